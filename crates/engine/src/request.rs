@@ -1,0 +1,202 @@
+//! What every API lowers to: one generation, in words the engine understands.
+//!
+//! Invariant: plain values, serializable, without wire formats. A request is checked by
+//! [`Request::validate`] before anything is queued, so the loop never meets a senseless one.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Failure;
+
+/// One generation. `n` answers are `n` requests with their own ids and seeds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Unique among the requests that run; cancellation uses it.
+    pub id: String,
+    /// A served name; `None` is the default model.
+    pub model: Option<String>,
+    /// What to continue.
+    pub input: Input,
+    /// Most tokens to generate. `None` is whatever the context leaves. Zero only scores the prompt.
+    pub max_new_tokens: Option<usize>,
+    /// How the next token is drawn.
+    pub sampling: Sampling,
+    /// What ends the generation besides its limits.
+    pub stop: Stop,
+    /// `Some(n)` reports the log-probability of each token and of the `n` likeliest.
+    pub logprobs: Option<usize>,
+    /// `Some(n)` reports the same for the tokens of the prompt.
+    pub prompt_logprobs: Option<usize>,
+    /// Higher goes first; 0 is usual.
+    pub priority: i32,
+    /// Whose request it is; fairness and cache isolation go by it. Empty is nobody in particular.
+    pub tenant: String,
+    /// Requests share cached prefixes only with requests of the same salt and tenant.
+    pub cache_salt: Option<String>,
+    /// Keeps the conversation's blocks until its time to live ends.
+    pub session_id: Option<String>,
+    /// Seconds after which nobody waits for the answer any more.
+    pub timeout_s: Option<f64>,
+}
+
+impl Request {
+    /// A request with defaults everywhere but in what it continues.
+    pub fn new(id: impl Into<String>, input: Input) -> Self {
+        Self {
+            id: id.into(),
+            model: None,
+            input,
+            max_new_tokens: None,
+            sampling: Sampling::default(),
+            stop: Stop::default(),
+            logprobs: None,
+            prompt_logprobs: None,
+            priority: 0,
+            tenant: String::new(),
+            cache_salt: None,
+            session_id: None,
+            timeout_s: None,
+        }
+    }
+
+    /// Fails with the field that makes no sense. Vocabulary bounds are checked where it is known.
+    pub fn validate(&self) -> Result<(), Failure> {
+        self.sampling.validate()?;
+        self.stop.validate()?;
+        for (field, count) in [("top_logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)] {
+            check(count.unwrap_or(0) <= TOP_LOGPROBS_MAX, field, "must be at most 20")?;
+        }
+        let timeout = self.timeout_s.is_none_or(|seconds| seconds.is_finite() && seconds > 0.0);
+        check(timeout, "timeout", "must be a positive number of seconds")
+    }
+}
+
+/// Most alternatives reported for one token.
+pub const TOP_LOGPROBS_MAX: usize = 20;
+/// Most stop strings of one request.
+pub const STOP_STRINGS_MAX: usize = 64;
+/// Longest stop string, in bytes.
+pub const STOP_STRING_BYTES_MAX: usize = 1024;
+/// Most entries of `logit_bias`.
+pub const LOGIT_BIAS_MAX: usize = 1024;
+
+/// What a generation continues.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Input {
+    /// A conversation, put into words by the model's chat template.
+    Chat(Chat),
+    /// Text, tokenized with the special tokens the tokenizer adds.
+    Text(String),
+    /// Tokens as they are.
+    Tokens(Vec<u32>),
+}
+
+/// A conversation in the shape chat templates expect: OpenAI's messages, contents as text or parts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Chat {
+    /// A list of `{role, content, …}` objects.
+    pub messages: Value,
+    /// A list of OpenAI tool objects.
+    pub tools: Option<Value>,
+    /// Documents for retrieval templates.
+    pub documents: Option<Value>,
+    /// More variables for the template (`enable_thinking`, …).
+    pub template_kwargs: Map<String, Value>,
+    /// Which of several named templates; `None` lets tools and defaults decide.
+    pub template: Option<String>,
+    /// The last assistant message is continued instead of answered.
+    pub continues: bool,
+}
+
+/// How the next token is drawn from the logits. Penalties come first, then the temperature, then the filters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    /// 0 always takes the likeliest token.
+    pub temperature: f32,
+    /// Keep the `k` likeliest; 0 keeps all.
+    pub top_k: usize,
+    /// Keep the smallest set whose probabilities reach this; 1 keeps all.
+    pub top_p: f32,
+    /// Keep tokens at least this fraction as likely as the likeliest; 0 keeps all.
+    pub min_p: f32,
+    /// Divides positive and multiplies negative logits of recent tokens; 1 changes nothing.
+    pub repetition_penalty: f32,
+    /// How many recent tokens, prompt included, the repetition penalty looks at.
+    pub repetition_context: usize,
+    /// Subtracted once from the logit of every token generated so far.
+    pub presence_penalty: f32,
+    /// Subtracted for each time a token was generated.
+    pub frequency_penalty: f32,
+    /// Added to the logits of these tokens.
+    pub logit_bias: BTreeMap<u32, f32>,
+    /// The same seed draws the same text, whatever else runs. `None` draws a fresh one.
+    pub seed: Option<u64>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            repetition_context: 20,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: BTreeMap::new(),
+            seed: None,
+        }
+    }
+}
+
+impl Sampling {
+    /// Always the likeliest token.
+    pub fn greedy() -> Self {
+        Self { temperature: 0.0, ..Self::default() }
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
+        let within = |value: f32, low: f32, high: f32| (low..=high).contains(&value);
+        check(within(self.temperature, 0.0, 100.0), "temperature", "must be between 0 and 100")?;
+        check(self.top_p > 0.0 && self.top_p <= 1.0, "top_p", "must be above 0 and at most 1")?;
+        check(within(self.min_p, 0.0, 1.0), "min_p", "must be between 0 and 1")?;
+        let repetition = self.repetition_penalty > 0.0 && self.repetition_penalty <= 100.0;
+        check(repetition, "repetition_penalty", "must be above 0 and at most 100")?;
+        check(self.repetition_context <= 1 << 20, "repetition_context_size", "must be at most 1048576")?;
+        check(within(self.presence_penalty, -2.0, 2.0), "presence_penalty", "must be between -2 and 2")?;
+        check(within(self.frequency_penalty, -2.0, 2.0), "frequency_penalty", "must be between -2 and 2")?;
+        check(self.logit_bias.len() <= LOGIT_BIAS_MAX, "logit_bias", "must have at most 1024 entries")?;
+        let bias = self.logit_bias.values().all(|bias| within(*bias, -100.0, 100.0));
+        check(bias, "logit_bias", "values must be between -100 and 100")
+    }
+}
+
+/// What ends a generation besides its limits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stop {
+    /// The text ends before the first of these.
+    pub strings: Vec<String>,
+    /// Tokens that end it, besides the model's own end tokens.
+    pub token_ids: Vec<u32>,
+    /// Goes on past the model's end tokens.
+    pub ignore_eos: bool,
+    /// Keeps the stop string in the text.
+    pub include: bool,
+}
+
+impl Stop {
+    fn validate(&self) -> Result<(), Failure> {
+        check(self.strings.len() <= STOP_STRINGS_MAX, "stop", "must have at most 64 entries")?;
+        check(self.strings.iter().all(|stop| !stop.is_empty()), "stop", "must not contain an empty string")?;
+        let short = self.strings.iter().all(|stop| stop.len() <= STOP_STRING_BYTES_MAX);
+        check(short, "stop", "entries must be at most 1024 bytes")?;
+        check(self.token_ids.len() <= LOGIT_BIAS_MAX, "stop_token_ids", "must have at most 1024 entries")
+    }
+}
+
+fn check(holds: bool, field: &str, message: &str) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(Failure::bad_request(field, format!("{field} {message}"))) }
+}
