@@ -1,1 +1,26 @@
-//! See docs/architecture.md.
+//! Which sequences advance next, and in which blocks. Start at [`Scheduler::plan`].
+//!
+//! A step has four moments: [`Scheduler::plan`] decides, [`Scheduler::begin`] books, the engine computes,
+//! [`Scheduler::commit`] takes in what came of it and says what to tell the clients. A second step may
+//! begin before the first is committed; its unknown input tokens are then samples of the first.
+//!
+//! Invariant: no clock, no files, no arrays, no text, no randomness, no threads. Time arrives as an argument,
+//! so a whole day of traffic is a unit test: see [`sim`].
+
+mod event;
+mod plan;
+mod pool;
+mod request;
+mod scheduler;
+mod settings;
+mod stats;
+mod table;
+
+pub use event::{Event, Failure, FinishReason, Outcome, Row, StopKind};
+pub use plan::{Begun, BlockCopy, Input, Plan, PlanId, Work};
+pub use pool::BlockId;
+pub use request::{Rejection, Request, SequenceId, Tick, Token};
+pub use scheduler::Scheduler;
+pub use settings::{Group, GroupKind, Limits, PrefixCache, Schedule, Settings};
+pub use stats::{GroupStats, Stats};
+pub use table::Table;

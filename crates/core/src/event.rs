@@ -1,0 +1,105 @@
+//! What came of a step, and what to tell the clients about it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{PlanId, SequenceId, Token};
+
+/// What the engine computed for the oldest plan in flight.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The plan.
+    pub plan: PlanId,
+    /// One for each work that samples, in the order of the work.
+    pub rows: Vec<Row>,
+}
+
+/// What came of one sampling work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    /// A token.
+    Sampled {
+        /// The token.
+        token: Token,
+        /// The engine's reason to stop after it. The scheduler knows the length limit itself.
+        stop: Option<StopKind>,
+    },
+    /// This row alone went wrong. Its sequence ends; the others do not notice.
+    Failed,
+}
+
+/// The engine's reason to stop a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StopKind {
+    /// An end token.
+    Token,
+    /// A stop string.
+    Text,
+    /// A grammar that accepts nothing more.
+    Grammar,
+}
+
+/// Something to tell a client. A sequence has any number of `Token`, then one of the others, then nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A new token. Reported once, however often the sequence starts over.
+    Token {
+        /// Whose.
+        sequence: SequenceId,
+        /// The token.
+        token: Token,
+    },
+    /// The end of a sequence.
+    Finished {
+        /// Whose.
+        sequence: SequenceId,
+        /// Why.
+        reason: FinishReason,
+    },
+    /// The end of a sequence that could not be computed.
+    Failed {
+        /// Whose.
+        sequence: SequenceId,
+        /// What went wrong.
+        failure: Failure,
+    },
+}
+
+impl Event {
+    /// Whom it concerns.
+    pub fn sequence(&self) -> SequenceId {
+        match *self {
+            Self::Token { sequence, .. }
+            | Self::Finished { sequence, .. }
+            | Self::Failed { sequence, .. } => sequence,
+        }
+    }
+
+    /// True for the last event of a sequence.
+    pub fn is_last(&self) -> bool {
+        !matches!(self, Self::Token { .. })
+    }
+}
+
+/// Why a sequence ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FinishReason {
+    /// The engine found a reason.
+    Stop(StopKind),
+    /// The request's token limit.
+    Length,
+    /// The request's deadline.
+    Deadline,
+    /// Somebody asked for it.
+    Cancelled,
+}
+
+/// Why a sequence could not be computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Failure {
+    /// [`Row::Failed`].
+    Row,
+    /// Its steps fail even when it is alone in the smallest step.
+    Step,
+    /// The engine said so: [`crate::Scheduler::fail`].
+    Engine,
+}

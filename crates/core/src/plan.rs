@@ -1,0 +1,85 @@
+//! A step of the engine, decided and not yet done.
+
+use std::ops::Range;
+
+use crate::{BlockId, Event, SequenceId};
+
+/// Which plan. Plans are begun and committed in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PlanId(pub u64);
+
+/// One step of the engine, decided and not yet done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Which plan this is. It can be begun only while nothing else has happened since it was made.
+    pub id: PlanId,
+    /// Sequences whose deadline has passed.
+    pub expire: Vec<SequenceId>,
+    /// Sequences that give their blocks back and start over later. Clients notice nothing but the pause.
+    pub preempt: Vec<SequenceId>,
+    /// What to compute, at most one entry for each sequence, in the order the policy chose.
+    pub work: Vec<Work>,
+}
+
+impl Plan {
+    /// Tokens this plan computes.
+    pub fn tokens(&self) -> usize {
+        self.work.iter().map(|work| work.positions.len()).sum()
+    }
+
+    /// True when there is nothing to compute or to change. With a step in flight this means "wait for it".
+    pub fn is_empty(&self) -> bool {
+        self.expire.is_empty() && self.preempt.is_empty() && self.work.is_empty()
+    }
+}
+
+/// One sequence's share of a step. Where it reads and writes is [`crate::Scheduler::table`], once begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Work {
+    /// Whose tokens.
+    pub sequence: SequenceId,
+    /// Positions to compute, within the sequence. Never empty.
+    pub positions: Range<usize>,
+    /// Where the tokens at those positions come from.
+    pub input: Input,
+    /// Leading tokens found in the prefix index. Not zero only in the work that admits a sequence, and then
+    /// equal to `positions.start`.
+    pub cached: usize,
+    /// Sample a token after the last position. False while a prompt is computed in pieces.
+    pub sample: bool,
+}
+
+/// Where a work's tokens come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// All are in [`crate::Scheduler::tokens`].
+    Known,
+    /// There is one position, and its token is a sample of a step still in flight.
+    FromFlight {
+        /// The step.
+        plan: PlanId,
+        /// Which of its samples, counting only works that sample.
+        row: usize,
+    },
+}
+
+/// What booking a plan asks of the engine before it computes the plan's work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// To be told now. A plan without work is over with this: it is not committed.
+    pub events: Vec<Event>,
+    /// Blocks to copy before anything is written, all at once: no block is both read and written. Growing a
+    /// sequence never asks for one.
+    pub copies: Vec<BlockCopy>,
+}
+
+/// One block to copy, in all layers of its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockCopy {
+    /// Index into [`crate::Settings::groups`].
+    pub group: usize,
+    /// Read.
+    pub from: BlockId,
+    /// Written.
+    pub to: BlockId,
+}

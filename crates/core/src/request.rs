@@ -1,0 +1,56 @@
+//! What a client asks for, and why it may be refused before it is queued.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Microseconds since the engine started. Passed in, never read from a clock.
+pub type Tick = u64;
+
+/// An index into the vocabulary.
+pub type Token = u32;
+
+/// One sequence, for as long as the scheduler lives. Lower is older.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SequenceId(pub u64);
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// At least one token.
+    pub prompt: Vec<Token>,
+    /// At least one.
+    pub max_new_tokens: usize,
+    /// Higher goes first, where the schedule looks at it. `fcfs` does not.
+    pub priority: i32,
+    /// When nobody will be waiting for the answer any more.
+    pub deadline: Option<Tick>,
+    /// Only requests of equal salt share blocks. Whatever changes a token's keys and values besides the tokens
+    /// before it (an adapter, an image) belongs in here too.
+    pub cache_salt: u64,
+    /// Who asks, where the schedule is fair among tenants. `fcfs` does not look at it.
+    pub key: u64,
+}
+
+impl Request {
+    /// A request with nothing special about it.
+    pub fn new(prompt: Vec<Token>, max_new_tokens: usize) -> Self {
+        Self { prompt, max_new_tokens, priority: 0, deadline: None, cache_salt: 0, key: 0 }
+    }
+
+    /// The most tokens the sequence can grow to.
+    pub fn max_tokens(&self) -> usize {
+        self.prompt.len().saturating_add(self.max_new_tokens)
+    }
+}
+
+/// Why a request is not taken. All but `QueueFull` will be so for ever.
+#[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Rejection {
+    #[error("a request needs a prompt and room for one new token")]
+    Empty,
+    #[error("needs {needed} tokens of context; at most {total} fit, so shorten the prompt or ask for fewer")]
+    TooLong { needed: usize, total: usize },
+    #[error("{queued} requests are waiting, and the queue holds {limit}; try again later")]
+    QueueFull { queued: usize, limit: usize },
+}

@@ -1,0 +1,99 @@
+//! What a scheduler is told once: its memory, its limits and its policy.
+
+use serde::{Deserialize, Serialize};
+
+/// What the blocks of a layer group hold, which decides how many a sequence needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupKind {
+    /// Keys and values of every position.
+    Full,
+    /// Keys and values of the last positions: the one that attends and `tokens − 1` before it.
+    Window {
+        /// Positions a token sees, itself included. At least one.
+        tokens: usize,
+    },
+    /// One state for the whole sequence, whatever its length. A block is a slot.
+    State,
+}
+
+/// Layers that share one pool of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// What a block holds.
+    pub kind: GroupKind,
+    /// Blocks in the pool; of a state group, slots. At least one.
+    pub blocks: u32,
+}
+
+/// The most that one step may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Sequences in a step. At least one.
+    pub sequences: usize,
+    /// Tokens computed in a step. At least one.
+    pub tokens: usize,
+}
+
+/// Who goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Schedule {
+    /// First come, first served: continuous batching with chunked prefill, decode first.
+    #[default]
+    Fcfs,
+}
+
+/// Whether equal beginnings are computed once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum PrefixCache {
+    /// Full blocks stay findable by their content until their memory is needed. No effect while there is a
+    /// state group: a state cannot be taken up in the middle without a checkpoint.
+    #[default]
+    On,
+    /// Every sequence computes all its tokens.
+    Off,
+}
+
+/// Everything a scheduler is told once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Tokens per block. At least one.
+    pub block_size: usize,
+    /// At least one.
+    pub groups: Vec<Group>,
+    /// Sequences running at once, and so the most in a step.
+    pub max_sequences: usize,
+    /// Tokens computed in one step.
+    pub max_step_tokens: usize,
+    /// Sequences waiting at once.
+    pub max_queue: usize,
+    /// Tokens of a sequence, prompt and answer together.
+    pub max_context: usize,
+    /// Who goes first.
+    pub schedule: Schedule,
+    /// Whether equal beginnings are computed once.
+    pub prefix_cache: PrefixCache,
+}
+
+impl Settings {
+    /// The limits of an undisturbed step.
+    pub fn limits(&self) -> Limits {
+        Limits { sequences: self.max_sequences, tokens: self.max_step_tokens }
+    }
+
+    /// True when blocks are shared between sequences.
+    pub(crate) fn shares(&self) -> bool {
+        let stateful = self.groups.iter().any(|group| group.kind == GroupKind::State);
+        self.prefix_cache == PrefixCache::On && !stateful
+    }
+
+    /// Panics on values that could never run anything.
+    pub(crate) fn check(&self) {
+        assert!(self.block_size > 0, "a block holds at least one token");
+        assert!(!self.groups.is_empty(), "a model has at least one layer group");
+        assert!(self.groups.iter().all(|group| group.blocks > 0), "every group has at least one block");
+        let windows = self.groups.iter().all(|group| group.kind != GroupKind::Window { tokens: 0 });
+        assert!(windows, "a window holds at least the token that looks through it");
+        assert!(self.max_sequences > 0 && self.max_step_tokens > 0, "a step that may do nothing never ends");
+        assert!(self.max_queue > 0, "a sequence waits at least until the next plan");
+    }
+}
