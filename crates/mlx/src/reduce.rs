@@ -1,0 +1,105 @@
+//! Functions along axes: reductions, scans, sorting.
+
+use mlx_sys::{self as sys, Along, Counted, Reduce};
+
+use crate::{Array, Error, Result};
+
+/// What becomes of the axes that a reduction sums up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// They stay, with size 1.
+    Dims,
+    /// They are gone.
+    Drop,
+}
+
+macro_rules! reduce {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        /// Reductions over a list of axes; an empty list means all of them.
+        impl Array { $(
+            $(#[$doc])*
+            pub fn $name(&self, axes: &[i32], keep: Keep) -> Result<Self> {
+                let raw = sys::reduce(Reduce::$op, self.raw()?, axes, keep == Keep::Dims);
+                Self::made(stringify!($name), [self], raw)
+            }
+        )* }
+    };
+}
+reduce! {
+    /// Booleans: none is 0.
+    all => All;
+    /// Booleans: one is not 0.
+    any => Any;
+    /// ln Σeˣ, without overflow.
+    logsumexp => LogSumExp;
+    /// The largest; NaN if one is. Fails on an axis of size 0.
+    max => Max;
+    /// The mean, a float.
+    mean => Mean;
+    /// The smallest; NaN if one is. Fails on an axis of size 0.
+    min => Min;
+    /// The product.
+    prod => Prod;
+    /// The standard deviation, of all n (not n − 1).
+    std => Std;
+    /// The sum. Small integers and booleans are summed as 32-bit ones.
+    sum => Sum;
+    /// The variance, of all n (not n − 1).
+    var => Var;
+}
+
+macro_rules! along {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        /// Functions along one axis.
+        impl Array { $(
+            $(#[$doc])*
+            pub fn $name(&self, axis: i32) -> Result<Self> {
+                Self::made(stringify!($name), [self], sys::along(Along::$op, self.raw()?, axis))
+            }
+        )* }
+    };
+}
+along! {
+    /// Where the largest is (the first of equals), u32; the axis is gone.
+    argmax => ArgMax;
+    /// Where the smallest is (the first of equals), u32; the axis is gone.
+    argmin => ArgMin;
+    /// The indices (u32) that [`sort`](Self::sort) the axis.
+    argsort => ArgSort;
+    /// The largest so far.
+    cummax => CumMax;
+    /// The smallest so far.
+    cummin => CumMin;
+    /// The product so far, this one included.
+    cumprod => CumProd;
+    /// The sum so far, this one included.
+    cumsum => CumSum;
+    /// ln Σeˣ so far, this one included.
+    logcumsumexp => LogCumSumExp;
+    /// eˣ/Σeˣ, computed in float32 whatever the dtype.
+    softmax => Softmax;
+    /// Ascending; NaN last.
+    sort => Sort;
+}
+
+/// Partial orders along one axis.
+impl Array {
+    /// The indices (u32) of [`partition`](Self::partition).
+    pub fn argpartition(&self, kth: i32, axis: i32) -> Result<Self> {
+        self.counted("argpartition", Counted::ArgPartition, kth, axis)
+    }
+
+    /// Puts the element that [`sort`](Self::sort) would put at `kth` there, smaller ones before, larger ones
+    /// after, each side in any order. A negative `kth` counts from the end.
+    pub fn partition(&self, kth: i32, axis: i32) -> Result<Self> {
+        self.counted("partition", Counted::Partition, kth, axis)
+    }
+
+    /// The `k` largest, in any order.
+    pub fn topk(&self, k: i32, axis: i32) -> Result<Self> {
+        if k < 0 {
+            return Err(Error::op("topk", [self], format!("cannot take the {k} largest")));
+        }
+        self.counted("topk", Counted::TopK, k, axis)
+    }
+}
