@@ -2,7 +2,6 @@
 
 #include <map>
 
-#include "mlx/backend/cuda/cuda.h"
 #include "mlx/backend/metal/metal.h"
 #include "mlx/mlx.h"
 
@@ -15,7 +14,6 @@ mx::Device device(bool gpu) { return gpu ? mx::Device::gpu : mx::Device::cpu; }
 
 rust::String version() { return mx::version(); }
 bool metal_available() { return mx::metal::is_available(); }
-bool cuda_available() { return mx::cu::is_available(); }
 bool gpu_available() { return mx::is_available(mx::Device::gpu); }
 int32_t gpu_count() { return mx::device_count(mx::Device::gpu); }
 bool default_is_gpu() { return mx::default_device() == mx::Device::gpu; }

@@ -6,7 +6,6 @@ namespace mlx_shim {
 
 rust::String version();
 bool metal_available();
-bool cuda_available();
 bool gpu_available();
 int32_t gpu_count();
 bool default_is_gpu();

@@ -63,7 +63,7 @@ pub fn version() -> String {
 pub fn backend() -> Backend {
     if sys::metal_available() {
         Backend::Metal
-    } else if sys::cuda_available() {
+    } else if gpu_available() {
         Backend::Cuda
     } else {
         Backend::Cpu

@@ -8,11 +8,11 @@ use crate::{Array, Error, Result};
 /// Whether the rows of a gathered product come in the order of their matrices, which lets MLX use a faster
 /// kernel. Claiming it falsely gives wrong results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum Sorted {
     /// The right-hand indices ascend.
-    Sorted,
+    Yes,
     /// Any order.
-    Unsorted,
+    No,
 }
 
 /// How a convolution's window moves; one number per spatial axis.
@@ -55,9 +55,9 @@ impl Array {
         rhs: &Array,
         lhs_indices: Option<&Array>,
         rhs_indices: Option<&Array>,
-        order: Order,
+        sorted: Sorted,
     ) -> Result<Self> {
-        let sorted = order == Order::Sorted;
+        let sorted = sorted == Sorted::Yes;
         // SAFETY: both pointers are null or borrowed from arrays that outlive the call.
         let raw =
             unsafe { sys::gather_mm(self.raw()?, rhs.raw()?, opt(lhs_indices)?, opt(rhs_indices)?, sorted) };

@@ -3,7 +3,7 @@
 use mlx_sys as sys;
 
 use crate::array::{opt, unlist};
-use crate::{Array, Dtype, Error, Order, Result};
+use crate::{Array, Dtype, Error, Result, Sorted};
 
 /// How numbers are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,10 +132,10 @@ impl Array {
         lhs_indices: Option<&Array>,
         rhs_indices: Option<&Array>,
         transpose: Transpose,
-        order: Order,
+        sorted: Sorted,
     ) -> Result<Self> {
         let (lhs, rhs, biases) = (opt(lhs_indices)?, opt(rhs_indices)?, opt(w.biases.as_ref())?);
-        let (transpose, sorted) = (transpose == Transpose::Yes, order == Order::Sorted);
+        let (transpose, sorted) = (transpose == Transpose::Yes, sorted == Sorted::Yes);
         let (x, weight, scales) = (self.raw()?, w.weight.raw()?, w.scales.raw()?);
         let (group, bits, mode) = (w.group, w.bits, w.mode.code());
         // SAFETY: the pointers are null or borrowed from arrays that outlive the call.

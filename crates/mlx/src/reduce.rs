@@ -4,48 +4,44 @@ use mlx_sys::{self as sys, Along, Counted, Reduce};
 
 use crate::{Array, Error, Result};
 
-/// What becomes of the axes that a reduction sums up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// They stay, with size 1.
-    Dims,
-    /// They are gone.
-    Drop,
-}
-
 macro_rules! reduce {
-    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
-        /// Reductions over a list of axes; an empty list means all of them.
+    ($($(#[$doc:meta])* $name:ident, $keeping:ident => $op:ident;)*) => {
+        /// Reductions over a list of axes, which are gone afterwards or, in the `_keepdims` form, have size
+        /// 1. An empty list means all axes.
         impl Array { $(
             $(#[$doc])*
-            pub fn $name(&self, axes: &[i32], keep: Keep) -> Result<Self> {
-                let raw = sys::reduce(Reduce::$op, self.raw()?, axes, keep == Keep::Dims);
-                Self::made(stringify!($name), [self], raw)
+            pub fn $name(&self, axes: &[i32]) -> Result<Self> {
+                Self::made(stringify!($name), [self], sys::reduce(Reduce::$op, self.raw()?, axes, false))
+            }
+
+            #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), "); the axes stay, with size 1.")]
+            pub fn $keeping(&self, axes: &[i32]) -> Result<Self> {
+                Self::made(stringify!($keeping), [self], sys::reduce(Reduce::$op, self.raw()?, axes, true))
             }
         )* }
     };
 }
 reduce! {
     /// Booleans: none is 0.
-    all => All;
+    all, all_keepdims => All;
     /// Booleans: one is not 0.
-    any => Any;
+    any, any_keepdims => Any;
     /// ln Σeˣ, without overflow.
-    logsumexp => LogSumExp;
+    logsumexp, logsumexp_keepdims => LogSumExp;
     /// The largest; NaN if one is. Fails on an axis of size 0.
-    max => Max;
+    max, max_keepdims => Max;
     /// The mean, a float.
-    mean => Mean;
+    mean, mean_keepdims => Mean;
     /// The smallest; NaN if one is. Fails on an axis of size 0.
-    min => Min;
+    min, min_keepdims => Min;
     /// The product.
-    prod => Prod;
+    prod, prod_keepdims => Prod;
     /// The standard deviation, of all n (not n − 1).
-    std => Std;
+    std, std_keepdims => Std;
     /// The sum. Small integers and booleans are summed as 32-bit ones.
-    sum => Sum;
+    sum, sum_keepdims => Sum;
     /// The variance, of all n (not n − 1).
-    var => Var;
+    var, var_keepdims => Var;
 }
 
 macro_rules! along {
