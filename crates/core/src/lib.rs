@@ -8,11 +8,15 @@
 //! so a whole day of traffic is a unit test: see [`sim`].
 
 mod event;
+mod memory;
 mod plan;
 mod pool;
+mod prefix;
 mod request;
 mod scheduler;
+mod sequence;
 mod settings;
+pub mod sim;
 mod stats;
 mod table;
 

@@ -1,7 +1,208 @@
-//! Counts the blocks of one layer group. The memory itself belongs to the engine.
+//! Counts the blocks of one layer group: who holds them, and what can be found in those that nobody holds.
+//!
+//! Invariant: a block is free, idle (nobody holds it, its content can be found) or held by one or more. Content
+//! never changes while it can be found, nor while two hold it.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use crate::GroupStats;
+use crate::prefix::BlockKey;
 
 /// One block of a group's pool, as an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockId(pub u32);
+
+/// The blocks of one layer group.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    slots: Vec<Slot>,
+    /// Handed out from the end, lowest first at the beginning, so that equal histories give equal tables.
+    free: Vec<BlockId>,
+    /// Least recently held first.
+    idle: BTreeMap<u64, BlockId>,
+    index: BTreeMap<BlockKey, BlockId>,
+    /// Blocks that became idle so far: the clock of `idle`.
+    idled: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Slot {
+    holders: u32,
+    key: Option<BlockKey>,
+    /// Its place in `idle`, while it is there.
+    stamp: u64,
+}
+
+impl Pool {
+    /// `total` free blocks.
+    pub(crate) fn new(total: u32) -> Self {
+        let free = (0..total).rev().map(BlockId).collect();
+        Self {
+            slots: vec![Slot::default(); total as usize],
+            free,
+            idle: BTreeMap::new(),
+            index: BTreeMap::new(),
+            idled: 0,
+        }
+    }
+
+    /// Blocks there are.
+    pub(crate) fn total(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Blocks that can be taken.
+    pub(crate) fn available(&self) -> usize {
+        self.free.len() + self.idle.len()
+    }
+
+    /// Sequences that hold the block.
+    pub(crate) fn holders(&self, block: BlockId) -> u32 {
+        self.slot(block).holders
+    }
+
+    /// True when one sequence holds the block and nobody can find it: only then may it be written.
+    pub(crate) fn is_private(&self, block: BlockId) -> bool {
+        let slot = self.slot(block);
+        slot.holders == 1 && slot.key.is_none()
+    }
+
+    /// The block with this content.
+    pub(crate) fn find(&self, key: &BlockKey) -> Option<BlockId> {
+        self.index.get(key).copied()
+    }
+
+    /// Takes a block nobody holds. What has been idle longest is forgotten once nothing is free.
+    pub(crate) fn take(&mut self) -> BlockId {
+        let block = self.free.pop().unwrap_or_else(|| self.evict());
+        self.slot_mut(block).holders = 1;
+        block
+    }
+
+    /// Adds a holder to a block that was found.
+    pub(crate) fn share(&mut self, block: BlockId) {
+        let slot = &mut self.slots[block.0 as usize];
+        assert!(slot.key.is_some(), "{block:?} was found by its content");
+        if slot.holders == 0 {
+            let idle = self.idle.remove(&slot.stamp);
+            assert_eq!(idle, Some(block), "a block that nobody holds and that can be found is idle");
+        }
+        slot.holders += 1;
+    }
+
+    /// Removes a holder.
+    pub(crate) fn release(&mut self, block: BlockId) {
+        let stamp = self.idled;
+        let slot = self.slot_mut(block);
+        assert!(slot.holders > 0, "{block:?} is held by nobody");
+        slot.holders -= 1;
+        if slot.holders > 0 {
+            return;
+        }
+        if slot.key.is_none() {
+            self.free.push(block);
+            return;
+        }
+        slot.stamp = stamp;
+        self.idle.insert(stamp, block);
+        self.idled += 1;
+    }
+
+    /// Makes a full block findable. Of two with the same content, the first stays the one that is found.
+    pub(crate) fn seal(&mut self, block: BlockId, key: BlockKey) {
+        if self.index.contains_key(&key) {
+            return;
+        }
+        assert!(self.is_private(block), "{block:?} was written by one sequence, and is sealed once");
+        self.slot_mut(block).key = Some(key);
+        self.index.insert(key, block);
+    }
+
+    /// How full it is.
+    pub(crate) fn stats(&self) -> GroupStats {
+        GroupStats { used: self.total() - self.available(), cached: self.idle.len(), total: self.total() }
+    }
+
+    /// Panics if a block is lost, or if `holders` (of each block) is not what was counted.
+    pub(crate) fn audit(&self, holders: &[u32]) {
+        let mut resting = vec![0; self.total()];
+        for block in self.free.iter().chain(self.idle.values()) {
+            resting[block.0 as usize] += 1;
+        }
+        for (at, slot) in self.slots.iter().enumerate() {
+            assert_eq!(slot.holders, holders[at], "block {at} is counted wrong");
+            assert_eq!(resting[at], usize::from(slot.holders == 0), "block {at} is lost or in two places");
+            if let Some(key) = slot.key {
+                assert_eq!(self.find(&key), Some(BlockId(at as u32)), "block {at} cannot be found");
+            }
+        }
+        let keyed = self.slots.iter().filter(|slot| slot.key.is_some()).count();
+        assert_eq!(keyed, self.index.len(), "something is found that was forgotten");
+        assert!(self.free.iter().all(|&block| self.slot(block).key.is_none()), "a free block can be found");
+    }
+
+    fn evict(&mut self) -> BlockId {
+        let oldest = self.idle.pop_first();
+        assert!(oldest.is_some(), "a plan takes no more blocks than there are");
+        let block = oldest.map_or(BlockId(0), |(_, block)| block);
+        if let Some(key) = self.slot_mut(block).key.take() {
+            self.index.remove(&key);
+        }
+        block
+    }
+
+    fn slot(&self, block: BlockId) -> &Slot {
+        &self.slots[block.0 as usize]
+    }
+
+    fn slot_mut(&mut self, block: BlockId) -> &mut Slot {
+        &mut self.slots[block.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prefix::Chain;
+
+    fn key(salt: u64) -> BlockKey {
+        let mut chain = Chain::new(salt, 1);
+        chain.extend(&[7]);
+        chain.keys()[0]
+    }
+
+    #[test]
+    fn a_block_found_again_is_not_handed_out() {
+        let mut pool = Pool::new(2);
+        let [first, second] = [pool.take(), pool.take()];
+        pool.seal(first, key(1));
+        pool.seal(second, key(2));
+        pool.release(first);
+        pool.release(second);
+        pool.share(first);
+        assert_eq!(pool.take(), second, "the other one was idle");
+        assert_eq!(pool.find(&key(2)), None, "and is forgotten");
+        assert_eq!(pool.find(&key(1)), Some(first));
+        pool.audit(&[1, 1]);
+    }
+
+    #[test]
+    fn the_longest_idle_goes_first_and_the_free_before_it() {
+        let mut pool = Pool::new(3);
+        let [first, second, third] = [pool.take(), pool.take(), pool.take()];
+        pool.seal(first, key(1));
+        pool.seal(second, key(2));
+        [second, first, third].iter().for_each(|&block| pool.release(block));
+        assert_eq!([pool.take(), pool.take(), pool.take()], [third, second, first]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no more blocks than there are")]
+    fn an_empty_pool_gives_nothing() {
+        let mut pool = Pool::new(1);
+        pool.take();
+        pool.take();
+    }
+}

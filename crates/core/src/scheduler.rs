@@ -1,60 +1,147 @@
 //! Decides which sequences advance, and keeps the books of who holds which blocks.
+//!
+//! Invariant: the books always show the state after all steps in flight, as if their samples had arrived; so planning
+//! past a step in flight is planning. A block in use by a step in flight is not handed out until that step is
+//! committed.
 
+mod audit;
+mod begin;
+mod commit;
+mod draft;
+mod fcfs;
+mod forecast;
+mod recovery;
+mod trial;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::memory::Memory;
+use crate::prefix::Chain;
+use crate::sequence::{Phase, Sequence};
 use crate::{
-    Begun, Event, Limits, Outcome, Plan, Rejection, Request, SequenceId, Settings, Stats, Table, Tick, Token,
+    Event, Failure, FinishReason, Limits, Plan, PlanId, Rejection, Request, Schedule, SequenceId, Settings,
+    Stats, Table, Tick, Token,
 };
+use draft::Draft;
+use recovery::Recovery;
+
+/// Plans with work that may be in flight at once: one computes while the next is built.
+const FLIGHTS_MAX: usize = 2;
 
 /// Decides which sequences advance, and keeps the books of who holds which blocks.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     settings: Settings,
+    memory: Memory,
+    sequences: BTreeMap<SequenceId, Sequence>,
+    waiting: BTreeSet<SequenceId>,
+    running: BTreeSet<SequenceId>,
+    /// Preempted or ended, and still used by a step in flight.
+    leaving: BTreeSet<SequenceId>,
+    flights: VecDeque<Flight>,
+    recovery: Recovery,
+    /// Changes with everything that happens.
+    now_at: PlanId,
+    next_id: u64,
+    totals: Stats,
+}
+
+/// A plan begun and not committed.
+#[derive(Debug, Clone)]
+struct Flight {
+    id: PlanId,
+    tokens: usize,
+    works: Vec<FlightWork>,
+}
+
+impl Flight {
+    fn sequences(&self) -> impl Iterator<Item = SequenceId> {
+        self.works.iter().map(|work| work.sequence)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct FlightWork {
+    sequence: SequenceId,
+    /// One past the last position.
+    end: usize,
+    sample: bool,
 }
 
 impl Scheduler {
     /// A scheduler with nothing to do. Panics on settings that could never run anything.
     pub fn new(settings: Settings) -> Self {
         settings.check();
-        Self { settings }
+        let (sequences, waiting, running, leaving, flights) = Default::default();
+        Self {
+            memory: Memory::new(&settings),
+            recovery: Recovery::new(settings.limits(), settings.block_size),
+            settings,
+            sequences,
+            waiting,
+            running,
+            leaving,
+            flights,
+            now_at: PlanId(0),
+            next_id: 0,
+            totals: Stats::default(),
+        }
     }
 
     /// The longest sequence that can be taken, in tokens, prompt and answer together.
     pub fn longest(&self) -> usize {
-        self.settings.max_context
+        self.memory.longest().min(self.settings.max_context)
     }
 
-    /// Queues a request. Refuses what could not run even alone; that is what makes progress certain.
-    pub fn submit(&mut self, _now: Tick, _request: Request) -> Result<SequenceId, Rejection> {
-        Err(Rejection::Empty)
+    /// Queues a request. Refuses what could not run even alone; that is what makes progress certain: the oldest
+    /// sequence can always have all memory.
+    pub fn submit(&mut self, _now: Tick, request: Request) -> Result<SequenceId, Rejection> {
+        if request.prompt.is_empty() || request.max_new_tokens == 0 {
+            return Err(Rejection::Empty);
+        }
+        let (needed, total) = (request.max_tokens(), self.longest());
+        if needed > total {
+            return Err(Rejection::TooLong { needed, total });
+        }
+        let (queued, limit) = (self.waiting.len(), self.settings.max_queue);
+        if queued >= limit {
+            return Err(Rejection::QueueFull { queued, limit });
+        }
+        let id = SequenceId(self.next_id);
+        self.next_id += 1;
+        self.now_at.0 += 1;
+        self.sequences.insert(id, self.sequence_of(request));
+        self.waiting.insert(id);
+        Ok(id)
     }
 
     /// Ends a sequence, at any time. Its event, or none if it had ended before or was never there.
-    pub fn cancel(&mut self, _id: SequenceId) -> Option<Event> {
-        None
+    pub fn cancel(&mut self, id: SequenceId) -> Option<Event> {
+        let reason = FinishReason::Cancelled;
+        self.end(id, Event::Finished { sequence: id, reason })
     }
 
     /// Like [`Self::cancel`], for a sequence that the engine cannot go on with.
-    pub fn fail(&mut self, _id: SequenceId) -> Option<Event> {
-        None
+    pub fn fail(&mut self, id: SequenceId) -> Option<Event> {
+        let failure = Failure::Engine;
+        self.end(id, Event::Failed { sequence: id, failure })
     }
 
     /// Decides the next step without changing anything. Looks past the steps in flight: assumes that their
     /// samples arrive and end no sequence, unless its length does. The same state and time give the same plan.
-    pub fn plan(&self, _now: Tick) -> Plan {
-        Plan::default()
-    }
-
-    /// Books a plan: blocks are claimed, sequences admitted, preempted and expired. At most two plans with work
-    /// are in flight. Panics if anything has happened since the plan was made.
-    pub fn begin(&mut self, _plan: &Plan) -> Begun {
-        Begun::default()
-    }
-
-    /// Enters what came of the oldest plan in flight, and says what to tell the clients.
-    ///
-    /// Panics if it is not the oldest, or if the rows are not as many as it asked for: both are bugs in the
-    /// engine, and going on would hand one client's memory to another.
-    pub fn commit(&mut self, _outcome: Outcome) -> Vec<Event> {
-        Vec::new()
+    /// It is empty while two steps are in flight.
+    pub fn plan(&self, now: Tick) -> Plan {
+        let mut draft = Draft::new(self, now);
+        if self.flights.len() < FLIGHTS_MAX {
+            if self.recovery.is_on() {
+                trial::fill(&mut draft);
+            } else {
+                match self.settings.schedule {
+                    Schedule::Fcfs => fcfs::fill(&mut draft),
+                }
+            }
+        }
+        draft.into_plan()
     }
 
     /// Drops every plan in flight after a step failed as a whole. All memory is suspect, so all sequences go back
@@ -62,40 +149,142 @@ impl Scheduler {
     /// are halved. Sequences of the failed steps then run in ever smaller groups, one step each, before anything
     /// else does; one that fails alone in the smallest step ends. Nothing is told twice.
     pub fn fail_steps(&mut self) -> Vec<Event> {
-        Vec::new()
+        self.now_at.0 += 1;
+        self.totals.failed_steps_total += 1;
+        let flights = std::mem::take(&mut self.flights);
+        self.start_over();
+        let culprit = self.recovery.failed(&flights, |id| self.sequences.contains_key(&id));
+        let failed = |sequence| Event::Failed { sequence, failure: Failure::Step };
+        culprit.and_then(|id| self.end(id, failed(id))).into_iter().collect()
     }
 
     /// The most the next step may do; less than the settings say after a failed step, for a while.
     pub fn limits(&self) -> Limits {
-        self.settings.limits()
+        self.recovery.limits()
     }
 
     /// The blocks of a sequence in a group, as of the last `begin`. Panics if the sequence is not there.
-    pub fn table(&self, _id: SequenceId, _group: usize) -> Table<'_> {
-        Table { first: 0, blocks: &[] }
+    pub fn table(&self, id: SequenceId, group: usize) -> Table<'_> {
+        let holding = &self.sequence(id).holdings[group];
+        Table { first: holding.first, blocks: &holding.blocks }
     }
 
     /// Prompt, then everything sampled so far. Panics if the sequence is not there. A sequence is there until its
     /// last event, and in any case until the last plan that holds it is committed.
-    pub fn tokens(&self, _id: SequenceId) -> &[Token] {
-        &[]
+    pub fn tokens(&self, id: SequenceId) -> &[Token] {
+        &self.sequence(id).tokens
     }
 
     /// Plans begun and not committed.
     pub fn in_flight(&self) -> usize {
-        0
+        self.flights.len()
     }
 
     /// True when no sequence is left.
     pub fn is_idle(&self) -> bool {
-        true
+        self.sequences.is_empty()
     }
 
     /// Numbers for people and for `/metrics`.
     pub fn stats(&self) -> Stats {
-        Stats::default()
+        Stats {
+            queued: self.waiting.len(),
+            running: self.running.len() + self.leaving.len(),
+            suspects: self.recovery.suspects(),
+            groups: self.memory.stats(),
+            ..self.totals.clone()
+        }
     }
 
-    /// Panics if the books do not balance. Costs a pass over everything, so only tests call it.
-    pub fn audit(&self) {}
+    fn sequence_of(&self, request: Request) -> Sequence {
+        let mut chain = Chain::new(request.cache_salt, self.settings.block_size);
+        if self.memory.shares() {
+            chain.extend(&request.prompt);
+        }
+        Sequence {
+            max_tokens: request.max_tokens(),
+            tokens: request.prompt,
+            deadline: request.deadline,
+            phase: Phase::Waiting,
+            computed: 0,
+            holdings: self.memory.nothing(),
+            chain,
+            sealed: 0,
+            bookings: Default::default(),
+        }
+    }
+
+    fn sequence(&self, id: SequenceId) -> &Sequence {
+        let sequence = self.sequences.get(&id);
+        assert!(sequence.is_some(), "{id:?} is not there");
+        &self.sequences[&id]
+    }
+
+    /// Moves a sequence to a phase, and to the set that goes with it.
+    fn enter(&mut self, id: SequenceId, phase: Phase) {
+        let Some(sequence) = self.sequences.get_mut(&id) else { return };
+        sequence.phase = phase;
+        for set in [&mut self.waiting, &mut self.running, &mut self.leaving] {
+            set.remove(&id);
+        }
+        match phase {
+            Phase::Waiting => self.waiting.insert(id),
+            Phase::Running => self.running.insert(id),
+            Phase::Preempted | Phase::Ended => self.leaving.insert(id),
+        };
+    }
+
+    /// Ends a sequence unless it has ended. What a step in flight uses stays until that is committed.
+    fn end(&mut self, id: SequenceId, event: Event) -> Option<Event> {
+        let sequence = self.sequences.get(&id).filter(|sequence| sequence.phase != Phase::Ended)?;
+        self.now_at.0 += 1;
+        self.recovery.forget(id);
+        match sequence.is_in_flight() {
+            true => self.enter(id, Phase::Ended),
+            false => self.remove(id),
+        }
+        Some(event)
+    }
+
+    /// Sends a sequence back to wait. What a step in flight uses stays until that is committed.
+    fn preempt(&mut self, id: SequenceId) {
+        self.totals.preemptions_total += 1;
+        match self.sequence(id).is_in_flight() {
+            true => self.enter(id, Phase::Preempted),
+            false => self.wait(id),
+        }
+    }
+
+    /// Releases everything a sequence holds and lets it wait.
+    fn wait(&mut self, id: SequenceId) {
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            self.memory.release(&mut sequence.holdings);
+            (sequence.computed, sequence.sealed) = (0, 0);
+        }
+        self.enter(id, Phase::Waiting);
+    }
+
+    fn remove(&mut self, id: SequenceId) {
+        if let Some(mut sequence) = self.sequences.remove(&id) {
+            self.memory.release(&mut sequence.holdings);
+        }
+        for set in [&mut self.waiting, &mut self.running, &mut self.leaving] {
+            set.remove(&id);
+        }
+    }
+
+    /// Takes all memory back from everyone. Those that have ended are gone; the others wait.
+    fn start_over(&mut self) {
+        self.memory.reset();
+        self.sequences.retain(|_, sequence| sequence.phase != Phase::Ended);
+        for sequence in self.sequences.values_mut() {
+            sequence.phase = Phase::Waiting;
+            sequence.holdings = self.memory.nothing();
+            sequence.bookings.clear();
+            (sequence.computed, sequence.sealed) = (0, 0);
+        }
+        self.waiting = self.sequences.keys().copied().collect();
+        self.running.clear();
+        self.leaving.clear();
+    }
 }

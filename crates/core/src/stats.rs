@@ -21,6 +21,8 @@ pub struct Stats {
     pub queued: usize,
     /// Sequences that hold blocks, those included that have ended and are still in a step in flight.
     pub running: usize,
+    /// Sequences of a failed step that were in no good one since. While there are any, only they are computed.
+    pub suspects: usize,
     /// In the order of [`crate::Settings::groups`].
     pub groups: Vec<GroupStats>,
     /// Tokens found in the prefix index when a sequence was admitted.

@@ -1,0 +1,159 @@
+//! The pools of all layer groups, and what is done to them for one sequence at a time.
+
+use crate::pool::Pool;
+use crate::prefix::BlockKey;
+use crate::table::Holding;
+use crate::{BlockId, GroupKind, GroupStats, Settings};
+
+/// The pools of all layer groups.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    block_size: usize,
+    groups: Vec<(GroupKind, Pool)>,
+    shares: bool,
+}
+
+impl Memory {
+    /// Everything free.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let groups = settings.groups.iter().map(|group| (group.kind, Pool::new(group.blocks)));
+        Self { block_size: settings.block_size, groups: groups.collect(), shares: settings.shares() }
+    }
+
+    /// The kind and pool of each group.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (GroupKind, &Pool)> {
+        self.groups.iter().map(|(kind, pool)| (*kind, pool))
+    }
+
+    /// Tokens per block.
+    pub(crate) fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// True when blocks are shared between sequences.
+    pub(crate) fn shares(&self) -> bool {
+        self.shares
+    }
+
+    /// The longest sequence that can run alone.
+    pub(crate) fn longest(&self) -> usize {
+        let each = self.groups().map(|(kind, pool)| kind.longest(self.block_size, pool.total()));
+        each.min().unwrap_or(0)
+    }
+
+    /// What a sequence holds before it is admitted: nothing, in each group.
+    pub(crate) fn nothing(&self) -> Vec<Holding> {
+        vec![Holding::default(); self.groups.len()]
+    }
+
+    /// The most leading blocks, at most `most`, that a sequence with these keys need not compute.
+    ///
+    /// Taking up at a block needs every block before it in a full group, and those the window still sees in a
+    /// window group.
+    pub(crate) fn reusable(&self, keys: &[BlockKey], most: usize) -> usize {
+        if !self.shares {
+            return 0;
+        }
+        let mut best = 0;
+        let mut runs = vec![0; self.groups.len()];
+        for (at, key) in keys.iter().take(most).enumerate() {
+            let blocks = at + 1;
+            let mut usable = true;
+            for (run, (kind, pool)) in runs.iter_mut().zip(&self.groups) {
+                *run = if pool.find(key).is_some() { *run + 1 } else { 0 };
+                if *kind == GroupKind::Full && *run < blocks {
+                    return best;
+                }
+                usable &= *run >= blocks - kind.first_block(self.block_size, blocks * self.block_size);
+            }
+            if usable {
+                best = blocks;
+            }
+        }
+        best
+    }
+
+    /// The blocks that [`Self::adopt`] would share, each with its group.
+    pub(crate) fn adoptable(&self, keys: &[BlockKey]) -> impl Iterator<Item = (usize, BlockId)> {
+        let next = keys.len() * self.block_size;
+        self.groups().enumerate().flat_map(move |(group, (kind, pool))| {
+            let first = kind.first_block(self.block_size, next).min(keys.len());
+            keys[first..].iter().filter_map(move |key| Some((group, pool.find(key)?)))
+        })
+    }
+
+    /// Shares the blocks of these keys with a sequence that holds nothing yet.
+    pub(crate) fn adopt(&mut self, holdings: &mut [Holding], keys: &[BlockKey]) {
+        let next = keys.len() * self.block_size;
+        for (holding, (kind, pool)) in holdings.iter_mut().zip(&mut self.groups) {
+            holding.first = kind.first_block(self.block_size, next).min(keys.len());
+            holding.blocks.extend(keys[holding.first..].iter().filter_map(|key| pool.find(key)));
+            assert_eq!(holding.end(), keys.len(), "what was found is still there");
+            holding.blocks.iter().for_each(|&block| pool.share(block));
+        }
+    }
+
+    /// Takes the blocks that positions up to `end` lack. Never moves one that is held.
+    pub(crate) fn grow(&mut self, holdings: &mut [Holding], start: usize, end: usize) {
+        for (holding, (kind, pool)) in holdings.iter_mut().zip(&mut self.groups) {
+            let reach = kind.last_block(self.block_size, end);
+            while holding.end() < reach {
+                holding.blocks.push(pool.take());
+            }
+            if *kind != GroupKind::State {
+                let written = start / self.block_size - holding.first..reach - holding.first;
+                let private = holding.blocks[written].iter().all(|&block| pool.is_private(block));
+                assert!(private, "what others can see is never written");
+            }
+        }
+    }
+
+    /// Makes blocks findable. `blocks`: logical, all of them full.
+    pub(crate) fn seal(&mut self, holdings: &[Holding], keys: &[BlockKey], blocks: std::ops::Range<usize>) {
+        for (holding, (_, pool)) in holdings.iter().zip(&mut self.groups) {
+            let held = blocks.start.max(holding.first)..blocks.end;
+            let mine = &holding.blocks[held.start - holding.first..held.end - holding.first];
+            mine.iter().zip(&keys[held]).for_each(|(&block, &key)| pool.seal(block, key));
+        }
+    }
+
+    /// Releases what nothing reads once `next` is the first position still to compute.
+    pub(crate) fn slide(&mut self, holdings: &mut [Holding], next: usize) {
+        for (holding, (kind, pool)) in holdings.iter_mut().zip(&mut self.groups) {
+            let behind = holding.behind(*kind, self.block_size, next);
+            holding.blocks.drain(..behind).for_each(|block| pool.release(block));
+            holding.first += behind;
+        }
+    }
+
+    /// Releases everything. The end of a sequence is forgotten before its beginning, which more may share.
+    pub(crate) fn release(&mut self, holdings: &mut [Holding]) {
+        for (holding, (_, pool)) in holdings.iter_mut().zip(&mut self.groups) {
+            holding.blocks.drain(..).rev().for_each(|block| pool.release(block));
+            holding.first = 0;
+        }
+    }
+
+    /// Frees and forgets everything. Nobody may hold anything afterwards.
+    pub(crate) fn reset(&mut self) {
+        for (_, pool) in &mut self.groups {
+            *pool = Pool::new(pool.total() as u32);
+        }
+    }
+
+    /// How full each group is.
+    pub(crate) fn stats(&self) -> Vec<GroupStats> {
+        self.groups().map(|(_, pool)| pool.stats()).collect()
+    }
+
+    /// Panics if these are not all that is held.
+    pub(crate) fn audit<'a>(&self, holdings: impl Iterator<Item = &'a [Holding]>) {
+        let mut counts: Vec<Vec<u32>> = self.groups().map(|(_, pool)| vec![0; pool.total()]).collect();
+        for held in holdings {
+            for (count, holding) in counts.iter_mut().zip(held) {
+                holding.blocks.iter().for_each(|block| count[block.0 as usize] += 1);
+            }
+        }
+        self.groups().zip(&counts).for_each(|((_, pool), count)| pool.audit(count));
+    }
+}

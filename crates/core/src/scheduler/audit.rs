@@ -1,0 +1,55 @@
+//! Whether the books balance.
+
+use super::{FLIGHTS_MAX, Scheduler, fcfs};
+use crate::Schedule;
+use crate::sequence::{Phase, Sequence};
+
+impl Scheduler {
+    /// Panics if the books do not balance. Costs a pass over everything, so only tests call it.
+    pub fn audit(&self) {
+        self.memory.audit(self.sequences.values().map(|sequence| &sequence.holdings[..]));
+        let sets = [&self.waiting, &self.running, &self.leaving];
+        let members: usize = sets.iter().map(|set| set.len()).sum();
+        assert_eq!(members, self.sequences.len(), "a sequence is in two queues or in none");
+        for (id, sequence) in &self.sequences {
+            let set = match sequence.phase {
+                Phase::Waiting => &self.waiting,
+                Phase::Running => &self.running,
+                Phase::Preempted | Phase::Ended => &self.leaving,
+            };
+            assert!(set.contains(id), "{id:?} is in the wrong queue");
+            let booked = self.flights.iter().flat_map(|flight| &flight.works);
+            let booked = booked.filter(|work| work.sequence == *id).count();
+            assert_eq!(booked, sequence.bookings.len(), "{id:?} is in other steps than it is booked for");
+            self.audit_sequence(sequence);
+        }
+        assert!(self.flights.len() <= FLIGHTS_MAX, "too many steps are in flight");
+        match self.settings.schedule {
+            Schedule::Fcfs if self.totals.failed_steps_total == 0 => fcfs::audit(self),
+            Schedule::Fcfs => {}
+        }
+    }
+
+    fn audit_sequence(&self, sequence: &Sequence) {
+        assert!(sequence.tokens.len() <= sequence.max_tokens, "grew past its limit");
+        assert!(
+            sequence.computed < sequence.expected() || sequence.phase == Phase::Ended,
+            "has nothing to do"
+        );
+        let waits = sequence.phase == Phase::Waiting;
+        let leaves = matches!(sequence.phase, Phase::Preempted | Phase::Ended);
+        assert!(!leaves || sequence.is_in_flight(), "leaves, and nobody keeps it");
+        assert!(!waits || !sequence.is_in_flight(), "waits and is in a step");
+        let block_size = self.settings.block_size;
+        for (holding, group) in sequence.holdings.iter().zip(&self.settings.groups) {
+            let first = group.kind.first_block(block_size, sequence.next_start());
+            let end = group.kind.last_block(block_size, sequence.computed);
+            if waits {
+                assert!(holding.blocks.is_empty(), "waits but holds blocks");
+            } else {
+                assert_eq!(holding.end(), end, "holds more or less than it has computed");
+                assert!(leaves || holding.first == first, "holds more or less than its window");
+            }
+        }
+    }
+}

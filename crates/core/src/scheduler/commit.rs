@@ -1,0 +1,105 @@
+//! Enters what came of a step into the books.
+
+use super::{FlightWork, Scheduler};
+use crate::sequence::Phase;
+use crate::{Event, Failure, FinishReason, Outcome, Row, SequenceId, StopKind, Token};
+
+impl Scheduler {
+    /// Enters what came of the oldest plan in flight, and says what to tell the clients.
+    ///
+    /// Panics if it is not the oldest, or if the rows are not as many as it asked for: both are bugs in the
+    /// engine, and going on would hand one client's memory to another.
+    pub fn commit(&mut self, outcome: Outcome) -> Vec<Event> {
+        let flight = self.flights.pop_front();
+        let oldest = flight.as_ref().map(|flight| flight.id);
+        assert_eq!(oldest, Some(outcome.plan), "the oldest plan in flight is committed first");
+        let works = flight.map(|flight| flight.works).unwrap_or_default();
+        let asked = works.iter().filter(|work| work.sample).count();
+        assert_eq!(asked, outcome.rows.len(), "one row for each sample asked for");
+        self.now_at.0 += 1;
+        let mut events = Vec::new();
+        let mut rows = outcome.rows.into_iter();
+        for work in &works {
+            let row = if work.sample { rows.next() } else { None };
+            self.settle(work, row, &mut events);
+        }
+        self.recovery.succeeded(works.iter().map(|work| work.sequence));
+        events
+    }
+
+    /// Takes in one sequence's share of the step.
+    fn settle(&mut self, work: &FlightWork, row: Option<Row>, events: &mut Vec<Event>) {
+        let id = work.sequence;
+        let Some(sequence) = self.sequences.get_mut(&id) else { return };
+        let booking = sequence.bookings.pop_front();
+        assert!(booking.is_some(), "a step in flight is booked with its sequences");
+        let (phase, in_flight) = (sequence.phase, sequence.is_in_flight());
+        if phase == Phase::Ended {
+            // Whatever was sampled after the end is nobody's.
+            if !in_flight {
+                self.remove(id);
+            }
+            return;
+        }
+        if row == Some(Row::Failed) {
+            let failure = Failure::Row;
+            events.extend(self.end(id, Event::Failed { sequence: id, failure }));
+            return;
+        }
+        self.seal(work);
+        let ended = match row {
+            Some(Row::Sampled { token, stop }) => self.append(id, token, stop, events),
+            Some(Row::Failed) | None => false,
+        };
+        if !ended {
+            self.make_way(id, phase, in_flight);
+        }
+    }
+
+    /// Makes the blocks findable that this work filled.
+    fn seal(&mut self, work: &FlightWork) {
+        let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return };
+        let full = work.end / self.settings.block_size;
+        if self.memory.shares() && full > sequence.sealed {
+            self.memory.seal(&sequence.holdings, sequence.chain.keys(), sequence.sealed..full);
+            sequence.sealed = full;
+        }
+    }
+
+    /// Adds a token. True if it was the last.
+    fn append(
+        &mut self,
+        id: SequenceId,
+        token: Token,
+        stop: Option<StopKind>,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let Some(sequence) = self.sequences.get_mut(&id) else { return true };
+        sequence.tokens.push(token);
+        if self.memory.shares() {
+            sequence.chain.extend(&sequence.tokens);
+        }
+        let full = sequence.tokens.len() == sequence.max_tokens;
+        self.totals.sampled_tokens_total += 1;
+        events.push(Event::Token { sequence: id, token });
+        let reason = match stop {
+            Some(kind) => FinishReason::Stop(kind),
+            None if full => FinishReason::Length,
+            None => return false,
+        };
+        events.extend(self.end(id, Event::Finished { sequence: id, reason }));
+        true
+    }
+
+    /// Releases what the sequence needs no more, now that this step is done with it.
+    fn make_way(&mut self, id: SequenceId, phase: Phase, in_flight: bool) {
+        if phase == Phase::Preempted {
+            if !in_flight {
+                self.wait(id);
+            }
+        } else if let Some(sequence) = self.sequences.get_mut(&id) {
+            let next = sequence.next_start();
+            self.memory.slide(&mut sequence.holdings, next);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A plan in the making: what its step may still use, and the moves that policies make.
+//!
+//! Invariant: who goes first is the policy's affair; what fits is decided here.
+
+use std::collections::VecDeque;
+
+use super::Scheduler;
+use super::forecast::Forecast;
+use crate::sequence::{Phase, Sequence};
+use crate::{GroupKind, Plan, SequenceId, Tick, Work};
+
+/// A plan in the making.
+pub(super) struct Draft<'a> {
+    pub(super) books: &'a Scheduler,
+    plan: Plan,
+    forecast: Forecast<'a>,
+    tokens_left: usize,
+    sequences_left: usize,
+}
+
+/// What came of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Move {
+    /// The sequence is in the plan.
+    Made,
+    /// There is no memory for it in this step.
+    Stuck,
+}
+
+/// What must fit before a sequence is admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// One token. For those that have the memory to themselves.
+    Piece,
+    /// All of it and its next token; in a window group its first piece, as far as the window sees. Whoever starts
+    /// beside others shall not soon be in their way.
+    Whole,
+}
+
+impl<'a> Draft<'a> {
+    /// Sequences whose deadline has passed are dealt with; nothing else is planned.
+    pub(super) fn new(books: &'a Scheduler, now: Tick) -> Self {
+        let limits = books.limits();
+        let mut draft = Self {
+            books,
+            plan: Plan { id: books.now_at, ..Plan::default() },
+            forecast: Forecast::new(&books.memory),
+            tokens_left: limits.tokens,
+            sequences_left: limits.sequences,
+        };
+        for (&id, sequence) in &books.sequences {
+            let late = sequence.deadline.is_some_and(|deadline| deadline <= now);
+            if late && sequence.phase != Phase::Ended {
+                draft.plan.expire.push(id);
+                draft.let_go(sequence);
+            }
+        }
+        draft
+    }
+
+    /// What was planned.
+    pub(super) fn into_plan(self) -> Plan {
+        self.plan
+    }
+
+    /// Sequences that hold blocks and have something to compute, oldest first.
+    pub(super) fn runners(&self) -> VecDeque<SequenceId> {
+        let running = self.books.running.iter().copied();
+        running.filter(|id| !self.is_expired(*id) && self.books.sequences[id].pending() > 0).collect()
+    }
+
+    /// Sequences that wait, oldest first.
+    pub(super) fn queue(&self) -> impl Iterator<Item = SequenceId> + use<'a> {
+        let expired = self.plan.expire.clone();
+        self.books.waiting.iter().copied().filter(move |id| expired.binary_search(id).is_err())
+    }
+
+    /// True when the step can take no more.
+    pub(super) fn is_spent(&self) -> bool {
+        self.tokens_left == 0 || self.sequences_left == 0
+    }
+
+    /// True when the plan sends somebody back to wait.
+    pub(super) fn preempts(&self) -> bool {
+        !self.plan.preempt.is_empty()
+    }
+
+    /// Plans as much of a running sequence as fits. If nothing does, takes back from `victims`, last first.
+    pub(super) fn advance(&mut self, id: SequenceId, victims: &mut VecDeque<SequenceId>) -> Move {
+        let sequence = &self.books.sequences[&id];
+        let held = || sequence.holdings.iter().map(|holding| holding.end());
+        while self.reach(held()) <= sequence.computed {
+            if self.make_room(held, sequence.computed, victims) == Move::Stuck {
+                return Move::Stuck;
+            }
+        }
+        self.give(id, sequence, sequence.computed, held);
+        Move::Made
+    }
+
+    /// Plans the beginning of a waiting sequence, on top of what is found of it in the prefix index. If it does not
+    /// fit, takes back from `victims`, last first.
+    pub(super) fn admit(
+        &mut self,
+        id: SequenceId,
+        admission: Admission,
+        victims: &mut VecDeque<SequenceId>,
+    ) -> Move {
+        if self.forecast.is_full() && victims.is_empty() {
+            return Move::Stuck;
+        }
+        let sequence = &self.books.sequences[&id];
+        let memory = &self.books.memory;
+        let keys = sequence.chain.keys();
+        let found = memory.reusable(keys, (sequence.tokens.len() - 1) / memory.block_size());
+        let start = found * memory.block_size();
+        let held = || std::iter::repeat_n(found, sequence.holdings.len());
+        let before = self.forecast.clone();
+        self.forecast.adopt(&keys[..found]);
+        while !self.fits(sequence, start, held(), admission) {
+            if self.make_room(held, start, victims) == Move::Stuck {
+                self.forecast = before;
+                return Move::Stuck;
+            }
+        }
+        self.give(id, sequence, start, held);
+        Move::Made
+    }
+
+    /// Frees memory for one that can compute nothing. `Stuck`: there is nobody left to take from, or enough becomes
+    /// free by itself when the step in flight is done.
+    fn make_room<H: Iterator<Item = usize>>(
+        &mut self,
+        held: impl Fn() -> H,
+        start: usize,
+        victims: &mut VecDeque<SequenceId>,
+    ) -> Move {
+        let mut later = self.forecast.clone();
+        later.add(&self.coming());
+        if reach(&later, held()) > start {
+            return Move::Stuck;
+        }
+        let Some(victim) = victims.pop_back() else { return Move::Stuck };
+        self.plan.preempt.push(victim);
+        self.let_go(&self.books.sequences[&victim]);
+        Move::Made
+    }
+
+    /// Counts on what a sequence holds, unless the step in flight uses it.
+    fn let_go(&mut self, sequence: &Sequence) {
+        if !sequence.is_in_flight() {
+            self.forecast.release(&sequence.holdings);
+        }
+    }
+
+    fn give<H: Iterator<Item = usize>>(
+        &mut self,
+        id: SequenceId,
+        sequence: &Sequence,
+        start: usize,
+        held: impl Fn() -> H,
+    ) {
+        let expected = sequence.expected();
+        let end = expected.min(start + self.tokens_left).min(self.reach(held()));
+        self.forecast.take(held(), end);
+        self.tokens_left -= end - start;
+        self.sequences_left -= 1;
+        self.plan.work.push(Work {
+            sequence: id,
+            positions: start..end,
+            input: sequence.input(end),
+            cached: start - sequence.computed,
+            sample: end == expected,
+        });
+    }
+
+    fn fits(
+        &self,
+        sequence: &Sequence,
+        start: usize,
+        held: impl Iterator<Item = usize>,
+        admission: Admission,
+    ) -> bool {
+        let len = sequence.tokens.len();
+        let needed = |kind| match (admission, kind) {
+            (Admission::Piece, _) => start + 1,
+            (Admission::Whole, GroupKind::Window { tokens }) => len.min(start + self.tokens_left.min(tokens)),
+            (Admission::Whole, GroupKind::Full | GroupKind::State) => (len + 1).min(sequence.max_tokens - 1),
+        };
+        self.forecast.reaches(held).all(|(kind, reach)| reach >= needed(kind))
+    }
+
+    fn reach(&self, held: impl Iterator<Item = usize>) -> usize {
+        reach(&self.forecast, held)
+    }
+
+    /// Blocks of each group that become available when the step in flight is done, whatever comes of it.
+    fn coming(&self) -> Vec<usize> {
+        let groups = &self.books.settings.groups;
+        let mut coming = vec![0; groups.len()];
+        for id in self.books.running.union(&self.books.leaving) {
+            let sequence = &self.books.sequences[id];
+            if !sequence.is_in_flight() {
+                continue;
+            }
+            let leaves = sequence.phase != Phase::Running
+                || sequence.is_finishing()
+                || self.is_expired(*id)
+                || self.plan.preempt.contains(id);
+            for (at, holding) in sequence.holdings.iter().enumerate() {
+                let behind =
+                    holding.behind(groups[at].kind, self.books.settings.block_size, sequence.computed);
+                let count = if leaves { holding.blocks.len() } else { behind };
+                coming[at] += self.forecast.releasable(at, &holding.blocks[..count]);
+            }
+        }
+        coming
+    }
+
+    fn is_expired(&self, id: SequenceId) -> bool {
+        self.plan.expire.binary_search(&id).is_ok()
+    }
+}
+
+fn reach(forecast: &Forecast<'_>, held: impl Iterator<Item = usize>) -> usize {
+    forecast.reaches(held).map(|(_, reach)| reach).min().unwrap_or(0)
+}

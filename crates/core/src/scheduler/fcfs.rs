@@ -1,0 +1,49 @@
+//! First come, first served: continuous batching with chunked prefill, decode first.
+//!
+//! Invariant: age decides. Every running sequence is older than every waiting one (but after a trial, and then not for
+//! long), and only the youngest running one can still be in its prompt; so a long prompt never delays an answer that
+//! has begun, and the oldest sequence always advances.
+
+use super::Scheduler;
+use super::draft::{Admission, Draft, Move};
+use crate::sequence::Phase;
+
+/// Plans sequences, oldest first: those that run advance, those that wait are admitted. Who has no room makes it at the
+/// expense of the youngest that runs.
+pub(super) fn fill(draft: &mut Draft<'_>) {
+    let mut runners = draft.runners();
+    let mut queue = draft.queue().peekable();
+    let mut is_open = !is_anybody_returning(draft.books);
+    for older in 0.. {
+        let next = queue.next_if(|next| is_open && runners.front().is_none_or(|runner| next < runner));
+        let moved = match next {
+            _ if draft.is_spent() => return,
+            Some(next) if older < draft.books.limits().sequences => {
+                let admission = if older == 0 { Admission::Piece } else { Admission::Whole };
+                draft.admit(next, admission, &mut runners)
+            }
+            Some(_) => Move::Stuck,
+            None => match runners.pop_front() {
+                Some(runner) => draft.advance(runner, &mut runners),
+                None => return,
+            },
+        };
+        // Whoever is next in the queue is younger than those who had no room or were just sent back to it.
+        is_open &= moved == Move::Made && !draft.preempts();
+    }
+}
+
+/// True while a sequence is on its way back to the queue: it is older than those in it.
+fn is_anybody_returning(books: &Scheduler) -> bool {
+    books.leaving.iter().any(|id| books.sequences[id].phase == Phase::Preempted)
+}
+
+/// Panics if somebody is overtaken. After failed steps this happens.
+pub(super) fn audit(books: &Scheduler) {
+    let running = books.running.iter().filter(|id| !books.sequences[id].is_finishing());
+    let returning = books.leaving.iter().filter(|id| books.sequences[id].phase == Phase::Preempted);
+    let next = books.waiting.iter().chain(returning).min();
+    if let (Some(youngest), Some(next)) = (running.max(), next) {
+        assert!(youngest < next, "{next:?} waits for the younger {youngest:?}");
+    }
+}

@@ -1,0 +1,94 @@
+//! What the scheduler knows of one sequence.
+
+use std::collections::VecDeque;
+
+use crate::prefix::Chain;
+use crate::table::Holding;
+use crate::{Input, PlanId, Tick, Token};
+
+/// Where a sequence is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Holds nothing.
+    Waiting,
+    /// Holds blocks and advances.
+    Running,
+    /// Will wait as soon as no step in flight uses its blocks.
+    Preempted,
+    /// Will be gone as soon as no step in flight uses its blocks. Its client has had the last event.
+    Ended,
+}
+
+/// What the scheduler knows of one sequence.
+#[derive(Debug, Clone)]
+pub(crate) struct Sequence {
+    /// Prompt, then everything sampled so far.
+    pub(crate) tokens: Vec<Token>,
+    /// `tokens` never grows past this.
+    pub(crate) max_tokens: usize,
+    pub(crate) deadline: Option<Tick>,
+    pub(crate) phase: Phase,
+    /// Leading positions whose keys and values are in the blocks, or will be once all steps in flight are done.
+    pub(crate) computed: usize,
+    /// In the order of the groups.
+    pub(crate) holdings: Vec<Holding>,
+    /// Keys of the full blocks of `tokens`; empty when nothing is shared.
+    pub(crate) chain: Chain,
+    /// Leading blocks that are shared or have been made findable.
+    pub(crate) sealed: usize,
+    /// Its work in steps in flight, oldest first.
+    pub(crate) bookings: VecDeque<Booking>,
+}
+
+/// A sequence's work in a step in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Booking {
+    /// The first position it computes, and reads from.
+    pub(crate) start: usize,
+    /// The sample that will come of it.
+    pub(crate) sample: Option<Input>,
+}
+
+impl Sequence {
+    /// Tokens once all samples in flight have arrived.
+    pub(crate) fn expected(&self) -> usize {
+        self.tokens.len() + self.bookings.iter().filter(|booking| booking.sample.is_some()).count()
+    }
+
+    /// True when the samples in flight bring it to its limit.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.expected() == self.max_tokens
+    }
+
+    /// Positions that can be planned. None once its limit is in flight.
+    pub(crate) fn pending(&self) -> usize {
+        if self.is_finishing() { 0 } else { self.expected() - self.computed }
+    }
+
+    /// Where the tokens of the next positions come from.
+    pub(crate) fn input(&self, end: usize) -> Input {
+        if end <= self.tokens.len() {
+            return Input::Known;
+        }
+        let sample = self.bookings.iter().rev().find_map(|booking| booking.sample);
+        assert!(sample.is_some(), "a token that is not known is being sampled");
+        sample.unwrap_or(Input::Known)
+    }
+
+    /// The first position still to be computed when the oldest steps are done: what is behind it in windows is free.
+    pub(crate) fn next_start(&self) -> usize {
+        self.bookings.front().map_or(self.computed, |booking| booking.start)
+    }
+
+    /// True while a step in flight uses its blocks.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        !self.bookings.is_empty()
+    }
+
+    /// Books work in a step.
+    pub(crate) fn book(&mut self, end: usize, plan: PlanId, row: Option<usize>) {
+        let sample = row.map(|row| Input::FromFlight { plan, row });
+        self.bookings.push_back(Booking { start: self.computed, sample });
+        self.computed = end;
+    }
+}

@@ -1,0 +1,25 @@
+//! A day of traffic in a millisecond: drives a [`crate::Scheduler`] through a made-up world and checks everything that
+//! must hold after every step.
+//!
+//! Everything comes from a [`Scenario`], so a failure is replayed by running that again. A fake device remembers what
+//! was written where and checks every read; fake clients check what they are told; tokens depend on the request and
+//! the position only. What is wrong panics with a sentence.
+
+mod clients;
+mod cost;
+mod device;
+mod report;
+mod rng;
+mod scenario;
+mod script;
+mod world;
+
+pub use cost::{Cost, Price};
+pub use report::{Quantiles, Report};
+pub use rng::Rng;
+pub use scenario::{Arrival, Faults, Overlap, Scenario};
+
+/// Plays a scenario to its end. Panics if anything does not hold that must.
+pub fn run(scenario: &Scenario) -> Report {
+    world::World::new(scenario).run()
+}

@@ -1,0 +1,144 @@
+//! Those who ask, and check what they are told.
+
+use std::collections::BTreeMap;
+
+use super::script::Script;
+use super::{Quantiles, Report};
+use crate::{Event, Failure, FinishReason, SequenceId, StopKind, Tick};
+
+/// All clients whose requests were taken.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    by_sequence: BTreeMap<SequenceId, Client>,
+    /// Those that have not heard their last.
+    live: std::collections::BTreeSet<SequenceId>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Client {
+    script: usize,
+    /// Where the next token belongs.
+    position: usize,
+    token_times: Vec<Tick>,
+    end: Option<(Tick, Event)>,
+}
+
+/// What the world has done to a sequence, so that its ending can be judged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Excuses {
+    /// Its row failed.
+    pub(super) row: bool,
+    /// Its steps failed while it was alone, twice in a row.
+    pub(super) steps: bool,
+}
+
+impl Clients {
+    /// A request was taken.
+    pub(super) fn join(&mut self, id: SequenceId, script: usize, position: usize) {
+        let client = Client { script, position, token_times: Vec::new(), end: None };
+        assert!(self.by_sequence.insert(id, client).is_none(), "{id:?} was given twice");
+        self.live.insert(id);
+    }
+
+    /// Which script the sequence plays.
+    pub(super) fn script(&self, id: SequenceId) -> usize {
+        self.by_sequence[&id].script
+    }
+
+    /// True if it has not heard its last.
+    pub(super) fn is_live(&self, id: SequenceId) -> bool {
+        self.live.contains(&id)
+    }
+
+    /// Those that have not heard their last, oldest first.
+    pub(super) fn live(&self) -> impl Iterator<Item = SequenceId> {
+        self.live.iter().copied()
+    }
+
+    /// Tokens in order, each once; then one ending, for the right reason; then silence.
+    pub(super) fn hear(&mut self, event: Event, now: Tick, scripts: &[Script], excuses: Excuses) {
+        let id = event.sequence();
+        let Some(client) = self.by_sequence.get_mut(&id) else { panic!("{id:?} was never taken") };
+        assert!(client.end.is_none(), "{id:?} hears something after its end");
+        let script = &scripts[client.script];
+        if let Event::Token { token, .. } = event {
+            let expected = script.tokens[client.position];
+            assert_eq!(token, expected, "{id:?} skipped or repeated a token");
+            client.position += 1;
+            client.token_times.push(now);
+            return;
+        }
+        client.end = Some((now, event));
+        self.live.remove(&id);
+        client.judge(event, now, script, excuses);
+    }
+
+    /// Puts the numbers into the report.
+    pub(super) fn report(&self, scripts: &[Script], report: &mut Report) {
+        let (mut ttft, mut tpot, mut e2e) = (Vec::new(), Vec::new(), Vec::new());
+        for client in self.by_sequence.values() {
+            let at = scripts[client.script].arrival.at;
+            ttft.extend(client.token_times.first().map(|first| first - at));
+            tpot.extend(client.token_times.windows(2).map(|pair| pair[1] - pair[0]));
+            let Some((end, event)) = client.end else { panic!("somebody is still waiting") };
+            match event {
+                Event::Finished { reason: FinishReason::Stop(_) | FinishReason::Length, .. } => {
+                    e2e.push(end - at);
+                }
+                _ => report.broken_off += 1,
+            }
+        }
+        report.taken = self.by_sequence.len();
+        report.completed = e2e.len();
+        [report.ttft, report.tpot, report.e2e] = [ttft, tpot, e2e].map(Quantiles::of);
+    }
+}
+
+impl Client {
+    /// Panics if this ending is not the right one.
+    fn judge(&self, event: Event, now: Tick, script: &Script, excuses: Excuses) {
+        let arrival = &script.arrival;
+        match event {
+            Event::Token { .. } => {}
+            Event::Finished { reason: FinishReason::Stop(kind), .. } => {
+                assert_eq!(kind, StopKind::Token, "stopped for another reason than the model's");
+                assert!(script.stop(self.position - 1).is_some(), "stopped too late or too early");
+            }
+            Event::Finished { reason: FinishReason::Length, .. } => {
+                assert_eq!(self.position, script.tokens.len(), "cut off too early");
+            }
+            Event::Finished { reason: FinishReason::Deadline, .. } => {
+                let deadline = arrival.patience.map(|patience| arrival.at + patience);
+                assert!(deadline.is_some_and(|deadline| deadline <= now), "expired too early");
+            }
+            Event::Finished { reason: FinishReason::Cancelled, .. }
+            | Event::Failed { failure: Failure::Engine, .. } => {
+                panic!("these are told to whoever asks for them, and to nobody else")
+            }
+            Event::Failed { failure: Failure::Row, .. } => {
+                assert!(excuses.row, "blamed for somebody else's row");
+            }
+            Event::Failed { failure: Failure::Step, .. } => {
+                assert!(arrival.is_poison || excuses.steps, "blamed for somebody else's step");
+            }
+        }
+    }
+
+    /// Ends at its own or the engine's wish.
+    fn leave(&mut self, event: Event, now: Tick) {
+        assert!(self.end.is_none(), "ended twice");
+        self.end = Some((now, event));
+    }
+}
+
+impl Clients {
+    /// Takes in what `cancel` or `fail` said. Only one that had not heard its last hears it now.
+    pub(super) fn leave(&mut self, id: SequenceId, event: Option<Event>, now: Tick) {
+        assert_eq!(event.is_some(), self.live.remove(&id), "{id:?} ends once");
+        if let (Some(client), Some(event)) = (self.by_sequence.get_mut(&id), event) {
+            assert_eq!(event.sequence(), id, "somebody else was ended");
+            client.leave(event, now);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How long a step takes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Plan, Tick};
+
+/// How long a step takes: `step + Σ (token · new tokens + context · tokens attended to)`, with prices for works of one
+/// token and of more, because memory bounds the one and arithmetic the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Of any step, in nanoseconds.
+    pub step_ns: u64,
+    /// Of works of several tokens.
+    pub prefill: Price,
+    /// Of works of one token.
+    pub decode: Price,
+}
+
+/// What one work adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Price {
+    /// For each new token, in nanoseconds.
+    pub token_ns: u64,
+    /// For each position before the work's end, in picoseconds.
+    pub context_ps: u64,
+}
+
+impl Cost {
+    /// Microseconds that the plan takes, at least one.
+    pub fn of(&self, plan: &Plan) -> Tick {
+        let works = plan.work.iter().map(|work| {
+            let price = if work.positions.len() > 1 { self.prefill } else { self.decode };
+            price.token_ns * work.positions.len() as u64 + price.context_ps * work.positions.end as u64 / 1000
+        });
+        ((self.step_ns + works.sum::<u64>()) / 1000).max(1)
+    }
+}
+
+impl Default for Cost {
+    /// A small model on a laptop.
+    fn default() -> Self {
+        let prefill = Price { token_ns: 200_000, context_ps: 20_000 };
+        let decode = Price { token_ns: 400_000, context_ps: 100_000 };
+        Self { step_ns: 8_000_000, prefill, decode }
+    }
+}

@@ -1,0 +1,242 @@
+//! A device that computes nothing, and remembers what was written where.
+//!
+//! It runs a step when it is launched, as far as memory goes, and hands out its samples when it is read; so whatever
+//! a step may not touch because an earlier one is still in flight is checked at launch.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::clients::Clients;
+use super::script::Script;
+use crate::{BlockId, GroupKind, Input, Plan, PlanId, Row, Scheduler, SequenceId, Settings, Tick, Work};
+
+/// What nobody may read.
+const GARBAGE: u64 = 0;
+
+/// A device that remembers.
+#[derive(Debug)]
+pub(super) struct Device {
+    block_size: usize,
+    groups: Vec<GroupMemory>,
+    jobs: VecDeque<Job>,
+    launched: u64,
+}
+
+/// The memory of one layer group.
+#[derive(Debug)]
+struct GroupMemory {
+    kind: GroupKind,
+    /// For each slot, the print of what was written last.
+    slots: Vec<u64>,
+    /// For each block and each of the last two launches: which launch, and who used it there.
+    users: Vec<[(u64, User); 2]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum User {
+    One(SequenceId),
+    Several,
+}
+
+/// A step in flight.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) plan: PlanId,
+    /// When it is done.
+    pub(super) done: Tick,
+    /// Which sequences are in it.
+    pub(super) sequences: Vec<SequenceId>,
+    pub(super) tokens: usize,
+    /// Whose token at which position, and whether that goes wrong.
+    samples: Vec<(SequenceId, usize, Fate)>,
+}
+
+/// What happens to a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Good,
+    Bad,
+}
+
+impl Device {
+    /// Memory full of garbage.
+    pub(super) fn new(settings: &Settings) -> Self {
+        let group = |group: &crate::Group| GroupMemory {
+            kind: group.kind,
+            slots: vec![GARBAGE; group.blocks as usize * settings.block_size],
+            users: vec![[(0, User::Several); 2]; group.blocks as usize],
+        };
+        let groups = settings.groups.iter().map(group).collect();
+        Self { block_size: settings.block_size, groups, jobs: VecDeque::new(), launched: 0 }
+    }
+
+    /// Steps in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// When the last step launched is done.
+    pub(super) fn free_at(&self) -> Tick {
+        self.jobs.back().map_or(0, |job| job.done)
+    }
+
+    /// Runs a plan that was just begun. `fates`: one for each work.
+    pub(super) fn launch(
+        &mut self,
+        books: &Scheduler,
+        plan: &Plan,
+        fates: &[Fate],
+        done: Tick,
+        scripts: impl Fn(SequenceId) -> usize,
+        all: &[Script],
+    ) {
+        self.launched += 1;
+        for work in &plan.work {
+            self.check_input(books, work, &all[scripts(work.sequence)]);
+            self.mark(books, work);
+        }
+        let doomed: BTreeSet<SequenceId> = self.doomed().collect();
+        for (work, fate) in plan.work.iter().zip(fates) {
+            let spoilt = *fate == Fate::Bad || doomed.contains(&work.sequence);
+            self.write(books, work, &all[scripts(work.sequence)], spoilt);
+        }
+        for (work, fate) in plan.work.iter().zip(fates) {
+            if *fate == Fate::Good && !doomed.contains(&work.sequence) {
+                self.read(books, work, &all[scripts(work.sequence)]);
+            }
+        }
+        let sampling = plan.work.iter().zip(fates).filter(|(work, _)| work.sample);
+        self.jobs.push_back(Job {
+            plan: plan.id,
+            done,
+            sequences: plan.work.iter().map(|work| work.sequence).collect(),
+            tokens: plan.tokens(),
+            samples: sampling.map(|(work, fate)| (work.sequence, work.positions.end, *fate)).collect(),
+        });
+    }
+
+    /// The oldest step is done.
+    pub(super) fn finish(&mut self) -> Job {
+        let Some(job) = self.jobs.pop_front() else { panic!("no step is in flight") };
+        job
+    }
+
+    /// Everything is lost.
+    pub(super) fn crash(&mut self) {
+        self.jobs.clear();
+        self.groups.iter_mut().for_each(|group| group.slots.fill(GARBAGE));
+    }
+
+    /// Sequences with a row in flight that goes wrong: what they compute on top of it is worth nothing.
+    fn doomed(&self) -> impl Iterator<Item = SequenceId> {
+        let samples = self.jobs.iter().flat_map(|job| &job.samples);
+        samples.filter(|(_, _, fate)| *fate == Fate::Bad).map(|(sequence, _, _)| *sequence)
+    }
+
+    /// The tokens that go in are known, or are the right sample of the right step in flight.
+    fn check_input(&self, books: &Scheduler, work: &Work, script: &Script) {
+        let known = books.tokens(work.sequence);
+        assert_eq!(known, &script.tokens[..known.len()], "the scheduler lost a token");
+        match work.input {
+            Input::Known => assert!(work.positions.end <= known.len(), "a token is not known"),
+            Input::FromFlight { plan, row } => {
+                assert_eq!(work.positions, known.len()..known.len() + 1, "one token is in flight");
+                let job = self.jobs.iter().find(|job| job.plan == plan);
+                let sample = job.map(|job| job.samples[row]);
+                let sample = sample.map(|(sequence, position, _)| (sequence, position));
+                assert_eq!(sample, Some((work.sequence, known.len())), "somebody else's sample");
+            }
+        }
+    }
+
+    /// Notes which blocks the work uses, in this launch.
+    fn mark(&mut self, books: &Scheduler, work: &Work) {
+        let launch = self.launched;
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            let table = books.table(work.sequence, at);
+            let first = group.first_read(work) / self.block_size;
+            for block in &table.blocks[first - table.first..] {
+                let user = &mut group.users[block.0 as usize][launch as usize % 2];
+                *user = match *user {
+                    (then, _) if then == launch => (launch, User::Several),
+                    _ => (launch, User::One(work.sequence)),
+                };
+            }
+        }
+    }
+
+    fn write(&mut self, books: &Scheduler, work: &Work, script: &Script, spoilt: bool) {
+        let oldest = self.launched - self.jobs.len() as u64;
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            let table = books.table(work.sequence, at);
+            if group.kind == GroupKind::State {
+                assert_eq!(table.blocks.len(), 1, "one state a sequence");
+                group.claim(table.blocks[0], work.sequence, oldest);
+                let slot = &mut group.slots[table.blocks[0].0 as usize * self.block_size];
+                let before = work.positions.start.checked_sub(1).map(|last| script.prints[last]);
+                assert!(spoilt || before.is_none_or(|before| before == *slot), "the state is another's");
+                *slot = if spoilt { GARBAGE } else { script.prints[work.positions.end - 1] };
+                continue;
+            }
+            for position in work.positions.clone() {
+                let block = table.blocks[position / self.block_size - table.first];
+                group.claim(block, work.sequence, oldest);
+                let print = if spoilt { GARBAGE } else { script.prints[position] };
+                group.slots[block.0 as usize * self.block_size + position % self.block_size] = print;
+            }
+        }
+    }
+
+    /// Everything the work attends to was written by itself or by one that began alike.
+    fn read(&self, books: &Scheduler, work: &Work, script: &Script) {
+        for (at, group) in self.groups.iter().enumerate() {
+            let table = books.table(work.sequence, at);
+            if group.kind == GroupKind::State {
+                continue;
+            }
+            let range = group.first_read(work)..work.positions.end;
+            for (position, print) in range.clone().zip(&script.prints[range]) {
+                let block = table.blocks[position / self.block_size - table.first];
+                let slot = group.slots[block.0 as usize * self.block_size + position % self.block_size];
+                assert_eq!(slot, *print, "{:?} reads what is not its own at {position}", work.sequence);
+            }
+        }
+    }
+}
+
+impl GroupMemory {
+    /// The first position that the work attends to.
+    fn first_read(&self, work: &Work) -> usize {
+        match self.kind {
+            GroupKind::Full | GroupKind::State => 0,
+            GroupKind::Window { tokens } => (work.positions.start + 1).saturating_sub(tokens),
+        }
+    }
+
+    /// A block is written. Nobody else may use it, in any launch from `oldest` on.
+    fn claim(&self, block: BlockId, writer: SequenceId, oldest: u64) {
+        for (launch, user) in self.users[block.0 as usize] {
+            let uninvolved = launch < oldest || user == User::One(writer);
+            assert!(uninvolved, "{writer:?} writes {block:?}, which another uses in a step in flight");
+        }
+    }
+}
+
+impl Job {
+    /// What is read back.
+    pub(super) fn rows(&self, clients: &Clients, scripts: &[Script]) -> Vec<Row> {
+        let row = |(sequence, position, fate): &(SequenceId, usize, Fate)| {
+            let script = &scripts[clients.script(*sequence)];
+            match fate {
+                Fate::Good => Row::Sampled { token: script.tokens[*position], stop: script.stop(*position) },
+                Fate::Bad => Row::Failed,
+            }
+        };
+        self.samples.iter().map(row).collect()
+    }
+
+    /// Sequences whose row went wrong.
+    pub(super) fn failed_rows(&self) -> impl Iterator<Item = SequenceId> {
+        let failed = self.samples.iter().filter(|(_, _, fate)| *fate == Fate::Bad);
+        failed.map(|(sequence, _, _)| *sequence)
+    }
+}

@@ -1,0 +1,51 @@
+//! What came of a scenario.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Stats, Tick};
+
+/// What came of a scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Requests taken.
+    pub taken: usize,
+    /// Requests refused.
+    pub refused: usize,
+    /// Sequences that stopped or reached their length.
+    pub completed: usize,
+    /// Sequences that were cancelled, too late, or failed.
+    pub broken_off: usize,
+    /// Steps that were committed.
+    pub steps: u64,
+    /// When the last one was.
+    pub end: Tick,
+    /// From arrival to the first token.
+    pub ttft: Quantiles,
+    /// From one token to the next.
+    pub tpot: Quantiles,
+    /// From arrival to the end, of those completed.
+    pub e2e: Quantiles,
+    /// The scheduler's own view of it all.
+    pub stats: Stats,
+}
+
+/// What a half, 95 and 99 of 100 did not exceed, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Quantiles {
+    pub p50: Tick,
+    pub p95: Tick,
+    pub p99: Tick,
+}
+
+impl Quantiles {
+    /// Of these values; zero if there are none.
+    pub fn of(mut values: Vec<Tick>) -> Self {
+        values.sort_unstable();
+        let at = |percent: usize| {
+            let rank = (values.len() * percent).div_ceil(100);
+            values.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+        };
+        Self { p50: at(50), p95: at(95), p99: at(99) }
+    }
+}

@@ -1,0 +1,169 @@
+//! A world to be played: a machine, its clients and what goes wrong.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Cost, Price, Rng};
+use crate::{Group, GroupKind, PrefixCache, Schedule, Settings, Tick};
+
+/// A world to be played.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Of the scheduler.
+    pub settings: Settings,
+    /// In order of time.
+    pub arrivals: Vec<Arrival>,
+    /// How long steps take.
+    pub cost: Cost,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Whether a step is launched before the last one is read.
+    pub overlap: Overlap,
+    /// Decides when faults happen.
+    pub seed: u64,
+}
+
+/// One request of the trace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// When.
+    pub at: Tick,
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// The request's limit.
+    pub max_new_tokens: usize,
+    /// New tokens after which the model stops, if the limit does not come first.
+    pub answer: usize,
+    /// Requests of one conversation have equal tokens as long as all of them are `alike`.
+    pub conversation: u64,
+    /// Leading tokens, of the prompt and the answer, that are the conversation's. The rest are its own.
+    pub alike: usize,
+    /// [`crate::Request::cache_salt`].
+    pub salt: u64,
+    /// From arrival until nobody waits any more.
+    pub patience: Option<Tick>,
+    /// From arrival until the client goes away.
+    pub leaves_after: Option<Tick>,
+    /// Every step with this request fails.
+    pub is_poison: bool,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Faults {
+    /// One in so many steps fails; zero for none.
+    pub step_one_in: u64,
+    /// At most so many steps fail for that reason.
+    pub steps_max: usize,
+    /// One in so many samples fails; zero for none.
+    pub row_one_in: u64,
+    /// Steps of more tokens run out of memory. Not less than a block.
+    pub tokens_max: Option<usize>,
+    /// Steps of more sequences run out of memory. Not less than one.
+    pub sequences_max: Option<usize>,
+    /// At one in so many steps, a client goes away or the engine gives up on a sequence; zero for never.
+    pub loss_one_in: u64,
+}
+
+/// Whether a step is launched before the last one is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Overlap {
+    /// One step in flight.
+    Off,
+    /// Two.
+    #[default]
+    On,
+}
+
+impl Scenario {
+    /// A small, crowded and unlucky world, different for each seed.
+    pub fn hostile(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let settings = hostile_settings(&mut rng);
+        let arrivals = hostile_arrivals(&mut rng, &settings);
+        let faults = hostile_faults(&mut rng, &settings);
+        let overlap = if rng.one_in(3) { Overlap::Off } else { Overlap::On };
+        let prefill = Price { token_ns: 20_000, context_ps: 100_000 };
+        let decode = Price { token_ns: 40_000, context_ps: 200_000 };
+        let cost = Cost { step_ns: 300_000, prefill, decode };
+        Self { settings, arrivals, cost, faults, overlap, seed: rng.draw() }
+    }
+}
+
+/// Memory for one to three sequences of the longest kind.
+fn hostile_settings(rng: &mut Rng) -> Settings {
+    let block_size = rng.within(1..=5);
+    let max_context = rng.within(8..=56);
+    let longest = max_context.div_ceil(block_size);
+    let pool = |rng: &mut Rng, one: usize| (one * rng.within(10..=30) / 10).max(1) as u32;
+    let mut groups = Vec::new();
+    let mixture = rng.below(8);
+    if mixture != 6 {
+        groups.push(Group { kind: GroupKind::Full, blocks: pool(rng, longest) });
+    }
+    if matches!(mixture, 3..=6) {
+        let tokens = rng.within(1..=20);
+        let blocks = pool(rng, (tokens - 1).div_ceil(block_size) + 1);
+        groups.push(Group { kind: GroupKind::Window { tokens }, blocks });
+    }
+    if mixture == 5 {
+        let tokens = rng.within(1..=9);
+        let blocks = pool(rng, (tokens - 1).div_ceil(block_size) + 1);
+        groups.push(Group { kind: GroupKind::Window { tokens }, blocks });
+    }
+    if mixture == 7 || rng.one_in(12) {
+        groups.push(Group { kind: GroupKind::State, blocks: rng.within(1..=5) as u32 });
+    }
+    Settings {
+        block_size,
+        groups,
+        max_sequences: rng.within(1..=7),
+        max_step_tokens: rng.within(1..=24),
+        max_queue: rng.within(1..=24),
+        max_context,
+        schedule: Schedule::Fcfs,
+        prefix_cache: if rng.one_in(6) { PrefixCache::Off } else { PrefixCache::On },
+    }
+}
+
+fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
+    let count = rng.within(1..=18);
+    let conversations = rng.within(1..=4) as u64;
+    let gap = [50, 500, 3_000][rng.within(0..=2)];
+    let longest_prompt = settings.max_context * [1, 3][rng.within(0..=1)] / 4;
+    let leaves_one_in = rng.within(0..=6) as u64;
+    let mut at = 0;
+    let mut arrival = |rng: &mut Rng| {
+        at += rng.below(gap);
+        let prompt = rng.within(1..=longest_prompt);
+        let max_new_tokens = rng.within(1..=settings.max_context + 1 - prompt);
+        let alike = if rng.one_in(3) { 0 } else { rng.within(0..=settings.max_context) };
+        Arrival {
+            at,
+            prompt,
+            max_new_tokens,
+            answer: rng.within(1..=max_new_tokens * 2),
+            conversation: rng.below(conversations),
+            alike,
+            salt: u64::from(rng.one_in(5)),
+            patience: rng.one_in(8).then(|| rng.below(40_000)),
+            leaves_after: rng.one_in(leaves_one_in).then(|| rng.below(20_000)),
+            is_poison: rng.one_in(60),
+        }
+    };
+    (0..count).map(|_| arrival(rng)).collect()
+}
+
+fn hostile_faults(rng: &mut Rng, settings: &Settings) -> Faults {
+    if rng.one_in(3) {
+        return Faults::default();
+    }
+    let tokens = settings.block_size..=settings.block_size + settings.max_step_tokens;
+    Faults {
+        step_one_in: rng.within(0..=30) as u64,
+        steps_max: rng.within(0..=4),
+        row_one_in: if rng.one_in(2) { 0 } else { rng.within(20..=100) as u64 },
+        tokens_max: rng.one_in(5).then(|| rng.within(tokens)),
+        sequences_max: rng.one_in(5).then(|| rng.within(1..=4)),
+        loss_one_in: if rng.one_in(2) { 0 } else { rng.within(10..=60) as u64 },
+    }
+}

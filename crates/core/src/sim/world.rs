@@ -1,0 +1,302 @@
+//! The loop that plays a scenario, and what must hold after every step.
+
+use super::clients::{Clients, Excuses};
+use super::device::{Device, Fate, Job};
+use super::script::Script;
+use super::{Overlap, Report, Rng, Scenario};
+use crate::{Event, GroupKind, Outcome, Plan, Scheduler, SequenceId, Tick};
+
+/// No scenario goes on for longer.
+const STEPS_MAX: u64 = 10_000_000;
+/// The oldest sequence is computed at least once in so many steps, while no step fails.
+const STARVATION_STEPS: u64 = 3;
+/// A sequence is told something at least this often: so many steps for each token there is in the world.
+const PATIENCE_FACTOR: u64 = 400;
+
+/// A scenario being played.
+pub(super) struct World<'a> {
+    scenario: &'a Scenario,
+    rng: Rng,
+    now: Tick,
+    scheduler: Scheduler,
+    device: Device,
+    scripts: Vec<Script>,
+    clients: Clients,
+    /// Index of the next arrival.
+    next_arrival: usize,
+    /// Clients that will go away, and when.
+    leaving: Vec<(Tick, SequenceId)>,
+    /// Who was oldest, and how many steps ago it was last computed.
+    oldest: (Option<SequenceId>, u64),
+    random_failures: usize,
+    /// The sequence that was alone in the steps that failed last, and how many of those failed at random in a row.
+    struck: (Option<SequenceId>, usize),
+    report: Report,
+}
+
+impl<'a> World<'a> {
+    /// Before the first arrival.
+    pub(super) fn new(scenario: &'a Scenario) -> Self {
+        let scripts = (0..scenario.arrivals.len()).map(|index| Script::new(scenario, index)).collect();
+        Self {
+            scenario,
+            rng: Rng::new(scenario.seed),
+            now: 0,
+            scheduler: Scheduler::new(scenario.settings.clone()),
+            device: Device::new(&scenario.settings),
+            scripts,
+            clients: Clients::default(),
+            next_arrival: 0,
+            leaving: Vec::new(),
+            oldest: (None, 0),
+            random_failures: 0,
+            struck: (None, 0),
+            report: Report::default(),
+        }
+    }
+
+    /// Until everybody has heard the end.
+    pub(super) fn run(mut self) -> Report {
+        let flights_max = if self.scenario.overlap == Overlap::On { 2 } else { 1 };
+        loop {
+            self.arrive();
+            self.leave();
+            if self.device.in_flight() < flights_max && self.plan() {
+                continue;
+            }
+            if self.device.in_flight() > 0 {
+                self.finish();
+            } else if let Some(arrival) = self.scenario.arrivals.get(self.next_arrival) {
+                self.now = self.now.max(arrival.at);
+            } else {
+                return self.close();
+            }
+        }
+    }
+
+    fn arrive(&mut self) {
+        while let Some(arrival) = self.scenario.arrivals.get(self.next_arrival)
+            && arrival.at <= self.now
+        {
+            self.submit(self.next_arrival);
+            self.next_arrival += 1;
+        }
+    }
+
+    fn submit(&mut self, index: usize) {
+        let script = &self.scripts[index];
+        let queued = self.scheduler.stats().queued;
+        let is_possible = script.tokens.len() <= self.longest() && queued < self.scenario.settings.max_queue;
+        let submitted = self.scheduler.submit(self.now, script.request());
+        assert_eq!(submitted.is_ok(), is_possible, "refused what is possible, or took what is not");
+        let Ok(id) = submitted else {
+            self.report.refused += 1;
+            return;
+        };
+        self.clients.join(id, index, script.arrival.prompt);
+        let leaves = script.arrival.leaves_after.map(|after| (script.arrival.at + after, id));
+        self.leaving.extend(leaves);
+    }
+
+    /// What one sequence can have at most, counted in another way than the scheduler does.
+    fn longest(&self) -> usize {
+        let settings = &self.scenario.settings;
+        let fits = |tokens: usize| {
+            settings.groups.iter().all(|group| {
+                let block = |position: usize| position / settings.block_size;
+                let needed = |last: usize| match group.kind {
+                    GroupKind::Full => block(last) + 1,
+                    GroupKind::Window { tokens } => {
+                        block(last) - block((last + 1).saturating_sub(tokens)) + 1
+                    }
+                    GroupKind::State => 1,
+                };
+                (0..tokens - 1).all(|last| needed(last) <= group.blocks as usize)
+            })
+        };
+        (1..=settings.max_context).take_while(|&tokens| fits(tokens)).last().unwrap_or(0)
+    }
+
+    /// Clients go away when they like, and the engine gives up on sequences when it must.
+    fn leave(&mut self) {
+        let now = self.now;
+        let (gone, rest): (Vec<_>, Vec<_>) = self.leaving.drain(..).partition(|(at, _)| *at <= now);
+        self.leaving = rest;
+        gone.into_iter().for_each(|(_, id)| self.cancel(id));
+        if self.rng.one_in(self.scenario.faults.loss_one_in) {
+            let live: Vec<_> = self.clients.live().collect();
+            if live.is_empty() {
+                return;
+            }
+            let id = live[self.rng.below(live.len() as u64) as usize];
+            if self.rng.one_in(2) {
+                self.cancel(id);
+            } else {
+                let event = self.scheduler.fail(id);
+                self.clients.leave(id, event, now);
+                assert_eq!(self.scheduler.fail(id), None, "ended twice");
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: SequenceId) {
+        let event = self.scheduler.cancel(id);
+        self.clients.leave(id, event, self.now);
+        assert_eq!(self.scheduler.cancel(id), None, "ended twice");
+        self.scheduler.audit();
+    }
+
+    /// Plans and launches a step. False if there is nothing to do but wait.
+    fn plan(&mut self) -> bool {
+        let plan = self.scheduler.plan(self.now);
+        self.check_plan(&plan);
+        if plan.is_empty() {
+            let stuck = self.scheduler.in_flight() == 0 && !self.scheduler.is_idle();
+            assert!(!stuck, "somebody waits, and nothing happens");
+            return false;
+        }
+        let begun = self.scheduler.begin(&plan);
+        assert!(begun.copies.is_empty(), "nothing is copied yet");
+        self.tell(begun.events, &Excuses::default());
+        if !plan.work.is_empty() {
+            self.launch(&plan);
+        }
+        self.scheduler.audit();
+        true
+    }
+
+    fn check_plan(&self, plan: &Plan) {
+        assert_eq!(*plan, self.scheduler.plan(self.now), "planning is deterministic and changes nothing");
+        let limits = self.scheduler.limits();
+        let settings = &self.scenario.settings;
+        assert!(plan.tokens() <= limits.tokens.min(settings.max_step_tokens), "too many tokens");
+        assert!(plan.work.len() <= limits.sequences.min(settings.max_sequences), "too many sequences");
+        for (at, work) in plan.work.iter().enumerate() {
+            assert!(!work.positions.is_empty(), "work without tokens");
+            let twice = plan.work[..at].iter().any(|other| other.sequence == work.sequence);
+            assert!(!twice, "{:?} is in the step twice", work.sequence);
+        }
+    }
+
+    fn launch(&mut self, plan: &Plan) {
+        let fates: Vec<Fate> = plan.work.iter().map(|work| self.fate(work.sample)).collect();
+        let done = self.now.max(self.device.free_at()) + self.scenario.cost.of(plan);
+        let (clients, scripts) = (&self.clients, &self.scripts);
+        self.device.launch(&self.scheduler, plan, &fates, done, |id| clients.script(id), scripts);
+    }
+
+    fn fate(&mut self, samples: bool) -> Fate {
+        let fails = samples && self.rng.one_in(self.scenario.faults.row_one_in);
+        if fails { Fate::Bad } else { Fate::Good }
+    }
+
+    /// The oldest step is done, one way or the other.
+    fn finish(&mut self) {
+        let job = self.device.finish();
+        self.now = self.now.max(job.done);
+        self.arrive();
+        self.leave();
+        match self.why_it_fails(&job) {
+            Some(cause) => self.crash(&job, cause),
+            None => self.commit(&job),
+        }
+        self.scheduler.audit();
+    }
+
+    fn commit(&mut self, job: &Job) {
+        let suspects = self.scheduler.stats().suspects;
+        self.follow_oldest(job, suspects > 0);
+        let is_trial = suspects > 0 && job.sequences.iter().any(|id| self.clients.is_live(*id));
+        let outcome = Outcome { plan: job.plan, rows: job.rows(&self.clients, &self.scripts) };
+        let failed: Vec<_> = job.failed_rows().collect();
+        for event in self.scheduler.commit(outcome) {
+            let excuses = Excuses { row: failed.contains(&event.sequence()), steps: false };
+            self.tell(vec![event], &excuses);
+        }
+        if job.sequences.iter().any(|id| self.struck.0 == Some(*id)) {
+            self.struck = (None, 0);
+        }
+        let left = self.scheduler.stats().suspects;
+        assert!(!is_trial || left < suspects, "a good step clears somebody");
+        self.report.steps += 1;
+        assert!(self.report.steps < STEPS_MAX, "it never ends");
+    }
+
+    /// Panics if the oldest sequence is passed over for too long.
+    fn follow_oldest(&mut self, job: &Job, is_trial: bool) {
+        let oldest = self.clients.live().next();
+        let advanced = oldest.is_none_or(|oldest| job.sequences.contains(&oldest));
+        let waited = if advanced || oldest != self.oldest.0 || is_trial { 0 } else { self.oldest.1 + 1 };
+        self.oldest = (oldest, waited);
+        assert!(waited < STARVATION_STEPS, "{oldest:?} is the oldest, and starves");
+    }
+
+    fn why_it_fails(&mut self, job: &Job) -> Option<Cause> {
+        let faults = &self.scenario.faults;
+        let poisoned =
+            job.sequences.iter().any(|id| self.scripts[self.clients.script(*id)].arrival.is_poison);
+        if poisoned {
+            return Some(Cause::Poison);
+        }
+        if faults.tokens_max.is_some_and(|max| job.tokens > max)
+            || faults.sequences_max.is_some_and(|max| job.sequences.len() > max)
+        {
+            return Some(Cause::Memory);
+        }
+        let random = self.random_failures < faults.steps_max && self.rng.one_in(faults.step_one_in);
+        random.then_some(Cause::Chance)
+    }
+
+    fn crash(&mut self, job: &Job, cause: Cause) {
+        let alone = if job.sequences.len() == 1 { job.sequences.first().copied() } else { None };
+        let before = if self.struck.0 == alone { self.struck.1 } else { 0 };
+        self.struck = (alone, before + usize::from(cause == Cause::Chance));
+        self.random_failures += usize::from(cause == Cause::Chance);
+        let excuses = Excuses { row: false, steps: alone.is_some() && self.struck.1 >= 2 };
+        let events = self.scheduler.fail_steps();
+        self.tell(events, &excuses);
+        self.device.crash();
+        self.oldest = (None, 0);
+        let stats = self.scheduler.stats();
+        assert_eq!(stats.running, 0, "all memory is suspect");
+        assert!(stats.groups.iter().all(|group| group.used + group.cached == 0), "all memory is suspect");
+    }
+
+    fn tell(&mut self, events: Vec<Event>, excuses: &Excuses) {
+        for event in events {
+            self.clients.hear(event, self.now, &self.scripts, *excuses);
+        }
+    }
+
+    /// Everybody has heard the end, and nothing is left behind.
+    fn close(mut self) -> Report {
+        assert!(self.scheduler.is_idle() && self.scheduler.in_flight() == 0, "something is left to do");
+        assert!(self.clients.live().next().is_none(), "somebody is still waiting");
+        let stats = self.scheduler.stats();
+        assert!(stats.groups.iter().all(|group| group.used == 0), "a block is lost");
+        self.clients.report(&self.scripts, &mut self.report);
+        self.report.end = self.now;
+        self.report.stats = stats;
+        let told: u64 = self.scripts.iter().map(|script| script.arrival.max_new_tokens as u64).sum();
+        assert!(self.report.stats.sampled_tokens_total <= told, "more was told than was asked for");
+        self.check_waste();
+        self.report
+    }
+
+    /// Starting over is rare enough.
+    fn check_waste(&self) {
+        let tokens: u64 = self.scripts.iter().map(|script| script.tokens.len() as u64).sum();
+        assert!(self.report.steps <= 100 + tokens * PATIENCE_FACTOR, "too many steps for so few tokens");
+    }
+}
+
+/// Why a step fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Somebody in it always fails.
+    Poison,
+    /// It is too large.
+    Memory,
+    /// Bad luck.
+    Chance,
+}

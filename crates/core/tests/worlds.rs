@@ -1,0 +1,47 @@
+//! Thousands of small, crowded and unlucky worlds. `SEED=17 cargo test -p omnibus-core --test worlds` replays one.
+
+use std::panic::catch_unwind;
+use std::thread;
+
+use omnibus_core::sim::{Report, Scenario, run};
+
+const WORLDS: u64 = 12_000;
+
+#[test]
+fn every_world_ends_well() {
+    if let Ok(seed) = std::env::var("SEED") {
+        let scenario = Scenario::hostile(seed.parse().expect("SEED is a number"));
+        println!("{scenario:#?}\n{:#?}", run(&scenario));
+        return;
+    }
+    let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let reports: Vec<Report> = thread::scope(|scope| {
+        let shares = (0..threads).map(|share| {
+            let seeds = (share..WORLDS).step_by(threads as usize);
+            scope.spawn(move || seeds.map(play).collect::<Vec<_>>())
+        });
+        let shares: Vec<_> = shares.collect();
+        shares.into_iter().flat_map(|share| share.join().unwrap_or_else(|seed| panic!("{seed:?}"))).collect()
+    });
+    println!("{} worlds: {:?}", reports.len(), events(&reports));
+}
+
+fn play(seed: u64) -> Report {
+    catch_unwind(|| run(&Scenario::hostile(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
+}
+
+/// What happened. Panics if something did not: a world in which nothing happens proves nothing.
+fn events(reports: &[Report]) -> [(&'static str, u64); 7] {
+    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    let counts = [
+        ("steps", sum(|report| report.steps)),
+        ("completed", sum(|report| report.completed as u64)),
+        ("broken off", sum(|report| report.broken_off as u64)),
+        ("refused", sum(|report| report.refused as u64)),
+        ("preemptions", sum(|report| report.stats.preemptions_total)),
+        ("failed steps", sum(|report| report.stats.failed_steps_total)),
+        ("cached tokens", sum(|report| report.stats.cached_tokens_total)),
+    ];
+    assert!(counts.iter().all(|(_, count)| *count > reports.len() as u64 / 10), "{counts:?}");
+    counts
+}
