@@ -1,1 +1,15 @@
-//! See docs/architecture.md.
+//! Text in and out of a model: tokenizers, chat templates, incremental detokenizing and stop strings.
+//!
+//! Start at [`Tokenizer::from_dir`] and [`ChatTemplate::from_dir`]; a running sequence owns a [`Detokenizer`] and a
+//! [`StopMatcher`].
+//!
+//! Invariants: nothing here knows arrays, HTTP or async. What a model directory holds is hostile: broken files and
+//! templates are one-line errors, never a panic, a hang or a full memory. What never changes is [`Send`] and
+//! [`Sync`] and meant to be shared behind an `Arc`; what a sequence owns depends only on that sequence's tokens.
+
+mod error;
+mod files;
+pub mod template;
+
+pub use error::Error;
+pub use template::{ChatTemplate, GenerationPrompt, Limits, RenderInput, TemplateName};
