@@ -12,10 +12,6 @@ pub(super) struct Given {
 }
 
 impl Given {
-    pub fn one(value: Value) -> Given {
-        Given { positional: vec![value], named: Vec::new() }
-    }
-
     /// The arguments in the order of `parameters`, each by position or by name.
     pub fn bind<const N: usize>(
         self,

@@ -16,10 +16,11 @@ use super::ast::{
     Arguments, Comparison, Expr, For, Macro, Name, Operator, PostfixOp, Recursion, Statement, StatementKind,
     Target,
 };
+use super::filters::escape;
 use super::format;
 use super::meter::{Draft, Fault, Limits, Meter};
 use super::number;
-use super::value::{Closure, List, LoopState, Missing, Value};
+use super::value::{Closure, List, LoopState, Missing, Text, Value};
 
 /// How deep statements, expressions and calls may be inside each other while running.
 const MAX_DEPTH: usize = 300;
@@ -375,7 +376,14 @@ impl Evaluator {
         match callee {
             Value::Macro(closure) => self.deeper(|this| this.call_macro(closure, given)),
             Value::Function(name) => self.call_function(name, given),
-            Value::Method(method) => self.call_method(&method.0, method.1, given),
+            Value::Method(method) => {
+                let result = self.call_method(&method.0, method.1, given)?;
+                if matches!(method.0, Value::Text(Text::Markup(_))) {
+                    result.into_markup(&self.meter)
+                } else {
+                    Ok(result)
+                }
+            }
             Value::Loop(state) => self.deeper(|this| this.recurse(state, given)),
             Value::Joiner(joiner) => {
                 let mut joiner = joiner.borrow_mut();
@@ -489,7 +497,7 @@ impl Evaluator {
             Expr::Bool(value) => Ok(Value::Bool(*value)),
             Expr::Int(value) => Ok(Value::Int(*value)),
             Expr::Float(value) => Ok(Value::Float(*value)),
-            Expr::Text(text) => Ok(Value::Text(super::value::Text::Literal(Arc::clone(text)))),
+            Expr::Text(text) => Ok(Value::Text(Text::Literal(Arc::clone(text)))),
             Expr::Name(name) => Ok(self.lookup(name)),
             _ => self.deeper(|this| this.eval_compound(expr)),
         }
@@ -650,10 +658,14 @@ impl Evaluator {
         let meter = &self.meter;
         match (operator, left, right) {
             (Operator::Add, Value::Text(a), Value::Text(b)) => {
+                let markup = |text: &Text| matches!(text, Text::Markup(_));
+                let escapes = markup(a) != markup(b);
                 let mut draft = meter.draft()?;
-                draft.push(a)?;
-                draft.push(b)?;
-                Ok(draft.into_value())
+                for part in [a, b] {
+                    if escapes && !markup(part) { escape(part, &mut draft)? } else { draft.push(part)? }
+                }
+                let sum = draft.into_value();
+                if markup(a) || markup(b) { sum.into_markup(meter) } else { Ok(sum) }
             }
             (Operator::Add, Value::List(a), Value::List(b)) => meter.list(joined(meter, a, b)?),
             (Operator::Add, Value::Tuple(a), Value::Tuple(b)) => meter.tuple(joined(meter, a, b)?),

@@ -7,10 +7,10 @@ use super::arguments::{Bound, Given};
 use super::ast::{Comparison, Name, Operator};
 use super::eval::Evaluator;
 use super::json::{self, Layout};
-use super::meter::Fault;
+use super::meter::{Draft, Fault};
 use super::methods;
 use super::number;
-use super::value::{Missing, Text, Value};
+use super::value::{List, Missing, Text, Value};
 use super::{format, lexer};
 
 impl Evaluator {
@@ -28,7 +28,10 @@ impl Evaluator {
             | "title" | "trim" | "indent" | "replace" | "center" | "truncate" | "format" | "urlencode"
             | "wordcount" | "striptags" => {
                 let text = value.to_text(&self.meter)?;
-                self.text_filter(name, &text, given)
+                let filtered = self.text_filter(name, &text, given)?;
+                let is_markup = matches!(name, "safe" | "escape" | "e" | "forceescape");
+                let was_markup = matches!(text, Text::Markup(_));
+                if is_markup || was_markup { filtered.into_markup(&self.meter) } else { Ok(filtered) }
             }
             "abs" | "int" | "float" | "round" => self.number_filter(name, value, given),
             "items" => {
@@ -122,24 +125,20 @@ impl Evaluator {
                 let words = text.split(|c: char| c != '_' && !c.is_alphanumeric());
                 return Ok(Value::Int(words.filter(|word| !word.is_empty()).count() as i128));
             }
-            "escape" | "e" | "forceescape" | "urlencode" => {
+            "escape" | "e" if matches!(text, Text::Markup(_)) => return Ok(Value::Text(text.clone())),
+            "escape" | "e" | "forceescape" => {
                 let mut draft = self.meter.draft()?;
-                for character in text.chars() {
-                    match (name, character) {
-                        ("urlencode", 'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' | '-' | '~' | '/') => {
-                            draft.push(character.encode_utf8(&mut [0; 4]))?;
+                escape(text, &mut draft)?;
+                return Ok(draft.into_value());
+            }
+            "urlencode" => {
+                let mut draft = self.meter.draft()?;
+                for byte in text.bytes() {
+                    match byte {
+                        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' | b'-' | b'~' | b'/' => {
+                            draft.push(char::from(byte).encode_utf8(&mut [0; 4]))?;
                         }
-                        ("urlencode", _) => {
-                            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-                                draft.push(&format!("%{byte:02X}"))?;
-                            }
-                        }
-                        (_, '&') => draft.push("&amp;")?,
-                        (_, '<') => draft.push("&lt;")?,
-                        (_, '>') => draft.push("&gt;")?,
-                        (_, '\'') => draft.push("&#39;")?,
-                        (_, '"') => draft.push("&#34;")?,
-                        _ => draft.push(character.encode_utf8(&mut [0; 4]))?,
+                        _ => draft.push(&format!("%{byte:02X}"))?,
                     }
                 }
                 return Ok(draft.into_value());
@@ -279,6 +278,11 @@ impl Evaluator {
         }
     }
 
+    /// What lazy filters look at: nothing when the value is false, whatever it is.
+    fn items_if_true(&self, value: &Value) -> Result<List, Fault> {
+        if value.is_true() { value.iterate(&self.meter) } else { self.meter.items(Vec::new()) }
+    }
+
     fn select(&mut self, name: &str, value: &Value, given: Given) -> Result<Value, Fault> {
         let mut arguments = given.positional.into_iter();
         let attribute = if name.ends_with("attr") {
@@ -293,7 +297,7 @@ impl Evaluator {
         let arguments: Vec<Value> = arguments.collect();
         let wanted = name.starts_with("select");
         let mut kept = Vec::new();
-        for item in value.iterate(&self.meter)?.iter() {
+        for item in self.items_if_true(value)?.iter() {
             self.meter.spend(1)?;
             let looked_at = match &attribute {
                 Some(attribute) => self.path(item, attribute)?,
@@ -307,7 +311,7 @@ impl Evaluator {
     }
 
     fn map(&mut self, value: &Value, given: Given) -> Result<Value, Fault> {
-        let items = value.iterate(&self.meter)?;
+        let items = self.items_if_true(value)?;
         let mut mapped = Vec::new();
         if given.positional.is_empty() {
             let [attribute, default] = given.bind("map", &["attribute", "default"])?;
@@ -588,6 +592,25 @@ impl Evaluator {
             portions.into_iter().map(|portion| self.meter.list(portion)).collect::<Result<_, _>>()?;
         self.meter.generator(portions)
     }
+}
+
+/// Writes `text` with the characters of HTML escaped.
+pub(super) fn escape(text: &str, draft: &mut Draft) -> Result<(), Fault> {
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escaped = match byte {
+            b'&' => "&amp;",
+            b'<' => "&lt;",
+            b'>' => "&gt;",
+            b'\'' => "&#39;",
+            b'"' => "&#34;",
+            _ => continue,
+        };
+        draft.push(&text[plain..at])?;
+        draft.push(escaped)?;
+        plain = at + 1;
+    }
+    draft.push(&text[plain..])
 }
 
 fn parse_int(text: &str, base: i128) -> Option<i128> {

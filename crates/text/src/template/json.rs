@@ -1,6 +1,5 @@
 //! Python's `json.dumps`, which is what `tojson` is in a chat template: no HTML escapes, not ASCII only.
 
-use super::lexer::is_space;
 use super::meter::{Draft, Fault, Meter};
 use super::number::float_repr;
 use super::value::Value;
@@ -145,9 +144,4 @@ pub(super) fn indent(value: &Value) -> Result<Option<String>, Fault> {
             _ => Fault::failed("indent must be a number up to 64"),
         },
     }
-}
-
-/// Whether a text is only blanks, as Python's `str.isspace` or the empty text.
-pub(super) fn is_blank(text: &str) -> bool {
-    text.chars().all(is_space)
 }

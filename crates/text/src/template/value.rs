@@ -77,6 +77,8 @@ impl Missing {
 pub(super) enum Text {
     Literal(Name),
     Computed(Rc<(String, Lease)>),
+    /// What `safe` gives: text added to it is escaped for HTML. Python's `Markup`.
+    Markup(Rc<(String, Lease)>),
 }
 
 impl Deref for Text {
@@ -84,7 +86,7 @@ impl Deref for Text {
     fn deref(&self) -> &str {
         match self {
             Text::Literal(text) => text,
-            Text::Computed(text) => &text.0,
+            Text::Computed(text) | Text::Markup(text) => &text.0,
         }
     }
 }
@@ -484,6 +486,21 @@ impl Value {
         let mut draft = meter.draft()?;
         self.write(&mut draft)?;
         Ok(Text::Computed(Rc::new(draft.finish())))
+    }
+}
+
+impl Value {
+    /// The same text as markup; other values as they are.
+    pub fn into_markup(self, meter: &Meter) -> Result<Value, Fault> {
+        Ok(match self {
+            Value::Text(Text::Computed(text)) => Value::Text(Text::Markup(text)),
+            Value::Text(Text::Literal(text)) => {
+                let mut draft = meter.draft()?;
+                draft.push(&text)?;
+                Value::Text(Text::Markup(Rc::new(draft.finish())))
+            }
+            other => other,
+        })
     }
 }
 
