@@ -1,8 +1,10 @@
-//! Thousands of small, crowded and unlucky worlds. `SEED=17 cargo test -p omnibus-core --test worlds` replays one.
+//! Thousands of small, crowded and unlucky worlds. `SEED=17 cargo test -p omnibus-core --test worlds` replays one, and
+//! `WORLDS=1000000` plays more of them.
 
 use std::panic::catch_unwind;
 use std::thread;
 
+use omnibus_core::PrefixCache;
 use omnibus_core::sim::{Report, Scenario, run};
 
 const WORLDS: u64 = 12_000;
@@ -14,10 +16,11 @@ fn every_world_ends_well() {
         println!("{scenario:#?}\n{:#?}", run(&scenario));
         return;
     }
+    let worlds = std::env::var("WORLDS").map_or(WORLDS, |count| count.parse().expect("WORLDS is a number"));
     let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let reports: Vec<Report> = thread::scope(|scope| {
         let shares = (0..threads).map(|share| {
-            let seeds = (share..WORLDS).step_by(threads as usize);
+            let seeds = (share..worlds).step_by(threads as usize);
             scope.spawn(move || seeds.map(play).collect::<Vec<_>>())
         });
         let shares: Vec<_> = shares.collect();
@@ -44,4 +47,16 @@ fn events(reports: &[Report]) -> [(&'static str, u64); 7] {
     ];
     assert!(counts.iter().all(|(_, count)| *count > reports.len() as u64 / 10), "{counts:?}");
     counts
+}
+
+#[test]
+fn shared_beginnings_pay() {
+    let with = Scenario::everyday(1, 150, 120_000);
+    let mut without = with.clone();
+    without.settings.prefix_cache = PrefixCache::Off;
+    let (with, without) = (run(&with), run(&without));
+    assert_eq!((with.completed, without.completed), (150, 150));
+    assert_eq!(without.stats.cached_tokens_total, 0);
+    assert!(with.stats.cached_tokens_total > 20_000, "{with:#?}");
+    assert!(with.ttft.p95 < without.ttft.p95, "{with:#?} {without:#?}");
 }

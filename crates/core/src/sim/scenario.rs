@@ -87,6 +87,46 @@ impl Scenario {
         let cost = Cost { step_ns: 300_000, prefill, decode };
         Self { settings, arrivals, cost, faults, overlap, seed: rng.draw() }
     }
+
+    /// A well-behaved world: so many requests, on average `gap` apart, a third of them in conversations with one of
+    /// eight long beginnings.
+    pub fn everyday(seed: u64, requests: usize, gap: Tick) -> Self {
+        let mut rng = Rng::new(seed);
+        let settings = Settings {
+            block_size: 16,
+            groups: vec![Group { kind: GroupKind::Full, blocks: 2048 }],
+            max_sequences: 64,
+            max_step_tokens: 512,
+            max_queue: 256,
+            max_context: 8192,
+            schedule: Schedule::Fcfs,
+            prefix_cache: PrefixCache::On,
+        };
+        let mut at = 0;
+        let arrivals = (0..requests).map(|_| {
+            at += rng.below(2 * gap);
+            everyday_arrival(&mut rng, at)
+        });
+        let arrivals = arrivals.collect();
+        let (cost, faults, overlap) = (Cost::default(), Faults::default(), Overlap::On);
+        Self { settings, arrivals, cost, faults, overlap, seed }
+    }
+}
+
+fn everyday_arrival(rng: &mut Rng, at: Tick) -> Arrival {
+    let alike = if rng.one_in(3) { 700 } else { 0 };
+    Arrival {
+        at,
+        prompt: alike + rng.within(20..=400),
+        max_new_tokens: 256,
+        answer: rng.within(5..=200),
+        conversation: rng.below(8),
+        alike,
+        salt: 0,
+        patience: None,
+        leaves_after: None,
+        is_poison: false,
+    }
 }
 
 /// Memory for one to three sequences of the longest kind.

@@ -4,7 +4,7 @@ use super::clients::{Clients, Excuses};
 use super::device::{Device, Fate, Job};
 use super::script::Script;
 use super::{Overlap, Report, Rng, Scenario};
-use crate::{Event, GroupKind, Outcome, Plan, Scheduler, SequenceId, Tick};
+use crate::{Event, Group, GroupKind, Outcome, Plan, Scheduler, SequenceId, Settings, Tick};
 
 /// No scenario goes on for longer.
 const STEPS_MAX: u64 = 10_000_000;
@@ -26,6 +26,10 @@ pub(super) struct World<'a> {
     next_arrival: usize,
     /// Clients that will go away, and when.
     leaving: Vec<(Tick, SequenceId)>,
+    /// Tokens that one sequence can have at most.
+    longest: usize,
+    /// Plans in a row that computed nothing.
+    workless: usize,
     /// Who was oldest, and how many steps ago it was last computed.
     oldest: (Option<SequenceId>, u64),
     random_failures: usize,
@@ -48,6 +52,8 @@ impl<'a> World<'a> {
             clients: Clients::default(),
             next_arrival: 0,
             leaving: Vec::new(),
+            longest: longest(&scenario.settings),
+            workless: 0,
             oldest: (None, 0),
             random_failures: 0,
             struck: (None, 0),
@@ -86,7 +92,7 @@ impl<'a> World<'a> {
     fn submit(&mut self, index: usize) {
         let script = &self.scripts[index];
         let queued = self.scheduler.stats().queued;
-        let is_possible = script.tokens.len() <= self.longest() && queued < self.scenario.settings.max_queue;
+        let is_possible = script.tokens.len() <= self.longest && queued < self.scenario.settings.max_queue;
         let submitted = self.scheduler.submit(self.now, script.request());
         assert_eq!(submitted.is_ok(), is_possible, "refused what is possible, or took what is not");
         let Ok(id) = submitted else {
@@ -96,25 +102,6 @@ impl<'a> World<'a> {
         self.clients.join(id, index, script.arrival.prompt);
         let leaves = script.arrival.leaves_after.map(|after| (script.arrival.at + after, id));
         self.leaving.extend(leaves);
-    }
-
-    /// What one sequence can have at most, counted in another way than the scheduler does.
-    fn longest(&self) -> usize {
-        let settings = &self.scenario.settings;
-        let fits = |tokens: usize| {
-            settings.groups.iter().all(|group| {
-                let block = |position: usize| position / settings.block_size;
-                let needed = |last: usize| match group.kind {
-                    GroupKind::Full => block(last) + 1,
-                    GroupKind::Window { tokens } => {
-                        block(last) - block((last + 1).saturating_sub(tokens)) + 1
-                    }
-                    GroupKind::State => 1,
-                };
-                (0..tokens - 1).all(|last| needed(last) <= group.blocks as usize)
-            })
-        };
-        (1..=settings.max_context).take_while(|&tokens| fits(tokens)).last().unwrap_or(0)
     }
 
     /// Clients go away when they like, and the engine gives up on sequences when it must.
@@ -153,11 +140,17 @@ impl<'a> World<'a> {
         if plan.is_empty() {
             let stuck = self.scheduler.in_flight() == 0 && !self.scheduler.is_idle();
             assert!(!stuck, "somebody waits, and nothing happens");
+            self.workless = 0;
             return false;
         }
         let begun = self.scheduler.begin(&plan);
         assert!(begun.copies.is_empty(), "nothing is copied yet");
         self.tell(begun.events, &Excuses::default());
+        self.workless = if plan.work.is_empty() { self.workless + 1 } else { 0 };
+        assert!(
+            self.workless <= 1,
+            "a plan that only takes back is followed by one that computes or by waiting"
+        );
         if !plan.work.is_empty() {
             self.launch(&plan);
         }
@@ -288,6 +281,22 @@ impl<'a> World<'a> {
         let tokens: u64 = self.scripts.iter().map(|script| script.tokens.len() as u64).sum();
         assert!(self.report.steps <= 100 + tokens * PATIENCE_FACTOR, "too many steps for so few tokens");
     }
+}
+
+/// What one sequence can have at most, counted in another way than the scheduler does: up to the first position that
+/// cannot be computed, since the last token never is.
+fn longest(settings: &Settings) -> usize {
+    let block = |position: usize| position / settings.block_size;
+    let fits = |last: usize, group: &Group| {
+        let needed = match group.kind {
+            GroupKind::Full => block(last) + 1,
+            GroupKind::Window { tokens } => block(last) - block((last + 1).saturating_sub(tokens)) + 1,
+            GroupKind::State => 1,
+        };
+        needed <= group.blocks as usize
+    };
+    let computed = |last: &usize| settings.groups.iter().all(|group| fits(*last, group));
+    (0..settings.max_context - 1).take_while(computed).count() + 1
 }
 
 /// Why a step fails.

@@ -1,0 +1,402 @@
+//! What the scheduler decides, step by step, in situations worth knowing by name.
+
+use std::collections::VecDeque;
+
+use expect_test::{Expect, expect};
+use omnibus_core::{
+    Event, Group, GroupKind, Input, Outcome, Plan, PrefixCache, Rejection, Request, Row, Schedule, Scheduler,
+    SequenceId, Settings, StopKind,
+};
+
+const FULL: GroupKind = GroupKind::Full;
+
+/// Room for everything, in blocks of four.
+fn settings(groups: &[(GroupKind, u32)]) -> Settings {
+    Settings {
+        block_size: 4,
+        groups: groups.iter().map(|&(kind, blocks)| Group { kind, blocks }).collect(),
+        max_sequences: 8,
+        max_step_tokens: 16,
+        max_queue: 8,
+        max_context: 64,
+        schedule: Schedule::Fcfs,
+        prefix_cache: PrefixCache::On,
+    }
+}
+
+/// A scheduler, its plans in flight, and what was printed so far.
+struct Stage {
+    scheduler: Scheduler,
+    flights: VecDeque<Plan>,
+    printed: String,
+}
+
+impl Stage {
+    fn new(settings: Settings) -> Self {
+        Self { scheduler: Scheduler::new(settings), flights: VecDeque::new(), printed: String::new() }
+    }
+
+    /// A prompt of its own: no two numbers begin alike.
+    fn ask(&mut self, number: u32, prompt: usize, max_new_tokens: usize) -> SequenceId {
+        let prompt = (0..prompt as u32).map(|at| number * 100 + at).collect();
+        self.scheduler.submit(0, Request::new(prompt, max_new_tokens)).expect("it fits")
+    }
+
+    fn begin(&mut self) {
+        let plan = self.scheduler.plan(0);
+        let begun = self.scheduler.begin(&plan);
+        self.printed += &format!("begin {}\n", print_plan(&plan));
+        self.print_events(&begun.events);
+        if !plan.work.is_empty() {
+            self.flights.push_back(plan);
+        }
+        self.scheduler.audit();
+    }
+
+    fn commit(&mut self) {
+        self.commit_with(|_| Row::Sampled { token: 1, stop: None });
+    }
+
+    fn commit_with(&mut self, row: impl Fn(SequenceId) -> Row) {
+        let plan = self.flights.pop_front().expect("a step is in flight");
+        let rows = plan.work.iter().filter(|work| work.sample).map(|work| row(work.sequence)).collect();
+        let events = self.scheduler.commit(Outcome { plan: plan.id, rows });
+        self.print_events(&events);
+        self.scheduler.audit();
+    }
+
+    fn fail(&mut self) {
+        self.flights.clear();
+        let events = self.scheduler.fail_steps();
+        self.printed += &format!("fail, then at most {:?}\n", self.scheduler.limits());
+        self.print_events(&events);
+        self.scheduler.audit();
+    }
+
+    fn run(&mut self) {
+        while !self.scheduler.is_idle() {
+            self.begin();
+            self.commit();
+        }
+    }
+
+    fn print_events(&mut self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::Token { .. } => {}
+                Event::Finished { sequence, reason } => {
+                    self.printed += &format!("  #{} {reason:?}\n", sequence.0);
+                }
+                Event::Failed { sequence, failure } => {
+                    self.printed += &format!("  #{} failed: {failure:?}\n", sequence.0);
+                }
+            }
+        }
+    }
+
+    fn table(&mut self, id: SequenceId, group: usize) {
+        let table = self.scheduler.table(id, group);
+        let blocks: Vec<u32> = table.blocks.iter().map(|block| block.0).collect();
+        self.printed += &format!("  #{} group {group}: from {} {blocks:?}\n", id.0, table.first);
+    }
+
+    fn check(self, expect: Expect) {
+        expect.assert_eq(&self.printed);
+    }
+}
+
+fn print_plan(plan: &Plan) -> String {
+    let preempt = plan.preempt.iter().map(|id| format!("preempt {}", id.0));
+    let work = plan.work.iter().map(|work| {
+        let flight = if matches!(work.input, Input::FromFlight { .. }) { " from flight" } else { "" };
+        let sample = if work.sample { " sample" } else { "" };
+        let cached = if work.cached > 0 { format!(" cached {}", work.cached) } else { String::new() };
+        format!("#{} {:?}{cached}{flight}{sample}", work.sequence.0, work.positions)
+    });
+    preempt.chain(work).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_long_prompt_comes_in_pieces_and_decoding_goes_on() {
+    let mut stage = Stage::new(Settings { max_step_tokens: 5, ..settings(&[(FULL, 8)]) });
+    stage.ask(1, 2, 4);
+    stage.ask(2, 9, 1);
+    stage.run();
+    stage.check(expect![[r#"
+        begin #0 0..2 sample, #1 0..3
+        begin #0 2..3 sample, #1 3..7
+        begin #0 3..4 sample, #1 7..9 sample
+          #1 Length
+        begin #0 4..5 sample
+          #0 Length
+    "#]]);
+}
+
+#[test]
+fn the_youngest_makes_room_and_starts_over() {
+    let mut stage = Stage::new(settings(&[(FULL, 4)]));
+    stage.ask(1, 7, 4);
+    stage.ask(2, 7, 4);
+    stage.run();
+    stage.check(expect![[r#"
+        begin #0 0..7 sample, #1 0..7 sample
+        begin #0 7..8 sample, #1 7..8 sample
+        begin preempt 1, #0 8..9 sample
+        begin #0 9..10 sample
+          #0 Length
+        begin #1 4..9 cached 4 sample
+        begin #1 9..10 sample
+          #1 Length
+    "#]]);
+}
+
+#[test]
+fn a_step_is_planned_before_the_last_one_is_read() {
+    let mut stage = Stage::new(settings(&[(FULL, 8)]));
+    stage.ask(1, 3, 3);
+    stage.begin();
+    stage.begin();
+    stage.commit();
+    stage.begin();
+    stage.commit();
+    stage.begin();
+    stage.commit();
+    stage.check(expect![[r#"
+        begin #0 0..3 sample
+        begin #0 3..4 from flight sample
+        begin #0 4..5 from flight sample
+        begin 
+          #0 Length
+    "#]]);
+}
+
+#[test]
+fn what_is_sampled_after_the_end_is_nobodys_and_its_blocks_stay_until_then() {
+    let mut stage = Stage::new(settings(&[(FULL, 8)]));
+    stage.ask(1, 3, 9);
+    stage.begin();
+    stage.begin();
+    stage.commit_with(|_| Row::Sampled { token: 2, stop: Some(StopKind::Token) });
+    assert_eq!(stage.scheduler.stats().groups[0].used, 1, "a step in flight uses it");
+    stage.commit();
+    assert_eq!(stage.scheduler.stats().groups[0].used, 0);
+    assert!(stage.scheduler.is_idle());
+    stage.check(expect![[r#"
+        begin #0 0..3 sample
+        begin #0 3..4 from flight sample
+          #0 Stop(Token)
+    "#]]);
+}
+
+#[test]
+fn a_sequence_cancelled_in_flight_ends_at_once_and_lets_go_later() {
+    let mut stage = Stage::new(settings(&[(FULL, 8)]));
+    let id = stage.ask(1, 3, 9);
+    stage.begin();
+    assert!(stage.scheduler.cancel(id).is_some());
+    assert!(stage.scheduler.cancel(id).is_none(), "once");
+    assert!(stage.scheduler.cancel(SequenceId(77)).is_none(), "never there");
+    assert_eq!(stage.scheduler.tokens(id).len(), 3, "the engine may still look");
+    stage.commit();
+    assert!(stage.scheduler.is_idle());
+    stage.check(expect![[r#"
+        begin #0 0..3 sample
+    "#]]);
+}
+
+#[test]
+fn equal_beginnings_are_computed_once_and_stored_once() {
+    let mut stage = Stage::new(settings(&[(FULL, 8)]));
+    let first = stage.ask(1, 9, 3);
+    stage.begin();
+    stage.commit();
+    let second = stage.ask(1, 8, 2);
+    let salted = Request { cache_salt: 1, ..Request::new((100..109).collect(), 1) };
+    stage.scheduler.submit(0, salted).expect("it fits");
+    stage.begin();
+    stage.table(first, 0);
+    stage.table(second, 0);
+    stage.check(expect![[r#"
+        begin #0 0..9 sample
+        begin #0 9..10 sample, #1 4..8 cached 4 sample, #2 0..9 sample
+          #0 group 0: from 0 [0, 1, 2]
+          #1 group 0: from 0 [0, 3]
+    "#]]);
+}
+
+#[test]
+fn a_conversation_goes_on_from_its_answer() {
+    let mut stage = Stage::new(settings(&[(FULL, 8)]));
+    let request = |tokens: Vec<u32>| Request::new(tokens, 6);
+    stage.scheduler.submit(0, request(vec![9, 9, 9])).expect("it fits");
+    stage.run();
+    let history = [[9; 3].as_slice(), &[1; 6], &[5, 5]].concat();
+    stage.scheduler.submit(0, request(history)).expect("it fits");
+    stage.begin();
+    stage.check(expect![[r#"
+        begin #0 0..3 sample
+        begin #0 3..4 sample
+        begin #0 4..5 sample
+        begin #0 5..6 sample
+        begin #0 6..7 sample
+        begin #0 7..8 sample
+          #0 Length
+        begin #1 8..11 cached 8 sample
+    "#]]);
+}
+
+#[test]
+fn the_end_of_a_sequence_is_forgotten_before_its_beginning() {
+    let mut stage = Stage::new(settings(&[(FULL, 5)]));
+    stage.ask(1, 16, 1);
+    stage.run();
+    stage.ask(2, 12, 1);
+    stage.run();
+    stage.ask(1, 16, 1);
+    stage.begin();
+    stage.check(expect![[r#"
+        begin #0 0..16 sample
+          #0 Length
+        begin #1 0..12 sample
+          #1 Length
+        begin #2 8..16 cached 8 sample
+    "#]]);
+}
+
+#[test]
+fn a_window_lets_go_of_what_it_no_longer_sees() {
+    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::Window { tokens: 5 }, 4)]));
+    let id = stage.ask(1, 11, 4);
+    for _ in 0..3 {
+        stage.begin();
+        stage.table(id, 1);
+        stage.commit();
+    }
+    stage.check(expect![[r#"
+        begin #0 0..11 sample
+          #0 group 1: from 0 [0, 1, 2]
+        begin #0 11..12 sample
+          #0 group 1: from 1 [1, 2]
+        begin #0 12..13 sample
+          #0 group 1: from 2 [2, 3]
+    "#]]);
+}
+
+#[test]
+fn a_prefix_is_taken_up_only_where_its_window_is_left() {
+    let mut stage = Stage::new(settings(&[(FULL, 9), (GroupKind::Window { tokens: 4 }, 3)]));
+    stage.ask(1, 17, 1);
+    stage.run();
+    stage.ask(1, 12, 1);
+    stage.run();
+    stage.ask(1, 17, 1);
+    stage.begin();
+    stage.check(expect![[r#"
+        begin #0 0..12
+        begin #0 12..17 sample
+          #0 Length
+        begin #1 0..12 sample
+          #1 Length
+        begin #2 12..17 cached 12 sample
+    "#]]);
+}
+
+#[test]
+fn a_state_is_never_taken_up_in_the_middle() {
+    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::State, 2)]));
+    stage.ask(1, 9, 2);
+    stage.ask(1, 9, 1);
+    stage.ask(1, 9, 1);
+    stage.run();
+    stage.check(expect![[r#"
+        begin #0 0..9 sample, #1 0..7
+        begin #0 9..10 sample, #1 7..9 sample
+          #0 Length
+          #1 Length
+        begin #2 0..9 sample
+          #2 Length
+    "#]]);
+}
+
+#[test]
+fn whose_steps_fail_is_found_and_the_others_go_on() {
+    let mut stage = Stage::new(settings(&[(FULL, 16)]));
+    let [_, poison, _] = [1, 2, 3].map(|number| stage.ask(number, 3, 2));
+    while !stage.scheduler.is_idle() {
+        stage.begin();
+        match stage.flights[0].work.iter().any(|work| work.sequence == poison) {
+            true => stage.fail(),
+            false => stage.commit(),
+        }
+    }
+    stage.check(expect![[r#"
+        begin #0 0..3 sample, #1 0..3 sample, #2 0..3 sample
+        fail, then at most Limits { sequences: 1, tokens: 4 }
+        begin #0 0..3 sample
+        begin #1 0..3 sample
+        fail, then at most Limits { sequences: 1, tokens: 4 }
+        begin #1 0..3 sample
+        fail, then at most Limits { sequences: 1, tokens: 4 }
+          #1 failed: Step
+        begin #2 0..3 sample
+        begin #0 0..4 sample
+          #0 Length
+        begin #2 3..4 sample
+          #2 Length
+    "#]]);
+}
+
+#[test]
+fn a_row_that_fails_ends_its_sequence_alone() {
+    let mut stage = Stage::new(settings(&[(FULL, 8)]));
+    let [bad, _] = [1, 2].map(|number| stage.ask(number, 3, 2));
+    stage.begin();
+    stage.begin();
+    let row = |id| if id == bad { Row::Failed } else { Row::Sampled { token: 1, stop: None } };
+    stage.commit_with(row);
+    stage.commit();
+    stage.check(expect![[r#"
+        begin #0 0..3 sample, #1 0..3 sample
+        begin #0 3..4 from flight sample, #1 3..4 from flight sample
+          #0 failed: Row
+          #1 Length
+    "#]]);
+}
+
+#[test]
+fn a_deadline_passes_in_the_queue_and_in_flight() {
+    let mut stage = Stage::new(Settings { max_sequences: 1, ..settings(&[(FULL, 8)]) });
+    for _ in 0..2 {
+        let request = Request { deadline: Some(0), ..Request::new(vec![1, 2], 2) };
+        stage.scheduler.submit(0, request).expect("it fits");
+    }
+    stage.begin();
+    assert!(stage.scheduler.is_idle());
+    stage.check(expect![[r#"
+        begin 
+          #0 Deadline
+          #1 Deadline
+    "#]]);
+}
+
+#[test]
+fn what_can_never_run_is_refused_and_so_is_what_cannot_be_queued() {
+    let mut scheduler = Scheduler::new(Settings { max_queue: 1, ..settings(&[(FULL, 4)]) });
+    assert_eq!(scheduler.longest(), 17, "the last token is sampled and never computed");
+    let mut submit = |prompt, new| scheduler.submit(0, Request::new(vec![1; prompt], new)).err();
+    assert_eq!(submit(0, 1), Some(Rejection::Empty));
+    assert_eq!(submit(1, 0), Some(Rejection::Empty));
+    assert_eq!(submit(9, 9), Some(Rejection::TooLong { needed: 18, total: 17 }));
+    assert_eq!(submit(9, 8), None);
+    assert_eq!(submit(1, 1), Some(Rejection::QueueFull { queued: 1, limit: 1 }));
+}
+
+#[test]
+#[should_panic(expected = "before anything else happens")]
+fn a_stale_plan_is_not_begun() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 4)]));
+    let id = scheduler.submit(0, Request::new(vec![1], 1)).expect("it fits");
+    let plan = scheduler.plan(0);
+    scheduler.cancel(id);
+    scheduler.begin(&plan);
+}
