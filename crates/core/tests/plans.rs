@@ -1,5 +1,7 @@
 //! What the scheduler decides, step by step, in situations worth knowing by name.
 
+#![allow(clippy::expect_used)]
+
 use std::collections::VecDeque;
 
 use expect_test::{Expect, expect};
