@@ -7,9 +7,16 @@
 //! templates are one-line errors, never a panic, a hang or a full memory. What never changes is [`Send`] and
 //! [`Sync`] and meant to be shared behind an `Arc`; what a sequence owns depends only on that sequence's tokens.
 
+mod decoder;
+pub mod detokenize;
 mod error;
 mod files;
+pub mod stop;
 pub mod template;
+pub mod tokenizer;
 
+pub use detokenize::Detokenizer;
 pub use error::Error;
+pub use stop::{Keep, StopMatcher, Stopped};
 pub use template::{ChatTemplate, GenerationPrompt, Limits, RenderInput, TemplateName};
+pub use tokenizer::{AddSpecial, SkipSpecial, Tokenizer, TokenizerFiles};

@@ -20,7 +20,7 @@ use super::filters::escape;
 use super::format;
 use super::meter::{Draft, Fault, Limits, Meter};
 use super::number;
-use super::value::{Closure, List, LoopState, Missing, Text, Value};
+use super::value::{Closure, List, LoopState, Missing, Namespace, Text, Value};
 
 /// How deep statements, expressions and calls may be inside each other while running.
 const MAX_DEPTH: usize = 300;
@@ -53,7 +53,7 @@ pub(super) struct Evaluator {
     depth: usize,
     line: u32,
     /// Every namespace, so that what they hold can be dropped without recursion in the end.
-    namespaces: Vec<Rc<RefCell<Vec<(Name, Value)>>>>,
+    namespaces: Vec<Namespace>,
 }
 
 /// A fault and the line of the statement that ran.

@@ -23,7 +23,7 @@ impl Evaluator {
                     matches!(value, Value::Undefined(_)) || boolean.truth_or(false) && !value.is_true();
                 Ok(if is_missing { default.unwrap_or(Value::literal("")) } else { value.clone() })
             }
-            "tojson" => self.to_json(value, given),
+            "tojson" => self.json_text(value, given),
             "string" | "safe" | "escape" | "e" | "forceescape" | "upper" | "lower" | "capitalize"
             | "title" | "trim" | "indent" | "replace" | "center" | "truncate" | "format" | "urlencode"
             | "wordcount" | "striptags" => {
@@ -64,7 +64,7 @@ impl Evaluator {
         }
     }
 
-    fn to_json(&mut self, value: &Value, given: Given) -> Result<Value, Fault> {
+    fn json_text(&mut self, value: &Value, given: Given) -> Result<Value, Fault> {
         let parameters = &["ensure_ascii", "indent", "separators", "sort_keys"];
         let [ascii, indent, separators, sort_keys] = given.bind("tojson", parameters)?;
         let indent = json::indent(&indent.unwrap_or(Value::None))?;

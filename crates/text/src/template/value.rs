@@ -35,7 +35,7 @@ pub(super) enum Value {
     View(&'static str, List),
     /// What lazy filters give. Reading it empties it.
     Generator(Rc<RefCell<Option<List>>>),
-    Namespace(Rc<RefCell<Vec<(Name, Value)>>>),
+    Namespace(Namespace),
     Macro(Rc<Closure>),
     Loop(Rc<RefCell<LoopState>>),
     Cycler(Rc<RefCell<(List, usize)>>),
@@ -107,6 +107,8 @@ impl<T> Deref for Held<T> {
 }
 
 pub(super) type List = Rc<Held<Value>>;
+/// What a namespace holds: the one thing a template can change.
+pub(super) type Namespace = Rc<RefCell<Vec<(Name, Value)>>>;
 pub(super) type Dict = Rc<Held<(Value, Value)>>;
 
 /// A macro with the scope that it was defined in.
