@@ -1,0 +1,660 @@
+//! Attention over paged keys and values: norms, rotates, writes the new keys and values, then attends.
+//!
+//! Invariants: a query's bits depend on its own keys in logical order only. Keys are taken in tiles of
+//! [`KEYS`] that are aligned to absolute positions, each tile's softmax is merged into the running one, and
+//! a key that a query must not see adds exact zeros. The pools are written in place.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use super::element::{self, Float, load1, read, write};
+use super::gemm::*;
+use super::math;
+use super::pool;
+use super::simd::{self, Simd, Work};
+
+/// Keys per tile.
+const KEYS: usize = 64;
+
+/// Rows (query and head of one group) per task; a multiple of all register tiles.
+const ROWS: usize = 48;
+
+/// Inputs, in order: qkv `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`, positions `[rows]`,
+/// slots `[rows]`, segments `[segments, 5]`, tables `[tables]`, the pools `[blocks, block_size, kv_heads, _]`,
+/// then those of q norm, k norm, inverse frequencies and sinks that are named.
+/// Outputs: `[rows, heads * v_dim]` and the pools.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    pub float: Float,
+    pub pool: Float,
+    pub rows: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub v_dim: usize,
+    pub blocks: usize,
+    pub block_size: usize,
+    pub segments: usize,
+    pub tables: usize,
+    pub q_norm: Option<Norm>,
+    pub k_norm: Option<Norm>,
+    pub rope: Option<Rope>,
+    pub scale: f32,
+    pub softcap: Option<f32>,
+    pub window: Option<usize>,
+    pub sinks: Option<Float>,
+}
+
+/// RMS norm of a head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    pub weight: Float,
+    pub eps: f32,
+}
+
+/// Rotation of the first `dims` of a head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    pub dims: usize,
+    pub pairs: Pairs,
+    pub magnitude: f32,
+}
+
+/// Which elements rotate together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// `2i` and `2i + 1`.
+    Neighbours,
+    /// `i` and `i + dims / 2`.
+    Halves,
+}
+
+/// Consecutive rows of one sequence.
+#[derive(Clone, Copy)]
+struct Segment {
+    first_row: usize,
+    len: usize,
+    first_position: usize,
+    table_start: usize,
+    first_block: usize,
+}
+
+/// Buffers of a call.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    what: &'a Attention,
+    qkv: *const u8,
+    slots: *const i32,
+    tables: *const i32,
+    k_pool: *mut u8,
+    v_pool: *mut u8,
+    q_norm: *const u8,
+    k_norm: *const u8,
+    sinks: *const u8,
+    out: *mut u8,
+    /// Cosines, then sines, of each row: `[rows][2][dims / 2]`.
+    turns: *mut f32,
+    segments: &'a [Segment],
+}
+
+// SAFETY: tasks of the first phase write disjoint rows of `turns` and disjoint slots; those of the second
+// only read them and write disjoint parts of `out`.
+unsafe impl Sync for Call<'_> {}
+
+thread_local! {
+    static TURNS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Attention {
+    /// # Safety
+    /// The buffers have the sizes named above.
+    pub(super) unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8]) {
+        let mut rest = inputs[7..].iter().copied();
+        let mut named = |there: bool| if there { rest.next() } else { None }.unwrap_or(std::ptr::null());
+        let (q_norm, k_norm) = (named(self.q_norm.is_some()), named(self.k_norm.is_some()));
+        let (freqs, sinks) = (named(self.rope.is_some()), named(self.sinks.is_some()));
+        let (segments, covered) = self.segments(inputs[3].cast());
+        TURNS.with_borrow_mut(|turns| {
+            turns.reserve((self.rows * self.turn_width()).saturating_sub(turns.len()));
+            let call = Call {
+                what: self,
+                qkv: inputs[0],
+                slots: inputs[2].cast(),
+                tables: inputs[4].cast(),
+                k_pool: outputs[1],
+                v_pool: outputs[2],
+                q_norm,
+                k_norm,
+                sinks,
+                out: outputs[0],
+                turns: turns.as_mut_ptr(),
+                segments: &segments,
+            };
+            call.write_rows(inputs[1].cast(), freqs.cast(), &covered);
+            match self.pool {
+                Float::F32 => call.attend::<F32>(),
+                Float::F16 => call.attend::<F16>(),
+                Float::Bf16 => call.attend::<Bf16>(),
+            }
+        })
+    }
+
+    fn turn_width(&self) -> usize {
+        self.rope.map_or(0, |rope| rope.dims)
+    }
+
+    /// Elements of a row of qkv.
+    fn row_width(&self) -> usize {
+        (self.heads + self.kv_heads) * self.head_dim + self.kv_heads * self.v_dim
+    }
+
+    /// The segments that make sense, and whether a row is in one.
+    unsafe fn segments(&self, numbers: *const i32) -> (Vec<Segment>, Vec<bool>) {
+        let mut covered = vec![false; self.rows];
+        let mut segments = Vec::with_capacity(self.segments);
+        for i in 0..self.segments {
+            let number = |j: usize| usize::try_from(*numbers.add(5 * i + j)).unwrap_or(usize::MAX >> 8);
+            let segment = Segment {
+                first_row: number(0),
+                len: number(1),
+                first_position: number(2),
+                table_start: number(3),
+                first_block: number(4),
+            };
+            if let Some(rows) = covered.get_mut(segment.first_row..segment.first_row + segment.len) {
+                rows.fill(true);
+                segments.push(segment);
+            }
+        }
+        (segments, covered)
+    }
+}
+
+impl Call<'_> {
+    /// First phase: angles of all rows, keys and values to their slots, zeros for rows of no segment.
+    unsafe fn write_rows(&self, positions: *const i32, freqs: *const f32, covered: &[bool]) {
+        let Attention { rows, heads, v_dim, float, .. } = *self.what;
+        struct Shared(*const i32, *const f32);
+        // SAFETY: only read.
+        unsafe impl Sync for Shared {}
+        let shared = Shared(positions, freqs);
+        let one = |row: usize| {
+            let shared = &shared;
+            simd::with(WriteRow { call: self, row, position: *shared.0.add(row), freqs: shared.1 });
+        };
+        // Rows of no segment may share a slot, so one task takes them all.
+        let per_task = if rows * self.what.row_width() <= 1 << 15 { rows } else { 8 };
+        let tasks = rows.div_ceil(per_task.max(1));
+        pool::run(tasks + 1, |task| {
+            if task < tasks {
+                let end = rows.min((task + 1) * per_task);
+                (task * per_task..end).filter(|row| covered[*row]).for_each(one);
+                return;
+            }
+            for row in (0..rows).filter(|row| !covered[*row]) {
+                one(row);
+                let width = heads * v_dim * float.bytes();
+                std::ptr::write_bytes(self.out.add(row * width), 0, width);
+            }
+        });
+    }
+
+    unsafe fn attend<F: Format>(&self) {
+        let group = self.what.heads / self.what.kv_heads;
+        let mut tasks = Vec::new();
+        for (segment, Segment { len, .. }) in self.segments.iter().enumerate() {
+            for kv_head in 0..self.what.kv_heads {
+                // Late queries see the most keys: they go first.
+                tasks.extend((0..len * group).step_by(ROWS).rev().map(|first| (segment, kv_head, first)));
+            }
+        }
+        pool::run(tasks.len(), |i| {
+            let (segment, kv_head, first) = tasks[i];
+            let segment = self.segments[segment];
+            let count = ROWS.min(segment.len * group - first);
+            let tile = Queries { call: self, segment, kv_head, first, count, group };
+            // SAFETY: tasks write the outputs of different rows or heads.
+            unsafe {
+                match count {
+                    1..=DIRECT_ROWS => with_rows!(count, MR => {
+                        simd::with(Attend::<F, MR> { tile, format: PhantomData })
+                    }, [1, 2, 3, 4, 5, 6, 7, 8]),
+                    _ => simd::with(Attend::<F, 0> { tile, format: PhantomData }),
+                }
+            }
+        });
+    }
+
+    /// Slot of logical position `key` of a segment.
+    #[inline(always)]
+    unsafe fn slot(&self, segment: &Segment, key: usize) -> usize {
+        let Attention { block_size, tables, blocks, .. } = *self.what;
+        let at = (segment.table_start + key / block_size).wrapping_sub(segment.first_block);
+        let block = if at < tables { *self.tables.add(at) as usize } else { 0 };
+        (if block < blocks { block } else { 0 }) * block_size + key % block_size
+    }
+
+    /// Reads a head, norms and rotates it.
+    #[inline(always)]
+    unsafe fn head<S: Simd>(&self, out: *mut f32, row: usize, at: usize, norm: Option<(Norm, *const u8)>) {
+        let Attention { float, head_dim, rope, .. } = *self.what;
+        read::<S>(self.qkv, float, row * self.what.row_width() + at, out, head_dim);
+        if let Some((norm, weight)) = norm {
+            let mut squares = S::splat(0.0);
+            let mut total = 0.0;
+            let whole = head_dim / S::LANES * S::LANES;
+            for i in (0..whole).step_by(S::LANES) {
+                let v = S::load(out.add(i));
+                squares = S::fma(v, v, squares);
+            }
+            for i in whole..head_dim {
+                total += *out.add(i) * *out.add(i);
+            }
+            let mean = (S::sum(squares) + total) / head_dim as f32;
+            let factor = 1.0 / (mean + norm.eps).sqrt();
+            for i in (0..whole).step_by(S::LANES) {
+                let w = element::load::<S>(weight, norm.weight, i);
+                S::store(out.add(i), S::mul(S::mul(S::load(out.add(i)), S::splat(factor)), w));
+            }
+            for i in whole..head_dim {
+                *out.add(i) = *out.add(i) * factor * load1(weight, norm.weight, i);
+            }
+        }
+        if let Some(rope) = rope {
+            rotate(out, self.turns.add(row * rope.dims), rope);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rotate(head: *mut f32, turns: *const f32, rope: Rope) {
+    let half = rope.dims / 2;
+    let (cos, sin) = (turns, turns.add(half));
+    match rope.pairs {
+        Pairs::Halves => {
+            for i in 0..half {
+                let (a, b) = (*head.add(i), *head.add(half + i));
+                *head.add(i) = a * *cos.add(i) - b * *sin.add(i);
+                *head.add(half + i) = b * *cos.add(i) + a * *sin.add(i);
+            }
+        }
+        Pairs::Neighbours => {
+            for i in 0..half {
+                let (a, b) = (*head.add(2 * i), *head.add(2 * i + 1));
+                *head.add(2 * i) = a * *cos.add(i) - b * *sin.add(i);
+                *head.add(2 * i + 1) = b * *cos.add(i) + a * *sin.add(i);
+            }
+        }
+    }
+}
+
+struct WriteRow<'a> {
+    call: &'a Call<'a>,
+    row: usize,
+    position: i32,
+    freqs: *const f32,
+}
+
+impl Work for WriteRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Self { call, row, .. } = self;
+        let Attention { heads, kv_heads, head_dim, v_dim, float, pool, k_norm, rope, .. } = *call.what;
+        if let Some(rope) = rope {
+            let turns = call.turns.add(row * rope.dims);
+            let half = rope.dims / 2;
+            for i in 0..half {
+                let (sin, cos) = (self.position as f32 * *self.freqs.add(i)).sin_cos();
+                *turns.add(i) = cos * rope.magnitude;
+                *turns.add(half + i) = sin * rope.magnitude;
+            }
+        }
+        let slot = *call.slots.add(row) as usize;
+        if slot >= call.what.blocks * call.what.block_size {
+            return;
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.reserve(head_dim.max(v_dim));
+            let buffer = scratch.as_mut_ptr();
+            for h in 0..kv_heads {
+                let norm = k_norm.map(|norm| (norm, call.k_norm));
+                call.head::<S>(buffer, row, (heads + h) * head_dim, norm);
+                write::<S>(call.k_pool, pool, (slot * kv_heads + h) * head_dim, buffer, head_dim);
+                let at = row * call.what.row_width() + (heads + kv_heads) * head_dim + h * v_dim;
+                read::<S>(call.qkv, float, at, buffer, v_dim);
+                write::<S>(call.v_pool, pool, (slot * kv_heads + h) * v_dim, buffer, v_dim);
+            }
+        })
+    }
+}
+
+/// Queries that share a kv head: row `first + i` is query `row / group`, head `row % group` of the group.
+#[derive(Clone, Copy)]
+struct Queries<'a> {
+    call: &'a Call<'a>,
+    segment: Segment,
+    kv_head: usize,
+    first: usize,
+    count: usize,
+    group: usize,
+}
+
+/// Up to eight rows (`MR` of them) read keys in place; with `MR` 0 there are more, and keys become panels.
+struct Attend<'a, F, const MR: usize> {
+    tile: Queries<'a>,
+    format: PhantomData<F>,
+}
+
+/// Where things lie in a task's scratch memory.
+struct Room {
+    /// Packed queries.
+    q: *mut f32,
+    /// Scores, then weights: `[rows][KEYS]`.
+    scores: *mut f32,
+    /// Results so far: `[rows][v_width]`.
+    out: *mut f32,
+    /// Values: `[KEYS][v_width]`.
+    values: *mut f32,
+    /// Keys decoded to a panel.
+    panel: *mut f32,
+    /// Keys whose rows are irregular, as stored.
+    keys: *mut u8,
+}
+
+impl<F: Format, const MR: usize> Work for Attend<'_, F, MR> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Attention { head_dim, v_dim, .. } = *self.tile.call.what;
+        let k_width = head_dim.next_multiple_of(F::UNIT);
+        let v_width = v_dim.next_multiple_of(S::LANES);
+        let sizes = [
+            ROWS * k_width,
+            ROWS * KEYS,
+            ROWS * v_width,
+            KEYS * v_width,
+            S::LANES * k_width,
+            S::LANES * k_width,
+        ];
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.reserve(sizes.iter().sum::<usize>() + head_dim);
+            let mut at = scratch.as_mut_ptr();
+            let mut next = |i: usize| {
+                let start = at;
+                at = at.add(sizes[i]);
+                start
+            };
+            let (q, scores, out) = (next(0), next(1), next(2));
+            let room = Room { q, scores, out, values: next(3), panel: next(4), keys: next(5).cast() };
+            self.attend::<S>(&room, at, v_width);
+        })
+    }
+}
+
+impl<F: Format, const MR: usize> Attend<'_, F, MR> {
+    #[inline(always)]
+    unsafe fn attend<S: Simd>(&self, room: &Room, buffer: *mut f32, v_width: usize) {
+        let Queries { call, segment, kv_head, first, count, group } = self.tile;
+        let Attention { heads, v_dim, window, sinks, float, .. } = *call.what;
+        self.pack_queries::<S>(room, buffer);
+        // Running maximum and sum of each row.
+        let (mut most, mut sum) = ([f32::NEG_INFINITY; ROWS], [0f32; ROWS]);
+        if let Some(float) = sinks {
+            for r in 0..count {
+                most[r] = load1(call.sinks, float, kv_head * group + (first + r) % group);
+                sum[r] = 1.0;
+            }
+        }
+        for i in (0..count * v_width).step_by(S::LANES) {
+            S::store(room.out.add(i), S::splat(0.0));
+        }
+        // Keys that row r sees.
+        let sees = |r: usize| {
+            let end = segment.first_position + (first + r) / group + 1;
+            (window.map_or(0, |window| end.saturating_sub(window)), end)
+        };
+        let (begin, end) = (sees(0).0, sees(count - 1).1);
+        for start in (begin / KEYS * KEYS..end).step_by(KEYS) {
+            let keys = (begin.max(start), end.min(start + KEYS));
+            self.score::<S>(room, start, keys);
+            let mut decay = [0f32; ROWS];
+            for r in 0..count {
+                let (from, to) = sees(r);
+                let seen = (from.clamp(start, start + KEYS) - start, to.clamp(start, start + KEYS) - start);
+                decay[r] = self.weigh::<S>(room.scores.add(r * KEYS), seen, &mut most[r], &mut sum[r]);
+            }
+            self.add_values::<S>(room, keys, start, &decay, v_width);
+        }
+        for r in 0..count {
+            let row = segment.first_row + (first + r) / group;
+            let head = kv_head * group + (first + r) % group;
+            let out = room.out.add(r * v_width);
+            let factor = if sum[r] == 0.0 { 0.0 } else { 1.0 / sum[r] };
+            for i in (0..v_width).step_by(S::LANES) {
+                S::store(out.add(i), S::mul(S::load(out.add(i)), S::splat(factor)));
+            }
+            write::<S>(call.out, float, (row * heads + head) * v_dim, out, v_dim);
+        }
+    }
+
+    #[inline(always)]
+    fn tile_rows<S: Simd>(&self) -> usize {
+        if MR == 0 { panel_rows::<S>() } else { MR }
+    }
+
+    /// `[tile of rows][step][row][4]`, scaled.
+    #[inline(always)]
+    unsafe fn pack_queries<S: Simd>(&self, room: &Room, buffer: *mut f32) {
+        let Queries { call, segment, kv_head, first, count, group } = self.tile;
+        let Attention { head_dim, q_norm, scale, .. } = *call.what;
+        let width = head_dim.next_multiple_of(F::UNIT);
+        let tile = self.tile_rows::<S>();
+        for r in 0..count {
+            let row = segment.first_row + (first + r) / group;
+            let head = kv_head * group + (first + r) % group;
+            call.head::<S>(buffer, row, head * head_dim, q_norm.map(|norm| (norm, call.q_norm)));
+            for i in 0..head_dim {
+                *buffer.add(i) *= scale;
+            }
+            let start = r / tile * tile;
+            let mr = tile.min(count - start);
+            let out = room.q.add(start * width);
+            pack_row::<F>(out, (r - start, mr), (buffer.cast(), Float::F32), (0, head_dim), head_dim);
+        }
+    }
+
+    /// Scores of all rows with the keys of a tile, as far as they lie in `from..to`.
+    #[inline(always)]
+    unsafe fn score<S: Simd>(&self, room: &Room, start: usize, (from, to): (usize, usize)) {
+        let Attention { head_dim, .. } = *self.tile.call.what;
+        let count = self.tile.count;
+        let width = head_dim.next_multiple_of(F::UNIT);
+        for column in (0..KEYS).step_by(S::LANES) {
+            let key = start + column;
+            if key + S::LANES <= from || key >= to {
+                continue;
+            }
+            let tile = self.key_tile::<S>(room, key, (from, to));
+            let scores = room.scores.add(column);
+            if MR > 0 {
+                // A constant of 0 would not compile to an array.
+                with_rows!(MR, N => self.put::<S, N>(scores, direct::<S, F, N>(room.q, &tile)),
+                    [1, 2, 3, 4, 5, 6, 7, 8]);
+                continue;
+            }
+            fill::<S, F>(room.panel, &tile);
+            for first in (0..count).step_by(panel_rows::<S>()) {
+                let q = room.q.add(first * width);
+                with_rows!(panel_rows::<S>().min(count - first), N => {
+                    let sums = panel::<S, N>(q, room.panel, tile.steps::<F>());
+                    self.put::<S, N>(scores.add(first * KEYS), sums)
+                }, [1, 2, 3, 4, 5, 6]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn put<S: Simd, const N: usize>(&self, scores: *mut f32, sums: Sums<S, N>) {
+        for (r, sums) in sums.into_iter().enumerate() {
+            S::store(scores.add(r * KEYS), S::sum_quads(sums));
+        }
+    }
+
+    /// `LANES` keys from `key` on. Whole blocks are read in place.
+    #[inline(always)]
+    unsafe fn key_tile<S: Simd>(&self, room: &Room, key: usize, (from, to): (usize, usize)) -> Tile {
+        let Queries { call, segment, kv_head, .. } = self.tile;
+        let Attention { head_dim, kv_heads, block_size, pool, .. } = *call.what;
+        let address = |key: usize| {
+            let at = (call.slot(&segment, key) * kv_heads + kv_head) * head_dim;
+            call.k_pool.cast_const().add(at * pool.bytes())
+        };
+        let mut tile = Tile {
+            words: room.keys,
+            stride: head_dim.next_multiple_of(F::UNIT) / F::UNIT * 16,
+            scales: std::ptr::null(),
+            biases: std::ptr::null(),
+            group_stride: 0,
+            groups: 1,
+            units_per_group: head_dim.div_ceil(F::UNIT),
+        };
+        if block_size % S::LANES == 0 && head_dim % F::UNIT == 0 {
+            tile.words = address(key);
+            tile.stride = kv_heads * head_dim * pool.bytes();
+            return tile;
+        }
+        std::ptr::write_bytes(room.keys, 0, S::LANES * tile.stride);
+        for i in 0..S::LANES {
+            if (from..to).contains(&(key + i)) {
+                let row = room.keys.add(i * tile.stride);
+                std::ptr::copy_nonoverlapping(address(key + i), row, head_dim * pool.bytes());
+            }
+        }
+        tile
+    }
+
+    /// Turns a row's scores into weights and returns the factor for what was summed before.
+    #[inline(always)]
+    unsafe fn weigh<S: Simd>(
+        &self,
+        scores: *mut f32,
+        seen: (usize, usize),
+        most: &mut f32,
+        sum: &mut f32,
+    ) -> f32 {
+        if seen.0 >= seen.1 {
+            std::ptr::write_bytes(scores, 0, KEYS);
+            return 1.0;
+        }
+        if let Some(cap) = self.tile.call.what.softcap {
+            for i in (0..KEYS).step_by(S::LANES) {
+                let v = S::mul(S::load(scores.add(i)), S::splat(1.0 / cap));
+                S::store(scores.add(i), S::mul(math::tanh::<S>(v), S::splat(cap)));
+            }
+        }
+        for i in (0..seen.0).chain(seen.1..KEYS) {
+            *scores.add(i) = f32::NEG_INFINITY;
+        }
+        let mut highest = S::load(scores);
+        for i in (S::LANES..KEYS).step_by(S::LANES) {
+            highest = S::max(highest, S::load(scores.add(i)));
+        }
+        let top = most.max(S::largest(highest));
+        let mut total = S::splat(0.0);
+        for i in (0..KEYS).step_by(S::LANES) {
+            let weight = math::exp::<S>(S::sub(S::load(scores.add(i)), S::splat(top)));
+            total = S::add(total, weight);
+            S::store(scores.add(i), weight);
+        }
+        let mut lanes = [0f32; 16];
+        S::store(lanes.as_mut_ptr(), math::exp::<S>(S::splat(*most - top)));
+        *most = top;
+        *sum = *sum * lanes[0] + S::sum(total);
+        lanes[0]
+    }
+
+    /// `out = out * decay + weights @ values`, over the keys `from..to` of the tile.
+    #[inline(always)]
+    unsafe fn add_values<S: Simd>(
+        &self,
+        room: &Room,
+        (from, to): (usize, usize),
+        start: usize,
+        decay: &[f32; ROWS],
+        v_width: usize,
+    ) {
+        let Queries { call, segment, kv_head, count, .. } = self.tile;
+        let Attention { v_dim, kv_heads, pool, .. } = *call.what;
+        // Few rows read f32 values in place; for more, a copy without gaps is kinder to the cache.
+        let in_place = MR > 0 && matches!(pool, Float::F32) && v_dim == v_width;
+        let mut values = [std::ptr::null::<f32>(); KEYS];
+        for key in from..to {
+            let at = (call.slot(&segment, key) * kv_heads + kv_head) * v_dim;
+            let pointer = &mut values[key - start];
+            if in_place {
+                *pointer = call.v_pool.cast_const().cast::<f32>().add(at);
+                continue;
+            }
+            let copy = room.values.add((key - start) * v_width);
+            read::<S>(call.v_pool, pool, at, copy, v_dim);
+            for i in v_dim..v_width {
+                *copy.add(i) = 0.0;
+            }
+            *pointer = copy;
+        }
+        let keys = from - start..to - start;
+        for first in (0..count).step_by(panel_rows::<S>()) {
+            with_rows!(panel_rows::<S>().min(count - first), N => {
+                let mut at = 0;
+                while at < v_width {
+                    let left = (v_width - at) / S::LANES;
+                    let part = (first, at, v_width);
+                    at += S::LANES * match left {
+                        4.. => mix::<S, N, 4>(room, &values, keys.clone(), part, decay),
+                        2.. => mix::<S, N, 2>(room, &values, keys.clone(), part, decay),
+                        _ => mix::<S, N, 1>(room, &values, keys.clone(), part, decay),
+                    };
+                }
+            }, [1, 2, 3, 4, 5, 6]);
+        }
+    }
+}
+
+/// `N` rows by `NV` vectors of values; returns `NV`.
+#[inline(always)]
+unsafe fn mix<S: Simd, const N: usize, const NV: usize>(
+    room: &Room,
+    values: &[*const f32; KEYS],
+    keys: std::ops::Range<usize>,
+    (first, at, v_width): (usize, usize, usize),
+    decay: &[f32; ROWS],
+) -> usize {
+    let mut acc = [[S::splat(0.0); NV]; N];
+    let weights = room.scores.add(first * KEYS);
+    for key in keys {
+        let value = values.get_unchecked(key).add(at);
+        let mut v = [S::splat(0.0); NV];
+        for i in 0..NV {
+            v[i] = S::load(value.add(i * S::LANES));
+        }
+        for r in 0..N {
+            let weight = S::splat(*weights.add(r * KEYS + key));
+            for i in 0..NV {
+                acc[r][i] = S::fma(weight, v[i], acc[r][i]);
+            }
+        }
+    }
+    for r in 0..N {
+        let out = room.out.add((first + r) * v_width + at);
+        let decay = S::splat(decay[first + r]);
+        for i in 0..NV {
+            let out = out.add(i * S::LANES);
+            S::store(out, S::fma(S::load(out), decay, acc[r][i]));
+        }
+    }
+    NV
+}

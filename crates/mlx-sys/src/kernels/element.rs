@@ -1,0 +1,165 @@
+//! Element types that kernels read and write: all arithmetic is in f32, these convert at the borders.
+
+use super::simd::Simd;
+
+/// Floating-point types of arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Float {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Float {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Float::F32 => 4,
+            Float::F16 | Float::Bf16 => 2,
+        }
+    }
+
+    /// Address of element `i`.
+    ///
+    /// # Safety
+    /// As for [`pointer::add`].
+    #[inline(always)]
+    pub(super) unsafe fn at(self, base: *const u8, i: usize) -> *const u8 {
+        base.add(i * self.bytes())
+    }
+}
+
+#[inline(always)]
+pub(super) fn bf16_to_f32(v: u16) -> f32 {
+    f32::from_bits((v as u32) << 16)
+}
+
+#[inline(always)]
+pub(super) fn bf16_from_f32(v: f32) -> u16 {
+    let bits = v.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+    ((if v.is_nan() { bits | 0x40_0000 } else { rounded }) >> 16) as u16
+}
+
+#[inline(always)]
+pub(super) fn f16_to_f32(v: u16) -> f32 {
+    let sign = ((v as u32) & 0x8000) << 16;
+    let magnitude = ((v as u32) & 0x7fff) << 13;
+    // Scaling by 2^112 moves the exponent's bias and also normalizes small numbers.
+    let scaled = f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23);
+    let infinite = if magnitude >= 0x7c00 << 13 { 0xff << 23 } else { 0 };
+    f32::from_bits(scaled.to_bits() | infinite | sign)
+}
+
+#[inline(always)]
+pub(super) fn f16_from_f32(v: f32) -> u16 {
+    let bits = v.to_bits();
+    let (sign, magnitude) = ((bits >> 16) & 0x8000, bits & 0x7fff_ffff);
+    let half = if magnitude > 0x7f80_0000 {
+        0x7e00
+    } else if magnitude >= (143 << 23) {
+        0x7c00 // 65536 and above; what lies between is rounded below
+    } else if magnitude < (113 << 23) {
+        // Adding 0.5 leaves a small number's bits, rounded, at the bottom of the sum.
+        (f32::from_bits(magnitude) + 0.5).to_bits() - 0.5f32.to_bits()
+    } else {
+        (magnitude - (112 << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13
+    };
+    (half | sign) as u16
+}
+
+/// Reads a vector that starts at element `i`.
+///
+/// # Safety
+/// All lanes are inside the buffer, as for everything below.
+#[inline(always)]
+pub(super) unsafe fn load<S: Simd>(base: *const u8, float: Float, i: usize) -> S::F {
+    match float {
+        Float::F32 => S::load(base.cast::<f32>().add(i)),
+        Float::F16 => S::load_f16(base.cast::<u16>().add(i)),
+        Float::Bf16 => S::load_bf16(base.cast::<u16>().add(i)),
+    }
+}
+
+#[inline(always)]
+pub(super) unsafe fn store<S: Simd>(base: *mut u8, float: Float, i: usize, v: S::F) {
+    match float {
+        Float::F32 => S::store(base.cast::<f32>().add(i), v),
+        Float::F16 => S::store_f16(base.cast::<u16>().add(i), v),
+        Float::Bf16 => S::store_bf16(base.cast::<u16>().add(i), v),
+    }
+}
+
+#[inline(always)]
+pub(super) unsafe fn load1(base: *const u8, float: Float, i: usize) -> f32 {
+    match float {
+        Float::F32 => base.cast::<f32>().add(i).read_unaligned(),
+        Float::F16 => f16_to_f32(base.cast::<u16>().add(i).read_unaligned()),
+        Float::Bf16 => bf16_to_f32(base.cast::<u16>().add(i).read_unaligned()),
+    }
+}
+
+#[inline(always)]
+pub(super) unsafe fn store1(base: *mut u8, float: Float, i: usize, v: f32) {
+    match float {
+        Float::F32 => *base.cast::<f32>().add(i) = v,
+        Float::F16 => *base.cast::<u16>().add(i) = f16_from_f32(v),
+        Float::Bf16 => *base.cast::<u16>().add(i) = bf16_from_f32(v),
+    }
+}
+
+/// `n` elements from `i` on, as f32.
+#[inline(always)]
+pub(super) unsafe fn read<S: Simd>(base: *const u8, float: Float, i: usize, out: *mut f32, n: usize) {
+    let mut j = 0;
+    while j + S::LANES <= n {
+        S::store(out.add(j), load::<S>(base, float, i + j));
+        j += S::LANES;
+    }
+    while j < n {
+        *out.add(j) = load1(base, float, i + j);
+        j += 1;
+    }
+}
+
+/// `n` f32 values to the elements from `i` on.
+#[inline(always)]
+pub(super) unsafe fn write<S: Simd>(base: *mut u8, float: Float, i: usize, values: *const f32, n: usize) {
+    let mut j = 0;
+    while j + S::LANES <= n {
+        store::<S>(base, float, i + j, S::load(values.add(j)));
+        j += S::LANES;
+    }
+    while j < n {
+        store1(base, float, i + j, *values.add(j));
+        j += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_half_survives_the_round_trip() {
+        for half in 0..=u16::MAX {
+            let value = f16_to_f32(half);
+            let back = f16_from_f32(value);
+            assert!(back == half || value.is_nan(), "{half:#x} became {value} and then {back:#x}");
+            let value = bf16_to_f32(half);
+            assert!(bf16_from_f32(value) == half || value.is_nan());
+        }
+    }
+
+    #[test]
+    fn halves_round_to_even() {
+        assert_eq!(f16_from_f32(65519.0), 0x7bff);
+        assert_eq!(f16_from_f32(65520.0), 0x7c00);
+        assert_eq!(f16_from_f32(1.0 + 1.0 / 2048.0), 0x3c00);
+        assert_eq!(f16_from_f32(1.0 + 3.0 / 2048.0), 0x3c02);
+        assert_eq!(f16_from_f32(2f32.powi(-25)), 0);
+        assert_eq!(f16_from_f32(2f32.powi(-25) * 1.5), 1);
+        assert_eq!(bf16_from_f32(f32::from_bits(0x3f80_8000)), 0x3f80);
+        assert_eq!(bf16_from_f32(f32::from_bits(0x3f81_8000)), 0x3f82);
+    }
+}

@@ -1,0 +1,508 @@
+//! Products with weights: dense and quantized, for all rows of a step or for rows that chose an expert.
+//!
+//! Invariant: a row's bits depend on that row and the weights only (see [`gemm`](super::gemm)).
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+use super::element::{self, Float, load1, store1};
+use super::gemm::*;
+use super::pool;
+use super::simd::{self, Simd, Work};
+
+/// How the weights of a [`Linear`] are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Weights {
+    Dense(Float),
+    /// MLX's affine format: `q * scale + bias` in groups along K.
+    Affine {
+        bits: usize,
+        group: usize,
+        scales: Float,
+    },
+}
+
+/// `x @ w.T`. Inputs: x `[rows, k]`, w `[experts, n, k]`, for affine weights scales and biases
+/// `[experts, n, k / group]`, and with `Rows::Chosen` the expert ids. Output `[results, n]` in x's type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linear {
+    pub weights: Weights,
+    pub float: Float,
+    pub n: usize,
+    pub k: usize,
+    pub rows: Rows,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rows {
+    /// Each row of x once, with the only expert.
+    All(usize),
+    /// Result `i` is row `i / sharing` of x with expert `ids[i]`; an id that does not exist gives zeros.
+    Chosen { results: usize, sharing: usize, experts: usize },
+}
+
+/// Most rows that are computed together: their packed form should stay in a core's L2 cache.
+const PART: usize = 252;
+
+/// Packed floats at a time; more rows than fit go in waves.
+const WAVE: usize = 4 << 20;
+
+/// Tiles of `LANES` columns that a task of many rows takes through a block of K together.
+const PANELS: usize = 4;
+
+/// Products that are too small for a second thread, in multiplications.
+const SMALL: usize = 1 << 15;
+
+thread_local! {
+    /// Packed rows of the call in progress. Kept, since fresh pages would cost as much as small products.
+    static PACKED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Rows that are computed together.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    source: Source,
+    /// Row of x and row of the output.
+    rows: &'a [(usize, usize)],
+    /// `[block of K][tile of rows][step][row][4]`
+    packed: *mut f32,
+}
+
+// SAFETY: tasks pack, and later write, disjoint rows or columns.
+unsafe impl Sync for Part<'_> {}
+
+impl Linear {
+    /// # Safety
+    /// The buffers have the sizes named above.
+    pub(super) unsafe fn run(&self, inputs: &[*const u8], out: *mut u8) {
+        match self.weights {
+            Weights::Affine { bits: 4, .. } => self.waves::<Q4>(inputs, out),
+            Weights::Affine { bits: 8, .. } => self.waves::<Q8>(inputs, out),
+            Weights::Affine { .. } | Weights::Dense(Float::F32) => self.waves::<F32>(inputs, out),
+            Weights::Dense(Float::F16) => self.waves::<F16>(inputs, out),
+            Weights::Dense(Float::Bf16) => self.waves::<Bf16>(inputs, out),
+        }
+    }
+
+    unsafe fn waves<F: Format>(&self, inputs: &[*const u8], out: *mut u8) {
+        if self.n == 0 {
+            return;
+        }
+        let affine = matches!(self.weights, Weights::Affine { .. });
+        let (x, out) = (Input(inputs[0], self.float), Output(out, self.float));
+        let source = Source {
+            weights: self.weights,
+            words: inputs[1],
+            scales: if affine { inputs[2] } else { std::ptr::null() },
+            biases: if affine { inputs[3] } else { std::ptr::null() },
+            n: self.n,
+            k: self.k,
+        };
+        let by_expert = self.rows_by_expert(inputs[inputs.len() - 1].cast(), &out);
+        let width = self.k.next_multiple_of(F::UNIT);
+        PACKED.with_borrow_mut(|packed| {
+            let mut parts = by_expert
+                .iter()
+                .enumerate()
+                .flat_map(|(expert, rows)| rows.chunks(PART).map(move |rows| (expert, rows)))
+                .peekable();
+            while parts.peek().is_some() {
+                let (mut wave, mut floats) = (Vec::new(), 0);
+                while let Some((expert, rows)) =
+                    parts.next_if(|(_, rows)| floats == 0 || floats + rows.len() * width <= WAVE)
+                {
+                    wave.push((expert, rows, floats));
+                    floats += rows.len() * width;
+                }
+                packed.clear();
+                packed.reserve(floats);
+                let base = packed.as_mut_ptr();
+                let wave: Vec<_> = wave
+                    .into_iter()
+                    .map(|(expert, rows, at)| Part {
+                        source: source.expert(expert),
+                        rows,
+                        packed: base.add(at),
+                    })
+                    .collect();
+                pack_wave::<F>(&wave, x);
+                multiply_wave::<F>(&wave, out);
+            }
+        })
+    }
+
+    /// Rows of x and of the output, for each expert.
+    unsafe fn rows_by_expert(&self, ids: *const i32, out: &Output) -> Vec<Vec<(usize, usize)>> {
+        match self.rows {
+            Rows::All(rows) => vec![(0..rows).map(|r| (r, r)).collect()],
+            Rows::Chosen { results, sharing, experts } => {
+                let mut all = vec![Vec::new(); experts];
+                for i in 0..results {
+                    match all.get_mut(*ids.add(i) as usize) {
+                        Some(rows) => rows.push((i / sharing, i)),
+                        None => {
+                            let bytes = self.n * self.float.bytes();
+                            std::ptr::write_bytes(out.0.add(i * bytes), 0, bytes);
+                        }
+                    }
+                }
+                all
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Input(*const u8, Float);
+#[derive(Clone, Copy)]
+struct Output(*mut u8, Float);
+// SAFETY: x is only read; tasks write disjoint parts of the output.
+unsafe impl Sync for Input {}
+// SAFETY: as above.
+unsafe impl Sync for Output {}
+
+impl Input {
+    /// Address and type of element `i`.
+    unsafe fn at(&self, i: usize) -> (*const u8, Float) {
+        (self.1.at(self.0, i), self.1)
+    }
+}
+
+/// Rows of the tiles that a part is packed in.
+fn tile_rows(rows: usize) -> usize {
+    if rows <= DIRECT_ROWS { rows } else { simd::panel_rows() }
+}
+
+unsafe fn pack_wave<F: Format>(wave: &[Part], x: Input) {
+    let tiles: Vec<_> = wave
+        .iter()
+        .flat_map(|part| {
+            (0..part.rows.len()).step_by(tile_rows(part.rows.len())).map(move |first| (part, first))
+        })
+        .collect();
+    let elements: usize = wave.iter().map(|p| p.rows.len() * p.source.k).sum();
+    let pack = |i: usize| {
+        let (part, first): (&Part, usize) = tiles[i];
+        let mr = tile_rows(part.rows.len()).min(part.rows.len() - first);
+        let k = part.source.k;
+        for from in (0..k).step_by(K_BLOCK) {
+            let width = K_BLOCK.min(k - from);
+            let padded = width.next_multiple_of(F::UNIT);
+            let out = part.packed.add(from * part.rows.len() + first * padded);
+            for (r, row) in part.rows[first..first + mr].iter().enumerate() {
+                pack_row::<F>(out, (r, mr), x.at(row.0 * k), (from, k), width);
+            }
+        }
+    };
+    if elements <= SMALL { (0..tiles.len()).for_each(pack) } else { pool::run(tiles.len(), pack) }
+}
+
+unsafe fn multiply_wave<F: Format>(wave: &[Part], out: Output) {
+    let lanes = simd::lanes();
+    // All parts have the same n and k.
+    let Some(Source { n, k, .. }) = wave.first().map(|part| part.source) else { return };
+    let panels = n.div_ceil(lanes);
+    let work: usize = wave.iter().map(|p| p.rows.len() * n * k).sum();
+    let few = wave.iter().all(|part| part.rows.len() <= DIRECT_ROWS);
+    let per_task = match few {
+        _ if work <= SMALL => panels,
+        true => (panels * wave.len() / (pool::threads() * 16)).clamp(1, 32),
+        false => (panels * wave.len() / (pool::threads() * 4)).clamp(1, PANELS),
+    };
+    let tasks = panels.div_ceil(per_task);
+    pool::run(tasks * wave.len(), |i| {
+        let (part, columns) = (&wave[i / tasks], i % tasks * per_task * lanes);
+        let columns = columns..(columns + per_task * lanes).min(n);
+        // SAFETY: tasks differ in part or columns; the packed rows are ready.
+        unsafe {
+            match part.rows.len() {
+                0 => {}
+                1..=DIRECT_ROWS => with_rows!(part.rows.len(), MR => {
+                    simd::with(Few::<F, MR> { part, columns: columns.clone(), out, format: PhantomData })
+                }, [1, 2, 3, 4, 5, 6, 7, 8]),
+                _ => columns.clone().step_by(PANELS * lanes).for_each(|first| {
+                    let columns = first..(first + PANELS * lanes).min(columns.end);
+                    simd::with(Many::<F> { part, columns, out, format: PhantomData })
+                }),
+            }
+        }
+    });
+}
+
+/// Up to eight rows: weights are decoded in registers, once.
+struct Few<'a, F, const MR: usize> {
+    part: &'a Part<'a>,
+    columns: std::ops::Range<usize>,
+    out: Output,
+    format: PhantomData<F>,
+}
+
+impl<F: Format, const MR: usize> Work for Few<'_, F, MR> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let mut stage = MaybeUninit::<Stage>::uninit();
+        let Part { source, rows, packed } = *self.part;
+        for n in self.columns.step_by(S::LANES) {
+            let mut totals = [S::splat(0.0); MR];
+            for from in (0..source.k).step_by(K_BLOCK) {
+                let width = K_BLOCK.min(source.k - from);
+                let tile = source.tile::<S, F>(n, from, width, stage.as_mut_ptr());
+                let sums = direct::<S, F, MR>(packed.add(from * MR), &tile);
+                for r in 0..MR {
+                    totals[r] = S::add(totals[r], S::sum_quads(sums[r]));
+                }
+            }
+            for r in 0..MR {
+                store_columns::<S>(self.out, rows[r].1 * source.n, n, source.n, totals[r]);
+            }
+        }
+    }
+}
+
+/// More rows: weights are decoded to a panel, then all tiles of rows meet it.
+struct Many<'a, F> {
+    part: &'a Part<'a>,
+    columns: std::ops::Range<usize>,
+    out: Output,
+    format: PhantomData<F>,
+}
+
+#[repr(C, align(64))]
+struct Panel([f32; 16 * K_BLOCK], [f32; PART * PANELS * 16]);
+
+impl<F: Format> Work for Many<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let mut stage = MaybeUninit::<Stage>::uninit();
+        let mut scratch = MaybeUninit::<Panel>::uninit();
+        let (decoded, totals) = (&raw mut (*scratch.as_mut_ptr()).0, &raw mut (*scratch.as_mut_ptr()).1);
+        let (decoded, totals) = (decoded.cast::<f32>(), totals.cast::<f32>());
+        let Part { source, rows, packed } = *self.part;
+        let span = PANELS * S::LANES;
+        for i in 0..rows.len() * PANELS {
+            S::store(totals.add(i * S::LANES), S::splat(0.0));
+        }
+        for from in (0..source.k).step_by(K_BLOCK) {
+            let width = K_BLOCK.min(source.k - from);
+            let padded = width.next_multiple_of(F::UNIT);
+            for n in self.columns.clone().step_by(S::LANES) {
+                let tile = source.tile::<S, F>(n, from, width, stage.as_mut_ptr());
+                fill::<S, F>(decoded, &tile);
+                let totals = totals.add(n - self.columns.start);
+                for first in (0..rows.len()).step_by(panel_rows::<S>()) {
+                    let x = packed.add(from * rows.len() + first * padded);
+                    let totals = totals.add(first * span);
+                    let steps = tile.steps::<F>();
+                    with_rows!(panel_rows::<S>().min(rows.len() - first), MR => {
+                        let sums = panel::<S, MR>(x, decoded, steps);
+                        for r in 0..MR {
+                            let total = totals.add(r * span);
+                            S::store(total, S::add(S::load(total), S::sum_quads(sums[r])));
+                        }
+                    }, [1, 2, 3, 4, 5, 6]);
+                }
+            }
+        }
+        for (r, row) in rows.iter().enumerate() {
+            for n in self.columns.clone().step_by(S::LANES) {
+                let total = S::load(totals.add(r * span + n - self.columns.start));
+                store_columns::<S>(self.out, row.1 * source.n, n, source.n, total);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_columns<S: Simd>(out: Output, row: usize, n: usize, end: usize, v: S::F) {
+    if n + S::LANES <= end {
+        return element::store::<S>(out.0, out.1, row + n, v);
+    }
+    let mut lanes = [0f32; 16];
+    S::store(lanes.as_mut_ptr(), v);
+    for i in 0..end - n {
+        store1(out.0, out.1, row + n + i, lanes[i]);
+    }
+}
+
+/// Weights of one expert.
+#[derive(Clone, Copy)]
+struct Source {
+    weights: Weights,
+    words: *const u8,
+    scales: *const u8,
+    biases: *const u8,
+    n: usize,
+    k: usize,
+}
+
+// SAFETY: read-only views of arrays that outlive the call.
+unsafe impl Send for Source {}
+// SAFETY: as above.
+unsafe impl Sync for Source {}
+
+/// Room to bring an irregular tile into a regular form.
+#[repr(C, align(64))]
+struct Stage {
+    words: [u8; 16 * K_BLOCK * 4],
+    scales: [f32; 16 * K_BLOCK / 32],
+    biases: [f32; 16 * K_BLOCK / 32],
+}
+
+impl Source {
+    /// Bytes of one row.
+    fn stride(&self) -> usize {
+        match self.weights {
+            Weights::Dense(float) => self.k * float.bytes(),
+            Weights::Affine { bits, .. } => self.k * bits / 8,
+        }
+    }
+
+    unsafe fn expert(mut self, expert: usize) -> Self {
+        self.words = self.words.add(expert * self.n * self.stride());
+        if let Weights::Affine { group, scales, .. } = self.weights {
+            let bytes = expert * self.n * (self.k / group) * scales.bytes();
+            self.scales = self.scales.add(bytes);
+            self.biases = self.biases.add(bytes);
+        }
+        self
+    }
+
+    /// Rows `n..n + LANES` over the block of K from `k` on, which is `width` wide. Missing rows are zeros.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, F: Format>(&self, n: usize, k: usize, width: usize, stage: *mut Stage) -> Tile {
+        let whole = n + S::LANES <= self.n;
+        let rows = S::LANES.min(self.n - n);
+        let stride = self.stride();
+        let units = width.div_ceil(F::UNIT);
+        let mut tile = Tile {
+            words: self.words.wrapping_add(n * stride + k / F::UNIT * 16),
+            stride,
+            scales: std::ptr::null(),
+            biases: std::ptr::null(),
+            group_stride: 0,
+            groups: 1,
+            units_per_group: units,
+        };
+        match self.weights {
+            Weights::Affine { bits: 4 | 8, group, scales } => {
+                if !whole {
+                    copy_rows::<S>(&mut tile, stage, rows, units * 16);
+                }
+                (tile.groups, tile.units_per_group) = (width / group, group / F::UNIT);
+                self.scale_tile::<S>(&mut tile, n, rows, (k, group, scales), stage);
+            }
+            Weights::Affine { bits, group, scales } => {
+                tile.groups = width / group;
+                self.scale_tile::<S>(&mut tile, n, rows, (k, group, scales), stage);
+                tile.words = self.words.add(n * stride);
+                decode_rows::<S>(&mut tile, stage, rows, (k, width), (bits, group));
+                (tile.groups, tile.units_per_group) = (1, units);
+            }
+            Weights::Dense(float) => {
+                if !whole || width % F::UNIT != 0 {
+                    copy_rows::<S>(&mut tile, stage, rows, width * float.bytes());
+                }
+            }
+        }
+        tile
+    }
+
+    #[inline(always)]
+    unsafe fn scale_tile<S: Simd>(
+        &self,
+        tile: &mut Tile,
+        n: usize,
+        rows: usize,
+        (k, group, float): (usize, usize, Float),
+        stage: *mut Stage,
+    ) {
+        let stride = self.k / group;
+        let first = n * stride + k / group;
+        if matches!(float, Float::F32) && rows == S::LANES {
+            (tile.scales, tile.biases) =
+                (self.scales.cast::<f32>().add(first), self.biases.cast::<f32>().add(first));
+            tile.group_stride = stride;
+            return;
+        }
+        let (scales, biases) = (&raw mut (*stage).scales, &raw mut (*stage).biases);
+        let (scales, biases) = (scales.cast::<f32>(), biases.cast::<f32>());
+        let groups = tile.groups;
+        for r in 0..S::LANES {
+            for (from, to) in [(self.scales, scales), (self.biases, biases)] {
+                let to = to.add(r * groups);
+                if r >= rows {
+                    std::ptr::write_bytes(to, 0, groups);
+                } else {
+                    widen(from, float, first + r * stride, to, groups);
+                }
+            }
+        }
+        (tile.scales, tile.biases, tile.group_stride) = (scales, biases, groups);
+    }
+}
+
+/// Converts a few scales. Eight at a time have a length that compilers know.
+#[inline(always)]
+unsafe fn widen(from: *const u8, float: Float, i: usize, to: *mut f32, n: usize) {
+    let mut j = 0;
+    if matches!(float, Float::Bf16) {
+        let from = from.cast::<u16>().add(i);
+        while j + 8 <= n {
+            let eight = from.add(j).cast::<[u16; 8]>().read_unaligned();
+            to.add(j).cast::<[f32; 8]>().write_unaligned(eight.map(super::element::bf16_to_f32));
+            j += 8;
+        }
+    }
+    while j < n {
+        *to.add(j) = load1(from, float, i + j);
+        j += 1;
+    }
+}
+
+/// Copies the first `rows` rows of a tile, `bytes` each, to the stage, with zeros around.
+#[inline(always)]
+unsafe fn copy_rows<S: Simd>(tile: &mut Tile, stage: *mut Stage, rows: usize, bytes: usize) {
+    let words = (&raw mut (*stage).words).cast::<u8>();
+    let stride = bytes.next_multiple_of(16);
+    std::ptr::write_bytes(words, 0, S::LANES * stride);
+    for r in 0..rows {
+        std::ptr::copy_nonoverlapping(tile.words.add(r * tile.stride), words.add(r * stride), bytes);
+    }
+    (tile.words, tile.stride) = (words, stride);
+}
+
+/// Decodes rows of any bit width to f32: weight `i` is bits `i * bits..` of its row, least significant first.
+#[inline(always)]
+unsafe fn decode_rows<S: Simd>(
+    tile: &mut Tile,
+    stage: *mut Stage,
+    rows: usize,
+    (k, width): (usize, usize),
+    (bits, group): (usize, usize),
+) {
+    let out = (&raw mut (*stage).words).cast::<f32>();
+    if rows < S::LANES {
+        std::ptr::write_bytes(out, 0, S::LANES * width);
+    }
+    for r in 0..rows {
+        let row = tile.words.add(r * tile.stride);
+        for g in 0..width / group {
+            let at = r * tile.group_stride + g;
+            let (scale, bias) = (*tile.scales.add(at), *tile.biases.add(at));
+            for i in g * group..(g + 1) * group {
+                let bit = (k + i) * bits;
+                let low = *row.add(bit / 8) as u32;
+                // The second byte exists whenever the weight reaches into it.
+                let high = if bit % 8 + bits > 8 { *row.add(bit / 8 + 1) as u32 } else { 0 };
+                let q = ((low | high << 8) >> (bit % 8)) & ((1 << bits) - 1);
+                *out.add(r * width + i) = S::fma1(q as f32, scale, bias);
+            }
+        }
+    }
+    (tile.words, tile.stride) = (out.cast(), width * 4);
+}

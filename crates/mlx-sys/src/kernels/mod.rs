@@ -1,0 +1,63 @@
+//! CPU kernels in Rust, run by one MLX primitive on its stream's worker.
+//!
+//! Start at [`Kernel`]. Invariants: kernels do not panic (that would abort), take no locks, and check whatever
+//! comes from the contents of arrays (ids, slots, tables), because sizes alone are checked by the crate `mlx`.
+//! A row's result never depends on which other rows share the call.
+
+// Kernels are arithmetic on raw memory from end to end; each entry point states its contract, and a block
+// around every line would hide more than it shows. Loops over lanes read best with an index.
+#![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::needless_range_loop)]
+
+mod attention;
+mod bridge;
+mod element;
+mod embed;
+mod gemm;
+mod linear;
+mod math;
+mod pool;
+mod rows;
+mod simd;
+
+pub use attention::{Attention, Norm as HeadNorm, Pairs, Rope};
+pub use bridge::kernel_arrays;
+pub use element::Float;
+pub use embed::Embed;
+pub use linear::{Linear, Rows, Weights};
+pub use pool::threads;
+pub use rows::{Act, Center, Gated, Norm};
+pub use simd::{Isa, isa, limit_isa};
+
+/// What a primitive computes: everything that is known when the graph is built.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kernel {
+    Linear(Linear),
+    Norm(Norm),
+    Gated(Gated),
+    Attention(Attention),
+    Embed(Embed),
+}
+
+impl Kernel {
+    fn name(&self) -> &'static str {
+        match self {
+            Kernel::Linear(_) => "OmnibusLinear",
+            Kernel::Norm(_) => "OmnibusNorm",
+            Kernel::Gated(_) => "OmnibusGated",
+            Kernel::Attention(_) => "OmnibusAttention",
+            Kernel::Embed(_) => "OmnibusEmbed",
+        }
+    }
+
+    /// # Safety
+    /// Buffers are as the kernel's own documentation says, dense and in row order.
+    unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8]) {
+        match self {
+            Kernel::Linear(kernel) => kernel.run(inputs, outputs[0]),
+            Kernel::Norm(kernel) => kernel.run(inputs, outputs),
+            Kernel::Gated(kernel) => kernel.run(inputs, outputs[0]),
+            Kernel::Attention(kernel) => kernel.run(inputs, outputs),
+            Kernel::Embed(kernel) => kernel.run(inputs, outputs[0]),
+        }
+    }
+}

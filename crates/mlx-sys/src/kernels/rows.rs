@@ -1,0 +1,268 @@
+//! Norms and gated activations: each row (or element) by itself, in f32.
+
+use super::element::{Float, load, load1, store, store1};
+use super::math;
+use super::pool;
+use super::simd::{self, Simd, Work};
+
+/// Elements below which a second thread does not pay.
+const SMALL: usize = 1 << 14;
+
+/// Inputs: x `[rows, width]`, the residual if `residual`, then weight and bias as named, `[width]`.
+/// Outputs: x + residual if `residual`, then the normed rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Norm {
+    pub center: Center,
+    pub float: Float,
+    pub rows: usize,
+    pub width: usize,
+    pub eps: f32,
+    pub residual: bool,
+    pub weight: Option<Float>,
+    pub bias: Option<Float>,
+}
+
+/// What is subtracted before the division.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Center {
+    /// Nothing: RMS norm.
+    Zero,
+    /// The mean: layer norm.
+    Mean,
+}
+
+/// Activation of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    Silu,
+    /// By the normal distribution's integral.
+    Gelu,
+    /// By tanh.
+    GeluTanh,
+}
+
+/// `act(gate) * up`. Inputs: `[rows, 2 * width]`, gate first, or with `apart` gate and up, `[rows, width]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gated {
+    pub act: Act,
+    pub float: Float,
+    pub rows: usize,
+    pub width: usize,
+    pub apart: bool,
+}
+
+#[derive(Clone, Copy)]
+struct NormRows<'a> {
+    what: &'a Norm,
+    x: *const u8,
+    residual: *const u8,
+    weight: *const u8,
+    bias: *const u8,
+    sum: *mut u8,
+    out: *mut u8,
+    first: usize,
+    end: usize,
+}
+
+// SAFETY: tasks write disjoint rows.
+unsafe impl Sync for NormRows<'_> {}
+
+impl Norm {
+    /// # Safety
+    /// The buffers have the sizes named above.
+    pub(super) unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8]) {
+        let mut rest = inputs[1..].iter().copied();
+        let mut named = |there: bool| if there { rest.next() } else { None }.unwrap_or(std::ptr::null());
+        let (residual, weight) = (named(self.residual), named(self.weight.is_some()));
+        let bias = named(self.bias.is_some());
+        let all = NormRows {
+            what: self,
+            x: inputs[0],
+            residual,
+            weight,
+            bias,
+            sum: outputs[0],
+            out: outputs[outputs.len() - 1],
+            first: 0,
+            end: self.rows,
+        };
+        by_rows(self.rows, self.width, |first, end| {
+            let all = &all;
+            simd::with(NormRows { first, end, ..*all })
+        });
+    }
+}
+
+/// Calls `part` with ranges that cover all rows.
+fn by_rows(rows: usize, width: usize, part: impl Fn(usize, usize) + Sync) {
+    if rows * width <= SMALL {
+        return part(0, rows);
+    }
+    let each = rows.div_ceil(pool::threads() * 4).max(SMALL / 4 / width.max(1)).max(1);
+    pool::run(rows.div_ceil(each), |i| part(i * each, rows.min((i + 1) * each)));
+}
+
+impl Work for NormRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Norm { width, float, residual, .. } = *self.what;
+        for row in self.first..self.end {
+            let at = row * width;
+            if residual {
+                add_rows::<S>((self.x, self.residual, self.sum), float, at, width);
+            }
+            let x = if residual { self.sum.cast_const() } else { self.x };
+            self.norm::<S>(x, at);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn add_rows<S: Simd>((a, b, out): (*const u8, *const u8, *mut u8), float: Float, at: usize, n: usize) {
+    let whole = n / S::LANES * S::LANES;
+    for i in (at..at + whole).step_by(S::LANES) {
+        store::<S>(out, float, i, S::add(load::<S>(a, float, i), load::<S>(b, float, i)));
+    }
+    for i in at + whole..at + n {
+        store1(out, float, i, load1(a, float, i) + load1(b, float, i));
+    }
+}
+
+impl NormRows<'_> {
+    /// `f` of each element, summed: four vectors at a time, then single ones.
+    #[inline(always)]
+    unsafe fn total<S: Simd>(
+        &self,
+        x: *const u8,
+        at: usize,
+        f: impl Fn(S::F, S::F) -> S::F,
+        f1: impl Fn(f32) -> f32,
+    ) -> f32 {
+        let Norm { width, float, .. } = *self.what;
+        let mut acc = [S::splat(0.0); 4];
+        let (four, whole) = (width / (4 * S::LANES) * 4 * S::LANES, width / S::LANES * S::LANES);
+        for i in (0..four).step_by(4 * S::LANES) {
+            for j in 0..4 {
+                acc[j] = f(load::<S>(x, float, at + i + j * S::LANES), acc[j]);
+            }
+        }
+        for i in (four..whole).step_by(S::LANES) {
+            acc[0] = f(load::<S>(x, float, at + i), acc[0]);
+        }
+        let mut total = S::sum(S::add(S::add(acc[0], acc[1]), S::add(acc[2], acc[3])));
+        for i in whole..width {
+            total += f1(load1(x, float, at + i));
+        }
+        total
+    }
+
+    #[inline(always)]
+    unsafe fn norm<S: Simd>(&self, x: *const u8, at: usize) {
+        let Norm { width, float, eps, weight, bias, center, .. } = *self.what;
+        let mean = match center {
+            Center::Zero => 0.0,
+            Center::Mean => self.total::<S>(x, at, |v, acc| S::add(v, acc), |v| v) / width as f32,
+        };
+        let shift = S::splat(mean);
+        let square = |v: S::F, acc: S::F| {
+            let v = S::sub(v, shift);
+            S::fma(v, v, acc)
+        };
+        let squares = self.total::<S>(x, at, square, |v| (v - mean) * (v - mean));
+        let factor = 1.0 / (squares / width as f32 + eps).sqrt();
+        let whole = width / S::LANES * S::LANES;
+        for i in (0..whole).step_by(S::LANES) {
+            let mut v = S::mul(S::sub(load::<S>(x, float, at + i), shift), S::splat(factor));
+            if let Some(float) = weight {
+                v = S::mul(v, load::<S>(self.weight, float, i));
+            }
+            if let Some(float) = bias {
+                v = S::add(v, load::<S>(self.bias, float, i));
+            }
+            store::<S>(self.out, float, at + i, v);
+        }
+        for i in whole..width {
+            let w = weight.map_or(1.0, |float| load1(self.weight, float, i));
+            let b = bias.map_or(0.0, |float| load1(self.bias, float, i));
+            store1(self.out, float, at + i, (load1(x, float, at + i) - mean) * factor * w + b);
+        }
+    }
+}
+
+/// Elements `first..end` of all `rows * width`.
+#[derive(Clone, Copy)]
+struct GatedPart<'a> {
+    what: &'a Gated,
+    gate: *const u8,
+    up: *const u8,
+    out: *mut u8,
+    first: usize,
+    end: usize,
+}
+
+// SAFETY: tasks write disjoint rows.
+unsafe impl Sync for GatedPart<'_> {}
+
+impl Gated {
+    /// # Safety
+    /// The buffers have the sizes named above.
+    pub(super) unsafe fn run(&self, inputs: &[*const u8], out: *mut u8) {
+        let up = if self.apart { inputs[1] } else { self.float.at(inputs[0], self.width) };
+        let all = GatedPart { what: self, gate: inputs[0], up, out, first: 0, end: self.rows };
+        // An exponential costs about as much as eight additions.
+        by_rows(self.rows, self.width * 8, |first, end| {
+            let all = &all;
+            simd::with(GatedPart { first, end, ..*all })
+        });
+    }
+}
+
+impl Work for GatedPart<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        match self.what.act {
+            Act::Silu => self.each::<S>(|x| S::mul(x, math::sigmoid::<S>(x))),
+            Act::Gelu => self.each::<S>(|x| S::mul(x, math::normal_cdf::<S>(x))),
+            Act::GeluTanh => self.each::<S>(|x| {
+                // x/2 (1 + tanh u) is x sigmoid(2u).
+                let cube = S::mul(S::mul(x, x), x);
+                let u = S::mul(S::fma(cube, S::splat(0.044_715), x), S::splat(1.595_769_1));
+                S::mul(x, math::sigmoid::<S>(u))
+            }),
+        }
+    }
+}
+
+impl GatedPart<'_> {
+    #[inline(always)]
+    unsafe fn each<S: Simd>(&self, act: impl Fn(S::F) -> S::F) {
+        let Gated { width, float, apart, .. } = *self.what;
+        let stride = if apart { width } else { 2 * width };
+        for row in self.first..self.end {
+            let (from, to) = (row * stride, row * width);
+            let mut i = 0;
+            while i + S::LANES <= width {
+                let v =
+                    S::mul(act(load::<S>(self.gate, float, from + i)), load::<S>(self.up, float, from + i));
+                store::<S>(self.out, float, to + i, v);
+                i += S::LANES;
+            }
+            if i < width {
+                let (mut gate, mut up) = ([0f32; 16], [0f32; 16]);
+                for j in 0..width - i {
+                    gate[j] = load1(self.gate, float, from + i + j);
+                    up[j] = load1(self.up, float, from + i + j);
+                }
+                let v = S::mul(act(S::load(gate.as_ptr())), S::load(up.as_ptr()));
+                S::store(gate.as_mut_ptr(), v);
+                for j in 0..width - i {
+                    store1(self.out, float, to + i + j, gate[j]);
+                }
+            }
+        }
+    }
+}

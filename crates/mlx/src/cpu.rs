@@ -1,0 +1,306 @@
+//! Our own kernels for the CPU: what MLX computes there with scalar code or many small ops.
+//!
+//! All are lazy like other ops, run on the CPU stream of the calling thread, compute in f32 whatever the
+//! dtypes, and give results in the dtype of their first argument. A row's result is the same, bit for bit,
+//! whichever rows share the call and however many there are: batching never changes a text.
+//!
+//! Ids, slots and tables are checked while computing: one that points nowhere gives zeros or is not written.
+
+use mlx_sys as sys;
+use sys::kernels::{Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays};
+
+use crate::array::{list, unlist};
+use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
+
+mod attention;
+
+pub use attention::{Attended, HeadNorm, PagedAttention, Pages, Rope};
+pub use sys::kernels::{Act, Isa, Pairs, isa, limit_isa, threads};
+
+/// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.
+pub fn available() -> bool {
+    matches!(crate::device::default(), Ok(crate::device::Device::Cpu))
+}
+
+/// `x @ w.T` with quantized weights: `[…, in]` to `[…, out]`. Formats other than affine go to MLX.
+pub fn qmm(x: &Array, w: &Quantized) -> Result<Array> {
+    if w.mode != QuantMode::Affine {
+        return x.quantized_matmul(w);
+    }
+    let op = Op { name: "cpu::qmm", inputs: &[x, &w.weight, &w.scales] };
+    let packed = Packed::check(&op, w)?;
+    op.want(packed.experts.is_none(), "the weights have two axes")?;
+    let (outer, rows) = op.rows(x, packed.k)?;
+    let float = op.float(x)?;
+    let shape = with_last(&outer, packed.n)?;
+    let kernel = Linear { weights: packed.weights, float, n: packed.n, k: packed.k, rows: Rows::All(rows) };
+    one(&op, Kernel::Linear(kernel), &[x, &w.weight, &w.scales, packed.biases], &shape, x.dtype()?)
+}
+
+/// `x @ w.T` with floats of any of three types: `[…, in]` and `[out, in]` to `[…, out]`.
+pub fn matmul_t(x: &Array, w: &Array) -> Result<Array> {
+    let op = Op { name: "cpu::matmul_t", inputs: &[x, w] };
+    let &[n, k] = w.shape() else { return Err(op.fail("the weights have two axes")) };
+    let (outer, rows) = op.rows(x, k as usize)?;
+    let weights = Weights::Dense(op.float(w)?);
+    let kernel = Linear { weights, float: op.float(x)?, n: n as usize, k: k as usize, rows: Rows::All(rows) };
+    one(&op, Kernel::Linear(kernel), &[x, w], &with_last(&outer, n as usize)?, x.dtype()?)
+}
+
+/// [`qmm`] for a mixture of experts: x `[rows, in]`, or `[rows, chosen, in]` for a row per choice, experts
+/// `[rows, chosen]` (i32 or u32), weights `[experts, out, in]`; gives `[rows, chosen, out]`.
+pub fn gather_qmm(x: &Array, experts: &Array, w: &Quantized) -> Result<Array> {
+    let op = Op { name: "cpu::gather_qmm", inputs: &[x, experts, &w.weight, &w.scales] };
+    op.want(w.mode == QuantMode::Affine, "only the affine format has a kernel")?;
+    let packed = Packed::check(&op, w)?;
+    let count = packed.experts.ok_or_else(|| op.fail("the weights have three axes"))?;
+    let (kernel, shape) = op.chosen(x, experts, packed.weights, (count, packed.n, packed.k))?;
+    let inputs = [x, &w.weight, &w.scales, packed.biases, experts];
+    one(&op, Kernel::Linear(kernel), &inputs, &shape, x.dtype()?)
+}
+
+/// [`matmul_t`] for a mixture of experts; see [`gather_qmm`].
+pub fn gather_mm(x: &Array, experts: &Array, w: &Array) -> Result<Array> {
+    let op = Op { name: "cpu::gather_mm", inputs: &[x, experts, w] };
+    let &[count, n, k] = w.shape() else { return Err(op.fail("the weights have three axes")) };
+    let sizes = (count as usize, n as usize, k as usize);
+    let (kernel, shape) = op.chosen(x, experts, Weights::Dense(op.float(w)?), sizes)?;
+    one(&op, Kernel::Linear(kernel), &[x, w, experts], &shape, x.dtype()?)
+}
+
+/// Rows of a quantized table `[words, width]` for tokens `[n]` (i32 or u32), as f32 `[n, width]`.
+pub fn embedding(tokens: &Array, table: &Quantized) -> Result<Array> {
+    let op = Op { name: "cpu::embedding", inputs: &[tokens, &table.weight, &table.scales] };
+    op.want(table.mode == QuantMode::Affine, "only the affine format has a kernel")?;
+    let packed = Packed::check(&op, table)?;
+    op.want(packed.experts.is_none(), "the table has two axes")?;
+    let &[rows] = tokens.shape() else { return Err(op.fail("the tokens have one axis")) };
+    op.ids(tokens)?;
+    let Weights::Affine { bits, group, scales } = packed.weights else {
+        return Err(op.fail("only the affine format has a kernel"));
+    };
+    let (n, k) = (packed.n, packed.k);
+    let kernel = Embed { rows: rows as usize, n, k, bits, group, scales, float: Float::F32 };
+    let inputs = [tokens, &table.weight, &table.scales, packed.biases];
+    one(&op, Kernel::Embed(kernel), &inputs, &[rows, size(k)?], Dtype::F32)
+}
+
+/// `x / sqrt(mean(x²) + eps) * weight` over the last axis.
+pub fn rms_norm<'a>(x: &'a Array, weight: impl Into<Option<&'a Array>>, eps: f32) -> Result<Array> {
+    norm("cpu::rms_norm", Center::Zero, (x, None), (weight.into(), None), eps).map(|(_, normed)| normed)
+}
+
+/// `x + residual`, and its [`rms_norm`].
+pub fn add_rms_norm<'a>(
+    x: &'a Array,
+    residual: &'a Array,
+    weight: impl Into<Option<&'a Array>>,
+    eps: f32,
+) -> Result<(Array, Array)> {
+    norm("cpu::add_rms_norm", Center::Zero, (x, Some(residual)), (weight.into(), None), eps)
+}
+
+/// `(x - mean) / sqrt(variance + eps) * weight + bias` over the last axis.
+pub fn layer_norm<'a>(
+    x: &'a Array,
+    weight: impl Into<Option<&'a Array>>,
+    bias: impl Into<Option<&'a Array>>,
+    eps: f32,
+) -> Result<Array> {
+    norm("cpu::layer_norm", Center::Mean, (x, None), (weight.into(), bias.into()), eps)
+        .map(|(_, normed)| normed)
+}
+
+fn norm(
+    name: &'static str,
+    center: Center,
+    (x, residual): (&Array, Option<&Array>),
+    (weight, bias): (Option<&Array>, Option<&Array>),
+    eps: f32,
+) -> Result<(Array, Array)> {
+    let inputs: Vec<_> = [Some(x), residual, weight, bias].into_iter().flatten().collect();
+    let op = Op { name, inputs: &inputs };
+    let Some((&width, outer)) = x.shape().split_last() else { return Err(op.fail("a scalar has no rows")) };
+    if let Some(residual) = residual {
+        let same = residual.shape() == x.shape() && residual.dtype()? == x.dtype()?;
+        op.want(same, "x and the residual have the same shape and dtype")?;
+    }
+    for part in [weight, bias].into_iter().flatten() {
+        op.want(part.shape() == [width], "weight and bias have the length of a row")?;
+    }
+    let kernel = Kernel::Norm(Norm {
+        center,
+        float: op.float(x)?,
+        rows: count(outer),
+        width: width as usize,
+        eps,
+        residual: residual.is_some(),
+        weight: weight.map(|w| op.float(w)).transpose()?,
+        bias: bias.map(|b| op.float(b)).transpose()?,
+    });
+    let output = Output { shape: x.shape(), dtype: x.dtype()?, shares: None };
+    let outputs = vec![output; 1 + usize::from(residual.is_some())];
+    let mut made = node(&op, kernel, &inputs, &outputs)?.into_iter();
+    match (made.next(), made.next()) {
+        (Some(sum), Some(normed)) => Ok((sum, normed)),
+        (Some(normed), None) => Ok((normed.clone(), normed)),
+        _ => Err(op.fail("MLX made no array")),
+    }
+}
+
+/// `act(gate) * up` for `[…, 2 * width]` whose first half is the gate: `[…, width]`.
+pub fn gated(gate_up: &Array, act: Act) -> Result<Array> {
+    let op = Op { name: "cpu::gated", inputs: &[gate_up] };
+    let Some((&both, outer)) = gate_up.shape().split_last() else {
+        return Err(op.fail("a scalar has no rows"));
+    };
+    op.want(both % 2 == 0, "the last axis holds gate and up")?;
+    let (rows, width) = (count(outer), both as usize / 2);
+    let kernel = Gated { act, float: op.float(gate_up)?, rows, width, apart: false };
+    one(&op, Kernel::Gated(kernel), &[gate_up], &with_last(outer, width)?, gate_up.dtype()?)
+}
+
+/// `act(gate) * up` for arrays of the same shape.
+pub fn gated2(gate: &Array, up: &Array, act: Act) -> Result<Array> {
+    let op = Op { name: "cpu::gated2", inputs: &[gate, up] };
+    let same = gate.shape() == up.shape() && gate.dtype()? == up.dtype()?;
+    op.want(same, "gate and up have the same shape and dtype")?;
+    let Some((&width, outer)) = gate.shape().split_last() else {
+        return Err(op.fail("a scalar has no rows"));
+    };
+    let (rows, width) = (count(outer), width as usize);
+    let kernel = Gated { act, float: op.float(gate)?, rows, width, apart: true };
+    one(&op, Kernel::Gated(kernel), &[gate, up], gate.shape(), gate.dtype()?)
+}
+
+/// An op that is being checked.
+struct Op<'a> {
+    name: &'static str,
+    inputs: &'a [&'a Array],
+}
+
+impl Op<'_> {
+    fn fail(&self, message: &str) -> Error {
+        Error::op(self.name, self.inputs.iter().copied(), message)
+    }
+
+    /// `what` should be true.
+    fn want(&self, holds: bool, what: &str) -> Result<()> {
+        if holds { Ok(()) } else { Err(self.fail(&format!("does not hold: {what}"))) }
+    }
+
+    fn float(&self, a: &Array) -> Result<Float> {
+        match a.dtype()? {
+            Dtype::F32 => Ok(Float::F32),
+            Dtype::F16 => Ok(Float::F16),
+            Dtype::Bf16 => Ok(Float::Bf16),
+            other => Err(self.fail(&format!("{other} where float32, float16 or bfloat16 is needed"))),
+        }
+    }
+
+    fn ids(&self, a: &Array) -> Result<()> {
+        match a.dtype()? {
+            Dtype::I32 | Dtype::U32 => Ok(()),
+            other => Err(self.fail(&format!("{other} where int32 or uint32 is needed"))),
+        }
+    }
+
+    /// All axes of x but the last, which must be `k`; and their product.
+    fn rows(&self, x: &Array, k: usize) -> Result<(Vec<i32>, usize)> {
+        match x.shape().split_last() {
+            Some((last, outer)) if *last as usize == k => Ok((outer.to_vec(), count(outer))),
+            _ => Err(self.fail(&format!("the rows of x need {k} elements, as those of the weights have"))),
+        }
+    }
+
+    /// A product whose rows chose their experts, and the shape of its result.
+    fn chosen(
+        &self,
+        x: &Array,
+        ids: &Array,
+        weights: Weights,
+        (experts, n, k): (usize, usize, usize),
+    ) -> Result<(Linear, [i32; 3])> {
+        self.ids(ids)?;
+        let &[rows, choices] = ids.shape() else { return Err(self.fail("expert ids have two axes")) };
+        let sharing = match *x.shape() {
+            [r, last] if r == rows && last as usize == k => choices as usize,
+            [r, c, last] if (r, c) == (rows, choices) && last as usize == k => 1,
+            _ => return Err(self.fail("x is [rows, in] or [rows, chosen, in], as ids and weights say")),
+        };
+        let rows_chosen = Rows::Chosen { results: rows as usize * choices as usize, sharing, experts };
+        let kernel = Linear { weights, float: self.float(x)?, n, k, rows: rows_chosen };
+        Ok((kernel, [rows, choices, size(n)?]))
+    }
+}
+
+/// Checked affine weights.
+struct Packed<'a> {
+    weights: Weights,
+    biases: &'a Array,
+    experts: Option<usize>,
+    n: usize,
+    k: usize,
+}
+
+impl<'a> Packed<'a> {
+    fn check(op: &Op, w: &'a Quantized) -> Result<Self> {
+        let biases = w.biases.as_ref().ok_or_else(|| op.fail("the affine format has biases"))?;
+        let known = matches!(w.bits, 2..=6 | 8) && matches!(w.group, 32 | 64 | 128);
+        op.want(known, "2 to 6 or 8 bits in groups of 32, 64 or 128")?;
+        op.want(w.weight.dtype()? == Dtype::U32, "the weights are uint32 words")?;
+        let scales = op.float(&w.scales)?;
+        let alike = biases.shape() == w.scales.shape() && biases.dtype()? == w.scales.dtype()?;
+        op.want(alike, "scales and biases have the same shape and dtype")?;
+        let (outer, groups) = match w.scales.shape() {
+            [outer @ .., groups] if matches!(outer.len(), 1 | 2) => (outer, *groups),
+            _ => return Err(op.fail("the weights have two or three axes")),
+        };
+        let k = i64::from(groups) * i64::from(w.group);
+        let words = with_last(outer, usize::try_from(k * i64::from(w.bits) / 32).unwrap_or(0))?;
+        op.want(w.weight.shape() == words, "words and scales have the same rows and groups")?;
+        let experts = (outer.len() == 2).then(|| outer[0] as usize);
+        let weights = Weights::Affine { bits: w.bits as usize, group: w.group as usize, scales };
+        let n = outer[outer.len() - 1] as usize;
+        Ok(Self { weights, biases, experts, n, k: k as usize })
+    }
+}
+
+fn count(axes: &[i32]) -> usize {
+    axes.iter().map(|n| *n as usize).product()
+}
+
+fn size(n: usize) -> Result<i32> {
+    i32::try_from(n).map_err(|_| Error::new(format!("{n} is too long for an axis")))
+}
+
+fn with_last(outer: &[i32], last: usize) -> Result<Vec<i32>> {
+    Ok(outer.iter().copied().chain([size(last)?]).collect())
+}
+
+/// An output of a kernel; with `shares` it is that input's buffer.
+#[derive(Clone, Copy)]
+struct Output<'a> {
+    shape: &'a [i32],
+    dtype: Dtype,
+    shares: Option<usize>,
+}
+
+fn one(op: &Op, kernel: Kernel, inputs: &[&Array], shape: &[i32], dtype: Dtype) -> Result<Array> {
+    let made = node(op, kernel, inputs, &[Output { shape, dtype, shares: None }])?;
+    made.into_iter().next().ok_or_else(|| op.fail("MLX made no array"))
+}
+
+/// The graph node that runs `kernel`, which the caller has checked against the inputs' shapes.
+fn node(op: &Op, kernel: Kernel, inputs: &[&Array], outputs: &[Output]) -> Result<Vec<Array>> {
+    let (mut shapes, mut ranks) = (Vec::new(), Vec::new());
+    for output in outputs {
+        shapes.extend_from_slice(output.shape);
+        ranks.push(size(output.shape.len())?);
+    }
+    let dtypes: Vec<u8> = outputs.iter().map(|o| o.dtype as u8).collect();
+    let shares: Vec<i32> = outputs.iter().map(|o| o.shares.map_or(-1, |i| i as i32)).collect();
+    let inputs = list(inputs.iter().copied())?;
+    let made = kernel_arrays(Box::new(kernel), &inputs, &shapes, &ranks, &dtypes, &shares);
+    Ok(unlist(&*made.map_err(|e| op.fail(e.what()))?))
+}

@@ -1,0 +1,180 @@
+//! [`PagedAttention`]: everything between the merged projection and the output projection, in one node.
+
+use mlx_sys::kernels::{self, Kernel, Pairs};
+
+use super::{Op, Output, node, size};
+use crate::{Array, Dtype, Result};
+
+/// RMS norm of each head.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadNorm<'a> {
+    /// `[head_dim]`
+    pub weight: &'a Array,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// Rotary positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Rope<'a> {
+    /// f32 `[dims / 2]`: a position's angle for pair `i` is `position * freqs[i]`.
+    pub freqs: &'a Array,
+    /// How many elements of a head rotate; the others stay.
+    pub dims: i32,
+    /// Which elements rotate together.
+    pub pairs: Pairs,
+    /// Multiplies sine and cosine (yarn, longrope); 1 otherwise.
+    pub magnitude: f32,
+}
+
+/// Where the keys and values of each row's sequence are.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages<'a> {
+    /// i32 `[rows]`: `block * block_size + offset` of a row's own key and value. A row whose slot is negative or beyond
+    /// the pool is not written.
+    pub slots: &'a Array,
+    /// i32 `[n, 5]`: first row, length, first position, first entry in `tables`, and which logical block that
+    /// entry is. Rows of no segment give zeros.
+    pub segments: &'a Array,
+    /// i32 `[m]`: ids of blocks.
+    pub tables: &'a Array,
+}
+
+/// Norms and rotates queries and keys, writes keys and values to their pools in place, and attends causally:
+/// a row at position p of its segment sees the keys 0..=p, or with a window of w the last w of them.
+///
+/// The pools are never copied, even if a step that reads them is still running, so only the arrays returned
+/// may be used afterwards.
+#[derive(Debug)]
+pub struct PagedAttention<'a> {
+    /// `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`: q, k and v as projected.
+    pub qkv: &'a Array,
+    /// Query heads.
+    pub heads: i32,
+    /// Key and value heads, which divide `heads`.
+    pub kv_heads: i32,
+    /// Elements of a query's or key's head.
+    pub head_dim: i32,
+    /// Norm of the queries.
+    pub q_norm: Option<HeadNorm<'a>>,
+    /// Norm of the keys.
+    pub k_norm: Option<HeadNorm<'a>>,
+    /// i32 `[rows]`, for the rotation only.
+    pub positions: &'a Array,
+    /// Rotation of queries and keys.
+    pub rope: Option<Rope<'a>>,
+    /// Multiplies the scores.
+    pub scale: f32,
+    /// Scores become `cap * tanh(score / cap)`.
+    pub softcap: Option<f32>,
+    /// How many keys a query sees, its own included.
+    pub window: Option<i32>,
+    /// `[heads]`: a score per head that takes part in the softmax but has no value.
+    pub sinks: Option<&'a Array>,
+    /// `[blocks, block_size, kv_heads, head_dim]`, of any float type.
+    pub k_pool: Array,
+    /// `[blocks, block_size, kv_heads, v_dim]`, of the same type.
+    pub v_pool: Array,
+    /// Where keys and values are.
+    pub pages: Pages<'a>,
+}
+
+/// What [`PagedAttention::run`] gives.
+#[derive(Debug)]
+pub struct Attended {
+    /// `[rows, heads * v_dim]`
+    pub out: Array,
+    /// The pool, with the rows' keys.
+    pub k_pool: Array,
+    /// The pool, with the rows' values.
+    pub v_pool: Array,
+}
+
+impl PagedAttention<'_> {
+    /// Adds the node to the graph.
+    pub fn run(self) -> Result<Attended> {
+        let Pages { slots, segments, tables } = self.pages;
+        let mut inputs = vec![self.qkv, self.positions, slots, segments, tables, &self.k_pool, &self.v_pool];
+        inputs.extend(self.q_norm.map(|norm| norm.weight));
+        inputs.extend(self.k_norm.map(|norm| norm.weight));
+        inputs.extend(self.rope.map(|rope| rope.freqs));
+        inputs.extend(self.sinks);
+        let op = Op { name: "cpu::paged_attention", inputs: &inputs };
+        let kernel = self.check(&op)?;
+        let out = [size(kernel.rows)?, size(kernel.heads * kernel.v_dim)?];
+        let dtype = self.k_pool.dtype()?;
+        let pool = |i: usize| Output { shape: inputs[i].shape(), dtype, shares: Some(i) };
+        let outputs = [Output { shape: &out, dtype: self.qkv.dtype()?, shares: None }, pool(5), pool(6)];
+        match <[Array; 3]>::try_from(node(&op, Kernel::Attention(kernel), &inputs, &outputs)?) {
+            Ok([out, k_pool, v_pool]) => Ok(Attended { out, k_pool, v_pool }),
+            Err(_) => Err(op.fail("MLX did not make three arrays")),
+        }
+    }
+
+    fn check(&self, op: &Op) -> Result<kernels::Attention> {
+        let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
+        op.want(heads > 0 && kv_heads > 0 && head_dim > 0 && heads % kv_heads == 0, "kv heads divide heads")?;
+        let &[blocks, block_size, _, v_dim] = self.v_pool.shape() else {
+            return Err(op.fail("the pools have four axes"));
+        };
+        op.want(block_size > 0 && v_dim > 0, "a block holds something")?;
+        let pools = self.k_pool.shape() == [blocks, block_size, kv_heads, head_dim]
+            && self.v_pool.shape()[2] == kv_heads
+            && self.k_pool.dtype()? == self.v_pool.dtype()?;
+        op.want(pools, "the pools are [blocks, block_size, kv_heads, dim] of one dtype")?;
+        let &[rows, width] = self.qkv.shape() else { return Err(op.fail("qkv has two axes")) };
+        let want = i64::from(heads + kv_heads) * i64::from(head_dim) + i64::from(kv_heads) * i64::from(v_dim);
+        op.want(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
+        let Pages { slots, segments, tables } = self.pages;
+        for numbers in [self.positions, slots, segments, tables] {
+            op.want(numbers.dtype()? == Dtype::I32, "positions, slots, segments and tables are int32")?;
+        }
+        op.want(
+            self.positions.shape() == [rows] && slots.shape() == [rows],
+            "a position and a slot per row",
+        )?;
+        op.want(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
+        op.want(tables.ndim() == 1, "tables have one axis")?;
+        for norm in [self.q_norm, self.k_norm].into_iter().flatten() {
+            op.want(norm.weight.shape() == [head_dim], "norms have the length of a head")?;
+        }
+        if let Some(rope) = self.rope {
+            let fits = rope.dims % 2 == 0 && (0..=head_dim).contains(&rope.dims);
+            op.want(fits, "an even number of elements rotates, no more than a head has")?;
+            let freqs = rope.freqs.shape() == [rope.dims / 2] && rope.freqs.dtype()? == Dtype::F32;
+            op.want(freqs, "frequencies are float32, one per pair")?;
+        }
+        if let Some(sinks) = self.sinks {
+            op.want(sinks.shape() == [heads], "a sink per head")?;
+        }
+        op.want(self.window.is_none_or(|window| window > 0), "a window holds a key")?;
+        let norm = |norm: Option<HeadNorm>| -> Result<_> {
+            let Some(HeadNorm { weight, eps }) = norm else { return Ok(None) };
+            Ok(Some(kernels::HeadNorm { weight: op.float(weight)?, eps }))
+        };
+        Ok(kernels::Attention {
+            float: op.float(self.qkv)?,
+            pool: op.float(&self.k_pool)?,
+            rows: rows as usize,
+            heads: heads as usize,
+            kv_heads: kv_heads as usize,
+            head_dim: head_dim as usize,
+            v_dim: v_dim as usize,
+            blocks: blocks as usize,
+            block_size: block_size as usize,
+            segments: segments.shape()[0] as usize,
+            tables: tables.size(),
+            q_norm: norm(self.q_norm)?,
+            k_norm: norm(self.k_norm)?,
+            rope: self.rope.map(|rope| kernels::Rope {
+                dims: rope.dims as usize,
+                pairs: rope.pairs,
+                magnitude: rope.magnitude,
+            }),
+            scale: self.scale,
+            softcap: self.softcap,
+            window: self.window.map(|window| window as usize),
+            sinks: self.sinks.map(|sinks| op.float(sinks)).transpose()?,
+        })
+    }
+}
