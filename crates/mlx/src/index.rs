@@ -29,6 +29,14 @@ impl Array {
     /// `size` elements from a start that is computed: `start` has one integer for each of `axes`. Starts
     /// that leave the array are not checked.
     pub fn slice_at(&self, start: &Array, axes: &[i32], size: &[i32]) -> Result<Self> {
+        if size.len() != self.ndim() || size.iter().zip(self.shape()).any(|(n, dim)| !(0..=*dim).contains(n))
+        {
+            return Err(Error::op(
+                "slice_at",
+                [self, start],
+                format!("{size:?} does not fit into the array"),
+            ));
+        }
         Self::made("slice_at", [self, start], sys::slice_at(self.raw()?, start.raw()?, axes, size))
     }
 

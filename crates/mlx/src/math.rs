@@ -125,7 +125,8 @@ binary! {
     bitwise_xor => BitwiseXor;
     /// Booleans: ==.
     equal => Equal;
-    /// The quotient rounded down. An integer divided by 0 kills the process on the CPU.
+    /// The quotient rounded down. Integers by 0 are undefined (0 on the CPU), and the lowest integer by −1
+    /// kills the process on the CPU.
     floor_divide => FloorDivide;
     /// Booleans: >.
     greater => Greater;
@@ -151,7 +152,7 @@ binary! {
     not_equal => NotEqual;
     /// self to the power of rhs.
     power => Power;
-    /// The remainder, with the sign of rhs. An integer divided by 0 kills the process on the CPU.
+    /// The remainder, with the sign of rhs. As [`floor_divide`](Self::floor_divide) for integers.
     remainder => Remainder;
     /// Bits moved down; the count must be below the number of bits.
     right_shift => RightShift;

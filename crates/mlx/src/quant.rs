@@ -73,6 +73,7 @@ pub struct Quantized {
 impl Quantized {
     /// The weights as numbers: `[…, out, in]`.
     pub fn dequantize(&self, dtype: Dtype) -> Result<Array> {
+        self.check("dequantize")?;
         let biases = opt(self.biases.as_ref())?;
         // SAFETY: `biases` is null or borrowed from `self`.
         let raw = unsafe {
@@ -89,6 +90,27 @@ impl Quantized {
 
     fn parts(&self) -> [Option<&Array>; 3] {
         [Some(&self.weight), Some(&self.scales), self.biases.as_ref()]
+    }
+
+    /// MLX divides by the group and reads the scales without looking at their shape.
+    fn check(&self, op: &'static str) -> Result<()> {
+        self.weight.check()?;
+        self.scales.check()?;
+        let groups = match (self.weight.shape(), self.bits, self.group) {
+            ([.., words], 1..=8, 1..) => {
+                i64::from(*words) * 32 / i64::from(self.bits) / i64::from(self.group)
+            }
+            _ => 0,
+        };
+        let fits = |part: &Array| match (self.weight.shape(), part.shape()) {
+            ([outer @ .., _], [same @ .., last]) => outer == same && i64::from(*last) == groups,
+            _ => false,
+        };
+        if groups > 0 && fits(&self.scales) && self.biases.as_ref().is_none_or(fits) {
+            return Ok(());
+        }
+        let text = format!("the parts do not fit together at {} bits in groups of {}", self.bits, self.group);
+        Err(Error::op(op, self.parts(), text))
     }
 }
 
@@ -116,6 +138,7 @@ impl Array {
 
     /// `self @ w.T` or `self @ w`.
     pub fn quantized_matmul_with(&self, w: &Quantized, transpose: Transpose) -> Result<Self> {
+        w.check("quantized_matmul")?;
         let (x, weight, scales, biases) = (self.raw()?, w.weight.raw()?, w.scales.raw()?, w.biases.as_ref());
         let transpose = transpose == Transpose::Yes;
         // SAFETY: the pointer is null or borrowed from `w`.
@@ -134,6 +157,7 @@ impl Array {
         transpose: Transpose,
         sorted: Sorted,
     ) -> Result<Self> {
+        w.check("gather_qmm")?;
         let (lhs, rhs, biases) = (opt(lhs_indices)?, opt(rhs_indices)?, opt(w.biases.as_ref())?);
         let (transpose, sorted) = (transpose == Transpose::Yes, sorted == Sorted::Yes);
         let (x, weight, scales) = (self.raw()?, w.weight.raw()?, w.scales.raw()?);
