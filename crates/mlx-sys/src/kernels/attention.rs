@@ -11,7 +11,7 @@ use super::element::{self, Float, load1, read, write};
 use super::gemm::*;
 use super::math;
 use super::pool;
-use super::simd::{self, Simd, Work};
+use super::simd::{self, Isa, Simd, Work};
 
 /// Keys per tile.
 const KEYS: usize = 64;
@@ -82,6 +82,7 @@ struct Segment {
 /// Buffers of a call.
 #[derive(Clone, Copy)]
 struct Call<'a> {
+    isa: Isa,
     what: &'a Attention,
     qkv: *const u8,
     slots: *const i32,
@@ -118,6 +119,7 @@ impl Attention {
         TURNS.with_borrow_mut(|turns| {
             turns.reserve((self.rows * self.turn_width()).saturating_sub(turns.len()));
             let call = Call {
+                isa: simd::isa(),
                 what: self,
                 qkv: inputs[0],
                 slots: inputs[2].cast(),
@@ -181,7 +183,7 @@ impl Call<'_> {
         let shared = Shared(positions, freqs);
         let one = |row: usize| {
             let shared = &shared;
-            simd::with(WriteRow { call: self, row, position: *shared.0.add(row), freqs: shared.1 });
+            simd::with(self.isa, WriteRow { call: self, row, position: *shared.0.add(row), freqs: shared.1 });
         };
         // Rows of no segment may share a slot, so one task takes them all.
         let per_task = if rows * self.what.row_width() <= 1 << 15 { rows } else { 8 };
@@ -215,14 +217,7 @@ impl Call<'_> {
             let count = ROWS.min(segment.len * group - first);
             let tile = Queries { call: self, segment, kv_head, first, count, group };
             // SAFETY: tasks write the outputs of different rows or heads.
-            unsafe {
-                match count {
-                    1..=DIRECT_ROWS => with_rows!(count, MR => {
-                        simd::with(Attend::<F, MR> { tile, format: PhantomData })
-                    }, [1, 2, 3, 4, 5, 6, 7, 8]),
-                    _ => simd::with(Attend::<F, 0> { tile, format: PhantomData }),
-                }
-            }
+            unsafe { simd::with(self.isa, Attend::<F> { tile, format: PhantomData }) }
         });
     }
 
@@ -342,8 +337,8 @@ struct Queries<'a> {
     group: usize,
 }
 
-/// Up to eight rows (`MR` of them) read keys in place; with `MR` 0 there are more, and keys become panels.
-struct Attend<'a, F, const MR: usize> {
+/// Up to eight rows read keys in place; for more, keys become panels.
+struct Attend<'a, F> {
     tile: Queries<'a>,
     format: PhantomData<F>,
 }
@@ -364,7 +359,7 @@ struct Room {
     keys: *mut u8,
 }
 
-impl<F: Format, const MR: usize> Work for Attend<'_, F, MR> {
+impl<F: Format> Work for Attend<'_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -395,7 +390,7 @@ impl<F: Format, const MR: usize> Work for Attend<'_, F, MR> {
     }
 }
 
-impl<F: Format, const MR: usize> Attend<'_, F, MR> {
+impl<F: Format> Attend<'_, F> {
     #[inline(always)]
     unsafe fn attend<S: Simd>(&self, room: &Room, buffer: *mut f32, v_width: usize) {
         let Queries { call, segment, kv_head, first, count, group } = self.tile;
@@ -409,9 +404,10 @@ impl<F: Format, const MR: usize> Attend<'_, F, MR> {
                 sum[r] = 1.0;
             }
         }
-        for i in (0..count * v_width).step_by(S::LANES) {
-            S::store(room.out.add(i), S::splat(0.0));
-        }
+        // Rows that only fill up tiles are computed too, from zeros.
+        let padded = count.next_multiple_of(panel_rows::<S>()).max(DIRECT_ROWS);
+        std::ptr::write_bytes(room.out, 0, padded * v_width);
+        std::ptr::write_bytes(room.scores.add(count * KEYS), 0, (padded - count) * KEYS);
         // Keys that row r sees.
         let sees = |r: usize| {
             let end = segment.first_position + (first + r) / group + 1;
@@ -441,9 +437,9 @@ impl<F: Format, const MR: usize> Attend<'_, F, MR> {
         }
     }
 
-    #[inline(always)]
-    fn tile_rows<S: Simd>(&self) -> usize {
-        if MR == 0 { panel_rows::<S>() } else { MR }
+    /// Whether keys are decoded in registers.
+    fn few(&self) -> bool {
+        self.tile.count <= DIRECT_ROWS
     }
 
     /// `[tile of rows][step][row][4]`, scaled.
@@ -452,18 +448,24 @@ impl<F: Format, const MR: usize> Attend<'_, F, MR> {
         let Queries { call, segment, kv_head, first, count, group } = self.tile;
         let Attention { head_dim, q_norm, scale, .. } = *call.what;
         let width = head_dim.next_multiple_of(F::UNIT);
-        let tile = self.tile_rows::<S>();
-        for r in 0..count {
-            let row = segment.first_row + (first + r) / group;
-            let head = kv_head * group + (first + r) % group;
-            call.head::<S>(buffer, row, head * head_dim, q_norm.map(|norm| (norm, call.q_norm)));
-            for i in 0..head_dim {
-                *buffer.add(i) *= scale;
-            }
-            let start = r / tile * tile;
-            let mr = tile.min(count - start);
+        let tile = if self.few() { direct_rows(count) } else { panel_rows::<S>() };
+        for start in (0..count).step_by(tile) {
+            let rows = tile.min(count - start);
+            let mr = if self.few() { tile } else { last_rows(rows, tile) };
             let out = room.q.add(start * width);
-            pack_row::<F>(out, (r - start, mr), (buffer.cast(), Float::F32), (0, head_dim), head_dim);
+            for r in 0..mr {
+                let mut source = None;
+                if r < rows {
+                    let row = segment.first_row + (first + start + r) / group;
+                    let head = kv_head * group + (first + start + r) % group;
+                    call.head::<S>(buffer, row, head * head_dim, q_norm.map(|norm| (norm, call.q_norm)));
+                    for i in 0..head_dim {
+                        *buffer.add(i) *= scale;
+                    }
+                    source = Some((buffer.cast_const().cast(), Float::F32));
+                }
+                pack_row::<F>(out, (r, mr), source, (0, head_dim), head_dim);
+            }
         }
     }
 
@@ -479,28 +481,17 @@ impl<F: Format, const MR: usize> Attend<'_, F, MR> {
                 continue;
             }
             let tile = self.key_tile::<S>(room, key, (from, to));
-            let scores = room.scores.add(column);
-            if MR > 0 {
-                // A constant of 0 would not compile to an array.
-                with_rows!(MR, N => self.put::<S, N>(scores, direct::<S, F, N>(room.q, &tile)),
-                    [1, 2, 3, 4, 5, 6, 7, 8]);
+            let sums = Sums { to: room.scores.add(column), stride: KEYS, merge: Merge::Replace };
+            if self.few() {
+                direct::<S, F>(direct_rows(count), room.q, tile, sums);
                 continue;
             }
-            fill::<S, F>(room.panel, &tile);
+            S::call(Fill::<F> { panel: room.panel, tile, format: PhantomData });
             for first in (0..count).step_by(panel_rows::<S>()) {
-                let q = room.q.add(first * width);
-                with_rows!(panel_rows::<S>().min(count - first), N => {
-                    let sums = panel::<S, N>(q, room.panel, tile.steps::<F>());
-                    self.put::<S, N>(scores.add(first * KEYS), sums)
-                }, [1, 2, 3, 4, 5, 6]);
+                let rows = panel_rows::<S>().min(count - first);
+                let sums = Sums { to: sums.to.add(first * KEYS), ..sums };
+                panel::<S>(rows, room.q.add(first * width), room.panel, tile.steps::<F>(), sums);
             }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn put<S: Simd, const N: usize>(&self, scores: *mut f32, sums: Sums<S, N>) {
-        for (r, sums) in sums.into_iter().enumerate() {
-            S::store(scores.add(r * KEYS), S::sum_quads(sums));
         }
     }
 
@@ -590,7 +581,7 @@ impl<F: Format, const MR: usize> Attend<'_, F, MR> {
         let Queries { call, segment, kv_head, count, .. } = self.tile;
         let Attention { v_dim, kv_heads, pool, .. } = *call.what;
         // Few rows read f32 values in place; for more, a copy without gaps is kinder to the cache.
-        let in_place = MR > 0 && matches!(pool, Float::F32) && v_dim == v_width;
+        let in_place = self.few() && pool == Float::F32 && v_dim == v_width;
         let mut values = [std::ptr::null::<f32>(); KEYS];
         for key in from..to {
             let at = (call.slot(&segment, key) * kv_heads + kv_head) * v_dim;
@@ -606,55 +597,78 @@ impl<F: Format, const MR: usize> Attend<'_, F, MR> {
             }
             *pointer = copy;
         }
-        let keys = from - start..to - start;
+        let keys = (from - start, to - start);
         for first in (0..count).step_by(panel_rows::<S>()) {
-            with_rows!(panel_rows::<S>().min(count - first), N => {
-                let mut at = 0;
-                while at < v_width {
-                    let left = (v_width - at) / S::LANES;
-                    let part = (first, at, v_width);
-                    at += S::LANES * match left {
-                        4.. => mix::<S, N, 4>(room, &values, keys.clone(), part, decay),
-                        2.. => mix::<S, N, 2>(room, &values, keys.clone(), part, decay),
-                        _ => mix::<S, N, 1>(room, &values, keys.clone(), part, decay),
-                    };
+            for at in (0..v_width).step_by(4 * S::LANES) {
+                let part = Part { room, values: &values, keys, first, at, v_width, decay };
+                let vectors = (v_width - at) / S::LANES;
+                match panel_rows::<S>().min(count - first) {
+                    1 => mix::<S, 1>(part, vectors),
+                    2 => mix::<S, 2>(part, vectors),
+                    3 => mix::<S, 3>(part, vectors),
+                    _ => mix::<S, 6>(part, vectors),
                 }
-            }, [1, 2, 3, 4, 5, 6]);
+            }
         }
     }
 }
 
-/// `N` rows by `NV` vectors of values; returns `NV`.
+/// Some rows by up to four vectors of values.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    room: &'a Room,
+    values: &'a [*const f32; KEYS],
+    keys: (usize, usize),
+    first: usize,
+    at: usize,
+    v_width: usize,
+    decay: &'a [f32; ROWS],
+}
+
 #[inline(always)]
-unsafe fn mix<S: Simd, const N: usize, const NV: usize>(
-    room: &Room,
-    values: &[*const f32; KEYS],
-    keys: std::ops::Range<usize>,
-    (first, at, v_width): (usize, usize, usize),
-    decay: &[f32; ROWS],
-) -> usize {
-    let mut acc = [[S::splat(0.0); NV]; N];
-    let weights = room.scores.add(first * KEYS);
-    for key in keys {
-        let value = values.get_unchecked(key).add(at);
-        let mut v = [S::splat(0.0); NV];
-        for i in 0..NV {
-            v[i] = S::load(value.add(i * S::LANES));
+unsafe fn mix<S: Simd, const N: usize>(part: Part, vectors: usize) {
+    match vectors {
+        1 => S::call(Mix::<N, 1>(part)),
+        2 => S::call(Mix::<N, 2>(part)),
+        3 => {
+            S::call(Mix::<N, 2>(part));
+            S::call(Mix::<N, 1>(Part { at: part.at + 2 * S::LANES, ..part }))
+        }
+        _ => S::call(Mix::<N, 4>(part)),
+    }
+}
+
+/// `N` rows by `NV` vectors.
+struct Mix<'a, const N: usize, const NV: usize>(Part<'a>);
+
+impl<const N: usize, const NV: usize> Work for Mix<'_, N, NV> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Part { room, values, keys, first, at, v_width, decay } = self.0;
+        let mut acc = [[S::splat(0.0); NV]; N];
+        let weights = room.scores.add(first * KEYS);
+        for key in keys.0..keys.1 {
+            let value = values.get_unchecked(key).add(at);
+            let mut v = [S::splat(0.0); NV];
+            for i in 0..NV {
+                v[i] = S::load(value.add(i * S::LANES));
+            }
+            for r in 0..N {
+                let weight = S::splat(*weights.add(r * KEYS + key));
+                for i in 0..NV {
+                    acc[r][i] = S::fma(weight, v[i], acc[r][i]);
+                }
+            }
         }
         for r in 0..N {
-            let weight = S::splat(*weights.add(r * KEYS + key));
+            let out = room.out.add((first + r) * v_width + at);
+            let decay = S::splat(decay[first + r]);
             for i in 0..NV {
-                acc[r][i] = S::fma(weight, v[i], acc[r][i]);
+                let out = out.add(i * S::LANES);
+                S::store(out, S::fma(S::load(out), decay, acc[r][i]));
             }
         }
     }
-    for r in 0..N {
-        let out = room.out.add((first + r) * v_width + at);
-        let decay = S::splat(decay[first + r]);
-        for i in 0..NV {
-            let out = out.add(i * S::LANES);
-            S::store(out, S::fma(S::load(out), decay, acc[r][i]));
-        }
-    }
-    NV
 }

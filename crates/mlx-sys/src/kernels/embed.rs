@@ -28,7 +28,7 @@ impl Embed {
     /// The buffers have the sizes named above.
     pub(super) unsafe fn run(&self, inputs: &[*const u8], out: *mut u8) {
         for row in 0..self.rows {
-            simd::with(EmbedRow { what: self, inputs, out, row });
+            simd::with(simd::isa(), EmbedRow { what: self, inputs, out, row });
         }
     }
 }

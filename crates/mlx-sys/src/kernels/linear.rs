@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use super::element::{self, Float, load1, store1};
 use super::gemm::*;
 use super::pool;
-use super::simd::{self, Simd, Work};
+use super::simd::{self, Isa, Simd, Work};
 
 /// How the weights of a [`Linear`] are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,6 +72,21 @@ struct Part<'a> {
 // SAFETY: tasks pack, and later write, disjoint rows or columns.
 unsafe impl Sync for Part<'_> {}
 
+impl Part<'_> {
+    /// Rows of a packed tile, and of all tiles together.
+    fn shape(&self, isa: Isa) -> (usize, usize) {
+        match self.rows.len() {
+            rows @ ..=DIRECT_ROWS => (direct_rows(rows), direct_rows(rows)),
+            rows => (isa.panel_rows(), part_rows(rows, isa.panel_rows())),
+        }
+    }
+}
+
+/// Rows that all tiles of the panel path have together.
+fn part_rows(rows: usize, panel_rows: usize) -> usize {
+    rows / panel_rows * panel_rows + last_rows(rows % panel_rows, panel_rows)
+}
+
 impl Linear {
     /// # Safety
     /// The buffers have the sizes named above.
@@ -100,7 +115,9 @@ impl Linear {
             k: self.k,
         };
         let by_expert = self.rows_by_expert(inputs[inputs.len() - 1].cast(), &out);
-        let width = self.k.next_multiple_of(F::UNIT);
+        let isa = simd::isa();
+        // Tiles are padded to at most eight rows.
+        let floats = |rows: &[_]| rows.len().next_multiple_of(DIRECT_ROWS) * self.k.next_multiple_of(F::UNIT);
         PACKED.with_borrow_mut(|packed| {
             let mut parts = by_expert
                 .iter()
@@ -108,15 +125,15 @@ impl Linear {
                 .flat_map(|(expert, rows)| rows.chunks(PART).map(move |rows| (expert, rows)))
                 .peekable();
             while parts.peek().is_some() {
-                let (mut wave, mut floats) = (Vec::new(), 0);
+                let (mut wave, mut used) = (Vec::new(), 0);
                 while let Some((expert, rows)) =
-                    parts.next_if(|(_, rows)| floats == 0 || floats + rows.len() * width <= WAVE)
+                    parts.next_if(|(_, rows)| used == 0 || used + floats(rows) <= WAVE)
                 {
-                    wave.push((expert, rows, floats));
-                    floats += rows.len() * width;
+                    wave.push((expert, rows, used));
+                    used += floats(rows);
                 }
                 packed.clear();
-                packed.reserve(floats);
+                packed.reserve(used);
                 let base = packed.as_mut_ptr();
                 let wave: Vec<_> = wave
                     .into_iter()
@@ -126,8 +143,8 @@ impl Linear {
                         packed: base.add(at),
                     })
                     .collect();
-                pack_wave::<F>(&wave, x);
-                multiply_wave::<F>(&wave, out);
+                pack_wave::<F>(isa, &wave, x);
+                multiply_wave::<F>(isa, &wave, out);
             }
         })
     }
@@ -169,41 +186,35 @@ impl Input {
     }
 }
 
-/// Rows of the tiles that a part is packed in.
-fn tile_rows(rows: usize) -> usize {
-    if rows <= DIRECT_ROWS { rows } else { simd::panel_rows() }
-}
-
-unsafe fn pack_wave<F: Format>(wave: &[Part], x: Input) {
+unsafe fn pack_wave<F: Format>(isa: Isa, wave: &[Part], x: Input) {
     let tiles: Vec<_> = wave
         .iter()
-        .flat_map(|part| {
-            (0..part.rows.len()).step_by(tile_rows(part.rows.len())).map(move |first| (part, first))
-        })
+        .flat_map(|part| (0..part.rows.len()).step_by(part.shape(isa).0).map(move |first| (part, first)))
         .collect();
-    let elements: usize = wave.iter().map(|p| p.rows.len() * p.source.k).sum();
+    let elements: usize = wave.iter().map(|part| part.rows.len() * part.source.k).sum();
     let pack = |i: usize| {
         let (part, first): (&Part, usize) = tiles[i];
-        let mr = tile_rows(part.rows.len()).min(part.rows.len() - first);
+        let (tile, padded_rows) = part.shape(isa);
+        let (rows, mr) = (&part.rows[first..], tile.min(padded_rows - first));
         let k = part.source.k;
         for from in (0..k).step_by(K_BLOCK) {
             let width = K_BLOCK.min(k - from);
-            let padded = width.next_multiple_of(F::UNIT);
-            let out = part.packed.add(from * part.rows.len() + first * padded);
-            for (r, row) in part.rows[first..first + mr].iter().enumerate() {
-                pack_row::<F>(out, (r, mr), x.at(row.0 * k), (from, k), width);
+            let out = part.packed.add(from * padded_rows + first * width.next_multiple_of(F::UNIT));
+            for r in 0..mr {
+                let source = rows.get(r).map(|row| x.at(row.0 * k));
+                pack_row::<F>(out, (r, mr), source, (from, k), width);
             }
         }
     };
     if elements <= SMALL { (0..tiles.len()).for_each(pack) } else { pool::run(tiles.len(), pack) }
 }
 
-unsafe fn multiply_wave<F: Format>(wave: &[Part], out: Output) {
-    let lanes = simd::lanes();
+unsafe fn multiply_wave<F: Format>(isa: Isa, wave: &[Part], out: Output) {
+    let lanes = isa.lanes();
     // All parts have the same n and k.
     let Some(Source { n, k, .. }) = wave.first().map(|part| part.source) else { return };
     let panels = n.div_ceil(lanes);
-    let work: usize = wave.iter().map(|p| p.rows.len() * n * k).sum();
+    let work: usize = wave.iter().map(|part| part.rows.len() * n * k).sum();
     let few = wave.iter().all(|part| part.rows.len() <= DIRECT_ROWS);
     let per_task = match few {
         _ if work <= SMALL => panels,
@@ -212,51 +223,48 @@ unsafe fn multiply_wave<F: Format>(wave: &[Part], out: Output) {
     };
     let tasks = panels.div_ceil(per_task);
     pool::run(tasks * wave.len(), |i| {
-        let (part, columns) = (&wave[i / tasks], i % tasks * per_task * lanes);
-        let columns = columns..(columns + per_task * lanes).min(n);
+        let (part, first) = (&wave[i / tasks], i % tasks * per_task * lanes);
+        let columns = first..(first + per_task * lanes).min(n);
         // SAFETY: tasks differ in part or columns; the packed rows are ready.
         unsafe {
-            match part.rows.len() {
-                0 => {}
-                1..=DIRECT_ROWS => with_rows!(part.rows.len(), MR => {
-                    simd::with(Few::<F, MR> { part, columns: columns.clone(), out, format: PhantomData })
-                }, [1, 2, 3, 4, 5, 6, 7, 8]),
-                _ => columns.clone().step_by(PANELS * lanes).for_each(|first| {
-                    let columns = first..(first + PANELS * lanes).min(columns.end);
-                    simd::with(Many::<F> { part, columns, out, format: PhantomData })
-                }),
+            if part.rows.len() <= DIRECT_ROWS {
+                return simd::with(isa, Few::<F> { part, columns, out, format: PhantomData });
+            }
+            for first in columns.clone().step_by(PANELS * lanes) {
+                let columns = first..(first + PANELS * lanes).min(columns.end);
+                simd::with(isa, Many::<F> { part, columns, out, format: PhantomData });
             }
         }
     });
 }
 
 /// Up to eight rows: weights are decoded in registers, once.
-struct Few<'a, F, const MR: usize> {
+struct Few<'a, F> {
     part: &'a Part<'a>,
     columns: std::ops::Range<usize>,
     out: Output,
     format: PhantomData<F>,
 }
 
-impl<F: Format, const MR: usize> Work for Few<'_, F, MR> {
+impl<F: Format> Work for Few<'_, F> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let mut stage = MaybeUninit::<Stage>::uninit();
+        let mut totals = [0f32; DIRECT_ROWS * 16];
         let Part { source, rows, packed } = *self.part;
+        let mr = direct_rows(rows.len());
         for n in self.columns.step_by(S::LANES) {
-            let mut totals = [S::splat(0.0); MR];
             for from in (0..source.k).step_by(K_BLOCK) {
-                let width = K_BLOCK.min(source.k - from);
-                let tile = source.tile::<S, F>(n, from, width, stage.as_mut_ptr());
-                let sums = direct::<S, F, MR>(packed.add(from * MR), &tile);
-                for r in 0..MR {
-                    totals[r] = S::add(totals[r], S::sum_quads(sums[r]));
-                }
+                let tile = source.tile::<S, F>(n, from, stage.as_mut_ptr());
+                let merge = if from == 0 { Merge::Replace } else { Merge::Add };
+                let sums = Sums { to: totals.as_mut_ptr(), stride: S::LANES, merge };
+                direct::<S, F>(mr, packed.add(from * mr), tile, sums);
             }
-            for r in 0..MR {
-                store_columns::<S>(self.out, rows[r].1 * source.n, n, source.n, totals[r]);
+            for (r, row) in rows.iter().enumerate() {
+                let total = S::load(totals.as_ptr().add(r * S::LANES));
+                store_columns::<S>(self.out, row.1 * source.n, n, source.n, total);
             }
         }
     }
@@ -271,7 +279,10 @@ struct Many<'a, F> {
 }
 
 #[repr(C, align(64))]
-struct Panel([f32; 16 * K_BLOCK], [f32; PART * PANELS * 16]);
+struct Scratch {
+    panel: [f32; 16 * K_BLOCK],
+    totals: [f32; PART * PANELS * 16],
+}
 
 impl<F: Format> Work for Many<'_, F> {
     type Output = ();
@@ -279,32 +290,26 @@ impl<F: Format> Work for Many<'_, F> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let mut stage = MaybeUninit::<Stage>::uninit();
-        let mut scratch = MaybeUninit::<Panel>::uninit();
-        let (decoded, totals) = (&raw mut (*scratch.as_mut_ptr()).0, &raw mut (*scratch.as_mut_ptr()).1);
-        let (decoded, totals) = (decoded.cast::<f32>(), totals.cast::<f32>());
+        let mut scratch = MaybeUninit::<Scratch>::uninit();
+        let decoded = (&raw mut (*scratch.as_mut_ptr()).panel).cast::<f32>();
+        let totals = (&raw mut (*scratch.as_mut_ptr()).totals).cast::<f32>();
         let Part { source, rows, packed } = *self.part;
         let span = PANELS * S::LANES;
-        for i in 0..rows.len() * PANELS {
-            S::store(totals.add(i * S::LANES), S::splat(0.0));
+        let (tile_rows, padded_rows) = (panel_rows::<S>(), part_rows(rows.len(), panel_rows::<S>()));
+        if source.k == 0 {
+            std::ptr::write_bytes(totals, 0, rows.len() * span);
         }
         for from in (0..source.k).step_by(K_BLOCK) {
-            let width = K_BLOCK.min(source.k - from);
-            let padded = width.next_multiple_of(F::UNIT);
+            let padded = K_BLOCK.min(source.k - from).next_multiple_of(F::UNIT);
+            let merge = if from == 0 { Merge::Replace } else { Merge::Add };
             for n in self.columns.clone().step_by(S::LANES) {
-                let tile = source.tile::<S, F>(n, from, width, stage.as_mut_ptr());
-                fill::<S, F>(decoded, &tile);
+                let tile = source.tile::<S, F>(n, from, stage.as_mut_ptr());
+                S::call(Fill::<F> { panel: decoded, tile, format: PhantomData });
                 let totals = totals.add(n - self.columns.start);
-                for first in (0..rows.len()).step_by(panel_rows::<S>()) {
-                    let x = packed.add(from * rows.len() + first * padded);
-                    let totals = totals.add(first * span);
-                    let steps = tile.steps::<F>();
-                    with_rows!(panel_rows::<S>().min(rows.len() - first), MR => {
-                        let sums = panel::<S, MR>(x, decoded, steps);
-                        for r in 0..MR {
-                            let total = totals.add(r * span);
-                            S::store(total, S::add(S::load(total), S::sum_quads(sums[r])));
-                        }
-                    }, [1, 2, 3, 4, 5, 6]);
+                for first in (0..rows.len()).step_by(tile_rows) {
+                    let x = packed.add(from * padded_rows + first * padded);
+                    let sums = Sums { to: totals.add(first * span), stride: span, merge };
+                    panel::<S>(tile_rows.min(rows.len() - first), x, decoded, tile.steps::<F>(), sums);
                 }
             }
         }
@@ -372,9 +377,10 @@ impl Source {
         self
     }
 
-    /// Rows `n..n + LANES` over the block of K from `k` on, which is `width` wide. Missing rows are zeros.
+    /// Rows `n..n + LANES` over the block of K from `k` on. Missing rows are zeros.
     #[inline(always)]
-    unsafe fn tile<S: Simd, F: Format>(&self, n: usize, k: usize, width: usize, stage: *mut Stage) -> Tile {
+    unsafe fn tile<S: Simd, F: Format>(&self, n: usize, k: usize, stage: *mut Stage) -> Tile {
+        let width = K_BLOCK.min(self.k - k);
         let whole = n + S::LANES <= self.n;
         let rows = S::LANES.min(self.n - n);
         let stride = self.stride();

@@ -86,9 +86,10 @@ impl Norm {
             first: 0,
             end: self.rows,
         };
+        let isa = simd::isa();
         by_rows(self.rows, self.width, |first, end| {
             let all = &all;
-            simd::with(NormRows { first, end, ..*all })
+            simd::with(isa, NormRows { first, end, ..*all })
         });
     }
 }
@@ -212,9 +213,10 @@ impl Gated {
         let up = if self.apart { inputs[1] } else { self.float.at(inputs[0], self.width) };
         let all = GatedPart { what: self, gate: inputs[0], up, out, first: 0, end: self.rows };
         // An exponential costs about as much as eight additions.
+        let isa = simd::isa();
         by_rows(self.rows, self.width * 8, |first, end| {
             let all = &all;
-            simd::with(GatedPart { first, end, ..*all })
+            simd::with(isa, GatedPart { first, end, ..*all })
         });
     }
 }

@@ -77,7 +77,9 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn low_nibble(v: Self::I) -> Self::F {
         Self::to_float(Self::and(v, 15))
     }
-    unsafe fn prefetch(p: *const u8);
+
+    /// Runs `work` as a function of its own with this instruction set.
+    unsafe fn call<W: Work>(work: W) -> W::Output;
 }
 
 /// A piece of work that is compiled once per instruction set. `run` must be `#[inline(always)]`.
@@ -113,7 +115,7 @@ pub fn isa() -> Isa {
     }
 }
 
-/// Uses no more than `most` from now on, and says what that leaves. For tests; not while kernels run.
+/// Uses no more than `most` from now on, and says what that leaves. For tests.
 pub fn limit_isa(most: Isa) -> Isa {
     let chosen = most.min(best());
     CURRENT.store(chosen as u8, Ordering::Relaxed);
@@ -137,31 +139,29 @@ fn best() -> Isa {
     Isa::Portable
 }
 
-/// Lanes of a vector of the instruction set in use.
-pub(super) fn lanes() -> usize {
-    match isa() {
-        Isa::Portable => 4,
-        Isa::Avx2 => 8,
-        Isa::Avx512 => 16,
+impl Isa {
+    /// Lanes of a vector.
+    pub(super) fn lanes(self) -> usize {
+        match self {
+            Isa::Portable => 4,
+            Isa::Avx2 => 8,
+            Isa::Avx512 => 16,
+        }
+    }
+
+    /// Rows that a register tile holds: the sums of each take four vectors.
+    pub(super) fn panel_rows(self) -> usize {
+        if self == Isa::Avx512 || cfg!(target_arch = "aarch64") { 6 } else { 3 }
     }
 }
 
-/// Rows that a register tile holds: its sums take four vectors each.
-pub(super) fn panel_rows() -> usize {
-    match isa() {
-        Isa::Portable if !cfg!(target_arch = "aarch64") => 3,
-        Isa::Avx2 => 3,
-        Isa::Portable | Isa::Avx512 => 6,
-    }
-}
-
-/// Runs `work` with the instruction set in use.
+/// Runs `work` with an instruction set that [`isa`] gave.
 ///
 /// # Safety
 /// Pointers inside `work` are valid.
 #[inline]
-pub(super) unsafe fn with<W: Work>(work: W) -> W::Output {
-    match isa() {
+pub(super) unsafe fn with<W: Work>(isa: Isa, work: W) -> W::Output {
+    match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => x86::with_avx512(work),
         #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,6 @@
 //! Quads as arrays of four floats, which compilers turn into whatever vectors the target always has.
 
-use super::Simd;
+use super::{Simd, Work};
 use crate::kernels::element::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
 
 #[derive(Clone, Copy)]
@@ -157,6 +157,8 @@ impl Simd for Portable {
     unsafe fn as_float(v: I4) -> F4 {
         each(|i| f32::from_bits(v.0[i]))
     }
-    #[inline(always)]
-    unsafe fn prefetch(_p: *const u8) {}
+    #[inline(never)]
+    unsafe fn call<W: Work>(work: W) -> W::Output {
+        work.run::<Self>()
+    }
 }

@@ -176,8 +176,8 @@ impl Simd for Avx512 {
         _mm512_permutexvar_ps(v, numbers)
     }
     #[inline(always)]
-    unsafe fn prefetch(p: *const u8) {
-        _mm_prefetch::<_MM_HINT_T0>(p.cast())
+    unsafe fn call<W: Work>(work: W) -> W::Output {
+        with_avx512(work)
     }
 }
 
@@ -333,7 +333,7 @@ impl Simd for Avx2 {
         _mm256_castsi256_ps(v)
     }
     #[inline(always)]
-    unsafe fn prefetch(p: *const u8) {
-        _mm_prefetch::<_MM_HINT_T0>(p.cast())
+    unsafe fn call<W: Work>(work: W) -> W::Output {
+        with_avx2(work)
     }
 }

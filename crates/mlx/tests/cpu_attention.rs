@@ -1,0 +1,298 @@
+//! Paged attention against a graph of MLX's ops, however a sequence is cut into steps and spread over blocks.
+
+use std::collections::BTreeMap;
+
+use mlx::cpu::{self, HeadNorm, Isa, PagedAttention, Pages, Pairs, Rope};
+use mlx::{Array, Dtype, Result};
+
+struct Case {
+    heads: i32,
+    kv_heads: i32,
+    head_dim: i32,
+    v_dim: i32,
+    block_size: i32,
+    float: Dtype,
+    pool: Dtype,
+    norms: bool,
+    rope: Option<(i32, Pairs, f32)>,
+    softcap: Option<f32>,
+    window: Option<i32>,
+    sinks: bool,
+    tolerance: f32,
+}
+
+const PLAIN: Case = Case {
+    heads: 6,
+    kv_heads: 2,
+    head_dim: 64,
+    v_dim: 64,
+    block_size: 16,
+    float: Dtype::F32,
+    pool: Dtype::F32,
+    norms: false,
+    rope: None,
+    softcap: None,
+    window: None,
+    sinks: false,
+    tolerance: 1e-5,
+};
+
+/// Lengths of the sequences.
+const LENGTHS: [i32; 3] = [150, 37, 5];
+
+fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
+    let a = mlx::random::normal(shape, Dtype::F32, 1.0, &mlx::random::key(seed)?)?.astype(dtype)?;
+    a.eval()?;
+    Ok(a)
+}
+
+impl Case {
+    fn width(&self) -> i32 {
+        (self.heads + self.kv_heads) * self.head_dim + self.kv_heads * self.v_dim
+    }
+
+    fn scale(&self) -> f32 {
+        1.0 / (self.head_dim as f32).sqrt()
+    }
+
+    fn norm(&self, seed: u64) -> Result<Option<Array>> {
+        self.norms.then(|| random(&[self.head_dim], Dtype::F32, seed)).transpose()
+    }
+
+    fn freqs(&self) -> Result<Option<Array>> {
+        let Some((dims, ..)) = self.rope else { return Ok(None) };
+        let freqs: Vec<f32> = (0..dims / 2).map(|i| 100f32.powf(-2.0 * i as f32 / dims as f32)).collect();
+        Ok(Some(Array::from_slice(&freqs, &[dims / 2])?))
+    }
+
+    fn sinks(&self) -> Result<Option<Array>> {
+        self.sinks.then(|| random(&[self.heads], Dtype::F32, 90)).transpose()
+    }
+
+    fn qkv(&self, sequence: usize) -> Result<Array> {
+        random(&[LENGTHS[sequence], self.width()], self.float, 100 + sequence as u64)
+    }
+
+    /// The whole sequence at once, from MLX's ops: `[length, heads * v_dim]`.
+    fn reference(&self, sequence: usize) -> Result<Array> {
+        let length = LENGTHS[sequence];
+        let qkv = self.qkv(sequence)?.astype(Dtype::F32)?;
+        let (q_end, k_end) = (self.heads * self.head_dim, (self.heads + self.kv_heads) * self.head_dim);
+        let heads = |from, to, count, dim| -> Result<Array> {
+            qkv.slice(&[0, from], &[length, to])?.reshape(&[1, length, count, dim])?.transpose(&[0, 2, 1, 3])
+        };
+        let mut q = heads(0, q_end, self.heads, self.head_dim)?;
+        let mut k = heads(q_end, k_end, self.kv_heads, self.head_dim)?;
+        let mut v = heads(k_end, self.width(), self.kv_heads, self.v_dim)?;
+        if let (Some(qn), Some(kn)) = (self.norm(1)?, self.norm(2)?) {
+            q = mlx::fast::rms_norm(&q, Some(&qn), 1e-5)?;
+            k = mlx::fast::rms_norm(&k, Some(&kn), 1e-5)?;
+        }
+        if let (Some((dims, pairs, magnitude)), Some(freqs)) = (self.rope, self.freqs()?) {
+            let inverse = Array::ones(&[dims / 2], Dtype::F32)? / freqs;
+            let traditional = pairs == Pairs::Neighbours;
+            let rope = mlx::fast::Rope { dims, traditional, base: None, scale: 1.0, freqs: Some(inverse) };
+            let turn = |a: &Array| -> Result<Array> {
+                let [_, h, l, d] = a.dims()?;
+                let turned = a.slice(&[0, 0, 0, 0], &[1, h, l, dims])? * magnitude;
+                rope.apply(&mlx::concatenate(&[&turned, &a.slice(&[0, 0, 0, dims], &[1, h, l, d])?], -1)?, 0)
+            };
+            (q, k) = (turn(&q)?, turn(&k)?);
+        }
+        (k, v) = (k.astype(self.pool)?.astype(Dtype::F32)?, v.astype(self.pool)?.astype(Dtype::F32)?);
+        let group = self.heads / self.kv_heads;
+        let spread = |a: &Array| a.repeat(group, 1);
+        let mut scores = q.matmul(&spread(&k)?.swapaxes(-1, -2)?)? * self.scale();
+        if let Some(cap) = self.softcap {
+            scores = (scores / cap).tanh()? * cap;
+        }
+        let mut mask = vec![0f32; (length * length) as usize];
+        for (i, m) in mask.iter_mut().enumerate() {
+            let (row, key) = (i as i32 / length, i as i32 % length);
+            if key > row || self.window.is_some_and(|w| key <= row - w) {
+                *m = f32::NEG_INFINITY;
+            }
+        }
+        scores = scores + Array::from_slice(&mask, &[1, 1, length, length])?;
+        if let Some(sinks) = self.sinks()? {
+            let column = sinks.reshape(&[1, self.heads, 1, 1])?.broadcast_to(&[1, self.heads, length, 1])?;
+            scores = mlx::concatenate(&[&scores, &column], -1)?;
+        }
+        let weights = scores.softmax(-1)?.slice(&[0, 0, 0, 0], &[1, self.heads, length, length])?;
+        let out = weights.matmul(&spread(&v)?)?.transpose(&[0, 2, 1, 3])?;
+        out.reshape(&[length, self.heads * self.v_dim])
+    }
+
+    /// Runs steps, each a list of (sequence, tokens), and returns each sequence's rows. `blocks_of` places
+    /// logical blocks.
+    fn run(&self, steps: &[Vec<(usize, i32)>], blocks_of: impl Fn(usize, i32) -> i32) -> Result<BTreeMap<usize, Vec<f32>>> {
+        let blocks = 64;
+        let mut k_pool = Array::full(&[blocks, self.block_size, self.kv_heads, self.head_dim], f32::NAN, self.pool)?;
+        let mut v_pool = Array::full(&[blocks, self.block_size, self.kv_heads, self.v_dim], f32::NAN, self.pool)?;
+        let mut done = [0i32; LENGTHS.len()];
+        let mut rows: BTreeMap<usize, Vec<f32>> = BTreeMap::new();
+        let (q_norm, k_norm, freqs, sinks) = (self.norm(1)?, self.norm(2)?, self.freqs()?, self.sinks()?);
+        for step in steps {
+            let (mut parts, mut positions, mut slots, mut segments, mut tables) =
+                (vec![], vec![], vec![], vec![], vec![]);
+            for &(sequence, tokens) in step {
+                let first = done[sequence];
+                // Blocks behind the window are gone.
+                let begin = self.window.map_or(0, |w| (first - w + 1).max(0) / self.block_size);
+                segments.extend([positions.len() as i32, tokens, first, tables.len() as i32, begin]);
+                let last = (first + tokens - 1) / self.block_size;
+                tables.extend((begin..=last).map(|block| blocks_of(sequence, block)));
+                for position in first..first + tokens {
+                    positions.push(position);
+                    let block = blocks_of(sequence, position / self.block_size);
+                    slots.push(block * self.block_size + position % self.block_size);
+                }
+                parts.push(self.qkv(sequence)?.slice(&[first, 0], &[first + tokens, self.width()])?);
+                done[sequence] += tokens;
+            }
+            // Rows that belong to nobody: one writes to a block that nobody reads, one nowhere.
+            parts.push(random(&[2, self.width()], self.float, 5)?);
+            positions.extend([0, 3]);
+            slots.extend([(blocks - 1) * self.block_size, -1]);
+            let numbers = |v: &[i32], shape: &[i32]| Array::from_slice(v, shape);
+            let qkv = mlx::concatenate(&parts.iter().collect::<Vec<_>>(), 0)?;
+            let (count, n) = (positions.len() as i32, step.len() as i32);
+            let (positions, slots) = (numbers(&positions, &[count])?, numbers(&slots, &[count])?);
+            let (segments, tables) = (numbers(&segments, &[n, 5])?, numbers(&tables, &[tables.len() as i32])?);
+            let rope = self.rope.zip(freqs.as_ref());
+            let attended = PagedAttention {
+                qkv: &qkv,
+                heads: self.heads,
+                kv_heads: self.kv_heads,
+                head_dim: self.head_dim,
+                q_norm: q_norm.as_ref().map(|weight| HeadNorm { weight, eps: 1e-5 }),
+                k_norm: k_norm.as_ref().map(|weight| HeadNorm { weight, eps: 1e-5 }),
+                positions: &positions,
+                rope: rope.map(|((dims, pairs, magnitude), freqs)| Rope { freqs, dims, pairs, magnitude }),
+                scale: self.scale(),
+                softcap: self.softcap,
+                window: self.window,
+                sinks: sinks.as_ref(),
+                k_pool,
+                v_pool,
+                pages: Pages { slots: &slots, segments: &segments, tables: &tables },
+            }
+            .run()?;
+            let out = attended.out.astype(Dtype::F32)?.to_vec::<f32>()?;
+            (k_pool, v_pool) = (attended.k_pool, attended.v_pool);
+            let width = (self.heads * self.v_dim) as usize;
+            let mut at = 0;
+            for &(sequence, tokens) in step {
+                let part = &out[at..at + tokens as usize * width];
+                rows.entry(sequence).or_default().extend_from_slice(part);
+                at += tokens as usize * width;
+            }
+            assert!(out[at..].iter().all(|v| *v == 0.0), "rows of nobody are zeros");
+        }
+        Ok(rows)
+    }
+}
+
+#[track_caller]
+fn check(name: &str, case: Case) -> Result<()> {
+    for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+        if cpu::limit_isa(isa) != isa {
+            continue;
+        }
+        let in_order = |sequence: usize, block: i32| [0, 30, 45][sequence] + block;
+        let scattered = |sequence: usize, block: i32| (in_order(sequence, block) * 11 + 5) % 63;
+        // Every sequence alone and at once.
+        let alone = case.run(&[vec![(0, 150)], vec![(1, 37)], vec![(2, 5)]], in_order)?;
+        for (sequence, rows) in &alone {
+            let want = case.reference(*sequence)?.to_vec::<f32>()?;
+            let largest = want.iter().fold(0f32, |m, v| m.max(v.abs()));
+            let off = rows.iter().zip(&want).fold(0f32, |m, (a, b)| if a.is_nan() { f32::NAN } else { m.max((a - b).abs()) });
+            assert!(off <= case.tolerance * largest, "{name} {isa:?}: sequence {sequence} is off by {off}");
+        }
+        // In pieces beside others, the last tokens one by one.
+        let mut steps = vec![vec![(0, 70), (1, 9)], vec![(1, 20), (0, 61)], vec![(2, 1), (0, 9), (1, 1)]];
+        steps.extend((0..7).map(|i| if i < 4 { vec![(1, 1), (0, 1), (2, 1)] } else { vec![(0, 1), (1, 1)] }));
+        steps.push(vec![(0, 3)]);
+        let pieces = case.run(&steps, scattered)?;
+        for (sequence, rows) in &pieces {
+            let same = rows.iter().zip(&alone[sequence]).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(rows.len() == alone[sequence].len() && same, "{name} {isa:?}: sequence {sequence} differs in pieces");
+        }
+    }
+    Ok(())
+}
+
+/// Instruction sets are a setting of the process, so this is one test.
+#[test]
+fn attention_agrees_with_mlx_and_does_not_see_how_a_sequence_is_cut() -> Result<()> {
+    use Pairs::{Halves, Neighbours};
+    check("plain", PLAIN)?;
+    check("norms and rope", Case { norms: true, rope: Some((64, Halves, 1.0)), ..PLAIN })?;
+    check("part of a head rotates", Case { rope: Some((24, Neighbours, 1.25)), ..PLAIN })?;
+    check("window", Case { window: Some(20), block_size: 32, ..PLAIN })?;
+    check("wide window and sinks", Case { window: Some(100), sinks: true, ..PLAIN })?;
+    check("softcap and sinks", Case { softcap: Some(5.0), sinks: true, ..PLAIN })?;
+    check("odd blocks", Case { block_size: 5, window: Some(40), ..PLAIN })?;
+    check("blocks of 8", Case { block_size: 8, ..PLAIN })?;
+    check("odd heads", Case { head_dim: 22, v_dim: 22, rope: Some((22, Halves, 1.0)), ..PLAIN })?;
+    check("long heads", Case { head_dim: 160, v_dim: 96, norms: true, ..PLAIN })?;
+    check("one kv head", Case { heads: 20, kv_heads: 1, head_dim: 32, v_dim: 48, ..PLAIN })?;
+    check("no groups", Case { heads: 4, kv_heads: 4, ..PLAIN })?;
+    let halves = Case { pool: Dtype::F16, rope: Some((64, Halves, 1.0)), norms: true, tolerance: 2e-3, ..PLAIN };
+    check("f16 pool", halves)?;
+    check("bf16 all over", Case { float: Dtype::Bf16, pool: Dtype::Bf16, head_dim: 36, tolerance: 1e-2, ..PLAIN })
+}
+
+#[test]
+fn pools_stay_where_they_are_while_steps_overlap() -> Result<()> {
+    let (blocks, size, heads, dim) = (512, 32, 4, 64);
+    let pool = || -> Result<Array> {
+        let pool = Array::zeros(&[blocks, size, heads, dim], Dtype::F32)?.contiguous()?;
+        // What `zeros` gives has no memory of its own yet.
+        let pool = pool + 0.0;
+        pool.eval()?;
+        Ok(pool)
+    };
+    let (mut k_pool, mut v_pool) = (pool()?, pool()?);
+    let bytes = k_pool.nbytes();
+    let home = (k_pool.buffer_address(), v_pool.buffer_address());
+    let (segments, tables) =
+        (|p| Array::from_slice(&[0, 1, p, 0, 0], &[1, 5]), Array::from_slice(&[3], &[1])?);
+    let mut x = random(&[1, 3 * heads * dim], Dtype::F32, 1)?;
+    mlx::synchronize()?;
+    mlx::memory::reset_peak_memory();
+    let before = mlx::memory::peak_memory().max(mlx::memory::active_memory());
+    let mut launched = Vec::new();
+    for step in 0..20 {
+        let position = Array::from_slice(&[step], &[1])?;
+        let attended = PagedAttention {
+            qkv: &x,
+            heads,
+            kv_heads: heads,
+            head_dim: dim,
+            q_norm: None,
+            k_norm: None,
+            positions: &position,
+            rope: None,
+            scale: 0.125,
+            softcap: None,
+            window: None,
+            sinks: None,
+            k_pool,
+            v_pool,
+            pages: Pages { slots: &Array::from_slice(&[3 * size + step], &[1])?, segments: &segments(step)?, tables: &tables },
+        }
+        .run()?;
+        (k_pool, v_pool) = (attended.k_pool, attended.v_pool);
+        x = mlx::concatenate(&[&attended.out, &attended.out, &attended.out], 1)?;
+        // The next step is built and launched while this one runs.
+        mlx::async_eval([&x])?;
+        launched.push(attended.out);
+    }
+    mlx::eval([&x, &k_pool, &v_pool])?;
+    assert_eq!((k_pool.buffer_address(), v_pool.buffer_address()), home);
+    let grown = mlx::memory::peak_memory().saturating_sub(before);
+    assert!(grown < bytes / 4, "peak memory grew by {grown} bytes; a pool has {bytes}");
+    assert!(launched.iter().all(|out| out.to_vec::<f32>().is_ok_and(|v| v.iter().all(|v| v.is_finite()))));
+    Ok(())
+}
