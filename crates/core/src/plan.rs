@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{BlockId, Event, SequenceId};
 
-/// Which plan. Plans are begun and committed in this order.
+/// Which plan. Plans are begun and committed in this order; some numbers are never used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PlanId(pub u64);
 

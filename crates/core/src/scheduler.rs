@@ -259,7 +259,7 @@ impl Scheduler {
     fn wait(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(&id) {
             self.memory.release(&mut sequence.holdings);
-            (sequence.computed, sequence.sealed) = (0, 0);
+            sequence.computed = 0;
         }
         self.enter(id, Phase::Waiting);
     }
@@ -281,7 +281,7 @@ impl Scheduler {
             sequence.phase = Phase::Waiting;
             sequence.holdings = self.memory.nothing();
             sequence.bookings.clear();
-            (sequence.computed, sequence.sealed) = (0, 0);
+            sequence.computed = 0;
         }
         self.waiting = self.sequences.keys().copied().collect();
         self.running.clear();

@@ -34,7 +34,7 @@ pub(crate) struct Sequence {
     pub(crate) holdings: Vec<Holding>,
     /// Keys of the full blocks of `tokens`; empty when nothing is shared.
     pub(crate) chain: Chain,
-    /// Leading blocks that are shared or have been made findable.
+    /// Leading blocks that are shared or have been made findable; since it was last admitted.
     pub(crate) sealed: usize,
     /// Its work in steps in flight, oldest first.
     pub(crate) bookings: VecDeque<Booking>,

@@ -153,6 +153,67 @@ fn the_youngest_makes_room_and_starts_over() {
 }
 
 #[test]
+fn nobody_makes_room_that_a_step_in_flight_makes_anyway() {
+    let mut stage = Stage::new(settings(&[(FULL, 4)]));
+    stage.ask(1, 7, 4);
+    stage.ask(2, 3, 2);
+    stage.ask(3, 3, 4);
+    stage.begin();
+    stage.begin();
+    stage.commit();
+    stage.begin();
+    stage.commit();
+    stage.begin();
+    stage.check(expect![[r#"
+        begin #0 0..7 sample, #1 0..3 sample, #2 0..3 sample
+        begin #0 7..8 from flight sample, #1 3..4 from flight sample, #2 3..4 from flight sample
+        begin 
+          #1 Length
+        begin #0 8..9 sample
+    "#]]);
+}
+
+#[test]
+fn nobody_starts_beside_others_without_room_for_all_of_its_prompt() {
+    let mut stage = Stage::new(Settings { max_step_tokens: 11, ..settings(&[(FULL, 5)]) });
+    stage.ask(1, 7, 3);
+    stage.ask(2, 14, 1);
+    stage.run();
+    stage.check(expect![[r#"
+        begin #0 0..7 sample
+        begin #0 7..8 sample
+        begin #0 8..9 sample
+          #0 Length
+        begin #1 0..11
+        begin #1 11..14 sample
+          #1 Length
+    "#]]);
+}
+
+#[test]
+fn nobody_overtakes_a_sequence_on_its_way_back_to_the_queue() {
+    let mut stage = Stage::new(settings(&[(FULL, 4)]));
+    let oldest = stage.ask(1, 7, 9);
+    stage.ask(2, 7, 9);
+    stage.begin();
+    stage.ask(3, 1, 1);
+    stage.begin();
+    stage.commit();
+    stage.begin();
+    stage.scheduler.cancel(oldest);
+    stage.begin();
+    stage.commit();
+    stage.begin();
+    stage.check(expect![[r#"
+        begin #0 0..7 sample, #1 0..7 sample
+        begin #0 7..8 from flight sample, #1 7..8 from flight sample
+        begin preempt 1
+        begin 
+        begin #1 8..9 cached 8 sample, #2 0..1 sample
+    "#]]);
+}
+
+#[test]
 fn a_step_is_planned_before_the_last_one_is_read() {
     let mut stage = Stage::new(settings(&[(FULL, 8)]));
     stage.ask(1, 3, 3);

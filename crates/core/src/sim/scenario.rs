@@ -129,12 +129,12 @@ fn everyday_arrival(rng: &mut Rng, at: Tick) -> Arrival {
     }
 }
 
-/// Memory for one to three sequences of the longest kind.
+/// Memory for 0.8 to three sequences of the longest kind.
 fn hostile_settings(rng: &mut Rng) -> Settings {
     let block_size = rng.within(1..=5);
     let max_context = rng.within(8..=56);
     let longest = max_context.div_ceil(block_size);
-    let pool = |rng: &mut Rng, one: usize| (one * rng.within(10..=30) / 10).max(1) as u32;
+    let pool = |rng: &mut Rng, one: usize| (one * rng.within(8..=30) / 10).max(1) as u32;
     let mut groups = Vec::new();
     let mixture = rng.below(8);
     if mixture != 6 {
