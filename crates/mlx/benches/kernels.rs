@@ -1,0 +1,180 @@
+//! Our CPU kernels beside MLX's own ops, taking turns in one run: `cargo bench -p mlx`.
+//!
+//! Absolute times mean little on a shared machine; the ratio is what counts. Words after `--` pick rows.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use mlx::cpu::{self, Act, PagedAttention, Pages, Pairs, Rope};
+use mlx::{Array, Dtype, QuantMode, Result};
+
+fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
+    let a = mlx::random::normal(shape, Dtype::F32, 1.0, &mlx::random::key(seed)?)?.astype(dtype)?;
+    a.eval()?;
+    Ok(a)
+}
+
+fn wanted(name: &str) -> bool {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    words.is_empty() || words.iter().any(|word| name.contains(word.as_str()))
+}
+
+/// Best time of one call. Calls are chained in batches, so that hand-overs between threads count as in a model.
+fn time(work: &dyn Fn() -> Result<Array>, budget: Duration) -> Result<Duration> {
+    work()?.eval()?;
+    let (start, mut best) = (Instant::now(), Duration::MAX);
+    let mut calls = 0;
+    while start.elapsed() < budget || calls < 3 {
+        let call = Instant::now();
+        work()?.eval()?;
+        best = best.min(call.elapsed());
+        calls += 1;
+    }
+    Ok(best)
+}
+
+/// Times both in turns; `flops` of one call.
+fn row(
+    name: &str,
+    flops: f64,
+    ours: &dyn Fn() -> Result<Array>,
+    theirs: &dyn Fn() -> Result<Array>,
+) -> Result<()> {
+    if !wanted(name) {
+        return Ok(());
+    }
+    let (mut mine, mut built_in) = (Duration::MAX, Duration::MAX);
+    for _ in 0..4 {
+        mine = mine.min(time(ours, Duration::from_millis(150))?);
+        built_in = built_in.min(time(theirs, Duration::from_millis(60))?);
+    }
+    let ms = |d: Duration| d.as_secs_f64() * 1e3;
+    println!(
+        "{name:<34} {:>10.3} ms {:>8.1} GFLOP/s   MLX {:>10.3} ms   {:>7.1}x",
+        ms(mine),
+        flops / mine.as_secs_f64() / 1e9,
+        ms(built_in),
+        built_in.as_secs_f64() / mine.as_secs_f64()
+    );
+    Ok(())
+}
+
+fn products() -> Result<()> {
+    for (n, k) in [(2048, 2048), (768, 3072)] {
+        for (bits, scales) in [(4, Dtype::F32), (4, Dtype::Bf16), (8, Dtype::F32), (6, Dtype::F32)] {
+            let mut w = random(&[n, k], Dtype::F32, 1)?.quantize(64, bits, QuantMode::Affine)?;
+            w.scales = w.scales.astype(scales)?;
+            w.biases = w.biases.map(|b| b.astype(scales)).transpose()?;
+            for m in [1, 2, 4, 8, 16, 64, 512] {
+                let x = random(&[m, k], Dtype::F32, 2)?;
+                let flops = 2.0 * f64::from(m) * f64::from(n) * f64::from(k);
+                let name = format!("qmm{bits} {scales} {m}x{n}x{k}");
+                row(&name, flops, &|| cpu::qmm(&x, &w), &|| x.quantized_matmul(&w))?;
+            }
+        }
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            let w = random(&[n, k], dtype, 1)?;
+            for m in [1, 8, 64, 512] {
+                let x = random(&[m, k], Dtype::F32, 2)?;
+                let flops = 2.0 * f64::from(m) * f64::from(n) * f64::from(k);
+                let name = format!("matmul_t {dtype} {m}x{n}x{k}");
+                let theirs = || x.astype(dtype)?.matmul(&w.t()?);
+                row(&name, flops, &|| cpu::matmul_t(&x, &w), &theirs)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn rows() -> Result<()> {
+    for m in [1, 16, 512] {
+        let (x, r, w) = (
+            random(&[m, 2048], Dtype::F32, 1)?,
+            random(&[m, 2048], Dtype::F32, 2)?,
+            random(&[2048], Dtype::F32, 3)?,
+        );
+        let size = f64::from(m) * 2048.0;
+        row(&format!("rms_norm {m}x2048"), 4.0 * size, &|| cpu::rms_norm(&x, &w, 1e-5), &|| {
+            mlx::fast::rms_norm(&x, Some(&w), 1e-5)
+        })?;
+        row(
+            &format!("add_rms_norm {m}x2048"),
+            5.0 * size,
+            &|| Ok(cpu::add_rms_norm(&x, &r, &w, 1e-5)?.1),
+            &|| mlx::fast::rms_norm(&(&x + &r), Some(&w), 1e-5),
+        )?;
+        let both = random(&[m, 4096], Dtype::F32, 4)?;
+        row(&format!("gated silu {m}x2048"), 10.0 * size, &|| cpu::gated(&both, Act::Silu), &|| {
+            let (gate, up) = (both.slice(&[0, 0], &[m, 2048])?, both.slice(&[0, 2048], &[m, 4096])?);
+            Ok(&gate * &gate.sigmoid()? * up)
+        })?;
+    }
+    Ok(())
+}
+
+fn attention() -> Result<()> {
+    let (heads, kv_heads, dim, size, blocks) = (16, 8, 128, 32, 160);
+    let width = (heads + 2 * kv_heads) * dim;
+    let freqs: Vec<f32> = (0..dim / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / dim as f32)).collect();
+    let freqs = Array::from_slice(&freqs, &[dim / 2])?;
+    for pool in [Dtype::F32, Dtype::Bf16] {
+        for (tokens, context) in [(1, 128), (1, 1024), (1, 4096), (512, 0), (512, 2048), (2048, 0)] {
+            let qkv = random(&[tokens, width], Dtype::F32, 1)?;
+            let k_pool = random(&[blocks, size, kv_heads, dim], pool, 2)?;
+            let v_pool = random(&[blocks, size, kv_heads, dim], pool, 3)?;
+            let list = |v: Vec<i32>| Array::from_slice(&v, &[v.len() as i32]);
+            let positions = list((context..context + tokens).collect())?;
+            let tables = list((0..(context + tokens + size - 1) / size).collect())?;
+            let segments = Array::from_slice(&[0, tokens, context, 0, 0], &[1, 5])?;
+            let ours = || -> Result<Array> {
+                let attended = PagedAttention {
+                    qkv: &qkv,
+                    heads,
+                    kv_heads,
+                    head_dim: dim,
+                    q_norm: None,
+                    k_norm: None,
+                    positions: &positions,
+                    rope: Some(Rope { freqs: &freqs, dims: dim, pairs: Pairs::Halves, magnitude: 1.0 }),
+                    scale: 0.088,
+                    softcap: None,
+                    window: None,
+                    sinks: None,
+                    k_pool: k_pool.clone(),
+                    v_pool: v_pool.clone(),
+                    pages: Pages { slots: &positions, segments: &segments, tables: &tables },
+                };
+                Ok(attended.run()?.out)
+            };
+            // What MLX would do with a cache that needs no gathering.
+            let rope =
+                mlx::fast::Rope { dims: dim, traditional: false, base: Some(1e4), scale: 1.0, freqs: None };
+            let theirs = || -> Result<Array> {
+                let part = |from: i32, count: i32| -> Result<Array> {
+                    let part = qkv.slice(&[0, from * dim], &[tokens, (from + count) * dim])?;
+                    part.reshape(&[1, tokens, count, dim])?.transpose(&[0, 2, 1, 3])
+                };
+                let q = rope.apply(&part(0, heads)?, context)?;
+                let k = rope.apply(&part(heads, kv_heads)?, context)?.astype(pool)?;
+                let v = part(heads + kv_heads, kv_heads)?.astype(pool)?;
+                let whole = |pool: &Array, new: &Array| -> Result<Array> {
+                    let flat = pool.reshape(&[1, blocks * size, kv_heads, dim])?.transpose(&[0, 2, 1, 3])?;
+                    let old = flat.slice(&[0, 0, 0, 0], &[1, kv_heads, context, dim])?;
+                    mlx::concatenate(&[&old, new], 2)?.astype(Dtype::F32)
+                };
+                let mask = if tokens == 1 { mlx::fast::Mask::None } else { mlx::fast::Mask::Causal };
+                mlx::fast::sdpa(&q, &whole(&k_pool, &k)?, &whole(&v_pool, &v)?, 0.088, mask, None)
+            };
+            let keys = f64::from(tokens) * (f64::from(context) + f64::from(tokens + 1) / 2.0);
+            let flops = 4.0 * f64::from(heads * dim) * keys;
+            row(&format!("attention {pool} {tokens}+{context}"), flops, &ours, &theirs)?;
+        }
+    }
+    Ok(())
+}
+
+fn main() {
+    println!("{:?}, {} threads", cpu::isa(), cpu::threads());
+    rows().and_then(|()| products()).and_then(|()| attention()).unwrap();
+}
