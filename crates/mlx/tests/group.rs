@@ -1,5 +1,7 @@
 //! Two processes on this machine form a ring. The test runs itself again, once for each rank.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::net::TcpListener;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! Finished values cross threads; the graph does not (that is a compile error, see [`mlx::Array`]).
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 use mlx::{Array, Dtype, Frozen, Result};
 
 fn frozen(n: i32) -> Result<Frozen> {

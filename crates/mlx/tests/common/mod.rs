@@ -1,5 +1,7 @@
 //! Fixtures: what Python's mlx gave for the same inputs. See `fixtures/make.py`.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
