@@ -35,6 +35,10 @@ impl Evaluator {
                 let cycler = cycler.borrow();
                 cycler.0.get(cycler.1).cloned()
             }
+            // The pairs that `groupby` gives have names in Jinja.
+            Value::Tuple(pair) if pair.len() == 2 && matches!(&**name, "grouper" | "list") => {
+                pair.get(usize::from(&**name == "list")).cloned()
+            }
             Value::Macro(closure) if &**name == "name" => Some(Value::literal(&closure.definition.name)),
             _ => None,
         };
@@ -103,7 +107,7 @@ impl Evaluator {
                 self.meter.tuple(picked.map(|at| items[at].clone()).collect())
             }
             Value::Text(text) => self.slice_text(text, numbers, step),
-            _ => Ok(Value::Undefined(Missing::First("the value cannot be sliced"))),
+            _ => Fault::failed(format!("'{}' object is not subscriptable", value.type_name())),
         }
     }
 

@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use super::arguments::Given;
-use super::ast::Comparison;
+use super::ast::{Comparison, Operator};
 use super::eval::Evaluator;
 use super::meter::Fault;
+use super::number;
 use super::value::Value;
 
 impl Evaluator {
@@ -18,13 +19,8 @@ impl Evaluator {
         match name {
             "divisibleby" => {
                 let [by] = given.bind(name, &["num"])?;
-                let (Some(value), Some(by)) = (value.as_int(), by.and_then(|by| by.as_int())) else {
-                    return Fault::failed("divisibleby needs integers");
-                };
-                match value.checked_rem(by) {
-                    Some(rest) => Ok(rest == 0),
-                    None => Fault::failed("integer modulo by zero"),
-                }
+                let rest = number::compute(Operator::Modulo, value, &by.unwrap_or(Value::None))?;
+                self.compare(Comparison::Equal, &rest, &Value::Int(0))
             }
             "sameas" => {
                 let [other] = given.bind(name, &["other"])?;
@@ -78,10 +74,8 @@ impl Evaluator {
                 )
             }
             "odd" | "even" => {
-                let Some(number) = value.as_int() else {
-                    return Fault::failed(format!("'{name}' needs an integer, not {}", value.type_name()));
-                };
-                (number % 2 != 0) == (name == "odd")
+                let rest = number::compute(Operator::Modulo, value, &Value::Int(2))?;
+                self.compare(Comparison::Equal, &rest, &Value::Int(i128::from(name == "odd")))?
             }
             "lower" | "upper" => {
                 let text = value.to_text(&self.meter)?;

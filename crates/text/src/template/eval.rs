@@ -521,7 +521,12 @@ impl Evaluator {
             Expr::Not(value) => Ok(Value::Bool(!self.eval(value)?.is_true())),
             Expr::Negate(value) => {
                 let value = self.eval(value)?;
-                number::compute(Operator::Subtract, &Value::Int(0), &value)
+                // Zero minus zero has no sign.
+                if let Value::Float(value) = value {
+                    Ok(Value::Float(-value))
+                } else {
+                    number::compute(Operator::Subtract, &Value::Int(0), &value)
+                }
             }
             Expr::Plus(value) => {
                 let value = self.eval(value)?;

@@ -8,7 +8,7 @@ use super::ast::{Comparison, Name, Operator};
 use super::eval::Evaluator;
 use super::json::{self, Layout};
 use super::meter::{Draft, Fault};
-use super::methods;
+use super::methods::{self, LineEnds};
 use super::number;
 use super::value::{List, Missing, Text, Value};
 use super::{format, lexer};
@@ -163,8 +163,10 @@ impl Evaluator {
             _ => indentation.repeat(" ", usize::try_from(width.int_or(4)?.max(0)).unwrap_or(usize::MAX))?,
         }
         let (indentation, _lease) = indentation.finish();
+        // A last line end starts a line of its own.
         let mut draft = self.meter.draft()?;
-        for (index, line) in text.split('\n').enumerate() {
+        let ended = format!("{}\n", &**text);
+        for (index, line) in methods::lines(&ended, LineEnds::Dropped).into_iter().enumerate() {
             draft.push(if index == 0 { "" } else { "\n" })?;
             let is_indented =
                 if index == 0 { first.truth_or(false) } else { blank.truth_or(false) || !line.is_empty() };
@@ -219,6 +221,7 @@ impl Evaluator {
             }
             "float" => {
                 let [default] = given.bind(name, &["default"])?;
+                self.meter.spend_bytes(value.as_str().map_or(0, str::len))?;
                 let parsed = match value {
                     Value::Text(text) => text.trim().replace('_', "").parse().ok(),
                     _ => value.as_float(),
@@ -247,7 +250,9 @@ impl Evaluator {
                 let precision = precision.int_or(0)?.clamp(-300, 300) as i32;
                 let scale = 10f64.powi(precision);
                 Ok(match &*method.text_or("common")? {
-                    "common" if matches!(value, Value::Int(_)) && precision >= 0 => value.clone(),
+                    "common" if precision >= 0 && value.as_int().is_some() => {
+                        Value::Int(value.as_int().unwrap_or_default())
+                    }
                     "common" => Value::Float(number::round(number, precision)),
                     "ceil" => Value::Float((number * scale).ceil() / scale),
                     "floor" => Value::Float((number * scale).floor() / scale),
@@ -399,6 +404,8 @@ impl Evaluator {
         attribute: Option<&Value>,
         case_sensitive: bool,
     ) -> Result<Vec<Value>, Fault> {
+        // A key is an allocation of its own.
+        self.meter.spend(8)?;
         let mut key = Vec::new();
         match attribute {
             None | Some(Value::None) => key.push(item.clone()),
@@ -457,10 +464,20 @@ impl Evaluator {
             "min" | "max" => {
                 let [case, attribute] = given.bind(name, &["case_sensitive", "attribute"])?;
                 let items = value.iterate(&self.meter)?;
-                let is_max = name == "max";
-                let sorted = self.sorted(&items, attribute.as_ref(), case.truth_or(false), is_max)?;
+                let mut best: Option<(Vec<Value>, Value)> = None;
+                let wanted = if name == "max" { Ordering::Greater } else { Ordering::Less };
+                for item in items.iter() {
+                    let key = self.key(item, attribute.as_ref(), case.truth_or(false))?;
+                    let is_better = match &best {
+                        Some((best, _)) => self.order_keys(&key, best)? == wanted,
+                        None => true,
+                    };
+                    if is_better {
+                        best = Some((key, item.clone()));
+                    }
+                }
                 let missing = Missing::First("No aggregated item, sequence was empty.");
-                Ok(sorted.into_iter().next().unwrap_or(Value::Undefined(missing)))
+                Ok(best.map_or(Value::Undefined(missing), |(_, item)| item))
             }
             "sum" => {
                 let [attribute, start] = given.bind(name, &["attribute", "start"])?;

@@ -86,7 +86,7 @@ pub(super) fn percent(text: &str, values: &Value, evaluator: &Evaluator) -> Resu
         };
         percent_value(&value, spec, kind, evaluator, &mut draft)?;
     }
-    if !rest.is_empty() && !matches!(values, Value::Dict(_)) {
+    if !rest.is_empty() && !matches!(values, Value::Dict(_) | Value::List(_)) {
         return Fault::failed("not all arguments converted during string formatting");
     }
     Ok(draft.into_value())

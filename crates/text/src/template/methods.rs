@@ -184,7 +184,8 @@ impl Evaluator {
             }
             "splitlines" => {
                 let [keep] = given.bind(method, &["keepends"])?;
-                return self.split_lines(text, keep.truth_or(false));
+                let ends = if keep.truth_or(false) { LineEnds::Kept } else { LineEnds::Dropped };
+                return self.split_lines(text, ends);
             }
             "replace" => {
                 let [old, new, count] = given.bind(method, &["old", "new", "count"])?;
@@ -317,23 +318,8 @@ impl Evaluator {
         self.meter.list(parts)
     }
 
-    fn split_lines(&self, text: &str, keep: bool) -> Result<Value, Fault> {
-        let mut lines = Vec::new();
-        let mut rest = text;
-        while let Some(at) = rest.find(is_line_end) {
-            let end = if rest[at..].starts_with("\r\n") {
-                at + 2
-            } else {
-                at + rest[at..].chars().next().map_or(1, char::len_utf8)
-            };
-            lines.push(&rest[..if keep { end } else { at }]);
-            self.meter.spend(4)?;
-            rest = &rest[end..];
-        }
-        if !rest.is_empty() {
-            lines.push(rest);
-        }
-        self.meter.list(self.texts(lines.into_iter())?)
+    fn split_lines(&self, text: &str, ends: LineEnds) -> Result<Value, Fault> {
+        self.meter.list(self.texts(lines(text, ends).into_iter())?)
     }
 
     pub fn replace(&self, text: &str, old: &str, new: &str, most: Option<usize>) -> Result<Value, Fault> {
@@ -479,6 +465,32 @@ impl<'a> Iterator for Words<'a> {
         self.rest = after;
         Some(word)
     }
+}
+
+/// Whether lines are given with what ends them.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum LineEnds {
+    Kept,
+    Dropped,
+}
+
+/// The lines of a text as `str.splitlines` knows them.
+pub(super) fn lines(text: &str, ends: LineEnds) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(is_line_end) {
+        let mark = if rest[at..].starts_with("\r\n") {
+            2
+        } else {
+            rest[at..].chars().next().map_or(1, char::len_utf8)
+        };
+        lines.push(&rest[..if ends == LineEnds::Kept { at + mark } else { at }]);
+        rest = &rest[at + mark..];
+    }
+    if !rest.is_empty() {
+        lines.push(rest);
+    }
+    lines
 }
 
 fn is_line_end(character: char) -> bool {

@@ -211,18 +211,24 @@ fn names(input: &RenderInput<'_>, meter: &Meter) -> Result<HashMap<Name, Value>,
     Ok(names)
 }
 
-/// About how many bytes a rendering is given.
+/// About how many bytes a rendering is given. No recursion: nothing has bounded the depth yet.
 fn input_bytes(input: &RenderInput<'_>) -> usize {
-    fn bytes(json: &serde_json::Value) -> usize {
+    let mut waiting: Vec<&serde_json::Value> = vec![input.messages];
+    waiting.extend(input.tools);
+    waiting.extend(input.documents);
+    waiting.extend(input.kwargs.values());
+    let mut bytes = 0;
+    while let Some(json) = waiting.pop() {
+        bytes += 64;
         match json {
-            serde_json::Value::String(text) => 64 + text.len(),
-            serde_json::Value::Array(items) => 64 + items.iter().map(bytes).sum::<usize>(),
+            serde_json::Value::String(text) => bytes += text.len(),
+            serde_json::Value::Array(items) => waiting.extend(items),
             serde_json::Value::Object(map) => {
-                64 + map.iter().map(|(key, value)| 64 + key.len() + bytes(value)).sum::<usize>()
+                bytes += map.keys().map(|key| 64 + key.len()).sum::<usize>();
+                waiting.extend(map.values());
             }
-            _ => 16,
+            _ => {}
         }
     }
-    let given = [Some(input.messages), input.tools, input.documents];
-    given.into_iter().flatten().map(bytes).sum::<usize>() + input.kwargs.values().map(bytes).sum::<usize>()
+    bytes
 }

@@ -54,7 +54,10 @@ pub(super) fn compute(operator: Operator, left: &Value, right: &Value) -> Result
         Operator::Multiply => a * b,
         Operator::Divide => a / b,
         Operator::FloorDivide => (a / b).floor(),
-        Operator::Modulo => a - b * (a / b).floor(),
+        Operator::Modulo => {
+            let rest = a % b;
+            if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+        }
         Operator::Power => a.powf(b),
     }))
 }

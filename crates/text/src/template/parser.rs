@@ -205,7 +205,13 @@ impl Parser {
             "call" => self.call_block()?,
             "with" => self.with()?,
             "filter" => self.filter_block()?,
-            "print" => StatementKind::Output(self.tuple(Conditional::Allowed)?),
+            "print" => {
+                let mut all = vec![self.expression()?];
+                while self.take_symbol(",") {
+                    all.push(self.expression()?);
+                }
+                StatementKind::Output(single_or(all, Expr::Concat))
+            }
             "generation" => StatementKind::Scope(self.body_to("endgeneration")?),
             "block" => self.block()?,
             "autoescape" => {
