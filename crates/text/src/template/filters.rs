@@ -461,42 +461,46 @@ impl Evaluator {
                     self.sorted(&items, attribute.as_ref(), case.truth_or(false), reverse.truth_or(false))?;
                 self.meter.list(sorted)
             }
-            "min" | "max" => {
-                let [case, attribute] = given.bind(name, &["case_sensitive", "attribute"])?;
-                let items = value.iterate(&self.meter)?;
-                let mut best: Option<(Vec<Value>, Value)> = None;
-                let wanted = if name == "max" { Ordering::Greater } else { Ordering::Less };
-                for item in items.iter() {
-                    let key = self.key(item, attribute.as_ref(), case.truth_or(false))?;
-                    let is_better = match &best {
-                        Some((best, _)) => self.order_keys(&key, best)? == wanted,
-                        None => true,
-                    };
-                    if is_better {
-                        best = Some((key, item.clone()));
-                    }
-                }
-                let missing = Missing::First("No aggregated item, sequence was empty.");
-                Ok(best.map_or(Value::Undefined(missing), |(_, item)| item))
-            }
-            "sum" => {
-                let [attribute, start] = given.bind(name, &["attribute", "start"])?;
-                let mut sum = start.unwrap_or(Value::Int(0));
-                for item in value.iterate(&self.meter)?.iter() {
-                    self.meter.spend(1)?;
-                    let item = match &attribute {
-                        Some(attribute) => self.path(item, attribute)?,
-                        None => item.clone(),
-                    };
-                    sum = number::compute(Operator::Add, &sum, &item)?;
-                }
-                Ok(sum)
-            }
+            "min" | "max" => self.extreme(name, value, given),
+            "sum" => self.sum(value, given),
             "unique" => self.unique(value, given),
             "groupby" => self.group_by(value, given),
             "batch" | "slice" => self.portions(name, value, given),
             _ => Fault::failed(format!("No filter named '{name}' found.")),
         }
+    }
+
+    fn extreme(&mut self, name: &str, value: &Value, given: Given) -> Result<Value, Fault> {
+        let [case, attribute] = given.bind(name, &["case_sensitive", "attribute"])?;
+        let items = value.iterate(&self.meter)?;
+        let mut best: Option<(Vec<Value>, Value)> = None;
+        let wanted = if name == "max" { Ordering::Greater } else { Ordering::Less };
+        for item in items.iter() {
+            let key = self.key(item, attribute.as_ref(), case.truth_or(false))?;
+            let is_better = match &best {
+                Some((best, _)) => self.order_keys(&key, best)? == wanted,
+                None => true,
+            };
+            if is_better {
+                best = Some((key, item.clone()));
+            }
+        }
+        let missing = Missing::First("No aggregated item, sequence was empty.");
+        Ok(best.map_or(Value::Undefined(missing), |(_, item)| item))
+    }
+
+    fn sum(&mut self, value: &Value, given: Given) -> Result<Value, Fault> {
+        let [attribute, start] = given.bind("sum", &["attribute", "start"])?;
+        let mut sum = start.unwrap_or(Value::Int(0));
+        for item in value.iterate(&self.meter)?.iter() {
+            self.meter.spend(1)?;
+            let item = match &attribute {
+                Some(attribute) => self.path(item, attribute)?,
+                None => item.clone(),
+            };
+            sum = number::compute(Operator::Add, &sum, &item)?;
+        }
+        Ok(sum)
     }
 
     fn join_filter(&mut self, value: &Value, given: Given) -> Result<Value, Fault> {

@@ -25,7 +25,7 @@ impl Fault {
     }
 }
 
-/// The most one rendering may use. What it was given (messages, tools) is added: see [`Limits::for_input`].
+/// The most one rendering may use, beyond a few times what it was given in messages and tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Operations, where a step is an expression, an item of a loop, or 16 bytes moved. Some 20 ns each.

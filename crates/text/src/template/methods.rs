@@ -168,47 +168,54 @@ impl Evaluator {
     fn text_method(&mut self, text: &Text, method: &'static str, given: Given) -> Result<Value, Fault> {
         self.meter.spend_bytes(text.len())?;
         match method {
-            "format" => return format::braces(text, &given, self),
+            "format" => format::braces(text, &given, self),
             "join" => {
                 let [items] = given.bind(method, &["iterable"])?;
-                return self.join(text, &items.unwrap_or(Value::None));
+                self.join(text, &items.unwrap_or(Value::None))
             }
             "strip" | "lstrip" | "rstrip" => {
                 let [characters] = given.bind(method, &["chars"])?;
-                return self.strip(text, method, characters);
+                self.strip(text, method, characters)
             }
             "split" | "rsplit" => {
                 let [separator, most] = given.bind(method, &["sep", "maxsplit"])?;
                 let most = usize::try_from(most.int_or(-1)?).ok();
-                return self.split(text, separator.optional_text()?.as_deref(), most, method == "rsplit");
+                self.split(text, separator.optional_text()?.as_deref(), most, method == "rsplit")
             }
             "splitlines" => {
                 let [keep] = given.bind(method, &["keepends"])?;
                 let ends = if keep.truth_or(false) { LineEnds::Kept } else { LineEnds::Dropped };
-                return self.split_lines(text, ends);
+                self.split_lines(text, ends)
             }
             "replace" => {
                 let [old, new, count] = given.bind(method, &["old", "new", "count"])?;
                 let (Some(old), Some(new)) = (old.optional_text()?, new.optional_text()?) else {
                     return Fault::failed("replace() arguments must be str");
                 };
-                return self.replace(text, &old, &new, usize::try_from(count.int_or(-1)?).ok());
+                self.replace(text, &old, &new, usize::try_from(count.int_or(-1)?).ok())
             }
             "startswith" | "endswith" => {
                 let [affix, start, end] = given.bind(method, &["prefix", "start", "end"])?;
                 let Value::Text(part) = self.slice(&Value::Text(text.clone()), &[start, end, None])? else {
                     return Ok(Value::Bool(false));
                 };
-                return self.has_affix(&part, method, &affix.unwrap_or(Value::None));
+                self.has_affix(&part, method, &affix.unwrap_or(Value::None))
             }
-            "find" | "rfind" | "index" | "rindex" | "count" => return self.search(text, method, given),
+            "find" | "rfind" | "index" | "rindex" | "count" => self.search(text, method, given),
+            _ => self.reshape(text, method, given),
+        }
+    }
+
+    /// The methods that pad a text or cut it in fixed places.
+    fn reshape(&mut self, text: &Text, method: &'static str, given: Given) -> Result<Value, Fault> {
+        match method {
             "center" | "ljust" | "rjust" => {
                 let [width, fill] = given.bind(method, &["width", "fillchar"])?;
-                return self.pad(text, method, width.int_or(0)?, &fill.text_or(" ")?);
+                self.pad(text, method, width.int_or(0)?, &fill.text_or(" ")?)
             }
             "partition" | "rpartition" => {
                 let [separator] = given.bind(method, &["sep"])?;
-                return self.partition(text, method, &separator.text_or("")?);
+                self.partition(text, method, &separator.text_or("")?)
             }
             "removeprefix" | "removesuffix" => {
                 let [affix] = given.bind(method, &["affix"])?;
@@ -218,7 +225,7 @@ impl Evaluator {
                 } else {
                     text.strip_suffix(&*affix)
                 };
-                return self.meter.text(cut.unwrap_or(text).to_owned());
+                self.meter.text(cut.unwrap_or(text).to_owned())
             }
             "zfill" => {
                 let [width] = given.bind(method, &["width"])?;
@@ -228,15 +235,21 @@ impl Evaluator {
                 draft.push(sign)?;
                 draft.repeat("0", width.saturating_sub(text.chars().count()))?;
                 draft.push(&text[sign.len()..])?;
-                return Ok(draft.into_value());
+                Ok(draft.into_value())
             }
             "expandtabs" => {
                 let [width] = given.bind(method, &["tabsize"])?;
-                return self.expand_tabs(text, usize::try_from(width.int_or(8)?).unwrap_or(0));
+                self.expand_tabs(text, usize::try_from(width.int_or(8)?).unwrap_or(0))
             }
-            _ => {}
+            _ => {
+                let [] = given.bind(method, &[])?;
+                self.recase(text, method)
+            }
         }
-        let [] = given.bind(method, &[])?;
+    }
+
+    /// The methods without arguments.
+    fn recase(&mut self, text: &Text, method: &'static str) -> Result<Value, Fault> {
         if let Some(is) = classify(text, method) {
             return Ok(Value::Bool(is));
         }
