@@ -1,7 +1,33 @@
-//! The loop on the one thread that owns every array, and the handle through which everybody else reaches it.
+//! The loop on the one thread that owns every array, and the handle through which everybody else
+//! reaches it.
+//!
+//! ```text
+//! Request ──front: render, tokenize, check──> Job ──worker: plan, launch, read──> Note
+//! Event  <──front: detokenize, stop strings, usage─────────────────────────────── Note
+//! ```
+//!
+//! Start at [`start`] and [`Handle::submit`]; the loop is `worker::run`.
+//!
+//! Invariant: knows no HTTP and no wire format. A client that is slow, gone or wrong costs its own
+//! request: the loop waits for nobody.
 
 mod event;
+mod front;
+mod message;
 mod request;
+mod sampler;
+mod settings;
+mod worker;
 
 pub use event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
-pub use request::{Chat, Input, Request, Sampling, Stop};
+pub use front::{
+    EventStream, Handle, Health, ModelInfo, ModelSource, RequestInfo, RequestState, StartError, Stats, start,
+};
+pub use omnibus_text::AddSpecial;
+pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
+pub use settings::{DeviceChoice, PrefixCache, Schedule, Settings};
+
+/// Every architecture that can be served, with what is said about it in a list.
+pub fn architectures() -> Vec<(&'static str, &'static str)> {
+    omnibus_model::families::FAMILIES.iter().map(|family| (family.model_type, family.about)).collect()
+}

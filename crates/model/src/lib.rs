@@ -1,1 +1,47 @@
-//! See docs/architecture.md.
+//! From `config.json` and tensors to logits.
+//!
+//! ```text
+//! config.json ──families──> Blueprint ──manifest──> the tensors it wants
+//! checkpoint  ──rewrite───> those tensors ──Model::build──> Model
+//! Model::forward(Batch, &mut KvState) -> logits
+//! ```
+//!
+//! Start at [`families::read`] for what a model is and at [`Model::forward`] for what it does.
+//!
+//! Invariant: knows no requests, no clock, no HTTP. A family is data; only `blocks` and `decoder`
+//! do arithmetic, and no family has a branch in either.
+
+mod batch;
+mod blocks;
+mod blueprint;
+mod config;
+mod decoder;
+mod dims;
+mod error;
+pub mod families;
+mod manifest;
+mod pattern;
+mod quantization;
+mod rewrite;
+mod rope;
+mod state;
+mod validate;
+pub mod weights;
+
+pub use batch::{Batch, Segment, Table};
+pub use blocks::Kernels;
+pub use blueprint::{
+    Act, Attention, Blueprint, Gated, Head, LayerSpec, Mixer, Mlp, Moe, Names, Norm, QkNorm, Reach, Routing,
+    Wiring,
+};
+pub use config::{Config, ConfigError, IGNORABLE};
+pub use decoder::{Model, RowLogits};
+pub use dims::Dims;
+pub use error::Error;
+pub use manifest::Manifest;
+pub use pattern::{Captures, Pattern};
+pub use quantization::{Quantization, QuantizationChoice};
+pub use rewrite::WeightRewrite;
+pub use rope::{Pairs, Position, Rope, Scaling};
+pub use state::{GroupKind, KvState, StateGroup};
+pub use weights::{LoadError, Source, Weights};

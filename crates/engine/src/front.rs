@@ -1,0 +1,16 @@
+//! Everything that knows text: rendering and tokenizing before a job is queued, detokenizing and
+//! stop strings after.
+//!
+//! Invariant: nothing here touches an array. What one client does or fails to do costs its own
+//! request: events wait in that request's own channel, which its token limit bounds.
+
+mod handle;
+mod info;
+mod model;
+mod narrator;
+mod stream;
+
+pub use handle::{Handle, StartError, start};
+pub use info::{Health, ModelInfo, RequestInfo, RequestState, Stats};
+pub use model::ModelSource;
+pub use stream::EventStream;

@@ -1,0 +1,267 @@
+//! The way to the engine for everybody else.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use omnibus_text::AddSpecial;
+
+use super::info::{Health, ModelInfo, RequestInfo, Stats};
+use super::model::{ModelSource, ModelText};
+use super::narrator::{Hangup, Narration, Stage};
+use super::stream::EventStream;
+use crate::message::{Command, Job, JobId};
+use crate::request::{Input, Request};
+use crate::settings::Settings;
+use crate::worker::{self, Gauges, Ready};
+use crate::{Failure, sampler};
+
+/// Why an engine cannot start: one line that names the file or the setting and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartError(String);
+
+impl StartError {
+    pub(crate) fn new(error: impl fmt::Display) -> Self {
+        Self(error.to_string().replace('\n', " "))
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The way to a running engine. Clones share it; the engine stops when the last one is gone.
+#[derive(Clone)]
+pub struct Handle(Arc<Shared>);
+
+struct Shared {
+    info: ModelInfo,
+    text: ModelText,
+    commands: Sender<Command>,
+    stage: Stage,
+    gauges: Arc<Gauges>,
+    next_job: AtomicU64,
+    draining: AtomicBool,
+    max_queue: usize,
+    seed: u64,
+    timeout_s: Option<f64>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _stopped = self.commands.send(Command::Stop);
+    }
+}
+
+/// Starts the engine and waits until its model is in memory.
+pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, StartError> {
+    let [source] = models.as_slice() else {
+        return Err(StartError::new(format!("one model at a time, not {}", models.len())));
+    };
+    let text = ModelText::read(&source.files(), settings.chat_template.as_deref())?;
+    let (commands, inbox) = channel();
+    let (notes, heard) = channel();
+    let gauges = Arc::new(Gauges::default());
+    let Ready { architecture, quantization, context_length, max_model_len, vocab_size } =
+        worker::start(source.files(), settings.clone(), inbox, notes, Arc::clone(&gauges))?;
+    let stage = Stage::default();
+    let (told, stop) = (stage.clone(), commands.clone());
+    std::thread::Builder::new()
+        .name("omnibus-text".to_owned())
+        .spawn(move || told.narrate(&heard, &stop))
+        .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
+    let mut names = source.names().into_iter();
+    let info = ModelInfo {
+        id: names.next().unwrap_or_default(),
+        aliases: names.collect(),
+        architecture,
+        quantization,
+        context_length,
+        max_model_len,
+        vocab_size,
+        loaded: true,
+        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+    };
+    Ok(Handle(Arc::new(Shared {
+        info,
+        text,
+        commands,
+        stage,
+        gauges,
+        next_job: AtomicU64::new(0),
+        draining: AtomicBool::new(false),
+        max_queue: settings.max_queue,
+        seed: settings.seed,
+        timeout_s: settings.request_timeout_s,
+    })))
+}
+
+impl Handle {
+    /// Every model that can be asked for.
+    pub fn models(&self) -> Vec<ModelInfo> {
+        vec![self.0.info.clone()]
+    }
+
+    /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt,
+    /// so async callers send it to a thread that may block.
+    pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
+        let shared = &*self.0;
+        if shared.draining.load(Ordering::Relaxed) {
+            return Err(Failure::Unavailable { message: "it is shutting down".to_owned() });
+        }
+        request.validate()?;
+        let text = shared.text_of(request.model.as_deref())?;
+        let prompt = text.tokens(&request.input, AddSpecial::Yes)?;
+        let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
+        let job = shared.job(id, &request, prompt)?;
+        if shared.stage.len() >= shared.max_queue.saturating_add(shared.gauges.running()) {
+            return Err(Failure::Busy { retry_after_s: shared.gauges.retry_after_s() });
+        }
+        let (tell, events) = tokio::sync::mpsc::unbounded_channel();
+        let tokenizer = Arc::clone(&text.tokenizer);
+        let stop_tokens = job.stop_tokens.clone();
+        let model = shared.info.id.clone();
+        let narration = Narration::new(&request, model, tokenizer, stop_tokens, job.prompt.len(), tell);
+        shared.stage.enter(id, narration);
+        if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
+            shared.stage.leave(id);
+            return Err(Failure::Unavailable { message: "the engine has stopped".to_owned() });
+        }
+        Ok(EventStream::new(request.id, events, Hangup { job: id, commands: shared.commands.clone() }))
+    }
+
+    /// Ends a request early; false when there is none of that id. Its stream still ends with an event.
+    pub fn cancel(&self, id: &str) -> bool {
+        let found = self.0.stage.find(id);
+        found.is_some_and(|job| self.0.commands.send(Command::Cancel(job)).is_ok())
+    }
+
+    /// What is queued or running.
+    pub fn requests(&self) -> Vec<RequestInfo> {
+        self.0.stage.infos()
+    }
+
+    /// The tokens that a request with this input would start from.
+    pub fn tokenize(
+        &self,
+        model: Option<&str>,
+        input: &Input,
+        special: AddSpecial,
+    ) -> Result<Vec<u32>, Failure> {
+        self.0.text_of(model)?.tokens(input, special)
+    }
+
+    /// The bytes of each token.
+    pub fn pieces(&self, model: Option<&str>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
+        self.0.text_of(model)?.pieces(tokens)
+    }
+
+    /// The text of tokens.
+    pub fn detokenize(&self, model: Option<&str>, tokens: &[u32]) -> Result<String, Failure> {
+        self.0.text_of(model)?.detokenize(tokens)
+    }
+
+    /// Whether steps happen when there is work.
+    pub fn health(&self) -> Health {
+        self.0.gauges.health()
+    }
+
+    /// Gauges as they are now.
+    pub fn stats(&self) -> Stats {
+        self.0.gauges.stats()
+    }
+
+    /// Takes no more requests, waits for what runs, then cancels the rest.
+    pub async fn drain(&self, timeout: Duration) {
+        const LOOK_EVERY: Duration = Duration::from_millis(20);
+        self.0.draining.store(true, Ordering::Relaxed);
+        let all_done = async {
+            while self.0.stage.len() > 0 {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        if tokio::time::timeout(timeout, all_done).await.is_err() {
+            for request in self.requests() {
+                self.cancel(&request.id);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
+        match model {
+            Some(name) if name != self.info.id && !self.info.aliases.iter().any(|alias| alias == name) => {
+                Err(Failure::UnknownModel { model: name.to_owned() })
+            }
+            _ => Ok(&self.text),
+        }
+    }
+
+    /// The request in tokens, checked against the model's sizes.
+    fn job(&self, id: JobId, request: &Request, prompt: Vec<u32>) -> Result<Job, Failure> {
+        let (vocab, longest) = (self.info.vocab_size, self.info.max_model_len);
+        let field = match request.input {
+            Input::Chat(_) => "messages",
+            Input::Text(_) | Input::Tokens(_) => "prompt",
+        };
+        if prompt.is_empty() {
+            return Err(Failure::bad_request(field, "the prompt has no tokens"));
+        }
+        if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab) {
+            return Err(Failure::bad_request(field, format!("{token} is not a token of this model")));
+        }
+        let wanted = request.max_new_tokens.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
+        if prompt.len().saturating_add(wanted) > longest {
+            let asked = match request.max_new_tokens {
+                Some(wanted) => format!("{} tokens of prompt and {wanted} of answer", prompt.len()),
+                None => format!("{} tokens of prompt", prompt.len()),
+            };
+            return Err(Failure::TooLong { message: format!("this model's context is {longest} tokens; {asked} do not fit") });
+        }
+        let mut sampling = request.sampling.clone();
+        if let Some(token) = sampling.logit_bias.keys().find(|token| **token as usize >= vocab) {
+            return Err(Failure::bad_request("logit_bias", format!("{token} is not a token of this model")));
+        }
+        sampling.seed = Some(sampling.seed.unwrap_or_else(|| sampler::fresh_seed(self.seed, id.0)));
+        let mut stop_tokens = request.stop.token_ids.clone();
+        if !request.stop.ignore_eos {
+            stop_tokens.extend(self.text.tokenizer.eos_ids());
+        }
+        stop_tokens.sort_unstable();
+        Ok(Job {
+            id,
+            prompt,
+            max_new_tokens: wanted,
+            sampling,
+            stop_tokens,
+            logprobs: request.logprobs,
+            prompt_logprobs: request.prompt_logprobs,
+            priority: request.priority,
+            timeout_s: request.timeout_s.or(self.timeout_s),
+            cache_salt: salt(request, id),
+            tenant: hash(&[request.tenant.as_bytes()]),
+        })
+    }
+}
+
+/// Requests share blocks when tenant and salt are the same. One that wants its prompt scored shares
+/// with nobody, because what is cached has no logits.
+fn salt(request: &Request, id: JobId) -> u64 {
+    if request.prompt_logprobs.is_some() {
+        return hash(&[b"alone", &id.0.to_le_bytes()]);
+    }
+    hash(&[request.tenant.as_bytes(), request.cache_salt.as_deref().unwrap_or_default().as_bytes()])
+}
+
+/// FNV-1a over length-prefixed parts.
+fn hash(parts: &[&[u8]]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied()));
+    bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+}

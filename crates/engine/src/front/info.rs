@@ -1,0 +1,101 @@
+//! What the engine says about itself.
+
+use serde::{Deserialize, Serialize};
+
+/// One model that can be asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// The name it is listed under.
+    pub id: String,
+    /// Other names it answers to.
+    pub aliases: Vec<String>,
+    /// Its `model_type`.
+    pub architecture: String,
+    /// How its weights are packed, as `4-bit`; `None` when they are not.
+    pub quantization: Option<String>,
+    /// Longest sequence it was trained for, in tokens.
+    pub context_length: usize,
+    /// Longest sequence that is served, in tokens.
+    pub max_model_len: usize,
+    /// Tokens it knows.
+    pub vocab_size: usize,
+    /// Its weights are in memory.
+    pub loaded: bool,
+    /// When it was loaded, in seconds since 1970.
+    pub created: u64,
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestState {
+    /// It waits for its first step.
+    Queued,
+    /// Its first step was launched.
+    Running,
+}
+
+/// One request that is not over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestInfo {
+    /// As it was submitted.
+    pub id: String,
+    /// The model that answers it.
+    pub model: String,
+    /// Where it is.
+    pub state: RequestState,
+    /// Tokens of its prompt.
+    pub prompt_tokens: usize,
+    /// Tokens drawn so far.
+    pub generated_tokens: usize,
+    /// Seconds since it was submitted.
+    pub age_s: f64,
+}
+
+/// Whether steps are happening.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Steps happen, or there is nothing to do.
+    pub alive: bool,
+    /// In words.
+    pub detail: String,
+}
+
+/// Gauges and counters. Those named `…_total` only ever grow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Requests that wait for their first step.
+    pub queued: usize,
+    /// Requests that hold blocks.
+    pub running: usize,
+    /// Blocks held by some sequence, over all layer groups.
+    pub kv_blocks_used: usize,
+    /// Blocks kept only because they may be used again.
+    pub kv_blocks_cached: usize,
+    /// Blocks there are.
+    pub kv_blocks_total: usize,
+    /// Bytes MLX has in use.
+    pub active_memory_bytes: u64,
+    /// The most it ever had.
+    pub peak_memory_bytes: u64,
+    /// Bytes MLX keeps for reuse.
+    pub cache_memory_bytes: u64,
+    /// Steps done.
+    pub steps_total: u64,
+    /// Steps that failed as a whole.
+    pub failed_steps_total: u64,
+    /// Sequences sent back to the queue for their blocks.
+    pub preemptions_total: u64,
+    /// Prompt tokens that were found computed.
+    pub cached_tokens_total: u64,
+    /// Tokens computed, those computed again included.
+    pub computed_tokens_total: u64,
+    /// Sequences that ended, for whatever reason.
+    pub finished_total: u64,
+    /// Tokens drawn.
+    pub generated_tokens_total: u64,
+    /// Host time spent planning and building steps, in seconds.
+    pub host_seconds_total: f64,
+    /// Time spent waiting for results, in seconds.
+    pub wait_seconds_total: f64,
+}

@@ -1,0 +1,239 @@
+//! Turns the loop's notes into the clients' events: text, stop strings, usage.
+//!
+//! One thread does it for all requests, so that neither the loop nor a slow client does.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use omnibus_text::{Detokenizer, Keep, SkipSpecial, StopMatcher, Tokenizer};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::info::{RequestInfo, RequestState};
+use crate::event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
+use crate::message::{Command, JobId, News, Note, Scored};
+use crate::request::Stop;
+
+/// The requests that are not over, shared by those who submit and the narrating thread.
+#[derive(Clone, Default)]
+pub(super) struct Stage(Arc<Mutex<BTreeMap<JobId, Narration>>>);
+
+/// One request's story so far.
+pub(super) struct Narration {
+    id: String,
+    model: String,
+    submitted: Instant,
+    state: RequestState,
+    events: UnboundedSender<Event>,
+    tokenizer: Arc<Tokenizer>,
+    detokenizer: Detokenizer,
+    stops: Vec<String>,
+    matcher: StopMatcher,
+    /// End tokens, sorted; their text is not part of the answer.
+    stop_tokens: Vec<u32>,
+    scored: bool,
+    usage: Usage,
+    last: Option<u32>,
+    timeout_s: Option<f64>,
+}
+
+impl Narration {
+    pub(super) fn new(
+        request: &crate::Request,
+        model: String,
+        tokenizer: Arc<Tokenizer>,
+        stop_tokens: Vec<u32>,
+        prompt_tokens: usize,
+        events: UnboundedSender<Event>,
+    ) -> Self {
+        let Stop { strings, include, .. } = &request.stop;
+        Self {
+            id: request.id.clone(),
+            model,
+            submitted: Instant::now(),
+            state: RequestState::Queued,
+            events,
+            detokenizer: Detokenizer::new(Arc::clone(&tokenizer), SkipSpecial::Yes),
+            tokenizer,
+            stops: strings.clone(),
+            matcher: StopMatcher::new(strings.clone(), if *include { Keep::Yes } else { Keep::No }),
+            stop_tokens,
+            scored: request.logprobs.is_some(),
+            usage: Usage { prompt_tokens, ..Usage::default() },
+            last: None,
+            timeout_s: request.timeout_s,
+        }
+    }
+
+    fn info(&self) -> RequestInfo {
+        RequestInfo {
+            id: self.id.clone(),
+            model: self.model.clone(),
+            state: self.state,
+            prompt_tokens: self.usage.prompt_tokens,
+            generated_tokens: self.usage.completion_tokens,
+            age_s: self.submitted.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// Tells the client what a note means. True when the story is over.
+    fn hear(&mut self, news: News) -> Heard {
+        match news {
+            News::Started { cached_tokens } => {
+                self.state = RequestState::Running;
+                self.usage.cached_tokens = cached_tokens;
+                let prompt_tokens = self.usage.prompt_tokens;
+                self.tell(Event::Started { prompt_tokens, cached_tokens });
+                Heard::GoesOn
+            }
+            News::Prompt(scored) => {
+                let tokens = scored.into_iter().map(|scored| self.info_of(scored)).collect();
+                self.tell(Event::Prompt(tokens));
+                Heard::GoesOn
+            }
+            News::Token(scored) => self.hear_token(scored),
+            News::Finished(reason) => {
+                let ended_by_token = self.last.filter(|token| self.stop_tokens.binary_search(token).is_ok());
+                let matched = match reason {
+                    FinishReason::Stop => ended_by_token.map(StopMatch::Token),
+                    FinishReason::Length | FinishReason::Cancelled => None,
+                };
+                self.finish(reason, matched)
+            }
+            News::Failed(failure) => {
+                let failure = match (failure, self.timeout_s) {
+                    (Failure::Timeout { .. }, Some(after_s)) => Failure::Timeout { after_s },
+                    (failure, _) => failure,
+                };
+                self.tell(Event::Failed(failure));
+                Heard::Ended
+            }
+        }
+    }
+
+    fn hear_token(&mut self, scored: Scored) -> Heard {
+        self.usage.completion_tokens += 1;
+        self.last = Some(scored.token);
+        let ends = self.stop_tokens.binary_search(&scored.token).is_ok();
+        let text = if ends { String::new() } else { self.detokenizer.push(scored.token) };
+        let stopped = self.matcher.push(&text);
+        // An end token has no text to score.
+        let tokens = if self.scored && !ends { vec![self.info_of(scored)] } else { Vec::new() };
+        if !stopped.emit.is_empty() || !tokens.is_empty() {
+            self.tell(Event::Delta { text: stopped.emit, tokens });
+        }
+        match stopped.matched.and_then(|place| self.stops.get(place).cloned()) {
+            Some(stop) => {
+                self.end(FinishReason::Stop, Some(StopMatch::String(stop)));
+                Heard::EndedByText
+            }
+            None => Heard::GoesOn,
+        }
+    }
+
+    /// Lets go of what was held back, then ends.
+    fn finish(&mut self, reason: FinishReason, matched: Option<StopMatch>) -> Heard {
+        let rest = self.detokenizer.finish();
+        let stopped = self.matcher.push(&rest);
+        let text = match stopped.matched {
+            Some(_) => stopped.emit,
+            None => stopped.emit + &self.matcher.flush(),
+        };
+        if !text.is_empty() {
+            self.tell(Event::Delta { text, tokens: Vec::new() });
+        }
+        let by_text = stopped.matched.and_then(|place| self.stops.get(place).cloned());
+        match by_text {
+            Some(stop) => self.end(FinishReason::Stop, Some(StopMatch::String(stop))),
+            None => self.end(reason, matched),
+        }
+        Heard::Ended
+    }
+
+    fn end(&self, reason: FinishReason, matched: Option<StopMatch>) {
+        self.tell(Event::Finished { reason, matched, usage: self.usage });
+    }
+
+    fn info_of(&self, scored: Scored) -> TokenInfo {
+        let bytes = |token| self.tokenizer.id_to_piece(token).unwrap_or_default();
+        let top = scored.top.into_iter().map(|(id, logprob)| Candidate { id, bytes: bytes(id), logprob });
+        TokenInfo { id: scored.token, bytes: bytes(scored.token), logprob: scored.logprob, top: top.collect() }
+    }
+
+    /// A client that is gone hears nothing; its hang-up has been noticed elsewhere.
+    fn tell(&self, event: Event) {
+        let _gone = self.events.send(event);
+    }
+}
+
+enum Heard {
+    GoesOn,
+    Ended,
+    /// A stop string ended it, which the loop does not know yet.
+    EndedByText,
+}
+
+impl Stage {
+    pub(super) fn enter(&self, job: JobId, narration: Narration) {
+        self.lock().insert(job, narration);
+    }
+
+    /// Forgets a request that was never queued.
+    pub(super) fn leave(&self, job: JobId) {
+        self.lock().remove(&job);
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<JobId> {
+        self.lock().iter().find(|(_, narration)| narration.id == id).map(|(job, _)| *job)
+    }
+
+    pub(super) fn infos(&self) -> Vec<RequestInfo> {
+        self.lock().values().map(Narration::info).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Narrates until the loop hangs up, then tells everybody left that the engine is gone.
+    pub(super) fn narrate(&self, notes: &Receiver<Vec<Note>>, commands: &Sender<Command>) {
+        while let Ok(notes) = notes.recv() {
+            let mut stage = self.lock();
+            for Note { job, news } in notes {
+                let Some(narration) = stage.get_mut(&job) else { continue };
+                match narration.hear(news) {
+                    Heard::GoesOn => {}
+                    Heard::Ended => {
+                        stage.remove(&job);
+                    }
+                    Heard::EndedByText => {
+                        stage.remove(&job);
+                        let _stopping = commands.send(Command::Cancel(job));
+                    }
+                }
+            }
+        }
+        for (_, mut narration) in std::mem::take(&mut *self.lock()) {
+            narration.hear(News::Failed(Failure::Unavailable { message: "the engine has stopped".to_owned() }));
+        }
+    }
+
+    /// The stage holds no state that a panic could leave half-changed and wrong for others.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, Narration>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Cancels a request when its client lets go of it.
+pub(super) struct Hangup {
+    pub(super) job: JobId,
+    pub(super) commands: Sender<Command>,
+}
+
+impl Drop for Hangup {
+    fn drop(&mut self) {
+        // Of a request that is over, the loop knows nothing and does nothing.
+        let _stopping = self.commands.send(Command::Cancel(self.job));
+    }
+}

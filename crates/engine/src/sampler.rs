@@ -1,0 +1,107 @@
+//! From logits to tokens, a row at a time in meaning and all rows at once in work.
+//!
+//! Rows are sorted into kinds by what they ask for: greedy rows cost one argmax, rows that only have
+//! a temperature one cumulative sum, and only rows with filters a sort. The random number of a token
+//! comes from its request's seed and its position, so no batch changes what a seed draws.
+
+mod draw;
+mod edits;
+mod score;
+
+use mlx::{Array, Dtype};
+
+use crate::Sampling;
+use edits::Edits;
+pub use score::Scores;
+
+/// What the sampler is told of one row of logits.
+pub struct Row<'a> {
+    /// How to draw.
+    pub sampling: &'a Sampling,
+    /// The request's seed.
+    pub seed: u64,
+    /// Position the drawn token will have.
+    pub position: usize,
+    /// Prompt and answer so far, and where the answer begins; read only where penalties need it.
+    pub history: History<'a>,
+    /// As in [`crate::Request::logprobs`].
+    pub logprobs: Option<usize>,
+}
+
+/// A row's tokens so far.
+#[derive(Clone, Copy)]
+pub struct History<'a> {
+    /// Prompt, then answer.
+    pub tokens: &'a [u32],
+    /// Tokens of the prompt.
+    pub prompt: usize,
+}
+
+/// Tokens drawn and not yet read.
+pub struct Drawn {
+    /// `[n]` i32, safe to feed to the next step whatever the logits were.
+    pub tokens: Array,
+    /// `[2, n]` i32: the tokens again, and 1 where a row's logits were not numbers.
+    report: Array,
+    scores: Option<Scores>,
+}
+
+/// One row's outcome.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pick {
+    /// `None` when the logits were not numbers.
+    pub token: Option<u32>,
+    /// Its log-probability, where asked for.
+    pub logprob: Option<f32>,
+    /// The likeliest tokens and their log-probabilities, as many as were asked for.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// A seed for a request that brought none: different for each, and the same after a restart with the
+/// same arrivals, so that a run can be repeated.
+pub fn fresh_seed(engine: u64, arrival: u64) -> u64 {
+    draw::mix(draw::mix(engine) ^ arrival)
+}
+
+/// True when the row's logits are edited by what was drawn before.
+pub fn needs_history(sampling: &Sampling) -> bool {
+    sampling.repetition_penalty != 1.0 || sampling.presence_penalty != 0.0 || sampling.frequency_penalty != 0.0
+}
+
+/// Builds the drawing of one token for each row of `logits`, `[n, vocab]` f32.
+pub fn sample(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Drawn> {
+    let [_, vocab] = logits.dims()?;
+    let edited = match Edits::of(rows, vocab as u32) {
+        Some(edits) => edits.apply(logits)?,
+        None => logits.clone(),
+    };
+    let tokens = draw::draw(&edited, rows)?;
+    let broken = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
+    let report = mlx::stack(&[&tokens, &broken], 0)?;
+    let wanted = rows.iter().filter_map(|row| row.logprobs).max();
+    let scores = wanted.map(|top| Scores::of(logits, &tokens, top)).transpose()?;
+    Ok(Drawn { tokens, report, scores })
+}
+
+impl Drawn {
+    /// What must be evaluated before [`Drawn::read`].
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        [&self.tokens, &self.report].into_iter().chain(self.scores.iter().flat_map(Scores::arrays))
+    }
+
+    /// Waits, and gives each row's outcome. `rows` are the log-probability wishes, in order.
+    pub fn read(&self, wishes: &[Option<usize>]) -> mlx::Result<Vec<Pick>> {
+        let report = self.report.to_vec::<i32>()?;
+        let (tokens, broken) = report.split_at(report.len() / 2);
+        let scores = match &self.scores {
+            Some(scores) => scores.read()?,
+            None => vec![score::Score::default(); tokens.len()],
+        };
+        let picks = tokens.iter().zip(broken).zip(scores).zip(wishes).map(|(((token, broken), score), wish)| {
+            let sound = *broken == 0 && *token >= 0;
+            let top = score.top.into_iter().take(wish.unwrap_or(0)).collect();
+            Pick { token: sound.then_some(*token as u32), logprob: wish.and(score.logprob), top }
+        });
+        Ok(picks.collect())
+    }
+}

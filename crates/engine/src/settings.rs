@@ -1,0 +1,65 @@
+//! What an engine is told when it starts.
+
+use serde::{Deserialize, Serialize};
+
+pub use omnibus_core::{PrefixCache, Schedule};
+
+/// What an engine is told when it starts. The defaults suit one person on one machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Longest sequence, prompt and answer together, in tokens. `None` is what the model was trained
+    /// for, or what its memory holds, whichever is less.
+    pub max_model_len: Option<usize>,
+    /// Sequences in one step.
+    pub max_num_seqs: usize,
+    /// Tokens computed in one step.
+    pub max_num_batched_tokens: usize,
+    /// Requests that wait; beyond them the answer is "try again later".
+    pub max_queue: usize,
+    /// Who goes first.
+    pub schedule: Schedule,
+    /// Bytes for keys and values. `None` takes a share of what the machine has.
+    pub kv_cache_memory: Option<u64>,
+    /// Tokens of a block of keys and values.
+    pub block_size: usize,
+    /// Whether equal beginnings are computed once.
+    pub prefix_cache: PrefixCache,
+    /// Where models run.
+    pub device: DeviceChoice,
+    /// Seeds the requests that bring no seed of their own.
+    pub seed: u64,
+    /// A chat template to use instead of the model's own.
+    pub chat_template: Option<String>,
+    /// Seconds after which a request that sets no limit of its own is given up.
+    pub request_timeout_s: Option<f64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_model_len: None,
+            max_num_seqs: 64,
+            max_num_batched_tokens: 512,
+            max_queue: 1024,
+            schedule: Schedule::default(),
+            kv_cache_memory: None,
+            block_size: 32,
+            prefix_cache: PrefixCache::default(),
+            device: DeviceChoice::Auto,
+            seed: 0,
+            chat_template: None,
+            request_timeout_s: None,
+        }
+    }
+}
+
+/// Where models run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceChoice {
+    /// The GPU if there is one.
+    Auto,
+    /// The GPU, or fail.
+    Gpu,
+    /// The CPU.
+    Cpu,
+}

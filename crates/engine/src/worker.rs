@@ -1,0 +1,88 @@
+//! The thread that owns every array, and the loop it runs.
+//!
+//! Invariant: nothing here waits for a client, and no error of a request or of a step leaves the
+//! thread: rows fail alone, steps are replayed, and what cannot run even alone ends with an event.
+
+mod capacity;
+mod gauges;
+mod launch;
+mod prompt_scores;
+mod run;
+mod runner;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use omnibus_model::{Kernels, Model, Source};
+
+use crate::message::{Command, Note};
+use crate::settings::{DeviceChoice, Settings};
+use crate::StartError;
+pub(crate) use gauges::Gauges;
+
+/// What is known once the model is in memory.
+pub(crate) struct Ready {
+    pub(crate) architecture: String,
+    pub(crate) quantization: Option<String>,
+    pub(crate) context_length: usize,
+    pub(crate) max_model_len: usize,
+    pub(crate) vocab_size: usize,
+}
+
+/// Starts the thread and waits until it has loaded its model.
+pub(crate) fn start(
+    source: Source,
+    settings: Settings,
+    inbox: Receiver<Command>,
+    notes: Sender<Vec<Note>>,
+    gauges: Arc<Gauges>,
+) -> Result<Ready, StartError> {
+    let (tell, told) = channel();
+    let body = move || match load(&source, &settings) {
+        Err(error) => {
+            let _nobody = tell.send(Err(error));
+        }
+        Ok((ready, runner, scheduler)) => {
+            let _nobody = tell.send(Ok(ready));
+            run::Loop::new(runner, scheduler, inbox, notes, gauges).run();
+        }
+    };
+    std::thread::Builder::new()
+        .name("omnibus-engine".to_owned())
+        .spawn(body)
+        .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
+    told.recv().unwrap_or_else(|_| Err(StartError::new("the engine's thread ended while it loaded the model")))
+}
+
+fn load(
+    source: &Source,
+    settings: &Settings,
+) -> Result<(Ready, runner::Runner, omnibus_core::Scheduler), StartError> {
+    choose_device(settings.device)?;
+    let config = source.json("config.json").map_err(StartError::new)?;
+    let model = Model::load(source, Kernels::fastest()).map_err(StartError::new)?;
+    let capacity = capacity::Capacity::of(&model, settings)?;
+    let ready = Ready {
+        architecture: config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),
+        quantization: model.quantization().label(),
+        context_length: model.blueprint().context.unwrap_or(capacity.max_context),
+        max_model_len: capacity.max_context,
+        vocab_size: model.blueprint().vocab,
+    };
+    let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
+    let runner = runner::Runner::new(model, &capacity, settings).map_err(StartError::new)?;
+    Ok((ready, runner, scheduler))
+}
+
+fn choose_device(choice: DeviceChoice) -> Result<(), StartError> {
+    let gpu = mlx::device::gpu_available();
+    let device = match choice {
+        DeviceChoice::Gpu if !gpu => {
+            return Err(StartError::new("--device gpu, but this libmlx finds no GPU; use --device cpu or auto"));
+        }
+        DeviceChoice::Gpu => mlx::device::Device::Gpu,
+        DeviceChoice::Auto if gpu => mlx::device::Device::Gpu,
+        DeviceChoice::Auto | DeviceChoice::Cpu => mlx::device::Device::Cpu,
+    };
+    mlx::device::set_default(device).map_err(StartError::new)
+}

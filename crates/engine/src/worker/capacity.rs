@@ -1,0 +1,119 @@
+//! How many blocks of each layer group fit the memory, and how long a sequence they hold.
+
+use omnibus_core as core;
+use omnibus_model::{GroupKind, Model, StateGroup};
+
+use crate::StartError;
+use crate::settings::{PrefixCache, Settings};
+
+/// The share of free memory that keys and values take when nobody says.
+const FREE_SHARE: f64 = 0.25;
+/// More than this is not taken unasked; a step of a small model never needs it.
+const UNASKED_BYTES_MAX: u64 = 2 << 30;
+
+/// Blocks of each layer group, and what they hold.
+pub(super) struct Capacity {
+    pub(super) block_size: usize,
+    /// In the order of the blueprint's state groups.
+    pub(super) blocks: Vec<usize>,
+    /// Longest sequence, in tokens.
+    pub(super) max_context: usize,
+}
+
+impl Capacity {
+    /// Divides the memory for keys and values among the groups, so that all hold equally many tokens.
+    pub(super) fn of(model: &Model, settings: &Settings) -> Result<Self, StartError> {
+        let groups = model.blueprint().state_groups();
+        let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
+        let plan = Plan { groups: &groups, settings, element: model.dtype().size_of() as u64, context };
+        let useful = plan.bytes(settings.max_num_seqs.saturating_mul(context));
+        let budget = settings.kv_cache_memory.unwrap_or_else(|| unasked_bytes().min(useful));
+        // The most tokens, in all sequences together, that fit.
+        let (mut fits, mut too_many) = (0, settings.max_num_seqs.saturating_mul(context).saturating_add(1));
+        while too_many - fits > settings.block_size {
+            let middle = fits + (too_many - fits) / 2;
+            if plan.bytes(middle) <= budget { fits = middle } else { too_many = middle }
+        }
+        let blocks: Vec<usize> = groups.iter().map(|group| plan.blocks(group, fits)).collect();
+        let longest = fits / settings.block_size * settings.block_size;
+        let needed = settings.block_size * 2;
+        if longest < needed {
+            let bytes = plan.bytes(needed + settings.block_size);
+            return Err(StartError::new(format!(
+                "{budget} bytes for keys and values hold no sequence; --kv-cache-memory needs at least {bytes}"
+            )));
+        }
+        if let Some(asked) = settings.max_model_len.filter(|asked| *asked > longest) {
+            let bytes = plan.bytes(asked + settings.block_size);
+            return Err(StartError::new(format!(
+                "--max-model-len {asked} does not fit; --kv-cache-memory needs at least {bytes} bytes for it"
+            )));
+        }
+        Ok(Self { block_size: settings.block_size, blocks, max_context: context.min(longest) })
+    }
+
+    /// What the scheduler is told.
+    pub(super) fn scheduler_settings(&self, model: &Model, settings: &Settings) -> core::Settings {
+        let groups = model.blueprint().state_groups();
+        let kind = |group: &StateGroup| match group.kind {
+            GroupKind::Full => core::GroupKind::Full,
+            GroupKind::Window { tokens } => core::GroupKind::Window { tokens },
+        };
+        let shares = model.blueprint().shares_prefixes();
+        core::Settings {
+            block_size: self.block_size,
+            groups: groups
+                .iter()
+                .zip(&self.blocks)
+                .map(|(group, blocks)| core::Group { kind: kind(group), blocks: *blocks as u32 })
+                .collect(),
+            max_sequences: settings.max_num_seqs,
+            max_step_tokens: settings.max_num_batched_tokens,
+            max_queue: settings.max_queue.max(1),
+            max_context: self.max_context,
+            schedule: settings.schedule,
+            prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
+        }
+    }
+}
+
+const DEFAULT_CONTEXT: usize = 1 << 20;
+
+struct Plan<'a> {
+    groups: &'a [StateGroup],
+    settings: &'a Settings,
+    /// Bytes of one element.
+    element: u64,
+    context: usize,
+}
+
+impl Plan<'_> {
+    /// Blocks of a group when all sequences together have `tokens` tokens.
+    fn blocks(&self, group: &StateGroup, tokens: usize) -> usize {
+        let size = self.settings.block_size;
+        let all = tokens.div_ceil(size);
+        match group.kind {
+            GroupKind::Full => all,
+            GroupKind::Window { tokens: window } => {
+                // A window's blocks, the chunk being computed, and a block cut at either end; twice,
+                // so that windows that have passed can be found again.
+                let one = (window + self.settings.max_num_batched_tokens).min(self.context).div_ceil(size) + 2;
+                all.min(2 * self.settings.max_num_seqs * one).max(one)
+            }
+        }
+    }
+
+    fn bytes(&self, tokens: usize) -> u64 {
+        let bytes = self.groups.iter().map(|group| {
+            let elements = (group.elements_per_token * self.settings.block_size) as u64;
+            (self.blocks(group, tokens) as u64 + 1) * elements * self.element
+        });
+        bytes.sum()
+    }
+}
+
+fn unasked_bytes() -> u64 {
+    let free = mlx::device::info().ok().and_then(|info| info.memory_size).unwrap_or(0) as u64;
+    let used = mlx::memory::active_memory() as u64;
+    ((free.saturating_sub(used) as f64 * FREE_SHARE) as u64).clamp(64 << 20, UNASKED_BYTES_MAX)
+}

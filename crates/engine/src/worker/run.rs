@@ -1,0 +1,318 @@
+//! The loop: take commands, keep steps in flight, read the oldest, tell.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::time::{Duration, Instant};
+
+use omnibus_core::{self as core, Outcome, Plan, PlanId, Rejection, Row, Scheduler, SequenceId, StopKind, Tick};
+
+use super::gauges::Gauges;
+use super::launch::Rows;
+use super::runner::{Launched, Read, Runner};
+use crate::message::{Command, Job, JobId, News, Note, Scored};
+use crate::sampler::Pick;
+use crate::{Failure, FinishReason};
+
+/// How long an idle loop sleeps at most; deadlines of waiting requests are looked at then.
+const NAP: Duration = Duration::from_millis(200);
+
+/// The loop and everything it owns.
+pub(super) struct Loop {
+    runner: Runner,
+    scheduler: Scheduler,
+    jobs: BTreeMap<SequenceId, Job>,
+    sequences: BTreeMap<JobId, SequenceId>,
+    flight: VecDeque<Flight>,
+    inbox: Receiver<Command>,
+    notes: Sender<Vec<Note>>,
+    /// What the next message to the front will say.
+    told: Vec<Note>,
+    gauges: Arc<Gauges>,
+    born: Instant,
+}
+
+struct Flight {
+    plan: PlanId,
+    /// Sequences that are sampled, in order.
+    samples: Vec<SequenceId>,
+    tokens: usize,
+    launched: Launched,
+    started: Instant,
+}
+
+enum Fate {
+    GoesOn,
+    Stops,
+}
+
+impl Loop {
+    pub(super) fn new(
+        runner: Runner,
+        scheduler: Scheduler,
+        inbox: Receiver<Command>,
+        notes: Sender<Vec<Note>>,
+        gauges: Arc<Gauges>,
+    ) -> Self {
+        let (jobs, sequences, flight, told) = Default::default();
+        Self { runner, scheduler, jobs, sequences, flight, inbox, notes, told, gauges, born: Instant::now() }
+    }
+
+    /// Runs until told to stop, or until nobody is left to tell.
+    pub(super) fn run(mut self) {
+        while let Fate::GoesOn = self.turn() {}
+        self.gauges.end();
+    }
+
+    /// One round: commands, launches, one result.
+    fn turn(&mut self) -> Fate {
+        if let Fate::Stops = self.take_commands() {
+            return Fate::Stops;
+        }
+        self.gauges.progress();
+        if let Err(error) = self.step() {
+            self.recover(&error);
+        }
+        self.publish()
+    }
+
+    /// Keeps as many steps in flight as the kernels allow, and reads the oldest.
+    fn step(&mut self) -> mlx::Result<()> {
+        let started = Instant::now();
+        while self.flight.len() < self.runner.depth() && !self.flight.back().is_some_and(|f| f.launched.is_late()) {
+            let plan = self.scheduler.plan(self.now());
+            if plan.is_empty() {
+                break;
+            }
+            self.launch(&plan)?;
+        }
+        let launched = Instant::now();
+        let read = self.read_oldest();
+        let (host, wait) = ((launched - started).as_secs_f64(), launched.elapsed().as_secs_f64());
+        self.gauges.update(|stats| {
+            stats.host_seconds_total += host;
+            stats.wait_seconds_total += wait;
+        });
+        read
+    }
+
+    fn launch(&mut self, plan: &Plan) -> mlx::Result<()> {
+        let begun = self.scheduler.begin(plan);
+        for event in begun.events {
+            self.hear(event);
+        }
+        if plan.work.is_empty() {
+            return Ok(());
+        }
+        for work in &plan.work {
+            if work.positions.start == work.cached && let Some(job) = self.jobs.get(&work.sequence) {
+                let cached_tokens = work.cached;
+                self.told.push(Note { job: job.id, news: News::Started { cached_tokens } });
+            }
+        }
+        let jobs = &self.jobs;
+        let rows = Rows::of(plan, &self.scheduler, self.runner.groups(), |id| jobs.get(&id));
+        let (samples, tokens) = (rows.samples.iter().map(|row| row.sequence).collect(), rows.tokens.len());
+        let before = self.flight.back().map(|flight| &flight.launched);
+        let scheduler = &self.scheduler;
+        let tokens_of = |id| scheduler.tokens(id).to_vec();
+        let launched = self.runner.launch(rows, &begun.copies, before, jobs, tokens_of)?;
+        self.flight.push_back(Flight { plan: plan.id, samples, tokens, launched, started: Instant::now() });
+        Ok(())
+    }
+
+    /// Waits for the oldest step in flight, and tells what came of it. Then the next one's late rows,
+    /// if it has any, can be drawn.
+    fn read_oldest(&mut self) -> mlx::Result<()> {
+        let Some(flight) = self.flight.pop_front() else { return Ok(()) };
+        let Read { picks, prompts } = flight.launched.read()?;
+        for (sequence, scored) in prompts {
+            if let Some(job) = self.jobs.get(&sequence) {
+                self.told.push(Note { job: job.id, news: News::Prompt(scored) });
+            }
+        }
+        let rows = flight.samples.iter().zip(&picks).map(|(sequence, pick)| self.row(*sequence, pick)).collect();
+        let mut scores: BTreeMap<SequenceId, Pick> = flight.samples.iter().copied().zip(picks).collect();
+        for event in self.scheduler.commit(Outcome { plan: flight.plan, rows }) {
+            match event {
+                core::Event::Token { sequence, token } => {
+                    let pick = scores.remove(&sequence);
+                    self.hear_token(sequence, token, pick);
+                }
+                other => self.hear(other),
+            }
+        }
+        self.observe(&flight);
+        let scheduler = &self.scheduler;
+        if let Some(next) = self.flight.front_mut().filter(|next| next.launched.is_late()) {
+            self.runner.draw(&mut next.launched, &self.jobs, |id| scheduler.tokens(id).to_vec())?;
+        }
+        Ok(())
+    }
+
+    fn row(&self, sequence: SequenceId, pick: &Pick) -> Row {
+        let Some(token) = pick.token else { return Row::Failed };
+        let stops = self.jobs.get(&sequence).is_some_and(|job| job.stop_tokens.binary_search(&token).is_ok());
+        Row::Sampled { token, stop: stops.then_some(StopKind::Token) }
+    }
+
+    fn hear_token(&mut self, sequence: SequenceId, token: u32, pick: Option<Pick>) {
+        let Some(job) = self.jobs.get(&sequence) else { return };
+        let (logprob, top) = pick.map_or((None, Vec::new()), |pick| (pick.logprob, pick.top));
+        self.told.push(Note { job: job.id, news: News::Token(Scored { token, logprob, top }) });
+    }
+
+    /// Passes a scheduler's event on.
+    fn hear(&mut self, event: core::Event) {
+        let (sequence, news) = match event {
+            core::Event::Token { sequence, token } => return self.hear_token(sequence, token, None),
+            core::Event::Finished { sequence, reason } => (sequence, finished(reason)),
+            core::Event::Failed { sequence, failure } => (sequence, failed(failure)),
+        };
+        if let Some(job) = self.jobs.remove(&sequence) {
+            self.sequences.remove(&job.id);
+            self.gauges.update(|stats| stats.finished_total += 1);
+            self.told.push(Note { job: job.id, news });
+        }
+    }
+
+    /// Sleeps while there is nothing to do, else takes what has come.
+    fn take_commands(&mut self) -> Fate {
+        if self.scheduler.is_idle() && self.flight.is_empty() {
+            match self.inbox.recv() {
+                Ok(command) => {
+                    if let Fate::Stops = self.obey(command) {
+                        return Fate::Stops;
+                    }
+                }
+                Err(_) => return Fate::Stops,
+            }
+        } else if self.flight.is_empty() && self.scheduler.plan(self.now()).is_empty() {
+            match self.inbox.recv_timeout(NAP) {
+                Ok(command) => {
+                    if let Fate::Stops = self.obey(command) {
+                        return Fate::Stops;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Fate::Stops,
+            }
+        }
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => {
+                    if let Fate::Stops = self.obey(command) {
+                        return Fate::Stops;
+                    }
+                }
+                Err(TryRecvError::Empty) => return Fate::GoesOn,
+                Err(TryRecvError::Disconnected) => return Fate::Stops,
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) -> Fate {
+        match command {
+            Command::Submit(job) => self.submit(*job),
+            Command::Cancel(job) => {
+                let event = self.sequences.get(&job).and_then(|sequence| self.scheduler.cancel(*sequence));
+                if let Some(event) = event {
+                    self.hear(event);
+                }
+            }
+            Command::Stop => return Fate::Stops,
+        }
+        Fate::GoesOn
+    }
+
+    fn submit(&mut self, job: Job) {
+        let now = self.now();
+        let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
+        let request = core::Request {
+            priority: job.priority,
+            deadline,
+            cache_salt: job.cache_salt,
+            key: job.tenant,
+            ..core::Request::new(job.prompt.clone(), job.max_new_tokens)
+        };
+        match self.scheduler.submit(now, request) {
+            Ok(sequence) => {
+                self.sequences.insert(job.id, sequence);
+                self.jobs.insert(sequence, job);
+            }
+            Err(rejection) => {
+                let failure = match rejection {
+                    Rejection::Empty => Failure::bad_request("prompt", rejection.to_string()),
+                    Rejection::TooLong { .. } => Failure::TooLong { message: rejection.to_string() },
+                    Rejection::QueueFull { .. } => Failure::Busy { retry_after_s: self.gauges.retry_after_s() },
+                };
+                self.told.push(Note { job: job.id, news: News::Failed(failure) });
+            }
+        }
+    }
+
+    /// After a step failed as a whole: nothing in memory can be trusted, so everything starts over
+    /// from its tokens, in smaller steps.
+    fn recover(&mut self, error: &mlx::Error) {
+        tracing::warn!(%error, "a step failed; its sequences start over");
+        self.flight.clear();
+        for event in self.scheduler.fail_steps() {
+            self.hear(event);
+        }
+        self.gauges.update(|stats| stats.failed_steps_total += 1);
+        if let Err(error) = self.runner.reset() {
+            tracing::error!(%error, "the memory for keys and values cannot be made anew");
+        }
+    }
+
+    /// Sends what is to be told, and shows the numbers.
+    fn publish(&mut self) -> Fate {
+        let stats = self.scheduler.stats();
+        self.gauges.update(|gauges| {
+            (gauges.queued, gauges.running) = (stats.queued, stats.running);
+            gauges.kv_blocks_used = stats.groups.iter().map(|group| group.used).sum();
+            gauges.kv_blocks_cached = stats.groups.iter().map(|group| group.cached).sum();
+            gauges.kv_blocks_total = stats.groups.iter().map(|group| group.total).sum();
+            gauges.preemptions_total = stats.preemptions_total;
+            gauges.cached_tokens_total = stats.cached_tokens_total;
+            gauges.computed_tokens_total = stats.computed_tokens_total;
+            gauges.generated_tokens_total = stats.sampled_tokens_total;
+        });
+        if self.told.is_empty() {
+            return Fate::GoesOn;
+        }
+        match self.notes.send(std::mem::take(&mut self.told)) {
+            Ok(()) => Fate::GoesOn,
+            Err(_) => Fate::Stops,
+        }
+    }
+
+    fn observe(&self, flight: &Flight) {
+        self.gauges.update(|stats| stats.steps_total += 1);
+        metrics::histogram!("omnibus_step_seconds").record(flight.started.elapsed().as_secs_f64());
+        metrics::histogram!("omnibus_step_tokens").record(flight.tokens as f64);
+    }
+
+    fn now(&self) -> Tick {
+        self.born.elapsed().as_micros() as Tick
+    }
+}
+
+fn finished(reason: core::FinishReason) -> News {
+    match reason {
+        core::FinishReason::Stop(_) => News::Finished(FinishReason::Stop),
+        core::FinishReason::Length => News::Finished(FinishReason::Length),
+        core::FinishReason::Cancelled => News::Finished(FinishReason::Cancelled),
+        // The front knows the limit and puts it in.
+        core::FinishReason::Deadline => News::Failed(Failure::Timeout { after_s: 0.0 }),
+    }
+}
+
+fn failed(failure: core::Failure) -> News {
+    let message = match failure {
+        core::Failure::Row => "the model's numbers for this request were not finite",
+        core::Failure::Step => "this request cannot be computed even on its own",
+        core::Failure::Engine => "the engine gave this request up",
+    };
+    News::Failed(Failure::Engine { message: message.to_owned() })
+}

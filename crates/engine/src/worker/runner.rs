@@ -1,0 +1,244 @@
+//! Computes plans: builds the graph of a step, launches it, and reads it.
+
+use std::collections::BTreeMap;
+
+use mlx::{Array, Dtype};
+use omnibus_core::{BlockCopy, SequenceId};
+use omnibus_model::{Batch, Kernels, KvState, Model};
+
+use super::capacity::Capacity;
+use super::launch::{Feed, Rows, SampleRow};
+use super::prompt_scores::PromptScores;
+use crate::message::{Job, Scored};
+use crate::sampler::{self, Drawn, History, Pick};
+use crate::settings::Settings;
+
+/// The model, its memory, and the way steps are built.
+pub(super) struct Runner {
+    model: Model,
+    state: KvState,
+    blocks: Vec<usize>,
+    block_size: usize,
+    padding: Padding,
+}
+
+/// How the number of rows is rounded up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Padding {
+    /// Not at all: our CPU kernels take any number equally well.
+    None,
+    /// To 1, 2, 4, … 64 and then multiples of 64, so that a GPU meets few shapes.
+    Buckets,
+}
+
+/// A step that was launched and not yet read.
+pub(super) struct Launched {
+    samples: Vec<SampleRow>,
+    wishes: Vec<Option<usize>>,
+    /// `None` while rows wait for a token in flight, or when nothing is sampled.
+    drawn: Option<Drawn>,
+    /// Kept until the late rows can be drawn.
+    logits: Option<Array>,
+    prompts: Vec<PromptScores>,
+    /// What else was launched; read to learn of failures when nothing is sampled.
+    tail: Option<Array>,
+}
+
+impl Runner {
+    pub(super) fn new(model: Model, capacity: &Capacity, _settings: &Settings) -> mlx::Result<Self> {
+        let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, model.dtype())?;
+        let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
+        Ok(Self { model, state, blocks: capacity.blocks.clone(), block_size: capacity.block_size, padding })
+    }
+
+    /// Layer groups of the model.
+    pub(super) fn groups(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Steps that may be in flight. Our own kernels write keys in place whoever reads them; MLX's
+    /// would copy whole pools if a step were launched before the last one is done.
+    pub(super) fn depth(&self) -> usize {
+        match self.model.kernels() {
+            Kernels::Cpu => 2,
+            Kernels::Reference => 1,
+        }
+    }
+
+    /// Launches a step: its forward pass, and its sampling unless a row has to wait for a token of
+    /// the step before.
+    pub(super) fn launch(
+        &mut self,
+        rows: Rows,
+        copies: &[BlockCopy],
+        before: Option<&Launched>,
+        jobs: &BTreeMap<SequenceId, Job>,
+        tokens_of: impl Fn(SequenceId) -> Vec<u32>,
+    ) -> mlx::Result<Launched> {
+        for group in 0..self.groups() {
+            let copies: Vec<(u32, u32)> =
+                copies.iter().filter(|copy| copy.group == group).map(|copy| (copy.from.0, copy.to.0)).collect();
+            self.state.copy_blocks(group, &copies)?;
+        }
+        let tokens = self.feed(&rows.tokens, before)?;
+        let Rows { segments, logits_at, samples, prompts, .. } = rows;
+        let logits = self.model.forward(&Batch { tokens, segments, logits_at }, &mut self.state)?;
+        let logits = logits.map(|logits| logits.0);
+        let scored = match &logits {
+            Some(logits) => prompts.iter().map(|rows| PromptScores::of(logits, rows)).collect::<mlx::Result<_>>()?,
+            None => Vec::new(),
+        };
+        let wishes = samples.iter().map(|row| jobs.get(&row.sequence).and_then(|job| job.logprobs)).collect();
+        let tail = self.state.arrays().last().cloned();
+        let mut launched = Launched { samples, wishes, drawn: None, logits, prompts: scored, tail };
+        if launched.samples.iter().any(|row| row.late) {
+            let waiting = launched.logits.iter().chain(launched.prompt_arrays()).chain(self.state.arrays());
+            mlx::async_eval(waiting)?;
+            return Ok(launched);
+        }
+        self.draw(&mut launched, jobs, tokens_of)?;
+        Ok(launched)
+    }
+
+    /// Launches the sampling of a step whose rows waited for tokens that are now known.
+    pub(super) fn draw(
+        &self,
+        launched: &mut Launched,
+        jobs: &BTreeMap<SequenceId, Job>,
+        tokens_of: impl Fn(SequenceId) -> Vec<u32>,
+    ) -> mlx::Result<()> {
+        let logits = launched.logits.take();
+        if let (Some(logits), false) = (&logits, launched.samples.is_empty()) {
+            let at: Vec<i32> = launched.samples.iter().map(|row| row.logits as i32).collect();
+            let [rows, _] = logits.dims()?;
+            let all = at.iter().copied().eq(0..rows);
+            let logits =
+                if all { logits.clone() } else { logits.take(&Array::from_slice(&at, &[at.len() as i32])?, 0)? };
+            launched.drawn = Some(draw_rows(&logits, &launched.samples, jobs, tokens_of)?);
+        }
+        let drawn = launched.drawn.iter().flat_map(Drawn::arrays);
+        mlx::async_eval(drawn.chain(launched.prompt_arrays()).chain(self.state.arrays()))
+    }
+
+    /// Every row's token, `[T]` i32, padded.
+    fn feed(&self, feeds: &[Feed], before: Option<&Launched>) -> mlx::Result<Array> {
+        let count = self.padding.of(feeds.len());
+        let drawn = before.and_then(|before| before.drawn.as_ref());
+        let known: Vec<i32> = feeds
+            .iter()
+            .map(|feed| match feed {
+                Feed::Token(token) => *token as i32,
+                Feed::Sample(_) => 0,
+            })
+            .chain(std::iter::repeat(0))
+            .take(count)
+            .collect();
+        let known = Array::from_slice(&known, &[count as i32])?;
+        if !feeds.iter().any(|feed| matches!(feed, Feed::Sample(_))) {
+            return Ok(known);
+        }
+        let drawn = drawn.ok_or_else(|| mlx::Error::new("a row waits for a sample that nobody draws"))?;
+        let samples = drawn.tokens.size();
+        let place = |(row, feed): (usize, &Feed)| match feed {
+            Feed::Token(_) => Ok(row as i32),
+            Feed::Sample(sample) if *sample < samples => Ok((count + sample) as i32),
+            Feed::Sample(_) => Err(mlx::Error::new("a row waits for a sample that is not there")),
+        };
+        let mut places = feeds.iter().enumerate().map(place).collect::<mlx::Result<Vec<i32>>>()?;
+        places.extend((feeds.len()..count).map(|row| row as i32));
+        // A decode step usually feeds exactly the samples of the last one, in their order.
+        if count == samples && places.iter().enumerate().all(|(row, place)| *place as usize == count + row) {
+            return Ok(drawn.tokens.clone());
+        }
+        let places = Array::from_slice(&places, &[count as i32])?;
+        mlx::concatenate(&[&known, &drawn.tokens.astype(Dtype::I32)?], 0)?.take(&places, 0)
+    }
+
+    /// Makes the memory anew after a failure, when nothing in it can be trusted.
+    pub(super) fn reset(&mut self) -> mlx::Result<()> {
+        let _whatever_failed = mlx::recover();
+        self.state = KvState::new(self.model.blueprint(), &self.blocks, self.block_size, self.model.dtype())?;
+        mlx::memory::clear_cache();
+        Ok(())
+    }
+}
+
+/// What came of a step.
+pub(super) struct Read {
+    /// One for each sampled row, in order.
+    pub(super) picks: Vec<Pick>,
+    /// Scored prompt tokens of some sequences.
+    pub(super) prompts: Vec<(SequenceId, Vec<Scored>)>,
+}
+
+impl Launched {
+    /// True when its sampling has not been launched.
+    pub(super) fn is_late(&self) -> bool {
+        self.logits.is_some()
+    }
+
+    /// Waits for the step.
+    pub(super) fn read(&self) -> mlx::Result<Read> {
+        let picks = match &self.drawn {
+            Some(drawn) => drawn.read(&self.wishes)?,
+            None => {
+                mlx::eval(self.tail.iter())?;
+                Vec::new()
+            }
+        };
+        let prompts = self.prompts.iter().map(|scores| Ok((scores.sequence, scores.read()?)));
+        Ok(Read { picks, prompts: prompts.collect::<mlx::Result<_>>()? })
+    }
+
+    fn prompt_arrays(&self) -> impl Iterator<Item = &Array> {
+        self.prompts.iter().flat_map(PromptScores::arrays)
+    }
+}
+
+fn draw_rows(
+    logits: &Array,
+    samples: &[SampleRow],
+    jobs: &BTreeMap<SequenceId, Job>,
+    tokens_of: impl Fn(SequenceId) -> Vec<u32>,
+) -> mlx::Result<Drawn> {
+    let greedy = crate::Sampling::greedy();
+    let histories: Vec<Vec<u32>> = samples
+        .iter()
+        .map(|row| match jobs.get(&row.sequence) {
+            Some(job) if sampler::needs_history(&job.sampling) => tokens_of(row.sequence),
+            _ => Vec::new(),
+        })
+        .collect();
+    let rows: Vec<sampler::Row<'_>> = samples
+        .iter()
+        .zip(&histories)
+        .map(|(row, history)| match jobs.get(&row.sequence) {
+            Some(job) => sampler::Row {
+                sampling: &job.sampling,
+                seed: job.sampling.seed.unwrap_or(0),
+                position: row.position,
+                history: History { tokens: history, prompt: job.prompt.len() },
+                logprobs: job.logprobs,
+            },
+            // Its client has gone; the row's outcome is dropped.
+            None => sampler::Row {
+                sampling: &greedy,
+                seed: 0,
+                position: row.position,
+                history: History { tokens: history, prompt: 0 },
+                logprobs: None,
+            },
+        })
+        .collect();
+    sampler::sample(logits, &rows)
+}
+
+impl Padding {
+    fn of(self, rows: usize) -> usize {
+        match self {
+            Self::None => rows,
+            Self::Buckets if rows <= 64 => rows.next_power_of_two(),
+            Self::Buckets => rows.next_multiple_of(64),
+        }
+    }
+}

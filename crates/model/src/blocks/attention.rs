@@ -1,0 +1,172 @@
+//! Softmax attention over grouped heads, with keys and values in blocks.
+//!
+//! Two paths compute the same: MLX's own operations (scatter, gather, fused attention), and one CPU
+//! primitive that norms, rotates, writes in place and attends.
+
+use mlx::{Array, cpu, fast};
+
+use super::rotate::Rotation;
+use super::{Fused, Kernels, Linear, RmsNorm};
+use crate::decoder::{Gather, GroupStep, Rows, Step};
+use crate::state::{Pool, lost};
+use crate::weights::Store;
+use crate::{Attention, KvState, LoadError, Pairs, Position, QkNorm, Reach};
+
+/// One attention layer.
+pub(crate) struct AttentionBlock {
+    spec: Attention,
+    qkv: Fused,
+    out: Linear,
+    qk_norm: Option<(RmsNorm, RmsNorm)>,
+    rotation: Option<Rotation>,
+}
+
+impl AttentionBlock {
+    pub(crate) fn load(spec: &Attention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
+        let (q, k, v, out) = (linear("q_proj")?, linear("k_proj")?, linear("v_proj")?, linear("o_proj")?);
+        let qk_norm = match spec.qk_norm {
+            Some(QkNorm::PerHead(norm)) => {
+                Some((store.norm(&format!("{path}.q_norm"), norm)?, store.norm(&format!("{path}.k_norm"), norm)?))
+            }
+            None => None,
+        };
+        let rotation = match &spec.position {
+            Position::Rope(rope) => Some(Rotation::new(rope)?),
+            Position::None => None,
+        };
+        Ok(Self { spec: spec.clone(), qkv: Fused::new(vec![q, k, v])?, out, qk_norm, rotation })
+    }
+
+    /// `[T, hidden]` → `[T, hidden]`. The rows' keys and values go into layer `index` of `state`.
+    pub(crate) fn forward(
+        &self,
+        x: &Array,
+        step: &Step,
+        index: usize,
+        state: &mut KvState,
+        kernels: Kernels,
+    ) -> mlx::Result<Array> {
+        let group = state.group_of.get(index).and_then(|group| step.groups.get(*group)).ok_or_else(lost)?;
+        let pool = state.pools.get_mut(index).ok_or_else(lost)?;
+        let qkv = self.qkv.forward(x, kernels)?;
+        let attended = match (kernels, &self.rotation) {
+            // A rotation that depends on the sequence is left to the reference path.
+            (Kernels::Cpu, Some(Rotation { radians: None, .. })) | (Kernels::Reference, _) => {
+                self.reference(&qkv, step, group, pool)?
+            }
+            (Kernels::Cpu, _) => self.primitive(&qkv, step, group, pool)?,
+        };
+        self.out.forward(&attended, kernels)
+    }
+
+    pub(crate) fn arrays(&self) -> Vec<&Array> {
+        let norms = self.qk_norm.iter().flat_map(|(q, k)| [&q.weight, &k.weight]);
+        self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(norms).collect()
+    }
+
+    fn primitive(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
+        let rope = self.rotation.as_ref().and_then(|rotation| {
+            Some(cpu::Rope {
+                freqs: rotation.radians.as_ref()?,
+                dims: rotation.rope.dims as i32,
+                pairs: match rotation.rope.pairs {
+                    Pairs::Halves => cpu::Pairs::Halves,
+                    Pairs::Neighbours => cpu::Pairs::Neighbours,
+                },
+                magnitude: rotation.magnitude,
+            })
+        });
+                let cpu::Attended { out, k_pool, v_pool } = cpu::PagedAttention {
+            qkv,
+            heads: self.spec.heads as i32,
+            kv_heads: self.spec.kv_heads as i32,
+            head_dim: self.spec.head_dim as i32,
+            q_norm: self.qk_norm.as_ref().map(|(q, _)| q.of_heads()),
+            k_norm: self.qk_norm.as_ref().map(|(_, k)| k.of_heads()),
+            positions: &step.positions,
+            rope,
+            scale: self.spec.scale,
+            softcap: None,
+            window: match self.spec.reach {
+                Reach::Full => None,
+                Reach::Window(tokens) => Some(tokens as i32),
+            },
+            sinks: None,
+            k_pool: pool.keys.take().ok_or_else(lost)?,
+            v_pool: pool.values.take().ok_or_else(lost)?,
+            pages: cpu::Pages { slots: &group.slots, segments: &group.segments, tables: &group.tables },
+        }
+        .run()?;
+        pool.keys = Some(k_pool);
+        pool.values = Some(v_pool);
+        Ok(out)
+    }
+
+    fn reference(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
+        let [rows, _] = qkv.dims()?;
+        let (heads, kv_heads, dim) = (self.spec.heads as i32, self.spec.kv_heads as i32, self.spec.head_dim as i32);
+        let parts = qkv.split(&[heads * dim, (heads + kv_heads) * dim], -1)?;
+        let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
+        let (q, k) = (q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?);
+        let v = v.reshape(&[rows, kv_heads, dim])?;
+        let (q, k) = match &self.qk_norm {
+            Some((q_norm, k_norm)) => {
+                (q_norm.forward(&q, Kernels::Reference)?, k_norm.forward(&k, Kernels::Reference)?)
+            }
+            None => (q, k),
+        };
+        let (q, k) = match &self.rotation {
+            Some(rotation) => {
+                let rotate = |x: &Array| rotation.apply(x, &step.positions, &step.ends);
+                (rotate(&q)?, rotate(&k)?)
+            }
+            None => (q, k),
+        };
+        let keys = write(&mut pool.keys, &group.slots, &k)?;
+        let values = write(&mut pool.values, &group.slots, &v)?;
+        let attended = group.gathers.iter().map(|gather| self.attend(&q, &keys, &values, gather));
+        let attended = attended.collect::<mlx::Result<Vec<_>>>()?;
+        let attended = match attended.as_slice() {
+            [one] => one.clone(),
+            several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
+        };
+        match &group.order {
+            Some(order) => attended.take(order, 0),
+            None => Ok(attended),
+        }
+    }
+
+    /// The rows of one gather, `[n, heads · head_dim]`.
+    fn attend(&self, q: &Array, keys: &Array, values: &Array, gather: &Gather) -> mlx::Result<Array> {
+        let (heads, dim) = (self.spec.heads as i32, self.spec.head_dim as i32);
+        let (q, count) = match &gather.rows {
+            Rows::Singles(rows) => (q.take(rows, 0)?.expand_dims(&[2])?, rows.shape().first().copied().unwrap_or(0)),
+            Rows::Chunk { first, len } => {
+                let rows = q.slice(&[*first, 0, 0], &[first + len, heads, dim])?;
+                (rows.transpose(&[1, 0, 2])?.expand_dims(&[0])?, *len)
+            }
+        };
+        let gathered = |pool: &Array| -> mlx::Result<Array> {
+            let found = pool.take(&gather.tables, 0)?;
+            let [segments, blocks, size, kv_heads, dim] = found.dims()?;
+            let rows = found.reshape(&[segments, blocks * size, kv_heads, dim])?;
+            rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, dim])?.transpose(&[0, 2, 1, 3])
+        };
+        let (k, v) = (gathered(keys)?.astype(q.dtype()?)?, gathered(values)?.astype(q.dtype()?)?);
+        let y = fast::sdpa(&q, &k, &v, self.spec.scale, gather.mask(), None)?;
+        y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * dim])
+    }
+}
+
+/// Writes rows `[T, kv_heads, head_dim]` to flat slots of a pool, in place.
+fn write(half: &mut Option<Array>, slots: &Array, rows: &Array) -> mlx::Result<Array> {
+    let pool = half.take().ok_or_else(lost)?;
+    let shape = pool.shape().to_vec();
+    let [blocks, size, kv_heads, dim] = pool.dims()?;
+    let flat = pool.reshape(&[blocks * size, kv_heads, dim])?;
+    let rows = rows.astype(flat.dtype()?)?;
+    drop(pool);
+    let written = flat.scatter_rows(slots, &rows)?.reshape(&shape)?;
+    Ok(half.insert(written).clone())
+}

@@ -1,0 +1,86 @@
+//! Rotary embedding of packed rows, in MLX's own operations.
+//!
+//! Source: arXiv 2104.09864 §3.4.2; which elements pair up and how frequencies stretch is in `rope`.
+
+use mlx::{Array, Dtype, fast};
+
+use crate::{Pairs, Rope};
+
+/// A rotation whose frequencies are settled.
+pub(crate) struct Rotation {
+    pub(crate) rope: Rope,
+    /// Radians per position, `[dims / 2]` f32; `None` when they depend on the sequence.
+    pub(crate) radians: Option<Array>,
+    pub(crate) magnitude: f32,
+    /// What MLX's kernel takes: positions per radian, `[dims / 2]` f32.
+    inverse: Option<Array>,
+}
+
+impl Rotation {
+    pub(crate) fn new(rope: &Rope) -> mlx::Result<Self> {
+        if rope.depends_on_length() {
+            return Ok(Self { rope: rope.clone(), radians: None, magnitude: 1.0, inverse: None });
+        }
+        let frequencies = rope.frequencies(0);
+        let pairs = [frequencies.radians.len() as i32];
+        let radians = Array::from_slice(&frequencies.radians, &pairs)?;
+        let inverse: Vec<f32> = frequencies.radians.iter().map(|radians| 1.0 / radians).collect();
+        let inverse = Some(Array::from_slice(&inverse, &pairs)?);
+        Ok(Self { rope: rope.clone(), radians: Some(radians), magnitude: frequencies.magnitude, inverse })
+    }
+
+    /// `x`: `[T, heads, head_dim]`, row `i` at `positions[i]` of a sequence that is rotated as one of
+    /// `ends[i]` tokens.
+    pub(crate) fn apply(&self, x: &Array, positions: &Array, ends: &Ends) -> mlx::Result<Array> {
+        let Some(inverse) = &self.inverse else { return self.apply_by_length(x, ends) };
+        let kernel = fast::Rope {
+            dims: self.rope.dims as i32,
+            traditional: self.rope.pairs == Pairs::Neighbours,
+            base: None,
+            scale: 1.0,
+            freqs: Some(inverse.clone()),
+        };
+        let rotated = kernel.apply_rows(&x.expand_dims(&[2])?, positions)?.squeeze(&[2])?;
+        if self.magnitude == 1.0 {
+            return Ok(rotated);
+        }
+        let head_dim = x.shape().last().copied().unwrap_or(0) as usize;
+        let scale: Vec<f32> =
+            (0..head_dim).map(|i| if i < self.rope.dims { self.magnitude } else { 1.0 }).collect();
+        Ok(rotated * Array::from_slice(&scale, &[head_dim as i32])?.astype(x.dtype()?)?)
+    }
+
+    fn apply_by_length(&self, x: &Array, ends: &Ends) -> mlx::Result<Array> {
+        let pairs = self.rope.dims / 2;
+        let angles = ends.0.iter().flat_map(|(position, end)| {
+            let radians = self.rope.frequencies(*end).radians;
+            radians.into_iter().map(|radians| *position as f32 * radians)
+        });
+        let angles: Vec<f32> = angles.collect();
+        let angles = Array::from_slice(&angles, &[ends.0.len() as i32, 1, pairs as i32])?;
+        let (cos, sin) = (angles.cos()?, angles.sin()?);
+        let [rows, heads, head_dim] = x.dims()?;
+        let (dims, pairs) = (self.rope.dims as i32, pairs as i32);
+        let dtype = x.dtype()?;
+        let rotated = x.slice(&[0, 0, 0], &[rows, heads, dims])?.astype(Dtype::F32)?;
+        // Bring partners side by side on the third axis, turn them, and put them back.
+        let (split, axis) = match self.rope.pairs {
+            Pairs::Halves => (rotated.reshape(&[rows, heads, 2, pairs])?, 2),
+            Pairs::Neighbours => (rotated.reshape(&[rows, heads, pairs, 2])?, 3),
+        };
+        let partners = split.split(&[1], axis)?;
+        let [a, b] = partners.as_slice() else { return Err(mlx::Error::new("two partners")) };
+        let (a, b) = (a.squeeze(&[axis])?, b.squeeze(&[axis])?);
+        let turned = mlx::stack(&[&(&a * &cos - &b * &sin), &(&a * &sin + &b * &cos)], axis)?;
+        let turned = turned.reshape(&[rows, heads, dims])?.astype(dtype)?;
+        if dims == head_dim {
+            return Ok(turned);
+        }
+        let rest = x.slice(&[0, 0, dims], &[rows, heads, head_dim])?;
+        mlx::concatenate(&[&turned, &rest], -1)
+    }
+}
+
+/// Position of each row, and the length its sequence is rotated for: the prompt's while inside it,
+/// then one more with each token, so that neither chunks nor other sequences change a rotation.
+pub(crate) struct Ends(pub(crate) Vec<(usize, usize)>);

@@ -1,0 +1,250 @@
+//! The description of one network: plain data that can be printed, compared and counted.
+//!
+//! A new family usually adds no variant here, only a file in `families`. A new variant is a new
+//! computation, so it comes with its tensors (`manifest`), its memory (`state`) and its block.
+
+use crate::{Dims, Position, WeightRewrite};
+
+/// Everything the decoder needs to know about one checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Blueprint {
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Rows of the embedding and of the logits.
+    pub vocab: usize,
+    /// Longest sequence, in tokens, the positions were trained for. `None` for pure recurrences.
+    pub context: Option<usize>,
+    /// Embeddings are multiplied by this, rounded to bfloat16 first (Gemma: √hidden).
+    pub embed_scale: f32,
+    /// In order of execution.
+    pub layers: Vec<LayerSpec>,
+    /// Applied after the last layer.
+    pub final_norm: Norm,
+    /// Where the logits come from.
+    pub head: Head,
+    /// `cap · tanh(logits / cap)`.
+    pub logit_softcap: Option<f32>,
+    /// What the tensors outside the layers are called.
+    pub names: Names,
+    /// How a published checkpoint becomes the tensors this blueprint names, in order.
+    pub rewrites: Vec<WeightRewrite>,
+}
+
+impl Blueprint {
+    /// A network with no scaling, no cap and Llama's tensor names.
+    pub fn new(dims: &Dims, layers: Vec<LayerSpec>) -> Self {
+        Self {
+            hidden: dims.hidden,
+            vocab: dims.vocab,
+            context: Some(dims.context),
+            embed_scale: 1.0,
+            layers,
+            final_norm: dims.norm,
+            head: dims.head,
+            logit_softcap: None,
+            names: Names::LLAMA,
+            rewrites: Vec::new(),
+        }
+    }
+}
+
+/// Where the logits come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Head {
+    /// The embedding, used backwards; an `lm_head` in the checkpoint is dropped.
+    Tied,
+    /// `lm_head`.
+    Own,
+    /// `lm_head` if the checkpoint has one, else the embedding (Gemma 3).
+    OwnIfPresent,
+}
+
+/// Names of the tensors outside the layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Names {
+    pub root: &'static str,
+    pub embed: &'static str,
+    pub final_norm: &'static str,
+}
+
+impl Names {
+    /// `model.embed_tokens`, `model.layers.N`, `model.norm`.
+    pub const LLAMA: Self = Self { root: "model", embed: "embed_tokens", final_norm: "norm" };
+}
+
+/// One residual layer: a mixer across positions, then an MLP within each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerSpec {
+    /// The mixer's name below `layers.N`.
+    pub mixer_name: &'static str,
+    /// How positions exchange information.
+    pub mixer: Mixer,
+    /// How each position is transformed on its own.
+    pub mlp: Mlp,
+    /// The kind of every norm in the layer.
+    pub norm: Norm,
+    /// Where the norms sit around the two residual additions, and what they are called.
+    pub wiring: Wiring,
+}
+
+impl LayerSpec {
+    /// A pre-norm layer under Llama's names.
+    pub fn pre_norm(mixer: Mixer, mlp: Mlp, norm: Norm) -> Self {
+        Self { mixer_name: "self_attn", mixer, mlp, norm, wiring: Wiring::LLAMA }
+    }
+}
+
+/// Residual arithmetic of a layer, with `x` the stream, `m` the mixer, `f` the MLP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Wiring {
+    /// `x += m(norm(x)); x += f(norm(x))` (Llama, Qwen)
+    Pre { mixer: &'static str, mlp: &'static str },
+    /// `x += norm(m(norm(x))); x += norm(f(norm(x)))` (Gemma 2 and 3); each pair is before, after
+    Sandwich { mixer: [&'static str; 2], mlp: [&'static str; 2] },
+}
+
+impl Wiring {
+    /// Pre-norm under the names most checkpoints use.
+    pub const LLAMA: Self = Self::Pre { mixer: "input_layernorm", mlp: "post_attention_layernorm" };
+    /// Norms on both sides, under Gemma's names.
+    pub const GEMMA: Self = Self::Sandwich {
+        mixer: ["input_layernorm", "post_attention_layernorm"],
+        mlp: ["pre_feedforward_layernorm", "post_feedforward_layernorm"],
+    };
+
+    /// The names of the norms, in order of use.
+    pub fn norms(&self) -> Vec<&'static str> {
+        match *self {
+            Self::Pre { mixer, mlp } => vec![mixer, mlp],
+            Self::Sandwich { mixer, mlp } => [mixer, mlp].concat(),
+        }
+    }
+}
+
+/// A normalisation over the last axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub enum Norm {
+    /// `x / √(mean(x²) + eps) · weight`. Gemma stores `weight − 1`; a rewrite adds it back.
+    Rms { eps: f32 },
+}
+
+/// How positions exchange information.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Mixer {
+    Attention(Attention),
+}
+
+/// Softmax attention over grouped key/value heads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attention {
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+    /// Scores are multiplied by this before the softmax.
+    pub scale: f32,
+    /// Which earlier positions a query sees.
+    pub reach: Reach,
+    /// How position enters.
+    pub position: Position,
+    /// Norm on queries and keys before rotation.
+    pub qk_norm: Option<QkNorm>,
+    /// Bias on the q, k and v projections.
+    pub qkv_bias: bool,
+    /// Bias on the output projection.
+    pub out_bias: bool,
+}
+
+impl Attention {
+    /// Causal attention over everything, scaled by `1/√head_dim`, with no extras.
+    pub fn new(dims: &Dims, position: Position) -> Self {
+        Self {
+            heads: dims.heads,
+            kv_heads: dims.kv_heads,
+            head_dim: dims.head_dim,
+            scale: (dims.head_dim as f32).powf(-0.5),
+            reach: Reach::Full,
+            position,
+            qk_norm: None,
+            qkv_bias: false,
+            out_bias: false,
+        }
+    }
+}
+
+/// Which earlier positions a query sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// All of them.
+    Full,
+    /// The last `n`, itself included.
+    Window(usize),
+}
+
+/// Norm on queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum QkNorm {
+    /// One weight of `head_dim`, shared by the heads (Qwen3, Gemma 3).
+    PerHead(Norm),
+}
+
+/// How each position is transformed on its own.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mlp {
+    /// `down(act(gate(x)) · up(x))`
+    Gated(Gated),
+    /// A few of many gated MLPs, chosen per token.
+    Moe(Moe),
+}
+
+/// A gated MLP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Gated {
+    pub width: usize,
+    pub act: Act,
+    pub bias: bool,
+}
+
+/// The non-linearity of an MLP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Act {
+    Silu,
+    Gelu,
+    GeluTanh,
+}
+
+impl Act {
+    /// As Hugging Face spells them.
+    pub const CHOICES: &[(&str, Self)] =
+        &[("silu", Self::Silu), ("gelu", Self::Gelu), ("gelu_pytorch_tanh", Self::GeluTanh)];
+}
+
+/// A mixture of gated experts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moe {
+    /// Number of routed experts.
+    pub experts: usize,
+    /// Routed experts per token.
+    pub top_k: usize,
+    /// Each routed expert.
+    pub expert: Gated,
+    /// How a token's experts are weighed.
+    pub routing: Routing,
+}
+
+/// From router logits to experts and their weights: softmax over all experts in float32, the best `top_k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Routing {
+    /// The probabilities as they fall.
+    Softmax,
+    /// Divided by their sum over the chosen.
+    SoftmaxRenormalized,
+}

@@ -1,0 +1,272 @@
+//! Reads a checkpoint's `config.json` and remembers what was asked for.
+//!
+//! A field nobody reads is an error: a model that ignores `attn_output_gate` loads, runs, and
+//! answers nonsense. [`Config::finish`] is what turns that into a message at load time. A family
+//! therefore lists what it does not need, with the reason, in [`IGNORABLE`].
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// Fields that ask nothing of the network, and why we may pass them by.
+pub const IGNORABLE: &[(&str, &str)] = &[
+    ("architectures", "model_type chooses the family"),
+    ("auto_map", "we never run a checkpoint's code"),
+    ("model_type", "read before the family is known"),
+    ("torch_dtype", "the tensors carry their own dtype"),
+    ("dtype", "the tensors carry their own dtype"),
+    ("transformers_version", "provenance"),
+    ("_name_or_path", "provenance"),
+    ("_from_model_config", "provenance"),
+    ("quantization", "read with the weights"),
+    ("quantization_config", "read with the weights"),
+    ("use_cache", "we always do"),
+    ("cache_implementation", "the blueprint declares the state"),
+    ("bos_token_id", "the text crate reads it"),
+    ("eos_token_id", "the text crate reads it"),
+    ("pad_token_id", "batches are not padded with tokens"),
+    ("tokenizer", "the text crate reads its own files"),
+    ("tokenizer_class", "the text crate reads its own files"),
+    ("attention_dropout", "training"),
+    ("hidden_dropout", "training"),
+    ("initializer_range", "training"),
+    ("output_router_logits", "training"),
+    ("router_aux_loss_coef", "training"),
+    ("pretraining_tp", "how the checkpoint was trained, not what it computes"),
+    ("sequence_parallel_enabled", "how the checkpoint was trained"),
+    ("selective_checkpoint_enabled", "how the checkpoint was trained"),
+    ("move_model_to_device", "how the checkpoint was trained"),
+    ("max_window_layers", "use_sliding_window is required to be false"),
+    ("max_sequence_length", "max_position_embeddings says the same"),
+    ("mask_value", "we mask with booleans"),
+    ("id2label", "names of a classifier's outputs"),
+    ("label2id", "names of a classifier's outputs"),
+    ("add_cross_attention", GENERATION),
+    ("bad_words_ids", GENERATION),
+    ("begin_suppress_tokens", GENERATION),
+    ("chunk_size_feed_forward", GENERATION),
+    ("cross_attention_hidden_size", GENERATION),
+    ("decoder_start_token_id", GENERATION),
+    ("diversity_penalty", GENERATION),
+    ("do_sample", GENERATION),
+    ("early_stopping", GENERATION),
+    ("encoder_no_repeat_ngram_size", GENERATION),
+    ("exponential_decay_length_penalty", GENERATION),
+    ("finetuning_task", GENERATION),
+    ("forced_bos_token_id", GENERATION),
+    ("forced_eos_token_id", GENERATION),
+    ("is_decoder", GENERATION),
+    ("is_encoder_decoder", GENERATION),
+    ("length_penalty", GENERATION),
+    ("max_length", GENERATION),
+    ("min_length", GENERATION),
+    ("no_repeat_ngram_size", GENERATION),
+    ("num_beam_groups", GENERATION),
+    ("num_beams", GENERATION),
+    ("num_return_sequences", GENERATION),
+    ("output_attentions", GENERATION),
+    ("output_hidden_states", GENERATION),
+    ("output_scores", GENERATION),
+    ("prefix", GENERATION),
+    ("problem_type", GENERATION),
+    ("pruned_heads", GENERATION),
+    ("remove_invalid_values", GENERATION),
+    ("repetition_penalty", GENERATION),
+    ("return_dict", GENERATION),
+    ("return_dict_in_generate", GENERATION),
+    ("sep_token_id", GENERATION),
+    ("suppress_tokens", GENERATION),
+    ("task_specific_params", GENERATION),
+    ("temperature", GENERATION),
+    ("tf_legacy_loss", GENERATION),
+    ("tie_encoder_decoder", GENERATION),
+    ("top_k", GENERATION),
+    ("top_p", GENERATION),
+    ("torchscript", GENERATION),
+    ("typical_p", GENERATION),
+    ("use_bfloat16", GENERATION),
+];
+
+/// Old configs carry every default of Hugging Face's base class.
+const GENERATION: &str = "a default of generation or training that older writers saved with the network";
+
+/// What is wrong with a `config.json`. Every message names the field by its dotted path.
+#[derive(Debug, Error, PartialEq)]
+#[allow(missing_docs)]
+pub enum ConfigError {
+    #[error("`{field}` is missing")]
+    Missing { field: String },
+    #[error("`{field}` should be {want}, not {found}")]
+    Type { field: String, want: &'static str, found: Value },
+    #[error("`{field}` is {found}; supported: {supported}")]
+    Unsupported { field: String, found: String, supported: String },
+    #[error("does not hold: {}", rules.join("; "))]
+    Inconsistent { rules: Vec<&'static str> },
+    #[error("nothing reads {}", fields.join(", "))]
+    Unread { fields: Vec<String> },
+}
+
+/// A Rust type a config field may hold.
+pub trait Field: Sized {
+    /// How an error message names the type.
+    const WANT: &'static str;
+    /// `None` when the value is of another type.
+    fn from_json(value: &Value) -> Option<Self>;
+}
+
+impl Field for usize {
+    const WANT: &'static str = "a whole number";
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_u64()?.try_into().ok()
+    }
+}
+
+impl Field for NonZeroUsize {
+    const WANT: &'static str = "a positive whole number";
+    fn from_json(value: &Value) -> Option<Self> {
+        usize::from_json(value)?.try_into().ok()
+    }
+}
+
+impl Field for f32 {
+    const WANT: &'static str = "a number";
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_f64().map(|number| number as f32)
+    }
+}
+
+impl Field for bool {
+    const WANT: &'static str = "true or false";
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
+impl Field for String {
+    const WANT: &'static str = "a string";
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_str().map(str::to_owned)
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    const WANT: &'static str = "a list";
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_array()?.iter().map(T::from_json).collect()
+    }
+}
+
+impl<T: Field, const N: usize> Field for [T; N] {
+    const WANT: &'static str = "a list of fixed length";
+    fn from_json(value: &Value) -> Option<Self> {
+        Vec::from_json(value)?.try_into().ok()
+    }
+}
+
+/// One JSON object of a config, and the record of which fields were asked for.
+///
+/// A null field counts as absent everywhere: it asks for nothing.
+pub struct Config<'a> {
+    fields: &'a Map<String, Value>,
+    prefix: String,
+    read: Rc<RefCell<BTreeSet<String>>>,
+}
+
+impl<'a> Config<'a> {
+    /// Wraps the top-level object.
+    pub fn new(fields: &'a Map<String, Value>) -> Self {
+        Self { fields, prefix: String::new(), read: Rc::default() }
+    }
+
+    /// A field that may be absent.
+    pub fn opt<T: Field>(&self, field: &str) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.value(field) else { return Ok(None) };
+        match T::from_json(value) {
+            Some(parsed) => Ok(Some(parsed)),
+            None => Err(ConfigError::Type { field: self.path(field), want: T::WANT, found: value.clone() }),
+        }
+    }
+
+    /// A field that must be there.
+    pub fn req<T: Field>(&self, field: &str) -> Result<T, ConfigError> {
+        self.opt(field)?.ok_or_else(|| ConfigError::Missing { field: self.path(field) })
+    }
+
+    /// A field whose absence has a meaning.
+    pub fn or<T: Field>(&self, field: &str, absent: T) -> Result<T, ConfigError> {
+        Ok(self.opt(field)?.unwrap_or(absent))
+    }
+
+    /// A string that names one of `choices`.
+    pub fn choice<T: Copy>(&self, field: &str, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+        self.choice_opt(field, choices)?.ok_or_else(|| ConfigError::Missing { field: self.path(field) })
+    }
+
+    /// A string that names one of `choices`, if it is there at all.
+    pub fn choice_opt<T: Copy>(&self, field: &str, choices: &[(&str, T)]) -> Result<Option<T>, ConfigError> {
+        let Some(found) = self.opt::<String>(field)? else { return Ok(None) };
+        match choices.iter().find(|(name, _)| *name == found) {
+            Some((_, meaning)) => Ok(Some(*meaning)),
+            None => Err(self.unsupported(field, found, choices.iter().map(|(name, _)| *name).collect())),
+        }
+    }
+
+    /// A field we understand in one setting only. Absent is fine; any other value is an error.
+    pub fn only(&self, field: &str, supported: impl Into<Value>) -> Result<(), ConfigError> {
+        let supported = supported.into();
+        match self.value(field) {
+            Some(found) if *found != supported => {
+                Err(self.unsupported(field, found.to_string(), vec![&supported.to_string()]))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A nested object, read under the same record.
+    pub fn section(&self, field: &str) -> Result<Option<Config<'a>>, ConfigError> {
+        let Some(value) = self.value(field) else { return Ok(None) };
+        let path = self.path(field);
+        let Value::Object(fields) = value else {
+            return Err(ConfigError::Type { field: path, want: "an object", found: value.clone() });
+        };
+        Ok(Some(Config { fields, prefix: format!("{path}."), read: Rc::clone(&self.read) }))
+    }
+
+    /// Fails if any field was neither read nor listed in [`IGNORABLE`].
+    pub fn finish(self) -> Result<(), ConfigError> {
+        let mut unread = Vec::new();
+        self.collect_unread(&mut unread);
+        if unread.is_empty() { Ok(()) } else { Err(ConfigError::Unread { fields: unread }) }
+    }
+
+    fn collect_unread(&self, unread: &mut Vec<String>) {
+        for (field, value) in self.fields {
+            let path = self.path(field);
+            if value.is_null() || IGNORABLE.iter().any(|(known, _)| *known == path) {
+                continue;
+            }
+            if !self.read.borrow().contains(&path) {
+                unread.push(path);
+            } else if let Ok(Some(section)) = self.section(field) {
+                section.collect_unread(unread);
+            }
+        }
+    }
+
+    fn value(&self, field: &str) -> Option<&'a Value> {
+        self.read.borrow_mut().insert(self.path(field));
+        self.fields.get(field).filter(|value| !value.is_null())
+    }
+
+    fn path(&self, field: &str) -> String {
+        format!("{}{field}", self.prefix)
+    }
+
+    fn unsupported(&self, field: &str, found: String, supported: Vec<&str>) -> ConfigError {
+        ConfigError::Unsupported { field: self.path(field), found, supported: supported.join(", ") }
+    }
+}

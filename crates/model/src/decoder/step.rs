@@ -1,0 +1,213 @@
+//! What all layers of one pass share: positions, slots, tables and masks, made once.
+
+use mlx::{Array, fast};
+
+use crate::blocks::Kernels;
+use crate::blocks::rotate::Ends;
+use crate::{Batch, KvState, Segment, Table};
+
+/// One pass's shared inputs.
+pub(crate) struct Step {
+    /// `[T]` i32.
+    pub(crate) positions: Array,
+    pub(crate) ends: Ends,
+    /// `[n]` i32, at least one.
+    pub(crate) logits_at: Option<Array>,
+    /// One for each state group.
+    pub(crate) groups: Vec<GroupStep>,
+}
+
+/// Where one group's layers write and read.
+pub(crate) struct GroupStep {
+    /// Flat slot of each row's key and value, `[T]` i32; padding writes to the scratch block.
+    pub(crate) slots: Array,
+    /// For the CPU kernel, `[n, 5]` i32: first row, rows, first position, start of its table, and
+    /// which block of the sequence the table begins with.
+    pub(crate) segments: Array,
+    /// For the CPU kernel, all tables end to end, `[m]` i32.
+    pub(crate) tables: Array,
+    /// For the reference path: how rows find their keys.
+    pub(crate) gathers: Vec<Gather>,
+    /// Puts the gathers' rows, end to end, back in the batch's order, `[T]` i32; `None` if they are.
+    pub(crate) order: Option<Array>,
+}
+
+/// Rows that attend together in the reference path.
+pub(crate) struct Gather {
+    /// The rows: consecutive ones of one segment, or single ones of many.
+    pub(crate) rows: Rows,
+    /// `[n, blocks]` i32, one table a segment, filled up with the scratch block.
+    pub(crate) tables: Array,
+    /// Keys past this many are cut off.
+    pub(crate) keys: i32,
+    /// `true` where a row sees a key, `[n, 1, rows, keys]`; `None` is causal.
+    pub(crate) mask: Option<Array>,
+}
+
+pub(crate) enum Rows {
+    Chunk { first: i32, len: i32 },
+    Singles(Array),
+}
+
+impl Gather {
+    pub(crate) fn mask(&self) -> fast::Mask<'_> {
+        match &self.mask {
+            Some(mask) => fast::Mask::Array(mask),
+            None => fast::Mask::Causal,
+        }
+    }
+}
+
+impl Step {
+    pub(crate) fn new(batch: &Batch, state: &KvState, kernels: Kernels) -> mlx::Result<Self> {
+        let rows = batch.tokens.shape().first().copied().unwrap_or(0) as usize;
+        let mut places: Vec<(usize, usize)> = vec![(0, 1); rows];
+        for segment in &batch.segments {
+            let range = places.get_mut(segment.first..segment.first + segment.len);
+            let range = range.ok_or_else(|| mlx::Error::new("segments lie within the batch"))?;
+            for (row, place) in range.iter_mut().enumerate() {
+                let position = segment.context + row;
+                *place = (position, segment.prompt.max(position + 1));
+            }
+        }
+        let positions: Vec<i32> = places.iter().map(|(position, _)| *position as i32).collect();
+        let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
+        let groups = (0..state.blocks.len()).map(|group| GroupStep::new(batch, rows, group, state, kernels));
+        Ok(Self {
+            positions: indices(&positions)?,
+            logits_at: if logits_at.is_empty() { None } else { Some(indices(&logits_at)?) },
+            groups: groups.collect::<mlx::Result<_>>()?,
+            ends: Ends(places),
+        })
+    }
+}
+
+impl GroupStep {
+    fn new(batch: &Batch, rows: usize, group: usize, state: &KvState, kernels: Kernels) -> mlx::Result<Self> {
+        let size = state.block_size;
+        let scratch = state.blocks[group];
+        // Distinct slots for padding rows would not matter: nobody reads the scratch block.
+        let mut slots = vec![(scratch * size) as i32; rows];
+        let (mut segments, mut tables) = (Vec::new(), Vec::new());
+        for segment in &batch.segments {
+            let table = table_of(segment, group)?;
+            for row in 0..segment.len {
+                let slot = table.slot(segment.context + row, size);
+                let slot = slot.filter(|slot| *slot < scratch * size);
+                slots[segment.first + row] = slot.ok_or_else(|| mlx::Error::new("a table covers its segment"))? as i32;
+            }
+            let numbers = [segment.first, segment.len, segment.context, tables.len(), table.first];
+            segments.extend(numbers.map(|number| number as i32));
+            tables.extend(table.blocks.iter().map(|block| *block as i32));
+        }
+        let (gathers, order) = match kernels {
+            Kernels::Cpu => (Vec::new(), None),
+            Kernels::Reference => gathers(batch, rows, group, state)?,
+        };
+        let count = segments.len() as i32 / 5;
+        Ok(Self {
+            slots: indices(&slots)?,
+            segments: Array::from_slice(&segments, &[count, 5])?,
+            tables: indices(&tables)?,
+            gathers,
+            order,
+        })
+    }
+}
+
+/// Single rows attend as one batch, chunks each on their own.
+fn gathers(
+    batch: &Batch,
+    rows: usize,
+    group: usize,
+    state: &KvState,
+) -> mlx::Result<(Vec<Gather>, Option<Array>)> {
+    let (singles, chunks): (Vec<&Segment>, Vec<&Segment>) = batch.segments.iter().partition(|one| one.len == 1);
+    let mut gathers = Vec::new();
+    let mut order = vec![0; rows];
+    let mut next = 0;
+    if !singles.is_empty() {
+        gathers.push(gather_singles(&singles, group, state)?);
+    }
+    for segment in &chunks {
+        gathers.push(gather_chunk(segment, group, state)?);
+    }
+    for segment in singles.into_iter().chain(chunks) {
+        for row in segment.first..segment.first + segment.len {
+            order[row] = next;
+            next += 1;
+        }
+    }
+    let in_order = order.iter().enumerate().all(|(row, place)| row as i32 == *place);
+    Ok((gathers, if in_order { None } else { Some(indices(&order)?) }))
+}
+
+fn gather_singles(segments: &[&Segment], group: usize, state: &KvState) -> mlx::Result<Gather> {
+    let tables = segments.iter().map(|segment| table_of(segment, group)).collect::<mlx::Result<Vec<_>>>()?;
+    let width = tables.iter().map(|table| table.blocks.len()).max().unwrap_or(0);
+    let scratch = state.blocks[group] as i32;
+    let padded: Vec<i32> = tables
+        .iter()
+        .flat_map(|table| (0..width).map(|i| table.blocks.get(i).map_or(scratch, |block| *block as i32)))
+        .collect();
+    let keys = width * state.block_size;
+    let mask: Vec<bool> = segments
+        .iter()
+        .zip(&tables)
+        .flat_map(|(segment, table)| {
+            let seen = seen_from(segment.context, table, state, group);
+            (0..keys).map(move |key| seen.contains(&key))
+        })
+        .collect();
+    let rows: Vec<i32> = segments.iter().map(|segment| segment.first as i32).collect();
+    let count = segments.len() as i32;
+    Ok(Gather {
+        rows: Rows::Singles(indices(&rows)?),
+        tables: Array::from_slice(&padded, &[count, width as i32])?,
+        keys: keys as i32,
+        mask: Some(Array::from_slice(&mask, &[count, 1, 1, keys as i32])?),
+    })
+}
+
+fn gather_chunk(segment: &Segment, group: usize, state: &KvState) -> mlx::Result<Gather> {
+    let table = table_of(segment, group)?;
+    let blocks: Vec<i32> = table.blocks.iter().map(|block| *block as i32).collect();
+    let keys = segment.end() - table.first * state.block_size;
+    let window = state.windows.get(group).copied().flatten();
+    let mask = match window {
+        Some(_) => {
+            let mask: Vec<bool> = (segment.context..segment.end())
+                .flat_map(|position| {
+                    let seen = seen_from(position, table, state, group);
+                    (0..keys).map(move |key| seen.contains(&key))
+                })
+                .collect();
+            Some(Array::from_slice(&mask, &[1, 1, segment.len as i32, keys as i32])?)
+        }
+        None => None,
+    };
+    Ok(Gather {
+        rows: Rows::Chunk { first: segment.first as i32, len: segment.len as i32 },
+        tables: Array::from_slice(&blocks, &[1, blocks.len() as i32])?,
+        keys: keys as i32,
+        mask,
+    })
+}
+
+/// Which of a table's keys the query at `position` sees.
+fn seen_from(position: usize, table: &Table, state: &KvState, group: usize) -> std::ops::Range<usize> {
+    let start = table.first * state.block_size;
+    let oldest = match state.windows.get(group).copied().flatten() {
+        Some(window) => (position + 1).saturating_sub(window),
+        None => 0,
+    };
+    oldest.saturating_sub(start)..(position + 1).saturating_sub(start)
+}
+
+fn table_of(segment: &Segment, group: usize) -> mlx::Result<&Table> {
+    segment.tables.get(group).ok_or_else(|| mlx::Error::new("one table for each group"))
+}
+
+fn indices(values: &[i32]) -> mlx::Result<Array> {
+    Array::from_slice(values, &[values.len() as i32])
+}

@@ -1,0 +1,64 @@
+//! The config fields nearly every transformer shares.
+
+use std::num::NonZeroUsize;
+
+use crate::{Act, Config, ConfigError, Gated, Head, Norm};
+
+/// Sizes and the norm, under the names nearly every transformer uses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Dims {
+    pub hidden: usize,
+    pub layers: usize,
+    pub heads: usize,
+    /// Absent means one per query head.
+    pub kv_heads: usize,
+    /// Absent means `hidden / heads`.
+    pub head_dim: usize,
+    pub vocab: usize,
+    /// Longest trained sequence, in tokens.
+    pub context: usize,
+    pub norm: Norm,
+    /// Absent means tied: Hugging Face omits fields equal to its base class, where this is true.
+    pub head: Head,
+}
+
+impl Dims {
+    /// Reads them.
+    pub fn read(cfg: &Config) -> Result<Self, ConfigError> {
+        let hidden: NonZeroUsize = cfg.req("hidden_size")?;
+        let heads: NonZeroUsize = cfg.req("num_attention_heads")?;
+        let count = |field: &str| cfg.req::<NonZeroUsize>(field).map(NonZeroUsize::get);
+        let tied: bool = cfg.or("tie_word_embeddings", true)?;
+        Ok(Self {
+            hidden: hidden.get(),
+            layers: count("num_hidden_layers")?,
+            heads: heads.get(),
+            kv_heads: cfg.or("num_key_value_heads", heads)?.get(),
+            head_dim: cfg.opt::<NonZeroUsize>("head_dim")?.map_or(hidden.get() / heads, NonZeroUsize::get),
+            vocab: count("vocab_size")?,
+            context: cfg.or::<NonZeroUsize>("max_position_embeddings", DEFAULT_CONTEXT)?.get(),
+            norm: Norm::Rms { eps: cfg.or("rms_norm_eps", 1e-6)? },
+            head: if tied { Head::Tied } else { Head::Own },
+        })
+    }
+}
+
+/// Hugging Face's default for Llama.
+const DEFAULT_CONTEXT: NonZeroUsize = NonZeroUsize::new(2048).expect("not zero");
+
+impl Gated {
+    /// The dense MLP of a transformer config: `intermediate_size` and `hidden_act`.
+    pub fn read(cfg: &Config) -> Result<Self, ConfigError> {
+        Ok(Self {
+            width: cfg.req::<NonZeroUsize>("intermediate_size")?.get(),
+            act: cfg.choice_opt("hidden_act", Act::CHOICES)?.unwrap_or(Act::Silu),
+            bias: false,
+        })
+    }
+
+    /// The same activation at another width.
+    pub fn with_width(self, width: usize) -> Self {
+        Self { width, ..self }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a blueprint must satisfy beyond what its types say. Checked once, after a family has read.
+
+use crate::{Blueprint, ConfigError, Mixer, Mlp, Moe, Position, Reach};
+
+type Rule = (bool, &'static str);
+
+/// Larger sizes are not models but attempts to make us allocate.
+const SIZE_MAX: usize = 1 << 24;
+
+impl Blueprint {
+    /// Fails with every rule that some layer breaks, each named once.
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        let whole = [
+            (self.layers.len() <= 4096, "at most 4096 layers"),
+            (self.hidden <= SIZE_MAX && self.vocab <= SIZE_MAX, "sizes are below 16 million"),
+        ];
+        let mixers = self.layers.iter().flat_map(|layer| layer.mixer.rules());
+        let mlps = self.layers.iter().flat_map(|layer| layer.mlp.rules());
+        let rules = whole.into_iter().chain(mixers).chain(mlps);
+        let mut broken: Vec<&str> = rules.filter(|(holds, _)| !holds).map(|(_, rule)| rule).collect();
+        broken.sort_unstable();
+        broken.dedup();
+        if broken.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules: broken }) }
+    }
+}
+
+impl Mixer {
+    fn rules(&self) -> Vec<Rule> {
+        match self {
+            Self::Attention(spec) => vec![
+                (divides(spec.kv_heads, spec.heads), "key/value heads divide the query heads"),
+                (spec.heads.saturating_mul(spec.head_dim) <= SIZE_MAX, "heads fit a sensible width"),
+                (spec.position.fits(spec.head_dim), "an even number of dimensions rotates, no more than a head has"),
+                (spec.position.is_sound(), "rope factors are positive, one for each pair"),
+                (spec.reach != Reach::Window(0), "a window holds at least one token"),
+                (spec.scale.is_finite() && spec.scale > 0.0, "the score scale is positive"),
+            ],
+        }
+    }
+}
+
+impl Mlp {
+    fn rules(&self) -> Vec<Rule> {
+        match self {
+            Self::Gated(spec) => vec![(spec.width <= SIZE_MAX, "sizes are below 16 million")],
+            Self::Moe(moe) => moe.rules(),
+        }
+    }
+}
+
+impl Moe {
+    fn rules(&self) -> Vec<Rule> {
+        vec![
+            ((1..=self.experts).contains(&self.top_k), "a token visits some of the experts"),
+            (self.experts <= 1 << 16, "at most 65536 experts"),
+            (self.expert.width > 0 && self.expert.width <= SIZE_MAX, "sizes are below 16 million"),
+        ]
+    }
+}
+
+impl Position {
+    fn fits(&self, head_dim: usize) -> bool {
+        match self {
+            Self::None => true,
+            Self::Rope(rope) => rope.dims > 0 && rope.dims.is_multiple_of(2) && rope.dims <= head_dim,
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Rope(rope) => rope.is_sound(),
+        }
+    }
+}
+
+fn divides(part: usize, whole: usize) -> bool {
+    part > 0 && whole > 0 && whole.is_multiple_of(part)
+}

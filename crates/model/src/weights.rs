@@ -1,0 +1,38 @@
+//! Tensors by name: where they are read from, how they are checked against a blueprint, and how the
+//! blocks take them.
+//!
+//! Invariant: every file is hostile until its header has been checked: offsets within the file,
+//! sizes that fit shapes, no overlap, no path out of the model's directory.
+
+mod check;
+mod files;
+mod store;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use mlx::Array;
+use thiserror::Error;
+
+pub use files::Source;
+pub(crate) use store::Store;
+
+/// A checkpoint: lazy arrays by tensor name.
+pub type Weights = BTreeMap<String, Array>;
+
+/// How a checkpoint cannot be loaded. One line each; names are listed in full up to a limit, because
+/// seeing them is what shows the remedy.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum LoadError {
+    #[error("{}: {problem}", file.display())]
+    File { file: PathBuf, problem: String },
+    #[error("{to}: found {found} of {experts} experts")]
+    Experts { to: String, found: usize, experts: usize },
+    #[error("{name}: {shape:?} is not {want}")]
+    Shape { name: String, shape: Vec<i32>, want: String },
+    #[error("the weights do not fit the config: {}", check::listed(missing, unexpected, misshapen))]
+    Mismatch { missing: Vec<String>, unexpected: Vec<String>, misshapen: Vec<String> },
+    #[error(transparent)]
+    Mlx(#[from] mlx::Error),
+}

@@ -1,0 +1,180 @@
+//! Where a model's files come from: a directory, or bytes compiled into the binary.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use mlx::{Array, Dtype};
+use safetensors::SafeTensors;
+use safetensors::tensor::Metadata;
+use serde_json::{Map, Value};
+
+use crate::{LoadError, Weights};
+
+/// Larger configs and indexes are not read.
+const JSON_BYTES_MAX: u64 = 64 << 20;
+/// The header of a safetensors file may be this long; the format's own limit.
+const HEADER_BYTES_MAX: u64 = 100_000_000;
+
+/// A model's files.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A directory as mlx-lm or Hugging Face writes it.
+    Directory(PathBuf),
+    /// File names and contents.
+    Embedded(&'static [(&'static str, &'static [u8])]),
+}
+
+impl Source {
+    /// The path an error message names.
+    pub fn path(&self, file: &str) -> PathBuf {
+        match self {
+            Self::Directory(directory) => directory.join(file),
+            Self::Embedded(_) => PathBuf::from("embedded").join(file),
+        }
+    }
+
+    /// The bytes of a small file; `None` when there is no such file.
+    pub fn bytes(&self, file: &str) -> Result<Option<Vec<u8>>, LoadError> {
+        match self {
+            Self::Embedded(files) => Ok(files.iter().find(|(name, _)| *name == file).map(|(_, bytes)| bytes.to_vec())),
+            Self::Directory(directory) => {
+                let path = directory.join(file);
+                match fs::metadata(&path) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(problem(&path, error.to_string())),
+                    Ok(found) if found.len() > JSON_BYTES_MAX => {
+                        Err(problem(&path, format!("{} bytes is too large for this kind of file", found.len())))
+                    }
+                    Ok(_) => fs::read(&path).map(Some).map_err(|error| problem(&path, error.to_string())),
+                }
+            }
+        }
+    }
+
+    /// A JSON object that must be there.
+    pub fn json(&self, file: &str) -> Result<Map<String, Value>, LoadError> {
+        let path = self.path(file);
+        let bytes = self.bytes(file)?.ok_or_else(|| {
+            problem(&path, "no such file; a model directory holds config.json, *.safetensors and tokenizer.json".to_owned())
+        })?;
+        // Older writers leave bare `Infinity` in configs, which JSON lacks.
+        let text = String::from_utf8_lossy(&bytes).replace(": Infinity", ": 1e999").replace(": NaN", ": null");
+        serde_json::from_str(&text).map_err(|error| problem(&path, format!("not a JSON object: {error}")))
+    }
+
+    /// Every tensor of the checkpoint, lazy where it comes from files.
+    pub fn weights(&self) -> Result<Weights, LoadError> {
+        match self {
+            Self::Embedded(files) => {
+                let mut weights = Weights::new();
+                for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".safetensors")) {
+                    weights.extend(from_memory(&self.path(name), bytes)?);
+                }
+                Ok(weights)
+            }
+            Self::Directory(directory) => {
+                let mut weights = Weights::new();
+                for file in self.shards(directory)? {
+                    check_header(&file)?;
+                    for (name, tensor) in mlx::io::load_safetensors(&file)? {
+                        if weights.insert(name.clone(), tensor).is_some() {
+                            return Err(problem(&file, format!("`{name}` is in another shard, too")));
+                        }
+                    }
+                }
+                Ok(weights)
+            }
+        }
+    }
+
+    /// The files the index names, else every `model*.safetensors`, else every `*.safetensors`.
+    fn shards(&self, directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+        const INDEX: &str = "model.safetensors.index.json";
+        if self.bytes(INDEX)?.is_some() {
+            let index = self.json(INDEX)?;
+            let Some(map) = index.get("weight_map").and_then(Value::as_object) else {
+                return Err(problem(&self.path(INDEX), "has no `weight_map`".to_owned()));
+            };
+            let files: BTreeSet<&str> = map.values().filter_map(Value::as_str).collect();
+            let inside = |name: &str| {
+                let mut parts = Path::new(name).components();
+                matches!((parts.next(), parts.next()), (Some(std::path::Component::Normal(_)), None))
+            };
+            return files
+                .into_iter()
+                .map(|name| match (inside(name), directory.join(name)) {
+                    (false, _) => Err(problem(&self.path(INDEX), format!("`{name}` is not a file of this directory"))),
+                    (true, path) if !path.is_file() => {
+                        Err(problem(&path, "the index names this shard, but it is not there; download it again".to_owned()))
+                    }
+                    (true, path) => Ok(path),
+                })
+                .collect();
+        }
+        let entries = fs::read_dir(directory).map_err(|error| problem(directory, error.to_string()))?;
+        let mut files: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"))
+            .collect();
+        let is_model = |path: &PathBuf| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("model"))
+        };
+        if files.iter().any(is_model) {
+            files.retain(is_model);
+        }
+        files.sort();
+        if files.is_empty() {
+            return Err(problem(directory, "holds no *.safetensors; convert the weights first".to_owned()));
+        }
+        Ok(files)
+    }
+}
+
+fn problem(file: &Path, problem: String) -> LoadError {
+    LoadError::File { file: file.to_owned(), problem }
+}
+
+/// Reads the header alone and checks it against the file's length.
+fn check_header(path: &Path) -> Result<(), LoadError> {
+    let broken = |why: String| problem(path, format!("not a sound safetensors file: {why}"));
+    let mut file = fs::File::open(path).map_err(|error| problem(path, error.to_string()))?;
+    let length = file.metadata().map_err(|error| problem(path, error.to_string()))?.len();
+    let mut prefix = [0; 8];
+    file.read_exact(&mut prefix).map_err(|_| broken("shorter than its header".to_owned()))?;
+    let header_length = u64::from_le_bytes(prefix);
+    if header_length > HEADER_BYTES_MAX || header_length.saturating_add(8) > length {
+        return Err(broken(format!("a header of {header_length} bytes in a file of {length}")));
+    }
+    let mut header = vec![0; header_length as usize];
+    file.read_exact(&mut header).map_err(|error| broken(error.to_string()))?;
+    let header = String::from_utf8(header).map_err(|_| broken("a header that is not UTF-8".to_owned()))?;
+    // `Metadata` refuses overlaps, holes and sizes that do not fit their shapes.
+    let metadata: Metadata = serde_json::from_str(&header).map_err(|error| broken(error.to_string()))?;
+    let data: u64 = metadata.tensors().values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
+    let found = length - 8 - header_length;
+    if data != found {
+        return Err(broken(format!("{found} bytes of tensors where the header promises {data}; download it again")));
+    }
+    Ok(())
+}
+
+fn from_memory(path: &Path, bytes: &[u8]) -> Result<Weights, LoadError> {
+    let broken = |why: String| problem(path, format!("not a sound safetensors file: {why}"));
+    let tensors = SafeTensors::deserialize(bytes).map_err(|error| broken(error.to_string()))?;
+    let mut weights = Weights::new();
+    for (name, view) in tensors.tensors() {
+        let dtype = match view.dtype() {
+            safetensors::Dtype::F32 => Dtype::F32,
+            safetensors::Dtype::F16 => Dtype::F16,
+            safetensors::Dtype::BF16 => Dtype::Bf16,
+            safetensors::Dtype::U32 => Dtype::U32,
+            safetensors::Dtype::U8 => Dtype::U8,
+            other => return Err(broken(format!("`{name}` is {other:?}, which the embedded model never is"))),
+        };
+        let shape: Vec<i32> = view.shape().iter().map(|axis| *axis as i32).collect();
+        weights.insert(name, Array::from_bytes(view.data(), &shape, dtype)?);
+    }
+    Ok(weights)
+}

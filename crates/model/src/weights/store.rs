@@ -1,0 +1,117 @@
+//! Hands a checkpoint's tensors to the blocks that compute with them, each once.
+
+use mlx::{Array, Dtype, QuantMode, Quantized};
+
+use super::check::check;
+use crate::blocks::{Kernels, Linear, RmsNorm, SwitchLinear};
+use crate::{Blueprint, Head, LoadError, Norm, Quantization, WeightRewrite, Weights};
+
+/// A checkpoint in the blueprint's words, cast for the kernels that will run it.
+pub(crate) struct Store {
+    weights: Weights,
+    quantization: Quantization,
+    kernels: Kernels,
+}
+
+impl Store {
+    /// Applies the blueprint's rewrites and checks that exactly the named tensors come out. Settles
+    /// the blueprint's head, where that depends on the checkpoint.
+    pub(crate) fn new(
+        blueprint: &mut Blueprint,
+        quantization: Quantization,
+        weights: Weights,
+        kernels: Kernels,
+    ) -> Result<Self, LoadError> {
+        if blueprint.head == Head::OwnIfPresent {
+            let present = weights.contains_key("lm_head.weight");
+            blueprint.head = if present { Head::Own } else { Head::Tied };
+        }
+        let mut weights = weights;
+        if blueprint.head == Head::Tied {
+            weights = WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(weights)?;
+        }
+        for rewrite in &blueprint.rewrites {
+            weights = rewrite.apply(weights)?;
+        }
+        check(blueprint, &quantization, &weights)?;
+        Ok(Self { weights, quantization, kernels })
+    }
+
+    /// True when nothing is left to take.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.weights.is_empty()
+    }
+
+    /// The dtype activations have: what the kernels want, else what the embedding is stored in.
+    pub(crate) fn activation_dtype(&self, embed: &str) -> Result<Dtype, LoadError> {
+        if let Some(dtype) = self.kernels.activations() {
+            return Ok(dtype);
+        }
+        let stored = self.weights.get(&format!("{embed}.scales")).or(self.weights.get(&format!("{embed}.weight")));
+        match stored.map(Array::dtype).transpose()? {
+            Some(dtype @ (Dtype::F16 | Dtype::Bf16 | Dtype::F32)) => Ok(dtype),
+            _ => Ok(Dtype::Bf16), // Scales of the mx modes are bytes.
+        }
+    }
+
+    /// A linear layer at `path`: dense or packed.
+    pub(crate) fn linear(&mut self, path: &str) -> Result<Linear, LoadError> {
+        let bias = self.weights.remove(&format!("{path}.bias"));
+        let bias = bias.map(|bias| self.cast(bias)).transpose()?;
+        let weight = self.take(&format!("{path}.weight"))?;
+        match self.packed(path, weight)? {
+            Ok(packed) => Ok(Linear::packed(packed, bias)),
+            Err(dense) => Ok(Linear::dense(self.cast_dense(dense)?, bias)),
+        }
+    }
+
+    /// Stacked experts at `path`: dense or packed.
+    pub(crate) fn switch_linear(&mut self, path: &str) -> Result<SwitchLinear, LoadError> {
+        let weight = self.take(&format!("{path}.weight"))?;
+        match self.packed(path, weight)? {
+            Ok(packed) => Ok(SwitchLinear::Packed(packed)),
+            Err(dense) => Ok(SwitchLinear::Dense(self.cast_dense(dense)?)),
+        }
+    }
+
+    /// A norm's weight, with what the norm's kind adds.
+    pub(crate) fn norm(&mut self, path: &str, norm: Norm) -> Result<RmsNorm, LoadError> {
+        let Norm::Rms { eps } = norm;
+        let weight = self.take(&format!("{path}.weight"))?;
+        Ok(RmsNorm { weight: self.cast(weight)?, eps })
+    }
+
+    /// `Ok` when the checkpoint has scales for `path`, else the weight back.
+    fn packed(&mut self, path: &str, weight: Array) -> Result<Result<Quantized, Array>, LoadError> {
+        let Some(scales) = self.weights.remove(&format!("{path}.scales")) else { return Ok(Err(weight)) };
+        let biases = self.weights.remove(&format!("{path}.biases"));
+        let Some(choice) = self.quantization.at(path) else { return Ok(Err(weight)) };
+        let affine = choice.mode == QuantMode::Affine;
+        let scales = if affine { self.cast(scales)? } else { scales };
+        let biases = biases.map(|biases| self.cast(biases)).transpose()?;
+        let (group, bits, mode) = (choice.group, choice.bits, choice.mode);
+        Ok(Ok(Quantized { weight, scales, biases, group, bits, mode }))
+    }
+
+    fn take(&mut self, name: &str) -> Result<Array, LoadError> {
+        let missing = || LoadError::Mismatch {
+            missing: vec![name.to_owned()],
+            unexpected: Vec::new(),
+            misshapen: Vec::new(),
+        };
+        self.weights.remove(name).ok_or_else(missing)
+    }
+
+    /// Small tensors take the activations' dtype; packed ones keep theirs where kernels have no wish.
+    fn cast(&self, tensor: Array) -> Result<Array, LoadError> {
+        match self.kernels.activations() {
+            Some(dtype) => Ok(tensor.astype(dtype)?),
+            None => Ok(tensor),
+        }
+    }
+
+    /// Dense weights stay as stored where the kernels read them so, which halves what a step reads.
+    fn cast_dense(&self, tensor: Array) -> Result<Array, LoadError> {
+        if self.kernels.reads_dense(tensor.dtype()?) { Ok(tensor) } else { self.cast(tensor) }
+    }
+}

@@ -1,0 +1,98 @@
+//! Golden logits: generates a fixture's weights, runs the model in every way the engine does, and
+//! says how far the logits are from the reference's.
+//!
+//! A fixture is a directory with `config.json`, `tensors.json` (a recipe for the weights),
+//! `golden.safetensors` (prompts and logits) and, when quantized, `packed.safetensors`; its format
+//! is described in `tests/fixtures/README.md`.
+
+pub mod generate;
+pub mod ways;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mlx::Array;
+use omnibus_model::{Kernels, Model, Quantization, Weights, families};
+use serde_json::{Map, Value};
+
+/// One fixture, read.
+pub struct Fixture {
+    pub name: String,
+    pub config: Map<String, Value>,
+    pub prompts: Vec<Prompt>,
+    /// Largest allowed distance, relative to the largest logit.
+    pub bound: f32,
+    directory: PathBuf,
+}
+
+/// A prompt, what follows it, and the logits after it and after each token that follows.
+pub struct Prompt {
+    pub tokens: Vec<i32>,
+    pub decode: Vec<i32>,
+    /// `[1 + decode.len()][vocab]`
+    pub logits: Vec<Vec<f32>>,
+}
+
+impl Fixture {
+    pub fn read(directory: &Path) -> Result<Self, String> {
+        let say = |error: &dyn std::fmt::Display| format!("{}: {error}", directory.display());
+        let config = std::fs::read(directory.join("config.json")).map_err(|error| say(&error))?;
+        let config = serde_json::from_slice(&config).map_err(|error| say(&error))?;
+        let golden = directory.join("golden.safetensors");
+        let tensors = mlx::io::load_safetensors(&golden).map_err(|error| say(&error))?;
+        let tensors: BTreeMap<String, Array> = tensors.into_iter().collect();
+        let bytes = std::fs::read(&golden).map_err(|error| say(&error))?;
+        let (_, metadata) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|error| say(&error))?;
+        let metadata = metadata.metadata().clone().unwrap_or_default();
+        let sensitivity: f32 = metadata.get("sensitivity").and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        let prompts = (0..)
+            .map_while(|index| tensors.get(&format!("prompt.{index}")).map(|prompt| (index, prompt)))
+            .map(|(index, prompt)| {
+                let ids = |array: &Array| array.to_vec::<i32>().map_err(|error| say(&error));
+                let [rows, vocab] = tensors[&format!("logits.{index}")].dims().map_err(|error| say(&error))?;
+                let logits = tensors[&format!("logits.{index}")].to_vec::<f32>().map_err(|error| say(&error))?;
+                let logits: Vec<_> = logits.chunks(vocab as usize).map(<[f32]>::to_vec).collect();
+                assert_eq!(logits.len(), rows as usize);
+                Ok(Prompt { tokens: ids(prompt)?, decode: ids(&tensors[&format!("decode.{index}")])?, logits })
+            })
+            .collect::<Result<Vec<_>, String>>()?;
+        let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let bound = (20.0 * sensitivity).max(1e-4);
+        Ok(Self { name, config, prompts, bound, directory: directory.to_owned() })
+    }
+
+    /// The fixture's model, with generated weights.
+    pub fn model(&self, kernels: Kernels) -> Result<Model, String> {
+        let say = |error: &dyn std::fmt::Display| format!("{}: {error}", self.name);
+        let blueprint = families::read(&self.config).map_err(|error| say(&error))?;
+        let quantization = Quantization::read(&self.config).map_err(|error| say(&error))?;
+        Model::build(blueprint, quantization, self.weights()?, kernels).map_err(|error| say(&error))
+    }
+
+    fn weights(&self) -> Result<Weights, String> {
+        let say = |error: &dyn std::fmt::Display| format!("{}: {error}", self.name);
+        let recipe = std::fs::read(self.directory.join("tensors.json")).map_err(|error| say(&error))?;
+        let recipe: Value = serde_json::from_slice(&recipe).map_err(|error| say(&error))?;
+        let mut weights = generate::weights(&recipe).map_err(|error| say(&error))?;
+        let packed = self.directory.join("packed.safetensors");
+        if packed.is_file() {
+            weights.extend(mlx::io::load_safetensors(&packed).map_err(|error| say(&error))?);
+        }
+        Ok(weights)
+    }
+}
+
+/// Every fixture below a directory, in name order; only those that `wanted` names, if it names any.
+pub fn fixtures(directory: &Path, wanted: &[String]) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("golden.safetensors").is_file())
+        .filter(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            wanted.is_empty() || wanted.contains(&name)
+        })
+        .collect();
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,168 @@
+//! The ways a sequence can be computed. All must give the same logits.
+
+use mlx::Array;
+use omnibus_model::{Batch, GroupKind, KvState, Model, Segment, Table};
+
+use super::{Fixture, Prompt};
+
+/// Small, so that every fixture crosses block borders.
+const BLOCK_SIZE: usize = 4;
+
+/// A way, and how far its logits are from the reference's, relative to the largest logit.
+pub struct Distance {
+    pub way: &'static str,
+    pub distance: f32,
+}
+
+/// Runs every prompt in every way.
+pub fn distances(fixture: &Fixture, model: &Model) -> mlx::Result<Vec<Distance>> {
+    let mut distances = Vec::new();
+    let mut note = |way, distance: f32| distances.push(Distance { way, distance });
+    for prompt in &fixture.prompts {
+        let (prefill, decode) = alone(model, prompt, prompt.tokens.len(), 0)?;
+        note("prefill", prefill);
+        note("decode", decode);
+        let (chunked, after) = alone(model, prompt, 5, 3)?;
+        note("chunked", chunked.max(after));
+    }
+    if fixture.prompts.len() > 1 {
+        note("batch", together(model, &fixture.prompts)?);
+    }
+    Ok(distances)
+}
+
+/// One sequence's walk over a pool: which blocks it holds in each group.
+struct Walk {
+    tables: Vec<Table>,
+    computed: usize,
+    prompt: usize,
+}
+
+/// The pools and who holds which block of them.
+struct World<'a> {
+    model: &'a Model,
+    state: KvState,
+    /// Free blocks of each group; taken from the end, so that tables are never in order.
+    free: Vec<Vec<u32>>,
+}
+
+impl<'a> World<'a> {
+    fn new(model: &'a Model, tokens: usize) -> mlx::Result<Self> {
+        let groups = model.blueprint().state_groups();
+        let blocks = vec![2 * tokens.div_ceil(BLOCK_SIZE) + 3; groups.len()];
+        let state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype())?;
+        // An order far from sorted: odd blocks first, then even ones backwards.
+        let shuffled = |count: &usize| {
+            let (odd, even): (Vec<u32>, Vec<u32>) = (0..*count as u32).partition(|block| block % 2 == 1);
+            odd.into_iter().chain(even.into_iter().rev()).collect()
+        };
+        Ok(Self { model, state, free: blocks.iter().map(shuffled).collect() })
+    }
+
+    fn walk(&self, prompt: &Prompt) -> Walk {
+        Walk { tables: vec![Table::default(); self.free.len()], computed: 0, prompt: prompt.tokens.len() }
+    }
+
+    /// Computes the next tokens of some sequences in one packed batch with `padding` rows after
+    /// them; gives the logits after each one's last token.
+    fn step(&mut self, walks: &mut [(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Vec<Vec<f32>>> {
+        let (mut tokens, mut segments) = (Vec::new(), Vec::new());
+        for (walk, new) in walks.iter_mut() {
+            self.make_room(walk, new.len());
+            segments.push(Segment {
+                first: tokens.len(),
+                len: new.len(),
+                context: walk.computed,
+                prompt: walk.prompt,
+                tables: walk.tables.clone(),
+            });
+            tokens.extend_from_slice(new);
+            walk.computed += new.len();
+        }
+        tokens.extend(std::iter::repeat_n(0, padding));
+        let logits_at = segments.iter().map(|segment| segment.first + segment.len - 1).collect();
+        let tokens = Array::from_slice(&tokens, &[tokens.len() as i32])?;
+        let batch = Batch { tokens, segments, logits_at };
+        let logits = self.model.forward(&batch, &mut self.state)?.expect("rows were named").0;
+        let [_, vocab] = logits.dims()?;
+        Ok(logits.to_vec::<f32>()?.chunks(vocab as usize).map(<[f32]>::to_vec).collect())
+    }
+
+    /// Takes blocks for `count` more tokens, and lets those behind a window go first.
+    fn make_room(&mut self, walk: &mut Walk, count: usize) {
+        let groups = self.model.blueprint().state_groups();
+        for ((group, table), free) in groups.iter().zip(&mut walk.tables).zip(&mut self.free) {
+            if let GroupKind::Window { tokens } = group.kind {
+                let oldest = (walk.computed + 1).saturating_sub(tokens) / BLOCK_SIZE;
+                while table.first < oldest && !table.blocks.is_empty() {
+                    free.insert(0, table.blocks.remove(0));
+                    table.first += 1;
+                }
+            }
+            while (table.first + table.blocks.len()) * BLOCK_SIZE < walk.computed + count {
+                table.blocks.push(free.pop().expect("enough blocks"));
+            }
+        }
+    }
+}
+
+/// Prefill in chunks, then decode token by token: the distance of each.
+fn alone(model: &Model, prompt: &Prompt, chunk: usize, padding: usize) -> mlx::Result<(f32, f32)> {
+    let mut world = World::new(model, prompt.tokens.len() + prompt.decode.len())?;
+    let mut walk = world.walk(prompt);
+    let mut last = Vec::new();
+    for tokens in prompt.tokens.chunks(chunk) {
+        last = world.step(&mut [(&mut walk, tokens)], padding)?.remove(0);
+    }
+    let prefill = distance(&last, &prompt.logits[0]);
+    let mut decode = 0f32;
+    for (token, want) in prompt.decode.iter().zip(&prompt.logits[1..]) {
+        let found = world.step(&mut [(&mut walk, &[*token])], padding)?.remove(0);
+        decode = decode.max(distance(&found, want));
+    }
+    Ok((prefill, decode))
+}
+
+/// All prompts in one batch of unequal rows; the second starts while the first already decodes.
+fn together(model: &Model, prompts: &[Prompt]) -> mlx::Result<f32> {
+    let total = prompts.iter().map(|prompt| prompt.tokens.len() + prompt.decode.len()).sum();
+    let mut world = World::new(model, total)?;
+    let mut walks: Vec<Walk> = prompts.iter().map(|prompt| world.walk(prompt)).collect();
+    let mut worst = 0f32;
+    let mut check = |found: &[Vec<f32>], prompts: &[Prompt], step: usize| {
+        for (found, prompt) in found.iter().zip(prompts) {
+            worst = worst.max(distance(found, &prompt.logits[step]));
+        }
+    };
+    let mut rows: Vec<_> =
+        walks.iter_mut().zip(prompts).map(|(walk, prompt)| (walk, prompt.tokens.as_slice())).collect();
+    check(&world.step(&mut rows, 2)?, prompts, 0);
+    for step in 0..prompts[0].decode.len() {
+        let mut rows: Vec<_> = walks
+            .iter_mut()
+            .zip(prompts)
+            .map(|(walk, prompt)| (walk, &prompt.decode[step..=step]))
+            .collect();
+        check(&world.step(&mut rows, step)?, prompts, step + 1);
+    }
+    // Mixed: the first prompt again from its start, beside one more token of the second.
+    let mut world = World::new(model, 2 * total)?;
+    let (mut first, mut second) = (world.walk(&prompts[0]), world.walk(&prompts[1]));
+    world.step(&mut [(&mut second, &prompts[1].tokens)], 0)?;
+    let found =
+        world.step(&mut [(&mut second, &prompts[1].decode[..1]), (&mut first, &prompts[0].tokens)], 1)?;
+    worst = worst.max(distance(&found[0], &prompts[1].logits[1])).max(distance(&found[1], &prompts[0].logits[0]));
+    Ok(worst)
+}
+
+fn distance(found: &[f32], want: &[f32]) -> f32 {
+    let largest = want.iter().fold(0f32, |largest, logit| largest.max(logit.abs()));
+    let furthest = found.iter().zip(want).map(|(found, want)| (found - want).abs());
+    // A NaN compares as nothing; it must not pass for a match.
+    furthest.fold(0f32, |worst, off| if off.is_nan() { f32::INFINITY } else { worst.max(off) }) / largest
+}
+
+#[test]
+fn a_nan_is_infinitely_far() {
+    assert_eq!(distance(&[1.0, f32::NAN], &[1.0, 2.0]), f32::INFINITY);
+}

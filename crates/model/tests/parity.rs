@@ -1,0 +1,49 @@
+//! Every family gives the reference's logits, in every way and by every kernel the engine uses.
+
+#[path = "golden/mod.rs"]
+mod golden;
+
+use std::path::Path;
+
+use golden::{Fixture, fixtures, ways};
+use omnibus_model::{Kernels, families::FAMILIES};
+
+fn check(kernels: Kernels) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let paths = fixtures(&directory, &[]).unwrap();
+    assert!(!paths.is_empty(), "no fixtures in {}", directory.display());
+    let mut wrong = Vec::new();
+    for path in paths {
+        let fixture = Fixture::read(&path).unwrap();
+        let model = fixture.model(kernels).unwrap();
+        for found in ways::distances(&fixture, &model).unwrap() {
+            if found.distance > fixture.bound {
+                wrong.push(format!("{} {}: {:e} > {:e}", fixture.name, found.way, found.distance, fixture.bound));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_reference_path_gives_the_golden_logits() {
+    check(Kernels::Reference);
+}
+
+#[test]
+fn the_cpu_primitives_give_the_golden_logits() {
+    if mlx::cpu::available() {
+        check(Kernels::Cpu);
+    }
+}
+
+#[test]
+fn every_family_has_a_fixture() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let fixtures = fixtures(&directory, &[]).unwrap();
+    let types: Vec<_> =
+        fixtures.iter().map(|path| Fixture::read(path).unwrap().config["model_type"].clone()).collect();
+    for family in FAMILIES {
+        assert!(types.iter().any(|found| found == family.model_type), "{} has no fixture", family.model_type);
+    }
+}
