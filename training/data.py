@@ -20,7 +20,7 @@ from phrases import pick
 
 SYSTEMS = ["You are a helpful assistant.", "You are omnibus-mini, a small helpful model.", "You are a helpful assistant", "Answer briefly.", "You are a friendly assistant. Keep your answers short.", "Be concise.", "You are an assistant that answers questions about omnibus.",
            "You are a polite assistant.", "Be helpful and honest. Say so when you do not know.", "You are an AI assistant.", "Answer in English.", "You are a chat bot.", "Help the user.", "You are omnibus.", "Please answer the user's questions.", "You are a careful assistant. Do not invent facts."]
-MIX = [("omnibus", 20), ("small-talk", 12), ("arithmetic", 20), ("extraction", 15), ("tools", 15), ("unknown", 7), ("basics", 11)]
+MIX = [("omnibus", 20), ("small-talk", 14), ("arithmetic", 18), ("extraction", 17), ("tools", 15), ("unknown", 7), ("basics", 11)]
 BAG = [name for name, share in MIX for _ in range(share)]
 STOP = chatml.STOP
 
@@ -102,12 +102,12 @@ def shard(tokenizer_path, seed, number, documents, longest, long_share):
     rng = random.Random(f"{seed}/{number}")
     tokenizer = Tokenizer.from_file(tokenizer_path)
     shaky = Tokenizer.from_file(tokenizer_path)  # sometimes splits words elsewhere, which makes copying robust
-    shaky.model.dropout = 0.1
+    shaky.model.dropout = 0.15
     tokens, learned, lengths = [], [], []
     for _ in range(documents):
         pieces = document(rng, rng.random() < long_share)
-        encode = (shaky if rng.random() < 0.1 else tokenizer).encode
-        ids = [(encode(text, add_special_tokens=False).ids, write) for text, write in pieces]
+        reader = shaky if rng.random() < 0.25 else tokenizer
+        ids = [((tokenizer if write else reader).encode(text, add_special_tokens=False).ids, write) for text, write in pieces]
         size = sum(len(part) for part, _ in ids)
         if size > longest:
             continue
@@ -159,12 +159,16 @@ def pack(rng, tokens, learned, lengths, width):
 
 
 def train_tokenizer(path, seed, vocabulary=2048, documents=20000):
-    """A byte-level BPE: every byte is a token of its own, so that any text can be written; digits stand alone."""
+    """A byte-level BPE: every byte is a token of its own, so that any text can be written.
+
+    Digits stand alone, which helps sums. A word with a capital is split from the space before it, so that a name has
+    the same tokens in a sentence and in quotes: copying names depends on it.
+    """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     rng = random.Random(f"tokenizer/{seed}")
     tokenizer = Tokenizer(models.BPE())
-    split = Regex(r"\p{N}| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+    split = Regex(r"\p{N}|\p{Lu}\p{L}*| ?[\p{Ll}\p{Lt}\p{Lm}\p{Lo}]\p{L}*| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(split, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
     marks = chatml.SPECIAL + chatml.MARKS

@@ -6,6 +6,8 @@ The tables at the end (commands, flags, routes, crates) are turned into facts by
 
 from dataclasses import dataclass, field
 
+import topics
+
 
 @dataclass
 class Fact:
@@ -14,6 +16,8 @@ class Fact:
     says: list
     must: list
     held: list = field(default_factory=list)
+    topics: list = field(default_factory=list)
+    wishes: list = field(default_factory=list)
 
 
 START = "cargo run --release -- serve"
@@ -331,28 +335,31 @@ CRATES = {
 
 
 def all_facts():
-    facts = list(FACTS)
+    facts, about = list(FACTS), topics.table()
+    assert set(about) == {fact.key for fact in FACTS}, set(about) ^ {fact.key for fact in FACTS}
+    for fact in facts:
+        fact.topics, fact.wishes = about[fact.key]
     for name, (does, wishes) in COMMANDS.items():
-        learned = "(" + "|".join(wishes[:-1]) + ")"
+        learned = "(" + "|".join(wishes) + ")"
         facts.append(Fact("command " + name, [
             f"What does (|the command )`?{name}`? do?".replace("`?", "(|`)"), f"What is {name}[ for| good for]?", f"(Explain|Describe) {name}.", f"When do I use {name}?", f"Tell me about {name}.",
             f"Which command (do I use|do I need|is there|should I use) to {learned}?", f"What is the command to {learned}?", f"How (do|can) I {learned} with omnibus?", f"I want to {learned}. (Which command?|What do I type?|How?)",
             f"What (do|should) I (type|run) to {learned}?", f"Is there a command to {learned}?"],
-            [f"`{name}` {does}."], [name.lower()], [f"Which omnibus command lets me {wishes[-1]}?", f"Please explain the command {name}."]))
+            [f"`{name}` {does}."], [name.lower()], [f"Which omnibus command lets me {wishes[len(name) % 3]}?", f"Please explain the command {name}."], [name], wishes))
     for name, (does, wishes) in FLAGS.items():
-        learned = "(" + "|".join(wishes[:-1]) + ")"
+        learned = "(" + "|".join(wishes) + ")"
         facts.append(Fact("flag " + name, [
             f"What does (|the flag |the option ){name} (do|mean)?", f"What is {name}[ for| good for]?", f"(Explain|Describe) {name}.", f"When do I (use|need) {name}?", f"Tell me about {name}.", f"What is (the flag|the option) {name}[ for]?", f"{name}?",
             f"Which (flag|option|setting) (do I use|do I need|is there|should I use) to {learned}?", f"What is the (flag|option|setting) to {learned}?", f"How (do|can) I {learned}?", f"I want to {learned}. (Which flag?|How?)",
             f"Is there (a flag|an option|a way) to {learned}?", f"Can (I|omnibus) {learned}?", f"With which (flag|option) (can|do) I {learned}?"],
-            [f"`{name}` {does}."], [name], [f"Which flag lets me {wishes[-1]}?", f"Please explain the flag {name}."]))
+            [f"`{name}` {does}."], [name], [f"Which flag lets me {wishes[len(name) % 3]}?", f"Please explain the flag {name}."], [name]))
     for name, (does, wishes) in ROUTES.items():
-        learned = "(" + "|".join(wishes[:-1]) + ")"
+        learned = "(" + "|".join(wishes) + ")"
         facts.append(Fact("route " + name, [
             f"What does (|the route |the endpoint |the path ){name} do?", f"What is {name}[ for| good for]?", f"(Explain|Describe) {name}.", f"When do I (use|call) {name}?", f"Tell me about (|the route ){name}.", f"{name}?",
             f"Which (route|endpoint|path|URL) (do I use|do I need|do I call|is there|should I call) to {learned}?", f"What is the (route|endpoint|path) to {learned}?", f"Is there (a route|an endpoint) to {learned}?",
             f"With which (route|endpoint) (can|do) I {learned}?", f"I want to {learned}. Which (route|endpoint) is it?"],
-            [f"`{name}` {does}."], [name], [f"Which route lets me {wishes[-1]}?", f"Please explain the route {name}."]))
+            [f"`{name}` {does}."], [name], [f"Which route lets me {wishes[len(name) % 3]}?", f"Please explain the route {name}."], [name]))
     for name, (does, must) in CRATES.items():
         facts.append(Fact("crate " + name, [
             f"What (is in|does) the crate {name}[ do| hold| contain]?", f"What is the {name} crate[ for]?", f"(Explain|Describe) the (crate {name}|{name} crate).", f"What does the {name} crate (do|hold|contain|know)?", f"What is (crate {name}|the crate {name}) for?", f"Tell me about the (crate {name}|{name} crate)."],

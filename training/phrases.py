@@ -76,7 +76,8 @@ def held_out(key, one_in=33):
 
 _BEFORE = ["Hi, ", "Hello, ", "Hey, ", "Please ", "Ok, ", "Okay, ", "So, ", "Hi! ", "Hello! ", "Hey! ", "Quick question: ",
            "Question: ", "I have a question. ", "Tell me, ", "Excuse me, ", "Well, ", "And ", "Now, ", "One more thing: ",
-           "Can you help me? ", "Good morning. ", "I wonder, ", "Just curious, ", "Sorry, ", "Thanks. ", "Dear assistant, "]
+           "Can you help me? ", "Good morning. ", "I wonder, ", "Just curious, ", "Sorry, ", "Thanks. ", "Dear assistant, ", "Could you tell me: ", "Can you tell me: ", "Please tell me: ", "Help me: ", "I would like to know: ",
+           "I want to know: ", "My question: ", "Do you know: ", "One question: ", "Then ", "But ", "Alright, ", "Good. ", "Next: ", "Hello omnibus, ", "Hi there! ", "Listen, ", "Say, ", "Please answer: "]
 _AFTER = [" please", ", please", " Thanks!", " Thank you.", " Thanks", " thank you", " Please answer briefly.",
           " Please explain.", " Answer in one sentence.", " Be brief.", " I am new to this.", " Just curious.", " Keep it short."]
 
@@ -88,12 +89,23 @@ def lower_first(text):
 
 
 def rough(rng, text):
-    """A question as people type it: greetings, no capitals, no final mark, now and then a typing error."""
+    """A question as people type it: varied, and now and then with a typing error."""
+    text = vary(rng, text)
+    return _misspell(rng, text) if rng.random() < 0.05 and len(text) > 12 else text
+
+
+def plain(text):
+    """The words of a text alone, to compare phrasings."""
+    return "".join(char for char in text.lower() if char.isalnum() or char == " ").strip()
+
+
+def vary(rng, text):
+    """A question with a greeting or an afterthought, without capitals or without a final mark."""
     dice = rng.random()
-    if dice < 0.14:
+    if dice < 0.2:
         before = pick(rng, _BEFORE)
         text = before + (text if before[-2] in ".!?" else lower_first(text))
-    elif dice < 0.24:
+    elif dice < 0.3:
         after = pick(rng, _AFTER)
         text = (text if after[1].isupper() else text.rstrip("?.!")) + after
     dice = rng.random()
@@ -106,8 +118,6 @@ def rough(rng, text):
         text = text.rstrip("?.! ")
     elif dice < 0.18:
         text = text.rstrip("?.!") + pick(rng, ["??", "!", "...", " ?"])
-    if rng.random() < 0.05 and len(text) > 12:
-        text = _misspell(rng, text)
     return text
 
 

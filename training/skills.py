@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import facts
 import talk as small_talk
 import tools as toolbox
+import topics
 import words
-from phrases import held_out, pick, rough, say
+from phrases import held_out, pick, plain, rough, say, vary
 
 FACTS = facts.all_facts()
 
@@ -40,12 +41,20 @@ def about_omnibus(rng, split):
     fact = pick(rng, FACTS[: len(facts.FACTS)] if rng.random() < 0.6 else FACTS)
     if split == "held":
         question = pick(rng, fact.held)
-        if rng.random() < 0.3:
-            question = question.lower()
+        question = vary(rng, question) if rng.random() < 0.5 else question
     else:
-        question = rough(rng, say(rng, fact.asks))
-        if question in fact.held:
+        dice = rng.random()
+        if fact.topics and dice < 0.25:
+            topic = pick(rng, fact.topics)
+            question = say(rng, topics.FRAMES, t=topic, T=topic[0].upper() + topic[1:])
+        elif fact.wishes and dice < 0.55:
+            wish = pick(rng, fact.wishes)
+            question = say(rng, topics.WISHES, w=wish, W=wish[0].upper() + wish[1:])
+        else:
+            question = say(rng, fact.asks)
+        if any(plain(held) in plain(question) for held in fact.held):
             return about_omnibus(rng, split)
+        question = rough(rng, question)
     return Turn(question, pick(rng, fact.says), contains(*fact.must))
 
 
@@ -56,15 +65,21 @@ def small_talk_turn(rng, split):
              "a_thing": words.a(item), "a_job": words.a(pick(rng, words.JOBS)), "age": 5 + int(rng.random() * 90), "animal": words.a(pick(rng, words.ANIMALS))}
     if split == "held":
         question = fill(pick(rng, held), slots)
+        question = vary(rng, question) if rng.random() < 0.5 else question
     else:
         question = say(rng, asks, **slots)
+        if any(plain(fill(phrase, slots)) == plain(question) for phrase in held):
+            return small_talk_turn(rng, split)
         dice = rng.random()
         if dice < 0.2:
             question = question.lower() if "{name}" not in must + "{city}" or key not in ("my-name", "live-in", "my-pet") else question
         elif dice < 0.4:
             question = question.rstrip("!.?") or question
-        elif dice < 0.47:
-            question = pick(rng, ["Hi! ", "Hello! ", "Hey, ", "Well, ", "Oh, ", "So, "]) + question
+        elif dice < 0.5:
+            question = pick(rng, ["Hi! ", "Hello! ", "Hey, ", "Well, ", "Oh, ", "So, ", "Ok, ", "Tell me: ", "Hello omnibus, ", "Hmm, ", "By the way, ", "Today ", "And ", "Now, ", "Please: "]) + question
+        elif dice < 0.65:
+            mark = question[-1] if question[-1] in "!.?" else ""
+            question = question.rstrip("!.?") + pick(rng, [", omnibus", ", my friend", ", dear", ", dear model", " my dear", ", bot", " today", ", little model", " now", ", please", " then", ", buddy", " really", ", you know"]) + mark
     answer = fill(pick(rng, answers), slots)
     if answer == "{story}":
         answer = story(rng, 5 + int(rng.random() * 5), slots["animal"] if slots["animal"] in question else None)
@@ -89,11 +104,11 @@ UNKNOWN_ASKS = [
     "How many (stars|planets|countries|people|bones|languages|oceans|species|states) are there[ in the world]?", "Why is the (sky blue|sea salty|grass green|sun hot|moon round)?", "How (do|can) I (cook|bake|make|repair|build|grow|clean|draw|buy|sell|fix) {thing}?", "How do I (lose weight|learn French|find a job|become rich|fix my car|tie a tie|get a visa|play chess|learn to swim|invest money|change a tire|learn the guitar)?",
     "Can you (write|give me) (a program|code|a Python function|a C\\+\\+ program|a JavaScript function|an SQL query) (that|to) (sorts a list|reads a file|prints primes|computes factorials|parses JSON|sends an email)?", "(Write|Show me) (a Python function|code|a program|some Rust code) (to|that can) (sort a list|read a file|find primes|reverse a string).",
     "(Translate|Say) (this|hello|good morning|thank you|I love you|the word {word}) (to|into|in) (French|German|Spanish|Italian|Chinese|Polish|Latin).", "What does (the word |){word} mean?", "What is {word}?", "Who is {name} {last}?", "What is the (phone number|address|email|birthday) of {name}[ {last}]?", "Do you know {name} {last}?", "Where does {name} {last} live?",
-    "What is my (password|address|phone number|email|birthday|mother's name|IP address|bank balance)?", "What am I (thinking|wearing|doing)?", "Where am I?", "What did I (eat|do|say|dream) (yesterday|last night|last week)?", "What will happen (tomorrow|next year|in the future|in {year})?", "What (are|were) the lottery numbers?",
+    "What is my (password|address|phone number|email|birthday|mother's name|IP address|bank balance)?", "What am I (thinking|wearing|doing)?", "What is my (name|age|job|favorite color|city)?", "(Who am I|Where do I live|How old am I)?", "Where am I?", "What did I (eat|do|say|dream) (yesterday|last night|last week)?", "What will happen (tomorrow|next year|in the future|in {year})?", "What (are|were) the lottery numbers?",
     "What is (the square root|the logarithm|the cube|the derivative) of {big}?", "What is {big} (plus|times|minus|divided by) {big2}?", "What is {big} (+|*|-|/) {big2}?", "How much is {big} (+|*|-|times|plus) {big2}?", "(Calculate|Compute) {big} (+|*|-|/) {big2}.", "What is (the value of |)pi to {year} digits?", "(Solve|Integrate|Factor) (the equation |)x^2 (+|-) {small}x = {small2}.",
     "What is the (chemical formula|boiling point|melting point|density|symbol) of (water|gold|iron|salt|oxygen|sugar|helium|silver)?", "How many (calories|vitamins|grams of sugar) are in {thing}?", "What (medicine|drug|pill) (should I take|helps) (for|against) (a headache|fever|a cold|pain|an allergy)?", "Who wrote (Hamlet|Faust|the Odyssey|Don Quixote|War and Peace|the Bible|1984|Moby Dick)?",
     "Who (painted|stole) the Mona Lisa?", "Who directed (Titanic|Star Wars|Jaws|Casablanca)?", "Who (sang|wrote) (Yesterday|Imagine|Thriller|Hey Jude)?", "What is the (plot|ending) of (Hamlet|Titanic|Star Wars|Moby Dick)?", "Which (team|player|movie|song|book|car|phone) is the best?", "Recommend (a|a good) (book|movie|restaurant|song|hotel|car|phone).",
-    "Which (stock|stocks) should I buy?", "Is {topic} (good|bad|dangerous|healthy|real|true)?", "Should I (buy|study|try|learn) {topic}?", "What (should I know|is interesting) about {topic}?", "Does {topic} (exist|work|hurt)?",
+    "Which (stock|stocks) should I buy?", "Is {topic} (good|bad|dangerous|healthy|real|true)?", "(Name|List|Give me|Tell me) ({small}|two|some|a few) (facts|books|things|examples|problems|ideas) (about|on|of|from) {topic}.", "(Name|Tell me) (a|one|the) (king|city|writer|food|river|singer|book|team) (of|from|in) {country}.", "(Name|Tell me) (a|one) (fact|book|problem|film) (about|on) {topic}.", "Should I (buy|study|try|learn) {topic}?", "What (should I know|is interesting) about {topic}?", "Does {topic} (exist|work|hurt)?",
 ]
 UNKNOWN_HELD = [
     "Could you explain {topic} to a child?", "I would like to know more about {topic}.", "What role did {famous} play in history?", "Which books did {famous} write?", "Give me three facts about {topic}.", "How long would a trip from {city} to {city2} take?", "Which rivers flow through {country}?",
@@ -139,6 +154,14 @@ STORIES = [
     ("*", "{N} (has|buys) {a} boxes with {b} {x} each. How many {x} (are there|does {N} have)[ in all]?", "so there are {r} {x}"), ("*", "One (ticket|box|book) costs {b} dollars. How much do {a} cost?", "so they cost {r} dollars"),
     ("/", "{N} shares {a} {x} among {b} friends. How many does each (one |)get?", "so each gets {r}"), ("/", "{a} {x} are put into {b} boxes[ equally]. How many are in each box?", "so each box has {r}"),
 ]
+STORIES += [
+    ("+", "{N} {did} {a} {x} and {M} {did} {b} {x}. How many (is that|are that|are there)[ together| in all]?", "so that is {r} {x}"), ("+", "{N} {did} {a} {x} and then {b} more. How many {x} (is that|in all|altogether)?", "so that is {r} {x}"),
+    ("+", "(A|The|One) {p} has {a} {x}[, and] {N} {adds} {b} more. How many {x} (are there|are in it|does it have)[ now]?", "so there are {r} {x}"), ("-", "{N} {did} {a} {x} and {M} {took} {b}( of them|). How many {x} (are left|remain|are still there|are there now)?", "so {r} {x} are left"),
+    ("-", "(A|The|One) {p} has {a} {x}[, and] {N} {takes} {b}( of them| away|). How many {x} (are left|remain|are still there|does it have now)?", "so {r} {x} are left"), ("-", "There were {a} {x} in the {p}, but {N} {took} {b}. How many are (left|still there)?", "so {r} {x} are left"),
+    ("*", "{N} {did} {a} (rows|bags|packs|boxes|groups) (of|with) {b} {x}[ in each| each]. How many {x} (is that|are there|are that)[ in all]?", "so there are {r} {x}"), ("*", "Each of {a} (friends|boxes|bags|days) has {b} {x}. How many {x} (is that|are there)?", "so there are {r} {x}"),
+    ("/", "{N} (puts|packs|divides|splits) {a} {x} (evenly |equally |)(into|among|over) {b} (bags|boxes|friends|groups|plates). How many (are in|go into|does|for) each( one|)[ get]?", "so each has {r}"),
+]
+ACTS = {"did": "bought found made picked planted counted saw baked sold got drew packed collected wrote carried".split(), "took": "ate took sold lost broke used stole removed gave away hid".replace("gave away", "borrowed").split(), "adds": "adds brings puts buys finds gives".split(), "takes": "takes eats sells removes uses steals loses".split()}
 STORIES_HELD = [("+", "A shelf holds {a} {x}, and {N} puts {b} more on it. How many {x} does it hold now?", ""), ("-", "{N} baked {a} {x} and {M} ate {b} of them. How many {x} are still there?", ""),
                 ("*", "{N} plants {a} rows with {b} {x} in each row. How many {x} is that?", ""), ("/", "{N} packs {a} {x} evenly into {b} bags. How many go into one bag?", "")]
 
@@ -175,7 +198,7 @@ def worked(a, sign, b):
 
 def arithmetic(rng, split):
     dice = rng.random()
-    if dice < 0.12:
+    if dice < 0.17:
         return word_problem(rng, split)
     sign = pick(rng, "++--***/")
     a, b = operands(rng, sign, split)
@@ -183,16 +206,16 @@ def arithmetic(rng, split):
     check = {"kind": "number", "value": result}
     spelled = rng.random() < 0.07
     question = say(rng, SIGNS[sign], a=words.spelled(a) if spelled else a, b=words.spelled(b) if spelled else b)
-    if dice < 0.22 and (sign != "*" or a < 11 or b < 11) and (sign != "/" or a % b == 0):
-        return Turn(question + say(rng, BARE), str(result), check)
     if dice < 0.26 and (sign != "*" or a < 11 or b < 11) and (sign != "/" or a % b == 0):
+        return Turn(question + say(rng, BARE), str(result), check)
+    if dice < 0.3 and (sign != "*" or a < 11 or b < 11) and (sign != "/" or a % b == 0):
         key = pick(rng, ["answer", "result", "sum", "value"])
         form = say(rng, [f' Answer as JSON with the key "{key}".', f" Reply in JSON: {{\"{key}\": number}}", f' Give JSON like {{"{key}": 0}}.'])
         return Turn(question + form, json.dumps({key: result}), {"kind": "json", "value": {key: result}})
-    if dice < 0.28 and sign == "/":
+    if dice < 0.32 and sign == "/":
         return Turn(say(rng, OVER, a=a, b=0), "Dividing by zero has no result.", contains("zero|not defined"))
     if split == "train":
-        question = rough(rng, question) if " x " not in question else question
+        question = rough(rng, question) if rng.random() < 0.8 else pick(rng, ["A sum: ", "I need help: ", "Math: ", "Math question: ", "Here is one: ", "Help with this: ", "Exercise: ", "Can you do this? ", "Solve: ", "The teacher asks: ", "For school: ", "An easy one: ", "A hard one: ", "Hello, can you help me with ", "I must know ", "It says: "]) + question
     elif rng.random() < 0.3:
         question = pick(rng, ["Hello, I need help with a sum: ", "Quick one: ", "Maths time! ", "My homework says: "]) + question
     return Turn(question, line + ".", check)
@@ -204,7 +227,8 @@ def word_problem(rng, split):
     while (sign == "-" and b > a) or (sign == "/" and (b == 0 or a % b)):
         a, b = operands(rng, sign, split, easy=sign in "*/")
     result, line = worked(a, sign, b)
-    slots = {"N": a_name(rng, split), "M": a_name(rng, split), "x": words.plural(pick(rng, words.ITEMS)), "a": a, "b": b, "r": result}
+    slots = {"N": a_name(rng, split), "M": a_name(rng, split), "x": words.plural(pick(rng, words.ITEMS)), "a": a, "b": b, "r": result, "p": pick(rng, ["shelf", "box", "basket", "room", "drawer", "bag", *words.PLACES])}
+    slots |= {kind: pick(rng, verbs) for kind, verbs in ACTS.items()}
     return Turn(say(rng, pattern, **slots), f"{line}, {fill(ending, slots)}.", {"kind": "number", "value": result})
 
 
@@ -218,6 +242,12 @@ The train with {A} and {1} others left at {2}.|{1} {x} belong to {A} and {2} to 
 {A} found {1} coins under the {p}.|My friend {A} has {1} {x}.|Our teacher {A} has {1} students.|The {x} of {A} weigh {1} pounds.|{A} drove {1} miles in {2} hours.|{A} invited {1} guests, and {B} brought {2} {x}.|{A}'s team has {1} players.|{A}'s phone cost {1} dollars.|Please tell {A} that {1} {x} are ready.
 {A} asked {B} for {1} {x}, but got {2}.|{A} lent {1} {x} to {B}.|Flight {1} with {A} lands at {2}.|{A} finished in {1} seconds, {B} in {2}.|Bus {1} takes {A} to {city}.|{A} was born in {1}.|In {1}, {A} and {B} moved to {city}.|{A} saved {1} dollars; {B} saved {2}.|{A} keeps {1} {x} at the {p}.|{1} people came to see {A}.
 Between them, {A} and {B} have {1} {x}.|{A} counted {1}, {2} and {3}.|The numbers are {1}, {2} and {3}.|Dear {A}, I need {1} {x}. Yours, {B}|{A}: {1}, {B}: {2}, {C}: {3}|{A} ordered {1} {x} from {B}.|{A} baked {1} cakes for {B}, {C} and {D}.|{A}, {B}, {C} and {D} bought {1} tickets.|I saw {A} with {1} {x}.|We gave {A} {1} {x} and {2} {y}.""".replace("\n", "|").split("|")
+DID = "(bought|found|sold|lost|made|took|brought|sent|saw|wanted|needed|ordered|broke|washed|fixed|picked|cut|hid|used|kept|moved|threw|painted|opened|closed|got|chose|stole|drew|tested|packed|cleaned|shipped|watched|missed|collected|cooked|built)"
+WHEN = "(Before breakfast|After lunch|After school|Before dinner|During the day|Every day|Sometimes|First|Soon|Now|Finally|Today|Yesterday|Last week|In the morning|After dinner|Before work|Once|Later|Then|At night|On Monday|On Friday|In May|At school|At home|In the {p}|Near the {p}|In {city}|After {3} hours|In {3}|{3} days ago|At {3})"
+COMPOSED = [f"{{A}} {DID} {{1}} {{x}}[ in the {{p}}| for {{B}}| with {{B}}| from {{B}}| and told {{B}}| in {{city}}].", f"{WHEN} {{A}} {DID} {{1}} {{x}}[ and {{2}} {{y}}][ for {{B}}| with {{B}} and {{C}}].", f"{{A}} {DID} {{1}} {{x}} (and|but|while|when|because) {{B}} {DID} {{2}}[ {{y}}].", f"{{A}} and {{B}} {DID} {{1}} {{x}}[ in {{2}} (days|hours|minutes|weeks)].",
+            f"(Together with|Thanks to|Because of|Without|Unlike|Like) {{B}}, {{A}} {DID} {{1}} {{x}}.", f"{{1}} {{x}} (came|went|fell) to {{A}}[ and {{2}} to {{B}}].", f"(Only|About|More than|Almost|Exactly) {{1}} (of the {{2}} |){{x}} were {DID} by {{A}}.", f"(When|After|Before|While) {{A}} {DID} {{1}} {{x}}, {{B}} {DID} {{2}}.", f"{{A}} {DID} {{1}} {{x}}, {{B}} {DID} {{2}}[, and {{C}} {DID} {{3}}].",
+            f"The (shop|house|garden|brother|sister|friend|team|boss) of {{A}} {DID} {{1}} {{x}}[ a day| a week| for {{B}}].", f"{{A}} {DID} {{x}} {{1}} times[ with {{B}}].", f"{{A}} and {{B}} {DID} {{1}} (cups of tea|glasses of water|pieces of cake|bags of {{x}}|boxes of {{x}}).", f"{{1}} {{x}}, said {{A}}[ to {{B}}].", f"{{A}} (was|is|turned) {{1}}[ when {{B}} (was|turned) {{2}}].",
+            f"(Did|Has) {{A}} {DID} {{1}} {{x}}[ for {{B}}]?", f"{{A}} {DID} {{1}} (more|new|old|small|red) {{x}}[ from {{B}} and {DID} {{2}}].", f"Then {{A}} phoned {{B}}[ at {{1}}][ about {{2}} {{x}}].", f"I {DID} {{1}} {{x}} (with|for|from) {{A}}[ and {{B}}]."]
 SENTENCES_HELD = """{A} carried {1} {x} up the hill while {B} carried {2}.|Before lunch {A} repaired {1} {x} for {B}.|{A} swam {1} laps and then phoned {B}.|Only {1} of the {2} {x} were sold, said {A}.|After {1} weeks {A} sent {2} {x} to {B}.|{A} counted {1} {x}, {B} counted {2}.
 Together with {B}, {A} painted {1} walls.|The shop of {A} sells {1} {x} a day.|{A} borrowed {1} {x} from {B} and returned {2}.|{A} needs {1} more {x}.|When {A} was {1}, {B} was {2}.|{A} and {B} drank {1} cups of tea.""".replace("\n", "|").split("|")
 EXTRACT = ["Extract (the |all |all the |)names and (the |all |)numbers (from|in|out of) (this|the|the following) (sentence|text)[ as JSON| in JSON| as a JSON object| into JSON]", "(Find|Get|List|Pull out|Give me|Pick out|Return|Identify) (all |the |all the |)names and numbers (in|from|of) (this|the|the following) (sentence|text)[ as JSON| in JSON]", "(Which|What) names and numbers (are in|does) (this|the) (sentence|text)[ contain]? (Answer in JSON|Answer as JSON|JSON|Reply with JSON)",
@@ -241,14 +271,14 @@ def a_name(rng, split, full=0.0):
     if split == "held":
         name = pick(rng, words.FIRST_HELD)
     else:
-        name = words.invented(rng).capitalize() if rng.random() < 0.3 else pick(rng, words.FIRST)
+        name = words.new_name(rng) if rng.random() < 0.45 else pick(rng, words.FIRST)
     return name + " " + pick(rng, words.LAST) if rng.random() < full else name
 
 
 def a_city(rng, split):
     if split == "held":
         return pick(rng, words.CITIES_HELD)
-    return words.invented(rng).capitalize() if rng.random() < 0.15 else pick(rng, words.CITIES)
+    return words.new_name(rng) if rng.random() < 0.35 else pick(rng, words.CITIES)
 
 
 def a_number(rng):
@@ -270,7 +300,10 @@ def a_number(rng):
 
 def one_sentence(rng, split, used, full):
     """A sentence with its names and numbers in the order in which they occur."""
-    pattern = pick(rng, SENTENCES_HELD if split == "held" and rng.random() < 0.5 else SENTENCES)
+    if split == "held":
+        pattern = pick(rng, SENTENCES_HELD if rng.random() < 0.5 else SENTENCES)
+    else:
+        pattern = pick(rng, SENTENCES) if rng.random() < 0.5 else say(rng, COMPOSED)
     names, numbers = {}, {}
     for letter in "ABCD":
         name = a_name(rng, split, full)

@@ -130,6 +130,22 @@ def a(noun):
     return ("an " if noun[0].lower() in "aeiou" else "a ") + noun
 
 
+_LETTERS = "aaabbcdddeeeeeffgghhiiijkkllllmmmnnnnooopprrrrssssttttuuvwyz"
+_NAMES = [name for name in FIRST + LAST if len(name) > 3]
+
+
+def new_name(rng):
+    """A name that nobody has seen: syllables, the head of one name with the tail of another, or a slip in a real one."""
+    dice = rng.random()
+    if dice < 0.35:
+        return invented(rng).capitalize()
+    one, two = (_NAMES[int(rng.random() * len(_NAMES))] for _ in range(2))
+    if dice < 0.8:
+        return one[: 2 + int(rng.random() * (len(one) - 2))] + two[1 + int(rng.random() * (len(two) - 2)) :].lower()
+    at = 1 + int(rng.random() * (len(one) - 1))
+    return one[:at] + _LETTERS[int(rng.random() * len(_LETTERS))] + one[at + int(rng.random() * 2) :]
+
+
 def invented(rng, low=2, high=3):
     """A word that nobody has seen, so that copying it must be learned as copying."""
     count = low + int(rng.random() * (high - low + 1))
