@@ -1,7 +1,9 @@
-//! The rpath of what links libmlx here, and the folder for those above; see `crates/mlx/build.rs`.
+//! Links what is built here with libmlx, and hands the arguments on; see `crates/mlx/build.rs`.
 fn main() {
-    if let Ok(dir) = std::env::var("DEP_MLX_SAFE_LIBDIR") {
-        println!("cargo::rustc-link-arg=-Wl,-rpath,{dir}");
-        println!("cargo::metadata=LIBDIR={dir}");
+    let arguments = std::env::var("DEP_MLX_SAFE_LINK_ARGS").unwrap_or_default();
+    for argument in arguments.split(';').filter(|argument| !argument.is_empty()) {
+        println!("cargo::rustc-link-arg={argument}");
     }
+    println!("cargo::metadata=LINK_ARGS={arguments}");
+    println!("cargo::metadata=LIBDIR={}", std::env::var("DEP_MLX_SAFE_LIBDIR").unwrap_or_default());
 }

@@ -11,6 +11,7 @@ use crate::{
     Wiring, families,
 };
 
+pub use step::Attending;
 pub(crate) use step::{Gather, GroupStep, Rows, Step};
 
 /// A network with its weights. Belongs to the thread that built it.
@@ -95,13 +96,22 @@ impl Model {
         self.kernels
     }
 
+    /// How its rows reach their keys and values. A rotation that depends on a sequence's length is
+    /// beyond the in-place kernel.
+    pub fn attending(&self) -> Attending {
+        match self.kernels {
+            Kernels::Cpu if self.blueprint.shares_prefixes() => Attending::InPlace,
+            Kernels::Cpu | Kernels::Reference => Attending::Gathered,
+        }
+    }
+
     /// Builds the graph of one pass; nothing is computed before the result is evaluated. Keys and
     /// values of every segment's rows go into `state`.
     ///
     /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. After
     /// an error `state` may have lost pools ([`KvState::is_whole`]).
     pub fn forward(&self, batch: &Batch, state: &mut KvState) -> mlx::Result<Option<RowLogits>> {
-        let step = Step::new(batch, state, self.kernels)?;
+        let step = Step::new(batch, state, self.attending())?;
         let x = self.embed.forward(&batch.tokens, self.dtype, self.kernels)?;
         let x = if self.blueprint.embed_scale == 1.0 {
             x

@@ -35,7 +35,7 @@ pub use blueprint::{
     Wiring,
 };
 pub use config::{Config, ConfigError, IGNORABLE};
-pub use decoder::{Model, RowLogits};
+pub use decoder::{Attending, Model, RowLogits};
 pub use dims::Dims;
 pub use error::Error;
 pub use manifest::Manifest;

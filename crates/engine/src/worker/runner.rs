@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mlx::{Array, Dtype};
 use omnibus_core::{BlockCopy, SequenceId};
-use omnibus_model::{Batch, Kernels, KvState, Model};
+use omnibus_model::{Attending, Batch, Kernels, KvState, Model};
 
 use super::capacity::Capacity;
 use super::launch::{Feed, Rows, SampleRow};
@@ -56,12 +56,11 @@ impl Runner {
         self.blocks.len()
     }
 
-    /// Steps that may be in flight. Our own kernels write keys in place whoever reads them; MLX's
-    /// would copy whole pools if a step were launched before the last one is done.
+    /// Steps that may be in flight.
     pub(super) fn depth(&self) -> usize {
-        match self.model.kernels() {
-            Kernels::Cpu => 2,
-            Kernels::Reference => 1,
+        match self.model.attending() {
+            Attending::InPlace => 2,
+            Attending::Gathered => 1,
         }
     }
 

@@ -7,7 +7,7 @@ use mlx::{Array, cpu, fast};
 
 use super::rotate::Rotation;
 use super::{Fused, Kernels, Linear, RmsNorm};
-use crate::decoder::{Gather, GroupStep, Rows, Step};
+use crate::decoder::{Attending, Gather, GroupStep, Rows, Step};
 use crate::state::{Pool, lost};
 use crate::weights::Store;
 use crate::{Attention, KvState, LoadError, Pairs, Position, QkNorm, Reach};
@@ -50,12 +50,9 @@ impl AttentionBlock {
         let group = state.group_of.get(index).and_then(|group| step.groups.get(*group)).ok_or_else(lost)?;
         let pool = state.pools.get_mut(index).ok_or_else(lost)?;
         let qkv = self.qkv.forward(x, kernels)?;
-        let attended = match (kernels, &self.rotation) {
-            // A rotation that depends on the sequence is left to the reference path.
-            (Kernels::Cpu, Some(Rotation { radians: None, .. })) | (Kernels::Reference, _) => {
-                self.reference(&qkv, step, group, pool)?
-            }
-            (Kernels::Cpu, _) => self.primitive(&qkv, step, group, pool)?,
+        let attended = match step.attending {
+            Attending::InPlace => self.in_place(&qkv, step, group, pool)?,
+            Attending::Gathered => self.gathered(&qkv, step, group, pool)?,
         };
         self.out.forward(&attended, kernels)
     }
@@ -65,7 +62,7 @@ impl AttentionBlock {
         self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(norms).collect()
     }
 
-    fn primitive(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
+    fn in_place(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
         let rope = self.rotation.as_ref().and_then(|rotation| {
             Some(cpu::Rope {
                 freqs: rotation.radians.as_ref()?,
@@ -103,7 +100,7 @@ impl AttentionBlock {
         Ok(out)
     }
 
-    fn reference(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
+    fn gathered(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
         let [rows, _] = qkv.dims()?;
         let (heads, kv_heads, dim) = (self.spec.heads as i32, self.spec.kv_heads as i32, self.spec.head_dim as i32);
         let parts = qkv.split(&[heads * dim, (heads + kv_heads) * dim], -1)?;
@@ -147,13 +144,13 @@ impl AttentionBlock {
                 (rows.transpose(&[1, 0, 2])?.expand_dims(&[0])?, *len)
             }
         };
-        let gathered = |pool: &Array| -> mlx::Result<Array> {
+        let in_order = |pool: &Array| -> mlx::Result<Array> {
             let found = pool.take(&gather.tables, 0)?;
             let [segments, blocks, size, kv_heads, dim] = found.dims()?;
             let rows = found.reshape(&[segments, blocks * size, kv_heads, dim])?;
             rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, dim])?.transpose(&[0, 2, 1, 3])
         };
-        let (k, v) = (gathered(keys)?.astype(q.dtype()?)?, gathered(values)?.astype(q.dtype()?)?);
+        let (k, v) = (in_order(keys)?.astype(q.dtype()?)?, in_order(values)?.astype(q.dtype()?)?);
         let y = fast::sdpa(&q, &k, &v, self.spec.scale, gather.mask(), None)?;
         y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * dim])
     }

@@ -2,12 +2,22 @@
 
 use mlx::{Array, fast};
 
-use crate::blocks::Kernels;
 use crate::blocks::rotate::Ends;
 use crate::{Batch, KvState, Segment, Table};
 
+/// How rows reach their keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attending {
+    /// One kernel writes them to the blocks and reads them there; no pool is ever copied.
+    InPlace,
+    /// MLX's operations scatter them to the blocks and gather them again. A pool that a step in flight
+    /// still reads would be copied, so a step is launched only when the last one is done.
+    Gathered,
+}
+
 /// One pass's shared inputs.
 pub(crate) struct Step {
+    pub(crate) attending: Attending,
     /// `[T]` i32.
     pub(crate) positions: Array,
     pub(crate) ends: Ends,
@@ -59,7 +69,7 @@ impl Gather {
 }
 
 impl Step {
-    pub(crate) fn new(batch: &Batch, state: &KvState, kernels: Kernels) -> mlx::Result<Self> {
+    pub(crate) fn new(batch: &Batch, state: &KvState, attending: Attending) -> mlx::Result<Self> {
         let rows = batch.tokens.shape().first().copied().unwrap_or(0) as usize;
         let mut places: Vec<(usize, usize)> = vec![(0, 1); rows];
         for segment in &batch.segments {
@@ -72,8 +82,9 @@ impl Step {
         }
         let positions: Vec<i32> = places.iter().map(|(position, _)| *position as i32).collect();
         let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
-        let groups = (0..state.blocks.len()).map(|group| GroupStep::new(batch, rows, group, state, kernels));
+        let groups = (0..state.blocks.len()).map(|group| GroupStep::new(batch, rows, group, state, attending));
         Ok(Self {
+            attending,
             positions: indices(&positions)?,
             logits_at: if logits_at.is_empty() { None } else { Some(indices(&logits_at)?) },
             groups: groups.collect::<mlx::Result<_>>()?,
@@ -83,7 +94,7 @@ impl Step {
 }
 
 impl GroupStep {
-    fn new(batch: &Batch, rows: usize, group: usize, state: &KvState, kernels: Kernels) -> mlx::Result<Self> {
+    fn new(batch: &Batch, rows: usize, group: usize, state: &KvState, attending: Attending) -> mlx::Result<Self> {
         let size = state.block_size;
         let scratch = state.blocks[group];
         // Distinct slots for padding rows would not matter: nobody reads the scratch block.
@@ -100,9 +111,9 @@ impl GroupStep {
             segments.extend(numbers.map(|number| number as i32));
             tables.extend(table.blocks.iter().map(|block| *block as i32));
         }
-        let (gathers, order) = match kernels {
-            Kernels::Cpu => (Vec::new(), None),
-            Kernels::Reference => gathers(batch, rows, group, state)?,
+        let (gathers, order) = match attending {
+            Attending::InPlace => (Vec::new(), None),
+            Attending::Gathered => gathers(batch, rows, group, state)?,
         };
         let count = segments.len() as i32 / 5;
         Ok(Self {

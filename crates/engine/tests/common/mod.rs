@@ -1,0 +1,58 @@
+//! The embedded model behind a real engine.
+#![allow(dead_code)]
+
+use std::path::Path;
+
+use omnibus_engine::{
+    Chat, Event, EventStream, FinishReason, Handle, Input, ModelSource, Request, Sampling, Settings, Usage, start,
+};
+use serde_json::json;
+
+pub fn engine(settings: Settings) -> Handle {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
+    start(vec![ModelSource::Directory { path, served_names: Vec::new() }], settings).expect("the engine starts")
+}
+
+pub fn chat(id: &str, question: &str) -> Request {
+    let messages = json!([{"role": "user", "content": question}]);
+    let chat = Chat { messages, ..Chat::default() };
+    Request { sampling: Sampling::greedy(), ..Request::new(id, Input::Chat(chat)) }
+}
+
+pub fn complete(id: &str, prompt: &str, tokens: usize) -> Request {
+    let mut request = Request::new(id, Input::Text(prompt.to_owned()));
+    request.sampling = Sampling::greedy();
+    request.max_new_tokens = Some(tokens);
+    request.stop.ignore_eos = true;
+    request
+}
+
+/// All a request told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    pub text: String,
+    pub reason: FinishReason,
+    pub usage: Usage,
+    pub events: Vec<Event>,
+}
+
+pub fn hear(mut stream: EventStream) -> Told {
+    let (mut text, mut events) = (String::new(), Vec::new());
+    while let Some(event) = stream.blocking_next() {
+        events.push(event.clone());
+        match event {
+            Event::Delta { text: more, .. } => text.push_str(&more),
+            Event::Finished { reason, usage, .. } => {
+                assert!(stream.blocking_next().is_none(), "silence after the end");
+                return Told { text, reason, usage, events };
+            }
+            Event::Failed(failure) => panic!("{failure}"),
+            Event::Started { .. } | Event::Prompt(_) => {}
+        }
+    }
+    panic!("a stream ends with an event")
+}
+
+pub fn run(engine: &Handle, request: Request) -> Told {
+    hear(engine.submit(request).expect("taken"))
+}

@@ -1,0 +1,179 @@
+//! The engine with the embedded model: what one request is promised, whatever the others do.
+
+mod common;
+
+use common::{chat, complete, engine, hear, run};
+use omnibus_engine::{Event, Failure, FinishReason, Input, Request, Sampling, Settings, StopMatch};
+
+#[test]
+fn a_question_gets_an_answer_that_ends_by_itself() {
+    let engine = engine(Settings::default());
+    let told = run(&engine, chat("a", "What is omnibus?"));
+    assert_eq!(told.reason, FinishReason::Stop);
+    assert!(!told.text.trim().is_empty(), "{told:?}");
+    assert!(told.usage.completion_tokens > 1);
+}
+
+#[test]
+fn twenty_four_streams_say_what_each_says_alone() {
+    let prompts: Vec<String> = (0..24).map(|i| format!("{} and then", "the bus stops here, ".repeat(1 + i * 3))).collect();
+    let small = Settings { max_num_batched_tokens: 96, ..Settings::default() };
+    let engine = engine(small);
+    let request = |i: usize, prompt: &String| complete(&format!("r{i}"), prompt, 12 + i);
+    let alone: Vec<String> = prompts.iter().enumerate().map(|(i, prompt)| run(&engine, request(i, prompt)).text).collect();
+    let streams: Vec<_> =
+        prompts.iter().enumerate().map(|(i, prompt)| engine.submit(request(i, prompt)).unwrap()).collect();
+    let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
+    assert_eq!(alone, together);
+    let fresh = self::engine(Settings { prefix_cache: omnibus_engine::PrefixCache::Off, ..Settings::default() });
+    let uncached: Vec<String> = prompts.iter().enumerate().map(|(i, prompt)| run(&fresh, request(i, prompt)).text).collect();
+    assert_eq!(alone, uncached);
+}
+
+#[test]
+fn preempted_streams_say_what_each_says_alone() {
+    let roomy = engine(Settings::default());
+    // Blocks for one and a half of these sequences.
+    let tight = engine(Settings { kv_cache_memory: Some(3 << 20), block_size: 8, ..Settings::default() });
+    let prompts: Vec<String> = (0..6).map(|i| format!("number {i}: ")).collect();
+    let tokens = tight.models()[0].max_model_len * 2 / 3;
+    let request = |i: usize, prompt: &String| complete(&format!("r{i}"), prompt, tokens);
+    let alone: Vec<String> = prompts.iter().enumerate().map(|(i, prompt)| run(&roomy, request(i, prompt)).text).collect();
+    let streams: Vec<_> =
+        prompts.iter().enumerate().map(|(i, prompt)| tight.submit(request(i, prompt)).unwrap()).collect();
+    let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
+    assert_eq!(alone, together);
+    assert!(tight.stats().preemptions_total > 0, "{:?}", tight.stats());
+}
+
+#[test]
+fn a_shared_prompt_is_computed_once() {
+    let engine = engine(Settings::default());
+    let prompt = "all aboard the omnibus ".repeat(20);
+    let first = run(&engine, complete("a", &prompt, 4));
+    let second = run(&engine, complete("b", &prompt, 4));
+    assert_eq!(first.usage.cached_tokens, 0);
+    assert!(second.usage.cached_tokens > first.usage.prompt_tokens / 2, "{:?}", second.usage);
+    assert_eq!(first.text, second.text);
+    let mut stranger = complete("c", &prompt, 4);
+    stranger.cache_salt = Some("another tenant".to_owned());
+    assert_eq!(run(&engine, stranger).usage.cached_tokens, 0);
+}
+
+#[test]
+fn a_seed_draws_the_same_text_beside_others() {
+    let engine = engine(Settings::default());
+    let drawn = |id: &str, seed| {
+        let mut request = complete(id, "Once upon a time", 24);
+        request.sampling = Sampling { temperature: 1.2, top_p: 0.95, top_k: 50, seed: Some(seed), ..Sampling::default() };
+        request
+    };
+    let alone = run(&engine, drawn("alone", 7)).text;
+    let streams: Vec<_> = (0..8).map(|i| engine.submit(drawn(&format!("r{i}"), i)).unwrap()).collect();
+    let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
+    assert_eq!(together[7], alone);
+    assert!(together.iter().any(|text| *text != alone), "seeds make a difference");
+}
+
+#[test]
+fn a_stop_string_ends_the_text_before_it() {
+    let engine = engine(Settings::default());
+    let whole = run(&engine, complete("a", "One two three four", 40)).text;
+    let stop: String = whole.chars().skip(6).take(3).collect();
+    let mut request = complete("b", "One two three four", 40);
+    request.stop.strings = vec![stop.clone()];
+    let told = run(&engine, request);
+    assert_eq!(told.text, whole[..whole.find(&stop).unwrap()]);
+    let Some(Event::Finished { matched, .. }) = told.events.last() else { panic!("{told:?}") };
+    assert_eq!(*matched, Some(StopMatch::String(stop)));
+}
+
+#[test]
+fn scores_are_probabilities_and_the_greedy_token_is_the_likeliest() {
+    let engine = engine(Settings::default());
+    let mut request = complete("a", "The bus", 5);
+    request.logprobs = Some(3);
+    request.prompt_logprobs = Some(1);
+    let told = run(&engine, request);
+    let mut scored = 0;
+    for event in &told.events {
+        match event {
+            Event::Prompt(tokens) => assert_eq!(tokens.len(), told.usage.prompt_tokens - 1),
+            Event::Delta { tokens, .. } => {
+                for token in tokens {
+                    assert_eq!(token.top.len(), 3);
+                    assert_eq!(token.top[0].id, token.id, "greedy takes the likeliest");
+                    assert_eq!(Some(token.top[0].logprob), token.logprob);
+                    assert!(token.top.iter().map(|one| one.logprob.exp()).sum::<f32>() <= 1.0 + 1e-5);
+                    scored += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(scored, 5);
+}
+
+#[test]
+fn penalties_and_biases_change_what_is_said() {
+    let engine = engine(Settings::default());
+    let plain = run(&engine, complete("a", "a a a a a a", 12));
+    let mut penalized = complete("b", "a a a a a a", 12);
+    penalized.sampling.frequency_penalty = 2.0;
+    penalized.sampling.presence_penalty = 2.0;
+    penalized.sampling.repetition_penalty = 1.8;
+    let first = run(&engine, penalized.clone());
+    assert_ne!(first.text, plain.text);
+    // The penalties look at tokens that are drawn while the next step is already launched.
+    let streams: Vec<_> = (0..4)
+        .map(|i| engine.submit(Request { id: format!("r{i}"), ..penalized.clone() }).unwrap())
+        .collect();
+    for stream in streams {
+        assert_eq!(hear(stream).text, first.text);
+    }
+    let mut biased = complete("c", "a a a a a a", 3);
+    let wanted = engine.tokenize(None, &Input::Text("zebra".to_owned()), omnibus_engine::AddSpecial::No).unwrap()[0];
+    biased.sampling.logit_bias.insert(wanted, 100.0);
+    biased.logprobs = Some(0);
+    let told = run(&engine, biased);
+    let drawn: Vec<u32> = told.events.iter().flat_map(|event| match event {
+        Event::Delta { tokens, .. } => tokens.iter().map(|token| token.id).collect(),
+        _ => Vec::new(),
+    }).collect();
+    assert_eq!(drawn, vec![wanted; 3]);
+}
+
+#[test]
+fn a_client_that_leaves_costs_only_its_own_request() {
+    let engine = engine(Settings::default());
+    let alone = run(&engine, complete("a", "The quick", 30)).text;
+    let stays = engine.submit(complete("stays", "The quick", 30)).unwrap();
+    let leaves: Vec<_> =
+        (0..5).map(|i| engine.submit(complete(&format!("leaves{i}"), "A slow", 2000)).unwrap()).collect();
+    drop(leaves);
+    assert_eq!(hear(stays).text, alone);
+    let cancelled = engine.submit(complete("cancelled", "A slow", 2000)).unwrap();
+    assert!(engine.cancel("cancelled"));
+    assert_eq!(hear(cancelled).reason, FinishReason::Cancelled);
+    assert!(!engine.cancel("cancelled"), "it is over");
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_by_its_field() {
+    let engine = engine(Settings::default());
+    let refused = |request: Request| engine.submit(request).map(|_| ()).unwrap_err();
+    let vocab = engine.models()[0].vocab_size as u32;
+    let longest = engine.models()[0].max_model_len;
+    assert!(matches!(refused(complete("a", "hi", longest)), Failure::TooLong { .. }));
+    let foreign = Request::new("b", Input::Tokens(vec![vocab]));
+    assert!(matches!(refused(foreign), Failure::BadRequest { field, .. } if field == "prompt"));
+    let mut biased = complete("c", "hi", 1);
+    biased.sampling.logit_bias.insert(vocab, 1.0);
+    assert!(matches!(refused(biased), Failure::BadRequest { field, .. } if field == "logit_bias"));
+    let mut model = complete("d", "hi", 1);
+    model.model = Some("another".to_owned());
+    assert!(matches!(refused(model), Failure::UnknownModel { .. }));
+    let mut hot = complete("e", "hi", 1);
+    hot.sampling.temperature = f32::NAN;
+    assert!(matches!(refused(hot), Failure::BadRequest { field, .. } if field == "temperature"));
+}
