@@ -63,7 +63,8 @@ fn check_rows(what: &str, x: &Array, product: impl Fn(&Array) -> Result<Array>) 
     for m in ROWS.into_iter().filter(|m| *m <= rows) {
         // The last rows, so that a row also changes its place.
         let some = values(&product(&x.slice(&[rows - m, 0], &[rows, k])?)?)?;
-        let same = some.iter().zip(&all[all.len() - m as usize * n..]).all(|(a, b)| a.to_bits() == b.to_bits());
+        let same =
+            some.iter().zip(&all[all.len() - m as usize * n..]).all(|(a, b)| a.to_bits() == b.to_bits());
         assert!(same, "{what} with {:?}: {m} rows differ from {rows}", cpu::isa());
     }
     Ok(())
@@ -110,9 +111,13 @@ fn quantized_products_agree_with_mlx() -> Result<()> {
 #[test]
 fn a_row_of_a_quantized_product_depends_on_itself_only() -> Result<()> {
     with_each_isa(|| {
-        for (bits, group, scales) in
-            [(4, 64, Dtype::F32), (4, 32, Dtype::Bf16), (8, 64, Dtype::F32), (8, 128, Dtype::F16), (6, 64, Dtype::F32)]
-        {
+        for (bits, group, scales) in [
+            (4, 64, Dtype::F32),
+            (4, 32, Dtype::Bf16),
+            (8, 64, Dtype::F32),
+            (8, 128, Dtype::F16),
+            (6, 64, Dtype::F32),
+        ] {
             for (n, k) in [(96, 2048), (37, 640)] {
                 let w = quantized(n, k, bits, group, scales)?;
                 let x = random(&[600, k], Dtype::F32, 3)?;
@@ -127,14 +132,16 @@ fn a_row_of_a_quantized_product_depends_on_itself_only() -> Result<()> {
 fn dense_products_agree_with_mlx_and_rows_are_independent() -> Result<()> {
     with_each_isa(|| {
         for dtype in FLOATS {
-            for (n, k) in [(64, 1024), (37, 515), (3, 7), (130, 1)] {
+            for (n, k) in [(64, 1600), (37, 515), (3, 7), (130, 1)] {
                 let w = random(&[n, k], dtype, 5)?;
                 for (m, float) in [(1, Dtype::F32), (6, Dtype::Bf16), (40, Dtype::F16), (300, Dtype::F32)] {
                     let x = random(&[m, k], float, m as u64)?;
                     let want = x.astype(Dtype::F32)?.matmul(&w.astype(Dtype::F32)?.t()?)?;
                     check_close(&format!("{dtype}"), &cpu::matmul_t(&x, &w)?, &want, rounding(float))?;
                 }
-                check_rows(&format!("{dtype}"), &random(&[200, k], Dtype::F32, 9)?, |x| cpu::matmul_t(x, &w))?;
+                check_rows(&format!("{dtype}"), &random(&[200, k], Dtype::F32, 9)?, |x| {
+                    cpu::matmul_t(x, &w)
+                })?;
             }
         }
         Ok(())
@@ -165,7 +172,9 @@ fn experts_agree_with_one_product_each() -> Result<()> {
             let own = random(&[rows, choices, k], Dtype::F32, 5)?;
             let spread = shared.expand_dims(&[1])?.broadcast_to(&[rows, choices, k])?;
             for (x, each) in [(&shared, &spread), (&own, &own)] {
-                for (got, weights) in [(cpu::gather_qmm(x, &ids, &w)?, &decoded), (cpu::gather_mm(x, &ids, &dense)?, &dense)] {
+                for (got, weights) in
+                    [(cpu::gather_qmm(x, &ids, &w)?, &decoded), (cpu::gather_mm(x, &ids, &dense)?, &dense)]
+                {
                     let chosen = weights.take(&ids, 0)?;
                     let want = chosen.matmul(&each.expand_dims(&[-1])?)?.squeeze(&[-1])?;
                     check_close("experts", &got, &want, 1e-5)?;
@@ -240,7 +249,10 @@ fn gates_agree_with_mlx() -> Result<()> {
         let ones = Array::ones(&[1, 5], Dtype::F32)?;
         for act in [Act::Silu, Act::Gelu, Act::GeluTanh] {
             let got = values(&cpu::gated2(&extremes, &ones, act)?)?;
-            assert!(got[0].abs() < 1e-30 && got[2] == 0.0 && got[3] == 90.0 && got[4] == 200.0, "{act:?} {got:?}");
+            assert!(
+                got[0].abs() < 1e-30 && got[2] == 0.0 && got[3] == 90.0 && got[4] == 200.0,
+                "{act:?} {got:?}"
+            );
         }
         Ok(())
     })

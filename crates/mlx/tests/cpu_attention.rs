@@ -125,10 +125,16 @@ impl Case {
 
     /// Runs steps, each a list of (sequence, tokens), and returns each sequence's rows. `blocks_of` places
     /// logical blocks.
-    fn run(&self, steps: &[Vec<(usize, i32)>], blocks_of: impl Fn(usize, i32) -> i32) -> Result<BTreeMap<usize, Vec<f32>>> {
+    fn run(
+        &self,
+        steps: &[Vec<(usize, i32)>],
+        blocks_of: impl Fn(usize, i32) -> i32,
+    ) -> Result<BTreeMap<usize, Vec<f32>>> {
         let blocks = 64;
-        let mut k_pool = Array::full(&[blocks, self.block_size, self.kv_heads, self.head_dim], f32::NAN, self.pool)?;
-        let mut v_pool = Array::full(&[blocks, self.block_size, self.kv_heads, self.v_dim], f32::NAN, self.pool)?;
+        let mut k_pool =
+            Array::full(&[blocks, self.block_size, self.kv_heads, self.head_dim], f32::NAN, self.pool)?;
+        let mut v_pool =
+            Array::full(&[blocks, self.block_size, self.kv_heads, self.v_dim], f32::NAN, self.pool)?;
         let mut done = [0i32; LENGTHS.len()];
         let mut rows: BTreeMap<usize, Vec<f32>> = BTreeMap::new();
         let (q_norm, k_norm, freqs, sinks) = (self.norm(1)?, self.norm(2)?, self.freqs()?, self.sinks()?);
@@ -158,7 +164,8 @@ impl Case {
             let qkv = mlx::concatenate(&parts.iter().collect::<Vec<_>>(), 0)?;
             let (count, n) = (positions.len() as i32, step.len() as i32);
             let (positions, slots) = (numbers(&positions, &[count])?, numbers(&slots, &[count])?);
-            let (segments, tables) = (numbers(&segments, &[n, 5])?, numbers(&tables, &[tables.len() as i32])?);
+            let (segments, tables) =
+                (numbers(&segments, &[n, 5])?, numbers(&tables, &[tables.len() as i32])?);
             let rope = self.rope.zip(freqs.as_ref());
             let attended = PagedAttention {
                 qkv: &qkv,
@@ -206,7 +213,10 @@ fn check(name: &str, case: Case) -> Result<()> {
         for (sequence, rows) in &alone {
             let want = case.reference(*sequence)?.to_vec::<f32>()?;
             let largest = want.iter().fold(0f32, |m, v| m.max(v.abs()));
-            let off = rows.iter().zip(&want).fold(0f32, |m, (a, b)| if a.is_nan() { f32::NAN } else { m.max((a - b).abs()) });
+            let off = rows
+                .iter()
+                .zip(&want)
+                .fold(0f32, |m, (a, b)| if a.is_nan() { f32::NAN } else { m.max((a - b).abs()) });
             assert!(off <= case.tolerance * largest, "{name} {isa:?}: sequence {sequence} is off by {off}");
         }
         // In pieces beside others, the last tokens one by one.
@@ -216,7 +226,10 @@ fn check(name: &str, case: Case) -> Result<()> {
         let pieces = case.run(&steps, scattered)?;
         for (sequence, rows) in &pieces {
             let same = rows.iter().zip(&alone[sequence]).all(|(a, b)| a.to_bits() == b.to_bits());
-            assert!(rows.len() == alone[sequence].len() && same, "{name} {isa:?}: sequence {sequence} differs in pieces");
+            assert!(
+                rows.len() == alone[sequence].len() && same,
+                "{name} {isa:?}: sequence {sequence} differs in pieces"
+            );
         }
     }
     Ok(())
@@ -238,9 +251,13 @@ fn attention_agrees_with_mlx_and_does_not_see_how_a_sequence_is_cut() -> Result<
     check("long heads", Case { head_dim: 160, v_dim: 96, norms: true, ..PLAIN })?;
     check("one kv head", Case { heads: 20, kv_heads: 1, head_dim: 32, v_dim: 48, ..PLAIN })?;
     check("no groups", Case { heads: 4, kv_heads: 4, ..PLAIN })?;
-    let halves = Case { pool: Dtype::F16, rope: Some((64, Halves, 1.0)), norms: true, tolerance: 2e-3, ..PLAIN };
+    let halves =
+        Case { pool: Dtype::F16, rope: Some((64, Halves, 1.0)), norms: true, tolerance: 2e-3, ..PLAIN };
     check("f16 pool", halves)?;
-    check("bf16 all over", Case { float: Dtype::Bf16, pool: Dtype::Bf16, head_dim: 36, tolerance: 1e-2, ..PLAIN })
+    check(
+        "bf16 all over",
+        Case { float: Dtype::Bf16, pool: Dtype::Bf16, head_dim: 36, tolerance: 1e-2, ..PLAIN },
+    )
 }
 
 #[test]
@@ -280,7 +297,11 @@ fn pools_stay_where_they_are_while_steps_overlap() -> Result<()> {
             sinks: None,
             k_pool,
             v_pool,
-            pages: Pages { slots: &Array::from_slice(&[3 * size + step], &[1])?, segments: &segments(step)?, tables: &tables },
+            pages: Pages {
+                slots: &Array::from_slice(&[3 * size + step], &[1])?,
+                segments: &segments(step)?,
+                tables: &tables,
+            },
         }
         .run()?;
         (k_pool, v_pool) = (attended.k_pool, attended.v_pool);

@@ -107,6 +107,15 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Memory of this thread for `floats`, until the next call. (Not a closure's argument, because a closure would be
+/// compiled without the instruction set.)
+fn scratch(floats: usize) -> *mut f32 {
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.reserve(floats.saturating_sub(scratch.len()));
+        scratch.as_mut_ptr()
+    })
+}
+
 impl Attention {
     /// # Safety
     /// The buffers have the sizes named above.
@@ -311,18 +320,15 @@ impl Work for WriteRow<'_> {
         if slot >= call.what.blocks * call.what.block_size {
             return;
         }
-        SCRATCH.with_borrow_mut(|scratch| {
-            scratch.reserve(head_dim.max(v_dim));
-            let buffer = scratch.as_mut_ptr();
-            for h in 0..kv_heads {
-                let norm = k_norm.map(|norm| (norm, call.k_norm));
-                call.head::<S>(buffer, row, (heads + h) * head_dim, norm);
-                write::<S>(call.k_pool, pool, (slot * kv_heads + h) * head_dim, buffer, head_dim);
-                let at = row * call.what.row_width() + (heads + kv_heads) * head_dim + h * v_dim;
-                read::<S>(call.qkv, float, at, buffer, v_dim);
-                write::<S>(call.v_pool, pool, (slot * kv_heads + h) * v_dim, buffer, v_dim);
-            }
-        })
+        let buffer = scratch(head_dim.max(v_dim));
+        for h in 0..kv_heads {
+            let norm = k_norm.map(|norm| (norm, call.k_norm));
+            call.head::<S>(buffer, row, (heads + h) * head_dim, norm);
+            write::<S>(call.k_pool, pool, (slot * kv_heads + h) * head_dim, buffer, head_dim);
+            let at = row * call.what.row_width() + (heads + kv_heads) * head_dim + h * v_dim;
+            read::<S>(call.qkv, float, at, buffer, v_dim);
+            write::<S>(call.v_pool, pool, (slot * kv_heads + h) * v_dim, buffer, v_dim);
+        }
     }
 }
 
@@ -375,18 +381,14 @@ impl<F: Format> Work for Attend<'_, F> {
             S::LANES * k_width,
             S::LANES * k_width,
         ];
-        SCRATCH.with_borrow_mut(|scratch| {
-            scratch.reserve(sizes.iter().sum::<usize>() + head_dim);
-            let mut at = scratch.as_mut_ptr();
-            let mut next = |i: usize| {
-                let start = at;
-                at = at.add(sizes[i]);
-                start
-            };
-            let (q, scores, out) = (next(0), next(1), next(2));
-            let room = Room { q, scores, out, values: next(3), panel: next(4), keys: next(5).cast() };
-            self.attend::<S>(&room, at, v_width);
-        })
+        let mut at = scratch(sizes.iter().sum::<usize>() + head_dim);
+        let mut places = [at; 6];
+        for (place, size) in places.iter_mut().zip(sizes) {
+            *place = at;
+            at = at.add(size);
+        }
+        let [q, scores, out, values, panel, keys] = places;
+        self.attend::<S>(&Room { q, scores, out, values, panel, keys: keys.cast() }, at, v_width);
     }
 }
 
@@ -506,14 +508,14 @@ impl<F: Format> Attend<'_, F> {
         };
         let mut tile = Tile {
             words: room.keys,
-            stride: head_dim.next_multiple_of(F::UNIT) / F::UNIT * 16,
+            stride: head_dim.div_ceil(F::UNIT) * 16,
             scales: std::ptr::null(),
             biases: std::ptr::null(),
             group_stride: 0,
             groups: 1,
             units_per_group: head_dim.div_ceil(F::UNIT),
         };
-        if block_size % S::LANES == 0 && head_dim % F::UNIT == 0 {
+        if block_size.is_multiple_of(S::LANES) && head_dim.is_multiple_of(F::UNIT) {
             tile.words = address(key);
             tile.stride = kv_heads * head_dim * pool.bytes();
             return tile;

@@ -179,8 +179,8 @@ impl<F: Format, const MR: usize> Work for Direct<F, MR> {
             (true, _) | (false, 1..=2) => self.columns::<S, 2>(&mut sums),
             (false, _) => self.columns::<S, 1>(&mut sums),
         }
-        for (row, sums) in sums.into_iter().enumerate() {
-            self.sums.put::<S>(row, sums);
+        for r in 0..MR {
+            self.sums.put::<S>(r, sums[r]);
         }
     }
 }
@@ -336,8 +336,8 @@ impl<const MR: usize> Work for Panel<MR> {
             x = x.add(4 * MR);
             panel = panel.add(4 * S::LANES);
         }
-        for (row, acc) in acc.into_iter().enumerate() {
-            self.sums.put::<S>(row, acc);
+        for r in 0..MR {
+            self.sums.put::<S>(r, acc[r]);
         }
     }
 }

@@ -410,7 +410,7 @@ impl Source {
                 (tile.groups, tile.units_per_group) = (1, units);
             }
             Weights::Dense(float) => {
-                if !whole || width % F::UNIT != 0 {
+                if !whole || !width.is_multiple_of(F::UNIT) {
                     copy_rows::<S>(&mut tile, stage, rows, width * float.bytes());
                 }
             }
@@ -492,6 +492,7 @@ unsafe fn decode_rows<S: Simd>(
     (bits, group): (usize, usize),
 ) {
     let out = (&raw mut (*stage).words).cast::<f32>();
+    let (end, mask) = (tile.words as usize + rows * tile.stride, (1 << bits) - 1);
     if rows < S::LANES {
         std::ptr::write_bytes(out, 0, S::LANES * width);
     }
@@ -500,13 +501,22 @@ unsafe fn decode_rows<S: Simd>(
         for g in 0..width / group {
             let at = r * tile.group_stride + g;
             let (scale, bias) = (*tile.scales.add(at), *tile.biases.add(at));
-            for i in g * group..(g + 1) * group {
-                let bit = (k + i) * bits;
-                let low = *row.add(bit / 8) as u32;
-                // The second byte exists whenever the weight reaches into it.
-                let high = if bit % 8 + bits > 8 { *row.add(bit / 8 + 1) as u32 } else { 0 };
-                let q = ((low | high << 8) >> (bit % 8)) & ((1 << bits) - 1);
-                *out.add(r * width + i) = S::fma1(q as f32, scale, bias);
+            for i in (g * group..(g + 1) * group).step_by(8) {
+                // Eight weights are `bits` whole bytes.
+                let at = row.add((k + i) / 8 * bits);
+                let mut packed = [0u8; 8];
+                if at as usize + 8 <= end {
+                    packed = at.cast::<[u8; 8]>().read_unaligned();
+                } else {
+                    std::ptr::copy_nonoverlapping(at, packed.as_mut_ptr(), bits);
+                }
+                let packed = u64::from_le_bytes(packed);
+                let mut eight = [0f32; 8];
+                for j in 0..8 {
+                    let q = (packed >> (j * bits)) & mask;
+                    eight[j] = S::fma1(q as u32 as i32 as f32, scale, bias);
+                }
+                out.add(r * width + i).cast::<[f32; 8]>().write(eight);
             }
         }
     }

@@ -169,7 +169,7 @@ impl Pool {
                 continue;
             }
             spins = spins.wrapping_add(1);
-            if spins % 64 != 0 || since.elapsed() < SPIN {
+            if !spins.is_multiple_of(64) || since.elapsed() < SPIN {
                 std::hint::spin_loop();
                 continue;
             }
@@ -202,7 +202,9 @@ mod tests {
         for tasks in [0, 1, 2, 3, 7, 100, 1000] {
             for _ in 0..200 {
                 let counts: Vec<_> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-                run(tasks, |i| drop(counts[i].fetch_add(1, Ordering::Relaxed)));
+                run(tasks, |i| {
+                    counts[i].fetch_add(1, Ordering::Relaxed);
+                });
                 assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
             }
         }
@@ -215,7 +217,9 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..500 {
                         let sum = AtomicUsize::new(0);
-                        run(16, |i| drop(sum.fetch_add(i, Ordering::Relaxed)));
+                        run(16, |i| {
+                            sum.fetch_add(i, Ordering::Relaxed);
+                        });
                         assert_eq!(sum.into_inner(), 120);
                     }
                 });

@@ -132,29 +132,26 @@ unsafe fn add_rows<S: Simd>((a, b, out): (*const u8, *const u8, *mut u8), float:
 }
 
 impl NormRows<'_> {
-    /// `f` of each element, summed: four vectors at a time, then single ones.
+    /// Sum of `(element - shift)`, or of its square: four vectors at a time, then single ones.
     #[inline(always)]
-    unsafe fn total<S: Simd>(
-        &self,
-        x: *const u8,
-        at: usize,
-        f: impl Fn(S::F, S::F) -> S::F,
-        f1: impl Fn(f32) -> f32,
-    ) -> f32 {
+    unsafe fn total<S: Simd, const SQUARED: bool>(&self, x: *const u8, at: usize, shift: f32) -> f32 {
         let Norm { width, float, .. } = *self.what;
         let mut acc = [S::splat(0.0); 4];
         let (four, whole) = (width / (4 * S::LANES) * 4 * S::LANES, width / S::LANES * S::LANES);
         for i in (0..four).step_by(4 * S::LANES) {
             for j in 0..4 {
-                acc[j] = f(load::<S>(x, float, at + i + j * S::LANES), acc[j]);
+                let v = S::sub(load::<S>(x, float, at + i + j * S::LANES), S::splat(shift));
+                acc[j] = if SQUARED { S::fma(v, v, acc[j]) } else { S::add(v, acc[j]) };
             }
         }
         for i in (four..whole).step_by(S::LANES) {
-            acc[0] = f(load::<S>(x, float, at + i), acc[0]);
+            let v = S::sub(load::<S>(x, float, at + i), S::splat(shift));
+            acc[0] = if SQUARED { S::fma(v, v, acc[0]) } else { S::add(v, acc[0]) };
         }
         let mut total = S::sum(S::add(S::add(acc[0], acc[1]), S::add(acc[2], acc[3])));
         for i in whole..width {
-            total += f1(load1(x, float, at + i));
+            let v = load1(x, float, at + i) - shift;
+            total += if SQUARED { v * v } else { v };
         }
         total
     }
@@ -164,14 +161,10 @@ impl NormRows<'_> {
         let Norm { width, float, eps, weight, bias, center, .. } = *self.what;
         let mean = match center {
             Center::Zero => 0.0,
-            Center::Mean => self.total::<S>(x, at, |v, acc| S::add(v, acc), |v| v) / width as f32,
+            Center::Mean => self.total::<S, false>(x, at, 0.0) / width as f32,
         };
         let shift = S::splat(mean);
-        let square = |v: S::F, acc: S::F| {
-            let v = S::sub(v, shift);
-            S::fma(v, v, acc)
-        };
-        let squares = self.total::<S>(x, at, square, |v| (v - mean) * (v - mean));
+        let squares = self.total::<S, true>(x, at, mean);
         let factor = 1.0 / (squares / width as f32 + eps).sqrt();
         let whole = width / S::LANES * S::LANES;
         for i in (0..whole).step_by(S::LANES) {
@@ -227,29 +220,42 @@ impl Work for GatedPart<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         match self.what.act {
-            Act::Silu => self.each::<S>(|x| S::mul(x, math::sigmoid::<S>(x))),
-            Act::Gelu => self.each::<S>(|x| S::mul(x, math::normal_cdf::<S>(x))),
-            Act::GeluTanh => self.each::<S>(|x| {
-                // x/2 (1 + tanh u) is x sigmoid(2u).
-                let cube = S::mul(S::mul(x, x), x);
-                let u = S::mul(S::fma(cube, S::splat(0.044_715), x), S::splat(1.595_769_1));
-                S::mul(x, math::sigmoid::<S>(u))
-            }),
+            Act::Silu => self.each::<S, 0>(),
+            Act::Gelu => self.each::<S, 1>(),
+            Act::GeluTanh => self.each::<S, 2>(),
+        }
+    }
+}
+
+/// An activation by its number, so that it is a constant of the loop. (A closure would be compiled without the
+/// instruction set.)
+#[inline(always)]
+unsafe fn activate<S: Simd, const ACT: u8>(x: S::F) -> S::F {
+    match ACT {
+        0 => S::mul(x, math::sigmoid::<S>(x)),
+        1 => S::mul(x, math::normal_cdf::<S>(x)),
+        _ => {
+            // x/2 (1 + tanh u) is x sigmoid(2u).
+            let cube = S::mul(S::mul(x, x), x);
+            let u = S::mul(S::fma(cube, S::splat(0.044_715), x), S::splat(1.595_769));
+            S::mul(x, math::sigmoid::<S>(u))
         }
     }
 }
 
 impl GatedPart<'_> {
     #[inline(always)]
-    unsafe fn each<S: Simd>(&self, act: impl Fn(S::F) -> S::F) {
+    unsafe fn each<S: Simd, const ACT: u8>(&self) {
         let Gated { width, float, apart, .. } = *self.what;
         let stride = if apart { width } else { 2 * width };
         for row in self.first..self.end {
             let (from, to) = (row * stride, row * width);
             let mut i = 0;
             while i + S::LANES <= width {
-                let v =
-                    S::mul(act(load::<S>(self.gate, float, from + i)), load::<S>(self.up, float, from + i));
+                let v = S::mul(
+                    activate::<S, ACT>(load::<S>(self.gate, float, from + i)),
+                    load::<S>(self.up, float, from + i),
+                );
                 store::<S>(self.out, float, to + i, v);
                 i += S::LANES;
             }
@@ -259,7 +265,7 @@ impl GatedPart<'_> {
                     gate[j] = load1(self.gate, float, from + i + j);
                     up[j] = load1(self.up, float, from + i + j);
                 }
-                let v = S::mul(act(S::load(gate.as_ptr())), S::load(up.as_ptr()));
+                let v = S::mul(activate::<S, ACT>(S::load(gate.as_ptr())), S::load(up.as_ptr()));
                 S::store(gate.as_mut_ptr(), v);
                 for j in 0..width - i {
                     store1(self.out, float, to + i + j, gate[j]);
