@@ -1,1 +1,52 @@
-fn main() {}
+//! What a contributor runs: `cargo xtask COMMAND`.
+//!
+//! Invariant: knows the workspace from outside only: its files, its commands and what its binary prints.
+// Printing is what these commands are for.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod check;
+mod docs;
+mod place;
+mod process;
+mod scripts;
+mod tidy;
+
+use std::process::ExitCode;
+
+/// One row of the table below.
+struct Command {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result<(), String>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command { name: "check", about: "all that CI runs, in the order that fails soonest", run: check::run },
+    Command { name: "tidy", about: "what a compiler cannot see: crate edges, file rules", run: tidy::run },
+    Command { name: "docs", about: "write the generated pages; --check compares instead", run: docs::run },
+    Command { name: "fixtures", about: "ask the reference again [NAME…]", run: scripts::fixtures },
+    Command { name: "bench", about: "run a script of bench/: NAME [ARGUMENTS…]", run: scripts::bench },
+    Command { name: "parity", about: "logits against the reference's [--only NAME]", run: scripts::parity },
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    match (command.run)(&rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask {name}: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> String {
+    let rows = COMMANDS.iter().map(|command| format!("  {:9} {}\n", command.name, command.about));
+    format!("cargo xtask COMMAND\n{}", rows.collect::<String>())
+}

@@ -1,0 +1,189 @@
+//! docs/api.md: every route, and what becomes of every field, from the tables in `crates/server`.
+//!
+//! Invariant: reads the tables as text, so a row must be a call with literals: `honoured("name", "note")`. A row
+//! that is not is an error, never a gap.
+
+use crate::tidy::Tree;
+use crate::tidy::source::Source;
+
+const WIRE: &str = "crates/server/src/wire/";
+const ROUTES: &str = "crates/server/src/routes/mod.rs";
+const HANDLINGS: &[(&str, &str)] =
+    &[("honoured", "yes"), ("harmless", "accepted, no effect"), ("refused", "400")];
+
+const HEAD: &str = "\
+# The HTTP API
+
+<!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
+
+A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason; a
+field that is not listed is refused as well. None is dropped in silence. `null` counts as absent.
+
+## Routes
+
+| route | methods |
+| --- | --- |
+";
+
+/// The page.
+pub fn page(tree: &Tree) -> Result<String, String> {
+    let routes = tree.sources.iter().find(|source| source.path == ROUTES);
+    let mut text = HEAD.to_owned() + &routes_of(routes.ok_or_else(|| format!("{ROUTES} is not there"))?)?;
+    for source in tree.sources.iter().filter(|source| source.path.starts_with(WIRE)) {
+        let tables = tables_of(source)?;
+        if tables.is_empty() {
+            continue;
+        }
+        text += &format!("\n## {}\n", title(source));
+        for table in tables {
+            text += &format!(
+                "\n{}\n\n| field | honoured | what it does, or why not |\n| --- | --- | --- |\n",
+                table.about
+            );
+            text.extend(table.rows);
+        }
+    }
+    Ok(text)
+}
+
+/// Rows of `.route("PATH", METHOD(…).METHOD(…))`.
+fn routes_of(source: &Source) -> Result<String, String> {
+    let text = source.text.join("\n");
+    let mut rows = String::new();
+    for call in text.split(".route(").skip(1) {
+        let (path, rest) =
+            literal(call).ok_or_else(|| format!("{ROUTES}: a route's path is not a literal"))?;
+        let end = rest.find(".route(").unwrap_or(rest.len());
+        let methods = rest[..end]
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| matches!(*word, "get" | "post" | "put" | "patch" | "delete" | "any"));
+        let mut methods: Vec<String> = methods.map(str::to_uppercase).collect();
+        methods.dedup();
+        rows += &format!("| `{path}` | {} |\n", methods.join(", "));
+    }
+    if rows.is_empty() { Err(format!("{ROUTES} has no `.route(`")) } else { Ok(rows) }
+}
+
+struct FieldTable {
+    about: String,
+    rows: Vec<String>,
+}
+
+/// Every `const NAME: &[Field]` of a file.
+fn tables_of(source: &Source) -> Result<Vec<FieldTable>, String> {
+    let begins = |line: &String| line.contains("const ") && line.contains(": &[Field] =");
+    let starts: Vec<usize> =
+        source.text.iter().enumerate().filter(|(_, line)| begins(line)).map(|(index, _)| index).collect();
+    starts.into_iter().map(|start| table_at(source, start)).collect()
+}
+
+fn table_at(source: &Source, start: usize) -> Result<FieldTable, String> {
+    let docs = source.text[..start].iter().rev().map_while(|line| line.trim().strip_prefix("/// "));
+    let mut docs: Vec<&str> = docs.collect();
+    docs.reverse();
+    let rest = source.text[start..].join("\n");
+    let value = rest.split_once(": &[Field] =").map_or("", |(_, value)| value);
+    let body =
+        value.split_once("&[").and_then(|(_, body)| body.split_once("];")).map_or("", |(body, _)| body);
+    let mut rows = Vec::new();
+    let mut left = body.trim_start();
+    while !left.is_empty() {
+        let (row, after) = row(left).ok_or_else(|| {
+            let line = left.lines().next().unwrap_or_default();
+            format!("{}: a row of a table of fields is not `honoured(\"…\", \"…\")`: {line}", source.path)
+        })?;
+        rows.push(row);
+        left = after.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
+    }
+    if rows.is_empty() {
+        return Err(format!("{}:{}: a table of fields has no rows", source.path, start + 1));
+    }
+    Ok(FieldTable { about: plain(&docs.join(" ")), rows })
+}
+
+/// One row, and what comes after it.
+fn row(text: &str) -> Option<(String, &str)> {
+    let (handling, says) = HANDLINGS
+        .iter()
+        .find(|(word, _)| text.strip_prefix(word).is_some_and(|rest| rest.starts_with('(')))?;
+    let (name, rest) = literal(&text[handling.len() + 1..])?;
+    let (note, rest) = literal(rest.trim_start().strip_prefix(',')?)?;
+    let rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ',').strip_prefix(')')?;
+    Some((format!("| `{name}` | {says} | {} |\n", note.replace('|', "\\|")), rest))
+}
+
+/// A string literal at the beginning, and what comes after it.
+fn literal(text: &str) -> Option<(String, &str)> {
+    let inside = text.trim_start().strip_prefix('"')?;
+    let (mut value, mut chars) = (String::new(), inside.char_indices());
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((value, &inside[at + 1..])),
+            '\\' => match chars.next()?.1 {
+                escaped @ ('"' | '\\') => value.push(escaped),
+                // A line that goes on: the break and the indent are not part of the text.
+                '\n' => {
+                    let rest = chars.as_str().trim_start();
+                    let skipped = chars.as_str().len() - rest.len();
+                    (0..skipped).for_each(|_| _ = chars.next());
+                }
+                _ => return None,
+            },
+            c => value.push(c),
+        }
+    }
+    None
+}
+
+/// The first sentence of a file.
+fn title(source: &Source) -> String {
+    let lines = source.text.iter().map_while(|line| line.strip_prefix("//! "));
+    let text = lines.collect::<Vec<_>>().join(" ");
+    plain(text.split(". ").next().unwrap_or_default()).trim_end_matches('.').to_owned()
+}
+
+/// Links of rustdoc as code.
+fn plain(doc: &str) -> String {
+    doc.replace("[`", "`").replace("`]", "`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOD: &str = "fn a() {\n    Router::new()\n        .route(\"/a\", get(x).post(y))\n        .route(\n            \"/b/{id}\",\n            delete(z),\n        )\n}\n";
+
+    fn made(wire: &str) -> Result<String, String> {
+        page(&Tree::of(&[(ROUTES, MOD), ("crates/server/src/wire/chat.rs", wire)]))
+    }
+
+    #[test]
+    fn tables_of_source_are_tables_of_the_page() {
+        let page = made(
+            "//! `POST /a`, as documented. More.\n/// What happens, besides [`B`].\npub const FIELDS: &[Field] = &[\n    \
+             honoured(\"x\", \"a \\\"b\\\" | c\"),\n    refused(\n        \"y\",\n        \"never \\\n         mind\",\n    ),\n];\n",
+        );
+        assert_eq!(
+            page.unwrap().strip_prefix(HEAD),
+            Some(
+                "| `/a` | GET, POST |\n| `/b/{id}` | DELETE |\n\n## `POST /a`, as documented\n\nWhat happens, besides `B`.\n\n\
+                 | field | honoured | what it does, or why not |\n| --- | --- | --- |\n\
+                 | `x` | yes | a \"b\" \\| c |\n| `y` | 400 | never mind |\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_table_may_begin_on_the_next_line() {
+        let page = made("//! A.\n/// B.\nconst NAMES: &[Field] =\n    &[harmless(\"x\", \"y\")];\n").unwrap();
+        assert!(page.ends_with("| `x` | accepted, no effect | y |\n"), "{page}");
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_is_an_error() {
+        let error = made("//! A.\npub const FIELDS: &[Field] = &[honoured(NAME, \"note\")];\n").unwrap_err();
+        assert!(error.contains("honoured(NAME"), "{error}");
+        let error = made("//! A.\npub const FIELDS: &[Field] = other();\n").unwrap_err();
+        assert!(error.contains("no rows"), "{error}");
+    }
+}

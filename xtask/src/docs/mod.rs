@@ -1,0 +1,103 @@
+//! `cargo xtask docs [--check]`: pages that are made, not written.
+//!
+//! A page is made from source, from what the binary prints, or by a test of the crate that has the tables.
+
+mod api;
+mod models;
+
+use std::path::Path;
+
+use crate::place;
+use crate::process::{cargo, output, run as finish};
+use crate::tidy::{Tree, Violation};
+
+/// One generated page.
+struct Page {
+    path: &'static str,
+    maker: Maker,
+}
+
+enum Maker {
+    /// Needs no build.
+    Source(fn(&Tree) -> Result<String, String>),
+    /// From what `omnibus` prints for these arguments.
+    Binary(&'static [&'static str], fn(&str) -> Result<String, String>),
+    /// A test of this package and name compares the page, or writes it when `UPDATE_EXPECT` is set.
+    Test(&'static str, &'static str),
+}
+
+const PAGES: &[Page] = &[
+    Page { path: "docs/api.md", maker: Maker::Source(api::page) },
+    Page { path: "docs/models.md", maker: Maker::Binary(&["models", "--json"], models::page) },
+    Page { path: "docs/cli.md", maker: Maker::Test("mlx-omnibus", "docs_of_the_command_line_are_current") },
+];
+
+/// Writes every page, or with `--check` compares those that no test compares.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => PAGES.iter().try_for_each(write),
+        ["--check"] => compare(),
+        _ => Err(format!("takes --check or nothing, not `{}`", words.join(" "))),
+    }
+}
+
+/// Pages made from source that are not what the source says.
+pub fn stale(tree: &Tree) -> Vec<Violation> {
+    let pages = PAGES.iter().filter_map(|page| match page.maker {
+        Maker::Source(make) => Some((page.path, make(tree))),
+        Maker::Binary(..) | Maker::Test(..) => None,
+    });
+    let wrong = pages.filter_map(|(path, made)| {
+        let message = match made {
+            Err(why) => why,
+            Ok(text) if tree.file(path).is_some_and(|file| file.text == text) => return None,
+            Ok(_) => "is stale: `cargo xtask docs` writes it".to_owned(),
+        };
+        Some(Violation { path: path.to_owned(), line: 0, message })
+    });
+    wrong.collect()
+}
+
+fn compare() -> Result<(), String> {
+    let mut stale = Vec::new();
+    for page in PAGES {
+        let made = match page.maker {
+            Maker::Source(make) => make(&Tree::read()?)?,
+            Maker::Binary(arguments, make) => make(&printed(arguments)?)?,
+            Maker::Test(..) => continue,
+        };
+        if std::fs::read_to_string(place::root().join(page.path)).ok() != Some(made) {
+            stale.push(page.path);
+        }
+    }
+    if stale.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("stale: {}; `cargo xtask docs` writes them", stale.join(", ")))
+    }
+}
+
+fn write(page: &Page) -> Result<(), String> {
+    let text = match page.maker {
+        Maker::Source(make) => make(&Tree::read()?)?,
+        Maker::Binary(arguments, make) => make(&printed(arguments)?)?,
+        Maker::Test(package, test) => {
+            let mut command = cargo(&["test", "--quiet", "-p", package, test]);
+            command.env("UPDATE_EXPECT", "1");
+            return finish(command);
+        }
+    };
+    let path: &Path = page.path.as_ref();
+    std::fs::write(place::root().join(path), text)
+        .map_err(|error| format!("cannot write {}: {error}", page.path))
+}
+
+/// What the binary prints. It is built with the whole workspace's features, as the tests are, or its
+/// dependencies would be built twice.
+fn printed(arguments: &[&str]) -> Result<String, String> {
+    finish(cargo(&["build", "--quiet", "--workspace", "--bin", "omnibus"]))?;
+    let mut command = std::process::Command::new(place::omnibus()?);
+    command.args(arguments).current_dir(place::root());
+    output(command)
+}

@@ -1,0 +1,16 @@
+//! Where things are.
+
+use std::path::{Path, PathBuf};
+
+/// The workspace's folder.
+pub fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
+
+/// The binary `omnibus` of the profile that built this program.
+pub fn omnibus() -> Result<PathBuf, String> {
+    let own =
+        std::env::current_exe().map_err(|error| format!("cannot tell where this program is: {error}"))?;
+    Ok(own.with_file_name(format!("omnibus{}", std::env::consts::EXE_SUFFIX)))
+}

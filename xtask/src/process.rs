@@ -1,0 +1,45 @@
+//! Other programs: run in the workspace's folder, seen to succeed.
+
+use std::process::{Command, Stdio};
+
+use crate::place;
+
+/// Cargo, as this program was run by it.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(place::root());
+    command
+}
+
+/// `$PYTHON`, else `python3`.
+pub fn python() -> Command {
+    let mut command = Command::new(std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into()));
+    command.current_dir(place::root());
+    command
+}
+
+/// Runs it with this program's terminal.
+pub fn run(mut command: Command) -> Result<(), String> {
+    let name = shown(&command);
+    let status =
+        command.stdin(Stdio::null()).status().map_err(|error| format!("cannot run `{name}`: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{name}` failed ({status})")) }
+}
+
+/// Runs it, and gives what it printed.
+pub fn output(mut command: Command) -> Result<String, String> {
+    let name = shown(&command);
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| format!("cannot run `{name}`: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`{name}` failed ({})", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|_| format!("`{name}` printed something that is not UTF-8"))
+}
+
+/// As one would type it, without the folder of the program.
+fn shown(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,44 @@
+//! No file is longer than one can hold: 800 lines, tables excepted.
+
+use super::{Tree, Violation};
+
+const LINES_MAX: usize = 800;
+
+/// What people write.
+const WRITTEN: &[&str] = &["rs", "py", "cc", "h", "sh", "md"];
+
+/// Longer files, how long they may be, and why.
+const LONGER: &[(&str, usize, &str)] = &[];
+
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let written = tree
+        .files
+        .iter()
+        .filter(|file| file.path.rsplit_once('.').is_some_and(|(_, extension)| WRITTEN.contains(&extension)));
+    let mut found = Vec::new();
+    for file in written {
+        let allowed = LONGER.iter().find(|row| row.0 == file.path).map_or(LINES_MAX, |row| row.1);
+        let lines = file.text.lines().count();
+        if lines > allowed {
+            let message = format!("has {lines} lines, over {allowed}: find its second subject");
+            found.push(Violation { path: file.path.clone(), line: 0, message });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::found;
+    use super::*;
+
+    #[test]
+    fn a_long_file_is_refused() {
+        assert_eq!(found(check, &[("a.rs", &"x\n".repeat(800))]), [""; 0]);
+        assert_eq!(
+            found(check, &[("a.rs", &"x\n".repeat(801))]),
+            ["a.rs: has 801 lines, over 800: find its second subject"]
+        );
+        assert_eq!(found(check, &[("a.json", &"x\n".repeat(801))]), [""; 0]);
+    }
+}
