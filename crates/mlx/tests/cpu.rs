@@ -149,6 +149,20 @@ fn dense_products_agree_with_mlx_and_rows_are_independent() -> Result<()> {
 }
 
 #[test]
+fn instruction_sets_with_fma_give_the_same_products() -> Result<()> {
+    let (w, x) = (quantized(37, 1600, 4, 32, Dtype::Bf16)?, random(&[20, 1600], Dtype::F32, 3)?);
+    let products = std::sync::Mutex::new(Vec::new());
+    with_each_isa(|| {
+        if cpu::isa() != Isa::Portable {
+            products.lock().unwrap().push(values(&cpu::qmm(&x, &w)?)?);
+        }
+        Ok(())
+    })?;
+    assert!(products.into_inner().unwrap().windows(2).all(|pair| pair[0] == pair[1]));
+    Ok(())
+}
+
+#[test]
 fn strided_inputs_and_outer_axes_are_fine() -> Result<()> {
     let w = quantized(24, 128, 4, 64, Dtype::F32)?;
     let x = random(&[128, 3, 2], Dtype::F32, 1)?.transpose(&[2, 1, 0])?;
