@@ -84,6 +84,7 @@ pub const LOGIT_BIAS_MAX: usize = 1024;
 
 /// What a generation continues.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "one a request, never in bulk")]
 pub enum Input {
     /// A conversation, put into words by the model's chat template.
     Chat(Chat),

@@ -7,6 +7,8 @@
 mod draw;
 mod edits;
 mod score;
+#[cfg(test)]
+mod tests;
 
 use mlx::{Array, Dtype};
 
@@ -65,7 +67,9 @@ pub fn fresh_seed(engine: u64, arrival: u64) -> u64 {
 
 /// True when the row's logits are edited by what was drawn before.
 pub fn needs_history(sampling: &Sampling) -> bool {
-    sampling.repetition_penalty != 1.0 || sampling.presence_penalty != 0.0 || sampling.frequency_penalty != 0.0
+    sampling.repetition_penalty != 1.0
+        || sampling.presence_penalty != 0.0
+        || sampling.frequency_penalty != 0.0
 }
 
 /// Builds the drawing of one token for each row of `logits`, `[n, vocab]` f32.
@@ -97,11 +101,12 @@ impl Drawn {
             Some(scores) => scores.read()?,
             None => vec![score::Score::default(); tokens.len()],
         };
-        let picks = tokens.iter().zip(broken).zip(scores).zip(wishes).map(|(((token, broken), score), wish)| {
-            let sound = *broken == 0 && *token >= 0;
-            let top = score.top.into_iter().take(wish.unwrap_or(0)).collect();
-            Pick { token: sound.then_some(*token as u32), logprob: wish.and(score.logprob), top }
-        });
+        let picks =
+            tokens.iter().zip(broken).zip(scores).zip(wishes).map(|(((token, broken), score), wish)| {
+                let sound = *broken == 0 && *token >= 0;
+                let top = score.top.into_iter().take(wish.unwrap_or(0)).collect();
+                Pick { token: sound.then_some(*token as u32), logprob: wish.and(score.logprob), top }
+            });
         Ok(picks.collect())
     }
 }

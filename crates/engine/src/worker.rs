@@ -15,9 +15,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use omnibus_model::{Kernels, Model, Source};
 
+use crate::StartError;
 use crate::message::{Command, Note};
 use crate::settings::{DeviceChoice, Settings};
-use crate::StartError;
 pub(crate) use gauges::Gauges;
 
 /// What is known once the model is in memory.
@@ -51,7 +51,8 @@ pub(crate) fn start(
         .name("omnibus-engine".to_owned())
         .spawn(body)
         .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
-    told.recv().unwrap_or_else(|_| Err(StartError::new("the engine's thread ended while it loaded the model")))
+    told.recv()
+        .unwrap_or_else(|_| Err(StartError::new("the engine's thread ended while it loaded the model")))
 }
 
 fn load(
@@ -78,7 +79,9 @@ fn choose_device(choice: DeviceChoice) -> Result<(), StartError> {
     let gpu = mlx::device::gpu_available();
     let device = match choice {
         DeviceChoice::Gpu if !gpu => {
-            return Err(StartError::new("--device gpu, but this libmlx finds no GPU; use --device cpu or auto"));
+            return Err(StartError::new(
+                "--device gpu, but this libmlx finds no GPU; use --device cpu or auto",
+            ));
         }
         DeviceChoice::Gpu => mlx::device::Device::Gpu,
         DeviceChoice::Auto if gpu => mlx::device::Device::Gpu,

@@ -1,5 +1,7 @@
 //! The engine with the embedded model: what one request is promised, whatever the others do.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use common::{chat, complete, engine, hear, run};
@@ -16,17 +18,21 @@ fn a_question_gets_an_answer_that_ends_by_itself() {
 
 #[test]
 fn twenty_four_streams_say_what_each_says_alone() {
-    let prompts: Vec<String> = (0..24).map(|i| format!("{} and then", "the bus stops here, ".repeat(1 + i * 3))).collect();
+    let prompts: Vec<String> =
+        (0..24).map(|i| format!("{} and then", "the bus stops here, ".repeat(1 + i * 3))).collect();
     let small = Settings { max_num_batched_tokens: 96, ..Settings::default() };
     let engine = engine(small);
     let request = |i: usize, prompt: &String| complete(&format!("r{i}"), prompt, 12 + i);
-    let alone: Vec<String> = prompts.iter().enumerate().map(|(i, prompt)| run(&engine, request(i, prompt)).text).collect();
+    let alone: Vec<String> =
+        prompts.iter().enumerate().map(|(i, prompt)| run(&engine, request(i, prompt)).text).collect();
     let streams: Vec<_> =
         prompts.iter().enumerate().map(|(i, prompt)| engine.submit(request(i, prompt)).unwrap()).collect();
     let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
     assert_eq!(alone, together);
-    let fresh = self::engine(Settings { prefix_cache: omnibus_engine::PrefixCache::Off, ..Settings::default() });
-    let uncached: Vec<String> = prompts.iter().enumerate().map(|(i, prompt)| run(&fresh, request(i, prompt)).text).collect();
+    let fresh =
+        self::engine(Settings { prefix_cache: omnibus_engine::PrefixCache::Off, ..Settings::default() });
+    let uncached: Vec<String> =
+        prompts.iter().enumerate().map(|(i, prompt)| run(&fresh, request(i, prompt)).text).collect();
     assert_eq!(alone, uncached);
 }
 
@@ -38,7 +44,8 @@ fn preempted_streams_say_what_each_says_alone() {
     let prompts: Vec<String> = (0..6).map(|i| format!("number {i}: ")).collect();
     let tokens = tight.models()[0].max_model_len * 2 / 3;
     let request = |i: usize, prompt: &String| complete(&format!("r{i}"), prompt, tokens);
-    let alone: Vec<String> = prompts.iter().enumerate().map(|(i, prompt)| run(&roomy, request(i, prompt)).text).collect();
+    let alone: Vec<String> =
+        prompts.iter().enumerate().map(|(i, prompt)| run(&roomy, request(i, prompt)).text).collect();
     let streams: Vec<_> =
         prompts.iter().enumerate().map(|(i, prompt)| tight.submit(request(i, prompt)).unwrap()).collect();
     let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
@@ -65,7 +72,8 @@ fn a_seed_draws_the_same_text_beside_others() {
     let engine = engine(Settings::default());
     let drawn = |id: &str, seed| {
         let mut request = complete(id, "Once upon a time", 24);
-        request.sampling = Sampling { temperature: 1.2, top_p: 0.95, top_k: 50, seed: Some(seed), ..Sampling::default() };
+        request.sampling =
+            Sampling { temperature: 1.2, top_p: 0.95, top_k: 50, seed: Some(seed), ..Sampling::default() };
         request
     };
     let alone = run(&engine, drawn("alone", 7)).text;
@@ -132,14 +140,19 @@ fn penalties_and_biases_change_what_is_said() {
         assert_eq!(hear(stream).text, first.text);
     }
     let mut biased = complete("c", "a a a a a a", 3);
-    let wanted = engine.tokenize(None, &Input::Text("zebra".to_owned()), omnibus_engine::AddSpecial::No).unwrap()[0];
+    let wanted =
+        engine.tokenize(None, &Input::Text("zebra".to_owned()), omnibus_engine::AddSpecial::No).unwrap()[0];
     biased.sampling.logit_bias.insert(wanted, 100.0);
     biased.logprobs = Some(0);
     let told = run(&engine, biased);
-    let drawn: Vec<u32> = told.events.iter().flat_map(|event| match event {
-        Event::Delta { tokens, .. } => tokens.iter().map(|token| token.id).collect(),
-        _ => Vec::new(),
-    }).collect();
+    let drawn: Vec<u32> = told
+        .events
+        .iter()
+        .flat_map(|event| match event {
+            Event::Delta { tokens, .. } => tokens.iter().map(|token| token.id).collect(),
+            _ => Vec::new(),
+        })
+        .collect();
     assert_eq!(drawn, vec![wanted; 3]);
 }
 

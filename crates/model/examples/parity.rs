@@ -3,7 +3,9 @@
 //! `--fixtures DIR` reads another directory in the format of `tests/fixtures/README.md`, `--only NAME`
 //! (repeatable) picks fixtures, `--kernels reference|cpu` picks who computes.
 
-#[path = "../tests/golden/mod.rs"]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../tests/models/golden/mod.rs"]
 mod golden;
 
 use std::path::PathBuf;
@@ -46,7 +48,8 @@ fn run() -> Result<(String, bool), String> {
         }
     }
     let kernels = kernels.unwrap_or_else(Kernels::fastest);
-    let mut table = format!("{:24} {:>9}  furthest logit, by way ({kernels:?} kernels)\n", "fixture", "bound");
+    let mut table =
+        format!("{:24} {:>9}  furthest logit, by way ({kernels:?} kernels)\n", "fixture", "bound");
     let mut sound = true;
     for path in fixtures(&directory, &only)? {
         let fixture = Fixture::read(&path)?;

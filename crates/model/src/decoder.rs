@@ -41,7 +41,7 @@ impl Model {
     /// weights resident.
     pub fn load(source: &Source, kernels: Kernels) -> Result<Self, Error> {
         let config = source.json("config.json")?;
-        let in_config = |error| Error::Config { file: source.path("config.json"), error };
+        let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
         let blueprint = families::read(&config).map_err(in_config)?;
         let quantization = Quantization::read(&config).map_err(in_config)?;
         Self::build(blueprint, quantization, source.weights()?, kernels)
@@ -127,7 +127,8 @@ impl Model {
         let Some(rows) = &step.logits_at else { return Ok(None) };
         stream.take_rows(rows)?;
         let x = stream.norm(&self.norm)?;
-        let logits = self.head.as_ref().unwrap_or(&self.embed.0).forward(&x, self.kernels)?.astype(Dtype::F32)?;
+        let logits =
+            self.head.as_ref().unwrap_or(&self.embed.0).forward(&x, self.kernels)?.astype(Dtype::F32)?;
         Ok(Some(RowLogits(match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,
             None => logits,

@@ -15,7 +15,7 @@ pub enum Error {
         /// The config file.
         file: PathBuf,
         /// What is wrong with it.
-        error: ConfigError,
+        error: Box<ConfigError>,
     },
     /// The weights do not fit the config.
     #[error(transparent)]

@@ -39,21 +39,30 @@ impl Quantization {
     /// Reads `quantization`, or a `quantization_config` of the same shape. A format of another
     /// library (`quant_method`) is refused by its name.
     pub fn read(config: &Map<String, Value>) -> Result<Self, ConfigError> {
-        let present = |field| config.get(field).filter(|value: &&Value| !value.is_null()).map(|value| (field, value));
+        let present =
+            |field| config.get(field).filter(|value: &&Value| !value.is_null()).map(|value| (field, value));
         let Some((field, value)) = present("quantization").or_else(|| present("quantization_config")) else {
             return Ok(Self::default());
         };
         let Value::Object(section) = value else {
-            return Err(ConfigError::Type { field: field.to_owned(), want: "an object", found: value.clone() });
+            return Err(ConfigError::Type {
+                field: field.to_owned(),
+                want: "an object",
+                found: value.clone(),
+            });
         };
         let ours = ["group_size", "bits"].iter().any(|name| section.contains_key(*name));
         if section.contains_key("quant_method") || !ours {
             let name = |name: &str| section.get(name).and_then(Value::as_str);
-            let found = name("quant_method").or(name("quant_algo")).or(name("format")).unwrap_or("of another library");
+            let found = name("quant_method")
+                .or(name("quant_algo"))
+                .or(name("format"))
+                .unwrap_or("of another library");
             return Err(ConfigError::Unsupported {
                 field: field.to_owned(),
                 found: found.to_owned(),
-                supported: "mlx's own (affine, mxfp4, mxfp8, nvfp4); convert the model with mlx_lm.convert".to_owned(),
+                supported: "mlx's own (affine, mxfp4, mxfp8, nvfp4); convert the model with mlx_lm.convert"
+                    .to_owned(),
             });
         }
         let default = QuantizationChoice::read(field, section)?;
@@ -62,11 +71,17 @@ impl Quantization {
             let choice = match value {
                 Value::Bool(false) => None,
                 Value::Bool(true) => Some(default),
-                Value::Object(section) => Some(QuantizationChoice::read(&format!("{field}.{path}"), section)?),
+                Value::Object(section) => {
+                    Some(QuantizationChoice::read(&format!("{field}.{path}"), section)?)
+                }
                 _ if FIELDS.contains(&path.as_str()) => continue,
                 other => {
                     let field = format!("{field}.{path}");
-                    return Err(ConfigError::Type { field, want: "false or an object", found: other.clone() });
+                    return Err(ConfigError::Type {
+                        field,
+                        want: "false or an object",
+                        found: other.clone(),
+                    });
                 }
             };
             by_path.insert(path.clone(), choice);
@@ -95,15 +110,13 @@ const FIELDS: &[&str] = &["group_size", "bits", "mode"];
 
 impl QuantizationChoice {
     fn read(at: &str, section: &Map<String, Value>) -> Result<Self, ConfigError> {
-        let mode = match section.get("mode").and_then(Value::as_str).unwrap_or("affine") {
-            name => MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode).ok_or_else(|| {
-                ConfigError::Unsupported {
-                    field: format!("{at}.mode"),
-                    found: name.to_owned(),
-                    supported: MODES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-                }
-            })?,
-        };
+        let name = section.get("mode").and_then(Value::as_str).unwrap_or("affine");
+        let known = MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode);
+        let mode = known.ok_or_else(|| ConfigError::Unsupported {
+            field: format!("{at}.mode"),
+            found: name.to_owned(),
+            supported: MODES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        })?;
         let (group, bits) = match mode {
             QuantMode::Affine => (64, 4),
             QuantMode::Mxfp4 => (32, 4),

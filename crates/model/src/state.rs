@@ -87,14 +87,20 @@ pub(crate) struct Pool {
 
 impl KvState {
     /// Zeroed pools with `blocks[g]` blocks for group `g` of [`Blueprint::state_groups`].
-    pub fn new(blueprint: &Blueprint, blocks: &[usize], block_size: usize, dtype: Dtype) -> mlx::Result<Self> {
+    pub fn new(
+        blueprint: &Blueprint,
+        blocks: &[usize],
+        block_size: usize,
+        dtype: Dtype,
+    ) -> mlx::Result<Self> {
         let groups = blueprint.state_groups();
         let group_of: Vec<usize> = (0..blueprint.layers.len())
             .map(|layer| groups.iter().position(|group| group.layers.contains(&layer)).unwrap_or_default())
             .collect();
         let pool = |(layer, group): (usize, &usize)| -> mlx::Result<Pool> {
             let Mixer::Attention(attention) = &blueprint.layers[layer].mixer;
-            let shape = [blocks[*group] + 1, block_size, attention.kv_heads, attention.head_dim].map(|n| n as i32);
+            let shape =
+                [blocks[*group] + 1, block_size, attention.kv_heads, attention.head_dim].map(|n| n as i32);
             let zeros = || -> mlx::Result<Array> {
                 let zeros = Array::zeros(&shape, dtype)?;
                 zeros.eval()?;

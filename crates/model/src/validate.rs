@@ -30,7 +30,10 @@ impl Mixer {
             Self::Attention(spec) => vec![
                 (divides(spec.kv_heads, spec.heads), "key/value heads divide the query heads"),
                 (spec.heads.saturating_mul(spec.head_dim) <= SIZE_MAX, "heads fit a sensible width"),
-                (spec.position.fits(spec.head_dim), "an even number of dimensions rotates, no more than a head has"),
+                (
+                    spec.position.fits(spec.head_dim),
+                    "an even number of dimensions rotates, no more than a head has",
+                ),
                 (spec.position.is_sound(), "rope factors are positive, one for each pair"),
                 (spec.reach != Reach::Window(0), "a window holds at least one token"),
                 (spec.scale.is_finite() && spec.scale > 0.0, "the score scale is positive"),

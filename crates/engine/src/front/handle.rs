@@ -1,9 +1,9 @@
 //! The way to the engine for everybody else.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use omnibus_text::AddSpecial;
@@ -223,7 +223,9 @@ impl Shared {
                 Some(wanted) => format!("{} tokens of prompt and {wanted} of answer", prompt.len()),
                 None => format!("{} tokens of prompt", prompt.len()),
             };
-            return Err(Failure::TooLong { message: format!("this model's context is {longest} tokens; {asked} do not fit") });
+            return Err(Failure::TooLong {
+                message: format!("this model's context is {longest} tokens; {asked} do not fit"),
+            });
         }
         let mut sampling = request.sampling.clone();
         if let Some(token) = sampling.logit_bias.keys().find(|token| **token as usize >= vocab) {
@@ -262,6 +264,8 @@ fn salt(request: &Request, id: JobId) -> u64 {
 
 /// FNV-1a over length-prefixed parts.
 fn hash(parts: &[&[u8]]) -> u64 {
-    let bytes = parts.iter().flat_map(|part| (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied()));
+    let bytes = parts
+        .iter()
+        .flat_map(|part| (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied()));
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }

@@ -45,7 +45,9 @@ impl ModelSource {
     pub(crate) fn names(&self) -> Vec<String> {
         match self {
             Self::Directory { path, served_names } if served_names.is_empty() => vec![name_of(path)],
-            Self::Directory { served_names, .. } | Self::Embedded { served_names, .. } => served_names.clone(),
+            Self::Directory { served_names, .. } | Self::Embedded { served_names, .. } => {
+                served_names.clone()
+            }
         }
     }
 }
@@ -84,7 +86,9 @@ impl ModelText {
     /// The tokens a request starts from.
     pub(crate) fn tokens(&self, input: &Input, special: AddSpecial) -> Result<Vec<u32>, Failure> {
         let encode = |text: &str, special| {
-            self.tokenizer.encode(text, special).map_err(|error| Failure::bad_request("prompt", error.to_string()))
+            self.tokenizer
+                .encode(text, special)
+                .map_err(|error| Failure::bad_request("prompt", error.to_string()))
         };
         match input {
             Input::Tokens(tokens) => Ok(tokens.clone()),
@@ -95,7 +99,8 @@ impl ModelText {
 
     fn render(&self, chat: &Chat) -> Result<String, Failure> {
         let template = self.template.as_ref().ok_or_else(|| {
-            let message = "this model has no chat template; use /v1/completions, or start with --chat-template";
+            let message =
+                "this model has no chat template; use /v1/completions, or start with --chat-template";
             Failure::bad_request("messages", message)
         })?;
         let now = jiff::Zoned::now().datetime();
@@ -111,9 +116,14 @@ impl ModelText {
             };
             let rendered = match &chat.template {
                 None => template.render(&input),
-                Some(name) => template.render_named(&TemplateName::from(name.as_str()), &input).ok_or_else(|| {
-                    Failure::bad_request("chat_template", format!("this model has no template named `{name}`"))
-                })?,
+                Some(name) => {
+                    template.render_named(&TemplateName::from(name.as_str()), &input).ok_or_else(|| {
+                        Failure::bad_request(
+                            "chat_template",
+                            format!("this model has no template named `{name}`"),
+                        )
+                    })?
+                }
             };
             rendered.map_err(|error| Failure::bad_request("messages", error.to_string()))
         };
@@ -129,16 +139,18 @@ impl ModelText {
         let text = last.and_then(|message| message["content"].as_str()).unwrap_or_default().trim_end();
         match rendered.rfind(text) {
             Some(at) if !text.is_empty() => Ok(rendered[..at + text.len()].to_owned()),
-            _ => Err(Failure::bad_request("messages", "the last message has no text that could be continued")),
+            _ => {
+                Err(Failure::bad_request("messages", "the last message has no text that could be continued"))
+            }
         }
     }
 
     /// The bytes of each token. Fails on ids that are not tokens.
     pub(crate) fn pieces(&self, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
         let piece = |token: &u32| {
-            self.tokenizer
-                .id_to_piece(*token)
-                .ok_or_else(|| Failure::bad_request("tokens", format!("{token} is not a token of this model")))
+            self.tokenizer.id_to_piece(*token).ok_or_else(|| {
+                Failure::bad_request("tokens", format!("{token} is not a token of this model"))
+            })
         };
         tokens.iter().map(piece).collect()
     }
@@ -161,7 +173,8 @@ fn embedded_tokenizer(
         }
     };
     let bytes = source.bytes("tokenizer.json").map_err(StartError::new)?.unwrap_or_default();
-    let (tokenizer_config, generation_config) = (json("tokenizer_config.json")?, json("generation_config.json")?);
+    let (tokenizer_config, generation_config) =
+        (json("tokenizer_config.json")?, json("generation_config.json")?);
     Ok(Tokenizer::from_bytes(TokenizerFiles {
         tokenizer: &bytes,
         tokenizer_config: tokenizer_config.as_ref(),

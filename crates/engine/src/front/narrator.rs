@@ -158,7 +158,12 @@ impl Narration {
     fn info_of(&self, scored: Scored) -> TokenInfo {
         let bytes = |token| self.tokenizer.id_to_piece(token).unwrap_or_default();
         let top = scored.top.into_iter().map(|(id, logprob)| Candidate { id, bytes: bytes(id), logprob });
-        TokenInfo { id: scored.token, bytes: bytes(scored.token), logprob: scored.logprob, top: top.collect() }
+        TokenInfo {
+            id: scored.token,
+            bytes: bytes(scored.token),
+            logprob: scored.logprob,
+            top: top.collect(),
+        }
     }
 
     /// A client that is gone hears nothing; its hang-up has been noticed elsewhere.
@@ -215,7 +220,8 @@ impl Stage {
             }
         }
         for (_, mut narration) in std::mem::take(&mut *self.lock()) {
-            narration.hear(News::Failed(Failure::Unavailable { message: "the engine has stopped".to_owned() }));
+            narration
+                .hear(News::Failed(Failure::Unavailable { message: "the engine has stopped".to_owned() }));
         }
     }
 

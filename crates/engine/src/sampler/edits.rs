@@ -32,7 +32,8 @@ const NONE: Edit = Edit { bias: 0.0, repetition: 1.0, subtract: 0.0 };
 impl Edits {
     /// `None` when no row changes anything.
     pub(super) fn of(rows: &[Row<'_>], vocab: u32) -> Option<Self> {
-        let mut all = Self { places: Vec::new(), bias: Vec::new(), repetition: Vec::new(), subtract: Vec::new() };
+        let mut all =
+            Self { places: Vec::new(), bias: Vec::new(), repetition: Vec::new(), subtract: Vec::new() };
         for (index, row) in rows.iter().enumerate() {
             for (token, edit) in of_row(row).into_iter().filter(|(token, _)| *token < vocab) {
                 all.places.push(index as i32 * vocab as i32 + token as i32);

@@ -97,7 +97,8 @@ impl Plan<'_> {
             GroupKind::Window { tokens: window } => {
                 // A window's blocks, the chunk being computed, and a block cut at either end; twice,
                 // so that windows that have passed can be found again.
-                let one = (window + self.settings.max_num_batched_tokens).min(self.context).div_ceil(size) + 2;
+                let one =
+                    (window + self.settings.max_num_batched_tokens).min(self.context).div_ceil(size) + 2;
                 all.min(2 * self.settings.max_num_seqs * one).max(one)
             }
         }

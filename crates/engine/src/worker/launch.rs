@@ -65,7 +65,9 @@ impl Rows {
             let first = rows.tokens.len();
             let known = scheduler.tokens(work.sequence);
             match work.input {
-                Input::Known => rows.tokens.extend(known[work.positions.clone()].iter().copied().map(Feed::Token)),
+                Input::Known => {
+                    rows.tokens.extend(known[work.positions.clone()].iter().copied().map(Feed::Token))
+                }
                 Input::FromFlight { row, .. } => rows.tokens.push(Feed::Sample(row)),
             }
             let tables = (0..groups).map(|group| {
@@ -83,7 +85,12 @@ impl Rows {
             if let Some(top) = job.prompt_logprobs.filter(|_| work.positions.start + 1 < prompt) {
                 let scored = work.positions.start..work.positions.end.min(prompt - 1);
                 let next = job.prompt[scored.start + 1..=scored.end].to_vec();
-                rows.prompts.push(PromptRows { sequence: work.sequence, logits: rows.logits_at.len(), next, top });
+                rows.prompts.push(PromptRows {
+                    sequence: work.sequence,
+                    logits: rows.logits_at.len(),
+                    next,
+                    top,
+                });
                 rows.logits_at.extend((0..scored.len()).map(|row| first + row));
             }
             if work.sample {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use omnibus_core::{self as core, Outcome, Plan, PlanId, Rejection, Row, Scheduler, SequenceId, StopKind, Tick};
+use omnibus_core::{
+    self as core, Outcome, Plan, PlanId, Rejection, Row, Scheduler, SequenceId, StopKind, Tick,
+};
 
 use super::gauges::Gauges;
 use super::launch::Rows;
@@ -79,7 +81,9 @@ impl Loop {
     /// Keeps as many steps in flight as the kernels allow, and reads the oldest.
     fn step(&mut self) -> mlx::Result<()> {
         let started = Instant::now();
-        while self.flight.len() < self.runner.depth() && !self.flight.back().is_some_and(|f| f.launched.is_late()) {
+        while self.flight.len() < self.runner.depth()
+            && !self.flight.back().is_some_and(|f| f.launched.is_late())
+        {
             let plan = self.scheduler.plan(self.now());
             if plan.is_empty() {
                 break;
@@ -105,7 +109,9 @@ impl Loop {
             return Ok(());
         }
         for work in &plan.work {
-            if work.positions.start == work.cached && let Some(job) = self.jobs.get(&work.sequence) {
+            if work.positions.start == work.cached
+                && let Some(job) = self.jobs.get(&work.sequence)
+            {
                 let cached_tokens = work.cached;
                 self.told.push(Note { job: job.id, news: News::Started { cached_tokens } });
             }
@@ -131,7 +137,8 @@ impl Loop {
                 self.told.push(Note { job: job.id, news: News::Prompt(scored) });
             }
         }
-        let rows = flight.samples.iter().zip(&picks).map(|(sequence, pick)| self.row(*sequence, pick)).collect();
+        let rows =
+            flight.samples.iter().zip(&picks).map(|(sequence, pick)| self.row(*sequence, pick)).collect();
         let mut scores: BTreeMap<SequenceId, Pick> = flight.samples.iter().copied().zip(picks).collect();
         for event in self.scheduler.commit(Outcome { plan: flight.plan, rows }) {
             match event {
@@ -244,7 +251,9 @@ impl Loop {
                 let failure = match rejection {
                     Rejection::Empty => Failure::bad_request("prompt", rejection.to_string()),
                     Rejection::TooLong { .. } => Failure::TooLong { message: rejection.to_string() },
-                    Rejection::QueueFull { .. } => Failure::Busy { retry_after_s: self.gauges.retry_after_s() },
+                    Rejection::QueueFull { .. } => {
+                        Failure::Busy { retry_after_s: self.gauges.retry_after_s() }
+                    }
                 };
                 self.told.push(Note { job: job.id, news: News::Failed(failure) });
             }

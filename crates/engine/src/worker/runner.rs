@@ -75,8 +75,11 @@ impl Runner {
         tokens_of: impl Fn(SequenceId) -> Vec<u32>,
     ) -> mlx::Result<Launched> {
         for group in 0..self.groups() {
-            let copies: Vec<(u32, u32)> =
-                copies.iter().filter(|copy| copy.group == group).map(|copy| (copy.from.0, copy.to.0)).collect();
+            let copies: Vec<(u32, u32)> = copies
+                .iter()
+                .filter(|copy| copy.group == group)
+                .map(|copy| (copy.from.0, copy.to.0))
+                .collect();
             self.state.copy_blocks(group, &copies)?;
         }
         let tokens = self.feed(&rows.tokens, before)?;
@@ -84,7 +87,9 @@ impl Runner {
         let logits = self.model.forward(&Batch { tokens, segments, logits_at }, &mut self.state)?;
         let logits = logits.map(|logits| logits.0);
         let scored = match &logits {
-            Some(logits) => prompts.iter().map(|rows| PromptScores::of(logits, rows)).collect::<mlx::Result<_>>()?,
+            Some(logits) => {
+                prompts.iter().map(|rows| PromptScores::of(logits, rows)).collect::<mlx::Result<_>>()?
+            }
             None => Vec::new(),
         };
         let wishes = samples.iter().map(|row| jobs.get(&row.sequence).and_then(|job| job.logprobs)).collect();
@@ -111,8 +116,11 @@ impl Runner {
             let at: Vec<i32> = launched.samples.iter().map(|row| row.logits as i32).collect();
             let [rows, _] = logits.dims()?;
             let all = at.iter().copied().eq(0..rows);
-            let logits =
-                if all { logits.clone() } else { logits.take(&Array::from_slice(&at, &[at.len() as i32])?, 0)? };
+            let logits = if all {
+                logits.clone()
+            } else {
+                logits.take(&Array::from_slice(&at, &[at.len() as i32])?, 0)?
+            };
             launched.drawn = Some(draw_rows(&logits, &launched.samples, jobs, tokens_of)?);
         }
         let drawn = launched.drawn.iter().flat_map(Drawn::arrays);

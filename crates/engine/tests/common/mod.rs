@@ -4,13 +4,15 @@
 use std::path::Path;
 
 use omnibus_engine::{
-    Chat, Event, EventStream, FinishReason, Handle, Input, ModelSource, Request, Sampling, Settings, Usage, start,
+    Chat, Event, EventStream, FinishReason, Handle, Input, ModelSource, Request, Sampling, Settings, Usage,
+    start,
 };
 use serde_json::json;
 
 pub fn engine(settings: Settings) -> Handle {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
-    start(vec![ModelSource::Directory { path, served_names: Vec::new() }], settings).expect("the engine starts")
+    start(vec![ModelSource::Directory { path, served_names: Vec::new() }], settings)
+        .expect("the engine starts")
 }
 
 pub fn chat(id: &str, question: &str) -> Request {

@@ -26,9 +26,10 @@ impl AttentionBlock {
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let (q, k, v, out) = (linear("q_proj")?, linear("k_proj")?, linear("v_proj")?, linear("o_proj")?);
         let qk_norm = match spec.qk_norm {
-            Some(QkNorm::PerHead(norm)) => {
-                Some((store.norm(&format!("{path}.q_norm"), norm)?, store.norm(&format!("{path}.k_norm"), norm)?))
-            }
+            Some(QkNorm::PerHead(norm)) => Some((
+                store.norm(&format!("{path}.q_norm"), norm)?,
+                store.norm(&format!("{path}.k_norm"), norm)?,
+            )),
             None => None,
         };
         let rotation = match &spec.position {
@@ -74,7 +75,7 @@ impl AttentionBlock {
                 magnitude: rotation.magnitude,
             })
         });
-                let cpu::Attended { out, k_pool, v_pool } = cpu::PagedAttention {
+        let cpu::Attended { out, k_pool, v_pool } = cpu::PagedAttention {
             qkv,
             heads: self.spec.heads as i32,
             kv_heads: self.spec.kv_heads as i32,
@@ -102,7 +103,8 @@ impl AttentionBlock {
 
     fn gathered(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
         let [rows, _] = qkv.dims()?;
-        let (heads, kv_heads, dim) = (self.spec.heads as i32, self.spec.kv_heads as i32, self.spec.head_dim as i32);
+        let (heads, kv_heads, dim) =
+            (self.spec.heads as i32, self.spec.kv_heads as i32, self.spec.head_dim as i32);
         let parts = qkv.split(&[heads * dim, (heads + kv_heads) * dim], -1)?;
         let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
         let (q, k) = (q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?);
@@ -138,7 +140,9 @@ impl AttentionBlock {
     fn attend(&self, q: &Array, keys: &Array, values: &Array, gather: &Gather) -> mlx::Result<Array> {
         let (heads, dim) = (self.spec.heads as i32, self.spec.head_dim as i32);
         let (q, count) = match &gather.rows {
-            Rows::Singles(rows) => (q.take(rows, 0)?.expand_dims(&[2])?, rows.shape().first().copied().unwrap_or(0)),
+            Rows::Singles(rows) => {
+                (q.take(rows, 0)?.expand_dims(&[2])?, rows.shape().first().copied().unwrap_or(0))
+            }
             Rows::Chunk { first, len } => {
                 let rows = q.slice(&[*first, 0, 0], &[first + len, heads, dim])?;
                 (rows.transpose(&[1, 0, 2])?.expand_dims(&[0])?, *len)

@@ -36,7 +36,9 @@ impl Linear {
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         let weight = match &self.weight {
             Weight::Dense(weight) => vec![weight],
-            Weight::Packed(packed) => [&packed.weight, &packed.scales].into_iter().chain(&packed.biases).collect(),
+            Weight::Packed(packed) => {
+                [&packed.weight, &packed.scales].into_iter().chain(&packed.biases).collect()
+            }
         };
         weight.into_iter().chain(&self.bias).collect()
     }
@@ -60,7 +62,14 @@ impl Linear {
                     _ => None,
                 };
                 let (weight, scales) = (rows(&a.weight, &b.weight)?, rows(&a.scales, &b.scales)?);
-                Weight::Packed(Quantized { weight, scales, biases, group: a.group, bits: a.bits, mode: a.mode })
+                Weight::Packed(Quantized {
+                    weight,
+                    scales,
+                    biases,
+                    group: a.group,
+                    bits: a.bits,
+                    mode: a.mode,
+                })
             }
             _ => return Ok(None),
         };
@@ -159,8 +168,12 @@ impl SwitchLinear {
         // MLX gathers whole matrices: one row each, [T, (1 | top_k), 1, in].
         let x = if x.ndim() == 2 { x.expand_dims(&[1, 2])? } else { x.expand_dims(&[2])? };
         let y = match self {
-            Self::Dense(weight) => x.gather_mm(&weight.swapaxes(-1, -2)?, None, Some(experts), mlx::Sorted::No)?,
-            Self::Packed(packed) => x.gather_qmm(packed, None, Some(experts), mlx::Transpose::Yes, mlx::Sorted::No)?,
+            Self::Dense(weight) => {
+                x.gather_mm(&weight.swapaxes(-1, -2)?, None, Some(experts), mlx::Sorted::No)?
+            }
+            Self::Packed(packed) => {
+                x.gather_qmm(packed, None, Some(experts), mlx::Transpose::Yes, mlx::Sorted::No)?
+            }
         };
         y.squeeze(&[2])
     }
@@ -168,7 +181,9 @@ impl SwitchLinear {
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         match self {
             Self::Dense(weight) => vec![weight],
-            Self::Packed(packed) => [&packed.weight, &packed.scales].into_iter().chain(&packed.biases).collect(),
+            Self::Packed(packed) => {
+                [&packed.weight, &packed.scales].into_iter().chain(&packed.biases).collect()
+            }
         }
     }
 }

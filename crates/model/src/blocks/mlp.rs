@@ -10,14 +10,14 @@ use crate::{Act, Gated, LoadError, Mlp};
 /// What transforms each position on its own.
 pub(crate) enum MlpBlock {
     Gated(GatedBlock),
-    Moe(MoeBlock),
+    Moe(Box<MoeBlock>),
 }
 
 impl MlpBlock {
     pub(crate) fn load(spec: &Mlp, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         Ok(match spec {
             Mlp::Gated(spec) => Self::Gated(GatedBlock::load(spec, store, path)?),
-            Mlp::Moe(spec) => Self::Moe(MoeBlock::load(spec, store, path)?),
+            Mlp::Moe(spec) => Self::Moe(Box::new(MoeBlock::load(spec, store, path)?)),
         })
     }
 

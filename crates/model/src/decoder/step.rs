@@ -82,7 +82,8 @@ impl Step {
         }
         let positions: Vec<i32> = places.iter().map(|(position, _)| *position as i32).collect();
         let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
-        let groups = (0..state.blocks.len()).map(|group| GroupStep::new(batch, rows, group, state, attending));
+        let groups =
+            (0..state.blocks.len()).map(|group| GroupStep::new(batch, rows, group, state, attending));
         Ok(Self {
             attending,
             positions: indices(&positions)?,
@@ -94,7 +95,13 @@ impl Step {
 }
 
 impl GroupStep {
-    fn new(batch: &Batch, rows: usize, group: usize, state: &KvState, attending: Attending) -> mlx::Result<Self> {
+    fn new(
+        batch: &Batch,
+        rows: usize,
+        group: usize,
+        state: &KvState,
+        attending: Attending,
+    ) -> mlx::Result<Self> {
         let size = state.block_size;
         let scratch = state.blocks[group];
         // Distinct slots for padding rows would not matter: nobody reads the scratch block.
@@ -105,7 +112,8 @@ impl GroupStep {
             for row in 0..segment.len {
                 let slot = table.slot(segment.context + row, size);
                 let slot = slot.filter(|slot| *slot < scratch * size);
-                slots[segment.first + row] = slot.ok_or_else(|| mlx::Error::new("a table covers its segment"))? as i32;
+                slots[segment.first + row] =
+                    slot.ok_or_else(|| mlx::Error::new("a table covers its segment"))? as i32;
             }
             let numbers = [segment.first, segment.len, segment.context, tables.len(), table.first];
             segments.extend(numbers.map(|number| number as i32));
@@ -133,7 +141,8 @@ fn gathers(
     group: usize,
     state: &KvState,
 ) -> mlx::Result<(Vec<Gather>, Option<Array>)> {
-    let (singles, chunks): (Vec<&Segment>, Vec<&Segment>) = batch.segments.iter().partition(|one| one.len == 1);
+    let (singles, chunks): (Vec<&Segment>, Vec<&Segment>) =
+        batch.segments.iter().partition(|one| one.len == 1);
     let mut gathers = Vec::new();
     let mut order = vec![0; rows];
     let mut next = 0;
@@ -144,8 +153,8 @@ fn gathers(
         gathers.push(gather_chunk(segment, group, state)?);
     }
     for segment in singles.into_iter().chain(chunks) {
-        for row in segment.first..segment.first + segment.len {
-            order[row] = next;
+        for place in order.iter_mut().skip(segment.first).take(segment.len) {
+            *place = next;
             next += 1;
         }
     }

@@ -58,7 +58,8 @@ pub(crate) fn check(
                     && biases.is_none_or(|biases| fits(biases.shape(), &scaled));
                 if !shapes_fit || biases.is_some() != (choice.mode == QuantMode::Affine) {
                     let QuantizationChoice { group, bits, mode } = choice;
-                    misshapen.push(format!("{name} is not {want:?} in {bits} bits, groups of {group}, {mode:?}"));
+                    misshapen
+                        .push(format!("{name} is not {want:?} in {bits} bits, groups of {group}, {mode:?}"));
                 }
             }
         }

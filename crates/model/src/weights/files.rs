@@ -38,15 +38,18 @@ impl Source {
     /// The bytes of a small file; `None` when there is no such file.
     pub fn bytes(&self, file: &str) -> Result<Option<Vec<u8>>, LoadError> {
         match self {
-            Self::Embedded(files) => Ok(files.iter().find(|(name, _)| *name == file).map(|(_, bytes)| bytes.to_vec())),
+            Self::Embedded(files) => {
+                Ok(files.iter().find(|(name, _)| *name == file).map(|(_, bytes)| bytes.to_vec()))
+            }
             Self::Directory(directory) => {
                 let path = directory.join(file);
                 match fs::metadata(&path) {
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
                     Err(error) => Err(problem(&path, error.to_string())),
-                    Ok(found) if found.len() > JSON_BYTES_MAX => {
-                        Err(problem(&path, format!("{} bytes is too large for this kind of file", found.len())))
-                    }
+                    Ok(found) if found.len() > JSON_BYTES_MAX => Err(problem(
+                        &path,
+                        format!("{} bytes is too large for this kind of file", found.len()),
+                    )),
                     Ok(_) => fs::read(&path).map(Some).map_err(|error| problem(&path, error.to_string())),
                 }
             }
@@ -57,10 +60,15 @@ impl Source {
     pub fn json(&self, file: &str) -> Result<Map<String, Value>, LoadError> {
         let path = self.path(file);
         let bytes = self.bytes(file)?.ok_or_else(|| {
-            problem(&path, "no such file; a model directory holds config.json, *.safetensors and tokenizer.json".to_owned())
+            problem(
+                &path,
+                "no such file; a model directory holds config.json, *.safetensors and tokenizer.json"
+                    .to_owned(),
+            )
         })?;
         // Older writers leave bare `Infinity` in configs, which JSON lacks.
-        let text = String::from_utf8_lossy(&bytes).replace(": Infinity", ": 1e999").replace(": NaN", ": null");
+        let text =
+            String::from_utf8_lossy(&bytes).replace(": Infinity", ": 1e999").replace(": NaN", ": null");
         serde_json::from_str(&text).map_err(|error| problem(&path, format!("not a JSON object: {error}")))
     }
 
@@ -105,10 +113,13 @@ impl Source {
             return files
                 .into_iter()
                 .map(|name| match (inside(name), directory.join(name)) {
-                    (false, _) => Err(problem(&self.path(INDEX), format!("`{name}` is not a file of this directory"))),
-                    (true, path) if !path.is_file() => {
-                        Err(problem(&path, "the index names this shard, but it is not there; download it again".to_owned()))
+                    (false, _) => {
+                        Err(problem(&self.path(INDEX), format!("`{name}` is not a file of this directory")))
                     }
+                    (true, path) if !path.is_file() => Err(problem(
+                        &path,
+                        "the index names this shard, but it is not there; download it again".to_owned(),
+                    )),
                     (true, path) => Ok(path),
                 })
                 .collect();
@@ -155,7 +166,9 @@ fn check_header(path: &Path) -> Result<(), LoadError> {
     let data: u64 = metadata.tensors().values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
     let found = length - 8 - header_length;
     if data != found {
-        return Err(broken(format!("{found} bytes of tensors where the header promises {data}; download it again")));
+        return Err(broken(format!(
+            "{found} bytes of tensors where the header promises {data}; download it again"
+        )));
     }
     Ok(())
 }

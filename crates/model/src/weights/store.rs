@@ -47,7 +47,8 @@ impl Store {
         if let Some(dtype) = self.kernels.activations() {
             return Ok(dtype);
         }
-        let stored = self.weights.get(&format!("{embed}.scales")).or(self.weights.get(&format!("{embed}.weight")));
+        let stored =
+            self.weights.get(&format!("{embed}.scales")).or(self.weights.get(&format!("{embed}.weight")));
         match stored.map(Array::dtype).transpose()? {
             Some(dtype @ (Dtype::F16 | Dtype::Bf16 | Dtype::F32)) => Ok(dtype),
             _ => Ok(Dtype::Bf16), // Scales of the mx modes are bytes.

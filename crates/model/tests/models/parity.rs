@@ -1,11 +1,8 @@
 //! Every family gives the reference's logits, in every way and by every kernel the engine uses.
 
-#[path = "golden/mod.rs"]
-mod golden;
-
 use std::path::Path;
 
-use golden::{Fixture, fixtures, ways};
+use crate::golden::{Fixture, fixtures, ways};
 use omnibus_model::{Kernels, families::FAMILIES};
 
 fn check(kernels: Kernels) {
@@ -18,7 +15,10 @@ fn check(kernels: Kernels) {
         let model = fixture.model(kernels).unwrap();
         for found in ways::distances(&fixture, &model).unwrap() {
             if found.distance > fixture.bound {
-                wrong.push(format!("{} {}: {:e} > {:e}", fixture.name, found.way, found.distance, fixture.bound));
+                wrong.push(format!(
+                    "{} {}: {:e} > {:e}",
+                    fixture.name, found.way, found.distance, fixture.bound
+                ));
             }
         }
     }

@@ -138,11 +138,8 @@ fn together(model: &Model, prompts: &[Prompt]) -> mlx::Result<f32> {
         walks.iter_mut().zip(prompts).map(|(walk, prompt)| (walk, prompt.tokens.as_slice())).collect();
     check(&world.step(&mut rows, 2)?, prompts, 0);
     for step in 0..prompts[0].decode.len() {
-        let mut rows: Vec<_> = walks
-            .iter_mut()
-            .zip(prompts)
-            .map(|(walk, prompt)| (walk, &prompt.decode[step..=step]))
-            .collect();
+        let mut rows: Vec<_> =
+            walks.iter_mut().zip(prompts).map(|(walk, prompt)| (walk, &prompt.decode[step..=step])).collect();
         check(&world.step(&mut rows, step)?, prompts, step + 1);
     }
     // Mixed: the first prompt again from its start, beside one more token of the second.
@@ -151,7 +148,8 @@ fn together(model: &Model, prompts: &[Prompt]) -> mlx::Result<f32> {
     world.step(&mut [(&mut second, &prompts[1].tokens)], 0)?;
     let found =
         world.step(&mut [(&mut second, &prompts[1].decode[..1]), (&mut first, &prompts[0].tokens)], 1)?;
-    worst = worst.max(distance(&found[0], &prompts[1].logits[1])).max(distance(&found[1], &prompts[0].logits[0]));
+    worst =
+        worst.max(distance(&found[0], &prompts[1].logits[1])).max(distance(&found[1], &prompts[0].logits[0]));
     Ok(worst)
 }
 

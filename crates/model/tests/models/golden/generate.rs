@@ -14,9 +14,8 @@ fn splitmix64(x: u64) -> u64 {
 }
 
 fn fnv1a64(text: &str) -> u64 {
-    text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-    })
+    text.bytes()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
 /// Element `i` of the tensor that `base` stands for, in [-1, 1).

@@ -49,11 +49,17 @@ impl Fixture {
             .map_while(|index| tensors.get(&format!("prompt.{index}")).map(|prompt| (index, prompt)))
             .map(|(index, prompt)| {
                 let ids = |array: &Array| array.to_vec::<i32>().map_err(|error| say(&error));
-                let [rows, vocab] = tensors[&format!("logits.{index}")].dims().map_err(|error| say(&error))?;
-                let logits = tensors[&format!("logits.{index}")].to_vec::<f32>().map_err(|error| say(&error))?;
+                let [rows, vocab] =
+                    tensors[&format!("logits.{index}")].dims().map_err(|error| say(&error))?;
+                let logits =
+                    tensors[&format!("logits.{index}")].to_vec::<f32>().map_err(|error| say(&error))?;
                 let logits: Vec<_> = logits.chunks(vocab as usize).map(<[f32]>::to_vec).collect();
                 assert_eq!(logits.len(), rows as usize);
-                Ok(Prompt { tokens: ids(prompt)?, decode: ids(&tensors[&format!("decode.{index}")])?, logits })
+                Ok(Prompt {
+                    tokens: ids(prompt)?,
+                    decode: ids(&tensors[&format!("decode.{index}")])?,
+                    logits,
+                })
             })
             .collect::<Result<Vec<_>, String>>()?;
         let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -84,7 +90,8 @@ impl Fixture {
 
 /// Every fixture below a directory, in name order; only those that `wanted` names, if it names any.
 pub fn fixtures(directory: &Path, wanted: &[String]) -> Result<Vec<PathBuf>, String> {
-    let entries = std::fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let entries =
+        std::fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let mut paths: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.join("golden.safetensors").is_file())

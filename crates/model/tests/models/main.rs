@@ -1,0 +1,9 @@
+//! Models as a whole: golden logits, published configs, broken directories, memory.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod golden;
+mod loading;
+mod memory;
+mod parity;
+mod real_configs;
