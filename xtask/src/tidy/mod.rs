@@ -6,6 +6,7 @@ mod documented;
 mod edges;
 mod headers;
 mod length;
+mod links;
 mod manifests;
 mod outbursts;
 mod places;
@@ -42,6 +43,7 @@ const CHECKS: &[Check] = &[
     Check { name: "public items are documented", run: documented::check },
     Check { name: "file length", run: length::check },
     Check { name: "white space", run: whitespace::check },
+    Check { name: "links", run: links::check },
     Check { name: "no machine's own places", run: places::check },
     Check { name: "pages made from source", run: docs::stale },
 ];

@@ -7,10 +7,12 @@ use crate::{place, process};
 
 /// Every file, and the Rust among them once more as code.
 pub struct Tree {
-    /// In the order of their paths.
+    /// With text, in the order of their paths.
     pub files: Vec<File>,
     /// Those that end in `.rs`.
     pub sources: Vec<Source>,
+    /// Every path, also of files without text.
+    pub paths: Vec<String>,
 }
 
 /// A file with text in it.
@@ -26,10 +28,13 @@ impl Tree {
     pub fn read() -> Result<Self, String> {
         let mut list = Command::new("git");
         list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(place::root());
-        let mut files: Vec<File> = process::output(list)?.lines().filter_map(read).collect();
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        files.dedup_by(|a, b| a.path == b.path);
-        Ok(Self::from(files))
+        let mut paths: Vec<String> = process::output(list)?.lines().map(str::to_owned).collect();
+        paths.sort();
+        paths.dedup();
+        // A file that is deleted and not yet committed is listed but not there.
+        paths.retain(|path| place::root().join(path).exists());
+        let files: Vec<File> = paths.iter().filter_map(|path| read(path)).collect();
+        Ok(Self { paths, ..Self::from(files) })
     }
 
     /// For tests: files as paths and texts.
@@ -55,11 +60,11 @@ impl From<Vec<File>> for Tree {
                 source.mark_as_test();
             }
         }
-        Self { files, sources }
+        let paths = files.iter().map(|file| file.path.clone()).collect();
+        Self { files, sources, paths }
     }
 }
 
-/// A file that is deleted and not yet committed is listed but not there.
 fn read(path: &str) -> Option<File> {
     let text = std::fs::read_to_string(place::root().join(path)).ok()?;
     Some(File { path: path.to_owned(), text })
