@@ -1,0 +1,234 @@
+//! One request, streamed, with the time of everything that came.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::settings::{BenchSettings, Endpoint};
+
+/// Asks one server for one model.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    settings: BenchSettings,
+    model: String,
+}
+
+/// What one request was like.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Trace {
+    /// From sending to the first text.
+    pub first: Duration,
+    /// Between texts.
+    pub gaps: Vec<Duration>,
+    /// From sending to the end.
+    pub whole: Duration,
+    /// As the server counts, where it does.
+    pub prompt_tokens: Option<usize>,
+    /// As the server counts; else the chunks with text.
+    pub output_tokens: usize,
+}
+
+impl Client {
+    /// A client for the model that was named, or else the first that is served.
+    pub async fn new(settings: &BenchSettings, model: Option<&str>) -> Result<Self, Error> {
+        if settings.url.starts_with("https://") {
+            return Err(Error::usage("--url must begin with http://: this client does not speak TLS"));
+        }
+        let http = reqwest::Client::builder().no_proxy().build().map_err(Error::failed)?;
+        let mut client = Self { http, settings: settings.clone(), model: String::new() };
+        client.model = match model {
+            Some(model) => model.to_owned(),
+            None => client.first_model().await?,
+        };
+        Ok(client)
+    }
+
+    /// Which model is asked.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    async fn first_model(&self) -> Result<String, Error> {
+        let url = format!("{}/models", self.settings.url);
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::failed(format!("cannot list the models at {url}: {error}"))
+        };
+        let response = self.keyed(self.http.get(&url)).send().await.map_err(|error| failed(&error))?;
+        let list: Value = response.json().await.map_err(|error| failed(&error))?;
+        let first = list["data"][0]["id"].as_str().map(str::to_owned);
+        first.ok_or_else(|| failed(&"there are none; say --model"))
+    }
+
+    fn keyed(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        match &self.settings.api_key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    /// Asks, and reads to the end.
+    pub async fn ask(&self, prompt: &str) -> Result<Trace, String> {
+        let (path, body) = body(&self.settings, &self.model, prompt);
+        let since = Instant::now();
+        let request = self.keyed(self.http.post(format!("{}/{path}", self.settings.url))).json(&body);
+        let response = request.send().await.map_err(|error| error.to_string())?;
+        if !response.status().is_success() {
+            let status = response.status();
+            let text = response.text().await.unwrap_or_default();
+            return Err(format!("{status}: {}", text.chars().take(300).collect::<String>()));
+        }
+        let mut reader = Reader::default();
+        let mut bytes = response.bytes_stream();
+        while let Some(chunk) = bytes.next().await {
+            let chunk = chunk.map_err(|error| error.to_string())?;
+            reader.take(&chunk, since.elapsed())?;
+        }
+        reader.finish(since.elapsed())
+    }
+}
+
+fn body(settings: &BenchSettings, model: &str, prompt: &str) -> (&'static str, Value) {
+    let mut body = json!({
+        "model": model,
+        "max_tokens": settings.output_len,
+        "temperature": settings.temperature,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    if settings.ignore_eos {
+        body["ignore_eos"] = Value::Bool(true);
+    }
+    match settings.endpoint {
+        Endpoint::Chat => {
+            body["messages"] = json!([{"role": "user", "content": prompt}]);
+            ("chat/completions", body)
+        }
+        Endpoint::Completions => {
+            body["prompt"] = prompt.into();
+            ("completions", body)
+        }
+    }
+}
+
+/// Puts lines together from bytes, and notes when text came.
+#[derive(Debug, Default)]
+pub struct Reader {
+    pending: Vec<u8>,
+    texts: Vec<Duration>,
+    usage: Option<(usize, usize)>,
+}
+
+impl Reader {
+    /// Reads bytes that came at a time. Fails when they tell of a failure.
+    pub fn take(&mut self, bytes: &[u8], at: Duration) -> Result<(), String> {
+        self.pending.extend_from_slice(bytes);
+        while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.pending.drain(..=end).collect();
+            if let Some(data) = line.strip_prefix(b"data:") {
+                self.event(data.trim_ascii(), at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, data: &[u8], at: Duration) -> Result<(), String> {
+        if data == b"[DONE]" {
+            return Ok(());
+        }
+        let chunk: Value =
+            serde_json::from_slice(data).map_err(|error| format!("a chunk is not JSON: {error}"))?;
+        if let Some(error) = chunk.get("error") {
+            return Err(error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned));
+        }
+        if has_text(&chunk["choices"][0]) {
+            self.texts.push(at);
+        }
+        let count = |name: &str| chunk["usage"][name].as_u64().map(|count| count as usize);
+        if let (Some(prompt), Some(output)) = (count("prompt_tokens"), count("completion_tokens")) {
+            self.usage = Some((prompt, output));
+        }
+        Ok(())
+    }
+
+    /// What all of it was like.
+    pub fn finish(self, whole: Duration) -> Result<Trace, String> {
+        let first = *self.texts.first().ok_or("the answer had no text")?;
+        let gaps = self.texts.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+        Ok(Trace {
+            first,
+            gaps,
+            whole,
+            prompt_tokens: self.usage.map(|(prompt, _)| prompt),
+            output_tokens: self.usage.map_or(self.texts.len(), |(_, output)| output),
+        })
+    }
+}
+
+/// Servers spell a thought in two ways; a tool call is an answer as well.
+fn has_text(choice: &Value) -> bool {
+    let delta = &choice["delta"];
+    let texts = [&choice["text"], &delta["content"], &delta["reasoning_content"], &delta["reasoning"]];
+    texts.iter().any(|text| text.as_str().is_some_and(|text| !text.is_empty()))
+        || delta["tool_calls"].is_array()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn read(parts: &[(&str, u64)]) -> Result<Trace, String> {
+        let mut reader = Reader::default();
+        for (bytes, at) in parts {
+            reader.take(bytes.as_bytes(), ms(*at))?;
+        }
+        reader.finish(ms(100))
+    }
+
+    #[test]
+    fn texts_are_timed_and_the_servers_count_is_believed() {
+        let trace = read(&[
+            (
+                ": keep-alive\n\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+                1,
+            ),
+            ("data: {\"choices\":[{\"delta\":{\"cont", 5),
+            ("ent\":\"a\"}}]}\r\n\r\n", 10),
+            (
+                "data: {\"choices\":[{\"text\":\"b\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":9}}\n\ndata: [DONE]\n\n",
+                30,
+            ),
+        ]);
+        let expected = Trace {
+            first: ms(10),
+            gaps: vec![ms(20)],
+            whole: ms(100),
+            prompt_tokens: Some(7),
+            output_tokens: 9,
+        };
+        assert_eq!(trace, Ok(expected));
+    }
+
+    #[test]
+    fn without_usage_the_chunks_count() {
+        let trace = read(&[(
+            "data: {\"choices\":[{\"text\":\"a\"}]}\ndata: {\"choices\":[{\"text\":\"b\"}],\"usage\":null}\n",
+            3,
+        )])
+        .unwrap();
+        assert_eq!((trace.prompt_tokens, trace.output_tokens), (None, 2));
+    }
+
+    #[test]
+    fn failures_in_a_stream_are_failures() {
+        assert_eq!(read(&[("data: {\"error\":{\"message\":\"broke\"}}\n", 1)]), Err("broke".into()));
+        assert_eq!(read(&[("data: [DONE]\n", 1)]), Err("the answer had no text".into()));
+        assert!(read(&[("data: {\n", 1)]).is_err());
+    }
+}

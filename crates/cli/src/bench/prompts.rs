@@ -1,0 +1,57 @@
+//! What is asked: words at random, the same for the same seed.
+
+use super::random::Random;
+use crate::settings::{BenchSettings, Dataset};
+
+/// Short and common, so that most tokenizers make one token of each.
+const WORDS: &[&str] = &[
+    "the", "of", "and", "to", "in", "is", "that", "it", "was", "for", "on", "are", "with", "as", "his",
+    "they", "at", "be", "this", "from", "have", "or", "by", "one", "had", "not", "but", "what", "all",
+    "were", "when", "we", "there", "can", "an", "your", "which", "their", "said", "if", "do", "will", "each",
+    "about", "how", "up", "out", "them", "then", "she", "many", "some", "so", "these", "would", "other",
+    "into", "has", "more", "her", "two", "like", "him", "time",
+];
+
+/// The prompts of a measurement.
+pub fn prompts(settings: &BenchSettings) -> Vec<String> {
+    let shared = match settings.dataset {
+        Dataset::Random => Vec::new(),
+        Dataset::SharedPrefix => words(&mut Random::new(!settings.seed), settings.input_len / 2),
+    };
+    let mut random = Random::new(settings.seed);
+    let prompt = |_| {
+        let own = words(&mut random, settings.input_len - shared.len());
+        [shared.as_slice(), own.as_slice()].concat().join(" ")
+    };
+    (0..settings.num_warmups + settings.num_prompts).map(prompt).collect()
+}
+
+fn words(random: &mut Random, count: usize) -> Vec<&'static str> {
+    (0..count).map(|_| WORDS[(random.next() % WORDS.len() as u64) as usize]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(dataset: Dataset, seed: u64) -> BenchSettings {
+        BenchSettings { dataset, seed, num_prompts: 3, input_len: 8, ..BenchSettings::default() }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_prompts_of_the_length_asked_for() {
+        let once = prompts(&settings(Dataset::Random, 1));
+        assert_eq!(once, prompts(&settings(Dataset::Random, 1)));
+        assert_ne!(once, prompts(&settings(Dataset::Random, 2)));
+        assert!(once.iter().all(|prompt| prompt.split(' ').count() == 8));
+        assert_ne!(once[0], once[1]);
+    }
+
+    #[test]
+    fn prompts_can_share_their_first_half() {
+        let all = prompts(&settings(Dataset::SharedPrefix, 1));
+        let half = |prompt: &String| prompt.split(' ').take(4).map(str::to_owned).collect::<Vec<_>>();
+        assert!(all.iter().all(|prompt| half(prompt) == half(&all[0])));
+        assert_ne!(all[0], all[1]);
+    }
+}

@@ -1,0 +1,23 @@
+//! `omnibus bench serve`: measures a server, ours or another.
+
+use std::process::ExitCode;
+
+use crate::bench::{Summary, measure};
+use crate::error::Error;
+use crate::output;
+use crate::settings::{Config, Output};
+
+/// Measures, and shows what was measured. Fails when no request was answered.
+pub fn run(config: &Config) -> Result<ExitCode, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::failed)?;
+    let run = runtime.block_on(measure(&config.bench, config.model.as_deref()))?;
+    let summary = Summary::of(&config.bench, &run);
+    match config.output {
+        Output::Json => output::line(serde_json::to_string_pretty(&summary).map_err(Error::failed)?),
+        Output::Text => output::line(summary.table()),
+    }
+    if let Some(failure) = &summary.first_failure {
+        output::note(format!("{} requests failed, the first with: {failure}", summary.failed));
+    }
+    Ok(ExitCode::from(u8::from(summary.completed == 0)))
+}

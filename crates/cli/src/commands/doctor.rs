@@ -1,0 +1,213 @@
+//! `omnibus doctor`: checks the machine, and says what to do.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use omnibus_engine::{Event, Settings};
+use serde_json::{Value, json};
+
+use super::say;
+use crate::error::Error;
+use crate::settings::{Config, Output};
+use crate::{model, output};
+
+/// What a check found.
+struct Finding {
+    name: &'static str,
+    verdict: Verdict,
+    detail: String,
+    /// What to do; empty when there is nothing to do.
+    advice: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    Warning,
+    Broken,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Fine => "ok",
+            Self::Warning => "warning",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// Every check, in the order in which they are shown.
+const CHECKS: &[fn() -> Finding] = &[machine, libmlx, gpu, memory, compiler, python, folders, engine];
+
+/// Runs every check. Fails when something is broken.
+pub fn run(config: &Config) -> Result<ExitCode, Error> {
+    let findings: Vec<Finding> = CHECKS.iter().map(|check| check()).collect();
+    match config.output {
+        Output::Json => output::line(Value::Array(findings.iter().map(as_json).collect()).to_string()),
+        Output::Text => findings.iter().for_each(show),
+    }
+    let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
+    Ok(ExitCode::from(u8::from(broken)))
+}
+
+fn show(finding: &Finding) {
+    output::line(format!("{:<8} {:<9} {}", finding.verdict.word(), finding.name, finding.detail));
+    if !finding.advice.is_empty() {
+        output::line(format!("{:18} → {}", "", finding.advice));
+    }
+}
+
+fn as_json(finding: &Finding) -> Value {
+    json!({
+        "check": finding.name,
+        "verdict": finding.verdict.word(),
+        "detail": finding.detail,
+        "advice": finding.advice,
+    })
+}
+
+fn fine(name: &'static str, detail: impl Into<String>) -> Finding {
+    Finding { name, verdict: Verdict::Fine, detail: detail.into(), advice: String::new() }
+}
+
+fn warning(name: &'static str, detail: impl Into<String>, advice: &str) -> Finding {
+    Finding { name, verdict: Verdict::Warning, detail: detail.into(), advice: advice.into() }
+}
+
+fn broken(name: &'static str, detail: impl Into<String>, advice: &str) -> Finding {
+    Finding { name, verdict: Verdict::Broken, detail: detail.into(), advice: advice.into() }
+}
+
+fn machine() -> Finding {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
+    fine("machine", format!("{system} {architecture}, {cores} cores, omnibus {}", env!("CARGO_PKG_VERSION")))
+}
+
+/// That this runs means that it was found; this says which one.
+fn libmlx() -> Finding {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let path =
+        maps.lines().find_map(|line| line.split_whitespace().last().filter(|path| path.contains("libmlx.")));
+    match path {
+        Some(path) => fine("libmlx", path),
+        None => fine("libmlx", "linked"),
+    }
+}
+
+fn gpu() -> Finding {
+    if cfg!(target_os = "macos") {
+        return fine("gpu", "Metal");
+    }
+    match first_line(Command::new("nvidia-smi").arg("-L")) {
+        Some(gpu) => fine("gpu", gpu),
+        None => warning(
+            "gpu",
+            "none found: models run on the CPU",
+            "with an NVIDIA GPU, install its driver and build with MLX_BACKEND=cuda13",
+        ),
+    }
+}
+
+fn memory() -> Finding {
+    const TIGHT_BYTES: u64 = 4_000_000_000;
+    match memory_bytes() {
+        None => warning("memory", "unknown", "set --kv-cache-memory"),
+        Some(bytes) if bytes < TIGHT_BYTES => {
+            warning("memory", gigabytes(bytes), "only small models fit; set --kv-cache-memory")
+        }
+        Some(bytes) => fine("memory", gigabytes(bytes)),
+    }
+}
+
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
+}
+
+fn memory_bytes() -> Option<u64> {
+    if cfg!(target_os = "macos") {
+        return first_line(Command::new("sysctl").args(["-n", "hw.memsize"]))?.parse().ok();
+    }
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// MLX's CPU backend compiles fused operations when they are first used.
+fn compiler() -> Finding {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    match first_line(Command::new(&compiler).arg("--version")) {
+        Some(version) => fine("compiler", version),
+        None => warning(
+            "compiler",
+            format!("`{compiler}` does not run"),
+            "install a C++ compiler: building needs it, and so do some models on the CPU",
+        ),
+    }
+}
+
+fn python() -> Finding {
+    match first_line(Command::new("python3").args(["-m", "pip", "--version"])) {
+        Some(version) => fine("python", version),
+        None => warning("python", "no python3 with pip", "only a build that has to fetch libmlx needs it"),
+    }
+}
+
+fn first_line(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(|line| line.trim().to_owned())
+}
+
+fn folders() -> Finding {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let Some(cache) = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home) else {
+        return warning("cache", "neither XDG_CACHE_HOME nor HOME is set", "set one of them");
+    };
+    let folder = nearest(&cache.join("omnibus"));
+    let writable = std::fs::metadata(&folder).is_ok_and(|metadata| !metadata.permissions().readonly());
+    if writable {
+        fine("cache", cache.join("omnibus").display().to_string())
+    } else {
+        warning(
+            "cache",
+            format!("{} cannot be written", folder.display()),
+            "set XDG_CACHE_HOME to a folder that can",
+        )
+    }
+}
+
+/// The folder, or the one it would be made in.
+fn nearest(folder: &Path) -> PathBuf {
+    folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
+
+/// The proof: the embedded model says something.
+fn engine() -> Finding {
+    match answer() {
+        Ok(tokens) => fine("engine", format!("the embedded model answered with {tokens} tokens")),
+        Err(error) => broken(
+            "engine",
+            error.to_string(),
+            "this is a bug, or libmlx does not fit this machine: please report it with this output",
+        ),
+    }
+}
+
+fn answer() -> Result<usize, Error> {
+    let config = Config::default();
+    let source = model::source(None, &[])?;
+    let handle = omnibus_engine::start(vec![source], Settings::default()).map_err(Error::failed)?;
+    let mut request = say::request(&config, omnibus_engine::Input::Text("Hello".into()));
+    request.max_new_tokens = Some(4);
+    let mut events = handle.submit(request).map_err(Error::failed)?;
+    while let Some(event) = events.blocking_next() {
+        match event {
+            Event::Finished { usage, .. } => return Ok(usage.completion_tokens),
+            Event::Failed(failure) => return Err(Error::failed(failure)),
+            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+        }
+    }
+    Err(Error::failed("the engine stopped before the answer was complete"))
+}

@@ -1,0 +1,139 @@
+//! `omnibus serve`: the server.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use omnibus_engine::{AddSpecial, Handle, ModelSource};
+use omnibus_server::{Keys, Limits, Settings};
+
+use super::say;
+use crate::error::Error;
+use crate::settings::{Config, Listen, LogFormat};
+use crate::{log, model, output};
+
+/// Serves until told to stop.
+pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
+    log::install(&config.log);
+    let settings = settings(&config.listen)?;
+    let sources = sources(models, &config.served_names)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::failed)?;
+    runtime.block_on(serve(config, settings, sources))?;
+    // Whoever still waits for a prompt to be tokenized has been told no.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(config: Config, settings: Settings, sources: Vec<ModelSource>) -> Result<(), Error> {
+    let Listen { host, port, .. } = &config.listen;
+    let listener = omnibus_server::bind(host, *port).await;
+    let listener =
+        listener.map_err(|error| Error::failed(format!("cannot listen on {host}:{port}: {error}")))?;
+    let address = listener.local_addr().map_err(Error::failed)?;
+    let engine = config.engine.clone();
+    let started = tokio::task::spawn_blocking(move || omnibus_engine::start(sources, engine));
+    let handle = tokio::select! {
+        started = started => started.map_err(Error::failed)?.map_err(Error::failed)?,
+        () = asked_to_stop() => return Ok(()),
+    };
+    announce(&config, address, &handle);
+    let stop = async {
+        asked_to_stop().await;
+        tokio::spawn(async {
+            asked_to_stop().await;
+            std::process::exit(1);
+        });
+    };
+    omnibus_server::serve(listener, Arc::new(handle), settings, stop).await;
+    Ok(())
+}
+
+fn settings(listen: &Listen) -> Result<Settings, Error> {
+    let mut keys = listen.keys.clone();
+    if let Some(path) = &listen.key_file {
+        let from_file: Vec<String> = Keys::lines(&read(path)?).collect();
+        if from_file.is_empty() {
+            return Err(Error::usage(format!("--api-key-file: {} has no keys", path.display())));
+        }
+        keys.extend(from_file);
+    }
+    Ok(Settings {
+        keys: Keys::new(keys).map_err(Error::usage)?,
+        limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
+        shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
+    })
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Error::usage(format!("--api-key-file: cannot read {}: {error}", path.display())))
+}
+
+fn sources(models: &[String], served_names: &[String]) -> Result<Vec<ModelSource>, Error> {
+    match models {
+        [] => Ok(vec![model::source(None, served_names)?]),
+        [one] => Ok(vec![model::source(Some(one), served_names)?]),
+        several if !served_names.is_empty() => {
+            Err(Error::usage(format!("--served-model-name names one model, and there are {}", several.len())))
+        }
+        several => several.iter().map(|model| model::source(Some(model), &[])).collect(),
+    }
+}
+
+/// Ctrl-C, or SIGTERM.
+async fn asked_to_stop() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    _ = tokio::signal::ctrl_c().await;
+}
+
+/// Says where the server is, and how to ask it something.
+fn announce(config: &Config, address: SocketAddr, handle: &Handle) {
+    let model = handle.models().into_iter().next().map(|model| model.id).unwrap_or_default();
+    let url = format!("http://{}", reachable(address));
+    match config.log.format {
+        LogFormat::Json => tracing::info!(url, model, "listening"),
+        LogFormat::Text => {
+            output::note(format!("serving {model} on {url}"));
+            output::note(format!("try: {}", curl(config, &url, &model, handle)));
+        }
+    }
+}
+
+/// An address that can be connected to from here.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+/// A line that works, whether or not the model has a chat template.
+fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
+    let hello = say::chat(vec![say::message("user", "Hello!")]);
+    let talks = handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
+    let (path, ask) = if talks {
+        ("chat/completions", r#""messages":[{"role":"user","content":"Hello!"}]"#)
+    } else {
+        ("completions", r#""prompt":"Once upon a time""#)
+    };
+    let open = config.listen.keys.is_empty() && config.listen.key_file.is_none();
+    let key = if open { "" } else { " -H \"authorization: Bearer $OMNIBUS_API_KEY\"" };
+    format!(
+        "curl {url}/v1/{path} -H 'content-type: application/json'{key} -d '{{\"model\":\"{model}\",{ask}}}'"
+    )
+}

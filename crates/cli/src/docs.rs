@@ -1,0 +1,84 @@
+//! docs/cli.md, made from the tables. `UPDATE_EXPECT=1 cargo test -p mlx-omnibus` writes it.
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use expect_test::expect_file;
+
+    use crate::commands::{Argument, COMMANDS, Spec};
+    use crate::settings::{Reach, Setting, of};
+
+    const HEAD: &str = "\
+# The command line
+
+<!-- Made from the tables in crates/cli: `UPDATE_EXPECT=1 cargo test -p mlx-omnibus docs` writes it. -->
+
+A setting comes from its flag, or else from its `OMNIBUS_*` variable, or else from `omnibus.toml`, or else it is
+the default. `--print-config` shows each with where it came from. In `omnibus.toml`, keys are the flags without their
+dashes:
+
+```toml
+port = 8080
+api-key = [\"first\", \"second\"]
+```
+
+Exit codes: 0 done, 1 the work failed, 2 wrong usage. Results go to stdout, everything else to stderr.
+";
+
+    fn page() -> String {
+        let commands = COMMANDS.iter().map(section);
+        std::iter::once(HEAD.to_owned()).chain(commands).collect::<Vec<_>>().join("\n")
+    }
+
+    fn section(spec: &Spec) -> String {
+        let mut text = format!(
+            "## `omnibus {}{}`\n\n{}.\n",
+            spec.path.join(" "),
+            placeholder(spec.argument),
+            spec.about
+        );
+        if let Some(argument) = spec.argument {
+            _ = writeln!(text, "\n`{}`: {}", argument.placeholder, argument.help);
+            if !argument.choices.is_empty() {
+                _ = writeln!(text, "One of {}.", argument.choices.join(", "));
+            }
+        }
+        let settings: Vec<&Setting> = of(spec.name).collect();
+        if !settings.is_empty() {
+            text += "\n| flag | default | variable | what it does |\n| --- | --- | --- | --- |\n";
+            settings.iter().for_each(|setting| text += &row(setting));
+        }
+        text
+    }
+
+    fn placeholder(argument: Option<Argument>) -> String {
+        match argument {
+            None => String::new(),
+            Some(argument) if argument.count.0 > 0 => format!(" {}", argument.placeholder),
+            Some(argument) => format!(" [{}]…", argument.placeholder),
+        }
+    }
+
+    fn row(setting: &Setting) -> String {
+        let short = setting.short.map(|short| format!("-{short}, ")).unwrap_or_default();
+        let value = setting
+            .kind
+            .placeholder()
+            .map(|value| format!(" {value}"))
+            .unwrap_or_default()
+            .replace('|', "\\|");
+        let default =
+            if setting.default.is_empty() { String::new() } else { format!("`{}`", setting.default) };
+        let variable = match setting.reach {
+            Reach::Everywhere => format!("`{}`", setting.variable()),
+            Reach::Flag => String::new(),
+        };
+        format!("| `{short}--{}{value}` | {default} | {variable} | {} |\n", setting.name, setting.help)
+    }
+
+    #[test]
+    fn docs_of_the_command_line_are_current() {
+        expect_file!["../../../docs/cli.md"].assert_eq(&page());
+    }
+}

@@ -1,0 +1,174 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::commands::COMMANDS;
+
+fn resolved(flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str) -> Result<Resolved, String> {
+    let folder = std::env::temp_dir().join(format!(
+        "omnibus-settings-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("omnibus.toml");
+    std::fs::write(&path, file).unwrap();
+    let flag = |name: &str| match name {
+        "config" => vec![path.display().to_string()],
+        name => {
+            flags.iter().filter(|(flag, _)| *flag == name).map(|(_, value)| (*value).to_owned()).collect()
+        }
+    };
+    let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
+    let variable = |name: &str| variables.get(name).map(|value| (*value).to_owned());
+    let resolved = resolve(Name::Serve, &Given { flag: &flag, variable: &variable });
+    std::fs::remove_dir_all(&folder).unwrap();
+    resolved.map_err(|error| error.to_string().replace(&path.display().to_string(), "omnibus.toml"))
+}
+
+fn check_port(flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str, port: u16) {
+    assert_eq!(resolved(flags, variables, file).map(|resolved| resolved.config.listen.port), Ok(port));
+}
+
+fn check_error(flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str, expected: Expect) {
+    expected.assert_eq(&resolved(flags, variables, file).map(|_| ()).expect_err("a mistake"));
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+    let (flag, variable, file) = (("port", "1"), ("OMNIBUS_PORT", "2"), "port = 3");
+    check_port(&[flag], &[variable], file, 1);
+    check_port(&[], &[variable], file, 2);
+    check_port(&[], &[], file, 3);
+    check_port(&[], &[], "", 8000);
+    check_port(&[], &[("OMNIBUS_PORT", "")], "", 8000);
+}
+
+#[test]
+fn mistakes_name_the_place_and_what_would_work() {
+    check_error(
+        &[("port", "high")],
+        &[],
+        "",
+        expect!["--port must be an integer from 0 to 65535, not `high`"],
+    );
+    check_error(
+        &[("port", "65536")],
+        &[],
+        "",
+        expect!["--port must be an integer from 0 to 65535, not `65536`"],
+    );
+    check_error(
+        &[],
+        &[("OMNIBUS_DEVICE", "tpu")],
+        "",
+        expect!["OMNIBUS_DEVICE must be one of auto, gpu, cpu, not `tpu`"],
+    );
+    check_error(
+        &[],
+        &[("OMNIBUS_KV_CACHE_MEMORY", "lots")],
+        "",
+        expect!["OMNIBUS_KV_CACHE_MEMORY must be a size such as 512MB or 4GiB, not `lots`"],
+    );
+    check_error(&[], &[], "prot = 1", expect!["omnibus.toml: there is no setting `prot`"]);
+    check_error(&[], &[], "print-config = true", expect!["omnibus.toml: there is no setting `print-config`"]);
+    check_error(&[], &[], "port = \"a\"", expect![[r#"omnibus.toml: `port` cannot be "a"; it takes N"#]]);
+    check_error(&[], &[], "api-key = [1]", expect!["omnibus.toml: `api-key` must be a list of strings"]);
+    check_error(
+        &[("chat-template", "/nowhere")],
+        &[],
+        "",
+        expect!["--chat-template: cannot read `/nowhere`: No such file or directory (os error 2)"],
+    );
+}
+
+#[test]
+fn sizes_have_units_of_a_thousand_and_of_1024() {
+    let size = |text: &str| {
+        resolved(&[("kv-cache-memory", text)], &[], "").map(|resolved| resolved.config.engine.kv_cache_memory)
+    };
+    assert_eq!(size("4096"), Ok(Some(4096)));
+    assert_eq!(size("1.5GB"), Ok(Some(1_500_000_000)));
+    assert_eq!(size("2 GiB"), Ok(Some(2 << 30)));
+    assert!(size("-1").is_err() && size("1e999").is_err() && size("GB").is_err());
+}
+
+#[test]
+fn lists_come_from_repeated_flags_from_commas_and_from_arrays() {
+    let keys = |flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str| {
+        resolved(flags, variables, file).unwrap().config.listen.keys
+    };
+    assert_eq!(keys(&[("api-key", "a,b"), ("api-key", "c")], &[], ""), ["a,b", "c"]);
+    assert_eq!(keys(&[], &[("OMNIBUS_API_KEY", "a, b")], ""), ["a", "b"]);
+    assert_eq!(keys(&[], &[], "api-key = [\"a\", \"b\"]"), ["a", "b"]);
+}
+
+#[test]
+fn the_settings_are_shown_with_their_origins_and_keys_are_not() {
+    let resolved = resolved(&[("api-key", "secret")], &[("OMNIBUS_PORT", "2")], "device = \"cpu\"").unwrap();
+    let printed = resolved.printed();
+    let wanted = ["api-key", "port", "device", "host", "max-model-len"];
+    let shown = printed
+        .lines()
+        .filter(|line| wanted.iter().any(|name| line.trim_start_matches("# ").starts_with(name)));
+    let shown: Vec<String> =
+        shown.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let shown: Vec<&str> = shown
+        .iter()
+        .map(|line| line.split_once(".toml").map_or(line.as_str(), |_| "device = \"cpu\" # FILE"))
+        .collect();
+    expect![[r#"
+        host = "127.0.0.1" # default
+        port = 2 # OMNIBUS_PORT
+        # api-key is hidden (flag)
+        # api-key-file is unset
+        # max-model-len is unset
+        device = "cpu" # FILE"#]]
+    .assert_eq(&shown.join("\n"));
+    assert!(!printed.contains("secret"));
+    assert!(file::parse(Path::new("printed"), &printed).is_ok(), "what is printed can be read");
+}
+
+#[test]
+fn every_default_is_a_value_and_every_row_reads_its_own_kind() {
+    for setting in SETTINGS {
+        let sample = match setting.kind {
+            Kind::Count(least, _) => least.to_string(),
+            Kind::Number(least, _) => least.to_string(),
+            Kind::Bytes => "1".into(),
+            Kind::Choice(choices) => choices[0].into(),
+            Kind::Switch => "true".into(),
+            Kind::Text(_) | Kind::List(_) => "x".into(),
+        };
+        for text in [setting.default, &sample] {
+            if !text.is_empty() && setting.name != "chat-template" {
+                let value = setting.kind.parse(text).unwrap();
+                (setting.set)(&mut Config::default(), &value).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn no_command_has_two_settings_of_one_name_or_letter() {
+    for spec in COMMANDS {
+        let mut names: Vec<&str> = of(spec.name).map(|setting| setting.name).collect();
+        let mut letters: Vec<char> = of(spec.name).filter_map(|setting| setting.short).collect();
+        let (count, letter_count) = (names.len(), letters.len());
+        names.sort_unstable();
+        names.dedup();
+        letters.sort_unstable();
+        letters.dedup();
+        assert_eq!((names.len(), letters.len()), (count, letter_count), "{:?}", spec.path);
+    }
+}
+
+#[test]
+fn the_engines_defaults_are_the_tables() {
+    let mut expected = omnibus_engine::Settings::default();
+    let config = resolved(&[], &[], "").unwrap().config;
+    expected.max_num_batched_tokens = config.engine.max_num_batched_tokens;
+    assert_eq!(config.engine, expected);
+}

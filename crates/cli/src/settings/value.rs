@@ -1,0 +1,161 @@
+//! What a setting can be, and how text says so.
+
+/// What a setting can be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Any text; the name stands for it in help.
+    Text(&'static str),
+    /// Text that may be given several times.
+    List(&'static str),
+    /// A whole number within limits.
+    Count(u64, u64),
+    /// A number within limits.
+    Number(f64, f64),
+    /// Bytes, with an optional unit: `512MB`, `4GiB`.
+    Bytes,
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// Off unless it is there.
+    Switch,
+}
+
+/// What a setting is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Of [`Kind::Text`] and [`Kind::Choice`].
+    Text(String),
+    /// Of [`Kind::List`].
+    List(Vec<String>),
+    /// Of [`Kind::Count`] and [`Kind::Bytes`].
+    Count(u64),
+    /// Of [`Kind::Number`].
+    Number(f64),
+    /// Of [`Kind::Switch`].
+    Switch(bool),
+}
+
+impl Kind {
+    /// Reads a value. Fails with what was wanted.
+    pub fn parse(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::Text(_) => Ok(Value::Text(text.to_owned())),
+            Self::List(_) => Ok(Value::List(text.split(',').map(|item| item.trim().to_owned()).collect())),
+            Self::Count(least, most) => {
+                let count = text.parse().ok().filter(|count| (least..=most).contains(count));
+                count
+                    .map(Value::Count)
+                    .ok_or_else(|| format!("must be an integer from {least} to {}", limit(most)))
+            }
+            Self::Number(least, most) => {
+                let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+                number.map(Value::Number).ok_or_else(|| format!("must be a number from {least} to {most}"))
+            }
+            Self::Bytes => {
+                bytes(text).map(Value::Count).ok_or_else(|| "must be a size such as 512MB or 4GiB".into())
+            }
+            Self::Choice(choices) => {
+                let known = choices.contains(&text).then(|| Value::Text(text.to_owned()));
+                known.ok_or_else(|| format!("must be one of {}", choices.join(", ")))
+            }
+            Self::Switch => match text {
+                "true" | "1" | "yes" | "on" => Ok(Value::Switch(true)),
+                "false" | "0" | "no" | "off" | "" => Ok(Value::Switch(false)),
+                _ => Err("must be true or false".into()),
+            },
+        }
+    }
+
+    /// What stands for the value in help; nothing for switches.
+    pub fn placeholder(self) -> Option<String> {
+        match self {
+            Self::Text(name) | Self::List(name) => Some(name.into()),
+            Self::Count(..) => Some("N".into()),
+            Self::Number(..) => Some("X".into()),
+            Self::Bytes => Some("SIZE".into()),
+            Self::Choice(choices) => Some(choices.join("|")),
+            Self::Switch => None,
+        }
+    }
+}
+
+fn limit(most: u64) -> String {
+    if most == u64::MAX { "2^64-1".into() } else { most.to_string() }
+}
+
+/// Units of a thousand, and of 1024 with an `i`. A bare number is bytes.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits =
+        text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().ok()?;
+    let scale: f64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "kb" | "k" => 1e3,
+        "mb" | "m" => 1e6,
+        "gb" | "g" => 1e9,
+        "tb" | "t" => 1e12,
+        "kib" => 1024.0,
+        "mib" => 1_048_576.0,
+        "gib" => 1_073_741_824.0,
+        "tib" => 1_099_511_627_776.0,
+        _ => return None,
+    };
+    let bytes = number * scale;
+    (bytes.is_finite() && bytes < 2_f64.powi(63)).then_some(bytes as u64)
+}
+
+impl Value {
+    /// Of a text or a choice.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            other => other.shown(),
+        }
+    }
+
+    /// Of a list.
+    pub fn list(&self) -> Vec<String> {
+        match self {
+            Self::List(list) => list.clone(),
+            other => vec![other.shown()],
+        }
+    }
+
+    /// Of a count or a size.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Count(count) => *count,
+            _ => unreachable_kind("a count"),
+        }
+    }
+
+    /// Of a number.
+    pub fn number(&self) -> f64 {
+        match self {
+            Self::Number(number) => *number,
+            _ => unreachable_kind("a number"),
+        }
+    }
+
+    /// Of a switch.
+    pub fn is_on(&self) -> bool {
+        matches!(self, Self::Switch(true))
+    }
+
+    /// As TOML spells it.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => format!("{text:?}"),
+            Self::List(list) => format!("{list:?}"),
+            Self::Count(count) => count.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::Switch(on) => on.to_string(),
+        }
+    }
+}
+
+/// A row of the table reads what its own kind does not produce: the test of the table finds it.
+fn unreachable_kind<T>(wanted: &str) -> T {
+    panic!("a setting that is read as {wanted} has a kind that is not")
+}

@@ -1,0 +1,116 @@
+//! The command line, made from the two tables.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::commands::{COMMANDS, Name, Spec};
+use crate::settings::{Given, Kind, Reach, Resolved, Setting, of, resolve};
+
+/// What was asked for.
+pub struct Asked {
+    /// Which command.
+    pub name: Name,
+    /// Its arguments without a flag.
+    pub arguments: Vec<String>,
+    matches: ArgMatches,
+}
+
+/// Reads a command line.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::Error> {
+    let matches = command().try_get_matches_from(arguments)?;
+    let (mut words, mut matches) = (Vec::new(), matches);
+    while let Some((word, inner)) = matches.remove_subcommand() {
+        words.push(word);
+        matches = inner;
+    }
+    let path: Vec<&str> = words.iter().map(String::as_str).collect();
+    let spec = COMMANDS.iter().find(|spec| spec.path == path.as_slice());
+    let spec = spec
+        .ok_or_else(|| command().error(clap::error::ErrorKind::MissingSubcommand, "a command is needed"))?;
+    let arguments = match spec.argument {
+        None => Vec::new(),
+        Some(argument) => matches.get_many::<String>(argument.name).unwrap_or_default().cloned().collect(),
+    };
+    Ok(Asked { name: spec.name, arguments, matches })
+}
+
+impl Asked {
+    /// Settles the settings of the command.
+    pub fn settle(&self) -> Result<Resolved, crate::error::Error> {
+        let flag = |name: &str| self.flag(name);
+        let variable = |name: &str| std::env::var(name).ok();
+        resolve(self.name, &Given { flag: &flag, variable: &variable })
+    }
+
+    fn flag(&self, name: &str) -> Vec<String> {
+        let Some(setting) = of(self.name).find(|setting| setting.name == name) else { return Vec::new() };
+        match setting.kind {
+            Kind::Switch if self.matches.get_flag(name) => vec!["true".into()],
+            Kind::Switch => Vec::new(),
+            _ => self.matches.get_many::<String>(name).unwrap_or_default().cloned().collect(),
+        }
+    }
+}
+
+/// The whole command line.
+pub fn command() -> Command {
+    let root = Command::new("omnibus")
+        .about("Serves language models on MLX")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    let bench =
+        Command::new("bench").about("Measures").subcommand_required(true).arg_required_else_help(true);
+    let nested = |spec: &&Spec| spec.path.len() == 2;
+    let bench = COMMANDS.iter().filter(nested).fold(bench, |bench, spec| bench.subcommand(of_spec(spec)));
+    let flat = COMMANDS.iter().filter(|spec| spec.path.len() == 1);
+    flat.fold(root, |root, spec| root.subcommand(of_spec(spec))).subcommand(bench)
+}
+
+fn of_spec(spec: &Spec) -> Command {
+    let name = spec.path.last().copied().unwrap_or_default();
+    let mut command = Command::new(name).about(spec.about);
+    if let Some(argument) = spec.argument {
+        let arg = Arg::new(argument.name).value_name(argument.placeholder).help(argument.help);
+        let arg = if argument.choices.is_empty() { arg } else { arg.value_parser(argument.choices.to_vec()) };
+        command =
+            command.arg(arg.num_args(argument.count.0..=argument.count.1).required(argument.count.0 > 0));
+    }
+    of(spec.name).fold(command, |command, setting| command.arg(of_setting(setting)))
+}
+
+fn of_setting(setting: &Setting) -> Arg {
+    let arg = Arg::new(setting.name).long(setting.name).help(help(setting)).help_heading(setting.section);
+    let arg = match setting.short {
+        Some(short) => arg.short(short),
+        None => arg,
+    };
+    match setting.kind {
+        Kind::Switch => arg.action(ArgAction::SetTrue),
+        Kind::List(name) => arg.action(ArgAction::Append).value_name(name),
+        Kind::Choice(choices) => {
+            arg.value_parser(choices.to_vec()).hide_possible_values(true).value_name(choices.join("|"))
+        }
+        other => arg.value_name(other.placeholder().unwrap_or_default()).allow_hyphen_values(true),
+    }
+}
+
+fn help(setting: &Setting) -> String {
+    let mut help = setting.help.to_owned();
+    if !setting.default.is_empty() {
+        help += &format!(" [default: {}]", setting.default);
+    }
+    if setting.reach == Reach::Everywhere {
+        help += &format!(" [env: {}]", setting.variable());
+    }
+    help
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn clap_finds_nothing_wrong_with_the_tables() {
+        super::command().debug_assert();
+    }
+}

@@ -1,0 +1,192 @@
+//! Every command: what it prints where, and its exit code.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::process::{Server, omnibus, run, text};
+
+fn check_wrong_usage(arguments: &[&str], says: &str) {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+}
+
+/// Exit code 1 and one line that says why.
+fn check_failed(arguments: &[&str], says: &str) {
+    let output = run(arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    assert!(said.starts_with("error: ") && said.lines().count() == 1, "{arguments:?}: {said}");
+    assert!(said.contains(says), "{arguments:?}: {said}");
+}
+
+fn result(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    check_wrong_usage(&[], "Usage");
+    check_wrong_usage(&["sing"], "sing");
+    check_wrong_usage(&["bench"], "Usage");
+    check_wrong_usage(&["serve", "--kv-bits", "4"], "--kv-bits");
+    check_wrong_usage(&["serve", "--port", "high"], "--port");
+    check_wrong_usage(&["serve", "--device", "tpu"], "tpu");
+    check_wrong_usage(&["serve", "--api-key", ""], "empty");
+    check_wrong_usage(&["serve", "--api-key-file", "/nowhere"], "/nowhere");
+    check_wrong_usage(&["serve", "--config", "/nowhere"], "/nowhere");
+    check_wrong_usage(&["generate"], "-p");
+    check_wrong_usage(&["completions", "tcsh"], "tcsh");
+    check_wrong_usage(&["bench", "serve", "--url", "https://x"], "http://");
+}
+
+#[test]
+fn work_that_fails_is_exit_code_1_and_one_line() {
+    check_failed(&["serve", "/nowhere", "--port", "0"], "/nowhere");
+    check_failed(&["generate", "-m", "/nowhere", "-p", "hi"], "/nowhere");
+    check_failed(&["bench", "serve", "--url", "http://127.0.0.1:1/v1"], "127.0.0.1:1");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    check_failed(&["serve", "--port", &port], &port);
+}
+
+#[test]
+fn help_and_version_are_results() {
+    assert!(result(&["--help"]).contains("serve"));
+    assert!(result(&["--version"]).starts_with("omnibus "));
+    let help = result(&["serve", "--help"]);
+    assert!(help.contains("--shutdown-timeout") && help.contains("[env: OMNIBUS_PORT]"), "{help}");
+}
+
+#[test]
+fn shells_get_a_script_each() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(result(&["completions", shell]).contains("max-num-seqs"), "{shell}");
+    }
+}
+
+#[test]
+fn the_settings_are_shown_with_their_origins() {
+    let output =
+        omnibus(&["serve", "--print-config", "--port", "9"]).env("OMNIBUS_MAX_QUEUE", "7").output().unwrap();
+    let lines: Vec<String> = text(&output.stdout)
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    for line in ["port = 9 # flag", "max-queue = 7 # OMNIBUS_MAX_QUEUE", "host = \"127.0.0.1\" # default"] {
+        assert!(lines.iter().any(|shown| shown == line), "{line} in {lines:?}");
+    }
+}
+
+#[test]
+fn architectures_are_listed_for_people_and_machines() {
+    assert!(result(&["models"]).lines().any(|line| line.starts_with("qwen3 ")));
+    let list: Value = serde_json::from_str(&result(&["models", "--json"])).unwrap();
+    assert!(list.as_array().unwrap().iter().any(|row| row["architecture"] == "qwen3"));
+}
+
+#[test]
+fn a_prompt_is_answered_on_stdout_and_nothing_else_is() {
+    let arguments = ["generate", "-p", "What is two plus two?", "--max-tokens", "12"];
+    let once = run(&arguments);
+    assert!(once.status.success() && once.stderr.is_empty(), "{once:?}");
+    assert!(!once.stdout.is_empty());
+    assert_eq!(once.stdout, run(&arguments).stdout);
+    let verbose = run(&[arguments.as_slice(), &["--verbose"]].concat());
+    assert_eq!(once.stdout, verbose.stdout);
+    let report = text(&verbose.stderr);
+    assert!(report.contains("tokens/s") && report.contains("peak memory"), "{report}");
+}
+
+#[test]
+fn a_prompt_can_come_from_stdin_and_without_a_template() {
+    let mut child = omnibus(&["generate", "-p", "-", "--raw", "--max-tokens", "4"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"Once upon a").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        text(&output.stdout),
+        result(&["generate", "-p", "Once upon a", "--raw", "--max-tokens", "4"])
+    );
+}
+
+#[test]
+fn a_conversation_goes_on_until_the_user_leaves() {
+    let mut child = omnibus(&["chat", "--max-tokens", "8"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = b"Hello!\n/help\n/nothing\n/retry\n/system Be brief.\nHello!\n/reset\n/quit\nnever read\n";
+    child.stdin.take().unwrap().write_all(lines).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (answers, notes) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{notes}");
+    assert!(answers.lines().filter(|line| !line.trim().is_empty()).count() >= 3, "{answers}");
+    assert!(notes.contains("/system TEXT") && notes.contains("there is no /nothing"), "{notes}");
+}
+
+#[test]
+fn a_server_can_be_measured() {
+    let server = Server::start(&["--log", "error"]);
+    let url = format!("http://{}/v1", server.address);
+    let load = ["--num-prompts", "6", "--input-len", "16", "--output-len", "8", "--json"];
+    let closed = ["bench", "serve", "--url", &url, "--concurrency", "3", "--ignore-eos"];
+    let summary: Value = serde_json::from_str(&result(&[closed.as_slice(), &load].concat())).unwrap();
+    assert_eq!((summary["completed"].as_u64(), summary["failed"].as_u64()), (Some(6), Some(0)));
+    assert_eq!(
+        (summary["model"].as_str(), summary["output_tokens"].as_u64()),
+        (Some("omnibus-mini"), Some(48))
+    );
+    for name in ["ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"] {
+        let at = |percentile: &str| summary[name][percentile].as_f64().unwrap();
+        assert!(at("p50") <= at("p95") && at("p95") <= at("p99"), "{name}: {summary}");
+    }
+    let open = [
+        "bench",
+        "serve",
+        "--url",
+        &url,
+        "--request-rate",
+        "1000",
+        "--endpoint",
+        "completions",
+        "--dataset",
+        "shared-prefix",
+    ];
+    let summary: Value = serde_json::from_str(&result(&[open.as_slice(), &load].concat())).unwrap();
+    assert_eq!(summary["completed"], 6);
+    let unknown = run(&[
+        "bench",
+        "serve",
+        "--url",
+        &url,
+        "--model",
+        "ghost",
+        "--num-warmups",
+        "0",
+        "--num-prompts",
+        "1",
+    ]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(text(&unknown.stderr).contains("404"), "{}", text(&unknown.stderr));
+}
+
+#[test]
+fn the_machine_is_checked() {
+    let output = run(&["doctor", "--json"]);
+    let findings: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let engine =
+        findings.as_array().unwrap().iter().find(|finding| finding["check"] == "engine").unwrap().clone();
+    assert_eq!((output.status.code(), engine["verdict"].as_str()), (Some(0), Some("ok")), "{findings}");
+    assert!(result(&["doctor"]).contains("libmlx"));
+}

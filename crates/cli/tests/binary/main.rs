@@ -1,0 +1,13 @@
+//! The binary as its users meet it: processes, sockets, exit codes, with the model inside it.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../../../server/tests/http/client.rs"]
+#[allow(dead_code)]
+mod client;
+mod commands;
+mod folders;
+#[path = "../../../server/tests/http/hostile.rs"]
+mod hostile;
+mod process;
+mod serving;
+mod stopping;

@@ -1,0 +1,46 @@
+//! Ctrl-C and SIGTERM.
+
+use std::io::{Read, Write};
+
+use super::client::{JSON, connect, post, request};
+use super::process::Server;
+
+const LONG: &str = r#"{"prompt":"a","max_tokens":4000,"ignore_eos":true,"stream":true}"#;
+
+#[test]
+fn a_stop_without_work_is_a_stop() {
+    for name in ["TERM", "INT"] {
+        let server = Server::start(&["--log", "error"]);
+        assert_eq!(post(server.address, "/v1/completions", r#"{"prompt":"a","max_tokens":1}"#).status, 200);
+        server.signal(name);
+        let (status, said) = server.wait();
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{name}");
+    }
+}
+
+#[test]
+fn what_runs_is_cancelled_after_the_timeout_and_told_so() {
+    let server = Server::start(&["--log", "error", "--shutdown-timeout", "0"]);
+    let mut stream = connect(server.address);
+    stream.write_all(&request("POST", "/v1/completions", &[JSON], LONG.as_bytes())).unwrap();
+    stream.read_exact(&mut [0; 200]).unwrap();
+    server.signal("TERM");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("\"finish_reason\":\"cancelled\"") && rest.contains("[DONE]"), "{rest}");
+    assert_eq!(server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn what_runs_is_finished_within_the_timeout() {
+    let server = Server::start(&["--log", "error", "--shutdown-timeout", "600"]);
+    let mut stream = connect(server.address);
+    let body = LONG.replace("4000", "200");
+    stream.write_all(&request("POST", "/v1/completions", &[JSON], body.as_bytes())).unwrap();
+    stream.read_exact(&mut [0; 200]).unwrap();
+    server.signal("TERM");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("\"finish_reason\":\"length\"") && rest.contains("[DONE]"), "{rest}");
+    assert_eq!(server.wait().0.code(), Some(0));
+}

@@ -1,0 +1,110 @@
+//! How much a client may send, and how slowly.
+//!
+//! Invariant: a limit is checked before memory is taken for what it limits.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+
+use crate::error::ApiError;
+
+/// What one request may cost before anybody looks at it.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Largest body.
+    pub body_bytes: usize,
+    /// Longest time a body may take.
+    pub body_timeout: Duration,
+    /// Longest time the head of a request may take.
+    pub header_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 32 << 20,
+            body_timeout: Duration::from_secs(60),
+            header_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How much of a body that is too large is read all the same, so that its sender gets to see the answer.
+const DISCARD_BYTES_MAX: usize = 256 << 20;
+/// How long that may take.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The JSON body of a request, not parsed yet.
+pub async fn json_body(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
+    check_headers(request.headers())?;
+    let (head, body) = request.into_parts();
+    let too_large = || ApiError::too_large(format!("the body must be at most {} bytes", limits.body_bytes));
+    let declared =
+        head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if declared.is_some_and(|bytes| bytes > limits.body_bytes as u64) {
+        discard(body, &head.headers).await;
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(limits.body_timeout, read(body, limits.body_bytes)).await;
+    match read.map_err(|_| ApiError::body_timeout(limits.body_timeout.as_secs()))?? {
+        Read::All(bytes) => Ok(bytes),
+        Read::TooLarge(rest) => {
+            discard(rest, &head.headers).await;
+            Err(too_large())
+        }
+    }
+}
+
+/// A page in a browser can send forms anywhere, but JSON only where it is welcome.
+fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if kind != "application/json" && !kind.ends_with("+json") {
+        return Err(ApiError::unsupported_media("the header `content-type` must be `application/json`"));
+    }
+    match headers.get(CONTENT_ENCODING) {
+        Some(coding) if coding != "identity" => {
+            Err(ApiError::unsupported_media("the header `content-encoding` must be absent: send plain JSON"))
+        }
+        _ => Ok(()),
+    }
+}
+
+enum Read {
+    All(Bytes),
+    TooLarge(Body),
+}
+
+async fn read(mut body: Body, most: usize) -> Result<Read, ApiError> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ApiError::malformed(format!("the body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > most {
+            return Ok(Read::TooLarge(body));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Read::All(bytes.freeze()))
+}
+
+/// Most clients read an answer only after they sent everything. One that expects a go-ahead has sent nothing yet.
+async fn discard(mut body: Body, headers: &HeaderMap) {
+    if headers.contains_key(EXPECT) {
+        return;
+    }
+    let everything = async {
+        let mut discarded = 0;
+        while discarded < DISCARD_BYTES_MAX
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            discarded += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    _ = tokio::time::timeout(DISCARD_TIMEOUT, everything).await;
+}

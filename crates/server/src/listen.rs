@@ -1,0 +1,112 @@
+//! Accepts connections until told to stop, then lets what runs end.
+//!
+//! Invariant: a stop takes at most the shutdown timeout and a moment to say goodbye.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::app::{App, Settings};
+use crate::engine::Engine;
+use crate::metrics::UPKEEP;
+use crate::routes::router;
+
+/// How long connections have to send their last bytes once nothing runs any more.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// How long to wait after an accept failed, most likely for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves `engine` on `listener` until `stop` is ready, then for as long as the shutdown timeout allows.
+pub async fn serve(
+    listener: TcpListener,
+    engine: Arc<dyn Engine>,
+    settings: Settings,
+    stop: impl Future<Output = ()>,
+) {
+    let app = Arc::new(App::new(Arc::clone(&engine), &settings));
+    let connections =
+        Connections { router: router(Arc::clone(&app)), header_timeout: settings.limits.header_timeout };
+    let graceful = GracefulShutdown::new();
+    let upkeep = tokio::spawn(upkeep(Arc::clone(&app)));
+    tokio::select! {
+        () = connections.accept(&listener, &graceful) => {}
+        () = stop => {}
+    }
+    drop(listener);
+    app.stop();
+    tracing::info!(timeout_s = settings.shutdown_timeout.as_secs_f64(), "stopping");
+    let goodbye = graceful.shutdown();
+    engine.drain(settings.shutdown_timeout).await;
+    if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
+        tracing::warn!("connections that do not read were dropped");
+    }
+    upkeep.abort();
+}
+
+async fn upkeep(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(UPKEEP);
+    loop {
+        ticks.tick().await;
+        app.metrics.run_upkeep();
+    }
+}
+
+struct Connections {
+    router: Router,
+    header_timeout: Duration,
+}
+
+impl Connections {
+    async fn accept(&self, listener: &TcpListener, graceful: &GracefulShutdown) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => self.start(stream, graceful),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn start(&self, stream: TcpStream, graceful: &GracefulShutdown) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection sends its chunks late");
+        }
+        let router = self.router.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| answer(router.clone(), request));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.header_timeout)
+            .serve_connection(TokioIo::new(stream), service);
+        let watched = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = watched.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        });
+    }
+}
+
+async fn answer(
+    router: Router,
+    request: hyper::Request<Incoming>,
+) -> Result<axum::response::Response, Infallible> {
+    tower::ServiceExt::oneshot(router, request.map(Body::new)).await
+}
+
+/// The address to listen on, or one clear line why not.
+pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((host, port)).await
+}

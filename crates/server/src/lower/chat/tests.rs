@@ -1,0 +1,345 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::wire::json;
+
+fn caller() -> Caller {
+    Caller { answer_id: "chatcmpl-1".into(), tenant: "key-1".into() }
+}
+
+fn read(body: &str) -> Result<Plan, String> {
+    let wire = json::parse(body.as_bytes()).and_then(ChatRequest::read);
+    wire.map(|wire| lower(wire, &caller())).map_err(|error| {
+        let object = error.body().error;
+        format!("{}: {}", object.param.unwrap_or_default(), object.message)
+    })
+}
+
+/// What a template gets for these messages.
+fn check_messages(messages: &str, expected: Expect) {
+    let told = match read(&format!(r#"{{"messages":{messages}}}"#)) {
+        Ok(plan) => match &plan.prompts[0].input {
+            Input::Chat(chat) => chat.messages.to_string(),
+            other => format!("{other:?}"),
+        },
+        Err(error) => error,
+    };
+    expected.assert_eq(&told);
+}
+
+/// What is refused in a request that is fine but for these fields.
+fn check_refused(fields: &str, expected: Expect) {
+    let body = format!(r#"{{"messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
+    expected.assert_eq(&read(&body).expect_err("a refusal"));
+}
+
+fn lowered(fields: &str) -> Request {
+    let body = format!(r#"{{"messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
+    read(&body).unwrap().prompts.remove(0)
+}
+
+use omnibus_engine::Request;
+
+#[test]
+fn every_field_reaches_the_engine() {
+    let request = lowered(
+        r#""model":"m","max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":-1,"min_p":0.1,
+        "repetition_penalty":1.1,"repetition_context_size":64,"presence_penalty":0.25,"frequency_penalty":-0.25,
+        "logit_bias":{"3":-100},"seed":-1,"stop":["a","b"],"stop_token_ids":[2],"ignore_eos":true,
+        "include_stop_str_in_output":true,"priority":-3,"session_id":"s","cache_salt":"c","logprobs":true,
+        "top_logprobs":4,"user":"u","metadata":{},"store":false,"tools":null,"n":1"#,
+    );
+    expect![[r#"
+        Request {
+            id: "chatcmpl-1",
+            model: Some(
+                "m",
+            ),
+            input: Chat(
+                Chat {
+                    messages: Array [
+                        Object {
+                            "role": String("user"),
+                            "content": String("hi"),
+                        },
+                    ],
+                    tools: None,
+                    documents: None,
+                    template_kwargs: {},
+                    template: None,
+                    continues: false,
+                },
+            ),
+            max_new_tokens: Some(
+                5,
+            ),
+            sampling: Sampling {
+                temperature: 0.5,
+                top_k: 0,
+                top_p: 0.9,
+                min_p: 0.1,
+                repetition_penalty: 1.1,
+                repetition_context: 64,
+                presence_penalty: 0.25,
+                frequency_penalty: -0.25,
+                logit_bias: {
+                    3: -100.0,
+                },
+                seed: Some(
+                    18446744073709551615,
+                ),
+            },
+            stop: Stop {
+                strings: [
+                    "a",
+                    "b",
+                ],
+                token_ids: [
+                    2,
+                ],
+                ignore_eos: true,
+                include: true,
+            },
+            logprobs: Some(
+                4,
+            ),
+            prompt_logprobs: None,
+            priority: -3,
+            tenant: "key-1",
+            cache_salt: Some(
+                "c",
+            ),
+            session_id: Some(
+                "s",
+            ),
+            timeout_s: None,
+        }
+    "#]]
+    .assert_debug_eq(&request);
+}
+
+#[test]
+fn absent_fields_leave_the_defaults() {
+    let plan = read(r#"{"messages":[{"role":"user","content":"hi"}]}"#).unwrap();
+    assert_eq!(plan.prompts[0].sampling, omnibus_engine::Sampling::default());
+    assert_eq!((plan.n, plan.prompts[0].max_new_tokens, plan.prompts[0].logprobs), (1, None, None));
+}
+
+#[test]
+fn messages_become_what_templates_expect() {
+    check_messages(
+        r#"[{"role":"developer","content":"be kind"},
+            {"role":"user","name":"ann","content":[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{}}]}]"#,
+        expect![[r#"[{"role":"system","content":"be kind"},{"role":"user","content":"ab","name":"ann"}]"#]],
+    );
+    check_messages(
+        r#"[{"role":"user","content":"hi"},
+            {"role":"assistant","content":null,"refusal":null,"annotations":[],"reasoning":"hm","tool_calls":[
+              {"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},
+              {"id":"2","type":"function","function":{"name":"g","arguments":"oops"}}]},
+            {"role":"tool","tool_call_id":"1","content":"3"}]"#,
+        expect![[
+            r#"[{"role":"user","content":"hi"},{"role":"assistant","content":"","reasoning_content":"hm","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":{"a":1}}},{"id":"2","type":"function","function":{"name":"g","arguments":"oops"}}]},{"role":"tool","content":"3","tool_call_id":"1"}]"#
+        ]],
+    );
+}
+
+#[test]
+fn conversations_that_make_no_sense_are_refused() {
+    check_messages("[]", expect!["messages: `messages` must have at least one message"]);
+    check_messages("\"hi\"", expect!["messages: `messages` must be a list, not a string"]);
+    check_messages("[3]", expect!["messages[0]: `messages[0]` must be an object, not an integer"]);
+    check_messages(r#"[{"content":"hi"}]"#, expect!["messages[0].role: `messages[0].role` is missing"]);
+    check_messages(
+        r#"[{"role":"wizard","content":"hi"}]"#,
+        expect![
+            "messages[0].role: `messages[0].role` must be system, developer, user, assistant or tool, not `wizard`"
+        ],
+    );
+    check_messages(r#"[{"role":"user"}]"#, expect!["messages[0].content: `messages[0].content` is missing"]);
+    check_messages(
+        r#"[{"role":"user","content":7}]"#,
+        expect![
+            "messages[0].content: `messages[0].content` must be a string or a list of parts, not an integer"
+        ],
+    );
+    check_messages(
+        r#"[{"role":"user","content":[]}]"#,
+        expect!["messages[0].content: `messages[0].content` must have at least one part"],
+    );
+    check_messages(
+        r#"[{"role":"user","content":["hi"]}]"#,
+        expect!["messages[0].content[0]: `messages[0].content[0]` must be an object, not a string"],
+    );
+    check_messages(
+        r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]"#,
+        expect![
+            "messages[0].content[0].type: `messages[0].content[0].type` is `image_url`: only `text` parts are supported"
+        ],
+    );
+    check_messages(
+        r#"[{"role":"user","content":"hi","mood":"blue"}]"#,
+        expect!["messages[0].mood: unknown field `messages[0].mood`"],
+    );
+    check_messages(
+        r#"[{"role":"assistant"}]"#,
+        expect!["messages[0].content: `messages[0].content` is missing, and there are no `tool_calls`"],
+    );
+    check_messages(
+        r#"[{"role":"user","content":"hi","tool_call_id":"1"}]"#,
+        expect!["messages[0].tool_call_id: `messages[0].tool_call_id` does not belong to the role `user`"],
+    );
+    check_messages(
+        r#"[{"role":"tool","content":"3","tool_call_id":"1"}]"#,
+        expect![
+            "messages[0].tool_call_id: `messages[0].tool_call_id` refers to `1`, which no earlier message called"
+        ],
+    );
+    check_messages(
+        r#"[{"role":"tool","content":"3"}]"#,
+        expect!["messages[0].tool_call_id: `messages[0].tool_call_id` is missing"],
+    );
+    check_messages(
+        r#"[{"role":"assistant","tool_calls":[{"id":"1"}]}]"#,
+        expect!["messages[0].tool_calls[0].function: `messages[0].tool_calls[0].function` is missing"],
+    );
+}
+
+#[test]
+fn tools_go_to_the_template_unless_none_may_be_called() {
+    let tools = r#""tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}]"#;
+    let of = |fields: &str| match lowered(fields).input {
+        Input::Chat(chat) => chat.tools.map(|tools| tools.to_string()),
+        _ => None,
+    };
+    expect![[
+        r#"[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}]"#
+    ]]
+    .assert_eq(&of(tools).unwrap());
+    assert_eq!(of(tools), of(&format!("{tools},\"tool_choice\":\"auto\"")));
+    assert_eq!(None, of(&format!("{tools},\"tool_choice\":\"none\"")));
+    check_refused(
+        &format!("{tools},\"tool_choice\":\"required\""),
+        expect!["tool_choice: `tool_choice` must be none or auto: a call cannot be forced yet"],
+    );
+    check_refused(
+        &format!("{tools},\"parallel_tool_calls\":false"),
+        expect![
+            "parallel_tool_calls: `parallel_tool_calls` cannot be false: the model calls as many as it likes"
+        ],
+    );
+    check_refused(r#""tool_choice":"required""#, expect!["tool_choice: `tool_choice` needs `tools`"]);
+    check_refused(
+        r#""tools":[{"type":"retrieval"}]"#,
+        expect!["tools[0].type: `tools[0].type` must be `function`, not `retrieval`"],
+    );
+    check_refused(
+        r#""tools":[{"type":"function","function":{"name":""}}]"#,
+        expect!["tools[0].function.name: `tools[0].function.name` must have between 1 and 128 bytes"],
+    );
+    check_refused(
+        r#""tools":[{"type":"function","function":{"name":"f","strict":true}}]"#,
+        expect![
+            "tools[0].function.strict: `tools[0].function.strict` must be false: arguments are not constrained yet"
+        ],
+    );
+}
+
+#[test]
+fn a_message_can_be_continued() {
+    let body = r#"{"messages":[{"role":"assistant","content":"Once"}],"continue_final_message":true}"#;
+    assert!(matches!(&read(body).unwrap().prompts[0].input, Input::Chat(chat) if chat.continues));
+    check_refused(
+        r#""continue_final_message":true"#,
+        expect![
+            "continue_final_message: `continue_final_message` needs the last message to be the assistant's"
+        ],
+    );
+    check_refused(
+        r#""add_generation_prompt":false"#,
+        expect![
+            "add_generation_prompt: `add_generation_prompt` can be false only with `continue_final_message`"
+        ],
+    );
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_by_name() {
+    check_refused(r#""temprature":1"#, expect!["temprature: unknown field `temprature`"]);
+    check_refused(
+        r#""response_format":{"type":"json_object"}"#,
+        expect![[
+            r#"response_format: `response_format` must be {"type": "text"}: structured output is not implemented yet"#
+        ]],
+    );
+    check_refused(r#""store":true"#, expect!["store: `store` must be false: nothing is stored"]);
+    check_refused(
+        r#""modalities":["text","audio"]"#,
+        expect![[r#"modalities: `modalities` must be ["text"]"#]],
+    );
+    check_refused(r#""functions":[]"#, expect!["functions: `functions` is not supported: use `tools`"]);
+    check_refused(
+        r#""chat_template_kwargs":{"bos_token":"x"}"#,
+        expect!["chat_template_kwargs.bos_token: `chat_template_kwargs.bos_token` is the server's to set"],
+    );
+    check_refused(
+        r#""stream_options":{"include_usage":true}"#,
+        expect!["stream_options: `stream_options` needs `stream` to be true"],
+    );
+    check_refused(
+        r#""stream":true,"stream_options":{"every":1}"#,
+        expect!["stream_options.every: unknown field `stream_options.every`"],
+    );
+    check_refused(r#""top_logprobs":2"#, expect!["top_logprobs: `top_logprobs` needs `logprobs` to be true"]);
+}
+
+#[test]
+fn wrong_types_and_ranges_name_the_field_and_what_was_wanted() {
+    check_refused(
+        r#""temperature":"hot""#,
+        expect!["temperature: `temperature` must be a number, not a string"],
+    );
+    check_refused(r#""stream":"yes""#, expect!["stream: `stream` must be true or false, not a string"]);
+    check_refused(r#""n":0"#, expect!["n: `n` must be between 1 and 128, not 0"]);
+    check_refused(r#""n":1.5"#, expect!["n: `n` must be an integer, not a fraction"]);
+    check_refused(r#""n":1000000000"#, expect!["n: `n` must be between 1 and 128, not 1000000000"]);
+    check_refused(r#""max_tokens":0"#, expect!["max_tokens: `max_tokens` must be at least 1"]);
+    check_refused(
+        r#""max_tokens":9223372036854775808"#,
+        expect!["max_tokens: `max_tokens` must be between 0 and 2147483647, not 9223372036854775808"],
+    );
+    check_refused(
+        r#""max_tokens":99999999999999999999999"#,
+        expect!["max_tokens: `max_tokens` must be between 0 and 2147483647, not 1e+23"],
+    );
+    check_refused(
+        r#""max_tokens":-1"#,
+        expect!["max_tokens: `max_tokens` must be between 0 and 2147483647, not -1"],
+    );
+    check_refused(
+        r#""max_tokens":1,"max_completion_tokens":2"#,
+        expect!["max_completion_tokens: `max_completion_tokens` and `max_tokens` differ; send one of them"],
+    );
+    check_refused(r#""top_k":-2"#, expect!["top_k: `top_k` must be -1 or an integer of at least 0, not -2"]);
+    check_refused(r#""logprobs":5"#, expect!["logprobs: `logprobs` must be true or false, not an integer"]);
+    check_refused(
+        r#""logprobs":true,"top_logprobs":21"#,
+        expect!["top_logprobs: `top_logprobs` must be between 0 and 20, not 21"],
+    );
+    check_refused(
+        r#""logit_bias":{"cat":1}"#,
+        expect!["logit_bias: the key `cat` of `logit_bias` is not a token id"],
+    );
+    check_refused(r#""logit_bias":[1]"#, expect!["logit_bias: `logit_bias` must be an object, not a list"]);
+    check_refused(r#""stop":["a",1]"#, expect!["stop[1]: `stop[1]` must be a string, not an integer"]);
+    check_refused(
+        r#""stop_token_ids":[-1]"#,
+        expect!["stop_token_ids[0]: `stop_token_ids[0]` must be a token id, not -1"],
+    );
+    check_refused(r#""seed":0.5"#, expect!["seed: `seed` must be an integer of 64 bits, not a fraction"]);
+    check_refused(r#""priority":99999999999"#, expect!["priority: `priority` must be an integer of 32 bits"]);
+    check_refused(
+        r#""session_id":"""#,
+        expect!["session_id: `session_id` must have between 1 and 256 bytes"],
+    );
+}

@@ -1,0 +1,22 @@
+//! What to tokenize.
+
+use omnibus_engine::{AddSpecial, Input};
+
+use super::chat;
+use crate::wire::tokenize::{Source, Special};
+
+/// The input a generation would start from.
+pub fn input(source: Source) -> Input {
+    match source {
+        Source::Prompt(text) => Input::Text(text),
+        Source::Messages(conversation) => Input::Chat(chat::chat(conversation)),
+    }
+}
+
+/// Whether the tokenizer adds its special tokens.
+pub fn special(wire: Special) -> AddSpecial {
+    match wire {
+        Special::Add => AddSpecial::Yes,
+        Special::Leave => AddSpecial::No,
+    }
+}

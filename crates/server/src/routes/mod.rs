@@ -1,0 +1,53 @@
+//! Every route, in one table.
+
+mod chat;
+mod completions;
+mod generate;
+mod models;
+mod requests;
+mod status;
+mod tokenize;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{delete, get, post};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::{auth, metrics, request_id};
+
+/// The whole API.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/completions", post(completions::create))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::one))
+        .route("/v1/requests", get(requests::list))
+        .route("/v1/requests/{id}", delete(requests::cancel))
+        .route("/v1/status", get(status::status))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/detokenize", post(tokenize::detokenize))
+        .route("/health", get(status::health))
+        .route("/ready", get(status::ready))
+        .route("/version", get(status::version))
+        .route("/metrics", get(status::metrics))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(no_route)
+        .layer(from_fn_with_state(Arc::clone(&app), auth::layer))
+        .layer(from_fn(metrics::layer))
+        .layer(from_fn(request_id::layer))
+        .with_state(app)
+}
+
+async fn no_route(request: Request) -> ApiError {
+    ApiError::not_found(format!("there is no route {} {}", request.method(), request.uri().path()))
+}
+
+async fn wrong_method(request: Request) -> ApiError {
+    let (method, path) = (request.method(), request.uri().path());
+    ApiError::method_not_allowed(format!("the route {path} has no method {method}"))
+}

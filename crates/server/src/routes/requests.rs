@@ -1,0 +1,56 @@
+//! `GET /v1/requests` and `DELETE /v1/requests/{id}`: a tenant's own.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use omnibus_engine::{RequestInfo, RequestState};
+
+use crate::app::App;
+use crate::auth::Tenant;
+use crate::error::ApiError;
+use crate::wire::requests::{Cancelled, RequestList, RunningRequest};
+
+/// What is queued or running.
+pub async fn list(State(app): State<Arc<App>>, Extension(tenant): Extension<Tenant>) -> Json<RequestList> {
+    let running = |info: RequestInfo| {
+        let owner = app.running.owner(&info.id).filter(|owner| owner.tenant == tenant.0)?;
+        Some(RunningRequest {
+            id: owner.answer_id,
+            object: "request",
+            request_id: owner.request_id,
+            index: owner.index,
+            model: info.model,
+            state: state(info.state),
+            prompt_tokens: info.prompt_tokens,
+            generated_tokens: info.generated_tokens,
+            age_seconds: info.age_s,
+        })
+    };
+    let mut data: Vec<_> = app.engine.requests().into_iter().filter_map(running).collect();
+    data.sort_by(|one, other| other.age_seconds.total_cmp(&one.age_seconds));
+    Json(RequestList { object: "list", data })
+}
+
+fn state(state: RequestState) -> &'static str {
+    match state {
+        RequestState::Queued => "queued",
+        RequestState::Running => "running",
+    }
+}
+
+/// Ends an answer early, or all answers of an HTTP request.
+pub async fn cancel(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Cancelled>, ApiError> {
+    let Path(id) = id?;
+    let found = app.running.find(&id, &tenant.0);
+    let cancelled = found.iter().filter(|engine_id| app.engine.cancel(engine_id)).count();
+    if cancelled == 0 {
+        return Err(ApiError::not_found(format!("no request `{id}` is queued or running")));
+    }
+    Ok(Json(Cancelled { id, object: "request.cancelled", cancelled }))
+}

@@ -1,0 +1,67 @@
+//! `POST /tokenize` and `POST /detokenize`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use omnibus_engine::Failure;
+
+use crate::app::{App, blocking};
+use crate::error::ApiError;
+use crate::limits::json_body;
+use crate::lower;
+use crate::wire::json;
+use crate::wire::tokenize::{DetokenizeRequest, Detokenized, Strings, TokenizeRequest, Tokenized};
+
+/// The tokens of a text or a conversation.
+pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Json<Tokenized>, ApiError> {
+    let body = json_body(request, &app.limits).await?;
+    blocking(move || tokenized(&app, TokenizeRequest::read(json::parse(&body)?)?)).await.map(Json)
+}
+
+fn tokenized(app: &App, wire: TokenizeRequest) -> Result<Tokenized, ApiError> {
+    let model = wire.model.as_deref();
+    let max_model_len = max_model_len(app, model)?;
+    let tokens = app.engine.tokenize(
+        model,
+        &lower::tokenize::input(wire.source),
+        lower::tokenize::special(wire.special),
+    )?;
+    let token_strs = match wire.strings {
+        Strings::Leave => None,
+        Strings::Return => {
+            Some(app.engine.pieces(model, &tokens)?.iter().map(|piece| lossy(piece)).collect())
+        }
+    };
+    Ok(Tokenized { count: tokens.len(), max_model_len, tokens, token_strs })
+}
+
+fn lossy(piece: &[u8]) -> String {
+    String::from_utf8_lossy(piece).into_owned()
+}
+
+fn max_model_len(app: &App, model: Option<&str>) -> Result<usize, ApiError> {
+    let models = app.engine.models();
+    let found = match model {
+        None => models.first(),
+        Some(name) => {
+            models.iter().find(|info| info.id == name || info.aliases.iter().any(|alias| alias == name))
+        }
+    };
+    let unknown = || Failure::UnknownModel { model: model.unwrap_or_default().into() };
+    Ok(found.ok_or_else(unknown)?.max_model_len)
+}
+
+/// The text of tokens.
+pub async fn detokenize(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Json<Detokenized>, ApiError> {
+    let body = json_body(request, &app.limits).await?;
+    let work = move || {
+        let wire = DetokenizeRequest::read(json::parse(&body)?)?;
+        let prompt = app.engine.detokenize(wire.model.as_deref(), &wire.tokens)?;
+        Ok(Detokenized { prompt })
+    };
+    blocking(work).await.map(Json)
+}

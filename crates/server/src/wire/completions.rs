@@ -1,0 +1,162 @@
+//! `POST /v1/completions`, as OpenAI documents it and with the extra fields of ours.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::fields::{Field, Fields, honoured, refused, token_ids, wanted};
+use super::generation::{self, Generation};
+use super::logprobs::TextLogprobs;
+use super::usage::Usage;
+use crate::error::ApiError;
+
+/// What happens to each field, besides [`generation::FIELDS`].
+pub const FIELDS: &[Field] = &[
+    honoured("prompt", "a string, a list of token ids, or a list of several of either"),
+    honoured("echo", "the prompt comes before the answer"),
+    honoured("logprobs", "how many of the likeliest tokens to report, at most 20"),
+    honoured("best_of", "only what `n` is: every answer is returned"),
+    honoured("suffix", "only empty: models are not asked to fill in"),
+    refused("messages", "use `prompt`, or `/v1/chat/completions`"),
+    refused("max_completion_tokens", "use `max_tokens`"),
+    refused("prompt_logprobs", "use `echo` with `logprobs`"),
+    refused("response_format", "structured output is not implemented yet"),
+    refused("tools", "use `/v1/chat/completions`"),
+];
+
+/// Most prompts of one request.
+pub const PROMPTS_MAX: usize = 128;
+/// Most answers of one request.
+pub const CHOICES_MAX: usize = 1024;
+
+/// A request, read and checked as far as the wire goes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompletionRequest {
+    /// The fields that chat completions have as well.
+    pub generation: Generation,
+    /// At least one.
+    pub prompts: Vec<Prompt>,
+    /// Whether the prompt comes before the answer.
+    pub echo: Echo,
+    /// How many alternatives to report for each token, if any are wanted.
+    pub logprobs: Option<usize>,
+}
+
+/// What is continued.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prompt {
+    /// To be tokenized.
+    Text(String),
+    /// As they are.
+    Tokens(Vec<u32>),
+}
+
+/// Whether the prompt comes before the answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Echo {
+    /// The answer alone.
+    #[default]
+    Leave,
+    /// The prompt, then the answer.
+    Include,
+}
+
+impl CompletionRequest {
+    /// Reads a body.
+    pub fn read(body: Value) -> Result<Self, ApiError> {
+        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS])?;
+        if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
+            return Err(ApiError::unsupported(
+                "suffix",
+                "`suffix` is not supported: models are not asked to fill in",
+            ));
+        }
+        let prompt = fields.value("prompt");
+        let prompts = prompts(fields.required("prompt", prompt)?)?;
+        let request = Self {
+            generation: Generation::read(&mut fields)?,
+            prompts,
+            echo: if fields.flag("echo")?.unwrap_or(false) { Echo::Include } else { Echo::Leave },
+            logprobs: fields.count("logprobs", (0, super::logprobs::TOP_MAX))?,
+        };
+        check_choices(&mut fields, &request)?;
+        fields.finish();
+        Ok(request)
+    }
+}
+
+fn check_choices(fields: &mut Fields, request: &CompletionRequest) -> Result<(), ApiError> {
+    let n = request.generation.n;
+    if fields.count("best_of", (1, generation::N_MAX))?.is_some_and(|best_of| best_of != n) {
+        return Err(ApiError::unsupported(
+            "best_of",
+            "`best_of` must be what `n` is: every answer is returned",
+        ));
+    }
+    if n * request.prompts.len() > CHOICES_MAX {
+        let message = format!("`n` times the number of prompts must be at most {CHOICES_MAX}");
+        return Err(ApiError::invalid("n", message));
+    }
+    Ok(())
+}
+
+fn prompts(value: Value) -> Result<Vec<Prompt>, ApiError> {
+    let list = match value {
+        Value::String(text) => return Ok(vec![Prompt::Text(text)]),
+        Value::Array(list) => list,
+        other => return Err(wanted("prompt", "a string or a list", &other)),
+    };
+    if list.is_empty() {
+        return Err(ApiError::invalid("prompt", "`prompt` must not be empty"));
+    }
+    if list.iter().all(Value::is_number) {
+        return Ok(vec![Prompt::Tokens(token_ids("prompt", &list)?)]);
+    }
+    if list.len() > PROMPTS_MAX {
+        return Err(ApiError::invalid("prompt", format!("`prompt` must have at most {PROMPTS_MAX} entries")));
+    }
+    list.into_iter().enumerate().map(|(index, value)| prompt(&format!("prompt[{index}]"), value)).collect()
+}
+
+fn prompt(at: &str, value: Value) -> Result<Prompt, ApiError> {
+    match value {
+        Value::String(text) => Ok(Prompt::Text(text)),
+        Value::Array(list) if list.is_empty() => {
+            Err(ApiError::invalid(at, format!("`{at}` must not be empty")))
+        }
+        Value::Array(list) => token_ids(at, &list).map(Prompt::Tokens),
+        other => Err(wanted(at, "a string or a list of token ids", &other)),
+    }
+}
+
+/// A whole answer, or a part of a streamed one.
+#[derive(Debug, Clone, Serialize)]
+pub struct Completion {
+    /// `cmpl-…`
+    pub id: String,
+    /// `text_completion`
+    pub object: &'static str,
+    /// Unix seconds.
+    pub created: u64,
+    /// As asked for.
+    pub model: String,
+    /// Prompt by prompt, `n` for each.
+    pub choices: Vec<Choice>,
+    /// Absent in streams unless asked for; then null in all chunks but the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Option<Usage>>,
+    /// The server's version.
+    pub system_fingerprint: &'static str,
+}
+
+/// One answer, or more of one.
+#[derive(Debug, Clone, Serialize)]
+pub struct Choice {
+    /// Prompt by prompt, `n` for each.
+    pub index: usize,
+    /// What is new.
+    pub text: String,
+    /// When asked for.
+    pub logprobs: Option<TextLogprobs>,
+    /// Why it ends, once it does.
+    pub finish_reason: Option<&'static str>,
+}

@@ -1,0 +1,265 @@
+//! The fields that chat and text completions share.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, wanted};
+use crate::error::ApiError;
+
+/// What happens to each shared field.
+pub const FIELDS: &[Field] = &[
+    honoured("model", "a served name; absent is the default model"),
+    honoured("max_tokens", "most tokens to generate"),
+    honoured("temperature", "0 always takes the likeliest token; 1 when absent"),
+    honoured("top_p", "keeps the smallest set of tokens whose probabilities reach it"),
+    honoured("top_k", "keeps the likeliest tokens; 0 or -1 keeps all"),
+    honoured("min_p", "keeps tokens at least this fraction as likely as the likeliest"),
+    honoured("repetition_penalty", "over the last `repetition_context_size` tokens, prompt included"),
+    honoured("repetition_context_size", "20 when absent"),
+    honoured("presence_penalty", "over the whole answer"),
+    honoured("frequency_penalty", "over the whole answer"),
+    honoured("logit_bias", "token ids to -100…100"),
+    honoured("seed", "the same seed draws the same text, whatever else runs"),
+    honoured("n", "answers to draw, at most 128"),
+    honoured("stop", "a string or a list of at most 64"),
+    honoured("stop_token_ids", "tokens that end the answer, besides the model's own"),
+    honoured("ignore_eos", "goes on past the model's end tokens"),
+    honoured("include_stop_str_in_output", "keeps the stop string in the text"),
+    honoured("stream", "server-sent events"),
+    honoured("stream_options", "`include_usage`"),
+    honoured("priority", "higher goes first; 0 when absent"),
+    honoured("session_id", "keeps the conversation's cache between turns"),
+    honoured("cache_salt", "shares cached prefixes only with requests of the same salt"),
+    harmless("user", "a label for whoever runs the server"),
+    harmless("metadata", "labels for stored answers, and none are stored"),
+    harmless("service_tier", "there is one tier"),
+    harmless("prompt_cache_key", "every prompt is looked up in the cache; `session_id` pins one"),
+    harmless("prompt_cache_retention", "cached prompts stay until their room is needed"),
+    harmless("safety_identifier", "a label for whoever runs the server"),
+    refused("logits_processors", "code does not travel in requests"),
+    refused("min_tokens", "use `ignore_eos` with `max_tokens`"),
+    refused("xtc_probability", "xtc sampling is not implemented"),
+    refused("xtc_threshold", "xtc sampling is not implemented"),
+    refused("use_beam_search", "answers are sampled"),
+    refused("guided_json", "structured output is not implemented yet"),
+    refused("guided_regex", "structured output is not implemented yet"),
+    refused("guided_choice", "structured output is not implemented yet"),
+    refused("guided_grammar", "structured output is not implemented yet"),
+    refused("structured_outputs", "structured output is not implemented yet"),
+];
+
+/// What happens to the fields of `stream_options`.
+pub const STREAM_OPTIONS: &[Field] = &[
+    honoured("include_usage", "a last chunk with the usage"),
+    harmless("include_obfuscation", "chunks are not padded"),
+];
+
+/// Most answers to one prompt.
+pub const N_MAX: usize = 128;
+/// Most of anything that is counted in tokens.
+pub const TOKENS_MAX: usize = i32::MAX as usize;
+/// Longest name a client may give: sessions, salts.
+pub const LABEL_BYTES_MAX: usize = 256;
+
+/// The shared fields, as sent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Generation {
+    /// A served name.
+    pub model: Option<String>,
+    /// `max_tokens`.
+    pub max_tokens: Option<usize>,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+    /// What ends an answer.
+    pub stop: Stop,
+    /// Answers to each prompt.
+    pub n: usize,
+    /// Whether and how to stream.
+    pub delivery: Delivery,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Keeps the conversation's cache.
+    pub session_id: Option<String>,
+    /// Isolates the cache.
+    pub cache_salt: Option<String>,
+}
+
+/// How tokens are drawn; `None` leaves a default alone.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sampling {
+    /// `temperature`.
+    pub temperature: Option<f64>,
+    /// `top_p`.
+    pub top_p: Option<f64>,
+    /// `top_k`, with -1 turned into 0.
+    pub top_k: Option<usize>,
+    /// `min_p`.
+    pub min_p: Option<f64>,
+    /// `repetition_penalty`.
+    pub repetition_penalty: Option<f64>,
+    /// `repetition_context_size`.
+    pub repetition_context: Option<usize>,
+    /// `presence_penalty`.
+    pub presence_penalty: Option<f64>,
+    /// `frequency_penalty`.
+    pub frequency_penalty: Option<f64>,
+    /// `logit_bias`.
+    pub logit_bias: BTreeMap<u32, f64>,
+    /// `seed`, as its 64 bits.
+    pub seed: Option<u64>,
+}
+
+/// What ends an answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stop {
+    /// `stop`.
+    pub strings: Vec<String>,
+    /// `stop_token_ids`.
+    pub token_ids: Vec<u32>,
+    /// `ignore_eos`.
+    pub ignore_eos: bool,
+    /// `include_stop_str_in_output`.
+    pub include: bool,
+}
+
+/// How the answer travels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// One object at the end.
+    #[default]
+    Whole,
+    /// Events as they come.
+    Stream(StreamUsage),
+}
+
+/// What a stream ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamUsage {
+    /// Its last delta.
+    Leave,
+    /// A chunk with the usage.
+    Include,
+}
+
+impl Generation {
+    /// Takes the shared fields out of a body.
+    pub fn read(fields: &mut Fields) -> Result<Self, ApiError> {
+        Ok(Self {
+            model: fields.text("model")?,
+            max_tokens: fields.count("max_tokens", (0, TOKENS_MAX))?,
+            sampling: Sampling::read(fields)?,
+            stop: Stop::read(fields)?,
+            n: fields.count("n", (1, N_MAX))?.unwrap_or(1),
+            delivery: delivery(fields)?,
+            priority: priority(fields)?,
+            session_id: label(fields, "session_id")?,
+            cache_salt: label(fields, "cache_salt")?,
+        })
+    }
+}
+
+impl Sampling {
+    fn read(fields: &mut Fields) -> Result<Self, ApiError> {
+        Ok(Self {
+            temperature: fields.number("temperature")?,
+            top_p: fields.number("top_p")?,
+            top_k: top_k(fields)?,
+            min_p: fields.number("min_p")?,
+            repetition_penalty: fields.number("repetition_penalty")?,
+            repetition_context: fields.count("repetition_context_size", (0, TOKENS_MAX))?,
+            presence_penalty: fields.number("presence_penalty")?,
+            frequency_penalty: fields.number("frequency_penalty")?,
+            logit_bias: logit_bias(fields)?,
+            seed: fields.integer("seed")?.map(|seed| seed as u64),
+        })
+    }
+}
+
+impl Stop {
+    fn read(fields: &mut Fields) -> Result<Self, ApiError> {
+        let strings = match fields.value("stop") {
+            None => Vec::new(),
+            Some(Value::String(stop)) => vec![stop],
+            Some(Value::Array(list)) => {
+                list.into_iter().enumerate().map(stop_string).collect::<Result<_, _>>()?
+            }
+            Some(other) => return Err(wanted("stop", "a string or a list of strings", &other)),
+        };
+        let token_ids = fields.list("stop_token_ids")?.unwrap_or_default();
+        Ok(Self {
+            strings,
+            token_ids: self::token_ids("stop_token_ids", &token_ids)?,
+            ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
+            include: fields.flag("include_stop_str_in_output")?.unwrap_or(false),
+        })
+    }
+}
+
+fn stop_string((index, value): (usize, Value)) -> Result<String, ApiError> {
+    match value {
+        Value::String(stop) => Ok(stop),
+        other => Err(wanted(&format!("stop[{index}]"), "a string", &other)),
+    }
+}
+
+fn top_k(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
+    let Some(value) = fields.value("top_k") else { return Ok(None) };
+    if value.as_i64() == Some(-1) {
+        return Ok(Some(0));
+    }
+    let within = |k: u64| usize::try_from(k).ok().filter(|k| *k <= TOKENS_MAX);
+    match value.as_u64().and_then(within) {
+        Some(k) => Ok(Some(k)),
+        None if value.is_number() => Err(ApiError::invalid(
+            "top_k",
+            format!("`top_k` must be -1 or an integer of at least 0, not {value}"),
+        )),
+        None => Err(wanted("top_k", "an integer", &value)),
+    }
+}
+
+fn logit_bias(fields: &mut Fields) -> Result<BTreeMap<u32, f64>, ApiError> {
+    let entry = |(id, bias): (String, Value)| {
+        let at = format!("logit_bias.{id}");
+        let token = id.parse::<u32>().map_err(|_| {
+            ApiError::invalid("logit_bias", format!("the key `{id}` of `logit_bias` is not a token id"))
+        })?;
+        let bias = bias.as_f64().ok_or_else(|| wanted(&at, "a number", &bias))?;
+        Ok((token, bias))
+    };
+    fields.object("logit_bias")?.unwrap_or_default().into_iter().map(entry).collect()
+}
+
+fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
+    let stream = fields.flag("stream")?.unwrap_or(false);
+    let options = fields.nested("stream_options", STREAM_OPTIONS)?;
+    if options.is_some() && !stream {
+        return Err(ApiError::invalid("stream_options", "`stream_options` needs `stream` to be true"));
+    }
+    let include = match options {
+        Some(mut options) => options.flag("include_usage")?.unwrap_or(false),
+        None => false,
+    };
+    Ok(match (stream, include) {
+        (false, _) => Delivery::Whole,
+        (true, false) => Delivery::Stream(StreamUsage::Leave),
+        (true, true) => Delivery::Stream(StreamUsage::Include),
+    })
+}
+
+fn priority(fields: &mut Fields) -> Result<i32, ApiError> {
+    let priority = fields.integer("priority")?.unwrap_or(0);
+    i32::try_from(priority)
+        .map_err(|_| ApiError::invalid("priority", "`priority` must be an integer of 32 bits"))
+}
+
+fn label(fields: &mut Fields, name: &str) -> Result<Option<String>, ApiError> {
+    let label = fields.text(name)?;
+    match label {
+        Some(label) if label.is_empty() || label.len() > LABEL_BYTES_MAX => {
+            Err(ApiError::invalid(name, format!("`{name}` must have between 1 and {LABEL_BYTES_MAX} bytes")))
+        }
+        label => Ok(label),
+    }
+}

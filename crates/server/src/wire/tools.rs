@@ -1,0 +1,104 @@
+//! The tools a model may call, and whether it may.
+
+use serde_json::Value;
+
+use super::fields::{Field, Fields, honoured, wanted};
+use crate::error::ApiError;
+
+/// What happens to the fields of a tool.
+pub const FIELDS: &[Field] = &[honoured("type", "`function`"), honoured("function", "what can be called")];
+
+/// What happens to the fields of a function.
+pub const FUNCTION: &[Field] = &[
+    honoured("name", "what the model calls it by"),
+    honoured("description", "given to the chat template"),
+    honoured("parameters", "a JSON schema, given to the chat template"),
+    honoured("strict", "only false: arguments are not constrained yet"),
+];
+
+/// Most tools of one request.
+pub const TOOLS_MAX: usize = 1024;
+/// Longest name of a function, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// A function the model may call, as the chat template sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool {
+    /// What the model calls it by.
+    pub name: String,
+    /// When to call it.
+    pub description: Option<String>,
+    /// A JSON schema.
+    pub parameters: Option<Value>,
+}
+
+/// Takes `tools`, `tool_choice` and `parallel_tool_calls`.
+pub fn read(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
+    let list = fields.list("tools")?.unwrap_or_default();
+    if list.len() > TOOLS_MAX {
+        return Err(ApiError::invalid("tools", format!("`tools` must have at most {TOOLS_MAX} entries")));
+    }
+    let tool = |(index, value)| tool(value, &format!("tools[{index}]"));
+    let tools: Vec<Tool> = list.into_iter().enumerate().map(tool).collect::<Result<_, _>>()?;
+    if fields.flag("parallel_tool_calls")? == Some(false) && !tools.is_empty() {
+        let message = "`parallel_tool_calls` cannot be false: the model calls as many as it likes";
+        return Err(ApiError::unsupported("parallel_tool_calls", message));
+    }
+    match fields.value("tool_choice") {
+        None => Ok(tools),
+        Some(Value::String(choice)) if choice == "auto" => Ok(tools),
+        Some(Value::String(choice)) if choice == "none" => Ok(Vec::new()),
+        Some(choice) => Err(refused_choice(&choice, &tools)),
+    }
+}
+
+fn refused_choice(choice: &Value, tools: &[Tool]) -> ApiError {
+    let at = "tool_choice";
+    match choice {
+        Value::String(choice) if choice != "required" => {
+            ApiError::invalid(at, format!("`tool_choice` must be none or auto, not `{choice}`"))
+        }
+        Value::String(_) | Value::Object(_) if tools.is_empty() => {
+            ApiError::invalid(at, "`tool_choice` needs `tools`")
+        }
+        Value::String(_) | Value::Object(_) => {
+            ApiError::unsupported(at, "`tool_choice` must be none or auto: a call cannot be forced yet")
+        }
+        other => wanted(at, "a string or an object", other),
+    }
+}
+
+fn tool(value: Value, at: &str) -> Result<Tool, ApiError> {
+    let kind = value.get("type").and_then(Value::as_str).map(str::to_owned);
+    match kind.as_deref() {
+        Some("function") => {}
+        Some(other) => {
+            let at = format!("{at}.type");
+            return Err(ApiError::unsupported(&at, format!("`{at}` must be `function`, not `{other}`")));
+        }
+        None if value.is_object() => {
+            return Err(ApiError::invalid(format!("{at}.type"), format!("`{at}.type` must be `function`")));
+        }
+        None => return Err(wanted(at, "an object", &value)),
+    }
+    let mut fields = Fields::open(value, at, &[FIELDS])?;
+    let function = fields.nested("function", FUNCTION)?;
+    function_of(fields.required("function", function)?)
+}
+
+fn function_of(mut fields: Fields) -> Result<Tool, ApiError> {
+    let name = fields.text("name")?;
+    let name = fields.required("name", name)?;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        let at = fields.at("name");
+        let message = format!("`{at}` must have between 1 and {NAME_BYTES_MAX} bytes");
+        return Err(ApiError::invalid(at, message));
+    }
+    if fields.flag("strict")? == Some(true) {
+        let at = fields.at("strict");
+        let message = format!("`{at}` must be false: arguments are not constrained yet");
+        return Err(ApiError::unsupported(at, message));
+    }
+    let parameters = fields.object("parameters")?.map(Value::Object);
+    Ok(Tool { name, description: fields.text("description")?, parameters })
+}

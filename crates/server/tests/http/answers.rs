@@ -1,0 +1,278 @@
+//! What comes back when everything is fine.
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::client::{JSON, Reply, exchange, get, post, request};
+use super::{server, server_with_keys};
+
+const CHAT: &str = "/v1/chat/completions";
+const TEXT: &str = "/v1/completions";
+
+/// What varies from run to run, replaced.
+fn settled(mut value: Value) -> Value {
+    if let Some(object) = value.as_object_mut() {
+        for (key, replacement) in [("id", json!("ID")), ("created", json!(0))] {
+            if object.contains_key(key) {
+                object.insert(key.into(), replacement);
+            }
+        }
+        object.remove("system_fingerprint");
+    }
+    value
+}
+
+fn check(reply: &Reply, expected: Expect) {
+    expected.assert_eq(&format!("{} {}", reply.status, settled(reply.json())));
+}
+
+fn check_stream(reply: &Reply, expected: Expect) {
+    assert_eq!(reply.header("content-type"), Some("text/event-stream"));
+    let chunks: Vec<String> = reply.chunks().into_iter().map(|chunk| settled(chunk).to_string()).collect();
+    expected.assert_eq(&chunks.join("\n"));
+}
+
+fn hi(fields: &str) -> String {
+    format!(r#"{{"messages":[{{"role":"user","content":"hi you"}}],"max_tokens":2{fields}}}"#)
+}
+
+#[test]
+fn a_conversation_is_answered_whole_or_in_chunks() {
+    let server = server();
+    check(
+        &post(server.address, CHAT, &hi("")),
+        expect![[
+            r#"200 {"id":"ID","object":"chat.completion","created":0,"model":"scripted","choices":[{"index":0,"message":{"role":"assistant","content":"w0 w1 ","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1}}}"#
+        ]],
+    );
+    check_stream(
+        &post(server.address, CHAT, &hi(r#","stream":true"#)),
+        expect![[r#"
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{"content":"w0 "},"logprobs":null,"finish_reason":null}]}
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{"content":"w1 "},"logprobs":null,"finish_reason":null}]}
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]}"#]],
+    );
+    let usage = r#","stream":true,"stream_options":{"include_usage":true}"#;
+    check_stream(
+        &post(server.address, CHAT, &hi(usage)),
+        expect![[r#"
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{"content":"w0 "},"logprobs":null,"finish_reason":null}],"usage":null}
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{"content":"w1 "},"logprobs":null,"finish_reason":null}],"usage":null}
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null}
+        {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1}}}"#]],
+    );
+}
+
+#[test]
+fn chunks_put_together_are_the_whole_answer() {
+    let server = server();
+    let whole = post(server.address, CHAT, &hi("")).json();
+    let chunks = post(server.address, CHAT, &hi(r#","stream":true"#)).chunks();
+    let text: String =
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(whole["choices"][0]["message"]["content"], text);
+    assert!(chunks.iter().all(|chunk| chunk["id"] == chunks[0]["id"]));
+}
+
+#[test]
+fn several_answers_are_several_requests_with_seeds_of_their_own() {
+    let server = server();
+    let reply = post(server.address, CHAT, &hi(r#","n":3,"seed":7"#));
+    let indices: Vec<_> =
+        reply.json()["choices"].as_array().unwrap().iter().map(|choice| choice["index"].clone()).collect();
+    assert_eq!(indices, [0, 1, 2]);
+    assert_eq!(reply.json()["usage"]["prompt_tokens"], 2, "a prompt counts once");
+    assert_eq!(reply.json()["usage"]["completion_tokens"], 6);
+    let seen = [server.submitted(), server.submitted(), server.submitted()];
+    assert!(seen.iter().all(|request| request.tokens == Some(2)), "tokenized once");
+    assert_eq!(seen[0].seed, Some(7));
+    assert!(seen[1].seed != seen[2].seed && seen[1].seed != Some(7));
+    let chunks = post(server.address, CHAT, &hi(r#","n":2,"stream":true"#)).chunks();
+    let ends = |index: usize| {
+        let of = |chunk: &&Value| {
+            chunk["choices"][0]["index"] == index && !chunk["choices"][0]["finish_reason"].is_null()
+        };
+        chunks.iter().filter(of).count()
+    };
+    assert_eq!((ends(0), ends(1)), (1, 1));
+}
+
+#[test]
+fn log_probabilities_come_in_each_apis_shape() {
+    let server = server();
+    let chat =
+        post(server.address, CHAT, &hi(r#","max_completion_tokens":2,"logprobs":true,"top_logprobs":1"#));
+    check(
+        &chat,
+        expect![[
+            r#"200 {"id":"ID","object":"chat.completion","created":0,"model":"scripted","choices":[{"index":0,"message":{"role":"assistant","content":"w0 w1 ","refusal":null},"logprobs":{"content":[{"token":"w0 ","logprob":-0.5,"bytes":[119,48,32],"top_logprobs":[{"token":"c0","logprob":-1.0,"bytes":[99,48]}]},{"token":"w1 ","logprob":-0.5,"bytes":[119,49,32],"top_logprobs":[{"token":"c0","logprob":-1.0,"bytes":[99,48]}]}],"refusal":null},"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1}}}"#
+        ]],
+    );
+    let text = r#"{"prompt":"a bc","max_tokens":1,"logprobs":1,"echo":true}"#;
+    check(
+        &post(server.address, TEXT, text),
+        expect![[
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bcw0 ","logprobs":{"tokens":["a ","bc","w0 "],"token_logprobs":[null,-0.5,-0.5],"top_logprobs":[null,{"c0":-1.0},{"c0":-1.0}],"text_offset":[0,2,4]},"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1}}}"#
+        ]],
+    );
+    let text = r#"{"prompt":"a bc","max_tokens":1,"logprobs":1,"echo":true,"stream":true}"#;
+    check_stream(
+        &post(server.address, TEXT, text),
+        expect![[r#"
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bc","logprobs":{"tokens":["a ","bc"],"token_logprobs":[null,-0.5],"top_logprobs":[null,{"c0":-1.0}],"text_offset":[0,2]},"finish_reason":null}]}
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":{"tokens":["w0 "],"token_logprobs":[-0.5],"top_logprobs":[{"c0":-1.0}],"text_offset":[4]},"finish_reason":null}]}
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"}]}"#]],
+    );
+}
+
+#[test]
+fn prompts_are_text_or_tokens_or_several_of_either() {
+    let server = server();
+    check(
+        &post(server.address, TEXT, r#"{"prompt":"once upon","max_tokens":1}"#),
+        expect![[
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1}}}"#
+        ]],
+    );
+    check(
+        &post(server.address, TEXT, r#"{"prompt":[1,2,3],"max_tokens":1,"echo":true}"#),
+        expect![[
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"t1 t2 t3 w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1}}}"#
+        ]],
+    );
+    check(
+        &post(server.address, TEXT, r#"{"prompt":["a","b c"],"max_tokens":1,"n":2}"#),
+        expect![[
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":1,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":2,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":3,"text":"w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":2}}}"#
+        ]],
+    );
+    check_stream(
+        &post(server.address, TEXT, r#"{"prompt":"x","max_tokens":1,"echo":true,"stream":true}"#),
+        expect![[r#"
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"x","logprobs":null,"finish_reason":null}]}
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":null,"finish_reason":null}]}
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"}]}"#]],
+    );
+    check(
+        &post(server.address, TEXT, r#"{"prompt":"x y","max_tokens":0,"echo":true}"#),
+        expect![[
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"x y","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":0,"total_tokens":2,"prompt_tokens_details":{"cached_tokens":1}}}"#
+        ]],
+    );
+}
+
+#[test]
+fn models_are_listed_under_each_of_their_names() {
+    let server = server();
+    check(
+        &get(server.address, "/v1/models"),
+        expect![[
+            r#"200 {"object":"list","data":[{"id":"scripted","object":"model","created":1,"owned_by":"omnibus","root":"scripted","context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true},{"id":"alias/one","object":"model","created":1,"owned_by":"omnibus","root":"scripted","context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}]}"#
+        ]],
+    );
+    check(
+        &get(server.address, "/v1/models/alias/one"),
+        expect![[
+            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}"#
+        ]],
+    );
+    check(
+        &get(server.address, "/v1/models/alias%2Fone"),
+        expect![[
+            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}"#
+        ]],
+    );
+}
+
+#[test]
+fn text_and_tokens_turn_into_each_other() {
+    let server = server();
+    check(
+        &post(server.address, "/tokenize", r#"{"prompt":"a b"}"#),
+        expect![[r#"200 {"count":2,"max_model_len":4096,"tokens":[314,315],"token_strs":null}"#]],
+    );
+    check(
+        &post(
+            server.address,
+            "/tokenize",
+            r#"{"messages":[{"role":"user","content":"a"}],"return_token_strs":true}"#,
+        ),
+        expect![[r#"200 {"count":1,"max_model_len":4096,"tokens":[314],"token_strs":["t314 "]}"#]],
+    );
+    check(
+        &post(server.address, "/detokenize", r#"{"tokens":[1,2]}"#),
+        expect![[r#"200 {"prompt":"t1 t2 "}"#]],
+    );
+    check(&post(server.address, "/detokenize", r#"{"tokens":[]}"#), expect![[r#"200 {"prompt":""}"#]]);
+}
+
+#[test]
+fn the_server_says_how_it_is() {
+    let server = server();
+    check(&get(server.address, "/health"), expect![[r#"200 {"status":"ok","detail":"scripted"}"#]]);
+    check(&get(server.address, "/ready"), expect![[r#"200 {"status":"ready"}"#]]);
+    assert_eq!(get(server.address, "/version").json()["name"], "mlx-omnibus");
+    assert_eq!(get(server.address, "/v1/status").json()["alive"], true);
+    server.engine.die();
+    let sick = get(server.address, "/health");
+    check(
+        &sick,
+        expect![[
+            r#"503 {"error":{"message":"the engine does not step: scripted","type":"server_error","param":null,"code":"unavailable"}}"#
+        ]],
+    );
+    assert!(sick.header("retry-after").is_some());
+}
+
+#[test]
+fn metrics_count_what_happened() {
+    let server = server();
+    post(server.address, CHAT, &hi(""));
+    post(server.address, CHAT, "{}");
+    let text = get(server.address, "/metrics").body;
+    for line in [
+        r#"omnibus_requests_total{api="chat",outcome="length"}"#,
+        r#"omnibus_requests_total{api="chat",outcome="invalid_value"}"#,
+        r#"omnibus_ttft_seconds_bucket{api="chat","#,
+        r#"omnibus_http_requests_total{route="/v1/chat/completions",method="POST",status="400"}"#,
+        "omnibus_requests_running 0",
+        "omnibus_generated_tokens_total",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn every_response_has_an_id_the_clients_where_it_is_sane() {
+    let server = server();
+    let ask = |id: &str| {
+        exchange(server.address, &request("GET", "/nowhere", &[("x-request-id", id)], b"")).unwrap()
+    };
+    assert_eq!(ask("mine-1").header("x-request-id"), Some("mine-1"));
+    assert!(ask("not sane").header("x-request-id").unwrap().starts_with("req-"));
+    assert!(get(server.address, "/health").header("x-request-id").unwrap().starts_with("req-"));
+}
+
+#[test]
+fn keys_open_everything_but_health_and_ready_which_are_open() {
+    let server = server_with_keys(&["first-key", "second-key"]);
+    let ask = |path: &str, headers: &[(&str, &str)]| {
+        exchange(server.address, &request("GET", path, headers, b"")).unwrap().status
+    };
+    for path in ["/health", "/ready"] {
+        assert_eq!(ask(path, &[]), 200);
+    }
+    for path in ["/v1/models", "/metrics", "/version", "/v1/status", "/v1/requests", "/nowhere", "/health/"] {
+        assert_eq!(ask(path, &[]), 401, "{path}");
+        assert_eq!(ask(path, &[("authorization", "Bearer first-ke")]), 401, "{path}");
+        assert_eq!(ask(path, &[("authorization", "Basic first-key")]), 401, "{path}");
+    }
+    assert_eq!(ask("/v1/models", &[("authorization", "Bearer second-key")]), 200);
+    assert_eq!(ask("/v1/models", &[("authorization", "bearer first-key")]), 200);
+    assert_eq!(ask("/v1/models", &[("x-api-key", "first-key")]), 200);
+    let key = ("authorization", "Bearer second-key");
+    exchange(server.address, &request("POST", CHAT, &[JSON, key], hi("").as_bytes())).unwrap();
+    assert_eq!(server.submitted().tenant, "key-2");
+}

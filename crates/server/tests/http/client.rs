@@ -1,0 +1,129 @@
+//! A client that sends exactly the bytes it is given, so that it can be wrong in every way.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Only to fail instead of hanging: nothing waits for it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What came back.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {:?}", self.body))
+    }
+
+    pub fn error(&self) -> Value {
+        self.json()["error"].clone()
+    }
+
+    /// The data of each server-sent event.
+    pub fn events(&self) -> Vec<String> {
+        self.body.lines().filter_map(|line| line.strip_prefix("data: ")).map(str::to_owned).collect()
+    }
+
+    /// The chunks among them, and the check that the stream ends as it should.
+    pub fn chunks(&self) -> Vec<Value> {
+        let mut events = self.events();
+        assert_eq!(events.pop().as_deref(), Some("[DONE]"), "{}", self.body);
+        events.iter().map(|event| serde_json::from_str(event).unwrap()).collect()
+    }
+}
+
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// The bytes of a request with this body, which asks for the connection to be closed.
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n").into_bytes();
+    for (name, value) in headers {
+        bytes.extend(format!("{name}: {value}\r\n").bytes());
+    }
+    if !body.is_empty() {
+        bytes.extend(format!("content-length: {}\r\n", body.len()).bytes());
+    }
+    bytes.extend(b"\r\n");
+    bytes.extend(body);
+    bytes
+}
+
+pub const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// Sends bytes as they are and reads until the other side closes. A server may answer and close
+/// before it has read everything.
+pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Reply> {
+    let mut stream = connect(address);
+    let sent = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        answer.extend_from_slice(&chunk[..count]);
+    }
+    if answer.is_empty() {
+        drop(sent);
+        return None;
+    }
+    Some(parse(&answer))
+}
+
+pub fn get(address: SocketAddr, path: &str) -> Reply {
+    exchange(address, &request("GET", path, &[], b"")).unwrap()
+}
+
+pub fn post(address: SocketAddr, path: &str, body: &str) -> Reply {
+    exchange(address, &request("POST", path, &[JSON], body.as_bytes())).unwrap()
+}
+
+/// Sends bytes and goes away, having read this much of the answer.
+pub fn send_and_leave(address: SocketAddr, bytes: &[u8], read: usize) {
+    let mut stream = connect(address);
+    stream.write_all(bytes).unwrap();
+    let mut answer = vec![0; read];
+    stream.read_exact(&mut answer).unwrap();
+    stream.shutdown(Shutdown::Both).unwrap();
+}
+
+pub fn parse(answer: &[u8]) -> Reply {
+    let text = String::from_utf8_lossy(answer).into_owned();
+    let (head, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect();
+    let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+    let body = if chunked { unchunk(rest) } else { rest.to_owned() };
+    Reply { status: status.unwrap_or(0), headers, body }
+}
+
+fn unchunk(mut rest: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap_or(0);
+        if size == 0 || after.len() < size {
+            break;
+        }
+        body.push_str(&after[..size]);
+        rest = after[size..].trim_start_matches("\r\n");
+    }
+    body
+}

@@ -1,0 +1,174 @@
+//! Clients that leave, stay, stall and stop making sense.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use super::client::{JSON, connect, exchange, get, parse, post, request, send_and_leave};
+use super::refusals::check_works;
+use super::scripted::Fate;
+use super::{server, server_with_keys};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn body(word: &str, fields: &str) -> String {
+    format!(r#"{{"messages":[{{"role":"user","content":"{word}"}}]{fields}}}"#)
+}
+
+fn chat(word: &str, fields: &str) -> Vec<u8> {
+    request("POST", CHAT, &[JSON], body(word, fields).as_bytes())
+}
+
+#[test]
+fn a_client_that_leaves_cancels_what_it_asked_for() {
+    let server = server();
+    for (fields, read) in [("", 0), (r#","stream":true"#, 0), (r#","stream":true"#, 50)] {
+        let bytes = chat("forever", fields);
+        let mut stream = connect(server.address);
+        stream.write_all(&bytes).unwrap();
+        let id = server.submitted().id;
+        stream.read_exact(&mut vec![0; read]).unwrap();
+        stream.shutdown(Shutdown::Both).unwrap();
+        assert_eq!(server.fate(), Fate::Dropped(id));
+        check_works(server.address, "a client left");
+        server.submitted();
+    }
+}
+
+#[test]
+fn all_answers_of_a_client_that_leaves_are_cancelled() {
+    let server = server();
+    let mut stream = connect(server.address);
+    let prompt = r#"{"prompt":["forever","forever"],"n":1,"stream":true}"#;
+    stream.write_all(&request("POST", "/v1/completions", &[JSON], prompt.as_bytes())).unwrap();
+    let mut ids = [server.submitted().id, server.submitted().id].map(Fate::Dropped);
+    drop(stream);
+    let mut dropped = [server.fate(), server.fate()];
+    ids.sort_by_key(|fate| format!("{fate:?}"));
+    dropped.sort_by_key(|fate| format!("{fate:?}"));
+    assert_eq!(dropped, ids);
+}
+
+#[test]
+fn connections_that_break_off_cost_nobody_else() {
+    let server = server();
+    let good = chat("hi", "");
+    let promised = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+    let broken: [(&str, &[u8]); 7] = [
+        ("nothing", b""),
+        ("half a request line", b"POST /v1/ch"),
+        ("half a head", &good[..60]),
+        ("half a body", promised),
+        ("a chunk without its end", b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nff\r\nab"),
+        ("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
+        ("noise", &[0xff; 300]),
+    ];
+    for (name, bytes) in broken {
+        send_and_leave(server.address, bytes, 0);
+        check_works(server.address, name);
+    }
+}
+
+#[test]
+fn requests_that_are_not_http_get_a_4xx_or_nothing() {
+    let server = server();
+    let long_header = format!("GET /health HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "a".repeat(1 << 20));
+    let many_headers = format!("GET /health HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(5000));
+    let long_path = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "a".repeat(100_000));
+    let odd: [(&str, &[u8]); 9] = [
+        ("no version", b"GET /health\r\n\r\n"),
+        ("a version of the future", b"GET /health HTTP/9.9\r\n\r\n"),
+        ("two lengths", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{\"a\":1}"),
+        ("a negative length", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n"),
+        ("a length past all memory", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999999999999\r\n\r\n"),
+        ("a bad chunk", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"),
+        ("a long header", long_header.as_bytes()),
+        ("many headers", many_headers.as_bytes()),
+        ("a long path", long_path.as_bytes()),
+    ];
+    for (name, bytes) in odd {
+        let status = exchange(server.address, bytes).map_or(400, |reply| reply.status);
+        assert!((400..500).contains(&status), "{name}: {status}");
+        check_works(server.address, name);
+    }
+}
+
+#[test]
+fn one_connection_serves_many_requests_even_pipelined_ones() {
+    let server = server();
+    let one = |close: &str| {
+        let body = body("hi", r#","max_tokens":1"#);
+        format!(
+            "POST {CHAT} HTTP/1.1\r\nhost: x\r\n{close}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let both = one("") + &one("connection: close\r\n");
+    let mut stream = connect(server.address);
+    stream.write_all(both.as_bytes()).unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
+}
+
+#[test]
+fn a_client_that_never_reads_holds_up_nobody() {
+    let server = server();
+    let mut stalled = connect(server.address);
+    stalled.write_all(&chat("hi", r#","max_tokens":4000,"stream":true"#)).unwrap();
+    server.submitted();
+    check_works(server.address, "a client stalled");
+}
+
+#[test]
+fn a_tenant_lists_and_cancels_its_own_requests() {
+    let server = server_with_keys(&["mine", "theirs"]);
+    let mine = ("authorization", "Bearer mine");
+    let theirs = ("authorization", "Bearer theirs");
+    let named = ("x-request-id", "my-request");
+    let mut stream = connect(server.address);
+    let bytes = request("POST", CHAT, &[JSON, mine, named], body("forever", r#","stream":true"#).as_bytes());
+    stream.write_all(&bytes).unwrap();
+    let id = server.submitted().id;
+    let ask = |method: &str, path: &str, key| {
+        exchange(server.address, &request(method, path, &[key], b"")).unwrap()
+    };
+    let listed = ask("GET", "/v1/requests", mine).json();
+    assert_eq!(
+        (listed["data"][0]["id"].as_str(), listed["data"][0]["request_id"].as_str()),
+        (Some(id.as_str()), Some("my-request"))
+    );
+    assert_eq!(ask("GET", "/v1/requests", theirs).json()["data"].as_array().unwrap().len(), 0);
+    assert_eq!(ask("DELETE", "/v1/requests/my-request", theirs).status, 404);
+    assert_eq!(ask("DELETE", "/v1/requests/my-request", mine).json()["cancelled"], 1);
+    assert_eq!(server.fate(), Fate::Cancelled(id));
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let chunks = parse(&answer).chunks();
+    assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "cancelled");
+    assert_eq!(ask("DELETE", "/v1/requests/my-request", mine).status, 404);
+}
+
+#[test]
+fn a_stop_ends_streams_properly_and_then_the_server() {
+    let mut server = server();
+    let mut stream = connect(server.address);
+    stream.write_all(&chat("forever", r#","stream":true"#)).unwrap();
+    server.submitted();
+    let mut begin = [0; 15];
+    stream.read_exact(&mut begin).unwrap();
+    server.join();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("\"finish_reason\":\"cancelled\"") && rest.contains("[DONE]"), "{rest}");
+    assert!(std::net::TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn a_stop_without_work_is_a_stop() {
+    let mut server = server();
+    let idle = connect(server.address);
+    assert_eq!(get(server.address, "/health").status, 200);
+    assert_eq!(post(server.address, CHAT, &body("hi", "")).status, 200);
+    server.join();
+    drop(idle);
+}

@@ -1,0 +1,292 @@
+//! An engine whose answers are decided by the prompt's first word, and that tells what became of them.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt, stream};
+use omnibus_engine::{
+    AddSpecial, Candidate, Event, Failure, FinishReason, Health, Input, ModelInfo, Request, RequestInfo,
+    RequestState, Stats, TokenInfo, Usage,
+};
+use omnibus_server::{Engine, Events};
+use tokio::sync::watch;
+
+pub const VOCAB: u32 = 1000;
+pub const CONTEXT: usize = 4096;
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It was taken.
+    Submitted(Box<RequestSeen>),
+    /// Its stream was dropped before its last event.
+    Dropped(String),
+    /// Somebody cancelled it.
+    Cancelled(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSeen {
+    pub id: String,
+    pub tenant: String,
+    pub seed: Option<u64>,
+    pub tokens: Option<usize>,
+}
+
+pub struct Scripted {
+    fates: Sender<Fate>,
+    cancelled: watch::Sender<BTreeSet<String>>,
+    alive: Mutex<bool>,
+    running: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Scripted {
+    pub fn new(fates: Sender<Fate>) -> Self {
+        let cancelled = watch::Sender::new(BTreeSet::new());
+        Self { fates, cancelled, alive: Mutex::new(true), running: Arc::default() }
+    }
+
+    pub fn die(&self) {
+        *self.alive.lock().unwrap() = false;
+    }
+
+    fn tell(&self, fate: Fate) {
+        // A test that has seen enough listens no more.
+        _ = self.fates.send(fate);
+    }
+
+    fn check_model(&self, model: Option<&str>) -> Result<(), Failure> {
+        match model {
+            None | Some("scripted" | "alias/one") => Ok(()),
+            Some(model) => Err(Failure::UnknownModel { model: model.into() }),
+        }
+    }
+
+    /// Ends when it is cancelled.
+    fn endless(&self, id: &str) -> Events {
+        let mut cancelled = self.cancelled.subscribe();
+        let own = id.to_owned();
+        let end = async move {
+            _ = cancelled.wait_for(|ids| ids.contains(&own)).await;
+            finished(FinishReason::Cancelled, 1, 1)
+        };
+        let begin = stream::iter([started(1), delta("w", 0, None)]);
+        begin.chain(end.into_stream()).boxed()
+    }
+}
+
+fn words(input: &Input) -> String {
+    match input {
+        Input::Text(text) => text.clone(),
+        Input::Tokens(tokens) => tokens.iter().map(|token| format!("t{token} ")).collect(),
+        Input::Chat(chat) => {
+            let last = chat.messages.as_array().and_then(|messages| messages.last());
+            last.and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned()
+        }
+    }
+}
+
+fn tokens_of(text: &str) -> Vec<u32> {
+    text.split_whitespace()
+        .map(|word| word.bytes().fold(7, |hash: u32, byte| (hash * 31 + u32::from(byte)) % VOCAB))
+        .collect()
+}
+
+fn token(text: &str, logprobs: Option<usize>) -> TokenInfo {
+    let candidate =
+        |rank: usize| Candidate { id: rank as u32, bytes: format!("c{rank}").into(), logprob: -1.0 };
+    TokenInfo {
+        id: 5,
+        bytes: text.into(),
+        logprob: logprobs.map(|_| -0.5),
+        top: (0..logprobs.unwrap_or(0)).map(candidate).collect(),
+    }
+}
+
+fn started(prompt_tokens: usize) -> Event {
+    Event::Started { prompt_tokens, cached_tokens: 1 }
+}
+
+fn delta(text: &str, index: usize, logprobs: Option<usize>) -> Event {
+    let text = format!("{text}{index} ");
+    Event::Delta { tokens: vec![token(&text, logprobs)], text }
+}
+
+fn finished(reason: FinishReason, prompt_tokens: usize, completion_tokens: usize) -> Event {
+    let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens };
+    Event::Finished { reason, matched: None, usage }
+}
+
+impl Engine for Scripted {
+    fn models(&self) -> Vec<ModelInfo> {
+        vec![ModelInfo {
+            id: "scripted".into(),
+            aliases: vec!["alias/one".into()],
+            architecture: "script".into(),
+            quantization: None,
+            context_length: CONTEXT,
+            vocab_size: VOCAB as usize,
+            loaded: true,
+            created: 1,
+            max_model_len: CONTEXT,
+        }]
+    }
+
+    fn submit(&self, request: Request) -> Result<Events, Failure> {
+        self.check_model(request.model.as_deref())?;
+        request.validate()?;
+        let foreign = request.sampling.logit_bias.keys().any(|id| *id >= VOCAB);
+        if foreign {
+            return Err(Failure::bad_request("logit_bias", "a token id is outside of the vocabulary"));
+        }
+        let prompt = words(&request.input);
+        let tokens = self.tokenize(None, &request.input, AddSpecial::Yes)?;
+        let count = request.max_new_tokens.unwrap_or(3);
+        if tokens.len() + count > CONTEXT {
+            return Err(Failure::TooLong {
+                message: format!("{} + {count} tokens do not fit", tokens.len()),
+            });
+        }
+        let given = matches!(request.input, Input::Tokens(_)).then_some(tokens.len());
+        self.tell(Fate::Submitted(Box::new(RequestSeen {
+            id: request.id.clone(),
+            tenant: request.tenant.clone(),
+            seed: request.sampling.seed,
+            tokens: given,
+        })));
+        let events = match prompt.split_whitespace().next().unwrap_or_default() {
+            "busy" => return Err(Failure::Busy { retry_after_s: 3 }),
+            "panic" => panic!("as asked"),
+            "forever" => self.endless(&request.id),
+            "fail" => stream::iter([Event::Failed(Failure::Timeout { after_s: 1.0 })]).boxed(),
+            "break" => stream::iter([
+                started(1),
+                delta("w", 0, None),
+                Event::Failed(Failure::Engine { message: "broke".into() }),
+            ])
+            .boxed(),
+            "vanish" => stream::iter([started(1), delta("w", 0, None)]).boxed(),
+            _ => {
+                let prompt_infos = request.prompt_logprobs.map(|top| {
+                    let mut infos: Vec<_> =
+                        prompt.split_inclusive(' ').map(|word| token(word, Some(top))).collect();
+                    infos[0].logprob = None;
+                    Event::Prompt(infos)
+                });
+                let deltas = (0..count).map(|index| delta("w", index, request.logprobs)).collect::<Vec<_>>();
+                let end = finished(FinishReason::Length, tokens.len(), count);
+                let all = [started(tokens.len())].into_iter().chain(prompt_infos).chain(deltas).chain([end]);
+                stream::iter(all.collect::<Vec<_>>()).boxed()
+            }
+        };
+        self.running.lock().unwrap().insert(request.id.clone());
+        Ok(Tracked {
+            id: request.id,
+            ended: false,
+            events,
+            fates: self.fates.clone(),
+            running: Arc::clone(&self.running),
+        }
+        .boxed())
+    }
+
+    fn cancel(&self, id: &str) -> bool {
+        self.tell(Fate::Cancelled(id.into()));
+        self.cancelled.send_modify(|ids| _ = ids.insert(id.into()));
+        true
+    }
+
+    fn requests(&self) -> Vec<RequestInfo> {
+        let info = |id: &String| RequestInfo {
+            id: id.clone(),
+            model: "scripted".into(),
+            state: RequestState::Running,
+            prompt_tokens: 1,
+            generated_tokens: 1,
+            age_s: 0.5,
+        };
+        self.running.lock().unwrap().iter().map(info).collect()
+    }
+
+    fn tokenize(
+        &self,
+        model: Option<&str>,
+        input: &Input,
+        _special: AddSpecial,
+    ) -> Result<Vec<u32>, Failure> {
+        self.check_model(model)?;
+        let tokens = match input {
+            Input::Tokens(tokens) => tokens.clone(),
+            other => tokens_of(&words(other)),
+        };
+        match tokens.iter().find(|token| **token >= VOCAB) {
+            Some(token) => {
+                Err(Failure::bad_request("prompt", format!("the token {token} is outside of the vocabulary")))
+            }
+            None if tokens.is_empty() => Err(Failure::bad_request("prompt", "the prompt is empty")),
+            None => Ok(tokens),
+        }
+    }
+
+    fn pieces(&self, _model: Option<&str>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
+        Ok(tokens.iter().map(|token| format!("t{token} ").into_bytes()).collect())
+    }
+
+    fn detokenize(&self, _model: Option<&str>, tokens: &[u32]) -> Result<String, Failure> {
+        match tokens.iter().find(|token| **token >= VOCAB) {
+            Some(token) => {
+                Err(Failure::bad_request("tokens", format!("the token {token} is outside of the vocabulary")))
+            }
+            None => Ok(tokens.iter().map(|token| format!("t{token} ")).collect()),
+        }
+    }
+
+    fn health(&self) -> Health {
+        Health { alive: *self.alive.lock().unwrap(), detail: "scripted".into() }
+    }
+
+    fn stats(&self) -> Stats {
+        Stats { running: self.running.lock().unwrap().len(), ..Stats::default() }
+    }
+
+    /// Cancels at once: the timeout is the real engine's to keep.
+    fn drain(&self, _timeout: Duration) -> BoxFuture<'_, ()> {
+        let running = self.running.lock().unwrap().clone();
+        self.cancelled.send_modify(|ids| ids.extend(running));
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct Tracked {
+    id: String,
+    ended: bool,
+    events: Events,
+    fates: Sender<Fate>,
+    running: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Stream for Tracked {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        let polled = self.events.poll_next_unpin(context);
+        if let Poll::Ready(Some(Event::Finished { .. } | Event::Failed(_))) = &polled {
+            self.ended = true;
+        }
+        polled
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.running.lock().unwrap().remove(&self.id);
+        if !self.ended {
+            _ = self.fates.send(Fate::Dropped(self.id.clone()));
+        }
+    }
+}

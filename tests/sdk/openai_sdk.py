@@ -1,0 +1,123 @@
+"""Asks a running server what programs written against OpenAI's SDK ask. The address is argv[1] or OMNIBUS_URL."""
+
+import os
+import sys
+
+import openai
+
+URL = sys.argv[1] if len(sys.argv) > 1 else os.environ["OMNIBUS_URL"]
+client = openai.OpenAI(base_url=URL, api_key=os.environ.get("OMNIBUS_API_KEY", "none"), max_retries=0)
+MODEL = client.models.list().data[0].id
+HELLO = [{"role": "user", "content": "What is two plus two?"}]
+
+
+def models():
+    one = client.models.retrieve(MODEL)
+    assert one.id == MODEL and one.object == "model" and one.context_length > 0
+
+
+def chat():
+    answer = client.chat.completions.create(model=MODEL, messages=HELLO, max_completion_tokens=8, temperature=0)
+    choice = answer.choices[0]
+    assert answer.object == "chat.completion" and answer.id.startswith("chatcmpl-")
+    assert choice.message.role == "assistant" and choice.finish_reason in ("stop", "length")
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert answer.usage.prompt_tokens_details.cached_tokens >= 0
+    return choice.message.content
+
+
+def chat_turns():
+    """What the SDK gives back can be sent back."""
+    first = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=4)
+    turns = [*HELLO, first.choices[0].message, {"role": "user", "content": [{"type": "text", "text": "And then?"}]}]
+    again = client.chat.completions.create(model=MODEL, messages=turns, max_tokens=4, user="somebody")
+    assert again.usage.prompt_tokens > first.usage.prompt_tokens
+
+
+def stream():
+    text, last = "", None
+    options = {"include_usage": True}
+    for chunk in client.chat.completions.create(
+        model=MODEL, messages=HELLO, max_tokens=8, temperature=0, stream=True, stream_options=options
+    ):
+        last = chunk
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+    assert last.usage.completion_tokens > 0 and not last.choices
+    assert text == chat(), (text, chat())
+
+
+def stream_ends_early():
+    parts = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=512, stream=True)
+    next(iter(parts))
+    parts.close()
+
+
+def several():
+    answer = client.chat.completions.create(model=MODEL, messages=HELLO, n=3, seed=1, max_tokens=8, temperature=1.5)
+    again = client.chat.completions.create(model=MODEL, messages=HELLO, n=3, seed=1, max_tokens=8, temperature=1.5)
+    texts = [choice.message.content for choice in answer.choices]
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert texts == [choice.message.content for choice in again.choices]
+
+
+def logprobs():
+    answer = client.chat.completions.create(
+        model=MODEL, messages=HELLO, max_tokens=4, temperature=0, logprobs=True, top_logprobs=3
+    )
+    tokens = answer.choices[0].logprobs.content
+    assert tokens and all(len(token.top_logprobs) == 3 and token.logprob <= 1e-4 for token in tokens)
+    assert all(bytes(token.bytes) for token in tokens)
+
+
+def tools():
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+    plain = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=2)
+    told = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=2, tools=[tool], tool_choice="auto")
+    assert told.usage.prompt_tokens >= plain.usage.prompt_tokens
+
+
+def completions():
+    answer = client.completions.create(
+        model=MODEL, prompt=["one two", "three four"], max_tokens=4, echo=True, logprobs=2, temperature=0
+    )
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    assert answer.choices[0].text.startswith("one two")
+    lists = answer.choices[0].logprobs
+    assert len(lists.tokens) == len(lists.text_offset) == len(lists.token_logprobs) == len(lists.top_logprobs)
+    tokens = client.completions.create(model=MODEL, prompt=[1, 2, 3], max_tokens=2)
+    assert tokens.usage.prompt_tokens == 3
+    parts = client.completions.create(model=MODEL, prompt="one two", max_tokens=4, temperature=0, stream=True)
+    assert "one two" + "".join(part.choices[0].text for part in parts) == answer.choices[0].text
+
+
+def extra_fields():
+    extra = {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "ignore_eos": True}
+    answer = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=6, extra_body=extra)
+    assert answer.usage.completion_tokens == 6 and answer.choices[0].finish_reason == "length"
+
+
+def errors():
+    def refused(kind, param, **fields):
+        try:
+            client.chat.completions.create(**{"model": MODEL, "messages": HELLO, "max_tokens": 2, **fields})
+        except kind as error:
+            assert error.param == param, (error.param, param)
+            assert error.request_id
+            return
+        raise AssertionError(f"{fields} was not refused")
+
+    refused(openai.BadRequestError, "temperature", temperature=-1)
+    refused(openai.BadRequestError, "messages", messages=[])
+    refused(openai.BadRequestError, "response_format", response_format={"type": "json_object"})
+    refused(openai.BadRequestError, "n", n=1000, stream=True)
+    refused(openai.NotFoundError, "model", model="nobody")
+
+
+CHECKS = [
+    models, chat, chat_turns, stream, stream_ends_early, several, logprobs, tools, completions, extra_fields, errors,
+]
+for check in CHECKS:
+    check()
+    print("ok", check.__name__)
+print(f"{len(CHECKS)} checks with openai {openai.__version__}")
