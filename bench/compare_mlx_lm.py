@@ -25,6 +25,7 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 STREAMS = (1, 4, 16)
+LATE = "no answer in time"
 PREFILL_TOKENS = 512
 
 # llama: 12 layers, and an untied head whose row for the end token is zero, so that greedy never picks it.
@@ -32,6 +33,9 @@ SIZES = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, num_
              intermediate_size=2048, vocab_size=16000, rms_norm_eps=1e-5, rope_theta=10000.0,
              max_position_embeddings=4096, tie_word_embeddings=False)
 END = SIZES["vocab_size"] - 1
+
+# The loop that plans and builds steps; Linux keeps 15 bytes of a thread's name.
+ENGINE_THREAD = "omnibus-engine"
 
 # Requests of a cell are `streams` times `rounds`; answers have `output` tokens, prompts `input` words. mlx-lm in
 # bfloat16 computes about one token a second on a CPU, in a batch or not: it takes ten minutes even so, and one turn.
@@ -133,7 +137,7 @@ def free_port():
 
 @contextlib.contextmanager
 def serving(contender, log, patience_s):
-    """Runs the server; gives its address without a path."""
+    """Runs the server; gives its address without a path, and its process."""
     port = free_port()
     command = contender.command + ["--host", "127.0.0.1", "--port", str(port)]
     environment = dict(os.environ, HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
@@ -141,7 +145,7 @@ def serving(contender, log, patience_s):
     try:
         url = f"http://127.0.0.1:{port}"
         wait_until_up(url, server, patience_s)
-        yield url
+        yield url, server.pid
     finally:
         server.terminate()
         try:
@@ -174,7 +178,7 @@ def read(url):
 # --- measuring
 
 def measure(omnibus, url, model, streams, prompts, words, tokens, warmups, limit_s):
-    """One run of `omnibus bench serve`, or None when it took too long or failed."""
+    """One run of `omnibus bench serve`, or None when it took too long."""
     command = [str(omnibus), "bench", "serve", "--json", "--url", f"{url}/v1", "--model", model,
                "--endpoint", "completions", "--num-prompts", str(prompts), "--num-warmups", str(warmups),
                "--input-len", str(words), "--output-len", str(tokens), "--concurrency", str(streams), "--seed", "7"]
@@ -182,69 +186,72 @@ def measure(omnibus, url, model, streams, prompts, words, tokens, warmups, limit
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         return None
-    if done.returncode != 0:
-        print(done.stderr.strip(), file=sys.stderr)
-        return None
+    if done.returncode != 0 or json.loads(done.stdout)["failed"]:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 
 def turn(omnibus, contender, log, limit_s):
-    """All cells of one contender: {streams: tokens/s}, `prefill` in seconds, `host` as a share.
+    """All cells of one contender: tokens/s by streams, while decoding; `prefill` in seconds; `host` as a share.
 
     A cell that takes too long ends the turn: the server may still be busy with what was given up.
     """
-    effort, cells = contender.effort, dict.fromkeys((*STREAMS, "prefill", "prompt_tokens", "host"))
-    with serving(contender, log, patience_s=120) as url:
+    cells = dict.fromkeys((*STREAMS, "prefill", "prompt_tokens", "host"))
+    with serving(contender, log, patience_s=120) as (url, process):
+        def cell(key, unit, streams, prompts, words, tokens, warmups, value):
+            run = measure(omnibus, url, contender.model, streams, prompts, words, tokens, warmups, limit_s)
+            cells[key] = LATE if run is None else value(run)
+            shown = cells[key] if isinstance(cells[key], str) else f"{cells[key]:.4g} {unit}"
+            print(f"{contender.name}: {key}: {shown}", file=sys.stderr, flush=True)
+            return run
+
+        effort = contender.effort
         for streams in STREAMS:
-            warmups = 1 if streams == STREAMS[0] else 0
-            before = engine_seconds(contender, url)
-            run = measure(omnibus, url, contender.model, streams, streams * effort["rounds"], effort["input"],
-                          effort["output"], warmups, limit_s)
-            cells[streams] = decode_rate(run, streams)
-            if contender.has_status and streams == 1:
-                cells["host"] = host_share(before, engine_seconds(contender, url))
-            say(contender, f"{streams} streams", cells[streams], "tokens/s")
+            before = engine_seconds(contender, url, process)
+            run = cell(streams, "tokens/s", streams, streams * effort["rounds"], effort["input"], effort["output"],
+                       int(streams == 1), lambda run: streams * 1e3 / run["tpot_ms"]["mean"])
+            if streams == 1 and run:
+                cells["host"] = host_share(before, engine_seconds(contender, url, process))
+                run = cell("prefill", "s", 1, effort["prefills"], PREFILL_TOKENS, 1, 0,
+                           lambda run: run["ttft_ms"]["p50"] / 1e3)
+                cells["prompt_tokens"] = run and run["input_tokens"] / run["completed"]
             if run is None:
-                return cells
-        run = measure(omnibus, url, contender.model, 1, effort["prefills"], PREFILL_TOKENS, 1, 0, limit_s)
-        cells["prefill"] = run and run["ttft_ms"]["p50"] / 1e3
-        cells["prompt_tokens"] = run and run["input_tokens"] / max(run["completed"], 1)
-        say(contender, f"first token after {PREFILL_TOKENS} words", cells["prefill"], "s")
+                break
     return cells
 
 
-def decode_rate(run, streams):
-    """Tokens a second of all streams together while they decode: without the wait for the first token."""
-    if run is None or not run["tpot_ms"]["mean"] or run["failed"]:
-        return None
-    return streams * 1e3 / run["tpot_ms"]["mean"]
+def engine_seconds(contender, url, process):
+    """Seconds that the engine's loop has spent on steps, and those in which its thread had a core.
 
-
-def engine_seconds(contender, url):
+    MLX computes on a thread of its own, and may let the loop wait as soon as while a step is launched: so its own clock
+    cannot tell work from waiting, and the system's can. Only Linux tells.
+    """
     if not contender.has_status:
         return None
     engine = json.loads(read(f"{url}/v1/status"))["engine"]
-    return engine["host_seconds_total"], engine["wait_seconds_total"]
+    for task in pathlib.Path(f"/proc/{process}/task").glob("*"):
+        if (task / "comm").read_text().strip() == ENGINE_THREAD:
+            steps = engine["host_seconds_total"] + engine["wait_seconds_total"]
+            return steps, int((task / "schedstat").read_text().split()[0]) / 1e9
+    return None
 
 
 def host_share(before, after):
-    host, wait = after[0] - before[0], after[1] - before[1]
-    return host / (host + wait) if host + wait > 0 else None
-
-
-def say(contender, what, value, unit):
-    shown = "no answer in time" if value is None else f"{value:.4g} {unit}"
-    print(f"{contender.name}: {what}: {shown}", file=sys.stderr, flush=True)
+    """Of the time of all steps in between; None where nobody says."""
+    if before is None or after is None or after[0] <= before[0]:
+        return None
+    return (after[1] - before[1]) / (after[0] - before[0])
 
 
 def best(turns):
     """Of every cell the best: the highest rate, the shortest time."""
     def pick(key, choose):
         values = [cells[key] for cells in turns if cells[key] is not None]
-        return choose(values) if values else None
+        numbers = [value for value in values if value != LATE]
+        return choose(numbers) if numbers else next(iter(values), None)
 
-    return {streams: pick(streams, max) for streams in STREAMS} | {"prefill": pick("prefill", min), "host": pick("host", min),
-                    "prompt_tokens": pick("prompt_tokens", max)}
+    rates = {streams: pick(streams, max) for streams in STREAMS}
+    return rates | {key: pick(key, min) for key in ("prefill", "prompt_tokens", "host")}
 
 
 # --- the table
@@ -264,10 +271,10 @@ def table(results):
 
 
 def rate(value, ours, higher, unit):
-    if value is None:
-        return "no answer in time"
+    if value is None or value == LATE:
+        return value or "–"
     shown = f"{value:.1f}{unit}" if value >= 10 else f"{value:.2g}{unit}"
-    if ours is None or value == ours:
+    if not isinstance(ours, float) or value == ours:
         return shown
     times = ours / value if higher else value / ours
     return f"{shown} ({times:.1f}×)"
@@ -290,7 +297,8 @@ def conditions(listed, turns):
                         f"{c.effort['turns'] or turns} turns" for c in listed)
     load = f", load {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
     return (f"{machine()}{load}; {versions}; llama with 100 million parameters, 4 bits, group 64; temperature 0; "
-            f"the best turn counts. {efforts}.")
+            f"the best turn counts. {efforts}. The host's share is the time on a core of the thread that builds "
+            f"steps, at one stream.")
 
 
 def main():
