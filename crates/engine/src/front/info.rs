@@ -94,8 +94,10 @@ pub struct Stats {
     pub finished_total: u64,
     /// Tokens drawn.
     pub generated_tokens_total: u64,
-    /// Host time spent planning and building steps, in seconds.
+    /// Time the loop spent planning steps and building their graphs, in seconds: the host's own share.
     pub host_seconds_total: f64,
-    /// Time spent waiting for results, in seconds.
+    /// Time it spent handing graphs to MLX, in seconds. On the CPU this includes most of the computing.
+    pub dispatch_seconds_total: f64,
+    /// Time it spent waiting for results, in seconds.
     pub wait_seconds_total: f64,
 }

@@ -8,6 +8,8 @@ use crate::settings::{PrefixCache, Settings};
 
 /// The share of free memory that keys and values take when nobody says.
 const FREE_SHARE: f64 = 0.25;
+/// Less than this is not worth starting with.
+const UNASKED_BYTES_MIN: u64 = 64 << 20;
 /// More than this is not taken unasked; a step of a small model never needs it.
 const UNASKED_BYTES_MAX: u64 = 2 << 30;
 
@@ -114,7 +116,16 @@ impl Plan<'_> {
 }
 
 fn unasked_bytes() -> u64 {
-    let free = mlx::device::info().ok().and_then(|info| info.memory_size).unwrap_or(0) as u64;
+    let device = mlx::device::info().ok().and_then(|info| info.memory_size);
+    let memory = device.map_or_else(|| free_memory().unwrap_or(0), |bytes| bytes as u64);
     let used = mlx::memory::active_memory() as u64;
-    ((free.saturating_sub(used) as f64 * FREE_SHARE) as u64).clamp(64 << 20, UNASKED_BYTES_MAX)
+    ((memory.saturating_sub(used) as f64 * FREE_SHARE) as u64).clamp(UNASKED_BYTES_MIN, UNASKED_BYTES_MAX)
+}
+
+/// What Linux says can be used without swapping, in bytes. MLX's CPU backend does not know.
+fn free_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    kilobytes.checked_mul(1024)
 }

@@ -74,7 +74,7 @@ impl Gauges {
     pub(crate) fn retry_after_s(&self) -> u64 {
         let stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
         let finished = stats.finished_total.max(1) as f64;
-        let busy = stats.host_seconds_total + stats.wait_seconds_total;
+        let busy = stats.host_seconds_total + stats.dispatch_seconds_total + stats.wait_seconds_total;
         ((stats.queued as f64 / 2.0) * busy / finished).clamp(1.0, 60.0).ceil() as u64
     }
 }

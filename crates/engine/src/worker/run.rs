@@ -92,10 +92,12 @@ impl Loop {
         }
         let launched = Instant::now();
         let read = self.read_oldest();
-        let (host, wait) = ((launched - started).as_secs_f64(), launched.elapsed().as_secs_f64());
+        let (launching, waiting) = (launched - started, launched.elapsed());
+        let dispatching = self.runner.take_dispatching();
         self.gauges.update(|stats| {
-            stats.host_seconds_total += host;
-            stats.wait_seconds_total += wait;
+            stats.host_seconds_total += launching.saturating_sub(dispatching).as_secs_f64();
+            stats.dispatch_seconds_total += dispatching.as_secs_f64();
+            stats.wait_seconds_total += waiting.as_secs_f64();
         });
         read
     }

@@ -1,6 +1,7 @@
 //! Computes plans: builds the graph of a step, launches it, and reads it.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
 use omnibus_core::{BlockCopy, SequenceId};
@@ -20,6 +21,7 @@ pub(super) struct Runner {
     blocks: Vec<usize>,
     block_size: usize,
     padding: Padding,
+    dispatching: Duration,
 }
 
 /// How the number of rows is rounded up.
@@ -48,7 +50,7 @@ impl Runner {
     pub(super) fn new(model: Model, capacity: &Capacity, _settings: &Settings) -> mlx::Result<Self> {
         let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, model.dtype())?;
         let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
-        Ok(Self { model, state, blocks: capacity.blocks.clone(), block_size: capacity.block_size, padding })
+        Ok(Self { model, state, blocks: capacity.blocks.clone(), block_size: capacity.block_size, padding, dispatching: Duration::ZERO })
     }
 
     /// Layer groups of the model.
@@ -97,7 +99,7 @@ impl Runner {
         let mut launched = Launched { samples, wishes, drawn: None, logits, prompts: scored, tail };
         if launched.samples.iter().any(|row| row.late) {
             let waiting = launched.logits.iter().chain(launched.prompt_arrays()).chain(self.state.arrays());
-            mlx::async_eval(waiting)?;
+            dispatch(&mut self.dispatching, waiting)?;
             return Ok(launched);
         }
         self.draw(&mut launched, jobs, tokens_of)?;
@@ -106,7 +108,7 @@ impl Runner {
 
     /// Launches the sampling of a step whose rows waited for tokens that are now known.
     pub(super) fn draw(
-        &self,
+        &mut self,
         launched: &mut Launched,
         jobs: &BTreeMap<SequenceId, Job>,
         tokens_of: impl Fn(SequenceId) -> Vec<u32>,
@@ -124,7 +126,12 @@ impl Runner {
             launched.drawn = Some(draw_rows(&logits, &launched.samples, jobs, tokens_of)?);
         }
         let drawn = launched.drawn.iter().flat_map(Drawn::arrays);
-        mlx::async_eval(drawn.chain(launched.prompt_arrays()).chain(self.state.arrays()))
+        dispatch(&mut self.dispatching, drawn.chain(launched.prompt_arrays()).chain(self.state.arrays()))
+    }
+
+    /// Time spent in handing graphs to MLX since this was last asked.
+    pub(super) fn take_dispatching(&mut self) -> Duration {
+        std::mem::take(&mut self.dispatching)
     }
 
     /// Every row's token, `[T]` i32, padded.
@@ -200,6 +207,14 @@ impl Launched {
     fn prompt_arrays(&self) -> impl Iterator<Item = &Array> {
         self.prompts.iter().flat_map(PromptScores::arrays)
     }
+}
+
+/// Hands a graph to MLX, and notes how long that took.
+fn dispatch<'a>(time: &mut Duration, arrays: impl IntoIterator<Item = &'a Array>) -> mlx::Result<()> {
+    let started = Instant::now();
+    let launched = mlx::async_eval(arrays);
+    *time += started.elapsed();
+    launched
 }
 
 fn draw_rows(
