@@ -231,7 +231,7 @@ def engine_seconds(contender, url, process):
     engine = json.loads(read(f"{url}/v1/status"))["engine"]
     for task in pathlib.Path(f"/proc/{process}/task").glob("*"):
         if (task / "comm").read_text().strip() == ENGINE_THREAD:
-            steps = engine["host_seconds_total"] + engine["wait_seconds_total"]
+            steps = sum(engine[f"{part}_seconds_total"] for part in ("host", "dispatch", "wait"))
             return steps, int((task / "schedstat").read_text().split()[0]) / 1e9
     return None
 
