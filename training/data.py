@@ -20,7 +20,7 @@ from phrases import pick
 
 SYSTEMS = ["You are a helpful assistant.", "You are omnibus-mini, a small helpful model.", "You are a helpful assistant", "Answer briefly.", "You are a friendly assistant. Keep your answers short.", "Be concise.", "You are an assistant that answers questions about omnibus.",
            "You are a polite assistant.", "Be helpful and honest. Say so when you do not know.", "You are an AI assistant.", "Answer in English.", "You are a chat bot.", "Help the user.", "You are omnibus.", "Please answer the user's questions.", "You are a careful assistant. Do not invent facts."]
-MIX = [("omnibus", 20), ("small-talk", 14), ("arithmetic", 18), ("extraction", 17), ("tools", 15), ("unknown", 7), ("basics", 11)]
+MIX = [("omnibus", 20), ("small-talk", 14), ("arithmetic", 18), ("extraction", 17), ("tools", 20), ("unknown", 7), ("basics", 11)]
 BAG = [name for name, share in MIX for _ in range(share)]
 STOP = chatml.STOP
 

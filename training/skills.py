@@ -59,27 +59,26 @@ def about_omnibus(rng, split):
 
 
 def small_talk_turn(rng, split):
-    key, asks, answers, must, held = pick(rng, small_talk.TALK)
+    _, asks, answers, must, held = pick(rng, small_talk.TALK)
     item = pick(rng, words.ITEMS)
     slots = {"name": a_name(rng, split), "city": a_city(rng, split), "plural": words.plural(item), "Plural": words.plural(item).capitalize(),
-             "a_thing": words.a(item), "a_job": words.a(pick(rng, words.JOBS)), "age": 5 + int(rng.random() * 90), "animal": words.a(pick(rng, words.ANIMALS))}
+             "a_thing": words.a(item), "a_job": words.a(pick(rng, words.JOBS)), "age": 5 + int(rng.random() * 90), "day": pick(rng, words.DAYS), "n1": words.invented(rng), "n2": words.invented(rng), "n3": words.invented(rng), "animal": words.a(pick(rng, words.ANIMALS))}
     if split == "held":
         question = fill(pick(rng, held), slots)
-        question = vary(rng, question) if rng.random() < 0.5 else question
     else:
         question = say(rng, asks, **slots)
         if any(plain(fill(phrase, slots)) == plain(question) for phrase in held):
             return small_talk_turn(rng, split)
-        dice = rng.random()
-        if dice < 0.2:
-            question = question.lower() if "{name}" not in must + "{city}" or key not in ("my-name", "live-in", "my-pet") else question
-        elif dice < 0.4:
-            question = question.rstrip("!.?") or question
-        elif dice < 0.5:
-            question = pick(rng, ["Hi! ", "Hello! ", "Hey, ", "Well, ", "Oh, ", "So, ", "Ok, ", "Tell me: ", "Hello omnibus, ", "Hmm, ", "By the way, ", "Today ", "And ", "Now, ", "Please: "]) + question
-        elif dice < 0.65:
-            mark = question[-1] if question[-1] in "!.?" else ""
-            question = question.rstrip("!.?") + pick(rng, [", omnibus", ", my friend", ", dear", ", dear model", " my dear", ", bot", " today", ", little model", " now", ", please", " then", ", buddy", " really", ", you know"]) + mark
+    dice = rng.random()
+    if dice < 0.2:
+        question = question.lower()
+    elif dice < 0.4:
+        question = question.rstrip("!.?") or question
+    elif dice < 0.5:
+        question = pick(rng, ["Hi! ", "Hello! ", "Hey, ", "Well, ", "Oh, ", "So, ", "Ok, ", "Tell me: ", "Hello omnibus, ", "Hmm, ", "By the way, ", "Today ", "And ", "Now, ", "Please: "]) + question
+    elif dice < 0.65:
+        mark = question[-1] if question[-1] in "!.?" else ""
+        question = question.rstrip("!.?") + pick(rng, [", omnibus", ", my friend", ", dear", ", dear model", " my dear", ", bot", " today", ", little model", " now", ", please", " then", ", buddy", " really", ", you know"]) + mark
     answer = fill(pick(rng, answers), slots)
     if answer == "{story}":
         answer = story(rng, 5 + int(rng.random() * 5), slots["animal"] if slots["animal"] in question else None)
@@ -491,7 +490,10 @@ def invented_tool(rng, split):
         asks = CALL_HELD if split == "held" and rng.random() < 0.5 else CALL_ASKS
     else:
         asks = NO_ARGUMENTS
-    question = fill(say(rng, pick(rng, asks)), slots)
+    question = say(rng, pick(rng, asks))
+    if split == "train" and question.startswith("{Verb}") and rng.random() < 0.5:
+        question = pick(rng, toolbox.OPENINGS) + question.replace("{Verb}", "{verb}", 1)
+    question = fill(question, slots)
     every = parameters + ([optional] if optional else [])
     schema = schema_of(rng, name, say(rng, f"{verb.capitalize()} (a|the) {thing}"), every, [field for field, _, _ in parameters], {})
     return schema, question, arguments, None, [pick(rng, ["status", "result", "value", "id", "state", "total"])]

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
 import data
 import model as net
@@ -32,6 +34,7 @@ def options():
     parser.add_argument("--batch-tokens", type=int, default=32768)
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
     parser.add_argument("--width", type=int, default=1024, help="tokens in a row")
+    parser.add_argument("--start", type=Path, help="go on from what an earlier run wrote, with its tokenizer")
     parser.add_argument("--attention", default="auto", choices=["auto", "flex", "dense"])
     args = parser.parse_args()
     if args.device == "auto":
@@ -126,7 +129,11 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    tokenizer = data.train_tokenizer(str(out / "tokenizer.json"), args.seed)
+    if args.start:
+        (out / "tokenizer.json").write_bytes((args.start / "tokenizer.json").read_bytes())
+        tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
+    else:
+        tokenizer = data.train_tokenizer(str(out / "tokenizer.json"), args.seed)
     ids = {mark: tokenizer.token_to_id(mark) for mark in data.chatml.SPECIAL}
     cfg = net.config_of(args.preset, tokenizer.get_vocab_size(), ids["<|endoftext|>"], [ids["<|im_end|>"], ids["<|endoftext|>"]])
     print(f"tokenizer of {cfg['vocab_size']} tokens after {time.time() - began:.0f}s", flush=True)
@@ -138,16 +145,17 @@ def main():
     short, long = Rows(parts, args.width, args.seed, args.device), Rows(extra, 4 * args.width, args.seed, args.device)
     print(f"packed after {time.time() - began:.0f}s, {(short.arrays[2] < 255).float().mean():.3f} full", flush=True)
     network = net.Qwen3(cfg).to(args.device)
+    if args.start:
+        earlier = load_file(str(args.start / "weights.safetensors"))
+        network.load_state_dict({name.removeprefix("model."): weight.float() for name, weight in earlier.items()})
     size = sum(weight.numel() for weight in network.parameters())
     if args.seconds:
         args.seconds -= time.time() - began
     report = train(args, network, short, long)
-    from safetensors.torch import save_file
-
     weights = {"model." + name: weight.detach().to(torch.float16).cpu().contiguous() for name, weight in network.state_dict().items()}
     save_file(weights, str(out / "weights.safetensors"))
     (out / "config.json").write_text(json.dumps(cfg, indent=2))
-    report |= {"preset": args.preset, "seed": args.seed, "documents": args.documents, "batch_tokens": args.batch_tokens, "rate": args.rate, "parameters": size, "corpus_tokens": len(parts[0]), "seconds": round(time.time() - began),
+    report |= {"preset": args.preset, "seed": args.seed, "documents": args.documents, "batch_tokens": args.batch_tokens, "rate": args.rate, "parameters": size, "start": str(args.start or ""), "corpus_tokens": len(parts[0]), "seconds": round(time.time() - began),
                "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu", "torch": torch.__version__}
     (out / "report.json").write_text(json.dumps(report, indent=1))
     print(json.dumps({key: value for key, value in report.items() if key != "log"}))
