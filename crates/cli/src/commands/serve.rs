@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use omnibus_engine::{AddSpecial, Handle, ModelSource};
 use omnibus_server::{Keys, Limits, Settings};
+use serde_json::json;
 
 use super::say;
 use crate::error::Error;
@@ -102,8 +103,13 @@ async fn asked_to_stop() {
 fn announce(config: &Config, address: SocketAddr, handle: &Handle) {
     let model = handle.models().into_iter().next().map(|model| model.id).unwrap_or_default();
     let url = format!("http://{}", reachable(address));
+    if !address.ip().is_loopback() && is_open(&config.listen) {
+        tracing::warn!("whoever can reach {address} is let in: set --api-key, or --host 127.0.0.1");
+    }
     match config.log.format {
-        LogFormat::Json => tracing::info!(url, model, "listening"),
+        LogFormat::Json => {
+            output::note(json!({"message": "listening", "url": url, "model": model}).to_string())
+        }
         LogFormat::Text => {
             output::note(format!("serving {model} on {url}"));
             output::note(format!("try: {}", curl(config, &url, &model, handle)));
@@ -131,9 +137,12 @@ fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
     } else {
         ("completions", r#""prompt":"Once upon a time""#)
     };
-    let open = config.listen.keys.is_empty() && config.listen.key_file.is_none();
-    let key = if open { "" } else { " -H \"authorization: Bearer $OMNIBUS_API_KEY\"" };
+    let key = if is_open(&config.listen) { "" } else { " -H \"authorization: Bearer $OMNIBUS_API_KEY\"" };
     format!(
         "curl {url}/v1/{path} -H 'content-type: application/json'{key} -d '{{\"model\":\"{model}\",{ask}}}'"
     )
+}
+
+fn is_open(listen: &Listen) -> bool {
+    listen.keys.is_empty() && listen.key_file.is_none()
 }

@@ -1,3 +1,5 @@
+//! Where a setting comes from, and what its mistakes say.
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,4 +1,7 @@
+//! What conversations become, and which are refused.
+
 use expect_test::{Expect, expect};
+use omnibus_engine::Request;
 
 use super::*;
 use crate::wire::json;
@@ -37,8 +40,6 @@ fn lowered(fields: &str) -> Request {
     let body = format!(r#"{{"messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
     read(&body).unwrap().prompts.remove(0)
 }
-
-use omnibus_engine::Request;
 
 #[test]
 fn every_field_reaches_the_engine() {

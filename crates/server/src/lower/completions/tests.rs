@@ -1,3 +1,5 @@
+//! What prompts become, and which are refused.
+
 use expect_test::{Expect, expect};
 
 use super::*;
