@@ -16,7 +16,8 @@ pub enum Event {
         /// Of those, tokens whose keys and values were cached.
         cached_tokens: usize,
     },
-    /// The tokens of the prompt, when their log-probabilities were asked for.
+    /// More tokens of the prompt, when their log-probabilities were asked for: all of them, in order and
+    /// in pieces, before the first delta.
     Prompt(Vec<TokenInfo>),
     /// More of the answer. Either part may be empty: text is held back while it may be half a
     /// character or the start of a stop string.

@@ -13,6 +13,7 @@
 
 mod event;
 mod front;
+mod machine;
 mod message;
 mod request;
 mod sampler;
@@ -23,6 +24,7 @@ pub use event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, U
 pub use front::{
     EventStream, Handle, Health, ModelInfo, ModelSource, RequestInfo, RequestState, StartError, Stats, start,
 };
+pub use machine::{Gpu, Machine, machine};
 pub use omnibus_text::AddSpecial;
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{DeviceChoice, PrefixCache, Schedule, Settings};

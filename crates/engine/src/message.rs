@@ -66,8 +66,14 @@ pub enum News {
         /// Tokens found in the prefix index.
         cached_tokens: usize,
     },
-    /// Log-probabilities of its prompt's tokens from the second on, in order; may come in pieces.
-    Prompt(Vec<Scored>),
+    /// Log-probabilities of consecutive tokens of its prompt. They come in order and in pieces, and again
+    /// when the sequence starts over.
+    Prompt {
+        /// Which token of the prompt the first of them is; never zero, because nothing precedes that one.
+        first: usize,
+        /// The tokens.
+        scored: Vec<Scored>,
+    },
     /// A token was drawn.
     Token(Scored),
     /// It is over.

@@ -103,10 +103,10 @@ fn scores_are_probabilities_and_the_greedy_token_is_the_likeliest() {
     request.logprobs = Some(3);
     request.prompt_logprobs = Some(1);
     let told = run(&engine, request);
-    let mut scored = 0;
+    let (mut scored, mut prompt) = (0, Vec::new());
     for event in &told.events {
         match event {
-            Event::Prompt(tokens) => assert_eq!(tokens.len(), told.usage.prompt_tokens - 1),
+            Event::Prompt(tokens) => prompt.extend(tokens),
             Event::Delta { tokens, .. } => {
                 for token in tokens {
                     assert_eq!(token.top.len(), 3);
@@ -120,6 +120,25 @@ fn scores_are_probabilities_and_the_greedy_token_is_the_likeliest() {
         }
     }
     assert_eq!(scored, 5);
+    assert_eq!(prompt.len(), told.usage.prompt_tokens);
+    assert_eq!(prompt[0].logprob, None, "nothing precedes the first token");
+    assert!(prompt[1..].iter().all(|token| token.logprob.is_some() && token.top.len() == 1));
+}
+
+#[test]
+fn a_prompt_can_be_scored_without_an_answer() {
+    let engine = engine(Settings { max_num_batched_tokens: 8, ..Settings::default() });
+    let mut request = complete("a", "The bus stops at every corner of the town.", 0);
+    request.prompt_logprobs = Some(0);
+    let told = run(&engine, request);
+    let prompt = told.events.iter().map(|event| match event {
+        Event::Prompt(tokens) => tokens.len(),
+        _ => 0,
+    });
+    assert_eq!(prompt.sum::<usize>(), told.usage.prompt_tokens);
+    assert!(told.usage.prompt_tokens > 8, "several chunks");
+    assert_eq!((told.text.as_str(), told.usage.completion_tokens), ("", 0));
+    assert_eq!(told.reason, FinishReason::Length);
 }
 
 #[test]

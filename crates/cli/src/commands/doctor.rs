@@ -87,21 +87,25 @@ fn machine() -> Finding {
 
 /// That this runs means that it was found; this says which one.
 fn libmlx() -> Finding {
+    let omnibus_engine::Machine { mlx_version, backend, .. } = omnibus_engine::machine();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let path =
         maps.lines().find_map(|line| line.split_whitespace().last().filter(|path| path.contains("libmlx.")));
-    match path {
-        Some(path) => fine("libmlx", path),
-        None => fine("libmlx", "linked"),
-    }
+    let at = path.map(|path| format!(" at {path}")).unwrap_or_default();
+    fine("libmlx", format!("{mlx_version} for {backend}{at}"))
 }
 
 fn gpu() -> Finding {
-    if cfg!(target_os = "macos") {
-        return fine("gpu", "Metal");
+    if let Some(gpu) = omnibus_engine::machine().gpu {
+        let memory = gpu.memory_bytes.map(|bytes| format!(", {}", gigabytes(bytes))).unwrap_or_default();
+        return fine("gpu", format!("{}{memory}", gpu.name));
     }
     match first_line(Command::new("nvidia-smi").arg("-L")) {
-        Some(gpu) => fine("gpu", gpu),
+        Some(gpu) => warning(
+            "gpu",
+            format!("{gpu}, but this libmlx cannot use it: models run on the CPU"),
+            "build with MLX_BACKEND=cuda13",
+        ),
         None => warning(
             "gpu",
             "none found: models run on the CPU",

@@ -89,7 +89,7 @@ fn broken_configurations_are_refused_in_one_line() {
     check_refused("no-layers", |folder| folder.config(|config| config["num_hidden_layers"] = json!(0)), "");
     check_refused(
         "many-layers",
-        |folder| folder.config(|config| config["num_hidden_layers"] = json!(100_000)),
+        |folder| folder.config(|config| config["num_hidden_layers"] = json!(1_u64 << 60)),
         "",
     );
     check_refused(

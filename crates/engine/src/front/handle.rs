@@ -127,7 +127,7 @@ impl Handle {
         let tokenizer = Arc::clone(&text.tokenizer);
         let stop_tokens = job.stop_tokens.clone();
         let model = shared.info.id.clone();
-        let narration = Narration::new(&request, model, tokenizer, stop_tokens, job.prompt.len(), tell);
+        let narration = Narration::new(&request, model, tokenizer, stop_tokens, &job.prompt, tell);
         shared.stage.enter(id, narration);
         if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
             shared.stage.leave(id);
@@ -217,7 +217,9 @@ impl Shared {
         if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab) {
             return Err(Failure::bad_request(field, format!("{token} is not a token of this model")));
         }
-        let wanted = request.max_new_tokens.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
+        // One token is drawn even when only the prompt is scored; it is not told.
+        let asked = request.max_new_tokens.map(|asked| asked.max(1));
+        let wanted = asked.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
         if prompt.len().saturating_add(wanted) > longest {
             let asked = match request.max_new_tokens {
                 Some(wanted) => format!("{} tokens of prompt and {wanted} of answer", prompt.len()),

@@ -33,9 +33,29 @@ pub(super) struct Narration {
     /// End tokens, sorted; their text is not part of the answer.
     stop_tokens: Vec<u32>,
     scored: bool,
+    prompt: PromptTold,
+    answer: Answer,
     usage: Usage,
     last: Option<u32>,
     timeout_s: Option<f64>,
+}
+
+/// How much of a prompt's scores the client has heard.
+enum PromptTold {
+    /// It did not ask.
+    Unasked,
+    /// Nothing yet; the first token, which nothing scores, is told with the start.
+    Nothing { first: u32 },
+    /// So many tokens.
+    Tokens(usize),
+}
+
+/// Whether there is an answer at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Wanted,
+    /// Only the prompt is scored. The loop always draws a token; this one is not told.
+    Unwanted,
 }
 
 impl Narration {
@@ -44,7 +64,7 @@ impl Narration {
         model: String,
         tokenizer: Arc<Tokenizer>,
         stop_tokens: Vec<u32>,
-        prompt_tokens: usize,
+        prompt: &[u32],
         events: UnboundedSender<Event>,
     ) -> Self {
         let Stop { strings, include, .. } = &request.stop;
@@ -60,7 +80,12 @@ impl Narration {
             matcher: StopMatcher::new(strings.clone(), if *include { Keep::Yes } else { Keep::No }),
             stop_tokens,
             scored: request.logprobs.is_some(),
-            usage: Usage { prompt_tokens, ..Usage::default() },
+            prompt: match (request.prompt_logprobs, prompt.first()) {
+                (Some(_), Some(first)) => PromptTold::Nothing { first: *first },
+                _ => PromptTold::Unasked,
+            },
+            answer: if request.max_new_tokens == Some(0) { Answer::Unwanted } else { Answer::Wanted },
+            usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
             last: None,
             timeout_s: request.timeout_s,
         }
@@ -81,16 +106,16 @@ impl Narration {
     fn hear(&mut self, news: News) -> Heard {
         match news {
             News::Started { cached_tokens } => {
-                self.state = RequestState::Running;
-                self.usage.cached_tokens = cached_tokens;
-                let prompt_tokens = self.usage.prompt_tokens;
-                self.tell(Event::Started { prompt_tokens, cached_tokens });
+                self.start(cached_tokens);
                 Heard::GoesOn
             }
-            News::Prompt(scored) => {
-                let tokens = scored.into_iter().map(|scored| self.info_of(scored)).collect();
-                self.tell(Event::Prompt(tokens));
+            News::Prompt { first, scored } => {
+                self.hear_prompt(first, scored);
                 Heard::GoesOn
+            }
+            News::Token(_) if self.answer == Answer::Unwanted => {
+                self.end(FinishReason::Length, None);
+                Heard::EndedHere
             }
             News::Token(scored) => self.hear_token(scored),
             News::Finished(reason) => {
@@ -112,6 +137,31 @@ impl Narration {
         }
     }
 
+    /// A sequence that starts over says so again, which is nothing new.
+    fn start(&mut self, cached_tokens: usize) {
+        if self.state == RequestState::Running {
+            return;
+        }
+        self.state = RequestState::Running;
+        self.usage.cached_tokens = cached_tokens;
+        self.tell(Event::Started { prompt_tokens: self.usage.prompt_tokens, cached_tokens });
+        if let PromptTold::Nothing { first } = self.prompt {
+            let unscored = Scored { token: first, logprob: None, top: Vec::new() };
+            self.tell(Event::Prompt(vec![self.info_of(unscored)]));
+            self.prompt = PromptTold::Tokens(1);
+        }
+    }
+
+    fn hear_prompt(&mut self, first: usize, scored: Vec<Scored>) {
+        let PromptTold::Tokens(told) = self.prompt else { return };
+        let news = scored.into_iter().skip(told.saturating_sub(first));
+        let tokens: Vec<TokenInfo> = news.map(|scored| self.info_of(scored)).collect();
+        if !tokens.is_empty() {
+            self.prompt = PromptTold::Tokens(told + tokens.len());
+            self.tell(Event::Prompt(tokens));
+        }
+    }
+
     fn hear_token(&mut self, scored: Scored) -> Heard {
         self.usage.completion_tokens += 1;
         self.last = Some(scored.token);
@@ -126,7 +176,7 @@ impl Narration {
         match stopped.matched.and_then(|place| self.stops.get(place).cloned()) {
             Some(stop) => {
                 self.end(FinishReason::Stop, Some(StopMatch::String(stop)));
-                Heard::EndedByText
+                Heard::EndedHere
             }
             None => Heard::GoesOn,
         }
@@ -175,8 +225,8 @@ impl Narration {
 enum Heard {
     GoesOn,
     Ended,
-    /// A stop string ended it, which the loop does not know yet.
-    EndedByText,
+    /// Something ended it that the loop does not know: a stop string, or that nobody wants an answer.
+    EndedHere,
 }
 
 impl Stage {
@@ -212,7 +262,7 @@ impl Stage {
                     Heard::Ended => {
                         stage.remove(&job);
                     }
-                    Heard::EndedByText => {
+                    Heard::EndedHere => {
                         stage.remove(&job);
                         let _stopping = commands.send(Command::Cancel(job));
                     }

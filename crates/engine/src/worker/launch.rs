@@ -43,6 +43,8 @@ pub(super) struct SampleRow {
 #[derive(Debug, Clone)]
 pub(super) struct PromptRows {
     pub(super) sequence: SequenceId,
+    /// Which token of the prompt the first of `next` is.
+    pub(super) first: usize,
     /// Which of `logits_at` the first of them is; they are consecutive.
     pub(super) logits: usize,
     /// The token that really follows each of them.
@@ -87,6 +89,7 @@ impl Rows {
                 let next = job.prompt[scored.start + 1..=scored.end].to_vec();
                 rows.prompts.push(PromptRows {
                     sequence: work.sequence,
+                    first: work.positions.start + 1,
                     logits: rows.logits_at.len(),
                     next,
                     top,

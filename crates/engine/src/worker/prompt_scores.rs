@@ -4,12 +4,13 @@ use mlx::Array;
 use omnibus_core::SequenceId;
 
 use super::launch::PromptRows;
-use crate::message::Scored;
+use crate::message::{News, Scored};
 use crate::sampler::Scores;
 
 /// Scores of one prompt's rows in one step, not yet read.
 pub(super) struct PromptScores {
     pub(super) sequence: SequenceId,
+    first: usize,
     next: Vec<u32>,
     top: usize,
     scores: Scores,
@@ -23,21 +24,27 @@ impl PromptScores {
         let logits = logits.slice(&[start, 0], &[start + count, vocab])?;
         let next: Vec<i32> = rows.next.iter().map(|token| *token as i32).collect();
         let scores = Scores::of(&logits, &Array::from_slice(&next, &[count])?, rows.top)?;
-        Ok(Self { sequence: rows.sequence, next: rows.next.clone(), top: rows.top, scores })
+        Ok(Self {
+            sequence: rows.sequence,
+            first: rows.first,
+            next: rows.next.clone(),
+            top: rows.top,
+            scores,
+        })
     }
 
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.scores.arrays()
     }
 
-    /// Waits, and gives the prompt's tokens with their scores.
-    pub(super) fn read(&self) -> mlx::Result<Vec<Scored>> {
+    /// Waits, and gives the prompt's tokens with their scores, as they are told.
+    pub(super) fn read(&self) -> mlx::Result<News> {
         let scores = self.scores.read()?;
         let scored = self.next.iter().zip(scores).map(|(token, score)| Scored {
             token: *token,
             logprob: score.logprob,
             top: score.top.into_iter().take(self.top).collect(),
         });
-        Ok(scored.collect())
+        Ok(News::Prompt { first: self.first, scored: scored.collect() })
     }
 }

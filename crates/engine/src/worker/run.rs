@@ -134,9 +134,9 @@ impl Loop {
     fn read_oldest(&mut self) -> mlx::Result<()> {
         let Some(flight) = self.flight.pop_front() else { return Ok(()) };
         let Read { picks, prompts } = flight.launched.read()?;
-        for (sequence, scored) in prompts {
+        for (sequence, news) in prompts {
             if let Some(job) = self.jobs.get(&sequence) {
-                self.told.push(Note { job: job.id, news: News::Prompt(scored) });
+                self.told.push(Note { job: job.id, news });
             }
         }
         let rows =

@@ -10,7 +10,7 @@ use omnibus_model::{Attending, Batch, Kernels, KvState, Model};
 use super::capacity::Capacity;
 use super::launch::{Feed, Rows, SampleRow};
 use super::prompt_scores::PromptScores;
-use crate::message::{Job, Scored};
+use crate::message::{Job, News};
 use crate::sampler::{self, Drawn, History, Pick};
 use crate::settings::Settings;
 
@@ -50,7 +50,14 @@ impl Runner {
     pub(super) fn new(model: Model, capacity: &Capacity, _settings: &Settings) -> mlx::Result<Self> {
         let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, model.dtype())?;
         let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
-        Ok(Self { model, state, blocks: capacity.blocks.clone(), block_size: capacity.block_size, padding, dispatching: Duration::ZERO })
+        Ok(Self {
+            model,
+            state,
+            blocks: capacity.blocks.clone(),
+            block_size: capacity.block_size,
+            padding,
+            dispatching: Duration::ZERO,
+        })
     }
 
     /// Layer groups of the model.
@@ -182,7 +189,7 @@ pub(super) struct Read {
     /// One for each sampled row, in order.
     pub(super) picks: Vec<Pick>,
     /// Scored prompt tokens of some sequences.
-    pub(super) prompts: Vec<(SequenceId, Vec<Scored>)>,
+    pub(super) prompts: Vec<(SequenceId, News)>,
 }
 
 impl Launched {
