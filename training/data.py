@@ -15,6 +15,7 @@ import numpy as np
 
 import chatml
 import skills
+import stories
 import words
 from phrases import pick
 
@@ -78,7 +79,7 @@ def conversation(rng, long=False):
         if dice < 0.25:
             system = pick(rng, SYSTEMS)
         elif dice < 0.27:
-            system = skills.story(rng, 3 + int(rng.random() * 25))
+            system = stories.story(rng, 3 + int(rng.random() * 25))
     if system:
         messages.insert(0, {"role": "system", "content": system})
     return messages, turn.tools

@@ -130,3 +130,9 @@ def _misspell(rng, text):
     if kind == 0:
         return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
     return text[:at] + text[at + 1 :] if kind == 1 else text[:at] + text[at] + text[at:]
+
+
+def fill(text, slots):
+    for name, value in slots.items():
+        text = text.replace("{" + name + "}", str(value))
+    return text
