@@ -69,13 +69,19 @@ impl Fixture {
 
     /// The fixture's model, with generated weights.
     pub fn model(&self, kernels: Kernels) -> Result<Model, String> {
+        self.model_of(self.weights()?, kernels)
+    }
+
+    /// The fixture's model over other weights.
+    pub fn model_of(&self, weights: Weights, kernels: Kernels) -> Result<Model, String> {
         let say = |error: &dyn std::fmt::Display| format!("{}: {error}", self.name);
         let blueprint = families::read(&self.config).map_err(|error| say(&error))?;
         let quantization = Quantization::read(&self.config).map_err(|error| say(&error))?;
-        Model::build(blueprint, quantization, self.weights()?, kernels).map_err(|error| say(&error))
+        Model::build(blueprint, quantization, weights, kernels).map_err(|error| say(&error))
     }
 
-    fn weights(&self) -> Result<Weights, String> {
+    /// Its weights, generated or packed.
+    pub fn weights(&self) -> Result<Weights, String> {
         let say = |error: &dyn std::fmt::Display| format!("{}: {error}", self.name);
         let recipe = std::fs::read(self.directory.join("tensors.json")).map_err(|error| say(&error))?;
         let recipe: Value = serde_json::from_slice(&recipe).map_err(|error| say(&error))?;
