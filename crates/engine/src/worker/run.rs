@@ -63,7 +63,6 @@ impl Loop {
     /// Runs until told to stop, or until nobody is left to tell.
     pub(super) fn run(mut self) {
         while let Fate::GoesOn = self.turn() {}
-        self.gauges.end();
     }
 
     /// One round: commands, launches, one result.
@@ -306,6 +305,13 @@ impl Loop {
 
     fn now(&self) -> Tick {
         self.born.elapsed().as_micros() as Tick
+    }
+}
+
+/// However the loop ends, a panic of ours included, its health says so.
+impl Drop for Loop {
+    fn drop(&mut self) {
+        self.gauges.end();
     }
 }
 
