@@ -12,6 +12,7 @@ mod runner;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 
 use omnibus_model::{Kernels, Model, Source};
 
@@ -29,14 +30,15 @@ pub(crate) struct Ready {
     pub(crate) vocab_size: usize,
 }
 
-/// Starts the thread and waits until it has loaded its model.
+/// Starts the thread and waits until it has loaded its model. The process must not end before the thread has: MLX
+/// takes itself apart at exit, under the feet of whoever still computes.
 pub(crate) fn start(
     source: Source,
     settings: Settings,
     inbox: Receiver<Command>,
     notes: Sender<Vec<Note>>,
     gauges: Arc<Gauges>,
-) -> Result<Ready, StartError> {
+) -> Result<(Ready, JoinHandle<()>), StartError> {
     let (tell, told) = channel();
     let body = move || match load(&source, &settings) {
         Err(error) => {
@@ -47,12 +49,18 @@ pub(crate) fn start(
             run::Loop::new(runner, scheduler, inbox, notes, gauges).run();
         }
     };
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name("omnibus-engine".to_owned())
         .spawn(body)
         .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
-    told.recv()
-        .unwrap_or_else(|_| Err(StartError::new("the engine's thread ended while it loaded the model")))
+    match told.recv() {
+        Ok(Ok(ready)) => Ok((ready, thread)),
+        Ok(Err(error)) => {
+            let _it_said_all = thread.join();
+            Err(error)
+        }
+        Err(_) => Err(StartError::new("the engine's thread ended while it loaded the model")),
+    }
 }
 
 fn load(

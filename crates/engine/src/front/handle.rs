@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use omnibus_text::AddSpecial;
@@ -36,7 +37,8 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// The way to a running engine. Clones share it; the engine stops when the last one is gone.
+/// The way to a running engine. Clones share it; the engine stops when the last one is gone, and has stopped when
+/// that one's drop returns.
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
@@ -44,6 +46,7 @@ struct Shared {
     info: ModelInfo,
     text: ModelText,
     commands: Sender<Command>,
+    thread: Option<JoinHandle<()>>,
     stage: Stage,
     gauges: Arc<Gauges>,
     next_job: AtomicU64,
@@ -56,6 +59,9 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let _stopped = self.commands.send(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _its_panic_was_printed = thread.join();
+        }
     }
 }
 
@@ -68,8 +74,8 @@ pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, Sta
     let (commands, inbox) = channel();
     let (notes, heard) = channel();
     let gauges = Arc::new(Gauges::default());
-    let Ready { architecture, quantization, context_length, max_model_len, vocab_size } =
-        worker::start(source.files(), settings.clone(), inbox, notes, Arc::clone(&gauges))?;
+    let (ready, thread) = worker::start(source.files(), settings.clone(), inbox, notes, Arc::clone(&gauges))?;
+    let Ready { architecture, quantization, context_length, max_model_len, vocab_size } = ready;
     let stage = Stage::default();
     let (told, stop) = (stage.clone(), commands.clone());
     std::thread::Builder::new()
@@ -92,6 +98,7 @@ pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, Sta
         info,
         text,
         commands,
+        thread: Some(thread),
         stage,
         gauges,
         next_job: AtomicU64::new(0),
@@ -177,19 +184,23 @@ impl Handle {
         self.0.gauges.stats()
     }
 
-    /// Takes no more requests, waits for what runs, then cancels the rest.
+    /// Takes no more requests, waits for what runs, then cancels the rest and waits until that has been told.
     pub async fn drain(&self, timeout: Duration) {
-        const LOOK_EVERY: Duration = Duration::from_millis(20);
+        /// A cancelled request ends with the step in flight; an engine that hangs is not waited for.
+        const GOODBYE: Duration = Duration::from_secs(5);
         self.0.draining.store(true, Ordering::Relaxed);
-        let all_done = async {
-            while self.0.stage.len() > 0 {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
-        if tokio::time::timeout(timeout, all_done).await.is_err() {
+        if tokio::time::timeout(timeout, self.all_done()).await.is_err() {
             for request in self.requests() {
                 self.cancel(&request.id);
             }
+            let _hangs = tokio::time::timeout(GOODBYE, self.all_done()).await;
+        }
+    }
+
+    async fn all_done(&self) {
+        const LOOK_EVERY: Duration = Duration::from_millis(20);
+        while self.0.stage.len() > 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 }
