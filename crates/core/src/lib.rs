@@ -21,7 +21,7 @@ mod stats;
 mod table;
 
 pub use event::{Event, Failure, FinishReason, Outcome, Row, StopKind};
-pub use plan::{Begun, BlockCopy, Input, Plan, PlanId, Work};
+pub use plan::{Begun, BlockCopy, Input, KeyedBlock, Plan, PlanId, Work};
 pub use pool::BlockId;
 pub use request::{Rejection, Request, SequenceId, Tick, Token};
 pub use scheduler::Scheduler;

@@ -3,7 +3,7 @@
 use crate::pool::Pool;
 use crate::prefix::BlockKey;
 use crate::table::Holding;
-use crate::{BlockId, GroupKind, GroupStats, Settings};
+use crate::{BlockId, GroupKind, GroupStats, KeyedBlock, Settings};
 
 /// The pools of all layer groups.
 #[derive(Debug, Clone)]
@@ -51,23 +51,37 @@ impl Memory {
     /// Taking up at a block needs every block before it in a full group, and those the window still sees in a
     /// window group.
     pub(crate) fn reusable(&self, keys: &[BlockKey], most: usize) -> usize {
+        self.takeoffs(keys, most, |_, _| false, |_| {}).unwrap_or(0)
+    }
+
+    /// Numbers of leading blocks, at most `most`, after which a sequence with these keys could take up, if the blocks
+    /// that `elsewhere` knows (by group and key) were found too. Each is shown to `visit`, ascending; the last
+    /// one comes back.
+    pub(crate) fn takeoffs(
+        &self,
+        keys: &[BlockKey],
+        most: usize,
+        elsewhere: impl Fn(usize, BlockKey) -> bool,
+        mut visit: impl FnMut(usize),
+    ) -> Option<usize> {
         if !self.shares {
-            return 0;
+            return None;
         }
-        let mut best = 0;
+        let mut best = None;
         let mut runs = vec![0; self.groups.len()];
         for (at, key) in keys.iter().take(most).enumerate() {
             let blocks = at + 1;
             let mut usable = true;
-            for (run, (kind, pool)) in runs.iter_mut().zip(&self.groups) {
-                *run = if pool.find(key).is_some() { *run + 1 } else { 0 };
+            for (group, (run, (kind, pool))) in runs.iter_mut().zip(&self.groups).enumerate() {
+                *run = if pool.find(key).is_some() || elsewhere(group, *key) { *run + 1 } else { 0 };
                 if *kind == GroupKind::Full && *run < blocks {
                     return best;
                 }
                 usable &= *run >= blocks - kind.first_block(self.block_size, blocks * self.block_size);
             }
             if usable {
-                best = blocks;
+                visit(blocks);
+                best = Some(blocks);
             }
         }
         best
@@ -91,6 +105,64 @@ impl Memory {
             assert_eq!(holding.end(), keys.len(), "what was found is still there");
             holding.blocks.iter().for_each(|&block| pool.share(block));
         }
+    }
+
+    /// What taking up after all of these keys needs: for each group, the keys it reads.
+    fn needed<'k>(
+        &self,
+        keys: &'k [BlockKey],
+    ) -> impl Iterator<Item = (usize, &'k [BlockKey])> + use<'_, 'k> {
+        let next = keys.len() * self.block_size;
+        self.groups().enumerate().map(move |(group, (kind, _))| {
+            (group, &keys[kind.first_block(self.block_size, next).min(keys.len())..])
+        })
+    }
+
+    /// Of what taking up after all of these keys needs, what is not here: each with its group.
+    pub(crate) fn missing(&self, keys: &[BlockKey]) -> Vec<(usize, BlockKey)> {
+        let missing = self.needed(keys).flat_map(|(group, keys)| {
+            let pool = &self.groups[group].1;
+            keys.iter().filter(|key| pool.find(key).is_none()).map(move |key| (group, *key))
+        });
+        missing.collect()
+    }
+
+    /// True when what is missing for taking up after all of these keys fits beside what is there.
+    pub(crate) fn has_room_for(&self, keys: &[BlockKey]) -> bool {
+        self.needed(keys).all(|(group, keys)| {
+            let pool = &self.groups[group].1;
+            let lacking = |key: &&BlockKey| pool.find(key).is_none_or(|block| pool.holders(block) == 0);
+            keys.iter().filter(lacking).count() <= pool.available()
+        })
+    }
+
+    /// Takes blocks for what is missing for taking up after all of these keys, and makes them findable though nobody
+    /// holds them. Their content is still to be written.
+    pub(crate) fn restore(&mut self, keys: &[BlockKey]) -> Vec<KeyedBlock> {
+        let missing = self.missing(keys);
+        let mut kept: Vec<(usize, BlockId)> = self.adoptable(keys).collect();
+        for &(group, block) in &kept {
+            self.groups[group].1.share(block);
+        }
+        let mut restored = Vec::new();
+        for (group, key) in missing {
+            let pool = &mut self.groups[group].1;
+            let block = pool.take();
+            pool.seal_restored(block, key);
+            restored.push(KeyedBlock { group, block, key: key.0 });
+            kept.push((group, block));
+        }
+        kept.into_iter().rev().for_each(|(group, block)| self.groups[group].1.release(block));
+        restored
+    }
+
+    /// What became findable since this was last asked and still is.
+    pub(crate) fn drain_fresh(&mut self) -> Vec<KeyedBlock> {
+        let groups = self.groups.iter_mut().enumerate();
+        let fresh = groups.flat_map(|(group, (_, pool))| {
+            pool.drain_fresh().map(move |(block, key)| KeyedBlock { group, block, key: key.0 })
+        });
+        fresh.collect()
     }
 
     /// Takes the blocks that positions up to `end` lack. Never moves one that is held.

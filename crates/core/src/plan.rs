@@ -73,6 +73,17 @@ pub struct Begun {
     pub copies: Vec<BlockCopy>,
 }
 
+/// A block that can be found by its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyedBlock {
+    /// Index into [`crate::Settings::groups`].
+    pub group: usize,
+    /// Where it is.
+    pub block: BlockId,
+    /// Names its content within the group, and means the same in every process that serves the same model.
+    pub key: u128,
+}
+
 /// One block to copy, in all layers of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockCopy {

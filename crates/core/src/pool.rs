@@ -3,7 +3,7 @@
 //! Invariant: a block is free, idle (nobody holds it, its content can be found) or held by one or more. Content
 //! never changes while it can be found, nor while two hold it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,10 @@ pub(crate) struct Pool {
     index: BTreeMap<BlockKey, BlockId>,
     /// Blocks that became idle so far: the clock of `idle`.
     idled: u64,
+    /// Those that became findable since somebody asked, oldest first.
+    fresh: BTreeSet<(u64, BlockId)>,
+    /// Blocks that became findable so far: the clock of `fresh`.
+    sealed: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -33,6 +37,8 @@ struct Slot {
     key: Option<BlockKey>,
     /// Its place in `idle`, while it is there.
     stamp: u64,
+    /// Which sealing made it findable.
+    seal: u64,
 }
 
 impl Pool {
@@ -45,6 +51,8 @@ impl Pool {
             idle: BTreeMap::new(),
             index: BTreeMap::new(),
             idled: 0,
+            fresh: BTreeSet::new(),
+            sealed: 0,
         }
     }
 
@@ -116,8 +124,24 @@ impl Pool {
             return;
         }
         assert!(self.is_private(block), "{block:?} was written by one sequence, and is sealed once");
-        self.slot_mut(block).key = Some(key);
+        let seal = self.sealed;
+        let slot = self.slot_mut(block);
+        (slot.key, slot.seal) = (Some(key), seal);
         self.index.insert(key, block);
+        self.fresh.insert((seal, block));
+        self.sealed += 1;
+    }
+
+    /// Like [`Self::seal`], for content that is stored elsewhere already: nobody is told of it.
+    pub(crate) fn seal_restored(&mut self, block: BlockId, key: BlockKey) {
+        self.seal(block, key);
+        self.fresh.remove(&(self.slot(block).seal, block));
+    }
+
+    /// What became findable since this was last asked and still is, oldest first.
+    pub(crate) fn drain_fresh(&mut self) -> impl Iterator<Item = (BlockId, BlockKey)> + use<'_> {
+        let fresh = std::mem::take(&mut self.fresh);
+        fresh.into_iter().filter_map(|(_, block)| Some((block, self.slot(block).key?)))
     }
 
     /// How full it is.
@@ -138,6 +162,10 @@ impl Pool {
                 assert_eq!(self.find(&key), Some(BlockId(at as u32)), "block {at} cannot be found");
             }
         }
+        for (seal, block) in &self.fresh {
+            let slot = self.slot(*block);
+            assert!(slot.key.is_some() && slot.seal == *seal, "{block:?} is news, and cannot be found");
+        }
         let keyed = self.slots.iter().filter(|slot| slot.key.is_some()).count();
         assert_eq!(keyed, self.index.len(), "something is found that was forgotten");
         assert!(self.free.iter().all(|&block| self.slot(block).key.is_none()), "a free block can be found");
@@ -147,9 +175,12 @@ impl Pool {
         let oldest = self.idle.pop_first();
         assert!(oldest.is_some(), "a plan takes no more blocks than there are");
         let block = oldest.map_or(BlockId(0), |(_, block)| block);
-        if let Some(key) = self.slot_mut(block).key.take() {
+        let slot = self.slot_mut(block);
+        let (key, seal) = (slot.key.take(), slot.seal);
+        if let Some(key) = key {
             self.index.remove(&key);
         }
+        self.fresh.remove(&(seal, block));
         block
     }
 

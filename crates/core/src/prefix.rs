@@ -9,7 +9,7 @@ use crate::Token;
 
 /// Names the content of a full block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct BlockKey(u128);
+pub(crate) struct BlockKey(pub(crate) u128);
 
 /// The keys of a sequence's full blocks, in order.
 #[derive(Debug, Clone)]

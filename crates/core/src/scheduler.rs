@@ -11,13 +11,14 @@ mod draft;
 mod fcfs;
 mod forecast;
 mod recovery;
+mod storage;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::memory::Memory;
 use crate::prefix::Chain;
-use crate::sequence::{Phase, Sequence};
+use crate::sequence::{Hold, Phase, Sequence};
 use crate::{
     Event, Failure, FinishReason, Limits, Plan, PlanId, Rejection, Request, Schedule, SequenceId, Settings,
     Stats, Table, Tick, Token,
@@ -210,6 +211,7 @@ impl Scheduler {
             holdings: self.memory.nothing(),
             chain,
             sealed: 0,
+            hold: Hold::Never,
             bookings: Default::default(),
         }
     }

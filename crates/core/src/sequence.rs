@@ -19,6 +19,17 @@ pub(crate) enum Phase {
     Ended,
 }
 
+/// Whether a sequence that waits may be planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It always could.
+    Never,
+    /// It may not.
+    Now,
+    /// It may; meanwhile younger ones may have overtaken it.
+    Released,
+}
+
 /// What the scheduler knows of one sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
@@ -36,6 +47,8 @@ pub(crate) struct Sequence {
     pub(crate) chain: Chain,
     /// Leading blocks that are shared or have been made findable; since it was last admitted.
     pub(crate) sealed: usize,
+    /// Whether it may be planned while it waits.
+    pub(crate) hold: Hold,
     /// Its work in steps in flight, oldest first.
     pub(crate) bookings: VecDeque<Booking>,
 }
@@ -78,6 +91,11 @@ impl Sequence {
     /// The first position still to be computed when the oldest steps are done: what is behind it in windows is free.
     pub(crate) fn next_start(&self) -> usize {
         self.bookings.front().map_or(self.computed, |booking| booking.start)
+    }
+
+    /// True while it may not be planned.
+    pub(crate) fn is_held(&self) -> bool {
+        self.hold == Hold::Now
     }
 
     /// True while a step in flight uses its blocks.

@@ -12,12 +12,14 @@ mod report;
 mod rng;
 mod scenario;
 mod script;
+mod tier;
 mod world;
 
 pub use cost::{Cost, Price};
 pub use report::{Quantiles, Report};
 pub use rng::Rng;
 pub use scenario::{Arrival, Faults, Overlap, Scenario};
+pub use tier::Tier;
 
 /// Plays a scenario to its end. Panics if anything does not hold that must.
 pub fn run(scenario: &Scenario) -> Report {

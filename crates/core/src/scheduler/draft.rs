@@ -69,10 +69,11 @@ impl<'a> Draft<'a> {
         running.filter(|id| !self.is_expired(*id) && self.books.sequences[id].pending() > 0).collect()
     }
 
-    /// Sequences that wait, oldest first.
+    /// Sequences that wait and are not held, oldest first.
     pub(super) fn queue(&self) -> impl Iterator<Item = SequenceId> + use<'a> {
-        let expired = self.plan.expire.clone();
-        self.books.waiting.iter().copied().filter(move |id| expired.binary_search(id).is_err())
+        let (books, expired) = (self.books, self.plan.expire.clone());
+        let waiting = books.waiting.iter().copied().filter(|id| !books.sequences[id].is_held());
+        waiting.filter(move |id| expired.binary_search(id).is_err())
     }
 
     /// True when the step can take no more.

@@ -6,7 +6,7 @@
 
 use super::Scheduler;
 use super::draft::{Admission, Draft, Move};
-use crate::sequence::Phase;
+use crate::sequence::{Hold, Phase};
 
 /// Plans sequences, oldest first: those that run advance, those that wait are admitted. Who has no room makes it at the
 /// expense of the youngest that runs.
@@ -38,11 +38,12 @@ fn is_anybody_returning(books: &Scheduler) -> bool {
     books.leaving.iter().any(|id| books.sequences[id].phase == Phase::Preempted)
 }
 
-/// Panics if somebody is overtaken. After failed steps this happens.
+/// Panics if somebody is overtaken who was never held. After failed steps this happens.
 pub(super) fn audit(books: &Scheduler) {
     let running = books.running.iter().filter(|id| !books.sequences[id].is_finishing());
     let returning = books.leaving.iter().filter(|id| books.sequences[id].phase == Phase::Preempted);
-    let next = books.waiting.iter().chain(returning).min();
+    let waiting = books.waiting.iter().chain(returning);
+    let next = waiting.filter(|id| books.sequences[id].hold == Hold::Never).min();
     if let (Some(youngest), Some(next)) = (running.max(), next) {
         assert!(youngest < next, "{next:?} waits for the younger {youngest:?}");
     }

@@ -114,6 +114,22 @@ impl Device {
         });
     }
 
+    /// What a block holds.
+    pub(super) fn block(&self, group: usize, block: BlockId) -> Vec<u64> {
+        let start = block.0 as usize * self.block_size;
+        self.groups[group].slots[start..start + self.block_size].to_vec()
+    }
+
+    /// Writes a whole block from outside. Nobody may use it in a step in flight.
+    pub(super) fn fill(&mut self, group: usize, block: BlockId, prints: &[u64]) {
+        let oldest = self.launched - self.jobs.len() as u64;
+        let group = &mut self.groups[group];
+        let used = group.users[block.0 as usize].iter().any(|(launch, _)| *launch > oldest);
+        assert!(!used, "{block:?} is restored while a step in flight uses it");
+        let start = block.0 as usize * self.block_size;
+        group.slots[start..start + self.block_size].copy_from_slice(prints);
+    }
+
     /// The oldest step is done.
     pub(super) fn finish(&mut self) -> Job {
         let Some(job) = self.jobs.pop_front() else { panic!("no step is in flight") };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, Price, Rng};
+use super::{Cost, Price, Rng, Tier};
 use crate::{Group, GroupKind, PrefixCache, Schedule, Settings, Tick};
 
 /// A world to be played.
@@ -18,6 +18,8 @@ pub struct Scenario {
     pub faults: Faults,
     /// Whether a step is launched before the last one is read.
     pub overlap: Overlap,
+    /// Where blocks are kept besides.
+    pub tier: Tier,
     /// Decides when faults happen.
     pub seed: u64,
 }
@@ -85,7 +87,8 @@ impl Scenario {
         let prefill = Price { token_ns: 20_000, context_ps: 100_000 };
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
         let cost = Cost { step_ns: 300_000, prefill, decode };
-        Self { settings, arrivals, cost, faults, overlap, seed: rng.draw() }
+        let tier = hostile_tier(&mut rng);
+        Self { settings, arrivals, cost, faults, overlap, tier, seed: rng.draw() }
     }
 
     /// A well-behaved world: so many requests, on average `gap` apart, a third of them in conversations with one of
@@ -109,7 +112,7 @@ impl Scenario {
         });
         let arrivals = arrivals.collect();
         let (cost, faults, overlap) = (Cost::default(), Faults::default(), Overlap::On);
-        Self { settings, arrivals, cost, faults, overlap, seed }
+        Self { settings, arrivals, cost, faults, overlap, tier: Tier::default(), seed }
     }
 }
 
@@ -191,6 +194,13 @@ fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
         }
     };
     (0..count).map(|_| arrival(rng)).collect()
+}
+
+fn hostile_tier(rng: &mut Rng) -> Tier {
+    if rng.one_in(2) {
+        return Tier::default();
+    }
+    Tier { delay: rng.within(1..=5_000) as Tick, loss_one_in: rng.below(12) }
 }
 
 fn hostile_faults(rng: &mut Rng, settings: &Settings) -> Faults {

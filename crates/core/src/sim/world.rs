@@ -3,6 +3,7 @@
 use super::clients::{Clients, Excuses};
 use super::device::{Device, Fate, Job};
 use super::script::Script;
+use super::tier::Storage;
 use super::{Overlap, Report, Rng, Scenario};
 use crate::{Event, Group, GroupKind, Outcome, Plan, Scheduler, SequenceId, Settings, Tick};
 
@@ -19,6 +20,7 @@ pub(super) struct World<'a> {
     now: Tick,
     scheduler: Scheduler,
     device: Device,
+    storage: Storage,
     scripts: Vec<Script>,
     clients: Clients,
     /// Index of the next arrival.
@@ -52,6 +54,7 @@ impl<'a> World<'a> {
             now: 0,
             scheduler: Scheduler::new(scenario.settings.clone()),
             device: Device::new(&scenario.settings),
+            storage: Storage::new(&scenario.tier, scenario.seed),
             scripts,
             clients: Clients::default(),
             next_arrival: 0,
@@ -73,16 +76,33 @@ impl<'a> World<'a> {
         loop {
             self.arrive();
             self.leave();
+            self.load();
             if self.device.in_flight() < flights_max && self.plan() {
                 continue;
             }
             if self.device.in_flight() > 0 {
                 self.finish();
-            } else if let Some(arrival) = self.scenario.arrivals.get(self.next_arrival) {
-                self.now = self.now.max(arrival.at);
+            } else if let Some(next) = self.next() {
+                self.now = self.now.max(next);
             } else {
                 return self.close();
             }
+        }
+    }
+
+    /// When something happens by itself.
+    fn next(&self) -> Option<Tick> {
+        let arrival = self.scenario.arrivals.get(self.next_arrival).map(|arrival| arrival.at);
+        arrival.into_iter().chain(self.storage.next()).min()
+    }
+
+    /// What was read from the slower tier arrives; and now and then something is looked up there.
+    fn load(&mut self) {
+        self.storage.load(&mut self.scheduler, &mut self.device, self.now);
+        if self.rng.one_in(8)
+            && let Some(id) = self.clients.live().nth(self.rng.below(4) as usize)
+        {
+            self.storage.fetch(&mut self.scheduler, id, self.now);
         }
     }
 
@@ -108,6 +128,7 @@ impl<'a> World<'a> {
         self.clients.join(id, index, script.arrival.prompt);
         let leaves = script.arrival.leaves_after.map(|after| (script.arrival.at + after, id));
         self.leaving.extend(leaves);
+        self.storage.fetch(&mut self.scheduler, id, self.now);
     }
 
     /// Clients go away when they like, and the engine gives up on sequences when it must.
@@ -144,8 +165,13 @@ impl<'a> World<'a> {
         let plan = self.scheduler.plan(self.now);
         self.check_plan(&plan);
         if plan.is_empty() {
-            let stuck = self.scheduler.in_flight() == 0 && !self.scheduler.is_idle();
-            assert!(!stuck, "somebody waits, and nothing happens");
+            let is_held = |id| self.scheduler.is_held(id);
+            // The others pause until all suspects had their trial, and a held one's comes later.
+            let free = match self.scheduler.stats().suspects {
+                0 => self.clients.live().any(|id| !is_held(id)),
+                _ => !self.clients.live().any(is_held),
+            };
+            assert!(self.scheduler.in_flight() > 0 || !free, "somebody waits, and nothing happens");
             self.workless = 0;
             return false;
         }
@@ -195,10 +221,12 @@ impl<'a> World<'a> {
         self.now = self.now.max(job.done);
         self.arrive();
         self.leave();
+        self.load();
         match self.why_it_fails(&job) {
             Some(cause) => self.crash(&job, cause),
             None => self.commit(&job),
         }
+        self.storage.keep(&mut self.scheduler, &self.device);
         self.scheduler.audit();
         self.attempts += 1;
         assert!(self.attempts <= self.attempts_max, "it never ends");
@@ -224,11 +252,14 @@ impl<'a> World<'a> {
 
     /// Panics if the oldest sequence is passed over for too long.
     fn follow_oldest(&mut self, job: &Job, is_trial: bool) {
-        let oldest = self.clients.live().next();
+        let oldest = self.clients.live().find(|id| !self.scheduler.is_held(*id));
         let advanced = oldest.is_none_or(|oldest| job.sequences.contains(&oldest));
         let waited = if advanced || oldest != self.oldest.0 || is_trial { 0 } else { self.oldest.1 + 1 };
         self.oldest = (oldest, waited);
-        assert!(waited < STARVATION_STEPS, "{oldest:?} is the oldest, and starves");
+        // One that was held comes back while younger ones are in flight, and they make room first.
+        let returning = oldest.is_some_and(|oldest| self.storage.has_held(oldest));
+        let most = STARVATION_STEPS + u64::from(returning);
+        assert!(waited < most, "{oldest:?} is the oldest, and starves");
     }
 
     fn why_it_fails(&mut self, job: &Job) -> Option<Cause> {
@@ -275,6 +306,7 @@ impl<'a> World<'a> {
         let stats = self.scheduler.stats();
         assert!(stats.groups.iter().all(|group| group.used == 0), "a block is lost");
         self.clients.report(&self.scripts, &mut self.report);
+        self.report.restored = self.storage.restored;
         self.report.end = self.now;
         self.report.stats = stats;
         let told: u64 = self.scripts.iter().map(|script| script.arrival.max_new_tokens as u64).sum();

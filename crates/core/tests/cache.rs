@@ -1,0 +1,113 @@
+//! What is found of a sequence, and what is kept, in situations worth knowing by name.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+
+use omnibus_core::{
+    Begun, Group, GroupKind, Outcome, Plan, PrefixCache, Request, Row, Schedule, Scheduler, SequenceId,
+    Settings, Token,
+};
+
+const FULL: GroupKind = GroupKind::Full;
+
+/// Room for everything, in blocks of four.
+fn settings(groups: &[(GroupKind, u32)]) -> Settings {
+    Settings {
+        block_size: 4,
+        groups: groups.iter().map(|&(kind, blocks)| Group { kind, blocks }).collect(),
+        max_sequences: 8,
+        max_step_tokens: 64,
+        max_queue: 8,
+        max_context: 128,
+        schedule: Schedule::Fcfs,
+        prefix_cache: PrefixCache::On,
+    }
+}
+
+/// Plans and begins a step.
+fn begin(scheduler: &mut Scheduler) -> (Plan, Begun) {
+    let plan = scheduler.plan(0);
+    let begun = scheduler.begin(&plan);
+    scheduler.audit();
+    (plan, begun)
+}
+
+/// Commits a step whose samples are all 1.
+fn commit(scheduler: &mut Scheduler, plan: &Plan) {
+    let samples = plan.work.iter().filter(|work| work.sample);
+    let rows = samples.map(|_| Row::Sampled { token: 1, stop: None }).collect();
+    scheduler.commit(Outcome { plan: plan.id, rows });
+    scheduler.audit();
+}
+
+/// Submits, runs to the end, and says how many tokens were found.
+fn ask(scheduler: &mut Scheduler, request: Request) -> usize {
+    let id = scheduler.submit(0, request).expect("it fits");
+    let mut cached = 0;
+    while !scheduler.is_idle() {
+        let (plan, _) = begin(scheduler);
+        cached += plan.work.iter().filter(|work| work.sequence == id).map(|work| work.cached).sum::<usize>();
+        commit(scheduler, &plan);
+    }
+    cached
+}
+
+fn prompt(number: u32, len: u32) -> Vec<Token> {
+    (0..len).map(|at| number * 100 + at).collect()
+}
+
+fn submit(scheduler: &mut Scheduler, prompt: Vec<Token>) -> SequenceId {
+    scheduler.submit(0, Request::new(prompt, 1)).expect("it fits")
+}
+
+#[test]
+fn what_was_forgotten_comes_back_from_elsewhere() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 5)]));
+    ask(&mut scheduler, Request::new(prompt(1, 13), 1));
+    let stored: BTreeSet<_> =
+        scheduler.sealed().into_iter().map(|sealed| (sealed.group, sealed.key)).collect();
+    assert_eq!(stored.len(), 3);
+    assert!(scheduler.sealed().is_empty(), "once");
+    ask(&mut scheduler, Request::new(prompt(2, 17), 1));
+    let has = |group, key| stored.contains(&(group, key));
+    let id = submit(&mut scheduler, prompt(1, 13));
+    assert_eq!(scheduler.absent(id, has).len(), 3);
+    scheduler.hold(id);
+    assert!(scheduler.plan(0).is_empty(), "who is held is not planned");
+    let restored = scheduler.restore(id, has);
+    assert_eq!(restored.iter().map(|restored| restored.key).collect::<BTreeSet<_>>().len(), 3);
+    assert!(scheduler.absent(id, has).is_empty());
+    scheduler.release_hold(id);
+    assert_eq!(scheduler.plan(0).work[0].cached, 12);
+    scheduler.sealed();
+    assert!(scheduler.restore(id, has).is_empty());
+    let (plan, _) = begin(&mut scheduler);
+    commit(&mut scheduler, &plan);
+    assert!(scheduler.sealed().is_empty(), "what is stored is not stored again");
+}
+
+#[test]
+fn what_comes_back_takes_no_memory_from_those_who_run() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 6)]));
+    ask(&mut scheduler, Request::new(prompt(1, 21), 1));
+    let stored: BTreeSet<_> = scheduler.sealed().into_iter().map(|sealed| sealed.key).collect();
+    scheduler.submit(0, Request::new(prompt(2, 15), 9)).expect("it fits");
+    let (plan, _) = begin(&mut scheduler);
+    commit(&mut scheduler, &plan);
+    let id = submit(&mut scheduler, prompt(1, 21));
+    assert_eq!(scheduler.absent(id, |_, key| stored.contains(&key)).len(), 3, "two were left over");
+    assert!(scheduler.restore(id, |_, key| stored.contains(&key)).is_empty(), "they take all the room");
+    scheduler.audit();
+}
+
+#[test]
+fn of_a_window_only_what_it_still_sees_comes_back() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 12), (GroupKind::Window { tokens: 5 }, 12)]));
+    let id = submit(&mut scheduler, prompt(1, 21));
+    let absent = scheduler.absent(id, |_, _| true);
+    let of = |group| absent.iter().filter(|(of, _)| *of == group).count();
+    assert_eq!((of(0), of(1)), (5, 1));
+    let less = scheduler.absent(id, |group, key| group == 0 || key != absent.last().unwrap().1);
+    assert_eq!(less.len(), 5, "four blocks and the window before the one that is lost");
+}
