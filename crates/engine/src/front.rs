@@ -4,6 +4,7 @@
 //! Invariant: nothing here touches an array. What one client does or fails to do costs its own
 //! request: events wait in that request's own channel, which its token limit bounds.
 
+mod gauges;
 mod handle;
 mod info;
 mod model;

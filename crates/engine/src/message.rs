@@ -1,11 +1,11 @@
 //! What crosses between the front, which knows text, and the loop, which knows tokens.
 //!
-//! Invariant: plain serializable values. Today they cross a channel; a child process can stand on
-//! the other side without a change here.
+//! Invariant: plain serializable values, because they cross a channel or a socket. The socket's format names no
+//! fields, so no field is skipped or of a type that only a self-describing format can carry.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, FinishReason, Sampling};
+use crate::{Failure, FinishReason, Sampling, Stats};
 
 /// Which job, for as long as the engine lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,7 +18,9 @@ pub struct Job {
     pub id: JobId,
     /// At least one token, all below the vocabulary's size.
     pub prompt: Vec<u32>,
-    /// At least one.
+    /// Tokens of its answer that an earlier engine has told; fewer than `max_new_tokens`. It goes on after them.
+    pub generated: Vec<u32>,
+    /// At least one; those in `generated` count.
     pub max_new_tokens: usize,
     /// How tokens are drawn; the seed is settled.
     pub sampling: Sampling,
@@ -47,6 +49,26 @@ pub enum Command {
     Cancel(JobId),
     /// End everything and return.
     Stop,
+}
+
+/// What the loop tells the front after each turn, and before it launches the first step of a job.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// What happened to jobs, in order.
+    pub notes: Vec<Note>,
+    /// Its numbers. Totals count from when it was started.
+    pub stats: Stats,
+    /// Steps done since the last report.
+    pub steps: Vec<StepSeen>,
+}
+
+/// One step, for the histograms.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StepSeen {
+    /// From its launch until it was read.
+    pub seconds: f64,
+    /// Tokens it computed.
+    pub tokens: usize,
 }
 
 /// What the loop tells the front of one job.

@@ -4,24 +4,30 @@
 //! thread: rows fail alone, steps are replayed, and what cannot run even alone ends with an event.
 
 mod capacity;
-mod gauges;
 mod launch;
 mod prompt_scores;
 mod run;
 mod runner;
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
 use omnibus_model::{Kernels, Model, Source};
+use serde::{Deserialize, Serialize};
 
 use crate::StartError;
-use crate::message::{Command, Note};
+use crate::message::{Command, Report};
 use crate::settings::{DeviceChoice, Settings};
-pub(crate) use gauges::Gauges;
+
+/// Where the loop's reports go. Fails when nobody is left to hear them.
+pub(crate) type Outlet = Box<dyn FnMut(Report) -> Result<(), NobodyListens> + Send>;
+
+/// The front is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NobodyListens;
 
 /// What is known once the model is in memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) architecture: String,
     pub(crate) quantization: Option<String>,
@@ -36,8 +42,7 @@ pub(crate) fn start(
     source: Source,
     settings: Settings,
     inbox: Receiver<Command>,
-    notes: Sender<Vec<Note>>,
-    gauges: Arc<Gauges>,
+    outlet: Outlet,
 ) -> Result<(Ready, JoinHandle<()>), StartError> {
     let (tell, told) = channel();
     let body = move || match load(&source, &settings) {
@@ -46,7 +51,7 @@ pub(crate) fn start(
         }
         Ok((ready, runner, scheduler)) => {
             let _nobody = tell.send(Ok(ready));
-            run::Loop::new(runner, scheduler, inbox, notes, gauges).run();
+            run::Loop::new(runner, scheduler, inbox, outlet).run();
         }
     };
     let thread = std::thread::Builder::new()

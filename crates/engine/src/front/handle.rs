@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use omnibus_text::AddSpecial;
 
+use super::gauges::Gauges;
 use super::info::{Health, ModelInfo, RequestInfo, Stats};
 use super::model::{ModelSource, ModelText};
 use super::narrator::{Hangup, Narration, Stage};
@@ -16,7 +17,7 @@ use super::stream::EventStream;
 use crate::message::{Command, Job, JobId};
 use crate::request::{Input, Request};
 use crate::settings::Settings;
-use crate::worker::{self, Gauges, Ready};
+use crate::worker::{self, NobodyListens, Ready};
 use crate::{Failure, sampler};
 
 /// Why an engine cannot start: one line that names the file or the setting and what to do.
@@ -72,15 +73,16 @@ pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, Sta
     };
     let text = ModelText::read(&source.files(), settings.chat_template.as_deref())?;
     let (commands, inbox) = channel();
-    let (notes, heard) = channel();
+    let (reports, heard) = channel();
     let gauges = Arc::new(Gauges::default());
-    let (ready, thread) = worker::start(source.files(), settings.clone(), inbox, notes, Arc::clone(&gauges))?;
+    let outlet = Box::new(move |report| reports.send(report).map_err(|_| NobodyListens));
+    let (ready, thread) = worker::start(source.files(), settings.clone(), inbox, outlet)?;
     let Ready { architecture, quantization, context_length, max_model_len, vocab_size } = ready;
     let stage = Stage::default();
-    let (told, stop) = (stage.clone(), commands.clone());
+    let (told, shown, stop) = (stage.clone(), Arc::clone(&gauges), commands.clone());
     std::thread::Builder::new()
         .name("omnibus-text".to_owned())
-        .spawn(move || told.narrate(&heard, &stop))
+        .spawn(move || told.narrate(&heard, &shown, &stop))
         .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
     let mut names = source.names().into_iter();
     let info = ModelInfo {
@@ -253,6 +255,7 @@ impl Shared {
         Ok(Job {
             id,
             prompt,
+            generated: Vec::new(),
             max_new_tokens: wanted,
             sampling,
             stop_tokens,

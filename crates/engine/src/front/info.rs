@@ -101,3 +101,30 @@ pub struct Stats {
     /// Time it spent waiting for results, in seconds.
     pub wait_seconds_total: f64,
 }
+
+impl Stats {
+    /// These, of an engine that was started after another had ended: totals go on, the rest is as it is.
+    pub(crate) fn after(&self, before: &Self) -> Self {
+        Self {
+            steps_total: self.steps_total + before.steps_total,
+            failed_steps_total: self.failed_steps_total + before.failed_steps_total,
+            preemptions_total: self.preemptions_total + before.preemptions_total,
+            cached_tokens_total: self.cached_tokens_total + before.cached_tokens_total,
+            computed_tokens_total: self.computed_tokens_total + before.computed_tokens_total,
+            finished_total: self.finished_total + before.finished_total,
+            generated_tokens_total: self.generated_tokens_total + before.generated_tokens_total,
+            host_seconds_total: self.host_seconds_total + before.host_seconds_total,
+            dispatch_seconds_total: self.dispatch_seconds_total + before.dispatch_seconds_total,
+            wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
+            ..self.clone()
+        }
+    }
+
+    /// Seconds in which the queue that stands is likely to have moved: what waits, at the rate at which
+    /// sequences have been finished so far.
+    pub(crate) fn retry_after_s(&self) -> u64 {
+        let finished = self.finished_total.max(1) as f64;
+        let busy = self.host_seconds_total + self.dispatch_seconds_total + self.wait_seconds_total;
+        ((self.queued as f64 / 2.0) * busy / finished).clamp(1.0, 60.0).ceil() as u64
+    }
+}

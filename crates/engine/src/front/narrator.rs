@@ -10,9 +10,10 @@ use std::time::Instant;
 use omnibus_text::{Detokenizer, Keep, SkipSpecial, StopMatcher, Tokenizer};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::gauges::Gauges;
 use super::info::{RequestInfo, RequestState};
 use crate::event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
-use crate::message::{Command, JobId, News, Note, Scored};
+use crate::message::{Command, JobId, News, Note, Report, Scored};
 use crate::request::Stop;
 
 /// The requests that are not over, shared by those who submit and the narrating thread.
@@ -252,23 +253,40 @@ impl Stage {
     }
 
     /// Narrates until the loop hangs up, then tells everybody left that the engine is gone.
-    pub(super) fn narrate(&self, notes: &Receiver<Vec<Note>>, commands: &Sender<Command>) {
-        while let Ok(notes) = notes.recv() {
-            let mut stage = self.lock();
-            for Note { job, news } in notes {
-                let Some(narration) = stage.get_mut(&job) else { continue };
-                match narration.hear(news) {
-                    Heard::GoesOn => {}
-                    Heard::Ended => {
-                        stage.remove(&job);
-                    }
-                    Heard::EndedHere => {
-                        stage.remove(&job);
-                        let _stopping = commands.send(Command::Cancel(job));
-                    }
+    pub(super) fn narrate(&self, reports: &Receiver<Report>, gauges: &Gauges, commands: &Sender<Command>) {
+        while let Ok(Report { notes, stats, steps }) = reports.recv() {
+            // Who hears of an end can rely on the numbers.
+            gauges.hear(stats, &steps);
+            for job in self.hear(notes) {
+                let _stopping = commands.send(Command::Cancel(job));
+            }
+        }
+        gauges.end();
+        self.end();
+    }
+
+    /// Tells the clients what notes mean. Gives the jobs that are over though the loop does not know it.
+    fn hear(&self, notes: Vec<Note>) -> Vec<JobId> {
+        let mut ended_here = Vec::new();
+        let mut stage = self.lock();
+        for Note { job, news } in notes {
+            let Some(narration) = stage.get_mut(&job) else { continue };
+            match narration.hear(news) {
+                Heard::GoesOn => {}
+                Heard::Ended => {
+                    stage.remove(&job);
+                }
+                Heard::EndedHere => {
+                    stage.remove(&job);
+                    ended_here.push(job);
                 }
             }
         }
+        ended_here
+    }
+
+    /// Tells everybody left that the engine is gone.
+    fn end(&self) {
         for (_, mut narration) in std::mem::take(&mut *self.lock()) {
             narration
                 .hear(News::Failed(Failure::Unavailable { message: "the engine has stopped".to_owned() }));

@@ -1,20 +1,19 @@
 //! The loop: take commands, keep steps in flight, read the oldest, tell.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use omnibus_core::{
     self as core, Outcome, Plan, PlanId, Rejection, Row, Scheduler, SequenceId, StopKind, Tick,
 };
 
-use super::gauges::Gauges;
 use super::launch::Rows;
 use super::runner::{Launched, Read, Runner};
-use crate::message::{Command, Job, JobId, News, Note, Scored};
+use super::{NobodyListens, Outlet};
+use crate::message::{Command, Job, JobId, News, Note, Report, Scored, StepSeen};
 use crate::sampler::Pick;
-use crate::{Failure, FinishReason};
+use crate::{Failure, FinishReason, Stats};
 
 /// How long an idle loop sleeps at most; deadlines of waiting requests are looked at then.
 const NAP: Duration = Duration::from_millis(200);
@@ -27,10 +26,12 @@ pub(super) struct Loop {
     sequences: BTreeMap<JobId, SequenceId>,
     flight: VecDeque<Flight>,
     inbox: Receiver<Command>,
-    notes: Sender<Vec<Note>>,
-    /// What the next message to the front will say.
+    outlet: Outlet,
+    /// What the next report will say of jobs.
     told: Vec<Note>,
-    gauges: Arc<Gauges>,
+    /// Steps that no report has told of.
+    steps: Vec<StepSeen>,
+    stats: Stats,
     born: Instant,
 }
 
@@ -53,11 +54,11 @@ impl Loop {
         runner: Runner,
         scheduler: Scheduler,
         inbox: Receiver<Command>,
-        notes: Sender<Vec<Note>>,
-        gauges: Arc<Gauges>,
+        outlet: Outlet,
     ) -> Self {
-        let (jobs, sequences, flight, told) = Default::default();
-        Self { runner, scheduler, jobs, sequences, flight, inbox, notes, told, gauges, born: Instant::now() }
+        let (jobs, sequences, flight, told, steps, stats) = Default::default();
+        let born = Instant::now();
+        Self { runner, scheduler, jobs, sequences, flight, inbox, outlet, told, steps, stats, born }
     }
 
     /// Runs until told to stop, or until nobody is left to tell.
@@ -70,7 +71,6 @@ impl Loop {
         if let Fate::Stops = self.take_commands() {
             return Fate::Stops;
         }
-        self.gauges.progress();
         if let Err(error) = self.step() {
             self.recover(&error);
         }
@@ -93,11 +93,9 @@ impl Loop {
         let read = self.read_oldest();
         let (launching, waiting) = (launched - started, launched.elapsed());
         let dispatching = self.runner.take_dispatching();
-        self.gauges.update(|stats| {
-            stats.host_seconds_total += launching.saturating_sub(dispatching).as_secs_f64();
-            stats.dispatch_seconds_total += dispatching.as_secs_f64();
-            stats.wait_seconds_total += waiting.as_secs_f64();
-        });
+        self.stats.host_seconds_total += launching.saturating_sub(dispatching).as_secs_f64();
+        self.stats.dispatch_seconds_total += dispatching.as_secs_f64();
+        self.stats.wait_seconds_total += waiting.as_secs_f64();
         read
     }
 
@@ -109,14 +107,7 @@ impl Loop {
         if plan.work.is_empty() {
             return Ok(());
         }
-        for work in &plan.work {
-            if work.positions.start == work.cached
-                && let Some(job) = self.jobs.get(&work.sequence)
-            {
-                let cached_tokens = work.cached;
-                self.told.push(Note { job: job.id, news: News::Started { cached_tokens } });
-            }
-        }
+        self.tell_starts(plan);
         let jobs = &self.jobs;
         let rows = Rows::of(plan, &self.scheduler, self.runner.groups(), |id| jobs.get(&id));
         let (samples, tokens) = (rows.samples.iter().map(|row| row.sequence).collect(), rows.tokens.len());
@@ -126,6 +117,24 @@ impl Loop {
         let launched = self.runner.launch(rows, &begun.copies, before, jobs, tokens_of)?;
         self.flight.push_back(Flight { plan: plan.id, samples, tokens, launched, started: Instant::now() });
         Ok(())
+    }
+
+    /// Says whose first step this is. The front hears it before anything is computed: should a step end the process,
+    /// it is known who was in it.
+    fn tell_starts(&mut self, plan: &Plan) {
+        let told = self.told.len();
+        for work in &plan.work {
+            if work.positions.start == work.cached
+                && let Some(job) = self.jobs.get(&work.sequence)
+            {
+                let cached_tokens = work.cached;
+                self.told.push(Note { job: job.id, news: News::Started { cached_tokens } });
+            }
+        }
+        if self.told.len() > told {
+            // Whether anybody listens is for the end of the turn to see.
+            let _later = self.report();
+        }
     }
 
     /// Waits for the oldest step in flight, and tells what came of it. Then the next one's late rows,
@@ -179,7 +188,7 @@ impl Loop {
         };
         if let Some(job) = self.jobs.remove(&sequence) {
             self.sequences.remove(&job.id);
-            self.gauges.update(|stats| stats.finished_total += 1);
+            self.stats.finished_total += 1;
             self.told.push(Note { job: job.id, news });
         }
     }
@@ -241,7 +250,10 @@ impl Loop {
             deadline,
             cache_salt: job.cache_salt,
             key: job.tenant,
-            ..core::Request::new(job.prompt.clone(), job.max_new_tokens)
+            ..core::Request::new(
+                [job.prompt.as_slice(), &job.generated].concat(),
+                job.max_new_tokens.saturating_sub(job.generated.len()),
+            )
         };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
@@ -253,7 +265,7 @@ impl Loop {
                     Rejection::Empty => Failure::bad_request("prompt", rejection.to_string()),
                     Rejection::TooLong { .. } => Failure::TooLong { message: rejection.to_string() },
                     Rejection::QueueFull { .. } => {
-                        Failure::Busy { retry_after_s: self.gauges.retry_after_s() }
+                        Failure::Busy { retry_after_s: self.stats.retry_after_s() }
                     }
                 };
                 self.told.push(Note { job: job.id, news: News::Failed(failure) });
@@ -269,49 +281,47 @@ impl Loop {
         for event in self.scheduler.fail_steps() {
             self.hear(event);
         }
-        self.gauges.update(|stats| stats.failed_steps_total += 1);
+        self.stats.failed_steps_total += 1;
         if let Err(error) = self.runner.reset() {
             tracing::error!(%error, "the memory for keys and values cannot be made anew");
         }
     }
 
-    /// Sends what is to be told, and shows the numbers.
+    /// Ends a turn with a report, which is also the sign of life.
     fn publish(&mut self) -> Fate {
-        let stats = self.scheduler.stats();
-        self.gauges.update(|gauges| {
-            (gauges.queued, gauges.running) = (stats.queued, stats.running);
-            gauges.kv_blocks_used = stats.groups.iter().map(|group| group.used).sum();
-            gauges.kv_blocks_cached = stats.groups.iter().map(|group| group.cached).sum();
-            gauges.kv_blocks_total = stats.groups.iter().map(|group| group.total).sum();
-            gauges.preemptions_total = stats.preemptions_total;
-            gauges.cached_tokens_total = stats.cached_tokens_total;
-            gauges.computed_tokens_total = stats.computed_tokens_total;
-            gauges.generated_tokens_total = stats.sampled_tokens_total;
-        });
-        if self.told.is_empty() {
-            return Fate::GoesOn;
-        }
-        match self.notes.send(std::mem::take(&mut self.told)) {
+        match self.report() {
             Ok(()) => Fate::GoesOn,
-            Err(_) => Fate::Stops,
+            Err(NobodyListens) => Fate::Stops,
         }
     }
 
-    fn observe(&self, flight: &Flight) {
-        self.gauges.update(|stats| stats.steps_total += 1);
-        metrics::histogram!("omnibus_step_seconds").record(flight.started.elapsed().as_secs_f64());
-        metrics::histogram!("omnibus_step_tokens").record(flight.tokens as f64);
+    /// Sends what is to be told, and the numbers.
+    fn report(&mut self) -> Result<(), NobodyListens> {
+        let books = self.scheduler.stats();
+        let stats = &mut self.stats;
+        (stats.queued, stats.running) = (books.queued, books.running);
+        stats.kv_blocks_used = books.groups.iter().map(|group| group.used).sum();
+        stats.kv_blocks_cached = books.groups.iter().map(|group| group.cached).sum();
+        stats.kv_blocks_total = books.groups.iter().map(|group| group.total).sum();
+        stats.preemptions_total = books.preemptions_total;
+        stats.cached_tokens_total = books.cached_tokens_total;
+        stats.computed_tokens_total = books.computed_tokens_total;
+        stats.generated_tokens_total = books.sampled_tokens_total;
+        stats.active_memory_bytes = mlx::memory::active_memory() as u64;
+        stats.peak_memory_bytes = mlx::memory::peak_memory() as u64;
+        stats.cache_memory_bytes = mlx::memory::cache_memory() as u64;
+        let (notes, steps) = (std::mem::take(&mut self.told), std::mem::take(&mut self.steps));
+        (self.outlet)(Report { notes, stats: stats.clone(), steps })
+    }
+
+    fn observe(&mut self, flight: &Flight) {
+        self.stats.steps_total += 1;
+        let seconds = flight.started.elapsed().as_secs_f64();
+        self.steps.push(StepSeen { seconds, tokens: flight.tokens });
     }
 
     fn now(&self) -> Tick {
         self.born.elapsed().as_micros() as Tick
-    }
-}
-
-/// However the loop ends, a panic of ours included, its health says so.
-impl Drop for Loop {
-    fn drop(&mut self) {
-        self.gauges.end();
     }
 }
 

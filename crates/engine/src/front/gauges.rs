@@ -1,0 +1,86 @@
+//! The engine's numbers as everybody may read them, and whether it gets on.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::info::{Health, Stats};
+use crate::message::StepSeen;
+
+/// A turn that takes longer than this with work to do is taken for a hang.
+const HANG: Duration = Duration::from_secs(60);
+
+/// The engine's numbers as everybody may read them.
+pub(crate) struct Gauges(Mutex<Shown>);
+
+struct Shown {
+    /// What the engine that runs said last.
+    stats: Stats,
+    /// The totals of engines that ran before it.
+    before: Stats,
+    heard: Instant,
+    life: Life,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Runs,
+    Over,
+}
+
+impl Default for Gauges {
+    fn default() -> Self {
+        let (stats, before) = Default::default();
+        Self(Mutex::new(Shown { stats, before, heard: Instant::now(), life: Life::Runs }))
+    }
+}
+
+impl Gauges {
+    /// Takes in what the engine says of itself.
+    pub(super) fn hear(&self, stats: Stats, steps: &[StepSeen]) {
+        for step in steps {
+            metrics::histogram!("omnibus_step_seconds").record(step.seconds);
+            metrics::histogram!("omnibus_step_tokens").record(step.tokens as f64);
+        }
+        let mut shown = self.lock();
+        (shown.stats, shown.heard) = (stats, Instant::now());
+    }
+
+    /// The engine has ended, for good.
+    pub(super) fn end(&self) {
+        self.lock().life = Life::Over;
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let shown = self.lock();
+        shown.stats.after(&shown.before)
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.lock().stats.running
+    }
+
+    pub(crate) fn retry_after_s(&self) -> u64 {
+        self.lock().stats.retry_after_s()
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let shown = self.lock();
+        match shown.life {
+            Life::Over => Health { alive: false, detail: "the engine has stopped".to_owned() },
+            Life::Runs if shown.stats.queued + shown.stats.running == 0 => {
+                Health { alive: true, detail: "idle".to_owned() }
+            }
+            Life::Runs => {
+                let silent = shown.heard.elapsed();
+                let steps = shown.stats.steps_total;
+                let detail = format!("{steps} steps done, the last {:.1} s ago", silent.as_secs_f64());
+                Health { alive: silent < HANG, detail }
+            }
+        }
+    }
+
+    /// Numbers cannot be left half-changed and wrong.
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
