@@ -25,6 +25,11 @@ impl Memory {
         self.groups.iter().map(|(kind, pool)| (*kind, pool))
     }
 
+    /// True for a group of states.
+    pub(crate) fn is_state(&self, group: usize) -> bool {
+        self.groups.get(group).is_some_and(|(kind, _)| *kind == GroupKind::State)
+    }
+
     /// Tokens per block.
     pub(crate) fn block_size(&self) -> usize {
         self.block_size
@@ -48,8 +53,8 @@ impl Memory {
 
     /// The most leading blocks, at most `most`, that a sequence with these keys need not compute.
     ///
-    /// Taking up at a block needs every block before it in a full group, and those the window still sees in a
-    /// window group.
+    /// Taking up at a block needs every block before it in a full group, those the window still sees in a window
+    /// group, and the state right there in a state group.
     pub(crate) fn reusable(&self, keys: &[BlockKey], most: usize) -> usize {
         self.takeoffs(keys, most, |_, _| false, |_| {}).unwrap_or(0)
     }
@@ -77,7 +82,7 @@ impl Memory {
                 if *kind == GroupKind::Full && *run < blocks {
                     return best;
                 }
-                usable &= *run >= blocks - kind.first_block(self.block_size, blocks * self.block_size);
+                usable &= *run >= blocks - kind.first_needed(self.block_size, blocks);
             }
             if usable {
                 visit(blocks);
@@ -87,24 +92,50 @@ impl Memory {
         best
     }
 
-    /// The blocks that [`Self::adopt`] would share, each with its group.
+    /// The blocks that taking up after all of these keys uses, each with its group.
     pub(crate) fn adoptable(&self, keys: &[BlockKey]) -> impl Iterator<Item = (usize, BlockId)> {
-        let next = keys.len() * self.block_size;
-        self.groups().enumerate().flat_map(move |(group, (kind, pool))| {
-            let first = kind.first_block(self.block_size, next).min(keys.len());
-            keys[first..].iter().filter_map(move |key| Some((group, pool.find(key)?)))
+        self.needed(keys).flat_map(move |(group, keys)| {
+            let pool = &self.groups[group].1;
+            keys.iter().filter_map(move |key| Some((group, pool.find(key)?)))
         })
     }
 
-    /// Shares the blocks of these keys with a sequence that holds nothing yet.
-    pub(crate) fn adopt(&mut self, holdings: &mut [Holding], keys: &[BlockKey]) {
-        let next = keys.len() * self.block_size;
-        for (holding, (kind, pool)) in holdings.iter_mut().zip(&mut self.groups) {
-            holding.first = kind.first_block(self.block_size, next).min(keys.len());
-            holding.blocks.extend(keys[holding.first..].iter().filter_map(|key| pool.find(key)));
-            assert_eq!(holding.end(), keys.len(), "what was found is still there");
-            holding.blocks.iter().for_each(|&block| pool.share(block));
+    /// Shares the blocks of these keys with a sequence that holds nothing yet. States are only lent, each in its
+    /// group: the sequence copies them, and gives them back with [`Self::give_back`].
+    pub(crate) fn adopt(&mut self, holdings: &mut [Holding], keys: &[BlockKey]) -> Vec<(usize, BlockId)> {
+        let mut lent = Vec::new();
+        for (group, (holding, (kind, pool))) in holdings.iter_mut().zip(&mut self.groups).enumerate() {
+            let first = kind.first_needed(self.block_size, keys.len());
+            let found: Vec<BlockId> = keys[first..].iter().filter_map(|key| pool.find(key)).collect();
+            assert_eq!(first + found.len(), keys.len(), "what was found is still there");
+            found.iter().for_each(|&block| pool.share(block));
+            if *kind == GroupKind::State {
+                lent.extend(found.into_iter().map(|block| (group, block)));
+            } else {
+                (holding.first, holding.blocks) = (first, found);
+            }
         }
+        lent
+    }
+
+    /// Takes a slot of each state group for a copy of the state after all of these keys, and makes it findable.
+    /// Groups that have one, or have no slot left, are left out. The slots are kept until [`Self::give_back`].
+    pub(crate) fn checkpoint(&mut self, keys: &[BlockKey]) -> Vec<(usize, BlockId)> {
+        let Some(key) = keys.last() else { return Vec::new() };
+        let mut taken = Vec::new();
+        for (group, (kind, pool)) in self.groups.iter_mut().enumerate() {
+            if *kind == GroupKind::State && pool.find(key).is_none() && pool.available() > 0 {
+                let slot = pool.take();
+                pool.seal(slot, *key);
+                taken.push((group, slot));
+            }
+        }
+        taken
+    }
+
+    /// Lets go of a block that was lent or taken.
+    pub(crate) fn give_back(&mut self, group: usize, block: BlockId) {
+        self.groups[group].1.release(block);
     }
 
     /// What taking up after all of these keys needs: for each group, the keys it reads.
@@ -112,10 +143,9 @@ impl Memory {
         &self,
         keys: &'k [BlockKey],
     ) -> impl Iterator<Item = (usize, &'k [BlockKey])> + use<'_, 'k> {
-        let next = keys.len() * self.block_size;
-        self.groups().enumerate().map(move |(group, (kind, _))| {
-            (group, &keys[kind.first_block(self.block_size, next).min(keys.len())..])
-        })
+        self.groups()
+            .enumerate()
+            .map(move |(group, (kind, _))| (group, &keys[kind.first_needed(self.block_size, keys.len())..]))
     }
 
     /// Of what taking up after all of these keys needs, what is not here: each with its group.
@@ -182,7 +212,10 @@ impl Memory {
 
     /// Makes blocks findable. `blocks`: logical, all of them full.
     pub(crate) fn seal(&mut self, holdings: &[Holding], keys: &[BlockKey], blocks: std::ops::Range<usize>) {
-        for (holding, (_, pool)) in holdings.iter().zip(&mut self.groups) {
+        for (holding, (kind, pool)) in holdings.iter().zip(&mut self.groups) {
+            if *kind == GroupKind::State {
+                continue;
+            }
             let held = blocks.start.max(holding.first)..blocks.end;
             let mine = &holding.blocks[held.start - holding.first..held.end - holding.first];
             mine.iter().zip(&keys[held]).for_each(|(&block, &key)| pool.seal(block, key));

@@ -68,8 +68,8 @@ pub enum Input {
 pub struct Begun {
     /// To be told now. A plan without work is over with this: it is not committed.
     pub events: Vec<Event>,
-    /// Blocks to copy before anything is written, all at once: no block is both read and written. Growing a
-    /// sequence never asks for one.
+    /// Blocks to copy after all that was launched so far and before anything of this plan is written, all at once:
+    /// no block is both read and written. Growing a sequence never asks for one.
     pub copies: Vec<BlockCopy>,
 }
 

@@ -196,10 +196,11 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Request;
     use crate::prefix::Chain;
 
     fn key(salt: u64) -> BlockKey {
-        let mut chain = Chain::new(salt, 1);
+        let mut chain = Chain::new(&Request { cache_salt: salt, ..Request::new(vec![], 1) }, 1);
         chain.extend(&[7]);
         chain.keys()[0]
     }

@@ -1,11 +1,12 @@
 //! Names the content of blocks, so that equal beginnings are found.
 //!
-//! A block's key depends on its tokens, on all tokens before it and on the salt: two blocks of equal key hold equal
-//! keys and values. Clients choose tokens, so the hash must resist them: half of SHA-256.
+//! A block's key depends on its tokens, on what they stand for, on all tokens before it, on the adapter and on the salt:
+//! two blocks of equal key hold equal keys and values. Clients choose tokens, so the hash must resist them: half of
+//! SHA-256.
 
 use sha2::{Digest, Sha256};
 
-use crate::Token;
+use crate::{Request, Token};
 
 /// Names the content of a full block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,14 +17,19 @@ pub(crate) struct BlockKey(pub(crate) u128);
 pub(crate) struct Chain {
     root: BlockKey,
     block_size: usize,
+    /// [`Request::marks`].
+    marks: Vec<(usize, u128)>,
     keys: Vec<BlockKey>,
 }
 
 impl Chain {
-    /// The chain of an empty sequence.
-    pub(crate) fn new(salt: u64, block_size: usize) -> Self {
-        let root = digest(Sha256::new().chain_update(b"omnibus").chain_update(salt.to_le_bytes()));
-        Self { root, block_size, keys: Vec::new() }
+    /// The chain of a request's sequence, before its tokens.
+    pub(crate) fn new(request: &Request, block_size: usize) -> Self {
+        let root = Sha256::new()
+            .chain_update(b"omnibus")
+            .chain_update(request.cache_salt.to_le_bytes())
+            .chain_update(request.adapter.to_le_bytes());
+        Self { root: digest(root), block_size, marks: request.marks.clone(), keys: Vec::new() }
     }
 
     /// One for each full block.
@@ -38,8 +44,20 @@ impl Chain {
             let parent = self.keys.last().copied().unwrap_or(self.root);
             let mut hash = Sha256::new().chain_update(parent.0.to_le_bytes());
             block.iter().for_each(|token| hash.update(token.to_le_bytes()));
+            // Tokens take all of a block's first bytes, so what follows them is not mistaken for tokens.
+            for (offset, content) in self.marks_in(self.keys.len()) {
+                hash.update((offset as u64).to_le_bytes());
+                hash.update(content.to_le_bytes());
+            }
             self.keys.push(digest(hash));
         }
+    }
+
+    /// The marks in a block, by their place in it.
+    pub(crate) fn marks_in(&self, block: usize) -> impl Iterator<Item = (usize, u128)> {
+        let start = block * self.block_size;
+        let inside = self.marks.iter().filter(move |(at, _)| (start..start + self.block_size).contains(at));
+        inside.map(move |(at, content)| (at - start, *content))
     }
 }
 
@@ -55,9 +73,26 @@ mod tests {
     use super::*;
 
     fn keys(salt: u64, tokens: &[Token]) -> Vec<BlockKey> {
-        let mut chain = Chain::new(salt, 2);
-        chain.extend(tokens);
+        keys_of(&Request { cache_salt: salt, ..Request::new(tokens.to_vec(), 1) })
+    }
+
+    fn keys_of(request: &Request) -> Vec<BlockKey> {
+        let mut chain = Chain::new(request, 2);
+        chain.extend(&request.prompt);
         chain.keys().to_vec()
+    }
+
+    #[test]
+    fn a_key_depends_on_what_tokens_stand_for_and_on_the_adapter() {
+        let plain = Request::new(vec![1, 2, 3, 4, 5, 6], 1);
+        let marked = |at, content| keys_of(&Request { marks: vec![(at, content)], ..plain.clone() });
+        let bare = keys_of(&plain);
+        assert_eq!(marked(2, 7)[0], bare[0], "what is before an image does not depend on it");
+        assert_ne!(marked(2, 7)[1], bare[1]);
+        assert_ne!(marked(2, 7)[2], bare[2]);
+        assert_ne!(marked(2, 7)[1], marked(3, 7)[1]);
+        assert_ne!(marked(2, 7)[1], marked(2, 8)[1]);
+        assert_ne!(keys_of(&Request { adapter: 1, ..plain.clone() })[0], bare[0]);
     }
 
     #[test]
@@ -70,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_chain_grown_in_pieces_is_the_same() {
-        let mut chain = Chain::new(1, 2);
+        let mut chain = Chain::new(&Request { cache_salt: 1, ..Request::new(vec![], 1) }, 2);
         (1..=5).for_each(|end| chain.extend(&[1, 2, 3, 4, 5][..end]));
         assert_eq!(chain.keys(), keys(1, &[1, 2, 3, 4, 5]));
     }

@@ -24,9 +24,16 @@ pub struct Request {
     pub priority: i32,
     /// When nobody will be waiting for the answer any more.
     pub deadline: Option<Tick>,
-    /// Only requests of equal salt share blocks. Whatever changes a token's keys and values besides the tokens
-    /// before it (an adapter, an image) belongs in here too.
+    /// Only requests of equal salt share blocks.
     pub cache_salt: u64,
+    /// What changes the model's weights for this request; zero for nothing. Only requests of equal adapter share
+    /// blocks.
+    pub adapter: u64,
+    /// Content that stands for some tokens of the prompt (an image, a sound): the position of the first such token and
+    /// a hash of the content. Ascending. From there on, only requests of equal content share blocks.
+    pub marks: Vec<(usize, u128)>,
+    /// Where messages of the prompt end, in tokens. States are kept for the last of them.
+    pub boundaries: Vec<usize>,
     /// Who asks, where the schedule is fair among tenants. `fcfs` does not look at it.
     pub key: u64,
 }
@@ -34,7 +41,18 @@ pub struct Request {
 impl Request {
     /// A request with nothing special about it.
     pub fn new(prompt: Vec<Token>, max_new_tokens: usize) -> Self {
-        Self { prompt, max_new_tokens, priority: 0, deadline: None, cache_salt: 0, key: 0 }
+        let (marks, boundaries) = Default::default();
+        Self {
+            prompt,
+            max_new_tokens,
+            priority: 0,
+            deadline: None,
+            cache_salt: 0,
+            adapter: 0,
+            marks,
+            boundaries,
+            key: 0,
+        }
     }
 
     /// The most tokens the sequence can grow to.

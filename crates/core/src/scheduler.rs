@@ -28,6 +28,8 @@ use recovery::Recovery;
 
 /// Plans with work that may be in flight at once: one computes while the next is built.
 const FLIGHTS_MAX: usize = 2;
+/// States kept of one prompt: each costs a slot, and a step that ends there.
+const CHECKPOINTS_MAX: usize = 4;
 
 /// Decides which sequences advance, and keeps the books of who holds which blocks.
 #[derive(Debug, Clone)]
@@ -198,7 +200,11 @@ impl Scheduler {
     }
 
     fn sequence_of(&self, request: Request) -> Sequence {
-        let mut chain = Chain::new(request.cache_salt, self.settings.block_size);
+        let mut chain = Chain::new(&request, self.settings.block_size);
+        let checkpoints = match self.settings.keeps_states() {
+            true => checkpoints(&request, self.settings.block_size),
+            false => Vec::new(),
+        };
         if self.memory.shares() {
             chain.extend(&request.prompt);
         }
@@ -210,6 +216,7 @@ impl Scheduler {
             computed: 0,
             holdings: self.memory.nothing(),
             chain,
+            checkpoints,
             sealed: 0,
             hold: Hold::Never,
             bookings: Default::default(),
@@ -289,4 +296,14 @@ impl Scheduler {
         self.running.clear();
         self.leaving.clear();
     }
+}
+
+/// Where a prompt's state is kept: the ends of the blocks before its last messages end, and before it ends itself. A
+/// token is always left to compute.
+fn checkpoints(request: &Request, block_size: usize) -> Vec<usize> {
+    let last = request.prompt.len() - 1;
+    let ends = request.boundaries.iter().copied().chain([last]);
+    let ends: BTreeSet<usize> = ends.map(|end| end.min(last) / block_size * block_size).collect();
+    let ends: Vec<usize> = ends.into_iter().filter(|end| *end > 0).collect();
+    ends[ends.len().saturating_sub(CHECKPOINTS_MAX)..].to_vec()
 }

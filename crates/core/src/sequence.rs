@@ -45,6 +45,8 @@ pub(crate) struct Sequence {
     pub(crate) holdings: Vec<Holding>,
     /// Keys of the full blocks of `tokens`; empty when nothing is shared.
     pub(crate) chain: Chain,
+    /// Positions before which a copy of its state is made, ascending. No step reaches past one.
+    pub(crate) checkpoints: Vec<usize>,
     /// Leading blocks that are shared or have been made findable; since it was last admitted.
     pub(crate) sealed: usize,
     /// Whether it may be planned while it waits.
@@ -86,6 +88,11 @@ impl Sequence {
         let sample = self.bookings.iter().rev().find_map(|booking| booking.sample);
         assert!(sample.is_some(), "a token that is not known is being sampled");
         sample.unwrap_or(Input::Known)
+    }
+
+    /// How far a step may go that starts at `start` and could go to `end`.
+    pub(crate) fn cut(&self, start: usize, end: usize) -> usize {
+        self.checkpoints.iter().copied().find(|at| *at > start).map_or(end, |at| at.min(end))
     }
 
     /// The first position still to be computed when the oldest steps are done: what is behind it in windows is free.

@@ -12,7 +12,8 @@ pub enum GroupKind {
         /// Positions a token sees, itself included. At least one.
         tokens: usize,
     },
-    /// One state for the whole sequence, whatever its length. A block is a slot.
+    /// One state for the whole sequence, whatever its length. A block is a slot. A sequence's first work, if it starts
+    /// at position zero, finds whatever was left in its slot.
     State,
 }
 
@@ -45,8 +46,8 @@ pub enum Schedule {
 /// Whether equal beginnings are computed once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum PrefixCache {
-    /// Full blocks stay findable by their content until their memory is needed. No effect while there is a
-    /// state group: a state cannot be taken up in the middle without a checkpoint.
+    /// Full blocks stay findable by their content until their memory is needed, and so do copies of states (made
+    /// at [`crate::Request::boundaries`] and at the prompt's end) in slots that no sequence needs.
     #[default]
     On,
     /// Every sequence computes all its tokens.
@@ -82,8 +83,12 @@ impl Settings {
 
     /// True when blocks are shared between sequences.
     pub(crate) fn shares(&self) -> bool {
-        let stateful = self.groups.iter().any(|group| group.kind == GroupKind::State);
-        self.prefix_cache == PrefixCache::On && !stateful
+        self.prefix_cache == PrefixCache::On
+    }
+
+    /// True when a prompt can only be taken up where its state was kept.
+    pub(crate) fn keeps_states(&self) -> bool {
+        self.shares() && self.groups.iter().any(|group| group.kind == GroupKind::State)
     }
 
     /// Panics on values that could never run anything.

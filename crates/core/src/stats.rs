@@ -31,6 +31,8 @@ pub struct Stats {
     pub computed_tokens_total: u64,
     /// Tokens told to clients.
     pub sampled_tokens_total: u64,
+    /// Copies of states that were made findable.
+    pub checkpoints_total: u64,
     /// Sequences admitted, those admitted again included.
     pub admissions_total: u64,
     /// Sequences sent back to wait because an older one needed their blocks.

@@ -40,6 +40,23 @@ impl GroupKind {
         }
     }
 
+    /// Of `blocks` leading blocks, the first that must be found to take up after them.
+    pub(crate) fn first_needed(self, block_size: usize, blocks: usize) -> usize {
+        match self {
+            Self::Full | Self::Window { .. } => self.first_block(block_size, blocks * block_size).min(blocks),
+            Self::State => blocks.saturating_sub(1),
+        }
+    }
+
+    /// The logical block up to which a sequence holds blocks that has taken up after `blocks` of them. Of a state it
+    /// has its own copy, once it computes.
+    pub(crate) fn shared_until(self, blocks: usize) -> usize {
+        match self {
+            Self::Full | Self::Window { .. } => blocks,
+            Self::State => 0,
+        }
+    }
+
     /// The logical blocks that `end` positions reach.
     pub(crate) fn last_block(self, block_size: usize, end: usize) -> usize {
         match self {

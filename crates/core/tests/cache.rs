@@ -111,3 +111,23 @@ fn of_a_window_only_what_it_still_sees_comes_back() {
     let less = scheduler.absent(id, |group, key| group == 0 || key != absent.last().unwrap().1);
     assert_eq!(less.len(), 5, "four blocks and the window before the one that is lost");
 }
+
+#[test]
+fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::State, 4)]));
+    let request = |boundaries: Vec<usize>| Request { boundaries, ..Request::new(prompt(1, 22), 1) };
+    scheduler.submit(0, request(vec![9])).expect("it fits");
+    let mut copied = Vec::new();
+    while !scheduler.is_idle() {
+        let (plan, begun) = begin(&mut scheduler);
+        copied.push((plan.work[0].positions.clone(), begun.copies.len()));
+        commit(&mut scheduler, &plan);
+    }
+    assert_eq!(copied, [(0..8, 0), (8..20, 1), (20..22, 1)], "after eight and after twenty");
+    assert_eq!(ask(&mut scheduler, Request::new([prompt(1, 22), prompt(2, 5)].concat(), 1)), 20);
+    assert_eq!(ask(&mut scheduler, Request::new([prompt(1, 19), prompt(3, 5)].concat(), 1)), 8);
+    scheduler.submit(0, request(Vec::new())).expect("it fits");
+    let (plan, begun) = begin(&mut scheduler);
+    let own = scheduler.table(plan.work[0].sequence, 1).blocks[0];
+    assert_eq!(begun.copies.iter().map(|copy| (copy.group, copy.to)).collect::<Vec<_>>(), [(1, own)]);
+}

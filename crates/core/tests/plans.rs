@@ -365,18 +365,19 @@ fn a_prefix_is_taken_up_only_where_its_window_is_left() {
 }
 
 #[test]
-fn a_state_is_never_taken_up_in_the_middle() {
-    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::State, 2)]));
+fn a_state_is_taken_up_where_it_was_kept() {
+    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::State, 3)]));
     stage.ask(1, 9, 2);
     stage.ask(1, 9, 1);
     stage.ask(1, 9, 1);
     stage.run();
     stage.check(expect![[r#"
-        begin #0 0..9 sample, #1 0..7
-        begin #0 9..10 sample, #1 7..9 sample
+        begin #0 0..8, #1 0..7
+        begin #0 8..9 sample, #1 7..8, #2 0..8
+        begin #0 9..10 sample, #1 8..9 sample
           #0 Length
           #1 Length
-        begin #2 0..9 sample
+        begin #2 8..9 sample
           #2 Length
     "#]]);
 }

@@ -1,11 +1,18 @@
 //! Enters a plan into the books when its step is about to be launched.
 //!
-//! Invariant: found blocks are shared before any block is taken, so nothing that a plan counts on is overwritten by
-//! the plan itself.
+//! Invariant: found blocks are shared before any block is taken, and what is copied is kept until all is booked; so
+//! nothing that a plan counts on is overwritten by the plan itself.
 
 use super::{FLIGHTS_MAX, Flight, FlightWork, Scheduler};
 use crate::sequence::Phase;
-use crate::{Begun, Event, FinishReason, Plan, Work};
+use crate::{Begun, BlockCopy, BlockId, Event, FinishReason, Plan, SequenceId, Work};
+
+/// A block that a sequence copies before its first work.
+struct Loan {
+    sequence: SequenceId,
+    group: usize,
+    from: BlockId,
+}
 
 impl Scheduler {
     /// Books a plan: blocks are claimed, sequences admitted, preempted and expired. At most two plans with work
@@ -20,32 +27,59 @@ impl Scheduler {
         for &id in &plan.preempt {
             self.preempt(id);
         }
-        for work in &plan.work {
-            self.admit(work);
-        }
+        let loans: Vec<Loan> = plan.work.iter().flat_map(|work| self.admit(work)).collect();
         let mut rows = 0..;
         for work in &plan.work {
             let row = if work.sample { rows.next() } else { None };
             self.book(plan, work, row);
         }
+        self.copy(plan, &loans, &mut begun.copies);
         self.launch(plan);
         self.now_at.0 += 1;
         begun
     }
 
-    /// Starts a waiting sequence on what was found of it.
-    fn admit(&mut self, work: &Work) {
-        let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return };
+    /// Starts a waiting sequence on what was found of it. Says what it must copy.
+    fn admit(&mut self, work: &Work) -> Vec<Loan> {
+        let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return Vec::new() };
         if sequence.phase != Phase::Waiting {
-            return;
+            return Vec::new();
         }
         let found = work.cached / self.settings.block_size;
-        self.memory.adopt(&mut sequence.holdings, &sequence.chain.keys()[..found]);
+        let lent = self.memory.adopt(&mut sequence.holdings, &sequence.chain.keys()[..found]);
         sequence.computed = work.cached;
         sequence.sealed = found;
         self.enter(work.sequence, Phase::Running);
         self.totals.admissions_total += 1;
         self.totals.cached_tokens_total += work.cached as u64;
+        let loan = |(group, from)| Loan { sequence: work.sequence, group, from };
+        lent.into_iter().map(loan).collect()
+    }
+
+    /// Copies what was lent to who borrowed it, and the states of those whose next work would change a state that
+    /// shall be kept.
+    fn copy(&mut self, plan: &Plan, loans: &[Loan], copies: &mut Vec<BlockCopy>) {
+        let mut kept: Vec<(usize, BlockId)> = Vec::new();
+        for work in &plan.work {
+            let Some(sequence) = self.sequences.get(&work.sequence) else { continue };
+            let start = work.positions.start;
+            if start == work.cached || sequence.checkpoints.binary_search(&start).is_err() {
+                continue;
+            }
+            let keys = &sequence.chain.keys()[..start / self.settings.block_size];
+            for (group, to) in self.memory.checkpoint(keys) {
+                let from = sequence.holdings[group].blocks[0];
+                copies.push(BlockCopy { group, from, to });
+                kept.push((group, to));
+                self.totals.checkpoints_total += 1;
+            }
+        }
+        for &Loan { sequence, group, from } in loans {
+            let to = self.sequence(sequence).holdings[group].blocks[0];
+            copies.push(BlockCopy { group, from, to });
+            kept.push((group, from));
+        }
+        kept.into_iter().for_each(|(group, block)| self.memory.give_back(group, block));
     }
 
     fn book(&mut self, plan: &Plan, work: &Work, row: Option<usize>) {

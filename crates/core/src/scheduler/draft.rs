@@ -114,8 +114,9 @@ impl<'a> Draft<'a> {
         let memory = &self.books.memory;
         let keys = sequence.chain.keys();
         let found = memory.reusable(keys, (sequence.tokens.len() - 1) / memory.block_size());
+        let found = if self.forecast.can_lend(&keys[..found]) { found } else { 0 };
         let start = found * memory.block_size();
-        let held = || std::iter::repeat_n(found, sequence.holdings.len());
+        let held = || memory.groups().map(|(kind, _)| kind.shared_until(found));
         let before = self.forecast.clone();
         self.forecast.adopt(&keys[..found]);
         while !self.fits(sequence, start, held(), admission) {
@@ -163,8 +164,10 @@ impl<'a> Draft<'a> {
     ) {
         let expected = sequence.expected();
         let end = expected.min(start + self.tokens_left).min(self.reach(held()));
-        self.forecast.take(held(), end);
+        // What is put off for the sake of a checkpoint is not given to younger ones, who would be in the way later.
         self.tokens_left -= end - start;
+        let end = sequence.cut(start, end);
+        self.forecast.take(held(), end);
         self.sequences_left -= 1;
         self.plan.work.push(Work {
             sequence: id,

@@ -55,6 +55,15 @@ impl<'a> Forecast<'a> {
         }
     }
 
+    /// True when a sequence that takes up after all of these keys finds a slot for its own state beside the one it
+    /// copies.
+    pub(super) fn can_lend(&self, keys: &[BlockKey]) -> bool {
+        let states = self.memory.adoptable(keys).filter(|(group, _)| self.memory.is_state(*group));
+        states
+            .into_iter()
+            .all(|(group, slot)| self.available[group] > i64::from(self.holders(group, slot) == 0))
+    }
+
     /// Counts on the blocks that were found for a sequence.
     pub(super) fn adopt(&mut self, keys: &[BlockKey]) {
         for (group, block) in self.memory.adoptable(keys) {

@@ -7,7 +7,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::clients::Clients;
 use super::script::Script;
-use crate::{BlockId, GroupKind, Input, Plan, PlanId, Row, Scheduler, SequenceId, Settings, Tick, Work};
+use crate::{
+    BlockCopy, BlockId, GroupKind, Input, Plan, PlanId, Row, Scheduler, SequenceId, Settings, Tick, Work,
+};
 
 /// What nobody may read.
 const GARBAGE: u64 = 0;
@@ -114,6 +116,18 @@ impl Device {
         });
     }
 
+    /// Copies blocks, all at once.
+    pub(super) fn copy(&mut self, copies: &[BlockCopy]) {
+        let read: BTreeSet<_> = copies.iter().map(|copy| (copy.group, copy.from)).collect();
+        let written: BTreeSet<_> = copies.iter().map(|copy| (copy.group, copy.to)).collect();
+        assert_eq!(written.len(), copies.len(), "a block is written twice");
+        assert!(read.is_disjoint(&written), "a block is both read and written");
+        let content: Vec<_> = copies.iter().map(|copy| self.block(copy.group, copy.from)).collect();
+        for (copy, content) in copies.iter().zip(content) {
+            self.fill(copy.group, copy.to, &content);
+        }
+    }
+
     /// What a block holds.
     pub(super) fn block(&self, group: usize, block: BlockId) -> Vec<u64> {
         let start = block.0 as usize * self.block_size;
@@ -125,7 +139,7 @@ impl Device {
         let oldest = self.launched - self.jobs.len() as u64;
         let group = &mut self.groups[group];
         let used = group.users[block.0 as usize].iter().any(|(launch, _)| *launch > oldest);
-        assert!(!used, "{block:?} is restored while a step in flight uses it");
+        assert!(!used, "{block:?} is written while a step in flight uses it");
         let start = block.0 as usize * self.block_size;
         group.slots[start..start + self.block_size].copy_from_slice(prints);
     }

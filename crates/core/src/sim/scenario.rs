@@ -41,6 +41,12 @@ pub struct Arrival {
     pub alike: usize,
     /// [`crate::Request::cache_salt`].
     pub salt: u64,
+    /// [`crate::Request::adapter`].
+    pub adapter: u64,
+    /// Whether some tokens stand for content.
+    pub marks: bool,
+    /// [`crate::Request::boundaries`].
+    pub boundaries: Vec<usize>,
     /// From arrival until nobody waits any more.
     pub patience: Option<Tick>,
     /// From arrival until the client goes away.
@@ -126,6 +132,9 @@ fn everyday_arrival(rng: &mut Rng, at: Tick) -> Arrival {
         conversation: rng.below(8),
         alike,
         salt: 0,
+        adapter: 0,
+        marks: false,
+        boundaries: Vec::new(),
         patience: None,
         leaves_after: None,
         is_poison: false,
@@ -153,8 +162,8 @@ fn hostile_settings(rng: &mut Rng) -> Settings {
         let blocks = pool(rng, (tokens - 1).div_ceil(block_size) + 1);
         groups.push(Group { kind: GroupKind::Window { tokens }, blocks });
     }
-    if mixture == 7 || rng.one_in(12) {
-        groups.push(Group { kind: GroupKind::State, blocks: rng.within(1..=5) as u32 });
+    if mixture == 7 || rng.one_in(6) {
+        groups.push(Group { kind: GroupKind::State, blocks: rng.within(1..=9) as u32 });
     }
     Settings {
         block_size,
@@ -188,6 +197,9 @@ fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
             conversation: rng.below(conversations),
             alike,
             salt: u64::from(rng.one_in(5)),
+            adapter: u64::from(rng.one_in(8)),
+            marks: rng.one_in(3),
+            boundaries: (0..rng.below(5)).map(|_| rng.within(0..=prompt + 2)).collect(),
             patience: rng.one_in(8).then(|| rng.below(40_000)),
             leaves_after: rng.one_in(leaves_one_in).then(|| rng.below(20_000)),
             is_poison: rng.one_in(60),

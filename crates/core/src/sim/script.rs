@@ -10,8 +10,10 @@ pub(super) struct Script {
     pub(super) arrival: Arrival,
     /// Prompt and the longest answer.
     pub(super) tokens: Vec<Token>,
-    /// Names the content that position's keys and values must have: all tokens up to it, and the salt.
+    /// Names the content that position's keys and values must have: all tokens up to it and what they stand for, the
+    /// adapter and the salt.
     pub(super) prints: Vec<u64>,
+    marks: Vec<(usize, u128)>,
 }
 
 impl Script {
@@ -19,17 +21,22 @@ impl Script {
     pub(super) fn new(scenario: &Scenario, index: usize) -> Self {
         let arrival = scenario.arrivals[index].clone();
         let own = mix(index as u64 + 1) | 1;
+        let voice = |at: usize| if at < arrival.alike { arrival.conversation } else { own };
         let token = |at: usize| {
-            let voice = if at < arrival.alike { arrival.conversation } else { own };
+            let voice = voice(at);
             (mix(voice.wrapping_mul(0x1_0001) ^ ((at as u64) << 40)) % 50) as Token
         };
         let tokens: Vec<Token> = (0..arrival.prompt + arrival.max_new_tokens).map(token).collect();
-        let mut print = mix(arrival.salt ^ 0xABCD);
-        let prints = tokens.iter().map(|token| {
-            print = mix(print.wrapping_add(u64::from(*token) + 1)) | 1;
+        let mark = |at: usize| mix(voice(at) ^ mix(at as u64 + 3));
+        let marked = (0..arrival.prompt).filter(|at| arrival.marks && mark(*at).is_multiple_of(9));
+        let marks: Vec<(usize, u128)> = marked.map(|at| (at, u128::from(mark(at)))).collect();
+        let mut print = mix(arrival.salt ^ 0xABCD ^ (arrival.adapter << 20));
+        let prints = tokens.iter().enumerate().map(|(at, token)| {
+            let mark = marks.iter().find(|(place, _)| *place == at).map_or(0, |(_, mark)| *mark as u64);
+            print = mix(print.wrapping_add(u64::from(*token) + 1) ^ mark) | 1;
             print
         });
-        Self { prints: prints.collect(), arrival, tokens }
+        Self { prints: prints.collect(), arrival, tokens, marks }
     }
 
     /// What its client asks for.
@@ -37,6 +44,9 @@ impl Script {
         Request {
             deadline: self.arrival.patience.map(|patience| self.arrival.at + patience),
             cache_salt: self.arrival.salt,
+            adapter: self.arrival.adapter,
+            marks: self.marks.clone(),
+            boundaries: self.arrival.boundaries.clone(),
             ..Request::new(self.tokens[..self.arrival.prompt].to_vec(), self.arrival.max_new_tokens)
         }
     }
