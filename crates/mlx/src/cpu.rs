@@ -13,8 +13,10 @@ use crate::array::{list, unlist};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 
 mod attention;
+mod recurrent;
 
 pub use attention::{Attended, HeadNorm, PagedAttention, Pages, Rope};
+pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use sys::kernels::{Act, Isa, Pairs, isa, limit_isa, threads};
 
 /// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.

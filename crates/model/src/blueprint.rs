@@ -71,17 +71,19 @@ pub struct Names {
 impl Names {
     /// `model.embed_tokens`, `model.layers.N`, `model.norm`.
     pub const LLAMA: Self = Self { root: "model", embed: "embed_tokens", final_norm: "norm" };
+    /// `backbone.embeddings`, `backbone.layers.N`, `backbone.norm_f`.
+    pub const MAMBA: Self = Self { root: "backbone", embed: "embeddings", final_norm: "norm_f" };
 }
 
-/// One residual layer: a mixer across positions, then an MLP within each.
+/// One residual layer: a mixer across positions, then (usually) an MLP within each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerSpec {
     /// The mixer's name below `layers.N`.
     pub mixer_name: &'static str,
     /// How positions exchange information.
     pub mixer: Mixer,
-    /// How each position is transformed on its own.
-    pub mlp: Mlp,
+    /// How each position is transformed on its own. `None` in pure recurrences.
+    pub mlp: Option<Mlp>,
     /// The kind of every norm in the layer.
     pub norm: Norm,
     /// Where the norms sit around the two residual additions, and what they are called.
@@ -91,7 +93,7 @@ pub struct LayerSpec {
 impl LayerSpec {
     /// A pre-norm layer under Llama's names.
     pub fn pre_norm(mixer: Mixer, mlp: Mlp, norm: Norm) -> Self {
-        Self { mixer_name: "self_attn", mixer, mlp, norm, wiring: Wiring::LLAMA }
+        Self { mixer_name: "self_attn", mixer, mlp: Some(mlp), norm, wiring: Wiring::LLAMA }
     }
 }
 
@@ -99,6 +101,8 @@ impl LayerSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Wiring {
+    /// `x += m(norm(x))`, for layers without an MLP (Mamba)
+    Alone { norm: &'static str },
     /// `x += m(norm(x)); x += f(norm(x))` (Llama, Qwen)
     Pre { mixer: &'static str, mlp: &'static str },
     /// `x += norm(m(norm(x))); x += norm(f(norm(x)))` (Gemma 2 and 3); each pair is before, after
@@ -117,6 +121,7 @@ impl Wiring {
     /// The names of the norms, in order of use.
     pub fn norms(&self) -> Vec<&'static str> {
         match *self {
+            Self::Alone { norm } => vec![norm],
             Self::Pre { mixer, mlp } => vec![mixer, mlp],
             Self::Sandwich { mixer, mlp } => [mixer, mlp].concat(),
         }
@@ -136,6 +141,8 @@ pub enum Norm {
 #[allow(missing_docs)]
 pub enum Mixer {
     Attention(Attention),
+    Mamba2(Mamba2),
+    GatedDelta(GatedDelta),
 }
 
 /// Softmax attention over grouped key/value heads.
@@ -159,6 +166,8 @@ pub struct Attention {
     pub qkv_bias: bool,
     /// Bias on the output projection.
     pub out_bias: bool,
+    /// `q_proj` also yields a gate, head by head; the output is multiplied by its sigmoid (Qwen3-Next).
+    pub out_gate: bool,
 }
 
 impl Attention {
@@ -174,6 +183,7 @@ impl Attention {
             qk_norm: None,
             qkv_bias: false,
             out_bias: false,
+            out_gate: false,
         }
     }
 }
@@ -192,6 +202,73 @@ pub enum Reach {
 pub enum QkNorm {
     /// One weight of `head_dim`, shared by the heads (Qwen3, Gemma 3).
     PerHead(Norm),
+}
+
+/// Mamba-2: a recurrence in which each head's state decays as a whole. Output: `norm(silu(gate) · y)`.
+///
+/// Source: arXiv 2405.21060.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct Mamba2 {
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Groups of heads that share keys and queries (B and C).
+    pub groups: usize,
+    /// Width of a key.
+    pub state_dim: usize,
+    /// Length of the causal convolution.
+    pub taps: usize,
+    /// Least and most of a step Δt, in model time.
+    pub step_limits: [f32; 2],
+    pub bias: bool,
+    pub conv_bias: bool,
+    pub norm: Norm,
+}
+
+impl Mamba2 {
+    /// Width of the heads together.
+    pub fn inner(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Channels through the convolution: the heads, then B, then C.
+    pub fn conv_channels(&self) -> usize {
+        self.inner() + 2 * self.groups * self.state_dim
+    }
+}
+
+/// Gated DeltaNet: a recurrence that overwrites what its key already stored. Output: `silu(gate) · norm(y)`, the
+/// other way round from Mamba-2.
+///
+/// Source: arXiv 2412.06464.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct GatedDelta {
+    pub k_heads: usize,
+    /// Divisible by `k_heads`.
+    pub v_heads: usize,
+    pub k_dim: usize,
+    pub v_dim: usize,
+    /// Length of the causal convolution.
+    pub taps: usize,
+    pub norm: Norm,
+}
+
+impl GatedDelta {
+    /// Width of all values together.
+    pub fn values(&self) -> usize {
+        self.v_heads * self.v_dim
+    }
+
+    /// Width of all keys together.
+    pub fn keys(&self) -> usize {
+        self.k_heads * self.k_dim
+    }
+
+    /// Channels through the convolution: queries, keys, values.
+    pub fn conv_channels(&self) -> usize {
+        2 * self.keys() + self.values()
+    }
 }
 
 /// How each position is transformed on its own.
@@ -238,6 +315,18 @@ pub struct Moe {
     pub expert: Gated,
     /// How a token's experts are weighed.
     pub routing: Routing,
+    /// An expert that every token visits.
+    pub shared: Option<Shared>,
+}
+
+/// An expert that every token visits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared {
+    /// What it is called (`shared_expert`). Its output is multiplied by the sigmoid of one learned logit,
+    /// `<name>_gate`.
+    pub name: &'static str,
+    /// Hidden width.
+    pub width: usize,
 }
 
 /// From router logits to experts and their weights: softmax over all experts in float32, the best `top_k`.

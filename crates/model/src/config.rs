@@ -135,7 +135,11 @@ impl Field for NonZeroUsize {
 impl Field for f32 {
     const WANT: &'static str = "a number";
     fn from_json(value: &Value) -> Option<Self> {
-        value.as_f64().map(|number| number as f32)
+        match value {
+            // JSON has no infinity; Python writes one all the same, which our reader puts in quotes.
+            Value::String(text) if text == "Infinity" => Some(f32::INFINITY),
+            _ => value.as_f64().map(|number| number as f32),
+        }
     }
 }
 
@@ -223,6 +227,13 @@ impl<'a> Config<'a> {
                 Err(self.unsupported(field, found.to_string(), vec![&supported.to_string()]))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Fields that are read elsewhere or change nothing in this family's network.
+    pub fn pass_by(&self, fields: &[&str]) {
+        for field in fields {
+            self.value(field);
         }
     }
 

@@ -1,18 +1,20 @@
 //! The one decoder: embeds rows, runs the layers over them, and yields logits where they are wanted.
 
+mod slots;
 mod step;
 
 use mlx::{Array, Dtype};
 
-use crate::blocks::{AttentionBlock, Embedding, Kernels, Linear, MlpBlock, RmsNorm, Stream};
+use crate::blocks::{Embedding, Kernels, Linear, MixerBlock, MlpBlock, RmsNorm, Stream};
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, KvState, LayerSpec, LoadError, Mixer, Quantization, Source, Weights,
-    Wiring, families,
+    Batch, Blueprint, Error, Head, KvState, LayerSpec, LoadError, Quantization, Source, Weights, Wiring,
+    families,
 };
 
+pub(crate) use slots::SlotStep;
 pub use step::Attending;
-pub(crate) use step::{Gather, GroupStep, Rows, Step};
+pub(crate) use step::{BlockStep, Gather, Rows, Step};
 
 /// A network with its weights. Belongs to the thread that built it.
 pub struct Model {
@@ -29,8 +31,8 @@ pub struct Model {
 struct Layer {
     wiring: Wiring,
     norms: Vec<RmsNorm>,
-    mixer: AttentionBlock,
-    mlp: MlpBlock,
+    mixer: MixerBlock,
+    mlp: Option<MlpBlock>,
 }
 
 /// Float32 logits of the rows a batch asked for, `[n, vocab]`.
@@ -96,7 +98,7 @@ impl Model {
         self.kernels
     }
 
-    /// How its rows reach their keys and values. A rotation that depends on a sequence's length is
+    /// How its rows reach what is remembered. A rotation that depends on a sequence's length is
     /// beyond the in-place kernel.
     pub fn attending(&self) -> Attending {
         match self.kernels {
@@ -105,13 +107,14 @@ impl Model {
         }
     }
 
-    /// Builds the graph of one pass; nothing is computed before the result is evaluated. Keys and
-    /// values of every segment's rows go into `state`.
+    /// Builds the graph of one pass. Keys, values and states of every segment's rows go into `state`.
+    /// Nothing is computed before the result is evaluated, but that the reference path reads the states
+    /// where recurrences begin.
     ///
     /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. After
     /// an error `state` may have lost pools ([`KvState::is_whole`]).
     pub fn forward(&self, batch: &Batch, state: &mut KvState) -> mlx::Result<Option<RowLogits>> {
-        let step = Step::new(batch, state, self.attending())?;
+        let step = Step::new(batch, state, self.attending(), self.kernels)?;
         let x = self.embed.forward(&batch.tokens, self.dtype, self.kernels)?;
         let x = if self.blueprint.embed_scale == 1.0 {
             x
@@ -138,14 +141,16 @@ impl Model {
 
 impl Layer {
     fn load(spec: &LayerSpec, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        let Mixer::Attention(attention) = &spec.mixer;
         let norm = |name: &&str| (format!("{path}.{name}"), spec.norm);
         let norms: Vec<_> = spec.wiring.norms().iter().map(norm).collect();
         Ok(Self {
             wiring: spec.wiring,
             norms: norms.into_iter().map(|(path, norm)| store.norm(&path, norm)).collect::<Result<_, _>>()?,
-            mixer: AttentionBlock::load(attention, store, &format!("{path}.{}", spec.mixer_name))?,
-            mlp: MlpBlock::load(&spec.mlp, store, &format!("{path}.mlp"))?,
+            mixer: MixerBlock::load(&spec.mixer, store, &format!("{path}.{}", spec.mixer_name))?,
+            mlp: match &spec.mlp {
+                Some(mlp) => Some(MlpBlock::load(mlp, store, &format!("{path}.mlp"))?),
+                None => None,
+            },
         })
     }
 
@@ -159,21 +164,25 @@ impl Layer {
         kernels: Kernels,
     ) -> mlx::Result<()> {
         let mut mixer = |x: &Array| self.mixer.forward(x, step, index, state, kernels);
-        match (&self.wiring, self.norms.as_slice()) {
-            (Wiring::Pre { .. }, [before, before_mlp]) => {
+        match (&self.wiring, self.norms.as_slice(), &self.mlp) {
+            (Wiring::Alone { .. }, [before], None) => {
                 let mixed = mixer(&x.norm(before)?)?;
                 x.add(mixed);
-                let transformed = self.mlp.forward(&x.norm(before_mlp)?, kernels)?;
+            }
+            (Wiring::Pre { .. }, [before, before_mlp], Some(mlp)) => {
+                let mixed = mixer(&x.norm(before)?)?;
+                x.add(mixed);
+                let transformed = mlp.forward(&x.norm(before_mlp)?, kernels)?;
                 x.add(transformed);
             }
-            (Wiring::Sandwich { .. }, [before, after, before_mlp, after_mlp]) => {
+            (Wiring::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
                 let mixed = mixer(&x.norm(before)?)?;
                 x.add(after.forward(&mixed, kernels)?);
-                let transformed = self.mlp.forward(&x.norm(before_mlp)?, kernels)?;
+                let transformed = mlp.forward(&x.norm(before_mlp)?, kernels)?;
                 x.add(after_mlp.forward(&transformed, kernels)?);
             }
-            (Wiring::Pre { .. } | Wiring::Sandwich { .. }, _) => {
-                return Err(mlx::Error::new("as many norms as the wiring names"));
+            (Wiring::Alone { .. } | Wiring::Pre { .. } | Wiring::Sandwich { .. }, _, _) => {
+                return Err(mlx::Error::new("the norms and the MLP that the wiring names"));
             }
         }
         Ok(())
@@ -181,7 +190,7 @@ impl Layer {
 
     fn arrays(&self) -> Vec<&Array> {
         let norms = self.norms.iter().map(|norm| &norm.weight);
-        norms.chain(self.mixer.arrays()).chain(self.mlp.arrays()).collect()
+        norms.chain(self.mixer.arrays()).chain(self.mlp.iter().flat_map(MlpBlock::arrays)).collect()
     }
 }
 

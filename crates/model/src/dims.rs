@@ -32,7 +32,7 @@ impl Dims {
         let tied: bool = cfg.or("tie_word_embeddings", true)?;
         Ok(Self {
             hidden: hidden.get(),
-            layers: layers(cfg)?,
+            layers: Self::layers(cfg)?,
             heads: heads.get(),
             kv_heads: cfg.or("num_key_value_heads", heads)?.get(),
             head_dim: cfg.opt::<NonZeroUsize>("head_dim")?.map_or(hidden.get() / heads, NonZeroUsize::get),
@@ -42,22 +42,23 @@ impl Dims {
             head: if tied { Head::Tied } else { Head::Own },
         })
     }
+
+    /// How many layers there are.
+    pub(crate) fn layers(cfg: &Config) -> Result<usize, ConfigError> {
+        let layers: NonZeroUsize = cfg.req("num_hidden_layers")?;
+        if layers.get() <= LAYERS_MAX {
+            return Ok(layers.get());
+        }
+        Err(ConfigError::Unsupported {
+            field: "num_hidden_layers".to_owned(),
+            found: layers.to_string(),
+            supported: format!("up to {LAYERS_MAX}"),
+        })
+    }
 }
 
 /// More layers than any model has would only make us allocate.
 const LAYERS_MAX: usize = 4096;
-
-fn layers(cfg: &Config) -> Result<usize, ConfigError> {
-    let layers: NonZeroUsize = cfg.req("num_hidden_layers")?;
-    if layers.get() <= LAYERS_MAX {
-        return Ok(layers.get());
-    }
-    Err(ConfigError::Unsupported {
-        field: "num_hidden_layers".to_owned(),
-        found: layers.to_string(),
-        supported: format!("up to {LAYERS_MAX}"),
-    })
-}
 
 /// Hugging Face's default for Llama.
 const DEFAULT_CONTEXT: NonZeroUsize = NonZeroUsize::new(2048).expect("not zero");

@@ -6,9 +6,11 @@
 
 mod gemma3;
 mod llama;
+mod mamba2;
 mod parts;
 mod qwen2;
 mod qwen3;
+mod qwen3_next;
 
 use serde_json::{Map, Value};
 
@@ -35,7 +37,13 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "qwen2", read: qwen2::read, about: "Qwen2 and Qwen2.5" },
     Family { model_type: "qwen3", read: qwen3::read, about: "Qwen3, dense" },
     Family { model_type: "qwen3_moe", read: qwen3::read, about: "Qwen3 with routed experts" },
+    Family {
+        model_type: "qwen3_next",
+        read: qwen3_next::read,
+        about: "Qwen3-Next: gated delta rule and gated attention, with routed experts",
+    },
     Family { model_type: "gemma3_text", read: gemma3::read, about: "Gemma 3, text only" },
+    Family { model_type: "mamba2", read: mamba2::read, about: "Mamba-2, Codestral Mamba" },
 ];
 
 /// The blueprint of a checkpoint's `config.json`. Fails if a field goes unread, or if the

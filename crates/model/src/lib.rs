@@ -31,8 +31,8 @@ pub mod weights;
 pub use batch::{Batch, Segment, Table};
 pub use blocks::Kernels;
 pub use blueprint::{
-    Act, Attention, Blueprint, Gated, Head, LayerSpec, Mixer, Mlp, Moe, Names, Norm, QkNorm, Reach, Routing,
-    Wiring,
+    Act, Attention, Blueprint, Gated, GatedDelta, Head, LayerSpec, Mamba2, Mixer, Mlp, Moe, Names, Norm,
+    QkNorm, Reach, Routing, Shared, Wiring,
 };
 pub use config::{Config, ConfigError, IGNORABLE};
 pub use decoder::{Attending, Model, RowLogits};

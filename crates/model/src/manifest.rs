@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Attention, Blueprint, Gated, Head, LayerSpec, Mixer, Mlp, Moe, Norm, QkNorm};
+use crate::{
+    Attention, Blueprint, Gated, GatedDelta, Head, LayerSpec, Mamba2, Mixer, Mlp, Moe, Norm, QkNorm,
+};
 
 /// Tensor names and shapes, outermost axis first, in name order; as if nothing were quantized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,6 +57,15 @@ impl Scope<'_> {
         }
     }
 
+    /// A depthwise convolution: `weight: [channels, taps, 1]` and perhaps `bias: [channels]`.
+    fn conv(&mut self, name: &str, channels: usize, taps: usize, bias: bool) {
+        let mut scope = self.at(name);
+        scope.tensor("weight", &[channels, taps, 1]);
+        if bias {
+            scope.tensor("bias", &[channels]);
+        }
+    }
+
     fn norm(&mut self, name: &str, norm: Norm, width: usize) {
         let Norm::Rms { .. } = norm;
         self.at(name).tensor("weight", &[width]);
@@ -63,11 +74,16 @@ impl Scope<'_> {
 
 impl LayerSpec {
     fn name(&self, at: &mut Scope) {
-        let Mixer::Attention(attention) = &self.mixer;
-        attention.name(&mut at.at(self.mixer_name));
+        let mut mixer = at.at(self.mixer_name);
+        match &self.mixer {
+            Mixer::Attention(spec) => spec.name(&mut mixer),
+            Mixer::Mamba2(spec) => spec.name(&mut mixer),
+            Mixer::GatedDelta(spec) => spec.name(&mut mixer),
+        }
         match &self.mlp {
-            Mlp::Gated(spec) => spec.name(&mut at.at("mlp")),
-            Mlp::Moe(spec) => spec.name(&mut at.at("mlp")),
+            Some(Mlp::Gated(spec)) => spec.name(&mut at.at("mlp")),
+            Some(Mlp::Moe(spec)) => spec.name(&mut at.at("mlp")),
+            None => {}
         }
         for name in self.wiring.norms() {
             at.norm(name, self.norm, at.hidden);
@@ -78,7 +94,8 @@ impl LayerSpec {
 impl Attention {
     fn name(&self, at: &mut Scope) {
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        at.linear("q_proj", at.hidden, q, self.qkv_bias);
+        let gated = if self.out_gate { 2 * q } else { q };
+        at.linear("q_proj", at.hidden, gated, self.qkv_bias);
         at.linear("k_proj", at.hidden, kv, self.qkv_bias);
         at.linear("v_proj", at.hidden, kv, self.qkv_bias);
         at.linear("o_proj", q, at.hidden, self.out_bias);
@@ -86,6 +103,32 @@ impl Attention {
             at.norm("q_norm", norm, self.head_dim);
             at.norm("k_norm", norm, self.head_dim);
         }
+    }
+}
+
+impl Mamba2 {
+    fn name(&self, at: &mut Scope) {
+        // One projection yields the gate, the convolution's input and one step for each head.
+        at.linear("in_proj", at.hidden, self.inner() + self.conv_channels() + self.heads, self.bias);
+        at.conv("conv1d", self.conv_channels(), self.taps, self.conv_bias);
+        for per_head in ["A_log", "D", "dt_bias"] {
+            at.tensor(per_head, &[self.heads]);
+        }
+        at.norm("norm", self.norm, self.inner());
+        at.linear("out_proj", self.inner(), at.hidden, self.bias);
+    }
+}
+
+impl GatedDelta {
+    fn name(&self, at: &mut Scope) {
+        at.linear("in_proj_qkvz", at.hidden, self.conv_channels() + self.values(), false);
+        at.linear("in_proj_ba", at.hidden, 2 * self.v_heads, false);
+        at.conv("conv1d", self.conv_channels(), self.taps, false);
+        for per_head in ["A_log", "dt_bias"] {
+            at.tensor(per_head, &[self.v_heads]);
+        }
+        at.norm("norm", self.norm, self.v_dim);
+        at.linear("out_proj", self.values(), at.hidden, false);
     }
 }
 
@@ -105,5 +148,9 @@ impl Moe {
         routed.tensor("gate_proj.weight", &[experts, width, hidden]);
         routed.tensor("up_proj.weight", &[experts, width, hidden]);
         routed.tensor("down_proj.weight", &[experts, hidden, width]);
+        if let Some(shared) = self.shared {
+            self.expert.with_width(shared.width).name(&mut at.at(shared.name));
+            at.linear(&format!("{}_gate", shared.name), hidden, 1, false);
+        }
     }
 }

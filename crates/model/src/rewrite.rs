@@ -4,7 +4,7 @@
 //! reaches the forward pass. A checkpoint mlx-lm has already converted passes through untouched: a
 //! rewrite whose source names are absent does nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mlx::Array;
 
@@ -19,17 +19,40 @@ pub enum WeightRewrite {
     Drop { tensors: Pattern },
     /// Joins the tensors that differ only in `#` along a new leading axis.
     StackExperts { from: Pattern, to: Pattern, experts: usize },
-    /// Adds one to norms stored as `weight − 1`.
-    AddOne { tensors: Pattern },
+    /// Reorders three axes, unless the last already has length `unless_last`.
+    Transpose { tensors: Pattern, order: [i32; 3], unless_last: i32 },
+    /// Adds one to norms stored as `weight − 1`. With `if_present`, only in checkpoints that were
+    /// published with such a tensor: converted ones already carry the sum.
+    AddOne { tensors: Pattern, if_present: Option<Pattern> },
 }
 
 impl WeightRewrite {
-    /// The weights after this step.
-    pub(crate) fn apply(&self, mut weights: Weights) -> Result<Weights, LoadError> {
+    /// The weights after this step. `published`: the names before the first step.
+    pub(crate) fn apply(
+        &self,
+        mut weights: Weights,
+        published: &BTreeSet<String>,
+    ) -> Result<Weights, LoadError> {
         match self {
             Self::Drop { tensors } => weights.retain(|name, _| !tensors.matches(name)),
             Self::StackExperts { from, to, experts } => stack_experts(&mut weights, from, to, *experts)?,
-            Self::AddOne { tensors } => {
+            Self::Transpose { tensors, order, unless_last } => {
+                for (name, tensor) in weights.iter_mut().filter(|(name, _)| tensors.matches(name)) {
+                    match tensor.shape() {
+                        [_, _, last] if last == unless_last => {}
+                        [_, _, _] => *tensor = tensor.transpose(order)?,
+                        shape => {
+                            let (name, shape) = (name.clone(), shape.to_vec());
+                            return Err(LoadError::Shape { name, shape, want: "of three axes".to_owned() });
+                        }
+                    }
+                }
+            }
+            Self::AddOne { tensors, if_present } => {
+                let witness = |pattern: &Pattern| published.iter().any(|name| pattern.matches(name));
+                if !if_present.as_ref().is_none_or(witness) {
+                    return Ok(weights);
+                }
                 for (_, tensor) in weights.iter_mut().filter(|(name, _)| tensors.matches(name)) {
                     *tensor = &*tensor + 1.0;
                 }

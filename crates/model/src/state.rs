@@ -1,14 +1,15 @@
-//! What layers remember between steps: pools of fixed-size blocks, one pair a layer.
+//! What layers remember between steps: pools of fixed-size blocks, two arrays a layer.
 //!
 //! Layers that remember in the same way form a group and share block tables; `core` counts the
-//! blocks of each group, this module owns the arrays.
+//! blocks of each group, this module owns the arrays. A recurrence remembers one state for a whole
+//! sequence, whatever its length: its block is called a slot.
 //!
 //! Invariant: a pool array has one owner. Blocks take it out, write it, and put the new value back,
 //! so that MLX can write in place.
 
 use mlx::{Array, Dtype};
 
-use crate::{Blueprint, Mixer, Reach};
+use crate::{Blueprint, GatedDelta, Mamba2, Mixer, Reach};
 
 /// How long a group's layers remember.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +21,8 @@ pub enum GroupKind {
         /// The window, the token itself included.
         tokens: usize,
     },
+    /// One state of a fixed size. A block is a slot, and a sequence has one.
+    State,
 }
 
 /// Layers that share block tables.
@@ -29,27 +32,47 @@ pub struct StateGroup {
     pub kind: GroupKind,
     /// Which layers, ascending.
     pub layers: Vec<usize>,
-    /// Elements that one token takes in all of them together.
+    /// Elements that one token takes in all of them together; none in a recurrence.
     pub elements_per_token: usize,
+    /// Elements that one slot takes in all of them together, float32; only a recurrence has slots.
+    pub elements_per_slot: usize,
 }
 
+impl StateGroup {
+    /// Bytes of one block in all layers together, of `block_size` tokens whose keys and values are stored in
+    /// `dtype`, or of one slot.
+    pub fn block_bytes(&self, block_size: usize, dtype: Dtype) -> u64 {
+        let tokens = (self.elements_per_token * block_size * dtype.size_of()) as u64;
+        tokens + (self.elements_per_slot * STATE_DTYPE.size_of()) as u64
+    }
+}
+
+/// What states are kept in, whatever the activations are: errors in them would add up.
+const STATE_DTYPE: Dtype = Dtype::F32;
+
 impl Blueprint {
-    /// The layers by what they remember: full attention first, then windows, smallest first.
+    /// The layers by what they remember: full attention first, then windows, smallest first, then states.
     pub fn state_groups(&self) -> Vec<StateGroup> {
         let mut groups: Vec<StateGroup> = Vec::new();
         for (index, layer) in self.layers.iter().enumerate() {
-            let Mixer::Attention(attention) = &layer.mixer;
-            let kind = match attention.reach {
-                Reach::Full => GroupKind::Full,
-                Reach::Window(tokens) => GroupKind::Window { tokens },
+            let kind = layer.mixer.remembers();
+            let (token, slot) = match &layer.mixer {
+                Mixer::Attention(attention) => (2 * attention.kv_heads * attention.head_dim, 0),
+                Mixer::Mamba2(spec) => (0, elements(&spec.slot_shapes())),
+                Mixer::GatedDelta(spec) => (0, elements(&spec.slot_shapes())),
             };
-            let elements = 2 * attention.kv_heads * attention.head_dim;
             match groups.iter_mut().find(|group| group.kind == kind) {
                 Some(group) => {
                     group.layers.push(index);
-                    group.elements_per_token += elements;
+                    group.elements_per_token += token;
+                    group.elements_per_slot += slot;
                 }
-                None => groups.push(StateGroup { kind, layers: vec![index], elements_per_token: elements }),
+                None => groups.push(StateGroup {
+                    kind,
+                    layers: vec![index],
+                    elements_per_token: token,
+                    elements_per_slot: slot,
+                }),
             }
         }
         groups.sort_by_key(|group| group.kind);
@@ -58,19 +81,65 @@ impl Blueprint {
 
     /// False when a cached key fits only the sequence it was computed for.
     pub fn shares_prefixes(&self) -> bool {
-        !self.layers.iter().any(|layer| {
-            let Mixer::Attention(attention) = &layer.mixer;
-            matches!(&attention.position, crate::Position::Rope(rope) if rope.depends_on_length())
+        !self.layers.iter().any(|layer| match &layer.mixer {
+            Mixer::Attention(attention) => {
+                matches!(&attention.position, crate::Position::Rope(rope) if rope.depends_on_length())
+            }
+            Mixer::Mamba2(_) | Mixer::GatedDelta(_) => false,
         })
     }
 }
 
-/// Keys and values of every layer, in blocks.
+impl Mixer {
+    fn remembers(&self) -> GroupKind {
+        match self {
+            Self::Attention(attention) => match attention.reach {
+                Reach::Full => GroupKind::Full,
+                Reach::Window(tokens) => GroupKind::Window { tokens },
+            },
+            Self::Mamba2(_) | Self::GatedDelta(_) => GroupKind::State,
+        }
+    }
+
+    /// Shapes of the pool's arrays with `blocks` blocks.
+    fn pool_shapes(&self, blocks: usize, block_size: usize) -> [Vec<usize>; 2] {
+        let slots = |shapes: [Vec<usize>; 2]| shapes.map(|shape| [vec![blocks], shape].concat());
+        match self {
+            Self::Attention(attention) => {
+                let half = || vec![blocks, block_size, attention.kv_heads, attention.head_dim];
+                [half(), half()]
+            }
+            Self::Mamba2(spec) => slots(spec.slot_shapes()),
+            Self::GatedDelta(spec) => slots(spec.slot_shapes()),
+        }
+    }
+}
+
+impl Mamba2 {
+    /// The convolution's last rows, `[taps − 1, channels]`, and the state, `[heads, head_dim, state_dim]`.
+    fn slot_shapes(&self) -> [Vec<usize>; 2] {
+        [vec![self.taps - 1, self.conv_channels()], vec![self.heads, self.head_dim, self.state_dim]]
+    }
+}
+
+impl GatedDelta {
+    /// The convolution's last rows, `[taps − 1, channels]`, and the state, `[v_heads, v_dim, k_dim]`.
+    fn slot_shapes(&self) -> [Vec<usize>; 2] {
+        [vec![self.taps - 1, self.conv_channels()], vec![self.v_heads, self.v_dim, self.k_dim]]
+    }
+}
+
+fn elements(shapes: &[Vec<usize>]) -> usize {
+    shapes.iter().map(|shape| shape.iter().product::<usize>()).sum()
+}
+
+/// What every layer remembers, in blocks.
 pub struct KvState {
     /// Tokens of a block.
     pub(crate) block_size: usize,
     /// Blocks of each group, the scratch block that follows them not counted.
     pub(crate) blocks: Vec<usize>,
+    pub(crate) kinds: Vec<GroupKind>,
     /// Window of each group, in tokens; `None` remembers all.
     pub(crate) windows: Vec<Option<usize>>,
     /// Group of each layer.
@@ -78,11 +147,25 @@ pub struct KvState {
     pub(crate) pools: Vec<Pool>,
 }
 
-/// One layer's keys and values, `[blocks + 1, block_size, kv_heads, head_dim]` each. `None` only
-/// while a step is being built, or after building one failed half-way.
-pub(crate) struct Pool {
-    pub(crate) keys: Option<Array>,
-    pub(crate) values: Option<Array>,
+/// One layer's arrays, all `[blocks + 1, …]`: keys and values, `[_, block_size, kv_heads, head_dim]` each, or what a
+/// recurrence's convolution saw last and its state. `None` only while a step is being built, or after building one
+/// failed half-way.
+pub(crate) struct Pool(Option<[Array; 2]>);
+
+impl Pool {
+    /// The arrays, to be written and put back.
+    pub(crate) fn take(&mut self) -> mlx::Result<[Array; 2]> {
+        self.0.take().ok_or_else(lost)
+    }
+
+    pub(crate) fn put(&mut self, arrays: [Array; 2]) {
+        self.0 = Some(arrays);
+    }
+
+    /// The arrays, only to be read.
+    pub(crate) fn arrays(&self) -> &[Array] {
+        self.0.as_ref().map_or(&[], |arrays| arrays.as_slice())
+    }
 }
 
 impl KvState {
@@ -98,22 +181,24 @@ impl KvState {
             .map(|layer| groups.iter().position(|group| group.layers.contains(&layer)).unwrap_or_default())
             .collect();
         let pool = |(layer, group): (usize, &usize)| -> mlx::Result<Pool> {
-            let Mixer::Attention(attention) = &blueprint.layers[layer].mixer;
-            let shape =
-                [blocks[*group] + 1, block_size, attention.kv_heads, attention.head_dim].map(|n| n as i32);
-            let zeros = || -> mlx::Result<Array> {
+            let mixer = &blueprint.layers[layer].mixer;
+            let dtype = if mixer.remembers() == GroupKind::State { STATE_DTYPE } else { dtype };
+            let zeros = |shape: &[usize]| -> mlx::Result<Array> {
+                let shape: Vec<i32> = shape.iter().map(|n| *n as i32).collect();
                 let zeros = Array::zeros(&shape, dtype)?;
                 zeros.eval()?;
                 Ok(zeros)
             };
-            Ok(Pool { keys: Some(zeros()?), values: Some(zeros()?) })
+            let [first, second] = mixer.pool_shapes(blocks[*group] + 1, block_size);
+            Ok(Pool(Some([zeros(&first)?, zeros(&second)?])))
         };
         let windows = groups.iter().map(|group| match group.kind {
-            GroupKind::Full => None,
+            GroupKind::Full | GroupKind::State => None,
             GroupKind::Window { tokens } => Some(tokens),
         });
+        let kinds = groups.iter().map(|group| group.kind).collect();
         let pools = group_of.iter().enumerate().map(pool).collect::<mlx::Result<_>>()?;
-        Ok(Self { block_size, blocks: blocks.to_vec(), windows: windows.collect(), group_of, pools })
+        Ok(Self { block_size, blocks: blocks.to_vec(), kinds, windows: windows.collect(), group_of, pools })
     }
 
     /// Tokens of a block.
@@ -121,7 +206,7 @@ impl KvState {
         self.block_size
     }
 
-    /// Copies whole blocks within a group, `(from, to)`; all are read before any is written.
+    /// Copies whole blocks (of a recurrence, slots) within a group, `(from, to)`; all are read before any is written.
     pub fn copy_blocks(&mut self, group: usize, copies: &[(u32, u32)]) -> mlx::Result<()> {
         if copies.is_empty() {
             return Ok(());
@@ -132,24 +217,25 @@ impl KvState {
         };
         let (from, to) = (indices(|copy| copy.0)?, indices(|copy| copy.1)?);
         for (pool, _) in self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group) {
-            for half in [&mut pool.keys, &mut pool.values] {
-                let array = half.take().ok_or_else(lost)?;
+            let copied = |array: Array| -> mlx::Result<Array> {
                 let moved = array.take(&from, 0)?;
                 moved.eval()?; // Copied out before it is written, so that the write is in place.
-                *half = Some(array.scatter_rows(&to, &moved)?);
-            }
+                array.scatter_rows(&to, &moved)
+            };
+            let [first, second] = pool.take()?;
+            pool.put([copied(first)?, copied(second)?]);
         }
         Ok(())
     }
 
     /// Every array, to be evaluated with a step's results.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.pools.iter().flat_map(|pool| pool.keys.iter().chain(&pool.values))
+        self.pools.iter().flat_map(Pool::arrays)
     }
 
     /// False after a step failed while it was built; the pools must then be made anew.
     pub fn is_whole(&self) -> bool {
-        self.pools.iter().all(|pool| pool.keys.is_some() && pool.values.is_some())
+        self.pools.iter().all(|pool| pool.0.is_some())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a blueprint must satisfy beyond what its types say. Checked once, after a family has read.
 
-use crate::{Blueprint, ConfigError, Mixer, Mlp, Moe, Position, Reach};
+use crate::{Blueprint, ConfigError, GatedDelta, Mamba2, Mixer, Mlp, Moe, Position, Reach};
 
 type Rule = (bool, &'static str);
 
@@ -12,7 +12,7 @@ impl Blueprint {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let whole = [(self.hidden <= SIZE_MAX && self.vocab <= SIZE_MAX, "sizes are below 16 million")];
         let mixers = self.layers.iter().flat_map(|layer| layer.mixer.rules());
-        let mlps = self.layers.iter().flat_map(|layer| layer.mlp.rules());
+        let mlps = self.layers.iter().filter_map(|layer| layer.mlp.as_ref()).flat_map(Mlp::rules);
         let rules = whole.into_iter().chain(mixers).chain(mlps);
         let mut broken: Vec<&str> = rules.filter(|(holds, _)| !holds).map(|(_, rule)| rule).collect();
         broken.sort_unstable();
@@ -35,7 +35,41 @@ impl Mixer {
                 (spec.reach != Reach::Window(0), "a window holds at least one token"),
                 (spec.scale.is_finite() && spec.scale > 0.0, "the score scale is positive"),
             ],
+            Self::Mamba2(spec) => spec.rules(),
+            Self::GatedDelta(spec) => spec.rules(),
         }
+    }
+}
+
+const TAPS: &str = "a convolution has 2 to 64 taps";
+
+impl Mamba2 {
+    fn rules(&self) -> Vec<Rule> {
+        let [low, high] = self.step_limits;
+        let keys = self.groups.saturating_mul(self.state_dim);
+        let sizes =
+            [self.heads.saturating_mul(self.head_dim), keys, self.head_dim.saturating_mul(self.state_dim)];
+        vec![
+            (divides(self.groups, self.heads), "groups divide the heads"),
+            ((2..=64).contains(&self.taps), TAPS),
+            (sizes.iter().all(|size| (1..=SIZE_MAX).contains(size)), "heads fit a sensible width"),
+            (0.0 <= low && low <= high, "a step's limits are in order and not negative"),
+        ]
+    }
+}
+
+impl GatedDelta {
+    fn rules(&self) -> Vec<Rule> {
+        let sizes = [
+            self.k_heads.saturating_mul(self.k_dim),
+            self.v_heads.saturating_mul(self.v_dim),
+            self.k_dim.saturating_mul(self.v_dim),
+        ];
+        vec![
+            (divides(self.k_heads, self.v_heads), "key heads divide the value heads"),
+            ((2..=64).contains(&self.taps), TAPS),
+            (sizes.iter().all(|size| (1..=SIZE_MAX).contains(size)), "heads fit a sensible width"),
+        ]
     }
 }
 
@@ -54,6 +88,10 @@ impl Moe {
             ((1..=self.experts).contains(&self.top_k), "a token visits some of the experts"),
             (self.experts <= 1 << 16, "at most 65536 experts"),
             (self.expert.width > 0 && self.expert.width <= SIZE_MAX, "sizes are below 16 million"),
+            (
+                self.shared.is_none_or(|shared| shared.width > 0 && shared.width <= SIZE_MAX),
+                "sizes are below 16 million",
+            ),
         ]
     }
 }

@@ -10,21 +10,26 @@
 
 mod attention;
 mod bridge;
+mod conv;
 mod element;
 mod embed;
 mod gemm;
 mod linear;
 mod math;
 mod pool;
+mod recurrence;
 mod rows;
+mod runs;
 mod simd;
 
 pub use attention::{Attention, Norm as HeadNorm, Pairs, Rope};
 pub use bridge::kernel_arrays;
+pub use conv::Conv;
 pub use element::Float;
 pub use embed::Embed;
 pub use linear::{Linear, Rows, Weights};
 pub use pool::threads;
+pub use recurrence::{Recurrence, Rule};
 pub use rows::{Act, Center, Gated, Norm};
 pub use simd::{Isa, isa, limit_isa};
 
@@ -36,6 +41,8 @@ pub enum Kernel {
     Gated(Gated),
     Attention(Attention),
     Embed(Embed),
+    Conv(Conv),
+    Recurrence(Recurrence),
 }
 
 impl Kernel {
@@ -46,6 +53,8 @@ impl Kernel {
             Kernel::Gated(_) => "OmnibusGated",
             Kernel::Attention(_) => "OmnibusAttention",
             Kernel::Embed(_) => "OmnibusEmbed",
+            Kernel::Conv(_) => "OmnibusConv",
+            Kernel::Recurrence(_) => "OmnibusRecurrence",
         }
     }
 
@@ -58,6 +67,8 @@ impl Kernel {
             Kernel::Gated(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Attention(kernel) => kernel.run(inputs, outputs),
             Kernel::Embed(kernel) => kernel.run(inputs, outputs[0]),
+            Kernel::Conv(kernel) => kernel.run(inputs, outputs),
+            Kernel::Recurrence(kernel) => kernel.run(inputs, outputs),
         }
     }
 }

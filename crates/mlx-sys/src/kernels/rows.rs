@@ -39,6 +39,8 @@ pub enum Act {
     Gelu,
     /// By tanh.
     GeluTanh,
+    /// No more than a gate.
+    Sigmoid,
 }
 
 /// `act(gate) * up`. Inputs: `[rows, 2 * width]`, gate first, or with `apart` gate and up, `[rows, width]`.
@@ -223,6 +225,7 @@ impl Work for GatedPart<'_> {
             Act::Silu => self.each::<S, 0>(),
             Act::Gelu => self.each::<S, 1>(),
             Act::GeluTanh => self.each::<S, 2>(),
+            Act::Sigmoid => self.each::<S, 3>(),
         }
     }
 }
@@ -234,6 +237,7 @@ unsafe fn activate<S: Simd, const ACT: u8>(x: S::F) -> S::F {
     match ACT {
         0 => S::mul(x, math::sigmoid::<S>(x)),
         1 => S::mul(x, math::normal_cdf::<S>(x)),
+        3 => math::sigmoid::<S>(x),
         _ => {
             // x/2 (1 + tanh u) is x sigmoid(2u).
             let cube = S::mul(S::mul(x, x), x);

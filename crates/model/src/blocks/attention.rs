@@ -7,7 +7,7 @@ use mlx::{Array, cpu, fast};
 
 use super::rotate::Rotation;
 use super::{Fused, Kernels, Linear, RmsNorm};
-use crate::decoder::{Attending, Gather, GroupStep, Rows, Step};
+use crate::decoder::{Attending, BlockStep, Gather, Rows, Step};
 use crate::state::{Pool, lost};
 use crate::weights::Store;
 use crate::{Attention, KvState, LoadError, Pairs, Position, QkNorm, Reach};
@@ -19,12 +19,14 @@ pub(crate) struct AttentionBlock {
     out: Linear,
     qk_norm: Option<(RmsNorm, RmsNorm)>,
     rotation: Option<Rotation>,
+    gate: Option<Linear>,
 }
 
 impl AttentionBlock {
     pub(crate) fn load(spec: &Attention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let (q, k, v, out) = (linear("q_proj")?, linear("k_proj")?, linear("v_proj")?, linear("o_proj")?);
+        let (q, gate) = if spec.out_gate { halves(q, spec)? } else { (q, None) };
         let qk_norm = match spec.qk_norm {
             Some(QkNorm::PerHead(norm)) => Some((
                 store.norm(&format!("{path}.q_norm"), norm)?,
@@ -36,7 +38,7 @@ impl AttentionBlock {
             Position::Rope(rope) => Some(Rotation::new(rope)?),
             Position::None => None,
         };
-        Ok(Self { spec: spec.clone(), qkv: Fused::new(vec![q, k, v])?, out, qk_norm, rotation })
+        Ok(Self { spec: spec.clone(), qkv: Fused::new(vec![q, k, v])?, out, qk_norm, rotation, gate })
     }
 
     /// `[T, hidden]` → `[T, hidden]`. The rows' keys and values go into layer `index` of `state`.
@@ -48,22 +50,30 @@ impl AttentionBlock {
         state: &mut KvState,
         kernels: Kernels,
     ) -> mlx::Result<Array> {
-        let group = state.group_of.get(index).and_then(|group| step.groups.get(*group)).ok_or_else(lost)?;
+        let group = step.blocks_of(state, index)?;
         let pool = state.pools.get_mut(index).ok_or_else(lost)?;
         let qkv = self.qkv.forward(x, kernels)?;
         let attended = match step.attending {
             Attending::InPlace => self.in_place(&qkv, step, group, pool)?,
             Attending::Gathered => self.gathered(&qkv, step, group, pool)?,
         };
+        let attended = match (&self.gate, kernels) {
+            (Some(gate), Kernels::Cpu) => {
+                cpu::gated2(&gate.forward(x, kernels)?, &attended, cpu::Act::Sigmoid)?
+            }
+            (Some(gate), Kernels::Reference) => gate.forward(x, kernels)?.sigmoid()? * attended,
+            (None, _) => attended,
+        };
         self.out.forward(&attended, kernels)
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         let norms = self.qk_norm.iter().flat_map(|(q, k)| [&q.weight, &k.weight]);
-        self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(norms).collect()
+        let gate = self.gate.iter().flat_map(Linear::arrays);
+        self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(norms).chain(gate).collect()
     }
 
-    fn in_place(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
+    fn in_place(&self, qkv: &Array, step: &Step, group: &BlockStep, pool: &mut Pool) -> mlx::Result<Array> {
         let rope = self.rotation.as_ref().and_then(|rotation| {
             Some(cpu::Rope {
                 freqs: rotation.radians.as_ref()?,
@@ -75,6 +85,7 @@ impl AttentionBlock {
                 magnitude: rotation.magnitude,
             })
         });
+        let [k_pool, v_pool] = pool.take()?;
         let cpu::Attended { out, k_pool, v_pool } = cpu::PagedAttention {
             qkv,
             heads: self.spec.heads as i32,
@@ -91,17 +102,16 @@ impl AttentionBlock {
                 Reach::Window(tokens) => Some(tokens as i32),
             },
             sinks: None,
-            k_pool: pool.keys.take().ok_or_else(lost)?,
-            v_pool: pool.values.take().ok_or_else(lost)?,
+            k_pool,
+            v_pool,
             pages: cpu::Pages { slots: &group.slots, segments: &group.segments, tables: &group.tables },
         }
         .run()?;
-        pool.keys = Some(k_pool);
-        pool.values = Some(v_pool);
+        pool.put([k_pool, v_pool]);
         Ok(out)
     }
 
-    fn gathered(&self, qkv: &Array, step: &Step, group: &GroupStep, pool: &mut Pool) -> mlx::Result<Array> {
+    fn gathered(&self, qkv: &Array, step: &Step, group: &BlockStep, pool: &mut Pool) -> mlx::Result<Array> {
         let [rows, _] = qkv.dims()?;
         let (heads, kv_heads, dim) =
             (self.spec.heads as i32, self.spec.kv_heads as i32, self.spec.head_dim as i32);
@@ -122,8 +132,10 @@ impl AttentionBlock {
             }
             None => (q, k),
         };
-        let keys = write(&mut pool.keys, &group.slots, &k)?;
-        let values = write(&mut pool.values, &group.slots, &v)?;
+        let [keys, values] = pool.take()?;
+        let keys = write(keys, &group.slots, &k)?;
+        let values = write(values, &group.slots, &v)?;
+        pool.put([keys.clone(), values.clone()]);
         let attended = group.gathers.iter().map(|gather| self.attend(&q, &keys, &values, gather));
         let attended = attended.collect::<mlx::Result<Vec<_>>>()?;
         let attended = match attended.as_slice() {
@@ -161,13 +173,22 @@ impl AttentionBlock {
 }
 
 /// Writes rows `[T, kv_heads, head_dim]` to flat slots of a pool, in place.
-fn write(half: &mut Option<Array>, slots: &Array, rows: &Array) -> mlx::Result<Array> {
-    let pool = half.take().ok_or_else(lost)?;
+fn write(pool: Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
     let shape = pool.shape().to_vec();
     let [blocks, size, kv_heads, dim] = pool.dims()?;
     let flat = pool.reshape(&[blocks * size, kv_heads, dim])?;
     let rows = rows.astype(flat.dtype()?)?;
     drop(pool);
-    let written = flat.scatter_rows(slots, &rows)?.reshape(&shape)?;
-    Ok(half.insert(written).clone())
+    flat.scatter_rows(slots, &rows)?.reshape(&shape)
+}
+
+/// A query projection that yields a query and a gate for each head in turn, apart.
+fn halves(both: Linear, spec: &Attention) -> mlx::Result<(Linear, Option<Linear>)> {
+    let dim = spec.head_dim;
+    let half = |which: usize| -> mlx::Result<Array> {
+        let rows = (0..spec.heads * dim).map(|row| (row / dim * 2 + which) * dim + row % dim);
+        let rows: Vec<i32> = rows.map(|row| row as i32).collect();
+        Array::from_slice(&rows, &[rows.len() as i32])
+    };
+    Ok((both.clone().take_rows(&half(0)?)?, Some(both.take_rows(&half(1)?)?)))
 }

@@ -5,11 +5,13 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 use super::Kernels;
 
 /// `x · Wᵀ + b`. The weight is `[out, in]`, dense or packed.
+#[derive(Clone)]
 pub(crate) struct Linear {
     weight: Weight,
     bias: Option<Array>,
 }
 
+#[derive(Clone)]
 enum Weight {
     Dense(Array),
     Packed(Quantized),
@@ -41,6 +43,20 @@ impl Linear {
             }
         };
         weight.into_iter().chain(&self.bias).collect()
+    }
+
+    /// The same layer with only these outputs, in this order. `rows`: `[n]` i32, each below the outputs' number.
+    pub(crate) fn take_rows(self, rows: &Array) -> mlx::Result<Self> {
+        let take = |array: &Array| array.take(rows, 0);
+        let weight = match &self.weight {
+            Weight::Dense(weight) => Weight::Dense(take(weight)?),
+            Weight::Packed(packed) => {
+                let biases = packed.biases.as_ref().map(take).transpose()?;
+                let (weight, scales) = (take(&packed.weight)?, take(&packed.scales)?);
+                Weight::Packed(Quantized { weight, scales, biases, ..*packed })
+            }
+        };
+        Ok(Self { weight, bias: self.bias.as_ref().map(take).transpose()? })
     }
 
     /// One layer that computes both outputs, `first` before `second`, if they are stored alike.

@@ -31,7 +31,7 @@ impl MlpBlock {
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         match self {
-            Self::Gated(block) => block.gate_up.arrays().into_iter().chain(block.down.arrays()).collect(),
+            Self::Gated(block) => block.arrays(),
             Self::Moe(block) => block.arrays(),
         }
     }
@@ -45,14 +45,18 @@ pub(crate) struct GatedBlock {
 }
 
 impl GatedBlock {
-    fn load(spec: &Gated, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+    pub(crate) fn load(spec: &Gated, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let gate = store.linear(&format!("{path}.gate_proj"))?;
         let up = store.linear(&format!("{path}.up_proj"))?;
         let down = store.linear(&format!("{path}.down_proj"))?;
         Ok(Self { gate_up: Fused::new(vec![gate, up])?, down, act: spec.act })
     }
 
-    fn forward(&self, x: &Array, kernels: Kernels) -> mlx::Result<Array> {
+    pub(crate) fn arrays(&self) -> Vec<&Array> {
+        self.gate_up.arrays().into_iter().chain(self.down.arrays()).collect()
+    }
+
+    pub(crate) fn forward(&self, x: &Array, kernels: Kernels) -> mlx::Result<Array> {
         let gate_up = self.gate_up.forward(x, kernels)?;
         self.down.forward(&self.act.gate(&gate_up, kernels)?, kernels)
     }

@@ -2,6 +2,7 @@
 
 use mlx::{Array, Dtype};
 
+use super::mlp::GatedBlock;
 use super::{Kernels, Linear, SwitchLinear};
 use crate::weights::Store;
 use crate::{Act, LoadError, Moe, Routing};
@@ -16,6 +17,13 @@ pub(crate) struct MoeBlock {
     top_k: usize,
     experts: usize,
     routing: Routing,
+    shared: Option<SharedExpert>,
+}
+
+/// The expert that every row visits, and the projection to its one gate.
+struct SharedExpert {
+    expert: GatedBlock,
+    gate: Linear,
 }
 
 impl MoeBlock {
@@ -24,7 +32,18 @@ impl MoeBlock {
         let (gate, up, down) = (switch("gate_proj")?, switch("up_proj")?, switch("down_proj")?);
         let router = store.linear(&format!("{path}.gate"))?;
         let (act, top_k, experts, routing) = (spec.expert.act, spec.top_k, spec.experts, spec.routing);
-        Ok(Self { router, gate, up, down, act, top_k, experts, routing })
+        let shared = match spec.shared {
+            Some(shared) => Some(SharedExpert {
+                expert: GatedBlock::load(
+                    &spec.expert.with_width(shared.width),
+                    store,
+                    &format!("{path}.{}", shared.name),
+                )?,
+                gate: store.linear(&format!("{path}.{}_gate", shared.name))?,
+            }),
+            None => None,
+        };
+        Ok(Self { router, gate, up, down, act, top_k, experts, routing, shared })
     }
 
     /// `[T, hidden]` → `[T, hidden]`.
@@ -33,7 +52,9 @@ impl MoeBlock {
         let gate = self.gate.forward(x, &experts, kernels)?;
         let up = self.up.forward(x, &experts, kernels)?;
         let y = self.down.forward(&self.act.gate_pair(&gate, &up, kernels)?, &experts, kernels)?;
-        (y * weights.expand_dims(&[-1])?.astype(x.dtype()?)?).sum(&[-2])
+        let y = (y * weights.expand_dims(&[-1])?.astype(x.dtype()?)?).sum(&[-2])?;
+        let Some(shared) = &self.shared else { return Ok(y) };
+        Ok(y + shared.gate.forward(x, kernels)?.sigmoid()? * shared.expert.forward(x, kernels)?)
     }
 
     /// The chosen experts of each row and what each counts, both `[T, top_k]`.
@@ -55,6 +76,10 @@ impl MoeBlock {
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         let switches = [&self.gate, &self.up, &self.down].into_iter().flat_map(|switch| switch.arrays());
-        self.router.arrays().into_iter().chain(switches).collect()
+        let shared = self
+            .shared
+            .iter()
+            .flat_map(|shared| shared.expert.arrays().into_iter().chain(shared.gate.arrays()));
+        self.router.arrays().into_iter().chain(switches).chain(shared).collect()
     }
 }

@@ -2,8 +2,11 @@
 
 use mlx::{Array, fast};
 
+use super::slots::SlotStep;
+use crate::blocks::Kernels;
 use crate::blocks::rotate::Ends;
-use crate::{Batch, KvState, Segment, Table};
+use crate::state::lost;
+use crate::{Batch, GroupKind, KvState, Segment, Table};
 
 /// How rows reach their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +31,15 @@ pub(crate) struct Step {
 }
 
 /// Where one group's layers write and read.
-pub(crate) struct GroupStep {
+pub(crate) enum GroupStep {
+    /// Keys and values of many positions.
+    Blocks(BlockStep),
+    /// One state.
+    Slots(SlotStep),
+}
+
+/// Where one group's layers write and read keys and values.
+pub(crate) struct BlockStep {
     /// Flat slot of each row's key and value, `[T]` i32; padding writes to the scratch block.
     pub(crate) slots: Array,
     /// For the CPU kernel, `[n, 5]` i32: first row, rows, first position, start of its table, and
@@ -69,7 +80,12 @@ impl Gather {
 }
 
 impl Step {
-    pub(crate) fn new(batch: &Batch, state: &KvState, attending: Attending) -> mlx::Result<Self> {
+    pub(crate) fn new(
+        batch: &Batch,
+        state: &KvState,
+        attending: Attending,
+        kernels: Kernels,
+    ) -> mlx::Result<Self> {
         let rows = batch.tokens.shape().first().copied().unwrap_or(0) as usize;
         let mut places: Vec<(usize, usize)> = vec![(0, 1); rows];
         for segment in &batch.segments {
@@ -82,8 +98,12 @@ impl Step {
         }
         let positions: Vec<i32> = places.iter().map(|(position, _)| *position as i32).collect();
         let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
-        let groups =
-            (0..state.blocks.len()).map(|group| GroupStep::new(batch, rows, group, state, attending));
+        let groups = state.kinds.iter().enumerate().map(|(group, kind)| match kind {
+            GroupKind::Full | GroupKind::Window { .. } => {
+                Ok(GroupStep::Blocks(BlockStep::new(batch, rows, group, state, attending)?))
+            }
+            GroupKind::State => Ok(GroupStep::Slots(SlotStep::new(batch, rows, group, state, kernels)?)),
+        });
         Ok(Self {
             attending,
             positions: indices(&positions)?,
@@ -94,7 +114,25 @@ impl Step {
     }
 }
 
-impl GroupStep {
+impl Step {
+    /// Where the keys and values of layer `index` are.
+    pub(crate) fn blocks_of(&self, state: &KvState, index: usize) -> mlx::Result<&BlockStep> {
+        match state.group_of.get(index).and_then(|group| self.groups.get(*group)) {
+            Some(GroupStep::Blocks(blocks)) => Ok(blocks),
+            Some(GroupStep::Slots(_)) | None => Err(lost()),
+        }
+    }
+
+    /// Where the states of layer `index` are.
+    pub(crate) fn slots_of(&self, state: &KvState, index: usize) -> mlx::Result<&SlotStep> {
+        match state.group_of.get(index).and_then(|group| self.groups.get(*group)) {
+            Some(GroupStep::Slots(slots)) => Ok(slots),
+            Some(GroupStep::Blocks(_)) | None => Err(lost()),
+        }
+    }
+}
+
+impl BlockStep {
     fn new(
         batch: &Batch,
         rows: usize,
@@ -144,22 +182,30 @@ fn gathers(
     let (singles, chunks): (Vec<&Segment>, Vec<&Segment>) =
         batch.segments.iter().partition(|one| one.len == 1);
     let mut gathers = Vec::new();
-    let mut order = vec![0; rows];
-    let mut next = 0;
     if !singles.is_empty() {
         gathers.push(gather_singles(&singles, group, state)?);
     }
     for segment in &chunks {
         gathers.push(gather_chunk(segment, group, state)?);
     }
-    for segment in singles.into_iter().chain(chunks) {
+    Ok((gathers, order_of(singles.into_iter().chain(chunks), rows)?))
+}
+
+/// Where each row of the batch is when these segments' rows are laid end to end; `None` if just there.
+pub(super) fn order_of<'a>(
+    segments: impl Iterator<Item = &'a Segment>,
+    rows: usize,
+) -> mlx::Result<Option<Array>> {
+    let mut order = vec![0; rows];
+    let mut next = 0;
+    for segment in segments {
         for place in order.iter_mut().skip(segment.first).take(segment.len) {
             *place = next;
             next += 1;
         }
     }
     let in_order = order.iter().enumerate().all(|(row, place)| row as i32 == *place);
-    Ok((gathers, if in_order { None } else { Some(indices(&order)?) }))
+    Ok(if in_order { None } else { Some(indices(&order)?) })
 }
 
 fn gather_singles(segments: &[&Segment], group: usize, state: &KvState) -> mlx::Result<Gather> {
@@ -224,10 +270,10 @@ fn seen_from(position: usize, table: &Table, state: &KvState, group: usize) -> s
     oldest.saturating_sub(start)..(position + 1).saturating_sub(start)
 }
 
-fn table_of(segment: &Segment, group: usize) -> mlx::Result<&Table> {
+pub(super) fn table_of(segment: &Segment, group: usize) -> mlx::Result<&Table> {
     segment.tables.get(group).ok_or_else(|| mlx::Error::new("one table for each group"))
 }
 
-fn indices(values: &[i32]) -> mlx::Result<Array> {
+pub(super) fn indices(values: &[i32]) -> mlx::Result<Array> {
     Array::from_slice(values, &[values.len() as i32])
 }

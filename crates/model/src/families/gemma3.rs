@@ -32,7 +32,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     };
     Ok(Blueprint {
         embed_scale: (dims.hidden as f32).sqrt(),
-        rewrites: add_one_to_norms().collect(),
+        rewrites: add_one_to_norms(None).collect(),
         ..Blueprint::new(&dims, (0..dims.layers).map(layer).collect())
     })
 }

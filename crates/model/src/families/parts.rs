@@ -47,12 +47,15 @@ pub(super) fn no_sliding_window(cfg: &Config) -> Result<(), ConfigError> {
 
 /// The MLP of each layer, as Qwen spells it: every `decoder_sparse_step`-th is routed, bar those
 /// in `mlp_only_layers`.
-pub(super) fn qwen_mlps(cfg: &Config, layers: usize) -> Result<Vec<Mlp>, ConfigError> {
+pub(super) fn qwen_mlps(
+    cfg: &Config,
+    layers: usize,
+    shared: Option<Shared>,
+) -> Result<Vec<Mlp>, ConfigError> {
     let dense = Gated::read(cfg)?;
     for (field, only) in [("qkv_bias", false), ("use_qk_norm", true)] {
         cfg.only(field, only)?;
     }
-    cfg.only("shared_expert_intermediate_size", 0)?;
     let Some(experts) = cfg.opt("num_experts")? else { return Ok(vec![Mlp::Gated(dense); layers]) };
     let renormalize = cfg.or("norm_topk_prob", false)?;
     let moe = Moe {
@@ -60,6 +63,7 @@ pub(super) fn qwen_mlps(cfg: &Config, layers: usize) -> Result<Vec<Mlp>, ConfigE
         top_k: cfg.req("num_experts_per_tok")?,
         expert: dense.with_width(cfg.req("moe_intermediate_size")?),
         routing: if renormalize { Routing::SoftmaxRenormalized } else { Routing::Softmax },
+        shared,
     };
     let step: usize = cfg.or("decoder_sparse_step", 1)?;
     let only_dense: Vec<usize> = cfg.or("mlp_only_layers", Vec::new())?;
@@ -82,14 +86,24 @@ pub(super) fn stack_experts(mlps: &[Mlp]) -> Option<WeightRewrite> {
 }
 
 /// Norms stored as `weight − 1`: the final one, every layer's own, and those on queries and keys.
-pub(super) fn add_one_to_norms() -> impl Iterator<Item = WeightRewrite> {
+///
+/// With `if_present`, only in checkpoints published with such a tensor.
+pub(super) fn add_one_to_norms(if_present: Option<&str>) -> impl Iterator<Item = WeightRewrite> {
     let norms = [
         "model.norm.weight",
         "model.layers.*.*.weight",
         "model.layers.*.self_attn.q_norm.weight",
         "model.layers.*.self_attn.k_norm.weight",
     ];
-    norms.into_iter().map(|tensors| WeightRewrite::AddOne { tensors: tensors.into() })
+    norms.into_iter().map(move |tensors| WeightRewrite::AddOne {
+        tensors: tensors.into(),
+        if_present: if_present.map(Pattern::from),
+    })
+}
+
+/// Depthwise convolutions: `[channels, 1, taps]` as published, `[channels, taps, 1]` as MLX wants.
+pub(super) fn conv_to_mlx() -> WeightRewrite {
+    WeightRewrite::Transpose { tensors: "**.conv1d.weight".into(), order: [0, 2, 1], unless_last: 1 }
 }
 
 /// Tensors under this pattern go unread.

@@ -15,7 +15,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         qk_norm: Some(QkNorm::PerHead(dims.norm)),
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
     };
-    let mlps = qwen_mlps(cfg, dims.layers)?;
+    cfg.only("shared_expert_intermediate_size", 0)?;
+    let mlps = qwen_mlps(cfg, dims.layers, None)?;
     let rewrites = stack_experts(&mlps).into_iter().collect();
     let layer = |mlp| LayerSpec::pre_norm(Mixer::Attention(attention.clone()), mlp, dims.norm);
     Ok(Blueprint { rewrites, ..Blueprint::new(&dims, mlps.into_iter().map(layer).collect()) })

@@ -66,10 +66,8 @@ impl Source {
                     .to_owned(),
             )
         })?;
-        // Older writers leave bare `Infinity` in configs, which JSON lacks.
-        let text =
-            String::from_utf8_lossy(&bytes).replace(": Infinity", ": 1e999").replace(": NaN", ": null");
-        serde_json::from_str(&text).map_err(|error| problem(&path, format!("not a JSON object: {error}")))
+        serde_json::from_str(&as_json(&String::from_utf8_lossy(&bytes)))
+            .map_err(|error| problem(&path, format!("not a JSON object: {error}")))
     }
 
     /// Every tensor of the checkpoint, lazy where it comes from files.
@@ -190,4 +188,40 @@ fn from_memory(path: &Path, bytes: &[u8]) -> Result<Weights, LoadError> {
         weights.insert(name, Array::from_bytes(view.data(), &shape, dtype)?);
     }
     Ok(weights)
+}
+
+/// Python's `Infinity` becomes a string and its `NaN` null: JSON lacks both, and configs are written with them.
+fn as_json(text: &str) -> String {
+    let mut json = String::with_capacity(text.len());
+    let (mut quoted, mut escaped, mut rest) = (false, false, text);
+    while let Some(next) = rest.chars().next() {
+        let found = [("Infinity", "\"Infinity\""), ("NaN", "null")]
+            .into_iter()
+            .find(|(word, _)| !quoted && rest.starts_with(word));
+        if let Some((word, instead)) = found {
+            json.push_str(instead);
+            rest = &rest[word.len()..];
+            continue;
+        }
+        match next {
+            '"' if !escaped => quoted = !quoted,
+            _ => {}
+        }
+        escaped = quoted && next == '\\' && !escaped;
+        json.push(next);
+        rest = &rest[next.len_utf8()..];
+    }
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_json;
+
+    #[test]
+    fn only_bare_words_change() {
+        let python = r#"{"limit": [0.0, Infinity], "NaN": NaN, "note": "\"Infinity\" and NaN"}"#;
+        let json = r#"{"limit": [0.0, "Infinity"], "NaN": null, "note": "\"Infinity\" and NaN"}"#;
+        assert_eq!(as_json(python), json);
+    }
 }

@@ -1,5 +1,7 @@
 //! Hands a checkpoint's tensors to the blocks that compute with them, each once.
 
+use std::collections::BTreeSet;
+
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::check;
@@ -27,11 +29,12 @@ impl Store {
             blueprint.head = if present { Head::Own } else { Head::Tied };
         }
         let mut weights = weights;
+        let published: BTreeSet<String> = weights.keys().cloned().collect();
         if blueprint.head == Head::Tied {
-            weights = WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(weights)?;
+            weights = WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(weights, &published)?;
         }
         for rewrite in &blueprint.rewrites {
-            weights = rewrite.apply(weights)?;
+            weights = rewrite.apply(weights, &published)?;
         }
         check(blueprint, &quantization, &weights)?;
         Ok(Self { weights, quantization, kernels })
@@ -73,6 +76,25 @@ impl Store {
             Ok(packed) => Ok(SwitchLinear::Packed(packed)),
             Err(dense) => Ok(SwitchLinear::Dense(self.cast_dense(dense)?)),
         }
+    }
+
+    /// A linear layer at `path` whose outputs come in another order: `rows[i]` becomes output `i`.
+    pub(crate) fn linear_rows(&mut self, path: &str, rows: &[usize]) -> Result<Linear, LoadError> {
+        let linear = self.linear(path)?;
+        let rows: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
+        Ok(linear.take_rows(&Array::from_slice(&rows, &[rows.len() as i32])?)?)
+    }
+
+    /// A tensor that belongs to a recurrence, in float32 like its state.
+    pub(crate) fn float(&mut self, name: &str) -> Result<Array, LoadError> {
+        Ok(self.take(name)?.astype(Dtype::F32)?)
+    }
+
+    /// A depthwise convolution at `path`: weights `[taps, channels]` and perhaps a bias `[channels]`, float32.
+    pub(crate) fn conv(&mut self, path: &str) -> Result<(Array, Option<Array>), LoadError> {
+        let weight = self.float(&format!("{path}.weight"))?.squeeze(&[2])?.t()?.contiguous()?;
+        let bias = self.weights.remove(&format!("{path}.bias"));
+        Ok((weight, bias.map(|bias| bias.astype(Dtype::F32)).transpose()?))
     }
 
     /// A norm's weight, with what the norm's kind adds.

@@ -7,3 +7,4 @@ mod loading;
 mod memory;
 mod parity;
 mod real_configs;
+mod recurrent;

@@ -99,7 +99,11 @@ impl<'a> World<'a> {
                     table.first += 1;
                 }
             }
-            while (table.first + table.blocks.len()) * BLOCK_SIZE < walk.computed + count {
+            let blocks = match group.kind {
+                GroupKind::State => 1,
+                GroupKind::Full | GroupKind::Window { .. } => (walk.computed + count).div_ceil(BLOCK_SIZE),
+            };
+            while table.first + table.blocks.len() < blocks {
                 table.blocks.push(free.pop().expect("enough blocks"));
             }
         }

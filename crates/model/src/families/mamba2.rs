@@ -1,0 +1,69 @@
+//! Mamba-2: no attention, no MLP, one recurrence per layer.
+//!
+//! Source: mlx-lm `models/mamba2.py`; Hugging Face `Mamba2Config`.
+
+use std::num::NonZeroUsize;
+
+use super::parts::*;
+use crate::*;
+
+/// How the reference starts training, and how it cuts and rounds what is the same number for us.
+const WITHOUT_EFFECT: &[&str] = &[
+    "chunk_size",
+    "max_position_embeddings",
+    "rescale_prenorm_residual",
+    "residual_in_fp32",
+    "time_step_floor",
+    "time_step_max",
+    "time_step_min",
+    "time_step_rank",
+];
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    let count = |field: &str| cfg.req::<NonZeroUsize>(field).map(NonZeroUsize::get);
+    let norm = Norm::Rms { eps: cfg.or("layer_norm_epsilon", 1e-5)? };
+    let mixer = Mamba2 {
+        heads: count("num_heads")?,
+        head_dim: count("head_dim")?,
+        groups: count("n_groups")?,
+        state_dim: count("state_size")?,
+        taps: count("conv_kernel")?,
+        step_limits: cfg.or("time_step_limit", [0.0, f32::INFINITY])?,
+        bias: cfg.or("use_bias", false)?,
+        conv_bias: cfg.or("use_conv_bias", true)?,
+        norm,
+    };
+    let hidden = count("hidden_size")?;
+    cfg.only("ssm_state_size", mixer.state_dim)?;
+    cfg.only("hidden_act", "silu")?;
+    cfg.only("rms_norm", true)?;
+    cfg.only("norm_before_gate", false)?;
+    let inner = mixer.heads.checked_mul(mixer.head_dim);
+    let widths = [
+        cfg.opt::<usize>("intermediate_size")?,
+        cfg.opt::<usize>("expand")?.map(|times| times.saturating_mul(hidden)),
+    ];
+    if widths.into_iter().flatten().any(|width| Some(width) != inner) {
+        return Err(ConfigError::Inconsistent { rules: vec!["the heads have the layer's inner width"] });
+    }
+    cfg.pass_by(WITHOUT_EFFECT);
+    let head = match cfg.opt("tie_word_embeddings")? {
+        Some(true) => Head::Tied,
+        Some(false) => Head::Own,
+        None => Head::OwnIfPresent,
+    };
+    let wiring = Wiring::Alone { norm: "norm" };
+    let layer = LayerSpec { mixer_name: "mixer", mixer: Mixer::Mamba2(mixer), mlp: None, norm, wiring };
+    Ok(Blueprint {
+        hidden,
+        vocab: count("vocab_size")?,
+        context: None,
+        embed_scale: 1.0,
+        layers: vec![layer; Dims::layers(cfg)?],
+        final_norm: norm,
+        head,
+        logit_softcap: None,
+        names: Names::MAMBA,
+        rewrites: vec![conv_to_mlx()],
+    })
+}
