@@ -1,5 +1,6 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
+use mlx::Dtype;
 use omnibus_core as core;
 use omnibus_model::{GroupKind, Model, StateGroup};
 
@@ -27,9 +28,11 @@ impl Capacity {
     pub(super) fn of(model: &Model, settings: &Settings) -> Result<Self, StartError> {
         let groups = model.blueprint().state_groups();
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
-        let plan = Plan { groups: &groups, settings, element: model.dtype().size_of() as u64, context };
+        let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
+        let mut plan = Plan { groups: &groups, settings, dtype: model.dtype(), context, slots };
         let useful = plan.bytes(settings.max_num_seqs.saturating_mul(context));
         let budget = settings.kv_cache_memory.unwrap_or_else(|| unasked_bytes().min(useful));
+        plan.slots = plan.slots_within(budget);
         // The most tokens, in all sequences together, that fit.
         let (mut fits, mut too_many) = (0, settings.max_num_seqs.saturating_mul(context).saturating_add(1));
         while too_many - fits > settings.block_size {
@@ -60,6 +63,7 @@ impl Capacity {
         let kind = |group: &StateGroup| match group.kind {
             GroupKind::Full => core::GroupKind::Full,
             GroupKind::Window { tokens } => core::GroupKind::Window { tokens },
+            GroupKind::State => core::GroupKind::State,
         };
         let shares = model.blueprint().shares_prefixes();
         core::Settings {
@@ -81,12 +85,21 @@ impl Capacity {
 
 const DEFAULT_CONTEXT: usize = 1 << 20;
 
+/// A running sequence has one slot for its states; as many more hold what others can start from.
+const SLOTS_PER_SEQUENCE: usize = 2;
+/// Slots are numbered in 32 bits.
+const SLOTS_MAX: usize = 1 << 20;
+/// The share of the memory that states take at most, where there are keys and values, too.
+const STATES_SHARE: u64 = 2;
+
 struct Plan<'a> {
     groups: &'a [StateGroup],
     settings: &'a Settings,
-    /// Bytes of one element.
-    element: u64,
+    /// Of keys and values.
+    dtype: Dtype,
     context: usize,
+    /// Of a group of states.
+    slots: usize,
 }
 
 impl Plan<'_> {
@@ -103,15 +116,33 @@ impl Plan<'_> {
                     (window + self.settings.max_num_batched_tokens).min(self.context).div_ceil(size) + 2;
                 all.min(2 * self.settings.max_num_seqs * one).max(one)
             }
+            GroupKind::State => self.slots,
+        }
+    }
+
+    /// How many slots a budget has room for; at least one, so that what is missing can be said.
+    fn slots_within(&self, budget: u64) -> usize {
+        let bytes = |state: bool| {
+            let groups = self.groups.iter().filter(|group| (group.kind == GroupKind::State) == state);
+            groups.map(|group| group.block_bytes(self.settings.block_size, self.dtype)).sum::<u64>()
+        };
+        let (slot, token_block) = (bytes(true), bytes(false));
+        let share = if token_block > 0 { budget / STATES_SHARE } else { budget };
+        match share.checked_div(slot) {
+            // One more is the scratch slot.
+            Some(fits) => {
+                self.slots.min(usize::try_from(fits).unwrap_or(usize::MAX).saturating_sub(1)).max(1)
+            }
+            None => self.slots,
         }
     }
 
     fn bytes(&self, tokens: usize) -> u64 {
         let bytes = self.groups.iter().map(|group| {
-            let elements = (group.elements_per_token * self.settings.block_size) as u64;
-            (self.blocks(group, tokens) as u64 + 1) * elements * self.element
+            let block = group.block_bytes(self.settings.block_size, self.dtype);
+            (self.blocks(group, tokens) as u64 + 1).saturating_mul(block)
         });
-        bytes.sum()
+        bytes.fold(0, u64::saturating_add)
     }
 }
 

@@ -65,7 +65,8 @@ fn a_slot_that_somebody_used_before_starts_from_nothing() {
             let fixture = fixture(name);
             let model = fixture.model(kernels).unwrap();
             let (tokens, mut state) = (&fixture.prompts[0].tokens, state_of(&model));
-            let mut walk = || step(&model, &mut state, &mut Walk { slot: 2, first_block: 0, computed: 0 }, tokens);
+            let mut walk =
+                || step(&model, &mut state, &mut Walk { slot: 2, first_block: 0, computed: 0 }, tokens);
             assert_eq!(walk(), walk(), "{name} by {kernels:?}");
         }
     }

@@ -1,0 +1,95 @@
+//! Models whose layers keep a state for each sequence: what one request is promised, whatever the others do.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../../model/tests/models/golden/generate.rs"]
+mod generate;
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{Told, hear, run};
+use omnibus_engine::{Handle, Input, ModelSource, Request, Sampling, Settings, start};
+use serde_json::Value;
+
+/// Tokens that the fixtures know.
+const VOCAB: usize = 96;
+
+/// A golden fixture as a model directory, with the embedded model's tokenizer.
+fn directory(fixture: &str, test: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{fixture}-{test}"));
+    let fixture = here.join("../model/tests/fixtures").join(fixture);
+    std::fs::create_dir_all(&to).unwrap();
+    let recipe: Value =
+        serde_json::from_slice(&std::fs::read(fixture.join("tensors.json")).unwrap()).unwrap();
+    let weights = generate::weights(&recipe).unwrap();
+    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+    std::fs::copy(fixture.join("config.json"), to.join("config.json")).unwrap();
+    let tokenizer = here.join("../cli/models/omnibus-mini/tokenizer.json");
+    std::fs::copy(tokenizer, to.join("tokenizer.json")).unwrap();
+    to
+}
+
+fn engine(directory: &Path, settings: Settings) -> Handle {
+    let path = directory.to_owned();
+    start(vec![ModelSource::Directory { path, served_names: Vec::new() }], settings)
+        .expect("the engine starts")
+}
+
+fn request(i: usize, prompt: usize, tokens: usize) -> Request {
+    let ids = (0..prompt).map(|at| (1 + (at * 7 + i * 31) % (VOCAB - 1)) as u32).collect();
+    let mut request = Request::new(format!("r{i}"), Input::Tokens(ids));
+    request.sampling = Sampling::greedy();
+    request.max_new_tokens = Some(tokens);
+    request.logprobs = Some(0);
+    request.stop.ignore_eos = true;
+    request
+}
+
+/// The tokens and their exact scores.
+fn said(told: &Told) -> Vec<(u32, Option<f32>)> {
+    let tokens = told.events.iter().flat_map(|event| match event {
+        omnibus_engine::Event::Delta { tokens, .. } => {
+            tokens.iter().map(|token| (token.id, token.logprob)).collect()
+        }
+        _ => Vec::new(),
+    });
+    tokens.collect()
+}
+
+/// Streams of at most `tokens` tokens.
+fn check(fixture: &str, test: &str, tokens: usize, together: Settings) -> Handle {
+    let directory = directory(fixture, test);
+    let roomy = engine(&directory, Settings::default());
+    let requests: Vec<Request> = (0..12).map(|i| request(i, 1 + i * 5, tokens - 2 * i)).collect();
+    let alone: Vec<_> = requests.iter().map(|request| said(&run(&roomy, request.clone()))).collect();
+    let crowded = engine(&directory, together);
+    let streams: Vec<_> = requests.into_iter().map(|request| crowded.submit(request).unwrap()).collect();
+    for (i, (stream, alone)) in streams.into_iter().zip(alone).enumerate() {
+        let told = said(&hear(stream));
+        assert_eq!(told.len(), tokens - 2 * i);
+        assert_eq!(told, alone, "{fixture}, stream {i}");
+    }
+    crowded
+}
+
+#[test]
+fn unequal_streams_say_what_each_says_alone() {
+    for fixture in ["mamba2", "qwen3_next"] {
+        // Prompts in chunks beside others' tokens, and fewer slots than streams.
+        let settings = Settings { max_num_batched_tokens: 24, max_num_seqs: 5, ..Settings::default() };
+        check(fixture, "unequal", 40, settings);
+    }
+}
+
+#[test]
+fn preempted_streams_say_what_each_says_alone() {
+    // Slots for all, blocks for half of them.
+    let settings =
+        Settings { kv_cache_memory: Some(300 << 10), block_size: 4, max_num_seqs: 8, ..Settings::default() };
+    let engine = check("qwen3_next", "preempted", 120, settings);
+    assert!(engine.stats().preemptions_total > 0, "{:?}", engine.stats());
+}
