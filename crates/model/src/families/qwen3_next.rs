@@ -41,9 +41,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Which layers attend: every `full_attention_interval`-th, or as `layer_types` says, which must then agree.
 fn layer_kinds(cfg: &Config, layers: usize) -> Result<Vec<bool>, ConfigError> {
-    let period: NonZeroUsize =
-        cfg.or("full_attention_interval", const { NonZeroUsize::new(4).expect("not zero") })?;
-    let kinds: Vec<bool> = (1..=layers).map(|layer| layer.is_multiple_of(period.get())).collect();
+    let period = cfg.opt::<NonZeroUsize>("full_attention_interval")?.map_or(4, NonZeroUsize::get);
+    let kinds: Vec<bool> = (1..=layers).map(|layer| layer.is_multiple_of(period)).collect();
     let said = cfg.opt::<Vec<String>>("layer_types")?;
     let name = |attends: bool| if attends { "full_attention" } else { "linear_attention" };
     if said.is_some_and(|said| !said.iter().eq(kinds.iter().map(|attends| name(*attends)))) {
