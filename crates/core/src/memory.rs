@@ -1,9 +1,14 @@
 //! The pools of all layer groups, and what is done to them for one sequence at a time.
 
+mod content;
+
+use std::ops::Range;
+
 use crate::pool::Pool;
-use crate::prefix::BlockKey;
+use crate::prefix::{BlockKey, Chain};
 use crate::table::Holding;
-use crate::{BlockId, GroupKind, GroupStats, KeyedBlock, Settings};
+use crate::{BlockId, GroupKind, GroupStats, KeyedBlock, Settings, Token};
+pub(crate) use content::{Content, Page};
 
 /// The pools of all layer groups.
 #[derive(Debug, Clone)]
@@ -11,13 +16,33 @@ pub(crate) struct Memory {
     block_size: usize,
     groups: Vec<(GroupKind, Pool)>,
     shares: bool,
+    /// The group whose blocks `content` follows: the first one of blocks.
+    anchor: Option<usize>,
+    content: Content,
+}
+
+/// The beginning of a block that can be copied instead of computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Partial {
+    /// Of the block it is the beginning of.
+    pub(crate) key: BlockKey,
+    /// How long it is. Never zero.
+    pub(crate) tokens: usize,
 }
 
 impl Memory {
     /// Everything free.
     pub(crate) fn new(settings: &Settings) -> Self {
         let groups = settings.groups.iter().map(|group| (group.kind, Pool::new(group.blocks)));
-        Self { block_size: settings.block_size, groups: groups.collect(), shares: settings.shares() }
+        let mut memory = Self {
+            block_size: settings.block_size,
+            groups: groups.collect(),
+            shares: settings.shares(),
+            anchor: settings.groups.iter().position(|group| group.kind != GroupKind::State),
+            content: Content::new(0),
+        };
+        memory.reset();
+        memory
     }
 
     /// The kind and pool of each group.
@@ -94,19 +119,70 @@ impl Memory {
 
     /// The blocks that taking up after all of these keys uses, each with its group.
     pub(crate) fn adoptable(&self, keys: &[BlockKey]) -> impl Iterator<Item = (usize, BlockId)> {
-        self.needed(keys).flat_map(move |(group, keys)| {
+        self.adoptable_at(keys, keys.len() * self.block_size)
+    }
+
+    /// The same for taking up at a position `start` in the next block.
+    pub(crate) fn adoptable_at(
+        &self,
+        keys: &[BlockKey],
+        start: usize,
+    ) -> impl Iterator<Item = (usize, BlockId)> {
+        self.needed(keys, start).flat_map(move |(group, range)| {
             let pool = &self.groups[group].1;
-            keys.iter().filter_map(move |key| Some((group, pool.find(key)?)))
+            keys[range].iter().filter_map(move |key| Some((group, pool.find(key)?)))
         })
     }
 
-    /// Shares the blocks of these keys with a sequence that holds nothing yet. States are only lent, each in its
-    /// group: the sequence copies them, and gives them back with [`Self::give_back`].
-    pub(crate) fn adopt(&mut self, holdings: &mut [Holding], keys: &[BlockKey]) -> Vec<(usize, BlockId)> {
+    /// True when the beginning of a block can be copied: a state has no beginning.
+    pub(crate) fn copies_beginnings(&self) -> bool {
+        self.shares && self.groups().all(|(kind, _)| kind != GroupKind::State)
+    }
+
+    /// After `found` blocks that are found, the beginning of the next one, if copying it is worth while. A token of
+    /// `tokens` is left to compute.
+    pub(crate) fn partial(&self, chain: &Chain, tokens: &[Token], found: usize) -> Option<Partial> {
+        if !self.copies_beginnings() {
+            return None;
+        }
+        let page = chain.page(found, &tokens[..tokens.len() - 1]);
+        let whole = |key: &BlockKey| self.groups().all(|(_, pool)| pool.find(key).is_some());
+        let (key, tokens) = self.content.likest(&chain.before(found), &page, whole)?;
+        (tokens >= self.worth_copying()).then_some(Partial { key, tokens })
+    }
+
+    /// Tokens of a block from which on copying it is worth while.
+    fn worth_copying(&self) -> usize {
+        (self.block_size / 4).max(1)
+    }
+
+    /// The blocks with this content, each with its group.
+    pub(crate) fn with_key(&self, key: BlockKey) -> impl Iterator<Item = (usize, BlockId)> {
+        self.groups().enumerate().filter_map(move |(group, (_, pool))| Some((group, pool.find(&key)?)))
+    }
+
+    /// Keeps the blocks with this content until each is given back with [`Self::give_back`].
+    pub(crate) fn lend(&mut self, key: BlockKey) -> Vec<(usize, BlockId)> {
+        let lent: Vec<_> = self.with_key(key).collect();
+        lent.iter().for_each(|&(group, block)| self.groups[group].1.share(block));
+        lent
+    }
+
+    /// Shares the blocks of these keys with a sequence that holds nothing yet and takes up at `start`, after them or
+    /// in the next block. States are only lent, each in its group: the sequence copies them, and gives them back
+    /// with [`Self::give_back`].
+    pub(crate) fn adopt(
+        &mut self,
+        holdings: &mut [Holding],
+        keys: &[BlockKey],
+        start: usize,
+    ) -> Vec<(usize, BlockId)> {
         let mut lent = Vec::new();
-        for (group, (holding, (kind, pool))) in holdings.iter_mut().zip(&mut self.groups).enumerate() {
-            let first = kind.first_needed(self.block_size, keys.len());
-            let found: Vec<BlockId> = keys[first..].iter().filter_map(|key| pool.find(key)).collect();
+        let needed: Vec<(usize, Range<usize>)> = self.needed(keys, start).collect();
+        for ((holding, (kind, pool)), (group, range)) in holdings.iter_mut().zip(&mut self.groups).zip(needed)
+        {
+            let first = range.start;
+            let found: Vec<BlockId> = keys[range].iter().filter_map(|key| pool.find(key)).collect();
             assert_eq!(first + found.len(), keys.len(), "what was found is still there");
             found.iter().for_each(|&block| pool.share(block));
             if *kind == GroupKind::State {
@@ -123,10 +199,11 @@ impl Memory {
     pub(crate) fn checkpoint(&mut self, keys: &[BlockKey]) -> Vec<(usize, BlockId)> {
         let Some(key) = keys.last() else { return Vec::new() };
         let mut taken = Vec::new();
-        for (group, (kind, pool)) in self.groups.iter_mut().enumerate() {
-            if *kind == GroupKind::State && pool.find(key).is_none() && pool.available() > 0 {
-                let slot = pool.take();
-                pool.seal(slot, *key);
+        for group in 0..self.groups.len() {
+            let pool = &self.groups[group].1;
+            if self.is_state(group) && pool.find(key).is_none() && pool.available() > 0 {
+                let slot = self.take(group);
+                self.groups[group].1.seal(slot, *key);
                 taken.push((group, slot));
             }
         }
@@ -138,47 +215,56 @@ impl Memory {
         self.groups[group].1.release(block);
     }
 
-    /// What taking up after all of these keys needs: for each group, the keys it reads.
-    fn needed<'k>(
+    /// What taking up at `start`, after all of these keys, needs of them in each group.
+    fn needed(
         &self,
-        keys: &'k [BlockKey],
-    ) -> impl Iterator<Item = (usize, &'k [BlockKey])> + use<'_, 'k> {
-        self.groups()
-            .enumerate()
-            .map(move |(group, (kind, _))| (group, &keys[kind.first_needed(self.block_size, keys.len())..]))
+        keys: &[BlockKey],
+        start: usize,
+    ) -> impl Iterator<Item = (usize, Range<usize>)> + use<'_> {
+        let (block_size, blocks) = (self.block_size, keys.len());
+        self.groups().enumerate().map(move |(group, (kind, _))| {
+            let first = match kind {
+                GroupKind::State => blocks.saturating_sub(1),
+                GroupKind::Full | GroupKind::Window { .. } => kind.first_block(block_size, start).min(blocks),
+            };
+            (group, first..blocks)
+        })
     }
 
-    /// Of what taking up after all of these keys needs, what is not here: each with its group.
-    pub(crate) fn missing(&self, keys: &[BlockKey]) -> Vec<(usize, BlockKey)> {
-        let missing = self.needed(keys).flat_map(|(group, keys)| {
+    /// Of what taking up after all of these keys needs, what is not here: each by its group and which key it is.
+    pub(crate) fn missing(&self, keys: &[BlockKey]) -> Vec<(usize, usize)> {
+        let missing = self.needed(keys, keys.len() * self.block_size).flat_map(|(group, range)| {
             let pool = &self.groups[group].1;
-            keys.iter().filter(|key| pool.find(key).is_none()).map(move |key| (group, *key))
+            range.filter(|at| pool.find(&keys[*at]).is_none()).map(move |at| (group, at))
         });
         missing.collect()
     }
 
     /// True when what is missing for taking up after all of these keys fits beside what is there.
     pub(crate) fn has_room_for(&self, keys: &[BlockKey]) -> bool {
-        self.needed(keys).all(|(group, keys)| {
+        self.needed(keys, keys.len() * self.block_size).all(|(group, range)| {
             let pool = &self.groups[group].1;
             let lacking = |key: &&BlockKey| pool.find(key).is_none_or(|block| pool.holders(block) == 0);
-            keys.iter().filter(lacking).count() <= pool.available()
+            keys[range].iter().filter(lacking).count() <= pool.available()
         })
     }
 
-    /// Takes blocks for what is missing for taking up after all of these keys, and makes them findable though nobody
-    /// holds them. Their content is still to be written.
-    pub(crate) fn restore(&mut self, keys: &[BlockKey]) -> Vec<KeyedBlock> {
+    /// Takes blocks for what is missing for taking up after so many blocks of a sequence, and makes them findable
+    /// though nobody holds them. Their content is still to be written.
+    pub(crate) fn restore(&mut self, chain: &Chain, tokens: &[Token], blocks: usize) -> Vec<KeyedBlock> {
+        let keys = &chain.keys()[..blocks];
         let missing = self.missing(keys);
         let mut kept: Vec<(usize, BlockId)> = self.adoptable(keys).collect();
         for &(group, block) in &kept {
             self.groups[group].1.share(block);
         }
         let mut restored = Vec::new();
-        for (group, key) in missing {
-            let pool = &mut self.groups[group].1;
-            let block = pool.take();
-            pool.seal_restored(block, key);
+        for (group, at) in missing {
+            let (block, key) = (self.take(group), keys[at]);
+            self.groups[group].1.seal_quietly(block, key);
+            if self.anchor == Some(group) {
+                self.content.enter(chain.before(at), key, chain.page(at, tokens));
+            }
             restored.push(KeyedBlock { group, block, key: key.0 });
             kept.push((group, block));
         }
@@ -197,12 +283,14 @@ impl Memory {
 
     /// Takes the blocks that positions up to `end` lack. Never moves one that is held.
     pub(crate) fn grow(&mut self, holdings: &mut [Holding], start: usize, end: usize) {
-        for (holding, (kind, pool)) in holdings.iter_mut().zip(&mut self.groups) {
+        for (group, holding) in holdings.iter_mut().enumerate() {
+            let kind = self.groups[group].0;
             let reach = kind.last_block(self.block_size, end);
             while holding.end() < reach {
-                holding.blocks.push(pool.take());
+                holding.blocks.push(self.take(group));
             }
-            if *kind != GroupKind::State {
+            if kind != GroupKind::State {
+                let pool = &self.groups[group].1;
                 let written = start / self.block_size - holding.first..reach - holding.first;
                 let private = holding.blocks[written].iter().all(|&block| pool.is_private(block));
                 assert!(private, "what others can see is never written");
@@ -211,15 +299,41 @@ impl Memory {
     }
 
     /// Makes blocks findable. `blocks`: logical, all of them full.
-    pub(crate) fn seal(&mut self, holdings: &[Holding], keys: &[BlockKey], blocks: std::ops::Range<usize>) {
-        for (holding, (kind, pool)) in holdings.iter().zip(&mut self.groups) {
+    pub(crate) fn seal(
+        &mut self,
+        holdings: &[Holding],
+        chain: &Chain,
+        tokens: &[Token],
+        blocks: Range<usize>,
+    ) {
+        for (group, (holding, (kind, pool))) in holdings.iter().zip(&mut self.groups).enumerate() {
             if *kind == GroupKind::State {
                 continue;
             }
-            let held = blocks.start.max(holding.first)..blocks.end;
-            let mine = &holding.blocks[held.start - holding.first..held.end - holding.first];
-            mine.iter().zip(&keys[held]).for_each(|(&block, &key)| pool.seal(block, key));
+            for at in blocks.start.max(holding.first)..blocks.end {
+                let key = chain.keys()[at];
+                pool.seal(holding.blocks[at - holding.first], key);
+                if self.anchor == Some(group) {
+                    self.content.enter(chain.before(at), key, chain.page(at, tokens));
+                }
+            }
         }
+    }
+
+    /// Makes the last block of `tokens` findable by its beginning, if it has one worth copying that nobody else has.
+    pub(crate) fn seal_tail(&mut self, holdings: &[Holding], chain: &Chain, tokens: &[Token]) {
+        let at = tokens.len() / self.block_size;
+        let page = chain.page(at, tokens);
+        let key = chain.tail_key(at, &page);
+        let held = holdings.iter().all(|holding| (holding.first..holding.end()).contains(&at));
+        let known = self.with_key(key).next().is_some();
+        if !self.copies_beginnings() || page.tokens.len() < self.worth_copying() || !held || known {
+            return;
+        }
+        for (holding, (_, pool)) in holdings.iter().zip(&mut self.groups) {
+            pool.seal_quietly(holding.blocks[at - holding.first], key);
+        }
+        self.content.enter(chain.before(at), key, page);
     }
 
     /// Releases what nothing reads once `next` is the first position still to compute.
@@ -244,6 +358,16 @@ impl Memory {
         for (_, pool) in &mut self.groups {
             *pool = Pool::new(pool.total() as u32);
         }
+        let anchor = self.anchor.map(|anchor| self.groups[anchor].1.total());
+        self.content = Content::new(anchor.unwrap_or(0));
+    }
+
+    fn take(&mut self, group: usize) -> BlockId {
+        let (block, forgotten) = self.groups[group].1.take();
+        if let Some(key) = forgotten.filter(|_| self.anchor == Some(group)) {
+            self.content.leave(key);
+        }
+        block
     }
 
     /// How full each group is.
@@ -260,5 +384,7 @@ impl Memory {
             }
         }
         self.groups().zip(&counts).for_each(|((_, pool), count)| pool.audit(count));
+        let found = self.anchor.map_or(0, |anchor| self.groups[anchor].1.findable());
+        assert_eq!(self.content.len(), found, "content is known of other blocks than can be found");
     }
 }

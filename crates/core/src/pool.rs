@@ -82,11 +82,19 @@ impl Pool {
         self.index.get(key).copied()
     }
 
-    /// Takes a block nobody holds. What has been idle longest is forgotten once nothing is free.
-    pub(crate) fn take(&mut self) -> BlockId {
-        let block = self.free.pop().unwrap_or_else(|| self.evict());
+    /// Blocks that can be found.
+    pub(crate) fn findable(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Takes a block nobody holds. What has been idle longest is forgotten once nothing is free, and named.
+    pub(crate) fn take(&mut self) -> (BlockId, Option<BlockKey>) {
+        let (block, forgotten) = match self.free.pop() {
+            Some(block) => (block, None),
+            None => self.evict(),
+        };
         self.slot_mut(block).holders = 1;
-        block
+        (block, forgotten)
     }
 
     /// Adds a holder to a block that was found.
@@ -132,10 +140,11 @@ impl Pool {
         self.sealed += 1;
     }
 
-    /// Like [`Self::seal`], for content that is stored elsewhere already: nobody is told of it.
-    pub(crate) fn seal_restored(&mut self, block: BlockId, key: BlockKey) {
+    /// Like [`Self::seal`], for content that shall not be stored elsewhere: nobody is told of it.
+    pub(crate) fn seal_quietly(&mut self, block: BlockId, key: BlockKey) {
         self.seal(block, key);
-        self.fresh.remove(&(self.slot(block).seal, block));
+        let seal = self.slot(block).seal;
+        self.fresh.remove(&(seal, block));
     }
 
     /// What became findable since this was last asked and still is, oldest first.
@@ -171,7 +180,7 @@ impl Pool {
         assert!(self.free.iter().all(|&block| self.slot(block).key.is_none()), "a free block can be found");
     }
 
-    fn evict(&mut self) -> BlockId {
+    fn evict(&mut self) -> (BlockId, Option<BlockKey>) {
         let oldest = self.idle.pop_first();
         assert!(oldest.is_some(), "a plan takes no more blocks than there are");
         let block = oldest.map_or(BlockId(0), |(_, block)| block);
@@ -181,7 +190,7 @@ impl Pool {
             self.index.remove(&key);
         }
         self.fresh.remove(&(seal, block));
-        block
+        (block, key)
     }
 
     fn slot(&self, block: BlockId) -> &Slot {
@@ -208,13 +217,13 @@ mod tests {
     #[test]
     fn a_block_found_again_is_not_handed_out() {
         let mut pool = Pool::new(2);
-        let [first, second] = [pool.take(), pool.take()];
+        let [first, second] = [pool.take().0, pool.take().0];
         pool.seal(first, key(1));
         pool.seal(second, key(2));
         pool.release(first);
         pool.release(second);
         pool.share(first);
-        assert_eq!(pool.take(), second, "the other one was idle");
+        assert_eq!(pool.take(), (second, Some(key(2))), "the other one was idle");
         assert_eq!(pool.find(&key(2)), None, "and is forgotten");
         assert_eq!(pool.find(&key(1)), Some(first));
         pool.audit(&[1, 1]);
@@ -223,11 +232,11 @@ mod tests {
     #[test]
     fn the_longest_idle_goes_first_and_the_free_before_it() {
         let mut pool = Pool::new(3);
-        let [first, second, third] = [pool.take(), pool.take(), pool.take()];
+        let [first, second, third] = [pool.take().0, pool.take().0, pool.take().0];
         pool.seal(first, key(1));
         pool.seal(second, key(2));
         [second, first, third].iter().for_each(|&block| pool.release(block));
-        assert_eq!([pool.take(), pool.take(), pool.take()], [third, second, first]);
+        assert_eq!([pool.take().0, pool.take().0, pool.take().0], [third, second, first]);
     }
 
     #[test]

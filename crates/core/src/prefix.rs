@@ -6,6 +6,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::memory::Page;
 use crate::{Request, Token};
 
 /// Names the content of a full block.
@@ -53,8 +54,36 @@ impl Chain {
         }
     }
 
+    /// What a block follows: the block before it, or the beginning.
+    pub(crate) fn before(&self, block: usize) -> BlockKey {
+        block.checked_sub(1).and_then(|before| self.keys.get(before)).copied().unwrap_or(self.root)
+    }
+
+    /// Names the content of a block that has only these tokens yet. Never the name of a full block.
+    pub(crate) fn tail_key(&self, block: usize, page: &Page) -> BlockKey {
+        let mut hash = Sha256::new()
+            .chain_update(b"tail")
+            .chain_update(self.before(block).0.to_le_bytes())
+            .chain_update((page.tokens.len() as u64).to_le_bytes());
+        page.tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
+        for (offset, content) in &page.marks {
+            hash.update((*offset as u64).to_le_bytes());
+            hash.update(content.to_le_bytes());
+        }
+        digest(hash)
+    }
+
+    /// What the part of `tokens` in a block looks like. `tokens`: the whole sequence's, or its beginning's.
+    pub(crate) fn page(&self, block: usize, tokens: &[Token]) -> Page {
+        let start = block * self.block_size;
+        let end = tokens.len().min(start + self.block_size);
+        let tokens = tokens.get(start..end).unwrap_or_default().to_vec();
+        let marks = self.marks_in(block).filter(|(at, _)| *at < tokens.len()).collect();
+        Page { tokens, marks }
+    }
+
     /// The marks in a block, by their place in it.
-    pub(crate) fn marks_in(&self, block: usize) -> impl Iterator<Item = (usize, u128)> {
+    fn marks_in(&self, block: usize) -> impl Iterator<Item = (usize, u128)> {
         let start = block * self.block_size;
         let inside = self.marks.iter().filter(move |(at, _)| (start..start + self.block_size).contains(at));
         inside.map(move |(at, content)| (at - start, *content))

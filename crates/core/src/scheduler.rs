@@ -218,6 +218,7 @@ impl Scheduler {
             chain,
             checkpoints,
             sealed: 0,
+            is_complete: false,
             hold: Hold::Never,
             bookings: Default::default(),
         }

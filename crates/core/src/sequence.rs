@@ -49,6 +49,8 @@ pub(crate) struct Sequence {
     pub(crate) checkpoints: Vec<usize>,
     /// Leading blocks that are shared or have been made findable; since it was last admitted.
     pub(crate) sealed: usize,
+    /// It stopped by itself or reached its limit: what it has computed is right.
+    pub(crate) is_complete: bool,
     /// Whether it may be planned while it waits.
     pub(crate) hold: Hold,
     /// Its work in steps in flight, oldest first.

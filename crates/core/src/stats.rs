@@ -31,6 +31,8 @@ pub struct Stats {
     pub computed_tokens_total: u64,
     /// Tokens told to clients.
     pub sampled_tokens_total: u64,
+    /// Sequences that began in the middle of a block, whose beginning was copied.
+    pub partial_copies_total: u64,
     /// Copies of states that were made findable.
     pub checkpoints_total: u64,
     /// Sequences admitted, those admitted again included.

@@ -131,3 +131,28 @@ fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
     let own = scheduler.table(plan.work[0].sequence, 1).blocks[0];
     assert_eq!(begun.copies.iter().map(|copy| (copy.group, copy.to)).collect::<Vec<_>>(), [(1, own)]);
 }
+
+#[test]
+fn the_beginning_of_a_block_is_copied_from_who_has_it() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::Window { tokens: 6 }, 16)]));
+    ask(&mut scheduler, Request::new(prompt(1, 16), 1));
+    let changed = [prompt(1, 14), prompt(2, 5)].concat();
+    scheduler.submit(0, Request::new(changed, 1)).expect("it fits");
+    let (plan, begun) = begin(&mut scheduler);
+    assert_eq!(plan.work[0].cached, 14);
+    let to = |group| scheduler.table(plan.work[0].sequence, group);
+    let expected = [to(0).blocks[3], to(1).blocks[3 - to(1).first]];
+    assert_eq!(begun.copies.iter().map(|copy| copy.to).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_conversation_goes_on_from_the_middle_of_a_block() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 32)]));
+    ask(&mut scheduler, Request::new(prompt(1, 5), 6));
+    let next = [prompt(1, 5), vec![1; 6], prompt(2, 3)].concat();
+    assert_eq!(
+        ask(&mut scheduler, Request::new(next, 1)),
+        10,
+        "all but the last token, which was never computed"
+    );
+}

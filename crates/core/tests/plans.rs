@@ -281,7 +281,7 @@ fn equal_beginnings_are_computed_once_and_stored_once() {
     stage.table(second, 0);
     stage.check(expect![[r#"
         begin #0 0..9 sample
-        begin #0 9..10 sample, #1 4..8 cached 4 sample, #2 0..9 sample
+        begin #0 9..10 sample, #1 7..8 cached 7 sample, #2 0..9 sample
           #0 group 0: from 0 [0, 1, 2]
           #1 group 0: from 0 [0, 3]
     "#]]);

@@ -34,7 +34,7 @@ fn play(seed: u64) -> Report {
 }
 
 /// What happened. Panics if something did not: a world in which nothing happens proves nothing.
-fn events(reports: &[Report]) -> [(&'static str, u64); 9] {
+fn events(reports: &[Report]) -> [(&'static str, u64); 10] {
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
         ("steps", sum(|report| report.steps)),
@@ -44,7 +44,8 @@ fn events(reports: &[Report]) -> [(&'static str, u64); 9] {
         ("preemptions", sum(|report| report.stats.preemptions_total)),
         ("failed steps", sum(|report| report.stats.failed_steps_total)),
         ("restored blocks", sum(|report| report.restored)),
-        ("copies", sum(|report| report.copies)),
+        ("states kept", sum(|report| report.stats.checkpoints_total)),
+        ("beginnings copied", sum(|report| report.stats.partial_copies_total)),
         ("cached tokens", sum(|report| report.stats.cached_tokens_total)),
     ];
     assert!(counts.iter().all(|(_, count)| *count > reports.len() as u64 / 10), "{counts:?}");

@@ -12,6 +12,8 @@ struct Loan {
     sequence: SequenceId,
     group: usize,
     from: BlockId,
+    /// The logical block it begins with, unless the group is one of states.
+    next: usize,
 }
 
 impl Scheduler {
@@ -45,14 +47,25 @@ impl Scheduler {
         if sequence.phase != Phase::Waiting {
             return Vec::new();
         }
-        let found = work.cached / self.settings.block_size;
-        let lent = self.memory.adopt(&mut sequence.holdings, &sequence.chain.keys()[..found]);
+        let (found, beginning) =
+            (work.cached / self.settings.block_size, work.cached % self.settings.block_size);
+        let partial = match beginning {
+            0 => None,
+            _ => self.memory.partial(&sequence.chain, &sequence.tokens, found),
+        };
+        assert_eq!(partial.map_or(0, |partial| partial.tokens), beginning, "what was planned is still there");
+        let mut lent =
+            self.memory.adopt(&mut sequence.holdings, &sequence.chain.keys()[..found], work.cached);
+        if let Some(partial) = partial {
+            lent.extend(self.memory.lend(partial.key));
+            self.totals.partial_copies_total += 1;
+        }
         sequence.computed = work.cached;
         sequence.sealed = found;
         self.enter(work.sequence, Phase::Running);
         self.totals.admissions_total += 1;
         self.totals.cached_tokens_total += work.cached as u64;
-        let loan = |(group, from)| Loan { sequence: work.sequence, group, from };
+        let loan = |(group, from)| Loan { sequence: work.sequence, group, from, next: found };
         lent.into_iter().map(loan).collect()
     }
 
@@ -74,8 +87,10 @@ impl Scheduler {
                 self.totals.checkpoints_total += 1;
             }
         }
-        for &Loan { sequence, group, from } in loans {
-            let to = self.sequence(sequence).holdings[group].blocks[0];
+        for &Loan { sequence, group, from, next } in loans {
+            let holding = &self.sequence(sequence).holdings[group];
+            let next = if self.memory.is_state(group) { 0 } else { next };
+            let to = holding.blocks[next - holding.first];
             copies.push(BlockCopy { group, from, to });
             kept.push((group, from));
         }

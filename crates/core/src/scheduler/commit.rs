@@ -37,6 +37,9 @@ impl Scheduler {
         if phase == Phase::Ended {
             // Whatever was sampled after the end is nobody's.
             if !in_flight {
+                if row != Some(Row::Failed) {
+                    self.keep_tail(id);
+                }
                 self.remove(id);
             }
             return;
@@ -61,9 +64,27 @@ impl Scheduler {
         let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return };
         let full = work.end / self.settings.block_size;
         if self.memory.shares() && full > sequence.sealed {
-            self.memory.seal(&sequence.holdings, sequence.chain.keys(), sequence.sealed..full);
+            let blocks = sequence.sealed..full;
+            self.memory.seal(&sequence.holdings, &sequence.chain, &sequence.tokens, blocks);
             sequence.sealed = full;
         }
+    }
+
+    /// Makes everything findable that a sequence leaves behind which has come to its end, for whoever goes on from
+    /// there.
+    fn keep_tail(&mut self, id: SequenceId) {
+        let Some(sequence) = self.sequences.get_mut(&id).filter(|sequence| sequence.is_complete) else {
+            return;
+        };
+        if !self.memory.shares() {
+            return;
+        }
+        let known = &sequence.tokens[..sequence.computed.min(sequence.tokens.len())];
+        let full = known.len() / self.settings.block_size;
+        if full > sequence.sealed {
+            self.memory.seal(&sequence.holdings, &sequence.chain, known, sequence.sealed..full);
+        }
+        self.memory.seal_tail(&sequence.holdings, &sequence.chain, known);
     }
 
     /// Adds a token. True if it was the last.
@@ -87,6 +108,10 @@ impl Scheduler {
             None if full => FinishReason::Length,
             None => return false,
         };
+        sequence.is_complete = true;
+        if !sequence.is_in_flight() {
+            self.keep_tail(id);
+        }
         events.extend(self.end(id, Event::Finished { sequence: id, reason }));
         true
     }

@@ -118,7 +118,18 @@ impl<'a> Draft<'a> {
         let start = found * memory.block_size();
         let held = || memory.groups().map(|(kind, _)| kind.shared_until(found));
         let before = self.forecast.clone();
-        self.forecast.adopt(&keys[..found]);
+        if let Some(partial) = memory.partial(&sequence.chain, &sequence.tokens, found) {
+            let start = start + partial.tokens;
+            self.forecast.adopt(&keys[..found], start);
+            self.forecast.borrow(&partial);
+            // Nobody makes room for a copy.
+            if self.fits(sequence, start, held(), admission) {
+                self.give(id, sequence, start, held);
+                return Move::Made;
+            }
+            self.forecast = before.clone();
+        }
+        self.forecast.adopt(&keys[..found], start);
         while !self.fits(sequence, start, held(), admission) {
             if self.make_room(held, start, victims) == Move::Stuck {
                 self.forecast = before;

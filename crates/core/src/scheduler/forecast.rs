@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Partial};
 use crate::prefix::BlockKey;
 use crate::table::Holding;
 use crate::{BlockId, GroupKind};
@@ -65,13 +65,24 @@ impl<'a> Forecast<'a> {
     }
 
     /// Counts on the blocks that were found for a sequence.
-    pub(super) fn adopt(&mut self, keys: &[BlockKey]) {
-        for (group, block) in self.memory.adoptable(keys) {
-            if self.holders(group, block) == 0 {
-                self.available[group] -= 1;
-            }
-            *self.changes.entry((group, block)).or_default() += 1;
+    pub(super) fn adopt(&mut self, keys: &[BlockKey], start: usize) {
+        for (group, block) in self.memory.adoptable_at(keys, start) {
+            self.hold(group, block);
         }
+    }
+
+    /// Counts on the blocks that a sequence copies the beginning of.
+    pub(super) fn borrow(&mut self, partial: &Partial) {
+        for (group, block) in self.memory.with_key(partial.key) {
+            self.hold(group, block);
+        }
+    }
+
+    fn hold(&mut self, group: usize, block: BlockId) {
+        if self.holders(group, block) == 0 {
+            self.available[group] -= 1;
+        }
+        *self.changes.entry((group, block)).or_default() += 1;
     }
 
     /// Counts on everything a sequence holds.

@@ -25,7 +25,7 @@ impl Scheduler {
         let here = self.memory.reusable(keys, keys.len());
         let there = self.memory.takeoffs(keys, keys.len(), |group, key| stored(group, key.0), |_| {});
         let Some(blocks) = there.filter(|there| *there > here) else { return Vec::new() };
-        self.memory.missing(&keys[..blocks]).into_iter().map(|(group, key)| (group, key.0)).collect()
+        self.memory.missing(&keys[..blocks]).into_iter().map(|(group, at)| (group, keys[at].0)).collect()
     }
 
     /// Keeps a sequence that waits from being planned, until [`Self::release_hold`]. It can still expire, be
@@ -64,9 +64,9 @@ impl Scheduler {
         let Some(&blocks) = fitting.checked_sub(1).and_then(|last| takeoffs.get(last)) else {
             return Vec::new();
         };
-        let keys = keys[..blocks].to_vec();
         self.now_at.0 += 1;
-        self.memory.restore(&keys)
+        let Some(sequence) = self.sequences.get(&id) else { return Vec::new() };
+        self.memory.restore(&sequence.chain, &sequence.tokens, blocks)
     }
 
     /// The keys of the blocks that a sequence that waits need not compute if they are found.

@@ -1,0 +1,139 @@
+//! What is known of content: which blocks follow which, what is in them, and what was forgotten.
+//!
+//! Invariant: follows one pool, so it never knows more blocks than that has, and a bounded number that it had.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::Token;
+use crate::prefix::BlockKey;
+
+/// Forgotten blocks that are remembered by name, for each block there is.
+const LOST_PER_BLOCK: usize = 4;
+
+/// What a block holds: its tokens, perhaps fewer than it has room for, and what some of them stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) tokens: Vec<Token>,
+    /// Place in the block, and content.
+    pub(crate) marks: Vec<(usize, u128)>,
+}
+
+impl Page {
+    /// How many leading tokens are the same, and stand for the same.
+    fn common(&self, other: &Self) -> usize {
+        let pairs = self.tokens.iter().zip(&other.tokens);
+        let alike = pairs.take_while(|(one, another)| one == another).count();
+        let only = |page: &Self, than: &Self| {
+            let lone = page.marks.iter().find(|mark| !than.marks.contains(mark));
+            lone.map_or(usize::MAX, |(at, _)| *at)
+        };
+        alike.min(only(self, other)).min(only(other, self))
+    }
+}
+
+/// What is known of the content of one pool's blocks.
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    /// The blocks that follow a block, or a sequence's beginning.
+    next: BTreeMap<BlockKey, BTreeMap<BlockKey, Page>>,
+    /// What a block follows.
+    before: BTreeMap<BlockKey, BlockKey>,
+    /// Forgotten blocks, each with its place in `lost_order`.
+    lost: BTreeMap<BlockKey, u64>,
+    /// Longest forgotten first. Some have come back.
+    lost_order: VecDeque<(BlockKey, u64)>,
+    lost_max: usize,
+    losses: u64,
+}
+
+impl Content {
+    /// Nothing is known of a pool of so many blocks.
+    pub(crate) fn new(blocks: usize) -> Self {
+        let (next, before, lost, lost_order, losses) = Default::default();
+        Self { next, before, lost, lost_order, lost_max: blocks * LOST_PER_BLOCK, losses }
+    }
+
+    /// A block can be found.
+    pub(crate) fn enter(&mut self, before: BlockKey, key: BlockKey, page: Page) {
+        self.lost.remove(&key);
+        self.before.insert(key, before);
+        self.next.entry(before).or_default().insert(key, page);
+    }
+
+    /// A block was forgotten.
+    pub(crate) fn leave(&mut self, key: BlockKey) {
+        let Some(before) = self.before.remove(&key) else { return };
+        if let Some(siblings) = self.next.get_mut(&before) {
+            siblings.remove(&key);
+            if siblings.is_empty() {
+                self.next.remove(&before);
+            }
+        }
+        self.lost.insert(key, self.losses);
+        self.lost_order.push_back((key, self.losses));
+        self.losses += 1;
+        while self.lost_order.len() > self.lost_max {
+            let Some((oldest, loss)) = self.lost_order.pop_front() else { return };
+            if self.lost.get(&oldest) == Some(&loss) {
+                self.lost.remove(&oldest);
+            }
+        }
+    }
+
+    /// True if the block could be found once, not too long ago.
+    pub(crate) fn was_lost(&self, key: &BlockKey) -> bool {
+        self.lost.contains_key(key)
+    }
+
+    /// Of the blocks that follow `before` and are `allowed`, the one that begins most like `page`, and how many
+    /// leading tokens they share.
+    pub(crate) fn likest(
+        &self,
+        before: &BlockKey,
+        page: &Page,
+        allowed: impl Fn(&BlockKey) -> bool,
+    ) -> Option<(BlockKey, usize)> {
+        let siblings = self.next.get(before)?.iter().filter(|(key, _)| allowed(key));
+        siblings.map(|(key, other)| (*key, page.common(other))).max_by_key(|(_, common)| *common)
+    }
+
+    /// Blocks that are known.
+    pub(crate) fn len(&self) -> usize {
+        self.before.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(tokens: &[Token], marks: &[(usize, u128)]) -> Page {
+        Page { tokens: tokens.to_vec(), marks: marks.to_vec() }
+    }
+
+    #[test]
+    fn pages_are_alike_until_a_token_or_what_it_stands_for_differs() {
+        let plain = page(&[1, 2, 3, 4], &[]);
+        assert_eq!(plain.common(&page(&[1, 2, 9], &[])), 2);
+        assert_eq!(plain.common(&page(&[1, 2, 3, 4], &[(1, 5)])), 1);
+        assert_eq!(page(&[1, 2, 3], &[(1, 5)]).common(&page(&[1, 2], &[(1, 5)])), 2);
+        assert_eq!(page(&[1, 2, 3], &[(1, 5), (2, 8)]).common(&page(&[1, 2, 3], &[(1, 5)])), 2);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_remembered_for_a_while() {
+        let mut content = Content::new(1);
+        let key = |number| BlockKey(number);
+        for number in 1..=5 {
+            content.enter(key(0), key(number), page(&[number as Token], &[]));
+            content.leave(key(number));
+        }
+        assert!(!content.was_lost(&key(1)), "four for each block");
+        assert!(content.was_lost(&key(2)) && content.was_lost(&key(5)));
+        content.enter(key(0), key(5), page(&[5], &[]));
+        assert!(!content.was_lost(&key(5)), "it is back");
+        assert_eq!(content.likest(&key(0), &page(&[5, 6], &[]), |_| true), Some((key(5), 1)));
+        assert_eq!(content.likest(&key(1), &page(&[5, 6], &[]), |_| true), None);
+        assert_eq!(content.len(), 1);
+    }
+}
