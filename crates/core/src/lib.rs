@@ -21,10 +21,10 @@ mod stats;
 mod table;
 
 pub use event::{Event, Failure, FinishReason, Outcome, Row, StopKind};
-pub use plan::{Begun, BlockCopy, Input, KeyedBlock, Plan, PlanId, Work};
+pub use plan::{Begun, BlockCopy, Input, KeyedBlock, Lookup, Miss, Plan, PlanId, Work};
 pub use pool::BlockId;
 pub use request::{Rejection, Request, SequenceId, Tick, Token};
 pub use scheduler::Scheduler;
 pub use settings::{Group, GroupKind, Limits, PrefixCache, Schedule, Settings};
-pub use stats::{GroupStats, Stats};
+pub use stats::{GroupStats, Misses, Stats};
 pub use table::Table;

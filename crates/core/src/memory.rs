@@ -84,6 +84,32 @@ impl Memory {
         self.takeoffs(keys, most, |_, _| false, |_| {}).unwrap_or(0)
     }
 
+    /// The same, if every state had been kept.
+    pub(crate) fn reusable_without_states(&self, keys: &[BlockKey], most: usize) -> usize {
+        self.takeoffs(keys, most, |group, _| self.is_state(group), |_| {}).unwrap_or(0)
+    }
+
+    /// The same, if nothing but blocks of full groups were needed. Zero without a full group.
+    pub(crate) fn reusable_in_full(&self, keys: &[BlockKey], most: usize) -> usize {
+        let is_full = |group: usize| self.groups[group].0 == GroupKind::Full;
+        if !(0..self.groups.len()).any(is_full) {
+            return 0;
+        }
+        self.takeoffs(keys, most, |group, _| !is_full(group), |_| {}).unwrap_or(0)
+    }
+
+    /// True if a block with this content could be found once, not too long ago.
+    pub(crate) fn was_forgotten(&self, key: &BlockKey) -> bool {
+        self.content.was_lost(key)
+    }
+
+    /// After `found` blocks that are found: the position of the first token that is different in the sequence that goes
+    /// on most like this one. None if no other is known to go on from there.
+    pub(crate) fn diverges(&self, chain: &Chain, tokens: &[Token], found: usize) -> Option<usize> {
+        let (_, common) = self.content.likest(&chain.before(found), &chain.page(found, tokens), |_| true)?;
+        Some(found * self.block_size + common)
+    }
+
     /// Numbers of leading blocks, at most `most`, after which a sequence with these keys could take up, if the blocks
     /// that `elsewhere` knows (by group and key) were found too. Each is shown to `visit`, ascending; the last
     /// one comes back.

@@ -71,6 +71,42 @@ pub struct Begun {
     /// Blocks to copy after all that was launched so far and before anything of this plan is written, all at once:
     /// no block is both read and written. Growing a sequence never asks for one.
     pub copies: Vec<BlockCopy>,
+    /// One for each sequence that is admitted for the first time.
+    pub lookups: Vec<Lookup>,
+}
+
+/// What the prefix index had for a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lookup {
+    /// Whose prompt.
+    pub sequence: SequenceId,
+    /// Leading tokens that were found.
+    pub cached: usize,
+    /// Tokens that were not.
+    pub computed: usize,
+    /// Why not, if at least one full block was not found that could have been.
+    pub miss: Option<Miss>,
+}
+
+/// Why a full block of a prompt was not found: the first reason of these that applies to the first such block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Miss {
+    /// The blocks are there, and no copy of the state that belongs to them.
+    State,
+    /// The blocks are there, and those of a window are not.
+    Window,
+    /// It was there, and its memory was needed.
+    Evicted,
+    /// An earlier request of the conversation went on otherwise, within [`crate::Request::history`]: something that
+    /// the client or the chat template rewrote.
+    HistoryChanged {
+        /// The first token that is different.
+        position: usize,
+    },
+    /// Another salt has it. Not for the eyes of whoever asked: it says what others ask.
+    Salt,
+    /// Nobody asked for it before.
+    Cold,
 }
 
 /// A block that can be found by its content.

@@ -17,6 +17,7 @@ pub(crate) struct BlockKey(pub(crate) u128);
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     root: BlockKey,
+    adapter: u64,
     block_size: usize,
     /// [`Request::marks`].
     marks: Vec<(usize, u128)>,
@@ -30,7 +31,8 @@ impl Chain {
             .chain_update(b"omnibus")
             .chain_update(request.cache_salt.to_le_bytes())
             .chain_update(request.adapter.to_le_bytes());
-        Self { root: digest(root), block_size, marks: request.marks.clone(), keys: Vec::new() }
+        let marks = request.marks.clone();
+        Self { root: digest(root), adapter: request.adapter, block_size, marks, keys: Vec::new() }
     }
 
     /// One for each full block.
@@ -41,15 +43,11 @@ impl Chain {
     /// Adds the keys of blocks that have become full. `tokens` is the whole sequence and only ever grows.
     pub(crate) fn extend(&mut self, tokens: &[Token]) {
         let done = self.keys.len() * self.block_size;
-        for block in tokens[done..].chunks_exact(self.block_size) {
-            let parent = self.keys.last().copied().unwrap_or(self.root);
-            let mut hash = Sha256::new().chain_update(parent.0.to_le_bytes());
-            block.iter().for_each(|token| hash.update(token.to_le_bytes()));
-            // Tokens take all of a block's first bytes, so what follows them is not mistaken for tokens.
-            for (offset, content) in self.marks_in(self.keys.len()) {
-                hash.update((offset as u64).to_le_bytes());
-                hash.update(content.to_le_bytes());
-            }
+        for _ in tokens[done..].chunks_exact(self.block_size) {
+            let block = self.keys.len();
+            let mut hash = Sha256::new().chain_update(self.before(block).0.to_le_bytes());
+            // All pages here have equally many tokens, so that a mark is not mistaken for tokens.
+            self.page(block, tokens).hash_into(&mut hash);
             self.keys.push(digest(hash));
         }
     }
@@ -59,17 +57,24 @@ impl Chain {
         block.checked_sub(1).and_then(|before| self.keys.get(before)).copied().unwrap_or(self.root)
     }
 
+    /// Names the first block of these tokens, whatever the salt is. None if it is not full.
+    pub(crate) fn beginning(&self, tokens: &[Token]) -> Option<BlockKey> {
+        let page = self.page(0, tokens);
+        if page.tokens.len() < self.block_size {
+            return None;
+        }
+        let mut hash = Sha256::new().chain_update(b"any salt").chain_update(self.adapter.to_le_bytes());
+        page.hash_into(&mut hash);
+        Some(digest(hash))
+    }
+
     /// Names the content of a block that has only these tokens yet. Never the name of a full block.
     pub(crate) fn tail_key(&self, block: usize, page: &Page) -> BlockKey {
         let mut hash = Sha256::new()
             .chain_update(b"tail")
             .chain_update(self.before(block).0.to_le_bytes())
             .chain_update((page.tokens.len() as u64).to_le_bytes());
-        page.tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
-        for (offset, content) in &page.marks {
-            hash.update((*offset as u64).to_le_bytes());
-            hash.update(content.to_le_bytes());
-        }
+        page.hash_into(&mut hash);
         digest(hash)
     }
 
@@ -87,6 +92,16 @@ impl Chain {
         let start = block * self.block_size;
         let inside = self.marks.iter().filter(move |(at, _)| (start..start + self.block_size).contains(at));
         inside.map(move |(at, content)| (at - start, *content))
+    }
+}
+
+impl Page {
+    fn hash_into(&self, hash: &mut Sha256) {
+        self.tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
+        for (offset, content) in &self.marks {
+            hash.update((*offset as u64).to_le_bytes());
+            hash.update(content.to_le_bytes());
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a client asks for, and why it may be refused before it is queued.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -34,6 +36,10 @@ pub struct Request {
     pub marks: Vec<(usize, u128)>,
     /// Where messages of the prompt end, in tokens. States are kept for the last of them.
     pub boundaries: Vec<usize>,
+    /// Positions that an earlier request of the same conversation should have had too: what came before the newest
+    /// message, without the beginning that many conversations share. Empty if there are none. A prompt that is
+    /// found to differ there from what is remembered has a history that was changed.
+    pub history: Range<usize>,
     /// Who asks, where the schedule is fair among tenants. `fcfs` does not look at it.
     pub key: u64,
 }
@@ -51,6 +57,7 @@ impl Request {
             adapter: 0,
             marks,
             boundaries,
+            history: 0..0,
             key: 0,
         }
     }

@@ -10,6 +10,7 @@ mod commit;
 mod draft;
 mod fcfs;
 mod forecast;
+mod lookup;
 mod recovery;
 mod storage;
 mod trial;
@@ -24,6 +25,8 @@ use crate::{
     Stats, Table, Tick, Token,
 };
 use draft::Draft;
+pub(crate) use lookup::Asked;
+use lookup::Beginnings;
 use recovery::Recovery;
 
 /// Plans with work that may be in flight at once: one computes while the next is built.
@@ -43,6 +46,7 @@ pub struct Scheduler {
     leaving: BTreeSet<SequenceId>,
     flights: VecDeque<Flight>,
     recovery: Recovery,
+    beginnings: Beginnings,
     /// Changes with everything that happens.
     now_at: PlanId,
     next_id: u64,
@@ -80,6 +84,7 @@ impl Scheduler {
             memory: Memory::new(&settings),
             recovery: Recovery::new(settings.limits(), settings.block_size),
             settings,
+            beginnings: Beginnings::default(),
             sequences,
             waiting,
             running,
@@ -209,6 +214,7 @@ impl Scheduler {
             chain.extend(&request.prompt);
         }
         Sequence {
+            asked: Some(Asked { salt: request.cache_salt, history: request.history.clone() }),
             max_tokens: request.max_tokens(),
             tokens: request.prompt,
             deadline: request.deadline,

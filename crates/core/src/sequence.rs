@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::prefix::Chain;
+use crate::scheduler::Asked;
 use crate::table::Holding;
 use crate::{Input, PlanId, Tick, Token};
 
@@ -49,6 +50,8 @@ pub(crate) struct Sequence {
     pub(crate) checkpoints: Vec<usize>,
     /// Leading blocks that are shared or have been made findable; since it was last admitted.
     pub(crate) sealed: usize,
+    /// Until it is admitted for the first time.
+    pub(crate) asked: Option<Asked>,
     /// It stopped by itself or reached its limit: what it has computed is right.
     pub(crate) is_complete: bool,
     /// Whether it may be planned while it waits.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Miss;
+
 /// How full a pool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GroupStats {
@@ -12,6 +14,44 @@ pub struct GroupStats {
     pub cached: usize,
     /// Blocks there are.
     pub total: usize,
+}
+
+/// Prompts that were not found as far as they could have been, by [`crate::Miss`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Misses {
+    pub state: u64,
+    pub window: u64,
+    pub evicted: u64,
+    pub history_changed: u64,
+    pub salt: u64,
+    pub cold: u64,
+}
+
+impl Misses {
+    pub(crate) fn count(&mut self, miss: Miss) {
+        let count = match miss {
+            Miss::State => &mut self.state,
+            Miss::Window => &mut self.window,
+            Miss::Evicted => &mut self.evicted,
+            Miss::HistoryChanged { .. } => &mut self.history_changed,
+            Miss::Salt => &mut self.salt,
+            Miss::Cold => &mut self.cold,
+        };
+        *count += 1;
+    }
+
+    /// Each reason's name, as metrics spell it, and how often it was the reason.
+    pub fn by_reason(&self) -> [(&'static str, u64); 6] {
+        [
+            ("state", self.state),
+            ("window", self.window),
+            ("evicted", self.evicted),
+            ("history_changed", self.history_changed),
+            ("salt", self.salt),
+            ("cold", self.cold),
+        ]
+    }
 }
 
 /// A look at the scheduler. Those named `…_total` only ever grow.
@@ -31,6 +71,8 @@ pub struct Stats {
     pub computed_tokens_total: u64,
     /// Tokens told to clients.
     pub sampled_tokens_total: u64,
+    /// Prompts that were not found as far as they could have been.
+    pub misses: Misses,
     /// Sequences that began in the middle of a block, whose beginning was copied.
     pub partial_copies_total: u64,
     /// Copies of states that were made findable.

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use omnibus_core::{
-    Begun, Group, GroupKind, Outcome, Plan, PrefixCache, Request, Row, Schedule, Scheduler, SequenceId,
-    Settings, Token,
+    Begun, Group, GroupKind, Lookup, Miss, Outcome, Plan, PrefixCache, Request, Row, Schedule, Scheduler,
+    SequenceId, Settings, Token,
 };
 
 const FULL: GroupKind = GroupKind::Full;
@@ -155,4 +155,45 @@ fn a_conversation_goes_on_from_the_middle_of_a_block() {
         10,
         "all but the last token, which was never computed"
     );
+}
+
+/// What the scheduler says of a request that is admitted at once.
+fn look_up(scheduler: &mut Scheduler, request: Request) -> Lookup {
+    scheduler.submit(0, request).expect("it fits");
+    let (plan, begun) = begin(scheduler);
+    commit(scheduler, &plan);
+    while !scheduler.is_idle() {
+        let (plan, _) = begin(scheduler);
+        commit(scheduler, &plan);
+    }
+    begun.lookups[0]
+}
+
+#[test]
+fn a_miss_says_why() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 8)]));
+    let mut miss = |request: Request| look_up(&mut scheduler, request).miss;
+    let first = Request::new(prompt(1, 13), 1);
+    assert_eq!(miss(first.clone()), Some(Miss::Cold));
+    assert_eq!(miss(first.clone()), None);
+    assert_eq!(miss(Request { cache_salt: 9, ..first.clone() }), Some(Miss::Salt));
+    let changed = [prompt(1, 10), prompt(2, 6)].concat();
+    let changed = Request { history: 5..14, ..Request::new(changed, 1) };
+    assert_eq!(miss(changed.clone()), Some(Miss::HistoryChanged { position: 10 }));
+    let newest = Request { history: 5..9, ..Request::new([prompt(1, 10), prompt(3, 6)].concat(), 1) };
+    assert_eq!(miss(newest), Some(Miss::Cold), "what is different is new");
+    assert_eq!(miss(Request::new(prompt(4, 30), 1)), Some(Miss::Cold));
+    assert_eq!(miss(first), Some(Miss::Evicted));
+    assert_eq!(scheduler.stats().misses.by_reason().map(|(_, count)| count), [0, 0, 1, 1, 1, 3]);
+}
+
+#[test]
+fn a_miss_says_whether_a_window_or_a_state_was_missing() {
+    let window = GroupKind::Window { tokens: 5 };
+    for (kind, blocks, expected) in [(window, 4, Miss::Window), (GroupKind::State, 1, Miss::State)] {
+        let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (kind, blocks)]));
+        look_up(&mut scheduler, Request::new(prompt(1, 13), 1));
+        look_up(&mut scheduler, Request::new(prompt(2, 16), 1));
+        assert_eq!(look_up(&mut scheduler, Request::new(prompt(1, 13), 1)).miss, Some(expected));
+    }
 }

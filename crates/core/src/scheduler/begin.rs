@@ -5,7 +5,7 @@
 
 use super::{FLIGHTS_MAX, Flight, FlightWork, Scheduler};
 use crate::sequence::Phase;
-use crate::{Begun, BlockCopy, BlockId, Event, FinishReason, Plan, SequenceId, Work};
+use crate::{Begun, BlockCopy, BlockId, Event, FinishReason, Lookup, Plan, SequenceId, Work};
 
 /// A block that a sequence copies before its first work.
 struct Loan {
@@ -29,7 +29,11 @@ impl Scheduler {
         for &id in &plan.preempt {
             self.preempt(id);
         }
-        let loans: Vec<Loan> = plan.work.iter().flat_map(|work| self.admit(work)).collect();
+        let mut loans = Vec::new();
+        for work in &plan.work {
+            begun.lookups.extend(self.first_lookup(work));
+            loans.extend(self.admit(work));
+        }
         let mut rows = 0..;
         for work in &plan.work {
             let row = if work.sample { rows.next() } else { None };
@@ -39,6 +43,12 @@ impl Scheduler {
         self.launch(plan);
         self.now_at.0 += 1;
         begun
+    }
+
+    /// What was found of a sequence that is admitted for the first time.
+    fn first_lookup(&mut self, work: &Work) -> Option<Lookup> {
+        let asked = self.sequences.get_mut(&work.sequence)?.asked.take()?;
+        self.look_up(&asked, work.sequence, work.cached)
     }
 
     /// Starts a waiting sequence on what was found of it. Says what it must copy.

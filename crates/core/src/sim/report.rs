@@ -17,8 +17,6 @@ pub struct Report {
     pub broken_off: usize,
     /// Steps that were committed.
     pub steps: u64,
-    /// Blocks that were copied.
-    pub copies: u64,
     /// Blocks that came back from the slower tier.
     pub restored: u64,
     /// When the last one was.

@@ -177,7 +177,16 @@ impl<'a> World<'a> {
         }
         let begun = self.scheduler.begin(&plan);
         self.device.copy(&begun.copies);
-        self.report.copies += begun.copies.len() as u64;
+        for lookup in &begun.lookups {
+            let work = plan.work.iter().find(|work| work.sequence == lookup.sequence);
+            assert_eq!(
+                work.map(|work| work.cached),
+                Some(lookup.cached),
+                "found something else than planned"
+            );
+            let prompt = self.scripts[self.clients.script(lookup.sequence)].arrival.prompt;
+            assert_eq!(lookup.cached + lookup.computed, prompt, "a prompt is looked up once, and whole");
+        }
         self.tell(begun.events, &Excuses::default());
         self.workless = if plan.work.is_empty() { self.workless + 1 } else { 0 };
         assert!(

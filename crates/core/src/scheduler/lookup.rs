@@ -1,0 +1,83 @@
+//! Why a prompt, or the rest of it, was not found in the prefix index.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use super::Scheduler;
+use crate::prefix::BlockKey;
+use crate::sequence::Sequence;
+use crate::{Lookup, Miss};
+
+/// Beginnings of prompts that are remembered.
+const BEGINNINGS_MAX: usize = 4096;
+
+/// What a lookup needs to know of a request besides its tokens.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) salt: u64,
+    /// [`crate::Request::history`].
+    pub(crate) history: Range<usize>,
+}
+
+/// The first blocks of prompts, whatever their salt. Nothing is shared through it: it only counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Beginnings {
+    /// The last salt that each came with.
+    salts: BTreeMap<BlockKey, u64>,
+    /// Oldest first.
+    order: VecDeque<BlockKey>,
+}
+
+impl Beginnings {
+    /// Remembers a beginning. True if it came with another salt before.
+    fn meet(&mut self, beginning: BlockKey, salt: u64) -> bool {
+        let before = self.salts.insert(beginning, salt);
+        if before.is_none() {
+            self.order.push_back(beginning);
+        }
+        if self.order.len() > BEGINNINGS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.salts.remove(&oldest);
+        }
+        before.is_some_and(|before| before != salt)
+    }
+}
+
+impl Scheduler {
+    /// What is found of a sequence that is admitted for the first time, `cached` tokens, and why not more.
+    pub(super) fn look_up(&mut self, asked: &Asked, id: crate::SequenceId, cached: usize) -> Option<Lookup> {
+        let sequence = self.sequences.get(&id)?;
+        let block_size = self.settings.block_size;
+        let (found, most) = (cached / block_size, (sequence.tokens.len() - 1) / block_size);
+        let beginning = sequence.chain.beginning(&sequence.tokens);
+        let salted = beginning.is_some_and(|beginning| self.beginnings.meet(beginning, asked.salt));
+        let sequence = self.sequences.get(&id)?;
+        let shares = self.memory.shares();
+        let miss = (shares && found < most).then(|| self.why(asked, sequence, found..most, salted));
+        if let Some(miss) = miss {
+            self.totals.misses.count(miss);
+        }
+        Some(Lookup { sequence: id, cached, computed: sequence.tokens.len() - cached, miss })
+    }
+
+    /// `blocks`: those that were not found.
+    fn why(&self, asked: &Asked, sequence: &Sequence, blocks: Range<usize>, salted: bool) -> Miss {
+        let keys = sequence.chain.keys();
+        let (memory, found) = (&self.memory, blocks.start);
+        if memory.reusable_without_states(keys, blocks.end) > found {
+            return Miss::State;
+        }
+        if memory.reusable_in_full(keys, blocks.end) > found {
+            return Miss::Window;
+        }
+        if memory.was_forgotten(&keys[found]) {
+            return Miss::Evicted;
+        }
+        match memory.diverges(&sequence.chain, &sequence.tokens, found) {
+            Some(position) if asked.history.contains(&position) => Miss::HistoryChanged { position },
+            _ if salted && found == 0 => Miss::Salt,
+            _ => Miss::Cold,
+        }
+    }
+}
