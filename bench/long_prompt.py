@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Eight streams decode while a long prompt arrives: how long does the longest of them wait for its next token?
+
+    pip install 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 && cargo xtask bench long_prompt
+
+First eight streams alone tell the usual time between tokens; `--tpot-slo-ms` is twice that. Then, with eight streams
+under way, prompts of four times the token budget arrive one after the other. What counts is each gap between two
+tokens of a stream that lies, even in part, between a prompt's sending and its first token; as many seconds before the
+prompts say how much of it is the machine's own noise. The same with `--schedule fcfs` and with mlx-lm's server.
+"""
+
+import random
+import statistics
+import threading
+import time
+
+import serving
+from serving import say
+
+STREAMS = 8
+PROMPT_WORDS = 32
+SLO_TIMES = 2
+MORE_THAN_ENOUGH = 6000
+
+
+def decoding(running, server, seed, during):
+    """Starts eight streams; when all of them decode, calls `during`, and then hangs up. Gives both results."""
+    rng = random.Random(seed)
+    stop, decode = threading.Event(), threading.Semaphore(0)
+
+    def stream():
+        pieces = 0
+
+        def heard():
+            nonlocal pieces
+            pieces += 1
+            if pieces == 4:
+                decode.release()
+
+        body = serving.streaming(server, MORE_THAN_ENOUGH, prompt=serving.prose(rng, PROMPT_WORDS))
+        return lambda: serving.ask(running.url, body, until=stop, heard=heard)
+
+    def conduct():
+        try:
+            for _ in range(STREAMS):
+                if not decode.acquire(timeout=600):
+                    raise TimeoutError("a stream did not begin within 600 s")
+            return during()
+        finally:
+            stop.set()
+
+    *answers, result = serving.together([stream() for _ in range(STREAMS)] + [conduct])
+    return serving.completed(answers), result
+
+
+def gaps_during(answers, windows):
+    """Seconds between neighbouring tokens of a stream that overlap with any of the windows."""
+    return [later - earlier
+            for answer in answers for earlier, later in zip(answer.times, answer.times[1:])
+            if any(earlier < end and later > start for start, end in windows)]
+
+
+def alone(running, server, seconds, least):
+    """Gaps of eight streams that nobody disturbs, for that long and at least so many tokens of each."""
+    def wait():
+        start = time.monotonic()
+        time.sleep(seconds)
+        return start, time.monotonic()
+
+    while True:
+        answers, window = decoding(running, server, 1, wait)
+        gaps = gaps_during(answers, [window])
+        if len(gaps) >= STREAMS * least:
+            return gaps
+        seconds *= 2
+
+
+def disturbed(running, server, words, prompts, quiet_s):
+    """Gaps before and while prompts are read, and the prompts' own answers."""
+    rng = random.Random(2)
+
+    def arrive():
+        quiet = time.monotonic()
+        time.sleep(quiet_s)
+        sent = [serving.ask(running.url, serving.streaming(server, 4, prompt=serving.prose(rng, words)))
+                for _ in range(prompts)]
+        return (quiet, sent[0].sent), serving.completed(sent)
+
+    answers, (quiet, sent) = decoding(running, server, 3, arrive)
+    windows = [(answer.sent, answer.times[0]) for answer in sent]
+    return gaps_during(answers, [quiet]), gaps_during(answers, windows), sent
+
+
+def measure(server, with_slo, options, prompts, log):
+    """`with_slo` makes the server again, given the objective in milliseconds."""
+    words = 4 * options.budget
+    with serving.serving(server, log) as running:
+        usual = statistics.median(alone(running, server, options.seconds, least=8))
+    slo = SLO_TIMES * usual
+    server = with_slo(1e3 * slo)
+    with serving.serving(server, log) as running:
+        # A server that learns what its steps take has seen some by now.
+        serving.completed([serving.ask(running.url, serving.streaming(server, 16, prompt=" the of and to"))])
+        before, while_read, sent = disturbed(running, server, words, prompts, options.seconds)
+    result = dict(server=server.name, usual_s=usual, slo_s=slo, prompts=prompts,
+                  prompt_tokens=sent[0].usage.get("prompt_tokens"), ttft_s=[answer.ttft_s for answer in sent],
+                  before=summary(before, slo), while_read=summary(while_read, slo))
+    say(result)
+    return result
+
+
+def summary(gaps, slo):
+    within = sum(gap <= slo for gap in gaps)
+    return dict(gaps=len(gaps), within=within / len(gaps), p50_s=statistics.median(gaps),
+                p99_s=serving.quantile(gaps, 0.99), largest_s=max(gaps))
+
+
+def row(result):
+    before, read, usual = result["before"], result["while_read"], result["usual_s"]
+    return [result["server"], f"{1e3 * usual:.1f} ms", f"{1e3 * result['slo_s']:.1f} ms",
+            f"{100 * before['within']:.1f} %", f"{100 * read['within']:.1f} % of {read['gaps']}",
+            f"{1e3 * read['p99_s']:.0f} ms", f"{1e3 * read['largest_s']:.0f} ms ({read['largest_s'] / usual:.0f}×)",
+            serving.spread(result["ttft_s"])]
+
+
+def main():
+    parser = serving.arguments(__doc__, budget=(512, "--max-num-batched-tokens; prompts have four times that"),
+                               prompts=(3, "how many long prompts, one after the other"),
+                               seconds=(4.0, "how long streams are watched undisturbed"),
+                               size=("100m", "which test model"))
+    parser.add_argument("--only", action="append", help="measure only servers whose name begins so")
+    parser.add_argument("--slow-prompts", type=int, default=1, help="how many long prompts mlx-lm gets (default 1)")
+    options = serving.begin(parser)
+    model = serving.make_models(options.out, options.size)["f32"]
+
+    def omnibus(schedule):
+        def with_slo(slo_ms=None):
+            slo = ["--tpot-slo-ms", f"{slo_ms:.3f}"] if slo_ms is not None and schedule == "fair" else []
+            return serving.omnibus(options.omnibus, model, "--schedule", schedule, "--max-num-batched-tokens",
+                                   options.budget, "--prefix-cache", "off", *slo, name=f"omnibus, {schedule}")
+        return with_slo
+
+    def mlx_lm(slo_ms=None):
+        return serving.mlx_lm(options.python, model, "--prompt-cache-size", 1)
+
+    listed = [(omnibus("fair"), options.prompts), (omnibus("fcfs"), options.prompts), (mlx_lm, options.slow_prompts)]
+    with open(options.out / "long_prompt.log", "w") as log:
+        results = [measure(make(), make, options, prompts, log) for make, prompts in listed
+                   if not options.only or any(make().name.startswith(only) for only in options.only)]
+    header = ["server", "usual gap", "objective", "within it, before", "within it, while read", "p99 gap",
+              "largest gap", "first token of the prompt"]
+    remarks = (f"{STREAMS} streams of a llama with {options.size[:-1]} million parameters, 4 bits with float32 scales; "
+               f"prompts of {results[0]['prompt_tokens']} tokens, {options.prompts} for omnibus and "
+               f"{options.slow_prompts} for mlx-lm; in brackets, times the usual gap; "
+               f"{serving.versions('mlx', 'mlx-lm')}.")
+    serving.finish(__file__, options, results, [serving.table(header, map(row, results))], remarks)
+
+
+if __name__ == "__main__":
+    main()

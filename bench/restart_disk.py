@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""A server is ended, or killed, and started again: does its first answer begin as soon as if it had stayed?
+
+    pip install 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 && cargo xtask bench restart_disk
+
+Each round sends a new prompt (cold), again (found in memory), ends the server with SIGTERM and sends it a third time
+to a new one as its first request (found on disk); then the same with SIGKILL, once what was written is on disk.
+"""
+
+import random
+import shutil
+import signal
+import statistics
+
+import serving
+from serving import say
+
+WORDS = 2048
+
+
+def first_token(running, server, prompt):
+    [answer] = serving.completed([serving.ask(running.url, serving.streaming(server, 2, prompt=prompt))])
+    return dict(ttft_s=answer.ttft_s, cached_tokens=answer.cached_tokens, prompt_tokens=answer.usage["prompt_tokens"])
+
+
+def written(running):
+    """Blocks that wait for nobody any more: the count has stopped growing and covers the prompt."""
+    def settled():
+        values = serving.metrics(running.url)
+        done = values["omnibus_disk_written_blocks_total"] + values["omnibus_disk_dropped_blocks_total"]
+        return done >= WORDS // serving.BLOCK_TOKENS
+
+    serving.wait_until(settled, 60, "the prompt's blocks are on disk")
+
+
+def life(server, how, prompt, log):
+    """Cold, from memory, and from disk in the next life."""
+    with serving.serving(server, log) as running:
+        # Without it, the cold prompt would pay for what only the first request ever does.
+        first_token(running, server, " time him like two her more")
+        cold = first_token(running, server, prompt)
+        memory = [first_token(running, server, prompt) for _ in range(3)]
+        written(running)
+        running.end(how)
+    with serving.serving(server, log) as running:
+        disk = first_token(running, server, prompt)
+        again = first_token(running, server, prompt)
+    times = dict(cold=cold, memory=sorted(memory, key=lambda one: one["ttft_s"])[1], disk=disk, again=again)
+    say({name: f"{1e3 * one['ttft_s']:.0f} ms, {one['cached_tokens']} cached" for name, one in times.items()})
+    return times
+
+
+def row(name, rounds):
+    def cell(kind):
+        cached = statistics.median(one[kind]["cached_tokens"] for one in rounds)
+        return f"{serving.spread([one[kind]['ttft_s'] for one in rounds])}, {cached:.0f} cached"
+
+    ratio = statistics.median(one["disk"]["ttft_s"] / one["memory"]["ttft_s"] for one in rounds)
+    return [name, cell("cold"), cell("memory"), cell("disk"), f"{ratio:.1f}×", cell("again")]
+
+
+def main():
+    parser = serving.arguments(__doc__, size=("100m", "which test model"), rounds=(3, "how often each"),
+                               limit=("4GB", "--cache-disk-limit"))
+    options = serving.begin(parser)
+    model = serving.make_models(options.out, options.size)["f32"]
+    folder = options.out / "restart_disk"
+    shutil.rmtree(folder, ignore_errors=True)
+    server = serving.omnibus(options.omnibus, model, "--cache-dir", folder, "--cache-disk-limit", options.limit)
+    rng, results = random.Random(1), {}
+    with open(options.out / "restart_disk.log", "w") as log:
+        for name, how in (("SIGTERM", signal.SIGTERM), ("SIGKILL", signal.SIGKILL)):
+            results[name] = [life(server, how, serving.prose(rng, WORDS), log) for _ in range(options.rounds)]
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    shutil.rmtree(folder)
+    header = ["ended by", "cold", "from memory", "first request after the restart", "over memory", "and once more"]
+    remarks = (f"A llama with {options.size[:-1]} million parameters, 4 bits with float32 scales; prompts of "
+               f"{results['SIGTERM'][0]['cold']['prompt_tokens']} tokens; {size / 1e6:.0f} MB on disk at the end, "
+               f"which the system still had in memory; medians of {options.rounds} (least to most).")
+    serving.finish(__file__, options, results, [serving.table(header, [row(*one) for one in results.items()])], remarks)
+
+
+if __name__ == "__main__":
+    main()
