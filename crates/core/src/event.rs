@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PlanId, SequenceId, Token};
+use crate::{PlanId, SequenceId, Tick, Token};
 
 /// What the engine computed for the oldest plan in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,9 @@ pub struct Outcome {
     pub plan: PlanId,
     /// One for each work that samples, in the order of the work.
     pub rows: Vec<Row>,
+    /// How long the step kept the device busy: from its launch, or the end of the step before if that was later, to
+    /// its own end. Without it nothing is learned from the step.
+    pub took: Option<Tick>,
 }
 
 /// What came of one sampling work.

@@ -7,6 +7,7 @@
 //! Invariant: no clock, no files, no arrays, no text, no randomness, no threads. Time arrives as an argument,
 //! so a whole day of traffic is a unit test: see [`sim`].
 
+mod cost;
 mod event;
 mod memory;
 mod plan;
@@ -20,11 +21,14 @@ pub mod sim;
 mod stats;
 mod table;
 
+pub use cost::{CostModel, Load, Part};
 pub use event::{Event, Failure, FinishReason, Outcome, Row, StopKind};
 pub use plan::{Begun, BlockCopy, Input, KeyedBlock, Lookup, Miss, Plan, PlanId, Work};
 pub use pool::BlockId;
 pub use request::{Rejection, Request, SequenceId, Tick, Token};
 pub use scheduler::Scheduler;
-pub use settings::{Group, GroupKind, Limits, PrefixCache, Schedule, Settings};
+pub use settings::{
+    Batch, Group, GroupKind, Limits, Pools, PrefixCache, Schedule, Settings, Targets, Tuning,
+};
 pub use stats::{GroupStats, Misses, Stats};
 pub use table::Table;

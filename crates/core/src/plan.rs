@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{BlockId, Event, SequenceId};
+use crate::{BlockId, Event, SequenceId, Tick};
 
 /// Which plan. Plans are begun and committed in this order; some numbers are never used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -13,10 +13,17 @@ pub struct PlanId(pub u64);
 pub struct Plan {
     /// Which plan this is. It can be begun only while nothing else has happened since it was made.
     pub id: PlanId,
+    /// When it was made.
+    pub at: Tick,
     /// Sequences whose deadline has passed.
     pub expire: Vec<SequenceId>,
     /// Sequences that give their blocks back and start over later. Clients notice nothing but the pause.
     pub preempt: Vec<SequenceId>,
+    /// The last of the batch that begins with this plan, where there are batches.
+    pub batch: Option<SequenceId>,
+    /// Sequences that change from the pool that reads prompts to the one that is answered, where there are pools. What
+    /// their block tables name is handed over with them.
+    pub hand_over: Vec<SequenceId>,
     /// What to compute, at most one entry for each sequence, in the order the policy chose.
     pub work: Vec<Work>,
 }

@@ -22,7 +22,8 @@ pub struct Request {
     pub prompt: Vec<Token>,
     /// At least one.
     pub max_new_tokens: usize,
-    /// Higher goes first, where the schedule looks at it. `fcfs` does not.
+    /// Higher goes first, where the schedule looks at it: one more is as good as having come ten seconds earlier.
+    /// `fcfs` does not look at it.
     pub priority: i32,
     /// When nobody will be waiting for the answer any more.
     pub deadline: Option<Tick>,
@@ -40,7 +41,7 @@ pub struct Request {
     /// message, without the beginning that many conversations share. Empty if there are none. A prompt that is
     /// found to differ there from what is remembered has a history that was changed.
     pub history: Range<usize>,
-    /// Who asks, where the schedule is fair among tenants. `fcfs` does not look at it.
+    /// Who asks. No key can fill the queue against the others, and `fair` takes turns among them.
     pub key: u64,
 }
 

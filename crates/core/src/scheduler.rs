@@ -5,13 +5,19 @@
 //! committed.
 
 mod audit;
+mod batch;
 mod begin;
+mod clock;
 mod commit;
 mod draft;
+mod fair;
 mod fcfs;
 mod forecast;
 mod lookup;
+mod pace;
+mod queue;
 mod recovery;
+mod split;
 mod storage;
 mod trial;
 
@@ -19,14 +25,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::memory::Memory;
 use crate::prefix::Chain;
-use crate::sequence::{Hold, Phase, Sequence};
+use crate::sequence::{Hold, Phase, Pool, Rank, Sequence};
 use crate::{
-    Event, Failure, FinishReason, Limits, Plan, PlanId, Rejection, Request, Schedule, SequenceId, Settings,
-    Stats, Table, Tick, Token,
+    CostModel, Event, Failure, FinishReason, Limits, Load, Plan, PlanId, Rejection, Request, Schedule,
+    SequenceId, Settings, Stats, Table, Tick, Token,
 };
+use clock::{Clock, StepTimes};
 use draft::Draft;
 pub(crate) use lookup::Asked;
 use lookup::Beginnings;
+use queue::Answers;
 use recovery::Recovery;
 
 /// Plans with work that may be in flight at once: one computes while the next is built.
@@ -47,6 +55,13 @@ pub struct Scheduler {
     flights: VecDeque<Flight>,
     recovery: Recovery,
     beginnings: Beginnings,
+    cost: CostModel,
+    clock: Clock,
+    answers: Answers,
+    /// The last of the batch that was begun last.
+    batch: Option<SequenceId>,
+    /// Whose turn it is, if there are pools.
+    next_pool: Pool,
     /// Changes with everything that happens.
     now_at: PlanId,
     next_id: u64,
@@ -58,6 +73,8 @@ pub struct Scheduler {
 struct Flight {
     id: PlanId,
     tokens: usize,
+    load: Load,
+    times: StepTimes,
     works: Vec<FlightWork>,
 }
 
@@ -83,6 +100,11 @@ impl Scheduler {
         Self {
             memory: Memory::new(&settings),
             recovery: Recovery::new(settings.limits(), settings.block_size),
+            cost: CostModel::default(),
+            clock: Clock::default(),
+            answers: Answers::default(),
+            batch: None,
+            next_pool: Pool::Prefill,
             settings,
             beginnings: Beginnings::default(),
             sequences,
@@ -103,7 +125,7 @@ impl Scheduler {
 
     /// Queues a request. Refuses what could not run even alone; that is what makes progress certain: the oldest
     /// sequence can always have all memory.
-    pub fn submit(&mut self, _now: Tick, request: Request) -> Result<SequenceId, Rejection> {
+    pub fn submit(&mut self, now: Tick, request: Request) -> Result<SequenceId, Rejection> {
         if request.prompt.is_empty() || request.max_new_tokens == 0 {
             return Err(Rejection::Empty);
         }
@@ -111,14 +133,12 @@ impl Scheduler {
         if needed > total {
             return Err(Rejection::TooLong { needed, total });
         }
-        let (queued, limit) = (self.waiting.len(), self.settings.max_queue);
-        if queued >= limit {
-            return Err(Rejection::QueueFull { queued, limit });
-        }
+        self.find_room(request.key)?;
         let id = SequenceId(self.next_id);
         self.next_id += 1;
         self.now_at.0 += 1;
-        self.sequences.insert(id, self.sequence_of(request));
+        let rank = Rank::new(self.clock.arrive(now), request.priority, id);
+        self.sequences.insert(id, self.sequence_of(request, rank, now));
         self.waiting.insert(id);
         Ok(id)
     }
@@ -145,11 +165,25 @@ impl Scheduler {
                 trial::fill(&mut draft);
             } else {
                 match self.settings.schedule {
+                    Schedule::Fair => fair::fill(&mut draft, now),
                     Schedule::Fcfs => fcfs::fill(&mut draft),
+                    Schedule::Static => batch::fill(&mut draft, now),
+                    Schedule::Split => split::fill(&mut draft),
                 }
             }
         }
         draft.into_plan()
+    }
+
+    /// When the plan may change though nothing happens: a batch begins that is not full, or somebody's deadline passes.
+    pub fn next_change(&self) -> Option<Tick> {
+        let deadlines = self.sequences.values().filter(|sequence| sequence.phase != Phase::Ended);
+        let deadline = deadlines.filter_map(|sequence| sequence.deadline).min();
+        let batch = match self.settings.schedule {
+            Schedule::Static => batch::next_change(self),
+            Schedule::Fair | Schedule::Fcfs | Schedule::Split => None,
+        };
+        deadline.into_iter().chain(batch).min()
     }
 
     /// Drops every plan in flight after a step failed as a whole. All memory is suspect, so all sequences go back
@@ -188,6 +222,11 @@ impl Scheduler {
         self.flights.len()
     }
 
+    /// How long steps take, as learned so far.
+    pub fn cost(&self) -> &CostModel {
+        &self.cost
+    }
+
     /// True when no sequence is left.
     pub fn is_idle(&self) -> bool {
         self.sequences.is_empty()
@@ -204,7 +243,7 @@ impl Scheduler {
         }
     }
 
-    fn sequence_of(&self, request: Request) -> Sequence {
+    fn sequence_of(&self, request: Request, rank: Rank, arrived: Tick) -> Sequence {
         let mut chain = Chain::new(&request, self.settings.block_size);
         let checkpoints = match self.settings.keeps_states() {
             true => checkpoints(&request, self.settings.block_size),
@@ -216,6 +255,12 @@ impl Scheduler {
         Sequence {
             asked: Some(Asked { salt: request.cache_salt, history: request.history.clone() }),
             max_tokens: request.max_tokens(),
+            prompt: request.prompt.len(),
+            arrived,
+            pool: Pool::Prefill,
+            rank,
+            key: request.key,
+            token_at: 0,
             tokens: request.prompt,
             deadline: request.deadline,
             phase: Phase::Waiting,
@@ -276,6 +321,7 @@ impl Scheduler {
         if let Some(sequence) = self.sequences.get_mut(&id) {
             self.memory.release(&mut sequence.holdings);
             sequence.computed = 0;
+            sequence.pool = Pool::Prefill;
         }
         self.enter(id, Phase::Waiting);
     }
@@ -298,6 +344,7 @@ impl Scheduler {
             sequence.holdings = self.memory.nothing();
             sequence.bookings.clear();
             sequence.computed = 0;
+            sequence.pool = Pool::Prefill;
         }
         self.waiting = self.sequences.keys().copied().collect();
         self.running.clear();

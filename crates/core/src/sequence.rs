@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::prefix::Chain;
 use crate::scheduler::Asked;
 use crate::table::Holding;
-use crate::{Input, PlanId, Tick, Token};
+use crate::{Input, PlanId, SequenceId, Tick, Token};
 
 /// Where a sequence is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,38 @@ pub(crate) enum Hold {
     Released,
 }
 
+/// Where a running sequence is, if there are pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pool {
+    /// With those that read their prompts.
+    Prefill,
+    /// With those that are answered.
+    Decode,
+}
+
+/// A place in line, which never changes: when it came, had it come earlier for its priority; then its number. Lower
+/// goes first, and may have the memory of those behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    /// Microseconds, below zero for an early one of high priority.
+    pub(crate) came: i64,
+    pub(crate) id: SequenceId,
+}
+
+/// How much earlier one more of priority counts as having come, in microseconds.
+pub(crate) const PRIORITY_WORTH: i64 = 10_000_000;
+/// Priorities beyond this count as this: a bound on how long the urgent can keep others waiting.
+pub(crate) const PRIORITY_MAX: i32 = 1000;
+
+impl Rank {
+    /// Of a sequence that came at a time.
+    pub(crate) fn new(at: Tick, priority: i32, id: SequenceId) -> Self {
+        let at = i64::try_from(at).unwrap_or(i64::MAX);
+        let head_start = i64::from(priority.clamp(-PRIORITY_MAX, PRIORITY_MAX)) * PRIORITY_WORTH;
+        Self { came: at.saturating_sub(head_start), id }
+    }
+}
+
 /// What the scheduler knows of one sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
@@ -38,6 +70,18 @@ pub(crate) struct Sequence {
     pub(crate) tokens: Vec<Token>,
     /// `tokens` never grows past this.
     pub(crate) max_tokens: usize,
+    /// Of `tokens`, those the client sent.
+    pub(crate) prompt: usize,
+    /// When it was submitted, as it was told then.
+    pub(crate) arrived: Tick,
+    /// Where it is, if there are pools.
+    pub(crate) pool: Pool,
+    /// Its place in line.
+    pub(crate) rank: Rank,
+    /// Whose it is.
+    pub(crate) key: u64,
+    /// When its newest token was sampled, as far as is known.
+    pub(crate) token_at: Tick,
     pub(crate) deadline: Option<Tick>,
     pub(crate) phase: Phase,
     /// Leading positions whose keys and values are in the blocks, or will be once all steps in flight are done.
@@ -73,6 +117,11 @@ impl Sequence {
     /// Tokens once all samples in flight have arrived.
     pub(crate) fn expected(&self) -> usize {
         self.tokens.len() + self.bookings.iter().filter(|booking| booking.sample.is_some()).count()
+    }
+
+    /// Tokens told and in flight beyond the prompt.
+    pub(crate) fn answered(&self) -> usize {
+        self.expected() - self.prompt
     }
 
     /// True when the samples in flight bring it to its limit.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Tick;
+
 /// What the blocks of a layer group hold, which decides how many a sequence needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupKind {
@@ -38,9 +40,68 @@ pub struct Limits {
 /// Who goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Schedule {
-    /// First come, first served: continuous batching with chunked prefill, decode first.
+    /// By slack, within a time that is learned: prompts are read in chunks that leave those who are being answered
+    /// their pace, and nobody who asks much makes others wait.
     #[default]
+    Fair,
+    /// First come, first served: continuous batching with chunked prefill, decode first.
     Fcfs,
+    /// A batch at a time: the next begins when the last one has ended.
+    Static,
+    /// A pool of sequences that read their prompts and a pool of sequences that are answered, in steps of their own.
+    Split,
+}
+
+/// What policies aim at. Each looks at its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tuning {
+    /// Of [`Schedule::Fair`].
+    pub targets: Targets,
+    /// Of [`Schedule::Static`].
+    pub batch: Batch,
+    /// Of [`Schedule::Split`].
+    pub pools: Pools,
+}
+
+/// When a batch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// As soon as so many wait. At least one.
+    pub sequences: usize,
+    /// Or when the first of them has waited so long.
+    pub wait: Tick,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { sequences: 8, wait: 50_000 }
+    }
+}
+
+/// Sequences in each pool. At least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pools {
+    /// That read their prompts, or wait for a place to be answered in.
+    pub prefill: usize,
+    /// That are answered.
+    pub decode: usize,
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        Self { prefill: 4, decode: 64 }
+    }
+}
+
+/// When tokens should come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Targets {
+    /// From arrival to the first token. Without it, two seconds. A prompt that takes longer than half of this to
+    /// read gets twice what it takes.
+    pub ttft: Option<Tick>,
+    /// From one token to the next. Without it, four times what a step that only decodes takes, and at least a
+    /// twentieth of a second.
+    pub tpot: Option<Tick>,
 }
 
 /// Whether equal beginnings are computed once.
@@ -65,12 +126,14 @@ pub struct Settings {
     pub max_sequences: usize,
     /// Tokens computed in one step.
     pub max_step_tokens: usize,
-    /// Sequences waiting at once.
+    /// Sequences waiting at once. A key that has less than its share of them may use a quarter more.
     pub max_queue: usize,
     /// Tokens of a sequence, prompt and answer together.
     pub max_context: usize,
     /// Who goes first.
     pub schedule: Schedule,
+    /// What the policy aims at.
+    pub tuning: Tuning,
     /// Whether equal beginnings are computed once.
     pub prefix_cache: PrefixCache,
 }
@@ -99,6 +162,9 @@ impl Settings {
         let windows = self.groups.iter().all(|group| group.kind != GroupKind::Window { tokens: 0 });
         assert!(windows, "a window holds at least the token that looks through it");
         assert!(self.max_sequences > 0 && self.max_step_tokens > 0, "a step that may do nothing never ends");
+        let Tuning { batch, pools, .. } = &self.tuning;
+        assert!(batch.sequences > 0, "a batch of nobody never ends");
+        assert!(pools.prefill > 0 && pools.decode > 0, "a pool for nobody never empties");
         assert!(self.max_queue > 0, "a sequence waits at least until the next plan");
     }
 }

@@ -81,6 +81,8 @@ pub struct Stats {
     pub admissions_total: u64,
     /// Sequences sent back to wait because an older one needed their blocks.
     pub preemptions_total: u64,
+    /// Sequences that changed from the pool that reads prompts to the one that is answered.
+    pub handovers_total: u64,
     /// Steps that failed as a whole.
     pub failed_steps_total: u64,
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use omnibus_core::{
     Begun, Group, GroupKind, Lookup, Miss, Outcome, Plan, PrefixCache, Request, Row, Schedule, Scheduler,
-    SequenceId, Settings, Token,
+    SequenceId, Settings, Token, Tuning,
 };
 
 const FULL: GroupKind = GroupKind::Full;
@@ -21,6 +21,7 @@ fn settings(groups: &[(GroupKind, u32)]) -> Settings {
         max_queue: 8,
         max_context: 128,
         schedule: Schedule::Fcfs,
+        tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
     }
 }
@@ -37,7 +38,7 @@ fn begin(scheduler: &mut Scheduler) -> (Plan, Begun) {
 fn commit(scheduler: &mut Scheduler, plan: &Plan) {
     let samples = plan.work.iter().filter(|work| work.sample);
     let rows = samples.map(|_| Row::Sampled { token: 1, stop: None }).collect();
-    scheduler.commit(Outcome { plan: plan.id, rows });
+    scheduler.commit(Outcome { plan: plan.id, rows, took: None });
     scheduler.audit();
 }
 

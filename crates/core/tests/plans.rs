@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use expect_test::{Expect, expect};
 use omnibus_core::{
     Event, Group, GroupKind, Input, Outcome, Plan, PrefixCache, Rejection, Request, Row, Schedule, Scheduler,
-    SequenceId, Settings, StopKind,
+    SequenceId, Settings, StopKind, Tuning,
 };
 
 const FULL: GroupKind = GroupKind::Full;
@@ -22,6 +22,7 @@ fn settings(groups: &[(GroupKind, u32)]) -> Settings {
         max_queue: 8,
         max_context: 64,
         schedule: Schedule::Fcfs,
+        tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
     }
 }
@@ -62,7 +63,7 @@ impl Stage {
     fn commit_with(&mut self, row: impl Fn(SequenceId) -> Row) {
         let plan = self.flights.pop_front().expect("a step is in flight");
         let rows = plan.work.iter().filter(|work| work.sample).map(|work| row(work.sequence)).collect();
-        let events = self.scheduler.commit(Outcome { plan: plan.id, rows });
+        let events = self.scheduler.commit(Outcome { plan: plan.id, rows, took: None });
         self.print_events(&events);
         self.scheduler.audit();
     }

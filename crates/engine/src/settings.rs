@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use omnibus_core::{PrefixCache, Schedule};
+pub use omnibus_core::{PrefixCache, Schedule, Tuning};
 
 /// What an engine is told when it starts. The defaults suit one person on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct Settings {
     pub max_queue: usize,
     /// Who goes first.
     pub schedule: Schedule,
+    /// What it aims at.
+    pub tuning: Tuning,
     /// Bytes for keys and values. `None` takes a share of what the machine has.
     pub kv_cache_memory: Option<u64>,
     /// Tokens of a block of keys and values.
@@ -42,6 +44,7 @@ impl Default for Settings {
             max_num_batched_tokens: 512,
             max_queue: 1024,
             schedule: Schedule::default(),
+            tuning: Tuning::default(),
             kv_cache_memory: None,
             block_size: 32,
             prefix_cache: PrefixCache::default(),

@@ -57,6 +57,10 @@ fn describe() {
     count!("omnibus_steps_total", "steps of the engine");
     count!("omnibus_failed_steps_total", "steps that failed as a whole");
     count!("omnibus_preemptions_total", "sequences sent back to the queue for their blocks");
+    count!(
+        "omnibus_handovers_total",
+        "sequences handed from the pool that reads prompts to the one that answers"
+    );
     count!("omnibus_computed_tokens_total", "tokens computed, those computed again included");
     level!("omnibus_step_host_seconds_total", "time spent planning and building steps");
     level!("omnibus_step_wait_seconds_total", "time spent waiting for the results of steps");
@@ -68,6 +72,10 @@ fn describe() {
     level!("omnibus_memory_active_bytes", "memory of arrays");
     level!("omnibus_memory_peak_bytes", "most memory of arrays so far");
     level!("omnibus_memory_cache_bytes", "memory kept for reuse");
+    level!(
+        "omnibus_cost_model_error_ratio",
+        "how far off expected step times were lately, as a share of the time taken"
+    );
     level!("omnibus_engine_alive", "1 while the engine steps or has nothing to do");
     level!("omnibus_build_info", "the version, as a label");
     spread!("omnibus_queue_seconds", "from arrival to the first step");
@@ -89,6 +97,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_memory_active_bytes", stats.active_memory_bytes as f64),
         ("omnibus_memory_peak_bytes", stats.peak_memory_bytes as f64),
         ("omnibus_memory_cache_bytes", stats.cache_memory_bytes as f64),
+        ("omnibus_cost_model_error_ratio", stats.cost_model.error_ratio()),
         // Counters of the facade are whole numbers; these only ever grow all the same.
         ("omnibus_step_host_seconds_total", stats.host_seconds_total),
         ("omnibus_step_wait_seconds_total", stats.wait_seconds_total),
@@ -100,6 +109,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_steps_total", stats.steps_total),
         ("omnibus_failed_steps_total", stats.failed_steps_total),
         ("omnibus_preemptions_total", stats.preemptions_total),
+        ("omnibus_handovers_total", stats.handovers_total),
         ("omnibus_computed_tokens_total", stats.computed_tokens_total),
     ];
     for (name, value) in counts {

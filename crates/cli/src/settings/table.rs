@@ -4,7 +4,7 @@
 use omnibus_engine::{DeviceChoice, PrefixCache, Schedule};
 
 use super::config::{Dataset, Endpoint, LogFormat, Output, PromptForm, Purpose, Report};
-use super::{Kind, Reach, Setting};
+use super::{Kind, Reach, Setting, Value};
 use crate::commands::Name;
 
 const SERVE: &[Name] = &[Name::Serve];
@@ -14,6 +14,11 @@ const BENCH: &[Name] = &[Name::BenchServe];
 const JSON: &[Name] = &[Name::Models, Name::Doctor, Name::BenchServe];
 
 const MAX: u64 = i32::MAX as u64;
+
+/// Of a setting in milliseconds.
+fn microseconds(value: &Value) -> u64 {
+    (value.number() * 1e3).round() as u64
+}
 
 /// Every setting.
 pub const SETTINGS: &[Setting] = &[
@@ -238,14 +243,103 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "schedule",
         short: None,
-        kind: Kind::Choice(&["fcfs"]),
-        default: "fcfs",
+        kind: Kind::Choice(&["fair", "fcfs", "static", "split"]),
+        default: "fair",
         section: "Engine",
         commands: SERVE,
         reach: Reach::Everywhere,
-        help: "Who goes first: `fcfs` is first come, first served.",
-        set: |config, _| {
-            config.engine.schedule = Schedule::Fcfs;
+        help: "Who goes first: `fair` reads prompts in chunks that leave answers their pace, and takes turns among keys; `fcfs` is first come, first served; `static` runs a batch to its end before the next; `split` reads and answers in steps of their own.",
+        set: |config, value| {
+            config.engine.schedule = match value.text().as_str() {
+                "fcfs" => Schedule::Fcfs,
+                "static" => Schedule::Static,
+                "split" => Schedule::Split,
+                _ => Schedule::Fair,
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "ttft-slo-ms",
+        short: None,
+        kind: Kind::Number(0.001, 1e9),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Milliseconds in which `fair` aims to begin an answer. Otherwise two seconds.",
+        set: |config, value| {
+            config.engine.tuning.targets.ttft = Some(microseconds(value));
+            Ok(())
+        },
+    },
+    Setting {
+        name: "tpot-slo-ms",
+        short: None,
+        kind: Kind::Number(0.001, 1e9),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Milliseconds between tokens that `fair` aims at. Otherwise four times what a step takes that reads no prompt, and at least 50.",
+        set: |config, value| {
+            config.engine.tuning.targets.tpot = Some(microseconds(value));
+            Ok(())
+        },
+    },
+    Setting {
+        name: "static-batch-size",
+        short: None,
+        kind: Kind::Count(1, 65536),
+        default: "8",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Sequences that `static` waits for before it begins a batch.",
+        set: |config, value| {
+            config.engine.tuning.batch.sequences = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "static-batch-wait-ms",
+        short: None,
+        kind: Kind::Number(0.0, 1e9),
+        default: "50",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Milliseconds after which `static` begins a batch that is not full.",
+        set: |config, value| {
+            config.engine.tuning.batch.wait = microseconds(value);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "split-prefill-seqs",
+        short: None,
+        kind: Kind::Count(1, 65536),
+        default: "4",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Most sequences in the pool of `split` that reads prompts.",
+        set: |config, value| {
+            config.engine.tuning.pools.prefill = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "split-decode-seqs",
+        short: None,
+        kind: Kind::Count(1, 65536),
+        default: "64",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Most sequences in the pool of `split` that answers.",
+        set: |config, value| {
+            config.engine.tuning.pools.decode = value.count() as usize;
             Ok(())
         },
     },

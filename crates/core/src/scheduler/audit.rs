@@ -25,8 +25,8 @@ impl Scheduler {
         }
         assert!(self.flights.len() <= FLIGHTS_MAX, "too many steps are in flight");
         match self.settings.schedule {
-            Schedule::Fcfs if self.totals.failed_steps_total == 0 => fcfs::audit(self),
-            Schedule::Fcfs => {}
+            Schedule::Fcfs | Schedule::Static if self.totals.failed_steps_total == 0 => fcfs::audit(self),
+            Schedule::Fair | Schedule::Fcfs | Schedule::Static | Schedule::Split => {}
         }
     }
 

@@ -4,8 +4,8 @@
 //! nothing that a plan counts on is overwritten by the plan itself.
 
 use super::{FLIGHTS_MAX, Flight, FlightWork, Scheduler};
-use crate::sequence::Phase;
-use crate::{Begun, BlockCopy, BlockId, Event, FinishReason, Lookup, Plan, SequenceId, Work};
+use crate::sequence::{Phase, Pool};
+use crate::{Begun, BlockCopy, BlockId, Event, FinishReason, Load, Lookup, Plan, SequenceId, Work};
 
 /// A block that a sequence copies before its first work.
 struct Loan {
@@ -26,6 +26,13 @@ impl Scheduler {
             let reason = FinishReason::Deadline;
             begun.events.extend(self.end(id, Event::Finished { sequence: id, reason }));
         }
+        self.batch = plan.batch.or(self.batch);
+        for id in &plan.hand_over {
+            if let Some(sequence) = self.sequences.get_mut(id) {
+                sequence.pool = Pool::Decode;
+            }
+        }
+        self.totals.handovers_total += plan.hand_over.len() as u64;
         for &id in &plan.preempt {
             self.preempt(id);
         }
@@ -129,6 +136,9 @@ impl Scheduler {
             sample: work.sample,
         };
         let works = plan.work.iter().map(flown).collect();
-        self.flights.push_back(Flight { id: plan.id, tokens: plan.tokens(), works });
+        self.next_pool = self.pool_after(plan);
+        let load = Load::of(plan);
+        let times = self.clock.launch(plan.at, self.cost.predict(&load));
+        self.flights.push_back(Flight { id: plan.id, tokens: plan.tokens(), load, times, works });
     }
 }

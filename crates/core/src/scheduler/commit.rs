@@ -1,6 +1,6 @@
 //! Enters what came of a step into the books.
 
-use super::{FlightWork, Scheduler};
+use super::{Flight, FlightWork, Scheduler};
 use crate::sequence::Phase;
 use crate::{Event, Failure, FinishReason, Outcome, Row, SequenceId, StopKind, Token};
 
@@ -13,7 +13,11 @@ impl Scheduler {
         let flight = self.flights.pop_front();
         let oldest = flight.as_ref().map(|flight| flight.id);
         assert_eq!(oldest, Some(outcome.plan), "the oldest plan in flight is committed first");
-        let works = flight.map(|flight| flight.works).unwrap_or_default();
+        let Some(Flight { load, times, works, .. }) = flight else { return Vec::new() };
+        let ended = self.clock.land(times, outcome.took);
+        if let Some(took) = outcome.took {
+            self.cost.learn(&load, took);
+        }
         let asked = works.iter().filter(|work| work.sample).count();
         assert_eq!(asked, outcome.rows.len(), "one row for each sample asked for");
         self.now_at.0 += 1;
@@ -22,6 +26,9 @@ impl Scheduler {
         for work in &works {
             let row = if work.sample { rows.next() } else { None };
             self.settle(work, row, &mut events);
+            if let Some(sequence) = self.sequences.get_mut(&work.sequence).filter(|_| work.sample) {
+                sequence.token_at = ended;
+            }
         }
         self.recovery.succeeded(works.iter().map(|work| work.sequence));
         events
@@ -101,6 +108,7 @@ impl Scheduler {
             sequence.chain.extend(&sequence.tokens);
         }
         let full = sequence.tokens.len() == sequence.max_tokens;
+        let answer = sequence.tokens.len() - sequence.prompt;
         self.totals.sampled_tokens_total += 1;
         events.push(Event::Token { sequence: id, token });
         let reason = match stop {
@@ -108,6 +116,7 @@ impl Scheduler {
             None if full => FinishReason::Length,
             None => return false,
         };
+        self.answers.ended(answer);
         sequence.is_complete = true;
         if !sequence.is_in_flight() {
             self.keep_tail(id);

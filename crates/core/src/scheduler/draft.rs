@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use super::Scheduler;
 use super::forecast::Forecast;
+use super::pace::Pace;
 use crate::sequence::{Phase, Sequence};
 use crate::{GroupKind, Plan, SequenceId, Tick, Work};
 
@@ -16,6 +17,10 @@ pub(super) struct Draft<'a> {
     forecast: Forecast<'a>,
     tokens_left: usize,
     sequences_left: usize,
+    /// The most tokens that the next work may have.
+    work_most: usize,
+    /// How much of the step prompts may take. `None`: as much as fits.
+    pub(super) pace: Option<Pace<'a>>,
 }
 
 /// What came of a move.
@@ -43,10 +48,12 @@ impl<'a> Draft<'a> {
         let limits = books.limits();
         let mut draft = Self {
             books,
-            plan: Plan { id: books.now_at, ..Plan::default() },
+            plan: Plan { id: books.now_at, at: now, ..Plan::default() },
             forecast: Forecast::new(&books.memory),
             tokens_left: limits.tokens,
             sequences_left: limits.sequences,
+            work_most: usize::MAX,
+            pace: None,
         };
         for (&id, sequence) in &books.sequences {
             let late = sequence.deadline.is_some_and(|deadline| deadline <= now);
@@ -79,6 +86,50 @@ impl<'a> Draft<'a> {
     /// True when the step can take no more.
     pub(super) fn is_spent(&self) -> bool {
         self.tokens_left == 0 || self.sequences_left == 0
+    }
+
+    /// Tokens that the step can still take.
+    pub(super) fn tokens_left(&self) -> usize {
+        self.tokens_left
+    }
+
+    /// True when the sequence is in the plan.
+    pub(super) fn is_planned(&self, id: SequenceId) -> bool {
+        self.plan.work.iter().any(|work| work.sequence == id)
+    }
+
+    /// True when nothing is to be computed yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.plan.work.is_empty()
+    }
+
+    /// Begins a batch with those up to `last`.
+    pub(super) fn open_batch(&mut self, last: SequenceId) {
+        self.plan.batch = Some(last);
+    }
+
+    /// Moves a running sequence to the pool of those that are answered.
+    pub(super) fn hand_over(&mut self, id: SequenceId) {
+        self.plan.hand_over.push(id);
+    }
+
+    /// True when the plan moves the sequence there.
+    pub(super) fn hands_over(&self, id: SequenceId) -> bool {
+        self.plan.hand_over.binary_search(&id).is_ok()
+    }
+
+    /// Lets no work planned in here have more than so many tokens.
+    pub(super) fn within<T>(&mut self, most: usize, plan: impl FnOnce(&mut Self) -> T) -> T {
+        self.work_most = most;
+        let planned = plan(self);
+        self.work_most = usize::MAX;
+        planned
+    }
+
+    /// Sends a running sequence back to wait.
+    pub(super) fn preempt(&mut self, victim: SequenceId) {
+        self.plan.preempt.push(victim);
+        self.let_go(&self.books.sequences[&victim]);
     }
 
     /// True when the plan sends somebody back to wait.
@@ -154,8 +205,7 @@ impl<'a> Draft<'a> {
             return Move::Stuck;
         }
         let Some(victim) = victims.pop_back() else { return Move::Stuck };
-        self.plan.preempt.push(victim);
-        self.let_go(&self.books.sequences[&victim]);
+        self.preempt(victim);
         Move::Made
     }
 
@@ -174,11 +224,14 @@ impl<'a> Draft<'a> {
         held: impl Fn() -> H,
     ) {
         let expected = sequence.expected();
-        let end = expected.min(start + self.tokens_left).min(self.reach(held()));
+        let end = expected.min(start + self.most(start, expected)).min(self.reach(held()));
         // What is put off for the sake of a checkpoint is not given to younger ones, who would be in the way later.
         self.tokens_left -= end - start;
         let end = sequence.cut(start, end);
         self.forecast.take(held(), end);
+        if let Some(pace) = self.pace.as_mut().filter(|_| end - start > 1) {
+            pace.take(start, end - start);
+        }
         self.sequences_left -= 1;
         self.plan.work.push(Work {
             sequence: id,
@@ -187,6 +240,12 @@ impl<'a> Draft<'a> {
             cached: start - sequence.computed,
             sample: end == expected,
         });
+    }
+
+    /// The most tokens from `start` on that a work may have.
+    fn most(&self, start: usize, expected: usize) -> usize {
+        let most = self.tokens_left.min(self.work_most).min(expected - start);
+        self.pace.as_ref().filter(|_| most > 1).map_or(most, |pace| pace.tokens(start, most).max(1))
     }
 
     fn fits(
@@ -232,7 +291,7 @@ impl<'a> Draft<'a> {
         coming
     }
 
-    fn is_expired(&self, id: SequenceId) -> bool {
+    pub(super) fn is_expired(&self, id: SequenceId) -> bool {
         self.plan.expire.binary_search(&id).is_ok()
     }
 }

@@ -6,13 +6,19 @@
 
 use super::Scheduler;
 use super::draft::{Admission, Draft, Move};
+use crate::SequenceId;
 use crate::sequence::{Hold, Phase};
 
 /// Plans sequences, oldest first: those that run advance, those that wait are admitted. Who has no room makes it at the
 /// expense of the youngest that runs.
 pub(super) fn fill(draft: &mut Draft<'_>) {
+    fill_up_to(draft, SequenceId(u64::MAX));
+}
+
+/// The same, for those of the queue that are no younger than `last`.
+pub(super) fn fill_up_to(draft: &mut Draft<'_>, last: SequenceId) {
     let mut runners = draft.runners();
-    let mut queue = draft.queue().peekable();
+    let mut queue = draft.queue().take_while(|next| *next <= last).peekable();
     let mut is_open = !is_anybody_returning(draft.books);
     for older in 0.. {
         let next = queue.next_if(|next| is_open && runners.front().is_none_or(|runner| next < runner));
@@ -34,7 +40,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) {
 }
 
 /// True while a sequence is on its way back to the queue: it is older than those in it.
-fn is_anybody_returning(books: &Scheduler) -> bool {
+pub(super) fn is_anybody_returning(books: &Scheduler) -> bool {
     books.leaving.iter().any(|id| books.sequences[id].phase == Phase::Preempted)
 }
 

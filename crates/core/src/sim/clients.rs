@@ -12,12 +12,18 @@ pub(super) struct Clients {
     by_sequence: BTreeMap<SequenceId, Client>,
     /// Those that have not heard their last.
     live: std::collections::BTreeSet<SequenceId>,
+    /// The latest that anybody asked.
+    latest: Tick,
 }
 
 /// One of them.
 #[derive(Debug)]
 struct Client {
     script: usize,
+    /// When it asked, by the time that the scheduler was told.
+    asked: Tick,
+    /// Its place in line, where that goes by time and priority.
+    place: (i64, SequenceId),
     /// Where the next token belongs.
     position: usize,
     token_times: Vec<Tick>,
@@ -34,9 +40,14 @@ pub(super) struct Excuses {
 }
 
 impl Clients {
-    /// A request was taken.
-    pub(super) fn join(&mut self, id: SequenceId, script: usize, position: usize) {
-        let client = Client { script, position, token_times: Vec::new(), end: None };
+    /// A request was taken that was made at a time.
+    pub(super) fn join(&mut self, id: SequenceId, asked: Tick, (index, script): (usize, &Script)) {
+        let (position, priority) = (script.arrival.prompt, script.arrival.priority);
+        self.latest = self.latest.max(asked);
+        let came = i64::try_from(self.latest).unwrap_or(i64::MAX);
+        // Ten seconds for each step of priority.
+        let place = (came.saturating_sub(i64::from(priority) * 10_000_000), id);
+        let client = Client { script: index, asked, place, position, token_times: Vec::new(), end: None };
         assert!(self.by_sequence.insert(id, client).is_none(), "{id:?} was given twice");
         self.live.insert(id);
     }
@@ -51,13 +62,25 @@ impl Clients {
         self.live.contains(&id)
     }
 
+    /// Its place in line, where that goes by time and priority.
+    pub(super) fn place(&self, id: SequenceId) -> (i64, SequenceId) {
+        self.by_sequence[&id].place
+    }
+
     /// Those that have not heard their last, oldest first.
     pub(super) fn live(&self) -> impl Iterator<Item = SequenceId> {
         self.live.iter().copied()
     }
 
     /// Tokens in order, each once; then one ending, for the right reason; then silence.
-    pub(super) fn hear(&mut self, event: Event, now: Tick, scripts: &[Script], excuses: Excuses) {
+    /// `told`: the time that the scheduler was told.
+    pub(super) fn hear(
+        &mut self,
+        event: Event,
+        (now, told): (Tick, Tick),
+        scripts: &[Script],
+        excuses: Excuses,
+    ) {
         let id = event.sequence();
         let Some(client) = self.by_sequence.get_mut(&id) else { panic!("{id:?} was never taken") };
         assert!(client.end.is_none(), "{id:?} hears something after its end");
@@ -71,7 +94,7 @@ impl Clients {
         }
         client.end = Some((now, event));
         self.live.remove(&id);
-        client.judge(event, now, script, excuses);
+        client.judge(event, told, script, excuses);
     }
 
     /// Puts the numbers into the report.
@@ -91,13 +114,15 @@ impl Clients {
         }
         report.taken = self.by_sequence.len();
         report.completed = e2e.len();
+        report.ttft_max = ttft.iter().copied().max().unwrap_or(0);
+        report.tpot_max = tpot.iter().copied().max().unwrap_or(0);
         [report.ttft, report.tpot, report.e2e] = [ttft, tpot, e2e].map(Quantiles::of);
     }
 }
 
 impl Client {
     /// Panics if this ending is not the right one.
-    fn judge(&self, event: Event, now: Tick, script: &Script, excuses: Excuses) {
+    fn judge(&self, event: Event, told: Tick, script: &Script, excuses: Excuses) {
         let arrival = &script.arrival;
         match event {
             Event::Token { .. } => {}
@@ -109,8 +134,8 @@ impl Client {
                 assert_eq!(self.position, script.tokens.len(), "cut off too early");
             }
             Event::Finished { reason: FinishReason::Deadline, .. } => {
-                let deadline = arrival.patience.map(|patience| arrival.at + patience);
-                assert!(deadline.is_some_and(|deadline| deadline <= now), "expired too early");
+                let deadline = script.deadline(self.asked);
+                assert!(deadline.is_some_and(|deadline| deadline <= told), "expired too early");
             }
             Event::Finished { reason: FinishReason::Cancelled, .. }
             | Event::Failed { failure: Failure::Engine, .. } => {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Tick};
+use crate::{Plan, Tick, Work};
 
 /// How long a step takes: `step + Σ (token · new tokens + context · tokens attended to)`, with prices for works of one
 /// token and of more, because memory bounds the one and arithmetic the other.
@@ -21,7 +21,7 @@ pub struct Cost {
 pub struct Price {
     /// For each new token, in nanoseconds.
     pub token_ns: u64,
-    /// For each position before the work's end, in picoseconds.
+    /// For each position that a new token attends to, in picoseconds.
     pub context_ps: u64,
 }
 
@@ -30,16 +30,22 @@ impl Cost {
     pub fn of(&self, plan: &Plan) -> Tick {
         let works = plan.work.iter().map(|work| {
             let price = if work.positions.len() > 1 { self.prefill } else { self.decode };
-            price.token_ns * work.positions.len() as u64 + price.context_ps * work.positions.end as u64 / 1000
+            price.token_ns * work.positions.len() as u64 + price.context_ps * attended(work) / 1000
         });
         ((self.step_ns + works.sum::<u64>()) / 1000).max(1)
     }
 }
 
+/// Positions that each token of a work attends to, itself included, added up.
+fn attended(work: &Work) -> u64 {
+    let (start, tokens) = (work.positions.start as u64, work.positions.len() as u64);
+    tokens * start + tokens * (tokens + 1) / 2
+}
+
 impl Default for Cost {
     /// A small model on a laptop.
     fn default() -> Self {
-        let prefill = Price { token_ns: 200_000, context_ps: 20_000 };
+        let prefill = Price { token_ns: 200_000, context_ps: 40 };
         let decode = Price { token_ns: 400_000, context_ps: 100_000 };
         Self { step_ns: 8_000_000, prefill, decode }
     }

@@ -45,6 +45,8 @@ pub(super) struct Job {
     pub(super) plan: PlanId,
     /// When it is done.
     pub(super) done: Tick,
+    /// How long it kept the device busy.
+    pub(super) took: Tick,
     /// Which sequences are in it.
     pub(super) sequences: Vec<SequenceId>,
     pub(super) tokens: usize,
@@ -87,7 +89,7 @@ impl Device {
         books: &Scheduler,
         plan: &Plan,
         fates: &[Fate],
-        done: Tick,
+        (done, took): (Tick, Tick),
         scripts: impl Fn(SequenceId) -> usize,
         all: &[Script],
     ) {
@@ -110,6 +112,7 @@ impl Device {
         self.jobs.push_back(Job {
             plan: plan.id,
             done,
+            took,
             sequences: plan.work.iter().map(|work| work.sequence).collect(),
             tokens: plan.tokens(),
             samples: sampling.map(|(work, fate)| (work.sequence, work.positions.end, *fate)).collect(),

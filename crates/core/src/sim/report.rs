@@ -25,6 +25,10 @@ pub struct Report {
     pub ttft: Quantiles,
     /// From one token to the next.
     pub tpot: Quantiles,
+    /// The longest of those.
+    pub ttft_max: Tick,
+    /// The longest of those, from one token to the next.
+    pub tpot_max: Tick,
     /// From arrival to the end, of those completed.
     pub e2e: Quantiles,
     /// The scheduler's own view of it all.

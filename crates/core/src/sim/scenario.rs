@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Cost, Price, Rng, Tier};
-use crate::{Group, GroupKind, PrefixCache, Schedule, Settings, Tick};
+use crate::{Batch, Group, GroupKind, Pools, PrefixCache, Schedule, Settings, Targets, Tick, Tuning};
 
 /// A world to be played.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,8 @@ pub struct Scenario {
 }
 
 /// One request of the trace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Arrival {
     /// When.
     pub at: Tick,
@@ -47,6 +48,10 @@ pub struct Arrival {
     pub marks: bool,
     /// [`crate::Request::boundaries`].
     pub boundaries: Vec<usize>,
+    /// [`crate::Request::priority`].
+    pub priority: i32,
+    /// [`crate::Request::key`].
+    pub key: u64,
     /// From arrival until nobody waits any more.
     pub patience: Option<Tick>,
     /// From arrival until the client goes away.
@@ -68,6 +73,8 @@ pub struct Faults {
     pub tokens_max: Option<usize>,
     /// Steps of more sequences run out of memory. Not less than one.
     pub sequences_max: Option<usize>,
+    /// At one in so many steps, the time that the scheduler is told jumps, back or ahead; zero for never.
+    pub jump_one_in: u64,
     /// At one in so many steps, a client goes away or the engine gives up on a sequence; zero for never.
     pub loss_one_in: u64,
 }
@@ -109,6 +116,7 @@ impl Scenario {
             max_queue: 256,
             max_context: 8192,
             schedule: Schedule::Fcfs,
+            tuning: Tuning::default(),
             prefix_cache: PrefixCache::On,
         };
         let mut at = 0;
@@ -131,13 +139,7 @@ fn everyday_arrival(rng: &mut Rng, at: Tick) -> Arrival {
         answer: rng.within(5..=200),
         conversation: rng.below(8),
         alike,
-        salt: 0,
-        adapter: 0,
-        marks: false,
-        boundaries: Vec::new(),
-        patience: None,
-        leaves_after: None,
-        is_poison: false,
+        ..Arrival::default()
     }
 }
 
@@ -172,8 +174,18 @@ fn hostile_settings(rng: &mut Rng) -> Settings {
         max_step_tokens: rng.within(1..=24),
         max_queue: rng.within(1..=24),
         max_context,
-        schedule: Schedule::Fcfs,
+        schedule: [Schedule::Fair, Schedule::Fcfs, Schedule::Static, Schedule::Split][rng.within(0..=3)],
+        tuning: hostile_tuning(rng),
         prefix_cache: if rng.one_in(6) { PrefixCache::Off } else { PrefixCache::On },
+    }
+}
+
+fn hostile_tuning(rng: &mut Rng) -> Tuning {
+    let target = |rng: &mut Rng| rng.one_in(2).then(|| rng.below(20_000));
+    Tuning {
+        targets: Targets { ttft: target(rng), tpot: target(rng) },
+        batch: Batch { sequences: rng.within(1..=6), wait: rng.below(5_000) },
+        pools: Pools { prefill: rng.within(1..=3), decode: rng.within(1..=5) },
     }
 }
 
@@ -200,6 +212,8 @@ fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
             adapter: u64::from(rng.one_in(8)),
             marks: rng.one_in(3),
             boundaries: (0..rng.below(5)).map(|_| rng.within(0..=prompt + 2)).collect(),
+            priority: if rng.one_in(3) { rng.within(0..=4) as i32 - 2 } else { 0 },
+            key: if rng.one_in(3) { rng.below(4) } else { 0 },
             patience: rng.one_in(8).then(|| rng.below(40_000)),
             leaves_after: rng.one_in(leaves_one_in).then(|| rng.below(20_000)),
             is_poison: rng.one_in(60),
@@ -226,6 +240,7 @@ fn hostile_faults(rng: &mut Rng, settings: &Settings) -> Faults {
         row_one_in: if rng.one_in(2) { 0 } else { rng.within(20..=100) as u64 },
         tokens_max: rng.one_in(5).then(|| rng.within(tokens)),
         sequences_max: rng.one_in(5).then(|| rng.within(1..=4)),
+        jump_one_in: if rng.one_in(3) { rng.within(5..=40) as u64 } else { 0 },
         loss_one_in: if rng.one_in(2) { 0 } else { rng.within(10..=60) as u64 },
     }
 }

@@ -2,7 +2,7 @@
 
 use super::rng::mix;
 use super::{Arrival, Scenario};
-use crate::{Request, StopKind, Token};
+use crate::{Request, StopKind, Tick, Token};
 
 /// One request's tokens, known from the beginning.
 #[derive(Debug, Clone)]
@@ -39,10 +39,12 @@ impl Script {
         Self { prints: prints.collect(), arrival, tokens, marks }
     }
 
-    /// What its client asks for.
-    pub(super) fn request(&self) -> Request {
+    /// What its client asks for at a time.
+    pub(super) fn request(&self, now: Tick) -> Request {
         Request {
-            deadline: self.arrival.patience.map(|patience| self.arrival.at + patience),
+            deadline: self.deadline(now),
+            priority: self.arrival.priority,
+            key: self.arrival.key,
             cache_salt: self.arrival.salt,
             adapter: self.arrival.adapter,
             marks: self.marks.clone(),
@@ -50,6 +52,11 @@ impl Script {
             boundaries: self.arrival.boundaries.clone(),
             ..Request::new(self.tokens[..self.arrival.prompt].to_vec(), self.arrival.max_new_tokens)
         }
+    }
+
+    /// When its client gives up, if it asked at a time.
+    pub(super) fn deadline(&self, asked: Tick) -> Option<Tick> {
+        self.arrival.patience.map(|patience| asked.saturating_add(patience))
     }
 
     /// Whether the model stops with the token at this position.

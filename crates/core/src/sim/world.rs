@@ -5,10 +5,12 @@ use super::device::{Device, Fate, Job};
 use super::script::Script;
 use super::tier::Storage;
 use super::{Overlap, Report, Rng, Scenario};
-use crate::{Event, Group, GroupKind, Outcome, Plan, Scheduler, SequenceId, Settings, Tick};
+use crate::{Event, Group, GroupKind, Outcome, Plan, Schedule, Scheduler, SequenceId, Settings, Tick};
 
 /// The oldest sequence is computed at least once in so many steps, while no step fails.
 const STARVATION_STEPS: u64 = 3;
+/// Nobody sleeps for longer than this without another look.
+const PATIENCE: Tick = 10_000;
 /// A world takes at most so many steps for each token in it, failed ones included; and so many more.
 const STEPS_PER_TOKEN: u64 = 4;
 const STEPS_MORE: u64 = 100;
@@ -18,6 +20,8 @@ pub(super) struct World<'a> {
     scenario: &'a Scenario,
     rng: Rng,
     now: Tick,
+    /// What the time that the scheduler is told is ahead by.
+    ahead: i128,
     scheduler: Scheduler,
     device: Device,
     storage: Storage,
@@ -52,6 +56,7 @@ impl<'a> World<'a> {
             scenario,
             rng: Rng::new(scenario.seed),
             now: 0,
+            ahead: 0,
             scheduler: Scheduler::new(scenario.settings.clone()),
             device: Device::new(&scenario.settings),
             storage: Storage::new(&scenario.tier, scenario.seed),
@@ -93,7 +98,11 @@ impl<'a> World<'a> {
     /// When something happens by itself.
     fn next(&self) -> Option<Tick> {
         let arrival = self.scenario.arrivals.get(self.next_arrival).map(|arrival| arrival.at);
-        arrival.into_iter().chain(self.storage.next()).min()
+        let told = self.told();
+        let planned = self.scheduler.next_change().filter(|_| !self.scheduler.is_idle());
+        // Where time jumps, what was far away a moment ago may be near.
+        let planned = planned.map(|change| self.now + change.saturating_sub(told).clamp(1, PATIENCE));
+        arrival.into_iter().chain(self.storage.next()).chain(planned).min()
     }
 
     /// What was read from the slower tier arrives; and now and then something is looked up there.
@@ -115,17 +124,38 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The time that the scheduler is told.
+    fn told(&self) -> Tick {
+        Tick::try_from((i128::from(self.now) + self.ahead).max(0)).unwrap_or(Tick::MAX)
+    }
+
+    /// Clocks are set, machines sleep, and programs subtract wrongly.
+    fn jump(&mut self) {
+        if self.rng.one_in(self.scenario.faults.jump_one_in) {
+            let jumps =
+                [0, 1_000, -1_000, 60_000_000, -60_000_000, i128::from(Tick::MAX), -i128::from(Tick::MAX)];
+            self.ahead = jumps[self.rng.below(jumps.len() as u64) as usize];
+            // More deadlines may have passed at once.
+            self.workless = 0;
+        }
+    }
+
     fn submit(&mut self, index: usize) {
         let script = &self.scripts[index];
         let queued = self.scheduler.stats().queued;
-        let is_possible = script.tokens.len() <= self.longest && queued < self.scenario.settings.max_queue;
-        let submitted = self.scheduler.submit(self.now, script.request());
-        assert_eq!(submitted.is_ok(), is_possible, "refused what is possible, or took what is not");
+        let fits = script.tokens.len() <= self.longest;
+        let told = self.told();
+        let submitted = self.scheduler.submit(told, script.request(told));
+        let max_queue = self.scenario.settings.max_queue;
+        match submitted {
+            Ok(_) => assert!(fits && queued < max_queue + max_queue.div_ceil(4), "took what is not possible"),
+            Err(_) => assert!(!fits || queued >= max_queue, "refused what is possible"),
+        }
         let Ok(id) = submitted else {
             self.report.refused += 1;
             return;
         };
-        self.clients.join(id, index, script.arrival.prompt);
+        self.clients.join(id, told, (index, script));
         let leaves = script.arrival.leaves_after.map(|after| (script.arrival.at + after, id));
         self.leaving.extend(leaves);
         self.storage.fetch(&mut self.scheduler, id, self.now);
@@ -162,7 +192,8 @@ impl<'a> World<'a> {
 
     /// Plans and launches a step. False if there is nothing to do but wait.
     fn plan(&mut self) -> bool {
-        let plan = self.scheduler.plan(self.now);
+        self.jump();
+        let plan = self.scheduler.plan(self.told());
         self.check_plan(&plan);
         if plan.is_empty() {
             let is_held = |id| self.scheduler.is_held(id);
@@ -171,7 +202,13 @@ impl<'a> World<'a> {
                 0 => self.clients.live().any(|id| !is_held(id)),
                 _ => !self.clients.live().any(is_held),
             };
-            assert!(self.scheduler.in_flight() > 0 || !free, "somebody waits, and nothing happens");
+            let waits = self.scheduler.next_change().is_some_and(|change| change > self.told());
+            let may_wait = self.scenario.settings.schedule == Schedule::Static && waits;
+            assert!(
+                self.scheduler.in_flight() > 0 || !free || may_wait,
+                "somebody waits, and nothing happens: {:?}",
+                self.scheduler.stats()
+            );
             self.workless = 0;
             return false;
         }
@@ -191,7 +228,7 @@ impl<'a> World<'a> {
         self.workless = if plan.work.is_empty() { self.workless + 1 } else { 0 };
         assert!(
             self.workless <= 1,
-            "a plan that only takes back is followed by one that computes or by waiting"
+            "a plan that only takes back is followed by one that computes or by waiting: {plan:?}"
         );
         if !plan.work.is_empty() {
             self.launch(&plan);
@@ -201,7 +238,7 @@ impl<'a> World<'a> {
     }
 
     fn check_plan(&self, plan: &Plan) {
-        assert_eq!(*plan, self.scheduler.plan(self.now), "planning is deterministic and changes nothing");
+        assert_eq!(*plan, self.scheduler.plan(self.told()), "planning is deterministic and changes nothing");
         let limits = self.scheduler.limits();
         let settings = &self.scenario.settings;
         assert!(plan.tokens() <= limits.tokens.min(settings.max_step_tokens), "too many tokens");
@@ -215,9 +252,10 @@ impl<'a> World<'a> {
 
     fn launch(&mut self, plan: &Plan) {
         let fates: Vec<Fate> = plan.work.iter().map(|work| self.fate(work.sample)).collect();
-        let done = self.now.max(self.device.free_at()) + self.scenario.cost.of(plan);
+        let took = self.scenario.cost.of(plan);
+        let done = self.now.max(self.device.free_at()) + took;
         let (clients, scripts) = (&self.clients, &self.scripts);
-        self.device.launch(&self.scheduler, plan, &fates, done, |id| clients.script(id), scripts);
+        self.device.launch(&self.scheduler, plan, &fates, (done, took), |id| clients.script(id), scripts);
     }
 
     fn fate(&mut self, samples: bool) -> Fate {
@@ -246,7 +284,8 @@ impl<'a> World<'a> {
         let suspects = self.scheduler.stats().suspects;
         self.follow_oldest(job, suspects > 0);
         let is_trial = suspects > 0 && job.sequences.iter().any(|id| self.clients.is_live(*id));
-        let outcome = Outcome { plan: job.plan, rows: job.rows(&self.clients, &self.scripts) };
+        let rows = job.rows(&self.clients, &self.scripts);
+        let outcome = Outcome { plan: job.plan, rows, took: Some(job.took) };
         let failed: Vec<_> = job.failed_rows().collect();
         for event in self.scheduler.commit(outcome) {
             let excuses = Excuses { row: failed.contains(&event.sequence()), steps: false };
@@ -262,13 +301,22 @@ impl<'a> World<'a> {
 
     /// Panics if the oldest sequence is passed over for too long.
     fn follow_oldest(&mut self, job: &Job, is_trial: bool) {
-        let oldest = self.clients.live().find(|id| !self.scheduler.is_held(*id));
+        let mut live = self.clients.live().filter(|id| !self.scheduler.is_held(*id));
+        let oldest = match self.scenario.settings.schedule {
+            Schedule::Fair => live.min_by_key(|id| self.clients.place(*id)),
+            Schedule::Fcfs | Schedule::Static | Schedule::Split => live.next(),
+        };
         let advanced = oldest.is_none_or(|oldest| job.sequences.contains(&oldest));
         let waited = if advanced || oldest != self.oldest.0 || is_trial { 0 } else { self.oldest.1 + 1 };
         self.oldest = (oldest, waited);
         // One that was held comes back while younger ones are in flight, and they make room first.
         let returning = oldest.is_some_and(|oldest| self.storage.has_held(oldest));
         let most = if returning { 2 * STARVATION_STEPS } else { STARVATION_STEPS };
+        // Pools take turns, and who comes late and first in line is not in what is in flight.
+        let most = match self.scenario.settings.schedule {
+            Schedule::Fair | Schedule::Split => 2 * most,
+            Schedule::Fcfs | Schedule::Static => most,
+        };
         assert!(waited < most, "{oldest:?} is the oldest, and starves");
     }
 
@@ -305,7 +353,7 @@ impl<'a> World<'a> {
 
     fn tell(&mut self, events: Vec<Event>, excuses: &Excuses) {
         for event in events {
-            self.clients.hear(event, self.now, &self.scripts, *excuses);
+            self.clients.hear(event, (self.now, self.told()), &self.scripts, *excuses);
         }
     }
 

@@ -60,7 +60,7 @@ impl Gauges {
     }
 
     pub(crate) fn retry_after_s(&self) -> u64 {
-        self.lock().stats.retry_after_s()
+        self.lock().stats.retry_after_s.max(1)
     }
 
     pub(crate) fn health(&self) -> Health {

@@ -1,5 +1,6 @@
 //! What the engine says about itself.
 
+use omnibus_core::CostModel;
 use serde::{Deserialize, Serialize};
 
 /// One model that can be asked for.
@@ -100,6 +101,12 @@ pub struct Stats {
     pub dispatch_seconds_total: f64,
     /// Time it spent waiting for results, in seconds.
     pub wait_seconds_total: f64,
+    /// Sequences that changed from the pool that reads prompts to the one that is answered.
+    pub handovers_total: u64,
+    /// Seconds in which half of those that wait will have been served, as far as can be told. At least one.
+    pub retry_after_s: u64,
+    /// How long steps take, as learned so far.
+    pub cost_model: CostModel,
 }
 
 impl Stats {
@@ -111,6 +118,7 @@ impl Stats {
             preemptions_total: self.preemptions_total + before.preemptions_total,
             cached_tokens_total: self.cached_tokens_total + before.cached_tokens_total,
             computed_tokens_total: self.computed_tokens_total + before.computed_tokens_total,
+            handovers_total: self.handovers_total + before.handovers_total,
             finished_total: self.finished_total + before.finished_total,
             generated_tokens_total: self.generated_tokens_total + before.generated_tokens_total,
             host_seconds_total: self.host_seconds_total + before.host_seconds_total,
@@ -118,13 +126,5 @@ impl Stats {
             wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
             ..self.clone()
         }
-    }
-
-    /// Seconds in which the queue that stands is likely to have moved: what waits, at the rate at which
-    /// sequences have been finished so far.
-    pub(crate) fn retry_after_s(&self) -> u64 {
-        let finished = self.finished_total.max(1) as f64;
-        let busy = self.host_seconds_total + self.dispatch_seconds_total + self.wait_seconds_total;
-        ((self.queued as f64 / 2.0) * busy / finished).clamp(1.0, 60.0).ceil() as u64
     }
 }

@@ -78,6 +78,7 @@ impl Capacity {
             max_queue: settings.max_queue.max(1),
             max_context: self.max_context,
             schedule: settings.schedule,
+            tuning: settings.tuning.clone(),
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
         }
     }

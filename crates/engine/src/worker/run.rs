@@ -15,6 +15,8 @@ use crate::message::{Command, Job, JobId, News, Note, Report, Scored, StepSeen};
 use crate::sampler::Pick;
 use crate::{Failure, FinishReason, Stats};
 
+/// Nobody is told to come back later than this.
+const RETRY_MAX_S: u64 = 600;
 /// How long an idle loop sleeps at most; deadlines of waiting requests are looked at then.
 const NAP: Duration = Duration::from_millis(200);
 
@@ -33,6 +35,8 @@ pub(super) struct Loop {
     steps: Vec<StepSeen>,
     stats: Stats,
     born: Instant,
+    /// When the last step was read.
+    done: Option<Instant>,
 }
 
 struct Flight {
@@ -57,8 +61,8 @@ impl Loop {
         outlet: Outlet,
     ) -> Self {
         let (jobs, sequences, flight, told, steps, stats) = Default::default();
-        let born = Instant::now();
-        Self { runner, scheduler, jobs, sequences, flight, inbox, outlet, told, steps, stats, born }
+        let (born, done) = (Instant::now(), None);
+        Self { runner, scheduler, jobs, sequences, flight, inbox, outlet, told, steps, stats, born, done }
     }
 
     /// Runs until told to stop, or until nobody is left to tell.
@@ -108,6 +112,7 @@ impl Loop {
             return Ok(());
         }
         self.tell_starts(plan);
+        let started = Instant::now();
         let jobs = &self.jobs;
         let rows = Rows::of(plan, &self.scheduler, self.runner.groups(), |id| jobs.get(&id));
         let (samples, tokens) = (rows.samples.iter().map(|row| row.sequence).collect(), rows.tokens.len());
@@ -115,7 +120,7 @@ impl Loop {
         let scheduler = &self.scheduler;
         let tokens_of = |id| scheduler.tokens(id).to_vec();
         let launched = self.runner.launch(rows, &begun.copies, before, jobs, tokens_of)?;
-        self.flight.push_back(Flight { plan: plan.id, samples, tokens, launched, started: Instant::now() });
+        self.flight.push_back(Flight { plan: plan.id, samples, tokens, launched, started });
         Ok(())
     }
 
@@ -142,6 +147,7 @@ impl Loop {
     fn read_oldest(&mut self) -> mlx::Result<()> {
         let Some(flight) = self.flight.pop_front() else { return Ok(()) };
         let Read { picks, prompts } = flight.launched.read()?;
+        let took = self.took(&flight);
         for (sequence, news) in prompts {
             if let Some(job) = self.jobs.get(&sequence) {
                 self.told.push(Note { job: job.id, news });
@@ -150,7 +156,7 @@ impl Loop {
         let rows =
             flight.samples.iter().zip(&picks).map(|(sequence, pick)| self.row(*sequence, pick)).collect();
         let mut scores: BTreeMap<SequenceId, Pick> = flight.samples.iter().copied().zip(picks).collect();
-        for event in self.scheduler.commit(Outcome { plan: flight.plan, rows }) {
+        for event in self.scheduler.commit(Outcome { plan: flight.plan, rows, took: Some(took) }) {
             match event {
                 core::Event::Token { sequence, token } => {
                     let pick = scores.remove(&sequence);
@@ -165,6 +171,14 @@ impl Loop {
             self.runner.draw(&mut next.launched, &self.jobs, |id| scheduler.tokens(id).to_vec())?;
         }
         Ok(())
+    }
+
+    /// How long the step that was just read kept the device busy, in microseconds.
+    fn took(&mut self, flight: &Flight) -> Tick {
+        let done = Instant::now();
+        let began = self.done.map_or(flight.started, |done| done.max(flight.started));
+        self.done = Some(done);
+        (done - began).as_micros() as Tick
     }
 
     fn row(&self, sequence: SequenceId, pick: &Pick) -> Row {
@@ -205,7 +219,7 @@ impl Loop {
                 Err(_) => return Fate::Stops,
             }
         } else if self.flight.is_empty() && self.scheduler.plan(self.now()).is_empty() {
-            match self.inbox.recv_timeout(NAP) {
+            match self.inbox.recv_timeout(self.nap()) {
                 Ok(command) => {
                     if let Fate::Stops = self.obey(command) {
                         return Fate::Stops;
@@ -265,7 +279,7 @@ impl Loop {
                     Rejection::Empty => Failure::bad_request("prompt", rejection.to_string()),
                     Rejection::TooLong { .. } => Failure::TooLong { message: rejection.to_string() },
                     Rejection::QueueFull { .. } => {
-                        Failure::Busy { retry_after_s: self.stats.retry_after_s() }
+                        Failure::Busy { retry_after_s: seconds(self.scheduler.retry_after()) }
                     }
                 };
                 self.told.push(Note { job: job.id, news: News::Failed(failure) });
@@ -307,6 +321,9 @@ impl Loop {
         stats.cached_tokens_total = books.cached_tokens_total;
         stats.computed_tokens_total = books.computed_tokens_total;
         stats.generated_tokens_total = books.sampled_tokens_total;
+        stats.cost_model.clone_from(self.scheduler.cost());
+        stats.retry_after_s = seconds(self.scheduler.retry_after());
+        stats.handovers_total = books.handovers_total;
         stats.active_memory_bytes = mlx::memory::active_memory() as u64;
         stats.peak_memory_bytes = mlx::memory::peak_memory() as u64;
         stats.cache_memory_bytes = mlx::memory::cache_memory() as u64;
@@ -320,9 +337,20 @@ impl Loop {
         self.steps.push(StepSeen { seconds, tokens: flight.tokens });
     }
 
+    /// How long to sleep when there is nothing to compute.
+    fn nap(&self) -> Duration {
+        let change = self.scheduler.next_change().unwrap_or(Tick::MAX);
+        NAP.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
+    }
+
     fn now(&self) -> Tick {
         self.born.elapsed().as_micros() as Tick
     }
+}
+
+/// Microseconds as whole seconds that may be waited for.
+fn seconds(ticks: Tick) -> u64 {
+    ticks.div_ceil(1_000_000).clamp(1, RETRY_MAX_S)
 }
 
 fn finished(reason: core::FinishReason) -> News {

@@ -51,8 +51,9 @@ pub async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
 /// The same for people.
 pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let health = app.engine.health();
-    let stats = serde_json::to_value(app.engine.stats())
+    let mut stats = serde_json::to_value(app.engine.stats())
         .map_err(|error| ApiError::internal(format!("the statistics did not serialize: {error}")))?;
+    let cost_model = stats.as_object_mut().and_then(|stats| stats.remove("cost_model"));
     let models: Vec<String> = app.engine.models().into_iter().map(|model| model.id).collect();
     Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -61,5 +62,6 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "stopping": app.stopping(),
         "models": models,
         "engine": stats,
+        "cost_model": cost_model,
     })))
 }

@@ -1,0 +1,227 @@
+//! How long steps take on this machine, learned from the steps that were taken.
+//!
+//! A step's time is `a + b · new tokens + c · context`, once for steps that only decode and once for those that also
+//! read prompts, because memory bounds the one and arithmetic the other. Both are fitted to measured steps by least
+//! squares of the relative error, with forgetting, and coefficients below zero are not allowed: more work never
+//! takes less time. A step far from what was expected counts less, so that a hiccup is not learned.
+//!
+//! Invariant: the same measurements in the same order give the same model.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Plan, Tick, Work};
+
+/// The work of one step in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Load {
+    /// Works of one token.
+    pub decode_tokens: f64,
+    /// Positions they attend to, added up.
+    pub decode_context: f64,
+    /// Tokens of works of several tokens.
+    pub prefill_tokens: f64,
+    /// Positions that each of those tokens attends to, added up.
+    pub prefill_context: f64,
+}
+
+impl Load {
+    /// Of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        plan.work.iter().map(Self::of_work).fold(Self::default(), Self::plus)
+    }
+
+    fn of_work(work: &Work) -> Self {
+        if work.positions.len() == 1 {
+            Self::decode(work.positions.end)
+        } else {
+            Self::prefill(work.positions.start, work.positions.len())
+        }
+    }
+
+    /// One token after others, itself included in `context`.
+    pub fn decode(context: usize) -> Self {
+        Self { decode_tokens: 1.0, decode_context: context as f64, ..Self::default() }
+    }
+
+    /// So many tokens from position `start` on.
+    pub fn prefill(start: usize, tokens: usize) -> Self {
+        let (start, tokens) = (start as f64, tokens as f64);
+        let prefill_context = tokens * start + tokens * (tokens + 1.0) / 2.0;
+        Self { prefill_tokens: tokens, prefill_context, ..Self::default() }
+    }
+
+    /// Both in one step.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            decode_tokens: self.decode_tokens + other.decode_tokens,
+            decode_context: self.decode_context + other.decode_context,
+            prefill_tokens: self.prefill_tokens + other.prefill_tokens,
+            prefill_context: self.prefill_context + other.prefill_context,
+        }
+    }
+}
+
+/// How long steps take on this machine.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct CostModel {
+    /// Of steps that only decode.
+    pub decode: Part,
+    /// Of steps that read prompts. What is decoded beside them costs what it adds to a step of its own.
+    pub prefill: Part,
+    /// The most prompt tokens that a measured step read.
+    pub prefill_tokens_max: f64,
+}
+
+/// `base + token · tokens + context · positions`, in microseconds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Part {
+    /// Of any step.
+    pub base_us: f64,
+    /// Of each new token.
+    pub token_us: f64,
+    /// Of each position that a new token attends to.
+    pub context_us: f64,
+    /// Steps it was fitted to.
+    pub samples: u64,
+    /// How far off it was lately, as a share of the time taken: the mean over some twenty steps, before it learned
+    /// from them.
+    pub error_ratio: f64,
+    /// What the fit remembers. Absent in a profile that only predicts.
+    #[serde(skip)]
+    moments: Moments,
+}
+
+/// Weighted sums over measured steps, older ones counting less.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Moments {
+    products: [[f64; 3]; 3],
+    times: [f64; 3],
+}
+
+/// What a step counts after one more was measured.
+const FORGETTING: f64 = 0.99;
+/// What the newest step counts in the error.
+const ERROR_GAIN: f64 = 0.05;
+/// A step further off than this many times the usual error counts less.
+const OUTLIER: f64 = 3.0;
+/// The usual error is taken to be at least this.
+const ERROR_MIN: f64 = 0.02;
+/// Steps before one is called unusual.
+const SAMPLES_MIN: u64 = 8;
+/// Rounds of coordinate descent after each step; they go on where the last ones ended.
+const ROUNDS: usize = 40;
+
+impl CostModel {
+    /// Microseconds that a step of this load is expected to take. Zero while nothing is known.
+    pub fn predict(&self, load: &Load) -> f64 {
+        if load.prefill_tokens > 0.0 {
+            self.prefill.at(load.prefill_tokens, load.prefill_context) + self.beside(load)
+        } else if load.decode_tokens > 0.0 {
+            self.decode.at(load.decode_tokens, load.decode_context)
+        } else {
+            0.0
+        }
+    }
+
+    /// What decoding adds to a step that reads prompts.
+    fn beside(&self, load: &Load) -> f64 {
+        self.decode.token_us * load.decode_tokens + self.decode.context_us * load.decode_context
+    }
+
+    /// Learns from a step that took so long.
+    pub fn learn(&mut self, load: &Load, took: Tick) {
+        let took = (took as f64).max(1.0);
+        if load.prefill_tokens > 0.0 {
+            let expected = self.predict(load);
+            // At least a tenth is the prompt's, whatever is believed of decoding.
+            let own = (took - self.beside(load)).max(took / 10.0);
+            self.prefill.learn([load.prefill_tokens, 1.0, load.prefill_context], own, expected, took);
+            self.prefill_tokens_max = self.prefill_tokens_max.max(load.prefill_tokens);
+        } else if load.decode_tokens > 0.0 {
+            let expected = self.predict(load);
+            self.decode.learn([1.0, load.decode_tokens, load.decode_context], took, expected, took);
+        }
+        // The order of coordinates is the order in which one measurement is explained: a decode step by its base,
+        // a prompt by its tokens. Growing from a small prompt is then expected to cost more than it will, not less.
+        self.decode.settle([0, 1, 2]);
+        self.prefill.settle([1, 0, 2]);
+    }
+
+    /// How far off predictions are lately, as a share of the time taken: of either part, the worse.
+    pub fn error_ratio(&self) -> f64 {
+        self.decode.error_ratio.max(self.prefill.error_ratio)
+    }
+
+    /// The most tokens from `start` on, at most `most`, with which a step of `load` stays within so many microseconds.
+    pub fn prefill_within(&self, load: &Load, start: usize, most: usize, budget_us: f64) -> usize {
+        let fits = |tokens: usize| self.predict(&load.plus(Load::prefill(start, tokens))) <= budget_us;
+        if fits(most) {
+            return most;
+        }
+        let (mut fit, mut too_many) = (0, most);
+        while too_many - fit > 1 {
+            let middle = fit + (too_many - fit) / 2;
+            if fits(middle) { fit = middle } else { too_many = middle }
+        }
+        fit
+    }
+}
+
+impl Part {
+    /// A part that was measured elsewhere.
+    pub fn new(base_us: f64, token_us: f64, context_us: f64) -> Self {
+        Self { base_us, token_us, context_us, ..Self::default() }
+    }
+
+    fn at(&self, tokens: f64, context: f64) -> f64 {
+        self.base_us + self.token_us * tokens + self.context_us * context
+    }
+
+    /// `row`: what each coefficient is multiplied with, in the order of [`Part::settle`]. `own` is what this part has
+    /// to explain of `took`.
+    fn learn(&mut self, row: [f64; 3], own: f64, expected: f64, took: f64) {
+        let off = (expected - took).abs() / took;
+        let usual = self.error_ratio.max(ERROR_MIN);
+        let trust = if self.samples < SAMPLES_MIN { 1.0 } else { (OUTLIER * usual / off.max(1e-9)).min(1.0) };
+        match self.samples {
+            // There was nothing to be right about.
+            0 => {}
+            1 => self.error_ratio = off.min(1.0),
+            _ => self.error_ratio += ERROR_GAIN * (off.min(1.0) - self.error_ratio),
+        }
+        let weight = trust / (own * own);
+        for (products, x) in self.moments.products.iter_mut().zip(row) {
+            for (product, y) in products.iter_mut().zip(row) {
+                *product = *product * FORGETTING + weight * x * y;
+            }
+        }
+        for (time, x) in self.moments.times.iter_mut().zip(row) {
+            *time = *time * FORGETTING + weight * x * own;
+        }
+        self.samples += 1;
+    }
+
+    /// Moves the coefficients, one at a time and none below zero, to where the squares are least. `order`: which of
+    /// base, token and context each row of the moments is.
+    fn settle(&mut self, order: [usize; 3]) {
+        let given = [self.base_us, self.token_us, self.context_us];
+        let mut found = order.map(|at| given[at]);
+        for _ in 0..ROUNDS {
+            for at in 0..found.len() {
+                let curvature = self.moments.products[at][at];
+                if curvature <= 0.0 {
+                    continue;
+                }
+                let explained: f64 =
+                    self.moments.products[at].iter().zip(found).map(|(product, value)| product * value).sum();
+                let step = (self.moments.times[at] - explained) / curvature;
+                found[at] = (found[at] + step).max(0.0);
+            }
+        }
+        let mut settled = given;
+        for (at, value) in order.into_iter().zip(found) {
+            settled[at] = value;
+        }
+        [self.base_us, self.token_us, self.context_us] = settled;
+    }
+}

@@ -1,0 +1,264 @@
+//! By slack, inside a time (FairBatching, arXiv 2510.14392): decodes that cannot wait, then prompts by slack, then the
+//! other decodes.
+//!
+//! The slack of a sequence is the time left until its next token is due. Token `j` is due `ttft + tpot · j` after
+//! arrival, and not later than `tpot` after the token before it, so that an answer ahead of its schedule does not
+//! stutter either. A step takes no longer than the least slack among those being answered, which is what makes a long
+//! prompt come in chunks; how long it will take, the cost model says.
+//!
+//! Invariant: the first in line (by [`Rank`]) advances in every step in which a sequence can, and may have the memory
+//! of all others; nobody takes memory from one before it in line. So whoever waits long enough is the first.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::draft::{Admission, Draft, Move};
+use super::pace::{LEAST_TOKENS, Pace};
+use super::{Scheduler, fcfs};
+use crate::sequence::{Rank, Sequence};
+use crate::{Load, SequenceId, Tick};
+
+/// From arrival to the first token, when nobody says.
+const TTFT: f64 = 2e6;
+/// From token to token at least, when nobody says.
+const TPOT_MIN: f64 = 5e4;
+/// From token to token, in steps that only decode, when nobody says.
+const TPOT_STEPS: f64 = 4.0;
+/// Prompts get this share of the decodes' own time, even if that makes answers slower than they should be.
+const PROMPT_SHARE: f64 = 0.25;
+/// Of the usual error of a prediction, how many times it a step is kept shorter: one in a hundred is further off, if
+/// errors are spread as Laplace's.
+const ERRORS_APART: f64 = 3.0;
+/// What is kept for the time between steps.
+const HOST_SHARE: f64 = 0.05;
+
+/// Plans a step.
+pub(super) fn fill(draft: &mut Draft<'_>, now: Tick) {
+    let mut fair = Fair::new(draft, now);
+    fair.first_in_line(draft);
+    let (urgent, others) = fair.decodes_by_need();
+    fair.decode(draft, &urgent, fair.kept_tokens);
+    fair.read_prompts(draft);
+    fair.decode(draft, &others, 0);
+    fair.decode(draft, &urgent, 0);
+}
+
+/// What a step is made from.
+struct Fair<'a> {
+    books: &'a Scheduler,
+    /// When the step will begin, in microseconds.
+    begins: f64,
+    /// Between the tokens of an answer.
+    tpot: f64,
+    /// Runs with one token to compute, with its slack; the least first.
+    decodes: Vec<(f64, SequenceId)>,
+    /// Runs with more to compute, with its slack; the least first.
+    prompts: VecDeque<(f64, SequenceId)>,
+    /// Running and not in the plan, in line.
+    rest: VecDeque<SequenceId>,
+    /// Sequences that may begin to run.
+    places_left: usize,
+    /// Tokens that decodes leave to prompts in any case.
+    kept_tokens: usize,
+}
+
+impl<'a> Fair<'a> {
+    fn new(draft: &mut Draft<'a>, now: Tick) -> Self {
+        let books = draft.books;
+        let runners = draft.runners();
+        let decoding = |id: &&SequenceId| books.sequences[id].pending() == 1;
+        let load = runners.iter().filter(decoding);
+        let load = load.map(|id| Load::decode(books.sequences[id].expected()));
+        let load = load.fold(Load::default(), Load::plus);
+        let mut fair = Self {
+            books,
+            begins: books.clock.begins(now, &books.flights) as f64,
+            tpot: tpot(books, &load),
+            decodes: Vec::new(),
+            prompts: VecDeque::new(),
+            rest: in_line(books, runners.iter().copied()),
+            places_left: books.limits().sequences.saturating_sub(runners.len()),
+            kept_tokens: 0,
+        };
+        let with_slack = |id: &SequenceId| (fair.slack(&books.sequences[id]), *id);
+        let (mut decodes, mut prompts): (Vec<_>, Vec<_>) =
+            runners.iter().map(with_slack).partition(|(_, id)| books.sequences[id].pending() == 1);
+        decodes.sort_by(by_slack);
+        prompts.sort_by(by_slack);
+        if !prompts.is_empty() || draft.queue().next().is_some() {
+            fair.kept_tokens = draft.tokens_left() / 4;
+        }
+        let budget = decodes.first().map(|(least, _)| fair.budget(*least, &load));
+        let tokens = draft.tokens_left().saturating_sub(decodes.len()).max(fair.kept_tokens);
+        draft.pace = Some(Pace::new(&books.cost, load, budget, tokens));
+        (fair.decodes, fair.prompts) = (decodes, prompts.into());
+        fair
+    }
+
+    /// Microseconds until the sequence's next token is due, counted from when the step begins.
+    fn slack(&self, sequence: &Sequence) -> f64 {
+        let ttft = self.books.settings.tuning.targets.ttft.map_or(TTFT, |ttft| ttft as f64);
+        let reading = self.books.cost.predict(&Load::prefill(0, sequence.prompt));
+        let first = sequence.rank.came as f64 + ttft.max(2.0 * reading);
+        let scheduled = first + self.tpot * sequence.answered() as f64;
+        let is_answering = sequence.pending() == 1 && sequence.answered() > 0;
+        let due = if is_answering {
+            // The token in flight comes when the step before this one ends. Time may have jumped back since the last.
+            let last = if sequence.is_in_flight() { self.begins } else { sequence.token_at as f64 };
+            scheduled.min(last.min(self.begins) + self.tpot)
+        } else {
+            scheduled
+        };
+        due - self.begins
+    }
+
+    /// Microseconds that a step may take in which the least slack is this.
+    fn budget(&self, least: f64, decodes: &Load) -> f64 {
+        let cost = &self.books.cost;
+        let doubt = 1.0 + HOST_SHARE + ERRORS_APART * cost.error_ratio();
+        let alone = cost.predict(decodes);
+        (least.min(self.tpot) / doubt).max(alone * (1.0 + PROMPT_SHARE))
+    }
+
+    /// The first in line comes first of all. A prompt that others are ahead of by slack gets little more than nothing.
+    fn first_in_line(&mut self, draft: &mut Draft<'_>) {
+        let books = self.books;
+        let waiting = draft.queue().min_by_key(|id| books.sequences[id].rank);
+        let running = self.rest.front().copied();
+        let in_line = |id: &SequenceId| books.sequences[id].rank;
+        if let Some(first) =
+            waiting.filter(|id| running.is_none_or(|running| in_line(id) < in_line(&running)))
+        {
+            if fcfs::is_anybody_returning(books) {
+                return;
+            }
+            if self.places_left == 0
+                && let Some(last) = self.rest.pop_back()
+            {
+                draft.preempt(last);
+                self.places_left += 1;
+            }
+            let most = self.most_of_first(draft, first);
+            draft.within(most, |draft| self.admit(draft, first, Admission::Piece));
+        } else if let Some(first) = running {
+            let most = self.most_of_first(draft, first);
+            draft.within(most, |draft| self.advance(draft, first));
+        }
+    }
+
+    fn most_of_first(&self, draft: &Draft<'_>, first: SequenceId) -> usize {
+        let own = self.slack(&self.books.sequences[&first]);
+        let waiting = draft.queue().map(|id| self.slack(&self.books.sequences[&id]));
+        let mut others = self.prompts.iter().map(|(slack, _)| *slack).chain(waiting);
+        if others.any(|slack| slack < own) { LEAST_TOKENS } else { usize::MAX }
+    }
+
+    /// Those that cannot wait for the step after this one, and those that can.
+    fn decodes_by_need(&self) -> (Vec<SequenceId>, Vec<SequenceId>) {
+        let (urgent, others): (Vec<_>, Vec<_>) =
+            self.decodes.iter().partition(|(slack, _)| *slack < 2.0 * self.tpot);
+        let ids = |decodes: Vec<&(f64, SequenceId)>| decodes.iter().map(|(_, id)| *id).collect();
+        (ids(urgent), ids(others))
+    }
+
+    /// Plans decodes, as long as more than `kept` tokens of the step are left.
+    fn decode(&mut self, draft: &mut Draft<'_>, ids: &[SequenceId], kept: usize) {
+        for id in ids {
+            if draft.is_spent() || draft.tokens_left() <= kept {
+                return;
+            }
+            self.advance(draft, *id);
+        }
+    }
+
+    /// Prompts that have begun and those that wait, by slack, as long as there is time.
+    fn read_prompts(&mut self, draft: &mut Draft<'_>) {
+        let mut queue = self.by_turns(draft).into_iter().peekable();
+        let mut is_open = !fcfs::is_anybody_returning(self.books);
+        while !draft.is_spent() && !draft.pace.as_ref().is_some_and(Pace::is_spent) {
+            is_open &= !draft.preempts() && self.places_left > 0;
+            let waiting = queue.peek().copied().filter(|_| is_open);
+            let waits = waiting.map_or(f64::INFINITY, |id| self.slack(&self.books.sequences[&id]));
+            let begun = self.prompts.front().copied();
+            match (begun, waiting) {
+                (Some((slack, id)), _) if slack <= waits => {
+                    self.prompts.pop_front();
+                    self.advance(draft, id);
+                }
+                (_, Some(id)) => {
+                    queue.next();
+                    is_open = self.admit(draft, id, Admission::Whole) == Move::Made;
+                }
+                (_, None) => return,
+            }
+        }
+    }
+
+    /// Those that wait, in turns: who has fewest running and before it in its own line, whoever asks; then by place
+    /// in line.
+    fn by_turns(&self, draft: &Draft<'_>) -> Vec<SequenceId> {
+        let books = self.books;
+        if self.places_left == 0 {
+            return Vec::new();
+        }
+        let mut turns: BTreeMap<u64, usize> = BTreeMap::new();
+        for id in books.running.iter().chain(&books.leaving) {
+            *turns.entry(books.sequences[id].key).or_default() += 1;
+        }
+        let turn = |id: SequenceId| {
+            let turn = turns.entry(books.sequences[&id].key).or_default();
+            *turn += 1;
+            (*turn, books.sequences[&id].rank)
+        };
+        let waiting = draft.queue().filter(|id| !draft.is_planned(*id));
+        let mut ordered: Vec<(usize, Rank)> = in_line(books, waiting).into_iter().map(turn).collect();
+        ordered.sort_unstable();
+        ordered.into_iter().map(|(_, rank)| rank.id).collect()
+    }
+
+    /// Lets a waiting sequence begin. One that begins beside others takes nothing from them.
+    fn admit(&mut self, draft: &mut Draft<'_>, id: SequenceId, admission: Admission) -> Move {
+        let mut nobody = VecDeque::new();
+        let victims = match admission {
+            Admission::Piece => &mut self.rest,
+            Admission::Whole => &mut nobody,
+        };
+        let moved = draft.admit(id, admission, victims);
+        if moved == Move::Made {
+            self.places_left -= 1;
+        }
+        moved
+    }
+
+    /// Plans a running sequence, unless it is planned or was sent back. Those behind it in line may have to make room.
+    fn advance(&mut self, draft: &mut Draft<'_>, id: SequenceId) {
+        let rank = self.books.sequences[&id].rank;
+        let own = self.rest.partition_point(|other| self.books.sequences[other].rank < rank);
+        if self.rest.get(own) != Some(&id) {
+            return;
+        }
+        let mut behind = self.rest.split_off(own);
+        behind.pop_front();
+        if draft.advance(id, &mut behind) == Move::Stuck {
+            self.rest.push_back(id);
+        }
+        self.rest.append(&mut behind);
+    }
+}
+
+/// What there should be between tokens, in microseconds.
+fn tpot(books: &Scheduler, decodes: &Load) -> f64 {
+    match books.settings.tuning.targets.tpot {
+        Some(tpot) => tpot as f64,
+        None => (TPOT_STEPS * books.cost.predict(decodes)).max(TPOT_MIN),
+    }
+}
+
+fn in_line(books: &Scheduler, ids: impl Iterator<Item = SequenceId>) -> VecDeque<SequenceId> {
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort_by_key(|id| books.sequences[id].rank);
+    ids.into()
+}
+
+fn by_slack(left: &(f64, SequenceId), right: &(f64, SequenceId)) -> std::cmp::Ordering {
+    left.0.total_cmp(&right.0).then(left.1.cmp(&right.1))
+}

@@ -1,0 +1,59 @@
+//! Whether answers keep their pace while prompts are read, and whether prompts are read all the same.
+
+use omnibus_core::sim::{Arrival, Cost, Faults, Overlap, Report, Scenario, Tier, run};
+use omnibus_core::{Group, GroupKind, PrefixCache, Schedule, Settings, Targets, Tick, Tuning};
+
+const BUDGET: usize = 512;
+
+fn arrival(at: Tick, prompt: usize, answer: usize) -> Arrival {
+    Arrival { at, prompt, max_new_tokens: answer, answer, ..Arrival::default() }
+}
+
+fn scenario(schedule: Schedule, targets: Targets, arrivals: Vec<Arrival>) -> Scenario {
+    let settings = Settings {
+        block_size: 16,
+        groups: vec![Group { kind: GroupKind::Full, blocks: 4096 }],
+        max_sequences: 16,
+        max_step_tokens: BUDGET,
+        max_queue: 64,
+        max_context: 16_384,
+        schedule,
+        tuning: Tuning { targets, ..Tuning::default() },
+        prefix_cache: PrefixCache::On,
+    };
+    let (cost, faults, overlap) = (Cost::default(), Faults::default(), Overlap::On);
+    Scenario { settings, arrivals, cost, faults, overlap, tier: Tier::default(), seed: 1 }
+}
+
+/// Eight streams, and when they flow a prompt of four steps' tokens.
+fn interrupted(schedule: Schedule, targets: Targets) -> Report {
+    let mut arrivals: Vec<_> = (0..8).map(|_| arrival(0, 20, 400)).collect();
+    arrivals.push(arrival(2_000_000, 4 * BUDGET, 20));
+    run(&scenario(schedule, targets, arrivals))
+}
+
+/// Microseconds between tokens of eight streams with nobody else around.
+fn unloaded() -> Tick {
+    let arrivals = (0..8).map(|_| arrival(0, 20, 400)).collect();
+    run(&scenario(Schedule::Fcfs, Targets::default(), arrivals)).tpot.p99
+}
+
+#[test]
+fn answers_keep_their_pace_while_a_long_prompt_is_read() {
+    let tpot = 2 * unloaded();
+    let fair = interrupted(Schedule::Fair, Targets { tpot: Some(tpot), ttft: None });
+    assert!(fair.tpot.p99 <= tpot, "{fair:#?} against {tpot}");
+    let fcfs = interrupted(Schedule::Fcfs, Targets::default());
+    assert!(fcfs.tpot_max > 4 * tpot, "the prompt would be in the way: {fcfs:#?}");
+    assert_eq!(fair.completed, 9);
+}
+
+#[test]
+fn a_prompt_is_read_even_if_answers_have_no_time_to_spare() {
+    let tpot = unloaded() / 2;
+    let fair = interrupted(Schedule::Fair, Targets { tpot: Some(tpot), ttft: None });
+    assert_eq!(fair.completed, 9);
+    // A chunk in each step, and a step is not much longer than one without, once the machine is known.
+    assert!(fair.tpot.p99 < unloaded() * 3 / 2 && fair.tpot_max < unloaded() * 2, "{fair:#?}");
+    assert!(fair.ttft_max < unloaded() * 2 * (4 * BUDGET as Tick / 16), "{fair:#?}");
+}
