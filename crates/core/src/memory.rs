@@ -298,13 +298,17 @@ impl Memory {
         restored
     }
 
-    /// What became findable since this was last asked and still is.
-    pub(crate) fn drain_fresh(&mut self) -> Vec<KeyedBlock> {
-        let groups = self.groups.iter_mut().enumerate();
-        let fresh = groups.flat_map(|(group, (_, pool))| {
-            pool.drain_fresh().map(move |(block, key)| KeyedBlock { group, block, key: key.0 })
-        });
-        fresh.collect()
+    /// At most `most` blocks that became findable, still are and have not been named here before.
+    pub(crate) fn drain_fresh(&mut self, most: usize) -> Vec<KeyedBlock> {
+        let mut fresh = Vec::new();
+        for (group, (_, pool)) in self.groups.iter_mut().enumerate() {
+            while fresh.len() < most
+                && let Some((block, key)) = pool.next_fresh()
+            {
+                fresh.push(KeyedBlock { group, block, key: key.0 });
+            }
+        }
+        fresh
     }
 
     /// Takes the blocks that positions up to `end` lack. Never moves one that is held.

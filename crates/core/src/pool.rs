@@ -147,10 +147,10 @@ impl Pool {
         self.fresh.remove(&(seal, block));
     }
 
-    /// What became findable since this was last asked and still is, oldest first.
-    pub(crate) fn drain_fresh(&mut self) -> impl Iterator<Item = (BlockId, BlockKey)> + use<'_> {
-        let fresh = std::mem::take(&mut self.fresh);
-        fresh.into_iter().filter_map(|(_, block)| Some((block, self.slot(block).key?)))
+    /// The oldest block that became findable, still is and has not been named here before.
+    pub(crate) fn next_fresh(&mut self) -> Option<(BlockId, BlockKey)> {
+        let (_, block) = self.fresh.pop_first()?;
+        Some((block, self.slot(block).key?))
     }
 
     /// How full it is.

@@ -67,9 +67,9 @@ fn what_was_forgotten_comes_back_from_elsewhere() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 5)]));
     ask(&mut scheduler, Request::new(prompt(1, 13), 1));
     let stored: BTreeSet<_> =
-        scheduler.sealed().into_iter().map(|sealed| (sealed.group, sealed.key)).collect();
+        scheduler.sealed(usize::MAX).into_iter().map(|sealed| (sealed.group, sealed.key)).collect();
     assert_eq!(stored.len(), 3);
-    assert!(scheduler.sealed().is_empty(), "once");
+    assert!(scheduler.sealed(usize::MAX).is_empty(), "once");
     ask(&mut scheduler, Request::new(prompt(2, 17), 1));
     let has = |group, key| stored.contains(&(group, key));
     let id = submit(&mut scheduler, prompt(1, 13));
@@ -81,18 +81,18 @@ fn what_was_forgotten_comes_back_from_elsewhere() {
     assert!(scheduler.absent(id, has).is_empty());
     scheduler.release_hold(id);
     assert_eq!(scheduler.plan(0).work[0].cached, 12);
-    scheduler.sealed();
+    scheduler.sealed(usize::MAX);
     assert!(scheduler.restore(id, has).is_empty());
     let (plan, _) = begin(&mut scheduler);
     commit(&mut scheduler, &plan);
-    assert!(scheduler.sealed().is_empty(), "what is stored is not stored again");
+    assert!(scheduler.sealed(usize::MAX).is_empty(), "what is stored is not stored again");
 }
 
 #[test]
 fn what_comes_back_takes_no_memory_from_those_who_run() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 6)]));
     ask(&mut scheduler, Request::new(prompt(1, 21), 1));
-    let stored: BTreeSet<_> = scheduler.sealed().into_iter().map(|sealed| sealed.key).collect();
+    let stored: BTreeSet<_> = scheduler.sealed(usize::MAX).into_iter().map(|sealed| sealed.key).collect();
     scheduler.submit(0, Request::new(prompt(2, 15), 9)).expect("it fits");
     let (plan, _) = begin(&mut scheduler);
     commit(&mut scheduler, &plan);

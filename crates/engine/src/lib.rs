@@ -11,6 +11,7 @@
 //! Invariant: knows no HTTP and no wire format. A client that is slow, gone or wrong costs its own
 //! request: the loop waits for nobody.
 
+mod disk;
 mod event;
 mod front;
 mod machine;
@@ -20,14 +21,16 @@ mod sampler;
 mod settings;
 mod worker;
 
+pub use disk::DiskStats;
 pub use event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
 pub use front::{
     EventStream, Handle, Health, ModelInfo, ModelSource, RequestInfo, RequestState, StartError, Stats, start,
 };
-pub use machine::{Gpu, Machine, machine};
+pub use machine::{Gpu, Machine, MemoryLimit, machine};
 pub use omnibus_text::AddSpecial;
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
-pub use settings::{DeviceChoice, PrefixCache, Schedule, Settings};
+pub use settings::{DeviceChoice, DiskSettings, PrefixCache, Schedule, Settings};
+pub use worker::MemoryPlan;
 
 /// Every architecture that can be served, with what is said about it in a list.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {

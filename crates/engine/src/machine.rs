@@ -35,3 +35,49 @@ pub fn machine() -> Machine {
         found.map(|info| Gpu { name: info.name, memory_bytes: info.memory_size.map(|bytes| bytes as u64) });
     Machine { mlx_version: mlx::device::version(), backend: backend.to_owned(), gpu }
 }
+
+/// How much memory a model may take, and who says so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// What may be in use at once, what is in use by this process already included.
+    pub bytes: u64,
+    /// Whose limit it is, in words.
+    pub source: String,
+}
+
+/// Asks the device that models run on by default, and the system.
+pub(crate) fn memory_limit() -> Option<MemoryLimit> {
+    let limit = |bytes: u64, source: &str| Some(MemoryLimit { bytes, source: source.to_owned() });
+    if matches!(mlx::device::default(), Ok(mlx::device::Device::Gpu)) {
+        let info = mlx::device::info().ok()?;
+        return match (info.max_recommended_working_set_size, info.memory_size) {
+            (Some(bytes), _) => limit(bytes as u64, "what the system lets the GPU keep resident"),
+            (None, Some(bytes)) => limit(bytes as u64, "the GPU's memory"),
+            (None, None) => None,
+        };
+    }
+    let ours = mlx::memory::active_memory() as u64;
+    let free = linux_number("/proc/meminfo", "MemAvailable:").map(|kilobytes| kilobytes * 1024 + ours);
+    let group = control_group_bytes();
+    match (free, group) {
+        (Some(free), Some(group)) if group < free => limit(group, "the control group's memory limit"),
+        (Some(free), _) => limit(free, "the memory that is free"),
+        (None, Some(group)) => limit(group, "the control group's memory limit"),
+        (None, None) => limit(mlx::memory::memory_limit() as u64, "MLX's share of the machine's memory"),
+    }
+}
+
+/// The limit of the control group that this process is in, if it has one.
+fn control_group_bytes() -> Option<u64> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let text = std::fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.max")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The number after a word at the beginning of a line.
+fn linux_number(file: &str, word: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(word))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::disk::DiskSettings;
 pub use omnibus_core::{PrefixCache, Schedule, Tuning};
 
 /// What an engine is told when it starts. The defaults suit one person on one machine.
@@ -26,6 +27,8 @@ pub struct Settings {
     pub block_size: usize,
     /// Whether equal beginnings are computed once.
     pub prefix_cache: PrefixCache,
+    /// Where blocks are kept that outlive the process.
+    pub disk: Option<DiskSettings>,
     /// Where models run.
     pub device: DeviceChoice,
     /// Seeds the requests that bring no seed of their own.
@@ -48,6 +51,7 @@ impl Default for Settings {
             kv_cache_memory: None,
             block_size: 32,
             prefix_cache: PrefixCache::default(),
+            disk: None,
             device: DeviceChoice::Auto,
             seed: 0,
             chat_template: None,

@@ -5,9 +5,11 @@
 
 mod capacity;
 mod launch;
+mod memory;
 mod prompt_scores;
 mod run;
 mod runner;
+mod tier;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::StartError;
 use crate::message::{Command, Report};
 use crate::settings::{DeviceChoice, Settings};
+pub use memory::MemoryPlan;
 
 /// Where the loop's reports go. Fails when nobody is left to hear them.
 pub(crate) type Outlet = Box<dyn FnMut(Report) -> Result<(), NobodyListens> + Send>;
@@ -34,6 +37,7 @@ pub(crate) struct Ready {
     pub(crate) context_length: usize,
     pub(crate) max_model_len: usize,
     pub(crate) vocab_size: usize,
+    pub(crate) memory: MemoryPlan,
 }
 
 /// Starts the thread and waits until it has loaded its model. The process must not end before the thread has: MLX
@@ -49,9 +53,9 @@ pub(crate) fn start(
         Err(error) => {
             let _nobody = tell.send(Err(error));
         }
-        Ok((ready, runner, scheduler)) => {
+        Ok(Loaded { ready, runner, scheduler, tier }) => {
             let _nobody = tell.send(Ok(ready));
-            run::Loop::new(runner, scheduler, inbox, outlet).run();
+            run::Loop::new(runner, scheduler, tier, inbox, outlet).run();
         }
     };
     let thread = std::thread::Builder::new()
@@ -68,12 +72,18 @@ pub(crate) fn start(
     }
 }
 
-fn load(
-    source: &Source,
-    settings: &Settings,
-) -> Result<(Ready, runner::Runner, omnibus_core::Scheduler), StartError> {
+/// A model in memory, and everything the loop needs to run it.
+struct Loaded {
+    ready: Ready,
+    runner: runner::Runner,
+    scheduler: omnibus_core::Scheduler,
+    tier: Option<tier::Tier>,
+}
+
+fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.json("config.json").map_err(StartError::new)?;
+    MemoryPlan::check_weights(source)?;
     let model = Model::load(source, Kernels::fastest()).map_err(StartError::new)?;
     let capacity = capacity::Capacity::of(&model, settings)?;
     let ready = Ready {
@@ -82,10 +92,12 @@ fn load(
         context_length: model.blueprint().context.unwrap_or(capacity.max_context),
         max_model_len: capacity.max_context,
         vocab_size: model.blueprint().vocab,
+        memory: capacity.memory.clone(),
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let runner = runner::Runner::new(model, &capacity, settings).map_err(StartError::new)?;
-    Ok((ready, runner, scheduler))
+    let tier = tier::Tier::open(settings, source, &runner)?;
+    Ok(Loaded { ready, runner, scheduler, tier })
 }
 
 fn choose_device(choice: DeviceChoice) -> Result<(), StartError> {

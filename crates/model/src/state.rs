@@ -7,9 +7,12 @@
 //! Invariant: a pool array has one owner. Blocks take it out, write it, and put the new value back,
 //! so that MLX can write in place.
 
+mod transfer;
+
 use mlx::{Array, Dtype};
 
 use crate::{Blueprint, GatedDelta, Mamba2, Mixer, Reach};
+pub use transfer::Outgoing;
 
 /// How long a group's layers remember.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,6 +6,7 @@
 
 mod check;
 mod files;
+mod fingerprint;
 mod store;
 
 use std::collections::BTreeMap;

@@ -69,6 +69,19 @@ fn describe() {
     level!("omnibus_kv_blocks_used", "blocks of keys and values in use");
     level!("omnibus_kv_blocks_cached", "blocks kept only because they may be used again");
     level!("omnibus_kv_blocks_total", "blocks of keys and values");
+    level!("omnibus_disk_files", "blocks kept in --cache-dir, those of other models included");
+    level!("omnibus_disk_bytes", "bytes of those");
+    count!("omnibus_disk_read_blocks_total", "blocks read from --cache-dir and used");
+    count!("omnibus_disk_written_blocks_total", "blocks written to --cache-dir");
+    count!(
+        "omnibus_disk_dropped_blocks_total",
+        "blocks not written: the writer was behind, or the disk refused"
+    );
+    count!(
+        "omnibus_disk_rejected_files_total",
+        "files of --cache-dir removed as corrupt, cut short or foreign"
+    );
+    count!("omnibus_disk_evicted_files_total", "files of --cache-dir removed to stay within the limit");
     level!("omnibus_memory_active_bytes", "memory of arrays");
     level!("omnibus_memory_peak_bytes", "most memory of arrays so far");
     level!("omnibus_memory_cache_bytes", "memory kept for reuse");
@@ -94,6 +107,8 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_kv_blocks_used", stats.kv_blocks_used as f64),
         ("omnibus_kv_blocks_cached", stats.kv_blocks_cached as f64),
         ("omnibus_kv_blocks_total", stats.kv_blocks_total as f64),
+        ("omnibus_disk_files", stats.disk.files as f64),
+        ("omnibus_disk_bytes", stats.disk.bytes as f64),
         ("omnibus_memory_active_bytes", stats.active_memory_bytes as f64),
         ("omnibus_memory_peak_bytes", stats.peak_memory_bytes as f64),
         ("omnibus_memory_cache_bytes", stats.cache_memory_bytes as f64),
@@ -111,6 +126,11 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_preemptions_total", stats.preemptions_total),
         ("omnibus_handovers_total", stats.handovers_total),
         ("omnibus_computed_tokens_total", stats.computed_tokens_total),
+        ("omnibus_disk_read_blocks_total", stats.disk.read_blocks_total),
+        ("omnibus_disk_written_blocks_total", stats.disk.written_blocks_total),
+        ("omnibus_disk_dropped_blocks_total", stats.disk.dropped_blocks_total),
+        ("omnibus_disk_rejected_files_total", stats.disk.rejected_files_total),
+        ("omnibus_disk_evicted_files_total", stats.disk.evicted_files_total),
     ];
     for (name, value) in counts {
         counter!(name).absolute(value);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use omnibus_engine::{Event, Settings};
+use omnibus_engine::{Event, MemoryPlan, Settings};
 use serde_json::{Value, json};
 
 use super::say;
@@ -190,7 +190,9 @@ fn nearest(folder: &Path) -> PathBuf {
 /// The proof: the embedded model says something.
 fn engine() -> Finding {
     match answer() {
-        Ok(tokens) => fine("engine", format!("the embedded model answered with {tokens} tokens")),
+        Ok((tokens, memory)) => {
+            fine("engine", format!("the embedded model answered with {tokens} tokens; it has {memory}"))
+        }
         Err(error) => broken(
             "engine",
             error.to_string(),
@@ -199,7 +201,7 @@ fn engine() -> Finding {
     }
 }
 
-fn answer() -> Result<usize, Error> {
+fn answer() -> Result<(usize, MemoryPlan), Error> {
     let config = Config::default();
     let source = model::source(None, &[])?;
     let handle = omnibus_engine::start(vec![source], Settings::default()).map_err(Error::failed)?;
@@ -208,7 +210,10 @@ fn answer() -> Result<usize, Error> {
     let mut events = handle.submit(request).map_err(Error::failed)?;
     while let Some(event) = events.blocking_next() {
         match event {
-            Event::Finished { usage, .. } => return Ok(usage.completion_tokens),
+            Event::Finished { usage, .. } => {
+                let memory = handle.models().into_iter().next().map(|model| model.memory);
+                return Ok((usage.completion_tokens, memory.unwrap_or_default()));
+            }
             Event::Failed(failure) => return Err(Error::failed(failure)),
             Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
         }

@@ -101,16 +101,20 @@ async fn asked_to_stop() {
 
 /// Says where the server is, and how to ask it something.
 fn announce(config: &Config, address: SocketAddr, handle: &Handle) {
-    let model = handle.models().into_iter().next().map(|model| model.id).unwrap_or_default();
+    let (model, memory) =
+        handle.models().into_iter().next().map(|model| (model.id, model.memory)).unwrap_or_default();
     let url = format!("http://{}", reachable(address));
     if !address.ip().is_loopback() && is_open(&config.listen) {
         tracing::warn!("whoever can reach {address} is let in: set --api-key, or --host 127.0.0.1");
     }
     match config.log.format {
         LogFormat::Json => {
-            output::note(json!({"message": "listening", "url": url, "model": model}).to_string())
+            output::note(
+                json!({"message": "listening", "url": url, "model": model, "memory": memory}).to_string(),
+            );
         }
         LogFormat::Text => {
+            output::note(format!("memory: {memory}"));
             output::note(format!("serving {model} on {url}"));
             output::note(format!("try: {}", curl(config, &url, &model, handle)));
         }

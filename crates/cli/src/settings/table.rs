@@ -358,6 +358,34 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "cache-dir",
+        short: None,
+        kind: Kind::Text("DIR"),
+        default: "",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "Directory for blocks of keys and values that outlive the process. Without it they are forgotten at the end.",
+        set: |config, value| {
+            config.engine.disk.get_or_insert_default().directory = value.text().into();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "cache-disk-limit",
+        short: None,
+        kind: Kind::Bytes,
+        default: "",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "Bytes that `--cache-dir` may take; what was used longest ago goes first. Otherwise 10 GB.",
+        set: |config, value| {
+            config.engine.disk.get_or_insert_default().limit_bytes = value.count();
+            Ok(())
+        },
+    },
+    Setting {
         name: "block-size",
         short: None,
         kind: Kind::Count(1, 4096),

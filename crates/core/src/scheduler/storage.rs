@@ -12,10 +12,11 @@ use crate::sequence::{Hold, Phase, Sequence};
 use crate::{KeyedBlock, SequenceId};
 
 impl Scheduler {
-    /// Blocks that became findable since this was last asked and still are, each group's oldest first. Their content
-    /// is final and stays until the next [`Self::begin`] or [`Self::restore`]. What was restored is not among them.
-    pub fn sealed(&mut self) -> Vec<KeyedBlock> {
-        self.memory.drain_fresh()
+    /// At most `most` blocks that became findable, still are and have not been named here before, each group's oldest
+    /// first. Their content is final and stays until the next [`Self::begin`] or [`Self::restore`]. What was restored
+    /// is not among them.
+    pub fn sealed(&mut self, most: usize) -> Vec<KeyedBlock> {
+        self.memory.drain_fresh(most)
     }
 
     /// For a sequence that waits: the blocks, by group and key and in order, that are missing for it to take up as

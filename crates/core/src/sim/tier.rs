@@ -44,7 +44,7 @@ impl Storage {
         if self.tier.delay == 0 {
             return;
         }
-        for sealed in scheduler.sealed() {
+        for sealed in scheduler.sealed(usize::MAX) {
             let prints = device.block(sealed.group, sealed.block);
             let before = self.content.insert((sealed.group, sealed.key), prints.clone());
             assert!(before.is_none_or(|before| before == prints), "one key, and two contents");

@@ -77,7 +77,7 @@ pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, Sta
     let gauges = Arc::new(Gauges::default());
     let outlet = Box::new(move |report| reports.send(report).map_err(|_| NobodyListens));
     let (ready, thread) = worker::start(source.files(), settings.clone(), inbox, outlet)?;
-    let Ready { architecture, quantization, context_length, max_model_len, vocab_size } = ready;
+    let Ready { architecture, quantization, context_length, max_model_len, vocab_size, memory } = ready;
     let stage = Stage::default();
     let (told, shown, stop) = (stage.clone(), Arc::clone(&gauges), commands.clone());
     std::thread::Builder::new()
@@ -93,6 +93,7 @@ pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, Sta
         context_length,
         max_model_len,
         vocab_size,
+        memory,
         loaded: true,
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
     };

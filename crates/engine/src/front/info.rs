@@ -3,6 +3,8 @@
 use omnibus_core::CostModel;
 use serde::{Deserialize, Serialize};
 
+use crate::{DiskStats, MemoryPlan};
+
 /// One model that can be asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
@@ -20,6 +22,8 @@ pub struct ModelInfo {
     pub max_model_len: usize,
     /// Tokens it knows.
     pub vocab_size: usize,
+    /// Where its memory goes.
+    pub memory: MemoryPlan,
     /// Its weights are in memory.
     pub loaded: bool,
     /// When it was loaded, in seconds since 1970.
@@ -75,6 +79,8 @@ pub struct Stats {
     pub kv_blocks_cached: usize,
     /// Blocks there are.
     pub kv_blocks_total: usize,
+    /// What is kept on disk; nothing without `--cache-dir`.
+    pub disk: DiskStats,
     /// Bytes MLX has in use.
     pub active_memory_bytes: u64,
     /// The most it ever had.
@@ -124,6 +130,7 @@ impl Stats {
             host_seconds_total: self.host_seconds_total + before.host_seconds_total,
             dispatch_seconds_total: self.dispatch_seconds_total + before.dispatch_seconds_total,
             wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
+            disk: self.disk.after(&before.disk),
             ..self.clone()
         }
     }

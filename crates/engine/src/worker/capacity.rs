@@ -4,15 +4,16 @@ use mlx::Dtype;
 use omnibus_core as core;
 use omnibus_model::{GroupKind, Model, StateGroup};
 
+use super::memory::MemoryPlan;
 use crate::StartError;
 use crate::settings::{PrefixCache, Settings};
 
-/// The share of free memory that keys and values take when nobody says.
-const FREE_SHARE: f64 = 0.25;
-/// Less than this is not worth starting with.
-const UNASKED_BYTES_MIN: u64 = 64 << 20;
-/// More than this is not taken unasked; a step of a small model never needs it.
-const UNASKED_BYTES_MAX: u64 = 2 << 30;
+/// On a CPU, the share of what is left that keys and values take when nobody says: others live there, too.
+const CPU_SHARE: f64 = 0.25;
+/// On a CPU, more than this is not taken unasked; a step of a small model never needs it.
+const CPU_BYTES_MAX: u64 = 2 << 30;
+/// What is taken where nobody knows how much there is.
+const UNKNOWN_BYTES: u64 = 256 << 20;
 
 /// Blocks of each layer group, and what they hold.
 pub(super) struct Capacity {
@@ -21,6 +22,8 @@ pub(super) struct Capacity {
     pub(super) blocks: Vec<usize>,
     /// Longest sequence, in tokens.
     pub(super) max_context: usize,
+    /// Where the memory goes.
+    pub(super) memory: MemoryPlan,
 }
 
 impl Capacity {
@@ -31,7 +34,11 @@ impl Capacity {
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
         let mut plan = Plan { groups: &groups, settings, dtype: model.dtype(), context, slots };
         let useful = plan.bytes(settings.max_num_seqs.saturating_mul(context));
-        let budget = settings.kv_cache_memory.unwrap_or_else(|| unasked_bytes().min(useful));
+        let mut memory = MemoryPlan::before_kv(model, settings);
+        let budget = match settings.kv_cache_memory {
+            Some(asked) => asked_bytes(asked, &memory)?,
+            None => unasked_bytes(&memory).min(useful),
+        };
         plan.slots = plan.slots_within(budget);
         // The most tokens, in all sequences together, that fit.
         let (mut fits, mut too_many) = (0, settings.max_num_seqs.saturating_mul(context).saturating_add(1));
@@ -54,7 +61,9 @@ impl Capacity {
                 "--max-model-len {asked} does not fit; --kv-cache-memory needs at least {bytes} bytes for it"
             )));
         }
-        Ok(Self { block_size: settings.block_size, blocks, max_context: context.min(longest) })
+        (memory.kv_bytes, memory.kv_tokens) = (plan.bytes(fits), longest);
+        memory.apply().map_err(StartError::new)?;
+        Ok(Self { block_size: settings.block_size, blocks, max_context: context.min(longest), memory })
     }
 
     /// What the scheduler is told.
@@ -147,17 +156,24 @@ impl Plan<'_> {
     }
 }
 
-fn unasked_bytes() -> u64 {
-    let device = mlx::device::info().ok().and_then(|info| info.memory_size);
-    let memory = device.map_or_else(|| free_memory().unwrap_or(0), |bytes| bytes as u64);
-    let used = mlx::memory::active_memory() as u64;
-    ((memory.saturating_sub(used) as f64 * FREE_SHARE) as u64).clamp(UNASKED_BYTES_MIN, UNASKED_BYTES_MAX)
+/// What keys and values take when nobody says.
+fn unasked_bytes(memory: &MemoryPlan) -> u64 {
+    match (memory.left_bytes(), mlx::device::default()) {
+        (Some(left), Ok(mlx::device::Device::Gpu)) => left,
+        (Some(left), _) => ((left as f64 * CPU_SHARE) as u64).min(CPU_BYTES_MAX),
+        (None, _) => UNKNOWN_BYTES,
+    }
 }
 
-/// What Linux says can be used without swapping, in bytes. MLX's CPU backend does not know.
-fn free_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    kilobytes.checked_mul(1024)
+/// What was asked for, if it fits beside the weights. The rest of the plan is an estimate, and refuses nothing.
+fn asked_bytes(asked: u64, memory: &MemoryPlan) -> Result<u64, StartError> {
+    match &memory.limit {
+        Some(limit) if asked.saturating_add(memory.weights_bytes) > limit.bytes => {
+            Err(StartError::new(format!(
+                "--kv-cache-memory {asked} does not fit beside {} bytes of weights: {} is {} bytes",
+                memory.weights_bytes, limit.source, limit.bytes
+            )))
+        }
+        _ => Ok(asked),
+    }
 }

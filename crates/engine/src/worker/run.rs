@@ -10,6 +10,7 @@ use omnibus_core::{
 
 use super::launch::Rows;
 use super::runner::{Launched, Read, Runner};
+use super::tier::{Leisure, Tier};
 use super::{NobodyListens, Outlet};
 use crate::message::{Command, Job, JobId, News, Note, Report, Scored, StepSeen};
 use crate::sampler::Pick;
@@ -19,11 +20,16 @@ use crate::{Failure, FinishReason, Stats};
 const RETRY_MAX_S: u64 = 600;
 /// How long an idle loop sleeps at most; deadlines of waiting requests are looked at then.
 const NAP: Duration = Duration::from_millis(200);
+/// How long it sleeps while blocks are read that somebody waits for.
+const READ_NAP: Duration = Duration::from_millis(1);
 
 /// The loop and everything it owns.
 pub(super) struct Loop {
     runner: Runner,
     scheduler: Scheduler,
+    tier: Option<Tier>,
+    /// Whether blocks wait to be copied out once there is nothing else to do.
+    chores: Chores,
     jobs: BTreeMap<SequenceId, Job>,
     sequences: BTreeMap<JobId, SequenceId>,
     flight: VecDeque<Flight>,
@@ -48,6 +54,13 @@ struct Flight {
     started: Instant,
 }
 
+/// What is left to do for the tier while nobody waits for anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chores {
+    Done,
+    Left,
+}
+
 enum Fate {
     GoesOn,
     Stops,
@@ -57,17 +70,40 @@ impl Loop {
     pub(super) fn new(
         runner: Runner,
         scheduler: Scheduler,
+        tier: Option<Tier>,
         inbox: Receiver<Command>,
         outlet: Outlet,
     ) -> Self {
         let (jobs, sequences, flight, told, steps, stats) = Default::default();
         let (born, done) = (Instant::now(), None);
-        Self { runner, scheduler, jobs, sequences, flight, inbox, outlet, told, steps, stats, born, done }
+        let chores = Chores::Done;
+        Self {
+            runner,
+            scheduler,
+            tier,
+            chores,
+            jobs,
+            sequences,
+            flight,
+            inbox,
+            outlet,
+            told,
+            steps,
+            stats,
+            born,
+            done,
+        }
     }
 
     /// Runs until told to stop, or until nobody is left to tell.
     pub(super) fn run(mut self) {
         while let Fate::GoesOn = self.turn() {}
+        self.flight.clear();
+        if let Some(tier) = &mut self.tier
+            && let Err(error) = tier.flush(&mut self.scheduler, &self.runner)
+        {
+            tracing::warn!(%error, "not everything that was computed could be kept on disk");
+        }
     }
 
     /// One round: commands, launches, one result.
@@ -75,10 +111,24 @@ impl Loop {
         if let Fate::Stops = self.take_commands() {
             return Fate::Stops;
         }
-        if let Err(error) = self.step() {
+        if let Err(error) = self.work() {
             self.recover(&error);
         }
         self.publish()
+    }
+
+    fn work(&mut self) -> mlx::Result<()> {
+        if let Some(tier) = &mut self.tier {
+            tier.take_arrived(&mut self.scheduler, &mut self.runner)?;
+        }
+        self.step()?;
+        if let Some(tier) = &mut self.tier {
+            let idle = self.flight.is_empty() && self.scheduler.is_idle();
+            let leisure = if idle { Leisure::Idle } else { Leisure::Busy };
+            let left = tier.keep(&mut self.scheduler, &self.runner, leisure)?;
+            self.chores = if idle && left { Chores::Left } else { Chores::Done };
+        }
+        Ok(())
     }
 
     /// Keeps as many steps in flight as the kernels allow, and reads the oldest.
@@ -209,7 +259,9 @@ impl Loop {
 
     /// Sleeps while there is nothing to do, else takes what has come.
     fn take_commands(&mut self) -> Fate {
-        if self.scheduler.is_idle() && self.flight.is_empty() {
+        if self.chores == Chores::Left {
+            // Nobody waits for anything, and there is something to do all the same.
+        } else if self.scheduler.is_idle() && self.flight.is_empty() {
             match self.inbox.recv() {
                 Ok(command) => {
                     if let Fate::Stops = self.obey(command) {
@@ -273,6 +325,9 @@ impl Loop {
             Ok(sequence) => {
                 self.sequences.insert(job.id, sequence);
                 self.jobs.insert(sequence, job);
+                if let Some(tier) = &mut self.tier {
+                    tier.fetch(&mut self.scheduler, sequence);
+                }
             }
             Err(rejection) => {
                 let failure = match rejection {
@@ -292,6 +347,9 @@ impl Loop {
     fn recover(&mut self, error: &mlx::Error) {
         tracing::warn!(%error, "a step failed; its sequences start over");
         self.flight.clear();
+        if let Some(tier) = &mut self.tier {
+            tier.abandon();
+        }
         for event in self.scheduler.fail_steps() {
             self.hear(event);
         }
@@ -324,6 +382,7 @@ impl Loop {
         stats.cost_model.clone_from(self.scheduler.cost());
         stats.retry_after_s = seconds(self.scheduler.retry_after());
         stats.handovers_total = books.handovers_total;
+        stats.disk = self.tier.as_ref().map(Tier::stats).unwrap_or_default();
         stats.active_memory_bytes = mlx::memory::active_memory() as u64;
         stats.peak_memory_bytes = mlx::memory::peak_memory() as u64;
         stats.cache_memory_bytes = mlx::memory::cache_memory() as u64;
@@ -340,7 +399,8 @@ impl Loop {
     /// How long to sleep when there is nothing to compute.
     fn nap(&self) -> Duration {
         let change = self.scheduler.next_change().unwrap_or(Tick::MAX);
-        NAP.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
+        let longest = if self.tier.as_ref().is_some_and(Tier::is_reading) { READ_NAP } else { NAP };
+        longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
     }
 
     fn now(&self) -> Tick {

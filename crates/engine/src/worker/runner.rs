@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
-use omnibus_core::{BlockCopy, SequenceId};
-use omnibus_model::{Attending, Batch, Kernels, KvState, Model};
+use omnibus_core::{BlockCopy, BlockId, KeyedBlock, SequenceId};
+use omnibus_model::{Attending, Batch, Kernels, KvState, Model, Outgoing};
 
 use super::capacity::Capacity;
 use super::launch::{Feed, Rows, SampleRow};
@@ -173,6 +173,38 @@ impl Runner {
         }
         let places = Array::from_slice(&places, &[count as i32])?;
         mlx::concatenate(&[&known, &drawn.tokens.astype(Dtype::I32)?], 0)?.take(&places, 0)
+    }
+
+    /// What layers remember.
+    pub(super) fn state(&self) -> &KvState {
+        &self.state
+    }
+
+    /// Starts copying blocks of a group out, after what has been launched and before what will be.
+    pub(super) fn read_blocks(
+        &self,
+        group: usize,
+        blocks: impl Iterator<Item = BlockId>,
+    ) -> mlx::Result<Outgoing> {
+        let blocks: Vec<u32> = blocks.map(|block| block.0).collect();
+        let outgoing = self.state.read_blocks(group, &blocks)?;
+        match self.model.attending() {
+            Attending::InPlace => mlx::async_eval(outgoing.arrays())?,
+            // The next step would copy a pool that is still being read.
+            Attending::Gathered => mlx::eval(outgoing.arrays())?,
+        }
+        Ok(outgoing)
+    }
+
+    /// Writes blocks that nobody uses yet.
+    pub(super) fn write_blocks(&mut self, blocks: &[KeyedBlock], contents: &[&[u8]]) -> mlx::Result<()> {
+        for group in 0..self.groups() {
+            let of_group = blocks.iter().zip(contents).filter(|(block, _)| block.group == group);
+            let (blocks, contents): (Vec<u32>, Vec<&[u8]>) =
+                of_group.map(|(block, content)| (block.block.0, *content)).unzip();
+            self.state.write_blocks(group, &blocks, &contents)?;
+        }
+        Ok(())
     }
 
     /// Makes the memory anew after a failure, when nothing in it can be trusted.

@@ -4,15 +4,20 @@
 use std::path::Path;
 
 use omnibus_engine::{
-    Chat, Event, EventStream, FinishReason, Handle, Input, ModelSource, Request, Sampling, Settings, Usage,
-    start,
+    Chat, Event, EventStream, FinishReason, Handle, Input, ModelSource, Request, Sampling, Settings,
+    StartError, Usage, start,
 };
 use serde_json::json;
 
 pub fn engine(settings: Settings) -> Handle {
+    try_engine(settings).expect("the engine starts")
+}
+
+/// An engine with memory for a few thousand tokens, if nothing else is asked for.
+pub fn try_engine(mut settings: Settings) -> Result<Handle, StartError> {
+    settings.kv_cache_memory.get_or_insert(64 << 20);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
     start(vec![ModelSource::Directory { path, served_names: Vec::new() }], settings)
-        .expect("the engine starts")
 }
 
 pub fn chat(id: &str, question: &str) -> Request {

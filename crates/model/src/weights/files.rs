@@ -95,8 +95,23 @@ impl Source {
         }
     }
 
+    /// Bytes of all weight files together.
+    pub fn weight_bytes(&self) -> Result<u64, LoadError> {
+        match self {
+            Self::Embedded(files) => {
+                let weights = files.iter().filter(|(name, _)| name.ends_with(".safetensors"));
+                Ok(weights.map(|(_, bytes)| bytes.len() as u64).sum())
+            }
+            Self::Directory(directory) => {
+                let size =
+                    |path: PathBuf| fs::metadata(&path).map_err(|error| problem(&path, error.to_string()));
+                self.shards(directory)?.into_iter().map(|path| Ok(size(path)?.len())).sum()
+            }
+        }
+    }
+
     /// The files the index names, else every `model*.safetensors`, else every `*.safetensors`.
-    fn shards(&self, directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    pub(super) fn shards(&self, directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
         const INDEX: &str = "model.safetensors.index.json";
         if self.bytes(INDEX)?.is_some() {
             let index = self.json(INDEX)?;
@@ -141,7 +156,7 @@ impl Source {
     }
 }
 
-fn problem(file: &Path, problem: String) -> LoadError {
+pub(super) fn problem(file: &Path, problem: String) -> LoadError {
     LoadError::File { file: file.to_owned(), problem }
 }
 

@@ -131,6 +131,7 @@ impl Engine for Scripted {
             quantization: None,
             context_length: CONTEXT,
             vocab_size: VOCAB as usize,
+            memory: omnibus_engine::MemoryPlan::default(),
             loaded: true,
             created: 1,
             max_model_len: CONTEXT,

@@ -1,0 +1,105 @@
+//! One block in one file: a header that says what it is, and the block's bytes.
+//!
+//! Invariant: a file is complete or absent, because it is written aside and renamed; and it is used only if every
+//! byte is what was written, for this model, this format and this key.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::BlockName;
+
+/// Of a block's file.
+pub(super) const EXTENSION: &str = "kv";
+/// Of a file that is being written.
+pub(super) const UNFINISHED: &str = "tmp";
+
+/// Changes with the header and with the order of the bytes in a block.
+const MAGIC: &[u8; 8] = b"OMNIKV01";
+const HEADER_BYTES: usize = 8 + 32 + 16 + 4 + 8 + 32;
+
+/// Names everything that a block's content depends on besides its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint(pub(super) [u8; 32]);
+
+impl Fingerprint {
+    /// The folder of its files.
+    pub(super) fn folder(&self) -> String {
+        self.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Writes a block aside and renames it into place.
+pub(super) fn write(
+    path: &Path,
+    fingerprint: &Fingerprint,
+    name: BlockName,
+    bytes: &[u8],
+) -> std::io::Result<()> {
+    let aside = path.with_extension(format!("{}.{UNFINISHED}", std::process::id()));
+    let written = File::create(&aside).and_then(|mut file| {
+        file.write_all(&header(fingerprint, name, bytes))?;
+        file.write_all(bytes)
+    });
+    let placed = written.and_then(|()| std::fs::rename(&aside, path));
+    if placed.is_err() {
+        let _may_not_be_there = std::fs::remove_file(&aside);
+    }
+    placed
+}
+
+/// Bytes of a file that holds a block of so many.
+pub(super) fn bytes_on_disk(block_bytes: usize) -> u64 {
+    (HEADER_BYTES + block_bytes) as u64
+}
+
+/// Why a block could not be read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// There is no such file, or the disk does not give it.
+    Absent,
+    /// It is not what it should be.
+    Wrong(&'static str),
+}
+
+/// Reads a block of exactly `block_bytes` bytes, and checks it.
+pub(super) fn read(
+    path: &Path,
+    fingerprint: &Fingerprint,
+    name: BlockName,
+    block_bytes: usize,
+) -> Result<Vec<u8>, Unread> {
+    let absent = |_: std::io::Error| Unread::Absent;
+    let file = File::open(path).map_err(absent)?;
+    let length = file.metadata().map_err(absent)?.len();
+    if length != bytes_on_disk(block_bytes) {
+        return Err(Unread::Wrong("it is cut short, or of another size"));
+    }
+    let mut all = Vec::with_capacity(HEADER_BYTES + block_bytes);
+    file.take(length).read_to_end(&mut all).map_err(absent)?;
+    if all.len() as u64 != length {
+        return Err(Unread::Wrong("it is cut short"));
+    }
+    let bytes = all.split_off(HEADER_BYTES);
+    let expected = header(fingerprint, name, &bytes);
+    match all == expected {
+        true => Ok(bytes),
+        false if all[..60] == expected[..60] => Err(Unread::Wrong("its checksum does not fit")),
+        false => Err(Unread::Wrong("it belongs to another model or format")),
+    }
+}
+
+/// Magic, fingerprint, key, group, length, and the checksum of all of it and the bytes.
+fn header(fingerprint: &Fingerprint, name: BlockName, bytes: &[u8]) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend(MAGIC);
+    header.extend(fingerprint.0);
+    header.extend(name.key.to_le_bytes());
+    header.extend(name.group.to_le_bytes());
+    header.extend((bytes.len() as u64).to_le_bytes());
+    let checksum = Sha256::new().chain_update(&header).chain_update(bytes).finalize();
+    header.extend(checksum);
+    header
+}

@@ -1,0 +1,90 @@
+//! What was computed before a restart is found after it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{complete, run};
+use omnibus_engine::{DiskSettings, Handle, Input, Request, Settings};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("omnibus-engine-{}-{name}", std::process::id()));
+        let _not_there = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn engine(&self) -> Handle {
+        let disk = DiskSettings { directory: self.0.clone(), ..DiskSettings::default() };
+        common::engine(Settings { disk: Some(disk), block_size: 16, ..Settings::default() })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn long(id: &str) -> Request {
+    let mut request = complete(id, "", 12);
+    request.input = Input::Tokens((0..300).map(|at| 5 + at * 7 % 1000).collect());
+    request
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_restart_finds_what_was_computed_and_says_the_same() {
+    let folder = Folder::new("restart");
+    let cold = run(&folder.engine(), long("cold"));
+    assert_eq!(cold.usage.cached_tokens, 0);
+    assert!(files(&folder.0).len() >= 18, "300 tokens are 18 blocks of 16");
+    let engine = folder.engine();
+    let warm = run(&engine, long("warm"));
+    assert_eq!((warm.usage.cached_tokens, warm.text), (288, cold.text));
+    assert_eq!(engine.stats().disk.read_blocks_total, 18);
+    let warmer = run(&engine, long("warmer"));
+    assert!(warmer.usage.cached_tokens >= 288);
+    assert_eq!(engine.stats().disk.read_blocks_total, 18, "the second time it is in memory");
+}
+
+#[test]
+fn a_damaged_file_costs_what_it_held_and_nothing_else() {
+    let folder = Folder::new("damage");
+    let cold = run(&folder.engine(), long("cold"));
+    let files = files(&folder.0);
+    for file in files.iter().step_by(3) {
+        let mut bytes = std::fs::read(file).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(file, bytes).unwrap();
+    }
+    let engine = folder.engine();
+    let warm = run(&engine, long("warm"));
+    assert_eq!(warm.text, cold.text);
+    assert!(warm.usage.cached_tokens < 288, "{:?}", warm.usage);
+    assert!(engine.stats().disk.rejected_files_total >= 1);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_said_in_one_line() {
+    let folder = Folder::new("file");
+    std::fs::write(&folder.0, b"not a directory").unwrap();
+    let disk = DiskSettings { directory: folder.0.clone(), ..DiskSettings::default() };
+    let error = common::try_engine(Settings { disk: Some(disk), ..Settings::default() }).err().unwrap();
+    assert!(error.to_string().starts_with("--cache-dir "), "{error}");
+    std::fs::remove_file(&folder.0).unwrap();
+}

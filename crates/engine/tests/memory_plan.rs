@@ -1,0 +1,55 @@
+//! What a model was said to need is what it takes. Alone in its process, because MLX counts for all of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::sync::Mutex;
+
+use common::{complete, hear};
+use omnibus_engine::{Input, Settings};
+
+/// One engine at a time: MLX counts the memory of all.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn the_plan_is_what_the_peak_comes_to() {
+    let _alone = ALONE.lock().unwrap();
+    for rows in [128, 512] {
+        let kv_cache_memory = Some(24 << 20);
+        let settings = Settings {
+            max_num_batched_tokens: rows,
+            max_num_seqs: 8,
+            kv_cache_memory,
+            ..Settings::default()
+        };
+        let engine = common::engine(settings);
+        let plan = engine.models().remove(0).memory;
+        mlx::memory::clear_cache();
+        mlx::memory::reset_peak_memory();
+        let prompt = |seed: u32| (0..900).map(|at| 5 + (at * 7 + seed * 13) % 1000).collect();
+        let ask = |seed: u32| {
+            let mut request = complete(&seed.to_string(), "", 4);
+            request.input = Input::Tokens(prompt(seed));
+            engine.submit(request).unwrap()
+        };
+        (0..3).map(ask).collect::<Vec<_>>().into_iter().for_each(|stream| {
+            hear(stream);
+        });
+        let peak = mlx::memory::peak_memory() as f64;
+        let ratio = plan.expected_peak_bytes() as f64 / peak;
+        assert!((0.9..1.1).contains(&ratio), "{rows} rows: {plan}, but the peak was {peak}");
+    }
+}
+
+#[test]
+fn what_cannot_fit_is_refused_and_what_fits_is_not() {
+    let _alone = ALONE.lock().unwrap();
+    let refused = |bytes: u64| {
+        let settings = Settings { kv_cache_memory: Some(bytes), ..Settings::default() };
+        common::try_engine(settings).err().map(|error| error.to_string())
+    };
+    let error = refused(1 << 50).expect("a petabyte is not there");
+    assert!(error.contains("--kv-cache-memory") && error.contains("does not fit"), "{error}");
+    assert_eq!(refused(32 << 20), None);
+}

@@ -1,0 +1,103 @@
+//! Blocks as bytes, for a slower tier of storage.
+//!
+//! A block's bytes are those of its part of every array of its group, in the order of the layers and of a layer's
+//! arrays.
+
+use mlx::Array;
+
+use super::KvState;
+
+/// Blocks of one group on their way out: their part of each array, `[blocks, …]`, lazy.
+#[derive(Debug)]
+pub struct Outgoing {
+    parts: Vec<Array>,
+    blocks: usize,
+}
+
+impl Outgoing {
+    /// To be evaluated before [`Self::bytes`] is fast.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.parts.iter()
+    }
+
+    /// Each block's bytes, in the order in which they were asked for. Waits until they are computed.
+    pub fn bytes(&self) -> mlx::Result<Vec<Vec<u8>>> {
+        let mut blocks = vec![Vec::new(); self.blocks];
+        for part in &self.parts {
+            let bytes = part.to_bytes()?;
+            for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(bytes.len() / self.blocks.max(1)))
+            {
+                block.extend_from_slice(bytes);
+            }
+        }
+        Ok(blocks)
+    }
+}
+
+impl KvState {
+    /// What blocks consist of, in words: equal for states whose blocks mean the same.
+    pub fn layout(&self) -> String {
+        let each = self.arrays().zip(self.group_of.iter().flat_map(|group| [*group; 2]));
+        let parts =
+            each.map(|(array, group)| format!("{group}:{:?}{:?}", array.dtype().ok(), &array.shape()[1..]));
+        parts.collect::<Vec<_>>().join(",")
+    }
+
+    /// Bytes of a block of a group.
+    pub fn block_bytes(&self, group: usize) -> usize {
+        let arrays = self.group_arrays(group);
+        arrays.map(|array| array.nbytes() / array.shape().first().map_or(1, |blocks| *blocks as usize)).sum()
+    }
+
+    /// Copies blocks out of a group.
+    pub fn read_blocks(&self, group: usize, blocks: &[u32]) -> mlx::Result<Outgoing> {
+        let indices = indices(blocks)?;
+        let parts =
+            self.group_arrays(group).map(|array| array.take(&indices, 0)).collect::<mlx::Result<_>>()?;
+        Ok(Outgoing { parts, blocks: blocks.len() })
+    }
+
+    /// Writes blocks of a group, each of [`Self::block_bytes`] bytes. Waits for what is being computed, so that the
+    /// pools are written in place.
+    pub fn write_blocks(&mut self, group: usize, blocks: &[u32], contents: &[&[u8]]) -> mlx::Result<()> {
+        let size = self.block_bytes(group);
+        if contents.len() != blocks.len() || contents.iter().any(|content| content.len() != size) {
+            return Err(mlx::Error::new("each block has its bytes, and as many as a block has"));
+        }
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        mlx::eval(self.group_arrays(group))?;
+        let indices = indices(blocks)?;
+        let mut at = 0;
+        for (pool, _) in self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group) {
+            let mut write = |array: Array| -> mlx::Result<Array> {
+                let mut shape = array.shape().to_vec();
+                let part = array.nbytes() / shape.first().map_or(1, |blocks| *blocks as usize);
+                let parts = contents.iter().flat_map(|content| &content[at..at + part]);
+                let bytes: Vec<u8> = parts.copied().collect();
+                if let Some(first) = shape.first_mut() {
+                    *first = blocks.len() as i32;
+                }
+                at += part;
+                let update = Array::from_bytes(&bytes, &shape, array.dtype()?)?;
+                let written = array.scatter_rows(&indices, &update)?;
+                written.eval()?;
+                Ok(written)
+            };
+            let [first, second] = pool.take()?;
+            pool.put([write(first)?, write(second)?]);
+        }
+        Ok(())
+    }
+
+    fn group_arrays(&self, group: usize) -> impl Iterator<Item = &Array> {
+        let pools = self.pools.iter().zip(&self.group_of).filter(move |(_, of)| **of == group);
+        pools.flat_map(|(pool, _)| pool.arrays())
+    }
+}
+
+fn indices(blocks: &[u32]) -> mlx::Result<Array> {
+    let indices: Vec<i32> = blocks.iter().map(|block| *block as i32).collect();
+    Array::from_slice(&indices, &[indices.len() as i32])
+}
