@@ -8,18 +8,22 @@
 mod clients;
 mod cost;
 mod device;
+mod machine;
 mod report;
 mod rng;
 mod scenario;
 mod script;
 mod tier;
+mod workload;
 mod world;
 
 pub use cost::{Cost, Price};
+pub use machine::Machine;
 pub use report::{Quantiles, Report};
 pub use rng::Rng;
 pub use scenario::{Arrival, Faults, Overlap, Scenario};
 pub use tier::Tier;
+pub use workload::Workload;
 
 /// Plays a scenario to its end. Panics if anything does not hold that must.
 pub fn run(scenario: &Scenario) -> Report {

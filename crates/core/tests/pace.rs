@@ -1,6 +1,6 @@
 //! Whether answers keep their pace while prompts are read, and whether prompts are read all the same.
 
-use omnibus_core::sim::{Arrival, Cost, Faults, Overlap, Report, Scenario, Tier, run};
+use omnibus_core::sim::{Arrival, Faults, Machine, Overlap, Report, Scenario, Tier, run};
 use omnibus_core::{Group, GroupKind, PrefixCache, Schedule, Settings, Targets, Tick, Tuning};
 
 const BUDGET: usize = 512;
@@ -21,8 +21,8 @@ fn scenario(schedule: Schedule, targets: Targets, arrivals: Vec<Arrival>) -> Sce
         tuning: Tuning { targets, ..Tuning::default() },
         prefix_cache: PrefixCache::On,
     };
-    let (cost, faults, overlap) = (Cost::default(), Faults::default(), Overlap::On);
-    Scenario { settings, arrivals, cost, faults, overlap, tier: Tier::default(), seed: 1 }
+    let (machine, faults, overlap) = (Machine::default(), Faults::default(), Overlap::On);
+    Scenario { settings, arrivals, machine, faults, overlap, tier: Tier::default(), seed: 1 }
 }
 
 /// Eight streams, and when they flow a prompt of four steps' tokens.
@@ -35,16 +35,16 @@ fn interrupted(schedule: Schedule, targets: Targets) -> Report {
 /// Microseconds between tokens of eight streams with nobody else around.
 fn unloaded() -> Tick {
     let arrivals = (0..8).map(|_| arrival(0, 20, 400)).collect();
-    run(&scenario(Schedule::Fcfs, Targets::default(), arrivals)).tpot.p99
+    run(&scenario(Schedule::Fcfs, Targets::default(), arrivals)).itl.p99
 }
 
 #[test]
 fn answers_keep_their_pace_while_a_long_prompt_is_read() {
     let tpot = 2 * unloaded();
     let fair = interrupted(Schedule::Fair, Targets { tpot: Some(tpot), ttft: None });
-    assert!(fair.tpot.p99 <= tpot, "{fair:#?} against {tpot}");
+    assert!(fair.itl.p99 <= tpot, "{fair:#?} against {tpot}");
     let fcfs = interrupted(Schedule::Fcfs, Targets::default());
-    assert!(fcfs.tpot_max > 4 * tpot, "the prompt would be in the way: {fcfs:#?}");
+    assert!(fcfs.itl_max > 4 * tpot, "the prompt would be in the way: {fcfs:#?}");
     assert_eq!(fair.completed, 9);
 }
 
@@ -54,6 +54,6 @@ fn a_prompt_is_read_even_if_answers_have_no_time_to_spare() {
     let fair = interrupted(Schedule::Fair, Targets { tpot: Some(tpot), ttft: None });
     assert_eq!(fair.completed, 9);
     // A chunk in each step, and a step is not much longer than one without, once the machine is known.
-    assert!(fair.tpot.p99 < unloaded() * 3 / 2 && fair.tpot_max < unloaded() * 2, "{fair:#?}");
+    assert!(fair.itl.p99 < unloaded() * 3 / 2 && fair.itl_max < unloaded() * 2, "{fair:#?}");
     assert!(fair.ttft_max < unloaded() * 2 * (4 * BUDGET as Tick / 16), "{fair:#?}");
 }

@@ -19,6 +19,7 @@ mod message;
 mod request;
 mod sampler;
 mod settings;
+pub mod sim;
 mod worker;
 
 pub use disk::DiskStats;

@@ -1,6 +1,7 @@
 //! Every command, in one table.
 
 mod bench_serve;
+mod bench_sim;
 mod chat;
 mod completions;
 mod doctor;
@@ -31,6 +32,8 @@ pub enum Name {
     Doctor,
     /// `omnibus bench serve`
     BenchServe,
+    /// `omnibus bench sim`
+    BenchSim,
     /// `omnibus completions`
     Completions,
 }
@@ -97,6 +100,12 @@ pub const COMMANDS: &[Spec] = &[
         argument: None,
     },
     Spec {
+        name: Name::BenchSim,
+        path: &["bench", "sim"],
+        about: "Compare schedules on simulated traffic and a machine that is only timed",
+        argument: None,
+    },
+    Spec {
         name: Name::Completions,
         path: &["completions"],
         about: "Print a script that completes this command line in a shell",
@@ -125,6 +134,7 @@ pub fn run(asked: &Asked) -> Result<ExitCode, Error> {
         Name::Models => models::run(&config),
         Name::Doctor => doctor::run(&config),
         Name::BenchServe => bench_serve::run(&config),
+        Name::BenchSim => bench_sim::run(&config),
         Name::Completions => completions::run(&asked.arguments),
     }
 }

@@ -21,6 +21,8 @@ pub struct Config {
     pub prompt: Prompt,
     /// A measurement.
     pub bench: BenchSettings,
+    /// A simulation.
+    pub sim: SimSettings,
     /// How results look.
     pub output: Output,
     /// Whether to say how it was.
@@ -147,6 +149,17 @@ pub struct BenchSettings {
     pub temperature: f64,
     /// Ask for answers of full length.
     pub ignore_eos: bool,
+}
+
+/// A simulation.
+#[derive(Debug, Clone, Default)]
+pub struct SimSettings {
+    /// How long steps take: a name, or a file with what a server has learned.
+    pub profile: String,
+    /// What is asked, and when.
+    pub workload: String,
+    /// Or a file that says so.
+    pub trace: Option<PathBuf>,
 }
 
 /// By which API a measurement asks.

@@ -10,6 +10,7 @@ mod value;
 
 pub use config::{
     BenchSettings, Config, Dataset, Endpoint, Listen, Log, LogFormat, Output, PromptForm, Purpose, Report,
+    SimSettings,
 };
 pub use resolve::{Given, Resolved, resolve};
 pub use table::SETTINGS;

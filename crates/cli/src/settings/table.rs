@@ -11,7 +11,11 @@ const SERVE: &[Name] = &[Name::Serve];
 const ENGINE: &[Name] = &[Name::Serve, Name::Generate, Name::Chat];
 const WORDS: &[Name] = &[Name::Generate, Name::Chat];
 const BENCH: &[Name] = &[Name::BenchServe];
-const JSON: &[Name] = &[Name::Models, Name::Doctor, Name::BenchServe];
+const SIM: &[Name] = &[Name::BenchSim];
+const TRAFFIC: &[Name] = &[Name::BenchServe, Name::BenchSim];
+const SCHEDULING: &[Name] = &[Name::Serve, Name::BenchSim];
+const STEPS: &[Name] = &[Name::Serve, Name::Generate, Name::Chat, Name::BenchSim];
+const JSON: &[Name] = &[Name::Models, Name::Doctor, Name::BenchServe, Name::BenchSim];
 
 const MAX: u64 = i32::MAX as u64;
 
@@ -204,7 +208,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 65536),
         default: "64",
         section: "Engine",
-        commands: SERVE,
+        commands: SCHEDULING,
         reach: Reach::Everywhere,
         help: "Most sequences in one step.",
         set: |config, value| {
@@ -218,7 +222,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, MAX),
         default: "512",
         section: "Engine",
-        commands: ENGINE,
+        commands: STEPS,
         reach: Reach::Everywhere,
         help: "Most tokens computed in one step. Lower answers sooner; higher finishes more a second.",
         set: |config, value| {
@@ -232,7 +236,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, MAX),
         default: "1024",
         section: "Engine",
-        commands: SERVE,
+        commands: SCHEDULING,
         reach: Reach::Everywhere,
         help: "Most requests that wait. Beyond them the answer is 429.",
         set: |config, value| {
@@ -265,7 +269,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.001, 1e9),
         default: "",
         section: "Engine",
-        commands: SERVE,
+        commands: SCHEDULING,
         reach: Reach::Everywhere,
         help: "Milliseconds in which `fair` aims to begin an answer. Otherwise two seconds.",
         set: |config, value| {
@@ -279,7 +283,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.001, 1e9),
         default: "",
         section: "Engine",
-        commands: SERVE,
+        commands: SCHEDULING,
         reach: Reach::Everywhere,
         help: "Milliseconds between tokens that `fair` aims at. Otherwise four times what a step takes that reads no prompt, and at least 50.",
         set: |config, value| {
@@ -293,7 +297,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 65536),
         default: "8",
         section: "Engine",
-        commands: SERVE,
+        commands: SCHEDULING,
         reach: Reach::Everywhere,
         help: "Sequences that `static` waits for before it begins a batch.",
         set: |config, value| {
@@ -307,7 +311,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.0, 1e9),
         default: "50",
         section: "Engine",
-        commands: SERVE,
+        commands: SCHEDULING,
         reach: Reach::Everywhere,
         help: "Milliseconds after which `static` begins a batch that is not full.",
         set: |config, value| {
@@ -321,7 +325,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 65536),
         default: "4",
         section: "Engine",
-        commands: SERVE,
+        commands: SCHEDULING,
         reach: Reach::Everywhere,
         help: "Most sequences in the pool of `split` that reads prompts.",
         set: |config, value| {
@@ -335,7 +339,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 65536),
         default: "64",
         section: "Engine",
-        commands: SERVE,
+        commands: SCHEDULING,
         reach: Reach::Everywhere,
         help: "Most sequences in the pool of `split` that answers.",
         set: |config, value| {
@@ -391,7 +395,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 4096),
         default: "32",
         section: "Engine",
-        commands: ENGINE,
+        commands: STEPS,
         reach: Reach::Everywhere,
         help: "Tokens of a block of keys and values.",
         set: |config, value| {
@@ -405,7 +409,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["on", "off"]),
         default: "on",
         section: "Engine",
-        commands: ENGINE,
+        commands: STEPS,
         reach: Reach::Everywhere,
         help: "Whether equal beginnings of prompts are computed once.",
         set: |config, value| {
@@ -532,7 +536,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(0, u64::MAX),
         default: "0",
         section: "Generation",
-        commands: &[Name::Serve, Name::Generate, Name::Chat, Name::BenchServe],
+        commands: &[Name::Serve, Name::Generate, Name::Chat, Name::BenchServe, Name::BenchSim],
         reach: Reach::Everywhere,
         help: "Seeds what is drawn at random, where a request brings no seed of its own.",
         set: |config, value| {
@@ -591,7 +595,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 1_000_000),
         default: "32",
         section: "Load",
-        commands: BENCH,
+        commands: TRAFFIC,
         reach: Reach::Flag,
         help: "How many requests to measure.",
         set: |config, value| {
@@ -619,7 +623,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 10_000_000),
         default: "128",
         section: "Load",
-        commands: BENCH,
+        commands: TRAFFIC,
         reach: Reach::Flag,
         help: "Words of a prompt. The server's usage says how many tokens they were.",
         set: |config, value| {
@@ -633,7 +637,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, MAX),
         default: "64",
         section: "Load",
-        commands: BENCH,
+        commands: TRAFFIC,
         reach: Reach::Flag,
         help: "Most tokens of an answer.",
         set: |config, value| {
@@ -661,7 +665,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.001, 1e6),
         default: "",
         section: "Load",
-        commands: BENCH,
+        commands: TRAFFIC,
         reach: Reach::Flag,
         help: "Requests a second, in a Poisson process, whether or not earlier ones have ended.",
         set: |config, value| {
@@ -694,6 +698,48 @@ pub const SETTINGS: &[Setting] = &[
         help: "Ask for answers of full length. Not every server can.",
         set: |config, value| {
             config.bench.ignore_eos = value.is_on();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "profile",
+        short: None,
+        kind: Kind::Text("PROFILE"),
+        default: "m5-max-70b",
+        section: "Simulation",
+        commands: SIM,
+        reach: Reach::Flag,
+        help: "How long steps take: `m5-max-70b` (published throughput of a 70B model in 4 bits), `laptop`, or a file with the answer of a server's /v1/status.",
+        set: |config, value| {
+            config.sim.profile = value.text();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "workload",
+        short: None,
+        kind: Kind::Choice(&["sharegpt", "agents", "flood", "bursts", "long", "random"]),
+        default: "sharegpt",
+        section: "Simulation",
+        commands: SIM,
+        reach: Reach::Flag,
+        help: "What is asked, and when. `random` is what `bench serve` sends: --input-len and --output-len are tokens.",
+        set: |config, value| {
+            config.sim.workload = value.text();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "trace",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Simulation",
+        commands: SIM,
+        reach: Reach::Flag,
+        help: "File with a request a line to play instead, as JSON: `at` in microseconds, `prompt` and `max_new_tokens` in tokens; also `answer`, `priority`, `key`.",
+        set: |config, value| {
+            config.sim.trace = Some(value.text().into());
             Ok(())
         },
     },

@@ -201,8 +201,9 @@ impl<'a> Fair<'a> {
             return Vec::new();
         }
         let mut turns: BTreeMap<u64, usize> = BTreeMap::new();
-        for id in books.running.iter().chain(&books.leaving) {
-            *turns.entry(books.sequences[id].key).or_default() += 1;
+        let begun = draft.queue().filter(|id| draft.is_planned(*id));
+        for id in books.running.iter().chain(&books.leaving).copied().chain(begun) {
+            *turns.entry(books.sequences[&id].key).or_default() += 1;
         }
         let turn = |id: SequenceId| {
             let turn = turns.entry(books.sequences[&id].key).or_default();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::script::Script;
 use super::{Quantiles, Report};
-use crate::{Event, Failure, FinishReason, SequenceId, StopKind, Tick};
+use crate::{Event, Failure, FinishReason, SequenceId, StopKind, Targets, Tick};
 
 /// All clients whose requests were taken.
 #[derive(Debug, Default)]
@@ -98,16 +98,19 @@ impl Clients {
     }
 
     /// Puts the numbers into the report.
-    pub(super) fn report(&self, scripts: &[Script], report: &mut Report) {
-        let (mut ttft, mut tpot, mut e2e) = (Vec::new(), Vec::new(), Vec::new());
+    pub(super) fn report(&self, scripts: &[Script], targets: &Targets, report: &mut Report) {
+        let (mut ttft, mut tpot, mut itl, mut e2e) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for client in self.by_sequence.values() {
             let at = scripts[client.script].arrival.at;
             ttft.extend(client.token_times.first().map(|first| first - at));
-            tpot.extend(client.token_times.windows(2).map(|pair| pair[1] - pair[0]));
+            itl.extend(client.token_times.windows(2).map(|pair| pair[1] - pair[0]));
+            tpot.extend(client.mean_gap());
+            report.tokens += client.token_times.len() as u64;
             let Some((end, event)) = client.end else { panic!("somebody is still waiting") };
             match event {
                 Event::Finished { reason: FinishReason::Stop(_) | FinishReason::Length, .. } => {
                     e2e.push(end - at);
+                    report.good += usize::from(client.is_in_time(at, targets));
                 }
                 _ => report.broken_off += 1,
             }
@@ -115,12 +118,23 @@ impl Clients {
         report.taken = self.by_sequence.len();
         report.completed = e2e.len();
         report.ttft_max = ttft.iter().copied().max().unwrap_or(0);
-        report.tpot_max = tpot.iter().copied().max().unwrap_or(0);
-        [report.ttft, report.tpot, report.e2e] = [ttft, tpot, e2e].map(Quantiles::of);
+        report.itl_max = itl.iter().copied().max().unwrap_or(0);
+        [report.ttft, report.tpot, report.itl, report.e2e] = [ttft, tpot, itl, e2e].map(Quantiles::of);
     }
 }
 
 impl Client {
+    fn mean_gap(&self) -> Option<Tick> {
+        let (first, last) = (self.token_times.first()?, self.token_times.last()?);
+        (last - first).checked_div(self.token_times.len() as Tick - 1)
+    }
+
+    fn is_in_time(&self, asked: Tick, targets: &Targets) -> bool {
+        let first =
+            self.token_times.first().is_some_and(|first| first - asked <= targets.ttft.unwrap_or(2_000_000));
+        first && self.mean_gap().unwrap_or(0) <= targets.tpot.unwrap_or(100_000)
+    }
+
     /// Panics if this ending is not the right one.
     fn judge(&self, event: Event, told: Tick, script: &Script, excuses: Excuses) {
         let arrival = &script.arrival;

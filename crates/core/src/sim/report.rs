@@ -23,12 +23,19 @@ pub struct Report {
     pub end: Tick,
     /// From arrival to the first token.
     pub ttft: Quantiles,
-    /// From one token to the next.
+    /// Between tokens, on average over a sequence.
     pub tpot: Quantiles,
+    /// From one token to the next.
+    pub itl: Quantiles,
     /// The longest of those.
     pub ttft_max: Tick,
     /// The longest of those, from one token to the next.
-    pub tpot_max: Tick,
+    pub itl_max: Tick,
+    /// Sequences completed whose first token and whose tokens after it came on average as soon as
+    /// [`crate::Targets`] say; unset ones are two seconds and a tenth.
+    pub good: usize,
+    /// Tokens told.
+    pub tokens: u64,
     /// From arrival to the end, of those completed.
     pub e2e: Quantiles,
     /// The scheduler's own view of it all.

@@ -26,6 +26,17 @@ impl Rng {
         range.start() + self.below((range.end() - range.start() + 1) as u64) as usize
     }
 
+    /// A number above zero and at most one.
+    pub fn unit(&mut self) -> f64 {
+        ((self.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number of a log-normal distribution. Source: Box and Muller 1958.
+    pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
+        let (radius, turn) = ((-2.0 * self.unit().ln()).sqrt(), std::f64::consts::TAU * self.unit());
+        median * (sigma * radius * turn.cos()).exp()
+    }
+
     /// True once in `chances` times on average, and never for zero.
     pub fn one_in(&mut self, chances: u64) -> bool {
         chances > 0 && self.below(chances) == 0

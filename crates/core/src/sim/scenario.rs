@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, Price, Rng, Tier};
+use super::{Cost, Machine, Price, Rng, Tier};
 use crate::{Batch, Group, GroupKind, Pools, PrefixCache, Schedule, Settings, Targets, Tick, Tuning};
 
 /// A world to be played.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// Of the scheduler.
     pub settings: Settings,
     /// In order of time.
     pub arrivals: Vec<Arrival>,
     /// How long steps take.
-    pub cost: Cost,
+    pub machine: Machine,
     /// What goes wrong.
     pub faults: Faults,
     /// Whether a step is launched before the last one is read.
@@ -99,9 +99,9 @@ impl Scenario {
         let overlap = if rng.one_in(3) { Overlap::Off } else { Overlap::On };
         let prefill = Price { token_ns: 20_000, context_ps: 100_000 };
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
-        let cost = Cost { step_ns: 300_000, prefill, decode };
+        let machine = Machine::Priced(Cost { step_ns: 300_000, prefill, decode });
         let tier = hostile_tier(&mut rng);
-        Self { settings, arrivals, cost, faults, overlap, tier, seed: rng.draw() }
+        Self { settings, arrivals, machine, faults, overlap, tier, seed: rng.draw() }
     }
 
     /// A well-behaved world: so many requests, on average `gap` apart, a third of them in conversations with one of
@@ -125,8 +125,8 @@ impl Scenario {
             everyday_arrival(&mut rng, at)
         });
         let arrivals = arrivals.collect();
-        let (cost, faults, overlap) = (Cost::default(), Faults::default(), Overlap::On);
-        Self { settings, arrivals, cost, faults, overlap, tier: Tier::default(), seed }
+        let (machine, faults, overlap) = (Machine::default(), Faults::default(), Overlap::On);
+        Self { settings, arrivals, machine, faults, overlap, tier: Tier::default(), seed }
     }
 }
 

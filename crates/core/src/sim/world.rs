@@ -252,7 +252,7 @@ impl<'a> World<'a> {
 
     fn launch(&mut self, plan: &Plan) {
         let fates: Vec<Fate> = plan.work.iter().map(|work| self.fate(work.sample)).collect();
-        let took = self.scenario.cost.of(plan);
+        let took = self.scenario.machine.of(plan);
         let done = self.now.max(self.device.free_at()) + took;
         let (clients, scripts) = (&self.clients, &self.scripts);
         self.device.launch(&self.scheduler, plan, &fates, (done, took), |id| clients.script(id), scripts);
@@ -363,7 +363,8 @@ impl<'a> World<'a> {
         assert!(self.clients.live().next().is_none(), "somebody is still waiting");
         let stats = self.scheduler.stats();
         assert!(stats.groups.iter().all(|group| group.used == 0), "a block is lost");
-        self.clients.report(&self.scripts, &mut self.report);
+        let targets = &self.scenario.settings.tuning.targets;
+        self.clients.report(&self.scripts, targets, &mut self.report);
         self.report.restored = self.storage.restored;
         self.report.end = self.now;
         self.report.stats = stats;

@@ -1,0 +1,77 @@
+//! How long a step takes on the machine that is played.
+
+use serde::{Deserialize, Serialize};
+
+use super::Cost;
+use crate::{CostModel, Load, Plan, Tick};
+
+/// How long a step takes on the machine that is played.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Machine {
+    /// Prices for tokens and for positions attended to.
+    Priced(Cost),
+    /// What a server has learned of its own steps.
+    Learned(Box<CostModel>),
+    /// Throughput as it was measured at some numbers of streams.
+    Curves {
+        /// Streams, and tokens a second of all of them, of steps that only decode. Ascending, at least one.
+        decode: Vec<(u64, f64)>,
+        /// The same of reading prompts. Where a step does both, it takes as long as both.
+        prefill: Vec<(u64, f64)>,
+    },
+}
+
+impl Machine {
+    /// Microseconds that the plan takes, at least one.
+    pub fn of(&self, plan: &Plan) -> Tick {
+        match self {
+            Self::Priced(cost) => cost.of(plan),
+            Self::Learned(model) => (model.predict(&Load::of(plan)) as Tick).max(1),
+            Self::Curves { decode, prefill } => {
+                let load = Load::of(plan);
+                let readers = plan.work.iter().filter(|work| work.positions.len() > 1).count();
+                let decoding = seconds(decode, load.decode_tokens, load.decode_tokens);
+                let reading = seconds(prefill, readers as f64, load.prefill_tokens);
+                (((decoding + reading) * 1e6) as Tick).max(1)
+            }
+        }
+    }
+
+    /// Llama-3.3-70B in four bits on an M5 Max with prompts of 4096 tokens, as published: 27 to 168 tokens a second from
+    /// one stream to sixteen, prompts at 380 to 2440.
+    pub fn m5_max_70b() -> Self {
+        Self::Curves {
+            decode: vec![(1, 27.0), (2, 49.0), (4, 84.0), (8, 132.0), (16, 168.0)],
+            prefill: vec![(1, 380.0), (2, 690.0), (4, 1180.0), (8, 1820.0), (16, 2440.0)],
+        }
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self::Priced(Cost::default())
+    }
+}
+
+/// Seconds for so many tokens at the throughput of so many streams: on the line between two measured numbers, and
+/// beyond the last as fast as there.
+fn seconds(curve: &[(u64, f64)], streams: f64, tokens: f64) -> f64 {
+    let above = curve.iter().find(|(at, _)| *at as f64 >= streams).or(curve.last());
+    let below = curve.iter().rev().find(|(at, _)| *at as f64 <= streams).or(curve.first());
+    let (Some(above), Some(below)) = (above, below) else { return 0.0 };
+    let width = above.0 as f64 - below.0 as f64;
+    let share = if width > 0.0 { (streams - below.0 as f64) / width } else { 0.0 };
+    tokens / (below.1 + share * (above.1 - below.1)).max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_followed_between_its_points_and_flat_beyond() {
+        let curve = [(1, 10.0), (3, 20.0)];
+        let rate = |streams: f64| 1.0 / seconds(&curve, streams, 1.0);
+        assert_eq!([0.5, 1.0, 2.0, 3.0, 9.0].map(rate), [10.0, 10.0, 15.0, 20.0, 20.0]);
+    }
+}

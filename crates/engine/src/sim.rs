@@ -1,0 +1,36 @@
+//! A server that computes nothing: the scheduler with an engine's settings, on a machine that is only timed.
+
+pub use omnibus_core::CostModel;
+pub use omnibus_core::sim::{Arrival, Machine, Quantiles, Report, Workload};
+use omnibus_core::sim::{Faults, Overlap, Scenario, Tier, run};
+use omnibus_core::{Group, GroupKind, Settings as CoreSettings};
+
+use crate::Settings;
+
+/// Tokens that keys and values have room for, in all sequences together.
+const MEMORY_TOKENS: usize = 1 << 18;
+
+/// Serves these requests, in order of time, and says how it went.
+pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) -> Report {
+    let blocks = (MEMORY_TOKENS / settings.block_size).max(1);
+    let settings = CoreSettings {
+        block_size: settings.block_size,
+        groups: vec![Group { kind: GroupKind::Full, blocks: blocks as u32 }],
+        max_sequences: settings.max_num_seqs,
+        max_step_tokens: settings.max_num_batched_tokens,
+        max_queue: settings.max_queue.max(1),
+        max_context: blocks * settings.block_size,
+        schedule: settings.schedule,
+        tuning: settings.tuning.clone(),
+        prefix_cache: settings.prefix_cache,
+    };
+    run(&Scenario {
+        settings,
+        arrivals: arrivals.to_vec(),
+        machine: machine.clone(),
+        faults: Faults::default(),
+        overlap: Overlap::On,
+        tier: Tier::default(),
+        seed: 0,
+    })
+}
