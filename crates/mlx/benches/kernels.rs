@@ -159,6 +159,7 @@ fn attention() -> Result<()> {
                     sinks: None,
                     k_pool: k_pool.clone(),
                     v_pool: v_pool.clone(),
+                    packing: None,
                     pages: Pages { slots: &positions, segments: &segments, tables: &tables },
                 };
                 Ok(attended.run()?.out)

@@ -7,7 +7,7 @@
 //! Ids, slots and tables are checked while computing: one that points nowhere gives zeros or is not written.
 
 use mlx_sys as sys;
-use sys::kernels::{Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays};
+use sys::kernels::{self, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays};
 
 use crate::array::{list, unlist};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
@@ -17,7 +17,7 @@ mod recurrent;
 
 pub use attention::{Attended, HeadNorm, PagedAttention, Pages, Rope};
 pub use recurrent::{CausalConv, Recurrence, Rule};
-pub use sys::kernels::{Act, Isa, Pairs, isa, limit_isa, threads};
+pub use sys::kernels::{Act, Isa, Packing, Pairs, isa, limit_isa, threads};
 
 /// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.
 pub fn available() -> bool {
@@ -173,6 +173,26 @@ pub fn gated2(gate: &Array, up: &Array, act: Act) -> Result<Array> {
     let (rows, width) = (count(outer), width as usize);
     let kernel = Gated { act, float: op.float(gate)?, rows, width, apart: true };
     one(&op, Kernel::Gated(kernel), &[gate, up], gate.shape(), gate.dtype()?)
+}
+
+/// Copies entries of the first axis, `(from, to)`, all read before any is written, in place: even if a step that
+/// reads `pool` is still running, so only the array returned may be used afterwards.
+pub fn copy_blocks(pool: Array, pairs: &[(u32, u32)]) -> Result<Array> {
+    let op = Op { name: "cpu::copy_blocks", inputs: &[&pool] };
+    let Some((&blocks, _)) = pool.shape().split_first() else {
+        return Err(op.fail("a scalar has no blocks"));
+    };
+    op.want(
+        pairs.iter().all(|(from, to)| (*from).max(*to) < blocks as u32),
+        "pairs name blocks of the pool",
+    )?;
+    let numbers: Vec<i32> = pairs.iter().flat_map(|(from, to)| [*from as i32, *to as i32]).collect();
+    let numbers = Array::from_slice(&numbers, &[size(pairs.len())?, 2])?;
+    let bytes = pool.nbytes() / (blocks as usize).max(1);
+    let kernel = kernels::Copy { blocks: blocks as usize, bytes, pairs: pairs.len() };
+    let output = Output { shape: pool.shape(), dtype: pool.dtype()?, shares: Some(0) };
+    let made = node(&op, Kernel::Copy(kernel), &[&pool, &numbers], &[output])?;
+    made.into_iter().next().ok_or_else(|| op.fail("MLX made no array"))
 }
 
 /// An op that is being checked.

@@ -182,6 +182,7 @@ impl Case {
                 sinks: sinks.as_ref(),
                 k_pool,
                 v_pool,
+                packing: None,
                 pages: Pages { slots: &slots, segments: &segments, tables: &tables },
             }
             .run()?;
@@ -297,6 +298,7 @@ fn pools_stay_where_they_are_while_steps_overlap() -> Result<()> {
             sinks: None,
             k_pool,
             v_pool,
+            packing: None,
             pages: Pages {
                 slots: &Array::from_slice(&[3 * size + step], &[1])?,
                 segments: &segments(step)?,

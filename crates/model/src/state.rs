@@ -11,7 +11,7 @@ mod transfer;
 
 use mlx::{Array, Dtype};
 
-use crate::{Blueprint, GatedDelta, Mamba2, Mixer, Reach};
+use crate::{Blueprint, GatedDelta, KvFormat, Mamba2, Mixer, Reach};
 pub use transfer::Outgoing;
 
 /// How long a group's layers remember.
@@ -42,11 +42,10 @@ pub struct StateGroup {
 }
 
 impl StateGroup {
-    /// Bytes of one block in all layers together, of `block_size` tokens whose keys and values are stored in
-    /// `dtype`, or of one slot.
-    pub fn block_bytes(&self, block_size: usize, dtype: Dtype) -> u64 {
-        let tokens = (self.elements_per_token * block_size * dtype.size_of()) as u64;
-        tokens + (self.elements_per_slot * STATE_DTYPE.size_of()) as u64
+    /// Bytes of one block in all layers together, of `block_size` tokens' keys and values or of one slot.
+    pub fn block_bytes(&self, block_size: usize, format: KvFormat) -> u64 {
+        let tokens = format.bytes(self.elements_per_token * block_size);
+        (tokens + self.elements_per_slot * STATE_DTYPE.size_of()) as u64
     }
 }
 
@@ -105,11 +104,12 @@ impl Mixer {
     }
 
     /// Shapes of the pool's arrays with `blocks` blocks.
-    fn pool_shapes(&self, blocks: usize, block_size: usize) -> [Vec<usize>; 2] {
+    fn pool_shapes(&self, blocks: usize, block_size: usize, format: KvFormat) -> [Vec<usize>; 2] {
         let slots = |shapes: [Vec<usize>; 2]| shapes.map(|shape| [vec![blocks], shape].concat());
         match self {
             Self::Attention(attention) => {
-                let half = || vec![blocks, block_size, attention.kv_heads, attention.head_dim];
+                let width = format.width(attention.head_dim);
+                let half = || vec![blocks, block_size, attention.kv_heads, width];
                 [half(), half()]
             }
             Self::Mamba2(spec) => slots(spec.slot_shapes()),
@@ -140,6 +140,7 @@ fn elements(shapes: &[Vec<usize>]) -> usize {
 pub struct KvState {
     /// Tokens of a block.
     pub(crate) block_size: usize,
+    pub(crate) format: KvFormat,
     /// Blocks of each group, the scratch block that follows them not counted.
     pub(crate) blocks: Vec<usize>,
     pub(crate) kinds: Vec<GroupKind>,
@@ -150,7 +151,8 @@ pub struct KvState {
     pub(crate) pools: Vec<Pool>,
 }
 
-/// One layer's arrays, all `[blocks + 1, …]`: keys and values, `[_, block_size, kv_heads, head_dim]` each, or what a
+/// One layer's arrays, all `[blocks + 1, …]`: keys and values, `[_, block_size, kv_heads, head_dim]` each (packed, a
+/// head is a row of words, see [`KvFormat`]), or what a
 /// recurrence's convolution saw last and its state. `None` only while a step is being built, or after building one
 /// failed half-way.
 pub(crate) struct Pool(Option<[Array; 2]>);
@@ -177,22 +179,23 @@ impl KvState {
         blueprint: &Blueprint,
         blocks: &[usize],
         block_size: usize,
-        dtype: Dtype,
+        format: impl Into<KvFormat>,
     ) -> mlx::Result<Self> {
+        let format = format.into();
         let groups = blueprint.state_groups();
         let group_of: Vec<usize> = (0..blueprint.layers.len())
             .map(|layer| groups.iter().position(|group| group.layers.contains(&layer)).unwrap_or_default())
             .collect();
         let pool = |(layer, group): (usize, &usize)| -> mlx::Result<Pool> {
             let mixer = &blueprint.layers[layer].mixer;
-            let dtype = if mixer.remembers() == GroupKind::State { STATE_DTYPE } else { dtype };
+            let dtype = if mixer.remembers() == GroupKind::State { STATE_DTYPE } else { format.dtype() };
             let zeros = |shape: &[usize]| -> mlx::Result<Array> {
                 let shape: Vec<i32> = shape.iter().map(|n| *n as i32).collect();
                 let zeros = Array::zeros(&shape, dtype)?;
                 zeros.eval()?;
                 Ok(zeros)
             };
-            let [first, second] = mixer.pool_shapes(blocks[*group] + 1, block_size);
+            let [first, second] = mixer.pool_shapes(blocks[*group] + 1, block_size, format);
             Ok(Pool(Some([zeros(&first)?, zeros(&second)?])))
         };
         let windows = groups.iter().map(|group| match group.kind {
@@ -201,7 +204,15 @@ impl KvState {
         });
         let kinds = groups.iter().map(|group| group.kind).collect();
         let pools = group_of.iter().enumerate().map(pool).collect::<mlx::Result<_>>()?;
-        Ok(Self { block_size, blocks: blocks.to_vec(), kinds, windows: windows.collect(), group_of, pools })
+        Ok(Self {
+            block_size,
+            format,
+            blocks: blocks.to_vec(),
+            kinds,
+            windows: windows.collect(),
+            group_of,
+            pools,
+        })
     }
 
     /// Tokens of a block.
@@ -212,6 +223,13 @@ impl KvState {
     /// Copies whole blocks (of a recurrence, slots) within a group, `(from, to)`; all are read before any is written.
     pub fn copy_blocks(&mut self, group: usize, copies: &[(u32, u32)]) -> mlx::Result<()> {
         if copies.is_empty() {
+            return Ok(());
+        }
+        if mlx::cpu::available() {
+            for (pool, _) in self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group) {
+                let [first, second] = pool.take()?;
+                pool.put([mlx::cpu::copy_blocks(first, copies)?, mlx::cpu::copy_blocks(second, copies)?]);
+            }
             return Ok(());
         }
         let indices = |pick: fn(&(u32, u32)) -> u32| -> mlx::Result<Array> {

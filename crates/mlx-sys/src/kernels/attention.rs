@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use super::element::{self, Float, load1, read, write};
 use super::gemm::*;
 use super::math;
+use super::packing::Packing;
 use super::pool;
 use super::simd::{self, Isa, Simd, Work};
 
@@ -20,13 +21,13 @@ const KEYS: usize = 64;
 const ROWS: usize = 48;
 
 /// Inputs, in order: qkv `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`, positions `[rows]`,
-/// slots `[rows]`, segments `[segments, 5]`, tables `[tables]`, the pools `[blocks, block_size, kv_heads, _]`,
-/// then those of q norm, k norm, inverse frequencies and sinks that are named.
+/// slots `[rows]`, segments `[segments, 5]`, tables `[tables]`, the pools `[blocks, block_size, kv_heads, _]`
+/// whose last axis is a head or its packed words, then those of q norm, k norm, inverse frequencies and sinks that are named.
 /// Outputs: `[rows, heads * v_dim]` and the pools.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
     pub float: Float,
-    pub pool: Float,
+    pub pool: Store,
     pub rows: usize,
     pub heads: usize,
     pub kv_heads: usize,
@@ -43,6 +44,40 @@ pub struct Attention {
     pub softcap: Option<f32>,
     pub window: Option<usize>,
     pub sinks: Option<Float>,
+}
+
+/// How the pools hold keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    Float(Float),
+    Packed(Packing),
+}
+
+impl Store {
+    /// Bytes of `width` elements, which groups divide.
+    fn bytes(self, width: usize) -> usize {
+        match self {
+            Store::Float(float) => width * float.bytes(),
+            Store::Packed(packing) => 4 * packing.words(width),
+        }
+    }
+
+    /// Head `index` of the pool, each `width` wide, from or to f32.
+    #[inline(always)]
+    unsafe fn read<S: Simd>(self, pool: *const u8, index: usize, out: *mut f32, width: usize) {
+        match self {
+            Store::Float(float) => read::<S>(pool, float, index * width, out, width),
+            Store::Packed(packing) => packing.unpack(pool.add(index * self.bytes(width)).cast(), width, out),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write<S: Simd>(self, pool: *mut u8, index: usize, values: *const f32, width: usize) {
+        match self {
+            Store::Float(float) => write::<S>(pool, float, index * width, values, width),
+            Store::Packed(packing) => packing.pack(values, width, pool.add(index * self.bytes(width)).cast()),
+        }
+    }
 }
 
 /// RMS norm of a head.
@@ -144,9 +179,10 @@ impl Attention {
             };
             call.write_rows(inputs[1].cast(), freqs.cast(), &covered);
             match self.pool {
-                Float::F32 => call.attend::<F32>(),
-                Float::F16 => call.attend::<F16>(),
-                Float::Bf16 => call.attend::<Bf16>(),
+                // Packed keys are unpacked to f32 before they are multiplied.
+                Store::Float(Float::F32) | Store::Packed(_) => call.attend::<F32>(),
+                Store::Float(Float::F16) => call.attend::<F16>(),
+                Store::Float(Float::Bf16) => call.attend::<Bf16>(),
             }
         })
     }
@@ -324,10 +360,10 @@ impl Work for WriteRow<'_> {
         for h in 0..kv_heads {
             let norm = k_norm.map(|norm| (norm, call.k_norm));
             call.head::<S>(buffer, row, (heads + h) * head_dim, norm);
-            write::<S>(call.k_pool, pool, (slot * kv_heads + h) * head_dim, buffer, head_dim);
+            pool.write::<S>(call.k_pool, slot * kv_heads + h, buffer, head_dim);
             let at = row * call.what.row_width() + (heads + kv_heads) * head_dim + h * v_dim;
             read::<S>(call.qkv, float, at, buffer, v_dim);
-            write::<S>(call.v_pool, pool, (slot * kv_heads + h) * v_dim, buffer, v_dim);
+            pool.write::<S>(call.v_pool, slot * kv_heads + h, buffer, v_dim);
         }
     }
 }
@@ -502,10 +538,7 @@ impl<F: Format> Attend<'_, F> {
     unsafe fn key_tile<S: Simd>(&self, room: &Room, key: usize, (from, to): (usize, usize)) -> Tile {
         let Queries { call, segment, kv_head, .. } = self.tile;
         let Attention { head_dim, kv_heads, block_size, pool, .. } = *call.what;
-        let address = |key: usize| {
-            let at = (call.slot(&segment, key) * kv_heads + kv_head) * head_dim;
-            call.k_pool.cast_const().add(at * pool.bytes())
-        };
+        let index = |key: usize| call.slot(&segment, key) * kv_heads + kv_head;
         let mut tile = Tile {
             words: room.keys,
             stride: head_dim.div_ceil(F::UNIT) * 16,
@@ -515,16 +548,30 @@ impl<F: Format> Attend<'_, F> {
             groups: 1,
             units_per_group: head_dim.div_ceil(F::UNIT),
         };
+        let float = match pool {
+            Store::Float(float) => float,
+            Store::Packed(_) => {
+                std::ptr::write_bytes(room.keys, 0, S::LANES * tile.stride);
+                for i in 0..S::LANES {
+                    if (from..to).contains(&(key + i)) {
+                        let row = room.keys.add(i * tile.stride).cast();
+                        pool.read::<S>(call.k_pool, index(key + i), row, head_dim);
+                    }
+                }
+                return tile;
+            }
+        };
+        let address = |key: usize| float.at(call.k_pool, index(key) * head_dim);
         if block_size.is_multiple_of(S::LANES) && head_dim.is_multiple_of(F::UNIT) {
             tile.words = address(key);
-            tile.stride = kv_heads * head_dim * pool.bytes();
+            tile.stride = kv_heads * head_dim * float.bytes();
             return tile;
         }
         std::ptr::write_bytes(room.keys, 0, S::LANES * tile.stride);
         for i in 0..S::LANES {
             if (from..to).contains(&(key + i)) {
                 let row = room.keys.add(i * tile.stride);
-                std::ptr::copy_nonoverlapping(address(key + i), row, head_dim * pool.bytes());
+                std::ptr::copy_nonoverlapping(address(key + i), row, head_dim * float.bytes());
             }
         }
         tile
@@ -583,17 +630,17 @@ impl<F: Format> Attend<'_, F> {
         let Queries { call, segment, kv_head, count, .. } = self.tile;
         let Attention { v_dim, kv_heads, pool, .. } = *call.what;
         // Few rows read f32 values in place; for more, a copy without gaps is kinder to the cache.
-        let in_place = self.few() && pool == Float::F32 && v_dim == v_width;
+        let in_place = self.few() && pool == Store::Float(Float::F32) && v_dim == v_width;
         let mut values = [std::ptr::null::<f32>(); KEYS];
         for key in from..to {
-            let at = (call.slot(&segment, key) * kv_heads + kv_head) * v_dim;
+            let index = call.slot(&segment, key) * kv_heads + kv_head;
             let pointer = &mut values[key - start];
             if in_place {
-                *pointer = call.v_pool.cast_const().cast::<f32>().add(at);
+                *pointer = call.v_pool.cast_const().cast::<f32>().add(index * v_dim);
                 continue;
             }
             let copy = room.values.add((key - start) * v_width);
-            read::<S>(call.v_pool, pool, at, copy, v_dim);
+            pool.read::<S>(call.v_pool, index, copy, v_dim);
             for i in v_dim..v_width {
                 *copy.add(i) = 0.0;
             }

@@ -11,23 +11,27 @@
 mod attention;
 mod bridge;
 mod conv;
+mod copy;
 mod element;
 mod embed;
 mod gemm;
 mod linear;
 mod math;
+mod packing;
 mod pool;
 mod recurrence;
 mod rows;
 mod runs;
 mod simd;
 
-pub use attention::{Attention, Norm as HeadNorm, Pairs, Rope};
+pub use attention::{Attention, Norm as HeadNorm, Pairs, Rope, Store};
 pub use bridge::kernel_arrays;
 pub use conv::Conv;
+pub use copy::Copy;
 pub use element::Float;
 pub use embed::Embed;
 pub use linear::{Linear, Rows, Weights};
+pub use packing::Packing;
 pub use pool::threads;
 pub use recurrence::{Recurrence, Rule};
 pub use rows::{Act, Center, Gated, Norm};
@@ -42,6 +46,7 @@ pub enum Kernel {
     Attention(Attention),
     Embed(Embed),
     Conv(Conv),
+    Copy(Copy),
     Recurrence(Recurrence),
 }
 
@@ -54,6 +59,7 @@ impl Kernel {
             Kernel::Attention(_) => "OmnibusAttention",
             Kernel::Embed(_) => "OmnibusEmbed",
             Kernel::Conv(_) => "OmnibusConv",
+            Kernel::Copy(_) => "OmnibusCopy",
             Kernel::Recurrence(_) => "OmnibusRecurrence",
         }
     }
@@ -68,6 +74,7 @@ impl Kernel {
             Kernel::Attention(kernel) => kernel.run(inputs, outputs),
             Kernel::Embed(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Conv(kernel) => kernel.run(inputs, outputs),
+            Kernel::Copy(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Recurrence(kernel) => kernel.run(inputs, outputs),
         }
     }

@@ -1,6 +1,6 @@
 //! [`PagedAttention`]: everything between the merged projection and the output projection, in one node.
 
-use mlx_sys::kernels::{self, Kernel, Pairs};
+use mlx_sys::kernels::{self, Kernel, Packing, Pairs, Store};
 
 use super::{Op, Output, node, size};
 use crate::{Array, Dtype, Result};
@@ -71,10 +71,13 @@ pub struct PagedAttention<'a> {
     pub window: Option<i32>,
     /// `[heads]`: a score per head that takes part in the softmax but has no value.
     pub sinks: Option<&'a Array>,
-    /// `[blocks, block_size, kv_heads, head_dim]`, of any float type.
+    /// `[blocks, block_size, kv_heads, head_dim]`, of any float type; packed, uint32 words in place of the last
+    /// axis.
     pub k_pool: Array,
-    /// `[blocks, block_size, kv_heads, v_dim]`, of the same type.
+    /// `[blocks, block_size, kv_heads, v_dim]`, of the same type; packed, values are as wide as keys.
     pub v_pool: Array,
+    /// How the pools are packed, if they are.
+    pub packing: Option<Packing>,
     /// Where keys and values are.
     pub pages: Pages<'a>,
 }
@@ -114,11 +117,25 @@ impl PagedAttention<'_> {
     fn check(&self, op: &Op) -> Result<kernels::Attention> {
         let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
         op.want(heads > 0 && kv_heads > 0 && head_dim > 0 && heads % kv_heads == 0, "kv heads divide heads")?;
-        let &[blocks, block_size, _, v_dim] = self.v_pool.shape() else {
+        let &[blocks, block_size, _, v_stored] = self.v_pool.shape() else {
             return Err(op.fail("the pools have four axes"));
         };
+        let (v_dim, k_stored, pool) = match self.packing {
+            None => (v_stored, head_dim, Store::Float(op.float(&self.k_pool)?)),
+            Some(packing) => {
+                let fits = matches!(packing.bits, 4 | 8)
+                    && packing.group > 0
+                    && packing.group.is_multiple_of(8)
+                    && (head_dim as usize).is_multiple_of(packing.group);
+                op.want(fits, "4 or 8 bits, in groups of whole words that divide a head")?;
+                op.want(self.k_pool.dtype()? == Dtype::U32, "packed pools are uint32")?;
+                let words = size(packing.words(head_dim as usize))?;
+                op.want(v_stored == words, "a packed head has its words")?;
+                (head_dim, words, Store::Packed(packing))
+            }
+        };
         op.want(block_size > 0 && v_dim > 0, "a block holds something")?;
-        let pools = self.k_pool.shape() == [blocks, block_size, kv_heads, head_dim]
+        let pools = self.k_pool.shape() == [blocks, block_size, kv_heads, k_stored]
             && self.v_pool.shape()[2] == kv_heads
             && self.k_pool.dtype()? == self.v_pool.dtype()?;
         op.want(pools, "the pools are [blocks, block_size, kv_heads, dim] of one dtype")?;
@@ -154,7 +171,7 @@ impl PagedAttention<'_> {
         };
         Ok(kernels::Attention {
             float: op.float(self.qkv)?,
-            pool: op.float(&self.k_pool)?,
+            pool,
             rows: rows as usize,
             heads: heads as usize,
             kv_heads: kv_heads as usize,

@@ -10,7 +10,7 @@ use super::{Fused, Kernels, Linear, RmsNorm};
 use crate::decoder::{Attending, BlockStep, Gather, Rows, Step};
 use crate::state::{Pool, lost};
 use crate::weights::Store;
-use crate::{Attention, KvState, LoadError, Pairs, Position, QkNorm, Reach};
+use crate::{Attention, KvFormat, KvState, LoadError, Pairs, Position, QkNorm, Reach};
 
 /// One attention layer.
 pub(crate) struct AttentionBlock {
@@ -51,11 +51,12 @@ impl AttentionBlock {
         kernels: Kernels,
     ) -> mlx::Result<Array> {
         let group = step.blocks_of(state, index)?;
+        let format = state.format;
         let pool = state.pools.get_mut(index).ok_or_else(lost)?;
         let qkv = self.qkv.forward(x, kernels)?;
         let attended = match step.attending {
-            Attending::InPlace => self.in_place(&qkv, step, group, pool)?,
-            Attending::Gathered => self.gathered(&qkv, step, group, pool)?,
+            Attending::InPlace => self.in_place(&qkv, step, group, pool, format)?,
+            Attending::Gathered => self.gathered(&qkv, step, group, pool, format)?,
         };
         let attended = match (&self.gate, kernels) {
             (Some(gate), Kernels::Cpu) => {
@@ -73,7 +74,14 @@ impl AttentionBlock {
         self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(norms).chain(gate).collect()
     }
 
-    fn in_place(&self, qkv: &Array, step: &Step, group: &BlockStep, pool: &mut Pool) -> mlx::Result<Array> {
+    fn in_place(
+        &self,
+        qkv: &Array,
+        step: &Step,
+        group: &BlockStep,
+        pool: &mut Pool,
+        format: KvFormat,
+    ) -> mlx::Result<Array> {
         let rope = self.rotation.as_ref().and_then(|rotation| {
             Some(cpu::Rope {
                 freqs: rotation.radians.as_ref()?,
@@ -104,6 +112,7 @@ impl AttentionBlock {
             sinks: None,
             k_pool,
             v_pool,
+            packing: format.packing(),
             pages: cpu::Pages { slots: &group.slots, segments: &group.segments, tables: &group.tables },
         }
         .run()?;
@@ -111,7 +120,14 @@ impl AttentionBlock {
         Ok(out)
     }
 
-    fn gathered(&self, qkv: &Array, step: &Step, group: &BlockStep, pool: &mut Pool) -> mlx::Result<Array> {
+    fn gathered(
+        &self,
+        qkv: &Array,
+        step: &Step,
+        group: &BlockStep,
+        pool: &mut Pool,
+        format: KvFormat,
+    ) -> mlx::Result<Array> {
         let [rows, _] = qkv.dims()?;
         let (heads, kv_heads, dim) =
             (self.spec.heads as i32, self.spec.kv_heads as i32, self.spec.head_dim as i32);
@@ -133,10 +149,10 @@ impl AttentionBlock {
             None => (q, k),
         };
         let [keys, values] = pool.take()?;
-        let keys = write(keys, &group.slots, &k)?;
-        let values = write(values, &group.slots, &v)?;
+        let keys = write(keys, &group.slots, &format.store(&k)?)?;
+        let values = write(values, &group.slots, &format.store(&v)?)?;
         pool.put([keys.clone(), values.clone()]);
-        let attended = group.gathers.iter().map(|gather| self.attend(&q, &keys, &values, gather));
+        let attended = group.gathers.iter().map(|gather| self.attend(&q, (&keys, &values), format, gather));
         let attended = attended.collect::<mlx::Result<Vec<_>>>()?;
         let attended = match attended.as_slice() {
             [one] => one.clone(),
@@ -149,7 +165,13 @@ impl AttentionBlock {
     }
 
     /// The rows of one gather, `[n, heads · head_dim]`.
-    fn attend(&self, q: &Array, keys: &Array, values: &Array, gather: &Gather) -> mlx::Result<Array> {
+    fn attend(
+        &self,
+        q: &Array,
+        (keys, values): (&Array, &Array),
+        format: KvFormat,
+        gather: &Gather,
+    ) -> mlx::Result<Array> {
         let (heads, dim) = (self.spec.heads as i32, self.spec.head_dim as i32);
         let (q, count) = match &gather.rows {
             Rows::Singles(rows) => {
@@ -162,24 +184,24 @@ impl AttentionBlock {
         };
         let in_order = |pool: &Array| -> mlx::Result<Array> {
             let found = pool.take(&gather.tables, 0)?;
-            let [segments, blocks, size, kv_heads, dim] = found.dims()?;
-            let rows = found.reshape(&[segments, blocks * size, kv_heads, dim])?;
-            rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, dim])?.transpose(&[0, 2, 1, 3])
+            let [segments, blocks, size, kv_heads, stored] = found.dims()?;
+            let rows = found.reshape(&[segments, blocks * size, kv_heads, stored])?;
+            let rows = rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, stored])?;
+            format.read(&rows, self.spec.head_dim, q.dtype()?)?.transpose(&[0, 2, 1, 3])
         };
-        let (k, v) = (in_order(keys)?.astype(q.dtype()?)?, in_order(values)?.astype(q.dtype()?)?);
+        let (k, v) = (in_order(keys)?, in_order(values)?);
         let y = fast::sdpa(&q, &k, &v, self.spec.scale, gather.mask(), None)?;
         y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * dim])
     }
 }
 
-/// Writes rows `[T, kv_heads, head_dim]` to flat slots of a pool, in place.
+/// Writes rows `[T, kv_heads, _]`, as they are stored, to flat slots of a pool, in place.
 fn write(pool: Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
     let shape = pool.shape().to_vec();
     let [blocks, size, kv_heads, dim] = pool.dims()?;
     let flat = pool.reshape(&[blocks * size, kv_heads, dim])?;
-    let rows = rows.astype(flat.dtype()?)?;
     drop(pool);
-    flat.scatter_rows(slots, &rows)?.reshape(&shape)
+    flat.scatter_rows(slots, rows)?.reshape(&shape)
 }
 
 /// A query projection that yields a query and a gate for each head in turn, apart.

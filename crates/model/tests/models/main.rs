@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod golden;
+mod kv_bits;
 mod loading;
 mod memory;
 mod parity;
