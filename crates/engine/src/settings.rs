@@ -25,6 +25,12 @@ pub struct Settings {
     pub kv_cache_memory: Option<u64>,
     /// Tokens of a block of keys and values.
     pub block_size: usize,
+    /// Bits of a key's or value's element, 4 or 8. `None` keeps floats.
+    pub kv_bits: Option<usize>,
+    /// Most elements that share a scale, where `kv_bits` are set.
+    pub kv_group_size: usize,
+    /// Where `kv_bits` are set, models whose sequences can never be longer than this many tokens keep floats.
+    pub quantized_kv_start: usize,
     /// Whether equal beginnings are computed once.
     pub prefix_cache: PrefixCache,
     /// Where blocks are kept that outlive the process.
@@ -50,6 +56,9 @@ impl Default for Settings {
             tuning: Tuning::default(),
             kv_cache_memory: None,
             block_size: 32,
+            kv_bits: None,
+            kv_group_size: 64,
+            quantized_kv_start: 0,
             prefix_cache: PrefixCache::default(),
             disk: None,
             device: DeviceChoice::Auto,

@@ -404,6 +404,48 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "kv-bits",
+        short: None,
+        kind: Kind::Choice(&["4", "8"]),
+        default: "",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "Bits in which each element of keys and values is kept. Otherwise floats.",
+        set: |config, value| {
+            config.engine.kv_bits = Some(value.text().parse().map_err(|_| "not a number".to_owned())?);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "kv-group-size",
+        short: None,
+        kind: Kind::Choice(&["32", "64", "128"]),
+        default: "64",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "Most elements that share a scale, with --kv-bits. The largest that divides the heads is taken.",
+        set: |config, value| {
+            config.engine.kv_group_size = value.text().parse().map_err(|_| "not a number".to_owned())?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "quantized-kv-start",
+        short: None,
+        kind: Kind::Count(0, MAX),
+        default: "0",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "With --kv-bits, keep floats where --max-model-len allows no sequence longer than this.",
+        set: |config, value| {
+            config.engine.quantized_kv_start = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
         name: "prefix-cache",
         short: None,
         kind: Kind::Choice(&["on", "off"]),

@@ -1,8 +1,7 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
-use mlx::Dtype;
 use omnibus_core as core;
-use omnibus_model::{GroupKind, Model, StateGroup};
+use omnibus_model::{GroupKind, KvFormat, Model, StateGroup};
 
 use super::memory::MemoryPlan;
 use crate::StartError;
@@ -18,6 +17,8 @@ const UNKNOWN_BYTES: u64 = 256 << 20;
 /// Blocks of each layer group, and what they hold.
 pub(super) struct Capacity {
     pub(super) block_size: usize,
+    /// How keys and values are stored.
+    pub(super) format: KvFormat,
     /// In the order of the blueprint's state groups.
     pub(super) blocks: Vec<usize>,
     /// Longest sequence, in tokens.
@@ -31,8 +32,14 @@ impl Capacity {
     pub(super) fn of(model: &Model, settings: &Settings) -> Result<Self, StartError> {
         let groups = model.blueprint().state_groups();
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
+        let format = match settings.kv_bits {
+            Some(bits) if context > settings.quantized_kv_start => {
+                KvFormat::packed(model.blueprint(), bits, settings.kv_group_size).map_err(StartError::new)?
+            }
+            Some(_) | None => KvFormat::Float(model.dtype()),
+        };
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
-        let mut plan = Plan { groups: &groups, settings, dtype: model.dtype(), context, slots };
+        let mut plan = Plan { groups: &groups, settings, format, context, slots };
         let useful = plan.bytes(settings.max_num_seqs.saturating_mul(context));
         let mut memory = MemoryPlan::before_kv(model, settings);
         let budget = match settings.kv_cache_memory {
@@ -63,7 +70,7 @@ impl Capacity {
         }
         (memory.kv_bytes, memory.kv_tokens) = (plan.bytes(fits), longest);
         memory.apply().map_err(StartError::new)?;
-        Ok(Self { block_size: settings.block_size, blocks, max_context: context.min(longest), memory })
+        Ok(Self { block_size: settings.block_size, format, blocks, max_context: context.min(longest), memory })
     }
 
     /// What the scheduler is told.
@@ -105,8 +112,7 @@ const STATES_SHARE: u64 = 2;
 struct Plan<'a> {
     groups: &'a [StateGroup],
     settings: &'a Settings,
-    /// Of keys and values.
-    dtype: Dtype,
+    format: KvFormat,
     context: usize,
     /// Of a group of states.
     slots: usize,
@@ -134,7 +140,7 @@ impl Plan<'_> {
     fn slots_within(&self, budget: u64) -> usize {
         let bytes = |state: bool| {
             let groups = self.groups.iter().filter(|group| (group.kind == GroupKind::State) == state);
-            groups.map(|group| group.block_bytes(self.settings.block_size, self.dtype)).sum::<u64>()
+            groups.map(|group| group.block_bytes(self.settings.block_size, self.format)).sum::<u64>()
         };
         let (slot, token_block) = (bytes(true), bytes(false));
         let share = if token_block > 0 { budget / STATES_SHARE } else { budget };
@@ -149,7 +155,7 @@ impl Plan<'_> {
 
     fn bytes(&self, tokens: usize) -> u64 {
         let bytes = self.groups.iter().map(|group| {
-            let block = group.block_bytes(self.settings.block_size, self.dtype);
+            let block = group.block_bytes(self.settings.block_size, self.format);
             (self.blocks(group, tokens) as u64 + 1).saturating_mul(block)
         });
         bytes.fold(0, u64::saturating_add)

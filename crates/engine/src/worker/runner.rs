@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
 use omnibus_core::{BlockCopy, BlockId, KeyedBlock, SequenceId};
-use omnibus_model::{Attending, Batch, Kernels, KvState, Model, Outgoing};
+use omnibus_model::{Attending, Batch, Kernels, KvFormat, KvState, Model, Outgoing};
 
 use super::capacity::Capacity;
 use super::launch::{Feed, Rows, SampleRow};
@@ -20,6 +20,7 @@ pub(super) struct Runner {
     state: KvState,
     blocks: Vec<usize>,
     block_size: usize,
+    format: KvFormat,
     padding: Padding,
     dispatching: Duration,
 }
@@ -48,13 +49,14 @@ pub(super) struct Launched {
 
 impl Runner {
     pub(super) fn new(model: Model, capacity: &Capacity, _settings: &Settings) -> mlx::Result<Self> {
-        let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, model.dtype())?;
+        let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.format)?;
         let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
         Ok(Self {
             model,
             state,
             blocks: capacity.blocks.clone(),
             block_size: capacity.block_size,
+            format: capacity.format,
             padding,
             dispatching: Duration::ZERO,
         })
@@ -210,7 +212,7 @@ impl Runner {
     /// Makes the memory anew after a failure, when nothing in it can be trusted.
     pub(super) fn reset(&mut self) -> mlx::Result<()> {
         let _whatever_failed = mlx::recover();
-        self.state = KvState::new(self.model.blueprint(), &self.blocks, self.block_size, self.model.dtype())?;
+        self.state = KvState::new(self.model.blueprint(), &self.blocks, self.block_size, self.format)?;
         mlx::memory::clear_cache();
         Ok(())
     }
