@@ -30,6 +30,9 @@ pub(crate) struct Partial {
     pub(crate) tokens: usize,
 }
 
+/// Leading blocks that are kept, then those that are still in sight.
+type Needed = std::iter::Chain<Range<usize>, Range<usize>>;
+
 impl Memory {
     /// Everything free.
     pub(crate) fn new(settings: &Settings) -> Self {
@@ -125,6 +128,8 @@ impl Memory {
         }
         let mut best = None;
         let mut runs = vec![0; self.groups.len()];
+        // Whether what a window keeps was found as far as it goes.
+        let mut rooted = vec![true; self.groups.len()];
         for (at, key) in keys.iter().take(most).enumerate() {
             let blocks = at + 1;
             let mut usable = true;
@@ -133,7 +138,8 @@ impl Memory {
                 if *kind == GroupKind::Full && *run < blocks {
                     return best;
                 }
-                usable &= *run >= blocks - kind.first_needed(self.block_size, blocks);
+                rooted[group] &= *run == blocks || at >= kind.kept_blocks(self.block_size);
+                usable &= rooted[group] && *run >= blocks - kind.first_needed(self.block_size, blocks);
             }
             if usable {
                 visit(blocks);
@@ -156,7 +162,7 @@ impl Memory {
     ) -> impl Iterator<Item = (usize, BlockId)> {
         self.needed(keys, start).flat_map(move |(group, range)| {
             let pool = &self.groups[group].1;
-            keys[range].iter().filter_map(move |key| Some((group, pool.find(key)?)))
+            range.filter_map(move |at| Some((group, pool.find(&keys[at])?)))
         })
     }
 
@@ -204,17 +210,17 @@ impl Memory {
         start: usize,
     ) -> Vec<(usize, BlockId)> {
         let mut lent = Vec::new();
-        let needed: Vec<(usize, Range<usize>)> = self.needed(keys, start).collect();
+        let needed: Vec<(usize, Needed)> = self.needed(keys, start).collect();
         for ((holding, (kind, pool)), (group, range)) in holdings.iter_mut().zip(&mut self.groups).zip(needed)
         {
-            let first = range.start;
-            let found: Vec<BlockId> = keys[range].iter().filter_map(|key| pool.find(key)).collect();
-            assert_eq!(first + found.len(), keys.len(), "what was found is still there");
+            let asked = range.clone().count();
+            let found: Vec<BlockId> = range.filter_map(|at| pool.find(&keys[at])).collect();
+            assert_eq!(found.len(), asked, "what was found is still there");
             found.iter().for_each(|&block| pool.share(block));
             if *kind == GroupKind::State {
                 lent.extend(found.into_iter().map(|block| (group, block)));
             } else {
-                (holding.first, holding.blocks) = (first, found);
+                (holding.first, holding.blocks) = (keys.len() - asked, found);
             }
         }
         lent
@@ -242,18 +248,14 @@ impl Memory {
     }
 
     /// What taking up at `start`, after all of these keys, needs of them in each group.
-    fn needed(
-        &self,
-        keys: &[BlockKey],
-        start: usize,
-    ) -> impl Iterator<Item = (usize, Range<usize>)> + use<'_> {
+    fn needed(&self, keys: &[BlockKey], start: usize) -> impl Iterator<Item = (usize, Needed)> + use<'_> {
         let (block_size, blocks) = (self.block_size, keys.len());
         self.groups().enumerate().map(move |(group, (kind, _))| {
             let first = match kind {
                 GroupKind::State => blocks.saturating_sub(1),
                 GroupKind::Full | GroupKind::Window { .. } => kind.first_block(block_size, start).min(blocks),
             };
-            (group, first..blocks)
+            (group, (0..kind.kept_blocks(block_size).min(first)).chain(first..blocks))
         })
     }
 
@@ -271,7 +273,7 @@ impl Memory {
         self.needed(keys, keys.len() * self.block_size).all(|(group, range)| {
             let pool = &self.groups[group].1;
             let lacking = |key: &&BlockKey| pool.find(key).is_none_or(|block| pool.holders(block) == 0);
-            keys[range].iter().filter(lacking).count() <= pool.available()
+            range.map(|at| &keys[at]).filter(lacking).count() <= pool.available()
         })
     }
 
@@ -340,7 +342,10 @@ impl Memory {
             if *kind == GroupKind::State {
                 continue;
             }
-            for at in blocks.start.max(holding.first)..blocks.end {
+            // What a window keeps was sealed before it moved on.
+            let behind =
+                if holding.first > 0 { holding.first + kind.kept_blocks(self.block_size) } else { 0 };
+            for at in blocks.start.max(behind)..blocks.end {
                 let key = chain.keys()[at];
                 pool.seal(holding.blocks[at - holding.first], key);
                 if self.anchor == Some(group) {
@@ -370,8 +375,8 @@ impl Memory {
     pub(crate) fn slide(&mut self, holdings: &mut [Holding], next: usize) {
         for (holding, (kind, pool)) in holdings.iter_mut().zip(&mut self.groups) {
             let behind = holding.behind(*kind, self.block_size, next);
-            holding.blocks.drain(..behind).for_each(|block| pool.release(block));
-            holding.first += behind;
+            holding.first += behind.len();
+            holding.blocks.drain(behind).for_each(|block| pool.release(block));
         }
     }
 

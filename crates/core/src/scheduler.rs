@@ -208,7 +208,8 @@ impl Scheduler {
     /// The blocks of a sequence in a group, as of the last `begin`. Panics if the sequence is not there.
     pub fn table(&self, id: SequenceId, group: usize) -> Table<'_> {
         let holding = &self.sequence(id).holdings[group];
-        Table { first: holding.first, blocks: &holding.blocks }
+        let kept = self.settings.groups[group].kind.kept_blocks(self.settings.block_size);
+        Table { first: holding.first, kept, blocks: &holding.blocks }
     }
 
     /// Prompt, then everything sampled so far. Panics if the sequence is not there. A sequence is there until its

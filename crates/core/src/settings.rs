@@ -9,10 +9,13 @@ use crate::Tick;
 pub enum GroupKind {
     /// Keys and values of every position.
     Full,
-    /// Keys and values of the last positions: the one that attends and `tokens − 1` before it.
+    /// Keys and values of the last positions: the one that attends and `tokens − 1` before it. And of the very
+    /// first ones, if some are to be kept.
     Window {
         /// Positions a token sees, itself included. At least one.
         tokens: usize,
+        /// First positions of the sequence that it sees as well.
+        keep: usize,
     },
     /// One state for the whole sequence, whatever its length. A block is a slot. A sequence's first work, if it starts
     /// at position zero, finds whatever was left in its slot.
@@ -159,7 +162,8 @@ impl Settings {
         assert!(self.block_size > 0, "a block holds at least one token");
         assert!(!self.groups.is_empty(), "a model has at least one layer group");
         assert!(self.groups.iter().all(|group| group.blocks > 0), "every group has at least one block");
-        let windows = self.groups.iter().all(|group| group.kind != GroupKind::Window { tokens: 0 });
+        let windows =
+            self.groups.iter().all(|group| !matches!(group.kind, GroupKind::Window { tokens: 0, .. }));
         assert!(windows, "a window holds at least the token that looks through it");
         assert!(self.max_sequences > 0 && self.max_step_tokens > 0, "a step that may do nothing never ends");
         let Tuning { batch, pools, .. } = &self.tuning;

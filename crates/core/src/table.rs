@@ -1,20 +1,33 @@
 //! The blocks a sequence holds in one layer group.
 
+use std::ops::Range;
+
 use crate::{BlockId, GroupKind};
 
 /// The blocks a sequence holds in one layer group, in the order of their positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table<'a> {
-    /// Which block of the sequence `blocks[0]` is: position `p` is in `blocks[p / block_size - first]`.
-    /// Above zero when a window has moved on.
+    /// Blocks of the sequence that are missing because a window has moved on.
     pub first: usize,
+    /// Blocks before those that are missing: what a window keeps of the sequence's beginning.
+    pub kept: usize,
     /// Of a state group: the one slot.
     pub blocks: &'a [BlockId],
+}
+
+impl Table<'_> {
+    /// The block of logical block `at`, if it is held.
+    pub fn block(&self, at: usize) -> Option<BlockId> {
+        let at =
+            if at < self.kept { at } else { at.checked_sub(self.first).filter(|at| *at >= self.kept)? };
+        self.blocks.get(at).copied()
+    }
 }
 
 /// What a sequence holds in one group.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Holding {
+    /// Blocks that are missing behind those that the group keeps.
     pub(crate) first: usize,
     pub(crate) blocks: Vec<BlockId>,
 }
@@ -25,17 +38,32 @@ impl Holding {
         self.first + self.blocks.len()
     }
 
-    /// Held blocks that nothing reads once `next` is the first position still to compute.
-    pub(crate) fn behind(&self, kind: GroupKind, block_size: usize, next: usize) -> usize {
-        kind.first_block(block_size, next).saturating_sub(self.first).min(self.blocks.len())
+    /// Which of `blocks` nothing reads once `next` is the first position still to compute.
+    pub(crate) fn behind(&self, kind: GroupKind, block_size: usize, next: usize) -> Range<usize> {
+        let kept = kind.kept_blocks(block_size).min(self.blocks.len());
+        let passed = kind.passed(block_size, next).saturating_sub(self.first);
+        kept..(kept + passed).min(self.blocks.len())
     }
 }
 
 impl GroupKind {
-    /// The first logical block that is read when `next` is the first position to compute.
+    /// Leading blocks that a window keeps.
+    pub(crate) fn kept_blocks(self, block_size: usize) -> usize {
+        match self {
+            Self::Window { keep, .. } => keep.div_ceil(block_size),
+            Self::Full | Self::State => 0,
+        }
+    }
+
+    /// Logical blocks behind the kept ones that nothing reads when `next` is the first position to compute.
+    pub(crate) fn passed(self, block_size: usize, next: usize) -> usize {
+        self.first_block(block_size, next).saturating_sub(self.kept_blocks(block_size))
+    }
+
+    /// The first logical block, the kept ones aside, that is read when `next` is the first position to compute.
     pub(crate) fn first_block(self, block_size: usize, next: usize) -> usize {
         match self {
-            Self::Window { tokens } => next.saturating_sub(tokens - 1) / block_size,
+            Self::Window { tokens, .. } => next.saturating_sub(tokens - 1) / block_size,
             Self::Full | Self::State => 0,
         }
     }
@@ -78,7 +106,11 @@ impl GroupKind {
     /// sampled and never computed.
     pub(crate) fn longest(self, block_size: usize, blocks: usize) -> usize {
         match self {
-            Self::Window { tokens } if (tokens - 1).div_ceil(block_size) < blocks => usize::MAX,
+            Self::Window { tokens, .. }
+                if (tokens - 1).div_ceil(block_size) + self.kept_blocks(block_size) < blocks =>
+            {
+                usize::MAX
+            }
             Self::Full | Self::Window { .. } | Self::State => {
                 self.positions(block_size, blocks).saturating_add(1)
             }

@@ -104,7 +104,8 @@ fn what_comes_back_takes_no_memory_from_those_who_run() {
 
 #[test]
 fn of_a_window_only_what_it_still_sees_comes_back() {
-    let mut scheduler = Scheduler::new(settings(&[(FULL, 12), (GroupKind::Window { tokens: 5 }, 12)]));
+    let mut scheduler =
+        Scheduler::new(settings(&[(FULL, 12), (GroupKind::Window { tokens: 5, keep: 0 }, 12)]));
     let id = submit(&mut scheduler, prompt(1, 21));
     let absent = scheduler.absent(id, |_, _| true);
     let of = |group| absent.iter().filter(|(of, _)| *of == group).count();
@@ -135,7 +136,8 @@ fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
 
 #[test]
 fn the_beginning_of_a_block_is_copied_from_who_has_it() {
-    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::Window { tokens: 6 }, 16)]));
+    let mut scheduler =
+        Scheduler::new(settings(&[(FULL, 32), (GroupKind::Window { tokens: 6, keep: 0 }, 16)]));
     ask(&mut scheduler, Request::new(prompt(1, 16), 1));
     let changed = [prompt(1, 14), prompt(2, 5)].concat();
     scheduler.submit(0, Request::new(changed, 1)).expect("it fits");
@@ -190,7 +192,7 @@ fn a_miss_says_why() {
 
 #[test]
 fn a_miss_says_whether_a_window_or_a_state_was_missing() {
-    let window = GroupKind::Window { tokens: 5 };
+    let window = GroupKind::Window { tokens: 5, keep: 0 };
     for (kind, blocks, expected) in [(window, 4, Miss::Window), (GroupKind::State, 1, Miss::State)] {
         let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (kind, blocks)]));
         look_up(&mut scheduler, Request::new(prompt(1, 13), 1));

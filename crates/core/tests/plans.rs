@@ -329,7 +329,7 @@ fn the_end_of_a_sequence_is_forgotten_before_its_beginning() {
 
 #[test]
 fn a_window_lets_go_of_what_it_no_longer_sees() {
-    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::Window { tokens: 5 }, 4)]));
+    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::Window { tokens: 5, keep: 0 }, 4)]));
     let id = stage.ask(1, 11, 4);
     for _ in 0..3 {
         stage.begin();
@@ -348,7 +348,7 @@ fn a_window_lets_go_of_what_it_no_longer_sees() {
 
 #[test]
 fn a_prefix_is_taken_up_only_where_its_window_is_left() {
-    let mut stage = Stage::new(settings(&[(FULL, 9), (GroupKind::Window { tokens: 4 }, 3)]));
+    let mut stage = Stage::new(settings(&[(FULL, 9), (GroupKind::Window { tokens: 4, keep: 0 }, 3)]));
     stage.ask(1, 17, 1);
     stage.run();
     stage.ask(1, 12, 1);

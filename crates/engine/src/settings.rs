@@ -31,6 +31,9 @@ pub struct Settings {
     pub kv_group_size: usize,
     /// Where `kv_bits` are set, models whose sequences can never be longer than this many tokens keep floats.
     pub quantized_kv_start: usize,
+    /// Positions that a token sees at most: the first four, and the last ones. `None` lets it see as many as the
+    /// model was made for.
+    pub max_kv_size: Option<usize>,
     /// Whether equal beginnings are computed once.
     pub prefix_cache: PrefixCache,
     /// Where blocks are kept that outlive the process.
@@ -59,6 +62,7 @@ impl Default for Settings {
             kv_bits: None,
             kv_group_size: 64,
             quantized_kv_start: 0,
+            max_kv_size: None,
             prefix_cache: PrefixCache::default(),
             disk: None,
             device: DeviceChoice::Auto,

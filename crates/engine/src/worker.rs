@@ -72,6 +72,10 @@ pub(crate) fn start(
     }
 }
 
+/// First tokens that a sequence of bounded memory keeps; without them a model that was trained to see everything loses
+/// its hold (arXiv 2309.17453).
+const KEPT_TOKENS: usize = 4;
+
 /// A model in memory, and everything the loop needs to run it.
 struct Loaded {
     ready: Ready,
@@ -84,7 +88,15 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.json("config.json").map_err(StartError::new)?;
     MemoryPlan::check_weights(source)?;
-    let model = Model::load(source, Kernels::fastest()).map_err(StartError::new)?;
+    let mut model = Model::load(source, Kernels::fastest()).map_err(StartError::new)?;
+    if let Some(tokens) = settings.max_kv_size {
+        if tokens <= KEPT_TOKENS {
+            return Err(StartError::new(format!(
+                "--max-kv-size {tokens} is not above the {KEPT_TOKENS} first tokens"
+            )));
+        }
+        model.bound_reach(tokens, KEPT_TOKENS);
+    }
     let capacity = capacity::Capacity::of(&model, settings)?;
     let ready = Ready {
         architecture: config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),

@@ -156,6 +156,7 @@ fn attention() -> Result<()> {
                     scale: 0.088,
                     softcap: None,
                     window: None,
+                    keep: 0,
                     sinks: None,
                     k_pool: k_pool.clone(),
                     v_pool: v_pool.clone(),

@@ -17,6 +17,7 @@ struct Case {
     rope: Option<(i32, Pairs, f32)>,
     softcap: Option<f32>,
     window: Option<i32>,
+    keep: i32,
     sinks: bool,
     tolerance: f32,
 }
@@ -33,6 +34,7 @@ const PLAIN: Case = Case {
     rope: None,
     softcap: None,
     window: None,
+    keep: 0,
     sinks: false,
     tolerance: 1e-5,
 };
@@ -109,7 +111,7 @@ impl Case {
         let mut mask = vec![0f32; (length * length) as usize];
         for (i, m) in mask.iter_mut().enumerate() {
             let (row, key) = (i as i32 / length, i as i32 % length);
-            if key > row || self.window.is_some_and(|w| key <= row - w) {
+            if key > row || self.window.is_some_and(|w| key <= row - w && key >= self.keep) {
                 *m = f32::NEG_INFINITY;
             }
         }
@@ -145,9 +147,10 @@ impl Case {
                 let first = done[sequence];
                 // Blocks behind the window are gone.
                 let begin = self.window.map_or(0, |w| (first - w + 1).max(0) / self.block_size);
-                segments.extend([positions.len() as i32, tokens, first, tables.len() as i32, begin]);
+                let kept = begin.min((self.keep + self.block_size - 1) / self.block_size);
+                segments.extend([positions.len() as i32, tokens, first, tables.len() as i32, begin - kept]);
                 let last = (first + tokens - 1) / self.block_size;
-                tables.extend((begin..=last).map(|block| blocks_of(sequence, block)));
+                tables.extend((0..kept).chain(begin..=last).map(|block| blocks_of(sequence, block)));
                 for position in first..first + tokens {
                     positions.push(position);
                     let block = blocks_of(sequence, position / self.block_size);
@@ -179,6 +182,7 @@ impl Case {
                 scale: self.scale(),
                 softcap: self.softcap,
                 window: self.window,
+                keep: self.keep,
                 sinks: sinks.as_ref(),
                 k_pool,
                 v_pool,
@@ -247,6 +251,12 @@ fn attention_agrees_with_mlx_and_does_not_see_how_a_sequence_is_cut() -> Result<
     check("wide window and sinks", Case { window: Some(100), sinks: true, ..PLAIN })?;
     check("softcap and sinks", Case { softcap: Some(5.0), sinks: true, ..PLAIN })?;
     check("odd blocks", Case { block_size: 5, window: Some(40), ..PLAIN })?;
+    check("first keys stay", Case { window: Some(20), keep: 4, block_size: 8, ..PLAIN })?;
+    check("many first keys stay", Case { window: Some(7), keep: 70, block_size: 16, ..PLAIN })?;
+    check(
+        "first keys stay beside sinks",
+        Case { window: Some(33), keep: 5, sinks: true, block_size: 5, ..PLAIN },
+    )?;
     check("blocks of 8", Case { block_size: 8, ..PLAIN })?;
     check("odd heads", Case { head_dim: 22, v_dim: 22, rope: Some((22, Halves, 1.0)), ..PLAIN })?;
     check("long heads", Case { head_dim: 160, v_dim: 96, norms: true, ..PLAIN })?;
@@ -295,6 +305,7 @@ fn pools_stay_where_they_are_while_steps_overlap() -> Result<()> {
             scale: 0.125,
             softcap: None,
             window: None,
+            keep: 0,
             sinks: None,
             k_pool,
             v_pool,

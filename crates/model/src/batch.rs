@@ -38,16 +38,21 @@ impl Segment {
 /// A sequence's blocks in one group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Which block of the sequence `blocks[0]` is; those before it are behind the window.
+    /// How many blocks of the sequence are missing because they are behind the window.
     pub first: usize,
-    /// Blocks of the pool, covering the sequence through the segment's end.
+    /// Blocks of the pool: those that the window keeps of the sequence's beginning, if any, then those after the
+    /// missing ones, through the segment's end.
     pub blocks: Vec<u32>,
 }
 
 impl Table {
     /// Where the pool keeps `position`, as a flat slot; `None` behind the window or past the end.
-    pub fn slot(&self, position: usize, block_size: usize) -> Option<usize> {
-        let index = (position / block_size).checked_sub(self.first)?;
+    ///
+    /// `kept`: blocks that the window keeps of the beginning.
+    pub fn slot(&self, position: usize, block_size: usize, kept: usize) -> Option<usize> {
+        let block = position / block_size;
+        let index =
+            if block < kept { block } else { block.checked_sub(self.first).filter(|at| *at >= kept)? };
         Some(*self.blocks.get(index)? as usize * block_size + position % block_size)
     }
 }

@@ -48,6 +48,18 @@ impl Blueprint {
     }
 }
 
+impl Blueprint {
+    /// Lets layers that see everything see the first `keep` positions and the last ones, `tokens` together. Others
+    /// stay as they are. `tokens` is above `keep`.
+    pub(crate) fn bound_reach(&mut self, tokens: usize, keep: usize) {
+        for layer in &mut self.layers {
+            if let Mixer::Attention(Attention { reach: reach @ Reach::Full, .. }) = &mut layer.mixer {
+                *reach = Reach::Sinks { tokens: tokens - keep, keep };
+            }
+        }
+    }
+}
+
 /// Where the logits come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
@@ -195,6 +207,13 @@ pub enum Reach {
     Full,
     /// The last `n`, itself included.
     Window(usize),
+    /// The last `tokens`, itself included, and the first `keep` of the sequence. Source: arXiv 2309.17453.
+    Sinks {
+        /// Of the last.
+        tokens: usize,
+        /// Of the first.
+        keep: usize,
+    },
 }
 
 /// Norm on queries and keys.

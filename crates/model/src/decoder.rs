@@ -8,8 +8,8 @@ use mlx::{Array, Dtype};
 use crate::blocks::{Embedding, Kernels, Linear, MixerBlock, MlpBlock, RmsNorm, Stream};
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, KvState, LayerSpec, LoadError, Quantization, Source, Weights, Wiring,
-    families,
+    Batch, Blueprint, Error, Head, KvState, LayerSpec, LoadError, Mixer, Quantization, Source, Weights,
+    Wiring, families,
 };
 
 pub(crate) use slots::SlotStep;
@@ -76,6 +76,17 @@ impl Model {
         settle(head.iter().flat_map(Linear::arrays).chain([&norm.weight]).collect())?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head })
+    }
+
+    /// Lets layers that attend to everything see the first `keep` positions and the last ones, `tokens` together, so
+    /// that a sequence of any length takes the memory of so many. `tokens` is above `keep`.
+    pub fn bound_reach(&mut self, tokens: usize, keep: usize) {
+        self.blueprint.bound_reach(tokens, keep);
+        for (layer, spec) in self.layers.iter_mut().zip(&self.blueprint.layers) {
+            if let (MixerBlock::Attention(block), Mixer::Attention(spec)) = (&mut layer.mixer, &spec.mixer) {
+                block.set_reach(spec.reach);
+            }
+        }
     }
 
     /// What the network is.

@@ -19,10 +19,12 @@ pub use transfer::Outgoing;
 pub enum GroupKind {
     /// Every token.
     Full,
-    /// The last `tokens` tokens.
+    /// The last `tokens` tokens, and the first `keep`.
     Window {
         /// The window, the token itself included.
         tokens: usize,
+        /// Tokens of the sequence's beginning that stay.
+        keep: usize,
     },
     /// One state of a fixed size. A block is a slot, and a sequence has one.
     State,
@@ -97,7 +99,8 @@ impl Mixer {
         match self {
             Self::Attention(attention) => match attention.reach {
                 Reach::Full => GroupKind::Full,
-                Reach::Window(tokens) => GroupKind::Window { tokens },
+                Reach::Window(tokens) => GroupKind::Window { tokens, keep: 0 },
+                Reach::Sinks { tokens, keep } => GroupKind::Window { tokens, keep },
             },
             Self::Mamba2(_) | Self::GatedDelta(_) => GroupKind::State,
         }
@@ -144,8 +147,6 @@ pub struct KvState {
     /// Blocks of each group, the scratch block that follows them not counted.
     pub(crate) blocks: Vec<usize>,
     pub(crate) kinds: Vec<GroupKind>,
-    /// Window of each group, in tokens; `None` remembers all.
-    pub(crate) windows: Vec<Option<usize>>,
     /// Group of each layer.
     pub(crate) group_of: Vec<usize>,
     pub(crate) pools: Vec<Pool>,
@@ -198,21 +199,26 @@ impl KvState {
             let [first, second] = mixer.pool_shapes(blocks[*group] + 1, block_size, format);
             Ok(Pool(Some([zeros(&first)?, zeros(&second)?])))
         };
-        let windows = groups.iter().map(|group| match group.kind {
-            GroupKind::Full | GroupKind::State => None,
-            GroupKind::Window { tokens } => Some(tokens),
-        });
         let kinds = groups.iter().map(|group| group.kind).collect();
         let pools = group_of.iter().enumerate().map(pool).collect::<mlx::Result<_>>()?;
-        Ok(Self {
-            block_size,
-            format,
-            blocks: blocks.to_vec(),
-            kinds,
-            windows: windows.collect(),
-            group_of,
-            pools,
-        })
+        Ok(Self { block_size, format, blocks: blocks.to_vec(), kinds, group_of, pools })
+    }
+
+    /// Leading blocks of a sequence that a group's window keeps.
+    pub(crate) fn kept_blocks(&self, group: usize) -> usize {
+        match self.kinds.get(group) {
+            Some(GroupKind::Window { keep, .. }) => keep.div_ceil(self.block_size),
+            Some(GroupKind::Full | GroupKind::State) | None => 0,
+        }
+    }
+
+    /// True if the token at `position` sees the one at `key`, in a group of keys and values.
+    pub(crate) fn sees(&self, group: usize, position: usize, key: usize) -> bool {
+        let window = match self.kinds.get(group) {
+            Some(GroupKind::Window { tokens, keep }) => key + tokens > position || key < *keep,
+            Some(GroupKind::Full | GroupKind::State) | None => true,
+        };
+        key <= position && window
     }
 
     /// Tokens of a block.

@@ -32,7 +32,10 @@ impl Mixer {
                     "an even number of dimensions rotates, no more than a head has",
                 ),
                 (spec.position.is_sound(), "rope factors are positive, one for each pair"),
-                (spec.reach != Reach::Window(0), "a window holds at least one token"),
+                (
+                    !matches!(spec.reach, Reach::Window(0) | Reach::Sinks { tokens: 0, .. }),
+                    "a window holds at least one token",
+                ),
                 (spec.scale.is_finite() && spec.scale > 0.0, "the score scale is positive"),
             ],
             Self::Mamba2(spec) => spec.rules(),

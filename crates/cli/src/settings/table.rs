@@ -446,6 +446,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "max-kv-size",
+        short: None,
+        kind: Kind::Count(8, MAX),
+        default: "",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "Positions that a token sees: the first four and the last ones. Bounds the memory of long sequences.",
+        set: |config, value| {
+            config.engine.max_kv_size = Some(value.count() as usize);
+            Ok(())
+        },
+    },
+    Setting {
         name: "prefix-cache",
         short: None,
         kind: Kind::Choice(&["on", "off"]),

@@ -42,7 +42,7 @@ impl Scheduler {
         assert!(!waits || !sequence.is_in_flight(), "waits and is in a step");
         let block_size = self.settings.block_size;
         for (holding, group) in sequence.holdings.iter().zip(&self.settings.groups) {
-            let first = group.kind.first_block(block_size, sequence.next_start());
+            let first = group.kind.passed(block_size, sequence.next_start());
             let end = group.kind.last_block(block_size, sequence.computed);
             if waits {
                 assert!(holding.blocks.is_empty(), "waits but holds blocks");

@@ -258,7 +258,9 @@ impl<'a> Draft<'a> {
         let len = sequence.tokens.len();
         let needed = |kind| match (admission, kind) {
             (Admission::Piece, _) => start + 1,
-            (Admission::Whole, GroupKind::Window { tokens }) => len.min(start + self.tokens_left.min(tokens)),
+            (Admission::Whole, GroupKind::Window { tokens, .. }) => {
+                len.min(start + self.tokens_left.min(tokens))
+            }
             (Admission::Whole, GroupKind::Full | GroupKind::State) => (len + 1).min(sequence.max_tokens - 1),
         };
         self.forecast.reaches(held).all(|(kind, reach)| reach >= needed(kind))
@@ -284,8 +286,8 @@ impl<'a> Draft<'a> {
             for (at, holding) in sequence.holdings.iter().enumerate() {
                 let behind =
                     holding.behind(groups[at].kind, self.books.settings.block_size, sequence.computed);
-                let count = if leaves { holding.blocks.len() } else { behind };
-                coming[at] += self.forecast.releasable(at, &holding.blocks[..count]);
+                let gone = if leaves { 0..holding.blocks.len() } else { behind };
+                coming[at] += self.forecast.releasable(at, &holding.blocks[gone]);
             }
         }
         coming

@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, VecDeque};
 use super::clients::Clients;
 use super::script::Script;
 use crate::{
-    BlockCopy, BlockId, GroupKind, Input, Plan, PlanId, Row, Scheduler, SequenceId, Settings, Tick, Work,
+    BlockCopy, BlockId, GroupKind, Input, Plan, PlanId, Row, Scheduler, SequenceId, Settings, Table, Tick,
+    Work,
 };
 
 /// What nobody may read.
@@ -187,7 +188,15 @@ impl Device {
         for (at, group) in self.groups.iter_mut().enumerate() {
             let table = books.table(work.sequence, at);
             let first = group.first_read(work) / self.block_size;
-            for block in &table.blocks[first - table.first..] {
+            let end = table.first + table.blocks.len();
+            let kept = group.kept().div_ceil(self.block_size).min(first);
+            let used: Vec<BlockId> = match group.kind {
+                GroupKind::State => table.blocks.to_vec(),
+                GroupKind::Full | GroupKind::Window { .. } => {
+                    (0..kept).chain(first..end).map(|at| held(&table, at)).collect()
+                }
+            };
+            for block in used {
                 let user = &mut group.users[block.0 as usize][launch as usize % 2];
                 *user = match *user {
                     (then, _) if then == launch => (launch, User::Several),
@@ -211,7 +220,7 @@ impl Device {
                 continue;
             }
             for position in work.positions.clone() {
-                let block = table.blocks[position / self.block_size - table.first];
+                let block = held(&table, position / self.block_size);
                 group.claim(block, work.sequence, oldest);
                 let print = if spoilt { GARBAGE } else { script.prints[position] };
                 group.slots[block.0 as usize * self.block_size + position % self.block_size] = print;
@@ -226,9 +235,9 @@ impl Device {
             if group.kind == GroupKind::State {
                 continue;
             }
-            let range = group.first_read(work)..work.positions.end;
-            for (position, print) in range.clone().zip(&script.prints[range]) {
-                let block = table.blocks[position / self.block_size - table.first];
+            let first = group.first_read(work);
+            for position in (0..group.kept().min(first)).chain(first..work.positions.end) {
+                let (block, print) = (held(&table, position / self.block_size), &script.prints[position]);
                 let slot = group.slots[block.0 as usize * self.block_size + position % self.block_size];
                 assert_eq!(slot, *print, "{:?} reads what is not its own at {position}", work.sequence);
             }
@@ -236,12 +245,27 @@ impl Device {
     }
 }
 
+/// Panics if the logical block is not held.
+fn held(table: &Table<'_>, at: usize) -> BlockId {
+    let block = table.block(at);
+    assert!(block.is_some(), "block {at} of a sequence is needed and not held");
+    block.unwrap_or(BlockId(0))
+}
+
 impl GroupMemory {
-    /// The first position that the work attends to.
+    /// First positions of a sequence that all its work attends to.
+    fn kept(&self) -> usize {
+        match self.kind {
+            GroupKind::Window { keep, .. } => keep,
+            GroupKind::Full | GroupKind::State => 0,
+        }
+    }
+
+    /// The first position, the kept ones aside, that the work attends to.
     fn first_read(&self, work: &Work) -> usize {
         match self.kind {
             GroupKind::Full | GroupKind::State => 0,
-            GroupKind::Window { tokens } => (work.positions.start + 1).saturating_sub(tokens),
+            GroupKind::Window { tokens, .. } => (work.positions.start + 1).saturating_sub(tokens),
         }
     }
 

@@ -149,20 +149,21 @@ fn hostile_settings(rng: &mut Rng) -> Settings {
     let max_context = rng.within(8..=56);
     let longest = max_context.div_ceil(block_size);
     let pool = |rng: &mut Rng, one: usize| (one * rng.within(8..=30) / 10).max(1) as u32;
+    let window = |rng: &mut Rng, most: usize| {
+        let (tokens, keep) = (rng.within(1..=most), if rng.one_in(3) { rng.within(1..=6) } else { 0 });
+        let blocks = pool(rng, (tokens - 1).div_ceil(block_size) + 1 + keep.div_ceil(block_size));
+        Group { kind: GroupKind::Window { tokens, keep }, blocks }
+    };
     let mut groups = Vec::new();
     let mixture = rng.below(8);
     if mixture != 6 {
         groups.push(Group { kind: GroupKind::Full, blocks: pool(rng, longest) });
     }
     if matches!(mixture, 3..=6) {
-        let tokens = rng.within(1..=20);
-        let blocks = pool(rng, (tokens - 1).div_ceil(block_size) + 1);
-        groups.push(Group { kind: GroupKind::Window { tokens }, blocks });
+        groups.push(window(rng, 20));
     }
     if mixture == 5 {
-        let tokens = rng.within(1..=9);
-        let blocks = pool(rng, (tokens - 1).div_ceil(block_size) + 1);
-        groups.push(Group { kind: GroupKind::Window { tokens }, blocks });
+        groups.push(window(rng, 9));
     }
     if mixture == 7 || rng.one_in(6) {
         groups.push(Group { kind: GroupKind::State, blocks: rng.within(1..=9) as u32 });

@@ -381,7 +381,12 @@ fn longest(settings: &Settings) -> usize {
     let fits = |last: usize, group: &Group| {
         let needed = match group.kind {
             GroupKind::Full => block(last) + 1,
-            GroupKind::Window { tokens } => block(last) - block((last + 1).saturating_sub(tokens)) + 1,
+            GroupKind::Window { tokens, keep } => {
+                let sees = |position: usize| position < keep || position + tokens > last;
+                (0..=block(last))
+                    .filter(|at| (0..settings.block_size).any(|i| sees(at * settings.block_size + i)))
+                    .count()
+            }
             GroupKind::State => 1,
         };
         needed <= group.blocks as usize

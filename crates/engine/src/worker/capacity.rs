@@ -70,7 +70,13 @@ impl Capacity {
         }
         (memory.kv_bytes, memory.kv_tokens) = (plan.bytes(fits), longest);
         memory.apply().map_err(StartError::new)?;
-        Ok(Self { block_size: settings.block_size, format, blocks, max_context: context.min(longest), memory })
+        Ok(Self {
+            block_size: settings.block_size,
+            format,
+            blocks,
+            max_context: context.min(longest),
+            memory,
+        })
     }
 
     /// What the scheduler is told.
@@ -78,7 +84,7 @@ impl Capacity {
         let groups = model.blueprint().state_groups();
         let kind = |group: &StateGroup| match group.kind {
             GroupKind::Full => core::GroupKind::Full,
-            GroupKind::Window { tokens } => core::GroupKind::Window { tokens },
+            GroupKind::Window { tokens, keep } => core::GroupKind::Window { tokens, keep },
             GroupKind::State => core::GroupKind::State,
         };
         let shares = model.blueprint().shares_prefixes();
@@ -125,11 +131,11 @@ impl Plan<'_> {
         let all = tokens.div_ceil(size);
         match group.kind {
             GroupKind::Full => all,
-            GroupKind::Window { tokens: window } => {
-                // A window's blocks, the chunk being computed, and a block cut at either end; twice,
+            GroupKind::Window { tokens: window, keep } => {
+                // A window's blocks, the chunk being computed, a block cut at either end, and what stays; twice,
                 // so that windows that have passed can be found again.
-                let one =
-                    (window + self.settings.max_num_batched_tokens).min(self.context).div_ceil(size) + 2;
+                let reach = window.saturating_add(self.settings.max_num_batched_tokens).min(self.context);
+                let one = reach.div_ceil(size) + 2 + keep.div_ceil(size);
                 all.min(2 * self.settings.max_num_seqs * one).max(one)
             }
             GroupKind::State => self.slots,

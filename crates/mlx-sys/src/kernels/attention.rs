@@ -43,6 +43,9 @@ pub struct Attention {
     pub scale: f32,
     pub softcap: Option<f32>,
     pub window: Option<usize>,
+    /// First keys that a window sees as well. Their blocks come first in a table, even where those that follow are
+    /// missing.
+    pub keep: usize,
     pub sinks: Option<Float>,
 }
 
@@ -269,8 +272,9 @@ impl Call<'_> {
     /// Slot of logical position `key` of a segment.
     #[inline(always)]
     unsafe fn slot(&self, segment: &Segment, key: usize) -> usize {
-        let Attention { block_size, tables, blocks, .. } = *self.what;
-        let at = (segment.table_start + key / block_size).wrapping_sub(segment.first_block);
+        let Attention { block_size, tables, blocks, keep, .. } = *self.what;
+        let missing = if key / block_size < keep.div_ceil(block_size) { 0 } else { segment.first_block };
+        let at = (segment.table_start + key / block_size).wrapping_sub(missing);
         let block = if at < tables { *self.tables.add(at) as usize } else { 0 };
         (if block < blocks { block } else { 0 }) * block_size + key % block_size
     }
@@ -432,7 +436,7 @@ impl<F: Format> Attend<'_, F> {
     #[inline(always)]
     unsafe fn attend<S: Simd>(&self, room: &Room, buffer: *mut f32, v_width: usize) {
         let Queries { call, segment, kv_head, first, count, group } = self.tile;
-        let Attention { heads, v_dim, window, sinks, float, .. } = *call.what;
+        let Attention { heads, v_dim, window, keep, sinks, float, .. } = *call.what;
         self.pack_queries::<S>(room, buffer);
         // Running maximum and sum of each row.
         let (mut most, mut sum) = ([f32::NEG_INFINITY; ROWS], [0f32; ROWS]);
@@ -446,22 +450,30 @@ impl<F: Format> Attend<'_, F> {
         let padded = count.next_multiple_of(panel_rows::<S>()).max(DIRECT_ROWS);
         std::ptr::write_bytes(room.out, 0, padded * v_width);
         std::ptr::write_bytes(room.scores.add(count * KEYS), 0, (padded - count) * KEYS);
-        // Keys that row r sees.
+        // Keys that row r sees, the kept ones aside.
         let sees = |r: usize| {
             let end = segment.first_position + (first + r) / group + 1;
             (window.map_or(0, |window| end.saturating_sub(window)), end)
         };
         let (begin, end) = (sees(0).0, sees(count - 1).1);
-        for start in (begin / KEYS * KEYS..end).step_by(KEYS) {
-            let keys = (begin.max(start), end.min(start + KEYS));
-            self.score::<S>(room, start, keys);
+        let tile = begin / KEYS * KEYS;
+        for start in (0..keep.min(tile)).step_by(KEYS).chain((tile..end).step_by(KEYS)) {
+            let within = |key: usize| key.clamp(start, start + KEYS);
+            // Keys of this tile from which on nothing is missing, and those that are kept before them.
+            let keys = (within(begin), within(end));
+            let kept = (start, within(keep.min(begin)));
+            self.score::<S>(room, start, (if kept.1 > start { start } else { keys.0 }, keys.1.max(kept.1)));
             let mut decay = [0f32; ROWS];
             for r in 0..count {
                 let (from, to) = sees(r);
-                let seen = (from.clamp(start, start + KEYS) - start, to.clamp(start, start + KEYS) - start);
+                let seen = Seen {
+                    kept: within(keep.min(to)) - start,
+                    from: within(from) - start,
+                    to: within(to) - start,
+                };
                 decay[r] = self.weigh::<S>(room.scores.add(r * KEYS), seen, &mut most[r], &mut sum[r]);
             }
-            self.add_values::<S>(room, keys, start, &decay, v_width);
+            self.add_values::<S>(room, (kept, keys), start, &decay, v_width);
         }
         for r in 0..count {
             let row = segment.first_row + (first + r) / group;
@@ -579,14 +591,8 @@ impl<F: Format> Attend<'_, F> {
 
     /// Turns a row's scores into weights and returns the factor for what was summed before.
     #[inline(always)]
-    unsafe fn weigh<S: Simd>(
-        &self,
-        scores: *mut f32,
-        seen: (usize, usize),
-        most: &mut f32,
-        sum: &mut f32,
-    ) -> f32 {
-        if seen.0 >= seen.1 {
+    unsafe fn weigh<S: Simd>(&self, scores: *mut f32, seen: Seen, most: &mut f32, sum: &mut f32) -> f32 {
+        if seen.from.max(seen.kept) >= seen.to && seen.kept == 0 {
             std::ptr::write_bytes(scores, 0, KEYS);
             return 1.0;
         }
@@ -596,7 +602,7 @@ impl<F: Format> Attend<'_, F> {
                 S::store(scores.add(i), S::mul(math::tanh::<S>(v), S::splat(cap)));
             }
         }
-        for i in (0..seen.0).chain(seen.1..KEYS) {
+        for i in (seen.kept..seen.from).chain(seen.to.max(seen.kept)..KEYS) {
             *scores.add(i) = f32::NEG_INFINITY;
         }
         let mut highest = S::load(scores);
@@ -622,7 +628,7 @@ impl<F: Format> Attend<'_, F> {
     unsafe fn add_values<S: Simd>(
         &self,
         room: &Room,
-        (from, to): (usize, usize),
+        (kept, (from, to)): ((usize, usize), (usize, usize)),
         start: usize,
         decay: &[f32; ROWS],
         v_width: usize,
@@ -632,7 +638,13 @@ impl<F: Format> Attend<'_, F> {
         // Few rows read f32 values in place; for more, a copy without gaps is kinder to the cache.
         let in_place = self.few() && pool == Store::Float(Float::F32) && v_dim == v_width;
         let mut values = [std::ptr::null::<f32>(); KEYS];
-        for key in from..to {
+        // Weights of keys between are zeros, and so is what stands for their values: they may be missing.
+        for key in kept.1..(if from < to { from } else { kept.1 }) {
+            let zeros = room.values.add((key - start) * v_width);
+            std::ptr::write_bytes(zeros, 0, v_width);
+            values[key - start] = zeros;
+        }
+        for key in (kept.0..kept.1).chain(from..to) {
             let index = call.slot(&segment, key) * kv_heads + kv_head;
             let pointer = &mut values[key - start];
             if in_place {
@@ -646,7 +658,8 @@ impl<F: Format> Attend<'_, F> {
             }
             *pointer = copy;
         }
-        let keys = (from - start, to - start);
+        let end = if from < to { to } else { kept.1.max(start) };
+        let keys = (if kept.1 > kept.0 { 0 } else { from - start }, end - start);
         for first in (0..count).step_by(panel_rows::<S>()) {
             for at in (0..v_width).step_by(4 * S::LANES) {
                 let part = Part { room, values: &values, keys, first, at, v_width, decay };
@@ -660,6 +673,14 @@ impl<F: Format> Attend<'_, F> {
             }
         }
     }
+}
+
+/// Keys of a tile that a row sees: the first `kept`, and those in `from..to`.
+#[derive(Clone, Copy)]
+struct Seen {
+    kept: usize,
+    from: usize,
+    to: usize,
 }
 
 /// Some rows by up to four vectors of values.

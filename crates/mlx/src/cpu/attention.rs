@@ -34,14 +34,15 @@ pub struct Pages<'a> {
     /// the pool is not written.
     pub slots: &'a Array,
     /// i32 `[n, 5]`: first row, length, first position, first entry in `tables`, and which logical block that
-    /// entry is. Rows of no segment give zeros.
+    /// entry is, or, where keys are kept, how many blocks are missing behind theirs. Rows of no segment give zeros.
     pub segments: &'a Array,
     /// i32 `[m]`: ids of blocks.
     pub tables: &'a Array,
 }
 
 /// Norms and rotates queries and keys, writes keys and values to their pools in place, and attends causally:
-/// a row at position p of its segment sees the keys 0..=p, or with a window of w the last w of them.
+/// a row at position p of its segment sees the keys 0..=p, or with a window of w the last w of them and the first
+/// `keep`.
 ///
 /// The pools are never copied, even if a step that reads them is still running, so only the arrays returned
 /// may be used afterwards.
@@ -69,6 +70,8 @@ pub struct PagedAttention<'a> {
     pub softcap: Option<f32>,
     /// How many keys a query sees, its own included.
     pub window: Option<i32>,
+    /// First keys of its sequence that a query with a window sees as well.
+    pub keep: i32,
     /// `[heads]`: a score per head that takes part in the softmax but has no value.
     pub sinks: Option<&'a Array>,
     /// `[blocks, block_size, kv_heads, head_dim]`, of any float type; packed, uint32 words in place of the last
@@ -165,6 +168,10 @@ impl PagedAttention<'_> {
             op.want(sinks.shape() == [heads], "a sink per head")?;
         }
         op.want(self.window.is_none_or(|window| window > 0), "a window holds a key")?;
+        op.want(
+            self.keep >= 0 && (self.keep == 0 || self.window.is_some()),
+            "keys are kept beside a window",
+        )?;
         let norm = |norm: Option<HeadNorm>| -> Result<_> {
             let Some(HeadNorm { weight, eps }) = norm else { return Ok(None) };
             Ok(Some(kernels::HeadNorm { weight: op.float(weight)?, eps }))
@@ -191,6 +198,7 @@ impl PagedAttention<'_> {
             scale: self.scale,
             softcap: self.softcap,
             window: self.window.map(|window| window as usize),
+            keep: self.keep as usize,
             sinks: self.sinks.map(|sinks| op.float(sinks)).transpose()?,
         })
     }

@@ -41,6 +41,11 @@ impl AttentionBlock {
         Ok(Self { spec: spec.clone(), qkv: Fused::new(vec![q, k, v])?, out, qk_norm, rotation, gate })
     }
 
+    /// Sees less, or more, of what was before.
+    pub(crate) fn set_reach(&mut self, reach: Reach) {
+        self.spec.reach = reach;
+    }
+
     /// `[T, hidden]` → `[T, hidden]`. The rows' keys and values go into layer `index` of `state`.
     pub(crate) fn forward(
         &self,
@@ -93,6 +98,11 @@ impl AttentionBlock {
                 magnitude: rotation.magnitude,
             })
         });
+        let (window, keep) = match self.spec.reach {
+            Reach::Full => (None, 0),
+            Reach::Window(tokens) => (Some(tokens as i32), 0),
+            Reach::Sinks { tokens, keep } => (Some(tokens as i32), keep as i32),
+        };
         let [k_pool, v_pool] = pool.take()?;
         let cpu::Attended { out, k_pool, v_pool } = cpu::PagedAttention {
             qkv,
@@ -105,10 +115,8 @@ impl AttentionBlock {
             rope,
             scale: self.spec.scale,
             softcap: None,
-            window: match self.spec.reach {
-                Reach::Full => None,
-                Reach::Window(tokens) => Some(tokens as i32),
-            },
+            window,
+            keep,
             sinks: None,
             k_pool,
             v_pool,

@@ -148,7 +148,7 @@ impl BlockStep {
         for segment in &batch.segments {
             let table = table_of(segment, group)?;
             for row in 0..segment.len {
-                let slot = table.slot(segment.context + row, size);
+                let slot = table.slot(segment.context + row, size, state.kept_blocks(group));
                 let slot = slot.filter(|slot| *slot < scratch * size);
                 slots[segment.first + row] =
                     slot.ok_or_else(|| mlx::Error::new("a table covers its segment"))? as i32;
@@ -221,8 +221,7 @@ fn gather_singles(segments: &[&Segment], group: usize, state: &KvState) -> mlx::
         .iter()
         .zip(&tables)
         .flat_map(|(segment, table)| {
-            let seen = seen_from(segment.context, table, state, group);
-            (0..keys).map(move |key| seen.contains(&key))
+            (0..keys).map(move |key| sees(segment.context, key, table, state, group))
         })
         .collect();
     let rows: Vec<i32> = segments.iter().map(|segment| segment.first as i32).collect();
@@ -239,18 +238,14 @@ fn gather_chunk(segment: &Segment, group: usize, state: &KvState) -> mlx::Result
     let table = table_of(segment, group)?;
     let blocks: Vec<i32> = table.blocks.iter().map(|block| *block as i32).collect();
     let keys = segment.end() - table.first * state.block_size;
-    let window = state.windows.get(group).copied().flatten();
-    let mask = match window {
-        Some(_) => {
+    let mask = match state.kinds.get(group) {
+        Some(GroupKind::Window { .. }) => {
             let mask: Vec<bool> = (segment.context..segment.end())
-                .flat_map(|position| {
-                    let seen = seen_from(position, table, state, group);
-                    (0..keys).map(move |key| seen.contains(&key))
-                })
+                .flat_map(|position| (0..keys).map(move |key| sees(position, key, table, state, group)))
                 .collect();
             Some(Array::from_slice(&mask, &[1, 1, segment.len as i32, keys as i32])?)
         }
-        None => None,
+        Some(GroupKind::Full | GroupKind::State) | None => None,
     };
     Ok(Gather {
         rows: Rows::Chunk { first: segment.first as i32, len: segment.len as i32 },
@@ -260,14 +255,11 @@ fn gather_chunk(segment: &Segment, group: usize, state: &KvState) -> mlx::Result
     })
 }
 
-/// Which of a table's keys the query at `position` sees.
-fn seen_from(position: usize, table: &Table, state: &KvState, group: usize) -> std::ops::Range<usize> {
-    let start = table.first * state.block_size;
-    let oldest = match state.windows.get(group).copied().flatten() {
-        Some(window) => (position + 1).saturating_sub(window),
-        None => 0,
-    };
-    oldest.saturating_sub(start)..(position + 1).saturating_sub(start)
+/// Whether the query at `position` sees the key in place `key` of a table's blocks.
+fn sees(position: usize, key: usize, table: &Table, state: &KvState, group: usize) -> bool {
+    let kept = state.kept_blocks(group) * state.block_size;
+    let missing = if key < kept { 0 } else { table.first * state.block_size };
+    state.sees(group, position, key + missing)
 }
 
 pub(super) fn table_of(segment: &Segment, group: usize) -> mlx::Result<&Table> {

@@ -40,7 +40,9 @@ impl KvState {
         let each = self.arrays().zip(self.group_of.iter().flat_map(|group| [*group; 2]));
         let parts =
             each.map(|(array, group)| format!("{group}:{:?}{:?}", array.dtype().ok(), &array.shape()[1..]));
-        parts.collect::<Vec<_>>().join(",")
+        // What a token saw is in its keys and values, from the second layer on.
+        let kinds = self.kinds.iter().map(|kind| format!("{kind:?}"));
+        kinds.chain([format!("{:?}", self.format)]).chain(parts).collect::<Vec<_>>().join(",")
     }
 
     /// Bytes of a block of a group.

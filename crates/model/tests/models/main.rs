@@ -9,3 +9,4 @@ mod memory;
 mod parity;
 mod real_configs;
 mod recurrent;
+mod sinks;

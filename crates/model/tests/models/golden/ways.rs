@@ -92,7 +92,7 @@ impl<'a> World<'a> {
     fn make_room(&mut self, walk: &mut Walk, count: usize) {
         let groups = self.model.blueprint().state_groups();
         for ((group, table), free) in groups.iter().zip(&mut walk.tables).zip(&mut self.free) {
-            if let GroupKind::Window { tokens } = group.kind {
+            if let GroupKind::Window { tokens, .. } = group.kind {
                 let oldest = (walk.computed + 1).saturating_sub(tokens) / BLOCK_SIZE;
                 while table.first < oldest && !table.blocks.is_empty() {
                     free.insert(0, table.blocks.remove(0));

@@ -1,0 +1,69 @@
+//! Keys and values in fewer bits, and sequences that see only so much: what one request is promised, whatever the
+//! others do.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{complete, engine, hear, run};
+use omnibus_engine::{PrefixCache, Settings};
+
+/// What streams say together is what each says alone, its prompt found in the prefix index or not.
+fn check(settings: Settings) {
+    let prompts: Vec<String> =
+        (0..10).map(|i| format!("{} and then", "the bus stops here, ".repeat(1 + i * 3))).collect();
+    let request = |i: usize, prompt: &String| complete(&format!("r{i}"), prompt, 12 + i);
+    let uncached = engine(Settings { prefix_cache: PrefixCache::Off, ..settings.clone() });
+    let alone: Vec<String> =
+        prompts.iter().enumerate().map(|(i, prompt)| run(&uncached, request(i, prompt)).text).collect();
+    let crowded = engine(Settings { max_num_batched_tokens: 64, ..settings });
+    for round in ["first", "again"] {
+        let streams: Vec<_> = prompts
+            .iter()
+            .enumerate()
+            .map(|(i, prompt)| crowded.submit(request(i, prompt)).unwrap())
+            .collect();
+        let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
+        assert_eq!(together, alone, "{round}");
+    }
+    assert!(crowded.stats().cached_tokens_total > 0, "{:?}", crowded.stats());
+}
+
+#[test]
+fn streams_over_packed_keys_say_what_each_says_alone() {
+    for bits in [4, 8] {
+        check(Settings { kv_bits: Some(bits), ..Settings::default() });
+    }
+}
+
+#[test]
+fn streams_that_see_little_say_what_each_says_alone() {
+    check(Settings { max_kv_size: Some(40), block_size: 8, ..Settings::default() });
+}
+
+#[test]
+fn fewer_bits_hold_more_tokens() {
+    let blocks = |kv_bits| {
+        let settings = Settings { kv_bits, kv_cache_memory: Some(8 << 20), ..Settings::default() };
+        let engine = engine(settings);
+        run(&engine, complete("a", "The bus", 2));
+        engine.stats().kv_blocks_total as f64
+    };
+    let (floats, eight, four) = (blocks(None), blocks(Some(8)), blocks(Some(4)));
+    // 64 floats of 32 bits against 18 and 10 words.
+    assert!((eight / floats / (64.0 / 18.0) - 1.0).abs() < 0.05, "{floats} became {eight}");
+    assert!((four / floats / (64.0 / 10.0) - 1.0).abs() < 0.05, "{floats} became {four}");
+}
+
+#[test]
+fn a_short_model_keeps_floats_before_the_start() {
+    let settings = Settings {
+        max_model_len: Some(256),
+        kv_bits: Some(4),
+        quantized_kv_start: 256,
+        ..Settings::default()
+    };
+    let floats = Settings { max_model_len: Some(256), ..Settings::default() };
+    let said = |settings: Settings| run(&engine(settings), complete("a", "One two three four", 40)).text;
+    assert_eq!(said(settings), said(floats));
+}
