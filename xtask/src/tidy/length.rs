@@ -8,7 +8,8 @@ const LINES_MAX: usize = 800;
 const WRITTEN: &[&str] = &["rs", "py", "cc", "h", "sh", "md"];
 
 /// Longer files, how long they may be, and why.
-const LONGER: &[(&str, usize, &str)] = &[];
+const LONGER: &[(&str, usize, &str)] =
+    &[("crates/cli/src/settings/table.rs", 2000, "one row for each setting")];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let written = tree
