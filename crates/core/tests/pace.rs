@@ -1,6 +1,6 @@
 //! Whether answers keep their pace while prompts are read, and whether prompts are read all the same.
 
-use omnibus_core::sim::{Arrival, Faults, Machine, Overlap, Report, Scenario, Tier, run};
+use omnibus_core::sim::{Arrival, Audits, Faults, Machine, Overlap, Report, Scenario, Tier, run};
 use omnibus_core::{Group, GroupKind, PrefixCache, Schedule, Settings, Targets, Tick, Tuning};
 
 const BUDGET: usize = 512;
@@ -22,7 +22,16 @@ fn scenario(schedule: Schedule, targets: Targets, arrivals: Vec<Arrival>) -> Sce
         prefix_cache: PrefixCache::On,
     };
     let (machine, faults, overlap) = (Machine::default(), Faults::default(), Overlap::On);
-    Scenario { settings, arrivals, machine, faults, overlap, tier: Tier::default(), seed: 1 }
+    Scenario {
+        settings,
+        arrivals,
+        machine,
+        faults,
+        overlap,
+        tier: Tier::default(),
+        audits: Audits::EveryStep,
+        seed: 1,
+    }
 }
 
 /// Eight streams, and when they flow a prompt of four steps' tokens.

@@ -2,7 +2,7 @@
 
 pub use omnibus_core::CostModel;
 pub use omnibus_core::sim::{Arrival, Machine, Quantiles, Report, Workload};
-use omnibus_core::sim::{Faults, Overlap, Scenario, Tier, run};
+use omnibus_core::sim::{Audits, Faults, Overlap, Scenario, Tier, run};
 use omnibus_core::{Group, GroupKind, Settings as CoreSettings};
 
 use crate::Settings;
@@ -31,6 +31,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
         faults: Faults::default(),
         overlap: Overlap::On,
         tier: Tier::default(),
+        audits: Audits::AtTheEnd,
         seed: 0,
     })
 }

@@ -44,6 +44,8 @@ pub struct Simulation {
     pub tpot_ms: Spread,
     /// Between tokens.
     pub itl_ms: Spread,
+    /// The longest pause between two tokens, in milliseconds.
+    pub itl_max_ms: f64,
     /// From arrival to the end.
     pub e2e_ms: Spread,
 }
@@ -172,20 +174,28 @@ impl Simulation {
             ttft_ms: report.ttft.into(),
             tpot_ms: report.tpot.into(),
             itl_ms: report.itl.into(),
+            itl_max_ms: report.itl_max as f64 / 1e3,
             e2e_ms: report.e2e.into(),
         }
     }
 
     /// For people, and for Markdown.
     pub fn table(results: &[Self]) -> String {
-        let head = "| schedule | answered | refused | tokens/s | goodput/s | ttft p50 | p95 | p99 | tpot p50 | p95 | p99 | itl p99 |";
-        let rule = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+        let head = "| schedule | answered | refused | tokens/s | goodput/s | ttft p50 | p95 | p99 | tpot p50 | p95 | p99 | itl p99 | max |";
+        let rule =
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
         let rows = results.iter().map(|row| {
             let [ttft, tpot] = [row.ttft_ms, row.tpot_ms]
                 .map(|spread| format!("{:.0} | {:.0} | {:.0}", spread.p50, spread.p95, spread.p99));
             format!(
-                "| {} | {} | {} | {:.1} | {:.3} | {ttft} | {tpot} | {:.0} |",
-                row.schedule, row.completed, row.refused, row.output_throughput, row.goodput, row.itl_ms.p99
+                "| {} | {} | {} | {:.1} | {:.3} | {ttft} | {tpot} | {:.0} | {:.0} |",
+                row.schedule,
+                row.completed,
+                row.refused,
+                row.output_throughput,
+                row.goodput,
+                row.itl_ms.p99,
+                row.itl_max_ms
             )
         });
         [head.to_owned(), rule.to_owned()].into_iter().chain(rows).collect::<Vec<_>>().join("\n")

@@ -20,6 +20,8 @@ pub struct Scenario {
     pub overlap: Overlap,
     /// Where blocks are kept besides.
     pub tier: Tier,
+    /// When the books are looked at.
+    pub audits: Audits,
     /// Decides when faults happen.
     pub seed: u64,
 }
@@ -79,6 +81,16 @@ pub struct Faults {
     pub loss_one_in: u64,
 }
 
+/// When the books are looked at, which takes longer than all the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Audits {
+    /// After everything that happens.
+    #[default]
+    EveryStep,
+    /// Once.
+    AtTheEnd,
+}
+
 /// Whether a step is launched before the last one is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Overlap {
@@ -101,7 +113,8 @@ impl Scenario {
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
         let machine = Machine::Priced(Cost { step_ns: 300_000, prefill, decode });
         let tier = hostile_tier(&mut rng);
-        Self { settings, arrivals, machine, faults, overlap, tier, seed: rng.draw() }
+        let audits = Audits::EveryStep;
+        Self { settings, arrivals, machine, faults, overlap, tier, audits, seed: rng.draw() }
     }
 
     /// A well-behaved world: so many requests, on average `gap` apart, a third of them in conversations with one of
@@ -126,7 +139,16 @@ impl Scenario {
         });
         let arrivals = arrivals.collect();
         let (machine, faults, overlap) = (Machine::default(), Faults::default(), Overlap::On);
-        Self { settings, arrivals, machine, faults, overlap, tier: Tier::default(), seed }
+        Self {
+            settings,
+            arrivals,
+            machine,
+            faults,
+            overlap,
+            tier: Tier::default(),
+            audits: Audits::EveryStep,
+            seed,
+        }
     }
 }
 

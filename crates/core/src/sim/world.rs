@@ -4,7 +4,7 @@ use super::clients::{Clients, Excuses};
 use super::device::{Device, Fate, Job};
 use super::script::Script;
 use super::tier::Storage;
-use super::{Overlap, Report, Rng, Scenario};
+use super::{Audits, Overlap, Report, Rng, Scenario};
 use crate::{Event, Group, GroupKind, Outcome, Plan, Schedule, Scheduler, SequenceId, Settings, Tick};
 
 /// The oldest sequence is computed at least once in so many steps, while no step fails.
@@ -187,7 +187,7 @@ impl<'a> World<'a> {
         let event = self.scheduler.cancel(id);
         self.clients.leave(id, event, self.now);
         assert_eq!(self.scheduler.cancel(id), None, "ended twice");
-        self.scheduler.audit();
+        self.audit();
     }
 
     /// Plans and launches a step. False if there is nothing to do but wait.
@@ -233,7 +233,7 @@ impl<'a> World<'a> {
         if !plan.work.is_empty() {
             self.launch(&plan);
         }
-        self.scheduler.audit();
+        self.audit();
         true
     }
 
@@ -275,7 +275,7 @@ impl<'a> World<'a> {
             None => self.commit(&job),
         }
         self.storage.keep(&mut self.scheduler, &self.device);
-        self.scheduler.audit();
+        self.audit();
         self.attempts += 1;
         assert!(self.attempts <= self.attempts_max, "it never ends");
     }
@@ -351,6 +351,13 @@ impl<'a> World<'a> {
         assert!(stats.groups.iter().all(|group| group.used + group.cached == 0), "all memory is suspect");
     }
 
+    /// Whether the books balance, if that is looked at after every step.
+    fn audit(&self) {
+        if self.scenario.audits == Audits::EveryStep {
+            self.scheduler.audit();
+        }
+    }
+
     fn tell(&mut self, events: Vec<Event>, excuses: &Excuses) {
         for event in events {
             self.clients.hear(event, (self.now, self.told()), &self.scripts, *excuses);
@@ -360,6 +367,7 @@ impl<'a> World<'a> {
     /// Everybody has heard the end, and nothing is left behind.
     fn close(mut self) -> Report {
         assert!(self.scheduler.is_idle() && self.scheduler.in_flight() == 0, "something is left to do");
+        self.scheduler.audit();
         assert!(self.clients.live().next().is_none(), "somebody is still waiting");
         let stats = self.scheduler.stats();
         assert!(stats.groups.iter().all(|group| group.used == 0), "a block is lost");

@@ -130,7 +130,7 @@ impl Handle {
         let prompt = text.tokens(&request.input, AddSpecial::Yes)?;
         let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
         let job = shared.job(id, &request, prompt)?;
-        if shared.stage.len() >= shared.max_queue.saturating_add(shared.gauges.running()) {
+        if !shared.stage.has_room(&request.tenant, shared.max_queue, shared.gauges.running()) {
             return Err(Failure::Busy { retry_after_s: shared.gauges.retry_after_s() });
         }
         let (tell, events) = tokio::sync::mpsc::unbounded_channel();

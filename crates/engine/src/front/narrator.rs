@@ -2,7 +2,7 @@
 //!
 //! One thread does it for all requests, so that neither the loop nor a slow client does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -23,6 +23,7 @@ pub(super) struct Stage(Arc<Mutex<BTreeMap<JobId, Narration>>>);
 /// One request's story so far.
 pub(super) struct Narration {
     id: String,
+    tenant: String,
     model: String,
     submitted: Instant,
     state: RequestState,
@@ -71,6 +72,7 @@ impl Narration {
         let Stop { strings, include, .. } = &request.stop;
         Self {
             id: request.id.clone(),
+            tenant: request.tenant.clone(),
             model,
             submitted: Instant::now(),
             state: RequestState::Queued,
@@ -250,6 +252,21 @@ impl Stage {
 
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    /// True when one more of this tenant may come in, while so many run and the queue is so long. What is kept for those
+    /// with less than their share is as in the scheduler, which decides when requests come at once.
+    pub(super) fn has_room(&self, tenant: &str, queue: usize, running: usize) -> bool {
+        let stage = self.lock();
+        let full = queue.saturating_add(running);
+        if stage.len() < full {
+            return true;
+        }
+        let tenants: BTreeSet<&str> =
+            stage.values().map(|narration| narration.tenant.as_str()).chain([tenant]).collect();
+        let own = stage.values().filter(|narration| narration.tenant == tenant).count();
+        let has_less = tenants.len() > 1 && own.saturating_mul(tenants.len()) < queue;
+        has_less && stage.len() < full.saturating_add(queue.div_ceil(4))
     }
 
     /// Narrates until the loop hangs up, then tells everybody left that the engine is gone.
