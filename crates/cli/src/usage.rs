@@ -53,6 +53,10 @@ impl Asked {
     }
 }
 
+/// Commands that only gather others.
+const GROUPS: &[(&str, &str)] =
+    &[("bench", "Measures"), ("cache", "Computed prompts in files, and what --cache-dir keeps")];
+
 /// The whole command line.
 pub fn command() -> Command {
     let root = Command::new("omnibus")
@@ -60,12 +64,13 @@ pub fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true);
-    let bench =
-        Command::new("bench").about("Measures").subcommand_required(true).arg_required_else_help(true);
-    let nested = |spec: &&Spec| spec.path.len() == 2;
-    let bench = COMMANDS.iter().filter(nested).fold(bench, |bench, spec| bench.subcommand(of_spec(spec)));
     let flat = COMMANDS.iter().filter(|spec| spec.path.len() == 1);
-    flat.fold(root, |root, spec| root.subcommand(of_spec(spec))).subcommand(bench)
+    let root = flat.fold(root, |root, spec| root.subcommand(of_spec(spec)));
+    GROUPS.iter().fold(root, |root, (name, about)| {
+        let group = Command::new(*name).about(*about).subcommand_required(true).arg_required_else_help(true);
+        let nested = COMMANDS.iter().filter(|spec| matches!(spec.path, [first, _] if first == name));
+        root.subcommand(nested.fold(group, |group, spec| group.subcommand(of_spec(spec))))
+    })
 }
 
 fn of_spec(spec: &Spec) -> Command {

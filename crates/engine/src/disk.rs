@@ -225,6 +225,31 @@ impl Shared {
     }
 }
 
+/// What a directory keeps for one model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedModel {
+    /// Names the model's weights and the format of its blocks.
+    pub fingerprint: String,
+    /// Blocks there are.
+    pub files: u64,
+    /// Bytes they take.
+    pub bytes: u64,
+}
+
+/// What a `--cache-dir` keeps, by model.
+pub fn cached_models(directory: &Path) -> std::io::Result<Vec<CachedModel>> {
+    let root = directory.join("kv");
+    if !root.exists() {
+        return Ok(Vec::new());
+    }
+    Ok(Index::scan(&root, u64::MAX)?.by_folder())
+}
+
+/// Removes what a `--cache-dir` keeps for a model. A server that uses it computes again what it misses.
+pub fn remove_cached_model(directory: &Path, model: &CachedModel) -> std::io::Result<()> {
+    std::fs::remove_dir_all(directory.join("kv").join(&model.fingerprint))
+}
+
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<std::thread::JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }

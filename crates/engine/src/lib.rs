@@ -22,7 +22,7 @@ mod settings;
 pub mod sim;
 mod worker;
 
-pub use disk::DiskStats;
+pub use disk::{CachedModel, DiskStats, cached_models, remove_cached_model};
 pub use event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
 pub use front::{
     EventStream, Handle, Health, ModelInfo, ModelSource, RequestInfo, RequestState, StartError, Stats, start,
@@ -30,7 +30,7 @@ pub use front::{
 pub use machine::{Gpu, Machine, MemoryLimit, machine};
 pub use omnibus_text::AddSpecial;
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
-pub use settings::{DeviceChoice, DiskSettings, PrefixCache, Schedule, Settings};
+pub use settings::{DeviceChoice, DiskSettings, PrefixCache, PromptCacheFile, Schedule, Settings};
 pub use worker::MemoryPlan;
 
 /// Every architecture that can be served, with what is said about it in a list.

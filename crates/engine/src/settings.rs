@@ -1,5 +1,7 @@
 //! What an engine is told when it starts.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::disk::DiskSettings;
@@ -38,6 +40,8 @@ pub struct Settings {
     pub prefix_cache: PrefixCache,
     /// Where blocks are kept that outlive the process.
     pub disk: Option<DiskSettings>,
+    /// A computed prompt to go on from, or to make.
+    pub prompt_cache: Option<PromptCacheFile>,
     /// Where models run.
     pub device: DeviceChoice,
     /// Seeds the requests that bring no seed of their own.
@@ -65,12 +69,22 @@ impl Default for Settings {
             max_kv_size: None,
             prefix_cache: PrefixCache::default(),
             disk: None,
+            prompt_cache: None,
             device: DeviceChoice::Auto,
             seed: 0,
             chat_template: None,
             request_timeout_s: None,
         }
     }
+}
+
+/// A file with a computed prompt, as mlx-lm writes and reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PromptCacheFile {
+    /// Every prompt goes on from it.
+    Read(PathBuf),
+    /// The next prompt is written to it, once it is computed.
+    Write(PathBuf),
 }
 
 /// Where models run.

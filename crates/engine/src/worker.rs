@@ -6,6 +6,7 @@
 mod capacity;
 mod launch;
 mod memory;
+mod prompt_file;
 mod prompt_scores;
 mod run;
 mod runner;
@@ -38,6 +39,8 @@ pub(crate) struct Ready {
     pub(crate) max_model_len: usize,
     pub(crate) vocab_size: usize,
     pub(crate) memory: MemoryPlan,
+    /// Tokens that every prompt goes on from.
+    pub(crate) prefix: Vec<u32>,
 }
 
 /// Starts the thread and waits until it has loaded its model. The process must not end before the thread has: MLX
@@ -53,9 +56,9 @@ pub(crate) fn start(
         Err(error) => {
             let _nobody = tell.send(Err(error));
         }
-        Ok(Loaded { ready, runner, scheduler, tier }) => {
+        Ok(Loaded { ready, runner, scheduler, tier, prompt_file }) => {
             let _nobody = tell.send(Ok(ready));
-            run::Loop::new(runner, scheduler, tier, inbox, outlet).run();
+            run::Loop::new(runner, scheduler, tier, prompt_file, inbox, outlet).run();
         }
     };
     let thread = std::thread::Builder::new()
@@ -82,6 +85,7 @@ struct Loaded {
     runner: runner::Runner,
     scheduler: omnibus_core::Scheduler,
     tier: Option<tier::Tier>,
+    prompt_file: Option<prompt_file::PromptFile>,
 }
 
 fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
@@ -97,6 +101,9 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
         }
         model.bound_reach(tokens, KEPT_TOKENS);
     }
+    let mut settings = settings.clone();
+    let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
+    let settings = &settings;
     let capacity = capacity::Capacity::of(&model, settings)?;
     let ready = Ready {
         architecture: config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),
@@ -105,11 +112,12 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
         max_model_len: capacity.max_context,
         vocab_size: model.blueprint().vocab,
         memory: capacity.memory.clone(),
+        prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let runner = runner::Runner::new(model, &capacity, settings).map_err(StartError::new)?;
     let tier = tier::Tier::open(settings, source, &runner)?;
-    Ok(Loaded { ready, runner, scheduler, tier })
+    Ok(Loaded { ready, runner, scheduler, tier, prompt_file })
 }
 
 fn choose_device(choice: DeviceChoice) -> Result<(), StartError> {

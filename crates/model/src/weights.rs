@@ -16,6 +16,7 @@ use mlx::Array;
 use thiserror::Error;
 
 pub use files::Source;
+pub(crate) use files::check_header;
 pub(crate) use store::Store;
 
 /// A checkpoint: lazy arrays by tensor name.

@@ -2,6 +2,7 @@
 
 mod bench_serve;
 mod bench_sim;
+mod cache;
 mod chat;
 mod completions;
 mod doctor;
@@ -34,6 +35,12 @@ pub enum Name {
     BenchServe,
     /// `omnibus bench sim`
     BenchSim,
+    /// `omnibus cache prompt`
+    CachePrompt,
+    /// `omnibus cache ls`
+    CacheList,
+    /// `omnibus cache rm`
+    CacheRemove,
     /// `omnibus completions`
     Completions,
 }
@@ -106,6 +113,30 @@ pub const COMMANDS: &[Spec] = &[
         argument: None,
     },
     Spec {
+        name: Name::CachePrompt,
+        path: &["cache", "prompt"],
+        about: "Compute a prompt and write it to a file that `generate` and mlx-lm go on from",
+        argument: None,
+    },
+    Spec {
+        name: Name::CacheList,
+        path: &["cache", "ls"],
+        about: "List what --cache-dir keeps, by model",
+        argument: None,
+    },
+    Spec {
+        name: Name::CacheRemove,
+        path: &["cache", "rm"],
+        about: "Remove what --cache-dir keeps",
+        argument: Some(Argument {
+            name: "MODEL",
+            placeholder: "MODEL",
+            help: "As `cache ls` names it. Without one, of all models.",
+            count: (0, 64),
+            choices: &[],
+        }),
+    },
+    Spec {
         name: Name::Completions,
         path: &["completions"],
         about: "Print a script that completes this command line in a shell",
@@ -135,6 +166,9 @@ pub fn run(asked: &Asked) -> Result<ExitCode, Error> {
         Name::Doctor => doctor::run(&config),
         Name::BenchServe => bench_serve::run(&config),
         Name::BenchSim => bench_sim::run(&config),
+        Name::CachePrompt => cache::prompt(&config),
+        Name::CacheList => cache::list(&config),
+        Name::CacheRemove => cache::remove(&config, &asked.arguments),
         Name::Completions => completions::run(&asked.arguments),
     }
 }

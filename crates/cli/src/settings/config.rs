@@ -104,6 +104,8 @@ pub struct Prompt {
     pub text: Option<String>,
     /// What comes before it.
     pub system: Option<String>,
+    /// A computed prompt.
+    pub cache_file: Option<PathBuf>,
     /// As a message, or as it is.
     pub form: PromptForm,
     /// Most tokens of an answer.

@@ -8,14 +8,18 @@ use super::{Kind, Reach, Setting, Value};
 use crate::commands::Name;
 
 const SERVE: &[Name] = &[Name::Serve];
-const ENGINE: &[Name] = &[Name::Serve, Name::Generate, Name::Chat];
+const ENGINE: &[Name] = &[Name::Serve, Name::Generate, Name::Chat, Name::CachePrompt];
+/// All that are given one prompt.
+const PROMPT: &[Name] = &[Name::Generate, Name::CachePrompt];
 const WORDS: &[Name] = &[Name::Generate, Name::Chat];
+/// All that have to do with `--cache-dir`.
+const CACHED: &[Name] = &[Name::Serve, Name::Generate, Name::Chat, Name::CacheList, Name::CacheRemove];
 const BENCH: &[Name] = &[Name::BenchServe];
 const SIM: &[Name] = &[Name::BenchSim];
 const TRAFFIC: &[Name] = &[Name::BenchServe, Name::BenchSim];
 const SCHEDULING: &[Name] = &[Name::Serve, Name::BenchSim];
-const STEPS: &[Name] = &[Name::Serve, Name::Generate, Name::Chat, Name::BenchSim];
-const JSON: &[Name] = &[Name::Models, Name::Doctor, Name::BenchServe, Name::BenchSim];
+const STEPS: &[Name] = &[Name::Serve, Name::Generate, Name::Chat, Name::CachePrompt, Name::BenchSim];
+const JSON: &[Name] = &[Name::Models, Name::Doctor, Name::CacheList, Name::BenchServe, Name::BenchSim];
 
 const MAX: u64 = i32::MAX as u64;
 
@@ -131,7 +135,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("MODEL"),
         default: "",
         section: "Model",
-        commands: &[Name::Generate, Name::Chat, Name::BenchServe],
+        commands: &[Name::Generate, Name::Chat, Name::CachePrompt, Name::BenchServe],
         reach: Reach::Flag,
         help: "Model directory; for `bench serve` a served name. Without it, the embedded model or the first served.",
         set: |config, value| {
@@ -367,7 +371,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("DIR"),
         default: "",
         section: "Engine",
-        commands: ENGINE,
+        commands: CACHED,
         reach: Reach::Everywhere,
         help: "Directory for blocks of keys and values that outlive the process. Without it they are forgotten at the end.",
         set: |config, value| {
@@ -480,11 +484,25 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("TEXT"),
         default: "",
         section: "Generation",
-        commands: &[Name::Generate],
+        commands: PROMPT,
         reach: Reach::Flag,
         help: "What to answer. `-` reads it from stdin.",
         set: |config, value| {
             config.prompt.text = Some(value.text());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "prompt-cache-file",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Generation",
+        commands: PROMPT,
+        reach: Reach::Flag,
+        help: "Computed prompt in mlx-lm's format (*.safetensors): `cache prompt` writes it, `generate` goes on from it.",
+        set: |config, value| {
+            config.prompt.cache_file = Some(value.text().into());
             Ok(())
         },
     },
@@ -494,7 +512,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("TEXT"),
         default: "",
         section: "Generation",
-        commands: WORDS,
+        commands: &[Name::Generate, Name::Chat, Name::CachePrompt],
         reach: Reach::Flag,
         help: "What the model is told before the conversation.",
         set: |config, value| {
@@ -508,7 +526,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: "",
         section: "Generation",
-        commands: &[Name::Generate],
+        commands: PROMPT,
         reach: Reach::Flag,
         help: "Continue the prompt as it is, without the chat template.",
         set: |config, value| {

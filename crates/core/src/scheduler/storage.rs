@@ -9,7 +9,7 @@
 use super::Scheduler;
 use crate::prefix::BlockKey;
 use crate::sequence::{Hold, Phase, Sequence};
-use crate::{KeyedBlock, SequenceId};
+use crate::{BlockId, KeyedBlock, SequenceId};
 
 impl Scheduler {
     /// At most `most` blocks that became findable, still are and have not been named here before, each group's oldest
@@ -45,6 +45,17 @@ impl Scheduler {
             sequence.hold = Hold::Released;
             self.now_at.0 += 1;
         }
+    }
+
+    /// The keys of a sequence's full blocks, in order. None if it is not there, or nothing is shared.
+    pub fn block_keys(&self, id: SequenceId) -> Vec<u128> {
+        let sequence = self.sequences.get(&id);
+        sequence.map_or_else(Vec::new, |sequence| sequence.chain.keys().iter().map(|key| key.0).collect())
+    }
+
+    /// Where the block of a key is in a group. Its content stays until the next [`Self::begin`] or [`Self::restore`].
+    pub fn find_block(&self, group: usize, key: u128) -> Option<BlockId> {
+        self.memory.groups().nth(group).and_then(|(_, pool)| pool.find(&BlockKey(key)))
     }
 
     /// True while a sequence is kept from being planned.

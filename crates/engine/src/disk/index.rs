@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::CachedModel;
 use super::file::{EXTENSION, UNFINISHED};
 
 /// When a file was last used; the number tells apart what a clock does not.
@@ -55,6 +56,18 @@ impl Index {
     /// Files and bytes.
     pub(super) fn size(&self) -> (u64, u64) {
         (self.files.len() as u64, self.bytes)
+    }
+
+    /// What there is of each model, by its folder's name.
+    pub(super) fn by_folder(&self) -> Vec<CachedModel> {
+        let mut folders: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for (path, (bytes, _)) in &self.files {
+            let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+            let entry = folders.entry(folder).or_default();
+            *entry = (entry.0 + 1, entry.1 + bytes);
+        }
+        let models = folders.into_iter();
+        models.map(|(fingerprint, (files, bytes))| CachedModel { fingerprint, files, bytes }).collect()
     }
 
     /// Whether a file of so many bytes can be kept at all.

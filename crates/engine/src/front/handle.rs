@@ -77,7 +77,9 @@ pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, Sta
     let gauges = Arc::new(Gauges::default());
     let outlet = Box::new(move |report| reports.send(report).map_err(|_| NobodyListens));
     let (ready, thread) = worker::start(source.files(), settings.clone(), inbox, outlet)?;
-    let Ready { architecture, quantization, context_length, max_model_len, vocab_size, memory } = ready;
+    let Ready { architecture, quantization, context_length, max_model_len, vocab_size, memory, prefix } =
+        ready;
+    let text = text.after(prefix);
     let stage = Stage::default();
     let (told, shown, stop) = (stage.clone(), Arc::clone(&gauges), commands.clone());
     std::thread::Builder::new()

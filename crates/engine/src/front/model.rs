@@ -62,6 +62,8 @@ fn name_of(path: &Path) -> String {
 pub(crate) struct ModelText {
     pub(crate) tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
+    /// Tokens of a computed prompt that every request goes on from.
+    prefix: Vec<u32>,
 }
 
 impl ModelText {
@@ -80,7 +82,13 @@ impl ModelText {
         Ok(Self {
             tokenizer: Arc::new(tokenizer.map_err(StartError::new)?),
             template: template.map_err(StartError::new)?,
+            prefix: Vec::new(),
         })
+    }
+
+    /// The same, for an engine in which every request goes on from these tokens.
+    pub(crate) fn after(self, prefix: Vec<u32>) -> Self {
+        Self { prefix, ..self }
     }
 
     /// The tokens a request starts from.
@@ -90,11 +98,33 @@ impl ModelText {
                 .encode(text, special)
                 .map_err(|error| Failure::bad_request("prompt", error.to_string()))
         };
+        if !self.prefix.is_empty() {
+            let rest = match input {
+                Input::Tokens(tokens) => tokens.clone(),
+                Input::Text(text) => encode(text, AddSpecial::No)?,
+                Input::Chat(chat) => encode(&self.render_rest(chat)?, AddSpecial::No)?,
+            };
+            return Ok([self.prefix.as_slice(), &rest].concat());
+        }
         match input {
             Input::Tokens(tokens) => Ok(tokens.clone()),
             Input::Text(text) => encode(text, special),
             Input::Chat(chat) => encode(&self.render(chat)?, AddSpecial::No),
         }
+    }
+
+    /// A conversation from the text of its last message on: a computed prompt ends where that text begins or goes on.
+    fn render_rest(&self, chat: &Chat) -> Result<String, Failure> {
+        const MARK: &str = "<query>";
+        let whole = self.render(chat)?;
+        let mut marked = chat.clone();
+        if let Some(last) = marked.messages.as_array_mut().and_then(|messages| messages.last_mut()) {
+            last["content"] = MARK.into();
+        }
+        let begins = self.render(&marked)?.find(MARK).and_then(|at| whole.get(at..).map(str::to_owned));
+        begins.ok_or_else(|| {
+            Failure::bad_request("messages", "the chat template hides where the last message begins")
+        })
     }
 
     fn render(&self, chat: &Chat) -> Result<String, Failure> {

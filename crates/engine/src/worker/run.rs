@@ -9,6 +9,7 @@ use omnibus_core::{
 };
 
 use super::launch::Rows;
+use super::prompt_file::PromptFile;
 use super::runner::{Launched, Read, Runner};
 use super::tier::{Leisure, Tier};
 use super::{NobodyListens, Outlet};
@@ -28,6 +29,7 @@ pub(super) struct Loop {
     runner: Runner,
     scheduler: Scheduler,
     tier: Option<Tier>,
+    prompt_file: Option<PromptFile>,
     /// Whether blocks wait to be copied out once there is nothing else to do.
     chores: Chores,
     jobs: BTreeMap<SequenceId, Job>,
@@ -71,6 +73,7 @@ impl Loop {
         runner: Runner,
         scheduler: Scheduler,
         tier: Option<Tier>,
+        prompt_file: Option<PromptFile>,
         inbox: Receiver<Command>,
         outlet: Outlet,
     ) -> Self {
@@ -81,6 +84,7 @@ impl Loop {
             runner,
             scheduler,
             tier,
+            prompt_file,
             chores,
             jobs,
             sequences,
@@ -253,6 +257,13 @@ impl Loop {
         if let Some(job) = self.jobs.remove(&sequence) {
             self.sequences.remove(&job.id);
             self.stats.finished_total += 1;
+            let news = match (&mut self.prompt_file, news) {
+                (Some(file), News::Finished(reason)) => match file.finish(&self.scheduler, &self.runner) {
+                    Ok(()) => News::Finished(reason),
+                    Err(failure) => News::Failed(failure),
+                },
+                (_, news) => news,
+            };
             self.told.push(Note { job: job.id, news });
         }
     }
@@ -316,10 +327,7 @@ impl Loop {
             deadline,
             cache_salt: job.cache_salt,
             key: job.tenant,
-            ..core::Request::new(
-                [job.prompt.as_slice(), &job.generated].concat(),
-                job.max_new_tokens.saturating_sub(job.generated.len()),
-            )
+            ..core::Request::new(self.prompt_of(&job), job.max_new_tokens.saturating_sub(job.generated.len()))
         };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
@@ -328,6 +336,7 @@ impl Loop {
                 if let Some(tier) = &mut self.tier {
                     tier.fetch(&mut self.scheduler, sequence);
                 }
+                self.begin_prompt_file(sequence);
             }
             Err(rejection) => {
                 let failure = match rejection {
@@ -339,6 +348,22 @@ impl Loop {
                 };
                 self.told.push(Note { job: job.id, news: News::Failed(failure) });
             }
+        }
+    }
+
+    /// The tokens that a job starts from.
+    fn prompt_of(&self, job: &Job) -> Vec<u32> {
+        let tokens = [job.prompt.as_slice(), &job.generated].concat();
+        match &self.prompt_file {
+            Some(file) => file.prompt(tokens),
+            None => tokens,
+        }
+    }
+
+    fn begin_prompt_file(&mut self, sequence: SequenceId) {
+        let Some(file) = &mut self.prompt_file else { return };
+        if let Err(error) = file.begin(&mut self.scheduler, &mut self.runner, sequence) {
+            self.recover(&error);
         }
     }
 

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
 use omnibus_core::{BlockCopy, BlockId, KeyedBlock, SequenceId};
-use omnibus_model::{Attending, Batch, Kernels, KvFormat, KvState, Model, Outgoing};
+use omnibus_model::{
+    Attending, Batch, Blueprint, Kernels, KvFormat, KvState, Model, Outgoing, Placed, PromptCache,
+};
 
 use super::capacity::Capacity;
 use super::launch::{Feed, Rows, SampleRow};
@@ -207,6 +209,16 @@ impl Runner {
             self.state.write_blocks(group, &blocks, &contents)?;
         }
         Ok(())
+    }
+
+    /// Fills blocks that nobody uses yet from a computed prompt.
+    pub(super) fn fill(&mut self, cache: &PromptCache, blocks: &[Placed]) -> mlx::Result<()> {
+        cache.fill(&mut self.state, blocks)
+    }
+
+    /// What the model is.
+    pub(super) fn blueprint(&self) -> &Blueprint {
+        self.model.blueprint()
     }
 
     /// Makes the memory anew after a failure, when nothing in it can be trusted.

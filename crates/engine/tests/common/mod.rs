@@ -1,6 +1,8 @@
 //! The embedded model behind a real engine.
 #![allow(dead_code)]
 
+pub mod fixture;
+
 use std::path::Path;
 
 use omnibus_engine::{
@@ -62,4 +64,13 @@ pub fn hear(mut stream: EventStream) -> Told {
 
 pub fn run(engine: &Handle, request: Request) -> Told {
     hear(engine.submit(request).expect("taken"))
+}
+
+/// The tokens and their exact scores.
+pub fn said(told: &Told) -> Vec<(u32, Option<f32>)> {
+    let tokens = told.events.iter().flat_map(|event| match event {
+        Event::Delta { tokens, .. } => tokens.iter().map(|token| (token.id, token.logprob)).collect(),
+        _ => Vec::new(),
+    });
+    tokens.collect()
 }

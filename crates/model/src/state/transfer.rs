@@ -5,7 +5,7 @@
 
 use mlx::Array;
 
-use super::KvState;
+use super::{KvState, Pool, lost};
 
 /// Blocks of one group on their way out: their part of each array, `[blocks, …]`, lazy.
 #[derive(Debug)]
@@ -15,6 +15,13 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
+    /// A layer's two arrays, `[blocks, …]` each, in the order of the group's layers.
+    pub fn arrays_by_layer(&self) -> impl Iterator<Item = [&Array; 2]> {
+        self.parts
+            .chunks_exact(2)
+            .filter_map(|pair| <[&Array; 2]>::try_from(pair.iter().collect::<Vec<_>>()).ok())
+    }
+
     /// To be evaluated before [`Self::bytes`] is fast.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.parts.iter()
@@ -69,33 +76,69 @@ impl KvState {
         if blocks.is_empty() {
             return Ok(());
         }
-        mlx::eval(self.group_arrays(group))?;
-        let indices = indices(blocks)?;
         let mut at = 0;
-        for (pool, _) in self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group) {
-            let mut write = |array: Array| -> mlx::Result<Array> {
+        let mut parts = Vec::new();
+        for pool in self.pools_of(group) {
+            let mut part = |array: &Array| -> mlx::Result<Array> {
                 let mut shape = array.shape().to_vec();
-                let part = array.nbytes() / shape.first().map_or(1, |blocks| *blocks as usize);
-                let parts = contents.iter().flat_map(|content| &content[at..at + part]);
-                let bytes: Vec<u8> = parts.copied().collect();
+                let bytes = array.nbytes() / shape.first().map_or(1, |blocks| *blocks as usize);
+                let bytes_of_blocks = contents.iter().flat_map(|content| &content[at..at + bytes]);
+                let bytes_of_blocks: Vec<u8> = bytes_of_blocks.copied().collect();
                 if let Some(first) = shape.first_mut() {
                     *first = blocks.len() as i32;
                 }
-                at += part;
-                let update = Array::from_bytes(&bytes, &shape, array.dtype()?)?;
+                at += bytes;
+                Array::from_bytes(&bytes_of_blocks, &shape, array.dtype()?)
+            };
+            let [first, second] = pool.arrays() else { return Err(lost()) };
+            parts.push([part(first)?, part(second)?]);
+        }
+        self.write_parts(group, blocks, parts)
+    }
+
+    /// Writes blocks of a group from arrays, `[blocks, …]` for each layer's two. Waits for what is being computed, so
+    /// that the pools are written in place.
+    pub(crate) fn write_parts(
+        &mut self,
+        group: usize,
+        blocks: &[u32],
+        parts: Vec<[Array; 2]>,
+    ) -> mlx::Result<()> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        mlx::eval(self.group_arrays(group))?;
+        let indices = indices(blocks)?;
+        let pools = self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group);
+        for ((pool, _), update) in pools.zip(parts) {
+            let write = |array: Array, update: Array| -> mlx::Result<Array> {
+                let update = update.astype(array.dtype()?)?;
                 let written = array.scatter_rows(&indices, &update)?;
                 written.eval()?;
                 Ok(written)
             };
-            let [first, second] = pool.take()?;
-            pool.put([write(first)?, write(second)?]);
+            let ([first, second], [first_update, second_update]) = (pool.take()?, update);
+            pool.put([write(first, first_update)?, write(second, second_update)?]);
         }
         Ok(())
     }
 
+    /// Groups of layers.
+    pub(crate) fn groups(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The layers of a group, ascending.
+    pub(crate) fn layers_of(&self, group: usize) -> Vec<usize> {
+        self.group_of.iter().enumerate().filter(|(_, of)| **of == group).map(|(layer, _)| layer).collect()
+    }
+
+    fn pools_of(&self, group: usize) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().zip(&self.group_of).filter(move |(_, of)| **of == group).map(|(pool, _)| pool)
+    }
+
     fn group_arrays(&self, group: usize) -> impl Iterator<Item = &Array> {
-        let pools = self.pools.iter().zip(&self.group_of).filter(move |(_, of)| **of == group);
-        pools.flat_map(|(pool, _)| pool.arrays())
+        self.pools_of(group).flat_map(Pool::arrays)
     }
 }
 

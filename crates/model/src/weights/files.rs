@@ -161,7 +161,7 @@ pub(super) fn problem(file: &Path, problem: String) -> LoadError {
 }
 
 /// Reads the header alone and checks it against the file's length.
-fn check_header(path: &Path) -> Result<(), LoadError> {
+pub(crate) fn check_header(path: &Path) -> Result<(), LoadError> {
     let broken = |why: String| problem(path, format!("not a sound safetensors file: {why}"));
     let mut file = fs::File::open(path).map_err(|error| problem(path, error.to_string()))?;
     let length = file.metadata().map_err(|error| problem(path, error.to_string()))?.len();

@@ -1,0 +1,85 @@
+//! `omnibus cache`: computed prompts in files, and what `--cache-dir` keeps.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use omnibus_engine::{
+    CachedModel, Chat, Event, Input, PromptCacheFile, Settings as EngineSettings, cached_models,
+    remove_cached_model,
+};
+use serde_json::json;
+
+use super::{generate, say};
+use crate::error::Error;
+use crate::settings::{Config, Output};
+use crate::{model, output};
+
+/// Computes a prompt and writes it to a file.
+pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
+    let Some(path) = config.prompt.cache_file.clone() else {
+        return Err(Error::usage("a file is needed: --prompt-cache-file FILE"));
+    };
+    // What follows in the file's stead is still the same message.
+    let input = match generate::input(config)? {
+        Input::Chat(chat) => Input::Chat(Chat { continues: true, ..chat }),
+        other => other,
+    };
+    let source = model::source(config.model.as_deref(), &[])?;
+    let prompt_cache = Some(PromptCacheFile::Write(path.clone()));
+    let engine = EngineSettings { prompt_cache, ..config.engine.clone() };
+    let handle = omnibus_engine::start(vec![source], engine).map_err(Error::failed)?;
+    let mut request = say::request(config, input);
+    request.max_new_tokens = Some(1);
+    let mut events = handle.submit(request).map_err(Error::failed)?;
+    while let Some(event) = events.blocking_next() {
+        match event {
+            Event::Finished { usage, .. } => {
+                output::note(format!("{} tokens in {}", usage.prompt_tokens, path.display()));
+                return Ok(ExitCode::SUCCESS);
+            }
+            Event::Failed(failure) => return Err(Error::failed(failure)),
+            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+        }
+    }
+    Err(Error::failed("the engine stopped before the prompt was computed"))
+}
+
+/// Lists what a directory keeps.
+pub fn list(config: &Config) -> Result<ExitCode, Error> {
+    let models = kept(directory(config)?)?;
+    match config.output {
+        Output::Json => output::line(json!(models).to_string()),
+        Output::Text => models.iter().for_each(|model| {
+            let megabytes = model.bytes as f64 / 1e6;
+            output::line(format!("{}  {:>8} blocks  {megabytes:>10.1} MB", model.fingerprint, model.files));
+        }),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what a directory keeps of these models, or of all.
+pub fn remove(config: &Config, wanted: &[String]) -> Result<ExitCode, Error> {
+    let directory = directory(config)?;
+    let models = kept(directory)?;
+    if let Some(unknown) = wanted.iter().find(|name| !models.iter().any(|model| model.fingerprint == **name))
+    {
+        return Err(Error::failed(format!("{} keeps nothing of {unknown}", directory.display())));
+    }
+    for model in models.iter().filter(|model| wanted.is_empty() || wanted.contains(&model.fingerprint)) {
+        remove_cached_model(directory, model)
+            .map_err(|error| Error::failed(format!("cannot remove {}: {error}", model.fingerprint)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn directory(config: &Config) -> Result<&Path, Error> {
+    let directory = config.engine.disk.as_ref().map(|disk| disk.directory.as_path());
+    directory
+        .filter(|directory| !directory.as_os_str().is_empty())
+        .ok_or_else(|| Error::usage("a directory is needed: --cache-dir DIR"))
+}
+
+fn kept(directory: &Path) -> Result<Vec<CachedModel>, Error> {
+    cached_models(directory)
+        .map_err(|error| Error::failed(format!("cannot read {}: {error}", directory.display())))
+}

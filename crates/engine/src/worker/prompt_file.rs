@@ -1,0 +1,146 @@
+//! A computed prompt that comes from a file or goes to one, in mlx-lm's format.
+//!
+//! Blocks are chosen so small that the prompt comes out even: what a file holds is then whole blocks, and travels like
+//! any other block that was computed earlier.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use omnibus_core::{BlockId, Scheduler, SequenceId};
+use omnibus_model::{Blueprint, GroupKind, Placed, PromptCache, Source};
+
+use super::runner::Runner;
+use crate::settings::{PromptCacheFile, Settings};
+use crate::{Failure, StartError};
+
+/// Blocks are not made larger than this.
+const BLOCK_SIZE_MAX: usize = 64;
+/// Follows a prompt that is to be written, so that all of the prompt is computed before anything is sampled.
+const FILLER: u32 = 0;
+
+/// A computed prompt that comes from a file or goes to one.
+pub(super) enum PromptFile {
+    Read { cache: PromptCache, kinds: Vec<GroupKind> },
+    Write { path: PathBuf, model: String, prompt: Option<Prompt> },
+}
+
+/// What is to be written.
+pub(super) struct Prompt {
+    tokens: Vec<u32>,
+    /// Of its blocks.
+    keys: Vec<u128>,
+}
+
+impl PromptFile {
+    /// Opens what was asked for, and settles the size of blocks that goes with it.
+    pub(super) fn open(
+        settings: &mut Settings,
+        source: &Source,
+        blueprint: &Blueprint,
+    ) -> Result<Option<Self>, StartError> {
+        let bounded =
+            [("--kv-bits", settings.kv_bits.is_some()), ("--max-kv-size", settings.max_kv_size.is_some())];
+        if let Some((flag, _)) = bounded.iter().find(|(_, set)| settings.prompt_cache.is_some() && *set) {
+            return Err(StartError::new(format!(
+                "a prompt-cache file holds all keys and values as they are; leave out {flag}"
+            )));
+        }
+        match &settings.prompt_cache {
+            None => Ok(None),
+            Some(PromptCacheFile::Read(path)) => {
+                let cache = PromptCache::read(path, blueprint).map_err(StartError::new)?;
+                settings.block_size = cache.block_size(BLOCK_SIZE_MAX);
+                let kinds = blueprint.state_groups().iter().map(|group| group.kind).collect();
+                Ok(Some(Self::Read { cache, kinds }))
+            }
+            Some(PromptCacheFile::Write(path)) => {
+                settings.block_size = 1;
+                let model = match source {
+                    Source::Directory(path) => path.display().to_string(),
+                    Source::Embedded(_) => "embedded".to_owned(),
+                };
+                Ok(Some(Self::Write { path: path.clone(), model, prompt: None }))
+            }
+        }
+    }
+
+    /// The tokens that every prompt goes on from. Where the file does not tell them, others stand for them: their keys
+    /// and values are in the file, so nobody looks at the tokens.
+    pub(super) fn prefix(&self) -> Vec<u32> {
+        match self {
+            Self::Read { cache, .. } => {
+                cache.tokens().map_or_else(|| vec![FILLER; cache.len()], <[u32]>::to_vec)
+            }
+            Self::Write { .. } => Vec::new(),
+        }
+    }
+
+    /// What to compute for a prompt.
+    pub(super) fn prompt(&self, mut tokens: Vec<u32>) -> Vec<u32> {
+        if let Self::Write { .. } = self {
+            tokens.push(FILLER);
+        }
+        tokens
+    }
+
+    /// Fills a new sequence's blocks from the file, or remembers which blocks are to be written.
+    pub(super) fn begin(
+        &mut self,
+        scheduler: &mut Scheduler,
+        runner: &mut Runner,
+        id: SequenceId,
+    ) -> mlx::Result<()> {
+        let keys = scheduler.block_keys(id);
+        match self {
+            Self::Write { prompt, .. } => {
+                let mut tokens = scheduler.tokens(id).to_vec();
+                tokens.pop();
+                *prompt = Some(Prompt { keys: keys.into_iter().take(tokens.len()).collect(), tokens });
+                Ok(())
+            }
+            Self::Read { cache, kinds } => {
+                let size = runner.state().block_size();
+                let places: BTreeMap<u128, usize> = keys.into_iter().zip(0..).collect();
+                let place = |group: usize, key: u128| {
+                    let logical = places.get(&key).copied()?;
+                    kinds.get(group).is_some_and(|kind| cache.has(*kind, logical, size)).then_some(logical)
+                };
+                let restored = scheduler.restore(id, |group, key| place(group, key).is_some());
+                let placed = restored.iter().filter_map(|block| {
+                    let logical = place(block.group, block.key)?;
+                    Some(Placed { group: block.group, block: block.block.0, logical })
+                });
+                runner.fill(cache, &placed.collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// Writes the file, once its prompt has been computed.
+    pub(super) fn finish(&mut self, scheduler: &Scheduler, runner: &Runner) -> Result<(), Failure> {
+        let Self::Write { path, model, prompt } = self else { return Ok(()) };
+        let Some(Prompt { tokens, keys }) = prompt.take() else { return Ok(()) };
+        let failed = |why: String| Failure::Engine {
+            message: format!("the prompt was computed and could not be written to {}: {why}", path.display()),
+        };
+        let mut parts = Vec::new();
+        for (group, spec) in runner.blueprint().state_groups().iter().enumerate() {
+            let wanted = match spec.kind {
+                GroupKind::Full => keys.len(),
+                GroupKind::Window { tokens, .. } => tokens.min(keys.len()),
+                GroupKind::State => 1,
+            };
+            let last = keys.iter().rev().take(wanted);
+            let found: Vec<BlockId> = last.map_while(|key| scheduler.find_block(group, *key)).collect();
+            // The oldest token of a full window may be gone: the next one takes its place.
+            if found.len() + usize::from(matches!(spec.kind, GroupKind::Window { .. })) < wanted {
+                return Err(failed("it did not fit into the memory for keys and values".to_owned()));
+            }
+            let blocks = found.into_iter().rev();
+            parts.push(runner.read_blocks(group, blocks).map_err(|error| failed(error.to_string()))?);
+        }
+        let metadata = [("model", model.as_str()), ("tokenizer_config", "{}"), ("written_by", "mlx-omnibus")];
+        let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        PromptCache::write(path, runner.blueprint(), &tokens, &parts, &metadata)
+            .map_err(|error| failed(error.to_string()))
+    }
+}

@@ -1,0 +1,49 @@
+//! A golden fixture behind a real engine.
+#![allow(dead_code)]
+
+#[path = "../../../model/tests/models/golden/generate.rs"]
+mod generate;
+
+use std::path::{Path, PathBuf};
+
+use omnibus_engine::{Handle, Input, ModelSource, Request, Sampling, Settings, StartError, start};
+use serde_json::Value;
+
+/// Tokens that the fixtures know.
+const VOCAB: usize = 96;
+
+/// A golden fixture as a model directory, with the embedded model's tokenizer.
+pub fn directory(fixture: &str, test: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{fixture}-{test}"));
+    let fixture = here.join("../model/tests/fixtures").join(fixture);
+    std::fs::create_dir_all(&to).unwrap();
+    let recipe: Value =
+        serde_json::from_slice(&std::fs::read(fixture.join("tensors.json")).unwrap()).unwrap();
+    let weights = generate::weights(&recipe).unwrap();
+    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+    std::fs::copy(fixture.join("config.json"), to.join("config.json")).unwrap();
+    let tokenizer = here.join("../cli/models/omnibus-mini/tokenizer.json");
+    std::fs::copy(tokenizer, to.join("tokenizer.json")).unwrap();
+    to
+}
+
+pub fn engine(directory: &Path, settings: Settings) -> Handle {
+    try_engine(directory, settings).expect("the engine starts")
+}
+
+pub fn try_engine(directory: &Path, settings: Settings) -> Result<Handle, StartError> {
+    let path = directory.to_owned();
+    start(vec![ModelSource::Directory { path, served_names: Vec::new() }], settings)
+}
+
+pub fn request(i: usize, prompt: usize, tokens: usize) -> Request {
+    let ids = (0..prompt).map(|at| (1 + (at * 7 + i * 31) % (VOCAB - 1)) as u32).collect();
+    let mut request = Request::new(format!("r{i}"), Input::Tokens(ids));
+    request.sampling = Sampling::greedy();
+    request.max_new_tokens = Some(tokens);
+    request.logprobs = Some(0);
+    request.stop.ignore_eos = true;
+    request
+}

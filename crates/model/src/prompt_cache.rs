@@ -1,0 +1,139 @@
+//! A computed prompt in a file, in mlx-lm's format: what its `cache_prompt` writes and its `generate` reads.
+//!
+//! ```text
+//! arrays    "<layer>.0", "<layer>.1"      keys and values, [1, kv_heads, room, head_dim]   (KVCache, RotatingKVCache)
+//!           "<layer>.2" …                 offset; of a rotating one also keep, max_size and where it writes next
+//!           "<layer>.0.0", "<layer>.0.1"  a recurrence's convolution and state, [1, …]     (ArraysCache)
+//! metadata  "0.<name>"  "1.<layer>" the layer's class  "2.<n>.0" which arrays stand for numbers or nothing
+//! ```
+//!
+//! The format says nothing of the prompt's tokens. Ours do, under a name of their own.
+
+mod layer;
+mod layout;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use mlx::Array;
+use mlx::io::Safetensors;
+
+use crate::state::Outgoing;
+use crate::{Blueprint, GroupKind, KvState, LoadError};
+use layer::LayerCache;
+
+/// Where we note a prompt's tokens, in the metadata.
+const TOKENS: &str = "omnibus_tokens";
+
+/// A computed prompt.
+#[derive(Debug)]
+pub struct PromptCache {
+    /// In the order of the model's layers.
+    layers: Vec<LayerCache>,
+    len: usize,
+    tokens: Option<Vec<u32>>,
+}
+
+/// A block to fill from a file: in which group, where, and which block of the sequence it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Placed {
+    pub group: usize,
+    pub block: u32,
+    pub logical: usize,
+}
+
+impl PromptCache {
+    /// Reads a file and checks it against the model that is to go on from it.
+    pub fn read(path: &Path, blueprint: &Blueprint) -> Result<Self, LoadError> {
+        let broken = |problem: String| LoadError::File { file: path.to_owned(), problem };
+        crate::weights::check_header(path)?;
+        let Safetensors { arrays, metadata } = mlx::io::load_safetensors_with_metadata(path)?;
+        let layers = blueprint.layers.iter().enumerate().map(|(index, spec)| {
+            LayerCache::read(index, &spec.mixer, &arrays, &metadata)
+                .map_err(|problem| broken(format!("layer {index}: {problem}")))
+        });
+        let layers: Vec<LayerCache> = layers.collect::<Result<_, _>>()?;
+        if metadata.contains_key(&format!("1.{}", layers.len())) {
+            return Err(broken(format!("it has more than this model's {} layers", layers.len())));
+        }
+        let tokens = metadata.get(&format!("0.{TOKENS}")).and_then(|text| serde_json::from_str(text).ok());
+        let tokens = tokens.map(|tokens: Vec<u32>| tokens);
+        let told = tokens.as_ref().map(Vec::len);
+        let mut lengths = layers.iter().filter_map(LayerCache::len);
+        let len = lengths.next().or(told).ok_or_else(|| {
+            broken("it does not say how many tokens it was computed from; only omnibus notes that".to_owned())
+        })?;
+        if lengths.any(|other| other != len) || told.is_some_and(|told| told != len) || len == 0 {
+            return Err(broken("its layers were computed from different numbers of tokens".to_owned()));
+        }
+        Ok(Self { layers, len, tokens })
+    }
+
+    /// Tokens it was computed from.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: an empty prompt is not read.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Which tokens, if the file says so.
+    pub fn tokens(&self) -> Option<&[u32]> {
+        self.tokens.as_deref()
+    }
+
+    /// The longest block, of at most `most` tokens, in which the prompt comes out even.
+    pub fn block_size(&self, most: usize) -> usize {
+        (1..=most.max(1)).rev().find(|size| self.len.is_multiple_of(*size)).unwrap_or(1)
+    }
+
+    /// True if block `logical` of the prompt can be filled in a group of this kind.
+    pub fn has(&self, kind: GroupKind, logical: usize, block_size: usize) -> bool {
+        match kind {
+            GroupKind::Full | GroupKind::Window { .. } => (logical + 1) * block_size <= self.len,
+            GroupKind::State => (logical + 1) * block_size == self.len,
+        }
+    }
+
+    /// Fills blocks.
+    pub fn fill(&self, state: &mut KvState, blocks: &[Placed]) -> mlx::Result<()> {
+        let size = state.block_size();
+        for group in 0..state.groups() {
+            let of_group: Vec<&Placed> = blocks.iter().filter(|placed| placed.group == group).collect();
+            let ids: Vec<u32> = of_group.iter().map(|placed| placed.block).collect();
+            let logical: Vec<usize> = of_group.iter().map(|placed| placed.logical).collect();
+            let parts = state.layers_of(group).into_iter().map(|layer| {
+                let layer = self.layers.get(layer).ok_or_else(|| mlx::Error::new("a layer is missing"))?;
+                layer.blocks(&logical, size, self.len)
+            });
+            let parts: Vec<[Array; 2]> = parts.collect::<mlx::Result<_>>()?;
+            state.write_parts(group, &ids, parts)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file. `parts` are, for each group, its blocks that hold the last of the prompt's tokens, in order, and
+    /// of a recurrence the one slot.
+    pub fn write(
+        path: &Path,
+        blueprint: &Blueprint,
+        tokens: &[u32],
+        parts: &[Outgoing],
+        metadata: &BTreeMap<String, String>,
+    ) -> mlx::Result<()> {
+        let mut file = layout::File::default();
+        for (group, parts) in blueprint.state_groups().iter().zip(parts) {
+            for (layer, pair) in group.layers.iter().zip(parts.arrays_by_layer()) {
+                LayerCache::of_blocks(group.kind, pair, tokens.len())?.put(*layer, &mut file)?;
+            }
+        }
+        for (name, value) in metadata {
+            file.note(name, value);
+        }
+        file.note(TOKENS, &serde_json::json!(tokens).to_string());
+        file.save(path)
+    }
+}
