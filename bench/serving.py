@@ -20,6 +20,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import urllib.parse
@@ -410,7 +411,8 @@ def table(header, rows):
 def finish(script, options, results, tables, remarks):
     """Writes `results` as JSON and the tables as Markdown, with the conditions beneath; prints the latter."""
     name = pathlib.Path(script).stem
-    text = "\n\n".join([*tables, f"{remarks} {conditions()}"]) + "\n"
+    beneath = textwrap.fill(f"{remarks} {conditions()}", 118, break_long_words=False, break_on_hyphens=False)
+    text = "\n\n".join([*tables, beneath]) + "\n"
     (options.out / f"{name}.json").write_text(json.dumps(results, indent=2) + "\n")
     (options.out / f"{name}.md").write_text(text)
     print(text, end="")

@@ -33,6 +33,9 @@ pub fn fixtures(names: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// The module of `bench/` that the others import.
+const SHARED: &str = "serving";
+
 /// Builds the server and runs one script of `bench/` on it, passing the other arguments on.
 pub fn bench(arguments: &[String]) -> Result<(), String> {
     let scripts = bench_scripts()?;
@@ -49,8 +52,10 @@ fn bench_scripts() -> Result<Vec<String>, String> {
     let entries = std::fs::read_dir(place::root().join("bench"))
         .map_err(|error| format!("cannot read bench/: {error}"))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut scripts: Vec<String> =
-        names.filter_map(|name| name.strip_suffix(".py").map(str::to_owned)).collect();
+    let mut scripts: Vec<String> = names
+        .filter_map(|name| name.strip_suffix(".py").map(str::to_owned))
+        .filter(|name| name != SHARED)
+        .collect();
     scripts.sort();
     Ok(scripts)
 }
