@@ -38,6 +38,8 @@ pub struct Settings {
     pub prefix_cache: PrefixCache,
     /// Where blocks are kept that outlive the process.
     pub disk: Option<DiskSettings>,
+    /// Seconds without a request after which a session's blocks are as good as any others.
+    pub session_ttl_s: f64,
     /// Where models run.
     pub device: DeviceChoice,
     /// Seeds the requests that bring no seed of their own.
@@ -65,6 +67,7 @@ impl Default for Settings {
             max_kv_size: None,
             prefix_cache: PrefixCache::default(),
             disk: None,
+            session_ttl_s: 3600.0,
             device: DeviceChoice::Auto,
             seed: 0,
             chat_template: None,
