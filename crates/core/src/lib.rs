@@ -30,5 +30,5 @@ pub use scheduler::Scheduler;
 pub use settings::{
     Batch, Group, GroupKind, Limits, Pools, PrefixCache, Schedule, Settings, Targets, Tuning,
 };
-pub use stats::{GroupStats, Misses, Stats};
+pub use stats::{GroupStats, Misses, SessionInfo, Stats};
 pub use table::Table;

@@ -21,6 +21,9 @@ pub(crate) struct Memory {
     content: Content,
 }
 
+/// A block that a session wants kept: its group, which it is, and what names its content there.
+pub(crate) type Pin = (usize, BlockId, u64);
+
 /// The beginning of a block that can be copied instead of computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Partial {
@@ -313,6 +316,23 @@ impl Memory {
         fresh
     }
 
+    /// Wants kept what taking up after as many of these keys as possible needs.
+    pub(crate) fn pin(&mut self, keys: &[BlockKey]) -> Vec<Pin> {
+        let keys = &keys[..self.reusable(keys, keys.len())];
+        let blocks: Vec<(usize, BlockId)> = self.adoptable(keys).collect();
+        blocks.into_iter().map(|(group, block)| (group, block, self.groups[group].1.pin(block))).collect()
+    }
+
+    /// Takes pins back.
+    pub(crate) fn unpin(&mut self, pins: &[Pin]) {
+        pins.iter().for_each(|&(group, block, seal)| self.groups[group].1.unpin(block, seal));
+    }
+
+    /// True while the content that was pinned can be found.
+    pub(crate) fn is_pinned(&self, &(group, block, seal): &Pin) -> bool {
+        self.groups.get(group).is_some_and(|(_, pool)| pool.has(block, seal))
+    }
+
     /// Takes the blocks that positions up to `end` lack. Never moves one that is held.
     pub(crate) fn grow(&mut self, holdings: &mut [Holding], start: usize, end: usize) {
         for (group, holding) in holdings.iter_mut().enumerate() {
@@ -410,15 +430,24 @@ impl Memory {
         self.groups().map(|(_, pool)| pool.stats()).collect()
     }
 
-    /// Panics if these are not all that is held.
-    pub(crate) fn audit<'a>(&self, holdings: impl Iterator<Item = &'a [Holding]>) {
+    /// Panics if these are not all that is held and pinned.
+    pub(crate) fn audit<'a>(
+        &self,
+        holdings: impl Iterator<Item = &'a [Holding]>,
+        pins: impl Iterator<Item = &'a Pin>,
+    ) {
         let mut counts: Vec<Vec<u32>> = self.groups().map(|(_, pool)| vec![0; pool.total()]).collect();
+        let mut pinned = counts.clone();
+        for pin in pins.filter(|pin| self.is_pinned(pin)) {
+            pinned[pin.0][pin.1.0 as usize] += 1;
+        }
         for held in holdings {
             for (count, holding) in counts.iter_mut().zip(held) {
                 holding.blocks.iter().for_each(|block| count[block.0 as usize] += 1);
             }
         }
-        self.groups().zip(&counts).for_each(|((_, pool), count)| pool.audit(count));
+        let counts = counts.iter().zip(&pinned);
+        self.groups().zip(counts).for_each(|((_, pool), (count, pinned))| pool.audit(count, pinned));
         let found = self.anchor.map_or(0, |anchor| self.groups[anchor].1.findable());
         assert_eq!(self.content.len(), found, "content is known of other blocks than can be found");
     }

@@ -20,8 +20,8 @@ pub(crate) struct Pool {
     slots: Vec<Slot>,
     /// Handed out from the end, lowest first at the beginning, so that equal histories give equal tables.
     free: Vec<BlockId>,
-    /// Least recently held first.
-    idle: BTreeMap<u64, BlockId>,
+    /// In the order in which they are forgotten: least recently held first, those that are pinned last.
+    idle: BTreeMap<(Tier, u64), BlockId>,
     index: BTreeMap<BlockKey, BlockId>,
     /// Blocks that became idle so far: the clock of `idle`.
     idled: u64,
@@ -31,9 +31,18 @@ pub(crate) struct Pool {
     sealed: u64,
 }
 
+/// What becomes of a block that nobody holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Tier {
+    Loose,
+    Pinned,
+}
+
 #[derive(Debug, Clone, Default)]
 struct Slot {
     holders: u32,
+    /// Sessions that want it kept.
+    pins: u32,
     key: Option<BlockKey>,
     /// Its place in `idle`, while it is there.
     stamp: u64,
@@ -102,7 +111,7 @@ impl Pool {
         let slot = &mut self.slots[block.0 as usize];
         assert!(slot.key.is_some(), "{block:?} was found by its content");
         if slot.holders == 0 {
-            let idle = self.idle.remove(&slot.stamp);
+            let idle = self.idle.remove(&slot.place());
             assert_eq!(idle, Some(block), "a block that nobody holds and that can be found is idle");
         }
         slot.holders += 1;
@@ -122,8 +131,41 @@ impl Pool {
             return;
         }
         slot.stamp = stamp;
-        self.idle.insert(stamp, block);
+        let place = slot.place();
+        self.idle.insert(place, block);
         self.idled += 1;
+    }
+
+    /// Lets all loose blocks be forgotten before this one, which was found by its content. The number names the
+    /// content, for [`Self::unpin`].
+    pub(crate) fn pin(&mut self, block: BlockId) -> u64 {
+        assert!(self.slot(block).key.is_some(), "{block:?} was found by its content");
+        self.change_pins(block, |pins| pins + 1);
+        self.slot(block).seal
+    }
+
+    /// Takes a pin back, if the block still has the content that was pinned.
+    pub(crate) fn unpin(&mut self, block: BlockId, seal: u64) {
+        if self.has(block, seal) {
+            self.change_pins(block, |pins| pins - 1);
+        }
+    }
+
+    /// True while the block has the content that was pinned.
+    pub(crate) fn has(&self, block: BlockId, seal: u64) -> bool {
+        let slot = self.slot(block);
+        slot.key.is_some() && slot.seal == seal
+    }
+
+    fn change_pins(&mut self, block: BlockId, change: impl Fn(u32) -> u32) {
+        let slot = &mut self.slots[block.0 as usize];
+        let before = slot.place();
+        slot.pins = change(slot.pins);
+        let after = slot.place();
+        if slot.holders == 0 {
+            self.idle.remove(&before);
+            self.idle.insert(after, block);
+        }
     }
 
     /// Makes a full block findable. Of two with the same content, the first stays the one that is found.
@@ -155,17 +197,20 @@ impl Pool {
 
     /// How full it is.
     pub(crate) fn stats(&self) -> GroupStats {
-        GroupStats { used: self.total() - self.available(), cached: self.idle.len(), total: self.total() }
+        let pinned = self.idle.range((Tier::Pinned, 0)..).count();
+        let used = self.total() - self.available();
+        GroupStats { used, cached: self.idle.len(), pinned, total: self.total() }
     }
 
-    /// Panics if a block is lost, or if `holders` (of each block) is not what was counted.
-    pub(crate) fn audit(&self, holders: &[u32]) {
+    /// Panics if a block is lost, or if `holders` or `pins` (of each block) is not what was counted.
+    pub(crate) fn audit(&self, holders: &[u32], pins: &[u32]) {
         let mut resting = vec![0; self.total()];
         for block in self.free.iter().chain(self.idle.values()) {
             resting[block.0 as usize] += 1;
         }
         for (at, slot) in self.slots.iter().enumerate() {
             assert_eq!(slot.holders, holders[at], "block {at} is counted wrong");
+            assert_eq!(slot.pins, pins[at], "block {at} is pinned by more or fewer than it should");
             assert_eq!(resting[at], usize::from(slot.holders == 0), "block {at} is lost or in two places");
             if let Some(key) = slot.key {
                 assert_eq!(self.find(&key), Some(BlockId(at as u32)), "block {at} cannot be found");
@@ -186,6 +231,7 @@ impl Pool {
         let block = oldest.map_or(BlockId(0), |(_, block)| block);
         let slot = self.slot_mut(block);
         let (key, seal) = (slot.key.take(), slot.seal);
+        slot.pins = 0;
         if let Some(key) = key {
             self.index.remove(&key);
         }
@@ -199,6 +245,13 @@ impl Pool {
 
     fn slot_mut(&mut self, block: BlockId) -> &mut Slot {
         &mut self.slots[block.0 as usize]
+    }
+}
+
+impl Slot {
+    /// Its place among the idle, while it is there.
+    fn place(&self) -> (Tier, u64) {
+        (if self.pins > 0 { Tier::Pinned } else { Tier::Loose }, self.stamp)
     }
 }
 
@@ -226,7 +279,25 @@ mod tests {
         assert_eq!(pool.take(), (second, Some(key(2))), "the other one was idle");
         assert_eq!(pool.find(&key(2)), None, "and is forgotten");
         assert_eq!(pool.find(&key(1)), Some(first));
-        pool.audit(&[1, 1]);
+        pool.audit(&[1, 1], &[0, 0]);
+    }
+
+    #[test]
+    fn what_is_pinned_is_forgotten_last() {
+        let mut pool = Pool::new(3);
+        let [first, second, third] = [pool.take().0, pool.take().0, pool.take().0];
+        [first, second, third].iter().zip(1..).for_each(|(&block, salt)| pool.seal(block, key(salt)));
+        let seal = pool.pin(first);
+        let twice = pool.pin(second);
+        assert_eq!(pool.pin(second), twice);
+        [first, second, third].iter().for_each(|&block| pool.release(block));
+        pool.unpin(second, twice);
+        assert_eq!(pool.stats().pinned, 2, "another still wants the second");
+        assert_eq!([pool.take().0, pool.take().0], [third, first]);
+        pool.unpin(first, seal);
+        pool.seal(first, key(4));
+        pool.unpin(first, seal);
+        pool.audit(&[1, 0, 1], &[0, 1, 0]);
     }
 
     #[test]

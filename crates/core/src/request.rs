@@ -41,6 +41,9 @@ pub struct Request {
     /// message, without the beginning that many conversations share. Empty if there are none. A prompt that is
     /// found to differ there from what is remembered has a history that was changed.
     pub history: Range<usize>,
+    /// The conversation it is a turn of: what it leaves behind is kept for the next one. Two that continue the same
+    /// turn differently are both kept.
+    pub session: Option<u64>,
     /// Who asks. No key can fill the queue against the others, and `fair` takes turns among them.
     pub key: u64,
 }
@@ -59,6 +62,7 @@ impl Request {
             marks,
             boundaries,
             history: 0..0,
+            session: None,
             key: 0,
         }
     }

@@ -17,6 +17,7 @@ mod lookup;
 mod pace;
 mod queue;
 mod recovery;
+mod sessions;
 mod split;
 mod storage;
 mod trial;
@@ -36,6 +37,7 @@ pub(crate) use lookup::Asked;
 use lookup::Beginnings;
 use queue::Answers;
 use recovery::Recovery;
+use sessions::Sessions;
 
 /// Plans with work that may be in flight at once: one computes while the next is built.
 const FLIGHTS_MAX: usize = 2;
@@ -62,6 +64,9 @@ pub struct Scheduler {
     batch: Option<SequenceId>,
     /// Whose turn it is, if there are pools.
     next_pool: Pool,
+    sessions: Sessions,
+    /// The latest time anybody has told.
+    latest: Tick,
     /// Changes with everything that happens.
     now_at: PlanId,
     next_id: u64,
@@ -107,6 +112,8 @@ impl Scheduler {
             next_pool: Pool::Prefill,
             settings,
             beginnings: Beginnings::default(),
+            sessions: Sessions::default(),
+            latest: 0,
             sequences,
             waiting,
             running,
@@ -137,6 +144,9 @@ impl Scheduler {
         let id = SequenceId(self.next_id);
         self.next_id += 1;
         self.now_at.0 += 1;
+        self.latest = self.latest.max(now);
+        self.expire_sessions();
+        self.use_session(request.session);
         let rank = Rank::new(self.clock.arrive(now), request.priority, id);
         self.sequences.insert(id, self.sequence_of(request, rank, now));
         self.waiting.insert(id);
@@ -239,6 +249,7 @@ impl Scheduler {
             queued: self.waiting.len(),
             running: self.running.len() + self.leaving.len(),
             suspects: self.recovery.suspects(),
+            sessions: self.sessions.len(),
             groups: self.memory.stats(),
             ..self.totals.clone()
         }
@@ -254,6 +265,7 @@ impl Scheduler {
             chain.extend(&request.prompt);
         }
         Sequence {
+            session: request.session,
             asked: Some(Asked { salt: request.cache_salt, history: request.history.clone() }),
             max_tokens: request.max_tokens(),
             prompt: request.prompt.len(),
@@ -329,6 +341,7 @@ impl Scheduler {
 
     fn remove(&mut self, id: SequenceId) {
         if let Some(mut sequence) = self.sequences.remove(&id) {
+            self.remember(&sequence);
             self.memory.release(&mut sequence.holdings);
         }
         for set in [&mut self.waiting, &mut self.running, &mut self.leaving] {
@@ -339,6 +352,7 @@ impl Scheduler {
     /// Takes all memory back from everyone. Those that have ended are gone; the others wait.
     fn start_over(&mut self) {
         self.memory.reset();
+        self.sessions.clear();
         self.sequences.retain(|_, sequence| sequence.phase != Phase::Ended);
         for sequence in self.sequences.values_mut() {
             sequence.phase = Phase::Waiting;

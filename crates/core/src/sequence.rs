@@ -94,6 +94,8 @@ pub(crate) struct Sequence {
     pub(crate) checkpoints: Vec<usize>,
     /// Leading blocks that are shared or have been made findable; since it was last admitted.
     pub(crate) sealed: usize,
+    /// The conversation it belongs to.
+    pub(crate) session: Option<u64>,
     /// Until it is admitted for the first time.
     pub(crate) asked: Option<Asked>,
     /// It stopped by itself or reached its limit: what it has computed is right.

@@ -139,6 +139,8 @@ pub struct Settings {
     pub tuning: Tuning,
     /// Whether equal beginnings are computed once.
     pub prefix_cache: PrefixCache,
+    /// After so long without a request, the blocks of a [`crate::Request::session`] are as good as any others.
+    pub session_ttl: Tick,
 }
 
 impl Settings {

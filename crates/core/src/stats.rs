@@ -12,8 +12,23 @@ pub struct GroupStats {
     /// Blocks no sequence holds that can still be found by their content. They are handed out when the rest is
     /// used up.
     pub cached: usize,
+    /// Those of `cached` that some session wants kept. They are handed out last.
+    pub pinned: usize,
     /// Blocks there are.
     pub total: usize,
+}
+
+/// A conversation whose blocks are kept between its turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// [`crate::Request::session`].
+    pub session: u64,
+    /// Leading tokens that its longest continuation would find.
+    pub tokens: usize,
+    /// Blocks that are kept for it, over all groups. Some are kept for others, too.
+    pub blocks: usize,
+    /// When one of its requests last came or was computed.
+    pub last_used: crate::Tick,
 }
 
 /// Prompts that were not found as far as they could have been, by [`crate::Miss`].
@@ -41,6 +56,19 @@ impl Misses {
         *count += 1;
     }
 
+    /// Those of two schedulers.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            state: self.state + other.state,
+            window: self.window + other.window,
+            evicted: self.evicted + other.evicted,
+            history_changed: self.history_changed + other.history_changed,
+            salt: self.salt + other.salt,
+            cold: self.cold + other.cold,
+        }
+    }
+
     /// Each reason's name, as metrics spell it, and how often it was the reason.
     pub fn by_reason(&self) -> [(&'static str, u64); 6] {
         [
@@ -63,6 +91,8 @@ pub struct Stats {
     pub running: usize,
     /// Sequences of a failed step that were in no good one since. While there are any, only they are computed.
     pub suspects: usize,
+    /// Conversations whose blocks are kept.
+    pub sessions: usize,
     /// In the order of [`crate::Settings::groups`].
     pub groups: Vec<GroupStats>,
     /// Tokens found in the prefix index when a sequence was admitted.

@@ -23,6 +23,7 @@ fn settings(groups: &[(GroupKind, u32)]) -> Settings {
         schedule: Schedule::Fcfs,
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
+        session_ttl: 1_000,
     }
 }
 
@@ -199,4 +200,50 @@ fn a_miss_says_whether_a_window_or_a_state_was_missing() {
         look_up(&mut scheduler, Request::new(prompt(2, 16), 1));
         assert_eq!(look_up(&mut scheduler, Request::new(prompt(1, 13), 1)).miss, Some(expected));
     }
+}
+
+/// A turn of session 7.
+fn turn(tokens: Vec<Token>) -> Request {
+    Request { session: Some(7), ..Request::new(tokens, 1) }
+}
+
+#[test]
+fn a_session_is_kept_when_others_are_forgotten() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 10)]));
+    ask(&mut scheduler, turn(prompt(1, 17)));
+    for number in 2..6 {
+        ask(&mut scheduler, Request::new(prompt(number, 17), 1));
+    }
+    let info = scheduler.sessions(0)[0];
+    assert_eq!((info.session, info.tokens, info.blocks), (7, 16, 4));
+    assert_eq!(ask(&mut scheduler, turn(prompt(1, 17))), 16);
+    assert_eq!(ask(&mut scheduler, Request::new(prompt(8, 39), 1)), 0, "it is in nobody's way");
+    assert_eq!(scheduler.sessions(0)[0].tokens, 0);
+}
+
+#[test]
+fn forks_of_a_session_share_their_beginning_and_are_both_kept() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 16)]));
+    let fork = |number| [prompt(1, 8), prompt(number, 5)].concat();
+    ask(&mut scheduler, turn(prompt(1, 9)));
+    ask(&mut scheduler, turn(fork(2)));
+    ask(&mut scheduler, turn(fork(3)));
+    let info = scheduler.sessions(0)[0];
+    assert_eq!((info.tokens, info.blocks), (12, 4), "two in common, and one each");
+    assert_eq!(scheduler.stats().groups[0].pinned, 4);
+    assert!(scheduler.drop_session(7));
+    assert!(!scheduler.drop_session(7), "once");
+    assert_eq!((scheduler.stats().groups[0].pinned, scheduler.stats().sessions), (0, 0));
+    assert_eq!(ask(&mut scheduler, turn(fork(2))), 12, "until its memory is needed");
+}
+
+#[test]
+fn a_session_ends_when_nobody_uses_it_for_long() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 16)]));
+    ask(&mut scheduler, turn(prompt(1, 9)));
+    assert_eq!(scheduler.sessions(999).len(), 1);
+    assert!(scheduler.sessions(1_000).is_empty());
+    scheduler.submit(1_000, Request::new(prompt(2, 3), 1)).expect("it fits");
+    assert_eq!((scheduler.stats().sessions, scheduler.stats().groups[0].pinned), (0, 0));
+    scheduler.audit();
 }

@@ -20,6 +20,7 @@ fn scenario(schedule: Schedule, targets: Targets, arrivals: Vec<Arrival>) -> Sce
         schedule,
         tuning: Tuning { targets, ..Tuning::default() },
         prefix_cache: PrefixCache::On,
+        session_ttl: 1_000,
     };
     let (machine, faults, overlap) = (Machine::default(), Faults::default(), Overlap::On);
     Scenario {

@@ -24,6 +24,7 @@ fn settings(groups: &[(GroupKind, u32)]) -> Settings {
         schedule: Schedule::Fcfs,
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
+        session_ttl: 1_000,
     }
 }
 

@@ -22,6 +22,7 @@ fn settings(schedule: Schedule) -> Settings {
             ..Tuning::default()
         },
         prefix_cache: PrefixCache::Off,
+        session_ttl: 1_000,
     }
 }
 

@@ -34,7 +34,7 @@ fn play(seed: u64) -> Report {
 }
 
 /// What happened. Panics if something did not: a world in which nothing happens proves nothing.
-fn events(reports: &[Report]) -> [(&'static str, u64); 12] {
+fn events(reports: &[Report]) -> [(&'static str, u64); 13] {
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
         ("steps", sum(|report| report.steps)),
@@ -48,6 +48,7 @@ fn events(reports: &[Report]) -> [(&'static str, u64); 12] {
         ("beginnings copied", sum(|report| report.stats.partial_copies_total)),
         ("evicted", sum(|report| 20 * report.stats.misses.evicted)),
         ("changed histories", sum(|report| 20 * report.stats.misses.history_changed)),
+        ("tokens of sessions", sum(|report| report.session_tokens)),
         ("cached tokens", sum(|report| report.stats.cached_tokens_total)),
     ];
     assert!(counts.iter().all(|(_, count)| *count > reports.len() as u64 / 10), "{counts:?}");

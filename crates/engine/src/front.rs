@@ -9,9 +9,11 @@ mod handle;
 mod info;
 mod model;
 mod narrator;
+mod sessions;
 mod stream;
+mod turns;
 
 pub use handle::{Handle, StartError, start};
-pub use info::{Health, ModelInfo, RequestInfo, RequestState, Stats};
+pub use info::{Health, ModelInfo, RequestInfo, RequestState, SessionInfo, SessionSeen, Stats};
 pub use model::ModelSource;
 pub use stream::EventStream;

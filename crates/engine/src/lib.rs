@@ -25,9 +25,11 @@ mod worker;
 pub use disk::{CachedModel, DiskStats, cached_models, remove_cached_model};
 pub use event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
 pub use front::{
-    EventStream, Handle, Health, ModelInfo, ModelSource, RequestInfo, RequestState, StartError, Stats, start,
+    EventStream, Handle, Health, ModelInfo, ModelSource, RequestInfo, RequestState, SessionInfo, SessionSeen,
+    StartError, Stats, start,
 };
 pub use machine::{Gpu, Machine, MemoryLimit, machine};
+pub use omnibus_core::{GroupStats, Misses};
 pub use omnibus_text::AddSpecial;
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{DeviceChoice, DiskSettings, PrefixCache, PromptCacheFile, Schedule, Settings};

@@ -3,6 +3,8 @@
 //! Invariant: plain serializable values, because they cross a channel or a socket. The socket's format names no
 //! fields, so no field is skipped or of a type that only a self-describing format can carry.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Failure, FinishReason, Sampling, Stats};
@@ -38,6 +40,12 @@ pub struct Job {
     pub cache_salt: u64,
     /// Whose it is.
     pub tenant: u64,
+    /// The conversation it is a turn of.
+    pub session: Option<u64>,
+    /// One past the end of each message of the prompt, ascending.
+    pub boundaries: Vec<usize>,
+    /// Positions that an earlier turn of the conversation had, too.
+    pub history: Range<usize>,
 }
 
 /// What the front tells the loop.
@@ -47,6 +55,10 @@ pub enum Command {
     Submit(Box<Job>),
     /// End a job. Unknown ones are fine: the last token and the goodbye may cross.
     Cancel(JobId),
+    /// Say in the next report which sessions there are.
+    LookAtSessions,
+    /// End a session. Unknown ones are fine.
+    DropSession(u64),
     /// End everything and return.
     Stop,
 }
@@ -87,6 +99,8 @@ pub enum News {
     Started {
         /// Tokens found in the prefix index.
         cached_tokens: usize,
+        /// The first token that is not what an earlier turn of the conversation had there.
+        history_changed_at: Option<usize>,
     },
     /// Log-probabilities of consecutive tokens of its prompt. They come in order and in pieces, and again
     /// when the sequence starts over.

@@ -42,6 +42,8 @@ pub struct Settings {
     pub disk: Option<DiskSettings>,
     /// A computed prompt to go on from, or to make.
     pub prompt_cache: Option<PromptCacheFile>,
+    /// Seconds without a request after which a session's blocks are as good as any others.
+    pub session_ttl_s: f64,
     /// Where models run.
     pub device: DeviceChoice,
     /// Seeds the requests that bring no seed of their own.
@@ -70,6 +72,7 @@ impl Default for Settings {
             prefix_cache: PrefixCache::default(),
             disk: None,
             prompt_cache: None,
+            session_ttl_s: 3600.0,
             device: DeviceChoice::Auto,
             seed: 0,
             chat_template: None,

@@ -23,6 +23,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
         schedule: settings.schedule,
         tuning: settings.tuning.clone(),
         prefix_cache: settings.prefix_cache,
+        session_ttl: (settings.session_ttl_s * 1e6) as omnibus_core::Tick,
     };
     run(&Scenario {
         settings,

@@ -41,3 +41,18 @@ fn preempted_streams_say_what_each_says_alone() {
     let engine = check("qwen3_next", "preempted", 120, settings);
     assert!(engine.stats().preemptions_total > 0, "{:?}", engine.stats());
 }
+
+#[test]
+fn a_shared_prompt_is_taken_up_where_its_state_was_kept() {
+    for fixture in ["mamba2", "qwen3_next"] {
+        let engine =
+            engine(&directory(fixture, "shared"), Settings { block_size: 16, ..Settings::default() });
+        let first = run(&engine, request(1, 70, 12));
+        let second = run(&engine, request(1, 70, 12));
+        let longer = run(&engine, request(1, 90, 12));
+        assert_eq!((first.usage.cached_tokens, second.usage.cached_tokens), (0, 64), "{fixture}");
+        assert_eq!(longer.usage.cached_tokens, 64, "{fixture}");
+        assert_eq!(said(&first), said(&second), "{fixture}");
+        assert!(engine.stats().checkpoints_total > 0, "{fixture}");
+    }
+}

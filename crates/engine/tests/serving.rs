@@ -209,3 +209,42 @@ fn what_cannot_be_served_is_refused_by_its_field() {
     hot.sampling.temperature = f32::NAN;
     assert!(matches!(refused(hot), Failure::BadRequest { field, .. } if field == "temperature"));
 }
+
+#[test]
+fn a_session_is_listed_shared_by_forks_and_ended() {
+    let engine = engine(Settings::default());
+    let turn = |id: &str, text: &str| {
+        let mut request = complete(id, text, 4);
+        request.tenant = "mine".to_owned();
+        request.session_id = Some("talk".to_owned());
+        request
+    };
+    let story = "all aboard the omnibus ".repeat(20);
+    let first = run(&engine, turn("a", &story));
+    assert!(engine.sessions("theirs").unwrap().is_empty());
+    let kept = engine.sessions("mine").unwrap();
+    assert_eq!((kept.len(), kept[0].id.as_str()), (1, "talk"));
+    assert!(kept[0].tokens > 0 && kept[0].tokens <= first.usage.prompt_tokens + 4, "{kept:?}");
+    let forks = ["left at the church", "right at the market"].map(|way| {
+        let fork = run(&engine, turn(way, &format!("{story}and then {way}, and on over the bridge")));
+        assert!(fork.usage.cached_tokens >= kept[0].tokens, "{:?}", fork.usage);
+        fork
+    });
+    assert_ne!(forks[0].text, "");
+    assert!(!engine.drop_session("theirs", "talk").unwrap());
+    assert!(engine.drop_session("mine", "talk").unwrap());
+    assert!(engine.sessions("mine").unwrap().is_empty());
+}
+
+#[test]
+fn a_prompt_that_ends_inside_a_block_is_taken_up_there() {
+    let engine = engine(Settings::default());
+    let story = "the bus stops at every corner of the town, ".repeat(9);
+    let longer = format!("{story}even at the one with the bakery");
+    let alone = run(&self::engine(Settings::default()), complete("alone", &longer, 12));
+    run(&engine, complete("a", &story, 1));
+    let told = run(&engine, complete("b", &longer, 12));
+    assert!(engine.stats().partial_copies_total > 0, "{:?}", engine.stats());
+    assert!(!told.usage.cached_tokens.is_multiple_of(Settings::default().block_size), "{:?}", told.usage);
+    assert_eq!(told.text, alone.text);
+}

@@ -52,6 +52,14 @@ impl Keys {
         lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
     }
 
+    /// Everybody who may be let in, by the names that [`Tenant`] gives them.
+    pub fn tenants(&self) -> Vec<String> {
+        match self.0.len() {
+            0 => vec![String::new()],
+            keys => (0..keys).map(name).collect(),
+        }
+    }
+
     /// Whose key it is. All keys are looked at, whichever fits.
     fn tenant(&self, presented: Option<&[u8]>) -> Option<Tenant> {
         if self.0.is_empty() {
@@ -64,8 +72,12 @@ impl Keys {
                 found = Some(index);
             }
         }
-        found.map(|index| Tenant(format!("key-{}", index + 1)))
+        found.map(|index| Tenant(name(index)))
     }
+}
+
+fn name(index: usize) -> String {
+    format!("key-{}", index + 1)
 }
 
 impl fmt::Debug for Keys {

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use omnibus_engine::{
-    AddSpecial, Event, Failure, Handle, Health, Input, ModelInfo, Request, RequestInfo, Stats,
+    AddSpecial, Event, Failure, Handle, Health, Input, ModelInfo, Request, RequestInfo, SessionInfo, Stats,
 };
 
 /// The events of one request, ending after its last.
@@ -24,6 +24,10 @@ pub trait Engine: Send + Sync + 'static {
     fn cancel(&self, id: &str) -> bool;
     /// What is queued or running.
     fn requests(&self) -> Vec<RequestInfo>;
+    /// A tenant's sessions. May wait for a step: not for an async thread.
+    fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure>;
+    /// Ends a tenant's session; false when there is none of that id. Waits like [`Self::sessions`].
+    fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure>;
     /// The tokens that a request with this input would start from.
     fn tokenize(&self, model: Option<&str>, input: &Input, special: AddSpecial) -> Result<Vec<u32>, Failure>;
     /// The bytes of each token.
@@ -57,6 +61,14 @@ impl Engine for Handle {
 
     fn requests(&self) -> Vec<RequestInfo> {
         Handle::requests(self)
+    }
+
+    fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
+        Handle::sessions(self, tenant)
+    }
+
+    fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure> {
+        Handle::drop_session(self, tenant, id)
     }
 
     fn tokenize(&self, model: Option<&str>, input: &Input, special: AddSpecial) -> Result<Vec<u32>, Failure> {

@@ -61,6 +61,9 @@ fn describe() {
         "omnibus_handovers_total",
         "sequences handed from the pool that reads prompts to the one that answers"
     );
+    count!("omnibus_prefix_hit_tokens_total", "tokens found in the prefix index");
+    count!("omnibus_prefix_misses_total", "prompts not found as far as they could have been, by reason");
+    level!("omnibus_sessions", "conversations whose blocks are kept");
     count!("omnibus_computed_tokens_total", "tokens computed, those computed again included");
     level!("omnibus_step_host_seconds_total", "time spent planning and building steps");
     level!("omnibus_step_wait_seconds_total", "time spent waiting for the results of steps");
@@ -109,6 +112,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_kv_blocks_total", stats.kv_blocks_total as f64),
         ("omnibus_disk_files", stats.disk.files as f64),
         ("omnibus_disk_bytes", stats.disk.bytes as f64),
+        ("omnibus_sessions", stats.sessions_kept as f64),
         ("omnibus_memory_active_bytes", stats.active_memory_bytes as f64),
         ("omnibus_memory_peak_bytes", stats.peak_memory_bytes as f64),
         ("omnibus_memory_cache_bytes", stats.cache_memory_bytes as f64),
@@ -131,9 +135,13 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_disk_dropped_blocks_total", stats.disk.dropped_blocks_total),
         ("omnibus_disk_rejected_files_total", stats.disk.rejected_files_total),
         ("omnibus_disk_evicted_files_total", stats.disk.evicted_files_total),
+        ("omnibus_prefix_hit_tokens_total", stats.cached_tokens_total),
     ];
     for (name, value) in counts {
         counter!(name).absolute(value);
+    }
+    for (reason, count) in stats.prefix_misses.by_reason() {
+        counter!("omnibus_prefix_misses_total", "reason" => reason).absolute(count);
     }
     gauge!("omnibus_engine_alive").set(if engine.health().alive { 1.0 } else { 0.0 });
     gauge!("omnibus_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);

@@ -10,6 +10,7 @@ mod generate;
 mod models;
 mod say;
 mod serve;
+mod warm;
 
 use std::process::ExitCode;
 

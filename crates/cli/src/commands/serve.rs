@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use omnibus_engine::{AddSpecial, Handle, ModelSource};
+use omnibus_engine::{AddSpecial, Handle, Input, ModelSource};
 use omnibus_server::{Keys, Limits, Settings};
 use serde_json::json;
 
-use super::say;
+use super::{say, warm};
 use crate::error::Error;
 use crate::settings::{Config, Listen, LogFormat};
 use crate::{log, model, output};
@@ -20,14 +20,20 @@ pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
     log::install(&config.log);
     let settings = settings(&config.listen)?;
     let sources = sources(models, &config.served_names)?;
+    let prompts = config.listen.warm_prompts.as_deref().map(warm::read).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::failed)?;
-    runtime.block_on(serve(config, settings, sources))?;
+    runtime.block_on(serve(config, settings, sources, prompts))?;
     // Whoever still waits for a prompt to be tokenized has been told no.
     runtime.shutdown_timeout(Duration::from_millis(100));
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(config: Config, settings: Settings, sources: Vec<ModelSource>) -> Result<(), Error> {
+async fn serve(
+    config: Config,
+    settings: Settings,
+    sources: Vec<ModelSource>,
+    prompts: Vec<Input>,
+) -> Result<(), Error> {
     let Listen { host, port, .. } = &config.listen;
     let listener = omnibus_server::bind(host, *port).await;
     let listener =
@@ -39,6 +45,14 @@ async fn serve(config: Config, settings: Settings, sources: Vec<ModelSource>) ->
         started = started => started.map_err(Error::failed)?.map_err(Error::failed)?,
         () = asked_to_stop() => return Ok(()),
     };
+    if !prompts.is_empty() {
+        let (engine, tenants) = (handle.clone(), settings.keys.tenants());
+        let computed = tokio::task::spawn_blocking(move || warm::compute(&engine, &prompts, &tenants));
+        tokio::select! {
+            computed = computed => computed.map_err(Error::failed)?,
+            () = asked_to_stop() => return Ok(()),
+        }
+    }
     announce(&config, address, &handle);
     let stop = async {
         asked_to_stop().await;

@@ -42,6 +42,8 @@ pub struct Listen {
     pub keys: Vec<String>,
     /// More of them, one a line.
     pub key_file: Option<PathBuf>,
+    /// Prompts to compute before anybody asks.
+    pub warm_prompts: Option<PathBuf>,
     /// Largest body.
     pub body_bytes: usize,
     /// How long a stop waits.

@@ -479,6 +479,34 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "session-ttl",
+        short: None,
+        kind: Kind::Number(0.0, 1e9),
+        default: "3600",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Seconds without a request after which the blocks of a `session_id` are no longer kept before others.",
+        set: |config, value| {
+            config.engine.session_ttl_s = value.number();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "warm-prompts",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "File of prompts to compute before serving: a system prompt, or JSON lines with `system`, `prompt` or `messages`.",
+        set: |config, value| {
+            config.listen.warm_prompts = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
         name: "prompt",
         short: Some('p'),
         kind: Kind::Text("TEXT"),

@@ -7,7 +7,8 @@ use crate::sequence::{Phase, Sequence};
 impl Scheduler {
     /// Panics if the books do not balance. Costs a pass over everything, so only tests call it.
     pub fn audit(&self) {
-        self.memory.audit(self.sequences.values().map(|sequence| &sequence.holdings[..]));
+        let holdings = self.sequences.values().map(|sequence| &sequence.holdings[..]);
+        self.memory.audit(holdings, self.sessions.pins());
         let sets = [&self.waiting, &self.running, &self.leaving];
         let members: usize = sets.iter().map(|set| set.len()).sum();
         assert_eq!(members, self.sequences.len(), "a sequence is in two queues or in none");

@@ -21,6 +21,8 @@ impl Scheduler {
     /// are in flight. Panics if anything has happened since the plan was made.
     pub fn begin(&mut self, plan: &Plan) -> Begun {
         assert_eq!(plan.id, self.now_at, "a plan is begun before anything else happens");
+        self.latest = self.latest.max(plan.at);
+        self.expire_sessions();
         let mut begun = Begun::default();
         for &id in &plan.expire {
             let reason = FinishReason::Deadline;
@@ -77,9 +79,11 @@ impl Scheduler {
             lent.extend(self.memory.lend(partial.key));
             self.totals.partial_copies_total += 1;
         }
+        let session = sequence.session;
         sequence.computed = work.cached;
         sequence.sealed = found;
         self.enter(work.sequence, Phase::Running);
+        self.use_session(session);
         self.totals.admissions_total += 1;
         self.totals.cached_tokens_total += work.cached as u64;
         let loan = |(group, from)| Loan { sequence: work.sequence, group, from, next: found };

@@ -17,6 +17,8 @@ pub struct Report {
     pub broken_off: usize,
     /// Steps that were committed.
     pub steps: u64,
+    /// Tokens that sessions would have found at the end.
+    pub session_tokens: u64,
     /// Blocks that came back from the slower tier.
     pub restored: u64,
     /// When the last one was.

@@ -48,6 +48,8 @@ pub struct Arrival {
     pub adapter: u64,
     /// Whether some tokens stand for content.
     pub marks: bool,
+    /// [`crate::Request::session`].
+    pub session: Option<u64>,
     /// [`crate::Request::boundaries`].
     pub boundaries: Vec<usize>,
     /// [`crate::Request::priority`].
@@ -131,6 +133,7 @@ impl Scenario {
             schedule: Schedule::Fcfs,
             tuning: Tuning::default(),
             prefix_cache: PrefixCache::On,
+            session_ttl: 60_000_000,
         };
         let mut at = 0;
         let arrivals = (0..requests).map(|_| {
@@ -200,6 +203,7 @@ fn hostile_settings(rng: &mut Rng) -> Settings {
         schedule: [Schedule::Fair, Schedule::Fcfs, Schedule::Static, Schedule::Split][rng.within(0..=3)],
         tuning: hostile_tuning(rng),
         prefix_cache: if rng.one_in(6) { PrefixCache::Off } else { PrefixCache::On },
+        session_ttl: rng.below(30_000),
     }
 }
 
@@ -234,6 +238,7 @@ fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
             salt: u64::from(rng.one_in(5)),
             adapter: u64::from(rng.one_in(8)),
             marks: rng.one_in(3),
+            session: rng.one_in(2).then(|| rng.below(6)),
             boundaries: (0..rng.below(5)).map(|_| rng.within(0..=prompt + 2)).collect(),
             priority: if rng.one_in(3) { rng.within(0..=4) as i32 - 2 } else { 0 },
             key: if rng.one_in(3) { rng.below(4) } else { 0 },

@@ -49,6 +49,7 @@ impl Script {
             adapter: self.arrival.adapter,
             marks: self.marks.clone(),
             history: self.arrival.boundaries.first().map_or(0..0, |first| *first..self.arrival.prompt),
+            session: self.arrival.session,
             boundaries: self.arrival.boundaries.clone(),
             ..Request::new(self.tokens[..self.arrival.prompt].to_vec(), self.arrival.max_new_tokens)
         }

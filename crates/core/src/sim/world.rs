@@ -167,6 +167,13 @@ impl<'a> World<'a> {
         let (gone, rest): (Vec<_>, Vec<_>) = self.leaving.drain(..).partition(|(at, _)| *at <= now);
         self.leaving = rest;
         gone.into_iter().for_each(|(_, id)| self.cancel(id));
+        if self.rng.one_in(40) {
+            let session = self.rng.below(6);
+            let known = self.scheduler.stats().sessions;
+            let dropped = self.scheduler.drop_session(session);
+            assert_eq!(self.scheduler.stats().sessions, known - usize::from(dropped));
+            self.scheduler.audit();
+        }
         if self.rng.one_in(self.scenario.faults.loss_one_in) {
             let live: Vec<_> = self.clients.live().collect();
             if live.is_empty() {
@@ -371,6 +378,14 @@ impl<'a> World<'a> {
         assert!(self.clients.live().next().is_none(), "somebody is still waiting");
         let stats = self.scheduler.stats();
         assert!(stats.groups.iter().all(|group| group.used == 0), "a block is lost");
+        let (tokens, blocks): (usize, usize) = self
+            .scheduler
+            .sessions(self.now)
+            .iter()
+            .fold((0, 0), |(tokens, blocks), session| (tokens + session.tokens, blocks + session.blocks));
+        let pinned: usize = stats.groups.iter().map(|group| group.pinned).sum();
+        assert!(blocks == 0 || pinned > 0, "what is kept for a session is pinned");
+        self.report.session_tokens = tokens as u64;
         let targets = &self.scenario.settings.tuning.targets;
         self.clients.report(&self.scripts, targets, &mut self.report);
         self.report.restored = self.storage.restored;

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use omnibus_text::AddSpecial;
 
 use super::gauges::Gauges;
-use super::info::{Health, ModelInfo, RequestInfo, Stats};
+use super::info::{Health, ModelInfo, RequestInfo, SessionInfo, Stats};
 use super::model::{ModelSource, ModelText};
 use super::narrator::{Hangup, Narration, Stage};
+use super::sessions::SessionNames;
 use super::stream::EventStream;
+use super::turns::Turns;
 use crate::message::{Command, Job, JobId};
 use crate::request::{Input, Request};
 use crate::settings::Settings;
@@ -49,6 +51,7 @@ struct Shared {
     commands: Sender<Command>,
     thread: Option<JoinHandle<()>>,
     stage: Stage,
+    sessions: SessionNames,
     gauges: Arc<Gauges>,
     next_job: AtomicU64,
     draining: AtomicBool,
@@ -105,6 +108,7 @@ pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, Sta
         commands,
         thread: Some(thread),
         stage,
+        sessions: SessionNames::default(),
         gauges,
         next_job: AtomicU64::new(0),
         draining: AtomicBool::new(false),
@@ -130,6 +134,9 @@ impl Handle {
         request.validate()?;
         let text = shared.text_of(request.model.as_deref())?;
         let prompt = text.tokens(&request.input, AddSpecial::Yes)?;
+        if let Some(session) = &request.session_id {
+            shared.sessions.meet(&request.tenant, session, || shared.gauges.stats());
+        }
         let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
         let job = shared.job(id, &request, prompt)?;
         if !shared.stage.has_room(&request.tenant, shared.max_queue, shared.gauges.running()) {
@@ -152,6 +159,33 @@ impl Handle {
     pub fn cancel(&self, id: &str) -> bool {
         let found = self.0.stage.find(id);
         found.is_some_and(|job| self.0.commands.send(Command::Cancel(job)).is_ok())
+    }
+
+    /// A tenant's sessions. Waits for the step that is computed, at most for some seconds.
+    pub fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
+        const LOOK_EVERY: Duration = Duration::from_millis(2);
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let shared = &*self.0;
+        let before = shared.gauges.stats().session_looks_total;
+        let asked = Instant::now();
+        shared.tell(Command::LookAtSessions)?;
+        while asked.elapsed() < PATIENCE {
+            let stats = shared.gauges.stats();
+            if stats.session_looks_total > before {
+                return Ok(shared.sessions.of(tenant, &stats));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Err(Failure::Unavailable { message: "the engine does not answer".to_owned() })
+    }
+
+    /// Ends a tenant's session; false when there is none of that id.
+    pub fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure> {
+        if !self.sessions(tenant)?.iter().any(|session| session.id == id) {
+            return Ok(false);
+        }
+        self.0.tell(Command::DropSession(SessionNames::number(tenant, id)))?;
+        Ok(true)
     }
 
     /// What is queued or running.
@@ -186,7 +220,8 @@ impl Handle {
 
     /// Gauges as they are now.
     pub fn stats(&self) -> Stats {
-        self.0.gauges.stats()
+        // Whose sessions there are is not for everybody.
+        Stats { sessions: Vec::new(), ..self.0.gauges.stats() }
     }
 
     /// Takes no more requests, waits for what runs, then cancels the rest and waits until that has been told.
@@ -211,6 +246,11 @@ impl Handle {
 }
 
 impl Shared {
+    fn tell(&self, command: Command) -> Result<(), Failure> {
+        let told = self.commands.send(command);
+        told.map_err(|_| Failure::Unavailable { message: "the engine has stopped".to_owned() })
+    }
+
     fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
         match model {
             Some(name) if name != self.info.id && !self.info.aliases.iter().any(|alias| alias == name) => {
@@ -255,6 +295,8 @@ impl Shared {
             stop_tokens.extend(self.text.tokenizer.eos_ids());
         }
         stop_tokens.sort_unstable();
+        let ends = self.text.tokenizer.eos_ids();
+        let turns = Turns::of(&request.input, &prompt, |token| ends.contains(&token));
         Ok(Job {
             id,
             prompt,
@@ -268,6 +310,9 @@ impl Shared {
             timeout_s: request.timeout_s.or(self.timeout_s),
             cache_salt: salt(request, id),
             tenant: hash(&[request.tenant.as_bytes()]),
+            session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
+            boundaries: turns.ends,
+            history: turns.history,
         })
     }
 }
@@ -282,7 +327,7 @@ fn salt(request: &Request, id: JobId) -> u64 {
 }
 
 /// FNV-1a over length-prefixed parts.
-fn hash(parts: &[&[u8]]) -> u64 {
+pub(super) fn hash(parts: &[&[u8]]) -> u64 {
     let bytes = parts
         .iter()
         .flat_map(|part| (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied()));

@@ -1,6 +1,6 @@
 //! What the engine says about itself.
 
-use omnibus_core::CostModel;
+use omnibus_core::{CostModel, GroupStats, Misses};
 use serde::{Deserialize, Serialize};
 
 use crate::{DiskStats, MemoryPlan};
@@ -66,6 +66,32 @@ pub struct Health {
     pub detail: String,
 }
 
+/// A conversation whose blocks are kept between its turns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// [`crate::Request::session_id`].
+    pub id: String,
+    /// Leading tokens that its next turn would find.
+    pub tokens: usize,
+    /// Blocks that are kept for it, over all layer groups.
+    pub blocks: usize,
+    /// Seconds since it was last used.
+    pub idle_s: f64,
+}
+
+/// A session by its number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionSeen {
+    /// Names it in the loop.
+    pub session: u64,
+    /// Leading tokens that its next turn would find.
+    pub tokens: usize,
+    /// Blocks that are kept for it, over all layer groups.
+    pub blocks: usize,
+    /// Seconds since it was last used.
+    pub idle_s: f64,
+}
+
 /// Gauges and counters. Those named `…_total` only ever grow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
@@ -97,6 +123,20 @@ pub struct Stats {
     pub cached_tokens_total: u64,
     /// Tokens computed, those computed again included.
     pub computed_tokens_total: u64,
+    /// Prompts that were not found as far as they could have been, by reason.
+    pub prefix_misses: Misses,
+    /// Sequences that began in the middle of a block, whose beginning was copied.
+    pub partial_copies_total: u64,
+    /// Copies of recurrent states that were kept for others to start from.
+    pub checkpoints_total: u64,
+    /// Sessions whose blocks are kept.
+    pub sessions_kept: usize,
+    /// Each layer group's blocks, in the model's order.
+    pub groups: Vec<GroupStats>,
+    /// Sessions, as they were when they were last asked for.
+    pub sessions: Vec<SessionSeen>,
+    /// How often they were asked for.
+    pub session_looks_total: u64,
     /// Sequences that ended, for whatever reason.
     pub finished_total: u64,
     /// Tokens drawn.
@@ -123,6 +163,10 @@ impl Stats {
             failed_steps_total: self.failed_steps_total + before.failed_steps_total,
             preemptions_total: self.preemptions_total + before.preemptions_total,
             cached_tokens_total: self.cached_tokens_total + before.cached_tokens_total,
+            prefix_misses: self.prefix_misses.plus(before.prefix_misses),
+            partial_copies_total: self.partial_copies_total + before.partial_copies_total,
+            checkpoints_total: self.checkpoints_total + before.checkpoints_total,
+            session_looks_total: self.session_looks_total + before.session_looks_total,
             computed_tokens_total: self.computed_tokens_total + before.computed_tokens_total,
             handovers_total: self.handovers_total + before.handovers_total,
             finished_total: self.finished_total + before.finished_total,

@@ -108,7 +108,16 @@ impl Narration {
     /// Tells the client what a note means. True when the story is over.
     fn hear(&mut self, news: News) -> Heard {
         match news {
-            News::Started { cached_tokens } => {
+            News::Started { cached_tokens, history_changed_at } => {
+                if let Some(position) = history_changed_at {
+                    let id = &self.id;
+                    tracing::debug!(
+                        id,
+                        position,
+                        cached_tokens,
+                        "the history of a conversation was rewritten; what came before it is reused"
+                    );
+                }
                 self.start(cached_tokens);
                 Heard::GoesOn
             }

@@ -102,6 +102,7 @@ impl Capacity {
             schedule: settings.schedule,
             tuning: settings.tuning.clone(),
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
+            session_ttl: (settings.session_ttl_s * 1e6) as core::Tick,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use omnibus_core::{
-    self as core, Outcome, Plan, PlanId, Rejection, Row, Scheduler, SequenceId, StopKind, Tick,
+    self as core, Lookup, Miss, Outcome, Plan, PlanId, Rejection, Row, Scheduler, SequenceId, StopKind, Tick,
 };
 
 use super::launch::Rows;
@@ -15,7 +15,7 @@ use super::tier::{Leisure, Tier};
 use super::{NobodyListens, Outlet};
 use crate::message::{Command, Job, JobId, News, Note, Report, Scored, StepSeen};
 use crate::sampler::Pick;
-use crate::{Failure, FinishReason, Stats};
+use crate::{Failure, FinishReason, SessionSeen, Stats};
 
 /// Nobody is told to come back later than this.
 const RETRY_MAX_S: u64 = 600;
@@ -165,7 +165,7 @@ impl Loop {
         if plan.work.is_empty() {
             return Ok(());
         }
-        self.tell_starts(plan);
+        self.tell_starts(plan, &begun.lookups);
         let started = Instant::now();
         let jobs = &self.jobs;
         let rows = Rows::of(plan, &self.scheduler, self.runner.groups(), |id| jobs.get(&id));
@@ -180,14 +180,19 @@ impl Loop {
 
     /// Says whose first step this is. The front hears it before anything is computed: should a step end the process,
     /// it is known who was in it.
-    fn tell_starts(&mut self, plan: &Plan) {
+    fn tell_starts(&mut self, plan: &Plan, lookups: &[Lookup]) {
         let told = self.told.len();
         for work in &plan.work {
             if work.positions.start == work.cached
                 && let Some(job) = self.jobs.get(&work.sequence)
             {
-                let cached_tokens = work.cached;
-                self.told.push(Note { job: job.id, news: News::Started { cached_tokens } });
+                let lookup = lookups.iter().find(|lookup| lookup.sequence == work.sequence);
+                let history_changed_at = match lookup.and_then(|lookup| lookup.miss) {
+                    Some(Miss::HistoryChanged { position }) => Some(position),
+                    _ => None,
+                };
+                let news = News::Started { cached_tokens: work.cached, history_changed_at };
+                self.told.push(Note { job: job.id, news });
             }
         }
         if self.told.len() > told {
@@ -314,9 +319,25 @@ impl Loop {
                     self.hear(event);
                 }
             }
+            Command::LookAtSessions => self.look_at_sessions(),
+            Command::DropSession(session) => {
+                self.scheduler.drop_session(session);
+            }
             Command::Stop => return Fate::Stops,
         }
         Fate::GoesOn
+    }
+
+    fn look_at_sessions(&mut self) {
+        let now = self.now();
+        let sessions = self.scheduler.sessions(now).into_iter().map(|session| SessionSeen {
+            session: session.session,
+            tokens: session.tokens,
+            blocks: session.blocks,
+            idle_s: now.saturating_sub(session.last_used) as f64 / 1e6,
+        });
+        self.stats.sessions = sessions.collect();
+        self.stats.session_looks_total += 1;
     }
 
     fn submit(&mut self, job: Job) {
@@ -327,6 +348,9 @@ impl Loop {
             deadline,
             cache_salt: job.cache_salt,
             key: job.tenant,
+            session: job.session,
+            boundaries: job.boundaries.clone(),
+            history: job.history.clone(),
             ..core::Request::new(self.prompt_of(&job), job.max_new_tokens.saturating_sub(job.generated.len()))
         };
         match self.scheduler.submit(now, request) {
@@ -400,6 +424,11 @@ impl Loop {
         stats.kv_blocks_used = books.groups.iter().map(|group| group.used).sum();
         stats.kv_blocks_cached = books.groups.iter().map(|group| group.cached).sum();
         stats.kv_blocks_total = books.groups.iter().map(|group| group.total).sum();
+        stats.prefix_misses = books.misses;
+        stats.partial_copies_total = books.partial_copies_total;
+        stats.checkpoints_total = books.checkpoints_total;
+        stats.sessions_kept = books.sessions;
+        stats.groups = books.groups;
         stats.preemptions_total = books.preemptions_total;
         stats.cached_tokens_total = books.cached_tokens_total;
         stats.computed_tokens_total = books.computed_tokens_total;

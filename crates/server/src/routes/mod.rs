@@ -5,6 +5,7 @@ mod completions;
 mod generate;
 mod models;
 mod requests;
+mod sessions;
 mod status;
 mod tokenize;
 
@@ -28,6 +29,9 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/models/{*id}", get(models::one))
         .route("/v1/requests", get(requests::list))
         .route("/v1/requests/{id}", delete(requests::cancel))
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{id}", delete(sessions::delete))
+        .route("/v1/cache/stats", get(sessions::cache_stats))
         .route("/v1/status", get(status::status))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))

@@ -12,6 +12,7 @@ pub mod logprobs;
 pub mod messages;
 pub mod models;
 pub mod requests;
+pub mod sessions;
 pub mod tokenize;
 pub mod tools;
 pub mod usage;

@@ -172,3 +172,22 @@ fn a_stop_without_work_is_a_stop() {
     server.join();
     drop(idle);
 }
+
+#[test]
+fn sessions_are_listed_and_ended_by_their_own_key() {
+    let server = server_with_keys(&["mine", "theirs"]);
+    let ask = |method: &str, path: &str, key: &str| {
+        let key = format!("Bearer {key}");
+        exchange(server.address, &request(method, path, &[("authorization", &key)], b"")).unwrap()
+    };
+    let mine = ask("GET", "/v1/sessions", "mine").json()["data"][0].clone();
+    let id = mine["id"].as_str().unwrap().to_owned();
+    assert_eq!((mine["tokens"].as_u64(), mine["idle_seconds"].as_f64()), (Some(64), Some(1.5)));
+    assert_ne!(ask("GET", "/v1/sessions", "theirs").json()["data"][0]["id"], mine["id"]);
+    let path = format!("/v1/sessions/{}", id.replace(' ', "%20"));
+    assert_eq!(ask("DELETE", &path, "theirs").status, 404);
+    assert_eq!(ask("DELETE", &path, "mine").json()["deleted"], true);
+    let stats = ask("GET", "/v1/cache/stats", "mine").json();
+    assert_eq!(stats["misses_total"]["cold"], 0);
+    assert_eq!(stats["hit_tokens_total"], 0);
+}

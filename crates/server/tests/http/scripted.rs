@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
     AddSpecial, Candidate, Event, Failure, FinishReason, Health, Input, ModelInfo, Request, RequestInfo,
-    RequestState, Stats, TokenInfo, Usage,
+    RequestState, SessionInfo, Stats, TokenInfo, Usage,
 };
 use omnibus_server::{Engine, Events};
 use tokio::sync::watch;
@@ -249,6 +249,15 @@ impl Engine for Scripted {
 
     fn health(&self) -> Health {
         Health { alive: *self.alive.lock().unwrap(), detail: "scripted".into() }
+    }
+
+    /// Every tenant has one session, of its own name.
+    fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
+        Ok(vec![SessionInfo { id: format!("talk of {tenant}"), tokens: 64, blocks: 2, idle_s: 1.5 }])
+    }
+
+    fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure> {
+        Ok(id == format!("talk of {tenant}"))
     }
 
     fn stats(&self) -> Stats {

@@ -1,0 +1,98 @@
+//! Prompts that are computed before anybody asks, so that the first who does need not wait for their beginning.
+//!
+//! A file of text is one system prompt. A file whose first line is a JSON object is JSON lines: `{"system": TEXT}`,
+//! `{"prompt": TEXT}` or `{"messages": [...], "tools": [...]}`.
+
+use std::path::Path;
+
+use omnibus_engine::{Chat, Event, Handle, Input, Request, Sampling};
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+
+/// Reads the prompts of a file. Fails with the line that is wrong.
+pub fn read(path: &Path) -> Result<Vec<Input>, Error> {
+    let wrong = |why: String| Error::usage(format!("--warm-prompts: {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    parse(&text).map_err(wrong)
+}
+
+fn parse(text: &str) -> Result<Vec<Input>, String> {
+    if !text.trim_start().starts_with('{') {
+        return match text.trim() {
+            "" => Err("there is nothing in it".to_owned()),
+            system => Ok(vec![system_prompt(system)]),
+        };
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.map(|(at, line)| line_of(line).map_err(|why| format!("line {}: {why}", at + 1))).collect()
+}
+
+fn line_of(line: &str) -> Result<Input, String> {
+    const WANTED: &str = "must be an object with one of `system`, `prompt` and `messages`";
+    let fields: Map<String, Value> = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let text = |name: &str| fields.get(name).and_then(Value::as_str);
+    match (text("system"), text("prompt"), fields.get("messages")) {
+        (Some(system), None, None) => Ok(system_prompt(system)),
+        (None, Some(prompt), None) => Ok(Input::Text(prompt.to_owned())),
+        (None, None, Some(messages)) if messages.is_array() => {
+            let (messages, tools) = (messages.clone(), fields.get("tools").cloned());
+            Ok(Input::Chat(Chat { messages, tools, ..Chat::default() }))
+        }
+        _ => Err(WANTED.to_owned()),
+    }
+}
+
+/// A conversation that has only begun. Templates want somebody to answer, so there is an empty question.
+fn system_prompt(text: &str) -> Input {
+    let messages = json!([{"role": "system", "content": text}, {"role": "user", "content": ""}]);
+    Input::Chat(Chat { messages, ..Chat::default() })
+}
+
+/// Computes them for each tenant, one after another. What cannot be computed is said and left out.
+pub fn compute(engine: &Handle, prompts: &[Input], tenants: &[String]) {
+    for (number, prompt) in prompts.iter().enumerate() {
+        for tenant in tenants {
+            let mut request = Request::new(format!("warm-{number}-{tenant}"), prompt.clone());
+            request.tenant = tenant.clone();
+            request.sampling = Sampling::greedy();
+            request.max_new_tokens = Some(1);
+            let computed = engine.submit(request).and_then(|mut events| {
+                while let Some(event) = events.blocking_next() {
+                    if let Event::Failed(failure) = event {
+                        return Err(failure);
+                    }
+                }
+                Ok(())
+            });
+            if let Err(error) = computed {
+                tracing::warn!(number, %error, "a prompt of --warm-prompts was not computed");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_a_system_prompt_or_json_lines() {
+        assert_eq!(parse("You are kind.\n").unwrap(), [system_prompt("You are kind.")]);
+        let lines = r#"{"system": "You are kind."}
+
+            {"prompt": "Once"}
+            {"messages": [{"role": "user", "content": "hi"}]}"#;
+        let prompts = parse(lines).unwrap();
+        assert_eq!(prompts[..2], [system_prompt("You are kind."), Input::Text("Once".to_owned())]);
+        assert_eq!(prompts.len(), 3);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_line() {
+        assert_eq!(parse(" \n"), Err("there is nothing in it".to_owned()));
+        let two = parse("{\"system\": \"a\"}\n{\"question\": \"b\"}").unwrap_err();
+        assert!(two.starts_with("line 2: must be an object"), "{two}");
+        assert!(parse("{\"system\":").unwrap_err().starts_with("line 1: "));
+    }
+}

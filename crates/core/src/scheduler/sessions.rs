@@ -1,0 +1,154 @@
+//! Conversations whose blocks are kept between their turns.
+//!
+//! Invariant: a session holds nothing. Its blocks are only forgotten after all others that nobody holds, those of the
+//! session that was used longest ago first; so no session is ever in the way of a sequence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Scheduler;
+use crate::memory::{Memory, Pin};
+use crate::prefix::BlockKey;
+use crate::sequence::Sequence;
+use crate::{SessionInfo, Tick};
+
+/// Sessions at once; beyond them, the one used longest ago ends.
+const SESSIONS_MAX: usize = 4096;
+/// Continuations of one session that are kept; beyond them, the oldest is not.
+const BRANCHES_MAX: usize = 4;
+
+/// All sessions.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sessions {
+    by_id: BTreeMap<u64, Session>,
+    /// Before this, no session ends for its age.
+    quiet_until: Tick,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Session {
+    last_used: Tick,
+    /// Oldest first. None is the beginning of another.
+    branches: Vec<Branch>,
+}
+
+/// One continuation of a conversation.
+#[derive(Debug, Clone)]
+struct Branch {
+    keys: Vec<BlockKey>,
+    pins: Vec<Pin>,
+}
+
+impl Session {
+    fn end(self, memory: &mut Memory) {
+        self.branches.iter().for_each(|branch| memory.unpin(&branch.pins));
+    }
+}
+
+impl Sessions {
+    /// Forgets all of them, when their blocks are gone.
+    pub(super) fn clear(&mut self) {
+        self.by_id.clear();
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// What they pin.
+    pub(super) fn pins(&self) -> impl Iterator<Item = &Pin> {
+        self.by_id.values().flat_map(|session| &session.branches).flat_map(|branch| &branch.pins)
+    }
+
+    fn touch(&mut self, id: u64, now: Tick, memory: &mut Memory) -> &mut Session {
+        if self.by_id.len() >= SESSIONS_MAX && !self.by_id.contains_key(&id) {
+            let oldest = self.by_id.iter().min_by_key(|(_, session)| session.last_used);
+            if let Some(oldest) = oldest.map(|(id, _)| *id).and_then(|id| self.by_id.remove(&id)) {
+                oldest.end(memory);
+            }
+        }
+        let session = self.by_id.entry(id).or_default();
+        session.last_used = session.last_used.max(now);
+        session
+    }
+}
+
+impl Scheduler {
+    /// The sessions that have not ended.
+    pub fn sessions(&self, now: Tick) -> Vec<SessionInfo> {
+        let ttl = self.settings.session_ttl;
+        let busy = self.busy_sessions();
+        let alive = self
+            .sessions
+            .by_id
+            .iter()
+            .filter(|(id, session)| busy.contains(*id) || session.last_used.saturating_add(ttl) > now);
+        alive.map(|(id, session)| self.session_info(*id, session)).collect()
+    }
+
+    /// Ends a session. What runs goes on, and begins it anew when it ends. False if there is none of this id.
+    pub fn drop_session(&mut self, id: u64) -> bool {
+        let session = self.sessions.by_id.remove(&id);
+        let was_there = session.is_some();
+        session.into_iter().for_each(|session| session.end(&mut self.memory));
+        was_there
+    }
+
+    fn session_info(&self, id: u64, session: &Session) -> SessionInfo {
+        let tokens = |branch: &Branch| self.memory.reusable(&branch.keys, branch.keys.len());
+        let blocks = session.branches.iter().map(tokens).max().unwrap_or(0);
+        let pins: BTreeSet<_> = session.branches.iter().flat_map(|branch| &branch.pins).collect();
+        SessionInfo {
+            session: id,
+            tokens: blocks * self.settings.block_size,
+            blocks: pins.into_iter().filter(|pin| self.memory.is_pinned(pin)).count(),
+            last_used: session.last_used,
+        }
+    }
+
+    /// A request of a session has come, or is computed.
+    pub(super) fn use_session(&mut self, id: Option<u64>) {
+        if let (Some(id), true) = (id, self.memory.shares()) {
+            self.sessions.touch(id, self.latest, &mut self.memory);
+        }
+    }
+
+    /// Keeps what a sequence leaves behind, if it belongs to a session.
+    pub(super) fn remember(&mut self, sequence: &Sequence) {
+        let keys = &sequence.chain.keys()[..sequence.sealed];
+        let Some(id) = sequence.session.filter(|_| !keys.is_empty()) else { return };
+        let session = self.sessions.touch(id, self.latest, &mut self.memory);
+        if session.branches.iter().any(|branch| branch.keys.starts_with(keys)) {
+            return;
+        }
+        let pins = self.memory.pin(keys);
+        let (grown, mut others): (Vec<_>, Vec<_>) =
+            session.branches.drain(..).partition(|branch| keys.starts_with(&branch.keys));
+        others.push(Branch { keys: keys.to_vec(), pins });
+        let kept = others.split_off(others.len().saturating_sub(BRANCHES_MAX));
+        session.branches = kept;
+        grown.iter().chain(&others).for_each(|branch| self.memory.unpin(&branch.pins));
+    }
+
+    /// Ends the sessions that nobody has used for long.
+    pub(super) fn expire_sessions(&mut self) {
+        if self.sessions.by_id.is_empty() || self.latest < self.sessions.quiet_until {
+            return;
+        }
+        let (ttl, now) = (self.settings.session_ttl, self.latest);
+        let busy = self.busy_sessions();
+        let ends =
+            |id: &u64, session: &Session| !busy.contains(id) && session.last_used.saturating_add(ttl) <= now;
+        let (over, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.sessions.by_id).into_iter().partition(|(id, session)| ends(id, session));
+        self.sessions.by_id = kept;
+        over.into_values().for_each(|session| session.end(&mut self.memory));
+        let next = self.sessions.by_id.values().map(|session| session.last_used.saturating_add(ttl)).min();
+        self.sessions.quiet_until = next.unwrap_or(0);
+    }
+
+    /// Those with a sequence that has not ended.
+    fn busy_sessions(&self) -> BTreeSet<u64> {
+        self.sequences.values().filter_map(|sequence| sequence.session).collect()
+    }
+}

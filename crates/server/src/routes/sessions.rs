@@ -1,0 +1,74 @@
+//! `GET /v1/sessions`, `DELETE /v1/sessions/{id}` and `GET /v1/cache/stats`: what is kept for later.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use omnibus_engine::SessionInfo;
+use serde_json::{Map, Value, json};
+
+use crate::app::{App, blocking};
+use crate::auth::Tenant;
+use crate::error::ApiError;
+use crate::wire::sessions::{Deleted, Session, SessionList};
+
+/// A tenant's conversations whose blocks are kept between turns.
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+) -> Result<Json<SessionList>, ApiError> {
+    let sessions = blocking(move || Ok(app.engine.sessions(&tenant.0)?)).await?;
+    let session = |info: SessionInfo| Session {
+        id: info.id,
+        object: "session",
+        tokens: info.tokens,
+        blocks: info.blocks,
+        idle_seconds: info.idle_s,
+    };
+    Ok(Json(SessionList { object: "list", data: sessions.into_iter().map(session).collect() }))
+}
+
+/// Keeps a conversation no longer.
+pub async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Deleted>, ApiError> {
+    let Path(id) = id?;
+    let asked = id.clone();
+    if blocking(move || Ok(app.engine.drop_session(&tenant.0, &asked)?)).await? {
+        Ok(Json(Deleted { id, object: "session.deleted", deleted: true }))
+    } else {
+        Err(ApiError::not_found(format!("there is no session `{id}`")))
+    }
+}
+
+/// How the cache of keys, values and states does.
+pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
+    let stats = app.engine.stats();
+    let groups = stats.groups.iter().map(|group| {
+        json!({
+            "used_blocks": group.used,
+            "cached_blocks": group.cached,
+            "pinned_blocks": group.pinned,
+            "total_blocks": group.total,
+        })
+    });
+    let misses: Map<String, Value> = stats
+        .prefix_misses
+        .by_reason()
+        .into_iter()
+        .map(|(reason, count)| (reason.to_owned(), count.into()))
+        .collect();
+    Json(json!({
+        "object": "cache.stats",
+        "groups": groups.collect::<Vec<_>>(),
+        "hit_tokens_total": stats.cached_tokens_total,
+        "computed_tokens_total": stats.computed_tokens_total,
+        "misses_total": misses,
+        "partial_copies_total": stats.partial_copies_total,
+        "checkpoints_total": stats.checkpoints_total,
+        "sessions": stats.sessions_kept,
+    }))
+}
