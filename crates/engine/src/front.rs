@@ -7,11 +7,17 @@
 mod gauges;
 mod handle;
 mod info;
+mod keeper;
+mod ledger;
+mod line;
 mod model;
 mod narrator;
+mod start;
 mod stream;
 
-pub use handle::{Handle, StartError, start};
+pub use handle::{Handle, StartError};
 pub use info::{Health, ModelInfo, RequestInfo, RequestState, Stats};
+pub use keeper::Isolation;
 pub use model::ModelSource;
+pub use start::{start, start_isolated};
 pub use stream::EventStream;

@@ -5,6 +5,8 @@ mod bench_sim;
 mod chat;
 mod completions;
 mod doctor;
+pub mod engine;
+mod engine_library;
 mod generate;
 mod models;
 mod say;
