@@ -16,6 +16,9 @@ mod usage;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == commands::engine::WORD) {
+        return commands::engine::run().unwrap_or_else(|error| output::error(&error));
+    }
     let asked = match usage::parse(std::env::args_os()) {
         Ok(asked) => asked,
         Err(error) => return output::usage(&error),

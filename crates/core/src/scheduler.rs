@@ -125,6 +125,11 @@ impl Scheduler {
         }
     }
 
+    /// As it was told.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// The longest sequence that can be taken, in tokens, prompt and answer together.
     pub fn longest(&self) -> usize {
         self.memory.longest().min(self.settings.max_context)

@@ -7,13 +7,19 @@
 mod gauges;
 mod handle;
 mod info;
+mod keeper;
+mod ledger;
+mod line;
 mod model;
 mod narrator;
 mod sessions;
+mod start;
 mod stream;
 mod turns;
 
-pub use handle::{Handle, StartError, start};
+pub use handle::{Handle, StartError};
 pub use info::{Health, ModelInfo, RequestInfo, RequestState, SessionInfo, SessionSeen, Stats};
+pub use keeper::Isolation;
 pub use model::ModelSource;
+pub use start::{start, start_isolated};
 pub use stream::EventStream;

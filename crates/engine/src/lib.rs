@@ -6,16 +6,19 @@
 //! Event  <──front: detokenize, stop strings, usage─────────────────────────────── Note
 //! ```
 //!
-//! Start at [`start`] and [`Handle::submit`]; the loop is `worker::run`.
+//! Start at [`start`] and [`Handle::submit`]; the loop is `worker::run`. [`start_isolated`] puts it into a process of its
+//! own, which runs [`run_engine`].
 //!
 //! Invariant: knows no HTTP and no wire format. A client that is slow, gone or wrong costs its own
 //! request: the loop waits for nobody.
 
 mod disk;
 mod event;
+mod fault;
 mod front;
 mod machine;
 mod message;
+mod process;
 mod request;
 mod sampler;
 mod settings;
@@ -24,13 +27,16 @@ mod worker;
 
 pub use disk::{CachedModel, DiskStats, cached_models, remove_cached_model};
 pub use event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
+#[doc(hidden)]
+pub use fault::FaultPlan;
 pub use front::{
-    EventStream, Handle, Health, ModelInfo, ModelSource, RequestInfo, RequestState, SessionInfo, SessionSeen,
-    StartError, Stats, start,
+    EventStream, Handle, Health, Isolation, ModelInfo, ModelSource, RequestInfo, RequestState, SessionInfo,
+    SessionSeen, StartError, Stats, start, start_isolated,
 };
 pub use machine::{Gpu, Machine, MemoryLimit, machine};
 pub use omnibus_core::{GroupStats, Misses};
 pub use omnibus_text::AddSpecial;
+pub use process::{Ended, run_engine};
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{DeviceChoice, DiskSettings, PrefixCache, PromptCacheFile, Schedule, Settings};
 pub use worker::MemoryPlan;

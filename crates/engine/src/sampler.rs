@@ -13,6 +13,7 @@ mod tests;
 use mlx::{Array, Dtype};
 
 use crate::Sampling;
+use crate::fault::RowFault;
 use edits::Edits;
 pub use score::Scores;
 
@@ -28,6 +29,8 @@ pub struct Row<'a> {
     pub history: History<'a>,
     /// As in [`crate::Request::logprobs`].
     pub logprobs: Option<usize>,
+    /// What is to go wrong with it, in tests.
+    pub fault: Option<RowFault>,
 }
 
 /// A row's tokens so far.
@@ -45,13 +48,15 @@ pub struct Drawn {
     pub tokens: Array,
     /// `[2, n]` i32: the tokens again, and 1 where a row's logits were not numbers.
     report: Array,
+    /// Rows whose own part of the work panicked.
+    panicked: Vec<usize>,
     scores: Option<Scores>,
 }
 
 /// One row's outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pick {
-    /// `None` when the logits were not numbers.
+    /// `None` when the logits were not numbers, or when the row's own part of the work panicked.
     pub token: Option<u32>,
     /// Its log-probability, where asked for.
     pub logprob: Option<f32>,
@@ -75,7 +80,9 @@ pub fn needs_history(sampling: &Sampling) -> bool {
 /// Builds the drawing of one token for each row of `logits`, `[n, vocab]` f32.
 pub fn sample(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Drawn> {
     let [_, vocab] = logits.dims()?;
-    let edited = match Edits::of(rows, vocab as u32) {
+    let logits = &spoil(logits, rows)?;
+    let (edits, panicked) = Edits::of(rows, vocab as u32);
+    let edited = match edits {
         Some(edits) => edits.apply(logits)?,
         None => logits.clone(),
     };
@@ -84,7 +91,17 @@ pub fn sample(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Drawn> {
     let report = mlx::stack(&[&tokens, &broken], 0)?;
     let wanted = rows.iter().filter_map(|row| row.logprobs).max();
     let scores = wanted.map(|top| Scores::of(logits, &tokens, top)).transpose()?;
-    Ok(Drawn { tokens, report, scores })
+    Ok(Drawn { tokens, report, panicked, scores })
+}
+
+/// Makes rows not a number on order.
+fn spoil(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Array> {
+    let ordered = |row: &Row<'_>| row.fault == Some(RowFault::NotANumber);
+    if !rows.iter().any(ordered) {
+        return Ok(logits.clone());
+    }
+    let added: Vec<f32> = rows.iter().map(|row| if ordered(row) { f32::NAN } else { 0.0 }).collect();
+    Ok(logits + Array::from_slice(&added, &[added.len() as i32, 1])?)
 }
 
 impl Drawn {
@@ -101,12 +118,13 @@ impl Drawn {
             Some(scores) => scores.read()?,
             None => vec![score::Score::default(); tokens.len()],
         };
-        let picks =
-            tokens.iter().zip(broken).zip(scores).zip(wishes).map(|(((token, broken), score), wish)| {
-                let sound = *broken == 0 && *token >= 0;
+        let picks = tokens.iter().zip(broken).zip(scores).zip(wishes).enumerate().map(
+            |(row, (((token, broken), score), wish))| {
+                let sound = *broken == 0 && *token >= 0 && !self.panicked.contains(&row);
                 let top = score.top.into_iter().take(wish.unwrap_or(0)).collect();
                 Pick { token: sound.then_some(*token as u32), logprob: wish.and(score.logprob), top }
-            });
+            },
+        );
         Ok(picks.collect())
     }
 }

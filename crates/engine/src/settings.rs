@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fault::FaultPlan;
+
 pub use crate::disk::DiskSettings;
 pub use omnibus_core::{PrefixCache, Schedule, Tuning};
 
@@ -52,6 +54,9 @@ pub struct Settings {
     pub chat_template: Option<String>,
     /// Seconds after which a request that sets no limit of its own is given up.
     pub request_timeout_s: Option<f64>,
+    /// Failures on order, for tests.
+    #[doc(hidden)]
+    pub faults: FaultPlan,
 }
 
 impl Default for Settings {
@@ -77,6 +82,7 @@ impl Default for Settings {
             seed: 0,
             chat_template: None,
             request_timeout_s: None,
+            faults: FaultPlan::default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! thread: rows fail alone, steps are replayed, and what cannot run even alone ends with an event.
 
 mod capacity;
+mod contained;
 mod launch;
 mod memory;
 mod prompt_file;
@@ -58,7 +59,7 @@ pub(crate) fn start(
         }
         Ok(Loaded { ready, runner, scheduler, tier, prompt_file }) => {
             let _nobody = tell.send(Ok(ready));
-            run::Loop::new(runner, scheduler, tier, prompt_file, inbox, outlet).run();
+            run::Loop::new(runner, scheduler, tier, prompt_file, inbox, outlet, settings.faults).run();
         }
     };
     let thread = std::thread::Builder::new()

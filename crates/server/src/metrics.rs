@@ -65,6 +65,7 @@ fn describe() {
     count!("omnibus_prefix_misses_total", "prompts not found as far as they could have been, by reason");
     level!("omnibus_sessions", "conversations whose blocks are kept");
     count!("omnibus_computed_tokens_total", "tokens computed, those computed again included");
+    count!("omnibus_engine_restarts_total", "times the engine's process was started again");
     level!("omnibus_step_host_seconds_total", "time spent planning and building steps");
     level!("omnibus_step_wait_seconds_total", "time spent waiting for the results of steps");
     level!("omnibus_requests_queued", "generations that wait");
@@ -125,6 +126,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         gauge!(name).set(value);
     }
     let counts = [
+        ("omnibus_engine_restarts_total", stats.engine_restarts_total),
         ("omnibus_steps_total", stats.steps_total),
         ("omnibus_failed_steps_total", stats.failed_steps_total),
         ("omnibus_preemptions_total", stats.preemptions_total),

@@ -6,6 +6,8 @@ mod cache;
 mod chat;
 mod completions;
 mod doctor;
+pub mod engine;
+mod engine_library;
 mod generate;
 mod models;
 mod say;

@@ -10,9 +10,9 @@ use omnibus_engine::{AddSpecial, Handle, Input, ModelSource};
 use omnibus_server::{Keys, Limits, Settings};
 use serde_json::json;
 
-use super::{say, warm};
+use super::{engine, say, warm};
 use crate::error::Error;
-use crate::settings::{Config, Listen, LogFormat};
+use crate::settings::{Config, Isolate, Listen, LogFormat};
 use crate::{log, model, output};
 
 /// Serves until told to stop.
@@ -39,8 +39,16 @@ async fn serve(
     let listener =
         listener.map_err(|error| Error::failed(format!("cannot listen on {host}:{port}: {error}")))?;
     let address = listener.local_addr().map_err(Error::failed)?;
-    let engine = config.engine.clone();
-    let started = tokio::task::spawn_blocking(move || omnibus_engine::start(sources, engine));
+    let mut settings_of_engine = config.engine.clone();
+    settings_of_engine.faults = engine::faults()?;
+    let isolation = match config.isolation.isolate {
+        Isolate::Process => Some(engine::isolation(&config)?),
+        Isolate::Nothing => None,
+    };
+    let started = tokio::task::spawn_blocking(move || match isolation {
+        Some(isolation) => omnibus_engine::start_isolated(sources, settings_of_engine, isolation),
+        None => omnibus_engine::start(sources, settings_of_engine),
+    });
     let handle = tokio::select! {
         started = started => started.map_err(Error::failed)?.map_err(Error::failed)?,
         () = asked_to_stop() => return Ok(()),

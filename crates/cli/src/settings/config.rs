@@ -15,6 +15,8 @@ pub struct Config {
     pub served_names: Vec<String>,
     /// What the engine is told.
     pub engine: EngineSettings,
+    /// Where it runs.
+    pub isolation: IsolationSettings,
     /// How diagnostics look.
     pub log: Log,
     /// A generation of ours.
@@ -48,6 +50,31 @@ pub struct Listen {
     pub body_bytes: usize,
     /// How long a stop waits.
     pub shutdown_timeout_s: f64,
+}
+
+/// Where an engine runs.
+#[derive(Debug, Clone, Default)]
+pub struct IsolationSettings {
+    /// In which process.
+    pub isolate: Isolate,
+    /// A process that has work and says nothing for so long is started again.
+    pub watchdog_s: f64,
+    /// The libmlx to load in any case.
+    pub folder: Option<PathBuf>,
+    /// The libmlx to load for the CPU.
+    pub cpu_folder: Option<PathBuf>,
+    /// The libmlx to load for CUDA.
+    pub cuda_folder: Option<PathBuf>,
+}
+
+/// In which process an engine runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Isolate {
+    /// In one of its own.
+    #[default]
+    Process,
+    /// In the server's.
+    Nothing,
 }
 
 /// How diagnostics look.

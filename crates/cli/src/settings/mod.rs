@@ -9,8 +9,8 @@ mod table;
 mod value;
 
 pub use config::{
-    BenchSettings, Config, Dataset, Endpoint, Listen, Log, LogFormat, Output, PromptForm, Purpose, Report,
-    SimSettings,
+    BenchSettings, Config, Dataset, Endpoint, Isolate, IsolationSettings, Listen, Log, LogFormat, Output,
+    PromptForm, Purpose, Report, SimSettings,
 };
 pub use resolve::{Given, Resolved, resolve};
 pub use table::SETTINGS;

@@ -3,7 +3,7 @@
 
 use omnibus_engine::{DeviceChoice, PrefixCache, Schedule};
 
-use super::config::{Dataset, Endpoint, LogFormat, Output, PromptForm, Purpose, Report};
+use super::config::{Dataset, Endpoint, Isolate, LogFormat, Output, PromptForm, Purpose, Report};
 use super::{Kind, Reach, Setting, Value};
 use crate::commands::Name;
 
@@ -503,6 +503,76 @@ pub const SETTINGS: &[Setting] = &[
         help: "File of prompts to compute before serving: a system prompt, or JSON lines with `system`, `prompt` or `messages`.",
         set: |config, value| {
             config.listen.warm_prompts = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "in-process",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Run the engine in the server's own process. What ends the engine then ends the server.",
+        set: |config, value| {
+            config.isolation.isolate = if value.is_on() { Isolate::Nothing } else { Isolate::Process };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "watchdog-s",
+        short: None,
+        kind: Kind::Number(0.1, 1e6),
+        default: "120",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Seconds after which an engine that has work and does not get on is started again.",
+        set: |config, value| {
+            config.isolation.watchdog_s = value.number();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "mlx-lib-dir",
+        short: None,
+        kind: Kind::Text("DIR"),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Folder of the libmlx that the engine loads, whatever the device. Otherwise the one the binary was built with.",
+        set: |config, value| {
+            config.isolation.folder = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "mlx-lib-cpu",
+        short: None,
+        kind: Kind::Text("DIR"),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Folder of a libmlx for the CPU, for `--device cpu`, and for `auto` without an NVIDIA GPU.",
+        set: |config, value| {
+            config.isolation.cpu_folder = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "mlx-lib-cuda",
+        short: None,
+        kind: Kind::Text("DIR"),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        reach: Reach::Everywhere,
+        help: "Folder of a libmlx for CUDA, for `--device gpu`, and for `auto` with an NVIDIA GPU.",
+        set: |config, value| {
+            config.isolation.cuda_folder = Some(value.text().into());
             Ok(())
         },
     },

@@ -8,6 +8,7 @@ mod commands;
 mod folders;
 #[path = "../../../server/tests/http/hostile.rs"]
 mod hostile;
+mod isolation;
 mod process;
 mod serving;
 mod stopping;

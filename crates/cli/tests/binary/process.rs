@@ -30,6 +30,13 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// Sends a signal. False when there is no such process.
+pub fn signal(process: u32, name: &str) -> bool {
+    let mut kill = Command::new("kill");
+    kill.arg(format!("-{name}")).arg(process.to_string()).stderr(Stdio::null());
+    kill.status().unwrap().success()
+}
+
 /// A server, killed when dropped.
 pub struct Server {
     pub address: SocketAddr,
@@ -41,8 +48,18 @@ pub struct Server {
 
 impl Server {
     pub fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// With more variables in its environment.
+    pub fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let all: Vec<&str> = ["serve", "--port", "0"].iter().chain(arguments).copied().collect();
-        let mut child = omnibus(&all).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = omnibus(&all)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let (mut said, mut address) = (Vec::new(), None);
         loop {
@@ -64,8 +81,12 @@ impl Server {
     }
 
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
-        assert!(status.unwrap().success());
+        assert!(signal(self.child.id(), name));
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits for its end; what it said since it listened comes with it.

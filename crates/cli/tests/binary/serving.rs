@@ -233,7 +233,13 @@ fn a_full_queue_says_when_to_come_back() {
         stream.write_all(&request("POST", TEXT, &[JSON], long.as_bytes())).unwrap();
         stream
     };
-    let held: Vec<_> = (0..4).map(|_| hold()).collect();
+    // One has the only seat before the next one comes to wait for it.
+    let seats = || get(server.address, "/v1/status").json()["engine"]["running"].clone();
+    let mut held = vec![hold()];
+    while seats() != 1 {
+        std::thread::yield_now();
+    }
+    held.push(hold());
     let full = || post(server.address, TEXT, r#"{"prompt":"a","max_tokens":1}"#);
     let mut reply = full();
     while reply.status != 429 {

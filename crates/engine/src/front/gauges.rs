@@ -24,6 +24,8 @@ struct Shown {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
     Runs,
+    /// Its process has died, and another is being started.
+    Restarts,
     Over,
 }
 
@@ -43,6 +45,23 @@ impl Gauges {
         }
         let mut shown = self.lock();
         (shown.stats, shown.heard) = (stats, Instant::now());
+    }
+
+    /// Its process has died. Those that ran run on soon: the queue that may stand is as long as before.
+    pub(super) fn restart(&self) {
+        let mut shown = self.lock();
+        shown.life = Life::Restarts;
+        let mut before = shown.stats.after(&shown.before);
+        before.engine_restarts_total += 1;
+        let Stats { queued, running, kv_blocks_total, .. } = shown.stats;
+        shown.stats = Stats { queued, running, kv_blocks_total, ..Stats::default() };
+        shown.before = before;
+    }
+
+    /// Its process has loaded.
+    pub(super) fn run(&self) {
+        let mut shown = self.lock();
+        (shown.life, shown.heard) = (Life::Runs, Instant::now());
     }
 
     /// The engine has ended, for good.
@@ -67,6 +86,7 @@ impl Gauges {
         let shown = self.lock();
         match shown.life {
             Life::Over => Health { alive: false, detail: "the engine has stopped".to_owned() },
+            Life::Restarts => Health { alive: false, detail: "the engine restarts".to_owned() },
             Life::Runs if shown.stats.queued + shown.stats.running == 0 => {
                 Health { alive: true, detail: "idle".to_owned() }
             }

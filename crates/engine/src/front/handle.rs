@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +10,7 @@ use omnibus_text::AddSpecial;
 
 use super::gauges::Gauges;
 use super::info::{Health, ModelInfo, RequestInfo, SessionInfo, Stats};
+use super::line::Line;
 use super::model::{ModelSource, ModelText};
 use super::narrator::{Hangup, Narration, Stage};
 use super::sessions::SessionNames;
@@ -19,7 +19,7 @@ use super::turns::Turns;
 use crate::message::{Command, Job, JobId};
 use crate::request::{Input, Request};
 use crate::settings::Settings;
-use crate::worker::{self, NobodyListens, Ready};
+use crate::worker::Ready;
 use crate::{Failure, sampler};
 
 /// Why an engine cannot start: one line that names the file or the setting and what to do.
@@ -45,10 +45,22 @@ impl std::error::Error for StartError {}
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
+/// An engine that runs, and what leads to it.
+pub(super) struct Started {
+    pub(super) text: ModelText,
+    pub(super) ready: Ready,
+    pub(super) line: Line,
+    /// Ends when the engine has.
+    pub(super) thread: JoinHandle<()>,
+    pub(super) stage: Stage,
+    pub(super) gauges: Arc<Gauges>,
+}
+
 struct Shared {
     info: ModelInfo,
     text: ModelText,
-    commands: Sender<Command>,
+    line: Line,
+    /// The one that ends when the engine has.
     thread: Option<JoinHandle<()>>,
     stage: Stage,
     sessions: SessionNames,
@@ -62,63 +74,48 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _stopped = self.commands.send(Command::Stop);
+        let _stopped = self.line.send(Command::Stop);
         if let Some(thread) = self.thread.take() {
             let _its_panic_was_printed = thread.join();
         }
     }
 }
 
-/// Starts the engine and waits until its model is in memory.
-pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, StartError> {
-    let [source] = models.as_slice() else {
-        return Err(StartError::new(format!("one model at a time, not {}", models.len())));
-    };
-    let text = ModelText::read(&source.files(), settings.chat_template.as_deref())?;
-    let (commands, inbox) = channel();
-    let (reports, heard) = channel();
-    let gauges = Arc::new(Gauges::default());
-    let outlet = Box::new(move |report| reports.send(report).map_err(|_| NobodyListens));
-    let (ready, thread) = worker::start(source.files(), settings.clone(), inbox, outlet)?;
-    let Ready { architecture, quantization, context_length, max_model_len, vocab_size, memory, prefix } =
-        ready;
-    let text = text.after(prefix);
-    let stage = Stage::default();
-    let (told, shown, stop) = (stage.clone(), Arc::clone(&gauges), commands.clone());
-    std::thread::Builder::new()
-        .name("omnibus-text".to_owned())
-        .spawn(move || told.narrate(&heard, &shown, &stop))
-        .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
-    let mut names = source.names().into_iter();
-    let info = ModelInfo {
-        id: names.next().unwrap_or_default(),
-        aliases: names.collect(),
-        architecture,
-        quantization,
-        context_length,
-        max_model_len,
-        vocab_size,
-        memory,
-        loaded: true,
-        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-    };
-    Ok(Handle(Arc::new(Shared {
-        info,
-        text,
-        commands,
-        thread: Some(thread),
-        stage,
-        sessions: SessionNames::default(),
-        gauges,
-        next_job: AtomicU64::new(0),
-        draining: AtomicBool::new(false),
-        max_queue: settings.max_queue,
-        seed: settings.seed,
-        timeout_s: settings.request_timeout_s,
-    })))
-}
-
 impl Handle {
+    /// Puts together what was started.
+    pub(super) fn of(started: Started, source: &ModelSource, settings: &Settings) -> Self {
+        let Started { text, ready, line, thread, stage, gauges } = started;
+        let Ready { architecture, quantization, context_length, max_model_len, vocab_size, memory, prefix } =
+            ready;
+        let mut names = source.names().into_iter();
+        let info = ModelInfo {
+            id: names.next().unwrap_or_default(),
+            aliases: names.collect(),
+            architecture,
+            quantization,
+            context_length,
+            max_model_len,
+            vocab_size,
+            memory,
+            loaded: true,
+            created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        };
+        Self(Arc::new(Shared {
+            info,
+            text: text.after(prefix),
+            line,
+            thread: Some(thread),
+            stage,
+            sessions: SessionNames::default(),
+            gauges,
+            next_job: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            max_queue: settings.max_queue,
+            seed: settings.seed,
+            timeout_s: settings.request_timeout_s,
+        }))
+    }
+
     /// Every model that can be asked for.
     pub fn models(&self) -> Vec<ModelInfo> {
         vec![self.0.info.clone()]
@@ -148,17 +145,17 @@ impl Handle {
         let model = shared.info.id.clone();
         let narration = Narration::new(&request, model, tokenizer, stop_tokens, &job.prompt, tell);
         shared.stage.enter(id, narration);
-        if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
+        if shared.line.send(Command::Submit(Box::new(job))).is_err() {
             shared.stage.leave(id);
             return Err(Failure::Unavailable { message: "the engine has stopped".to_owned() });
         }
-        Ok(EventStream::new(request.id, events, Hangup { job: id, commands: shared.commands.clone() }))
+        Ok(EventStream::new(request.id, events, Hangup { job: id, line: shared.line.clone() }))
     }
 
     /// Ends a request early; false when there is none of that id. Its stream still ends with an event.
     pub fn cancel(&self, id: &str) -> bool {
         let found = self.0.stage.find(id);
-        found.is_some_and(|job| self.0.commands.send(Command::Cancel(job)).is_ok())
+        found.is_some_and(|job| self.0.line.send(Command::Cancel(job)).is_ok())
     }
 
     /// A tenant's sessions. Waits for the step that is computed, at most for some seconds.
@@ -247,7 +244,7 @@ impl Handle {
 
 impl Shared {
     fn tell(&self, command: Command) -> Result<(), Failure> {
-        let told = self.commands.send(command);
+        let told = self.line.send(command);
         told.map_err(|_| Failure::Unavailable { message: "the engine has stopped".to_owned() })
     }
 

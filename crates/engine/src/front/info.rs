@@ -95,6 +95,8 @@ pub struct SessionSeen {
 /// Gauges and counters. Those named `…_total` only ever grow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
+    /// The process that computes; 0 before it has said so.
+    pub process: u32,
     /// Requests that wait for their first step.
     pub queued: usize,
     /// Requests that hold blocks.
@@ -113,6 +115,8 @@ pub struct Stats {
     pub peak_memory_bytes: u64,
     /// Bytes MLX keeps for reuse.
     pub cache_memory_bytes: u64,
+    /// Times the engine's process was started again.
+    pub engine_restarts_total: u64,
     /// Steps done.
     pub steps_total: u64,
     /// Steps that failed as a whole.
@@ -159,6 +163,7 @@ impl Stats {
     /// These, of an engine that was started after another had ended: totals go on, the rest is as it is.
     pub(crate) fn after(&self, before: &Self) -> Self {
         Self {
+            engine_restarts_total: self.engine_restarts_total + before.engine_restarts_total,
             steps_total: self.steps_total + before.steps_total,
             failed_steps_total: self.failed_steps_total + before.failed_steps_total,
             preemptions_total: self.preemptions_total + before.preemptions_total,

@@ -3,7 +3,7 @@
 //! One thread does it for all requests, so that neither the loop nor a slow client does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::gauges::Gauges;
 use super::info::{RequestInfo, RequestState};
+use super::line::Line;
 use crate::event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
 use crate::message::{Command, JobId, News, Note, Report, Scored};
 use crate::request::Stop;
@@ -279,12 +280,12 @@ impl Stage {
     }
 
     /// Narrates until the loop hangs up, then tells everybody left that the engine is gone.
-    pub(super) fn narrate(&self, reports: &Receiver<Report>, gauges: &Gauges, commands: &Sender<Command>) {
+    pub(super) fn narrate(&self, reports: &Receiver<Report>, gauges: &Gauges, line: &Line) {
         while let Ok(Report { notes, stats, steps }) = reports.recv() {
             // Who hears of an end can rely on the numbers.
             gauges.hear(stats, &steps);
             for job in self.hear(notes) {
-                let _stopping = commands.send(Command::Cancel(job));
+                let _stopping = line.send(Command::Cancel(job));
             }
         }
         gauges.end();
@@ -292,7 +293,7 @@ impl Stage {
     }
 
     /// Tells the clients what notes mean. Gives the jobs that are over though the loop does not know it.
-    fn hear(&self, notes: Vec<Note>) -> Vec<JobId> {
+    pub(super) fn hear(&self, notes: Vec<Note>) -> Vec<JobId> {
         let mut ended_here = Vec::new();
         let mut stage = self.lock();
         for Note { job, news } in notes {
@@ -312,7 +313,7 @@ impl Stage {
     }
 
     /// Tells everybody left that the engine is gone.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         for (_, mut narration) in std::mem::take(&mut *self.lock()) {
             narration
                 .hear(News::Failed(Failure::Unavailable { message: "the engine has stopped".to_owned() }));
@@ -328,12 +329,12 @@ impl Stage {
 /// Cancels a request when its client lets go of it.
 pub(super) struct Hangup {
     pub(super) job: JobId,
-    pub(super) commands: Sender<Command>,
+    pub(super) line: Line,
 }
 
 impl Drop for Hangup {
     fn drop(&mut self) {
         // Of a request that is over, the loop knows nothing and does nothing.
-        let _stopping = self.commands.send(Command::Cancel(self.job));
+        let _stopping = self.line.send(Command::Cancel(self.job));
     }
 }

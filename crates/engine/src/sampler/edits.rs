@@ -5,10 +5,12 @@
 //! the whole answer, as OpenAI has them.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use mlx::{Array, Dtype};
 
 use super::Row;
+use crate::fault::{RowFault, panic_on_order};
 
 /// Sparse changes to a table of logits, one entry for each changed element.
 pub(super) struct Edits {
@@ -30,19 +32,25 @@ struct Edit {
 const NONE: Edit = Edit { bias: 0.0, repetition: 1.0, subtract: 0.0 };
 
 impl Edits {
-    /// `None` when no row changes anything.
-    pub(super) fn of(rows: &[Row<'_>], vocab: u32) -> Option<Self> {
+    /// No edits when no row changes anything; and the rows whose edits panicked, which then change nothing.
+    pub(super) fn of(rows: &[Row<'_>], vocab: u32) -> (Option<Self>, Vec<usize>) {
+        let mut panicked = Vec::new();
         let mut all =
             Self { places: Vec::new(), bias: Vec::new(), repetition: Vec::new(), subtract: Vec::new() };
         for (index, row) in rows.iter().enumerate() {
-            for (token, edit) in of_row(row).into_iter().filter(|(token, _)| *token < vocab) {
+            // Nothing is shared with other rows that a panic could leave half-done.
+            let Ok(edits) = catch_unwind(AssertUnwindSafe(|| of_row(row))) else {
+                panicked.push(index);
+                continue;
+            };
+            for (token, edit) in edits.into_iter().filter(|(token, _)| *token < vocab) {
                 all.places.push(index as i32 * vocab as i32 + token as i32);
                 all.bias.push(edit.bias);
                 all.repetition.push(edit.repetition);
                 all.subtract.push(edit.subtract);
             }
         }
-        (!all.places.is_empty()).then_some(all)
+        ((!all.places.is_empty()).then_some(all), panicked)
     }
 
     /// The logits, edited. `logits`: `[n, vocab]` f32.
@@ -61,6 +69,9 @@ impl Edits {
 }
 
 fn of_row(row: &Row<'_>) -> BTreeMap<u32, Edit> {
+    if row.fault == Some(RowFault::Panic) {
+        panic_on_order();
+    }
     let sampling = row.sampling;
     let mut edits: BTreeMap<u32, Edit> = BTreeMap::new();
     for (token, bias) in &sampling.logit_bias {

@@ -14,7 +14,14 @@ fn logits(rows: usize) -> Array {
 }
 
 fn row(sampling: &Sampling, position: usize) -> Row<'_> {
-    Row { sampling, seed: 11, position, history: History { tokens: &[], prompt: 0 }, logprobs: None }
+    Row {
+        sampling,
+        seed: 11,
+        position,
+        history: History { tokens: &[], prompt: 0 },
+        logprobs: None,
+        fault: None,
+    }
 }
 
 /// How often each token is drawn over many positions, as a share.
@@ -111,7 +118,7 @@ fn rows_that_are_not_numbers_fail_alone_and_stay_safe_to_feed() {
 fn penalties_lower_what_was_said() {
     let history = History { tokens: &[3, 1, 1], prompt: 1 };
     let tokens = |sampling: &Sampling| {
-        let row = Row { sampling, seed: 0, position: 3, history, logprobs: Some(5) };
+        let row = Row { sampling, seed: 0, position: 3, history, logprobs: Some(5), fault: None };
         sample(&logits(1), &[row]).unwrap().read(&[Some(5)]).unwrap().remove(0)
     };
     // Token 1 was said twice in the answer: 0.4 · e^(-0.2) stays ahead, 0.4 · e^(-0.2 · 2 - 0.1) does not.

@@ -3,6 +3,7 @@
 use omnibus_core::{Input, Plan, Scheduler, SequenceId};
 use omnibus_model::{Segment, Table};
 
+use crate::fault::RowFault;
 use crate::message::Job;
 use crate::sampler::needs_history;
 
@@ -37,6 +38,8 @@ pub(super) struct SampleRow {
     pub(super) position: usize,
     /// What it draws depends on a token that is still in flight.
     pub(super) late: bool,
+    /// What is to go wrong with it, in tests.
+    pub(super) fault: Option<RowFault>,
 }
 
 /// Rows of a prompt that is to be scored.
@@ -102,6 +105,7 @@ impl Rows {
                     logits: rows.logits_at.len(),
                     position: work.positions.end,
                     late: matches!(work.input, Input::FromFlight { .. }) && needs_history(&job.sampling),
+                    fault: None,
                 });
                 rows.logits_at.push(first + work.positions.len() - 1);
             }

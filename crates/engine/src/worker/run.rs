@@ -1,6 +1,8 @@
 //! The loop: take commands, keep steps in flight, read the oldest, tell.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -8,11 +10,13 @@ use omnibus_core::{
     self as core, Lookup, Miss, Outcome, Plan, PlanId, Rejection, Row, Scheduler, SequenceId, StopKind, Tick,
 };
 
+use super::contained::{contained, said};
 use super::launch::Rows;
 use super::prompt_file::PromptFile;
 use super::runner::{Launched, Read, Runner};
 use super::tier::{Leisure, Tier};
 use super::{NobodyListens, Outlet};
+use crate::fault::{FaultPlan, Kind, panic_on_order};
 use crate::message::{Command, Job, JobId, News, Note, Report, Scored, StepSeen};
 use crate::sampler::Pick;
 use crate::{Failure, FinishReason, SessionSeen, Stats};
@@ -23,6 +27,8 @@ const RETRY_MAX_S: u64 = 600;
 const NAP: Duration = Duration::from_millis(200);
 /// How long it sleeps while blocks are read that somebody waits for.
 const READ_NAP: Duration = Duration::from_millis(1);
+/// Turns that may panic one after the other, with no good step between them.
+const PANICS_MAX: u32 = 3;
 
 /// The loop and everything it owns.
 pub(super) struct Loop {
@@ -42,12 +48,19 @@ pub(super) struct Loop {
     /// Steps that no report has told of.
     steps: Vec<StepSeen>,
     stats: Stats,
+    faults: FaultPlan,
+    /// Steps launched.
+    launches: u64,
+    /// Turns that panicked, since a step was good.
+    panics: u32,
     born: Instant,
     /// When the last step was read.
     done: Option<Instant>,
 }
 
 struct Flight {
+    /// What is to go wrong when it is read, in tests.
+    fault: Option<Kind>,
     plan: PlanId,
     /// Sequences that are sampled, in order.
     samples: Vec<SequenceId>,
@@ -76,6 +89,7 @@ impl Loop {
         prompt_file: Option<PromptFile>,
         inbox: Receiver<Command>,
         outlet: Outlet,
+        faults: FaultPlan,
     ) -> Self {
         let (jobs, sequences, flight, told, steps, stats) = Default::default();
         let (born, done) = (Instant::now(), None);
@@ -94,6 +108,9 @@ impl Loop {
             told,
             steps,
             stats,
+            faults,
+            launches: 0,
+            panics: 0,
             born,
             done,
         }
@@ -101,7 +118,16 @@ impl Loop {
 
     /// Runs until told to stop, or until nobody is left to tell.
     pub(super) fn run(mut self) {
-        while let Fate::GoesOn = self.turn() {}
+        let mut fate = self.publish();
+        while let Fate::GoesOn = fate {
+            fate = match catch_unwind(AssertUnwindSafe(|| self.turn())) {
+                Ok(fate) => fate,
+                Err(panic) => {
+                    self.rebuild(panic);
+                    self.publish()
+                }
+            };
+        }
         self.flight.clear();
         if let Some(tier) = &mut self.tier
             && let Err(error) = tier.flush(&mut self.scheduler, &self.runner)
@@ -168,13 +194,26 @@ impl Loop {
         self.tell_starts(plan, &begun.lookups);
         let started = Instant::now();
         let jobs = &self.jobs;
-        let rows = Rows::of(plan, &self.scheduler, self.runner.groups(), |id| jobs.get(&id));
+        let mut rows = Rows::of(plan, &self.scheduler, self.runner.groups(), |id| jobs.get(&id));
+        let fault = if self.faults.is_empty() {
+            None
+        } else {
+            order_faults(&self.faults, self.launches, &mut rows, plan, jobs)
+        };
+        self.launches += 1;
+        strike(fault)?;
         let (samples, tokens) = (rows.samples.iter().map(|row| row.sequence).collect(), rows.tokens.len());
         let before = self.flight.back().map(|flight| &flight.launched);
         let scheduler = &self.scheduler;
         let tokens_of = |id| scheduler.tokens(id).to_vec();
-        let launched = self.runner.launch(rows, &begun.copies, before, jobs, tokens_of)?;
-        self.flight.push_back(Flight { plan: plan.id, samples, tokens, launched, started });
+        let runner = &mut self.runner;
+        let launched = contained(|| {
+            if fault == Some(Kind::LaunchPanic) {
+                panic_on_order();
+            }
+            runner.launch(rows, &begun.copies, before, jobs, tokens_of)
+        })?;
+        self.flight.push_back(Flight { fault, plan: plan.id, samples, tokens, launched, started });
         Ok(())
     }
 
@@ -205,7 +244,10 @@ impl Loop {
     /// if it has any, can be drawn.
     fn read_oldest(&mut self) -> mlx::Result<()> {
         let Some(flight) = self.flight.pop_front() else { return Ok(()) };
-        let Read { picks, prompts } = flight.launched.read()?;
+        if flight.fault == Some(Kind::Read) {
+            return Err(mlx::Error::new("an evaluation that fails on order"));
+        }
+        let Read { picks, prompts } = contained(|| flight.launched.read())?;
         let took = self.took(&flight);
         for (sequence, news) in prompts {
             if let Some(job) = self.jobs.get(&sequence) {
@@ -225,9 +267,10 @@ impl Loop {
             }
         }
         self.observe(&flight);
-        let scheduler = &self.scheduler;
+        self.panics = 0;
+        let (scheduler, runner, jobs) = (&self.scheduler, &mut self.runner, &self.jobs);
         if let Some(next) = self.flight.front_mut().filter(|next| next.launched.is_late()) {
-            self.runner.draw(&mut next.launched, &self.jobs, |id| scheduler.tokens(id).to_vec())?;
+            contained(|| runner.draw(&mut next.launched, jobs, |id| scheduler.tokens(id).to_vec()))?;
         }
         Ok(())
     }
@@ -247,7 +290,8 @@ impl Loop {
     }
 
     fn hear_token(&mut self, sequence: SequenceId, token: u32, pick: Option<Pick>) {
-        let Some(job) = self.jobs.get(&sequence) else { return };
+        let Some(job) = self.jobs.get_mut(&sequence) else { return };
+        job.generated.push(token);
         let (logprob, top) = pick.map_or((None, Vec::new()), |pick| (pick.logprob, pick.top));
         self.told.push(Note { job: job.id, news: News::Token(Scored { token, logprob, top }) });
     }
@@ -416,10 +460,34 @@ impl Loop {
         }
     }
 
+    /// After a panic of the loop itself: the books may be wrong, so they are opened anew, and every job goes on from
+    /// its tokens. Time limits begin again. A loop that panics whatever it is given ends, and says so by that.
+    fn rebuild(&mut self, panic: Box<dyn Any + Send>) {
+        tracing::error!(panic = said(panic.as_ref()), "the engine's loop panicked; everything starts over");
+        self.panics += 1;
+        if self.panics > PANICS_MAX {
+            resume_unwind(panic);
+        }
+        self.flight.clear();
+        if let Some(tier) = &mut self.tier {
+            tier.abandon();
+            tier.disown();
+        }
+        self.scheduler = Scheduler::new(self.scheduler.settings().clone());
+        self.stats.failed_steps_total += 1;
+        if let Err(error) = self.runner.reset() {
+            tracing::error!(%error, "the memory for keys and values cannot be made anew");
+        }
+        self.sequences.clear();
+        let jobs = std::mem::take(&mut self.jobs);
+        jobs.into_values().for_each(|job| self.submit(job));
+    }
+
     /// Sends what is to be told, and the numbers.
     fn report(&mut self) -> Result<(), NobodyListens> {
         let books = self.scheduler.stats();
         let stats = &mut self.stats;
+        stats.process = std::process::id();
         (stats.queued, stats.running) = (books.queued, books.running);
         stats.kv_blocks_used = books.groups.iter().map(|group| group.used).sum();
         stats.kv_blocks_cached = books.groups.iter().map(|group| group.cached).sum();
@@ -465,6 +533,34 @@ impl Loop {
 /// Microseconds as whole seconds that may be waited for.
 fn seconds(ticks: Tick) -> u64 {
     ticks.div_ceil(1_000_000).clamp(1, RETRY_MAX_S)
+}
+
+/// Finds what is to go wrong with a step, and with its rows.
+fn order_faults(
+    faults: &FaultPlan,
+    step: u64,
+    rows: &mut Rows,
+    plan: &Plan,
+    jobs: &BTreeMap<SequenceId, Job>,
+) -> Option<Kind> {
+    let prompt = |sequence: &SequenceId| jobs.get(sequence).map(|job| job.prompt.as_slice());
+    for row in &mut rows.samples {
+        row.fault = prompt(&row.sequence).and_then(|prompt| faults.of_row(step, prompt));
+    }
+    faults.of_step(step, plan.work.iter().filter_map(|work| prompt(&work.sequence)))
+}
+
+/// Does what can be done before a step is built.
+fn strike(fault: Option<Kind>) -> mlx::Result<()> {
+    match fault {
+        Some(Kind::Launch) => Err(mlx::Error::new("a launch that fails on order")),
+        Some(Kind::Turn) => panic_on_order(),
+        Some(Kind::Abort) => std::process::abort(),
+        Some(Kind::Hang) => loop {
+            std::thread::park();
+        },
+        Some(Kind::LaunchPanic | Kind::Read | Kind::NotANumber | Kind::Sampler) | None => Ok(()),
+    }
 }
 
 fn finished(reason: core::FinishReason) -> News {

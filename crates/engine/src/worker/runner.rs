@@ -294,6 +294,7 @@ fn draw_rows(
                 position: row.position,
                 history: History { tokens: history, prompt: job.prompt.len() },
                 logprobs: job.logprobs,
+                fault: row.fault,
             },
             // Its client has gone; the row's outcome is dropped.
             None => sampler::Row {
@@ -302,6 +303,7 @@ fn draw_rows(
                 position: row.position,
                 history: History { tokens: history, prompt: 0 },
                 logprobs: None,
+                fault: None,
             },
         })
         .collect();

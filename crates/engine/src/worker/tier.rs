@@ -28,7 +28,8 @@ pub(super) struct Tier {
     disk: Disk,
     arrived: Receiver<Vec<Loaded>>,
     /// For whom blocks are being read, in the order of the questions.
-    reading: VecDeque<SequenceId>,
+    /// `None` where nobody waits any more.
+    reading: VecDeque<Option<SequenceId>>,
     leaving: Option<Leaving>,
     block_bytes: Vec<usize>,
     turns: usize,
@@ -93,19 +94,19 @@ impl Tier {
             return;
         }
         scheduler.hold(id);
-        self.reading.push_back(id);
+        self.reading.push_back(Some(id));
         self.disk.fetch(names);
     }
 
     /// True while something is being read.
     pub(super) fn is_reading(&self) -> bool {
-        !self.reading.is_empty()
+        self.reading.iter().any(Option::is_some)
     }
 
     /// Puts what has been read where it belongs, and lets go of those who waited for it.
     pub(super) fn take_arrived(&mut self, scheduler: &mut Scheduler, runner: &mut Runner) -> mlx::Result<()> {
         while let Ok(blocks) = self.arrived.try_recv() {
-            let Some(id) = self.reading.pop_front() else { continue };
+            let Some(id) = self.reading.pop_front().flatten() else { continue };
             let loaded: BTreeMap<(usize, u128), Vec<u8>> = blocks
                 .into_iter()
                 .map(|block| ((block.name.group as usize, block.name.key), block.bytes))
@@ -171,6 +172,11 @@ impl Tier {
     /// Forgets what was being copied out, because the memory it came from is no longer trusted.
     pub(super) fn abandon(&mut self) {
         self.leaving = None;
+    }
+
+    /// Forgets for whom blocks are being read: those sequences have other names now.
+    pub(super) fn disown(&mut self) {
+        self.reading.iter_mut().for_each(|reader| *reader = None);
     }
 
     /// Numbers as they are now.

@@ -1,0 +1,149 @@
+//! The engine's process: it dies, and nobody notices more than a pause.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::{Value, json};
+
+use super::client::{JSON, connect, get, parse, post, request};
+use super::process::{Server, signal};
+
+const TEXT: &str = "/v1/completions";
+
+/// Requests that draw in every way: greedy, from a seed, with penalties that look back, with scores.
+fn requests(count: usize) -> Vec<Value> {
+    let body = |number: usize| {
+        let mut body = json!({
+            "prompt": format!("{} and the bus number {number}", "a stop, ".repeat(number * 5)),
+            "max_tokens": 120, "temperature": 0, "ignore_eos": true, "stream": true,
+        });
+        match number % 4 {
+            1 => body["temperature"] = json!(1.1),
+            2 => body["frequency_penalty"] = json!(0.7),
+            3 => body["logprobs"] = json!(1),
+            _ => {}
+        }
+        body["seed"] = json!(number);
+        body
+    };
+    (0..count).map(body).collect()
+}
+
+fn begin(address: SocketAddr, body: &Value) -> TcpStream {
+    let mut stream = connect(address);
+    stream.write_all(&request("POST", TEXT, &[JSON], body.to_string().as_bytes())).unwrap();
+    stream
+}
+
+/// Reads a stream's beginning, which is then some tokens long.
+fn listen(stream: &mut TcpStream) -> Vec<u8> {
+    let mut heard = vec![0; 900];
+    stream.read_exact(&mut heard).unwrap();
+    heard
+}
+
+fn finish(mut stream: TcpStream, mut heard: Vec<u8>) -> String {
+    stream.read_to_end(&mut heard).unwrap();
+    let reply = parse(&heard);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let text = |chunk: Value| chunk["choices"][0]["text"].as_str().unwrap_or_default().to_owned();
+    reply.chunks().into_iter().map(text).collect()
+}
+
+fn undisturbed(address: SocketAddr, bodies: &[Value]) -> Vec<String> {
+    bodies.iter().map(|body| finish(begin(address, body), Vec::new())).collect()
+}
+
+fn engine(server: &Server) -> Value {
+    get(server.address, "/v1/status").json()["engine"].clone()
+}
+
+fn process(server: &Server) -> u32 {
+    engine(server)["process"].as_u64().unwrap() as u32
+}
+
+/// Starts all, disturbs when each has begun, and gives the texts.
+fn disturbed(server: &Server, bodies: &[Value], disturb: impl Fn()) -> Vec<String> {
+    let mut streams: Vec<TcpStream> = bodies.iter().map(|body| begin(server.address, body)).collect();
+    let heard: Vec<Vec<u8>> = streams.iter_mut().map(listen).collect();
+    disturb();
+    streams.into_iter().zip(heard).map(|(stream, heard)| finish(stream, heard)).collect()
+}
+
+#[test]
+fn streams_go_on_where_they_were_when_the_engine_is_killed() {
+    let server = Server::start(&["--log", "off", "--max-num-seqs", "6"]);
+    let bodies = requests(8);
+    let expected = undisturbed(server.address, &bodies[..6]);
+    let first = process(&server);
+    assert_ne!(first, server.id());
+    let waiting = begin(server.address, &bodies[7]);
+    assert_eq!(disturbed(&server, &bodies[..6], || assert!(signal(first, "KILL"))), expected);
+    // It was in the queue, or came while there was no engine.
+    let waited = finish(waiting, Vec::new());
+    assert_eq!(undisturbed(server.address, &bodies[7..]), [waited]);
+    let second = process(&server);
+    assert!(second != first && second != server.id());
+    assert!(get(server.address, "/metrics").body.contains("omnibus_engine_restarts_total 1"));
+    assert_eq!(get(server.address, "/health").status, 200);
+    let now = engine(&server);
+    assert_eq!((&now["running"], &now["queued"], &now["kv_blocks_used"]), (&json!(0), &json!(0), &json!(0)));
+    // Who stops a service tells all its processes, in whatever order. The pipe that both write to ends when both have.
+    signal(second, "TERM");
+    server.signal("TERM");
+    assert_eq!(server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn an_engine_that_hangs_is_started_again() {
+    let server = Server::start(&["--log", "off", "--watchdog-s", "3"]);
+    let bodies = requests(2);
+    let expected = undisturbed(server.address, &bodies);
+    let hanging = process(&server);
+    assert_eq!(disturbed(&server, &bodies, || assert!(signal(hanging, "STOP"))), expected);
+    assert_ne!(process(&server), hanging);
+}
+
+#[test]
+fn an_engine_does_not_outlive_its_server() {
+    let server = Server::start(&["--log", "off"]);
+    let mut stream = begin(server.address, &requests(1)[0]);
+    listen(&mut stream);
+    server.signal("KILL");
+    // Both write to the same pipe: it ends when the last of them has.
+    server.wait();
+}
+
+#[test]
+fn one_process_can_do_it_all() {
+    let server = Server::start(&["--log", "error", "--in-process"]);
+    assert_eq!(post(server.address, TEXT, r#"{"prompt":"a","max_tokens":3}"#).status, 200);
+    assert_eq!(process(&server), server.id());
+    server.signal("TERM");
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn what_the_engine_cannot_load_is_said_in_one_line() {
+    let output = super::process::run(&["serve", "--port", "0", "--log", "error", "--kv-cache-memory", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = super::process::text(&output.stderr);
+    assert!(said.starts_with("error: ") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("--kv-cache-memory needs at least"), "{said}");
+}
+
+#[test]
+fn a_request_that_ends_the_engine_is_refused_and_costs_the_others_a_pause() {
+    let server = Server::start_with(&["--log", "off"], &[("OMNIBUS_FAULTS", "abort@token=300")]);
+    let bodies = requests(3);
+    let expected = undisturbed(server.address, &bodies);
+    let poison = || post(server.address, TEXT, r#"{"prompt":[5,300,6],"max_tokens":3}"#);
+    let refused = poison();
+    assert_eq!(refused.status, 500, "{}", refused.body);
+    let message = refused.error()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("this request ended the engine twice"), "{message}");
+    assert_eq!(engine(&server)["engine_restarts_total"], 2, "alone, it is found out at once");
+    assert_eq!(disturbed(&server, &bodies, || assert_eq!(poison().status, 500)), expected);
+    assert_eq!(undisturbed(server.address, &bodies), expected);
+}

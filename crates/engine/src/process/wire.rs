@@ -1,0 +1,162 @@
+//! Messages on a socket: the length in four bytes, little-endian, then postcard.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Command, Report};
+use crate::settings::Settings;
+use crate::worker::Ready;
+
+/// More than any message has: the prompt of a million tokens is some four megabytes.
+const BYTES_MAX: u32 = 1 << 28;
+
+/// What the front tells an engine's process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum ToEngine {
+    /// Load a model. The first message, and only that.
+    Start(Box<Start>),
+    /// As in the same process.
+    Command(Command),
+}
+
+/// What an engine's process is told first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) source: SourceName,
+    pub(crate) settings: Settings,
+}
+
+/// Where a model is. Files compiled into the binary are in the child's too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SourceName {
+    Directory(PathBuf),
+    Embedded,
+}
+
+/// What an engine's process tells the front.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum FromEngine {
+    /// Its model is in memory.
+    Ready(Ready),
+    /// It cannot start; the process ends.
+    Refused(String),
+    /// As in the same process.
+    Report(Box<Report>),
+}
+
+/// Writes messages with one call.
+pub(crate) fn write<T: Serialize>(to: &mut impl Write, messages: &[T]) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    for message in messages {
+        let head = bytes.len();
+        bytes.extend_from_slice(&[0; 4]);
+        bytes = postcard::to_extend(message, bytes).map_err(io::Error::other)?;
+        let length = u32::try_from(bytes.len() - head - 4).map_err(io::Error::other)?;
+        if length > BYTES_MAX {
+            return Err(io::Error::other(format!("a message of {length} bytes is over {BYTES_MAX}")));
+        }
+        bytes[head..head + 4].copy_from_slice(&length.to_le_bytes());
+    }
+    to.write_all(&bytes)
+}
+
+/// Reads one message; `None` when the other side has hung up, be it in the middle of a message.
+pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    if !fill(from, &mut length)? {
+        return Ok(None);
+    }
+    let length = u32::from_le_bytes(length);
+    if length > BYTES_MAX {
+        return Err(io::Error::other(format!("a message of {length} bytes is over {BYTES_MAX}")));
+    }
+    let mut bytes = vec![0; length as usize];
+    if !fill(from, &mut bytes)? {
+        return Ok(None);
+    }
+    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
+}
+
+/// False when there is no more.
+fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+    match from.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if is_hang_up(error.kind()) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_hang_up(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Job, JobId, News, Note, Scored};
+    use crate::{Failure, Sampling, Stats};
+
+    fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &messages).unwrap();
+        let mut rest = bytes.as_slice();
+        for message in &messages {
+            assert_eq!(read(&mut rest).unwrap().as_ref(), Some(message));
+        }
+        assert_eq!(read::<T>(&mut rest).unwrap(), None);
+        // Whoever dies in the middle of a message has not sent it.
+        for cut in 1..4 {
+            let mut part = &bytes[..bytes.len() - cut];
+            let whole = std::iter::from_fn(|| read::<T>(&mut part).unwrap()).count();
+            assert_eq!(whole, messages.len() - 1);
+        }
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let sampling =
+            Sampling { logit_bias: [(3, -1.5)].into(), seed: Some(u64::MAX), ..Sampling::default() };
+        let job = Job {
+            id: JobId(7),
+            prompt: vec![1, 2, 300_000],
+            generated: vec![9],
+            max_new_tokens: 5,
+            sampling,
+            stop_tokens: vec![0],
+            logprobs: Some(2),
+            prompt_logprobs: None,
+            priority: -3,
+            timeout_s: Some(0.25),
+            cache_salt: 1,
+            tenant: 2,
+        };
+        let settings = Settings { chat_template: Some("{{ a }}".into()), ..Settings::default() };
+        let start = Start { source: SourceName::Directory("a/b".into()), settings };
+        check(vec![
+            ToEngine::Start(Box::new(start)),
+            ToEngine::Command(Command::Submit(Box::new(job))),
+            ToEngine::Command(Command::Cancel(JobId(1))),
+        ]);
+        let scored = Scored { token: 5, logprob: Some(-0.5), top: vec![(5, -0.5), (6, f32::NEG_INFINITY)] };
+        let note = |news| Note { job: JobId(3), news };
+        let notes = vec![
+            note(News::Started { cached_tokens: 32 }),
+            note(News::Token(scored)),
+            note(News::Failed(Failure::Busy { retry_after_s: 2 })),
+        ];
+        let stats = Stats { queued: 3, wait_seconds_total: 0.5, ..Stats::default() };
+        check(vec![
+            FromEngine::Refused("no".into()),
+            FromEngine::Report(Box::new(Report { notes, stats, steps: Vec::new() })),
+        ]);
+    }
+
+    #[test]
+    fn nonsense_is_an_error_and_not_a_panic() {
+        assert!(read::<FromEngine>(&mut [255u8; 9].as_slice()).is_err());
+        assert!(read::<FromEngine>(&mut [1u8, 0, 0, 0, 200].as_slice()).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! Failures inside the engine: who is meant fails with an event, everybody else says what each says alone, and what
+//! was held is given back.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{complete, engine, hear};
+use omnibus_engine::{Event, EventStream, Failure, Handle, Input, Request, Sampling, Settings};
+
+/// Stands in the prompt of the request that is meant.
+const MARK: u32 = 300;
+
+/// Requests of every kind: greedy, seeded, with penalties that look back.
+fn requests() -> Vec<Request> {
+    let request = |i: usize| {
+        let prompt = format!("{} and the bus number {i}", "a stop, ".repeat(i * 6));
+        let mut request = complete(&format!("r{i}"), &prompt, 20 + i);
+        match i % 3 {
+            1 => {
+                request.sampling = Sampling { temperature: 1.1, seed: Some(i as u64), ..Sampling::default() }
+            }
+            2 => request.sampling.frequency_penalty = 0.8,
+            _ => {}
+        }
+        request
+    };
+    (0..6).map(request).collect()
+}
+
+fn marked() -> Request {
+    let mut request = Request::new("marked", Input::Tokens(vec![5, MARK, 6]));
+    request.sampling = Sampling::greedy();
+    request.max_new_tokens = Some(12);
+    request.stop.ignore_eos = true;
+    request
+}
+
+fn settings(faults: &str) -> Settings {
+    Settings { max_num_batched_tokens: 64, faults: faults.parse().unwrap(), ..Settings::default() }
+}
+
+fn texts(engine: &Handle) -> Vec<String> {
+    let streams: Vec<EventStream> =
+        requests().into_iter().map(|request| engine.submit(request).unwrap()).collect();
+    streams.into_iter().map(|stream| hear(stream).text).collect()
+}
+
+fn failure(mut stream: EventStream) -> Failure {
+    while let Some(event) = stream.blocking_next() {
+        match event {
+            Event::Failed(failure) => return failure,
+            Event::Finished { .. } => panic!("it does not fail"),
+            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+        }
+    }
+    panic!("a stream ends with an event")
+}
+
+/// Everything is given back: the last event of the last request comes with the numbers after it.
+fn check_empty(engine: &Handle) {
+    let stats = engine.stats();
+    assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
+    assert!(engine.requests().is_empty());
+    assert!(engine.health().alive);
+}
+
+#[test]
+fn a_step_that_fails_costs_nobody_a_word() {
+    let expected = texts(&engine(settings("")));
+    for fault in ["launch", "launch-panic", "read", "turn"] {
+        // In the first prompts, among prompts and answers, and among answers alone.
+        let faults: Vec<String> = [0, 5, 14, 40].iter().map(|step| format!("{fault}@step={step}")).collect();
+        let engine = engine(settings(&faults.join(",")));
+        assert_eq!(texts(&engine), expected, "{fault}");
+        assert_eq!(engine.stats().failed_steps_total, 4, "{fault}");
+        check_empty(&engine);
+        let memory = engine.stats().active_memory_bytes;
+        assert_eq!(texts(&engine), expected, "{fault}, afterwards");
+        let later = engine.stats().active_memory_bytes;
+        assert!(later <= memory + (1 << 20), "{fault}: {memory} bytes before, {later} after");
+    }
+}
+
+#[test]
+fn a_row_that_fails_fails_alone() {
+    let expected = texts(&engine(settings("")));
+    for fault in ["nan", "sampler"] {
+        let engine = engine(settings(&format!("{fault}@token={MARK}")));
+        let meant = engine.submit(marked()).unwrap();
+        assert_eq!(texts(&engine), expected, "{fault}");
+        assert!(matches!(failure(meant), Failure::Engine { .. }), "{fault}");
+        check_empty(&engine);
+        assert_eq!(engine.stats().failed_steps_total, 0, "{fault}: a row is not a step");
+    }
+}
+
+#[test]
+fn a_request_that_fails_every_step_is_found_and_given_up() {
+    let expected = texts(&engine(settings("")));
+    for fault in ["launch", "launch-panic", "read"] {
+        let engine = engine(settings(&format!("{fault}@token={MARK}")));
+        let meant = engine.submit(marked()).unwrap();
+        assert_eq!(texts(&engine), expected, "{fault}");
+        assert!(matches!(failure(meant), Failure::Engine { .. }), "{fault}");
+        check_empty(&engine);
+    }
+}
+
+#[test]
+fn a_loop_that_always_panics_ends_and_says_so() {
+    let engine = engine(settings(&format!("turn@token={MARK}")));
+    let failed = failure(engine.submit(marked()).unwrap());
+    assert!(matches!(failed, Failure::Unavailable { .. }), "{failed:?}");
+    assert!(!engine.health().alive);
+}
+
+#[test]
+fn who_does_not_read_holds_nobody_up() {
+    let expected = texts(&engine(settings("")));
+    let engine = engine(settings(""));
+    let unread: Vec<EventStream> = (0..4)
+        .map(|i| engine.submit(complete(&format!("unread{i}"), "A slow reader", 60)).unwrap())
+        .collect();
+    assert_eq!(texts(&engine), expected);
+    assert!(unread.into_iter().map(|stream| hear(stream).text).all(|text| !text.is_empty()));
+    check_empty(&engine);
+}
