@@ -26,6 +26,11 @@ const COMMANDS: &[Command] = &[
     Command { name: "docs", about: "write the generated pages; --check compares instead", run: docs::run },
     Command { name: "fixtures", about: "ask the reference again [NAME…]", run: scripts::fixtures },
     Command { name: "bench", about: "run a script of bench/: NAME [ARGUMENTS…]", run: scripts::bench },
+    Command {
+        name: "soak",
+        about: "random traffic and failures [--minutes N] [--seed N]",
+        run: scripts::soak,
+    },
     Command { name: "parity", about: "logits against the reference's [--only NAME]", run: scripts::parity },
 ];
 

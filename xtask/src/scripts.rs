@@ -1,4 +1,4 @@
-//! `cargo xtask fixtures`, `bench` and `parity`: programs of the repository that are run now and then.
+//! `cargo xtask fixtures`, `bench`, `soak` and `parity`: programs of the repository that are run now and then.
 
 use crate::place;
 use crate::process::{cargo, python, run};
@@ -46,6 +46,11 @@ pub fn bench(arguments: &[String]) -> Result<(), String> {
     let mut script = python();
     script.arg(format!("bench/{name}.py")).args(rest);
     run(script)
+}
+
+/// Builds the server and lets the world go wrong around it for some minutes.
+pub fn soak(arguments: &[String]) -> Result<(), String> {
+    bench(&[&["soak".to_owned()], arguments].concat())
 }
 
 fn bench_scripts() -> Result<Vec<String>, String> {

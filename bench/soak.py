@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Random traffic against the real server for some minutes, with everything that goes wrong in the world.
+
+    cargo xtask soak [--minutes 5] [--seed N] [-- SERVE-ARGUMENTS…]
+
+Clients stream, hang up, cancel by id, and send nonsense; now and then the engine's process is killed or stopped. Every
+answer that is read to its end must be the one that its prompt always gets. In the pauses, when nothing runs, the
+server must hold no blocks and no requests, and no more file handles and memory than after the first round. Prints the
+seed and a summary; ends with 1 if anything did not hold.
+"""
+
+import argparse
+import collections
+import http.client
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+from kill_engine import Server
+
+CLIENTS = 8
+REQUESTS_PER_ROUND = 40
+# What a round may add to what the first one left: caches fill, threads come and go.
+HANDLES_MAX = 16
+BYTES_MAX = 192 << 20
+
+
+class Soak:
+    """What was seen so far, and the answers that prompts have had."""
+
+    def __init__(self, server):
+        self.server, self.lock = server, threading.Lock()
+        self.answers, self.counts, self.wrong = {}, collections.Counter(), []
+
+    def note(self, what):
+        with self.lock:
+            self.counts[what] += 1
+
+    def complain(self, what):
+        with self.lock:
+            self.wrong.append(what)
+
+    def client(self, choice, share):
+        for _ in range(share):
+            kind = choice.choices(("read", "hang up", "cancel", "nonsense"), (6, 2, 1, 1))[0]
+            try:
+                self.request(choice, kind)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                self.complain(f"{kind}: {error!r}")
+
+    def request(self, choice, kind):
+        number = choice.randrange(24)
+        body = {
+            "prompt": f"{'a stop, ' * (number * 4)}and the bus number {number}",
+            "max_tokens": 8 + 5 * (number % 12),
+            "temperature": 0.9 if number % 2 else 0,
+            "seed": number,
+            "ignore_eos": True,
+            "stream": True,
+        }
+        if kind == "nonsense":
+            body["top_p"] = 7
+        identity = f"soak-{choice.randrange(1 << 60)}"
+        headers = {"content-type": "application/json", "x-request-id": identity}
+        connection = http.client.HTTPConnection(self.server.host, self.server.port, timeout=300)
+        try:
+            connection.request("POST", "/v1/completions", json.dumps(body), headers)
+            response = connection.getresponse()
+            if kind == "nonsense" or response.status != 200:
+                if (response.status, kind) != (400, "nonsense"):
+                    self.complain(f"{kind}: {response.status} {response.read()[:200]}")
+                return self.note(kind)
+            self.read(choice, kind, identity, number, response)
+        finally:
+            connection.close()
+        self.note(kind)
+
+    def read(self, choice, kind, identity, number, response):
+        text, end, leaves = "", None, choice.randrange(1, 8)
+        for count, line in enumerate(line for line in response if line.startswith(b"data: {")):
+            chunk = json.loads(line[6:])
+            if "error" in chunk:
+                return self.complain(f"stream {number}: {chunk['error']['message']}")
+            for part in chunk["choices"]:
+                text, end = text + (part.get("text") or ""), part.get("finish_reason") or end
+            if count == leaves and kind == "hang up":
+                return None
+            if count == leaves and kind == "cancel":
+                cancel = http.client.HTTPConnection(self.server.host, self.server.port, timeout=300)
+                cancel.request("DELETE", f"/v1/requests/{identity}")
+                cancel.getresponse().read()
+                cancel.close()
+        if kind == "read" or end == "length":
+            with self.lock:
+                known = self.answers.setdefault(number, text)
+            if end != "length" or known != text:
+                self.complain(f"stream {number} ended with {end} and {'another' if known != text else 'its'} text")
+        return None
+
+    def disturb(self, choice):
+        process = self.server.engine()["process"]
+        if process:
+            os.kill(process, signal.SIGKILL)
+            self.note("engine killed")
+        time.sleep(choice.random())
+
+    def settle(self):
+        """Waits until nothing runs. The engine that is left."""
+        until = time.monotonic() + 120
+        while True:
+            engine = self.server.engine()
+            left = {name: engine[name] for name in ("queued", "running", "kv_blocks_used")}
+            healthy = json.loads(self.server.get("/v1/status"))["alive"]
+            if healthy and engine["process"] and not any(left.values()):
+                return engine
+            if time.monotonic() > until:
+                self.complain(f"still there after two minutes: {left}")
+                return engine
+            time.sleep(0.05)
+
+    def round(self, choice):
+        share = REQUESTS_PER_ROUND // CLIENTS
+        clients = [
+            threading.Thread(target=self.client, args=(random.Random(choice.random()), share)) for _ in range(CLIENTS)
+        ]
+        for client in clients:
+            client.start()
+        for _ in range(choice.randrange(3)):
+            time.sleep(choice.random())
+            self.disturb(choice)
+        for client in clients:
+            client.join()
+        return self.settle()
+
+
+def held(process):
+    """File handles and bytes of a process; nothing where there is no /proc."""
+    folder = f"/proc/{process}"
+    if not os.path.isdir(folder):
+        return 0, 0
+    with open(f"{folder}/status", encoding="utf-8") as status:
+        rows = dict(line.split(":", 1) for line in status if ":" in line)
+    return len(os.listdir(f"{folder}/fd")), int(rows["VmRSS"].split()[0]) * 1024
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("arguments", nargs="*", help="for `omnibus serve`")
+    options = parser.parse_args()
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}", flush=True)
+    choice, server = random.Random(seed), Server(options.arguments)
+    soak, first, rounds, until = Soak(server), None, 0, time.monotonic() + 60 * options.minutes
+    while not soak.wrong and (rounds < 2 or time.monotonic() < until):
+        soak.round(choice)
+        rounds += 1
+        handles, size = held(server.process.pid)
+        first = first or (handles, size)
+        if handles > first[0] + HANDLES_MAX or size > first[1] + BYTES_MAX:
+            soak.complain(f"{handles} handles and {size} bytes are held, after the first round {first}")
+    restarts = server.engine()["engine_restarts_total"]
+    if server.stop():
+        soak.complain("the server did not end as it should")
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(soak.counts.items()))
+    print(f"{rounds} rounds: {counts}; {restarts} restarts, {handles} handles, {size >> 20} MiB")
+    for what in soak.wrong:
+        print(f"WRONG {what}")
+    sys.exit(1 if soak.wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
