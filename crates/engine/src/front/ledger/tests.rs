@@ -18,11 +18,14 @@ fn job(id: u64) -> Job {
         timeout_s: Some(10.0),
         cache_salt: 0,
         tenant: 0,
+        session: None,
+        boundaries: Vec::new(),
+        history: 0..0,
     }
 }
 
 fn started(id: u64) -> Note {
-    Note { job: JobId(id), news: News::Started { cached_tokens: 0 } }
+    Note { job: JobId(id), news: News::Started { cached_tokens: 0, history_changed_at: None } }
 }
 
 fn token(id: u64, token: u32) -> Note {
