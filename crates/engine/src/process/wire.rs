@@ -132,9 +132,9 @@ mod tests {
             timeout_s: Some(0.25),
             cache_salt: 1,
             tenant: 2,
-            session: Some(3),
-            boundaries: vec![1, 2],
-            history: 0..2,
+            session: Some(4),
+            boundaries: vec![1, 3],
+            history: 1..2,
         };
         let settings = Settings { chat_template: Some("{{ a }}".into()), ..Settings::default() };
         let start = Start { source: SourceName::Directory("a/b".into()), settings };
@@ -146,7 +146,7 @@ mod tests {
         let scored = Scored { token: 5, logprob: Some(-0.5), top: vec![(5, -0.5), (6, f32::NEG_INFINITY)] };
         let note = |news| Note { job: JobId(3), news };
         let notes = vec![
-            note(News::Started { cached_tokens: 32, history_changed_at: Some(40) }),
+            note(News::Started { cached_tokens: 32, history_changed_at: Some(7) }),
             note(News::Token(scored)),
             note(News::Failed(Failure::Busy { retry_after_s: 2 })),
         ];
