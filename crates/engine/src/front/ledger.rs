@@ -3,9 +3,9 @@
 //!
 //! A token depends on its request and its position only, so a job goes on exactly where it was.
 //!
-//! After a death, the jobs that were being computed are suspects. They are handed to the next process one after the
-//! other, each when the one before has shown that it can be computed; everybody else waits until the last one has.
-//! Only who was alone in the process when it died, twice and without getting on in between, is refused. So no
+//! After one death everybody goes on at once: most deaths come from outside. After another that follows soon, the jobs
+//! that were being computed are suspects. They are handed to the next process one after the other, each when the one
+//! before has shown that it can be computed; everybody else waits until the last one has. Only who was alone in the process when it died, twice and without getting on in between, is refused. So no
 //! innocent is, and each death either clears somebody or comes closer to who it was.
 //!
 //! Invariant: no processes, no sockets, no clock: time is an argument.
@@ -138,7 +138,7 @@ impl Ledger {
 
     /// False when it concerns nobody else.
     fn hear_one(&mut self, note: &Note) -> bool {
-        let id = note.job;
+        let (id, probation) = (note.job, self.probation());
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         match &note.news {
             News::Started { .. } => {
@@ -150,8 +150,7 @@ impl Ledger {
             News::Token(scored) => {
                 entry.job.generated.push(scored.token);
                 entry.told += 1;
-                let passed = entry.told >= self.probation();
-                if self.tried == Some(id) && passed {
+                if entry.told >= probation {
                     self.clear(id);
                 }
             }
@@ -179,8 +178,9 @@ impl Ledger {
         1 << self.unrest.saturating_sub(1).min(PROBATION_DOUBLINGS_MAX)
     }
 
+    /// It can be computed: there, or so far.
     fn clear(&mut self, id: JobId) {
-        self.tried = None;
+        self.tried = self.tried.filter(|tried| *tried != id);
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.strikes = 0;
         }
@@ -213,11 +213,12 @@ impl Ledger {
         }
         // Who dies before anything is started dies of what it was given.
         let blamed = if started.is_empty() { given } else { started };
-        if let [alone] = blamed.as_slice() {
+        if let ([alone], true) = (blamed.as_slice(), notes.is_empty()) {
             notes.extend(self.strike(*alone));
         }
         let untried = self.tried.take().into_iter().chain(std::mem::take(&mut self.suspects));
-        for id in untried.chain(blamed) {
+        let suspects = untried.chain(blamed).filter(|_| self.unrest > 1);
+        for id in suspects {
             if self.entries.contains_key(&id) && !self.suspects.contains(&id) {
                 self.suspects.push_back(id);
             }

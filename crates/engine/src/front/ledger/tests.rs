@@ -103,7 +103,7 @@ fn a_poison_in_company_is_found_and_nobody_else_is_refused() {
             for fatal in [1, 2, 3, 7] {
                 let (failed, deaths) = play(jobs, poison, fatal);
                 assert_eq!(failed, [poison], "{jobs} jobs, {poison} kills at {fatal}");
-                assert!(deaths <= 10, "{jobs} jobs, {poison} kills at {fatal}: {deaths} deaths");
+                assert!(deaths <= 12, "{jobs} jobs, {poison} kills at {fatal}: {deaths} deaths");
             }
         }
     }
@@ -138,10 +138,15 @@ fn those_who_only_waited_wait_until_the_suspects_are_cleared() {
     assert_eq!(hand_out(&mut ledger), [0, 1, 2, 3]);
     ledger.hear(vec![started(1), started(2)]);
     assert_eq!(ledger.died(), []);
+    assert_eq!(hand_out(&mut ledger), [0, 1, 2, 3], "once may be an accident");
+    ledger.hear(vec![started(1), started(2)]);
+    assert_eq!(ledger.died(), []);
     ledger.enter(job(4), Instant::now());
     assert_eq!(hand_out(&mut ledger), [1]);
     assert_eq!(hand_out(&mut ledger), [0u64; 0], "one at a time");
     ledger.hear(vec![started(1), token(1, 5)]);
+    assert_eq!(hand_out(&mut ledger), [0u64; 0], "two tokens after two deaths");
+    ledger.hear(vec![token(1, 5)]);
     assert_eq!(hand_out(&mut ledger), [2]);
     ledger.hear(vec![finished(2)]);
     assert_eq!(hand_out(&mut ledger), [0, 3, 4]);
@@ -156,9 +161,8 @@ fn who_was_taken_once_is_not_sent_away_by_a_full_queue() {
     ledger.enter(job(2), Instant::now());
     hand_out(&mut ledger);
     ledger.died();
-    hand_out(&mut ledger);
+    assert_eq!(hand_out(&mut ledger), [0, 2]);
     ledger.hear(vec![started(0), token(0, 1)]);
-    assert_eq!(hand_out(&mut ledger), [2]);
     assert_eq!(ledger.hear(vec![busy(2)]), []);
     assert_eq!(hand_out(&mut ledger), [0u64; 0]);
     ledger.hear(vec![finished(0)]);
