@@ -155,8 +155,8 @@ def main():
     header = ["server", "usual gap", "objective", "within it, before", "within it, while read", "p99 gap",
               "largest gap", "first token of the prompt"]
     remarks = (f"{STREAMS} streams of a llama with {options.size[:-1]} million parameters, 4 bits with float32 scales; "
-               f"prompts of {results[0]['prompt_tokens']} tokens, {options.prompts} for omnibus and "
-               f"{options.slow_prompts} for mlx-lm; in brackets, times the usual gap; "
+               f"prompts of {results[0]['prompt_tokens']} tokens, "
+               f"{', '.join(str(result['prompts']) for result in results)} of them; in brackets, times the usual gap; "
                f"{serving.versions('mlx', 'mlx-lm')}.")
     serving.finish(__file__, options, results, [serving.table(header, map(row, results))], remarks)
 
