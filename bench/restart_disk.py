@@ -3,9 +3,10 @@
 
     pip install 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 && cargo xtask bench restart_disk
 
-Each round sends two new prompts (cold) and again (found in memory), ends the server with SIGTERM and sends them to a
-new one (found on disk): the first as its first request ever, which pays for more than its tokens, the other after it.
-Then the same with SIGKILL, once what was written is on disk.
+Each round sends two new prompts (cold) and the first of them again (found in memory), ends the server with SIGTERM and
+sends both to a new one (found on disk): one as its first request ever, which pays for more than its tokens, the other
+after it. Then the same with SIGKILL, once what was written is on disk. Each time a prompt ends in words of its own, so
+that as much is left to compute wherever the rest was found.
 """
 
 import random
@@ -17,16 +18,20 @@ import serving
 from serving import BLOCK_TOKENS, say
 
 WORDS = 2048
+OWN_WORDS = 32
 
 
-def first_token(running, server, prompt):
-    [answer] = serving.completed([serving.ask(running.url, serving.streaming(server, 2, prompt=prompt))])
+def first_token(running, server, prompt, rng):
+    body = serving.streaming(server, 2, prompt=prompt + serving.prose(rng, OWN_WORDS))
+    [answer] = serving.completed([serving.ask(running.url, body)])
     return dict(ttft_s=answer.ttft_s, cached_tokens=answer.cached_tokens, prompt_tokens=answer.usage["prompt_tokens"])
 
 
-def wait_until_written(running):
+def wait_until_written(running, server, rng):
     """Gives how many blocks were dropped instead."""
     def is_done():
+        # An engine that idles does not tell its numbers.
+        first_token(running, server, "", rng)
         values = serving.metrics(running.url)
         done = values["omnibus_disk_written_blocks_total"] + values["omnibus_disk_dropped_blocks_total"]
         return done >= 2 * (WORDS // BLOCK_TOKENS)
@@ -35,20 +40,20 @@ def wait_until_written(running):
     return serving.metrics(running.url)["omnibus_disk_dropped_blocks_total"]
 
 
-def life(server, how, prompts, log):
+def life(server, how, rng, log):
     """Cold, from memory, and from disk in the next life."""
-    prompt, other = prompts
+    prompt, other = (serving.prose(rng, WORDS) for _ in range(2))
     with serving.serving(server, log) as running:
         # Without it, the cold prompt would pay for what only the first request ever does.
-        first_token(running, server, " time him like two her more")
-        cold = first_token(running, server, prompt)
-        first_token(running, server, other)
-        memory = [first_token(running, server, prompt) for _ in range(3)]
-        dropped = wait_until_written(running)
+        first_token(running, server, "", rng)
+        cold = first_token(running, server, prompt, rng)
+        first_token(running, server, other, rng)
+        memory = [first_token(running, server, prompt, rng) for _ in range(3)]
+        dropped = wait_until_written(running, server, rng)
         running.end(how)
     with serving.serving(server, log) as running:
-        first = first_token(running, server, prompt)
-        second = first_token(running, server, other)
+        first = first_token(running, server, prompt, rng)
+        second = first_token(running, server, other, rng)
     median = sorted(memory, key=lambda one: one["ttft_s"])[len(memory) // 2]
     times = dict(cold=cold, memory=median, first=first, second=second)
     say({name: f"{1e3 * one['ttft_s']:.0f} ms, {one['cached_tokens']} cached" for name, one in times.items()})
@@ -78,8 +83,7 @@ def main():
     rng, results = random.Random(1), {}
     with open(options.out / "restart_disk.log", "w") as log:
         for name, how in (("SIGTERM", signal.SIGTERM), ("SIGKILL", signal.SIGKILL)):
-            results[name] = [life(server, how, [serving.prose(rng, WORDS) for _ in range(2)], log)
-                             for _ in range(options.rounds)]
+            results[name] = [life(server, how, rng, log) for _ in range(options.rounds)]
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     shutil.rmtree(folder)
     header = ["ended by", "cold", "from memory", "after the restart: first request", "over memory", "second request",

@@ -56,8 +56,8 @@ def level(running, server, shared, clients, count, rng):
         prompt_tokens=sum(answer.usage["prompt_tokens"] for answer in answers),
         cached_tokens=sum(answer.cached_tokens for answer in answers),
         cached_blocks=after["omnibus_kv_blocks_cached"] - before["omnibus_kv_blocks_cached"],
-        # The last token is never computed, and a block that is not full cannot be found.
-        new_blocks=count * ((OWN_TOKENS + ANSWER_TOKENS - 1) // BLOCK_TOKENS) + SHARED_BLOCKS * first,
+        # The last block of each, which is not full, can be found too.
+        new_blocks=count * own_blocks + SHARED_BLOCKS * first,
         total_blocks=after["omnibus_kv_blocks_total"])
     say(result)
     return result

@@ -9,6 +9,7 @@ mod reader;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -101,6 +102,8 @@ struct Shared {
     block_bytes: Vec<usize>,
     index: Mutex<Index>,
     stats: Mutex<DiskStats>,
+    /// Blocks that wait to be written.
+    waiting: AtomicUsize,
 }
 
 impl Disk {
@@ -126,6 +129,7 @@ impl Disk {
             block_bytes,
             index: Mutex::new(index),
             stats: Mutex::default(),
+            waiting: AtomicUsize::new(0),
         });
         shared.make_room(0);
         let largest = shared.block_bytes.iter().copied().max().unwrap_or(0).max(1);
@@ -151,8 +155,10 @@ impl Disk {
         if self.has(name) {
             return;
         }
+        self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.writes.as_ref().is_some_and(|writes| writes.try_send(Loaded { name, bytes }).is_ok());
         if !sent {
+            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
             self.shared.count(|stats| stats.dropped_blocks_total += 1);
         }
     }
@@ -160,6 +166,7 @@ impl Disk {
     /// Keeps a block unless it is kept already, and waits for the writer. For those who have nothing else to do.
     pub(crate) fn put_patiently(&self, name: BlockName, bytes: Vec<u8>) {
         if let Some(writes) = self.writes.as_ref().filter(|_| !self.has(name)) {
+            self.shared.waiting.fetch_add(1, Ordering::Relaxed);
             let _gone_only_when_dropped = writes.send(Loaded { name, bytes });
         }
     }
@@ -169,6 +176,11 @@ impl Disk {
         if let Some(reads) = &self.reads {
             let _gone_only_when_dropped = reads.send(names);
         }
+    }
+
+    /// True while blocks wait to be written.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.shared.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Numbers as they are now.

@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::app::{App, Settings};
 use crate::engine::Engine;
@@ -26,6 +27,9 @@ use crate::routes::router;
 const GOODBYE: Duration = Duration::from_secs(2);
 /// How long to wait after an accept failed, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections that may wait to be accepted: a flood is told to come back later, not reset.
+const BACKLOG: u32 = 4096;
 
 /// Serves `engine` on `listener` until `stop` is ready, then for as long as the shutdown timeout allows.
 pub async fn serve(
@@ -108,5 +112,21 @@ async fn answer(
 
 /// The address to listen on, or one clear line why not.
 pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind((host, port)).await
+    let mut refused = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match listen(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A port is free again as soon as its server has ended.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }

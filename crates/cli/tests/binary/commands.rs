@@ -34,7 +34,8 @@ fn wrong_usage_is_exit_code_2() {
     check_wrong_usage(&[], "Usage");
     check_wrong_usage(&["sing"], "sing");
     check_wrong_usage(&["bench"], "Usage");
-    check_wrong_usage(&["serve", "--kv-bits", "4"], "--kv-bits");
+    check_wrong_usage(&["serve", "--no-such-flag", "4"], "--no-such-flag");
+    check_wrong_usage(&["serve", "--kv-bits", "5"], "--kv-bits");
     check_wrong_usage(&["serve", "--port", "high"], "--port");
     check_wrong_usage(&["serve", "--device", "tpu"], "tpu");
     check_wrong_usage(&["serve", "--api-key", ""], "empty");

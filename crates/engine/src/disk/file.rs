@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::BlockName;
 
@@ -17,8 +17,10 @@ pub(super) const EXTENSION: &str = "kv";
 pub(super) const UNFINISHED: &str = "tmp";
 
 /// Changes with the header and with the order of the bytes in a block.
-const MAGIC: &[u8; 8] = b"OMNIKV01";
-const HEADER_BYTES: usize = 8 + 32 + 16 + 4 + 8 + 32;
+const MAGIC: &[u8; 8] = b"OMNIKV02";
+/// Magic, fingerprint, key and group: what a file says it is.
+const NAME_BYTES: usize = 8 + 32 + 16 + 4;
+const HEADER_BYTES: usize = NAME_BYTES + 8 + 16;
 
 /// Names everything that a block's content depends on besides its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,21 +74,19 @@ pub(super) fn read(
     block_bytes: usize,
 ) -> Result<Vec<u8>, Unread> {
     let absent = |_: std::io::Error| Unread::Absent;
-    let file = File::open(path).map_err(absent)?;
+    let mut file = File::open(path).map_err(absent)?;
     let length = file.metadata().map_err(absent)?.len();
     if length != bytes_on_disk(block_bytes) {
         return Err(Unread::Wrong("it is cut short, or of another size"));
     }
-    let mut all = Vec::with_capacity(HEADER_BYTES + block_bytes);
-    file.take(length).read_to_end(&mut all).map_err(absent)?;
-    if all.len() as u64 != length {
-        return Err(Unread::Wrong("it is cut short"));
-    }
-    let bytes = all.split_off(HEADER_BYTES);
+    let (mut found, mut bytes) = ([0; HEADER_BYTES], vec![0; block_bytes]);
+    file.read_exact(&mut found).and_then(|()| file.read_exact(&mut bytes)).map_err(absent)?;
     let expected = header(fingerprint, name, &bytes);
-    match all == expected {
+    match found.as_slice() == expected {
         true => Ok(bytes),
-        false if all[..60] == expected[..60] => Err(Unread::Wrong("its checksum does not fit")),
+        false if found[..NAME_BYTES] == expected[..NAME_BYTES] => {
+            Err(Unread::Wrong("its checksum does not fit"))
+        }
         false => Err(Unread::Wrong("it belongs to another model or format")),
     }
 }
@@ -99,7 +99,10 @@ fn header(fingerprint: &Fingerprint, name: BlockName, bytes: &[u8]) -> Vec<u8> {
     header.extend(name.key.to_le_bytes());
     header.extend(name.group.to_le_bytes());
     header.extend((bytes.len() as u64).to_le_bytes());
-    let checksum = Sha256::new().chain_update(&header).chain_update(bytes).finalize();
-    header.extend(checksum);
+    // It guards against damage, not against forgery: who can write here can read the weights, too.
+    let mut checksum = Xxh3::new();
+    checksum.update(&header);
+    checksum.update(bytes);
+    header.extend(checksum.digest128().to_le_bytes());
     header
 }

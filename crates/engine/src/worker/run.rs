@@ -319,9 +319,12 @@ impl Loop {
 
     /// Sleeps while there is nothing to do, else takes what has come.
     fn take_commands(&mut self) -> Fate {
+        let idle = self.scheduler.is_idle() && self.flight.is_empty();
+        // What the disk's own thread has done since is told a little later, when it is done.
+        let writing = self.tier.as_ref().is_some_and(Tier::is_writing);
         if self.chores == Chores::Left {
             // Nobody waits for anything, and there is something to do all the same.
-        } else if self.scheduler.is_idle() && self.flight.is_empty() {
+        } else if idle && !writing {
             match self.inbox.recv() {
                 Ok(command) => {
                     if let Fate::Stops = self.obey(command) {
@@ -330,7 +333,7 @@ impl Loop {
                 }
                 Err(_) => return Fate::Stops,
             }
-        } else if self.flight.is_empty() && self.scheduler.plan(self.now()).is_empty() {
+        } else if idle || self.flight.is_empty() && self.scheduler.plan(self.now()).is_empty() {
             match self.inbox.recv_timeout(self.nap()) {
                 Ok(command) => {
                     if let Fate::Stops = self.obey(command) {

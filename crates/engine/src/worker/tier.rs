@@ -103,6 +103,11 @@ impl Tier {
         self.reading.iter().any(Option::is_some)
     }
 
+    /// True while something is being written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.disk.is_writing()
+    }
+
     /// Puts what has been read where it belongs, and lets go of those who waited for it.
     pub(super) fn take_arrived(&mut self, scheduler: &mut Scheduler, runner: &mut Runner) -> mlx::Result<()> {
         while let Ok(blocks) = self.arrived.try_recv() {

@@ -82,8 +82,10 @@ impl KvState {
             let mut part = |array: &Array| -> mlx::Result<Array> {
                 let mut shape = array.shape().to_vec();
                 let bytes = array.nbytes() / shape.first().map_or(1, |blocks| *blocks as usize);
-                let bytes_of_blocks = contents.iter().flat_map(|content| &content[at..at + bytes]);
-                let bytes_of_blocks: Vec<u8> = bytes_of_blocks.copied().collect();
+                let mut bytes_of_blocks = Vec::with_capacity(blocks.len() * bytes);
+                contents
+                    .iter()
+                    .for_each(|content| bytes_of_blocks.extend_from_slice(&content[at..at + bytes]));
                 if let Some(first) = shape.first_mut() {
                     *first = blocks.len() as i32;
                 }
