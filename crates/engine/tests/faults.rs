@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use common::{complete, engine, hear};
 use omnibus_engine::{Event, EventStream, Failure, Handle, Input, Request, Sampling, Settings};
 
@@ -40,6 +42,13 @@ fn settings(faults: &str) -> Settings {
     Settings { max_num_batched_tokens: 64, faults: faults.parse().unwrap(), ..Settings::default() }
 }
 
+/// One engine at a time: MLX counts the memory of all.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed holds nothing that the next one needs.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn texts(engine: &Handle) -> Vec<String> {
     let streams: Vec<EventStream> =
         requests().into_iter().map(|request| engine.submit(request).unwrap()).collect();
@@ -67,6 +76,7 @@ fn check_empty(engine: &Handle) {
 
 #[test]
 fn a_step_that_fails_costs_nobody_a_word() {
+    let _alone = alone();
     let expected = texts(&engine(settings("")));
     for fault in ["launch", "launch-panic", "read", "turn"] {
         // In the first prompts, among prompts and answers, and among answers alone.
@@ -84,6 +94,7 @@ fn a_step_that_fails_costs_nobody_a_word() {
 
 #[test]
 fn a_row_that_fails_fails_alone() {
+    let _alone = alone();
     let expected = texts(&engine(settings("")));
     for fault in ["nan", "sampler"] {
         let engine = engine(settings(&format!("{fault}@token={MARK}")));
@@ -97,6 +108,7 @@ fn a_row_that_fails_fails_alone() {
 
 #[test]
 fn a_request_that_fails_every_step_is_found_and_given_up() {
+    let _alone = alone();
     let expected = texts(&engine(settings("")));
     for fault in ["launch", "launch-panic", "read"] {
         let engine = engine(settings(&format!("{fault}@token={MARK}")));
@@ -109,6 +121,7 @@ fn a_request_that_fails_every_step_is_found_and_given_up() {
 
 #[test]
 fn a_loop_that_always_panics_ends_and_says_so() {
+    let _alone = alone();
     let engine = engine(settings(&format!("turn@token={MARK}")));
     let failed = failure(engine.submit(marked()).unwrap());
     assert!(matches!(failed, Failure::Unavailable { .. }), "{failed:?}");
@@ -117,6 +130,7 @@ fn a_loop_that_always_panics_ends_and_says_so() {
 
 #[test]
 fn who_does_not_read_holds_nobody_up() {
+    let _alone = alone();
     let expected = texts(&engine(settings("")));
     let engine = engine(settings(""));
     let unread: Vec<EventStream> = (0..4)
