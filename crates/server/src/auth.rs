@@ -52,7 +52,7 @@ impl Keys {
         lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
     }
 
-    /// Everybody who may be let in, by the names that [`Tenant`] gives them.
+    /// Everybody who may be let in, by the names that a request gives them.
     pub fn tenants(&self) -> Vec<String> {
         match self.0.len() {
             0 => vec![String::new()],
