@@ -111,11 +111,21 @@ impl KvState {
         }
         mlx::eval(self.group_arrays(group))?;
         let indices = indices(blocks)?;
+        // A fresh pool hands out consecutive blocks; one copy is then much faster than a scatter.
+        let consecutive = blocks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        let run = blocks.first().filter(|_| consecutive).map(|first| *first as i32);
         let pools = self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group);
         for ((pool, _), update) in pools.zip(parts) {
             let write = |array: Array, update: Array| -> mlx::Result<Array> {
                 let update = update.astype(array.dtype()?)?;
-                let written = array.scatter_rows(&indices, &update)?;
+                let written = match run {
+                    Some(first) => {
+                        let (mut start, mut stop) = (vec![0; array.ndim()], array.shape().to_vec());
+                        (start[0], stop[0]) = (first, first + blocks.len() as i32);
+                        array.slice_update(&update, &start, &stop)?
+                    }
+                    None => array.scatter_rows(&indices, &update)?,
+                };
                 written.eval()?;
                 Ok(written)
             };
