@@ -234,12 +234,16 @@ fn a_full_queue_says_when_to_come_back() {
         stream
     };
     // One has the only seat before the next one comes to wait for it.
-    let seats = || get(server.address, "/v1/status").json()["engine"]["running"].clone();
+    let count = |what: &str| get(server.address, "/v1/status").json()["engine"][what].clone();
     let mut held = vec![hold()];
-    while seats() != 1 {
+    while count("running") != 1 {
         std::thread::yield_now();
     }
     held.push(hold());
+    // And the next one waits before anybody asks for a place.
+    while count("queued") != 1 {
+        std::thread::yield_now();
+    }
     let full = || post(server.address, TEXT, r#"{"prompt":"a","max_tokens":1}"#);
     let mut reply = full();
     while reply.status != 429 {
