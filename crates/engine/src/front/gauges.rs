@@ -38,12 +38,16 @@ impl Default for Gauges {
 
 impl Gauges {
     /// Takes in what the engine says of itself.
-    pub(super) fn hear(&self, stats: Stats, steps: &[StepSeen]) {
+    pub(super) fn hear(&self, mut stats: Stats, steps: &[StepSeen]) {
         for step in steps {
             metrics::histogram!("omnibus_step_seconds").record(step.seconds);
             metrics::histogram!("omnibus_step_tokens").record(step.tokens as f64);
         }
         let mut shown = self.lock();
+        if stats.session_looks_total == shown.stats.session_looks_total {
+            // It says what sessions there are only when it has looked.
+            stats.sessions = std::mem::take(&mut shown.stats.sessions);
+        }
         (shown.stats, shown.heard) = (stats, Instant::now());
     }
 

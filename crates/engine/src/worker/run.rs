@@ -512,7 +512,9 @@ impl Loop {
         stats.peak_memory_bytes = mlx::memory::peak_memory() as u64;
         stats.cache_memory_bytes = mlx::memory::cache_memory() as u64;
         let (notes, steps) = (std::mem::take(&mut self.told), std::mem::take(&mut self.steps));
-        (self.outlet)(Report { notes, stats: stats.clone(), steps })
+        // Only the report after a look carries what was seen: it may be long, and a report goes out at every step.
+        let sessions = std::mem::take(&mut stats.sessions);
+        (self.outlet)(Report { notes, stats: Stats { sessions, ..stats.clone() }, steps })
     }
 
     fn observe(&mut self, flight: &Flight) {
