@@ -20,6 +20,12 @@ const KEYS: usize = 64;
 /// Rows (query and head of one group) per task; a multiple of all register tiles.
 const ROWS: usize = 48;
 
+/// Bytes that the cache takes at a time.
+const LINE: usize = 64;
+
+/// Where each key of a tile is in its pool.
+type Slots = [usize; KEYS];
+
 /// Inputs, in order: qkv `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`, positions `[rows]`,
 /// slots `[rows]`, segments `[segments, 5]`, tables `[tables]`, the pools `[blocks, block_size, kv_heads, _]`
 /// whose last axis is a head or its packed words, then those of q norm, k norm, inverse frequencies and sinks that are named.
@@ -457,12 +463,23 @@ impl<F: Format> Attend<'_, F> {
         };
         let (begin, end) = (sees(0).0, sees(count - 1).1);
         let tile = begin / KEYS * KEYS;
-        for start in (0..keep.min(tile)).step_by(KEYS).chain((tile..end).step_by(KEYS)) {
+        let tiles = || (0..keep.min(tile)).step_by(KEYS).chain((tile..end).step_by(KEYS));
+        let mut slots = self.slots(tiles().next().unwrap_or(0), end);
+        let mut following = tiles().skip(1);
+        for start in tiles() {
+            let next = following.next().map(|next| self.slots(next, end));
+            if let Some(next) = &next {
+                self.prefetch(next);
+            }
             let within = |key: usize| key.clamp(start, start + KEYS);
             // Keys of this tile from which on nothing is missing, and those that are kept before them.
             let keys = (within(begin), within(end));
             let kept = (start, within(keep.min(begin)));
-            self.score::<S>(room, start, (if kept.1 > start { start } else { keys.0 }, keys.1.max(kept.1)));
+            self.score::<S>(
+                room,
+                (start, &slots),
+                (if kept.1 > start { start } else { keys.0 }, keys.1.max(kept.1)),
+            );
             let mut decay = [0f32; ROWS];
             for r in 0..count {
                 let (from, to) = sees(r);
@@ -473,7 +490,8 @@ impl<F: Format> Attend<'_, F> {
                 };
                 decay[r] = self.weigh::<S>(room.scores.add(r * KEYS), seen, &mut most[r], &mut sum[r]);
             }
-            self.add_values::<S>(room, (kept, keys), start, &decay, v_width);
+            self.add_values::<S>(room, (kept, keys), (start, &slots), &decay, v_width);
+            slots = next.unwrap_or(slots);
         }
         for r in 0..count {
             let row = segment.first_row + (first + r) / group;
@@ -484,6 +502,39 @@ impl<F: Format> Attend<'_, F> {
                 S::store(out.add(i), S::mul(S::load(out.add(i)), S::splat(factor)));
             }
             write::<S>(call.out, float, (row * heads + head) * v_dim, out, v_dim);
+        }
+    }
+
+    /// Where the keys of a tile are, as far as they come before `end`.
+    #[inline(always)]
+    unsafe fn slots(&self, start: usize, end: usize) -> Slots {
+        let mut slots = [0; KEYS];
+        let block_size = self.tile.call.what.block_size;
+        let mut key = start;
+        while key < end.min(start + KEYS) {
+            let first = self.tile.call.slot(&self.tile.segment, key);
+            let block_end = (key / block_size + 1) * block_size;
+            for next in key..block_end.min(start + KEYS) {
+                *slots.get_unchecked_mut(next - start) = first + (next - key);
+            }
+            key = block_end;
+        }
+        slots
+    }
+
+    /// Asks for a tile's keys and values before they are needed: heads lie apart, which hides them from the machine's
+    /// own prefetching.
+    #[inline(always)]
+    unsafe fn prefetch(&self, slots: &Slots) {
+        let Queries { call, kv_head, .. } = self.tile;
+        let Attention { head_dim, v_dim, kv_heads, pool, .. } = *call.what;
+        for (pool_at, width) in [(call.k_pool, pool.bytes(head_dim)), (call.v_pool, pool.bytes(v_dim))] {
+            for slot in slots {
+                let head = pool_at.add((slot * kv_heads + kv_head) * width);
+                for line in (0..width).step_by(LINE) {
+                    simd::prefetch(head.add(line));
+                }
+            }
         }
     }
 
@@ -521,7 +572,12 @@ impl<F: Format> Attend<'_, F> {
 
     /// Scores of all rows with the keys of a tile, as far as they lie in `from..to`.
     #[inline(always)]
-    unsafe fn score<S: Simd>(&self, room: &Room, start: usize, (from, to): (usize, usize)) {
+    unsafe fn score<S: Simd>(
+        &self,
+        room: &Room,
+        (start, slots): (usize, &Slots),
+        (from, to): (usize, usize),
+    ) {
         let Attention { head_dim, .. } = *self.tile.call.what;
         let count = self.tile.count;
         let width = head_dim.next_multiple_of(F::UNIT);
@@ -530,7 +586,7 @@ impl<F: Format> Attend<'_, F> {
             if key + S::LANES <= from || key >= to {
                 continue;
             }
-            let tile = self.key_tile::<S>(room, key, (from, to));
+            let tile = self.key_tile::<S>(room, (key, &slots[column..]), (from, to));
             let sums = Sums { to: room.scores.add(column), stride: KEYS, merge: Merge::Replace };
             if self.few() {
                 direct::<S, F>(direct_rows(count), room.q, tile, sums);
@@ -547,10 +603,15 @@ impl<F: Format> Attend<'_, F> {
 
     /// `LANES` keys from `key` on. Whole blocks are read in place.
     #[inline(always)]
-    unsafe fn key_tile<S: Simd>(&self, room: &Room, key: usize, (from, to): (usize, usize)) -> Tile {
-        let Queries { call, segment, kv_head, .. } = self.tile;
+    unsafe fn key_tile<S: Simd>(
+        &self,
+        room: &Room,
+        (key, slots): (usize, &[usize]),
+        (from, to): (usize, usize),
+    ) -> Tile {
+        let Queries { call, kv_head, .. } = self.tile;
         let Attention { head_dim, kv_heads, block_size, pool, .. } = *call.what;
-        let index = |key: usize| call.slot(&segment, key) * kv_heads + kv_head;
+        let index = |i: usize| *slots.get_unchecked(i) * kv_heads + kv_head;
         let mut tile = Tile {
             words: room.keys,
             stride: head_dim.div_ceil(F::UNIT) * 16,
@@ -567,15 +628,15 @@ impl<F: Format> Attend<'_, F> {
                 for i in 0..S::LANES {
                     if (from..to).contains(&(key + i)) {
                         let row = room.keys.add(i * tile.stride).cast();
-                        pool.read::<S>(call.k_pool, index(key + i), row, head_dim);
+                        pool.read::<S>(call.k_pool, index(i), row, head_dim);
                     }
                 }
                 return tile;
             }
         };
-        let address = |key: usize| float.at(call.k_pool, index(key) * head_dim);
+        let address = |i: usize| float.at(call.k_pool, index(i) * head_dim);
         if block_size.is_multiple_of(S::LANES) && head_dim.is_multiple_of(F::UNIT) {
-            tile.words = address(key);
+            tile.words = address(0);
             tile.stride = kv_heads * head_dim * float.bytes();
             return tile;
         }
@@ -583,7 +644,7 @@ impl<F: Format> Attend<'_, F> {
         for i in 0..S::LANES {
             if (from..to).contains(&(key + i)) {
                 let row = room.keys.add(i * tile.stride);
-                std::ptr::copy_nonoverlapping(address(key + i), row, head_dim * float.bytes());
+                std::ptr::copy_nonoverlapping(address(i), row, head_dim * float.bytes());
             }
         }
         tile
@@ -629,11 +690,11 @@ impl<F: Format> Attend<'_, F> {
         &self,
         room: &Room,
         (kept, (from, to)): ((usize, usize), (usize, usize)),
-        start: usize,
+        (start, slots): (usize, &Slots),
         decay: &[f32; ROWS],
         v_width: usize,
     ) {
-        let Queries { call, segment, kv_head, count, .. } = self.tile;
+        let Queries { call, kv_head, count, .. } = self.tile;
         let Attention { v_dim, kv_heads, pool, .. } = *call.what;
         // Few rows read f32 values in place; for more, a copy without gaps is kinder to the cache.
         let in_place = self.few() && pool == Store::Float(Float::F32) && v_dim == v_width;
@@ -645,7 +706,7 @@ impl<F: Format> Attend<'_, F> {
             values[key - start] = zeros;
         }
         for key in (kept.0..kept.1).chain(from..to) {
-            let index = call.slot(&segment, key) * kv_heads + kv_head;
+            let index = *slots.get_unchecked(key - start) * kv_heads + kv_head;
             let pointer = &mut values[key - start];
             if in_place {
                 *pointer = call.v_pool.cast_const().cast::<f32>().add(index * v_dim);
