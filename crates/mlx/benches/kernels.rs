@@ -192,7 +192,79 @@ fn attention() -> Result<()> {
     Ok(())
 }
 
+/// What the attention of a whole step takes when keys and values come from memory: twelve layers, eight streams, and
+/// some tokens of a prompt.
+fn stepwise() -> Result<()> {
+    let (heads, kv_heads, dim, size, layers, streams) = (12, 4, 64, 32, 12, 8);
+    let width = (heads + 2 * kv_heads) * dim;
+    let freqs: Vec<f32> = (0..dim / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / dim as f32)).collect();
+    let freqs = Array::from_slice(&freqs, &[dim / 2])?;
+    let list = |v: Vec<i32>| Array::from_slice(&v, &[v.len() as i32]);
+    for (context, tokens, before) in
+        [(600, 0, 0), (300, 0, 0), (300, 2, 1600), (300, 8, 1600), (300, 16, 1600)]
+    {
+        let blocks_each = (context + 1 + size - 1) / size;
+        let prompt_blocks = (before + tokens + size - 1) / size;
+        let blocks = streams * blocks_each + prompt_blocks;
+        let rows = streams + tokens;
+        let pools: Vec<[Array; 2]> = (0..layers)
+            .map(|layer| {
+                let shape = [blocks, size, kv_heads, dim];
+                Ok([random(&shape, Dtype::F32, 2 + layer)?, random(&shape, Dtype::F32, 99 + layer)?])
+            })
+            .collect::<Result<_>>()?;
+        let qkv = random(&[rows, width], Dtype::F32, 1)?;
+        let prompt = before..before + tokens;
+        let positions = list((0..streams).map(|_| context).chain(prompt.clone()).collect())?;
+        let own = (0..streams).map(|stream| stream * blocks_each * size + context);
+        let slots = list(own.chain(prompt.map(|at| streams * blocks_each * size + at)).collect())?;
+        let tables = list((0..blocks).collect())?;
+        let mut segments: Vec<i32> =
+            (0..streams).flat_map(|stream| [stream, 1, context, stream * blocks_each, 0]).collect();
+        if tokens > 0 {
+            segments.extend([streams, tokens, before, streams * blocks_each, 0]);
+        }
+        let segments = Array::from_slice(&segments, &[segments.len() as i32 / 5, 5])?;
+        let ours = || -> Result<Array> {
+            let mut outs = Vec::new();
+            for [k_pool, v_pool] in &pools {
+                let attended = PagedAttention {
+                    qkv: &qkv,
+                    heads,
+                    kv_heads,
+                    head_dim: dim,
+                    q_norm: None,
+                    k_norm: None,
+                    positions: &positions,
+                    rope: Some(Rope { freqs: &freqs, dims: dim, pairs: Pairs::Halves, magnitude: 1.0 }),
+                    scale: 0.125,
+                    softcap: None,
+                    window: None,
+                    keep: 0,
+                    sinks: None,
+                    k_pool: k_pool.clone(),
+                    v_pool: v_pool.clone(),
+                    packing: None,
+                    pages: Pages { slots: &slots, segments: &segments, tables: &tables },
+                };
+                outs.push(attended.run()?.out);
+            }
+            mlx::concatenate(&outs.iter().collect::<Vec<_>>(), 0)
+        };
+        // MLX reads the same bytes once.
+        let theirs = || -> Result<Array> {
+            let sums =
+                pools.iter().flatten().map(|pool| pool.sum(&[0, 1, 2, 3])).collect::<Result<Vec<_>>>()?;
+            mlx::stack(&sums.iter().collect::<Vec<_>>(), 0)
+        };
+        let keys = f64::from(streams * context) + f64::from(tokens) * f64::from(before);
+        let flops = 4.0 * f64::from(heads * dim) * f64::from(layers as i32) * keys;
+        row(&format!("step {streams}x{context} and {tokens}+{before}"), flops, &ours, &theirs)?;
+    }
+    Ok(())
+}
+
 fn main() {
     println!("{:?}, {} threads", cpu::isa(), cpu::threads());
-    rows().and_then(|()| products()).and_then(|()| attention()).unwrap();
+    rows().and_then(|()| products()).and_then(|()| attention()).and_then(|()| stepwise()).unwrap();
 }

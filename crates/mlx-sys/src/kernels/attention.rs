@@ -259,14 +259,17 @@ impl Call<'_> {
     unsafe fn attend<F: Format>(&self) {
         let group = self.what.heads / self.what.kv_heads;
         let mut tasks = Vec::new();
-        for (segment, Segment { len, .. }) in self.segments.iter().enumerate() {
-            for kv_head in 0..self.what.kv_heads {
-                // Late queries see the most keys: they go first.
-                tasks.extend((0..len * group).step_by(ROWS).rev().map(|first| (segment, kv_head, first)));
+        for (segment, Segment { len, first_position, .. }) in self.segments.iter().copied().enumerate() {
+            for first in (0..len * group).step_by(ROWS) {
+                let rows = ROWS.min(len * group - first);
+                let work = rows * (first_position + (first + rows) / group);
+                tasks.extend((0..self.what.kv_heads).map(|kv_head| (work, segment, kv_head, first)));
             }
         }
+        // The longest go first, so that threads end together.
+        tasks.sort_unstable_by_key(|(work, ..)| std::cmp::Reverse(*work));
         pool::run(tasks.len(), |i| {
-            let (segment, kv_head, first) = tasks[i];
+            let (_, segment, kv_head, first) = tasks[i];
             let segment = self.segments[segment];
             let count = ROWS.min(segment.len * group - first);
             let tile = Queries { call: self, segment, kv_head, first, count, group };

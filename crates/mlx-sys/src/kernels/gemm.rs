@@ -27,6 +27,8 @@ pub(super) trait Format: Copy + Send + Sync + 'static {
     const STEPS: usize;
     /// Whether scales and biases apply.
     const SCALED: bool;
+    /// Most rows for which decoding in registers beats a panel, with AVX-512; at most [`DIRECT_ROWS`].
+    const FEW_ROWS: usize = DIRECT_ROWS;
     /// Weights in the 16 bytes that are read of a row at once.
     const UNIT: usize = 4 * Self::STEPS;
 
@@ -48,6 +50,7 @@ pub(super) struct Bf16;
 impl Format for Q4 {
     const STEPS: usize = 8;
     const SCALED: bool = true;
+    const FEW_ROWS: usize = 4;
     #[inline(always)]
     unsafe fn decode<S: Simd>(words: S::I, i: usize, scale: S::F, bias: S::F) -> S::F {
         S::fma(S::low_nibble(S::shift_right(words, 4 * i as u32)), scale, bias)

@@ -74,12 +74,17 @@ unsafe impl Sync for Part<'_> {}
 
 impl Part<'_> {
     /// Rows of a packed tile, and of all tiles together.
-    fn shape(&self, isa: Isa) -> (usize, usize) {
+    fn shape<F: Format>(&self, isa: Isa) -> (usize, usize) {
         match self.rows.len() {
-            rows @ ..=DIRECT_ROWS => (direct_rows(rows), direct_rows(rows)),
+            rows if is_few::<F>(rows, isa) => (direct_rows(rows), direct_rows(rows)),
             rows => (isa.panel_rows(), part_rows(rows, isa.panel_rows())),
         }
     }
+}
+
+/// Whether weights are decoded in registers for so many rows.
+fn is_few<F: Format>(rows: usize, isa: Isa) -> bool {
+    rows <= if isa.lanes() == 16 { F::FEW_ROWS } else { DIRECT_ROWS }
 }
 
 /// Rows that all tiles of the panel path have together.
@@ -189,12 +194,12 @@ impl Input {
 unsafe fn pack_wave<F: Format>(isa: Isa, wave: &[Part], x: Input) {
     let tiles: Vec<_> = wave
         .iter()
-        .flat_map(|part| (0..part.rows.len()).step_by(part.shape(isa).0).map(move |first| (part, first)))
+        .flat_map(|part| (0..part.rows.len()).step_by(part.shape::<F>(isa).0).map(move |first| (part, first)))
         .collect();
     let elements: usize = wave.iter().map(|part| part.rows.len() * part.source.k).sum();
     let pack = |i: usize| {
         let (part, first): (&Part, usize) = tiles[i];
-        let (tile, padded_rows) = part.shape(isa);
+        let (tile, padded_rows) = part.shape::<F>(isa);
         let (rows, mr) = (&part.rows[first..], tile.min(padded_rows - first));
         let k = part.source.k;
         for from in (0..k).step_by(K_BLOCK) {
@@ -215,7 +220,7 @@ unsafe fn multiply_wave<F: Format>(isa: Isa, wave: &[Part], out: Output) {
     let Some(Source { n, k, .. }) = wave.first().map(|part| part.source) else { return };
     let panels = n.div_ceil(lanes);
     let work: usize = wave.iter().map(|part| part.rows.len() * n * k).sum();
-    let few = wave.iter().all(|part| part.rows.len() <= DIRECT_ROWS);
+    let few = wave.iter().all(|part| is_few::<F>(part.rows.len(), isa));
     let per_task = match few {
         _ if work <= SMALL => panels,
         true => (panels * wave.len() / (pool::threads() * 16)).clamp(1, 32),
@@ -227,7 +232,7 @@ unsafe fn multiply_wave<F: Format>(isa: Isa, wave: &[Part], out: Output) {
         let columns = first..(first + per_task * lanes).min(n);
         // SAFETY: tasks differ in part or columns; the packed rows are ready.
         unsafe {
-            if part.rows.len() <= DIRECT_ROWS {
+            if is_few::<F>(part.rows.len(), isa) {
                 return simd::with(isa, Few::<F> { part, columns, out, format: PhantomData });
             }
             for first in columns.clone().step_by(PANELS * lanes) {

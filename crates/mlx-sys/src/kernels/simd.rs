@@ -170,13 +170,14 @@ pub(super) unsafe fn with<W: Work>(isa: Isa, work: W) -> W::Output {
     }
 }
 
-/// Asks for the line of memory at `address`, which may be anywhere: it is only a hint.
+/// Asks for the line of memory at `address`, which may be anywhere: it is only a hint. It comes to the second cache:
+/// what the first one holds is in use.
 #[inline(always)]
 pub(super) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching never faults, and every x86-64 can.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
