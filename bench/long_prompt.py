@@ -4,9 +4,9 @@
     pip install 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 && cargo xtask bench long_prompt
 
 First eight streams alone tell the usual time between tokens; `--tpot-slo-ms` is twice that. Then, with eight streams
-under way, prompts of four times the token budget arrive one after the other. What counts is each gap between two
+under way, a prompt of four times the token budget arrives; that some times over. What counts is each gap between two
 tokens of a stream that lies, even in part, between a prompt's sending and its first token; as many seconds before the
-prompts say how much of it is the machine's own noise. The same with `--schedule fcfs` and with mlx-lm's server.
+prompt say how much of it is the machine's own noise. The same with `--schedule fcfs` and with mlx-lm's server.
 """
 
 import random
@@ -63,50 +63,50 @@ def gaps_during(answers, windows):
 def usual_gap(running, server, seconds, least):
     """The median gap of eight streams that nobody disturbs, in seconds, from at least so many tokens of each.
 
-    The quietest quarter of the time counts, since other programs of the machine only ever make gaps longer.
+    They are watched for longer than later, before the prompts come: a token takes longer the more came before it, and
+    while the prompts are read there is more before each.
     """
     def wait():
-        starts = []
-        for _ in range(4):
-            starts.append(time.monotonic())
-            time.sleep(seconds / 4)
-        return list(zip(starts, [*starts[1:], time.monotonic()]))
+        start = time.monotonic()
+        time.sleep(seconds)
+        return start, time.monotonic()
 
     while True:
-        answers, windows = decoding(running, server, 1, wait)
-        quarters = [gaps_during(answers, [window]) for window in windows]
-        if min(map(len, quarters)) >= STREAMS * least:
-            return min(map(statistics.median, quarters))
+        answers, window = decoding(running, server, 1, wait)
+        gaps = gaps_during(answers, [window])
+        if len(gaps) >= STREAMS * least:
+            return statistics.median(gaps)
         seconds *= 2
 
 
-def disturbed(running, server, words, prompts, quiet_s):
-    """Gaps before and while prompts are read, and the prompts' own answers."""
-    rng = random.Random(2)
+def disturbed(running, server, words, seed, quiet_s):
+    """Gaps before and while a prompt is read, and the prompt's own answer."""
+    rng = random.Random(seed)
 
     def arrive():
         quiet = time.monotonic()
         time.sleep(quiet_s)
-        sent = [serving.ask(running.url, serving.streaming(server, 4, prompt=serving.prose(rng, words)))
-                for _ in range(prompts)]
-        return (quiet, sent[0].sent), serving.completed(sent)
+        sent = serving.ask(running.url, serving.streaming(server, 4, prompt=serving.prose(rng, words)))
+        return (quiet, sent.sent), serving.completed([sent])
 
-    answers, (quiet, sent) = decoding(running, server, 3, arrive)
-    windows = [(answer.sent, answer.times[0]) for answer in sent]
-    return gaps_during(answers, [quiet]), gaps_during(answers, windows), sent
+    answers, (quiet, [sent]) = decoding(running, server, seed + 1, arrive)
+    return gaps_during(answers, [quiet]), gaps_during(answers, [(sent.sent, sent.times[0])]), sent
 
 
 def measure(server, with_slo, options, prompts, log):
     """`with_slo` makes the server again, given the objective in milliseconds."""
     words = 4 * options.budget
     with serving.serving(server, log) as running:
-        usual = usual_gap(running, server, options.seconds, least=4)
+        usual = usual_gap(running, server, 3 * options.seconds, least=4)
     slo = SLO_TIMES * usual
     server = with_slo(1e3 * slo)
     with serving.serving(server, log) as running:
         # A server that learns what its steps take has seen some by now.
         serving.completed([serving.ask(running.url, serving.streaming(server, 16, prompt=" the of and to"))])
-        before, while_read, sent = disturbed(running, server, words, prompts, options.seconds)
+        # Each prompt meets streams of its own, so that none of them has come further than those that told the usual.
+        rounds = [disturbed(running, server, words, 2 * round, options.seconds) for round in range(1, prompts + 1)]
+    before, while_read = ([gap for round in rounds for gap in round[part]] for part in range(2))
+    sent = [round[2] for round in rounds]
     result = dict(server=server.name, usual_s=usual, slo_s=slo, prompts=prompts,
                   prompt_tokens=sent[0].usage.get("prompt_tokens"), ttft_s=[answer.ttft_s for answer in sent],
                   before=summary(before, slo), while_read=summary(while_read, slo))
@@ -130,7 +130,7 @@ def row(result):
 
 def main():
     parser = serving.arguments(__doc__, budget=(512, "--max-num-batched-tokens; prompts have four times that"),
-                               prompts=(3, "how many long prompts, one after the other"),
+                               prompts=(3, "how many long prompts, each beside streams of its own"),
                                seconds=(4.0, "how long streams are watched undisturbed"),
                                size=("100m", "which test model"))
     parser.add_argument("--only", action="append", help="measure only servers whose name begins so")

@@ -186,8 +186,10 @@ impl Part {
         match self.samples {
             // There was nothing to be right about.
             0 => {}
-            1 => self.error_ratio = off.min(1.0),
-            _ => self.error_ratio += ERROR_GAIN * (off.min(1.0) - self.error_ratio),
+            samples => {
+                let gain = ERROR_GAIN.max(1.0 / samples as f64);
+                self.error_ratio += gain * (off.min(1.0) - self.error_ratio);
+            }
         }
         let weight = trust / (own * own);
         for (products, x) in self.moments.products.iter_mut().zip(row) {

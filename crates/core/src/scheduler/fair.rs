@@ -23,13 +23,11 @@ const TTFT: f64 = 2e6;
 const TPOT_MIN: f64 = 5e4;
 /// From token to token, in steps that only decode, when nobody says.
 const TPOT_STEPS: f64 = 4.0;
-/// Prompts get this share of the decodes' own time, even if that makes answers slower than they should be.
-const PROMPT_SHARE: f64 = 0.25;
 /// Of the usual error of a prediction, how many times it a step is kept shorter: one in a hundred is further off, if
 /// errors are spread as Laplace's.
-const ERRORS_APART: f64 = 3.0;
+const ERRORS_APART: f64 = 4.0;
 /// What is kept for the time between steps.
-const HOST_SHARE: f64 = 0.05;
+const HOST_SHARE: f64 = 0.08;
 
 /// Plans a step.
 pub(super) fn fill(draft: &mut Draft<'_>, now: Tick) {
@@ -87,7 +85,7 @@ impl<'a> Fair<'a> {
         if !prompts.is_empty() || draft.queue().next().is_some() {
             fair.kept_tokens = draft.tokens_left() / 4;
         }
-        let budget = decodes.first().map(|(least, _)| fair.budget(*least, &load));
+        let budget = decodes.first().map(|(least, _)| fair.budget(*least));
         let tokens = draft.tokens_left().saturating_sub(decodes.len()).max(fair.kept_tokens);
         draft.pace = Some(Pace::new(&books.cost, load, budget, tokens));
         (fair.decodes, fair.prompts) = (decodes, prompts.into());
@@ -112,11 +110,9 @@ impl<'a> Fair<'a> {
     }
 
     /// Microseconds that a step may take in which the least slack is this.
-    fn budget(&self, least: f64, decodes: &Load) -> f64 {
-        let cost = &self.books.cost;
-        let doubt = 1.0 + HOST_SHARE + ERRORS_APART * cost.error_ratio();
-        let alone = cost.predict(decodes);
-        (least.min(self.tpot) / doubt).max(alone * (1.0 + PROMPT_SHARE))
+    fn budget(&self, least: f64) -> f64 {
+        let doubt = 1.0 + HOST_SHARE + ERRORS_APART * self.books.cost.error_ratio();
+        least.min(self.tpot) / doubt
     }
 
     /// The first in line comes first of all. A prompt that others are ahead of by slack gets little more than nothing.

@@ -7,7 +7,9 @@ use crate::{CostModel, Load};
 
 /// A chunk that is tried before anything is known, in tokens.
 const CAREFUL_TOKENS: usize = 32;
-/// The first prompt in line gets at least so many in each step, whatever the time.
+/// Where not one token is in time, the first prompt in line gets this share of the decodes' own time all the same.
+const PROMPT_SHARE: f64 = 0.25;
+/// Fewer are worth a step only to the first prompt in line, which gets so many where its share is not enough for one.
 pub(super) const LEAST_TOKENS: usize = 16;
 
 /// How much of a step prompts may take.
@@ -19,7 +21,7 @@ pub(super) struct Pace<'a> {
     budget_us: Option<f64>,
     /// Prompt tokens that are left, whatever the time.
     tokens_left: usize,
-    /// What the next prompt gets at least.
+    /// What the next prompt gets at least, if it is the first.
     least: usize,
 }
 
@@ -39,13 +41,19 @@ impl<'a> Pace<'a> {
     /// The most tokens from `start` on, of `wanted`, that the next prompt may take.
     pub(super) fn tokens(&self, start: usize, wanted: usize) -> usize {
         let most = wanted.min(self.tokens_left);
-        let fit = match self.budget_us {
-            None => most,
-            Some(budget) => self.cost.prefill_within(&self.load, start, most, budget),
-        };
-        // A crumb costs a prompt more steps than it saves others time.
-        let fit = if fit < most && fit < LEAST_TOKENS { 0 } else { fit };
-        fit.max(most.min(self.least))
+        let Some(budget) = self.budget_us else { return most };
+        let within = |budget| self.cost.prefill_within(&self.load, start, most, budget);
+        match within(budget) {
+            0 if self.least == 0 => 0,
+            0 => match within(self.cost.predict(&self.load) * (1.0 + PROMPT_SHARE)) {
+                // Who waits for a token waits too long in any case: then it is for something.
+                0 => most.min(self.least),
+                fit => fit,
+            },
+            // A crumb costs a prompt more steps than it saves others time.
+            fit if fit < LEAST_TOKENS.min(most) && self.least == 0 => 0,
+            fit => fit,
+        }
     }
 
     /// Somebody reads so many tokens from `start` on.
