@@ -48,6 +48,8 @@ pub struct Settings {
     pub session_ttl_s: f64,
     /// Where models run.
     pub device: DeviceChoice,
+    /// Whether a step is launched while the one before it computes.
+    pub async_scheduling: AsyncScheduling,
     /// Seeds the requests that bring no seed of their own.
     pub seed: u64,
     /// A chat template to use instead of the model's own.
@@ -79,6 +81,7 @@ impl Default for Settings {
             prompt_cache: None,
             session_ttl_s: 3600.0,
             device: DeviceChoice::Auto,
+            async_scheduling: AsyncScheduling::default(),
             seed: 0,
             chat_template: None,
             request_timeout_s: None,
@@ -105,4 +108,17 @@ pub enum DeviceChoice {
     Gpu,
     /// The CPU.
     Cpu,
+}
+
+/// Whether a step is launched while the one before it computes.
+///
+/// On the CPU it gains nothing, since launching takes as long as computing, and each token is told a step later. On a
+/// GPU it needs kernels that write keys and values in place; without those it changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum AsyncScheduling {
+    /// Each step is read before the next is planned.
+    #[default]
+    Off,
+    /// Wherever the kernels allow it.
+    On,
 }

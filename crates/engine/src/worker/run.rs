@@ -192,6 +192,7 @@ impl Loop {
             return Ok(());
         }
         self.tell_starts(plan, &begun.lookups);
+        trace(plan, self.scheduler.cost());
         let started = Instant::now();
         let jobs = &self.jobs;
         let mut rows = Rows::of(plan, &self.scheduler, self.runner.groups(), |id| jobs.get(&id));
@@ -249,6 +250,7 @@ impl Loop {
         }
         let Read { picks, prompts } = contained(|| flight.launched.read())?;
         let took = self.took(&flight);
+        tracing::trace!(step = flight.plan.0, took_us = took, "step read");
         for (sequence, news) in prompts {
             if let Some(job) = self.jobs.get(&sequence) {
                 self.told.push(Note { job: job.id, news });
@@ -532,6 +534,14 @@ impl Loop {
 
     fn now(&self) -> Tick {
         self.born.elapsed().as_micros() as Tick
+    }
+}
+
+fn trace(plan: &Plan, cost: &core::CostModel) {
+    if tracing::enabled!(tracing::Level::TRACE) {
+        let load = core::Load::of(plan);
+        let expected_us = cost.predict(&load) as Tick;
+        tracing::trace!(step = plan.id.0, ?load, expected_us, "step launched");
     }
 }
 

@@ -14,7 +14,7 @@ use super::launch::{Feed, Rows, SampleRow};
 use super::prompt_scores::PromptScores;
 use crate::message::{Job, News};
 use crate::sampler::{self, Drawn, History, Pick};
-use crate::settings::Settings;
+use crate::settings::{AsyncScheduling, Settings};
 
 /// The model, its memory, and the way steps are built.
 pub(super) struct Runner {
@@ -24,6 +24,7 @@ pub(super) struct Runner {
     block_size: usize,
     format: KvFormat,
     padding: Padding,
+    async_scheduling: AsyncScheduling,
     dispatching: Duration,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct Launched {
 }
 
 impl Runner {
-    pub(super) fn new(model: Model, capacity: &Capacity, _settings: &Settings) -> mlx::Result<Self> {
+    pub(super) fn new(model: Model, capacity: &Capacity, settings: &Settings) -> mlx::Result<Self> {
         let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.format)?;
         let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
         Ok(Self {
@@ -60,6 +61,7 @@ impl Runner {
             block_size: capacity.block_size,
             format: capacity.format,
             padding,
+            async_scheduling: settings.async_scheduling,
             dispatching: Duration::ZERO,
         })
     }
@@ -71,9 +73,9 @@ impl Runner {
 
     /// Steps that may be in flight.
     pub(super) fn depth(&self) -> usize {
-        match self.model.attending() {
-            Attending::InPlace => 2,
-            Attending::Gathered => 1,
+        match (self.async_scheduling, self.model.attending()) {
+            (AsyncScheduling::On, Attending::InPlace) => 2,
+            (AsyncScheduling::Off, _) | (_, Attending::Gathered) => 1,
         }
     }
 
