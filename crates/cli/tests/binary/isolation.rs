@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 
 use super::client::{JSON, connect, get, parse, post, request};
+use super::folders::Folder;
 use super::process::{Server, signal};
 
 const TEXT: &str = "/v1/completions";
@@ -145,5 +146,43 @@ fn a_request_that_ends_the_engine_is_refused_and_costs_the_others_a_pause() {
     assert!(message.contains("this request ended the engine twice"), "{message}");
     assert_eq!(engine(&server)["engine_restarts_total"], 2, "alone, it is found out at once");
     assert_eq!(disturbed(&server, &bodies, || assert_eq!(poison().status, 500)), expected);
+    assert_eq!(undisturbed(server.address, &bodies), expected);
+}
+
+#[test]
+fn a_model_that_cannot_be_loaded_again_is_said_to_be_gone_until_it_can() {
+    let folder = Folder::new("gone");
+    let config = std::path::Path::new(folder.path()).join("config.json");
+    let aside = config.with_extension("aside");
+    let server = Server::start(&[folder.path(), "--log", "off"]);
+    let bodies = requests(2);
+    let expected = undisturbed(server.address, &bodies);
+    let mut begun = begin(server.address, &bodies[0]);
+    let heard = listen(&mut begun);
+    std::fs::rename(&config, &aside).unwrap();
+    assert!(signal(process(&server), "KILL"));
+    // It came while there was hope, and is not held when there is none.
+    let held = post(server.address, TEXT, r#"{"prompt":"a","max_tokens":3}"#);
+    let check_refused = |reply: super::client::Reply| {
+        assert_eq!(reply.status, 503, "{}", reply.body);
+        assert!(reply.error()["message"].as_str().unwrap().contains("config.json"), "{}", reply.body);
+        assert!((1..=60).contains(&reply.header("retry-after").unwrap().parse::<u64>().unwrap()));
+    };
+    check_refused(held);
+    let mut rest = heard;
+    begun.read_to_end(&mut rest).unwrap();
+    let told = parse(&rest);
+    assert!(told.chunks().last().unwrap()["error"]["message"].as_str().unwrap().contains("config.json"));
+    check_refused(post(server.address, TEXT, &bodies[1].to_string()));
+    for path in ["/ready", "/health"] {
+        check_refused(get(server.address, path));
+    }
+    let failures = engine(&server)["engine_load_failures_total"].as_u64().unwrap();
+    assert!(failures >= 6, "{failures}");
+    assert!(get(server.address, "/metrics").body.contains("omnibus_engine_load_failures_total"));
+    std::fs::rename(&aside, &config).unwrap();
+    while get(server.address, "/ready").status != 200 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     assert_eq!(undisturbed(server.address, &bodies), expected);
 }

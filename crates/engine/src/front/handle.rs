@@ -126,7 +126,10 @@ impl Handle {
     pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
         let shared = &*self.0;
         if shared.draining.load(Ordering::Relaxed) {
-            return Err(Failure::Unavailable { message: "it is shutting down".to_owned() });
+            return Err(Failure::unavailable("it is shutting down"));
+        }
+        if let Some(failure) = shared.gauges.refusal() {
+            return Err(failure);
         }
         request.validate()?;
         let text = shared.text_of(request.model.as_deref())?;
@@ -147,7 +150,7 @@ impl Handle {
         shared.stage.enter(id, narration);
         if shared.line.send(Command::Submit(Box::new(job))).is_err() {
             shared.stage.leave(id);
-            return Err(Failure::Unavailable { message: "the engine has stopped".to_owned() });
+            return Err(Failure::unavailable("the engine has stopped"));
         }
         Ok(EventStream::new(request.id, events, Hangup { job: id, line: shared.line.clone() }))
     }
@@ -163,6 +166,9 @@ impl Handle {
         const LOOK_EVERY: Duration = Duration::from_millis(2);
         const PATIENCE: Duration = Duration::from_secs(10);
         let shared = &*self.0;
+        if let Some(failure) = shared.gauges.refusal() {
+            return Err(failure);
+        }
         let before = shared.gauges.stats().session_looks_total;
         let asked = Instant::now();
         shared.tell(Command::LookAtSessions)?;
@@ -173,7 +179,7 @@ impl Handle {
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        Err(Failure::Unavailable { message: "the engine does not answer".to_owned() })
+        Err(Failure::unavailable("the engine does not answer"))
     }
 
     /// Ends a tenant's session; false when there is none of that id.
@@ -245,7 +251,7 @@ impl Handle {
 impl Shared {
     fn tell(&self, command: Command) -> Result<(), Failure> {
         let told = self.line.send(command);
-        told.map_err(|_| Failure::Unavailable { message: "the engine has stopped".to_owned() })
+        told.map_err(|_| Failure::unavailable("the engine has stopped"))
     }
 
     fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
