@@ -186,3 +186,30 @@ fn a_model_that_cannot_be_loaded_again_is_said_to_be_gone_until_it_can() {
     }
     assert_eq!(undisturbed(server.address, &bodies), expected);
 }
+
+/// Memory really runs out: on a CPU no allocation of MLX is checked, and the process dies of it.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_engine_that_runs_out_of_memory_costs_a_pause() {
+    // First come, first served reads a prompt in as large pieces as it can.
+    let server = Server::start(&["--log", "off", "--schedule", "fcfs"]);
+    let bodies = requests(6);
+    let expected = undisturbed(server.address, &bodies);
+    let long = json!({
+        "prompt": "a long way, ".repeat(400), "max_tokens": 20, "temperature": 0, "ignore_eos": true, "stream": true,
+        "echo": true, "logprobs": 5,
+    });
+    let asked = std::sync::Mutex::new(None);
+    let no_more = || {
+        let limited = process(&server).to_string();
+        let mut prlimit = std::process::Command::new("prlimit");
+        assert!(prlimit.args(["--pid", &limited, "--as=1", "--data=1"]).status().unwrap().success());
+        // What runs is served from memory that is held. A prompt of another size is not.
+        *asked.lock().unwrap() = Some(begin(server.address, &long));
+    };
+    assert_eq!(disturbed(&server, &bodies, no_more), expected);
+    let answered = finish(asked.into_inner().unwrap().unwrap(), Vec::new());
+    assert!(engine(&server)["engine_restarts_total"].as_u64().unwrap() >= 1);
+    assert_eq!(undisturbed(server.address, &[long]), [answered]);
+    assert_eq!(undisturbed(server.address, &bodies), expected);
+}
