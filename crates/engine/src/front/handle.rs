@@ -11,11 +11,10 @@ use omnibus_text::AddSpecial;
 use super::gauges::Gauges;
 use super::info::{Health, ModelInfo, RequestInfo, SessionInfo, Stats};
 use super::line::Line;
-use super::model::{ModelSource, ModelText};
+use super::model::{ModelSource, ModelText, Prompt};
 use super::narrator::{Hangup, Narration, Stage};
 use super::sessions::SessionNames;
 use super::stream::EventStream;
-use super::turns::Turns;
 use crate::message::{Command, Job, JobId};
 use crate::request::{Input, Request};
 use crate::settings::Settings;
@@ -133,7 +132,7 @@ impl Handle {
         }
         request.validate()?;
         let text = shared.text_of(request.model.as_deref())?;
-        let prompt = text.tokens(&request.input, AddSpecial::Yes)?;
+        let prompt = text.prompt(&request.input, AddSpecial::Yes)?;
         if let Some(session) = &request.session_id {
             shared.sessions.meet(&request.tenant, session, || shared.gauges.stats());
         }
@@ -203,7 +202,7 @@ impl Handle {
         input: &Input,
         special: AddSpecial,
     ) -> Result<Vec<u32>, Failure> {
-        self.0.text_of(model)?.tokens(input, special)
+        Ok(self.0.text_of(model)?.prompt(input, special)?.tokens)
     }
 
     /// The bytes of each token.
@@ -264,7 +263,8 @@ impl Shared {
     }
 
     /// The request in tokens, checked against the model's sizes.
-    fn job(&self, id: JobId, request: &Request, prompt: Vec<u32>) -> Result<Job, Failure> {
+    fn job(&self, id: JobId, request: &Request, written: Prompt) -> Result<Job, Failure> {
+        let prompt = &written.tokens;
         let (vocab, longest) = (self.info.vocab_size, self.info.max_model_len);
         let field = match request.input {
             Input::Chat(_) => "messages",
@@ -298,11 +298,10 @@ impl Shared {
             stop_tokens.extend(self.text.tokenizer.eos_ids());
         }
         stop_tokens.sort_unstable();
-        let ends = self.text.tokenizer.eos_ids();
-        let turns = Turns::of(&request.input, &prompt, |token| ends.contains(&token));
+        let turns = self.text.turns(&request.input, &written);
         Ok(Job {
             id,
-            prompt,
+            prompt: written.tokens,
             generated: Vec::new(),
             max_new_tokens: wanted,
             sampling,
