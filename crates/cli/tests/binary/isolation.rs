@@ -134,12 +134,12 @@ fn what_the_engine_cannot_load_is_said_in_one_line() {
     assert!(said.contains("--kv-cache-memory needs at least"), "{said}");
 }
 
-#[test]
-fn a_request_that_ends_the_engine_is_refused_and_costs_the_others_a_pause() {
-    let server = Server::start_with(&["--log", "off"], &[("OMNIBUS_FAULTS", "abort@token=300")]);
+fn check_poison(when: &str) {
+    let server =
+        Server::start_with(&["--log", "off"], &[("OMNIBUS_FAULTS", &format!("abort@token=300{when}"))]);
     let bodies = requests(3);
     let expected = undisturbed(server.address, &bodies);
-    let poison = || post(server.address, TEXT, r#"{"prompt":[5,300,6],"max_tokens":3}"#);
+    let poison = || post(server.address, TEXT, r#"{"prompt":[5,300,6],"max_tokens":12,"ignore_eos":true}"#);
     let refused = poison();
     assert_eq!(refused.status, 500, "{}", refused.body);
     let message = refused.error()["message"].as_str().unwrap().to_owned();
@@ -147,6 +147,16 @@ fn a_request_that_ends_the_engine_is_refused_and_costs_the_others_a_pause() {
     assert_eq!(engine(&server)["engine_restarts_total"], 2, "alone, it is found out at once");
     assert_eq!(disturbed(&server, &bodies, || assert_eq!(poison().status, 500)), expected);
     assert_eq!(undisturbed(server.address, &bodies), expected);
+}
+
+#[test]
+fn a_request_that_ends_the_engine_is_refused_and_costs_the_others_a_pause() {
+    check_poison("");
+}
+
+#[test]
+fn so_is_one_that_ends_it_in_the_middle_of_its_answer() {
+    check_poison("/5");
 }
 
 #[test]
@@ -192,7 +202,8 @@ fn a_model_that_cannot_be_loaded_again_is_said_to_be_gone_until_it_can() {
 #[test]
 fn an_engine_that_runs_out_of_memory_costs_a_pause() {
     // First come, first served reads a prompt in as large pieces as it can.
-    let server = Server::start(&["--log", "off", "--schedule", "fcfs"]);
+    // Should the process not die of it but wait for ever, the watchdog does what is left.
+    let server = Server::start(&["--log", "off", "--schedule", "fcfs", "--watchdog-s", "20"]);
     let bodies = requests(6);
     let expected = undisturbed(server.address, &bodies);
     let long = json!({
