@@ -1,6 +1,6 @@
 //! One binary: the server, a terminal conversation, and the tools around them.
 //!
-//! Invariant: every flag is a row of [`settings::SETTINGS`]; every command a row of [`commands::COMMANDS`].
+//! Invariant: every flag is a row in `settings/table/`; every command a row of [`commands::COMMANDS`].
 
 mod bench;
 mod commands;

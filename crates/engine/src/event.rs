@@ -136,6 +136,8 @@ pub enum Failure {
     Unavailable {
         /// Why.
         message: String,
+        /// When to try again, where that is known.
+        retry_after_s: Option<u64>,
     },
     /// Ours to mend.
     #[error("the engine failed: {message}")]
@@ -146,6 +148,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Nobody knows for how long.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::Unavailable { message: message.into(), retry_after_s: None }
+    }
+
     /// A request that names its own mistake.
     pub fn bad_request(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::BadRequest { field: field.into(), message: message.into() }

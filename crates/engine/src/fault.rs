@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What is to fail, and when. Written as `KIND@step=N` or `KIND@token=N`, with commas between several.
+/// What is to fail, and when. Written as `KIND@step=N`, `KIND@over=N`, `KIND@token=N` or `KIND@token=N/ANSWERED`, with
+/// commas between several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultPlan(Vec<Fault>);
 
@@ -22,8 +23,39 @@ struct Fault {
 enum When {
     /// In the step of that number, once. The first is 0.
     Step(u64),
-    /// In every step that computes for a prompt with this token in it.
-    Token(u32),
+    /// In every step of more than so many tokens, as memory does that holds no more.
+    Over(usize),
+    /// In every step that computes for a prompt with this token in it, once so many tokens of its answer are known.
+    Token { token: u32, answered: usize },
+}
+
+/// A step, as far as faults look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scene {
+    /// Its number.
+    pub(crate) step: u64,
+    /// How many it computes.
+    pub(crate) tokens: usize,
+}
+
+/// One sequence of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Player<'a> {
+    pub(crate) prompt: &'a [u32],
+    /// Tokens of its answer that are known.
+    pub(crate) answered: usize,
+}
+
+impl When {
+    fn strikes<'a>(self, scene: Scene, mut players: impl Iterator<Item = Player<'a>>) -> bool {
+        match self {
+            Self::Step(step) => step == scene.step,
+            Self::Over(tokens) => scene.tokens > tokens,
+            Self::Token { token, answered } => {
+                players.any(|player| player.answered >= answered && player.prompt.contains(&token))
+            }
+        }
+    }
 }
 
 /// What fails.
@@ -33,6 +65,8 @@ pub(crate) enum Kind {
     Launch,
     /// Building it, with a panic.
     LaunchPanic,
+    /// Building and launching what is drawn from it, when its numbers are on their way.
+    Draw,
     /// The evaluation of a step, which is known when it is read.
     Read,
     /// The loop itself, with a panic.
@@ -62,26 +96,20 @@ impl FaultPlan {
         self.0.is_empty()
     }
 
-    /// What fails in a step as a whole, if one of these prompts is in it.
+    /// What fails in a step as a whole, which computes for these.
     pub(crate) fn of_step<'a>(
         &self,
-        step: u64,
-        mut prompts: impl Iterator<Item = &'a [u32]>,
+        scene: Scene,
+        players: impl Iterator<Item = Player<'a>> + Clone,
     ) -> Option<Kind> {
-        let strikes = |fault: &&Fault| match fault.when {
-            When::Step(at) => at == step,
-            When::Token(token) => prompts.any(|prompt| prompt.contains(&token)),
-        };
-        self.0.iter().filter(|fault| fault.what.of_row().is_none()).find(strikes).map(|fault| fault.what)
+        let whole = self.0.iter().filter(|fault| fault.what.of_row().is_none());
+        whole.filter(|fault| fault.when.strikes(scene, players.clone())).map(|fault| fault.what).next()
     }
 
-    /// What fails of a prompt's row in a step.
-    pub(crate) fn of_row(&self, step: u64, prompt: &[u32]) -> Option<RowFault> {
-        let strikes = |fault: &&Fault| match fault.when {
-            When::Step(at) => at == step,
-            When::Token(token) => prompt.contains(&token),
-        };
-        self.0.iter().filter(strikes).find_map(|fault| fault.what.of_row())
+    /// What fails of a sequence's row in a step.
+    pub(crate) fn of_row(&self, scene: Scene, player: Player<'_>) -> Option<RowFault> {
+        let struck = self.0.iter().filter(|fault| fault.when.strikes(scene, std::iter::once(player)));
+        struck.filter_map(|fault| fault.what.of_row()).next()
     }
 }
 
@@ -90,7 +118,13 @@ impl Kind {
         match self {
             Self::NotANumber => Some(RowFault::NotANumber),
             Self::Sampler => Some(RowFault::Panic),
-            Self::Launch | Self::LaunchPanic | Self::Read | Self::Turn | Self::Abort | Self::Hang => None,
+            Self::Launch
+            | Self::LaunchPanic
+            | Self::Draw
+            | Self::Read
+            | Self::Turn
+            | Self::Abort
+            | Self::Hang => None,
         }
     }
 }
@@ -98,6 +132,7 @@ impl Kind {
 const NAMES: &[(&str, Kind)] = &[
     ("launch", Kind::Launch),
     ("launch-panic", Kind::LaunchPanic),
+    ("draw", Kind::Draw),
     ("read", Kind::Read),
     ("turn", Kind::Turn),
     ("abort", Kind::Abort),
@@ -115,12 +150,17 @@ impl FromStr for FaultPlan {
 }
 
 fn fault(text: &str) -> Result<Fault, String> {
-    let wanted = || format!("a fault is KIND@step=N or KIND@token=N, not `{text}`");
+    let wanted = || format!("a fault is KIND@step=N, KIND@over=N or KIND@token=N[/ANSWERED], not `{text}`");
     let (kind, when) = text.split_once('@').ok_or_else(wanted)?;
     let (_, what) = NAMES.iter().find(|(name, _)| *name == kind).ok_or_else(wanted)?;
     let when = match when.split_once('=').ok_or_else(wanted)? {
         ("step", number) => When::Step(number.parse().map_err(|_| wanted())?),
-        ("token", number) => When::Token(number.parse().map_err(|_| wanted())?),
+        ("over", number) => When::Over(number.parse().map_err(|_| wanted())?),
+        ("token", numbers) => {
+            let (token, answered) = numbers.split_once('/').unwrap_or((numbers, "0"));
+            let token = token.parse().map_err(|_| wanted())?;
+            When::Token { token, answered: answered.parse().map_err(|_| wanted())? }
+        }
         _ => return Err(wanted()),
     };
     Ok(Fault { what: *what, when })
@@ -137,13 +177,17 @@ mod tests {
 
     #[test]
     fn a_plan_strikes_where_it_says() {
-        let plan: FaultPlan = "read@step=3,abort@token=7,nan@token=9".parse().unwrap();
-        let prompts: [&[u32]; 2] = [&[1, 2], &[7]];
-        assert_eq!(plan.of_step(3, std::iter::empty()), Some(Kind::Read));
-        assert_eq!(plan.of_step(2, prompts.into_iter()), Some(Kind::Abort));
-        assert_eq!(plan.of_step(2, prompts.into_iter().take(1)), None);
-        assert_eq!(plan.of_row(0, &[9]), Some(RowFault::NotANumber));
-        assert_eq!(plan.of_row(3, &[1]), None, "a step as a whole is no row's");
+        let plan: FaultPlan = "read@step=3,abort@token=7,nan@token=9/2,draw@over=40".parse().unwrap();
+        let player = |prompt, answered| Player { prompt, answered };
+        let players = [player(&[1, 2], 5), player(&[7], 0)];
+        let scene = |step, tokens| Scene { step, tokens };
+        assert_eq!(plan.of_step(scene(3, 1), std::iter::empty()), Some(Kind::Read));
+        assert_eq!(plan.of_step(scene(2, 1), players.into_iter()), Some(Kind::Abort));
+        assert_eq!(plan.of_step(scene(2, 40), players.into_iter().take(1)), None);
+        assert_eq!(plan.of_step(scene(2, 41), players.into_iter().take(1)), Some(Kind::Draw));
+        assert_eq!(plan.of_row(scene(0, 1), player(&[9], 1)), None);
+        assert_eq!(plan.of_row(scene(0, 1), player(&[9], 2)), Some(RowFault::NotANumber));
+        assert_eq!(plan.of_row(scene(3, 1), player(&[1], 9)), None, "a step as a whole is no row's");
         assert!("".parse::<FaultPlan>().unwrap().is_empty());
         assert!("read@5".parse::<FaultPlan>().is_err() && "x@step=1".parse::<FaultPlan>().is_err());
     }

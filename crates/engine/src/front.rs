@@ -10,6 +10,7 @@ mod info;
 mod keeper;
 mod ledger;
 mod line;
+mod loads;
 mod model;
 mod narrator;
 mod sessions;

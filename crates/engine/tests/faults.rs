@@ -8,7 +8,7 @@ mod common;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{complete, engine, hear};
-use omnibus_engine::{Event, EventStream, Failure, Handle, Input, Request, Sampling, Settings};
+use omnibus_engine::{Event, EventStream, Failure, Handle, Input, Request, Sampling, Schedule, Settings};
 
 /// Stands in the prompt of the request that is meant.
 const MARK: u32 = 300;
@@ -55,12 +55,18 @@ fn texts(engine: &Handle) -> Vec<String> {
     streams.into_iter().map(|stream| hear(stream).text).collect()
 }
 
-fn failure(mut stream: EventStream) -> Failure {
+fn failure(stream: EventStream) -> Failure {
+    told_until_failure(stream).1
+}
+
+fn told_until_failure(mut stream: EventStream) -> (String, Failure) {
+    let mut said = String::new();
     while let Some(event) = stream.blocking_next() {
         match event {
-            Event::Failed(failure) => return failure,
+            Event::Failed(failure) => return (said, failure),
             Event::Finished { .. } => panic!("it does not fail"),
-            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+            Event::Delta { text, .. } => said.push_str(&text),
+            Event::Started { .. } | Event::Prompt(_) => {}
         }
     }
     panic!("a stream ends with an event")
@@ -78,7 +84,7 @@ fn check_empty(engine: &Handle) {
 fn a_step_that_fails_costs_nobody_a_word() {
     let _alone = alone();
     let expected = texts(&engine(settings("")));
-    for fault in ["launch", "launch-panic", "read", "turn"] {
+    for fault in ["launch", "launch-panic", "draw", "read", "turn"] {
         // In the first prompts, among prompts and answers, and among answers alone.
         let faults: Vec<String> = [0, 5, 14, 40].iter().map(|step| format!("{fault}@step={step}")).collect();
         let engine = engine(settings(&faults.join(",")));
@@ -96,13 +102,19 @@ fn a_step_that_fails_costs_nobody_a_word() {
 fn a_row_that_fails_fails_alone() {
     let _alone = alone();
     let expected = texts(&engine(settings("")));
+    let whole = hear(engine(settings("")).submit(marked()).unwrap()).text;
     for fault in ["nan", "sampler"] {
-        let engine = engine(settings(&format!("{fault}@token={MARK}")));
-        let meant = engine.submit(marked()).unwrap();
-        assert_eq!(texts(&engine), expected, "{fault}");
-        assert!(matches!(failure(meant), Failure::Engine { .. }), "{fault}");
-        check_empty(&engine);
-        assert_eq!(engine.stats().failed_steps_total, 0, "{fault}: a row is not a step");
+        // With its first token, and in the middle of its answer.
+        for answered in [0, 5] {
+            let engine = engine(settings(&format!("{fault}@token={MARK}/{answered}")));
+            let meant = engine.submit(marked()).unwrap();
+            assert_eq!(texts(&engine), expected, "{fault} after {answered}");
+            let (text, failure) = told_until_failure(meant);
+            assert!(matches!(failure, Failure::Engine { .. }), "{fault} after {answered}");
+            assert!(whole.starts_with(&text) && (answered == 0) == text.is_empty(), "{text} of {whole}");
+            check_empty(&engine);
+            assert_eq!(engine.stats().failed_steps_total, 0, "{fault}: a row is not a step");
+        }
     }
 }
 
@@ -110,12 +122,34 @@ fn a_row_that_fails_fails_alone() {
 fn a_request_that_fails_every_step_is_found_and_given_up() {
     let _alone = alone();
     let expected = texts(&engine(settings("")));
-    for fault in ["launch", "launch-panic", "read"] {
-        let engine = engine(settings(&format!("{fault}@token={MARK}")));
-        let meant = engine.submit(marked()).unwrap();
-        assert_eq!(texts(&engine), expected, "{fault}");
-        assert!(matches!(failure(meant), Failure::Engine { .. }), "{fault}");
-        check_empty(&engine);
+    for fault in ["launch", "launch-panic", "draw", "read"] {
+        for answered in [0, 5] {
+            let engine = engine(settings(&format!("{fault}@token={MARK}/{answered}")));
+            let meant = engine.submit(marked()).unwrap();
+            assert_eq!(texts(&engine), expected, "{fault} after {answered}");
+            assert!(matches!(failure(meant), Failure::Engine { .. }), "{fault} after {answered}");
+            check_empty(&engine);
+        }
+    }
+}
+
+/// Memory that runs out does so again for every step as large: smaller ones have to do, and nobody is to blame.
+#[test]
+fn steps_too_large_for_the_memory_are_made_smaller() {
+    let _alone = alone();
+    let expected = texts(&engine(settings("")));
+    for fault in ["launch", "draw", "read"] {
+        // Prompts of several chunks; the second leaves no room for two prompts at once.
+        for most in [48, 33] {
+            let faults = settings(&format!("{fault}@over={most}"));
+            // Whatever the machine's pace, steps are as large as they may be.
+            let engine = engine(Settings { schedule: Schedule::Fcfs, ..faults });
+            assert_eq!(texts(&engine), expected, "{fault} over {most}");
+            let stats = engine.stats();
+            let failed = stats.failed_steps_total;
+            assert!((1..=stats.steps_total / 4).contains(&failed), "{fault} over {most}: {failed} failed");
+            check_empty(&engine);
+        }
     }
 }
 

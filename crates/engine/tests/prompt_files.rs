@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use common::fixture::{directory, engine, request, try_engine};
 use common::{hear, run, said};
@@ -51,13 +51,17 @@ fn a_written_prompt_is_gone_on_from_exactly() {
     }
 }
 
+fn refusal_of(model: &Path, file: PathBuf) -> StartError {
+    try_engine(model, settings(Some(PromptCacheFile::Read(file)))).err().expect("refused")
+}
+
 #[test]
 fn a_file_that_does_not_fit_is_refused_in_one_line() {
     let model = directory("qwen3", "prompt-refused");
     let refusal = |name: &str, bytes: &[u8]| -> StartError {
         let file: PathBuf = model.join(name);
         std::fs::write(&file, bytes).unwrap();
-        try_engine(&model, settings(Some(PromptCacheFile::Read(file)))).err().expect("refused")
+        refusal_of(&model, file)
     };
     let weights = std::fs::read(model.join("model.safetensors")).unwrap();
     for (name, bytes) in
@@ -66,4 +70,61 @@ fn a_file_that_does_not_fit_is_refused_in_one_line() {
         let error = refusal(name, bytes).to_string();
         assert!(error.contains(name) && !error.contains('\n'), "{error}");
     }
+}
+
+/// Changes what a file says of layers, without its tokens.
+fn forge(from: &Path, to: &Path, change: impl Fn(&mut mlx::io::Safetensors)) {
+    let mut file = mlx::io::load_safetensors_with_metadata(from).unwrap();
+    file.metadata.remove("0.omnibus_tokens");
+    change(&mut file);
+    let arrays = file.arrays.iter().map(|(name, array)| (name.as_str(), array));
+    let metadata = file.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    mlx::io::save_safetensors(to, arrays, metadata).unwrap();
+}
+
+fn number(number: i32) -> mlx::Array {
+    mlx::Array::from_slice(&[number], &[]).unwrap()
+}
+
+/// A ring need not hold the tokens it claims, so nothing else in the file bounds their number.
+#[test]
+fn a_file_that_claims_more_tokens_than_a_sequence_has_is_refused() {
+    let model = directory("gemma3_text", "prompt-claims");
+    let config = std::fs::read_to_string(model.join("config.json")).unwrap();
+    let windows = config.replace(r#""sliding_window_pattern":3"#, r#""sliding_window_pattern":4"#);
+    assert_ne!(windows, config);
+    std::fs::write(model.join("config.json"), windows).unwrap();
+    let (honest, forged) = (model.join("honest.safetensors"), model.join("forged.safetensors"));
+    let write = settings(Some(PromptCacheFile::Write(honest.clone())));
+    run(&engine(&model, write), request(0, 20, 1));
+    let claim = |tokens: i32| {
+        forge(&honest, &forged, |file| {
+            (0..3).for_each(|layer| drop(file.arrays.insert(format!("{layer}.2"), number(tokens))));
+        });
+    };
+    claim(20);
+    assert!(try_engine(&model, settings(Some(PromptCacheFile::Read(forged.clone())))).is_ok());
+    for tokens in [257, i32::MAX] {
+        claim(tokens);
+        let error = refusal_of(&model, forged.clone()).to_string();
+        assert!(error.contains("forged.safetensors") && error.contains("omnibus cache prompt"), "{error}");
+        assert!(error.contains(&tokens.to_string()) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn a_ring_for_a_layer_that_sees_everything_is_refused() {
+    let model = directory("qwen3", "prompt-ring");
+    let (honest, forged) = (model.join("honest.safetensors"), model.join("forged.safetensors"));
+    let write = settings(Some(PromptCacheFile::Write(honest.clone())));
+    run(&engine(&model, write), request(0, 20, 1));
+    forge(&honest, &forged, |file| {
+        file.metadata.insert("1.0".to_owned(), "RotatingKVCache".to_owned());
+        for (place, says) in [(2, 40), (3, 0), (4, 20), (5, 20)] {
+            file.arrays.insert(format!("0.{place}"), number(says));
+        }
+        file.arrays.insert("1.2".to_owned(), number(20));
+    });
+    let error = refusal_of(&model, forged).to_string();
+    assert!(error.contains("it holds 20 tokens of 40, and the layer sees 40"), "{error}");
 }

@@ -44,8 +44,9 @@ pub struct Placed {
 }
 
 impl PromptCache {
-    /// Reads a file and checks it against the model that is to go on from it.
-    pub fn read(path: &Path, blueprint: &Blueprint) -> Result<Self, LoadError> {
+    /// Reads a file and checks it against the model that is to go on from it, whose sequences have at most `longest`
+    /// tokens.
+    pub fn read(path: &Path, blueprint: &Blueprint, longest: Option<usize>) -> Result<Self, LoadError> {
         let broken = |problem: String| LoadError::File { file: path.to_owned(), problem };
         crate::weights::check_header(path)?;
         let Safetensors { arrays, metadata } = mlx::io::load_safetensors_with_metadata(path)?;
@@ -66,6 +67,13 @@ impl PromptCache {
         })?;
         if lengths.any(|other| other != len) || told.is_some_and(|told| told != len) || len == 0 {
             return Err(broken("its layers were computed from different numbers of tokens".to_owned()));
+        }
+        // A window's layers hold a few tokens however many they claim, so no array bounds the number.
+        if let Some(longest) = longest.filter(|longest| len > *longest) {
+            return Err(broken(format!(
+                "it was computed from {len} tokens, and a sequence of this model has at most {longest}; compute a \
+                 shorter prompt with `omnibus cache prompt`, or raise --max-model-len if the model allows it"
+            )));
         }
         Ok(Self { layers, len, tokens })
     }

@@ -137,7 +137,10 @@ impl From<Failure> for ApiError {
             Failure::Timeout { .. } => {
                 Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout_error", "timeout", message)
             }
-            Failure::Unavailable { .. } => Self::unavailable(message),
+            Failure::Unavailable { retry_after_s, .. } => {
+                let error = Self::unavailable(message);
+                Self { retry_after_s: retry_after_s.or(error.retry_after_s), ..error }
+            }
             Failure::Engine { .. } => Self::internal(message),
         }
     }
@@ -214,9 +217,15 @@ mod tests {
             ]],
         );
         check(
-            Failure::Unavailable { message: "stopping".into() },
+            Failure::Unavailable { message: "stopping".into(), retry_after_s: None },
             expect![[
                 r#"503 Some(5) {"error":{"message":"the server is not taking requests: stopping","type":"server_error","param":null,"code":"unavailable"}}"#
+            ]],
+        );
+        check(
+            Failure::Unavailable { message: "its model is gone".into(), retry_after_s: Some(60) },
+            expect![[
+                r#"503 Some(60) {"error":{"message":"the server is not taking requests: its model is gone","type":"server_error","param":null,"code":"unavailable"}}"#
             ]],
         );
         check(

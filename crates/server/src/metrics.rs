@@ -66,6 +66,7 @@ fn describe() {
     level!("omnibus_sessions", "conversations whose blocks are kept");
     count!("omnibus_computed_tokens_total", "tokens computed, those computed again included");
     count!("omnibus_engine_restarts_total", "times the engine's process was started again");
+    count!("omnibus_engine_load_failures_total", "times the engine's process could not load its model again");
     level!("omnibus_step_host_seconds_total", "time spent planning and building steps");
     level!("omnibus_step_wait_seconds_total", "time spent waiting for the results of steps");
     level!("omnibus_requests_queued", "generations that wait");
@@ -127,6 +128,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
     }
     let counts = [
         ("omnibus_engine_restarts_total", stats.engine_restarts_total),
+        ("omnibus_engine_load_failures_total", stats.engine_load_failures_total),
         ("omnibus_steps_total", stats.steps_total),
         ("omnibus_failed_steps_total", stats.failed_steps_total),
         ("omnibus_preemptions_total", stats.preemptions_total),

@@ -1,4 +1,4 @@
-//! No file is longer than one can hold: 800 lines, tables excepted.
+//! No file is longer than one can hold: 800 lines.
 
 use super::{Tree, Violation};
 
@@ -7,10 +7,6 @@ const LINES_MAX: usize = 800;
 /// What people write.
 const WRITTEN: &[&str] = &["rs", "py", "cc", "h", "sh", "md"];
 
-/// Longer files, how long they may be, and why.
-const LONGER: &[(&str, usize, &str)] =
-    &[("crates/cli/src/settings/table.rs", 2000, "one row for each setting")];
-
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let written = tree
         .files
@@ -18,10 +14,9 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         .filter(|file| file.path.rsplit_once('.').is_some_and(|(_, extension)| WRITTEN.contains(&extension)));
     let mut found = Vec::new();
     for file in written {
-        let allowed = LONGER.iter().find(|row| row.0 == file.path).map_or(LINES_MAX, |row| row.1);
         let lines = file.text.lines().count();
-        if lines > allowed {
-            let message = format!("has {lines} lines, over {allowed}: find its second subject");
+        if lines > LINES_MAX {
+            let message = format!("has {lines} lines, over {LINES_MAX}: find its second subject");
             found.push(Violation { path: file.path.clone(), line: 0, message });
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Kind, Reach, SETTINGS, Setting, Value};
+use super::{Kind, Reach, Setting, Value, all};
 use crate::error::Error;
 
 /// What a file says.
@@ -40,8 +40,7 @@ pub fn parse(path: &Path, text: &str) -> Result<File, Error> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
     let mut values = BTreeMap::new();
     for (key, value) in table {
-        let setting =
-            SETTINGS.iter().find(|setting| setting.name == key && setting.reach == Reach::Everywhere);
+        let setting = all().find(|setting| setting.name == key && setting.reach == Reach::Everywhere);
         let setting = setting.ok_or_else(|| wrong(format!("there is no setting `{key}`")))?;
         let value = read_value(setting, &value).map_err(|why| wrong(format!("`{key}` {why}")))?;
         values.insert(setting.name, value);

@@ -13,7 +13,7 @@ pub use config::{
     PromptForm, Purpose, Report, SimSettings,
 };
 pub use resolve::{Given, Resolved, resolve};
-pub use table::SETTINGS;
+pub use table::all;
 pub use value::{Kind, Value};
 
 use crate::commands::Name;
@@ -63,7 +63,7 @@ impl Setting {
 
 /// The settings of a command, in the table's order.
 pub fn of(command: Name) -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().filter(move |setting| setting.is_for(command))
+    all().filter(move |setting| setting.is_for(command))
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ fn the_settings_are_shown_with_their_origins_and_keys_are_not() {
 
 #[test]
 fn every_default_is_a_value_and_every_row_reads_its_own_kind() {
-    for setting in SETTINGS {
+    for setting in all() {
         let sample = match setting.kind {
             Kind::Count(least, _) => least.to_string(),
             Kind::Number(least, _) => least.to_string(),

@@ -9,10 +9,10 @@ use super::process::{run, text};
 const MINI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/omnibus-mini");
 
 /// A copy of the embedded model, changed, and removed when dropped.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("omnibus-folder-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         for entry in std::fs::read_dir(MINI).unwrap() {
@@ -20,6 +20,10 @@ impl Folder {
             std::fs::copy(entry.path(), path.join(entry.file_name())).unwrap();
         }
         Self(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
     }
 
     fn write(&self, file: &str, bytes: impl AsRef<[u8]>) {

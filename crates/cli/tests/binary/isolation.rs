@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 
 use super::client::{JSON, connect, get, parse, post, request};
+use super::folders::Folder;
 use super::process::{Server, signal};
 
 const TEXT: &str = "/v1/completions";
@@ -133,17 +134,93 @@ fn what_the_engine_cannot_load_is_said_in_one_line() {
     assert!(said.contains("--kv-cache-memory needs at least"), "{said}");
 }
 
-#[test]
-fn a_request_that_ends_the_engine_is_refused_and_costs_the_others_a_pause() {
-    let server = Server::start_with(&["--log", "off"], &[("OMNIBUS_FAULTS", "abort@token=300")]);
+fn check_poison(when: &str) {
+    let server =
+        Server::start_with(&["--log", "off"], &[("OMNIBUS_FAULTS", &format!("abort@token=300{when}"))]);
     let bodies = requests(3);
     let expected = undisturbed(server.address, &bodies);
-    let poison = || post(server.address, TEXT, r#"{"prompt":[5,300,6],"max_tokens":3}"#);
+    let poison = || post(server.address, TEXT, r#"{"prompt":[5,300,6],"max_tokens":12,"ignore_eos":true}"#);
     let refused = poison();
     assert_eq!(refused.status, 500, "{}", refused.body);
     let message = refused.error()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("this request ended the engine twice"), "{message}");
     assert_eq!(engine(&server)["engine_restarts_total"], 2, "alone, it is found out at once");
     assert_eq!(disturbed(&server, &bodies, || assert_eq!(poison().status, 500)), expected);
+    assert_eq!(undisturbed(server.address, &bodies), expected);
+}
+
+#[test]
+fn a_request_that_ends_the_engine_is_refused_and_costs_the_others_a_pause() {
+    check_poison("");
+}
+
+#[test]
+fn so_is_one_that_ends_it_in_the_middle_of_its_answer() {
+    check_poison("/5");
+}
+
+#[test]
+fn a_model_that_cannot_be_loaded_again_is_said_to_be_gone_until_it_can() {
+    let folder = Folder::new("gone");
+    let config = std::path::Path::new(folder.path()).join("config.json");
+    let aside = config.with_extension("aside");
+    let server = Server::start(&[folder.path(), "--log", "off"]);
+    let bodies = requests(2);
+    let expected = undisturbed(server.address, &bodies);
+    let mut begun = begin(server.address, &bodies[0]);
+    let heard = listen(&mut begun);
+    std::fs::rename(&config, &aside).unwrap();
+    assert!(signal(process(&server), "KILL"));
+    // It came while there was hope, and is not held when there is none.
+    let held = post(server.address, TEXT, r#"{"prompt":"a","max_tokens":3}"#);
+    let check_refused = |reply: super::client::Reply| {
+        assert_eq!(reply.status, 503, "{}", reply.body);
+        assert!(reply.error()["message"].as_str().unwrap().contains("config.json"), "{}", reply.body);
+        assert!((1..=60).contains(&reply.header("retry-after").unwrap().parse::<u64>().unwrap()));
+    };
+    check_refused(held);
+    let mut rest = heard;
+    begun.read_to_end(&mut rest).unwrap();
+    let told = parse(&rest);
+    assert!(told.chunks().last().unwrap()["error"]["message"].as_str().unwrap().contains("config.json"));
+    check_refused(post(server.address, TEXT, &bodies[1].to_string()));
+    for path in ["/ready", "/health"] {
+        check_refused(get(server.address, path));
+    }
+    let failures = engine(&server)["engine_load_failures_total"].as_u64().unwrap();
+    assert!(failures >= 6, "{failures}");
+    assert!(get(server.address, "/metrics").body.contains("omnibus_engine_load_failures_total"));
+    std::fs::rename(&aside, &config).unwrap();
+    while get(server.address, "/ready").status != 200 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(undisturbed(server.address, &bodies), expected);
+}
+
+/// Memory really runs out: on a CPU no allocation of MLX is checked, and the process dies of it.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_engine_that_runs_out_of_memory_costs_a_pause() {
+    // First come, first served reads a prompt in as large pieces as it can.
+    // Should the process not die of it but wait for ever, the watchdog does what is left.
+    let server = Server::start(&["--log", "off", "--schedule", "fcfs", "--watchdog-s", "20"]);
+    let bodies = requests(6);
+    let expected = undisturbed(server.address, &bodies);
+    let long = json!({
+        "prompt": "a long way, ".repeat(400), "max_tokens": 20, "temperature": 0, "ignore_eos": true, "stream": true,
+        "echo": true, "logprobs": 5,
+    });
+    let asked = std::sync::Mutex::new(None);
+    let no_more = || {
+        let limited = process(&server).to_string();
+        let mut prlimit = std::process::Command::new("prlimit");
+        assert!(prlimit.args(["--pid", &limited, "--as=1", "--data=1"]).status().unwrap().success());
+        // What runs is served from memory that is held. A prompt of another size is not.
+        *asked.lock().unwrap() = Some(begin(server.address, &long));
+    };
+    assert_eq!(disturbed(&server, &bodies, no_more), expected);
+    let answered = finish(asked.into_inner().unwrap().unwrap(), Vec::new());
+    assert!(engine(&server)["engine_restarts_total"].as_u64().unwrap() >= 1);
+    assert_eq!(undisturbed(server.address, &[long]), [answered]);
     assert_eq!(undisturbed(server.address, &bodies), expected);
 }

@@ -4,6 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::info::{Health, Stats};
+use super::loads::Hope;
+use crate::Failure;
 use crate::message::StepSeen;
 
 /// A turn that takes longer than this with work to do is taken for a hang.
@@ -21,12 +23,28 @@ struct Shown {
     life: Life,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
     Runs,
     /// Its process has died, and another is being started.
     Restarts,
+    /// Its model cannot be loaded.
+    Fails {
+        why: String,
+        next: Instant,
+        hope: Hope,
+    },
     Over,
+}
+
+impl Shown {
+    /// The numbers of a process that is gone: its totals stay.
+    fn bury(&mut self) {
+        let mut before = self.stats.after(&self.before);
+        before.engine_restarts_total += 1;
+        let Stats { queued, running, kv_blocks_total, .. } = self.stats;
+        self.stats = Stats { queued, running, kv_blocks_total, ..Stats::default() };
+        self.before = before;
+    }
 }
 
 impl Default for Gauges {
@@ -55,11 +73,18 @@ impl Gauges {
     pub(super) fn restart(&self) {
         let mut shown = self.lock();
         shown.life = Life::Restarts;
-        let mut before = shown.stats.after(&shown.before);
-        before.engine_restarts_total += 1;
-        let Stats { queued, running, kv_blocks_total, .. } = shown.stats;
-        shown.stats = Stats { queued, running, kv_blocks_total, ..Stats::default() };
-        shown.before = before;
+        shown.bury();
+    }
+
+    /// A process could not load its model. The next tries at `next`.
+    pub(super) fn load_failed(&self, why: &str, next: Instant, hope: Hope) {
+        let mut shown = self.lock();
+        shown.bury();
+        shown.before.engine_load_failures_total += 1;
+        if hope == Hope::Lost {
+            (shown.stats.queued, shown.stats.running) = (0, 0);
+        }
+        shown.life = Life::Fails { why: why.to_owned(), next, hope };
     }
 
     /// Its process has loaded.
@@ -86,11 +111,22 @@ impl Gauges {
         self.lock().stats.retry_after_s.max(1)
     }
 
+    /// What becomes of a request that comes now, if nobody can say when it would be computed.
+    pub(crate) fn refusal(&self) -> Option<Failure> {
+        let Life::Fails { why, next, hope: Hope::Lost } = &self.lock().life else { return None };
+        let wait_s = next.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
+        let message = format!("the engine cannot be loaded: {why}");
+        Some(Failure::Unavailable { message, retry_after_s: Some((wait_s as u64).max(1)) })
+    }
+
     pub(crate) fn health(&self) -> Health {
         let shown = self.lock();
-        match shown.life {
+        match &shown.life {
             Life::Over => Health { alive: false, detail: "the engine has stopped".to_owned() },
             Life::Restarts => Health { alive: false, detail: "the engine restarts".to_owned() },
+            Life::Fails { why, .. } => {
+                Health { alive: false, detail: format!("the engine cannot be loaded: {why}") }
+            }
             Life::Runs if shown.stats.queued + shown.stats.running == 0 => {
                 Health { alive: true, detail: "idle".to_owned() }
             }

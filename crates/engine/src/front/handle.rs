@@ -11,11 +11,10 @@ use omnibus_text::AddSpecial;
 use super::gauges::Gauges;
 use super::info::{Health, ModelInfo, RequestInfo, SessionInfo, Stats};
 use super::line::Line;
-use super::model::{ModelSource, ModelText};
+use super::model::{ModelSource, ModelText, Prompt};
 use super::narrator::{Hangup, Narration, Stage};
 use super::sessions::SessionNames;
 use super::stream::EventStream;
-use super::turns::Turns;
 use crate::message::{Command, Job, JobId};
 use crate::request::{Input, Request};
 use crate::settings::Settings;
@@ -126,11 +125,14 @@ impl Handle {
     pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
         let shared = &*self.0;
         if shared.draining.load(Ordering::Relaxed) {
-            return Err(Failure::Unavailable { message: "it is shutting down".to_owned() });
+            return Err(Failure::unavailable("it is shutting down"));
+        }
+        if let Some(failure) = shared.gauges.refusal() {
+            return Err(failure);
         }
         request.validate()?;
         let text = shared.text_of(request.model.as_deref())?;
-        let prompt = text.tokens(&request.input, AddSpecial::Yes)?;
+        let prompt = text.prompt(&request.input, AddSpecial::Yes)?;
         if let Some(session) = &request.session_id {
             shared.sessions.meet(&request.tenant, session, || shared.gauges.stats());
         }
@@ -147,7 +149,7 @@ impl Handle {
         shared.stage.enter(id, narration);
         if shared.line.send(Command::Submit(Box::new(job))).is_err() {
             shared.stage.leave(id);
-            return Err(Failure::Unavailable { message: "the engine has stopped".to_owned() });
+            return Err(Failure::unavailable("the engine has stopped"));
         }
         Ok(EventStream::new(request.id, events, Hangup { job: id, line: shared.line.clone() }))
     }
@@ -163,6 +165,9 @@ impl Handle {
         const LOOK_EVERY: Duration = Duration::from_millis(2);
         const PATIENCE: Duration = Duration::from_secs(10);
         let shared = &*self.0;
+        if let Some(failure) = shared.gauges.refusal() {
+            return Err(failure);
+        }
         let before = shared.gauges.stats().session_looks_total;
         let asked = Instant::now();
         shared.tell(Command::LookAtSessions)?;
@@ -173,7 +178,7 @@ impl Handle {
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        Err(Failure::Unavailable { message: "the engine does not answer".to_owned() })
+        Err(Failure::unavailable("the engine does not answer"))
     }
 
     /// Ends a tenant's session; false when there is none of that id.
@@ -197,7 +202,7 @@ impl Handle {
         input: &Input,
         special: AddSpecial,
     ) -> Result<Vec<u32>, Failure> {
-        self.0.text_of(model)?.tokens(input, special)
+        Ok(self.0.text_of(model)?.prompt(input, special)?.tokens)
     }
 
     /// The bytes of each token.
@@ -245,7 +250,7 @@ impl Handle {
 impl Shared {
     fn tell(&self, command: Command) -> Result<(), Failure> {
         let told = self.line.send(command);
-        told.map_err(|_| Failure::Unavailable { message: "the engine has stopped".to_owned() })
+        told.map_err(|_| Failure::unavailable("the engine has stopped"))
     }
 
     fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
@@ -258,7 +263,8 @@ impl Shared {
     }
 
     /// The request in tokens, checked against the model's sizes.
-    fn job(&self, id: JobId, request: &Request, prompt: Vec<u32>) -> Result<Job, Failure> {
+    fn job(&self, id: JobId, request: &Request, written: Prompt) -> Result<Job, Failure> {
+        let prompt = &written.tokens;
         let (vocab, longest) = (self.info.vocab_size, self.info.max_model_len);
         let field = match request.input {
             Input::Chat(_) => "messages",
@@ -292,11 +298,10 @@ impl Shared {
             stop_tokens.extend(self.text.tokenizer.eos_ids());
         }
         stop_tokens.sort_unstable();
-        let ends = self.text.tokenizer.eos_ids();
-        let turns = Turns::of(&request.input, &prompt, |token| ends.contains(&token));
+        let turns = self.text.turns(&request.input, &written);
         Ok(Job {
             id,
-            prompt,
+            prompt: written.tokens,
             generated: Vec::new(),
             max_new_tokens: wanted,
             sampling,

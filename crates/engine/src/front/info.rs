@@ -117,6 +117,8 @@ pub struct Stats {
     pub cache_memory_bytes: u64,
     /// Times the engine's process was started again.
     pub engine_restarts_total: u64,
+    /// Times its model could not be loaded, since it first was.
+    pub engine_load_failures_total: u64,
     /// Steps done.
     pub steps_total: u64,
     /// Steps that failed as a whole.
@@ -164,6 +166,7 @@ impl Stats {
     pub(crate) fn after(&self, before: &Self) -> Self {
         Self {
             engine_restarts_total: self.engine_restarts_total + before.engine_restarts_total,
+            engine_load_failures_total: self.engine_load_failures_total + before.engine_load_failures_total,
             steps_total: self.steps_total + before.steps_total,
             failed_steps_total: self.failed_steps_total + before.failed_steps_total,
             preemptions_total: self.preemptions_total + before.preemptions_total,

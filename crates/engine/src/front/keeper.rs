@@ -4,7 +4,7 @@
 //! One thread does it, and narrates as well. It is also the parent that the process dies with.
 //!
 //! Invariant: whatever becomes of the process, every job ends with an event, and this thread waits for nobody longer
-//! than the watchdog's limit.
+//! than the watchdog's limit. A job is not held for a model that cannot be loaded.
 
 use std::ffi::OsString;
 use std::io::{self, BufReader};
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use super::gauges::Gauges;
 use super::ledger::{Cancelled, Ledger};
+use super::loads::Loads;
 use super::narrator::Stage;
 use crate::message::{Command, JobId, News, Note, Report};
 use crate::process::wire::{self, FromEngine, Start, ToEngine};
@@ -85,6 +86,7 @@ pub(super) fn start(isolation: Isolation, start: Start, audience: Audience) -> R
         life: None,
         number: 0,
         pause: PAUSE_MIN,
+        loads: Loads::default(),
         restart_at: None,
     };
     let thread = std::thread::Builder::new()
@@ -112,8 +114,9 @@ struct Keeper {
     life: Option<Life>,
     /// Of the last process.
     number: u64,
-    /// Before the next restart.
+    /// Before the restart after the next death.
     pause: Duration,
+    loads: Loads,
     restart_at: Option<Instant>,
 }
 
@@ -187,7 +190,7 @@ impl Keeper {
             Ok(Heard::Command(Command::Stop)) => return Fate::Stops,
             Ok(Heard::Command(command)) => self.obey(command),
             Ok(Heard::Said(number, said)) if self.is_current(number) => self.hear(said),
-            Ok(Heard::HungUp(number)) if self.is_current(number) => self.died(),
+            Ok(Heard::HungUp(number)) if self.is_current(number) => self.hung_up(),
             // Of a process that was given up before.
             Ok(Heard::Said(..) | Heard::HungUp(_)) => {}
             Err(RecvTimeoutError::Timeout) => self.ring(),
@@ -228,8 +231,7 @@ impl Keeper {
         if self.restart_at.is_some_and(|at| at <= now) {
             self.restart_at = None;
             if let Err(error) = self.spawn() {
-                tracing::error!(%error, "the engine's process cannot be started; trying again");
-                self.restart_later();
+                self.load_failed(&format!("its process cannot be started: {error}"));
             }
         }
         let hangs =
@@ -242,7 +244,10 @@ impl Keeper {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Submit(job) => self.ledger.enter(*job, Instant::now()),
+            Command::Submit(job) => match self.audience.gauges.refusal() {
+                Some(failure) => self.tell(vec![Note { job: job.id, news: News::Failed(failure) }]),
+                None => self.ledger.enter(*job, Instant::now()),
+            },
             Command::Cancel(job) => self.cancel(job),
             command @ (Command::LookAtSessions | Command::DropSession(_)) => {
                 self.send(&[ToEngine::Command(command)]);
@@ -268,8 +273,8 @@ impl Keeper {
                 self.now_runs();
             }
             FromEngine::Refused(why) => {
-                tracing::error!(why, "the engine's process cannot load its model any more; trying again");
-                self.died();
+                self.end_life();
+                self.load_failed(&why);
             }
             FromEngine::Report(report) => {
                 let Report { notes, stats, steps } = *report;
@@ -288,6 +293,7 @@ impl Keeper {
         if let Some(life) = &mut self.life {
             (life.stage, life.heard) = (LifeStage::Runs { since: now }, now);
         }
+        self.loads.succeeded();
         self.audience.gauges.run();
     }
 
@@ -321,9 +327,17 @@ impl Keeper {
         }
     }
 
-    /// After the process has died, or when it has to.
+    fn hung_up(&mut self) {
+        if self.life.as_ref().is_some_and(|life| life.stage == LifeStage::Loads) {
+            let how = self.end_life();
+            self.load_failed(&format!("its process ended while it loaded the model ({how})"));
+        } else {
+            self.died();
+        }
+    }
+
+    /// After a process that ran has died, or when it has to.
     fn died(&mut self) {
-        let computed = self.life.as_ref().is_some_and(|life| life.stage != LifeStage::Loads);
         let how = self.end_life();
         tracing::error!(
             how,
@@ -331,18 +345,24 @@ impl Keeper {
             "the engine's process has ended; starting another"
         );
         self.audience.gauges.restart();
-        if computed {
-            let notes = self.ledger.died();
-            self.tell(notes);
-        } else {
-            self.ledger.take_back();
-        }
-        self.restart_later();
-    }
-
-    fn restart_later(&mut self) {
+        let notes = self.ledger.died();
+        self.tell(notes);
         self.restart_at = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+
+    /// After a process ended before it could compute. Nobody's request is to blame.
+    fn load_failed(&mut self, why: &str) {
+        let pause = self.loads.failed();
+        let next = Instant::now() + pause;
+        self.restart_at = Some(next);
+        tracing::error!(why, pause_s = pause.as_secs_f64(), "the engine cannot be loaded; trying again");
+        self.ledger.take_back();
+        self.audience.gauges.load_failed(why, next, self.loads.hope());
+        if let Some(failure) = self.audience.gauges.refusal() {
+            let notes = self.ledger.give_up(&failure);
+            self.tell(notes);
+        }
     }
 
     fn spawn(&mut self) -> io::Result<()> {

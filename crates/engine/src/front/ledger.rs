@@ -240,6 +240,14 @@ impl Ledger {
         }
     }
 
+    /// Ends every job: there will be no process soon.
+    pub(super) fn give_up(&mut self, failure: &Failure) -> Vec<Note> {
+        self.tried = None;
+        self.suspects.clear();
+        let jobs = std::mem::take(&mut self.entries).into_keys();
+        jobs.map(|job| Note { job, news: News::Failed(failure.clone()) }).collect()
+    }
+
     fn strike(&mut self, id: JobId) -> Option<Note> {
         let entry = self.entries.get_mut(&id)?;
         entry.strikes += 1;

@@ -10,6 +10,7 @@ use omnibus_text::{
 };
 use serde_json::{Map, Value};
 
+use super::turns::{Rendered, Turns};
 use crate::request::{Chat, Input};
 use crate::{Failure, StartError};
 
@@ -66,6 +67,13 @@ pub(crate) struct ModelText {
     prefix: Vec<u32>,
 }
 
+/// A request's input, in tokens.
+pub(crate) struct Prompt {
+    pub(crate) tokens: Vec<u32>,
+    /// What a conversation was before that, where it is all of the prompt.
+    rendered: Option<String>,
+}
+
 impl ModelText {
     /// Reads it. `chat_template` replaces the model's own.
     pub(crate) fn read(source: &Source, chat_template: Option<&str>) -> Result<Self, StartError> {
@@ -91,8 +99,8 @@ impl ModelText {
         Self { prefix, ..self }
     }
 
-    /// The tokens a request starts from.
-    pub(crate) fn tokens(&self, input: &Input, special: AddSpecial) -> Result<Vec<u32>, Failure> {
+    /// What a request starts from.
+    pub(crate) fn prompt(&self, input: &Input, special: AddSpecial) -> Result<Prompt, Failure> {
         let encode = |text: &str, special| {
             self.tokenizer
                 .encode(text, special)
@@ -104,13 +112,33 @@ impl ModelText {
                 Input::Text(text) => encode(text, AddSpecial::No)?,
                 Input::Chat(chat) => encode(&self.render_rest(chat)?, AddSpecial::No)?,
             };
-            return Ok([self.prefix.as_slice(), &rest].concat());
+            return Ok(Prompt { tokens: [self.prefix.as_slice(), &rest].concat(), rendered: None });
         }
-        match input {
-            Input::Tokens(tokens) => Ok(tokens.clone()),
-            Input::Text(text) => encode(text, special),
-            Input::Chat(chat) => encode(&self.render(chat)?, AddSpecial::No),
-        }
+        let (tokens, rendered) = match input {
+            Input::Tokens(tokens) => (tokens.clone(), None),
+            Input::Text(text) => (encode(text, special)?, None),
+            Input::Chat(chat) => {
+                let rendered = self.render(chat)?;
+                (encode(&rendered, AddSpecial::No)?, Some(rendered))
+            }
+        };
+        Ok(Prompt { tokens, rendered })
+    }
+
+    /// Where the messages of a conversation lie in its prompt.
+    pub(crate) fn turns(&self, input: &Input, prompt: &Prompt) -> Turns {
+        let Input::Chat(chat) = input else { return Turns::default() };
+        let messages = chat.messages.as_array().map(Vec::as_slice).unwrap_or_default();
+        let ends = self.tokenizer.eos_ids();
+        let rendered = prompt.rendered.as_deref().map(|text| Rendered {
+            text,
+            pieces: prompt.tokens.iter().map(|token| self.tokenizer.id_to_piece(*token).unwrap_or_default()),
+            render: |messages: &[Value]| {
+                let messages = Value::Array(messages.to_vec());
+                self.render_messages(chat, &messages, GenerationPrompt::Omit).ok()
+            },
+        });
+        Turns::of(messages, &prompt.tokens, |token| ends.contains(&token), rendered)
     }
 
     /// A conversation from the text of its last message on: a computed prompt ends where that text begins or goes on.
@@ -128,39 +156,45 @@ impl ModelText {
     }
 
     fn render(&self, chat: &Chat) -> Result<String, Failure> {
+        if !chat.continues {
+            return self.render_messages(chat, &chat.messages, GenerationPrompt::Add);
+        }
+        self.open_end(chat, self.render_messages(chat, &chat.messages, GenerationPrompt::Omit)?)
+    }
+
+    /// These messages in the place of the conversation's own.
+    fn render_messages(
+        &self,
+        chat: &Chat,
+        messages: &Value,
+        generation_prompt: GenerationPrompt,
+    ) -> Result<String, Failure> {
         let template = self.template.as_ref().ok_or_else(|| {
             let message =
                 "this model has no chat template; use /v1/completions, or start with --chat-template";
             Failure::bad_request("messages", message)
         })?;
-        let now = jiff::Zoned::now().datetime();
-        let render = |chat: &Chat, generation_prompt| {
-            let input = RenderInput {
-                messages: &chat.messages,
-                tools: chat.tools.as_ref(),
-                documents: chat.documents.as_ref(),
-                generation_prompt,
-                special_tokens: self.tokenizer.special_tokens(),
-                kwargs: &chat.template_kwargs,
-                now,
-            };
-            let rendered = match &chat.template {
-                None => template.render(&input),
-                Some(name) => {
-                    template.render_named(&TemplateName::from(name.as_str()), &input).ok_or_else(|| {
-                        Failure::bad_request(
-                            "chat_template",
-                            format!("this model has no template named `{name}`"),
-                        )
-                    })?
-                }
-            };
-            rendered.map_err(|error| Failure::bad_request("messages", error.to_string()))
+        let input = RenderInput {
+            messages,
+            tools: chat.tools.as_ref(),
+            documents: chat.documents.as_ref(),
+            generation_prompt,
+            special_tokens: self.tokenizer.special_tokens(),
+            kwargs: &chat.template_kwargs,
+            now: jiff::Zoned::now().datetime(),
         };
-        if !chat.continues {
-            return render(chat, GenerationPrompt::Add);
-        }
-        self.open_end(chat, render(chat, GenerationPrompt::Omit)?)
+        let rendered = match &chat.template {
+            None => template.render(&input),
+            Some(name) => {
+                template.render_named(&TemplateName::from(name.as_str()), &input).ok_or_else(|| {
+                    Failure::bad_request(
+                        "chat_template",
+                        format!("this model has no template named `{name}`"),
+                    )
+                })?
+            }
+        };
+        rendered.map_err(|error| Failure::bad_request("messages", error.to_string()))
     }
 
     /// Cuts a rendering right after the last message's own text, so that the model goes on with it.

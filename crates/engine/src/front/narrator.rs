@@ -315,8 +315,7 @@ impl Stage {
     /// Tells everybody left that the engine is gone.
     pub(super) fn end(&self) {
         for (_, mut narration) in std::mem::take(&mut *self.lock()) {
-            narration
-                .hear(News::Failed(Failure::Unavailable { message: "the engine has stopped".to_owned() }));
+            narration.hear(News::Failed(Failure::unavailable("the engine has stopped")));
         }
     }
 

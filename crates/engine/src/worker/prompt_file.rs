@@ -48,7 +48,8 @@ impl PromptFile {
         match &settings.prompt_cache {
             None => Ok(None),
             Some(PromptCacheFile::Read(path)) => {
-                let cache = PromptCache::read(path, blueprint).map_err(StartError::new)?;
+                let longest = settings.max_model_len.or(blueprint.context);
+                let cache = PromptCache::read(path, blueprint, longest).map_err(StartError::new)?;
                 settings.block_size = cache.block_size(BLOCK_SIZE_MAX);
                 let kinds = blueprint.state_groups().iter().map(|group| group.kind).collect();
                 Ok(Some(Self::Read { cache, kinds }))

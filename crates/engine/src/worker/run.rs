@@ -16,7 +16,7 @@ use super::prompt_file::PromptFile;
 use super::runner::{Launched, Read, Runner};
 use super::tier::{Leisure, Tier};
 use super::{NobodyListens, Outlet};
-use crate::fault::{FaultPlan, Kind, panic_on_order};
+use crate::fault::{FaultPlan, Kind, Player, Scene, panic_on_order};
 use crate::message::{Command, Job, JobId, News, Note, Report, Scored, StepSeen};
 use crate::sampler::Pick;
 use crate::{Failure, FinishReason, SessionSeen, Stats};
@@ -214,6 +214,9 @@ impl Loop {
             }
             runner.launch(rows, &begun.copies, before, jobs, tokens_of)
         })?;
+        if fault == Some(Kind::Draw) && !launched.is_late() {
+            return Err(draw_on_order());
+        }
         self.flight.push_back(Flight { fault, plan: plan.id, samples, tokens, launched, started });
         Ok(())
     }
@@ -272,6 +275,9 @@ impl Loop {
         self.panics = 0;
         let (scheduler, runner, jobs) = (&self.scheduler, &mut self.runner, &self.jobs);
         if let Some(next) = self.flight.front_mut().filter(|next| next.launched.is_late()) {
+            if next.fault == Some(Kind::Draw) {
+                return Err(draw_on_order());
+            }
             contained(|| runner.draw(&mut next.launched, jobs, |id| scheduler.tokens(id).to_vec()))?;
         }
         Ok(())
@@ -558,11 +564,14 @@ fn order_faults(
     plan: &Plan,
     jobs: &BTreeMap<SequenceId, Job>,
 ) -> Option<Kind> {
-    let prompt = |sequence: &SequenceId| jobs.get(sequence).map(|job| job.prompt.as_slice());
+    let scene = Scene { step, tokens: rows.tokens.len() };
+    let player = |sequence: &SequenceId| {
+        jobs.get(sequence).map(|job| Player { prompt: &job.prompt, answered: job.generated.len() })
+    };
     for row in &mut rows.samples {
-        row.fault = prompt(&row.sequence).and_then(|prompt| faults.of_row(step, prompt));
+        row.fault = player(&row.sequence).and_then(|player| faults.of_row(scene, player));
     }
-    faults.of_step(step, plan.work.iter().filter_map(|work| prompt(&work.sequence)))
+    faults.of_step(scene, plan.work.iter().filter_map(|work| player(&work.sequence)))
 }
 
 /// Does what can be done before a step is built.
@@ -574,8 +583,12 @@ fn strike(fault: Option<Kind>) -> mlx::Result<()> {
         Some(Kind::Hang) => loop {
             std::thread::park();
         },
-        Some(Kind::LaunchPanic | Kind::Read | Kind::NotANumber | Kind::Sampler) | None => Ok(()),
+        Some(Kind::LaunchPanic | Kind::Draw | Kind::Read | Kind::NotANumber | Kind::Sampler) | None => Ok(()),
     }
+}
+
+fn draw_on_order() -> mlx::Error {
+    mlx::Error::new("a sampling that fails on order")
 }
 
 fn finished(reason: core::FinishReason) -> News {

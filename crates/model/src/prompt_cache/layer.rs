@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mlx::{Array, Dtype};
 
 use super::layout::File;
-use crate::{GroupKind, Mixer};
+use crate::{GroupKind, Mixer, Reach};
 
 /// What one layer remembers.
 #[derive(Debug)]
@@ -62,7 +62,16 @@ impl LayerCache {
                         .and_then(|array| array.squeeze(&[0]))
                         .map_err(|error| error.to_string())
                 };
-                Ok(Self::Attention { pair: [part("0")?, part("1")?], len, window: ring.map(|ring| ring.1) })
+                let pair = [part("0")?, part("1")?];
+                let seen = match attention.reach {
+                    Reach::Full | Reach::Sinks { .. } => len,
+                    // The next token is one of those it sees.
+                    Reach::Window(tokens) => len.min(tokens.saturating_sub(1)),
+                };
+                if let Some(held) = pair.iter().map(rows).find(|held| *held < seen) {
+                    return Err(format!("it holds {held} tokens of {len}, and the layer sees {seen}"));
+                }
+                Ok(Self::Attention { pair, len, window: ring.map(|ring| ring.1) })
             }
             (Mixer::Mamba2(_) | Mixer::GatedDelta(_), "ArraysCache" | "MambaCache") => {
                 Ok(Self::State([array("0.0")?.clone(), array("0.1")?.clone()]))
@@ -151,6 +160,11 @@ impl LayerCache {
             }
         }
     }
+}
+
+/// Tokens of `[tokens, kv_heads, head_dim]`.
+fn rows(array: &Array) -> usize {
+    array.shape().first().map_or(0, |rows| *rows as usize)
 }
 
 /// The rows of a buffer that hold tokens, oldest first. `ring`: keep, size, and where the next row goes.

@@ -192,3 +192,23 @@ fn a_process_that_never_computed_blames_nobody() {
         ledger.take_back();
     }
 }
+
+#[test]
+fn everybody_is_told_when_there_is_no_hope() {
+    let mut ledger = ledger(0..3);
+    hand_out(&mut ledger);
+    for _ in 0..2 {
+        ledger.hear(vec![started(1), token(1, 7)]);
+        ledger.died();
+        hand_out(&mut ledger);
+    }
+    assert!(ledger.is_trying());
+    ledger.take_back();
+    let failure = Failure::Unavailable { message: "gone".to_owned(), retry_after_s: Some(3) };
+    let told = ledger.give_up(&failure);
+    assert_eq!(told.iter().map(|note| note.job.0).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(told.iter().all(|note| note.news == News::Failed(failure.clone())));
+    assert!(!ledger.is_trying() && hand_out(&mut ledger).is_empty());
+    ledger.enter(job(9), Instant::now());
+    assert_eq!(hand_out(&mut ledger), [9]);
+}
