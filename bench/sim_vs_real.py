@@ -3,7 +3,7 @@
 
     cargo xtask bench sim_vs_real
 
-Serves the embedded model, lets it learn its own steps from a first trace, and takes what it has learned
+Serves a model, lets it learn its own steps from a first trace, and takes what it has learned
 (`cost_model` of /v1/status) as the simulator's machine. Then the same arrivals are sent to the server by
 `omnibus bench serve` and played by `omnibus bench sim`. Medians of the rounds are compared; each round has a profile and arrivals of
 its own.
@@ -43,12 +43,13 @@ def one_round(options, running, number):
 
 
 def main():
-    parser = serving.arguments(__doc__, requests=(60, "how many in a trace"), rate=(4.0, "how many a second"),
+    parser = serving.arguments(__doc__, requests=(60, "how many in a trace"), rate=(1.5, "how many a second"),
                                input=(200, "words of a prompt"), output=(40, "tokens of an answer"),
-                               rounds=(3, "how often; the median counts"))
+                               rounds=(3, "how often; the median counts"), size=("100m", "which test model"))
     options = serving.begin(parser)
     # Every prompt is computed in the simulator, so it is on the server.
-    server = serving.omnibus(options.omnibus, None, *LIMITS, "--prefix-cache", "off")
+    model = serving.make_models(options.out, options.size)["f32"]
+    server = serving.omnibus(options.omnibus, model, *LIMITS, "--prefix-cache", "off")
     rounds = []
     with open(options.out / "sim_vs_real.log", "w") as log, serving.serving(server, log) as running:
         for number in range(options.rounds):
@@ -58,7 +59,7 @@ def main():
     for name in rounds[0]:
         real, simulated = (statistics.median(one[name][side] for one in rounds) for side in (0, 1))
         rows.append([name, f"{real:.1f}", f"{simulated:.1f}", f"{100 * (simulated / real - 1):+.0f} %"])
-    remarks = (f"Medians of {options.rounds} rounds; times in ms. The embedded model, prompts of {options.input} words and answers of "
+    remarks = (f"Medians of {options.rounds} rounds; times in ms. A llama with {options.size[:-1]} million parameters, prompts of {options.input} words and answers of "
                f"{options.output} tokens, {options.requests} requests at {options.rate} a second in each round; server and client share the machine.")
     table = serving.table(["p50", "served", "simulated", "difference"], rows)
     serving.finish(__file__, options, dict(rounds=rounds), [table], remarks)

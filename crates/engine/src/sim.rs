@@ -5,7 +5,7 @@ pub use omnibus_core::sim::{Arrival, Machine, Quantiles, Report, Workload};
 use omnibus_core::sim::{Audits, Faults, Overlap, Scenario, Tier, run};
 use omnibus_core::{Group, GroupKind, Settings as CoreSettings};
 
-use crate::Settings;
+use crate::{AsyncScheduling, Settings};
 
 /// Tokens that keys and values have room for, in all sequences together.
 const MEMORY_TOKENS: usize = 1 << 18;
@@ -13,6 +13,10 @@ const MEMORY_TOKENS: usize = 1 << 18;
 /// Serves these requests, in order of time, and says how it went.
 pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) -> Report {
     let blocks = (MEMORY_TOKENS / settings.block_size).max(1);
+    let overlap = match settings.async_scheduling {
+        AsyncScheduling::On => Overlap::On,
+        AsyncScheduling::Off => Overlap::Off,
+    };
     let settings = CoreSettings {
         block_size: settings.block_size,
         groups: vec![Group { kind: GroupKind::Full, blocks: blocks as u32 }],
@@ -30,7 +34,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
         arrivals: arrivals.to_vec(),
         machine: machine.clone(),
         faults: Faults::default(),
-        overlap: Overlap::On,
+        overlap,
         tier: Tier::default(),
         audits: Audits::AtTheEnd,
         seed: 0,

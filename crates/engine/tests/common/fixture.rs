@@ -6,7 +6,9 @@ mod generate;
 
 use std::path::{Path, PathBuf};
 
-use omnibus_engine::{Handle, Input, ModelSource, Request, Sampling, Settings, StartError, start};
+use omnibus_engine::{
+    AsyncScheduling, Handle, Input, ModelSource, Request, Sampling, Settings, StartError, start,
+};
 use serde_json::Value;
 
 /// Tokens that the fixtures know.
@@ -33,7 +35,9 @@ pub fn engine(directory: &Path, settings: Settings) -> Handle {
     try_engine(directory, settings).expect("the engine starts")
 }
 
+/// With steps that overlap, which is more to go wrong; the server's own tests run them one by one.
 pub fn try_engine(directory: &Path, settings: Settings) -> Result<Handle, StartError> {
+    let settings = Settings { async_scheduling: AsyncScheduling::On, ..settings };
     let path = directory.to_owned();
     start(vec![ModelSource::Directory { path, served_names: Vec::new() }], settings)
 }

@@ -1,6 +1,6 @@
 //! How requests are scheduled, what is kept of them, and the process they run in.
 
-use omnibus_engine::{PrefixCache, Schedule};
+use omnibus_engine::{AsyncScheduling, PrefixCache, Schedule};
 
 use super::{CACHED, ENGINE, MAX, SCHEDULING, SERVE, STEPS, microseconds};
 use crate::settings::config::Isolate;
@@ -19,6 +19,23 @@ pub const SETTINGS: &[Setting] = &[
         help: "Most sequences in one step.",
         set: |config, value| {
             config.engine.max_num_seqs = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "async-scheduling",
+        short: None,
+        kind: Kind::Choice(&["on", "off"]),
+        default: "off",
+        section: "Engine",
+        commands: STEPS,
+        reach: Reach::Everywhere,
+        help: "Whether a step is launched while the one before it computes, where kernels allow it. On the CPU it gains nothing, and each token is told a step later.",
+        set: |config, value| {
+            config.engine.async_scheduling = match value.text().as_str() {
+                "on" => AsyncScheduling::On,
+                _ => AsyncScheduling::Off,
+            };
             Ok(())
         },
     },
