@@ -121,7 +121,7 @@ impl Disk {
         };
         let root = settings.directory.join("kv");
         let fingerprint = Fingerprint(fingerprint);
-        std::fs::create_dir_all(root.join(fingerprint.folder())).map_err(refused)?;
+        create_private(&root.join(fingerprint.folder())).map_err(refused)?;
         let index = Index::scan(&root, settings.limit_bytes).map_err(refused)?;
         let shared = Arc::new(Shared {
             root,
@@ -260,6 +260,15 @@ pub fn cached_models(directory: &Path) -> std::io::Result<Vec<CachedModel>> {
 /// Removes what a `--cache-dir` keeps for a model. A server that uses it computes again what it misses.
 pub fn remove_cached_model(directory: &Path, model: &CachedModel) -> std::io::Result<()> {
     std::fs::remove_dir_all(directory.join("kv").join(&model.fingerprint))
+}
+
+/// Makes a folder that nobody else can look into: what is kept in it tells what was asked. One that was there stays as
+/// it is.
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<std::thread::JoinHandle<()>> {

@@ -169,3 +169,15 @@ fn a_full_disk_costs_the_block_and_nothing_else() {
     let stats = *shared.stats.lock().unwrap();
     assert_eq!((stats.written_blocks_total, stats.dropped_blocks_total), (0, 1));
 }
+
+#[cfg(unix)]
+#[test]
+fn what_was_said_is_for_no_other_user_to_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new("private");
+    drop(world.open());
+    let folder = world.directory.join("kv").join(Fingerprint([7; 32]).folder());
+    for made in [&world.directory, &world.directory.join("kv"), &folder] {
+        assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
+    }
+}
