@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::StartError;
+use crate::fault::FaultPlan;
 use file::Fingerprint;
 use index::Index;
 
@@ -104,7 +105,12 @@ struct Shared {
     stats: Mutex<DiskStats>,
     /// Blocks that wait to be written.
     waiting: AtomicUsize,
+    faults: FaultPlan,
 }
+
+/// The thread that would do it has died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NobodyReads;
 
 impl Disk {
     /// Opens the directory. `fingerprint` names everything that a block's content depends on besides its key;
@@ -114,6 +120,7 @@ impl Disk {
         settings: &DiskSettings,
         fingerprint: [u8; 32],
         block_bytes: Vec<usize>,
+        faults: FaultPlan,
         mut tell: impl FnMut(Vec<Loaded>) + Send + 'static,
     ) -> Result<Self, StartError> {
         let refused = |error: std::io::Error| {
@@ -130,6 +137,7 @@ impl Disk {
             index: Mutex::new(index),
             stats: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            faults,
         });
         shared.make_room(0);
         let largest = shared.block_bytes.iter().copied().max().unwrap_or(0).max(1);
@@ -172,10 +180,9 @@ impl Disk {
     }
 
     /// Reads blocks. What came of it is told later, once.
-    pub(crate) fn fetch(&self, names: Vec<BlockName>) {
-        if let Some(reads) = &self.reads {
-            let _gone_only_when_dropped = reads.send(names);
-        }
+    pub(crate) fn fetch(&self, names: Vec<BlockName>) -> Result<(), NobodyReads> {
+        let reads = self.reads.as_ref().ok_or(NobodyReads)?;
+        reads.send(names).map_err(|_| NobodyReads)
     }
 
     /// True while blocks wait to be written.

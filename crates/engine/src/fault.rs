@@ -45,6 +45,18 @@ pub(crate) enum Kind {
     NotANumber,
     /// One row's sampler, with a panic.
     Sampler,
+    /// Writing a block to disk: there is no room. Its steps are the blocks that come to be written.
+    DiskFull,
+    /// The thread that reads from disk, with a panic. Its steps are the questions that it is asked.
+    DiskReader,
+}
+
+/// Where a fault strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Site {
+    Step,
+    Row(RowFault),
+    Disk,
 }
 
 /// What fails of one row.
@@ -72,7 +84,13 @@ impl FaultPlan {
             When::Step(at) => at == step,
             When::Token(token) => prompts.any(|prompt| prompt.contains(&token)),
         };
-        self.0.iter().filter(|fault| fault.what.of_row().is_none()).find(strikes).map(|fault| fault.what)
+        let of_step = self.0.iter().filter(|fault| fault.what.site() == Site::Step);
+        of_step.into_iter().find(strikes).map(|fault| fault.what)
+    }
+
+    /// Whether the disk's thread fails in this way at the block or question of this number.
+    pub(crate) fn of_disk(&self, what: Kind, number: u64) -> bool {
+        self.0.contains(&Fault { what, when: When::Step(number) })
     }
 
     /// What fails of a prompt's row in a step.
@@ -81,16 +99,22 @@ impl FaultPlan {
             When::Step(at) => at == step,
             When::Token(token) => prompt.contains(&token),
         };
-        self.0.iter().filter(strikes).find_map(|fault| fault.what.of_row())
+        self.0.iter().filter(strikes).find_map(|fault| match fault.what.site() {
+            Site::Row(fault) => Some(fault),
+            Site::Step | Site::Disk => None,
+        })
     }
 }
 
 impl Kind {
-    fn of_row(self) -> Option<RowFault> {
+    fn site(self) -> Site {
         match self {
-            Self::NotANumber => Some(RowFault::NotANumber),
-            Self::Sampler => Some(RowFault::Panic),
-            Self::Launch | Self::LaunchPanic | Self::Read | Self::Turn | Self::Abort | Self::Hang => None,
+            Self::NotANumber => Site::Row(RowFault::NotANumber),
+            Self::Sampler => Site::Row(RowFault::Panic),
+            Self::DiskFull | Self::DiskReader => Site::Disk,
+            Self::Launch | Self::LaunchPanic | Self::Read | Self::Turn | Self::Abort | Self::Hang => {
+                Site::Step
+            }
         }
     }
 }
@@ -104,6 +128,8 @@ const NAMES: &[(&str, Kind)] = &[
     ("hang", Kind::Hang),
     ("nan", Kind::NotANumber),
     ("sampler", Kind::Sampler),
+    ("disk-full", Kind::DiskFull),
+    ("disk-reader", Kind::DiskReader),
 ];
 
 impl FromStr for FaultPlan {

@@ -29,7 +29,9 @@ impl World {
     fn open_as(&self, fingerprint: [u8; 32]) -> (Disk, Receiver<Vec<Loaded>>) {
         let settings = DiskSettings { directory: self.directory.clone(), limit_bytes: self.limit_bytes };
         let (tell, told) = channel();
-        let disk = Disk::open(&settings, fingerprint, vec![BYTES], move |blocks| tell.send(blocks).unwrap());
+        let disk = Disk::open(&settings, fingerprint, vec![BYTES], FaultPlan::default(), move |blocks| {
+            tell.send(blocks).unwrap();
+        });
         (disk.unwrap(), told)
     }
 
@@ -49,7 +51,7 @@ impl World {
 
     fn read(&self, keys: &[u128]) -> (Vec<u128>, DiskStats) {
         let (disk, told) = self.open();
-        disk.fetch(keys.iter().map(|key| name(*key)).collect());
+        disk.fetch(keys.iter().map(|key| name(*key)).collect()).unwrap();
         let found = told.recv().unwrap();
         assert!(found.iter().all(|block| block.bytes == content(block.name.key)));
         (found.iter().map(|block| block.name.key).collect(), disk.stats())
@@ -114,7 +116,7 @@ fn another_models_blocks_are_not_found_and_not_touched() {
     let world = World::new("foreign");
     world.write([1]);
     let (disk, told) = world.open_as([8; 32]);
-    disk.fetch(vec![name(1)]);
+    disk.fetch(vec![name(1)]).unwrap();
     assert!(told.recv().unwrap().is_empty());
     drop(disk);
     assert_eq!(world.read(&[1]).0, [1]);
@@ -162,7 +164,7 @@ fn a_full_disk_costs_the_block_and_nothing_else() {
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, b"in the way").unwrap();
     disk.put(name(1), content(1));
-    disk.fetch(vec![name(1)]);
+    disk.fetch(vec![name(1)]).unwrap();
     assert!(told.recv().unwrap().is_empty());
     let shared = Arc::clone(&disk.shared);
     drop(disk);

@@ -148,8 +148,9 @@ impl Loop {
     }
 
     fn work(&mut self) -> mlx::Result<()> {
+        let now = self.now();
         if let Some(tier) = &mut self.tier {
-            tier.take_arrived(&mut self.scheduler, &mut self.runner)?;
+            tier.take_arrived(&mut self.scheduler, &mut self.runner, now)?;
         }
         self.step()?;
         if let Some(tier) = &mut self.tier {
@@ -405,7 +406,7 @@ impl Loop {
                 self.sequences.insert(job.id, sequence);
                 self.jobs.insert(sequence, job);
                 if let Some(tier) = &mut self.tier {
-                    tier.fetch(&mut self.scheduler, sequence);
+                    tier.fetch(&mut self.scheduler, sequence, now);
                 }
                 self.begin_prompt_file(sequence);
             }
@@ -564,7 +565,15 @@ fn strike(fault: Option<Kind>) -> mlx::Result<()> {
         Some(Kind::Hang) => loop {
             std::thread::park();
         },
-        Some(Kind::LaunchPanic | Kind::Read | Kind::NotANumber | Kind::Sampler) | None => Ok(()),
+        Some(
+            Kind::LaunchPanic
+            | Kind::Read
+            | Kind::NotANumber
+            | Kind::Sampler
+            | Kind::DiskFull
+            | Kind::DiskReader,
+        )
+        | None => Ok(()),
     }
 }
 

@@ -4,17 +4,20 @@
 //! have come together, and given to the writer once the copies are done; a sequence whose blocks are being read waits
 //! in the queue while others run.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc::{Receiver, channel};
+mod reading;
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use mlx::Array;
-use omnibus_core::{KeyedBlock, Scheduler, SequenceId};
+use omnibus_core::{KeyedBlock, Scheduler, SequenceId, Tick};
 use omnibus_model::{Outgoing, Source};
 use sha2::{Digest, Sha256};
 
 use super::runner::Runner;
 use crate::disk::{BlockName, Disk, DiskStats, Loaded};
 use crate::{Settings, StartError};
+use reading::Reading;
 
 /// Blocks copied out at once.
 const BATCH_BLOCKS: usize = 16;
@@ -27,9 +30,7 @@ const READ_BYTES_MAX: usize = 256 << 20;
 pub(super) struct Tier {
     disk: Disk,
     arrived: Receiver<Vec<Loaded>>,
-    /// For whom blocks are being read, in the order of the questions.
-    /// `None` where nobody waits any more.
-    reading: VecDeque<Option<SequenceId>>,
+    reading: Reading,
     leaving: Option<Leaving>,
     block_bytes: Vec<usize>,
     turns: usize,
@@ -60,7 +61,7 @@ impl Tier {
         runner: &Runner,
     ) -> Result<Option<Self>, StartError> {
         let chosen = settings.disk.as_ref().filter(|disk| !disk.directory.as_os_str().is_empty());
-        let Some(settings) = chosen else { return Ok(None) };
+        let Some(disk) = chosen else { return Ok(None) };
         let weights = source.fingerprint().map_err(StartError::new)?;
         let state = runner.state();
         let fingerprint = Sha256::new().chain_update(weights).chain_update(state.layout()).finalize();
@@ -70,13 +71,16 @@ impl Tier {
             // The loop hangs up before the disk is closed.
             let _nobody = tell.send(blocks);
         };
-        let disk = Disk::open(settings, fingerprint.into(), block_bytes.clone(), tell)?;
+        let disk = Disk::open(disk, fingerprint.into(), block_bytes.clone(), settings.faults.clone(), tell)?;
         let (reading, leaving, turns) = Default::default();
         Ok(Some(Self { disk, arrived, reading, leaving, block_bytes, turns }))
     }
 
     /// Holds a sequence that waits and asks for its blocks, if the disk has some that help it.
-    pub(super) fn fetch(&mut self, scheduler: &mut Scheduler, id: SequenceId) {
+    pub(super) fn fetch(&mut self, scheduler: &mut Scheduler, id: SequenceId, now: Tick) {
+        if self.reading.is_stuck() {
+            return;
+        }
         let name = |group: usize, key| BlockName { group: group as u32, key };
         let absent = scheduler.absent(id, |group, key| self.disk.has(name(group, key)));
         if absent.is_empty() {
@@ -90,17 +94,16 @@ impl Tier {
             (*bytes <= share).then_some(name(group, key))
         });
         let names: Vec<BlockName> = names.collect();
-        if names.is_empty() {
+        if names.is_empty() || self.disk.fetch(names).is_err() {
             return;
         }
         scheduler.hold(id);
-        self.reading.push_back(Some(id));
-        self.disk.fetch(names);
+        self.reading.ask(id, now);
     }
 
     /// True while something is being read.
     pub(super) fn is_reading(&self) -> bool {
-        self.reading.iter().any(Option::is_some)
+        self.reading.is_any()
     }
 
     /// True while something is being written.
@@ -108,10 +111,24 @@ impl Tier {
         self.disk.is_writing()
     }
 
-    /// Puts what has been read where it belongs, and lets go of those who waited for it.
-    pub(super) fn take_arrived(&mut self, scheduler: &mut Scheduler, runner: &mut Runner) -> mlx::Result<()> {
-        while let Ok(blocks) = self.arrived.try_recv() {
-            let Some(id) = self.reading.pop_front().flatten() else { continue };
+    /// Puts what has been read where it belongs, and lets go of those who waited for it, or for too long.
+    pub(super) fn take_arrived(
+        &mut self,
+        scheduler: &mut Scheduler,
+        runner: &mut Runner,
+        now: Tick,
+    ) -> mlx::Result<()> {
+        loop {
+            let blocks = match self.arrived.try_recv() {
+                Ok(blocks) => blocks,
+                Err(TryRecvError::Empty) => break,
+                // The thread that reads has died.
+                Err(TryRecvError::Disconnected) => {
+                    self.reading.end().into_iter().for_each(|id| scheduler.release_hold(id));
+                    break;
+                }
+            };
+            let Some(id) = self.reading.answered() else { continue };
             let loaded: BTreeMap<(usize, u128), Vec<u8>> = blocks
                 .into_iter()
                 .map(|block| ((block.name.group as usize, block.name.key), block.bytes))
@@ -124,8 +141,12 @@ impl Tier {
             written?;
             if !restored.is_empty() {
                 // A long prompt comes in pieces.
-                self.fetch(scheduler, id);
+                self.fetch(scheduler, id, now);
             }
+        }
+        for id in self.reading.overdue(now) {
+            tracing::warn!("the disk does not answer; a request is computed instead");
+            scheduler.release_hold(id);
         }
         Ok(())
     }
@@ -181,7 +202,7 @@ impl Tier {
 
     /// Forgets for whom blocks are being read: those sequences have other names now.
     pub(super) fn disown(&mut self) {
-        self.reading.iter_mut().for_each(|reader| *reader = None);
+        self.reading.disown();
     }
 
     /// Numbers as they are now.
