@@ -19,8 +19,10 @@ use crate::disk::{BlockName, Disk, DiskStats, Loaded};
 use crate::{Settings, StartError};
 use reading::Reading;
 
-/// Blocks copied out at once.
+/// Blocks copied out at once, at most.
 const BATCH_BLOCKS: usize = 16;
+/// And bytes, unless one block has more: the loop itself puts them together.
+const BATCH_BYTES: usize = 8 << 20;
 /// Turns after which blocks are copied out even if there is work.
 const TURNS_MAX: usize = 16;
 /// Bytes read for one sequence at a time, so that a long prompt does not fill the memory twice.
@@ -170,7 +172,7 @@ impl Tier {
             return Ok(false);
         }
         self.turns = 0;
-        let fresh = scheduler.sealed(BATCH_BLOCKS);
+        let fresh = scheduler.sealed(batch_blocks(&self.block_bytes));
         if fresh.is_empty() {
             return Ok(false);
         }
@@ -229,5 +231,23 @@ impl Leaving {
     fn is_done(&self) -> mlx::Result<bool> {
         let mut arrays = self.parts.iter().flat_map(Outgoing::arrays).map(Array::is_available);
         arrays.try_fold(true, |done, array| Ok(done && array?))
+    }
+}
+
+/// How many blocks are copied out at once, of groups whose blocks have so many bytes.
+fn batch_blocks(block_bytes: &[usize]) -> usize {
+    let largest = block_bytes.iter().copied().max().unwrap_or(0).max(1);
+    (BATCH_BYTES / largest).clamp(1, BATCH_BLOCKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_small_in_blocks_and_in_bytes() {
+        assert_eq!(batch_blocks(&[1 << 10, 4 << 10]), 16);
+        assert_eq!(batch_blocks(&[1 << 10, 2 << 20]), 4, "the largest counts");
+        assert_eq!(batch_blocks(&[64 << 20]), 1, "one at least, or nothing would ever be kept");
     }
 }
