@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,14 @@ pub(crate) struct BlockName {
 pub(crate) struct Loaded {
     pub(crate) name: BlockName,
     pub(crate) bytes: Vec<u8>,
+}
+
+/// What came of a question.
+pub(crate) struct Answer {
+    /// The leading part of what was asked for.
+    pub(crate) blocks: Vec<Loaded>,
+    /// How long it took to read.
+    pub(crate) took: Duration,
 }
 
 /// Where blocks are kept, and how much of it may be used.
@@ -114,14 +123,14 @@ pub(crate) struct NobodyReads;
 
 impl Disk {
     /// Opens the directory. `fingerprint` names everything that a block's content depends on besides its key;
-    /// `block_bytes` is the size of a block of each layer group; `tell` is called by the reading thread with the
-    /// leading part of what was asked for, in the order it was asked for.
+    /// `block_bytes` is the size of a block of each layer group; `tell` is called by the reading thread with what
+    /// came of each question, in their order.
     pub(crate) fn open(
         settings: &DiskSettings,
         fingerprint: [u8; 32],
         block_bytes: Vec<usize>,
         faults: FaultPlan,
-        mut tell: impl FnMut(Vec<Loaded>) + Send + 'static,
+        mut tell: impl FnMut(Answer) + Send + 'static,
     ) -> Result<Self, StartError> {
         let refused = |error: std::io::Error| {
             StartError::new(format!("--cache-dir {}: {error}", settings.directory.display()))
