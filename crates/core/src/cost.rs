@@ -7,9 +7,12 @@
 //!
 //! Invariant: the same measurements in the same order give the same model.
 
+mod moves;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Plan, Tick, Work};
+pub use moves::{Move, Moves, Way};
 
 /// The work of one step in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -70,6 +73,9 @@ pub struct CostModel {
     pub prefill: Part,
     /// The most prompt tokens that a measured step read.
     pub prefill_tokens_max: f64,
+    /// Of moving blocks.
+    #[serde(default)]
+    pub moves: Moves,
 }
 
 /// `base + token · tokens + context · positions`, in microseconds.
@@ -88,14 +94,65 @@ pub struct Part {
     pub error_ratio: f64,
     /// What the fit remembers. Absent in a profile that only predicts.
     #[serde(skip)]
-    moments: Moments,
+    moments: Moments<3>,
 }
 
-/// Weighted sums over measured steps, older ones counting less.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Moments {
-    products: [[f64; 3]; 3],
-    times: [f64; 3],
+/// Weighted sums over measurements, older ones counting less.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Moments<const N: usize> {
+    products: [[f64; N]; N],
+    times: [f64; N],
+}
+
+impl<const N: usize> Default for Moments<N> {
+    fn default() -> Self {
+        Self { products: [[0.0; N]; N], times: [0.0; N] }
+    }
+}
+
+impl<const N: usize> Moments<N> {
+    /// `row`: what each coefficient is multiplied with. `time`: what they explain together.
+    fn add(&mut self, row: [f64; N], time: f64, weight: f64) {
+        for (products, x) in self.products.iter_mut().zip(row) {
+            for (product, y) in products.iter_mut().zip(row) {
+                *product = *product * FORGETTING + weight * x * y;
+            }
+        }
+        for (sum, x) in self.times.iter_mut().zip(row) {
+            *sum = *sum * FORGETTING + weight * x * time;
+        }
+    }
+
+    /// Moves the coefficients, one at a time and none below zero, to where the squares are least.
+    fn settle(&self, found: &mut [f64; N]) {
+        for _ in 0..ROUNDS {
+            for at in 0..N {
+                let curvature = self.products[at][at];
+                if curvature <= 0.0 {
+                    continue;
+                }
+                let explained: f64 =
+                    self.products[at].iter().zip(*found).map(|(product, value)| product * value).sum();
+                let step = (self.times[at] - explained) / curvature;
+                found[at] = (found[at] + step).max(0.0);
+            }
+        }
+    }
+}
+
+/// What a measurement counts that is off by this share of itself.
+fn trust(samples: u64, error_ratio: f64, off: f64) -> f64 {
+    let usual = error_ratio.max(ERROR_MIN);
+    if samples < SAMPLES_MIN { 1.0 } else { (OUTLIER * usual / off.max(1e-9)).min(1.0) }
+}
+
+/// The usual error after a measurement that is off by this share of itself.
+fn after(samples: u64, error_ratio: f64, off: f64) -> f64 {
+    match samples {
+        // There was nothing to be right about.
+        0 => error_ratio,
+        samples => error_ratio + ERROR_GAIN.max(1.0 / samples as f64) * (off.min(1.0) - error_ratio),
+    }
 }
 
 /// What a step counts after one more was measured.
@@ -147,7 +204,12 @@ impl CostModel {
         self.prefill.settle([1, 0, 2]);
     }
 
-    /// How far off predictions are lately, as a share of the time taken: of either part, the worse.
+    /// Learns from blocks that were moved: so many bytes in so long.
+    pub fn learn_move(&mut self, which: Move, bytes: u64, took: Tick) {
+        self.moves.learn(which, bytes, took);
+    }
+
+    /// How far off predictions of steps are lately, as a share of the time taken: of either part, the worse.
     pub fn error_ratio(&self) -> f64 {
         self.decode.error_ratio.max(self.prefill.error_ratio)
     }
@@ -181,45 +243,17 @@ impl Part {
     /// to explain of `took`.
     fn learn(&mut self, row: [f64; 3], own: f64, expected: f64, took: f64) {
         let off = (expected - took).abs() / took;
-        let usual = self.error_ratio.max(ERROR_MIN);
-        let trust = if self.samples < SAMPLES_MIN { 1.0 } else { (OUTLIER * usual / off.max(1e-9)).min(1.0) };
-        match self.samples {
-            // There was nothing to be right about.
-            0 => {}
-            samples => {
-                let gain = ERROR_GAIN.max(1.0 / samples as f64);
-                self.error_ratio += gain * (off.min(1.0) - self.error_ratio);
-            }
-        }
-        let weight = trust / (own * own);
-        for (products, x) in self.moments.products.iter_mut().zip(row) {
-            for (product, y) in products.iter_mut().zip(row) {
-                *product = *product * FORGETTING + weight * x * y;
-            }
-        }
-        for (time, x) in self.moments.times.iter_mut().zip(row) {
-            *time = *time * FORGETTING + weight * x * own;
-        }
+        let weight = trust(self.samples, self.error_ratio, off) / (own * own);
+        self.error_ratio = after(self.samples, self.error_ratio, off);
+        self.moments.add(row, own, weight);
         self.samples += 1;
     }
 
-    /// Moves the coefficients, one at a time and none below zero, to where the squares are least. `order`: which of
-    /// base, token and context each row of the moments is.
+    /// Fits the coefficients. `order`: which of base, token and context each row of the moments is.
     fn settle(&mut self, order: [usize; 3]) {
         let given = [self.base_us, self.token_us, self.context_us];
         let mut found = order.map(|at| given[at]);
-        for _ in 0..ROUNDS {
-            for at in 0..found.len() {
-                let curvature = self.moments.products[at][at];
-                if curvature <= 0.0 {
-                    continue;
-                }
-                let explained: f64 =
-                    self.moments.products[at].iter().zip(found).map(|(product, value)| product * value).sum();
-                let step = (self.moments.times[at] - explained) / curvature;
-                found[at] = (found[at] + step).max(0.0);
-            }
-        }
+        self.moments.settle(&mut found);
         let mut settled = given;
         for (at, value) in order.into_iter().zip(found) {
             settled[at] = value;

@@ -21,14 +21,15 @@ pub mod sim;
 mod stats;
 mod table;
 
-pub use cost::{CostModel, Load, Part};
+pub use cost::{CostModel, Load, Move, Moves, Part, Way};
 pub use event::{Event, Failure, FinishReason, Outcome, Row, StopKind};
-pub use plan::{Begun, BlockCopy, Input, KeyedBlock, Lookup, Miss, Plan, PlanId, Work};
+pub use plan::{Begun, BlockCopy, Input, KeyedBlock, Leaving, Lookup, Miss, Plan, PlanId, Preempted, Work};
 pub use pool::BlockId;
 pub use request::{Rejection, Request, SequenceId, Tick, Token};
-pub use scheduler::Scheduler;
+pub use scheduler::{Scheduler, Store};
 pub use settings::{
-    Batch, Group, GroupKind, Limits, Pools, PrefixCache, Schedule, Settings, Targets, Tuning,
+    Batch, Group, GroupKind, Limits, Pools, Preemption, PrefixCache, Schedule, Settings, Swap, Targets,
+    Tuning,
 };
 pub use stats::{GroupStats, Misses, SessionInfo, Stats};
 pub use table::Table;

@@ -1,6 +1,7 @@
 //! The pools of all layer groups, and what is done to them for one sequence at a time.
 
 mod content;
+mod stake;
 
 use std::ops::Range;
 
@@ -9,6 +10,7 @@ use crate::prefix::{BlockKey, Chain};
 use crate::table::Holding;
 use crate::{BlockId, GroupKind, GroupStats, KeyedBlock, Settings, Token};
 pub(crate) use content::{Content, Page};
+pub(crate) use stake::Stake;
 
 /// The pools of all layer groups.
 #[derive(Debug, Clone)]

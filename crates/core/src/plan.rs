@@ -18,7 +18,7 @@ pub struct Plan {
     /// Sequences whose deadline has passed.
     pub expire: Vec<SequenceId>,
     /// Sequences that give their blocks back and start over later. Clients notice nothing but the pause.
-    pub preempt: Vec<SequenceId>,
+    pub preempt: Vec<Preempted>,
     /// The last of the batch that begins with this plan, where there are batches.
     pub batch: Option<SequenceId>,
     /// Sequences that change from the pool that reads prompts to the one that is answered, where there are pools. What
@@ -26,6 +26,25 @@ pub struct Plan {
     pub hand_over: Vec<SequenceId>,
     /// What to compute, at most one entry for each sequence, in the order the policy chose.
     pub work: Vec<Work>,
+}
+
+/// A sequence that gives its blocks back, and what becomes of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preempted {
+    /// Whose blocks.
+    pub sequence: SequenceId,
+    /// What becomes of those that only it holds.
+    pub leaving: Leaving,
+}
+
+/// What becomes of the blocks of a sequence that is preempted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Leaving {
+    /// They can be found until their memory is needed; then what was in them is computed again.
+    #[default]
+    Recompute,
+    /// They are copied out, too: [`Begun::swaps`].
+    Swap,
 }
 
 impl Plan {
@@ -78,6 +97,9 @@ pub struct Begun {
     /// Blocks to copy after all that was launched so far and before anything of this plan is written, all at once:
     /// no block is both read and written. Growing a sequence never asks for one.
     pub copies: Vec<BlockCopy>,
+    /// Blocks to copy out of the pools, unless they are known elsewhere, after all that was launched so far and before
+    /// anything of this plan is written, and before [`Self::copies`]. They may not be findable here any more.
+    pub swaps: Vec<KeyedBlock>,
     /// One for each sequence that is admitted for the first time.
     pub lookups: Vec<Lookup>,
 }

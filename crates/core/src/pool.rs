@@ -185,14 +185,24 @@ impl Pool {
     /// Like [`Self::seal`], for content that shall not be stored elsewhere: nobody is told of it.
     pub(crate) fn seal_quietly(&mut self, block: BlockId, key: BlockKey) {
         self.seal(block, key);
-        let seal = self.slot(block).seal;
-        self.fresh.remove(&(seal, block));
+        self.no_longer_fresh(block);
     }
 
     /// The oldest block that became findable, still is and has not been named here before.
     pub(crate) fn next_fresh(&mut self) -> Option<(BlockId, BlockKey)> {
         let (_, block) = self.fresh.pop_first()?;
         Some((block, self.slot(block).key?))
+    }
+
+    /// True for a block that became findable and was not named since.
+    pub(crate) fn is_fresh(&self, block: BlockId) -> bool {
+        self.fresh.contains(&(self.slot(block).seal, block))
+    }
+
+    /// A block has been named otherwise than by [`Self::next_fresh`].
+    pub(crate) fn no_longer_fresh(&mut self, block: BlockId) {
+        let seal = self.slot(block).seal;
+        self.fresh.remove(&(seal, block));
     }
 
     /// How full it is.

@@ -20,6 +20,7 @@ mod recovery;
 mod sessions;
 mod split;
 mod storage;
+mod swap;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,8 +29,8 @@ use crate::memory::Memory;
 use crate::prefix::Chain;
 use crate::sequence::{Hold, Phase, Pool, Rank, Sequence};
 use crate::{
-    CostModel, Event, Failure, FinishReason, Limits, Load, Plan, PlanId, Rejection, Request, Schedule,
-    SequenceId, Settings, Stats, Table, Tick, Token,
+    CostModel, Event, Failure, FinishReason, KeyedBlock, Leaving, Limits, Load, Plan, PlanId, Rejection,
+    Request, Schedule, SequenceId, Settings, Stats, Table, Tick, Token,
 };
 use clock::{Clock, StepTimes};
 use draft::Draft;
@@ -38,6 +39,7 @@ use lookup::Beginnings;
 use queue::Answers;
 use recovery::Recovery;
 use sessions::Sessions;
+pub use swap::Store;
 
 /// Plans with work that may be in flight at once: one computes while the next is built.
 const FLIGHTS_MAX: usize = 2;
@@ -65,6 +67,8 @@ pub struct Scheduler {
     /// Whose turn it is, if there are pools.
     next_pool: Pool,
     sessions: Sessions,
+    /// To be copied out with the next plan.
+    swaps: Vec<KeyedBlock>,
     /// The latest time anybody has told.
     latest: Tick,
     /// Changes with everything that happens.
@@ -113,6 +117,7 @@ impl Scheduler {
             settings,
             beginnings: Beginnings::default(),
             sessions: Sessions::default(),
+            swaps: Vec::new(),
             latest: 0,
             sequences,
             waiting,
@@ -289,6 +294,8 @@ impl Scheduler {
             sealed: 0,
             is_complete: false,
             hold: Hold::Never,
+            leaving: Leaving::Recompute,
+            is_looked_for: false,
             bookings: Default::default(),
         }
     }
@@ -326,8 +333,15 @@ impl Scheduler {
     }
 
     /// Sends a sequence back to wait. What a step in flight uses stays until that is committed.
-    fn preempt(&mut self, id: SequenceId) {
+    fn preempt(&mut self, id: SequenceId, leaving: Leaving) {
         self.totals.preemptions_total += 1;
+        match leaving {
+            Leaving::Swap => self.totals.swap_preemptions_total += 1,
+            Leaving::Recompute => self.cost.moves.doubt(),
+        }
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            sequence.leaving = leaving;
+        }
         match self.sequence(id).is_in_flight() {
             true => self.enter(id, Phase::Preempted),
             false => self.wait(id),
@@ -336,8 +350,10 @@ impl Scheduler {
 
     /// Releases everything a sequence holds and lets it wait.
     fn wait(&mut self, id: SequenceId) {
+        self.note_swaps(id);
         if let Some(sequence) = self.sequences.get_mut(&id) {
             self.memory.release(&mut sequence.holdings);
+            sequence.is_looked_for = false;
             sequence.computed = 0;
             sequence.pool = Pool::Prefill;
         }
@@ -358,11 +374,13 @@ impl Scheduler {
     fn start_over(&mut self) {
         self.memory.reset();
         self.sessions.clear();
+        self.swaps.clear();
         self.sequences.retain(|_, sequence| sequence.phase != Phase::Ended);
         for sequence in self.sequences.values_mut() {
             sequence.phase = Phase::Waiting;
             sequence.holdings = self.memory.nothing();
             sequence.bookings.clear();
+            sequence.is_looked_for = false;
             sequence.computed = 0;
             sequence.pool = Pool::Prefill;
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::prefix::Chain;
 use crate::scheduler::Asked;
 use crate::table::Holding;
-use crate::{Input, PlanId, SequenceId, Tick, Token};
+use crate::{Input, Leaving, PlanId, SequenceId, Tick, Token};
 
 /// Where a sequence is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +102,10 @@ pub(crate) struct Sequence {
     pub(crate) is_complete: bool,
     /// Whether it may be planned while it waits.
     pub(crate) hold: Hold,
+    /// What becomes of its blocks, once it was preempted.
+    pub(crate) leaving: Leaving,
+    /// What is kept elsewhere of it has been looked for since it last had memory.
+    pub(crate) is_looked_for: bool,
     /// Its work in steps in flight, oldest first.
     pub(crate) bookings: VecDeque<Booking>,
 }

@@ -118,6 +118,27 @@ pub enum PrefixCache {
     Off,
 }
 
+/// How a sequence that gave its memory back comes by what it had computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Preemption {
+    /// What the prefix index has forgotten by then is computed again.
+    Recompute,
+    /// Its blocks are copied out and come back.
+    Swap,
+    /// Whichever is expected to take less time.
+    #[default]
+    Cheaper,
+}
+
+/// Places outside of the pools that hold blocks, and when they are used.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Swap {
+    /// Where sequences are preempted.
+    pub preemption: Preemption,
+    /// Bytes of a block of each group. Empty: there is no such place, so whatever is lost is computed again.
+    pub block_bytes: Vec<u64>,
+}
+
 /// Everything a scheduler is told once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -141,6 +162,8 @@ pub struct Settings {
     pub prefix_cache: PrefixCache,
     /// After so long without a request, the blocks of a [`crate::Request::session`] are as good as any others.
     pub session_ttl: Tick,
+    /// Where blocks can be besides.
+    pub swap: Swap,
 }
 
 impl Settings {

@@ -111,6 +111,8 @@ pub struct Stats {
     pub admissions_total: u64,
     /// Sequences sent back to wait because an older one needed their blocks.
     pub preemptions_total: u64,
+    /// Of those, sequences whose blocks were to be copied out.
+    pub swap_preemptions_total: u64,
     /// Sequences that changed from the pool that reads prompts to the one that is answered.
     pub handovers_total: u64,
     /// Steps that failed as a whole.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use omnibus_core::{
     Begun, Group, GroupKind, Lookup, Miss, Outcome, Plan, PrefixCache, Request, Row, Schedule, Scheduler,
-    SequenceId, Settings, Token, Tuning,
+    SequenceId, Settings, Swap, Token, Tuning,
 };
 
 const FULL: GroupKind = GroupKind::Full;
@@ -24,6 +24,7 @@ fn settings(groups: &[(GroupKind, u32)]) -> Settings {
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
         session_ttl: 1_000,
+        swap: Swap::default(),
     }
 }
 

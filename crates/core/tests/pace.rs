@@ -1,7 +1,7 @@
 //! Whether answers keep their pace while prompts are read, and whether prompts are read all the same.
 
 use omnibus_core::sim::{Arrival, Audits, Faults, Machine, Overlap, Report, Scenario, Tier, run};
-use omnibus_core::{Group, GroupKind, PrefixCache, Schedule, Settings, Targets, Tick, Tuning};
+use omnibus_core::{Group, GroupKind, PrefixCache, Schedule, Settings, Swap, Targets, Tick, Tuning};
 
 const BUDGET: usize = 512;
 
@@ -21,6 +21,7 @@ fn scenario(schedule: Schedule, targets: Targets, arrivals: Vec<Arrival>) -> Sce
         tuning: Tuning { targets, ..Tuning::default() },
         prefix_cache: PrefixCache::On,
         session_ttl: 1_000,
+        swap: Swap::default(),
     };
     let (machine, faults, overlap) = (Machine::default(), Faults::default(), Overlap::On);
     Scenario {

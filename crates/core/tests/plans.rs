@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use expect_test::{Expect, expect};
 use omnibus_core::{
     Event, Group, GroupKind, Input, Outcome, Plan, PrefixCache, Rejection, Request, Row, Schedule, Scheduler,
-    SequenceId, Settings, StopKind, Tuning,
+    SequenceId, Settings, StopKind, Swap, Tuning,
 };
 
 const FULL: GroupKind = GroupKind::Full;
@@ -25,6 +25,7 @@ fn settings(groups: &[(GroupKind, u32)]) -> Settings {
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
         session_ttl: 1_000,
+        swap: Swap::default(),
     }
 }
 
@@ -110,7 +111,7 @@ impl Stage {
 }
 
 fn print_plan(plan: &Plan) -> String {
-    let preempt = plan.preempt.iter().map(|id| format!("preempt {}", id.0));
+    let preempt = plan.preempt.iter().map(|preempted| format!("preempt {}", preempted.sequence.0));
     let work = plan.work.iter().map(|work| {
         let flight = if matches!(work.input, Input::FromFlight { .. }) { " from flight" } else { "" };
         let sample = if work.sample { " sample" } else { "" };

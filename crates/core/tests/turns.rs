@@ -4,7 +4,7 @@
 
 use omnibus_core::{
     Batch, Group, GroupKind, Outcome, Plan, Pools, PrefixCache, Rejection, Request, Row, Schedule, Scheduler,
-    SequenceId, Settings, Tick, Tuning,
+    SequenceId, Settings, Swap, Tick, Tuning,
 };
 
 fn settings(schedule: Schedule) -> Settings {
@@ -23,6 +23,7 @@ fn settings(schedule: Schedule) -> Settings {
         },
         prefix_cache: PrefixCache::Off,
         session_ttl: 1_000,
+        swap: Swap::default(),
     }
 }
 

@@ -34,7 +34,7 @@ fn play(seed: u64) -> Report {
 }
 
 /// What happened. Panics if something did not: a world in which nothing happens proves nothing.
-fn events(reports: &[Report]) -> [(&'static str, u64); 13] {
+fn events(reports: &[Report]) -> [(&'static str, u64); 16] {
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
         ("steps", sum(|report| report.steps)),
@@ -42,6 +42,9 @@ fn events(reports: &[Report]) -> [(&'static str, u64); 13] {
         ("broken off", sum(|report| report.broken_off as u64)),
         ("refused", sum(|report| report.refused as u64)),
         ("preemptions", sum(|report| report.stats.preemptions_total)),
+        ("preemptions by swap", sum(|report| report.stats.swap_preemptions_total)),
+        ("blocks swapped out", sum(|report| report.swapped_out)),
+        ("blocks swapped in", sum(|report| 5 * report.swapped_in)),
         ("failed steps", sum(|report| report.stats.failed_steps_total)),
         ("restored blocks", sum(|report| report.restored)),
         ("states kept", sum(|report| report.stats.checkpoints_total)),

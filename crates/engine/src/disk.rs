@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::StartError;
+use crate::fault::FaultPlan;
 use file::Fingerprint;
 use index::Index;
 
@@ -35,6 +37,14 @@ pub(crate) struct BlockName {
 pub(crate) struct Loaded {
     pub(crate) name: BlockName,
     pub(crate) bytes: Vec<u8>,
+}
+
+/// What came of a question.
+pub(crate) struct Answer {
+    /// The leading part of what was asked for.
+    pub(crate) blocks: Vec<Loaded>,
+    /// How long it took to read.
+    pub(crate) took: Duration,
 }
 
 /// Where blocks are kept, and how much of it may be used.
@@ -104,24 +114,30 @@ struct Shared {
     stats: Mutex<DiskStats>,
     /// Blocks that wait to be written.
     waiting: AtomicUsize,
+    faults: FaultPlan,
 }
+
+/// The thread that would do it has died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NobodyReads;
 
 impl Disk {
     /// Opens the directory. `fingerprint` names everything that a block's content depends on besides its key;
-    /// `block_bytes` is the size of a block of each layer group; `tell` is called by the reading thread with the
-    /// leading part of what was asked for, in the order it was asked for.
+    /// `block_bytes` is the size of a block of each layer group; `tell` is called by the reading thread with what
+    /// came of each question, in their order.
     pub(crate) fn open(
         settings: &DiskSettings,
         fingerprint: [u8; 32],
         block_bytes: Vec<usize>,
-        mut tell: impl FnMut(Vec<Loaded>) + Send + 'static,
+        faults: FaultPlan,
+        mut tell: impl FnMut(Answer) + Send + 'static,
     ) -> Result<Self, StartError> {
         let refused = |error: std::io::Error| {
             StartError::new(format!("--cache-dir {}: {error}", settings.directory.display()))
         };
         let root = settings.directory.join("kv");
         let fingerprint = Fingerprint(fingerprint);
-        std::fs::create_dir_all(root.join(fingerprint.folder())).map_err(refused)?;
+        create_private(&root.join(fingerprint.folder())).map_err(refused)?;
         let index = Index::scan(&root, settings.limit_bytes).map_err(refused)?;
         let shared = Arc::new(Shared {
             root,
@@ -130,6 +146,7 @@ impl Disk {
             index: Mutex::new(index),
             stats: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            faults,
         });
         shared.make_room(0);
         let largest = shared.block_bytes.iter().copied().max().unwrap_or(0).max(1);
@@ -172,10 +189,9 @@ impl Disk {
     }
 
     /// Reads blocks. What came of it is told later, once.
-    pub(crate) fn fetch(&self, names: Vec<BlockName>) {
-        if let Some(reads) = &self.reads {
-            let _gone_only_when_dropped = reads.send(names);
-        }
+    pub(crate) fn fetch(&self, names: Vec<BlockName>) -> Result<(), NobodyReads> {
+        let reads = self.reads.as_ref().ok_or(NobodyReads)?;
+        reads.send(names).map_err(|_| NobodyReads)
     }
 
     /// True while blocks wait to be written.
@@ -260,6 +276,15 @@ pub fn cached_models(directory: &Path) -> std::io::Result<Vec<CachedModel>> {
 /// Removes what a `--cache-dir` keeps for a model. A server that uses it computes again what it misses.
 pub fn remove_cached_model(directory: &Path, model: &CachedModel) -> std::io::Result<()> {
     std::fs::remove_dir_all(directory.join("kv").join(&model.fingerprint))
+}
+
+/// Makes a folder that nobody else can look into: what is kept in it tells what was asked. One that was there stays as
+/// it is.
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<std::thread::JoinHandle<()>> {

@@ -79,6 +79,18 @@ pub(crate) enum Kind {
     NotANumber,
     /// One row's sampler, with a panic.
     Sampler,
+    /// Writing a block to disk: there is no room. Its steps are the blocks that come to be written.
+    DiskFull,
+    /// The thread that reads from disk, with a panic. Its steps are the questions that it is asked.
+    DiskReader,
+}
+
+/// Where a fault strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Site {
+    Step,
+    Row(RowFault),
+    Disk,
 }
 
 /// What fails of one row.
@@ -102,29 +114,38 @@ impl FaultPlan {
         scene: Scene,
         players: impl Iterator<Item = Player<'a>> + Clone,
     ) -> Option<Kind> {
-        let whole = self.0.iter().filter(|fault| fault.what.of_row().is_none());
+        let whole = self.0.iter().filter(|fault| fault.what.site() == Site::Step);
         whole.filter(|fault| fault.when.strikes(scene, players.clone())).map(|fault| fault.what).next()
+    }
+
+    /// Whether the disk's thread fails in this way at the block or question of this number.
+    pub(crate) fn of_disk(&self, what: Kind, number: u64) -> bool {
+        self.0.contains(&Fault { what, when: When::Step(number) })
     }
 
     /// What fails of a sequence's row in a step.
     pub(crate) fn of_row(&self, scene: Scene, player: Player<'_>) -> Option<RowFault> {
-        let struck = self.0.iter().filter(|fault| fault.when.strikes(scene, std::iter::once(player)));
-        struck.filter_map(|fault| fault.what.of_row()).next()
+        let mut struck = self.0.iter().filter(|fault| fault.when.strikes(scene, std::iter::once(player)));
+        struck.find_map(|fault| match fault.what.site() {
+            Site::Row(fault) => Some(fault),
+            Site::Step | Site::Disk => None,
+        })
     }
 }
 
 impl Kind {
-    fn of_row(self) -> Option<RowFault> {
+    fn site(self) -> Site {
         match self {
-            Self::NotANumber => Some(RowFault::NotANumber),
-            Self::Sampler => Some(RowFault::Panic),
+            Self::NotANumber => Site::Row(RowFault::NotANumber),
+            Self::Sampler => Site::Row(RowFault::Panic),
+            Self::DiskFull | Self::DiskReader => Site::Disk,
             Self::Launch
             | Self::LaunchPanic
             | Self::Draw
             | Self::Read
             | Self::Turn
             | Self::Abort
-            | Self::Hang => None,
+            | Self::Hang => Site::Step,
         }
     }
 }
@@ -139,6 +160,8 @@ const NAMES: &[(&str, Kind)] = &[
     ("hang", Kind::Hang),
     ("nan", Kind::NotANumber),
     ("sampler", Kind::Sampler),
+    ("disk-full", Kind::DiskFull),
+    ("disk-reader", Kind::DiskReader),
 ];
 
 impl FromStr for FaultPlan {

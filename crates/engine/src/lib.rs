@@ -39,9 +39,9 @@ pub use omnibus_text::AddSpecial;
 pub use process::{Ended, run_engine};
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{
-    AsyncScheduling, DeviceChoice, DiskSettings, PrefixCache, PromptCacheFile, Schedule, Settings,
+    AsyncScheduling, DeviceChoice, DiskSettings, Preemption, PrefixCache, PromptCacheFile, Schedule, Settings,
 };
-pub use worker::MemoryPlan;
+pub use worker::{MemoryPlan, SwapStats};
 
 /// Every architecture that can be served, with what is said about it in a list.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {

@@ -57,7 +57,7 @@ pub(crate) fn memory_limit() -> Option<MemoryLimit> {
         };
     }
     let ours = mlx::memory::active_memory() as u64;
-    let free = linux_number("/proc/meminfo", "MemAvailable:").map(|kilobytes| kilobytes * 1024 + ours);
+    let free = host_free_bytes().map(|bytes| bytes + ours);
     let group = control_group_bytes();
     match (free, group) {
         (Some(free), Some(group)) if group < free => limit(group, "the control group's memory limit"),
@@ -65,6 +65,11 @@ pub(crate) fn memory_limit() -> Option<MemoryLimit> {
         (None, Some(group)) => limit(group, "the control group's memory limit"),
         (None, None) => limit(mlx::memory::memory_limit() as u64, "MLX's share of the machine's memory"),
     }
+}
+
+/// What is free of the host's memory, where the system says.
+pub(crate) fn host_free_bytes() -> Option<u64> {
+    linux_number("/proc/meminfo", "MemAvailable:").map(|kilobytes| kilobytes * 1024)
 }
 
 /// The limit of the control group that this process is in, if it has one.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::FaultPlan;
 
 pub use crate::disk::DiskSettings;
-pub use omnibus_core::{PrefixCache, Schedule, Tuning};
+pub use omnibus_core::{Preemption, PrefixCache, Schedule, Tuning};
 
 /// What an engine is told when it starts. The defaults suit one person on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,11 @@ pub struct Settings {
     pub tuning: Tuning,
     /// Bytes for keys and values. `None` takes a share of what the machine has.
     pub kv_cache_memory: Option<u64>,
+    /// Bytes of the host's memory for blocks of sequences that were preempted; they are taken when they are needed.
+    /// `None` takes a share of what is free beside everything else.
+    pub swap_space: Option<u64>,
+    /// Whether those sequences' blocks are moved there, or computed again.
+    pub preemption: Preemption,
     /// Tokens of a block of keys and values.
     pub block_size: usize,
     /// Bits of a key's or value's element, 4 or 8. `None` keeps floats.
@@ -71,6 +76,8 @@ impl Default for Settings {
             schedule: Schedule::default(),
             tuning: Tuning::default(),
             kv_cache_memory: None,
+            swap_space: None,
+            preemption: Preemption::default(),
             block_size: 32,
             kv_bits: None,
             kv_group_size: 64,

@@ -23,6 +23,7 @@ use crate::StartError;
 use crate::message::{Command, Report};
 use crate::settings::{DeviceChoice, Settings};
 pub use memory::MemoryPlan;
+pub use tier::SwapStats;
 
 /// Where the loop's reports go. Fails when nobody is left to hear them.
 pub(crate) type Outlet = Box<dyn FnMut(Report) -> Result<(), NobodyListens> + Send>;
@@ -117,7 +118,7 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let runner = runner::Runner::new(model, &capacity, settings).map_err(StartError::new)?;
-    let tier = tier::Tier::open(settings, source, &runner)?;
+    let tier = tier::Tier::open(settings, source, &runner, &capacity)?;
     Ok(Loaded { ready, runner, scheduler, tier, prompt_file })
 }
 

@@ -19,8 +19,13 @@ impl Folder {
     }
 
     fn engine(&self) -> Handle {
+        self.engine_with("")
+    }
+
+    fn engine_with(&self, faults: &str) -> Handle {
         let disk = DiskSettings { directory: self.0.clone(), ..DiskSettings::default() };
-        common::engine(Settings { disk: Some(disk), block_size: 16, ..Settings::default() })
+        let faults = faults.parse().unwrap();
+        common::engine(Settings { disk: Some(disk), block_size: 16, faults, ..Settings::default() })
     }
 }
 
@@ -34,6 +39,22 @@ fn long(id: &str) -> Request {
     let mut request = complete(id, "", 12);
     request.input = Input::Tokens((0..300).map(|at| 5 + at * 7 % 1000).collect());
     request
+}
+
+/// Some that begin alike and some that do not.
+fn requests() -> Vec<Request> {
+    let request = |i: usize| {
+        let mut request = long(&format!("r{i}"));
+        let tokens = (0..200 + 10 * i).map(|at| (5 + at * (7 + 2 * (i % 3)) % 1000) as u32).collect();
+        request.input = Input::Tokens(tokens);
+        request
+    };
+    (0..6).map(request).collect()
+}
+
+fn texts(engine: &Handle) -> Vec<String> {
+    let streams: Vec<_> = requests().into_iter().map(|request| engine.submit(request).unwrap()).collect();
+    streams.into_iter().map(|stream| common::hear(stream).text).collect()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -87,4 +108,34 @@ fn a_directory_that_cannot_be_made_is_said_in_one_line() {
     let error = common::try_engine(Settings { disk: Some(disk), ..Settings::default() }).err().unwrap();
     assert!(error.to_string().starts_with("--cache-dir "), "{error}");
     std::fs::remove_file(&folder.0).unwrap();
+}
+
+#[test]
+fn a_full_disk_costs_nobody_a_word_and_is_counted() {
+    let folder = Folder::new("full");
+    let expected = texts(&common::engine(Settings { block_size: 16, ..Settings::default() }));
+    let engine = folder.engine_with("disk-full@step=3");
+    assert_eq!(texts(&engine), expected);
+    assert_eq!(texts(&engine), expected, "from memory");
+    while engine.stats().disk.dropped_blocks_total == 0 {
+        // What the writer did while nothing was computed is told a little later.
+        run(&engine, complete("later", "The bus", 2));
+    }
+    assert_eq!(engine.stats().disk.written_blocks_total, 3, "the disk is left alone for a while");
+    drop(engine);
+    assert_eq!(files(&folder.0).len(), 3, "nothing half written is left");
+    assert_eq!(texts(&folder.engine()), expected, "from what little was kept");
+}
+
+#[test]
+fn a_dead_reader_costs_nobody_a_word() {
+    let folder = Folder::new("reader");
+    let expected = texts(&folder.engine());
+    for question in [0, 2] {
+        let engine = folder.engine_with(&format!("disk-reader@step={question}"));
+        assert_eq!(texts(&engine), expected, "dead at question {question}");
+        assert_eq!(run(&engine, long("later")).text, run(&engine, long("again")).text);
+        let stats = engine.stats();
+        assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
+    }
 }

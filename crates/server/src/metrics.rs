@@ -56,7 +56,16 @@ fn describe() {
     count!("omnibus_generated_tokens_total", "tokens generated");
     count!("omnibus_steps_total", "steps of the engine");
     count!("omnibus_failed_steps_total", "steps that failed as a whole");
-    count!("omnibus_preemptions_total", "sequences sent back to the queue for their blocks");
+    count!(
+        "omnibus_preemptions_total",
+        "sequences sent back to the queue for their blocks, by what becomes of those"
+    );
+    level!("omnibus_swap_used_bytes", "memory of the host that swapped blocks take");
+    level!("omnibus_swap_limit_bytes", "memory of the host that they may take");
+    count!("omnibus_swap_out_blocks_total", "blocks copied out for sequences sent back to the queue");
+    count!("omnibus_swap_out_bytes_total", "bytes of those");
+    count!("omnibus_swap_in_blocks_total", "blocks put back from the host's memory");
+    count!("omnibus_swap_in_bytes_total", "bytes of those");
     count!(
         "omnibus_handovers_total",
         "sequences handed from the pool that reads prompts to the one that answers"
@@ -94,6 +103,10 @@ fn describe() {
         "omnibus_cost_model_error_ratio",
         "how far off expected step times were lately, as a share of the time taken"
     );
+    level!(
+        "omnibus_move_cost_error_ratio",
+        "how far off expected times of moving blocks were lately, as a share of the time taken"
+    );
     level!("omnibus_engine_alive", "1 while the engine steps or has nothing to do");
     level!("omnibus_build_info", "the version, as a label");
     spread!("omnibus_queue_seconds", "from arrival to the first step");
@@ -119,6 +132,9 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_memory_peak_bytes", stats.peak_memory_bytes as f64),
         ("omnibus_memory_cache_bytes", stats.cache_memory_bytes as f64),
         ("omnibus_cost_model_error_ratio", stats.cost_model.error_ratio()),
+        ("omnibus_move_cost_error_ratio", stats.cost_model.moves.error_ratio()),
+        ("omnibus_swap_used_bytes", stats.swap.used_bytes as f64),
+        ("omnibus_swap_limit_bytes", stats.swap.limit_bytes as f64),
         // Counters of the facade are whole numbers; these only ever grow all the same.
         ("omnibus_step_host_seconds_total", stats.host_seconds_total),
         ("omnibus_step_wait_seconds_total", stats.wait_seconds_total),
@@ -131,7 +147,10 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_engine_load_failures_total", stats.engine_load_failures_total),
         ("omnibus_steps_total", stats.steps_total),
         ("omnibus_failed_steps_total", stats.failed_steps_total),
-        ("omnibus_preemptions_total", stats.preemptions_total),
+        ("omnibus_swap_out_blocks_total", stats.swap.out_blocks_total),
+        ("omnibus_swap_out_bytes_total", stats.swap.out_bytes_total),
+        ("omnibus_swap_in_blocks_total", stats.swap.in_blocks_total),
+        ("omnibus_swap_in_bytes_total", stats.swap.in_bytes_total),
         ("omnibus_handovers_total", stats.handovers_total),
         ("omnibus_computed_tokens_total", stats.computed_tokens_total),
         ("omnibus_disk_read_blocks_total", stats.disk.read_blocks_total),
@@ -146,6 +165,11 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
     }
     for (reason, count) in stats.prefix_misses.by_reason() {
         counter!("omnibus_prefix_misses_total", "reason" => reason).absolute(count);
+    }
+    let swapped = stats.swap_preemptions_total;
+    let recomputed = stats.preemptions_total.saturating_sub(swapped);
+    for (kind, count) in [("swap", swapped), ("recompute", recomputed)] {
+        counter!("omnibus_preemptions_total", "kind" => kind).absolute(count);
     }
     gauge!("omnibus_engine_alive").set(if engine.health().alive { 1.0 } else { 0.0 });
     gauge!("omnibus_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);

@@ -35,9 +35,11 @@ impl Scheduler {
             }
         }
         self.totals.handovers_total += plan.hand_over.len() as u64;
-        for &id in &plan.preempt {
-            self.preempt(id);
+        self.forget_gone_swaps();
+        for preempted in &plan.preempt {
+            self.preempt(preempted.sequence, preempted.leaving);
         }
+        begun.swaps = std::mem::take(&mut self.swaps);
         let mut loans = Vec::new();
         for work in &plan.work {
             begun.lookups.extend(self.first_lookup(work));

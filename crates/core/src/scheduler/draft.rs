@@ -8,7 +8,7 @@ use super::Scheduler;
 use super::forecast::Forecast;
 use super::pace::Pace;
 use crate::sequence::{Phase, Sequence};
-use crate::{GroupKind, Plan, SequenceId, Tick, Work};
+use crate::{GroupKind, Plan, Preempted, SequenceId, Tick, Work};
 
 /// A plan in the making.
 pub(super) struct Draft<'a> {
@@ -128,8 +128,9 @@ impl<'a> Draft<'a> {
 
     /// Sends a running sequence back to wait.
     pub(super) fn preempt(&mut self, victim: SequenceId) {
-        self.plan.preempt.push(victim);
-        self.let_go(&self.books.sequences[&victim]);
+        let sequence = &self.books.sequences[&victim];
+        self.plan.preempt.push(Preempted { sequence: victim, leaving: self.books.leaving(sequence) });
+        self.let_go(sequence);
     }
 
     /// True when the plan sends somebody back to wait.
@@ -282,7 +283,7 @@ impl<'a> Draft<'a> {
             let leaves = sequence.phase != Phase::Running
                 || sequence.is_finishing()
                 || self.is_expired(*id)
-                || self.plan.preempt.contains(id);
+                || self.plan.preempt.iter().any(|preempted| preempted.sequence == *id);
             for (at, holding) in sequence.holdings.iter().enumerate() {
                 let behind =
                     holding.behind(groups[at].kind, self.books.settings.block_size, sequence.computed);

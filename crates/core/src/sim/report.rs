@@ -19,8 +19,12 @@ pub struct Report {
     pub steps: u64,
     /// Tokens that sessions would have found at the end.
     pub session_tokens: u64,
-    /// Blocks that came back from the slower tier.
+    /// Blocks that came back from disk.
     pub restored: u64,
+    /// Blocks that were copied out for sequences that were preempted.
+    pub swapped_out: u64,
+    /// Blocks that came back from the host's memory.
+    pub swapped_in: u64,
     /// When the last one was.
     pub end: Tick,
     /// From arrival to the first token.

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Cost, Machine, Price, Rng, Tier};
-use crate::{Batch, Group, GroupKind, Pools, PrefixCache, Schedule, Settings, Targets, Tick, Tuning};
+use crate::{
+    Batch, Group, GroupKind, Pools, Preemption, PrefixCache, Schedule, Settings, Swap, Targets, Tick, Tuning,
+};
 
 /// A world to be played.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -107,7 +109,7 @@ impl Scenario {
     /// A small, crowded and unlucky world, different for each seed.
     pub fn hostile(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let settings = hostile_settings(&mut rng);
+        let mut settings = hostile_settings(&mut rng);
         let arrivals = hostile_arrivals(&mut rng, &settings);
         let faults = hostile_faults(&mut rng, &settings);
         let overlap = if rng.one_in(3) { Overlap::Off } else { Overlap::On };
@@ -115,6 +117,7 @@ impl Scenario {
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
         let machine = Machine::Priced(Cost { step_ns: 300_000, prefill, decode });
         let tier = hostile_tier(&mut rng);
+        settings.swap = hostile_swap(&mut rng, &settings, &tier);
         let audits = Audits::EveryStep;
         Self { settings, arrivals, machine, faults, overlap, tier, audits, seed: rng.draw() }
     }
@@ -134,6 +137,7 @@ impl Scenario {
             tuning: Tuning::default(),
             prefix_cache: PrefixCache::On,
             session_ttl: 60_000_000,
+            swap: Swap::default(),
         };
         let mut at = 0;
         let arrivals = (0..requests).map(|_| {
@@ -204,6 +208,7 @@ fn hostile_settings(rng: &mut Rng) -> Settings {
         tuning: hostile_tuning(rng),
         prefix_cache: if rng.one_in(6) { PrefixCache::Off } else { PrefixCache::On },
         session_ttl: rng.below(30_000),
+        swap: Swap::default(),
     }
 }
 
@@ -251,10 +256,24 @@ fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
 }
 
 fn hostile_tier(rng: &mut Rng) -> Tier {
+    let disk = match rng.one_in(2) {
+        true => Tier::default(),
+        false => Tier { delay: rng.within(1..=5_000) as Tick, loss_one_in: rng.below(12), ..Tier::default() },
+    };
     if rng.one_in(2) {
-        return Tier::default();
+        return disk;
     }
-    Tier { delay: rng.within(1..=5_000) as Tick, loss_one_in: rng.below(12) }
+    Tier { host_blocks: rng.within(1..=40), byte_ns: (rng.below(200), rng.below(200)), ..disk }
+}
+
+fn hostile_swap(rng: &mut Rng, settings: &Settings, tier: &Tier) -> Swap {
+    if tier.delay == 0 && tier.host_blocks == 0 {
+        return Swap::default();
+    }
+    Swap {
+        preemption: [Preemption::Recompute, Preemption::Swap, Preemption::Cheaper][rng.within(0..=2)],
+        block_bytes: settings.groups.iter().map(|_| rng.within(1..=2_000) as u64).collect(),
+    }
 }
 
 fn hostile_faults(rng: &mut Rng, settings: &Settings) -> Faults {

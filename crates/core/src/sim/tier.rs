@@ -1,42 +1,69 @@
-//! A slower tier of storage: keeps what became findable, and gives some of it back, late and not all of it.
+//! Slower tiers of storage: a disk that keeps what became findable and gives some of it back, late and not all of it; and
+//! the host's memory, which keeps what preempted sequences leave as long as there is room.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::Rng;
 use super::device::Device;
 use super::rng::mix;
-use crate::{Scheduler, SequenceId, Tick};
+use crate::{KeyedBlock, Move, Scheduler, SequenceId, Store, Tick};
 
-/// A slower tier of storage.
+/// Slower tiers of storage. How many bytes a block has, [`crate::Swap`] says.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tier {
-    /// At most so long is a sequence held while its blocks are read. Zero: there is no such tier.
+    /// At most so long is a sequence held while its blocks are read from disk. Zero: there is no disk.
     pub delay: Tick,
     /// One in so many blocks cannot be read back; zero for none.
     pub loss_one_in: u64,
+    /// Blocks that the host's memory has room for. Zero: none are kept there.
+    pub host_blocks: usize,
+    /// Nanoseconds that a byte takes from the pools to the host, and back.
+    pub byte_ns: (u64, u64),
 }
 
-/// The tier while the world runs.
+/// Names a block: its group and its key.
+type Name = (usize, u128);
+
+/// The tiers while the world runs.
 #[derive(Debug)]
 pub(super) struct Storage {
     tier: Tier,
+    /// Bytes of a block of each group.
+    block_bytes: Vec<u64>,
     rng: Rng,
-    /// By group and key, the prints of a block.
-    content: BTreeMap<(usize, u128), Vec<u64>>,
+    /// The prints of the blocks on disk.
+    disk: BTreeMap<Name, Vec<u64>>,
+    /// The prints of the blocks in the host's memory, and which were put there first.
+    host: BTreeMap<Name, Vec<u64>>,
+    host_order: VecDeque<Name>,
     /// Who is held, and until when.
     held: BTreeMap<SequenceId, Tick>,
     /// Who was, ever.
     ever_held: BTreeSet<SequenceId>,
     pub(super) restored: u64,
+    pub(super) swapped_out: u64,
+    pub(super) swapped_in: u64,
 }
 
 impl Storage {
     /// Nothing is kept yet.
-    pub(super) fn new(tier: &Tier, seed: u64) -> Self {
-        let (content, held, ever_held, restored) = Default::default();
-        Self { tier: tier.clone(), rng: Rng::new(mix(seed ^ 0x57)), content, held, ever_held, restored }
+    pub(super) fn new(tier: &Tier, block_bytes: &[u64], seed: u64) -> Self {
+        let (disk, host, host_order, held, ever_held) = Default::default();
+        Self {
+            tier: tier.clone(),
+            block_bytes: block_bytes.to_vec(),
+            rng: Rng::new(mix(seed ^ 0x57)),
+            disk,
+            host,
+            host_order,
+            held,
+            ever_held,
+            restored: 0,
+            swapped_out: 0,
+            swapped_in: 0,
+        }
     }
 
     /// Writes down what became findable.
@@ -45,26 +72,105 @@ impl Storage {
             return;
         }
         for sealed in scheduler.sealed(usize::MAX) {
-            let prints = device.block(sealed.group, sealed.block);
-            let before = self.content.insert((sealed.group, sealed.key), prints.clone());
-            assert!(before.is_none_or(|before| before == prints), "one key, and two contents");
+            self.write(&sealed, device);
         }
     }
 
-    /// Holds a sequence if something is stored for it.
+    fn write(&mut self, block: &KeyedBlock, device: &Device) {
+        let prints = device.block(block.group, block.block);
+        let before = self.disk.insert((block.group, block.key), prints.clone());
+        assert!(before.is_none_or(|before| before == prints), "one key, and two contents");
+    }
+
+    /// Copies blocks out. How long that takes.
+    pub(super) fn swap_out(
+        &mut self,
+        scheduler: &mut Scheduler,
+        device: &Device,
+        blocks: &[KeyedBlock],
+    ) -> Tick {
+        let unknown = blocks.iter().filter(|block| self.find((block.group, block.key)).is_none());
+        let unknown: Vec<KeyedBlock> = unknown.copied().collect();
+        // Should there not be room for all, the beginning is what is of use.
+        for block in unknown.iter().rev() {
+            let name = (block.group, block.key);
+            if self.tier.delay > 0 {
+                self.write(block, device);
+            }
+            if self.tier.host_blocks > 0 {
+                self.host.insert(name, device.block(block.group, block.block));
+                self.host_order.push_back(name);
+            }
+        }
+        while self.host.len() > self.tier.host_blocks {
+            let oldest = self.host_order.pop_front();
+            oldest.map(|oldest| self.host.remove(&oldest));
+        }
+        self.swapped_out += unknown.len() as u64;
+        let bytes = unknown.iter().map(|block| self.block_bytes[block.group]).sum();
+        let took = bytes * self.tier.byte_ns.0 / 1000;
+        scheduler.learn_move(Move::Out, bytes, took);
+        took
+    }
+
+    fn find(&self, name: Name) -> Option<Store> {
+        let host = self.host.contains_key(&name).then_some(Store::Host);
+        host.or_else(|| self.disk.contains_key(&name).then_some(Store::Disk))
+    }
+
+    /// What would help a sequence that waits, if it is worth while.
+    fn seek(&self, scheduler: &mut Scheduler, id: SequenceId) -> Vec<Name> {
+        let absent = scheduler.absent(id, |group, key| self.find((group, key)).is_some());
+        let stored: Vec<(usize, u128, Store)> = absent
+            .into_iter()
+            .filter_map(|(group, key)| Some((group, key, self.find((group, key))?)))
+            .collect();
+        match scheduler.is_worth_restoring(id, &stored) {
+            true => stored.into_iter().map(|(group, key, _)| (group, key)).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Holds a sequence if the disk has something for it.
     pub(super) fn fetch(&mut self, scheduler: &mut Scheduler, id: SequenceId, now: Tick) {
         if self.tier.delay == 0 || self.held.contains_key(&id) {
             return;
         }
-        let content = &self.content;
-        let absent = scheduler.absent(id, |group, key| content.contains_key(&(group, key)));
-        if absent.is_empty() {
+        let sought = self.seek(scheduler, id);
+        if sought.iter().all(|name| self.find(*name) == Some(Store::Host)) {
             return;
         }
         scheduler.hold(id);
         assert!(scheduler.is_held(id), "what waits can be held");
         self.ever_held.insert(id);
         self.held.insert(id, now + 1 + self.rng.below(self.tier.delay));
+    }
+
+    /// Puts back what is kept of a sequence that is about to begin, or holds it until it is read. How long that takes.
+    pub(super) fn bring_back(
+        &mut self,
+        scheduler: &mut Scheduler,
+        device: &mut Device,
+        id: SequenceId,
+        now: Tick,
+    ) -> Tick {
+        scheduler.look_for(id);
+        self.fetch(scheduler, id, now);
+        if scheduler.is_held(id) {
+            return 0;
+        }
+        let sought: BTreeSet<Name> = self.seek(scheduler, id).into_iter().collect();
+        let host = &self.host;
+        let has = |group, key| sought.contains(&(group, key)) && host.contains_key(&(group, key));
+        let restored = scheduler.restore(id, has);
+        for block in &restored {
+            device.fill(block.group, block.block, &self.host[&(block.group, block.key)]);
+        }
+        self.swapped_in += restored.len() as u64;
+        let bytes = restored.iter().map(|block| self.block_bytes[block.group]).sum();
+        let took = bytes * self.tier.byte_ns.1 / 1000;
+        scheduler.learn_move(Move::Back, bytes, took);
+        took
     }
 
     /// True if the sequence was ever held.
@@ -82,12 +188,12 @@ impl Storage {
         let due: Vec<_> = self.held.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
         for id in due {
             self.held.remove(&id);
-            let (content, salt, one_in) = (&self.content, self.rng.draw(), self.tier.loss_one_in);
+            let (disk, salt, one_in) = (&self.disk, self.rng.draw(), self.tier.loss_one_in);
             let is_lost = |key: u128| one_in > 0 && mix(key as u64 ^ salt).is_multiple_of(one_in);
-            let has = |group, key| content.contains_key(&(group, key)) && !is_lost(key);
+            let has = |group, key| disk.contains_key(&(group, key)) && !is_lost(key);
             for restored in scheduler.restore(id, has) {
                 assert!(!is_lost(restored.key), "what was not read is not restored");
-                device.fill(restored.group, restored.block, &content[&(restored.group, restored.key)]);
+                device.fill(restored.group, restored.block, &disk[&(restored.group, restored.key)]);
                 self.restored += 1;
             }
             scheduler.release_hold(id);

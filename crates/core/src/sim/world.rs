@@ -59,7 +59,7 @@ impl<'a> World<'a> {
             ahead: 0,
             scheduler: Scheduler::new(scenario.settings.clone()),
             device: Device::new(&scenario.settings),
-            storage: Storage::new(&scenario.tier, scenario.seed),
+            storage: Storage::new(&scenario.tier, &scenario.settings.swap.block_bytes, scenario.seed),
             scripts,
             clients: Clients::default(),
             next_arrival: 0,
@@ -200,8 +200,7 @@ impl<'a> World<'a> {
     /// Plans and launches a step. False if there is nothing to do but wait.
     fn plan(&mut self) -> bool {
         self.jump();
-        let plan = self.scheduler.plan(self.told());
-        self.check_plan(&plan);
+        let plan = self.plan_and_bring_back();
         if plan.is_empty() {
             let is_held = |id| self.scheduler.is_held(id);
             // The others pause until all suspects had their trial, and a held one's comes later.
@@ -220,6 +219,8 @@ impl<'a> World<'a> {
             return false;
         }
         let begun = self.scheduler.begin(&plan);
+        let took = self.storage.swap_out(&mut self.scheduler, &self.device, &begun.swaps);
+        self.wait_for_move(took);
         self.device.copy(&begun.copies);
         for lookup in &begun.lookups {
             let work = plan.work.iter().find(|work| work.sequence == lookup.sequence);
@@ -242,6 +243,33 @@ impl<'a> World<'a> {
         }
         self.audit();
         true
+    }
+
+    /// Plans, and puts back what is kept elsewhere of those that begin, until there is nothing more to put back.
+    fn plan_and_bring_back(&mut self) -> Plan {
+        loop {
+            let plan = self.scheduler.plan(self.told());
+            self.check_plan(&plan);
+            for id in self.scheduler.entering(&plan) {
+                let (scheduler, device) = (&mut self.scheduler, &mut self.device);
+                let took = self.storage.bring_back(scheduler, device, id, self.now);
+                self.wait_for_move(took);
+                if !self.scheduler.is_current(&plan) {
+                    break;
+                }
+            }
+            if self.scheduler.is_current(&plan) {
+                return plan;
+            }
+            self.audit();
+        }
+    }
+
+    /// Blocks are moved between steps.
+    fn wait_for_move(&mut self, took: Tick) {
+        if took > 0 {
+            self.now = self.now.max(self.device.free_at()) + took;
+        }
     }
 
     fn check_plan(&self, plan: &Plan) {
@@ -389,6 +417,8 @@ impl<'a> World<'a> {
         let targets = &self.scenario.settings.tuning.targets;
         self.clients.report(&self.scripts, targets, &mut self.report);
         self.report.restored = self.storage.restored;
+        self.report.swapped_out = self.storage.swapped_out;
+        self.report.swapped_in = self.storage.swapped_in;
         self.report.end = self.now;
         self.report.stats = stats;
         let told: u64 = self.scripts.iter().map(|script| script.arrival.max_new_tokens as u64).sum();

@@ -2,18 +2,23 @@
 
 use std::fs::File;
 use std::sync::mpsc::Receiver;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use super::file::{self, Unread};
-use super::{BlockName, Loaded, Shared};
+use super::{Answer, BlockName, Loaded, Shared};
+use crate::fault::{Kind, panic_on_order};
 
 /// Answers each question with the leading blocks that are there and sound.
-pub(super) fn run(shared: &Shared, questions: &Receiver<Vec<BlockName>>, tell: &mut impl FnMut(Vec<Loaded>)) {
-    for names in questions {
+pub(super) fn run(shared: &Shared, questions: &Receiver<Vec<BlockName>>, tell: &mut impl FnMut(Answer)) {
+    for (number, names) in questions.iter().enumerate() {
+        if shared.faults.of_disk(Kind::DiskReader, number as u64) {
+            panic_on_order();
+        }
+        let started = Instant::now();
         let blocks: Vec<Loaded> =
             names.into_iter().map_while(|name| Some(Loaded { name, bytes: read(shared, name)? })).collect();
         shared.count(|stats| stats.read_blocks_total += blocks.len() as u64);
-        tell(blocks);
+        tell(Answer { blocks, took: started.elapsed() });
     }
 }
 

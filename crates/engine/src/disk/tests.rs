@@ -22,14 +22,16 @@ impl World {
         Self { directory, limit_bytes: 1 << 20 }
     }
 
-    fn open(&self) -> (Disk, Receiver<Vec<Loaded>>) {
+    fn open(&self) -> (Disk, Receiver<Answer>) {
         self.open_as([7; 32])
     }
 
-    fn open_as(&self, fingerprint: [u8; 32]) -> (Disk, Receiver<Vec<Loaded>>) {
+    fn open_as(&self, fingerprint: [u8; 32]) -> (Disk, Receiver<Answer>) {
         let settings = DiskSettings { directory: self.directory.clone(), limit_bytes: self.limit_bytes };
         let (tell, told) = channel();
-        let disk = Disk::open(&settings, fingerprint, vec![BYTES], move |blocks| tell.send(blocks).unwrap());
+        let disk = Disk::open(&settings, fingerprint, vec![BYTES], FaultPlan::default(), move |answer| {
+            tell.send(answer).unwrap();
+        });
         (disk.unwrap(), told)
     }
 
@@ -49,8 +51,8 @@ impl World {
 
     fn read(&self, keys: &[u128]) -> (Vec<u128>, DiskStats) {
         let (disk, told) = self.open();
-        disk.fetch(keys.iter().map(|key| name(*key)).collect());
-        let found = told.recv().unwrap();
+        disk.fetch(keys.iter().map(|key| name(*key)).collect()).unwrap();
+        let found = told.recv().unwrap().blocks;
         assert!(found.iter().all(|block| block.bytes == content(block.name.key)));
         (found.iter().map(|block| block.name.key).collect(), disk.stats())
     }
@@ -114,8 +116,8 @@ fn another_models_blocks_are_not_found_and_not_touched() {
     let world = World::new("foreign");
     world.write([1]);
     let (disk, told) = world.open_as([8; 32]);
-    disk.fetch(vec![name(1)]);
-    assert!(told.recv().unwrap().is_empty());
+    disk.fetch(vec![name(1)]).unwrap();
+    assert!(told.recv().unwrap().blocks.is_empty());
     drop(disk);
     assert_eq!(world.read(&[1]).0, [1]);
 }
@@ -162,10 +164,22 @@ fn a_full_disk_costs_the_block_and_nothing_else() {
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, b"in the way").unwrap();
     disk.put(name(1), content(1));
-    disk.fetch(vec![name(1)]);
-    assert!(told.recv().unwrap().is_empty());
+    disk.fetch(vec![name(1)]).unwrap();
+    assert!(told.recv().unwrap().blocks.is_empty());
     let shared = Arc::clone(&disk.shared);
     drop(disk);
     let stats = *shared.stats.lock().unwrap();
     assert_eq!((stats.written_blocks_total, stats.dropped_blocks_total), (0, 1));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_was_said_is_for_no_other_user_to_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new("private");
+    drop(world.open());
+    let folder = world.directory.join("kv").join(Fingerprint([7; 32]).folder());
+    for made in [&world.directory, &world.directory.join("kv"), &folder] {
+        assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Loaded, Shared, file};
+use crate::fault::Kind;
 
 /// After a disk refused a block, it is left alone for so long.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -12,10 +13,10 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Writes what comes until nobody is left to send.
 pub(super) fn run(shared: &Shared, blocks: &Receiver<Loaded>) {
     let mut paused_until: Option<Instant> = None;
-    for block in blocks {
+    for (number, block) in blocks.iter().enumerate() {
         let written = match paused_until {
             Some(until) if Instant::now() < until => Written::Dropped,
-            _ => write(shared, &block),
+            _ => write(shared, number as u64, &block),
         };
         match written {
             Written::Yes => shared.count(|stats| stats.written_blocks_total += 1),
@@ -35,13 +36,18 @@ enum Written {
     Refused,
 }
 
-fn write(shared: &Shared, Loaded { name, bytes }: &Loaded) -> Written {
+/// `number`: which of all blocks that came.
+fn write(shared: &Shared, number: u64, Loaded { name, bytes }: &Loaded) -> Written {
     let (path, size) = (shared.path_of(*name), file::bytes_on_disk(bytes.len()));
     if !shared.index().could_hold(size) {
         return Written::Dropped;
     }
     shared.make_room(size);
-    match file::write(&shared.root.join(&path), &shared.fingerprint, *name, bytes) {
+    let placed = match shared.faults.of_disk(Kind::DiskFull, number) {
+        true => Err(std::io::ErrorKind::StorageFull.into()),
+        false => file::write(&shared.root.join(&path), &shared.fingerprint, *name, bytes),
+    };
+    match placed {
         Ok(()) => {
             shared.index().add(path, size, SystemTime::now());
             Written::Yes

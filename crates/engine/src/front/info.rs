@@ -3,7 +3,7 @@
 use omnibus_core::{CostModel, GroupStats, Misses};
 use serde::{Deserialize, Serialize};
 
-use crate::{DiskStats, MemoryPlan};
+use crate::{DiskStats, MemoryPlan, SwapStats};
 
 /// One model that can be asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -109,6 +109,8 @@ pub struct Stats {
     pub kv_blocks_total: usize,
     /// What is kept on disk; nothing without `--cache-dir`.
     pub disk: DiskStats,
+    /// What moved to the host's memory and back.
+    pub swap: SwapStats,
     /// Bytes MLX has in use.
     pub active_memory_bytes: u64,
     /// The most it ever had.
@@ -125,6 +127,8 @@ pub struct Stats {
     pub failed_steps_total: u64,
     /// Sequences sent back to the queue for their blocks.
     pub preemptions_total: u64,
+    /// Of those, sequences whose blocks were to be copied out.
+    pub swap_preemptions_total: u64,
     /// Prompt tokens that were found computed.
     pub cached_tokens_total: u64,
     /// Tokens computed, those computed again included.
@@ -170,6 +174,7 @@ impl Stats {
             steps_total: self.steps_total + before.steps_total,
             failed_steps_total: self.failed_steps_total + before.failed_steps_total,
             preemptions_total: self.preemptions_total + before.preemptions_total,
+            swap_preemptions_total: self.swap_preemptions_total + before.swap_preemptions_total,
             cached_tokens_total: self.cached_tokens_total + before.cached_tokens_total,
             prefix_misses: self.prefix_misses.plus(before.prefix_misses),
             partial_copies_total: self.partial_copies_total + before.partial_copies_total,
@@ -183,6 +188,7 @@ impl Stats {
             dispatch_seconds_total: self.dispatch_seconds_total + before.dispatch_seconds_total,
             wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
             disk: self.disk.after(&before.disk),
+            swap: self.swap.after(&before.swap),
             ..self.clone()
         }
     }

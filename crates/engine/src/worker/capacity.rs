@@ -69,6 +69,7 @@ impl Capacity {
             )));
         }
         (memory.kv_bytes, memory.kv_tokens) = (plan.bytes(fits), longest);
+        memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.unasked_swap_bytes());
         memory.apply().map_err(StartError::new)?;
         Ok(Self {
             block_size: settings.block_size,
@@ -77,6 +78,15 @@ impl Capacity {
             max_context: context.min(longest),
             memory,
         })
+    }
+
+    /// Bytes of a block of each group, if there is a place besides the pools where it can be.
+    fn moved_bytes(&self, groups: &[StateGroup], settings: &Settings) -> Vec<u64> {
+        let is_kept = settings.disk.as_ref().is_some_and(|disk| !disk.directory.as_os_str().is_empty());
+        if !is_kept && self.memory.swap_bytes == 0 {
+            return Vec::new();
+        }
+        groups.iter().map(|group| group.block_bytes(self.block_size, self.format)).collect()
     }
 
     /// What the scheduler is told.
@@ -103,6 +113,10 @@ impl Capacity {
             tuning: settings.tuning.clone(),
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
             session_ttl: (settings.session_ttl_s * 1e6) as core::Tick,
+            swap: core::Swap {
+                preemption: settings.preemption,
+                block_bytes: self.moved_bytes(&groups, settings),
+            },
         }
     }
 }

@@ -5,13 +5,17 @@ use omnibus_model::{Model, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::StartError;
-use crate::machine::{MemoryLimit, memory_limit};
+use crate::machine::{MemoryLimit, host_free_bytes, memory_limit};
 use crate::settings::Settings;
 
 /// Of the limit, what is left to everything that is not counted: code, buffers of the driver, fragmentation.
 const HEADROOM_SHARE: f64 = 0.05;
 /// But not more than this.
 const HEADROOM_BYTES_MAX: u64 = 2 << 30;
+/// The share of what is left of the host's memory that preempted sequences may take when nobody says.
+const SWAP_SHARE: f64 = 0.1;
+/// But not more than this.
+const SWAP_BYTES_MAX: u64 = 4 << 30;
 /// MLX keeps at least so much for reuse.
 const REUSE_BYTES_MIN: u64 = 256 << 20;
 
@@ -30,6 +34,8 @@ pub struct MemoryPlan {
     pub scratch_bytes: u64,
     /// Bytes left free on purpose.
     pub headroom_bytes: u64,
+    /// Bytes of the host's memory for blocks of sequences that are preempted. They are taken when they are needed.
+    pub swap_bytes: u64,
 }
 
 impl MemoryPlan {
@@ -65,6 +71,7 @@ impl MemoryPlan {
             kv_tokens: 0,
             scratch_bytes: model.blueprint().scratch_bytes(rows, sampled, model.dtype().size_of()),
             headroom_bytes: headroom.min(HEADROOM_BYTES_MAX),
+            swap_bytes: 0,
         }
     }
 
@@ -72,6 +79,16 @@ impl MemoryPlan {
     pub(super) fn left_bytes(&self) -> Option<u64> {
         let taken = self.expected_peak_bytes() + self.headroom_bytes;
         self.limit.as_ref().map(|limit| limit.bytes.saturating_sub(taken))
+    }
+
+    /// What preempted sequences may take of the host's memory when nobody says, once everything else is planned. Where
+    /// the device's memory is the host's, that is little: it had better be used for keys and values.
+    pub(super) fn unasked_swap_bytes(&self) -> u64 {
+        let free = match (mlx::device::default(), mlx::device::backend()) {
+            (Ok(Device::Gpu), Backend::Cuda) => host_free_bytes(),
+            _ => self.left_bytes(),
+        };
+        ((free.unwrap_or(0) as f64 * SWAP_SHARE) as u64).min(SWAP_BYTES_MAX)
     }
 
     /// Tells MLX what to keep: resident what the system allows, for reuse what steps need again and again.

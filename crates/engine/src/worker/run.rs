@@ -148,8 +148,9 @@ impl Loop {
     }
 
     fn work(&mut self) -> mlx::Result<()> {
+        let now = self.now();
         if let Some(tier) = &mut self.tier {
-            tier.take_arrived(&mut self.scheduler, &mut self.runner)?;
+            tier.take_arrived(&mut self.scheduler, &mut self.runner, now)?;
         }
         self.step()?;
         if let Some(tier) = &mut self.tier {
@@ -167,7 +168,7 @@ impl Loop {
         while self.flight.len() < self.runner.depth()
             && !self.flight.back().is_some_and(|f| f.launched.is_late())
         {
-            let plan = self.scheduler.plan(self.now());
+            let plan = self.next_plan()?;
             if plan.is_empty() {
                 break;
             }
@@ -183,10 +184,31 @@ impl Loop {
         read
     }
 
+    /// Plans, and puts back what is kept elsewhere of those that begin, until there is nothing more to put back.
+    fn next_plan(&mut self) -> mlx::Result<Plan> {
+        loop {
+            let now = self.now();
+            let plan = self.scheduler.plan(now);
+            let Some(tier) = &mut self.tier else { return Ok(plan) };
+            for id in self.scheduler.entering(&plan) {
+                tier.bring_back(&mut self.scheduler, &mut self.runner, id, now)?;
+                if !self.scheduler.is_current(&plan) {
+                    break;
+                }
+            }
+            if self.scheduler.is_current(&plan) {
+                return Ok(plan);
+            }
+        }
+    }
+
     fn launch(&mut self, plan: &Plan) -> mlx::Result<()> {
         let begun = self.scheduler.begin(plan);
         for event in begun.events {
             self.hear(event);
+        }
+        if let Some(tier) = &mut self.tier {
+            tier.swap_out(&mut self.scheduler, &self.runner, &begun.swaps)?;
         }
         if plan.work.is_empty() {
             return Ok(());
@@ -413,7 +435,7 @@ impl Loop {
                 self.sequences.insert(job.id, sequence);
                 self.jobs.insert(sequence, job);
                 if let Some(tier) = &mut self.tier {
-                    tier.fetch(&mut self.scheduler, sequence);
+                    tier.fetch(&mut self.scheduler, sequence, now);
                 }
                 self.begin_prompt_file(sequence);
             }
@@ -509,13 +531,15 @@ impl Loop {
         stats.sessions_kept = books.sessions;
         stats.groups = books.groups;
         stats.preemptions_total = books.preemptions_total;
+        stats.swap_preemptions_total = books.swap_preemptions_total;
         stats.cached_tokens_total = books.cached_tokens_total;
         stats.computed_tokens_total = books.computed_tokens_total;
         stats.generated_tokens_total = books.sampled_tokens_total;
         stats.cost_model.clone_from(self.scheduler.cost());
         stats.retry_after_s = seconds(self.scheduler.retry_after());
         stats.handovers_total = books.handovers_total;
-        stats.disk = self.tier.as_ref().map(Tier::stats).unwrap_or_default();
+        stats.disk = self.tier.as_ref().map(Tier::disk_stats).unwrap_or_default();
+        stats.swap = self.tier.as_ref().map(Tier::swap_stats).unwrap_or_default();
         stats.active_memory_bytes = mlx::memory::active_memory() as u64;
         stats.peak_memory_bytes = mlx::memory::peak_memory() as u64;
         stats.cache_memory_bytes = mlx::memory::cache_memory() as u64;
@@ -583,7 +607,16 @@ fn strike(fault: Option<Kind>) -> mlx::Result<()> {
         Some(Kind::Hang) => loop {
             std::thread::park();
         },
-        Some(Kind::LaunchPanic | Kind::Draw | Kind::Read | Kind::NotANumber | Kind::Sampler) | None => Ok(()),
+        Some(
+            Kind::LaunchPanic
+            | Kind::Draw
+            | Kind::Read
+            | Kind::NotANumber
+            | Kind::Sampler
+            | Kind::DiskFull
+            | Kind::DiskReader,
+        )
+        | None => Ok(()),
     }
 }
 

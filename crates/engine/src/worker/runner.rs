@@ -186,6 +186,11 @@ impl Runner {
         &self.state
     }
 
+    /// Waits for everything that has been launched.
+    pub(super) fn settle(&self) -> mlx::Result<()> {
+        mlx::eval(self.state.arrays())
+    }
+
     /// Starts copying blocks of a group out, after what has been launched and before what will be.
     pub(super) fn read_blocks(
         &self,

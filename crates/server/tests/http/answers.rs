@@ -239,6 +239,9 @@ fn metrics_count_what_happened() {
         r#"omnibus_http_requests_total{route="/v1/chat/completions",method="POST",status="400"}"#,
         "omnibus_requests_running 0",
         "omnibus_generated_tokens_total",
+        r#"omnibus_preemptions_total{kind="swap"} 0"#,
+        r#"omnibus_preemptions_total{kind="recompute"} 0"#,
+        "omnibus_swap_limit_bytes 0",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }

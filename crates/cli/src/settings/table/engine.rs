@@ -1,6 +1,6 @@
 //! How requests are scheduled, what is kept of them, and the process they run in.
 
-use omnibus_engine::{AsyncScheduling, PrefixCache, Schedule};
+use omnibus_engine::{AsyncScheduling, Preemption, PrefixCache, Schedule};
 
 use super::{CACHED, ENGINE, MAX, SCHEDULING, SERVE, STEPS, microseconds};
 use crate::settings::config::Isolate;
@@ -181,6 +181,38 @@ pub const SETTINGS: &[Setting] = &[
         help: "Memory for keys and values. Otherwise a share of what the machine has.",
         set: |config, value| {
             config.engine.kv_cache_memory = Some(value.count());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "swap-space",
+        short: None,
+        kind: Kind::Bytes,
+        default: "",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "Memory of the host for keys and values of requests that have to wait for others. Otherwise a tenth of what is left, at most 4 GB; 0 is none.",
+        set: |config, value| {
+            config.engine.swap_space = Some(value.count());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "preemption-mode",
+        short: None,
+        kind: Kind::Choice(&["auto", "swap", "recompute"]),
+        default: "auto",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "What becomes of the keys and values of requests that have to wait: moved, computed again, or what takes less time.",
+        set: |config, value| {
+            config.engine.preemption = match value.text().as_str() {
+                "swap" => Preemption::Swap,
+                "recompute" => Preemption::Recompute,
+                _ => Preemption::Cheaper,
+            };
             Ok(())
         },
     },

@@ -1,0 +1,141 @@
+//! Whether what a sequence had computed is moved or computed again.
+//!
+//! A sequence that gives its memory back loses what others take of it. What only it held can be copied out before:
+//! [`crate::Begun::swaps`]. When it is to run again, [`Scheduler::entering`] says so, the engine puts back what is kept
+//! elsewhere ([`Scheduler::absent`], [`Scheduler::restore`]), and plans once more.
+//!
+//! Invariant: memory is given and taken by the policy alone. What is moved decides how much there is to compute, never
+//! who runs; and each time that a sequence gives its memory back, it is looked for once. So nobody waits for anybody
+//! else's blocks, and nothing moves back and forth without steps between.
+
+use super::Scheduler;
+use crate::memory::Stake;
+use crate::sequence::{Phase, Sequence};
+use crate::{Leaving, Load, Move, Plan, Preemption, SequenceId, Tick};
+
+/// A place outside of the pools that holds blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Store {
+    /// The host's memory.
+    Host,
+    /// A disk.
+    Disk,
+}
+
+impl Scheduler {
+    /// What should become of the blocks of a sequence that is preempted.
+    pub(super) fn leaving(&self, sequence: &Sequence) -> Leaving {
+        let swaps = match self.settings.swap.preemption {
+            _ if self.settings.swap.block_bytes.is_empty() => false,
+            Preemption::Recompute => false,
+            Preemption::Swap => true,
+            Preemption::Cheaper => self.is_cheaper_to_swap(&self.stake(sequence)),
+        };
+        if swaps { Leaving::Swap } else { Leaving::Recompute }
+    }
+
+    /// Out now and back later takes less than computing what may be lost. Where nothing is known of moves they are
+    /// tried, and where nothing is known of computing there is nothing to lose.
+    fn is_cheaper_to_swap(&self, stake: &Stake) -> bool {
+        let back = stake.blocks.iter().map(|block| self.bytes_of(block.group)).sum();
+        let unnamed = stake.blocks.iter().filter(|block| self.memory.is_fresh(block));
+        let out = unnamed.map(|block| self.bytes_of(block.group)).sum();
+        let moves = &self.cost.moves;
+        let moving = moves.predict(Move::Out, out) + moves.predict(Move::Back, back);
+        moving < self.computing(&stake.positions)
+    }
+
+    /// Whether blocks that are [`Self::absent`] for a sequence that waits should be put back, or rather be computed
+    /// again: whichever is expected to take less time. Where nothing is known they are put back, and each time that they
+    /// are not, what is known is doubted a little.
+    pub fn is_worth_restoring(&mut self, id: SequenceId, absent: &[(usize, u128, Store)]) -> bool {
+        let Some(sequence) = self.sequences.get(&id) else { return false };
+        if self.settings.swap.preemption == Preemption::Swap {
+            return true;
+        }
+        let bytes = |of: &dyn Fn(Store) -> bool| {
+            let those = absent.iter().filter(|(_, _, store)| of(*store));
+            those.map(|(group, _, _)| self.bytes_of(*group)).sum::<u64>()
+        };
+        let moves = &self.cost.moves;
+        let moving = moves.predict(Move::Read, bytes(&|store| store == Store::Disk))
+            + moves.predict(Move::Back, bytes(&|_| true));
+        let keys = sequence.chain.keys();
+        let most = (sequence.tokens.len() - 1) / self.settings.block_size;
+        let elsewhere = |group, key: crate::prefix::BlockKey| {
+            absent.iter().any(|(of, name, _)| *of == group && *name == key.0)
+        };
+        let here = self.memory.reusable(keys, most);
+        let there = self.memory.takeoffs(keys, most, elsewhere, |_| {}).unwrap_or(0);
+        let computing = self.computing(&(here * self.settings.block_size..there * self.settings.block_size));
+        let is_worth = computing == 0.0 || moving <= computing;
+        if !is_worth {
+            self.cost.moves.doubt();
+        }
+        is_worth
+    }
+
+    /// Learns how long it took to move so many bytes.
+    pub fn learn_move(&mut self, which: Move, bytes: u64, took: Tick) {
+        self.cost.learn_move(which, bytes, took);
+    }
+
+    /// Sequences that a plan lets begin and that were not [`Self::look_for`] since they last had memory, in its order.
+    pub fn entering(&self, plan: &Plan) -> Vec<SequenceId> {
+        let works = plan.work.iter().map(|work| work.sequence);
+        let enters = |id: &SequenceId| {
+            let sequence = self.sequences.get(id);
+            sequence.is_some_and(|sequence| sequence.phase == Phase::Waiting && !sequence.is_looked_for)
+        };
+        works.filter(enters).collect()
+    }
+
+    /// What is kept elsewhere of a sequence has been looked for.
+    pub fn look_for(&mut self, id: SequenceId) {
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            sequence.is_looked_for = true;
+        }
+    }
+
+    /// True while nothing has happened since the plan was made.
+    pub fn is_current(&self, plan: &Plan) -> bool {
+        plan.id == self.now_at
+    }
+
+    /// Names what a sequence is about to lose, if that shall be copied out.
+    pub(super) fn note_swaps(&mut self, id: SequenceId) {
+        if let Some(sequence) = self.sequences.get(&id)
+            && sequence.sealed * self.settings.block_size == sequence.computed
+        {
+            self.memory.keep_states(&sequence.holdings, &sequence.chain.keys()[..sequence.sealed]);
+        }
+        let Some(sequence) = self.sequences.get(&id).filter(|sequence| sequence.leaving == Leaving::Swap)
+        else {
+            return;
+        };
+        let stake = self.stake(sequence);
+        self.memory.name(&stake.blocks);
+        self.swaps.extend(stake.blocks);
+    }
+
+    /// Of what was noted since the last plan was begun, what has been overwritten is not worth copying any more.
+    pub(super) fn forget_gone_swaps(&mut self) {
+        let memory = &self.memory;
+        self.swaps.retain(|block| memory.is_there(block));
+    }
+
+    fn stake(&self, sequence: &Sequence) -> Stake {
+        self.memory.stake(&sequence.chain.keys()[..sequence.sealed.min(sequence.chain.keys().len())])
+    }
+
+    fn computing(&self, positions: &std::ops::Range<usize>) -> f64 {
+        match positions.len() {
+            0 => 0.0,
+            tokens => self.cost.predict(&Load::prefill(positions.start, tokens)),
+        }
+    }
+
+    fn bytes_of(&self, group: usize) -> u64 {
+        self.settings.swap.block_bytes.get(group).copied().unwrap_or(0)
+    }
+}

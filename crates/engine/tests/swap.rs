@@ -1,0 +1,147 @@
+//! Less memory than all streams need: what those leave that have to wait is moved out and comes back, and nobody's text
+//! shows it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::{complete, fixture, hear, said};
+use omnibus_engine::{DiskSettings, Handle, Preemption, Request, Settings, Stats};
+
+/// One engine at a time: MLX counts the memory of all.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed holds nothing that the next one needs.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Said = Vec<Vec<(u32, Option<f32>)>>;
+
+fn together(engine: &Handle, requests: &[Request]) -> Said {
+    let streams: Vec<_> = requests.iter().map(|request| engine.submit(request.clone()).unwrap()).collect();
+    streams.into_iter().map(|stream| said(&hear(stream))).collect()
+}
+
+/// The streams say in a tight engine what is expected, twice, and nothing is left behind.
+fn check(expected: &Said, tight: &Handle, requests: &[Request]) -> Stats {
+    assert_eq!(together(tight, requests), *expected);
+    let first = tight.stats();
+    assert_eq!(together(tight, requests), *expected, "again");
+    let stats = tight.stats();
+    assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
+    assert!(stats.active_memory_bytes <= first.active_memory_bytes + (1 << 20), "{first:?} {stats:?}");
+    assert!(stats.swap.used_bytes <= stats.swap.limit_bytes, "{stats:?}");
+    stats
+}
+
+/// Blocks for one and a half of these sequences.
+fn tight(preemption: Preemption, swap_space: u64) -> Settings {
+    Settings {
+        kv_cache_memory: Some(1 << 20),
+        block_size: 8,
+        preemption,
+        swap_space: Some(swap_space),
+        ..Settings::default()
+    }
+}
+
+/// Those, and what they say where there is room for all.
+fn expected() -> (Vec<Request>, Said) {
+    let requests = requests(&common::engine(tight(Preemption::Recompute, 0)));
+    let said = together(&common::engine(Settings::default()), &requests);
+    (requests, said)
+}
+
+fn requests(engine: &Handle) -> Vec<Request> {
+    let tokens = engine.models()[0].max_model_len * 2 / 3;
+    let request = |i: usize| {
+        let mut request = complete(&format!("r{i}"), &format!("number {i}: "), tokens);
+        request.logprobs = Some(0);
+        request
+    };
+    (0..6).map(request).collect()
+}
+
+#[test]
+fn swapped_streams_say_what_they_say_with_room() {
+    let _alone = alone();
+    let (requests, expected) = expected();
+    for (preemption, swaps) in
+        [(Preemption::Swap, true), (Preemption::Recompute, false), (Preemption::Cheaper, true)]
+    {
+        let engine = common::engine(tight(preemption, 64 << 20));
+        let stats = check(&expected, &engine, &requests);
+        assert!(stats.preemptions_total > 0, "{preemption:?}: {stats:?}");
+        // Which is cheaper is this machine's affair; it is tried once at least.
+        assert_eq!(stats.swap_preemptions_total > 0, swaps, "{preemption:?}: {stats:?}");
+        if preemption == Preemption::Swap {
+            assert_eq!(stats.swap_preemptions_total, stats.preemptions_total, "{stats:?}");
+            assert!(stats.swap.in_blocks_total > 0, "{stats:?}");
+            assert!(stats.cost_model.moves.out.samples > 0 && stats.cost_model.moves.back.samples > 0);
+        }
+    }
+}
+
+#[test]
+fn a_small_swap_space_holds_its_limit() {
+    let _alone = alone();
+    let (requests, expected) = expected();
+    let engine = common::engine(tight(Preemption::Swap, 300 << 10));
+    let stats = check(&expected, &engine, &requests);
+    assert!(stats.swap.out_blocks_total > 0 && stats.swap.limit_bytes == 300 << 10, "{stats:?}");
+}
+
+#[test]
+fn a_disk_stands_behind_a_small_swap_space() {
+    let _alone = alone();
+    let directory = std::env::temp_dir().join(format!("omnibus-swap-{}", std::process::id()));
+    let _not_there = std::fs::remove_dir_all(&directory);
+    let (requests, expected) = expected();
+    let disk = DiskSettings { directory: directory.clone(), ..DiskSettings::default() };
+    let engine = common::engine(Settings { disk: Some(disk), ..tight(Preemption::Swap, 100 << 10) });
+    let stats = check(&expected, &engine, &requests);
+    assert!(stats.swap_preemptions_total > 0 && stats.disk.read_blocks_total > 0, "{stats:?}");
+    drop(engine);
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn swapped_streams_with_states_say_what_they_say_with_room() {
+    let _alone = alone();
+    let directory: PathBuf = fixture::directory("qwen3_next", "swapped");
+    let roomy = fixture::engine(&directory, Settings::default());
+    // Slots for twice as many as run, blocks for half of those.
+    let engine = fixture::engine(
+        &directory,
+        Settings {
+            kv_cache_memory: Some(300 << 10),
+            block_size: 4,
+            max_num_seqs: 4,
+            preemption: Preemption::Swap,
+            swap_space: Some(16 << 20),
+            ..Settings::default()
+        },
+    );
+    let requests: Vec<Request> = (0..8).map(|i| fixture::request(i, 40 + i * 3, 170 - 2 * i)).collect();
+    let stats = check(&together(&roomy, &requests), &engine, &requests);
+    assert!(stats.preemptions_total > 0, "{stats:?}");
+    assert!(stats.swap.in_blocks_total > 0, "{stats:?}");
+}
+
+#[test]
+fn a_step_that_fails_while_others_are_away_costs_nobody_a_word() {
+    let _alone = alone();
+    let (requests, expected) = expected();
+    for fault in ["launch", "read", "turn"] {
+        let faults = [20, 60, 100, 150].map(|step| format!("{fault}@step={step}")).join(",");
+        let faults = faults.parse().unwrap();
+        let engine = common::engine(Settings { faults, ..tight(Preemption::Swap, 64 << 20) });
+        assert_eq!(together(&engine, &requests), expected, "{fault}");
+        let stats = engine.stats();
+        assert!(stats.failed_steps_total >= 3, "{fault}: {stats:?}");
+        assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
+    }
+}
