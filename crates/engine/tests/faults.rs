@@ -86,7 +86,7 @@ fn a_step_that_fails_costs_nobody_a_word() {
     let expected = texts(&engine(settings("")));
     for fault in ["launch", "launch-panic", "draw", "read", "turn"] {
         // In the first prompts, among prompts and answers, and among answers alone.
-        let faults: Vec<String> = [0, 5, 14, 40].iter().map(|step| format!("{fault}@step={step}")).collect();
+        let faults: Vec<String> = [0, 5, 14, 24].iter().map(|step| format!("{fault}@step={step}")).collect();
         let engine = engine(settings(&faults.join(",")));
         assert_eq!(texts(&engine), expected, "{fault}");
         assert_eq!(engine.stats().failed_steps_total, 4, "{fault}");
