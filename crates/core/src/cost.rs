@@ -73,6 +73,9 @@ pub struct CostModel {
     pub prefill: Part,
     /// The most prompt tokens that a measured step read.
     pub prefill_tokens_max: f64,
+    /// How many times as long as the parts say the last few steps took, less one.
+    #[serde(skip)]
+    drift: f64,
     /// Of moving blocks.
     #[serde(default)]
     pub moves: Moves,
@@ -140,6 +143,16 @@ impl<const N: usize> Moments<N> {
     }
 }
 
+/// A measured step, in microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// What the parts say.
+    usual: f64,
+    /// What was expected after the last few steps.
+    expected: f64,
+    took: f64,
+}
+
 /// What a measurement counts that is off by this share of itself.
 fn trust(samples: u64, error_ratio: f64, off: f64) -> f64 {
     let usual = error_ratio.max(ERROR_MIN);
@@ -159,6 +172,15 @@ fn after(samples: u64, error_ratio: f64, off: f64) -> f64 {
 const FORGETTING: f64 = 0.99;
 /// What the newest step counts in the error.
 const ERROR_GAIN: f64 = 0.05;
+/// Of the usual error of a prediction, how many times it a step is taken to be late: one in a hundred is later, if
+/// errors are spread as Laplace's.
+const ERRORS_APART: f64 = 4.0;
+/// Who doubts more reads nothing any more, and learns nothing either.
+const DOUBT_MAX: f64 = 0.2;
+/// What the newest step counts in the drift: others who use the machine come and go within some steps.
+const DRIFT_GAIN: f64 = 0.3;
+/// A single step is not taken for more than this.
+const DRIFT_MAX: f64 = 0.5;
 /// A step further off than this many times the usual error counts less.
 const OUTLIER: f64 = 3.0;
 /// The usual error is taken to be at least this.
@@ -171,6 +193,11 @@ const ROUNDS: usize = 40;
 impl CostModel {
     /// Microseconds that a step of this load is expected to take. Zero while nothing is known.
     pub fn predict(&self, load: &Load) -> f64 {
+        self.usual(load) * (1.0 + self.drift)
+    }
+
+    /// The same, whatever the last few steps were like.
+    fn usual(&self, load: &Load) -> f64 {
         if load.prefill_tokens > 0.0 {
             self.prefill.at(load.prefill_tokens, load.prefill_context) + self.beside(load)
         } else if load.decode_tokens > 0.0 {
@@ -188,15 +215,18 @@ impl CostModel {
     /// Learns from a step that took so long.
     pub fn learn(&mut self, load: &Load, took: Tick) {
         let took = (took as f64).max(1.0);
+        let seen = Seen { usual: self.usual(load), expected: self.predict(load), took };
         if load.prefill_tokens > 0.0 {
-            let expected = self.predict(load);
             // At least a tenth is the prompt's, whatever is believed of decoding.
             let own = (took - self.beside(load)).max(took / 10.0);
-            self.prefill.learn([load.prefill_tokens, 1.0, load.prefill_context], own, expected, took);
+            self.prefill.learn([load.prefill_tokens, 1.0, load.prefill_context], own, seen);
             self.prefill_tokens_max = self.prefill_tokens_max.max(load.prefill_tokens);
         } else if load.decode_tokens > 0.0 {
-            let expected = self.predict(load);
-            self.decode.learn([1.0, load.decode_tokens, load.decode_context], took, expected, took);
+            self.decode.learn([1.0, load.decode_tokens, load.decode_context], took, seen);
+        }
+        if seen.usual > 0.0 {
+            let now = (took / seen.usual - 1.0).clamp(-DRIFT_MAX, DRIFT_MAX);
+            self.drift += DRIFT_GAIN * (now - self.drift);
         }
         // The order of coordinates is the order in which one measurement is explained: a decode step by its base,
         // a prompt by its tokens. Growing from a small prompt is then expected to cost more than it will, not less.
@@ -207,6 +237,11 @@ impl CostModel {
     /// Learns from blocks that were moved: so many bytes in so long.
     pub fn learn_move(&mut self, which: Move, bytes: u64, took: Tick) {
         self.moves.learn(which, bytes, took);
+    }
+
+    /// The share of its expected time that a step which reads prompts takes longer, at most: nearly always.
+    pub fn doubt(&self) -> f64 {
+        (ERRORS_APART * self.prefill.error_ratio).min(DOUBT_MAX)
     }
 
     /// How far off predictions of steps are lately, as a share of the time taken: of either part, the worse.
@@ -240,11 +275,11 @@ impl Part {
     }
 
     /// `row`: what each coefficient is multiplied with, in the order of [`Part::settle`]. `own` is what this part has
-    /// to explain of `took`.
-    fn learn(&mut self, row: [f64; 3], own: f64, expected: f64, took: f64) {
-        let off = (expected - took).abs() / took;
-        let weight = trust(self.samples, self.error_ratio, off) / (own * own);
-        self.error_ratio = after(self.samples, self.error_ratio, off);
+    /// to explain of the step's time.
+    fn learn(&mut self, row: [f64; 3], own: f64, seen: Seen) {
+        let off = |expected: f64| (expected - seen.took).abs() / seen.took;
+        let weight = trust(self.samples, self.error_ratio, off(seen.usual)) / (own * own);
+        self.error_ratio = after(self.samples, self.error_ratio, off(seen.expected));
         self.moments.add(row, own, weight);
         self.samples += 1;
     }

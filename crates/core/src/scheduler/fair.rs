@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::draft::{Admission, Draft, Move};
-use super::pace::{LEAST_TOKENS, Pace};
+use super::pace::{Budget, LEAST_TOKENS, Pace};
 use super::{Scheduler, fcfs};
 use crate::sequence::{Rank, Sequence};
 use crate::{Load, SequenceId, Tick};
@@ -23,11 +23,8 @@ const TTFT: f64 = 2e6;
 const TPOT_MIN: f64 = 5e4;
 /// From token to token, in steps that only decode, when nobody says.
 const TPOT_STEPS: f64 = 4.0;
-/// Of the usual error of a prediction, how many times it a step is kept shorter: one in a hundred is further off, if
-/// errors are spread as Laplace's.
-const ERRORS_APART: f64 = 4.0;
 /// What is kept for the time between steps.
-const HOST_SHARE: f64 = 0.08;
+const HOST_SHARE: f64 = 0.1;
 
 /// Plans a step.
 pub(super) fn fill(draft: &mut Draft<'_>, now: Tick) {
@@ -109,10 +106,11 @@ impl<'a> Fair<'a> {
         due - self.begins
     }
 
-    /// Microseconds that a step may take in which the least slack is this.
-    fn budget(&self, least: f64) -> f64 {
-        let doubt = 1.0 + HOST_SHARE + ERRORS_APART * self.books.cost.error_ratio();
-        least.min(self.tpot) / doubt
+    /// What a step may take in which the least slack is this, in microseconds.
+    fn budget(&self, least: f64) -> Budget {
+        let least = least.min(self.tpot);
+        let doubt = self.books.cost.doubt();
+        Budget { sure_us: least / (1.0 + HOST_SHARE + doubt), likely_us: least / (1.0 + HOST_SHARE) }
     }
 
     /// The first in line comes first of all. A prompt that others are ahead of by slack gets little more than nothing.

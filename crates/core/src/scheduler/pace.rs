@@ -8,17 +8,26 @@ use crate::{CostModel, Load};
 /// A chunk that is tried before anything is known, in tokens.
 const CAREFUL_TOKENS: usize = 32;
 /// Where not one token is in time, the first prompt in line gets this share of the decodes' own time all the same.
-const PROMPT_SHARE: f64 = 0.25;
+const PROMPT_SHARE: f64 = 0.4;
 /// Fewer are worth a step only to the first prompt in line, which gets so many where its share is not enough for one.
 pub(super) const LEAST_TOKENS: usize = 16;
+
+/// Microseconds that a step may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget {
+    /// So that nearly every step is in time.
+    pub(super) sure_us: f64,
+    /// So that it is in time if it takes as long as expected.
+    pub(super) likely_us: f64,
+}
 
 /// How much of a step prompts may take.
 pub(super) struct Pace<'a> {
     cost: &'a CostModel,
     /// What is in the step or has its place there.
     load: Load,
-    /// Microseconds; `None` when nobody is waiting for a next token.
-    budget_us: Option<f64>,
+    /// `None` when nobody is waiting for a next token.
+    budget: Option<Budget>,
     /// Prompt tokens that are left, whatever the time.
     tokens_left: usize,
     /// What the next prompt gets at least, if it is the first.
@@ -27,10 +36,10 @@ pub(super) struct Pace<'a> {
 
 impl<'a> Pace<'a> {
     /// For a step that decodes `load`. `tokens`: that prompts may take.
-    pub(super) fn new(cost: &'a CostModel, load: Load, budget_us: Option<f64>, tokens: usize) -> Self {
+    pub(super) fn new(cost: &'a CostModel, load: Load, budget: Option<Budget>, tokens: usize) -> Self {
         let known = CAREFUL_TOKENS.max(2 * cost.prefill_tokens_max as usize);
-        let tokens_left = if budget_us.is_some() { tokens.min(known) } else { tokens };
-        Self { cost, load, budget_us, tokens_left, least: LEAST_TOKENS }
+        let tokens_left = if budget.is_some() { tokens.min(known) } else { tokens };
+        Self { cost, load, budget, tokens_left, least: LEAST_TOKENS }
     }
 
     /// True when nothing worth reading fits any more.
@@ -41,19 +50,17 @@ impl<'a> Pace<'a> {
     /// The most tokens from `start` on, of `wanted`, that the next prompt may take.
     pub(super) fn tokens(&self, start: usize, wanted: usize) -> usize {
         let most = wanted.min(self.tokens_left);
-        let Some(budget) = self.budget_us else { return most };
-        let within = |budget| self.cost.prefill_within(&self.load, start, most, budget);
-        match within(budget) {
-            0 if self.least == 0 => 0,
-            0 => match within(self.cost.predict(&self.load) * (1.0 + PROMPT_SHARE)) {
-                // Who waits for a token waits too long in any case: then it is for something.
-                0 => most.min(self.least),
-                fit => fit,
-            },
+        let Some(Budget { sure_us, likely_us }) = self.budget else { return most };
+        let within = |budget_us| self.cost.prefill_within(&self.load, start, most, budget_us);
+        let sure = within(sure_us);
+        if self.least == 0 {
             // A crumb costs a prompt more steps than it saves others time.
-            fit if fit < LEAST_TOKENS.min(most) && self.least == 0 => 0,
-            fit => fit,
+            return if sure < LEAST_TOKENS.min(most) { 0 } else { sure };
         }
+        let share_us = self.cost.predict(&self.load) * (1.0 + PROMPT_SHARE);
+        let mut fits = [sure, within(likely_us), within(share_us)].into_iter();
+        // If who waits for a token waits too long in any case, then it is for something.
+        fits.find(|fit| *fit > 0).unwrap_or(most.min(self.least))
     }
 
     /// Somebody reads so many tokens from `start` on.
