@@ -104,7 +104,7 @@ fn gpu() -> Finding {
         Some(gpu) => warning(
             "gpu",
             format!("{gpu}, but this libmlx cannot use it: models run on the CPU"),
-            "build with MLX_BACKEND=cuda13",
+            "build with MLX_BACKEND=cuda13, or give `serve` the folder of a libmlx for CUDA with --mlx-lib-cuda",
         ),
         None => warning(
             "gpu",

@@ -120,6 +120,9 @@ impl std::fmt::Display for MemoryPlan {
             self.kv_tokens,
             gigabytes(self.scratch_bytes),
         )?;
+        if self.swap_bytes > 0 {
+            write!(f, ", up to {} of the host's for requests that give way", gigabytes(self.swap_bytes))?;
+        }
         match &self.limit {
             Some(limit) => write!(f, "; {} is {}", limit.source, gigabytes(limit.bytes)),
             None => Ok(()),
