@@ -24,7 +24,7 @@ const TPOT_MIN: f64 = 5e4;
 /// From token to token, in steps that only decode, when nobody says.
 const TPOT_STEPS: f64 = 4.0;
 /// What is kept for the time between steps.
-const HOST_SHARE: f64 = 0.1;
+const HOST_SHARE: f64 = 0.12;
 
 /// Plans a step.
 pub(super) fn fill(draft: &mut Draft<'_>, now: Tick) {

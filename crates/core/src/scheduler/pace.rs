@@ -7,7 +7,7 @@ use crate::{CostModel, Load};
 
 /// A chunk that is tried before anything is known, in tokens.
 const CAREFUL_TOKENS: usize = 32;
-/// Where not one token is in time, the first prompt in line gets this share of the decodes' own time all the same.
+/// Where answers are too late without it, the first prompt in line gets this share of their time all the same.
 const PROMPT_SHARE: f64 = 0.4;
 /// Fewer are worth a step only to the first prompt in line, which gets so many where its share is not enough for one.
 pub(super) const LEAST_TOKENS: usize = 16;
@@ -57,10 +57,18 @@ impl<'a> Pace<'a> {
             // A crumb costs a prompt more steps than it saves others time.
             return if sure < LEAST_TOKENS.min(most) { 0 } else { sure };
         }
-        let share_us = self.cost.predict(&self.load) * (1.0 + PROMPT_SHARE);
-        let mut fits = [sure, within(likely_us), within(share_us)].into_iter();
-        // If who waits for a token waits too long in any case, then it is for something.
-        fits.find(|fit| *fit > 0).unwrap_or(most.min(self.least))
+        let alone_us = self.cost.predict(&self.load);
+        match within(likely_us).max(sure) {
+            // Answers that are in time are not made late by more than they must, and small chunks become known.
+            0 if alone_us <= likely_us => most.min(1),
+            // Those that wait too long in any case wait for something.
+            0 => match within(alone_us * (1.0 + PROMPT_SHARE)) {
+                0 => most.min(self.least),
+                fit => fit,
+            },
+            _ if sure > 0 => sure,
+            likely => likely,
+        }
     }
 
     /// Somebody reads so many tokens from `start` on.
