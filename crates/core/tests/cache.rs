@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use omnibus_core::{
-    Begun, Group, GroupKind, Lookup, Miss, Outcome, Plan, PrefixCache, Request, Row, Schedule, Scheduler,
-    SequenceId, Settings, Swap, Token, Tuning,
+    Begun, Group, GroupKind, Lookup, Miss, Outcome, Plan, Preemption, PrefixCache, Request, Row, Schedule,
+    Scheduler, SequenceId, Settings, Swap, Token, Tuning,
 };
 
 const FULL: GroupKind = GroupKind::Full;
@@ -102,6 +102,27 @@ fn what_comes_back_takes_no_memory_from_those_who_run() {
     assert_eq!(scheduler.absent(id, |_, key| stored.contains(&key)).len(), 3, "two were left over");
     assert!(scheduler.restore(id, |_, key| stored.contains(&key)).is_empty(), "they take all the room");
     scheduler.audit();
+}
+
+#[test]
+fn what_comes_back_over_a_block_that_was_to_be_moved_is_not_moved_in_its_place() {
+    let swap = Swap { preemption: Preemption::Swap, block_bytes: vec![64] };
+    let mut scheduler = Scheduler::new(Settings { swap, ..settings(&[(FULL, 4)]) });
+    let [_, younger] =
+        [1, 2].map(|number| scheduler.submit(0, Request::new(prompt(number, 7), 9)).expect("it fits"));
+    let (first, _) = begin(&mut scheduler);
+    let (second, _) = begin(&mut scheduler);
+    commit(&mut scheduler, &first);
+    let (third, begun) = begin(&mut scheduler);
+    assert_eq!(third.preempt.iter().map(|gone| gone.sequence).collect::<Vec<_>>(), [younger]);
+    assert!(begun.swaps.is_empty(), "a step in flight uses its blocks");
+    commit(&mut scheduler, &second);
+    let other = submit(&mut scheduler, prompt(3, 5));
+    let restored = scheduler.restore(other, |_, _| true);
+    assert_eq!(restored.len(), 1);
+    let (_, begun) = begin(&mut scheduler);
+    assert_eq!(begun.swaps.len(), 1, "of two blocks one is left: {:?}", begun.swaps);
+    assert_ne!(begun.swaps[0].block, restored[0].block);
 }
 
 #[test]
