@@ -8,8 +8,11 @@
 //! who runs; and each time that a sequence gives its memory back, it is looked for once. So nobody waits for anybody
 //! else's blocks, and nothing moves back and forth without steps between.
 
+use std::collections::BTreeSet;
+
 use super::Scheduler;
 use crate::memory::Stake;
+use crate::prefix::BlockKey;
 use crate::sequence::{Phase, Sequence};
 use crate::{Leaving, Load, Move, Plan, Preemption, SequenceId, Tick};
 
@@ -62,9 +65,8 @@ impl Scheduler {
             + moves.predict(Move::Back, bytes(&|_| true));
         let keys = sequence.chain.keys();
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;
-        let elsewhere = |group, key: crate::prefix::BlockKey| {
-            absent.iter().any(|(of, name, _)| *of == group && *name == key.0)
-        };
+        let names: BTreeSet<(usize, u128)> = absent.iter().map(|(group, name, _)| (*group, *name)).collect();
+        let elsewhere = |group, key: BlockKey| names.contains(&(group, key.0));
         let here = self.memory.reusable(keys, most);
         let there = self.memory.takeoffs(keys, most, elsewhere, |_| {}).unwrap_or(0);
         let computing = self.computing(&(here * self.settings.block_size..there * self.settings.block_size));
