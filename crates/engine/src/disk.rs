@@ -95,12 +95,13 @@ impl DiskStats {
     }
 }
 
-/// The directory and its two threads. They end when this is dropped; what still waits to be written is written first.
+/// The directory and its two threads. They end when this is dropped: what still waits to be written is written first,
+/// and a read that hangs is left to itself.
 pub(crate) struct Disk {
     shared: Arc<Shared>,
     writes: Option<SyncSender<Loaded>>,
     reads: Option<Sender<Vec<BlockName>>>,
-    threads: Vec<std::thread::JoinHandle<()>>,
+    writer: Option<std::thread::JoinHandle<()>>,
 }
 
 /// What the loop and the two threads share.
@@ -154,12 +155,10 @@ impl Disk {
         let (writes, to_write) = sync_channel(waiting);
         let (reads, to_read) = channel();
         let (for_writer, for_reader) = (Arc::clone(&shared), Arc::clone(&shared));
-        let threads = vec![
-            spawn("omnibus-disk-write", move || writer::run(&for_writer, &to_write)).map_err(refused)?,
-            spawn("omnibus-disk-read", move || reader::run(&for_reader, &to_read, &mut tell))
-                .map_err(refused)?,
-        ];
-        Ok(Self { shared, writes: Some(writes), reads: Some(reads), threads })
+        let writer =
+            spawn("omnibus-disk-write", move || writer::run(&for_writer, &to_write)).map_err(refused)?;
+        spawn("omnibus-disk-read", move || reader::run(&for_reader, &to_read, &mut tell)).map_err(refused)?;
+        Ok(Self { shared, writes: Some(writes), reads: Some(reads), writer: Some(writer) })
     }
 
     /// Whether a block can probably be read.
@@ -209,8 +208,8 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         (self.writes, self.reads) = (None, None);
-        for thread in self.threads.drain(..) {
-            let _its_panic_was_printed = thread.join();
+        if let Some(writer) = self.writer.take() {
+            let _its_panic_was_printed = writer.join();
         }
     }
 }
