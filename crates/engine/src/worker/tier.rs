@@ -229,7 +229,7 @@ impl Tier {
         blocks: &[KeyedBlock],
     ) -> mlx::Result<()> {
         let unknown = blocks.iter().filter(|block| self.find(name_of(block.group, block.key)).is_none());
-        let unknown: Vec<KeyedBlock> = unknown.copied().collect();
+        let unknown = self.beginning(&unknown.copied().collect::<Vec<_>>());
         if unknown.is_empty() {
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl Tier {
         scheduler.learn_move(Move::Out, bytes, ticks(started.elapsed()));
         self.swapped.out_blocks_total += copied.len() as u64;
         self.swapped.out_bytes_total += bytes;
-        // Should there not be room for all, the beginning is what is of use.
+        // Should others have to make room, the beginning is what is of use.
         for (name, bytes) in copied.into_iter().rev() {
             if let Some(shelf) = &self.disk {
                 shelf.disk.put(name, bytes.clone());
@@ -255,6 +255,22 @@ impl Tier {
             self.host.put(name, bytes);
         }
         Ok(())
+    }
+
+    /// Of a sequence's blocks, each group's in order, the leading ones that there is room for once they are copied: more
+    /// would only fill the host's memory.
+    fn beginning(&self, blocks: &[KeyedBlock]) -> Vec<KeyedBlock> {
+        let for_disk = self.disk.as_ref().map_or(0, |_| READ_BYTES_MAX);
+        let room = for_disk.max(self.host.limit_bytes() as usize);
+        let bytes = |block: &KeyedBlock| self.block_bytes.get(block.group).copied().unwrap_or(0);
+        let all: usize = blocks.iter().map(bytes).sum();
+        let groups = (0..self.block_bytes.len()).flat_map(|group| {
+            let of_group: Vec<KeyedBlock> =
+                blocks.iter().filter(|block| block.group == group).copied().collect();
+            let fitting = if all <= room { of_group.len() } else { of_group.len() * room / all };
+            of_group.into_iter().take(fitting)
+        });
+        groups.collect()
     }
 
     /// True while something is being read.
