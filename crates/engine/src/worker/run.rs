@@ -1,34 +1,29 @@
 //! The loop: take commands, keep steps in flight, read the oldest, tell.
 
-use std::any::Any;
+mod commands;
+mod failures;
+mod report;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
-use std::time::{Duration, Instant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
 
 use omnibus_core::{
-    self as core, Lookup, Miss, Outcome, Plan, PlanId, Rejection, Row, Scheduler, SequenceId, StopKind, Tick,
+    self as core, Lookup, Miss, Outcome, Plan, PlanId, Row, Scheduler, SequenceId, StopKind, Tick,
 };
 
-use super::contained::{contained, said};
+use super::Outlet;
+use super::contained::contained;
 use super::launch::Rows;
 use super::prompt_file::PromptFile;
 use super::runner::{Launched, Read, Runner};
 use super::tier::{Leisure, Tier};
-use super::{NobodyListens, Outlet};
-use crate::fault::{FaultPlan, Kind, Player, Scene, panic_on_order};
-use crate::message::{Command, Job, JobId, News, Note, Report, Scored, StepSeen};
+use crate::fault::{FaultPlan, Kind, panic_on_order};
+use crate::message::{Command, Job, JobId, News, Note, Scored, StepSeen};
 use crate::sampler::Pick;
-use crate::{Failure, FinishReason, SessionSeen, Stats};
-
-/// Nobody is told to come back later than this.
-const RETRY_MAX_S: u64 = 600;
-/// How long an idle loop sleeps at most; deadlines of waiting requests are looked at then.
-const NAP: Duration = Duration::from_millis(200);
-/// How long it sleeps while blocks are read that somebody waits for.
-const READ_NAP: Duration = Duration::from_millis(1);
-/// Turns that may panic one after the other, with no good step between them.
-const PANICS_MAX: u32 = 3;
+use crate::{Failure, FinishReason, Stats};
+use failures::{draw_on_order, order_faults, strike};
 
 /// The loop and everything it owns.
 pub(super) struct Loop {
@@ -347,221 +342,6 @@ impl Loop {
         }
     }
 
-    /// Sleeps while there is nothing to do, else takes what has come.
-    fn take_commands(&mut self) -> Fate {
-        let idle = self.scheduler.is_idle() && self.flight.is_empty();
-        // What the disk's own thread has done since is told a little later, when it is done.
-        let writing = self.tier.as_ref().is_some_and(Tier::is_writing);
-        if self.chores == Chores::Left {
-            // Nobody waits for anything, and there is something to do all the same.
-        } else if idle && !writing {
-            match self.inbox.recv() {
-                Ok(command) => {
-                    if let Fate::Stops = self.obey(command) {
-                        return Fate::Stops;
-                    }
-                }
-                Err(_) => return Fate::Stops,
-            }
-        } else if idle || self.flight.is_empty() && self.scheduler.plan(self.now()).is_empty() {
-            match self.inbox.recv_timeout(self.nap()) {
-                Ok(command) => {
-                    if let Fate::Stops = self.obey(command) {
-                        return Fate::Stops;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Fate::Stops,
-            }
-        }
-        loop {
-            match self.inbox.try_recv() {
-                Ok(command) => {
-                    if let Fate::Stops = self.obey(command) {
-                        return Fate::Stops;
-                    }
-                }
-                Err(TryRecvError::Empty) => return Fate::GoesOn,
-                Err(TryRecvError::Disconnected) => return Fate::Stops,
-            }
-        }
-    }
-
-    fn obey(&mut self, command: Command) -> Fate {
-        match command {
-            Command::Submit(job) => self.submit(*job),
-            Command::Cancel(job) => {
-                let event = self.sequences.get(&job).and_then(|sequence| self.scheduler.cancel(*sequence));
-                if let Some(event) = event {
-                    self.hear(event);
-                }
-            }
-            Command::LookAtSessions => self.look_at_sessions(),
-            Command::DropSession(session) => {
-                self.scheduler.drop_session(session);
-            }
-            Command::Stop => return Fate::Stops,
-        }
-        Fate::GoesOn
-    }
-
-    fn look_at_sessions(&mut self) {
-        let now = self.now();
-        let sessions = self.scheduler.sessions(now).into_iter().map(|session| SessionSeen {
-            session: session.session,
-            tokens: session.tokens,
-            blocks: session.blocks,
-            idle_s: now.saturating_sub(session.last_used) as f64 / 1e6,
-        });
-        self.stats.sessions = sessions.collect();
-        self.stats.session_looks_total += 1;
-    }
-
-    fn submit(&mut self, job: Job) {
-        let now = self.now();
-        let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
-        let request = core::Request {
-            priority: job.priority,
-            deadline,
-            cache_salt: job.cache_salt,
-            key: job.tenant,
-            session: job.session,
-            boundaries: job.boundaries.clone(),
-            history: job.history.clone(),
-            ..core::Request::new(self.prompt_of(&job), job.max_new_tokens.saturating_sub(job.generated.len()))
-        };
-        match self.scheduler.submit(now, request) {
-            Ok(sequence) => {
-                self.sequences.insert(job.id, sequence);
-                self.jobs.insert(sequence, job);
-                if let Some(tier) = &mut self.tier {
-                    tier.fetch(&mut self.scheduler, sequence, now);
-                }
-                self.begin_prompt_file(sequence);
-            }
-            Err(rejection) => {
-                let failure = match rejection {
-                    Rejection::Empty => Failure::bad_request("prompt", rejection.to_string()),
-                    Rejection::TooLong { .. } => Failure::TooLong { message: rejection.to_string() },
-                    Rejection::QueueFull { .. } => {
-                        Failure::Busy { retry_after_s: seconds(self.scheduler.retry_after()) }
-                    }
-                };
-                self.told.push(Note { job: job.id, news: News::Failed(failure) });
-            }
-        }
-    }
-
-    /// The tokens that a job starts from.
-    fn prompt_of(&self, job: &Job) -> Vec<u32> {
-        let tokens = [job.prompt.as_slice(), &job.generated].concat();
-        match &self.prompt_file {
-            Some(file) => file.prompt(tokens),
-            None => tokens,
-        }
-    }
-
-    fn begin_prompt_file(&mut self, sequence: SequenceId) {
-        let Some(file) = &mut self.prompt_file else { return };
-        if let Err(error) = file.begin(&mut self.scheduler, &mut self.runner, sequence) {
-            self.recover(&error);
-        }
-    }
-
-    /// After a step failed as a whole: nothing in memory can be trusted, so everything starts over
-    /// from its tokens, in smaller steps.
-    fn recover(&mut self, error: &mlx::Error) {
-        tracing::warn!(%error, "a step failed; its sequences start over");
-        self.flight.clear();
-        if let Some(tier) = &mut self.tier {
-            tier.abandon();
-        }
-        for event in self.scheduler.fail_steps() {
-            self.hear(event);
-        }
-        self.stats.failed_steps_total += 1;
-        if let Err(error) = self.runner.reset() {
-            tracing::error!(%error, "the memory for keys and values cannot be made anew");
-        }
-    }
-
-    /// Ends a turn with a report, which is also the sign of life.
-    fn publish(&mut self) -> Fate {
-        match self.report() {
-            Ok(()) => Fate::GoesOn,
-            Err(NobodyListens) => Fate::Stops,
-        }
-    }
-
-    /// After a panic of the loop itself: the books may be wrong, so they are opened anew, and every job goes on from
-    /// its tokens. Time limits begin again. A loop that panics whatever it is given ends, and says so by that.
-    fn rebuild(&mut self, panic: Box<dyn Any + Send>) {
-        tracing::error!(panic = said(panic.as_ref()), "the engine's loop panicked; everything starts over");
-        self.panics += 1;
-        if self.panics > PANICS_MAX {
-            resume_unwind(panic);
-        }
-        self.flight.clear();
-        if let Some(tier) = &mut self.tier {
-            tier.abandon();
-            tier.disown();
-        }
-        self.scheduler = Scheduler::new(self.scheduler.settings().clone());
-        self.stats.failed_steps_total += 1;
-        if let Err(error) = self.runner.reset() {
-            tracing::error!(%error, "the memory for keys and values cannot be made anew");
-        }
-        self.sequences.clear();
-        let jobs = std::mem::take(&mut self.jobs);
-        jobs.into_values().for_each(|job| self.submit(job));
-    }
-
-    /// Sends what is to be told, and the numbers.
-    fn report(&mut self) -> Result<(), NobodyListens> {
-        let books = self.scheduler.stats();
-        let stats = &mut self.stats;
-        stats.process = std::process::id();
-        (stats.queued, stats.running) = (books.queued, books.running);
-        stats.kv_blocks_used = books.groups.iter().map(|group| group.used).sum();
-        stats.kv_blocks_cached = books.groups.iter().map(|group| group.cached).sum();
-        stats.kv_blocks_total = books.groups.iter().map(|group| group.total).sum();
-        stats.prefix_misses = books.misses;
-        stats.partial_copies_total = books.partial_copies_total;
-        stats.checkpoints_total = books.checkpoints_total;
-        stats.sessions_kept = books.sessions;
-        stats.groups = books.groups;
-        stats.preemptions_total = books.preemptions_total;
-        stats.swap_preemptions_total = books.swap_preemptions_total;
-        stats.cached_tokens_total = books.cached_tokens_total;
-        stats.computed_tokens_total = books.computed_tokens_total;
-        stats.generated_tokens_total = books.sampled_tokens_total;
-        stats.cost_model.clone_from(self.scheduler.cost());
-        stats.retry_after_s = seconds(self.scheduler.retry_after());
-        stats.handovers_total = books.handovers_total;
-        stats.disk = self.tier.as_ref().map(Tier::disk_stats).unwrap_or_default();
-        stats.swap = self.tier.as_ref().map(Tier::swap_stats).unwrap_or_default();
-        stats.active_memory_bytes = mlx::memory::active_memory() as u64;
-        stats.peak_memory_bytes = mlx::memory::peak_memory() as u64;
-        stats.cache_memory_bytes = mlx::memory::cache_memory() as u64;
-        let (notes, steps) = (std::mem::take(&mut self.told), std::mem::take(&mut self.steps));
-        // Only the report after a look carries what was seen: it may be long, and a report goes out at every step.
-        let sessions = std::mem::take(&mut stats.sessions);
-        (self.outlet)(Report { notes, stats: Stats { sessions, ..stats.clone() }, steps })
-    }
-
-    fn observe(&mut self, flight: &Flight) {
-        self.stats.steps_total += 1;
-        let seconds = flight.started.elapsed().as_secs_f64();
-        self.steps.push(StepSeen { seconds, tokens: flight.tokens });
-    }
-
-    /// How long to sleep when there is nothing to compute.
-    fn nap(&self) -> Duration {
-        let change = self.scheduler.next_change().unwrap_or(Tick::MAX);
-        let longest = if self.tier.as_ref().is_some_and(Tier::is_reading) { READ_NAP } else { NAP };
-        longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
-    }
-
     fn now(&self) -> Tick {
         self.born.elapsed().as_micros() as Tick
     }
@@ -573,55 +353,6 @@ fn trace(plan: &Plan, cost: &core::CostModel) {
         let expected_us = cost.predict(&load) as Tick;
         tracing::trace!(step = plan.id.0, ?load, expected_us, "step launched");
     }
-}
-
-/// Microseconds as whole seconds that may be waited for.
-fn seconds(ticks: Tick) -> u64 {
-    ticks.div_ceil(1_000_000).clamp(1, RETRY_MAX_S)
-}
-
-/// Finds what is to go wrong with a step, and with its rows.
-fn order_faults(
-    faults: &FaultPlan,
-    step: u64,
-    rows: &mut Rows,
-    plan: &Plan,
-    jobs: &BTreeMap<SequenceId, Job>,
-) -> Option<Kind> {
-    let scene = Scene { step, tokens: rows.tokens.len() };
-    let player = |sequence: &SequenceId| {
-        jobs.get(sequence).map(|job| Player { prompt: &job.prompt, answered: job.generated.len() })
-    };
-    for row in &mut rows.samples {
-        row.fault = player(&row.sequence).and_then(|player| faults.of_row(scene, player));
-    }
-    faults.of_step(scene, plan.work.iter().filter_map(|work| player(&work.sequence)))
-}
-
-/// Does what can be done before a step is built.
-fn strike(fault: Option<Kind>) -> mlx::Result<()> {
-    match fault {
-        Some(Kind::Launch) => Err(mlx::Error::new("a launch that fails on order")),
-        Some(Kind::Turn) => panic_on_order(),
-        Some(Kind::Abort) => std::process::abort(),
-        Some(Kind::Hang) => loop {
-            std::thread::park();
-        },
-        Some(
-            Kind::LaunchPanic
-            | Kind::Draw
-            | Kind::Read
-            | Kind::NotANumber
-            | Kind::Sampler
-            | Kind::DiskFull
-            | Kind::DiskReader,
-        )
-        | None => Ok(()),
-    }
-}
-
-fn draw_on_order() -> mlx::Error {
-    mlx::Error::new("a sampling that fails on order")
 }
 
 fn finished(reason: core::FinishReason) -> News {
