@@ -5,6 +5,9 @@
 //! squares of the relative error, with forgetting, and coefficients below zero are not allowed: more work never
 //! takes less time. A step far from what was expected counts less, so that a hiccup is not learned.
 //!
+//! Others who use the machine slow all steps for a while: by how much the last few took longer than fitted is the drift,
+//! and what is predicted is stretched by it. So the fit need not follow every guest, and no prediction is long wrong.
+//!
 //! Invariant: the same measurements in the same order give the same model.
 
 mod moves;

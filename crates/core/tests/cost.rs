@@ -73,6 +73,17 @@ fn a_machine_that_becomes_slower_is_learned_anew() {
 }
 
 #[test]
+fn a_guest_on_the_machine_is_reckoned_with_within_some_steps_and_forgotten_as_soon() {
+    let (mut model, mut rng) = (CostModel::default(), Rng::new(6));
+    watch(&mut model, &mut rng, &MACHINE, 400, (0.02, 0));
+    let slower = Truth { step: 12_600.0, decode: 560.0, prefill: 210.0, context: 0.028 };
+    watch(&mut model, &mut rng, &slower, 8, (0.02, 0));
+    assert!(error(&model, &slower) < 0.05, "{model:#?}");
+    watch(&mut model, &mut rng, &MACHINE, 12, (0.02, 0));
+    assert!(error(&model, &MACHINE) < 0.05, "{model:#?}");
+}
+
+#[test]
 fn no_coefficient_is_ever_negative_and_nothing_known_costs_nothing() {
     let (mut model, mut rng) = (CostModel::default(), Rng::new(4));
     assert_eq!(model.predict(&Load::prefill(0, 100)), 0.0);
