@@ -129,41 +129,76 @@ fn rows() -> Result<()> {
     Ok(())
 }
 
+/// An attention layer without windows, sinks or packing.
+struct Layer {
+    heads: i32,
+    kv_heads: i32,
+    head_dim: i32,
+    freqs: Array,
+}
+
+impl Layer {
+    fn new(heads: i32, kv_heads: i32, head_dim: i32) -> Result<Self> {
+        let freq = |i| 10000f32.powf(-2.0 * i as f32 / head_dim as f32);
+        let freqs: Vec<f32> = (0..head_dim / 2).map(freq).collect();
+        Ok(Self { heads, kv_heads, head_dim, freqs: Array::from_slice(&freqs, &[head_dim / 2])? })
+    }
+
+    /// Of queries, keys and values in one row.
+    fn width(&self) -> i32 {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    fn scale(&self) -> f32 {
+        (self.head_dim as f32).sqrt().recip()
+    }
+
+    /// Our kernel. Row `i` of `qkv` is at position `positions[i]`.
+    fn attend(&self, qkv: &Array, positions: &Array, pools: [&Array; 2], pages: Pages<'_>) -> Result<Array> {
+        let [k_pool, v_pool] = pools.map(Array::clone);
+        let attended = PagedAttention {
+            qkv,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            q_norm: None,
+            k_norm: None,
+            positions,
+            rope: Some(Rope {
+                freqs: &self.freqs,
+                dims: self.head_dim,
+                pairs: Pairs::Halves,
+                magnitude: 1.0,
+            }),
+            scale: self.scale(),
+            softcap: None,
+            window: None,
+            keep: 0,
+            sinks: None,
+            k_pool,
+            v_pool,
+            packing: None,
+            pages,
+        };
+        Ok(attended.run()?.out)
+    }
+}
+
 fn attention() -> Result<()> {
     let (heads, kv_heads, dim, size, blocks) = (16, 8, 128, 32, 160);
-    let width = (heads + 2 * kv_heads) * dim;
-    let freqs: Vec<f32> = (0..dim / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / dim as f32)).collect();
-    let freqs = Array::from_slice(&freqs, &[dim / 2])?;
+    let layer = Layer::new(heads, kv_heads, dim)?;
     for pool in [Dtype::F32, Dtype::Bf16] {
         for (tokens, context) in [(1, 128), (1, 1024), (1, 4096), (512, 0), (512, 2048), (2048, 0)] {
-            let qkv = random(&[tokens, width], Dtype::F32, 1)?;
+            let qkv = random(&[tokens, layer.width()], Dtype::F32, 1)?;
             let k_pool = random(&[blocks, size, kv_heads, dim], pool, 2)?;
             let v_pool = random(&[blocks, size, kv_heads, dim], pool, 3)?;
             let list = |v: Vec<i32>| Array::from_slice(&v, &[v.len() as i32]);
             let positions = list((context..context + tokens).collect())?;
             let tables = list((0..(context + tokens + size - 1) / size).collect())?;
             let segments = Array::from_slice(&[0, tokens, context, 0, 0], &[1, 5])?;
-            let ours = || -> Result<Array> {
-                let attended = PagedAttention {
-                    qkv: &qkv,
-                    heads,
-                    kv_heads,
-                    head_dim: dim,
-                    q_norm: None,
-                    k_norm: None,
-                    positions: &positions,
-                    rope: Some(Rope { freqs: &freqs, dims: dim, pairs: Pairs::Halves, magnitude: 1.0 }),
-                    scale: 0.088,
-                    softcap: None,
-                    window: None,
-                    keep: 0,
-                    sinks: None,
-                    k_pool: k_pool.clone(),
-                    v_pool: v_pool.clone(),
-                    packing: None,
-                    pages: Pages { slots: &positions, segments: &segments, tables: &tables },
-                };
-                Ok(attended.run()?.out)
+            let ours = || {
+                let pages = Pages { slots: &positions, segments: &segments, tables: &tables };
+                layer.attend(&qkv, &positions, [&k_pool, &v_pool], pages)
             };
             // What MLX would do with a cache that needs no gathering.
             let rope =
@@ -182,7 +217,7 @@ fn attention() -> Result<()> {
                     mlx::concatenate(&[&old, new], 2)?.astype(Dtype::F32)
                 };
                 let mask = if tokens == 1 { mlx::fast::Mask::None } else { mlx::fast::Mask::Causal };
-                mlx::fast::sdpa(&q, &whole(&k_pool, &k)?, &whole(&v_pool, &v)?, 0.088, mask, None)
+                mlx::fast::sdpa(&q, &whole(&k_pool, &k)?, &whole(&v_pool, &v)?, layer.scale(), mask, None)
             };
             let keys = f64::from(tokens) * (f64::from(context) + f64::from(tokens + 1) / 2.0);
             let flops = 4.0 * f64::from(heads * dim) * keys;
@@ -196,9 +231,7 @@ fn attention() -> Result<()> {
 /// some tokens of a prompt.
 fn stepwise() -> Result<()> {
     let (heads, kv_heads, dim, size, layers, streams) = (12, 4, 64, 32, 12, 8);
-    let width = (heads + 2 * kv_heads) * dim;
-    let freqs: Vec<f32> = (0..dim / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / dim as f32)).collect();
-    let freqs = Array::from_slice(&freqs, &[dim / 2])?;
+    let layer = Layer::new(heads, kv_heads, dim)?;
     let list = |v: Vec<i32>| Array::from_slice(&v, &[v.len() as i32]);
     for (context, tokens, before) in
         [(600, 0, 0), (300, 0, 0), (300, 2, 1600), (300, 8, 1600), (300, 16, 1600)]
@@ -213,7 +246,7 @@ fn stepwise() -> Result<()> {
                 Ok([random(&shape, Dtype::F32, 2 + layer)?, random(&shape, Dtype::F32, 99 + layer)?])
             })
             .collect::<Result<_>>()?;
-        let qkv = random(&[rows, width], Dtype::F32, 1)?;
+        let qkv = random(&[rows, layer.width()], Dtype::F32, 1)?;
         let prompt = before..before + tokens;
         let positions = list((0..streams).map(|_| context).chain(prompt.clone()).collect())?;
         let own = (0..streams).map(|stream| stream * blocks_each * size + context);
@@ -226,29 +259,11 @@ fn stepwise() -> Result<()> {
         }
         let segments = Array::from_slice(&segments, &[segments.len() as i32 / 5, 5])?;
         let ours = || -> Result<Array> {
-            let mut outs = Vec::new();
-            for [k_pool, v_pool] in &pools {
-                let attended = PagedAttention {
-                    qkv: &qkv,
-                    heads,
-                    kv_heads,
-                    head_dim: dim,
-                    q_norm: None,
-                    k_norm: None,
-                    positions: &positions,
-                    rope: Some(Rope { freqs: &freqs, dims: dim, pairs: Pairs::Halves, magnitude: 1.0 }),
-                    scale: 0.125,
-                    softcap: None,
-                    window: None,
-                    keep: 0,
-                    sinks: None,
-                    k_pool: k_pool.clone(),
-                    v_pool: v_pool.clone(),
-                    packing: None,
-                    pages: Pages { slots: &slots, segments: &segments, tables: &tables },
-                };
-                outs.push(attended.run()?.out);
-            }
+            let attend = |[k_pool, v_pool]: &[Array; 2]| {
+                let pages = Pages { slots: &slots, segments: &segments, tables: &tables };
+                layer.attend(&qkv, &positions, [k_pool, v_pool], pages)
+            };
+            let outs = pools.iter().map(attend).collect::<Result<Vec<_>>>()?;
             mlx::concatenate(&outs.iter().collect::<Vec<_>>(), 0)
         };
         // MLX reads the same bytes once.

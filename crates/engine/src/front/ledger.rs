@@ -5,8 +5,9 @@
 //!
 //! After one death everybody goes on at once: most deaths come from outside. After another that follows soon, the jobs
 //! that were being computed are suspects. They are handed to the next process one after the other, each when the one
-//! before has shown that it can be computed; everybody else waits until the last one has. Only who was alone in the process when it died, twice and without getting on in between, is refused. So no
-//! innocent is, and each death either clears somebody or comes closer to who it was.
+//! before has shown that it can be computed; everybody else waits until the last one has. Only who was alone in the
+//! process when it died, twice and without getting on in between, is refused. So no innocent is, and each death either
+//! clears somebody or comes closer to who it was.
 //!
 //! Invariant: no processes, no sockets, no clock: time is an argument.
 
