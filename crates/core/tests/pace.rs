@@ -1,6 +1,8 @@
 //! Whether answers keep their pace while prompts are read, and whether prompts are read all the same.
 
-use omnibus_core::sim::{Arrival, Audits, Faults, Machine, Overlap, Report, Scenario, Tier, run};
+use omnibus_core::sim::{
+    Arrival, Audits, Cost, Faults, Guests, Machine, Overlap, Price, Report, Scenario, Tier, run,
+};
 use omnibus_core::{Group, GroupKind, PrefixCache, Schedule, Settings, Swap, Targets, Tick, Tuning};
 
 const BUDGET: usize = 512;
@@ -67,4 +69,49 @@ fn a_prompt_is_read_even_if_answers_have_no_time_to_spare() {
     // A chunk in each step, and a step is not much longer than one without, once the machine is known.
     assert!(fair.itl.p99 < unloaded() * 3 / 2 && fair.itl_max < unloaded() * 2, "{fair:#?}");
     assert!(fair.ttft_max < unloaded() * 2 * (4 * BUDGET as Tick / 16), "{fair:#?}");
+}
+
+/// A machine on which eight streams alone leave less than half of twice their gap to prompts.
+fn small_machine() -> Machine {
+    let prefill = Price { token_ns: 850_000, context_ps: 280_000 };
+    let decode = Price { token_ns: 800_000, context_ps: 1_700_000 };
+    Machine::Priced(Cost { step_ns: 9_000_000, prefill, decode })
+}
+
+/// Gaps longer than 40 ms, and gaps at least, while eight streams meet a prompt; of some worlds with such guests.
+fn late_beside(guests: impl Fn(u64) -> Guests) -> (usize, usize) {
+    let worlds = (0..10).map(|seed| {
+        let stream = |_| Arrival { leaves_after: Some(14_000_000), ..arrival(2_000_000, 40, 3000) };
+        // A server that has seen a prompt.
+        let mut arrivals = vec![arrival(0, 256, 4)];
+        arrivals.extend((0..8).map(stream));
+        arrivals.push(arrival(5_000_000, 4 * BUDGET, 4));
+        let targets = Targets { tpot: Some(40_000), ttft: None };
+        let faults = Faults { guests: guests(seed), ..Faults::default() };
+        let world = scenario(Schedule::Fair, targets, arrivals);
+        let (machine, overlap, audits) = (small_machine(), Overlap::Off, Audits::AtTheEnd);
+        let report = run(&Scenario { machine, faults, overlap, audits, seed, ..world });
+        (report.itl_late, 8 * (report.ttft_max / 40_000) as usize)
+    });
+    worlds.fold((0, 0), |sum, world| (sum.0 + world.0, sum.1 + world.1))
+}
+
+/// As measured on a virtual machine with two cores when both are busy.
+fn hiccups() -> Guests {
+    Guests { jitter: 20, hiccup_every: 900_000, hiccup: 8_000, ..Guests::default() }
+}
+
+#[test]
+fn answers_keep_their_pace_on_a_machine_that_others_use_too() {
+    let (late, gaps) = late_beside(|_| hiccups());
+    assert!(100 * late <= gaps, "{late} of {gaps} are late for hiccups");
+    // Everything is slower for ten seconds, sooner or later.
+    let slow = |seed| Guests {
+        slow_every: 12_000_000 + seed * 700_000,
+        slow_for: 10_000_000,
+        slow: 220,
+        ..hiccups()
+    };
+    let (late, gaps) = late_beside(slow);
+    assert!(50 * late <= gaps, "{late} of {gaps} are late when the machine slows down");
 }

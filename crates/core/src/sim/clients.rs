@@ -118,6 +118,7 @@ impl Clients {
         report.taken = self.by_sequence.len();
         report.completed = e2e.len();
         report.ttft_max = ttft.iter().copied().max().unwrap_or(0);
+        report.itl_late = targets.tpot.map_or(0, |tpot| itl.iter().filter(|gap| **gap > tpot).count());
         report.itl_max = itl.iter().copied().max().unwrap_or(0);
         [report.ttft, report.tpot, report.itl, report.e2e] = [ttft, tpot, itl, e2e].map(Quantiles::of);
     }

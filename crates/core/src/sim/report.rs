@@ -33,6 +33,8 @@ pub struct Report {
     pub tpot: Quantiles,
     /// From one token to the next.
     pub itl: Quantiles,
+    /// How many of those were longer than [`crate::Targets`] say; none where they say nothing.
+    pub itl_late: usize,
     /// The longest of those.
     pub ttft_max: Tick,
     /// The longest of those, from one token to the next.

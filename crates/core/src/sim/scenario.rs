@@ -83,6 +83,36 @@ pub struct Faults {
     pub jump_one_in: u64,
     /// At one in so many steps, a client goes away or the engine gives up on a sequence; zero for never.
     pub loss_one_in: u64,
+    /// Who else uses the machine.
+    pub guests: Guests,
+}
+
+/// Others who use the machine, as steps feel them. Times are in microseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Guests {
+    /// Any step takes up to so many thousandths more or less.
+    pub jitter: u64,
+    /// Something else runs once in this much time on average; zero for never.
+    pub hiccup_every: Tick,
+    /// For so long.
+    pub hiccup: Tick,
+    /// Stretches in which everything is slower begin once in this much time; zero for never.
+    pub slow_every: Tick,
+    /// They last so long.
+    pub slow_for: Tick,
+    /// By so many thousandths.
+    pub slow: u64,
+}
+
+impl Guests {
+    /// What a step takes that begins now and would take so long on a machine of its own.
+    pub fn of(&self, took: Tick, now: Tick, rng: &mut Rng) -> Tick {
+        let slow = if self.slow_every > 0 && now % self.slow_every < self.slow_for { self.slow } else { 0 };
+        let jitter = if self.jitter > 0 { rng.below(2 * self.jitter + 1) } else { 0 };
+        let took = took * (1000 + slow + jitter - self.jitter) / 1000;
+        let is_hit = self.hiccup_every > 0 && rng.below(self.hiccup_every) < took;
+        if is_hit { took + self.hiccup } else { took }
+    }
 }
 
 /// When the books are looked at, which takes longer than all the rest.
@@ -289,5 +319,6 @@ fn hostile_faults(rng: &mut Rng, settings: &Settings) -> Faults {
         sequences_max: rng.one_in(5).then(|| rng.within(1..=4)),
         jump_one_in: if rng.one_in(3) { rng.within(5..=40) as u64 } else { 0 },
         loss_one_in: if rng.one_in(2) { 0 } else { rng.within(10..=60) as u64 },
+        guests: Guests::default(),
     }
 }

@@ -287,8 +287,10 @@ impl<'a> World<'a> {
 
     fn launch(&mut self, plan: &Plan) {
         let fates: Vec<Fate> = plan.work.iter().map(|work| self.fate(work.sample)).collect();
-        let took = self.scenario.machine.of(plan);
-        let done = self.now.max(self.device.free_at()) + took;
+        let begins = self.now.max(self.device.free_at());
+        let alone = self.scenario.machine.of(plan);
+        let took = self.scenario.faults.guests.of(alone, begins, &mut self.rng);
+        let done = begins + took;
         let (clients, scripts) = (&self.clients, &self.scripts);
         self.device.launch(&self.scheduler, plan, &fates, (done, took), |id| clients.script(id), scripts);
     }
