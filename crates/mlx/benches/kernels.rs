@@ -279,7 +279,36 @@ fn stepwise() -> Result<()> {
     Ok(())
 }
 
+/// How even the machine is: the same work on all threads, as long as a step of a small model takes, again and again.
+fn noise() -> Result<()> {
+    const TIMES: usize = 400;
+    if !wanted("noise") {
+        return Ok(());
+    }
+    let weights = random(&[2048, 2048], Dtype::F32, 1)?.quantize(64, 4, QuantMode::Affine)?;
+    let x = random(&[16, 2048], Dtype::F32, 2)?;
+    let product = || cpu::qmm(&x, &weights);
+    let (one, _) = time(&product, Duration::from_millis(200))?;
+    let calls = Duration::from_millis(30).div_duration_f64(one) as usize;
+    let work = || -> Result<f64> {
+        let start = Instant::now();
+        (0..calls).try_for_each(|_| product()?.eval())?;
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    };
+    let mut took = (0..TIMES).map(|_| work()).collect::<Result<Vec<f64>>>()?;
+    took.sort_by(f64::total_cmp);
+    let (usual, late) = (took[TIMES / 2], took[TIMES * 99 / 100]);
+    let share = took.iter().filter(|ms| **ms > 1.15 * usual).count() as f64 / TIMES as f64;
+    println!("noise of {usual:.1} ms of work: p99 {late:.1} ms, {:.1} % take over 15 % more", share * 100.0);
+    Ok(())
+}
+
 fn main() {
     println!("{:?}, {} threads", cpu::isa(), cpu::threads());
-    rows().and_then(|()| products()).and_then(|()| attention()).and_then(|()| stepwise()).unwrap();
+    rows()
+        .and_then(|()| products())
+        .and_then(|()| attention())
+        .and_then(|()| stepwise())
+        .and_then(|()| noise())
+        .unwrap();
 }
