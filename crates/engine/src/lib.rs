@@ -39,7 +39,8 @@ pub use omnibus_text::AddSpecial;
 pub use process::{Ended, run_engine};
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{
-    AsyncScheduling, DeviceChoice, DiskSettings, Preemption, PrefixCache, PromptCacheFile, Schedule, Settings,
+    AsyncScheduling, DeviceChoice, DiskSettings, Preemption, PrefixCache, PromptCacheFile, Schedule,
+    Settings, WarmUp,
 };
 pub use worker::{MemoryPlan, SwapStats};
 

@@ -55,6 +55,8 @@ pub struct Settings {
     pub device: DeviceChoice,
     /// Whether a step is launched while the one before it computes.
     pub async_scheduling: AsyncScheduling,
+    /// Whether steps are taken before anybody waits for one.
+    pub warm_up: WarmUp,
     /// Seeds the requests that bring no seed of their own.
     pub seed: u64,
     /// A chat template to use instead of the model's own.
@@ -89,6 +91,7 @@ impl Default for Settings {
             session_ttl_s: 3600.0,
             device: DeviceChoice::Auto,
             async_scheduling: AsyncScheduling::default(),
+            warm_up: WarmUp::default(),
             seed: 0,
             chat_template: None,
             request_timeout_s: None,
@@ -115,6 +118,18 @@ pub enum DeviceChoice {
     Gpu,
     /// The CPU.
     Cpu,
+}
+
+/// Whether steps are taken when a model is loaded, before anybody waits for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum WarmUp {
+    /// Where kernels are compiled when they are first met: on a GPU.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never: the first answers wait.
+    Off,
 }
 
 /// Whether a step is launched while the one before it computes.

@@ -12,6 +12,7 @@ mod prompt_scores;
 mod run;
 mod runner;
 mod tier;
+mod warm_up;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -117,7 +118,8 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
         prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
-    let runner = runner::Runner::new(model, &capacity, settings).map_err(StartError::new)?;
+    let mut runner = runner::Runner::new(model, &capacity, settings).map_err(StartError::new)?;
+    warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     let tier = tier::Tier::open(settings, source, &runner, &capacity)?;
     Ok(Loaded { ready, runner, scheduler, tier, prompt_file })
 }

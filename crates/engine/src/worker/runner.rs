@@ -71,6 +71,16 @@ impl Runner {
         self.blocks.len()
     }
 
+    /// True where kernels are compiled as they are met.
+    pub(super) fn compiles(&self) -> bool {
+        self.model.kernels() != Kernels::Cpu
+    }
+
+    /// Blocks of the group that has fewest.
+    pub(super) fn least_blocks(&self) -> usize {
+        self.blocks.iter().copied().min().unwrap_or(0)
+    }
+
     /// Steps that may be in flight.
     pub(super) fn depth(&self) -> usize {
         match (self.async_scheduling, self.model.attending()) {

@@ -1,6 +1,6 @@
 //! How requests are scheduled, what is kept of them, and the process they run in.
 
-use omnibus_engine::{AsyncScheduling, Preemption, PrefixCache, Schedule};
+use omnibus_engine::{AsyncScheduling, Preemption, PrefixCache, Schedule, WarmUp};
 
 use super::{CACHED, ENGINE, MAX, SCHEDULING, SERVE, STEPS, microseconds};
 use crate::settings::config::Isolate;
@@ -35,6 +35,24 @@ pub const SETTINGS: &[Setting] = &[
             config.engine.async_scheduling = match value.text().as_str() {
                 "on" => AsyncScheduling::On,
                 _ => AsyncScheduling::Off,
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "warm-up",
+        short: None,
+        kind: Kind::Choice(&["auto", "on", "off"]),
+        default: "auto",
+        section: "Engine",
+        commands: ENGINE,
+        reach: Reach::Everywhere,
+        help: "Whether steps are taken when a model is loaded, before anybody waits for one; auto does so on a GPU, which compiles its kernels then.",
+        set: |config, value| {
+            config.engine.warm_up = match value.text().as_str() {
+                "on" => WarmUp::On,
+                "off" => WarmUp::Off,
+                _ => WarmUp::Auto,
             };
             Ok(())
         },
