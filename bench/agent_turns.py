@@ -9,6 +9,7 @@ Then pairs of prompts that share their first 2048 words, with another end each: 
 
 import random
 import statistics
+import tempfile
 
 import serving
 from serving import say
@@ -99,7 +100,10 @@ def main():
     listed = [(serving.omnibus(options.omnibus, model), options.pairs),
               (serving.mlx_lm(options.python, model), options.slow_pairs)]
     if options.vllm_mlx:
-        command = [options.vllm_mlx, "serve", str(model), "--continuous-batching", "--served-model-name", "bench"]
+        # It keeps prompts below its home, and would know them from the last run.
+        home = tempfile.mkdtemp(dir=options.out)
+        command = ["env", f"HOME={home}", options.vllm_mlx, "serve", str(model), "--continuous-batching",
+                   "--served-model-name", "bench"]
         listed.append((serving.Server("vllm-mlx", command, "bench"), options.slow_pairs))
     with open(options.out / "agent_turns.log", "w") as log:
         results = [measure(server, count, log) for server, count in listed

@@ -17,7 +17,7 @@ from serving import say
 
 AT_ONCE = 16
 QUEUE = 64
-ANSWER_TOKENS = 96
+ANSWER_TOKENS = 384
 PROMPT_TOKENS = 48
 # Of the embedded model's 2048 tokens, those that are text.
 TEXT_TOKENS = range(300, 1900)
