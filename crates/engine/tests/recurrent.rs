@@ -6,7 +6,7 @@ mod common;
 
 use common::fixture::{directory, engine, request};
 use common::{hear, run, said};
-use omnibus_engine::{Handle, Request, Settings, WarmUp};
+use omnibus_engine::{Handle, Request, Settings};
 
 /// Streams of at most `tokens` tokens.
 fn check(fixture: &str, test: &str, tokens: usize, together: Settings) -> Handle {
@@ -30,19 +30,6 @@ fn unequal_streams_say_what_each_says_alone() {
         // Prompts in chunks beside others' tokens, and fewer slots than streams.
         let settings = Settings { max_num_batched_tokens: 24, max_num_seqs: 5, ..Settings::default() };
         check(fixture, "unequal", 40, settings);
-    }
-}
-
-#[test]
-fn nothing_is_left_of_the_steps_before_the_first() {
-    for fixture in ["mamba2", "qwen3_next"] {
-        let directory = directory(fixture, "warm");
-        let warm = engine(&directory, Settings { warm_up: WarmUp::On, ..Settings::default() });
-        let stats = warm.stats();
-        assert_eq!((stats.steps_total, stats.kv_blocks_cached, stats.computed_tokens_total), (0, 0, 0));
-        assert_eq!(stats.cost_model.error_ratio(), 0.0, "{stats:?}");
-        let cold = engine(&directory, Settings { warm_up: WarmUp::Off, ..Settings::default() });
-        assert_eq!(said(&run(&warm, request(1, 70, 12))), said(&run(&cold, request(1, 70, 12))), "{fixture}");
     }
 }
 

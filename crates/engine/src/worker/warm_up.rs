@@ -45,9 +45,7 @@ pub(super) fn warm_up(runner: &mut Runner, settings: &Settings) -> mlx::Result<(
     if !wanted {
         return Ok(());
     }
-    tracing::info!(
-        "the first steps are taken; a GPU's first time compiles its kernels, which takes a minute"
-    );
+    tracing::info!("taking the first steps; on a GPU they take a minute once, while kernels are compiled");
     let started = Instant::now();
     if let Err(error) = take_steps(runner, settings) {
         tracing::warn!(%error, "the first steps failed");
@@ -59,12 +57,14 @@ pub(super) fn warm_up(runner: &mut Runner, settings: &Settings) -> mlx::Result<(
 
 fn take_steps(runner: &mut Runner, settings: &Settings) -> mlx::Result<()> {
     let blocks = runner.least_blocks();
+    let context = runner.blueprint().context.unwrap_or(usize::MAX);
     for step in STEPS {
         let sequences = step.len().min(settings.max_num_seqs).min(blocks).max(1);
-        // Each sequence has as many.
+        // Each sequence has as many blocks, and no step is larger than the plan for memory reckons with.
         let room = (blocks / sequences).max(1);
-        let tokens: Vec<usize> =
-            step.iter().take(sequences).map(|tokens| (*tokens).min(room * settings.block_size)).collect();
+        let most = (settings.max_num_batched_tokens / sequences).min(context);
+        let most = most.clamp(1, room * settings.block_size);
+        let tokens: Vec<usize> = step.iter().take(sequences).map(|tokens| (*tokens).min(most)).collect();
         let rows = rows(runner, settings.block_size, room, &tokens);
         let launched = runner.launch(rows, &[], None, &BTreeMap::new(), |_| Vec::new())?;
         launched.read()?;
