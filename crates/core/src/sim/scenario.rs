@@ -109,7 +109,7 @@ impl Guests {
     pub fn of(&self, took: Tick, now: Tick, rng: &mut Rng) -> Tick {
         let slow = if self.slow_every > 0 && now % self.slow_every < self.slow_for { self.slow } else { 0 };
         let jitter = if self.jitter > 0 { rng.below(2 * self.jitter + 1) } else { 0 };
-        let took = took * (1000 + slow + jitter - self.jitter) / 1000;
+        let took = took * (1000 + slow + jitter).saturating_sub(self.jitter) / 1000;
         let is_hit = self.hiccup_every > 0 && rng.below(self.hiccup_every) < took;
         if is_hit { took + self.hiccup } else { took }
     }
@@ -319,6 +319,20 @@ fn hostile_faults(rng: &mut Rng, settings: &Settings) -> Faults {
         sequences_max: rng.one_in(5).then(|| rng.within(1..=4)),
         jump_one_in: if rng.one_in(3) { rng.within(5..=40) as u64 } else { 0 },
         loss_one_in: if rng.one_in(2) { 0 } else { rng.within(10..=60) as u64 },
-        guests: Guests::default(),
+        guests: hostile_guests(rng),
+    }
+}
+
+fn hostile_guests(rng: &mut Rng) -> Guests {
+    if rng.one_in(2) {
+        return Guests::default();
+    }
+    Guests {
+        jitter: rng.below(1000),
+        hiccup_every: rng.below(10_000),
+        hiccup: rng.below(20_000),
+        slow_every: rng.below(200_000),
+        slow_for: rng.below(100_000),
+        slow: rng.below(5_000),
     }
 }
