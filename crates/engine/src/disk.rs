@@ -22,7 +22,7 @@ use file::Fingerprint;
 use index::Index;
 
 /// Bytes that may wait to be written. What comes beyond them is dropped.
-const WAITING_BYTES_MAX: usize = 256 << 20;
+pub(crate) const WAITING_BYTES_MAX: usize = 256 << 20;
 /// But so many blocks may wait, however large they are, and no more than that many, however small.
 const WAITING_BLOCKS: std::ops::RangeInclusive<usize> = 16..=1024;
 

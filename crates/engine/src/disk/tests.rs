@@ -27,12 +27,13 @@ impl World {
     }
 
     fn open_as(&self, fingerprint: [u8; 32]) -> (Disk, Receiver<Answer>) {
-        let settings = DiskSettings { directory: self.directory.clone(), limit_bytes: self.limit_bytes };
         let (tell, told) = channel();
-        let disk = Disk::open(&settings, fingerprint, vec![BYTES], FaultPlan::default(), move |answer| {
-            tell.send(answer).unwrap();
-        });
-        (disk.unwrap(), told)
+        (self.open_telling(fingerprint, move |answer| tell.send(answer).unwrap()), told)
+    }
+
+    fn open_telling(&self, fingerprint: [u8; 32], tell: impl FnMut(Answer) + Send + 'static) -> Disk {
+        let settings = DiskSettings { directory: self.directory.clone(), limit_bytes: self.limit_bytes };
+        Disk::open(&settings, fingerprint, vec![BYTES], FaultPlan::default(), tell).unwrap()
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -182,4 +183,21 @@ fn what_was_said_is_for_no_other_user_to_read() {
     for made in [&world.directory, &world.directory.join("kv"), &folder] {
         assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
     }
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_reader_that_hangs() {
+    let world = World::new("hanging");
+    let (begun, begins) = channel();
+    let (release, held) = channel::<()>();
+    let disk = world.open_telling([7; 32], move |_| {
+        begun.send(()).unwrap();
+        let _until_the_test_is_over = held.recv();
+    });
+    disk.fetch(vec![name(1)]).unwrap();
+    begins.recv().unwrap();
+    disk.put(name(2), content(2));
+    drop(disk);
+    assert_eq!(world.files().len(), 1, "what waited to be written was");
+    drop(release);
 }

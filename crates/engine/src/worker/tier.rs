@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::capacity::Capacity;
 use super::runner::Runner;
-use crate::disk::{Answer, BlockName, Disk, DiskStats};
+use crate::disk::{Answer, BlockName, Disk, DiskStats, WAITING_BYTES_MAX};
 use crate::{Settings, StartError};
 use host::Host;
 use reading::Reading;
@@ -260,7 +260,7 @@ impl Tier {
     /// Of a sequence's blocks, each group's in order, the leading ones that there is room for once they are copied: more
     /// would only fill the host's memory.
     fn beginning(&self, blocks: &[KeyedBlock]) -> Vec<KeyedBlock> {
-        let for_disk = self.disk.as_ref().map_or(0, |_| READ_BYTES_MAX);
+        let for_disk = self.disk.as_ref().map_or(0, |_| WAITING_BYTES_MAX);
         let room = for_disk.max(self.host.limit_bytes() as usize);
         let bytes = |block: &KeyedBlock| self.block_bytes.get(block.group).copied().unwrap_or(0);
         let all: usize = blocks.iter().map(bytes).sum();
