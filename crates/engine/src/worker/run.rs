@@ -2,6 +2,7 @@
 
 mod commands;
 mod failures;
+mod orders;
 mod report;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +24,7 @@ use crate::fault::{FaultPlan, Kind, panic_on_order};
 use crate::message::{Command, Job, JobId, News, Note, Scored, StepSeen};
 use crate::sampler::Pick;
 use crate::{Failure, FinishReason, Stats};
-use failures::{draw_on_order, order_faults, strike};
+use orders::{draw_on_order, order_faults, strike};
 
 /// The loop and everything it owns.
 pub(super) struct Loop {
