@@ -99,13 +99,12 @@ def main():
     model = serving.make_models(options.out, options.size)["f32"]
     listed = [(serving.omnibus(options.omnibus, model), options.pairs),
               (serving.mlx_lm(options.python, model), options.slow_pairs)]
-    if options.vllm_mlx:
-        # It keeps prompts below its home, and would know them from the last run.
-        home = tempfile.mkdtemp(dir=options.out)
-        command = ["env", f"HOME={home}", options.vllm_mlx, "serve", str(model), "--continuous-batching",
-                   "--served-model-name", "bench"]
-        listed.append((serving.Server("vllm-mlx", command, "bench"), options.slow_pairs))
-    with open(options.out / "agent_turns.log", "w") as log:
+    # vllm-mlx keeps prompts below its home, and would know them from the last run.
+    with open(options.out / "agent_turns.log", "w") as log, tempfile.TemporaryDirectory(dir=options.out) as home:
+        if options.vllm_mlx:
+            command = ["env", f"HOME={home}", options.vllm_mlx, "serve", str(model), "--continuous-batching",
+                       "--served-model-name", "bench"]
+            listed.append((serving.Server("vllm-mlx", command, "bench"), options.slow_pairs))
         results = [measure(server, count, log) for server, count in listed
                    if not options.only or any(server.name.startswith(only) for only in options.only)]
     remarks = (f"A llama with {options.size[:-1]} million parameters, 4 bits with float32 scales; answers of "
