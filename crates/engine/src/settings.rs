@@ -123,13 +123,13 @@ pub enum DeviceChoice {
 /// Whether steps are taken when a model is loaded, before anybody waits for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum WarmUp {
-    /// Where kernels are compiled when they are first met: on a GPU.
+    /// Never: the first answers wait, for no more than they need.
     #[default]
+    Off,
+    /// Where kernels are compiled when they are first met: on a GPU.
     Auto,
     /// Always.
     On,
-    /// Never: the first answers wait.
-    Off,
 }
 
 /// Whether a step is launched while the one before it computes.

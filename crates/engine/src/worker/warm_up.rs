@@ -10,6 +10,7 @@ use mlx::Array;
 use omnibus_core::SequenceId;
 use omnibus_model::{GroupKind, Segment, Table};
 
+use super::contained::contained;
 use super::launch::{Feed, Rows, SampleRow};
 use super::runner::Runner;
 use crate::Sampling;
@@ -47,7 +48,7 @@ pub(super) fn warm_up(runner: &mut Runner, settings: &Settings) -> mlx::Result<(
     }
     tracing::info!("taking the first steps; on a GPU they take a minute once, while kernels are compiled");
     let started = Instant::now();
-    if let Err(error) = take_steps(runner, settings) {
+    if let Err(error) = contained(|| take_steps(runner, settings)) {
         tracing::warn!(%error, "the first steps failed");
         return runner.reset();
     }
@@ -91,8 +92,8 @@ fn rows(runner: &Runner, block_size: usize, room: usize, tokens: &[usize]) -> Ro
         let first = rows.tokens.len();
         rows.tokens.extend((0..tokens).map(|_| Feed::Token(0)));
         rows.segments.push(Segment { first, len: tokens, context: 0, prompt: tokens, tables });
-        // A prompt that is not yet read to its end is not sampled.
-        if tokens % 2 == 1 || sequence == 0 {
+        // Beside answers, prompts are not read to their end yet.
+        if tokens == 1 || sequence == 0 {
             let sequence = SequenceId(sequence as u64);
             let logits = rows.logits_at.len();
             rows.samples.push(SampleRow { sequence, logits, position: tokens, late: false, fault: None });

@@ -45,7 +45,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
         section: "Engine",
-        commands: ENGINE,
+        commands: SERVE,
         reach: Reach::Everywhere,
         help: "Whether steps are taken when a model is loaded, before anybody waits for one; auto does so on a GPU, which compiles its kernels then.",
         set: |config, value| {
