@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use expect_test::{Expect, expect};
+use omnibus_engine::WarmUp;
 
 use super::*;
 use crate::commands::COMMANDS;
@@ -169,8 +170,12 @@ fn no_command_has_two_settings_of_one_name_or_letter() {
 
 #[test]
 fn the_engines_defaults_are_the_tables() {
-    let mut expected = omnibus_engine::Settings::default();
     let config = resolved(&[], &[], "").unwrap().config;
-    expected.max_num_batched_tokens = config.engine.max_num_batched_tokens;
+    let expected = omnibus_engine::Settings {
+        max_num_batched_tokens: config.engine.max_num_batched_tokens,
+        // Only a server has somebody to warm up for.
+        warm_up: WarmUp::Auto,
+        ..omnibus_engine::Settings::default()
+    };
     assert_eq!(config.engine, expected);
 }
