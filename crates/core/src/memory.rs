@@ -18,7 +18,7 @@ pub(crate) struct Memory {
     block_size: usize,
     groups: Vec<(GroupKind, Pool)>,
     shares: bool,
-    /// The group whose blocks `content` follows: the first one of blocks.
+    /// The group whose blocks `content` follows: the first that has one for all of a sequence.
     anchor: Option<usize>,
     content: Content,
 }
@@ -46,7 +46,10 @@ impl Memory {
             block_size: settings.block_size,
             groups: groups.collect(),
             shares: settings.shares(),
-            anchor: settings.groups.iter().position(|group| group.kind != GroupKind::State),
+            anchor: settings
+                .groups
+                .iter()
+                .position(|group| matches!(group.kind, GroupKind::Full | GroupKind::Window { .. })),
             content: Content::new(0),
         };
         memory.reset();
@@ -183,7 +186,10 @@ impl Memory {
             return None;
         }
         let page = chain.page(found, &tokens[..tokens.len() - 1]);
-        let whole = |key: &BlockKey| self.groups().all(|(_, pool)| pool.find(key).is_some());
+        let whole = |key: &BlockKey| {
+            let mut groups = self.groups().filter(|(kind, _)| kind.has_block(self.block_size, found));
+            groups.all(|(_, pool)| pool.find(key).is_some())
+        };
         let (key, tokens) = self.content.likest(&chain.before(found), &page, whole)?;
         (tokens >= self.worth_copying()).then_some(Partial { key, tokens })
     }
@@ -225,7 +231,8 @@ impl Memory {
             if *kind == GroupKind::State {
                 lent.extend(found.into_iter().map(|block| (group, block)));
             } else {
-                (holding.first, holding.blocks) = (keys.len() - asked, found);
+                let end = kind.last_block(self.block_size, keys.len() * self.block_size);
+                (holding.first, holding.blocks) = (end - asked, found);
             }
         }
         lent
@@ -256,11 +263,14 @@ impl Memory {
     fn needed(&self, keys: &[BlockKey], start: usize) -> impl Iterator<Item = (usize, Needed)> + use<'_> {
         let (block_size, blocks) = (self.block_size, keys.len());
         self.groups().enumerate().map(move |(group, (kind, _))| {
-            let first = match kind {
-                GroupKind::State => blocks.saturating_sub(1),
-                GroupKind::Full | GroupKind::Window { .. } => kind.first_block(block_size, start).min(blocks),
+            let (first, end) = match kind {
+                GroupKind::State => (blocks.saturating_sub(1), blocks),
+                GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+                    (kind.first_block(block_size, start), kind.last_block(block_size, blocks * block_size))
+                }
             };
-            (group, (0..kind.kept_blocks(block_size).min(first)).chain(first..blocks))
+            let first = first.min(end);
+            (group, (0..kind.kept_blocks(block_size).min(first)).chain(first..end))
         })
     }
 
@@ -345,7 +355,8 @@ impl Memory {
             }
             if kind != GroupKind::State {
                 let pool = &self.groups[group].1;
-                let written = start / self.block_size - holding.first..reach - holding.first;
+                let first = (start / self.block_size).min(reach);
+                let written = first - holding.first..reach - holding.first;
                 let private = holding.blocks[written].iter().all(|&block| pool.is_private(block));
                 assert!(private, "what others can see is never written");
             }
@@ -367,7 +378,8 @@ impl Memory {
             // What a window keeps was sealed before it moved on.
             let behind =
                 if holding.first > 0 { holding.first + kind.kept_blocks(self.block_size) } else { 0 };
-            for at in blocks.start.max(behind)..blocks.end {
+            let has = |at: &usize| kind.has_block(self.block_size, *at);
+            for at in (blocks.start.max(behind)..blocks.end).take_while(has) {
                 let key = chain.keys()[at];
                 pool.seal(holding.blocks[at - holding.first], key);
                 if self.anchor == Some(group) {
@@ -382,13 +394,18 @@ impl Memory {
         let at = tokens.len() / self.block_size;
         let page = chain.page(at, tokens);
         let key = chain.tail_key(at, &page);
-        let held = holdings.iter().all(|holding| (holding.first..holding.end()).contains(&at));
+        let mut held = holdings.iter().zip(&self.groups);
+        let held = held.all(|(holding, (kind, _))| {
+            !kind.has_block(self.block_size, at) || (holding.first..holding.end()).contains(&at)
+        });
         let known = self.with_key(key).next().is_some();
         if !self.copies_beginnings() || page.tokens.len() < self.worth_copying() || !held || known {
             return;
         }
-        for (holding, (_, pool)) in holdings.iter().zip(&mut self.groups) {
-            pool.seal_quietly(holding.blocks[at - holding.first], key);
+        for (holding, (kind, pool)) in holdings.iter().zip(&mut self.groups) {
+            if kind.has_block(self.block_size, at) {
+                pool.seal_quietly(holding.blocks[at - holding.first], key);
+            }
         }
         self.content.enter(chain.before(at), key, page);
     }

@@ -17,6 +17,12 @@ pub enum GroupKind {
         /// First positions of the sequence that it sees as well.
         keep: usize,
     },
+    /// Keys and values of the first positions, for those positions: a token at one of them sees all before it, and
+    /// any later token sees none.
+    Opening {
+        /// How many positions. At least one.
+        tokens: usize,
+    },
     /// One state for the whole sequence, whatever its length. A block is a slot. A sequence's first work, if it starts
     /// at position zero, finds whatever was left in its slot.
     State,
@@ -187,9 +193,12 @@ impl Settings {
         assert!(self.block_size > 0, "a block holds at least one token");
         assert!(!self.groups.is_empty(), "a model has at least one layer group");
         assert!(self.groups.iter().all(|group| group.blocks > 0), "every group has at least one block");
-        let windows =
-            self.groups.iter().all(|group| !matches!(group.kind, GroupKind::Window { tokens: 0, .. }));
-        assert!(windows, "a window holds at least the token that looks through it");
+        let is_empty =
+            |kind| matches!(kind, GroupKind::Window { tokens: 0, .. } | GroupKind::Opening { tokens: 0 });
+        assert!(
+            !self.groups.iter().any(|group| is_empty(group.kind)),
+            "a window or an opening holds at least the token that looks through it"
+        );
         assert!(self.max_sequences > 0 && self.max_step_tokens > 0, "a step that may do nothing never ends");
         let Tuning { batch, pools, .. } = &self.tuning;
         assert!(batch.sequences > 0, "a batch of nobody never ends");

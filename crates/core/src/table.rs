@@ -51,7 +51,7 @@ impl GroupKind {
     pub(crate) fn kept_blocks(self, block_size: usize) -> usize {
         match self {
             Self::Window { keep, .. } => keep.div_ceil(block_size),
-            Self::Full | Self::State => 0,
+            Self::Full | Self::Opening { .. } | Self::State => 0,
         }
     }
 
@@ -64,15 +64,29 @@ impl GroupKind {
     pub(crate) fn first_block(self, block_size: usize, next: usize) -> usize {
         match self {
             Self::Window { tokens, .. } => next.saturating_sub(tokens - 1) / block_size,
-            Self::Full | Self::State => 0,
+            Self::Opening { tokens } if next >= tokens => {
+                (next / block_size).min(tokens.div_ceil(block_size))
+            }
+            Self::Full | Self::Opening { .. } | Self::State => 0,
         }
     }
 
     /// Of `blocks` leading blocks, the first that must be found to take up after them.
     pub(crate) fn first_needed(self, block_size: usize, blocks: usize) -> usize {
         match self {
-            Self::Full | Self::Window { .. } => self.first_block(block_size, blocks * block_size).min(blocks),
+            Self::Opening { tokens } if blocks * block_size >= tokens => blocks,
+            Self::Full | Self::Window { .. } | Self::Opening { .. } => {
+                self.first_block(block_size, blocks * block_size).min(blocks)
+            }
             Self::State => blocks.saturating_sub(1),
+        }
+    }
+
+    /// False for a logical block that no sequence ever has.
+    pub(crate) fn has_block(self, block_size: usize, at: usize) -> bool {
+        match self {
+            Self::Opening { tokens } => at * block_size < tokens,
+            Self::Full | Self::Window { .. } | Self::State => true,
         }
     }
 
@@ -80,7 +94,7 @@ impl GroupKind {
     /// has its own copy, once it computes.
     pub(crate) fn shared_until(self, blocks: usize) -> usize {
         match self {
-            Self::Full | Self::Window { .. } => blocks,
+            Self::Full | Self::Window { .. } | Self::Opening { .. } => blocks,
             Self::State => 0,
         }
     }
@@ -89,6 +103,7 @@ impl GroupKind {
     pub(crate) fn last_block(self, block_size: usize, end: usize) -> usize {
         match self {
             Self::Full | Self::Window { .. } => end.div_ceil(block_size),
+            Self::Opening { tokens } => end.min(tokens).div_ceil(block_size),
             Self::State => 1,
         }
     }
@@ -96,7 +111,8 @@ impl GroupKind {
     /// The positions that a reach of `blocks` logical blocks has room for.
     pub(crate) fn positions(self, block_size: usize, blocks: usize) -> usize {
         match self {
-            Self::Full | Self::Window { .. } => blocks * block_size,
+            Self::Opening { tokens } if blocks * block_size >= tokens => usize::MAX,
+            Self::Full | Self::Window { .. } | Self::Opening { .. } => blocks * block_size,
             Self::State if blocks == 0 => 0,
             Self::State => usize::MAX,
         }
@@ -111,7 +127,7 @@ impl GroupKind {
             {
                 usize::MAX
             }
-            Self::Full | Self::Window { .. } | Self::State => {
+            Self::Full | Self::Window { .. } | Self::Opening { .. } | Self::State => {
                 self.positions(block_size, blocks).saturating_add(1)
             }
         }

@@ -183,6 +183,29 @@ fn a_conversation_goes_on_from_the_middle_of_a_block() {
     );
 }
 
+#[test]
+fn behind_an_opening_nothing_of_it_is_needed() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::Opening { tokens: 10 }, 4)]));
+    ask(&mut scheduler, Request::new(prompt(1, 22), 1));
+    assert_eq!(ask(&mut scheduler, Request::new([prompt(1, 7), prompt(2, 2)].concat(), 1)), 7, "it was kept");
+    ask(&mut scheduler, Request::new(prompt(3, 22), 1));
+    ask(&mut scheduler, Request::new(prompt(6, 22), 1));
+    let behind = [prompt(1, 22), prompt(4, 2)].concat();
+    assert_eq!(ask(&mut scheduler, Request::new(behind, 1)), 22, "a block's beginning, too");
+    assert_eq!(ask(&mut scheduler, Request::new([prompt(1, 7), prompt(5, 2)].concat(), 1)), 0, "it is gone");
+}
+
+#[test]
+fn of_an_opening_only_what_is_read_can_be_found() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::Opening { tokens: 10 }, 16)]));
+    let id = scheduler.submit(0, Request::new(prompt(1, 22), 1)).expect("it fits");
+    let (plan, _) = begin(&mut scheduler);
+    let keys = scheduler.block_keys(id);
+    commit(&mut scheduler, &plan);
+    let found = |group| keys.iter().filter(|key| scheduler.find_block(group, **key).is_some()).count();
+    assert_eq!((found(0), found(1)), (5, 3));
+}
+
 /// What the scheduler says of a request that is admitted at once.
 fn look_up(scheduler: &mut Scheduler, request: Request) -> Lookup {
     scheduler.submit(0, request).expect("it fits");

@@ -349,6 +349,25 @@ fn a_window_lets_go_of_what_it_no_longer_sees() {
 }
 
 #[test]
+fn an_opening_is_held_whole_until_it_is_passed() {
+    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::Opening { tokens: 12 }, 4)]));
+    let id = stage.ask(1, 11, 4);
+    for _ in 0..3 {
+        stage.begin();
+        stage.table(id, 1);
+        stage.commit();
+    }
+    stage.check(expect![[r#"
+        begin #0 0..11 sample
+          #0 group 1: from 0 [0, 1, 2]
+        begin #0 11..12 sample
+          #0 group 1: from 0 [0, 1, 2]
+        begin #0 12..13 sample
+          #0 group 1: from 3 []
+    "#]]);
+}
+
+#[test]
 fn a_prefix_is_taken_up_only_where_its_window_is_left() {
     let mut stage = Stage::new(settings(&[(FULL, 9), (GroupKind::Window { tokens: 4, keep: 0 }, 3)]));
     stage.ask(1, 17, 1);

@@ -36,7 +36,9 @@ fn scenario(schedule: Schedule, kinds: &[GroupKind], places: Places) -> Scenario
     settings.block_size = BLOCK;
     let blocks = |kind: &GroupKind| match kind {
         GroupKind::State => SEQUENCES as u32 + 4,
-        GroupKind::Full | GroupKind::Window { .. } => (TOKENS.div_ceil(BLOCK) * 3 / 2) as u32,
+        GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+            (TOKENS.div_ceil(BLOCK) * 3 / 2) as u32
+        }
     };
     settings.groups = kinds.iter().map(|kind| Group { kind: *kind, blocks: blocks(kind) }).collect();
     settings.schedule = schedule;
@@ -91,11 +93,12 @@ fn play(schedule: Schedule, kinds: &[GroupKind], places: Places) -> Report {
 #[test]
 fn all_come_to_their_end_with_memory_for_one_and_a_half() {
     let window = GroupKind::Window { tokens: 9, keep: 3 };
-    let mixtures: [&[GroupKind]; 4] = [
+    let mixtures: [&[GroupKind]; 5] = [
         &[GroupKind::Full],
         &[GroupKind::Full, window],
         &[GroupKind::Full, GroupKind::State],
         &[GroupKind::Full, window, GroupKind::State],
+        &[GroupKind::Full, GroupKind::Opening { tokens: PROMPT + ANSWER / 2 }],
     ];
     let cheaper = Places { preemption: Preemption::Cheaper, ..HOST };
     let places = [

@@ -30,7 +30,8 @@ impl Memory {
                     continue;
                 };
                 stake.blocks.push(KeyedBlock { group, block, key: keys[at].0 });
-                first = if *kind == GroupKind::Full { first.min(at) } else { 0 };
+                let is_beginning = matches!(kind, GroupKind::Full | GroupKind::Opening { .. });
+                first = if is_beginning { first.min(at) } else { 0 };
             }
         }
         stake.positions = first * self.block_size..keys.len() * self.block_size;

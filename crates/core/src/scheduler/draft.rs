@@ -257,12 +257,14 @@ impl<'a> Draft<'a> {
         admission: Admission,
     ) -> bool {
         let len = sequence.tokens.len();
+        let whole = (len + 1).min(sequence.max_tokens - 1);
         let needed = |kind| match (admission, kind) {
             (Admission::Piece, _) => start + 1,
             (Admission::Whole, GroupKind::Window { tokens, .. }) => {
                 len.min(start + self.tokens_left.min(tokens))
             }
-            (Admission::Whole, GroupKind::Full | GroupKind::State) => (len + 1).min(sequence.max_tokens - 1),
+            (Admission::Whole, GroupKind::Opening { tokens }) => whole.min(tokens.max(start + 1)),
+            (Admission::Whole, GroupKind::Full | GroupKind::State) => whole,
         };
         self.forecast.reaches(held).all(|(kind, reach)| reach >= needed(kind))
     }

@@ -192,7 +192,7 @@ impl Device {
             let kept = group.kept().div_ceil(self.block_size).min(first);
             let used: Vec<BlockId> = match group.kind {
                 GroupKind::State => table.blocks.to_vec(),
-                GroupKind::Full | GroupKind::Window { .. } => {
+                GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
                     (0..kept).chain(first..end).map(|at| held(&table, at)).collect()
                 }
             };
@@ -219,7 +219,9 @@ impl Device {
                 *slot = if spoilt { GARBAGE } else { script.prints[work.positions.end - 1] };
                 continue;
             }
-            for position in work.positions.clone() {
+            // What nobody reads may be anything, and has to be the same wherever a block is kept.
+            let end = group.end(work).next_multiple_of(self.block_size).min(work.positions.end);
+            for position in work.positions.start..end {
                 let block = held(&table, position / self.block_size);
                 group.claim(block, work.sequence, oldest);
                 let print = if spoilt { GARBAGE } else { script.prints[position] };
@@ -236,7 +238,7 @@ impl Device {
                 continue;
             }
             let first = group.first_read(work);
-            for position in (0..group.kept().min(first)).chain(first..work.positions.end) {
+            for position in (0..group.kept().min(first)).chain(first..group.end(work)) {
                 let (block, print) = (held(&table, position / self.block_size), &script.prints[position]);
                 let slot = group.slots[block.0 as usize * self.block_size + position % self.block_size];
                 assert_eq!(slot, *print, "{:?} reads what is not its own at {position}", work.sequence);
@@ -257,15 +259,24 @@ impl GroupMemory {
     fn kept(&self) -> usize {
         match self.kind {
             GroupKind::Window { keep, .. } => keep,
-            GroupKind::Full | GroupKind::State => 0,
+            GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State => 0,
         }
     }
 
     /// The first position, the kept ones aside, that the work attends to.
     fn first_read(&self, work: &Work) -> usize {
         match self.kind {
-            GroupKind::Full | GroupKind::State => 0,
+            GroupKind::Opening { tokens } if work.positions.start >= tokens => work.positions.start,
+            GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State => 0,
             GroupKind::Window { tokens, .. } => (work.positions.start + 1).saturating_sub(tokens),
+        }
+    }
+
+    /// The position after the last that the work attends to.
+    fn end(&self, work: &Work) -> usize {
+        match self.kind {
+            GroupKind::Opening { tokens } => work.positions.end.min(tokens),
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::State => work.positions.end,
         }
     }
 

@@ -224,6 +224,11 @@ fn hostile_settings(rng: &mut Rng) -> Settings {
     if mixture == 5 {
         groups.push(window(rng, 9));
     }
+    if mixture != 6 && rng.one_in(6) {
+        let tokens = rng.within(1..=20);
+        let blocks = pool(rng, tokens.div_ceil(block_size));
+        groups.push(Group { kind: GroupKind::Opening { tokens }, blocks });
+    }
     if mixture == 7 || rng.one_in(6) {
         groups.push(Group { kind: GroupKind::State, blocks: rng.within(1..=9) as u32 });
     }

@@ -442,6 +442,8 @@ fn longest(settings: &Settings) -> usize {
                     .filter(|at| (0..settings.block_size).any(|i| sees(at * settings.block_size + i)))
                     .count()
             }
+            GroupKind::Opening { tokens } if last < tokens => block(last) + 1,
+            GroupKind::Opening { .. } => 0,
             GroupKind::State => 1,
         };
         needed <= group.blocks as usize
