@@ -28,6 +28,30 @@ impl From<Dtype> for KvFormat {
     }
 }
 
+/// How the keys and values of a whole model are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvStorage {
+    /// Those of every position.
+    pub format: KvFormat,
+    /// Those that the first positions of a sequence see are stored once more, for as long as it has no others.
+    pub opening: Option<Opening>,
+}
+
+/// The first positions of a sequence, whose rows see keys and values in another format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// How many. At least one.
+    pub tokens: usize,
+    /// What those rows see.
+    pub format: KvFormat,
+}
+
+impl<F: Into<KvFormat>> From<F> for KvStorage {
+    fn from(format: F) -> Self {
+        Self { format: format.into(), opening: None }
+    }
+}
+
 /// Group sizes that MLX knows, largest first.
 const GROUPS: [usize; 3] = [128, 64, 32];
 

@@ -19,7 +19,7 @@ use mlx::Array;
 use mlx::io::Safetensors;
 
 use crate::state::Outgoing;
-use crate::{Blueprint, GroupKind, KvState, LoadError};
+use crate::{Blueprint, GroupKind, KvState, LoadError, StateGroup};
 use layer::LayerCache;
 
 /// Where we note a prompt's tokens, in the metadata.
@@ -101,7 +101,9 @@ impl PromptCache {
     /// True if block `logical` of the prompt can be filled in a group of this kind.
     pub fn has(&self, kind: GroupKind, logical: usize, block_size: usize) -> bool {
         match kind {
-            GroupKind::Full | GroupKind::Window { .. } => (logical + 1) * block_size <= self.len,
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+                (logical + 1) * block_size <= self.len
+            }
             GroupKind::State => (logical + 1) * block_size == self.len,
         }
     }
@@ -109,12 +111,12 @@ impl PromptCache {
     /// Fills blocks.
     pub fn fill(&self, state: &mut KvState, blocks: &[Placed]) -> mlx::Result<()> {
         let size = state.block_size();
-        for group in 0..state.groups() {
+        for group in 0..state.groups().len() {
             let of_group: Vec<&Placed> = blocks.iter().filter(|placed| placed.group == group).collect();
             let ids: Vec<u32> = of_group.iter().map(|placed| placed.block).collect();
             let logical: Vec<usize> = of_group.iter().map(|placed| placed.logical).collect();
-            let parts = state.layers_of(group).into_iter().map(|layer| {
-                let layer = self.layers.get(layer).ok_or_else(|| mlx::Error::new("a layer is missing"))?;
+            let parts = state.groups()[group].layers.iter().map(|layer| {
+                let layer = self.layers.get(*layer).ok_or_else(|| mlx::Error::new("a layer is missing"))?;
                 layer.blocks(&logical, size, self.len)
             });
             let parts: Vec<[Array; 2]> = parts.collect::<mlx::Result<_>>()?;
@@ -123,17 +125,17 @@ impl PromptCache {
         Ok(())
     }
 
-    /// Writes a file. `parts` are, for each group, its blocks that hold the last of the prompt's tokens, in order, and
+    /// Writes a file of the state with these groups. `parts` are, for each of them, its blocks that hold the last of the prompt's tokens, in order, and
     /// of a recurrence the one slot.
     pub fn write(
         path: &Path,
-        blueprint: &Blueprint,
+        groups: &[StateGroup],
         tokens: &[u32],
         parts: &[Outgoing],
         metadata: &BTreeMap<String, String>,
     ) -> mlx::Result<()> {
         let mut file = layout::File::default();
-        for (group, parts) in blueprint.state_groups().iter().zip(parts) {
+        for (group, parts) in groups.iter().zip(parts) {
             for (layer, pair) in group.layers.iter().zip(parts.arrays_by_layer()) {
                 LayerCache::of_blocks(group.kind, pair, tokens.len())?.put(*layer, &mut file)?;
             }

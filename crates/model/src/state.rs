@@ -11,7 +11,7 @@ mod transfer;
 
 use mlx::{Array, Dtype};
 
-use crate::{Blueprint, GatedDelta, KvFormat, Mamba2, Mixer, Reach};
+use crate::{Blueprint, GatedDelta, KvFormat, KvStorage, Mamba2, Mixer, Reach};
 pub use transfer::Outgoing;
 
 /// How long a group's layers remember.
@@ -26,8 +26,24 @@ pub enum GroupKind {
         /// Tokens of the sequence's beginning that stay.
         keep: usize,
     },
+    /// The first tokens, for each other: later ones see none of them here.
+    Opening {
+        /// How many.
+        tokens: usize,
+    },
     /// One state of a fixed size. A block is a slot, and a sequence has one.
     State,
+}
+
+/// Which rows see the keys and values of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// All.
+    ByAll,
+    /// Those of a sequence's opening, see [`KvStorage`]. Only theirs are written.
+    ByOpening,
+    /// Those behind it. All rows' are written.
+    Behind,
 }
 
 /// Layers that share block tables.
@@ -41,12 +57,16 @@ pub struct StateGroup {
     pub elements_per_token: usize,
     /// Elements that one slot takes in all of them together, float32; only a recurrence has slots.
     pub elements_per_slot: usize,
+    /// How keys and values are stored.
+    pub format: KvFormat,
+    /// Which rows see them.
+    pub seen: Seen,
 }
 
 impl StateGroup {
     /// Bytes of one block in all layers together, of `block_size` tokens' keys and values or of one slot.
-    pub fn block_bytes(&self, block_size: usize, format: KvFormat) -> u64 {
-        let tokens = format.bytes(self.elements_per_token * block_size);
+    pub fn block_bytes(&self, block_size: usize) -> u64 {
+        let tokens = self.format.bytes(self.elements_per_token * block_size);
         (tokens + self.elements_per_slot * STATE_DTYPE.size_of()) as u64
     }
 }
@@ -55,11 +75,28 @@ impl StateGroup {
 const STATE_DTYPE: Dtype = Dtype::F32;
 
 impl Blueprint {
-    /// The layers by what they remember: full attention first, then windows, smallest first, then states.
-    pub fn state_groups(&self) -> Vec<StateGroup> {
+    /// The layers by what they remember: full attention first, then windows, smallest first, then states; what an
+    /// opening sees once more comes last.
+    pub fn state_groups(&self, storage: impl Into<KvStorage>) -> Vec<StateGroup> {
+        let storage = storage.into();
+        let seen = if storage.opening.is_some() { Seen::Behind } else { Seen::ByAll };
+        let mut groups = self.groups_by(|mixer| {
+            let kind = mixer.remembers();
+            let seen = if kind == GroupKind::State { Seen::ByAll } else { seen };
+            Some((kind, storage.format, seen))
+        });
+        if let Some(opening) = storage.opening {
+            groups.extend(self.groups_by(|mixer| {
+                Some((mixer.remembers().of_opening(opening.tokens)?, opening.format, Seen::ByOpening))
+            }));
+        }
+        groups
+    }
+
+    fn groups_by(&self, of: impl Fn(&Mixer) -> Option<(GroupKind, KvFormat, Seen)>) -> Vec<StateGroup> {
         let mut groups: Vec<StateGroup> = Vec::new();
         for (index, layer) in self.layers.iter().enumerate() {
-            let kind = layer.mixer.remembers();
+            let Some((kind, format, seen)) = of(&layer.mixer) else { continue };
             let (token, slot) = match &layer.mixer {
                 Mixer::Attention(attention) => (2 * attention.kv_heads * attention.head_dim, 0),
                 Mixer::Mamba2(spec) => (0, elements(&spec.slot_shapes())),
@@ -76,6 +113,8 @@ impl Blueprint {
                     layers: vec![index],
                     elements_per_token: token,
                     elements_per_slot: slot,
+                    format,
+                    seen,
                 }),
             }
         }
@@ -91,6 +130,17 @@ impl Blueprint {
             }
             Mixer::Mamba2(_) | Mixer::GatedDelta(_) => false,
         })
+    }
+}
+
+impl GroupKind {
+    /// What rows at the first `tokens` positions see of a group of this kind. None of states.
+    fn of_opening(self, tokens: usize) -> Option<Self> {
+        match self {
+            Self::Window { tokens: window, .. } if window < tokens => Some(self),
+            Self::Full | Self::Window { .. } | Self::Opening { .. } => Some(Self::Opening { tokens }),
+            Self::State => None,
+        }
     }
 }
 
@@ -143,80 +193,107 @@ fn elements(shapes: &[Vec<usize>]) -> usize {
 pub struct KvState {
     /// Tokens of a block.
     pub(crate) block_size: usize,
-    pub(crate) format: KvFormat,
+    pub(crate) storage: KvStorage,
+    pub(crate) groups: Vec<StateGroup>,
     /// Blocks of each group, the scratch block that follows them not counted.
     pub(crate) blocks: Vec<usize>,
-    pub(crate) kinds: Vec<GroupKind>,
-    /// Group of each layer.
-    pub(crate) group_of: Vec<usize>,
+    /// One for each layer, in order, and behind them those of openings.
     pub(crate) pools: Vec<Pool>,
 }
 
-/// One layer's arrays, all `[blocks + 1, …]`: keys and values, `[_, block_size, kv_heads, head_dim]` each (packed, a
-/// head is a row of words, see [`KvFormat`]), or what a
-/// recurrence's convolution saw last and its state. `None` only while a step is being built, or after building one
-/// failed half-way.
-pub(crate) struct Pool(Option<[Array; 2]>);
+/// What one layer has in one group.
+pub(crate) struct Pool {
+    pub(crate) layer: usize,
+    pub(crate) group: usize,
+    /// Both `[blocks + 1, …]`: keys and values, `[_, block_size, kv_heads, head_dim]` each (packed, a head is a row of
+    /// words, see [`KvFormat`]), or what a recurrence's convolution saw last and its state. `None` only while a step is
+    /// being built, or after building one failed half-way.
+    arrays: Option<[Array; 2]>,
+}
 
 impl Pool {
     /// The arrays, to be written and put back.
     pub(crate) fn take(&mut self) -> mlx::Result<[Array; 2]> {
-        self.0.take().ok_or_else(lost)
+        self.arrays.take().ok_or_else(lost)
     }
 
     pub(crate) fn put(&mut self, arrays: [Array; 2]) {
-        self.0 = Some(arrays);
+        self.arrays = Some(arrays);
     }
 
     /// The arrays, only to be read.
     pub(crate) fn arrays(&self) -> &[Array] {
-        self.0.as_ref().map_or(&[], |arrays| arrays.as_slice())
+        self.arrays.as_ref().map_or(&[], |arrays| arrays.as_slice())
     }
 }
 
 impl KvState {
-    /// Zeroed pools with `blocks[g]` blocks for group `g` of [`Blueprint::state_groups`].
+    /// Zeroed pools with `blocks[g]` blocks for group `g` of [`Blueprint::state_groups`] with this storage.
     pub fn new(
         blueprint: &Blueprint,
         blocks: &[usize],
         block_size: usize,
-        format: impl Into<KvFormat>,
+        storage: impl Into<KvStorage>,
     ) -> mlx::Result<Self> {
-        let format = format.into();
-        let groups = blueprint.state_groups();
-        let group_of: Vec<usize> = (0..blueprint.layers.len())
-            .map(|layer| groups.iter().position(|group| group.layers.contains(&layer)).unwrap_or_default())
-            .collect();
-        let pool = |(layer, group): (usize, &usize)| -> mlx::Result<Pool> {
-            let mixer = &blueprint.layers[layer].mixer;
-            let dtype = if mixer.remembers() == GroupKind::State { STATE_DTYPE } else { format.dtype() };
+        let storage = storage.into();
+        let groups = blueprint.state_groups(storage);
+        let pool = |layer: usize, group: usize| -> mlx::Result<Pool> {
+            let StateGroup { kind, format, .. } = groups[group];
+            let dtype = if kind == GroupKind::State { STATE_DTYPE } else { format.dtype() };
             let zeros = |shape: &[usize]| -> mlx::Result<Array> {
                 let shape: Vec<i32> = shape.iter().map(|n| *n as i32).collect();
                 let zeros = Array::zeros(&shape, dtype)?;
                 zeros.eval()?;
                 Ok(zeros)
             };
-            let [first, second] = mixer.pool_shapes(blocks[*group] + 1, block_size, format);
-            Ok(Pool(Some([zeros(&first)?, zeros(&second)?])))
+            let mixer = &blueprint.layers[layer].mixer;
+            let [first, second] = mixer.pool_shapes(blocks[group] + 1, block_size, format);
+            Ok(Pool { layer, group, arrays: Some([zeros(&first)?, zeros(&second)?]) })
         };
-        let kinds = groups.iter().map(|group| group.kind).collect();
-        let pools = group_of.iter().enumerate().map(pool).collect::<mlx::Result<_>>()?;
-        Ok(Self { block_size, format, blocks: blocks.to_vec(), kinds, group_of, pools })
+        let mut places: Vec<(usize, usize)> = (groups.iter().enumerate())
+            .flat_map(|(group, of)| of.layers.iter().map(move |layer| (*layer, group)))
+            .collect();
+        places.sort_by_key(|(layer, group)| (groups[*group].seen == Seen::ByOpening, *layer));
+        let pools = places.into_iter().map(|(layer, group)| pool(layer, group));
+        let pools = pools.collect::<mlx::Result<_>>()?;
+        Ok(Self { block_size, storage, blocks: blocks.to_vec(), groups, pools })
+    }
+
+    /// What its groups are.
+    pub fn groups(&self) -> &[StateGroup] {
+        &self.groups
+    }
+
+    /// The pools of a layer: its own, and that of the opening.
+    pub(crate) fn pools_of_layer(&self, layer: usize) -> impl Iterator<Item = usize> + use<> {
+        let opening = self.pools.iter().rposition(|pool| pool.layer == layer).filter(|at| *at != layer);
+        std::iter::once(layer).chain(opening)
+    }
+
+    /// How a pool stores keys and values.
+    pub(crate) fn format_of(&self, pool: usize) -> mlx::Result<KvFormat> {
+        let group = self.pools.get(pool).and_then(|pool| self.groups.get(pool.group));
+        group.map(|group| group.format).ok_or_else(lost)
+    }
+
+    /// The kind of a group.
+    pub(crate) fn kind(&self, group: usize) -> Option<GroupKind> {
+        self.groups.get(group).map(|group| group.kind)
     }
 
     /// Leading blocks of a sequence that a group's window keeps.
     pub(crate) fn kept_blocks(&self, group: usize) -> usize {
-        match self.kinds.get(group) {
+        match self.kind(group) {
             Some(GroupKind::Window { keep, .. }) => keep.div_ceil(self.block_size),
-            Some(GroupKind::Full | GroupKind::State) | None => 0,
+            Some(GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State) | None => 0,
         }
     }
 
     /// True if the token at `position` sees the one at `key`, in a group of keys and values.
     pub(crate) fn sees(&self, group: usize, position: usize, key: usize) -> bool {
-        let window = match self.kinds.get(group) {
-            Some(GroupKind::Window { tokens, keep }) => key + tokens > position || key < *keep,
-            Some(GroupKind::Full | GroupKind::State) | None => true,
+        let window = match self.kind(group) {
+            Some(GroupKind::Window { tokens, keep }) => key + tokens > position || key < keep,
+            Some(GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State) | None => true,
         };
         key <= position && window
     }
@@ -232,7 +309,7 @@ impl KvState {
             return Ok(());
         }
         if mlx::cpu::available() {
-            for (pool, _) in self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group) {
+            for pool in self.pools.iter_mut().filter(|pool| pool.group == group) {
                 let [first, second] = pool.take()?;
                 pool.put([mlx::cpu::copy_blocks(first, copies)?, mlx::cpu::copy_blocks(second, copies)?]);
             }
@@ -243,7 +320,7 @@ impl KvState {
             Array::from_slice(&indices, &[indices.len() as i32])
         };
         let (from, to) = (indices(|copy| copy.0)?, indices(|copy| copy.1)?);
-        for (pool, _) in self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group) {
+        for pool in self.pools.iter_mut().filter(|pool| pool.group == group) {
             let copied = |array: Array| -> mlx::Result<Array> {
                 let moved = array.take(&from, 0)?;
                 moved.eval()?; // Copied out before it is written, so that the write is in place.
@@ -262,7 +339,7 @@ impl KvState {
 
     /// False after a step failed while it was built; the pools must then be made anew.
     pub fn is_whole(&self) -> bool {
-        self.pools.iter().all(|pool| pool.0.is_some())
+        self.pools.iter().all(|pool| pool.arrays.is_some())
     }
 }
 

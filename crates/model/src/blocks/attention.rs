@@ -55,13 +55,10 @@ impl AttentionBlock {
         state: &mut KvState,
         kernels: Kernels,
     ) -> mlx::Result<Array> {
-        let group = step.blocks_of(state, index)?;
-        let format = state.format;
-        let pool = state.pools.get_mut(index).ok_or_else(lost)?;
         let qkv = self.qkv.forward(x, kernels)?;
         let attended = match step.attending {
-            Attending::InPlace => self.in_place(&qkv, step, group, pool, format)?,
-            Attending::Gathered => self.gathered(&qkv, step, group, pool, format)?,
+            Attending::InPlace => self.in_place(&qkv, step, index, state)?,
+            Attending::Gathered => self.gathered(&qkv, step, index, state)?,
         };
         let attended = match (&self.gate, kernels) {
             (Some(gate), Kernels::Cpu) => {
@@ -79,7 +76,24 @@ impl AttentionBlock {
         self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(norms).chain(gate).collect()
     }
 
-    fn in_place(
+    fn in_place(&self, qkv: &Array, step: &Step, index: usize, state: &mut KvState) -> mlx::Result<Array> {
+        let mut attended: Option<Array> = None;
+        for at in state.pools_of_layer(index) {
+            let format = state.format_of(at)?;
+            let pool = state.pools.get_mut(at).ok_or_else(lost)?;
+            let group = step.blocks_of(pool)?;
+            if group.is_idle {
+                continue;
+            }
+            // Where a row sees nothing of a pool there are zeros.
+            let part = self.in_pool(qkv, step, group, pool, format)?;
+            attended = Some(attended.map_or(part.clone(), |others| others + part));
+        }
+        attended.ok_or_else(lost)
+    }
+
+    /// The rows that see what this pool holds.
+    fn in_pool(
         &self,
         qkv: &Array,
         step: &Step,
@@ -128,14 +142,7 @@ impl AttentionBlock {
         Ok(out)
     }
 
-    fn gathered(
-        &self,
-        qkv: &Array,
-        step: &Step,
-        group: &BlockStep,
-        pool: &mut Pool,
-        format: KvFormat,
-    ) -> mlx::Result<Array> {
+    fn gathered(&self, qkv: &Array, step: &Step, index: usize, state: &mut KvState) -> mlx::Result<Array> {
         let [rows, _] = qkv.dims()?;
         let (heads, kv_heads, dim) =
             (self.spec.heads as i32, self.spec.kv_heads as i32, self.spec.head_dim as i32);
@@ -156,17 +163,28 @@ impl AttentionBlock {
             }
             None => (q, k),
         };
-        let [keys, values] = pool.take()?;
-        let keys = write(keys, &group.slots, &format.store(&k)?)?;
-        let values = write(values, &group.slots, &format.store(&v)?)?;
-        pool.put([keys.clone(), values.clone()]);
-        let attended = group.gathers.iter().map(|gather| self.attend(&q, (&keys, &values), format, gather));
-        let attended = attended.collect::<mlx::Result<Vec<_>>>()?;
+        let (mut attended, mut order) = (Vec::new(), None);
+        for at in state.pools_of_layer(index) {
+            let format = state.format_of(at)?;
+            let pool = state.pools.get_mut(at).ok_or_else(lost)?;
+            let group = step.blocks_of(pool)?;
+            if group.is_idle {
+                continue;
+            }
+            let [keys, values] = pool.take()?;
+            let keys = write(keys, &group.slots, &format.store(&k)?)?;
+            let values = write(values, &group.slots, &format.store(&v)?)?;
+            pool.put([keys.clone(), values.clone()]);
+            for gather in &group.gathers {
+                attended.push(self.attend(&q, (&keys, &values), format, gather)?);
+            }
+            order = order.or(group.order.as_ref());
+        }
         let attended = match attended.as_slice() {
             [one] => one.clone(),
             several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
         };
-        match &group.order {
+        match order {
             Some(order) => attended.take(order, 0),
             None => Ok(attended),
         }

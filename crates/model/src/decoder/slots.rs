@@ -131,8 +131,8 @@ fn run(segments: &[&Segment], group: usize, state: &KvState) -> mlx::Result<Run>
         let axes: Vec<i32> = (1..found.ndim() as i32).collect();
         mlx::where_(&begins.expand_dims(&axes)?, &nothing, &found)
     };
-    let layers = state.pools.iter().zip(&state.group_of).enumerate().filter(|(_, (_, of))| **of == group);
-    let starts = layers.map(|(index, (pool, _))| match pool.arrays() {
+    let layers = state.pools.iter().enumerate().filter(|(_, pool)| pool.group == group);
+    let starts = layers.map(|(index, pool)| match pool.arrays() {
         [first, second] => Ok((index, [start(first)?, start(second)?])),
         _ => Err(crate::state::lost()),
     });

@@ -5,8 +5,8 @@ use mlx::{Array, fast};
 use super::slots::SlotStep;
 use crate::blocks::Kernels;
 use crate::blocks::rotate::Ends;
-use crate::state::lost;
-use crate::{Batch, GroupKind, KvState, Segment, Table};
+use crate::state::{Pool, lost};
+use crate::{Batch, GroupKind, KvState, Seen, Segment, Table};
 
 /// How rows reach their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,10 @@ pub(crate) enum GroupStep {
 
 /// Where one group's layers write and read keys and values.
 pub(crate) struct BlockStep {
-    /// Flat slot of each row's key and value, `[T]` i32; padding writes to the scratch block.
+    /// Flat slot of each row's key and value, `[T]` i32. What is not written goes to the scratch block.
     pub(crate) slots: Array,
+    /// True if no row is written and none attends.
+    pub(crate) is_idle: bool,
     /// For the CPU kernel, `[n, 5]` i32: first row, rows, first position, start of its table, and
     /// which block of the sequence the table begins with.
     pub(crate) segments: Array,
@@ -49,8 +51,72 @@ pub(crate) struct BlockStep {
     pub(crate) tables: Array,
     /// For the reference path: how rows find their keys.
     pub(crate) gathers: Vec<Gather>,
-    /// Puts the gathers' rows, end to end, back in the batch's order, `[T]` i32; `None` if they are.
+    /// Puts the gathers' rows, end to end and those of an opening behind them, back in the batch's order, `[T]` i32;
+    /// `None` if they are.
     pub(crate) order: Option<Array>,
+}
+
+/// The segments of a batch by what their rows see.
+struct Parts {
+    /// All.
+    all: Vec<Segment>,
+    /// Rows at positions of the opening.
+    opening: Vec<Segment>,
+    /// The others.
+    behind: Vec<Segment>,
+}
+
+impl Parts {
+    fn new(batch: &Batch, opening: usize) -> Self {
+        let part = |segment: &Segment, from: usize, to: usize| Segment {
+            first: segment.first + from,
+            len: to - from,
+            context: segment.context + from,
+            ..segment.clone()
+        };
+        let mut parts = Self { all: batch.segments.clone(), opening: Vec::new(), behind: Vec::new() };
+        for segment in &batch.segments {
+            let early = opening.saturating_sub(segment.context).min(segment.len);
+            if early > 0 {
+                parts.opening.push(part(segment, 0, early));
+            }
+            if early < segment.len {
+                parts.behind.push(part(segment, early, segment.len));
+            }
+        }
+        parts
+    }
+
+    /// The rows that see what a group stores.
+    fn seeing(&self, seen: Seen) -> &[Segment] {
+        match seen {
+            Seen::ByAll => &self.all,
+            Seen::ByOpening => &self.opening,
+            Seen::Behind => &self.behind,
+        }
+    }
+
+    /// Where each row of the batch is when the rows that see a group, single ones first, and then those of the opening
+    /// are laid end to end; `None` if just there.
+    fn order(&self, seen: Seen, rows: usize) -> mlx::Result<Option<Array>> {
+        let in_order = |segments| {
+            let (singles, chunks) = singles_and_chunks(segments);
+            singles.into_iter().chain(chunks)
+        };
+        match seen {
+            Seen::ByAll => order_of(in_order(&self.all), rows),
+            Seen::Behind => order_of(in_order(&self.behind).chain(in_order(&self.opening)), rows),
+            Seen::ByOpening => Ok(None),
+        }
+    }
+
+    /// The rows whose keys and values a group stores.
+    fn stored(&self, seen: Seen) -> &[Segment] {
+        match seen {
+            Seen::ByAll | Seen::Behind => &self.all,
+            Seen::ByOpening => &self.opening,
+        }
+    }
 }
 
 /// Rows that attend together in the reference path.
@@ -98,9 +164,11 @@ impl Step {
         }
         let positions: Vec<i32> = places.iter().map(|(position, _)| *position as i32).collect();
         let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
-        let groups = state.kinds.iter().enumerate().map(|(group, kind)| match kind {
-            GroupKind::Full | GroupKind::Window { .. } => {
-                Ok(GroupStep::Blocks(BlockStep::new(batch, rows, group, state, attending)?))
+        let opening = state.storage.opening.map_or(0, |opening| opening.tokens);
+        let parts = Parts::new(batch, opening);
+        let groups = state.groups.iter().enumerate().map(|(group, of)| match of.kind {
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+                Ok(GroupStep::Blocks(BlockStep::new(&parts, rows, group, state, attending)?))
             }
             GroupKind::State => Ok(GroupStep::Slots(SlotStep::new(batch, rows, group, state, kernels)?)),
         });
@@ -115,9 +183,9 @@ impl Step {
 }
 
 impl Step {
-    /// Where the keys and values of layer `index` are.
-    pub(crate) fn blocks_of(&self, state: &KvState, index: usize) -> mlx::Result<&BlockStep> {
-        match state.group_of.get(index).and_then(|group| self.groups.get(*group)) {
+    /// Where the keys and values of a pool are.
+    pub(crate) fn blocks_of(&self, pool: &Pool) -> mlx::Result<&BlockStep> {
+        match self.groups.get(pool.group) {
             Some(GroupStep::Blocks(blocks)) => Ok(blocks),
             Some(GroupStep::Slots(_)) | None => Err(lost()),
         }
@@ -125,7 +193,7 @@ impl Step {
 
     /// Where the states of layer `index` are.
     pub(crate) fn slots_of(&self, state: &KvState, index: usize) -> mlx::Result<&SlotStep> {
-        match state.group_of.get(index).and_then(|group| self.groups.get(*group)) {
+        match state.pools.get(index).and_then(|pool| self.groups.get(pool.group)) {
             Some(GroupStep::Slots(slots)) => Ok(slots),
             Some(GroupStep::Blocks(_)) | None => Err(lost()),
         }
@@ -134,7 +202,7 @@ impl Step {
 
 impl BlockStep {
     fn new(
-        batch: &Batch,
+        parts: &Parts,
         rows: usize,
         group: usize,
         state: &KvState,
@@ -142,10 +210,10 @@ impl BlockStep {
     ) -> mlx::Result<Self> {
         let size = state.block_size;
         let scratch = state.blocks[group];
+        let seen = state.groups[group].seen;
         // Distinct slots for padding rows would not matter: nobody reads the scratch block.
         let mut slots = vec![(scratch * size) as i32; rows];
-        let (mut segments, mut tables) = (Vec::new(), Vec::new());
-        for segment in &batch.segments {
+        for segment in parts.stored(seen) {
             let table = table_of(segment, group)?;
             for row in 0..segment.len {
                 let slot = table.slot(segment.context + row, size, state.kept_blocks(group));
@@ -153,17 +221,22 @@ impl BlockStep {
                 slots[segment.first + row] =
                     slot.ok_or_else(|| mlx::Error::new("a table covers its segment"))? as i32;
             }
+        }
+        let (mut segments, mut tables) = (Vec::new(), Vec::new());
+        for segment in parts.seeing(seen) {
+            let table = table_of(segment, group)?;
             let numbers = [segment.first, segment.len, segment.context, tables.len(), table.first];
             segments.extend(numbers.map(|number| number as i32));
             tables.extend(table.blocks.iter().map(|block| *block as i32));
         }
         let (gathers, order) = match attending {
             Attending::InPlace => (Vec::new(), None),
-            Attending::Gathered => gathers(batch, rows, group, state)?,
+            Attending::Gathered => (gathers(parts.seeing(seen), group, state)?, parts.order(seen, rows)?),
         };
         let count = segments.len() as i32 / 5;
         Ok(Self {
             slots: indices(&slots)?,
+            is_idle: parts.stored(seen).is_empty(),
             segments: Array::from_slice(&segments, &[count, 5])?,
             tables: indices(&tables)?,
             gathers,
@@ -173,14 +246,12 @@ impl BlockStep {
 }
 
 /// Single rows attend as one batch, chunks each on their own.
-fn gathers(
-    batch: &Batch,
-    rows: usize,
-    group: usize,
-    state: &KvState,
-) -> mlx::Result<(Vec<Gather>, Option<Array>)> {
-    let (singles, chunks): (Vec<&Segment>, Vec<&Segment>) =
-        batch.segments.iter().partition(|one| one.len == 1);
+fn singles_and_chunks(segments: &[Segment]) -> (Vec<&Segment>, Vec<&Segment>) {
+    segments.iter().partition(|one| one.len == 1)
+}
+
+fn gathers(segments: &[Segment], group: usize, state: &KvState) -> mlx::Result<Vec<Gather>> {
+    let (singles, chunks) = singles_and_chunks(segments);
     let mut gathers = Vec::new();
     if !singles.is_empty() {
         gathers.push(gather_singles(&singles, group, state)?);
@@ -188,7 +259,7 @@ fn gathers(
     for segment in &chunks {
         gathers.push(gather_chunk(segment, group, state)?);
     }
-    Ok((gathers, order_of(singles.into_iter().chain(chunks), rows)?))
+    Ok(gathers)
 }
 
 /// Where each row of the batch is when these segments' rows are laid end to end; `None` if just there.
@@ -238,14 +309,14 @@ fn gather_chunk(segment: &Segment, group: usize, state: &KvState) -> mlx::Result
     let table = table_of(segment, group)?;
     let blocks: Vec<i32> = table.blocks.iter().map(|block| *block as i32).collect();
     let keys = segment.end() - table.first * state.block_size;
-    let mask = match state.kinds.get(group) {
+    let mask = match state.kind(group) {
         Some(GroupKind::Window { .. }) => {
             let mask: Vec<bool> = (segment.context..segment.end())
                 .flat_map(|position| (0..keys).map(move |key| sees(position, key, table, state, group)))
                 .collect();
             Some(Array::from_slice(&mask, &[1, 1, segment.len as i32, keys as i32])?)
         }
-        Some(GroupKind::Full | GroupKind::State) | None => None,
+        Some(GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State) | None => None,
     };
     Ok(Gather {
         rows: Rows::Chunk { first: segment.first as i32, len: segment.len as i32 },

@@ -114,7 +114,7 @@ impl LayerCache {
     pub(super) fn of_blocks(kind: GroupKind, pair: [&Array; 2], len: usize) -> mlx::Result<Self> {
         let window = match kind {
             GroupKind::State => return Ok(Self::State(pair.map(Array::clone))),
-            GroupKind::Full => None,
+            GroupKind::Full | GroupKind::Opening { .. } => None,
             GroupKind::Window { tokens, .. } => Some(tokens),
         };
         let wanted = window.map_or(len, |tokens| tokens.min(len));

@@ -44,12 +44,12 @@ impl Outgoing {
 impl KvState {
     /// What blocks consist of, in words: equal for states whose blocks mean the same.
     pub fn layout(&self) -> String {
-        let each = self.arrays().zip(self.group_of.iter().flat_map(|group| [*group; 2]));
+        let each = self.arrays().zip(self.pools.iter().flat_map(|pool| [pool.group; 2]));
         let parts =
             each.map(|(array, group)| format!("{group}:{:?}{:?}", array.dtype().ok(), &array.shape()[1..]));
         // What a token saw is in its keys and values, from the second layer on.
-        let kinds = self.kinds.iter().map(|kind| format!("{kind:?}"));
-        kinds.chain([format!("{:?}", self.format)]).chain(parts).collect::<Vec<_>>().join(",")
+        let kinds = self.groups.iter().map(|group| format!("{:?}", group.kind));
+        kinds.chain([format!("{:?}", self.storage)]).chain(parts).collect::<Vec<_>>().join(",")
     }
 
     /// Bytes of a block of a group.
@@ -114,8 +114,8 @@ impl KvState {
         // A fresh pool hands out consecutive blocks; one copy is then much faster than a scatter.
         let consecutive = blocks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         let run = blocks.first().filter(|_| consecutive).map(|first| *first as i32);
-        let pools = self.pools.iter_mut().zip(&self.group_of).filter(|(_, of)| **of == group);
-        for ((pool, _), update) in pools.zip(parts) {
+        let pools = self.pools.iter_mut().filter(|pool| pool.group == group);
+        for (pool, update) in pools.zip(parts) {
             let write = |array: Array, update: Array| -> mlx::Result<Array> {
                 let update = update.astype(array.dtype()?)?;
                 let written = match run {
@@ -135,18 +135,8 @@ impl KvState {
         Ok(())
     }
 
-    /// Groups of layers.
-    pub(crate) fn groups(&self) -> usize {
-        self.blocks.len()
-    }
-
-    /// The layers of a group, ascending.
-    pub(crate) fn layers_of(&self, group: usize) -> Vec<usize> {
-        self.group_of.iter().enumerate().filter(|(_, of)| **of == group).map(|(layer, _)| layer).collect()
-    }
-
     fn pools_of(&self, group: usize) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().zip(&self.group_of).filter(move |(_, of)| **of == group).map(|(pool, _)| pool)
+        self.pools.iter().filter(move |pool| pool.group == group)
     }
 
     fn group_arrays(&self, group: usize) -> impl Iterator<Item = &Array> {

@@ -2,7 +2,8 @@
 
 use mlx::{Array, Dtype};
 use omnibus_model::{
-    Batch, Blueprint, Kernels, KvFormat, KvState, Model, Quantization, Segment, Table, Weights, families,
+    Batch, Blueprint, Kernels, KvFormat, KvState, KvStorage, Model, Opening, Quantization, Segment, Table,
+    Weights, families,
 };
 use serde_json::{Map, Value, json};
 
@@ -11,9 +12,9 @@ use crate::golden::generate;
 const BLOCK_SIZE: usize = 4;
 const BLOCKS: usize = 24;
 
-fn config(head_dim: usize) -> Map<String, Value> {
+fn config(head_dim: usize, layers: usize) -> Map<String, Value> {
     let config = json!({
-        "model_type": "qwen3", "hidden_size": 96, "num_hidden_layers": 3, "intermediate_size": 80,
+        "model_type": "qwen3", "hidden_size": 96, "num_hidden_layers": layers, "intermediate_size": 80,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head_dim, "vocab_size": 96,
         "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "max_position_embeddings": 256, "tie_word_embeddings": true,
     });
@@ -21,7 +22,7 @@ fn config(head_dim: usize) -> Map<String, Value> {
 }
 
 fn blueprint(head_dim: usize) -> Blueprint {
-    families::read(&config(head_dim)).unwrap()
+    families::read(&config(head_dim, 3)).unwrap()
 }
 
 fn weights(blueprint: &Blueprint) -> Weights {
@@ -34,8 +35,10 @@ fn weights(blueprint: &Blueprint) -> Weights {
 }
 
 /// Logits after each of some tokens: a prompt in chunks, then token by token, beside another sequence.
-fn logits(model: &Model, format: KvFormat) -> Vec<f32> {
-    let mut state = KvState::new(model.blueprint(), &[BLOCKS], BLOCK_SIZE, format).unwrap();
+fn logits(model: &Model, storage: impl Into<KvStorage>) -> Vec<f32> {
+    let storage = storage.into();
+    let groups = model.blueprint().state_groups(storage).len();
+    let mut state = KvState::new(model.blueprint(), &vec![BLOCKS; groups], BLOCK_SIZE, storage).unwrap();
     let token = |sequence: usize, position: usize| 1 + ((position * 7 + sequence * 31) % 95) as i32;
     let mut found = Vec::new();
     let mut context = 0;
@@ -43,7 +46,7 @@ fn logits(model: &Model, format: KvFormat) -> Vec<f32> {
         let (mut tokens, mut segments) = (Vec::new(), Vec::new());
         for sequence in 0..2 {
             let blocks = (0..8).map(|block| (2 * block + sequence) as u32).rev().collect();
-            let (first, tables) = (tokens.len(), vec![Table { first: 0, blocks }]);
+            let (first, tables) = (tokens.len(), vec![Table { first: 0, blocks }; groups]);
             segments.push(Segment { first, len, context, prompt: 17, tables });
             tokens.extend((context..context + len).map(|position| token(sequence, position)));
         }
@@ -73,7 +76,7 @@ fn fewer_bits_give_nearly_the_same_logits_by_every_kernel() {
         let of = |kernels| {
             let weights = weights(&blueprint);
             let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
-            (logits(&model, model.dtype().into()), logits(&model, format))
+            (logits(&model, model.dtype()), logits(&model, format))
         };
         let (exact, reference) = of(Kernels::Reference);
         let off = apart(&reference, &exact);
@@ -89,13 +92,50 @@ fn fewer_bits_give_nearly_the_same_logits_by_every_kernel() {
 }
 
 #[test]
+fn an_opening_sees_floats_and_what_follows_sees_codes() {
+    const TOKENS: usize = 23;
+    // With one layer, keys and values depend on nothing that was attended to.
+    for (layers, start) in [(3, 1), (3, 9), (1, 9), (3, 17), (1, 18), (3, TOKENS)] {
+        let blueprint = families::read(&config(64, layers)).unwrap();
+        let format = KvFormat::packed(&blueprint, 4, 32).unwrap();
+        let kernels = [Kernels::Reference, Kernels::Cpu];
+        for kernels in kernels.into_iter().take(if mlx::cpu::available() { 2 } else { 1 }) {
+            let weights = weights(&blueprint);
+            let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
+            let opening = Some(Opening { tokens: start, format: model.dtype().into() });
+            let found = logits(&model, KvStorage { format, opening });
+            let (floats, codes) = (logits(&model, model.dtype()), logits(&model, format));
+            // Two sequences take turns.
+            let mut positions = Vec::new();
+            for (context, len) in [(0, 7), (7, 10), (17, 1), (18, 1), (19, 3), (22, 1)] {
+                positions.extend((context..context + len).chain(context..context + len));
+            }
+            let vocab = found.len() / positions.len();
+            let mut differs = false;
+            for (row, position) in positions.into_iter().enumerate() {
+                let of = |logits: &'_ [f32]| logits[row * vocab..(row + 1) * vocab].to_vec();
+                if position < start {
+                    assert_eq!(of(&found), of(&floats), "{kernels:?}, start {start}: position {position}");
+                } else if layers == 1 {
+                    assert_eq!(of(&found), of(&codes), "{kernels:?}, start {start}: position {position}");
+                } else {
+                    let off = apart(&of(&found), &of(&floats));
+                    assert!(off < 0.4, "{kernels:?}, start {start}: position {position} is off by {off}");
+                    differs |= off > 0.0;
+                }
+            }
+            assert!(differs || layers == 1 || start == TOKENS, "what follows is not in codes");
+        }
+    }
+}
+
+#[test]
 fn memory_is_what_was_computed() {
     let blueprint = blueprint(64);
-    let group = &blueprint.state_groups()[0];
     let bytes_of = |format: KvFormat| {
         let state = KvState::new(&blueprint, &[BLOCKS], BLOCK_SIZE, format).unwrap();
         let bytes: usize = state.arrays().map(Array::nbytes).sum();
-        assert_eq!(bytes as u64, (BLOCKS as u64 + 1) * group.block_bytes(BLOCK_SIZE, format));
+        assert_eq!(bytes as u64, (BLOCKS as u64 + 1) * state.groups()[0].block_bytes(BLOCK_SIZE));
         bytes as f32
     };
     let whole = bytes_of(KvFormat::Float(Dtype::F16));

@@ -13,7 +13,7 @@ const BLOCKS: usize = 4096;
 fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let model = Fixture::read(&fixture).unwrap().model(kernels).unwrap();
-    let groups = model.blueprint().state_groups();
+    let groups = model.blueprint().state_groups(mlx::Dtype::F32);
     let blocks = vec![BLOCKS; groups.len()];
     let mut state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap();
     let pool = state.arrays().map(Array::nbytes).min().unwrap();
@@ -25,7 +25,9 @@ fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
     for position in 0..40 {
         let table = |group: &StateGroup| match group.kind {
             GroupKind::State => Table { first: 0, blocks: vec![5] },
-            GroupKind::Full | GroupKind::Window { .. } => Table { first: 0, blocks: vec![7, 3, 9] },
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+                Table { first: 0, blocks: vec![7, 3, 9] }
+            }
         };
         let tables = groups.iter().map(table).collect();
         let segment = Segment { first: 0, len: 1, context: position, prompt: 1, tables };

@@ -21,15 +21,15 @@ fn fixture(name: &str) -> Fixture {
 }
 
 fn state_of(model: &Model) -> KvState {
-    let blocks = vec![BLOCKS; model.blueprint().state_groups().len()];
+    let blocks = vec![BLOCKS; model.blueprint().state_groups(mlx::Dtype::F32).len()];
     KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap()
 }
 
 /// Logits after the last of `tokens`.
 fn step(model: &Model, state: &mut KvState, walk: &mut Walk, tokens: &[i32]) -> Vec<f32> {
-    let tables = model.blueprint().state_groups().into_iter().map(|group| match group.kind {
+    let tables = model.blueprint().state_groups(mlx::Dtype::F32).into_iter().map(|group| match group.kind {
         GroupKind::State => Table { first: 0, blocks: vec![walk.slot] },
-        GroupKind::Full | GroupKind::Window { .. } => {
+        GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
             Table { first: 0, blocks: (walk.first_block..BLOCKS as u32).collect() }
         }
     });
@@ -47,7 +47,7 @@ fn a_copied_slot_goes_on_where_the_first_one_was() {
         let fixture = fixture("mamba2");
         let model = fixture.model(kernels).unwrap();
         let (tokens, mut state) = (&fixture.prompts[0].tokens, state_of(&model));
-        let group = model.blueprint().state_groups().len() - 1;
+        let group = model.blueprint().state_groups(mlx::Dtype::F32).len() - 1;
         let mut walk = Walk { slot: 3, first_block: 0, computed: 0 };
         step(&model, &mut state, &mut walk, &tokens[..10]);
         state.copy_blocks(group, &[(3, 9)]).unwrap();

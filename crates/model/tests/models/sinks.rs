@@ -20,7 +20,7 @@ fn model(name: &str, kernels: Kernels) -> (Fixture, Model) {
 
 /// Logits of all tokens, computed in pieces of `sizes`; blocks behind the window are other sequences'.
 fn logits(model: &Model, tokens: &[i32], sizes: &[usize]) -> Vec<f32> {
-    let groups = model.blueprint().state_groups();
+    let groups = model.blueprint().state_groups(mlx::Dtype::F32);
     let blocks = vec![BLOCKS; groups.len()];
     let mut state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap();
     let (mut found, mut context) = (Vec::new(), 0);
@@ -34,7 +34,7 @@ fn logits(model: &Model, tokens: &[i32], sizes: &[usize]) -> Vec<f32> {
                 GroupKind::Window { tokens, keep } => {
                     (keep.div_ceil(BLOCK_SIZE), (context + 1).saturating_sub(tokens) / BLOCK_SIZE)
                 }
-                GroupKind::Full | GroupKind::State => (0, 0),
+                GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State => (0, 0),
             };
             let end = (context + len).div_ceil(BLOCK_SIZE);
             let held = (0..kept.min(first)).chain(first..end);
@@ -90,7 +90,7 @@ fn both_paths_see_the_first_and_the_last_tokens() {
 fn layers_that_have_a_window_keep_theirs() {
     let (_, mut model) = model("gemma3_text", Kernels::Reference);
     let kinds = |model: &Model| -> Vec<GroupKind> {
-        model.blueprint().state_groups().into_iter().map(|group| group.kind).collect()
+        model.blueprint().state_groups(mlx::Dtype::F32).into_iter().map(|group| group.kind).collect()
     };
     assert_eq!(kinds(&model), [GroupKind::Full, GroupKind::Window { tokens: 8, keep: 0 }]);
     model.bound_reach(TOKENS, KEEP);

@@ -48,7 +48,7 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(model: &'a Model, tokens: usize) -> mlx::Result<Self> {
-        let groups = model.blueprint().state_groups();
+        let groups = model.blueprint().state_groups(mlx::Dtype::F32);
         let blocks = vec![2 * tokens.div_ceil(BLOCK_SIZE) + 3; groups.len()];
         let state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype())?;
         // An order far from sorted: odd blocks first, then even ones backwards.
@@ -90,7 +90,7 @@ impl<'a> World<'a> {
 
     /// Takes blocks for `count` more tokens, and lets those behind a window go first.
     fn make_room(&mut self, walk: &mut Walk, count: usize) {
-        let groups = self.model.blueprint().state_groups();
+        let groups = self.model.blueprint().state_groups(mlx::Dtype::F32);
         for ((group, table), free) in groups.iter().zip(&mut walk.tables).zip(&mut self.free) {
             if let GroupKind::Window { tokens, .. } = group.kind {
                 let oldest = (walk.computed + 1).saturating_sub(tokens) / BLOCK_SIZE;
@@ -101,7 +101,9 @@ impl<'a> World<'a> {
             }
             let blocks = match group.kind {
                 GroupKind::State => 1,
-                GroupKind::Full | GroupKind::Window { .. } => (walk.computed + count).div_ceil(BLOCK_SIZE),
+                GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+                    (walk.computed + count).div_ceil(BLOCK_SIZE)
+                }
             };
             while table.first + table.blocks.len() < blocks {
                 table.blocks.push(free.pop().expect("enough blocks"));
