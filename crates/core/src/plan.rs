@@ -122,7 +122,7 @@ pub struct Lookup {
 pub enum Miss {
     /// The blocks are there, and no copy of the state that belongs to them.
     State,
-    /// The blocks are there, and those of a window are not.
+    /// The blocks are there, and those of a window or of an opening are not.
     Window,
     /// It was there, and its memory was needed.
     Evicted,

@@ -38,7 +38,7 @@ pub struct Settings {
     pub kv_bits: Option<usize>,
     /// Most elements that share a scale, where `kv_bits` are set.
     pub kv_group_size: usize,
-    /// Where `kv_bits` are set, models whose sequences can never be longer than this many tokens keep floats.
+    /// Where `kv_bits` are set, the first so many tokens of a sequence still see floats.
     pub quantized_kv_start: usize,
     /// Positions that a token sees at most: the first four, and the last ones. `None` lets it see as many as the
     /// model was made for.

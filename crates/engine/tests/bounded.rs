@@ -37,6 +37,37 @@ fn streams_over_packed_keys_say_what_each_says_alone() {
 }
 
 #[test]
+fn streams_that_begin_in_floats_say_what_each_says_alone() {
+    // In the middle of a block and of the prompts; with room for few openings; before and behind most prompts.
+    for (start, kv_cache_memory) in [(45, None), (64, Some(3 << 19)), (150, Some(5 << 19))] {
+        let settings = Settings {
+            max_model_len: Some(400),
+            kv_bits: Some(4),
+            quantized_kv_start: start,
+            kv_cache_memory,
+            ..Settings::default()
+        };
+        check(settings);
+    }
+}
+
+#[test]
+fn a_sequence_is_in_floats_until_it_is_as_long_as_the_start() {
+    let said = |kv_bits, quantized_kv_start| {
+        let settings = Settings { kv_bits, quantized_kv_start, ..Settings::default() };
+        run(&engine(settings), complete("a", "One two three four", 60)).text
+    };
+    let (floats, codes) = (said(None, 0), said(Some(4), 0));
+    let same =
+        |other: &str| floats.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    assert!(same(&codes) < floats.chars().count(), "the model minds four bits");
+    // A letter is a token of this model.
+    let begins = said(Some(4), 50);
+    assert!(same(&begins) > same(&codes), "in floats: {floats}\nin codes: {codes}\nfirst floats: {begins}");
+    assert_ne!(begins, floats, "what follows is in codes");
+}
+
+#[test]
 fn streams_that_see_little_say_what_each_says_alone() {
     check(Settings { max_kv_size: Some(40), block_size: 8, ..Settings::default() });
 }
@@ -53,6 +84,25 @@ fn fewer_bits_hold_more_tokens() {
     // 64 floats of 32 bits against 18 and 10 words.
     assert!((eight / floats / (64.0 / 18.0) - 1.0).abs() < 0.05, "{floats} became {eight}");
     assert!((four / floats / (64.0 / 10.0) - 1.0).abs() < 0.05, "{floats} became {four}");
+}
+
+#[test]
+fn openings_leave_half_of_the_memory_to_codes() {
+    let blocks = |quantized_kv_start| {
+        let settings = Settings {
+            kv_bits: Some(4),
+            quantized_kv_start,
+            kv_cache_memory: Some(64 << 20),
+            ..Settings::default()
+        };
+        let engine = engine(settings);
+        run(&engine, complete("a", "The bus", 2));
+        engine.stats().kv_blocks_total as f64
+    };
+    // Half of the bytes in blocks of codes, half in blocks of floats, which are 6.4 times as large.
+    let expected = blocks(0) * (0.5 + 0.5 / 6.4);
+    let found = blocks(512);
+    assert!((found / expected - 1.0).abs() < 0.05, "{found} blocks, not {expected}");
 }
 
 #[test]

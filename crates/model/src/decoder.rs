@@ -1,5 +1,6 @@
 //! The one decoder: embeds rows, runs the layers over them, and yields logits where they are wanted.
 
+mod parts;
 mod slots;
 mod step;
 

@@ -1,7 +1,7 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
 use omnibus_core as core;
-use omnibus_model::{GroupKind, KvFormat, Model, StateGroup};
+use omnibus_model::{GroupKind, KvFormat, KvStorage, Model, Opening, StateGroup};
 
 use super::memory::MemoryPlan;
 use crate::StartError;
@@ -18,7 +18,7 @@ const UNKNOWN_BYTES: u64 = 256 << 20;
 pub(super) struct Capacity {
     pub(super) block_size: usize,
     /// How keys and values are stored.
-    pub(super) format: KvFormat,
+    pub(super) storage: KvStorage,
     /// In the order of the blueprint's state groups.
     pub(super) blocks: Vec<usize>,
     /// Longest sequence, in tokens.
@@ -30,16 +30,11 @@ pub(super) struct Capacity {
 impl Capacity {
     /// Divides the memory for keys and values among the groups, so that all hold equally many tokens.
     pub(super) fn of(model: &Model, settings: &Settings) -> Result<Self, StartError> {
-        let groups = model.blueprint().state_groups();
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
-        let format = match settings.kv_bits {
-            Some(bits) if context > settings.quantized_kv_start => {
-                KvFormat::packed(model.blueprint(), bits, settings.kv_group_size).map_err(StartError::new)?
-            }
-            Some(_) | None => KvFormat::Float(model.dtype()),
-        };
+        let storage = storage(model, settings, context)?;
+        let groups = model.blueprint().state_groups(storage);
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
-        let mut plan = Plan { groups: &groups, settings, format, context, slots };
+        let mut plan = Plan { groups: &groups, settings, context, slots, openings: usize::MAX };
         let useful = plan.bytes(settings.max_num_seqs.saturating_mul(context));
         let mut memory = MemoryPlan::before_kv(model, settings);
         let budget = match settings.kv_cache_memory {
@@ -47,6 +42,7 @@ impl Capacity {
             None => unasked_bytes(&memory).min(useful),
         };
         plan.slots = plan.slots_within(budget);
+        plan.openings = plan.openings_within(budget);
         // The most tokens, in all sequences together, that fit.
         let (mut fits, mut too_many) = (0, settings.max_num_seqs.saturating_mul(context).saturating_add(1));
         while too_many - fits > settings.block_size {
@@ -57,12 +53,14 @@ impl Capacity {
         let longest = fits / settings.block_size * settings.block_size;
         let needed = settings.block_size * 2;
         if longest < needed {
+            plan.openings = 0;
             let bytes = plan.bytes(needed + settings.block_size);
             return Err(StartError::new(format!(
                 "{budget} bytes for keys and values hold no sequence; --kv-cache-memory needs at least {bytes}"
             )));
         }
         if let Some(asked) = settings.max_model_len.filter(|asked| *asked > longest) {
+            plan.openings = 0;
             let bytes = plan.bytes(asked + settings.block_size);
             return Err(StartError::new(format!(
                 "--max-model-len {asked} does not fit; --kv-cache-memory needs at least {bytes} bytes for it"
@@ -73,7 +71,7 @@ impl Capacity {
         memory.apply().map_err(StartError::new)?;
         Ok(Self {
             block_size: settings.block_size,
-            format,
+            storage,
             blocks,
             max_context: context.min(longest),
             memory,
@@ -86,15 +84,16 @@ impl Capacity {
         if !is_kept && self.memory.swap_bytes == 0 {
             return Vec::new();
         }
-        groups.iter().map(|group| group.block_bytes(self.block_size, self.format)).collect()
+        groups.iter().map(|group| group.block_bytes(self.block_size)).collect()
     }
 
     /// What the scheduler is told.
     pub(super) fn scheduler_settings(&self, model: &Model, settings: &Settings) -> core::Settings {
-        let groups = model.blueprint().state_groups();
+        let groups = model.blueprint().state_groups(self.storage);
         let kind = |group: &StateGroup| match group.kind {
             GroupKind::Full => core::GroupKind::Full,
             GroupKind::Window { tokens, keep } => core::GroupKind::Window { tokens, keep },
+            GroupKind::Opening { tokens } => core::GroupKind::Opening { tokens },
             GroupKind::State => core::GroupKind::State,
         };
         let shares = model.blueprint().shares_prefixes();
@@ -129,14 +128,30 @@ const SLOTS_PER_SEQUENCE: usize = 2;
 const SLOTS_MAX: usize = 1 << 20;
 /// The share of the memory that states take at most, where there are keys and values, too.
 const STATES_SHARE: u64 = 2;
+/// The share of the memory that what openings see takes at most, unless one alone takes more.
+const OPENINGS_SHARE: u64 = 2;
 
 struct Plan<'a> {
     groups: &'a [StateGroup],
     settings: &'a Settings,
-    format: KvFormat,
     context: usize,
     /// Of a group of states.
     slots: usize,
+    /// Blocks of a group of openings at most, where one needs no more.
+    openings: usize,
+}
+
+/// Floats; codes; or codes, and floats for openings.
+fn storage(model: &Model, settings: &Settings, context: usize) -> Result<KvStorage, StartError> {
+    let floats = KvFormat::Float(model.dtype());
+    let Some(bits) = settings.kv_bits else { return Ok(floats.into()) };
+    let format = KvFormat::packed(model.blueprint(), bits, settings.kv_group_size);
+    let format = format.map_err(StartError::new)?;
+    Ok(match settings.quantized_kv_start {
+        0 => format.into(),
+        start if start >= context => floats.into(),
+        tokens => KvStorage { format, opening: Some(Opening { tokens, format: floats }) },
+    })
 }
 
 impl Plan<'_> {
@@ -153,15 +168,29 @@ impl Plan<'_> {
                 let one = reach.div_ceil(size) + 2 + keep.div_ceil(size);
                 all.min(2 * self.settings.max_num_seqs * one).max(one)
             }
+            GroupKind::Opening { tokens } => {
+                all.min(self.openings).max(tokens.min(self.context).div_ceil(size))
+            }
             GroupKind::State => self.slots,
         }
+    }
+
+    /// How many blocks of openings a budget has room for, beside the longest sequence that was asked for.
+    fn openings_within(&self, budget: u64) -> usize {
+        let openings = || self.groups.iter().filter(|group| matches!(group.kind, GroupKind::Opening { .. }));
+        let block: u64 = openings().map(|group| group.block_bytes(self.settings.block_size)).sum();
+        let least = Plan { openings: 0, ..*self };
+        let asked = self.settings.max_model_len.map_or(0, |asked| asked + self.settings.block_size);
+        let one: usize = openings().map(|group| least.blocks(group, asked)).max().unwrap_or(0);
+        let beside = budget.saturating_sub(least.bytes(asked)).saturating_add(one as u64 * block);
+        (budget / OPENINGS_SHARE).min(beside).checked_div(block).map_or(0, |fits| fits as usize)
     }
 
     /// How many slots a budget has room for; at least one, so that what is missing can be said.
     fn slots_within(&self, budget: u64) -> usize {
         let bytes = |state: bool| {
             let groups = self.groups.iter().filter(|group| (group.kind == GroupKind::State) == state);
-            groups.map(|group| group.block_bytes(self.settings.block_size, self.format)).sum::<u64>()
+            groups.map(|group| group.block_bytes(self.settings.block_size)).sum::<u64>()
         };
         let (slot, token_block) = (bytes(true), bytes(false));
         let share = if token_block > 0 { budget / STATES_SHARE } else { budget };
@@ -176,7 +205,7 @@ impl Plan<'_> {
 
     fn bytes(&self, tokens: usize) -> u64 {
         let bytes = self.groups.iter().map(|group| {
-            let block = group.block_bytes(self.settings.block_size, self.format);
+            let block = group.block_bytes(self.settings.block_size);
             (self.blocks(group, tokens) as u64 + 1).saturating_mul(block)
         });
         bytes.fold(0, u64::saturating_add)

@@ -20,7 +20,7 @@ const FILLER: u32 = 0;
 
 /// A computed prompt that comes from a file or goes to one.
 pub(super) enum PromptFile {
-    Read { cache: PromptCache, kinds: Vec<GroupKind> },
+    Read { cache: PromptCache },
     Write { path: PathBuf, model: String, prompt: Option<Prompt> },
 }
 
@@ -51,8 +51,7 @@ impl PromptFile {
                 let longest = settings.max_model_len.or(blueprint.context);
                 let cache = PromptCache::read(path, blueprint, longest).map_err(StartError::new)?;
                 settings.block_size = cache.block_size(BLOCK_SIZE_MAX);
-                let kinds = blueprint.state_groups().iter().map(|group| group.kind).collect();
-                Ok(Some(Self::Read { cache, kinds }))
+                Ok(Some(Self::Read { cache }))
             }
             Some(PromptCacheFile::Write(path)) => {
                 settings.block_size = 1;
@@ -69,9 +68,7 @@ impl PromptFile {
     /// and values are in the file, so nobody looks at the tokens.
     pub(super) fn prefix(&self) -> Vec<u32> {
         match self {
-            Self::Read { cache, .. } => {
-                cache.tokens().map_or_else(|| vec![FILLER; cache.len()], <[u32]>::to_vec)
-            }
+            Self::Read { cache } => cache.tokens().map_or_else(|| vec![FILLER; cache.len()], <[u32]>::to_vec),
             Self::Write { .. } => Vec::new(),
         }
     }
@@ -99,12 +96,12 @@ impl PromptFile {
                 *prompt = Some(Prompt { keys: keys.into_iter().take(tokens.len()).collect(), tokens });
                 Ok(())
             }
-            Self::Read { cache, kinds } => {
-                let size = runner.state().block_size();
+            Self::Read { cache } => {
+                let (size, groups) = (runner.state().block_size(), runner.state().groups());
                 let places: BTreeMap<u128, usize> = keys.into_iter().zip(0..).collect();
                 let place = |group: usize, key: u128| {
                     let logical = places.get(&key).copied()?;
-                    kinds.get(group).is_some_and(|kind| cache.has(*kind, logical, size)).then_some(logical)
+                    groups.get(group).is_some_and(|of| cache.has(of.kind, logical, size)).then_some(logical)
                 };
                 let restored = scheduler.restore(id, |group, key| place(group, key).is_some());
                 let placed = restored.iter().filter_map(|block| {
@@ -124,9 +121,9 @@ impl PromptFile {
             message: format!("the prompt was computed and could not be written to {}: {why}", path.display()),
         };
         let mut parts = Vec::new();
-        for (group, spec) in runner.blueprint().state_groups().iter().enumerate() {
+        for (group, spec) in runner.state().groups().iter().enumerate() {
             let wanted = match spec.kind {
-                GroupKind::Full => keys.len(),
+                GroupKind::Full | GroupKind::Opening { .. } => keys.len(),
                 GroupKind::Window { tokens, .. } => tokens.min(keys.len()),
                 GroupKind::State => 1,
             };
@@ -141,7 +138,7 @@ impl PromptFile {
         }
         let metadata = [("model", model.as_str()), ("tokenizer_config", "{}"), ("written_by", "mlx-omnibus")];
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        PromptCache::write(path, runner.blueprint(), &tokens, &parts, &metadata)
+        PromptCache::write(path, runner.state().groups(), &tokens, &parts, &metadata)
             .map_err(|error| failed(error.to_string()))
     }
 }

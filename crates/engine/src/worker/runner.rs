@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mlx::{Array, Dtype};
 use omnibus_core::{BlockCopy, BlockId, KeyedBlock, SequenceId};
 use omnibus_model::{
-    Attending, Batch, Blueprint, Kernels, KvFormat, KvState, Model, Outgoing, Placed, PromptCache,
+    Attending, Batch, Blueprint, Kernels, KvState, KvStorage, Model, Outgoing, Placed, PromptCache,
 };
 
 use super::capacity::Capacity;
@@ -22,7 +22,7 @@ pub(super) struct Runner {
     state: KvState,
     blocks: Vec<usize>,
     block_size: usize,
-    format: KvFormat,
+    storage: KvStorage,
     padding: Padding,
     async_scheduling: AsyncScheduling,
     dispatching: Duration,
@@ -52,14 +52,14 @@ pub(super) struct Launched {
 
 impl Runner {
     pub(super) fn new(model: Model, capacity: &Capacity, settings: &Settings) -> mlx::Result<Self> {
-        let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.format)?;
+        let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.storage)?;
         let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
         Ok(Self {
             model,
             state,
             blocks: capacity.blocks.clone(),
             block_size: capacity.block_size,
-            format: capacity.format,
+            storage: capacity.storage,
             padding,
             async_scheduling: settings.async_scheduling,
             dispatching: Duration::ZERO,
@@ -241,7 +241,7 @@ impl Runner {
     /// Makes the memory anew after a failure, when nothing in it can be trusted.
     pub(super) fn reset(&mut self) -> mlx::Result<()> {
         let _whatever_failed = mlx::recover();
-        self.state = KvState::new(self.model.blueprint(), &self.blocks, self.block_size, self.format)?;
+        self.state = KvState::new(self.model.blueprint(), &self.blocks, self.block_size, self.storage)?;
         mlx::memory::clear_cache();
         Ok(())
     }

@@ -76,11 +76,11 @@ fn take_steps(runner: &mut Runner, settings: &Settings) -> mlx::Result<()> {
 
 /// Rows of sequences that begin, of so many tokens each, over the first blocks.
 fn rows(runner: &Runner, block_size: usize, room: usize, tokens: &[usize]) -> Rows {
-    let groups = runner.blueprint().state_groups();
+    let groups = runner.state().groups();
     let mut rows = Rows::default();
     for (sequence, tokens) in tokens.iter().copied().enumerate() {
         let table = |kind: &GroupKind| match kind {
-            GroupKind::Full | GroupKind::Window { .. } => {
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
                 sequence * room..sequence * room + tokens.div_ceil(block_size)
             }
             GroupKind::State => sequence..sequence + 1,

@@ -242,19 +242,14 @@ impl Call<'_> {
             let shared = &shared;
             simd::with(self.isa, WriteRow { call: self, row, position: *shared.0.add(row), freqs: shared.1 });
         };
-        // Rows of no segment may share a slot, so one task takes them all.
-        let per_task = if rows * self.what.row_width() <= 1 << 15 { rows } else { 8 };
-        let tasks = rows.div_ceil(per_task.max(1));
-        pool::run(tasks + 1, |task| {
-            if task < tasks {
-                let end = rows.min((task + 1) * per_task);
-                (task * per_task..end).filter(|row| covered[*row]).for_each(one);
-                return;
-            }
-            for row in (0..rows).filter(|row| !covered[*row]) {
+        let per_task = if rows * self.what.row_width() <= 1 << 15 { rows.max(1) } else { 8 };
+        pool::run(rows.div_ceil(per_task), |task| {
+            for row in task * per_task..rows.min((task + 1) * per_task) {
                 one(row);
-                let width = heads * v_dim * float.bytes();
-                std::ptr::write_bytes(self.out.add(row * width), 0, width);
+                if !covered[row] {
+                    let width = heads * v_dim * float.bytes();
+                    std::ptr::write_bytes(self.out.add(row * width), 0, width);
+                }
             }
         });
     }

@@ -31,7 +31,7 @@ pub struct Rope<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a> {
     /// i32 `[rows]`: `block * block_size + offset` of a row's own key and value. A row whose slot is negative or beyond
-    /// the pool is not written.
+    /// the pool is not written; no two rows have the same slot within it.
     pub slots: &'a Array,
     /// i32 `[n, 5]`: first row, length, first position, first entry in `tables`, and which logical block that
     /// entry is, or, where keys are kept, how many blocks are missing behind theirs. Rows of no segment give zeros.

@@ -2,11 +2,12 @@
 
 use mlx::{Array, fast};
 
+use super::parts::{Parts, singles_and_chunks};
 use super::slots::SlotStep;
 use crate::blocks::Kernels;
 use crate::blocks::rotate::Ends;
 use crate::state::{Pool, lost};
-use crate::{Batch, GroupKind, KvState, Seen, Segment, Table};
+use crate::{Batch, GroupKind, KvState, Segment, Table};
 
 /// How rows reach their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,8 @@ pub(crate) enum GroupStep {
 
 /// Where one group's layers write and read keys and values.
 pub(crate) struct BlockStep {
-    /// Flat slot of each row's key and value, `[T]` i32. What is not written goes to the scratch block.
+    /// Flat slot of each row's key and value, `[T]` i32. Those of padding and of rows that are stored elsewhere are none,
+    /// or, on the reference path, in the scratch block.
     pub(crate) slots: Array,
     /// True if no row is written and none attends.
     pub(crate) is_idle: bool,
@@ -54,69 +56,6 @@ pub(crate) struct BlockStep {
     /// Puts the gathers' rows, end to end and those of an opening behind them, back in the batch's order, `[T]` i32;
     /// `None` if they are.
     pub(crate) order: Option<Array>,
-}
-
-/// The segments of a batch by what their rows see.
-struct Parts {
-    /// All.
-    all: Vec<Segment>,
-    /// Rows at positions of the opening.
-    opening: Vec<Segment>,
-    /// The others.
-    behind: Vec<Segment>,
-}
-
-impl Parts {
-    fn new(batch: &Batch, opening: usize) -> Self {
-        let part = |segment: &Segment, from: usize, to: usize| Segment {
-            first: segment.first + from,
-            len: to - from,
-            context: segment.context + from,
-            ..segment.clone()
-        };
-        let mut parts = Self { all: batch.segments.clone(), opening: Vec::new(), behind: Vec::new() };
-        for segment in &batch.segments {
-            let early = opening.saturating_sub(segment.context).min(segment.len);
-            if early > 0 {
-                parts.opening.push(part(segment, 0, early));
-            }
-            if early < segment.len {
-                parts.behind.push(part(segment, early, segment.len));
-            }
-        }
-        parts
-    }
-
-    /// The rows that see what a group stores.
-    fn seeing(&self, seen: Seen) -> &[Segment] {
-        match seen {
-            Seen::ByAll => &self.all,
-            Seen::ByOpening => &self.opening,
-            Seen::Behind => &self.behind,
-        }
-    }
-
-    /// Where each row of the batch is when the rows that see a group, single ones first, and then those of the opening
-    /// are laid end to end; `None` if just there.
-    fn order(&self, seen: Seen, rows: usize) -> mlx::Result<Option<Array>> {
-        let in_order = |segments| {
-            let (singles, chunks) = singles_and_chunks(segments);
-            singles.into_iter().chain(chunks)
-        };
-        match seen {
-            Seen::ByAll => order_of(in_order(&self.all), rows),
-            Seen::Behind => order_of(in_order(&self.behind).chain(in_order(&self.opening)), rows),
-            Seen::ByOpening => Ok(None),
-        }
-    }
-
-    /// The rows whose keys and values a group stores.
-    fn stored(&self, seen: Seen) -> &[Segment] {
-        match seen {
-            Seen::ByAll | Seen::Behind => &self.all,
-            Seen::ByOpening => &self.opening,
-        }
-    }
 }
 
 /// Rows that attend together in the reference path.
@@ -164,8 +103,7 @@ impl Step {
         }
         let positions: Vec<i32> = places.iter().map(|(position, _)| *position as i32).collect();
         let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
-        let opening = state.storage.opening.map_or(0, |opening| opening.tokens);
-        let parts = Parts::new(batch, opening);
+        let parts = Parts::new(&batch.segments, state.storage.opening.map(|opening| opening.tokens));
         let groups = state.groups.iter().enumerate().map(|(group, of)| match of.kind {
             GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
                 Ok(GroupStep::Blocks(BlockStep::new(&parts, rows, group, state, attending)?))
@@ -202,7 +140,7 @@ impl Step {
 
 impl BlockStep {
     fn new(
-        parts: &Parts,
+        parts: &Parts<'_>,
         rows: usize,
         group: usize,
         state: &KvState,
@@ -211,8 +149,12 @@ impl BlockStep {
         let size = state.block_size;
         let scratch = state.blocks[group];
         let seen = state.groups[group].seen;
-        // Distinct slots for padding rows would not matter: nobody reads the scratch block.
-        let mut slots = vec![(scratch * size) as i32; rows];
+        let nowhere = match attending {
+            Attending::InPlace => -1,
+            // Rows may meet there: nobody reads the scratch block.
+            Attending::Gathered => (scratch * size) as i32,
+        };
+        let mut slots = vec![nowhere; rows];
         for segment in parts.stored(seen) {
             let table = table_of(segment, group)?;
             for row in 0..segment.len {
@@ -243,11 +185,6 @@ impl BlockStep {
             order,
         })
     }
-}
-
-/// Single rows attend as one batch, chunks each on their own.
-fn singles_and_chunks(segments: &[Segment]) -> (Vec<&Segment>, Vec<&Segment>) {
-    segments.iter().partition(|one| one.len == 1)
 }
 
 fn gathers(segments: &[Segment], group: usize, state: &KvState) -> mlx::Result<Vec<Gather>> {

@@ -312,7 +312,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: ENGINE,
         reach: Reach::Everywhere,
-        help: "With --kv-bits, keep floats where --max-model-len allows no sequence longer than this.",
+        help: "With --kv-bits, let the first so many tokens of a sequence see floats; a sequence that is no longer is as without.",
         set: |config, value| {
             config.engine.quantized_kv_start = value.count() as usize;
             Ok(())

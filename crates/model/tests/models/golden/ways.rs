@@ -1,12 +1,15 @@
 //! The ways a sequence can be computed. All must give the same logits.
 
 use mlx::Array;
-use omnibus_model::{Batch, GroupKind, KvState, Model, Segment, Table};
+use omnibus_model::{Batch, GroupKind, KvFormat, KvState, KvStorage, Model, Opening, Segment, Table};
 
 use super::{Fixture, Prompt};
 
 /// Small, so that every fixture crosses block borders.
 const BLOCK_SIZE: usize = 4;
+
+/// Openings that end in the middle of a block, before and behind the fixtures' windows.
+const OPENINGS: [usize; 2] = [5, 11];
 
 /// A way, and how far its logits are from the reference's, relative to the largest logit.
 pub struct Distance {
@@ -18,15 +21,25 @@ pub struct Distance {
 pub fn distances(fixture: &Fixture, model: &Model) -> mlx::Result<Vec<Distance>> {
     let mut distances = Vec::new();
     let mut note = |way, distance: f32| distances.push(Distance { way, distance });
+    let format = KvFormat::Float(model.dtype());
     for prompt in &fixture.prompts {
-        let (prefill, decode) = alone(model, prompt, prompt.tokens.len(), 0)?;
+        let (prefill, decode) = alone(model, format, prompt, prompt.tokens.len(), 0)?;
         note("prefill", prefill);
         note("decode", decode);
-        let (chunked, after) = alone(model, prompt, 5, 3)?;
+        let (chunked, after) = alone(model, format, prompt, 5, 3)?;
         note("chunked", chunked.max(after));
+        for tokens in OPENINGS {
+            let storage = KvStorage { format, opening: Some(Opening { tokens, format }) };
+            let (chunked, after) = alone(model, storage, prompt, 7, 1)?;
+            note("opening", chunked.max(after));
+        }
     }
     if fixture.prompts.len() > 1 {
-        note("batch", together(model, &fixture.prompts)?);
+        note("batch", together(model, format, &fixture.prompts)?);
+        for tokens in OPENINGS {
+            let storage = KvStorage { format, opening: Some(Opening { tokens, format }) };
+            note("openings in a batch", together(model, storage, &fixture.prompts)?);
+        }
     }
     Ok(distances)
 }
@@ -47,10 +60,11 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(model: &'a Model, tokens: usize) -> mlx::Result<Self> {
-        let groups = model.blueprint().state_groups(mlx::Dtype::F32);
+    fn new(model: &'a Model, storage: impl Into<KvStorage>, tokens: usize) -> mlx::Result<Self> {
+        let storage = storage.into();
+        let groups = model.blueprint().state_groups(storage);
         let blocks = vec![2 * tokens.div_ceil(BLOCK_SIZE) + 3; groups.len()];
-        let state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype())?;
+        let state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, storage)?;
         // An order far from sorted: odd blocks first, then even ones backwards.
         let shuffled = |count: &usize| {
             let (odd, even): (Vec<u32>, Vec<u32>) = (0..*count as u32).partition(|block| block % 2 == 1);
@@ -90,8 +104,7 @@ impl<'a> World<'a> {
 
     /// Takes blocks for `count` more tokens, and lets those behind a window go first.
     fn make_room(&mut self, walk: &mut Walk, count: usize) {
-        let groups = self.model.blueprint().state_groups(mlx::Dtype::F32);
-        for ((group, table), free) in groups.iter().zip(&mut walk.tables).zip(&mut self.free) {
+        for ((group, table), free) in self.state.groups().iter().zip(&mut walk.tables).zip(&mut self.free) {
             if let GroupKind::Window { tokens, .. } = group.kind {
                 let oldest = (walk.computed + 1).saturating_sub(tokens) / BLOCK_SIZE;
                 while table.first < oldest && !table.blocks.is_empty() {
@@ -99,10 +112,16 @@ impl<'a> World<'a> {
                     table.first += 1;
                 }
             }
+            let end = walk.computed + count;
             let blocks = match group.kind {
                 GroupKind::State => 1,
-                GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
-                    (walk.computed + count).div_ceil(BLOCK_SIZE)
+                GroupKind::Full | GroupKind::Window { .. } => end.div_ceil(BLOCK_SIZE),
+                GroupKind::Opening { tokens } => {
+                    if walk.computed >= tokens {
+                        table.first += table.blocks.len();
+                        free.append(&mut table.blocks);
+                    }
+                    end.min(tokens).div_ceil(BLOCK_SIZE)
                 }
             };
             while table.first + table.blocks.len() < blocks {
@@ -113,8 +132,14 @@ impl<'a> World<'a> {
 }
 
 /// Prefill in chunks, then decode token by token: the distance of each.
-fn alone(model: &Model, prompt: &Prompt, chunk: usize, padding: usize) -> mlx::Result<(f32, f32)> {
-    let mut world = World::new(model, prompt.tokens.len() + prompt.decode.len())?;
+fn alone(
+    model: &Model,
+    storage: impl Into<KvStorage>,
+    prompt: &Prompt,
+    chunk: usize,
+    padding: usize,
+) -> mlx::Result<(f32, f32)> {
+    let mut world = World::new(model, storage, prompt.tokens.len() + prompt.decode.len())?;
     let mut walk = world.walk(prompt);
     let mut last = Vec::new();
     for tokens in prompt.tokens.chunks(chunk) {
@@ -130,9 +155,10 @@ fn alone(model: &Model, prompt: &Prompt, chunk: usize, padding: usize) -> mlx::R
 }
 
 /// All prompts in one batch of unequal rows; the second starts while the first already decodes.
-fn together(model: &Model, prompts: &[Prompt]) -> mlx::Result<f32> {
+fn together(model: &Model, storage: impl Into<KvStorage>, prompts: &[Prompt]) -> mlx::Result<f32> {
+    let storage = storage.into();
     let total = prompts.iter().map(|prompt| prompt.tokens.len() + prompt.decode.len()).sum();
-    let mut world = World::new(model, total)?;
+    let mut world = World::new(model, storage, total)?;
     let mut walks: Vec<Walk> = prompts.iter().map(|prompt| world.walk(prompt)).collect();
     let mut worst = 0f32;
     let mut check = |found: &[Vec<f32>], prompts: &[Prompt], step: usize| {
@@ -149,7 +175,7 @@ fn together(model: &Model, prompts: &[Prompt]) -> mlx::Result<f32> {
         check(&world.step(&mut rows, step)?, prompts, step + 1);
     }
     // Mixed: the first prompt again from its start, beside one more token of the second.
-    let mut world = World::new(model, 2 * total)?;
+    let mut world = World::new(model, storage, 2 * total)?;
     let (mut first, mut second) = (world.walk(&prompts[0]), world.walk(&prompts[1]));
     world.step(&mut [(&mut second, &prompts[1].tokens)], 0)?;
     let found =
