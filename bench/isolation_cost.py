@@ -1,39 +1,57 @@
 #!/usr/bin/env python3
 """What it costs that the engine is a process of its own: tokens a second with it and with `--in-process`.
 
-    cargo xtask bench isolation_cost [--streams 16] [--tokens 256] [--rounds 5] [-- SERVE-ARGUMENTS…]
+    cargo xtask bench isolation_cost [--streams 16] [--tokens 256] [--rounds 15] [-- SERVE-ARGUMENTS…]
 
-Both servers run at the same time and take turns, so that what else the machine does meets both.
+Both servers run at the same time and take turns, so that what else the machine does meets both. Seconds of the CPU are
+told as well: they are what a machine without neighbours would notice.
 """
 
 import argparse
+import os
 import statistics
 
+import serving
 from kill_engine import Server, run
+
+
+def cpu_seconds(pid):
+    """Of a server's processes, so far."""
+    ticks = 0
+    for member in serving.family(pid):
+        with open(f"/proc/{member}/stat") as stat:
+            user, system = stat.read().rpartition(")")[2].split()[11:13]
+        ticks += int(user) + int(system)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("arguments", nargs="*", help="for `omnibus serve`")
     options = parser.parse_args()
     servers = {"own process": Server(options.arguments), "in process": Server(["--in-process", *options.arguments])}
     rates = {name: [] for name in servers}
     for server in servers.values():
         run(server, options, lambda: None)
+    before = {name: cpu_seconds(server.process.pid) for name, server in servers.items()}
     for turn in range(options.rounds):
         order = list(servers.items())
         for name, server in order if turn % 2 else reversed(order):
             _, seconds = run(server, options, lambda: None)
             rates[name].append(options.streams * options.tokens / seconds)
+    busy = {name: cpu_seconds(server.process.pid) - before[name] for name, server in servers.items()}
     for server in servers.values():
         server.stop()
-    medians = {name: statistics.median(values) for name, values in rates.items()}
     for name, values in rates.items():
-        print(f"{name}: {medians[name]:8.1f} tokens/s ({min(values):.1f} to {max(values):.1f})")
-    print(f"cost: {100 * (1 - medians['own process'] / medians['in process']):.1f} %")
+        spread = f"{min(values):.1f} to {max(values):.1f}"
+        print(f"{name}: {statistics.median(values):8.1f} tokens/s ({spread}), {busy[name]:.1f} s of the CPU")
+    costs = [100 * (1 - own / within) for own, within in zip(*rates.values())]
+    low, median, high = statistics.quantiles(costs, n=4)
+    more = 100 * (busy["own process"] / busy["in process"] - 1)
+    print(f"cost: {median:.1f} % (half of the rounds: {low:.1f} to {high:.1f} %), {more:.1f} % more of the CPU")
 
 
 if __name__ == "__main__":
