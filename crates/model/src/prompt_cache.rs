@@ -15,7 +15,6 @@ mod layout;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mlx::Array;
 use mlx::io::Safetensors;
 
 use crate::state::Outgoing;
@@ -115,12 +114,11 @@ impl PromptCache {
             let of_group: Vec<&Placed> = blocks.iter().filter(|placed| placed.group == group).collect();
             let ids: Vec<u32> = of_group.iter().map(|placed| placed.block).collect();
             let logical: Vec<usize> = of_group.iter().map(|placed| placed.logical).collect();
-            let parts = state.groups()[group].layers.iter().map(|layer| {
-                let layer = self.layers.get(*layer).ok_or_else(|| mlx::Error::new("a layer is missing"))?;
+            state.write_parts(group, &ids, |pool| {
+                let layer =
+                    self.layers.get(pool.layer).ok_or_else(|| mlx::Error::new("a layer is missing"))?;
                 layer.blocks(&logical, size, self.len)
-            });
-            let parts: Vec<[Array; 2]> = parts.collect::<mlx::Result<_>>()?;
-            state.write_parts(group, &ids, parts)?;
+            })?;
         }
         Ok(())
     }

@@ -79,8 +79,9 @@ pub(super) fn read(
     if length != bytes_on_disk(block_bytes) {
         return Err(Unread::Wrong("it is cut short, or of another size"));
     }
-    let (mut found, mut bytes) = ([0; HEADER_BYTES], vec![0; block_bytes]);
-    file.read_exact(&mut found).and_then(|()| file.read_exact(&mut bytes)).map_err(absent)?;
+    let (mut found, mut bytes) = ([0; HEADER_BYTES], Vec::with_capacity(block_bytes));
+    file.read_exact(&mut found).map_err(absent)?;
+    file.take(block_bytes as u64).read_to_end(&mut bytes).map_err(absent)?;
     let expected = header(fingerprint, name, &bytes);
     match found.as_slice() == expected {
         true => Ok(bytes),

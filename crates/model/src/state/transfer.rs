@@ -73,12 +73,8 @@ impl KvState {
         if contents.len() != blocks.len() || contents.iter().any(|content| content.len() != size) {
             return Err(mlx::Error::new("each block has its bytes, and as many as a block has"));
         }
-        if blocks.is_empty() {
-            return Ok(());
-        }
         let mut at = 0;
-        let mut parts = Vec::new();
-        for pool in self.pools_of(group) {
+        self.write_parts(group, blocks, |pool| {
             let mut part = |array: &Array| -> mlx::Result<Array> {
                 let mut shape = array.shape().to_vec();
                 let bytes = array.nbytes() / shape.first().map_or(1, |blocks| *blocks as usize);
@@ -93,18 +89,18 @@ impl KvState {
                 Array::from_bytes(&bytes_of_blocks, &shape, array.dtype()?)
             };
             let [first, second] = pool.arrays() else { return Err(lost()) };
-            parts.push([part(first)?, part(second)?]);
-        }
-        self.write_parts(group, blocks, parts)
+            Ok([part(first)?, part(second)?])
+        })
     }
 
-    /// Writes blocks of a group from arrays, `[blocks, …]` for each layer's two. Waits for what is being computed, so
-    /// that the pools are written in place.
+    /// Writes blocks of a group from arrays, `[blocks, …]` for each layer's two. One layer is written before the next
+    /// one's are made, so that they find memory that has been used. Waits for what is being computed, so that the pools
+    /// are written in place.
     pub(crate) fn write_parts(
         &mut self,
         group: usize,
         blocks: &[u32],
-        parts: Vec<[Array; 2]>,
+        mut parts: impl FnMut(&Pool) -> mlx::Result<[Array; 2]>,
     ) -> mlx::Result<()> {
         if blocks.is_empty() {
             return Ok(());
@@ -114,22 +110,22 @@ impl KvState {
         // A fresh pool hands out consecutive blocks; one copy is then much faster than a scatter.
         let consecutive = blocks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         let run = blocks.first().filter(|_| consecutive).map(|first| *first as i32);
-        let pools = self.pools.iter_mut().filter(|pool| pool.group == group);
-        for (pool, update) in pools.zip(parts) {
-            let write = |array: Array, update: Array| -> mlx::Result<Array> {
-                let update = update.astype(array.dtype()?)?;
-                let written = match run {
-                    Some(first) => {
-                        let (mut start, mut stop) = (vec![0; array.ndim()], array.shape().to_vec());
-                        (start[0], stop[0]) = (first, first + blocks.len() as i32);
-                        array.slice_update(&update, &start, &stop)?
-                    }
-                    None => array.scatter_rows(&indices, &update)?,
-                };
-                written.eval()?;
-                Ok(written)
+        let write = |array: Array, update: Array| -> mlx::Result<Array> {
+            let update = update.astype(array.dtype()?)?;
+            let written = match run {
+                Some(first) => {
+                    let (mut start, mut stop) = (vec![0; array.ndim()], array.shape().to_vec());
+                    (start[0], stop[0]) = (first, first + blocks.len() as i32);
+                    array.slice_update(&update, &start, &stop)?
+                }
+                None => array.scatter_rows(&indices, &update)?,
             };
-            let ([first, second], [first_update, second_update]) = (pool.take()?, update);
+            written.eval()?;
+            Ok(written)
+        };
+        for pool in self.pools.iter_mut().filter(|pool| pool.group == group) {
+            let [first_update, second_update] = parts(pool)?;
+            let [first, second] = pool.take()?;
             pool.put([write(first, first_update)?, write(second, second_update)?]);
         }
         Ok(())
