@@ -329,42 +329,46 @@ fn the_end_of_a_sequence_is_forgotten_before_its_beginning() {
     "#]]);
 }
 
-#[test]
-fn a_window_lets_go_of_what_it_no_longer_sees() {
-    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::Window { tokens: 5, keep: 0 }, 4)]));
+/// Three steps of a sequence that begins with eleven tokens, and what it holds in a group of this kind in each.
+fn check_held(kind: GroupKind, expected: Expect) {
+    let mut stage = Stage::new(settings(&[(FULL, 8), (kind, 4)]));
     let id = stage.ask(1, 11, 4);
     for _ in 0..3 {
         stage.begin();
         stage.table(id, 1);
         stage.commit();
     }
-    stage.check(expect![[r#"
-        begin #0 0..11 sample
-          #0 group 1: from 0 [0, 1, 2]
-        begin #0 11..12 sample
-          #0 group 1: from 1 [1, 2]
-        begin #0 12..13 sample
-          #0 group 1: from 2 [2, 3]
-    "#]]);
+    stage.check(expected);
+}
+
+#[test]
+fn a_window_lets_go_of_what_it_no_longer_sees() {
+    check_held(
+        GroupKind::Window { tokens: 5, keep: 0 },
+        expect![[r#"
+            begin #0 0..11 sample
+              #0 group 1: from 0 [0, 1, 2]
+            begin #0 11..12 sample
+              #0 group 1: from 1 [1, 2]
+            begin #0 12..13 sample
+              #0 group 1: from 2 [2, 3]
+        "#]],
+    );
 }
 
 #[test]
 fn an_opening_is_held_whole_until_it_is_passed() {
-    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::Opening { tokens: 12 }, 4)]));
-    let id = stage.ask(1, 11, 4);
-    for _ in 0..3 {
-        stage.begin();
-        stage.table(id, 1);
-        stage.commit();
-    }
-    stage.check(expect![[r#"
-        begin #0 0..11 sample
-          #0 group 1: from 0 [0, 1, 2]
-        begin #0 11..12 sample
-          #0 group 1: from 0 [0, 1, 2]
-        begin #0 12..13 sample
-          #0 group 1: from 3 []
-    "#]]);
+    check_held(
+        GroupKind::Opening { tokens: 12 },
+        expect![[r#"
+            begin #0 0..11 sample
+              #0 group 1: from 0 [0, 1, 2]
+            begin #0 11..12 sample
+              #0 group 1: from 0 [0, 1, 2]
+            begin #0 12..13 sample
+              #0 group 1: from 3 []
+        "#]],
+    );
 }
 
 #[test]
