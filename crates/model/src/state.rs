@@ -270,12 +270,6 @@ impl KvState {
         std::iter::once(layer).chain(opening)
     }
 
-    /// How a pool stores keys and values.
-    pub(crate) fn format_of(&self, pool: usize) -> mlx::Result<KvFormat> {
-        let group = self.pools.get(pool).and_then(|pool| self.groups.get(pool.group));
-        group.map(|group| group.format).ok_or_else(lost)
-    }
-
     /// The kind of a group.
     pub(crate) fn kind(&self, group: usize) -> Option<GroupKind> {
         self.groups.get(group).map(|group| group.kind)

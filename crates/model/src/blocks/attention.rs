@@ -78,13 +78,8 @@ impl AttentionBlock {
 
     fn in_place(&self, qkv: &Array, step: &Step, index: usize, state: &mut KvState) -> mlx::Result<Array> {
         let mut attended: Option<Array> = None;
-        for at in state.pools_of_layer(index) {
-            let format = state.format_of(at)?;
+        for (at, format, group) in step.pools_of(state, index)? {
             let pool = state.pools.get_mut(at).ok_or_else(lost)?;
-            let group = step.blocks_of(pool)?;
-            if group.is_idle {
-                continue;
-            }
             // Where a row sees nothing of a pool there are zeros.
             let part = self.in_pool(qkv, step, group, pool, format)?;
             attended = Some(attended.map_or(part.clone(), |others| others + part));
@@ -164,13 +159,8 @@ impl AttentionBlock {
             None => (q, k),
         };
         let (mut attended, mut order) = (Vec::new(), None);
-        for at in state.pools_of_layer(index) {
-            let format = state.format_of(at)?;
+        for (at, format, group) in step.pools_of(state, index)? {
             let pool = state.pools.get_mut(at).ok_or_else(lost)?;
-            let group = step.blocks_of(pool)?;
-            if group.is_idle {
-                continue;
-            }
             let [keys, values] = pool.take()?;
             let keys = write(keys, &group.slots, &format.store(&k)?)?;
             let values = write(values, &group.slots, &format.store(&v)?)?;

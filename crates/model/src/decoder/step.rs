@@ -6,8 +6,8 @@ use super::parts::{Parts, singles_and_chunks};
 use super::slots::SlotStep;
 use crate::blocks::Kernels;
 use crate::blocks::rotate::Ends;
-use crate::state::{Pool, lost};
-use crate::{Batch, GroupKind, KvState, Segment, Table};
+use crate::state::lost;
+use crate::{Batch, GroupKind, KvFormat, KvState, Segment, Table};
 
 /// How rows reach their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,12 +121,25 @@ impl Step {
 }
 
 impl Step {
-    /// Where the keys and values of a pool are.
-    pub(crate) fn blocks_of(&self, pool: &Pool) -> mlx::Result<&BlockStep> {
-        match self.groups.get(pool.group) {
-            Some(GroupStep::Blocks(blocks)) => Ok(blocks),
-            Some(GroupStep::Slots(_)) | None => Err(lost()),
+    /// The pools of layer `index` that rows are written to or see: which each is, how it stores keys and values, and
+    /// where they are.
+    pub(crate) fn pools_of(
+        &self,
+        state: &KvState,
+        index: usize,
+    ) -> mlx::Result<Vec<(usize, KvFormat, &BlockStep)>> {
+        let mut used = Vec::with_capacity(1);
+        for at in state.pools_of_layer(index) {
+            let group = state.pools.get(at).ok_or_else(lost)?.group;
+            match (self.groups.get(group), state.groups.get(group)) {
+                (Some(GroupStep::Blocks(blocks)), Some(of)) if !blocks.is_idle => {
+                    used.push((at, of.format, blocks));
+                }
+                (Some(GroupStep::Blocks(_)), Some(_)) => {}
+                _ => return Err(lost()),
+            }
         }
+        Ok(used)
     }
 
     /// Where the states of layer `index` are.
