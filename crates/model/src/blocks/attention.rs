@@ -203,6 +203,15 @@ impl AttentionBlock {
             let [segments, blocks, size, kv_heads, stored] = found.dims()?;
             let rows = found.reshape(&[segments, blocks * size, kv_heads, stored])?;
             let rows = rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, stored])?;
+            let rows = match (&gather.rows, &gather.mask) {
+                // Behind a sequence's end its last block holds what others left there, and a weight of zero does not
+                // take away a NaN.
+                (Rows::Singles(_), Some(mask)) => {
+                    let seen = mask.reshape(&[segments, gather.keys, 1, 1])?;
+                    mlx::where_(&seen, &rows, &Array::scalar(0.0, rows.dtype()?)?)?
+                }
+                _ => rows,
+            };
             format.read(&rows, self.spec.head_dim, q.dtype()?)?.transpose(&[0, 2, 1, 3])
         };
         let (k, v) = (in_order(keys)?, in_order(values)?);

@@ -39,6 +39,11 @@ fn logits(model: &Model, storage: impl Into<KvStorage>) -> Vec<f32> {
     let storage = storage.into();
     let groups = model.blueprint().state_groups(storage).len();
     let mut state = KvState::new(model.blueprint(), &vec![BLOCKS; groups], BLOCK_SIZE, storage).unwrap();
+    step_through(model, &mut state)
+}
+
+fn step_through(model: &Model, state: &mut KvState) -> Vec<f32> {
+    let groups = state.groups().len();
     let token = |sequence: usize, position: usize| 1 + ((position * 7 + sequence * 31) % 95) as i32;
     let mut found = Vec::new();
     let mut context = 0;
@@ -52,7 +57,7 @@ fn logits(model: &Model, storage: impl Into<KvStorage>) -> Vec<f32> {
         }
         let rows = Array::from_slice(&tokens, &[tokens.len() as i32]).unwrap();
         let batch = Batch { tokens: rows, segments, logits_at: (0..tokens.len()).collect() };
-        found.extend(model.forward(&batch, &mut state).unwrap().unwrap().0.to_vec::<f32>().unwrap());
+        found.extend(model.forward(&batch, state).unwrap().unwrap().0.to_vec::<f32>().unwrap());
         context += len;
     }
     found
@@ -150,4 +155,30 @@ fn groups_divide_heads_or_the_reason_is_said() {
     assert_eq!(KvFormat::packed(&blueprint(64), 4, 128), Ok(KvFormat::Packed { bits: 4, group: 64 }));
     assert!(KvFormat::packed(&blueprint(16), 4, 64).unwrap_err().contains("16 wide"));
     assert!(KvFormat::packed(&blueprint(64), 3, 64).unwrap_err().contains("4 or 8 bits"));
+}
+
+#[test]
+fn what_a_pool_held_before_is_not_seen() {
+    let blueprint = blueprint(64);
+    let format = KvFormat::packed(&blueprint, 4, 32).unwrap();
+    for kernels in [Kernels::Reference, Kernels::Cpu].into_iter().take(1 + usize::from(mlx::cpu::available()))
+    {
+        let weights = weights(&blueprint);
+        let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
+        let floats = KvFormat::from(model.dtype());
+        let opening = Some(Opening { tokens: 9, format: floats });
+        for storage in [floats.into(), format.into(), KvStorage { format, opening }] {
+            let groups = blueprint.state_groups(storage).len();
+            let new = || KvState::new(&blueprint, &vec![BLOCKS; groups], BLOCK_SIZE, storage).unwrap();
+            let (mut clean, mut spoilt) = (new(), new());
+            for group in 0..groups {
+                // All ones are a NaN, as an element and as a scale.
+                let content = vec![0xff; spoilt.block_bytes(group)];
+                let blocks: Vec<u32> = (0..BLOCKS as u32).collect();
+                spoilt.write_blocks(group, &blocks, &[content.as_slice(); BLOCKS]).unwrap();
+            }
+            let same = step_through(&model, &mut clean) == step_through(&model, &mut spoilt);
+            assert!(same, "{kernels:?}, {storage:?}");
+        }
+    }
 }
