@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares omnibus with mlx-lm's server: same weights, same prompts, the same client for both.
+"""Throughput and TTFT of omnibus and of mlx-lm's server: same weights, same prompts, same client.
 
     pip install 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 && cargo build --release && python3 bench/compare_mlx_lm.py
 
 Serves a 4-bit llama of about 100 million random weights, once as it would be published (bfloat16 scales) and once
-with float32 scales, which mlx computes much faster on a CPU. The servers take turns, one at a time, so that what else
-the machine does falls on all of them; of all turns the best counts. A slow server gets fewer requests and shorter
-answers: its rates are steady from the first tokens on, and the table says what it got.
+with float32 scales, which mlx computes much faster on a CPU. One server runs at a time, in turns, so that other load on
+the machine affects all of them; the best of all turns counts. A slow server gets fewer requests and shorter outputs:
+its rates are steady from the first tokens on, and the table states the numbers.
 """
 
 import dataclasses
@@ -16,17 +16,17 @@ import subprocess
 import sys
 
 import serving
-from serving import say
+from serving import log_line
 
 STREAMS = (1, 4, 16)
 LATE = "no answer in time"
 PREFILL_TOKENS = 512
 
-# The loop that plans and builds steps; Linux keeps 15 bytes of a thread's name.
+# The thread of the engine loop; Linux keeps 15 bytes of a thread's name.
 ENGINE_THREAD = "omnibus-engine"
 
-# Requests of a cell are `streams` times `rounds`; answers have `output` tokens, prompts `input` words. mlx-lm in
-# bfloat16 computes about one token a second on a CPU, in a batch or not: it takes ten minutes even so, and one turn.
+# A cell has `streams` times `rounds` requests, with prompts of `input` words and outputs of `output` tokens. mlx-lm in
+# bfloat16 computes about one token/s on a CPU, batched or not: one turn takes ten minutes even so.
 FAST = dict(input=32, output=64, rounds=2, prefills=3, turns=None)
 SLOW = dict(input=8, output=24, rounds=1, prefills=1, turns=None)
 SLOWEST = dict(input=4, output=4, rounds=1, prefills=1, turns=1)
@@ -59,7 +59,7 @@ def contenders(options, models):
 # --- measuring
 
 def measure(omnibus, url, model, streams, prompts, words, tokens, warmups, limit_s):
-    """One run of `omnibus bench serve`, or None when it took too long."""
+    """One run of `omnibus bench serve`; None at the time limit."""
     command = [str(omnibus), "bench", "serve", "--json", "--url", f"{url}/v1", "--model", model,
                "--endpoint", "completions", "--num-prompts", str(prompts), "--num-warmups", str(warmups),
                "--input-len", str(words), "--output-len", str(tokens), "--concurrency", str(streams), "--seed", "7"]
@@ -75,7 +75,7 @@ def measure(omnibus, url, model, streams, prompts, words, tokens, warmups, limit
 def turn(omnibus, contender, log, limit_s):
     """All cells of one contender: tokens/s by streams, while decoding; `prefill` in seconds; `host` as a share.
 
-    A cell that takes too long ends the turn: the server may still be busy with what was given up.
+    A cell that reaches its time limit ends the turn: the server may still be busy with its requests.
     """
     cells = dict.fromkeys((*STREAMS, "prefill", "prompt_tokens", "host"))
     with serving.serving(contender, log) as running:
@@ -85,7 +85,7 @@ def turn(omnibus, contender, log, limit_s):
             run = measure(omnibus, url, contender.model, streams, prompts, words, tokens, warmups, limit_s)
             cells[key] = LATE if run is None else value(run)
             shown = cells[key] if isinstance(cells[key], str) else f"{cells[key]:.4g} {unit}"
-            say(f"{contender.name}: {key}: {shown}")
+            log_line(f"{contender.name}: {key}: {shown}")
             return run
 
         effort = contender.effort
@@ -104,10 +104,10 @@ def turn(omnibus, contender, log, limit_s):
 
 
 def engine_seconds(contender, url, process):
-    """Seconds that the engine's loop has spent on steps, and those in which its thread had a core.
+    """Seconds that the engine loop has spent on steps, and seconds in which its thread was on a core (Linux only).
 
-    MLX computes on a thread of its own, and may let the loop wait as soon as while a step is launched: so its own clock
-    cannot tell work from waiting, and the system's can. Only Linux tells.
+    MLX computes on a thread of its own, and the loop may already wait while a step is launched: wall time cannot
+    separate work from waiting, CPU time can.
     """
     if not contender.has_status:
         return None
@@ -121,14 +121,14 @@ def engine_seconds(contender, url, process):
 
 
 def host_share(before, after):
-    """Of the time of all steps in between; None where nobody says."""
+    """Share of the time of all steps in between; None where it is unknown."""
     if before is None or after is None or after[0] <= before[0]:
         return None
     return (after[1] - before[1]) / (after[0] - before[0])
 
 
 def best(turns):
-    """Of every cell the best: the highest rate, the shortest time."""
+    """The best of every cell: the highest rate, the shortest time."""
     def pick(key, choose):
         values = [cells[key] for cells in turns if cells[key] is not None]
         numbers = [value for value in values if value != LATE]
@@ -144,7 +144,7 @@ def table(results):
     """Markdown; in brackets, how many times faster the first row is."""
     ours = results[0][1]
     header = ["server", *(f"{streams} stream{'s' * (streams > 1)}, tokens/s" for streams in STREAMS),
-              f"first token, {PREFILL_TOKENS}-token prompt", "host's share of a step"]
+              f"first token, {PREFILL_TOKENS}-token prompt", "host share of a step"]
     rows = []
     for name, cells in results:
         row = [rate(cells[streams], ours[streams], higher=True, unit="") for streams in STREAMS]
@@ -169,14 +169,14 @@ def remarks(listed, turns):
                         f"{c.effort['output']} tokens, {c.effort['prefills']} long, "
                         f"{c.effort['turns'] or turns} turns" for c in listed)
     return (f"{serving.versions('mlx', 'mlx-lm')}; llama with 100 million parameters, 4 bits, group 64; temperature 0; "
-            f"the best turn counts. {efforts}. The host's share is the time on a core of the thread that builds "
-            f"steps, at one stream.")
+            f"the best turn counts. {efforts}. The host share is the CPU time of the engine loop's thread, at one "
+            f"stream.")
 
 
 def main():
-    parser = serving.arguments(__doc__, turns=(2, "how often each server is started and measured"),
-                               limit=(600.0, "seconds after which a cell is given up"))
-    parser.add_argument("--only", action="append", help="measure only servers whose name begins so")
+    parser = serving.arguments(__doc__, turns=(2, "turns of each server"),
+                               limit=(600.0, "time limit of a cell in seconds"))
+    parser.add_argument("--only", action="append", help="measure only servers with this name prefix")
     options = serving.begin(parser)
     models = serving.make_models(options.out)
     listed = [contender for contender in contenders(options, models)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How long do the first answers of a server take on a GPU, whose kernels MLX compiles when it first meets them?
+"""Warm-up on a GPU: latency of the first requests, with and without compiled kernels on disk.
 
     cargo xtask bench first_answers [--device gpu]
 
-Each way of starting is tried with an empty folder for compiled kernels (CUDA), and again with what is then in it.
+Each way of starting is measured with an empty folder for compiled kernels (CUDA), and again with the kernels in it.
 """
 
 import os
@@ -27,7 +27,7 @@ def measure(options, warm_up, log):
 
         def answer(tokens, prompt, **fields):
             body = dict(serving.streaming(server, tokens, prompt=prompt), **fields)
-            return lambda: serving.ask(running.url, body)
+            return lambda: serving.send(running.url, body)
 
         firsts = [[answer(1, "Once upon a time")], [answer(4, " the" * WORDS)],
                   [answer(8, "Once there was", temperature=0.8, top_p=0.9, top_k=20)],
@@ -36,7 +36,7 @@ def measure(options, warm_up, log):
 
 
 def took(calls):
-    """Seconds until all of them have been answered."""
+    """Seconds until all calls have returned."""
     started = time.monotonic()
     serving.completed(serving.together(calls))
     return time.monotonic() - started
@@ -52,10 +52,10 @@ def main():
                 os.environ["MLX_PTX_CACHE_DIR"] = kernels
                 for kept in ("no kernels on disk", "kernels on disk"):
                     results.append(dict(start=f"`--warm-up {warm_up}`, {kept}", seconds=measure(options, warm_up, log)))
-    header = ["", "ready after", "first answer", f"first of {WORDS} words", "first that is sampled",
+    header = ["", "ready after", "first answer", f"first of {WORDS} words", "first sampled",
               f"first {STREAMS} at once"]
     rows = [[result["start"], *(f"{seconds:.2f} s" for seconds in result["seconds"])] for result in results]
-    remarks = "The embedded model; answers of 1, 4, 8 and 32 tokens, one after the other in this order."
+    remarks = "The embedded model; outputs of 1, 4, 8 and 32 tokens, one after the other in this order."
     serving.finish(pathlib.Path(__file__), options, results, [serving.table(header, rows)], remarks)
 
 

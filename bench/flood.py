@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Five hundred requests in one instant, and a short queue: who is served, who is told to come back, what is left over?
+"""Overload: five hundred requests in one instant and a short queue. Outcomes, goodput and leaks.
 
     cargo xtask bench flood
 
-Rounds of two: as many clients as the queue has places, which measures what the server can do, and then the flood.
-Goodput is tokens of whole answers a second, until the last of them. Each request must end as 200, or as 429 with
-`Retry-After`.
+Each round measures the capacity with as many clients as the queue has places, and then the flood. Goodput is the tokens
+of complete responses per second, until the last of them. Each request must end as 200, or as 429 with `Retry-After`.
 """
 
 import random
@@ -13,24 +12,24 @@ import statistics
 import time
 
 import serving
-from serving import say
+from serving import log_line
 
 AT_ONCE = 16
 QUEUE = 64
 ANSWER_TOKENS = 384
 PROMPT_TOKENS = 48
-# Of the embedded model's 2048 tokens, those that are text.
+# Token ids of the embedded model that are text.
 TEXT_TOKENS = range(300, 1900)
 
 
 def burst(running, server, count, clients, rng):
-    """So many requests of so many clients; gives the answers and the goodput in tokens a second."""
+    """Sends `count` requests from `clients` clients: the answers, and the goodput in tokens/s."""
     def request():
         prompt = [rng.choice(TEXT_TOKENS) for _ in range(PROMPT_TOKENS)]
         body = dict(model=server.model, prompt=prompt, max_tokens=ANSWER_TOKENS, temperature=0, ignore_eos=True)
-        return lambda: serving.ask(running.url, body)
+        return lambda: serving.send(running.url, body)
 
-    answers = serving.crowd([request() for _ in range(count)], clients)
+    answers = serving.pool([request() for _ in range(count)], clients)
     good = [answer for answer in answers if answer.status == 200 and not answer.error]
     seconds = max(answer.ended for answer in good) - min(answer.sent for answer in answers)
     return answers, sum(answer.usage["completion_tokens"] for answer in good) / seconds
@@ -48,17 +47,17 @@ def idle(running):
 
 
 def left_over(running):
-    """What the server still holds once it has nothing to do."""
-    serving.wait_until(lambda: idle(running), 30, "nothing runs, waits or holds blocks")
-    # Connections that clients have closed are noticed a moment later.
+    """Open files and used blocks of an idle server."""
+    serving.wait_until(lambda: idle(running), 30, "the server is idle and holds no blocks")
+    # The server notices closed connections a moment later.
     time.sleep(1)
     return dict(files=serving.open_files(running.process.pid),
                 blocks=serving.metrics(running.url)["omnibus_kv_blocks_used"])
 
 
 def main():
-    parser = serving.arguments(__doc__, requests=(500, "how many in the flood"),
-                               rounds=(3, "how often; the median counts"))
+    parser = serving.arguments(__doc__, requests=(500, "requests in the flood"),
+                               rounds=(3, "rounds; the median counts"))
     options = serving.begin(parser)
     server = serving.omnibus(options.omnibus, None, "--max-num-seqs", AT_ONCE, "--max-queue", QUEUE)
     rng, rounds = random.Random(1), []
@@ -75,13 +74,13 @@ def main():
             rounds.append(dict(capacity=capacity, goodput=goodput, retry_after_s=waits,
                                refused_s=max(refused, default=0),
                                outcomes={name: outcomes.count(name) for name in sorted(set(outcomes))}))
-            say({key: value for key, value in rounds[-1].items() if key != "retry_after_s"})
+            log_line({key: value for key, value in rounds[-1].items() if key != "retry_after_s"})
         after = left_over(running)
     finish(options, rounds, before, after)
 
 
 def finish(options, rounds, before, after):
-    header = ["round", "ends", "Retry-After", "slowest refusal", "goodput, tokens/s", "without flood, tokens/s",
+    header = ["round", "outcomes", "Retry-After", "slowest refusal", "goodput, tokens/s", "without flood, tokens/s",
               "share"]
     rows = [[index + 1, ", ".join(f"{count} × {name}" for name, count in turn["outcomes"].items()),
              f"{min(turn['retry_after_s'], default=0)} to {max(turn['retry_after_s'], default=0)} s",
@@ -92,8 +91,8 @@ def finish(options, rounds, before, after):
     left = serving.table(["left over", "before", "after"],
                          [[name, f"{before[name]:.0f}", f"{after[name]:.0f}"] for name in before])
     remarks = (f"The median share is {100 * share:.0f} %. The embedded model; --max-num-seqs {AT_ONCE}, --max-queue "
-               f"{QUEUE}; prompts of {PROMPT_TOKENS} and answers of {ANSWER_TOKENS} tokens; {options.requests} at once "
-               f"against {AT_ONCE + QUEUE} of {QUEUE} clients. Files are those of the server and of its engine's "
+               f"{QUEUE}; prompts of {PROMPT_TOKENS} and outputs of {ANSWER_TOKENS} tokens; {options.requests} at once "
+               f"against {AT_ONCE + QUEUE} of {QUEUE} clients. Files are those of the server and of its engine "
                f"process; clients share the machine.")
     serving.finish(__file__, options, dict(rounds=rounds, before=before, after=after, share=share),
                    [serving.table(header, rows), left], remarks)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What it costs that the engine is a process of its own: tokens a second with it and with `--in-process`.
+"""Cost of engine isolation: tokens/s with the engine in a child process and with `--in-process`.
 
     cargo xtask bench isolation_cost [--streams 16] [--tokens 256] [--rounds 15] [-- SERVE-ARGUMENTS…]
 
-Both servers run at the same time and take turns, so that what else the machine does meets both. Seconds of the CPU are
-told as well: they are what a machine without neighbours would notice.
+Both servers run at the same time and are measured in turns, so that other load on the machine affects both. CPU
+seconds are printed as well: they do not depend on other load.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from kill_engine import Server, run
 
 
 def cpu_seconds(pid):
-    """Of a server's processes, so far."""
+    """CPU seconds of a process and its descendants so far."""
     ticks = 0
     for member in serving.family(pid):
         with open(f"/proc/{member}/stat") as stat:
@@ -47,11 +47,11 @@ def main():
         server.stop()
     for name, values in rates.items():
         spread = f"{min(values):.1f} to {max(values):.1f}"
-        print(f"{name}: {statistics.median(values):8.1f} tokens/s ({spread}), {busy[name]:.1f} s of the CPU")
+        print(f"{name}: {statistics.median(values):8.1f} tokens/s ({spread}), {busy[name]:.1f} CPU seconds")
     costs = [100 * (1 - own / within) for own, within in zip(*rates.values())]
     low, median, high = statistics.quantiles(costs, n=4)
     more = 100 * (busy["own process"] / busy["in process"] - 1)
-    print(f"cost: {median:.1f} % (half of the rounds: {low:.1f} to {high:.1f} %), {more:.1f} % more of the CPU")
+    print(f"cost: {median:.1f} % (half of the rounds: {low:.1f} to {high:.1f} %), {more:.1f} % more CPU time")
 
 
 if __name__ == "__main__":

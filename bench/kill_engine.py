@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Kills the engine's process with SIGKILL while many streams run. Every text must equal that of an undisturbed run.
+"""Recovery from an engine crash: SIGKILL for the engine process while streams run. Texts must equal undisturbed ones.
 
     cargo xtask bench kill_engine [--streams 16] [--tokens 256] [--kills 1] [-- SERVE-ARGUMENTS…]
 
-Prints the longest pause that a client saw, without a kill and with. Needs nothing but Python and the release binary.
+Prints the longest pause between two chunks of a stream, with and without a kill. Needs Python and the release binary.
 """
 
 import argparse
@@ -26,15 +26,14 @@ class Server:
     def __init__(self, arguments=()):
         command = [BINARY, "serve", "--port", "0", "--log", "off", *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-        said = []
+        lines = []
         for line in self.process.stderr:
-            said.append(line)
-            found = re.search(r" on http://([^:]+):(\d+)", line)
+            lines.append(line)
+            found = re.search(r"http://([^:/\s]+):(\d+)", line)
             if found:
                 self.host, self.port = found[1], int(found[2])
-            if line.startswith("try: "):
                 return
-        sys.exit("the server did not start: " + "".join(said))
+        sys.exit("the server did not start: " + "".join(lines))
 
     def get(self, path):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=600)
@@ -90,7 +89,7 @@ class Stream(threading.Thread):
 
 
 def run(server, options, disturb):
-    """The streams of one run, and how many seconds they took together."""
+    """The streams of one run, and the seconds until the last one ended."""
     streams = [Stream(server, number, options.tokens) for number in range(options.streams)]
     since = time.monotonic()
     for stream in streams:
@@ -130,7 +129,7 @@ def main():
     print(f"killed:      {tokens / killed_s:8.1f} tokens/s, longest pause {max(s.pause for s in killed):.3f} s")
     print(f"{restarts} restarts, {options.streams - len(wrong)} of {options.streams} texts equal, exit code {status}")
     for number in wrong:
-        print(f"stream {number}: {killed[number].error or 'another text'}")
+        print(f"stream {number}: {killed[number].error or 'the text differs'}")
     sys.exit(1 if wrong or status or restarts != options.kills else 0)
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Eight streams decode while a long prompt arrives: how long does the longest of them wait for its next token?
+"""Inter-token latency of eight decoding streams while a long prompt is prefilled.
 
     pip install 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 && cargo xtask bench long_prompt
 
-First eight streams alone tell the usual time between tokens; `--tpot-slo-ms` is twice that. Then, with eight streams
-under way, a prompt of four times the token budget arrives; that some times over. What counts is each gap between two
-tokens of a stream that lies, even in part, between a prompt's sending and its first token; as many seconds before the
-prompt say how much of it is the machine's own noise. The same with `--schedule fcfs` and with mlx-lm's server.
+Eight streams alone give the usual time between tokens; `--tpot-slo-ms` is twice that. Then, while eight streams decode,
+a prompt of four times the token budget arrives, several times. Each gap between two tokens of a stream counts that
+overlaps with the time from sending a prompt to its first token; the same number of seconds before the prompt shows the
+machine's own noise. The same with `--schedule fcfs` and with mlx-lm's server.
 """
 
 import random
@@ -15,7 +15,7 @@ import threading
 import time
 
 import serving
-from serving import say
+from serving import log_line
 
 STREAMS = 8
 PROMPT_WORDS = 32
@@ -24,21 +24,21 @@ MORE_THAN_ENOUGH = 6000
 
 
 def decoding(running, server, seed, during):
-    """Starts eight streams; when all of them decode, calls `during`, and then hangs up. Gives both results."""
+    """Starts eight streams; when all of them decode, calls `during`, and then disconnects. Returns both results."""
     rng = random.Random(seed)
     stop, decode = threading.Event(), threading.Semaphore(0)
 
     def stream():
         pieces = 0
 
-        def heard():
+        def on_text():
             nonlocal pieces
             pieces += 1
             if pieces == 4:
                 decode.release()
 
         body = serving.streaming(server, MORE_THAN_ENOUGH, prompt=serving.prose(rng, PROMPT_WORDS))
-        return lambda: serving.ask(running.url, body, until=stop, heard=heard)
+        return lambda: serving.send(running.url, body, until=stop, on_text=on_text)
 
     def conduct():
         try:
@@ -54,17 +54,17 @@ def decoding(running, server, seed, during):
 
 
 def gaps_during(answers, windows):
-    """Seconds between neighbouring tokens of a stream that overlap with any of the windows."""
+    """Seconds between consecutive tokens of a stream that overlap with any of the windows."""
     return [later - earlier
             for answer in answers for earlier, later in zip(answer.times, answer.times[1:])
             if any(earlier < end and later > start for start, end in windows)]
 
 
 def usual_gap(running, server, seconds, least):
-    """The median gap of eight streams that nobody disturbs, in seconds, from at least so many tokens of each.
+    """The median gap of eight undisturbed streams, in seconds, from at least `least` tokens of each.
 
-    They are watched for longer than later, before the prompts come: a token takes longer the more came before it, and
-    while the prompts are read there is more before each.
+    The window is longer than the one before the prompts: a token takes longer the longer its context is, and contexts
+    are longer while the prompts are prefilled.
     """
     def wait():
         start = time.monotonic()
@@ -80,13 +80,13 @@ def usual_gap(running, server, seconds, least):
 
 
 def disturbed(running, server, words, seed, quiet_s):
-    """Gaps before and while a prompt is read, and the prompt's own answer."""
+    """Gaps before and during the prefill of a prompt, and the answer to the prompt."""
     rng = random.Random(seed)
 
     def arrive():
         quiet = time.monotonic()
         time.sleep(quiet_s)
-        sent = serving.ask(running.url, serving.streaming(server, 4, prompt=serving.prose(rng, words)))
+        sent = serving.send(running.url, serving.streaming(server, 4, prompt=serving.prose(rng, words)))
         return (quiet, sent.sent), serving.completed([sent])
 
     answers, (quiet, [sent]) = decoding(running, server, seed + 1, arrive)
@@ -94,23 +94,23 @@ def disturbed(running, server, words, seed, quiet_s):
 
 
 def measure(server, with_slo, options, prompts, log):
-    """`with_slo` makes the server again, given the objective in milliseconds."""
+    """`with_slo` returns the server with the given objective in milliseconds."""
     words = 4 * options.budget
     with serving.serving(server, log) as running:
         usual = usual_gap(running, server, 3 * options.seconds, least=4)
     slo = SLO_TIMES * usual
     server = with_slo(1e3 * slo)
     with serving.serving(server, log) as running:
-        # A server that learns what its steps take has seen some by now.
-        serving.completed([serving.ask(running.url, serving.streaming(server, 16, prompt=" the of and to"))])
-        # Each prompt meets streams of its own, so that none of them has come further than those that told the usual.
+        # The cost model learns from the first steps.
+        serving.completed([serving.send(running.url, serving.streaming(server, 16, prompt=" the of and to"))])
+        # Each prompt has streams of its own, so that contexts are as long as in `usual_gap`.
         rounds = [disturbed(running, server, words, 2 * round, options.seconds) for round in range(1, prompts + 1)]
     before, while_read = ([gap for round in rounds for gap in round[part]] for part in range(2))
     sent = [round[2] for round in rounds]
     result = dict(server=server.name, usual_s=usual, slo_s=slo, prompts=prompts,
                   prompt_tokens=sent[0].usage.get("prompt_tokens"), ttft_s=[answer.ttft_s for answer in sent],
                   before=summary(before, slo), while_read=summary(while_read, slo))
-    say(result)
+    log_line(result)
     return result
 
 
@@ -130,11 +130,11 @@ def row(result):
 
 def main():
     parser = serving.arguments(__doc__, budget=(512, "--max-num-batched-tokens; prompts have four times that"),
-                               prompts=(3, "how many long prompts, each beside streams of its own"),
-                               seconds=(4.0, "how long streams are watched undisturbed"),
-                               size=("100m", "which test model"))
-    parser.add_argument("--only", action="append", help="measure only servers whose name begins so")
-    parser.add_argument("--slow-prompts", type=int, default=1, help="how many long prompts mlx-lm gets (default 1)")
+                               prompts=(3, "long prompts, each beside streams of its own"),
+                               seconds=(4.0, "seconds of undisturbed decoding"),
+                               size=("100m", "test model"))
+    parser.add_argument("--only", action="append", help="measure only servers with this name prefix")
+    parser.add_argument("--slow-prompts", type=int, default=1, help="long prompts for mlx-lm (default 1)")
     options = serving.begin(parser)
     model = serving.make_models(options.out, options.size)["f32"]
 
@@ -152,7 +152,7 @@ def main():
     with open(options.out / "long_prompt.log", "w") as log:
         results = [measure(make(), make, options, prompts, log) for make, prompts in listed
                    if not options.only or any(make().name.startswith(only) for only in options.only)]
-    header = ["server", "usual gap", "objective", "within it, before", "within it, while read", "p99 gap",
+    header = ["server", "usual gap", "objective", "within it, before", "within it, during prefill", "p99 gap",
               "largest gap", "first token of the prompt"]
     remarks = (f"{STREAMS} streams of a llama with {options.size[:-1]} million parameters, 4 bits with float32 scales; "
                f"prompts of {results[0]['prompt_tokens']} tokens, "

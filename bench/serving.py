@@ -1,6 +1,6 @@
-"""What the measuring scripts share: test models, servers, a client that times every token, and results on disk.
+"""Shared code of the benchmarks: test models, servers, a client that times every token, and result files.
 
-Needs Python alone, but for `make_model`, which asks mlx-lm.
+Needs Python alone, except `make_models`, which needs mlx-lm.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import time
 import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
-BLOCK_TOKENS = 32  # `--block-size` of omnibus, as it is by default
+BLOCK_TOKENS = 32  # the default of `--block-size`
 
 # Llamas, with an untied head whose row for the end token is zero, so that greedy never picks it.
 SIZES = {
@@ -43,10 +43,10 @@ END = COMMON["vocab_size"] - 1
 # --- the model
 
 def make_models(out, size="100m"):
-    """Directories of a 4-bit llama of random weights, made once: `bf16` as published, `f32` with float32 scales.
+    """Directories of a 4-bit llama with random weights, made once: `bf16` as published, `f32` with float32 scales.
 
-    mlx computes float32 scales much faster on a CPU. Random weights answer with random words; greedy decoding makes
-    that repeatable, and no token ends an answer early.
+    mlx computes float32 scales much faster on a CPU. Random weights generate random words; greedy decoding makes that
+    repeatable, and no token ends the output early.
     """
     folder = out / f"llama-{size}"
     made = {name: folder / name for name in ("bf16", "f32")}
@@ -77,13 +77,13 @@ def make_models(out, size="100m"):
 
 
 def make_tokenizer(folder):
-    """A byte-level BPE over printable ASCII, so that every token is text by itself, with common words in one token."""
+    """A byte-level BPE over printable ASCII, so that every token is text by itself; a common word is one token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     rng = random.Random(7)
     letters = "etaoinshrdlucmfwypvbgkqjxz"
     coined = ["".join(rng.choices(letters, weights=range(26, 0, -1), k=rng.randint(2, 9))) for _ in range(60000)]
-    # What `omnibus bench serve` says, so that a word is a token.
+    # The words that `omnibus bench serve` sends, so that a word is a token.
     common = prompt_words() * 400
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -108,7 +108,7 @@ def prompt_words():
 
 
 def prose(rng, count):
-    """So many words, each after a space, and each a token of the test models."""
+    """`count` words, each after a space, and each a token of the test models."""
     return "".join(f" {word}" for word in rng.choices(prompt_words(), k=count))
 
 
@@ -116,7 +116,7 @@ def prose(rng, count):
 
 @dataclasses.dataclass
 class Server:
-    """A command that serves `model` over OpenAI's API, once told `--host` and `--port`."""
+    """A command that serves `model` over OpenAI's API; `--host` and `--port` are appended."""
 
     name: str
     command: list
@@ -129,7 +129,7 @@ class Running:
     process: subprocess.Popen
 
     def end(self, how=signal.SIGTERM):
-        """Returns when it is gone."""
+        """Sends the signal and waits for the process to exit."""
         self.process.send_signal(how)
         try:
             self.process.wait(60)
@@ -139,7 +139,7 @@ class Running:
 
 
 def omnibus(binary, model, *flags, name="omnibus"):
-    """On a CPU, under the name `bench`; `model` None is the one inside the binary."""
+    """On a CPU, with the served name `bench`; `model` None is the embedded one."""
     directory = [] if model is None else [str(model)]
     command = [str(binary), "serve", *directory, "--served-model-name", "bench", "--device", "cpu", "--log", "error"]
     return Server(name, command + [str(flag) for flag in flags], "bench")
@@ -158,7 +158,7 @@ def free_port():
 
 @contextlib.contextmanager
 def serving(server, log, patience_s=120):
-    """Runs it, from when it answers until the block ends; it may be ended before."""
+    """Runs the server until the block ends, and enters the block when it answers; the block may end it earlier."""
     port = free_port()
     command = [*server.command, "--host", "127.0.0.1", "--port", str(port)]
     environment = dict(os.environ, HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
@@ -185,11 +185,11 @@ def wait_until_up(running, patience_s):
 
 
 def family(pid):
-    """The process and its descendants, where Linux tells; a server may keep its engine in a child."""
+    """The process and its descendants (Linux only); a server may run its engine in a child."""
     parents = collections.defaultdict(list)
     for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The name, in brackets, may hold anything.
+            # The name, in parentheses, may contain any character.
             parents[int(entry.read_text().rpartition(")")[2].split()[1])].append(int(entry.parent.name))
     found = [pid]
     for process in found:
@@ -198,7 +198,7 @@ def family(pid):
 
 
 def open_files(pid):
-    """How many files and sockets the process and its descendants hold."""
+    """How many files and sockets the process and its descendants have open."""
     return sum(len(os.listdir(f"/proc/{process}/fd")) for process in family(pid))
 
 
@@ -206,12 +206,12 @@ def open_files(pid):
 
 @dataclasses.dataclass
 class Answer:
-    """Times are `time.monotonic`'s. Status 0 is no answer at all; `error` says why."""
+    """Times are `time.monotonic`'s. Status 0 is no response at all; `error` has the reason."""
 
     sent: float
     status: int = 0
     headers: dict = dataclasses.field(default_factory=dict)
-    times: list = dataclasses.field(default_factory=list)  # when each piece of text came
+    times: list = dataclasses.field(default_factory=list)  # when each piece of text arrived
     text: str = ""
     usage: dict = dataclasses.field(default_factory=dict)
     ended: float = 0.0
@@ -223,7 +223,7 @@ class Answer:
 
     @property
     def cached_tokens(self):
-        """None where the server does not say."""
+        """None where the server does not report it."""
         return (self.usage.get("prompt_tokens_details") or {}).get("cached_tokens")
 
 
@@ -233,7 +233,7 @@ def connect(url, timeout_s):
 
 
 def get(url, path):
-    """An answer whose text is the body."""
+    """An `Answer` with the body as its text."""
     answer = Answer(sent=time.monotonic())
     with contextlib.closing(connect(url, 10)) as connection:
         connection.request("GET", path)
@@ -242,8 +242,8 @@ def get(url, path):
     return answer
 
 
-def ask(url, body, path="/v1/completions", until=None, heard=None, timeout_s=1800):
-    """Sends a request and hears the answer out, or until the event `until` is set. `heard` is called at each piece."""
+def send(url, body, path="/v1/completions", until=None, on_text=None, timeout_s=1800):
+    """Sends a request and reads the response to its end, or until `until` is set; calls `on_text` for each piece."""
     answer = Answer(sent=time.monotonic())
     try:
         with contextlib.closing(connect(url, timeout_s)) as connection:
@@ -251,16 +251,16 @@ def ask(url, body, path="/v1/completions", until=None, heard=None, timeout_s=180
             response = connection.getresponse()
             answer.status, answer.headers = response.status, {k.lower(): v for k, v in response.getheaders()}
             if answer.status == 200 and body.get("stream"):
-                listen(response, answer, until, heard)
+                read_stream(response, answer, until, on_text)
             else:
-                whole(response.read(), answer)
+                read_body(response.read(), answer)
     except (OSError, http.client.HTTPException) as error:
         answer.error = answer.error or repr(error)
     answer.ended = time.monotonic()
     return answer
 
 
-def listen(response, answer, until, heard):
+def read_stream(response, answer, until, on_text):
     for line in response:
         now = time.monotonic()
         if until is not None and until.is_set():
@@ -271,36 +271,36 @@ def listen(response, answer, until, heard):
         if chunk.get("error"):
             answer.error = json.dumps(chunk["error"])
         answer.usage = chunk.get("usage") or answer.usage
-        for piece in map(said, chunk.get("choices") or []):
+        for piece in map(text_of, chunk.get("choices") or []):
             if piece:
                 answer.times.append(now)
                 answer.text += piece
-                if heard is not None:
-                    heard()
+                if on_text is not None:
+                    on_text()
 
 
-def whole(body, answer):
+def read_body(body, answer):
     if answer.status != 200:
         answer.error = body.decode(errors="replace")
         return
     content = json.loads(body)
     answer.usage = content.get("usage") or {}
-    answer.text = "".join(map(said, content["choices"]))
+    answer.text = "".join(map(text_of, content["choices"]))
 
 
-def said(choice):
+def text_of(choice):
     message = choice.get("delta") or choice.get("message") or {}
     return choice.get("text") or message.get("content") or message.get("reasoning_content") or ""
 
 
 def streaming(server, tokens, **fields):
-    """A greedy request with usage at its end."""
+    """A greedy streamed request with usage in its last chunk."""
     return dict(model=server.model, max_tokens=tokens, temperature=0, stream=True,
                 stream_options=dict(include_usage=True), **fields)
 
 
 def together(calls):
-    """Runs the functions at once, each on a thread, and gives what they return."""
+    """Runs the functions at once, each on a thread, and returns their results."""
     results = [None] * len(calls)
     gate = threading.Barrier(len(calls))
 
@@ -316,8 +316,8 @@ def together(calls):
     return results
 
 
-def crowd(calls, size):
-    """Runs the functions on so many threads, the next whenever one returns."""
+def pool(calls, size):
+    """Runs the functions on `size` threads and returns their results."""
     queue, results = collections.deque(enumerate(calls)), [None] * len(calls)
 
     def work():
@@ -331,14 +331,14 @@ def crowd(calls, size):
 
 
 def completed(answers):
-    """The answers, or the end of the program when one of them is none."""
+    """The answers; exits when one of them failed."""
     for answer in answers:
         if answer.status != 200 or answer.error:
             sys.exit(f"a request failed with {answer.status}: {answer.error}")
     return answers
 
 
-# --- what the server says of itself
+# --- metrics and status
 
 def metrics(url):
     """Every metric by name, summed over its labels."""
@@ -358,14 +358,14 @@ def wait_until(condition, patience_s, what):
     deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > deadline:
-            sys.exit(f"after {patience_s} s still not: {what}")
+            sys.exit(f"not within {patience_s} s: {what}")
         time.sleep(0.05)
 
 
 # --- results
 
 def arguments(about, **defaults):
-    """The options that all scripts have; `defaults` may add others."""
+    """The options of all scripts; `defaults` adds others."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--omnibus", type=pathlib.Path, default=HERE.parent / "target/release/omnibus",
                         help="the binary (cargo build --release)")
@@ -378,20 +378,20 @@ def arguments(about, **defaults):
 
 
 def begin(parser):
-    """Reads the options; the folder for results is there afterwards."""
+    """Parses the options and makes the folder for results."""
     options = parser.parse_args()
     if not options.omnibus.exists():
-        sys.exit(f"{options.omnibus} is not there: cargo build --release")
+        sys.exit(f"{options.omnibus} does not exist: cargo build --release")
     options.out.mkdir(parents=True, exist_ok=True)
     return options
 
 
-def say(text):
+def log_line(text):
     print(text, file=sys.stderr, flush=True)
 
 
 def quantile(values, share):
-    """The smallest value that at least `share` of them do not exceed."""
+    """The smallest value that at least `share` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))]
 
@@ -409,10 +409,10 @@ def table(header, rows):
 
 
 def finish(script, options, results, tables, remarks):
-    """Writes `results` as JSON and the tables as Markdown, with the conditions beneath; prints the latter."""
+    """Writes `results` as JSON and the tables as Markdown, with the conditions below them; prints the Markdown."""
     name = pathlib.Path(script).stem
-    beneath = textwrap.fill(f"{remarks} {conditions()}", 118, break_long_words=False, break_on_hyphens=False)
-    text = "\n\n".join([*tables, beneath]) + "\n"
+    below = textwrap.fill(f"{remarks} {conditions()}", 118, break_long_words=False, break_on_hyphens=False)
+    text = "\n\n".join([*tables, below]) + "\n"
     (options.out / f"{name}.json").write_text(json.dumps(results, indent=2) + "\n")
     (options.out / f"{name}.md").write_text(text)
     print(text, end="")
@@ -432,5 +432,5 @@ def machine():
 
 
 def versions(*packages):
-    """Of packages that this Python has."""
+    """The installed versions of Python packages."""
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)

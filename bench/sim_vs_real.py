@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Does the simulator say what a server does? One trace of requests, really served and simulated.
+"""Accuracy of the simulator: one trace of requests, served and simulated.
 
     cargo xtask bench sim_vs_real
 
-Serves a model, lets it learn its own steps from a first trace, and takes what it has learned
-(`cost_model` of /v1/status) as the simulator's machine. Then the same arrivals are sent to the server by
-`omnibus bench serve` and played by `omnibus bench sim`. Medians of the rounds are compared; each round has a profile and arrivals of
-its own.
+Serves a model, lets its cost model learn from a first trace, and gives that (`cost_model` of /v1/status) to the
+simulator. Then the same arrivals are sent to the server by `omnibus bench serve` and simulated by `omnibus bench sim`.
+Medians of the rounds are compared; each round has a profile and arrivals of its own.
 """
 
 import json
@@ -14,16 +13,16 @@ import statistics
 import subprocess
 
 import serving
-from serving import say
+from serving import log_line
 
 LIMITS = ["--max-num-seqs", "16", "--max-num-batched-tokens", "512"]
 COMPARED = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 
 def measured(options, command, *flags):
-    said = subprocess.run([str(options.omnibus), "bench", command, "--json", *map(str, flags)],
+    done = subprocess.run([str(options.omnibus), "bench", command, "--json", *map(str, flags)],
                           check=True, capture_output=True, text=True)
-    return json.loads(said.stdout)
+    return json.loads(done.stdout)
 
 
 def one_round(options, running, number):
@@ -43,24 +42,26 @@ def one_round(options, running, number):
 
 
 def main():
-    parser = serving.arguments(__doc__, requests=(60, "how many in a trace"), rate=(1.5, "how many a second"),
-                               input=(200, "words of a prompt"), output=(40, "tokens of an answer"),
-                               rounds=(3, "how often; the median counts"), size=("100m", "which test model"))
+    parser = serving.arguments(__doc__, requests=(60, "requests in a trace"), rate=(1.5, "requests per second"),
+                               input=(200, "words of a prompt"), output=(40, "output tokens"),
+                               rounds=(3, "rounds; the median counts"), size=("100m", "test model"))
     options = serving.begin(parser)
-    # Every prompt is computed in the simulator, so it is on the server.
+    # The simulator computes every prompt whole, so the server must do the same.
     model = serving.make_models(options.out, options.size)["f32"]
     server = serving.omnibus(options.omnibus, model, *LIMITS, "--prefix-cache", "off")
     rounds = []
     with open(options.out / "sim_vs_real.log", "w") as log, serving.serving(server, log) as running:
         for number in range(options.rounds):
             rounds.append(one_round(options, running, number))
-            say(f"round {number + 1}: {rounds[-1]}")
+            log_line(f"round {number + 1}: {rounds[-1]}")
     rows = []
     for name in rounds[0]:
         real, simulated = (statistics.median(one[name][side] for one in rounds) for side in (0, 1))
         rows.append([name, f"{real:.1f}", f"{simulated:.1f}", f"{100 * (simulated / real - 1):+.0f} %"])
-    remarks = (f"Medians of {options.rounds} rounds; times in ms. A llama with {options.size[:-1]} million parameters, prompts of {options.input} words and answers of "
-               f"{options.output} tokens, {options.requests} requests at {options.rate} a second in each round; server and client share the machine.")
+    remarks = (f"Medians of {options.rounds} rounds; times in ms. A llama with {options.size[:-1]} million "
+               f"parameters, prompts of {options.input} words and outputs of {options.output} tokens, "
+               f"{options.requests} requests at {options.rate} per second in each round; server and client "
+               f"share the machine.")
     table = serving.table(["p50", "served", "simulated", "difference"], rows)
     serving.finish(__file__, options, dict(rounds=rounds), [table], remarks)
 

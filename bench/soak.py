@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Random traffic against the real server for some minutes, with everything that goes wrong in the world.
+"""Soak test: random traffic against the real server for some minutes, with disconnects, bad requests and crashes.
 
     cargo xtask soak [--minutes 5] [--seed N] [-- SERVE-ARGUMENTS…]
 
-Clients stream, hang up, cancel by id, and send nonsense; now and then the engine's process is killed or stopped. Every
-answer that is read to its end must be the one that its prompt always gets. In the pauses, when nothing runs, the
-server must hold no blocks and no requests, and no more file handles and memory than after the first round. Prints the
-seed and a summary; ends with 1 if anything did not hold.
+Clients stream, disconnect, cancel by id, and send invalid requests; the engine process is killed at random times. A
+prompt must always get the same text. Between rounds, when the server is idle, it must hold no blocks and no requests,
+and no more file handles and memory than after the first round. Prints the seed and a summary; exits with 1 on a failed
+check.
 """
 
 import argparse
@@ -24,33 +24,33 @@ from kill_engine import Server
 
 CLIENTS = 8
 REQUESTS_PER_ROUND = 40
-# What a round may add to what the first one left: caches fill, threads come and go.
+# Allowed growth since the first round: caches fill, threads start and end.
 HANDLES_MAX = 16
 BYTES_MAX = 192 << 20
 
 
 class Soak:
-    """What was seen so far, and the answers that prompts have had."""
+    """Counts and failed checks so far, and the text of each prompt."""
 
     def __init__(self, server):
         self.server, self.lock = server, threading.Lock()
         self.answers, self.counts, self.wrong = {}, collections.Counter(), []
 
-    def note(self, what):
+    def count(self, what):
         with self.lock:
             self.counts[what] += 1
 
-    def complain(self, what):
+    def fail(self, what):
         with self.lock:
             self.wrong.append(what)
 
     def client(self, choice, share):
         for _ in range(share):
-            kind = choice.choices(("read", "hang up", "cancel", "nonsense"), (6, 2, 1, 1))[0]
+            kind = choice.choices(("read", "disconnect", "cancel", "invalid"), (6, 2, 1, 1))[0]
             try:
                 self.request(choice, kind)
             except (OSError, http.client.HTTPException, ValueError) as error:
-                self.complain(f"{kind}: {error!r}")
+                self.fail(f"{kind}: {error!r}")
 
     def request(self, choice, kind):
         number = choice.randrange(24)
@@ -62,7 +62,7 @@ class Soak:
             "ignore_eos": True,
             "stream": True,
         }
-        if kind == "nonsense":
+        if kind == "invalid":
             body["top_p"] = 7
         identity = f"soak-{choice.randrange(1 << 60)}"
         headers = {"content-type": "application/json", "x-request-id": identity}
@@ -70,24 +70,24 @@ class Soak:
         try:
             connection.request("POST", "/v1/completions", json.dumps(body), headers)
             response = connection.getresponse()
-            if kind == "nonsense" or response.status != 200:
-                if (response.status, kind) != (400, "nonsense"):
-                    self.complain(f"{kind}: {response.status} {response.read()[:200]}")
-                return self.note(kind)
+            if kind == "invalid" or response.status != 200:
+                if (response.status, kind) != (400, "invalid"):
+                    self.fail(f"{kind}: {response.status} {response.read()[:200]}")
+                return self.count(kind)
             self.read(choice, kind, identity, number, response)
         finally:
             connection.close()
-        self.note(kind)
+        self.count(kind)
 
     def read(self, choice, kind, identity, number, response):
         text, end, leaves = "", None, choice.randrange(1, 8)
         for count, line in enumerate(line for line in response if line.startswith(b"data: {")):
             chunk = json.loads(line[6:])
             if "error" in chunk:
-                return self.complain(f"stream {number}: {chunk['error']['message']}")
+                return self.fail(f"stream {number}: {chunk['error']['message']}")
             for part in chunk["choices"]:
                 text, end = text + (part.get("text") or ""), part.get("finish_reason") or end
-            if count == leaves and kind == "hang up":
+            if count == leaves and kind == "disconnect":
                 return None
             if count == leaves and kind == "cancel":
                 cancel = http.client.HTTPConnection(self.server.host, self.server.port, timeout=300)
@@ -98,18 +98,18 @@ class Soak:
             with self.lock:
                 known = self.answers.setdefault(number, text)
             if end != "length" or known != text:
-                self.complain(f"stream {number} ended with {end} and {'another' if known != text else 'its'} text")
+                self.fail(f"stream {number} ended with {end} and {'a different' if known != text else 'the same'} text")
         return None
 
     def disturb(self, choice):
         process = self.server.engine()["process"]
         if process:
             os.kill(process, signal.SIGKILL)
-            self.note("engine killed")
+            self.count("engine killed")
         time.sleep(choice.random())
 
     def settle(self):
-        """Waits until nothing runs. The engine that is left."""
+        """Waits until the server is idle. The engine's status."""
         until = time.monotonic() + 120
         while True:
             engine = self.server.engine()
@@ -118,7 +118,7 @@ class Soak:
             if healthy and engine["process"] and not any(left.values()):
                 return engine
             if time.monotonic() > until:
-                self.complain(f"still there after two minutes: {left}")
+                self.fail(f"not idle after two minutes: {left}")
                 return engine
             time.sleep(0.05)
 
@@ -138,7 +138,7 @@ class Soak:
 
 
 def held(process):
-    """File handles and bytes of a process; nothing where there is no /proc."""
+    """File handles and resident bytes of a process; 0 where there is no /proc."""
     folder = f"/proc/{process}"
     if not os.path.isdir(folder):
         return 0, 0
@@ -163,14 +163,14 @@ def main():
         handles, size = held(server.process.pid)
         first = first or (handles, size)
         if handles > first[0] + HANDLES_MAX or size > first[1] + BYTES_MAX:
-            soak.complain(f"{handles} handles and {size} bytes are held, after the first round {first}")
+            soak.fail(f"{handles} handles and {size} bytes are held, after the first round {first}")
     restarts = server.engine()["engine_restarts_total"]
     if server.stop():
-        soak.complain("the server did not end as it should")
+        soak.fail("the server did not exit with 0")
     counts = ", ".join(f"{count} {what}" for what, count in sorted(soak.counts.items()))
     print(f"{rounds} rounds: {counts}; {restarts} restarts, {handles} handles, {size >> 20} MiB")
     for what in soak.wrong:
-        print(f"WRONG {what}")
+        print(f"FAILED {what}")
     sys.exit(1 if soak.wrong else 0)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds keys and values in few bits against mlx-lm: how likely tokens are with them, from the length on that is asked for.
+"""Compares the quantized KV cache with mlx-lm's: log-probabilities with `--kv-bits` and `--quantized-kv-start`.
 
     pip install 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 && cargo build --release && python3 tests/peers/kv_bits.py
 
-Uses the model inside the binary, as a directory. Ends with an error if anything differs.
+Uses the embedded model's directory. Fails if anything differs.
 """
 
 import argparse
@@ -18,9 +18,9 @@ sys.path.insert(0, str(HERE.parent.parent / "bench"))
 import serving  # noqa: E402
 
 TEXT = "My name is Ada and I live in Paris. The sum of two and three is five. Count to ten: one, two, three, four."
-# How many tokens see floats: one, some, all.
+# How many tokens attend to floats: one, some, all.
 STARTS = [1, 20, 40, 1000]
-# Of a log-probability. Sums differ in their order, so that a code at a border may round the other way.
+# Of a log-probability. The order of sums differs, so that a value halfway may round the other way.
 TOLERANCE = 2e-3
 
 
@@ -37,8 +37,7 @@ class Peer:
         self.tokens = tokenizer.encode(TEXT, add_special_tokens=False)
 
     def logprobs(self, **bits):
-        """How likely each token is after those before it, in steps of one token: it looks at a cache's length between
-        steps."""
+        """The log-probability of each token, in steps of one token: mlx-lm checks a cache's length between steps."""
         from mlx_lm.generate import maybe_quantize_kv_cache
         from mlx_lm.models.cache import make_prompt_cache
 
@@ -60,7 +59,7 @@ def logprobs(arguments, tokens, *flags):
         )
         with urllib.request.urlopen(request, timeout=300) as answer:
             [choice] = json.load(answer)["choices"]
-    # Nothing is before the first token, and what follows the last one is the answer.
+    # The first token has no log-probability, and the last entry is the generated token.
     return choice["logprobs"]["token_logprobs"][1 : len(tokens)]
 
 
@@ -86,10 +85,10 @@ def main():
                 f"{bits} bits from {start} of {len(peer.tokens)} tokens: {off:.5f} from mlx-lm's, "
                 f"which are {moved:.5f} from floats; the first are {exact:.5f} from floats"
             )
-            is_said = moved > 10 * TOLERANCE or start > len(peer.tokens)
-            if max(exact, off) > TOLERANCE or not is_said:
+            is_significant = moved > 10 * TOLERANCE or start > len(peer.tokens)
+            if max(exact, off) > TOLERANCE or not is_significant:
                 failed.append((bits, start))
-    assert not failed, f"these are not as in mlx-lm, or do not tell: {failed}"
+    assert not failed, f"these differ from mlx-lm, or are not significant: {failed}"
 
 
 if __name__ == "__main__":

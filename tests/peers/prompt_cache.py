@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds prompt-cache files against mlx-lm, both ways: what either writes, the other goes on from.
+"""Compares prompt cache files with mlx-lm's, both ways: each program continues the other's file.
 
     pip install 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 && cargo build --release && python3 tests/peers/prompt_cache.py
 
-Uses the model inside the binary, as a directory. Ends with an error if anything differs.
+Uses the embedded model's directory. Fails if anything differs.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Peer:
         return cache
 
     def answer(self, cache):
-        """As `mlx_lm.generate` goes on from a cache."""
+        """Continues a cache as `mlx_lm.generate` does."""
         from mlx_lm.generate import generate_step
 
         begins = self.render("<query>", add_generation_prompt=True).index("<query>")
@@ -76,7 +76,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = f"{folder}/ours.safetensors", f"{folder}/theirs.safetensors"
         common = ["-m", arguments.model]
-        go_on = [*common, "-p", QUESTION, "--temp", "0", "--max-tokens", str(TOKENS)]
+        resume = [*common, "-p", QUESTION, "--temp", "0", "--max-tokens", str(TOKENS)]
         omnibus(arguments.omnibus, "cache", "prompt", *common, "-p", PROMPT, "--prompt-cache-file", ours)
         peer = Peer(arguments.model)
         made = peer.compute()
@@ -92,14 +92,14 @@ def main():
         whole = [*common, "-p", PROMPT + QUESTION, "--temp", "0", "--max-tokens", str(TOKENS)]
         answers = {
             "omnibus, no file": omnibus(arguments.omnibus, "generate", *whole),
-            "mlx-lm from its own file": peer.answer(load_prompt_cache(theirs)),
-            "mlx-lm from omnibus's file": peer.answer(read),
-            "omnibus from its own file": omnibus(arguments.omnibus, "generate", *go_on, "--prompt-cache-file", ours),
-            "omnibus from mlx-lm's file": omnibus(arguments.omnibus, "generate", *go_on, "--prompt-cache-file", theirs),
+            "mlx-lm from its own": peer.answer(load_prompt_cache(theirs)),
+            "mlx-lm from omnibus's": peer.answer(read),
+            "omnibus from its own": omnibus(arguments.omnibus, "generate", *resume, "--prompt-cache-file", ours),
+            "omnibus from mlx-lm's": omnibus(arguments.omnibus, "generate", *resume, "--prompt-cache-file", theirs),
         }
-    for who, answer in answers.items():
-        print(f"{who}: {answer}")
-    assert len(set(answers.values())) == 1, "all say the same"
+    for name, answer in answers.items():
+        print(f"{name}: {answer}")
+    assert len(set(answers.values())) == 1, "all answers are equal"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Asks a running server what programs written against OpenAI's SDK ask. The address is argv[1] or OMNIBUS_URL."""
+"""OpenAI's SDK against a running server. The address is argv[1] or OMNIBUS_URL."""
 
 import os
 import sys
@@ -27,10 +27,10 @@ def chat():
 
 
 def chat_turns():
-    """What the SDK gives back can be sent back."""
+    """A message from the SDK's response can be sent in the next request."""
     first = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=4)
     turns = [*HELLO, first.choices[0].message, {"role": "user", "content": [{"type": "text", "text": "And then?"}]}]
-    again = client.chat.completions.create(model=MODEL, messages=turns, max_tokens=4, user="somebody")
+    again = client.chat.completions.create(model=MODEL, messages=turns, max_tokens=4, user="user-1")
     assert again.usage.prompt_tokens > first.usage.prompt_tokens
 
 
@@ -73,8 +73,10 @@ def logprobs():
 def tools():
     tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
     plain = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=2)
-    told = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=2, tools=[tool], tool_choice="auto")
-    assert told.usage.prompt_tokens >= plain.usage.prompt_tokens
+    with_tool = client.chat.completions.create(
+        model=MODEL, messages=HELLO, max_tokens=2, tools=[tool], tool_choice="auto"
+    )
+    assert with_tool.usage.prompt_tokens >= plain.usage.prompt_tokens
 
 
 def completions():
@@ -111,7 +113,7 @@ def errors():
     refused(openai.BadRequestError, "messages", messages=[])
     refused(openai.BadRequestError, "response_format", response_format={"type": "json_object"})
     refused(openai.BadRequestError, "n", n=1000, stream=True)
-    refused(openai.NotFoundError, "model", model="nobody")
+    refused(openai.NotFoundError, "model", model="missing")
 
 
 CHECKS = [

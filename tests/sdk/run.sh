@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs tests/sdk/openai_sdk.py against a server of its own. Usage: tests/sdk/run.sh [path of the omnibus binary]
+# Runs tests/sdk/openai_sdk.py against a new server. Usage: tests/sdk/run.sh [path of the omnibus binary]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 binary=${1:-$here/../../target/release/omnibus}
@@ -19,7 +19,7 @@ server=$!
 url=
 while [ -z "$url" ]; do
     kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
-    url=$(sed -n 's/^serving .* on \(http:.*\)$/\1/p' "$work/log")
+    url=$(sed -n 's/.*\(http:\/\/[^ /]*\).*/\1/p' "$work/log" | head -n 1)
     [ -n "$url" ] || sleep 0.1
 done
 "$work/venv/bin/python" "$here/openai_sdk.py" "$url/v1"

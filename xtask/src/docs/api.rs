@@ -17,7 +17,7 @@ const HEAD: &str = "\
 <!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
 
 A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason; a
-field that is not listed is refused as well. None is dropped in silence. `null` counts as absent.
+field that is not listed is refused as well. None is dropped silently. `null` counts as absent.
 
 ## Routes
 

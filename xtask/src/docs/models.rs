@@ -7,8 +7,8 @@ const HEAD: &str = "\
 
 <!-- Made from `omnibus models --json`: `cargo xtask docs` writes it. -->
 
-The architecture of a model is the `model_type` in its `config.json`. A config with a field that nobody reads is
-refused with the field's name, so that a variant is never served wrong.
+The architecture of a model is the `model_type` in its `config.json`. A config with a field that is not read is refused
+with the field's name, so that a variant is never served wrong.
 
 | architecture | what it is |
 | --- | --- |
