@@ -10,16 +10,16 @@
 //!
 //! Invariant: the same measurements in the same order give the same model.
 
-mod moves;
+mod transfer;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Tick, Work};
-pub use moves::{Move, Moves, Way};
+use crate::{Plan, ScheduledSequence, Tick};
+pub use transfer::{Transfer, TransferCost, TransferCosts};
 
 /// The work of one step in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Load {
+pub struct StepLoad {
     /// Works of one token.
     pub decode_tokens: f64,
     /// Positions they attend to, added up.
@@ -30,13 +30,13 @@ pub struct Load {
     pub prefill_context: f64,
 }
 
-impl Load {
+impl StepLoad {
     /// Of a plan.
     pub fn of(plan: &Plan) -> Self {
-        plan.work.iter().map(Self::of_work).fold(Self::default(), Self::plus)
+        plan.scheduled.iter().map(Self::of_work).fold(Self::default(), Self::plus)
     }
 
-    fn of_work(work: &Work) -> Self {
+    fn of_work(work: &ScheduledSequence) -> Self {
         if work.positions.len() == 1 {
             Self::decode(work.positions.end)
         } else {
@@ -71,22 +71,22 @@ impl Load {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CostModel {
     /// Of steps that only decode.
-    pub decode: Part,
+    pub decode: StepCost,
     /// Of steps that read prompts. What is decoded beside them costs what it adds to a step of its own.
-    pub prefill: Part,
+    pub prefill: StepCost,
     /// The most prompt tokens that a measured step read.
     pub prefill_tokens_max: f64,
     /// How many times as long as the parts say the last few steps took, less one.
     #[serde(skip)]
     drift: f64,
     /// Of moving blocks.
-    #[serde(default)]
-    pub moves: Moves,
+    #[serde(rename = "moves", default)]
+    pub transfers: TransferCosts,
 }
 
 /// `base + token · tokens + context · positions`, in microseconds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Part {
+pub struct StepCost {
     /// Of any step.
     pub base_us: f64,
     /// Of each new token.
@@ -129,7 +129,7 @@ impl<const N: usize> Moments<N> {
         }
     }
 
-    /// Moves the coefficients, one at a time and none below zero, to where the squares are least.
+    /// TransferCosts the coefficients, one at a time and none below zero, to where the squares are least.
     fn settle(&self, found: &mut [f64; N]) {
         for _ in 0..ROUNDS {
             for at in 0..N {
@@ -195,12 +195,12 @@ const ROUNDS: usize = 40;
 
 impl CostModel {
     /// Microseconds that a step of this load is expected to take. Zero while nothing is known.
-    pub fn predict(&self, load: &Load) -> f64 {
+    pub fn predict(&self, load: &StepLoad) -> f64 {
         self.usual(load) * (1.0 + self.drift)
     }
 
     /// The same, whatever the last few steps were like.
-    fn usual(&self, load: &Load) -> f64 {
+    fn usual(&self, load: &StepLoad) -> f64 {
         if load.prefill_tokens > 0.0 {
             self.prefill.at(load.prefill_tokens, load.prefill_context) + self.beside(load)
         } else if load.decode_tokens > 0.0 {
@@ -211,12 +211,12 @@ impl CostModel {
     }
 
     /// What decoding adds to a step that reads prompts.
-    fn beside(&self, load: &Load) -> f64 {
+    fn beside(&self, load: &StepLoad) -> f64 {
         self.decode.token_us * load.decode_tokens + self.decode.context_us * load.decode_context
     }
 
     /// Learns from a step that took so long.
-    pub fn learn(&mut self, load: &Load, took: Tick) {
+    pub fn learn(&mut self, load: &StepLoad, took: Tick) {
         let took = (took as f64).max(1.0);
         let seen = Seen { usual: self.usual(load), expected: self.predict(load), took };
         if load.prefill_tokens > 0.0 {
@@ -238,8 +238,8 @@ impl CostModel {
     }
 
     /// Learns from blocks that were moved: so many bytes in so long.
-    pub fn learn_move(&mut self, which: Move, bytes: u64, took: Tick) {
-        self.moves.learn(which, bytes, took);
+    pub fn learn_transfer(&mut self, which: Transfer, bytes: u64, took: Tick) {
+        self.transfers.learn(which, bytes, took);
     }
 
     /// The share of its expected time that a step which reads prompts takes longer, at most: nearly always.
@@ -253,8 +253,8 @@ impl CostModel {
     }
 
     /// The most tokens from `start` on, at most `most`, with which a step of `load` stays within so many microseconds.
-    pub fn prefill_within(&self, load: &Load, start: usize, most: usize, budget_us: f64) -> usize {
-        let fits = |tokens: usize| self.predict(&load.plus(Load::prefill(start, tokens))) <= budget_us;
+    pub fn prefill_within(&self, load: &StepLoad, start: usize, most: usize, budget_us: f64) -> usize {
+        let fits = |tokens: usize| self.predict(&load.plus(StepLoad::prefill(start, tokens))) <= budget_us;
         if fits(most) {
             return most;
         }
@@ -267,7 +267,7 @@ impl CostModel {
     }
 }
 
-impl Part {
+impl StepCost {
     /// A part that was measured elsewhere.
     pub fn new(base_us: f64, token_us: f64, context_us: f64) -> Self {
         Self { base_us, token_us, context_us, ..Self::default() }
@@ -277,7 +277,7 @@ impl Part {
         self.base_us + self.token_us * tokens + self.context_us * context
     }
 
-    /// `row`: what each coefficient is multiplied with, in the order of [`Part::settle`]. `own` is what this part has
+    /// `row`: what each coefficient is multiplied with, in the order of [`StepCost::settle`]. `own` is what this part has
     /// to explain of the step's time.
     fn learn(&mut self, row: [f64; 3], own: f64, seen: Seen) {
         let off = |expected: f64| (expected - seen.took).abs() / seen.took;

@@ -10,7 +10,7 @@ pub struct Outcome {
     /// The plan.
     pub plan: PlanId,
     /// One for each work that samples, in the order of the work.
-    pub rows: Vec<Row>,
+    pub outputs: Vec<SequenceOutput>,
     /// How long the step kept the device busy: from its launch, or the end of the step before if that was later, to
     /// its own end. Without it nothing is learned from the step.
     pub took: Option<Tick>,
@@ -18,7 +18,7 @@ pub struct Outcome {
 
 /// What came of one sampling work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Row {
+pub enum SequenceOutput {
     /// A token.
     Sampled {
         /// The token.
@@ -99,8 +99,8 @@ pub enum FinishReason {
 /// Why a sequence could not be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Failure {
-    /// [`Row::Failed`].
-    Row,
+    /// [`SequenceOutput::Failed`].
+    Sampling,
     /// Its steps fail even when it is alone in the smallest step.
     Step,
     /// The engine said so: [`crate::Scheduler::fail`].

@@ -1,6 +1,6 @@
 //! Which sequences advance next, and in which blocks. Start at [`Scheduler::plan`].
 //!
-//! A step has four moments: [`Scheduler::plan`] decides, [`Scheduler::begin`] books, the engine computes,
+//! A step has four moments: [`Scheduler::plan`] decides, [`Scheduler::apply`] books, the engine computes,
 //! [`Scheduler::commit`] takes in what came of it and says what to tell the clients. A second step may
 //! begin before the first is committed; its unknown input tokens are then samples of the first.
 //!
@@ -21,15 +21,18 @@ pub mod sim;
 mod stats;
 mod table;
 
-pub use cost::{CostModel, Load, Move, Moves, Part, Way};
-pub use event::{Event, Failure, FinishReason, Outcome, Row, StopKind};
-pub use plan::{Begun, BlockCopy, Input, KeyedBlock, Leaving, Lookup, Miss, Plan, PlanId, Preempted, Work};
+pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};
+pub use event::{Event, Failure, FinishReason, Outcome, SequenceOutput, StopKind};
+pub use plan::{
+    Allocation, BlockCopy, CacheMiss, CachedBlock, Plan, PlanId, Preempted, PreemptionMode, PrefixLookup,
+    ScheduledSequence, TokenSource,
+};
 pub use pool::BlockId;
 pub use request::{Rejection, Request, SequenceId, Tick, Token};
-pub use scheduler::{Scheduler, Store};
+pub use scheduler::{OffloadTier, Scheduler};
 pub use settings::{
-    Batch, Group, GroupKind, Limits, Pools, Preemption, PrefixCache, Schedule, Settings, Swap, Targets,
-    Tuning,
+    Group, GroupKind, LatencyTargets, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
+    StaticBatch, StepLimits, SwapSettings, Tuning,
 };
-pub use stats::{GroupStats, Misses, SessionInfo, Stats};
+pub use stats::{CacheMisses, GroupStats, SessionInfo, Stats};
 pub use table::Table;

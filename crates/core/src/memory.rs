@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::pool::Pool;
 use crate::prefix::{BlockKey, Chain};
 use crate::table::Holding;
-use crate::{BlockId, GroupKind, GroupStats, KeyedBlock, Settings, Token};
+use crate::{BlockId, CachedBlock, GroupKind, GroupStats, Settings, Token};
 pub(crate) use content::{Content, Page};
 pub(crate) use stake::Stake;
 
@@ -294,7 +294,7 @@ impl Memory {
 
     /// Takes blocks for what is missing for taking up after so many blocks of a sequence, and makes them findable
     /// though nobody holds them. Their content is still to be written.
-    pub(crate) fn restore(&mut self, chain: &Chain, tokens: &[Token], blocks: usize) -> Vec<KeyedBlock> {
+    pub(crate) fn restore(&mut self, chain: &Chain, tokens: &[Token], blocks: usize) -> Vec<CachedBlock> {
         let keys = &chain.keys()[..blocks];
         let missing = self.missing(keys);
         let mut kept: Vec<(usize, BlockId)> = self.adoptable(keys).collect();
@@ -308,7 +308,7 @@ impl Memory {
             if self.anchor == Some(group) {
                 self.content.enter(chain.before(at), key, chain.page(at, tokens));
             }
-            restored.push(KeyedBlock { group, block, key: key.0 });
+            restored.push(CachedBlock { group, block, hash: key.0 });
             kept.push((group, block));
         }
         kept.into_iter().rev().for_each(|(group, block)| self.groups[group].1.release(block));
@@ -316,13 +316,13 @@ impl Memory {
     }
 
     /// At most `most` blocks that became findable, still are and have not been named here before.
-    pub(crate) fn drain_fresh(&mut self, most: usize) -> Vec<KeyedBlock> {
+    pub(crate) fn drain_fresh(&mut self, most: usize) -> Vec<CachedBlock> {
         let mut fresh = Vec::new();
         for (group, (_, pool)) in self.groups.iter_mut().enumerate() {
             while fresh.len() < most
                 && let Some((block, key)) = pool.next_fresh()
             {
-                fresh.push(KeyedBlock { group, block, key: key.0 });
+                fresh.push(CachedBlock { group, block, hash: key.0 });
             }
         }
         fresh

@@ -23,9 +23,9 @@ pub struct Plan {
     pub batch: Option<SequenceId>,
     /// Sequences that change from the pool that reads prompts to the one that is answered, where there are pools. What
     /// their block tables name is handed over with them.
-    pub hand_over: Vec<SequenceId>,
+    pub handoff: Vec<SequenceId>,
     /// What to compute, at most one entry for each sequence, in the order the policy chose.
-    pub work: Vec<Work>,
+    pub scheduled: Vec<ScheduledSequence>,
 }
 
 /// A sequence that gives its blocks back, and what becomes of them.
@@ -34,40 +34,40 @@ pub struct Preempted {
     /// Whose blocks.
     pub sequence: SequenceId,
     /// What becomes of those that only it holds.
-    pub leaving: Leaving,
+    pub mode: PreemptionMode,
 }
 
 /// What becomes of the blocks of a sequence that is preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Leaving {
+pub enum PreemptionMode {
     /// They can be found until their memory is needed; then what was in them is computed again.
     #[default]
     Recompute,
-    /// They are copied out, too: [`Begun::swaps`].
+    /// They are copied out, too: [`Allocation::swaps`].
     Swap,
 }
 
 impl Plan {
     /// Tokens this plan computes.
     pub fn tokens(&self) -> usize {
-        self.work.iter().map(|work| work.positions.len()).sum()
+        self.scheduled.iter().map(|work| work.positions.len()).sum()
     }
 
     /// True when there is nothing to compute or to change. With a step in flight this means "wait for it".
     pub fn is_empty(&self) -> bool {
-        self.expire.is_empty() && self.preempt.is_empty() && self.work.is_empty()
+        self.expire.is_empty() && self.preempt.is_empty() && self.scheduled.is_empty()
     }
 }
 
 /// One sequence's share of a step. Where it reads and writes is [`crate::Scheduler::table`], once begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Work {
+pub struct ScheduledSequence {
     /// Whose tokens.
     pub sequence: SequenceId,
     /// Positions to compute, within the sequence. Never empty.
     pub positions: Range<usize>,
     /// Where the tokens at those positions come from.
-    pub input: Input,
+    pub input: TokenSource,
     /// Leading tokens found in the prefix index. Not zero only in the work that admits a sequence, and then
     /// equal to `positions.start`.
     pub cached: usize,
@@ -77,11 +77,11 @@ pub struct Work {
 
 /// Where a work's tokens come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
+pub enum TokenSource {
     /// All are in [`crate::Scheduler::tokens`].
     Known,
     /// There is one position, and its token is a sample of a step still in flight.
-    FromFlight {
+    InFlight {
         /// The step.
         plan: PlanId,
         /// Which of its samples, counting only works that sample.
@@ -91,7 +91,7 @@ pub enum Input {
 
 /// What booking a plan asks of the engine before it computes the plan's work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Begun {
+pub struct Allocation {
     /// To be told now. A plan without work is over with this: it is not committed.
     pub events: Vec<Event>,
     /// Blocks to copy after all that was launched so far and before anything of this plan is written, all at once:
@@ -99,14 +99,14 @@ pub struct Begun {
     pub copies: Vec<BlockCopy>,
     /// Blocks to copy out of the pools, unless they are known elsewhere, after all that was launched so far and before
     /// anything of this plan is written, and before [`Self::copies`]. They may not be findable here any more.
-    pub swaps: Vec<KeyedBlock>,
+    pub swaps: Vec<CachedBlock>,
     /// One for each sequence that is admitted for the first time.
-    pub lookups: Vec<Lookup>,
+    pub lookups: Vec<PrefixLookup>,
 }
 
 /// What the prefix index had for a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lookup {
+pub struct PrefixLookup {
     /// Whose prompt.
     pub sequence: SequenceId,
     /// Leading tokens that were found.
@@ -114,12 +114,12 @@ pub struct Lookup {
     /// Tokens that were not.
     pub computed: usize,
     /// Why not, if at least one full block was not found that could have been.
-    pub miss: Option<Miss>,
+    pub miss: Option<CacheMiss>,
 }
 
 /// Why a full block of a prompt was not found: the first reason of these that applies to the first such block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Miss {
+pub enum CacheMiss {
     /// The blocks are there, and no copy of the state that belongs to them.
     State,
     /// The blocks are there, and those of a window or of an opening are not.
@@ -140,13 +140,13 @@ pub enum Miss {
 
 /// A block that can be found by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyedBlock {
+pub struct CachedBlock {
     /// Index into [`crate::Settings::groups`].
     pub group: usize,
     /// Where it is.
     pub block: BlockId,
     /// Names its content within the group, and means the same in every process that serves the same model.
-    pub key: u128,
+    pub hash: u128,
 }
 
 /// One block to copy, in all layers of its group.

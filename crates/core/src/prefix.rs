@@ -19,7 +19,7 @@ pub(crate) struct Chain {
     root: BlockKey,
     adapter: u64,
     block_size: usize,
-    /// [`Request::marks`].
+    /// [`Request::mm_hashes`].
     marks: Vec<(usize, u128)>,
     keys: Vec<BlockKey>,
 }
@@ -31,7 +31,7 @@ impl Chain {
             .chain_update(b"omnibus")
             .chain_update(request.cache_salt.to_le_bytes())
             .chain_update(request.adapter.to_le_bytes());
-        let marks = request.marks.clone();
+        let marks = request.mm_hashes.clone();
         Self { root: digest(root), adapter: request.adapter, block_size, marks, keys: Vec::new() }
     }
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_key_depends_on_what_tokens_stand_for_and_on_the_adapter() {
         let plain = Request::new(vec![1, 2, 3, 4, 5, 6], 1);
-        let marked = |at, content| keys_of(&Request { marks: vec![(at, content)], ..plain.clone() });
+        let marked = |at, content| keys_of(&Request { mm_hashes: vec![(at, content)], ..plain.clone() });
         let bare = keys_of(&plain);
         assert_eq!(marked(2, 7)[0], bare[0], "what is before an image does not depend on it");
         assert_ne!(marked(2, 7)[1], bare[1]);

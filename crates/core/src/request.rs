@@ -34,7 +34,7 @@ pub struct Request {
     pub adapter: u64,
     /// Content that stands for some tokens of the prompt (an image, a sound): the position of the first such token and
     /// a hash of the content. Ascending. From there on, only requests of equal content share blocks.
-    pub marks: Vec<(usize, u128)>,
+    pub mm_hashes: Vec<(usize, u128)>,
     /// Where messages of the prompt end, in tokens. States are kept for the last of them.
     pub boundaries: Vec<usize>,
     /// Positions that an earlier request of the same conversation should have had too: what came before the newest
@@ -44,14 +44,14 @@ pub struct Request {
     /// The conversation it is a turn of: what it leaves behind is kept for the next one. Two that continue the same
     /// turn differently are both kept.
     pub session: Option<u64>,
-    /// Who asks. No key can fill the queue against the others, and `fair` takes turns among them.
-    pub key: u64,
+    /// Who asks. No tenant can fill the queue against the others, and `fair` takes turns among them.
+    pub tenant: u64,
 }
 
 impl Request {
     /// A request with nothing special about it.
     pub fn new(prompt: Vec<Token>, max_new_tokens: usize) -> Self {
-        let (marks, boundaries) = Default::default();
+        let (mm_hashes, boundaries) = Default::default();
         Self {
             prompt,
             max_new_tokens,
@@ -59,11 +59,11 @@ impl Request {
             deadline: None,
             cache_salt: 0,
             adapter: 0,
-            marks,
+            mm_hashes,
             boundaries,
             history: 0..0,
             session: None,
-            key: 0,
+            tenant: 0,
         }
     }
 

@@ -29,8 +29,8 @@ use crate::memory::Memory;
 use crate::prefix::Chain;
 use crate::sequence::{Hold, Phase, Pool, Rank, Sequence};
 use crate::{
-    CostModel, Event, Failure, FinishReason, KeyedBlock, Leaving, Limits, Load, Plan, PlanId, Rejection,
-    Request, Schedule, SequenceId, Settings, Stats, Table, Tick, Token,
+    CachedBlock, CostModel, Event, Failure, FinishReason, Plan, PlanId, PreemptionMode, Rejection, Request,
+    Schedule, SequenceId, Settings, Stats, StepLimits, StepLoad, Table, Tick, Token,
 };
 use clock::{Clock, StepTimes};
 use draft::Draft;
@@ -39,7 +39,7 @@ use lookup::Beginnings;
 use queue::Answers;
 use recovery::Recovery;
 use sessions::Sessions;
-pub use swap::Store;
+pub use swap::OffloadTier;
 
 /// Plans with work that may be in flight at once: one computes while the next is built.
 const FLIGHTS_MAX: usize = 2;
@@ -68,7 +68,7 @@ pub struct Scheduler {
     next_pool: Pool,
     sessions: Sessions,
     /// To be copied out with the next plan.
-    swaps: Vec<KeyedBlock>,
+    swaps: Vec<CachedBlock>,
     /// The latest time anybody has told.
     latest: Tick,
     /// Changes with everything that happens.
@@ -82,7 +82,7 @@ pub struct Scheduler {
 struct Flight {
     id: PlanId,
     tokens: usize,
-    load: Load,
+    load: StepLoad,
     times: StepTimes,
     works: Vec<FlightWork>,
 }
@@ -136,7 +136,7 @@ impl Scheduler {
     }
 
     /// The longest sequence that can be taken, in tokens, prompt and answer together.
-    pub fn longest(&self) -> usize {
+    pub fn max_sequence_tokens(&self) -> usize {
         self.memory.longest().min(self.settings.max_context)
     }
 
@@ -146,11 +146,11 @@ impl Scheduler {
         if request.prompt.is_empty() || request.max_new_tokens == 0 {
             return Err(Rejection::Empty);
         }
-        let (needed, total) = (request.max_tokens(), self.longest());
+        let (needed, total) = (request.max_tokens(), self.max_sequence_tokens());
         if needed > total {
             return Err(Rejection::TooLong { needed, total });
         }
-        self.find_room(request.key)?;
+        self.find_room(request.tenant)?;
         let id = SequenceId(self.next_id);
         self.next_id += 1;
         self.now_at.0 += 1;
@@ -196,11 +196,11 @@ impl Scheduler {
     }
 
     /// When the plan may change though nothing happens: a batch begins that is not full, or somebody's deadline passes.
-    pub fn next_change(&self) -> Option<Tick> {
+    pub fn next_wakeup(&self) -> Option<Tick> {
         let deadlines = self.sequences.values().filter(|sequence| sequence.phase != Phase::Ended);
         let deadline = deadlines.filter_map(|sequence| sequence.deadline).min();
         let batch = match self.settings.schedule {
-            Schedule::Static => batch::next_change(self),
+            Schedule::Static => batch::next_wakeup(self),
             Schedule::Fair | Schedule::Fcfs | Schedule::Split => None,
         };
         deadline.into_iter().chain(batch).min()
@@ -221,7 +221,7 @@ impl Scheduler {
     }
 
     /// The most the next step may do; less than the settings say after a failed step, for a while.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> StepLimits {
         self.recovery.limits()
     }
 
@@ -282,7 +282,7 @@ impl Scheduler {
             arrived,
             pool: Pool::Prefill,
             rank,
-            key: request.key,
+            tenant: request.tenant,
             token_at: 0,
             tokens: request.prompt,
             deadline: request.deadline,
@@ -294,8 +294,8 @@ impl Scheduler {
             sealed: 0,
             is_complete: false,
             hold: Hold::Never,
-            leaving: Leaving::Recompute,
-            is_looked_for: false,
+            leaving: PreemptionMode::Recompute,
+            is_looked_up: false,
             bookings: Default::default(),
         }
     }
@@ -306,7 +306,7 @@ impl Scheduler {
         &self.sequences[&id]
     }
 
-    /// Moves a sequence to a phase, and to the set that goes with it.
+    /// TransferCosts a sequence to a phase, and to the set that goes with it.
     fn enter(&mut self, id: SequenceId, phase: Phase) {
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         sequence.phase = phase;
@@ -333,11 +333,11 @@ impl Scheduler {
     }
 
     /// Sends a sequence back to wait. What a step in flight uses stays until that is committed.
-    fn preempt(&mut self, id: SequenceId, leaving: Leaving) {
+    fn preempt(&mut self, id: SequenceId, leaving: PreemptionMode) {
         self.totals.preemptions_total += 1;
         match leaving {
-            Leaving::Swap => self.totals.swap_preemptions_total += 1,
-            Leaving::Recompute => self.cost.moves.doubt(),
+            PreemptionMode::Swap => self.totals.swap_preemptions_total += 1,
+            PreemptionMode::Recompute => self.cost.transfers.doubt(),
         }
         if let Some(sequence) = self.sequences.get_mut(&id) {
             sequence.leaving = leaving;
@@ -353,7 +353,7 @@ impl Scheduler {
         self.note_swaps(id);
         if let Some(sequence) = self.sequences.get_mut(&id) {
             self.memory.release(&mut sequence.holdings);
-            sequence.is_looked_for = false;
+            sequence.is_looked_up = false;
             sequence.computed = 0;
             sequence.pool = Pool::Prefill;
         }
@@ -380,7 +380,7 @@ impl Scheduler {
             sequence.phase = Phase::Waiting;
             sequence.holdings = self.memory.nothing();
             sequence.bookings.clear();
-            sequence.is_looked_for = false;
+            sequence.is_looked_up = false;
             sequence.computed = 0;
             sequence.pool = Pool::Prefill;
         }

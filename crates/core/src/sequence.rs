@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::prefix::Chain;
 use crate::scheduler::Asked;
 use crate::table::Holding;
-use crate::{Input, Leaving, PlanId, SequenceId, Tick, Token};
+use crate::{PlanId, PreemptionMode, SequenceId, Tick, Token, TokenSource};
 
 /// Where a sequence is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub(crate) struct Sequence {
     /// Its place in line.
     pub(crate) rank: Rank,
     /// Whose it is.
-    pub(crate) key: u64,
+    pub(crate) tenant: u64,
     /// When its newest token was sampled, as far as is known.
     pub(crate) token_at: Tick,
     pub(crate) deadline: Option<Tick>,
@@ -103,9 +103,9 @@ pub(crate) struct Sequence {
     /// Whether it may be planned while it waits.
     pub(crate) hold: Hold,
     /// What becomes of its blocks, once it was preempted.
-    pub(crate) leaving: Leaving,
+    pub(crate) leaving: PreemptionMode,
     /// What is kept elsewhere of it has been looked for since it last had memory.
-    pub(crate) is_looked_for: bool,
+    pub(crate) is_looked_up: bool,
     /// Its work in steps in flight, oldest first.
     pub(crate) bookings: VecDeque<Booking>,
 }
@@ -116,7 +116,7 @@ pub(crate) struct Booking {
     /// The first position it computes, and reads from.
     pub(crate) start: usize,
     /// The sample that will come of it.
-    pub(crate) sample: Option<Input>,
+    pub(crate) sample: Option<TokenSource>,
 }
 
 impl Sequence {
@@ -141,13 +141,13 @@ impl Sequence {
     }
 
     /// Where the tokens of the next positions come from.
-    pub(crate) fn input(&self, end: usize) -> Input {
+    pub(crate) fn input(&self, end: usize) -> TokenSource {
         if end <= self.tokens.len() {
-            return Input::Known;
+            return TokenSource::Known;
         }
         let sample = self.bookings.iter().rev().find_map(|booking| booking.sample);
         assert!(sample.is_some(), "a token that is not known is being sampled");
-        sample.unwrap_or(Input::Known)
+        sample.unwrap_or(TokenSource::Known)
     }
 
     /// How far a step may go that starts at `start` and could go to `end`.
@@ -172,7 +172,7 @@ impl Sequence {
 
     /// Books work in a step.
     pub(crate) fn book(&mut self, end: usize, plan: PlanId, row: Option<usize>) {
-        let sample = row.map(|row| Input::FromFlight { plan, row });
+        let sample = row.map(|row| TokenSource::InFlight { plan, row });
         self.bookings.push_back(Booking { start: self.computed, sample });
         self.computed = end;
     }

@@ -39,7 +39,7 @@ pub struct Group {
 
 /// The most that one step may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct StepLimits {
     /// Sequences in a step. At least one.
     pub sequences: usize,
     /// Tokens computed in a step. At least one.
@@ -65,23 +65,23 @@ pub enum Schedule {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tuning {
     /// Of [`Schedule::Fair`].
-    pub targets: Targets,
+    pub targets: LatencyTargets,
     /// Of [`Schedule::Static`].
-    pub batch: Batch,
+    pub batch: StaticBatch,
     /// Of [`Schedule::Split`].
-    pub pools: Pools,
+    pub stages: StageLimits,
 }
 
 /// When a batch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Batch {
+pub struct StaticBatch {
     /// As soon as so many wait. At least one.
     pub sequences: usize,
     /// Or when the first of them has waited so long.
     pub wait: Tick,
 }
 
-impl Default for Batch {
+impl Default for StaticBatch {
     fn default() -> Self {
         Self { sequences: 8, wait: 50_000 }
     }
@@ -89,14 +89,14 @@ impl Default for Batch {
 
 /// Sequences in each pool. At least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pools {
+pub struct StageLimits {
     /// That read their prompts, or wait for a place to be answered in.
     pub prefill: usize,
     /// That are answered.
     pub decode: usize,
 }
 
-impl Default for Pools {
+impl Default for StageLimits {
     fn default() -> Self {
         Self { prefill: 4, decode: 64 }
     }
@@ -104,7 +104,7 @@ impl Default for Pools {
 
 /// When tokens should come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Targets {
+pub struct LatencyTargets {
     /// From arrival to the first token. Without it, two seconds. A prompt that takes longer than half of this to
     /// read gets twice what it takes.
     pub ttft: Option<Tick>,
@@ -126,21 +126,21 @@ pub enum PrefixCache {
 
 /// How a sequence that gave its memory back comes by what it had computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Preemption {
+pub enum PreemptionPolicy {
     /// What the prefix index has forgotten by then is computed again.
     Recompute,
     /// Its blocks are copied out and come back.
     Swap,
     /// Whichever is expected to take less time.
     #[default]
-    Cheaper,
+    Auto,
 }
 
 /// Places outside of the pools that hold blocks, and when they are used.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Swap {
+pub struct SwapSettings {
     /// Where sequences are preempted.
-    pub preemption: Preemption,
+    pub preemption: PreemptionPolicy,
     /// Bytes of a block of each group. Empty: there is no such place, so whatever is lost is computed again.
     pub block_bytes: Vec<u64>,
 }
@@ -156,7 +156,7 @@ pub struct Settings {
     pub max_sequences: usize,
     /// Tokens computed in one step.
     pub max_step_tokens: usize,
-    /// Sequences waiting at once. A key that has less than its share of them may use a quarter more.
+    /// Sequences waiting at once. A tenant that has less than its share of them may use a quarter more.
     pub max_queue: usize,
     /// Tokens of a sequence, prompt and answer together.
     pub max_context: usize,
@@ -169,13 +169,13 @@ pub struct Settings {
     /// After so long without a request, the blocks of a [`crate::Request::session`] are as good as any others.
     pub session_ttl: Tick,
     /// Where blocks can be besides.
-    pub swap: Swap,
+    pub swap: SwapSettings,
 }
 
 impl Settings {
     /// The limits of an undisturbed step.
-    pub fn limits(&self) -> Limits {
-        Limits { sequences: self.max_sequences, tokens: self.max_step_tokens }
+    pub fn limits(&self) -> StepLimits {
+        StepLimits { sequences: self.max_sequences, tokens: self.max_step_tokens }
     }
 
     /// True when blocks are shared between sequences.
@@ -200,9 +200,9 @@ impl Settings {
             "a window or an opening holds at least the token that looks through it"
         );
         assert!(self.max_sequences > 0 && self.max_step_tokens > 0, "a step that may do nothing never ends");
-        let Tuning { batch, pools, .. } = &self.tuning;
+        let Tuning { batch, stages, .. } = &self.tuning;
         assert!(batch.sequences > 0, "a batch of nobody never ends");
-        assert!(pools.prefill > 0 && pools.decode > 0, "a pool for nobody never empties");
+        assert!(stages.prefill > 0 && stages.decode > 0, "a pool for nobody never empties");
         assert!(self.max_queue > 0, "a sequence waits at least until the next plan");
     }
 }

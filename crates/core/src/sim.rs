@@ -21,7 +21,7 @@ pub use cost::{Cost, Price};
 pub use machine::Machine;
 pub use report::{Quantiles, Report};
 pub use rng::Rng;
-pub use scenario::{Arrival, Audits, Faults, Guests, Overlap, Scenario};
+pub use scenario::{Arrival, Audits, Faults, Interference, Overlap, Scenario};
 pub use tier::Tier;
 pub use workload::Workload;
 

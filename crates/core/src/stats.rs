@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Miss;
+use crate::CacheMiss;
 
 /// How full a pool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -31,10 +31,10 @@ pub struct SessionInfo {
     pub last_used: crate::Tick,
 }
 
-/// Prompts that were not found as far as they could have been, by [`crate::Miss`].
+/// Prompts that were not found as far as they could have been, by [`crate::CacheMiss`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs)]
-pub struct Misses {
+pub struct CacheMisses {
     pub state: u64,
     pub window: u64,
     pub evicted: u64,
@@ -43,15 +43,15 @@ pub struct Misses {
     pub cold: u64,
 }
 
-impl Misses {
-    pub(crate) fn count(&mut self, miss: Miss) {
+impl CacheMisses {
+    pub(crate) fn count(&mut self, miss: CacheMiss) {
         let count = match miss {
-            Miss::State => &mut self.state,
-            Miss::Window => &mut self.window,
-            Miss::Evicted => &mut self.evicted,
-            Miss::HistoryChanged { .. } => &mut self.history_changed,
-            Miss::Salt => &mut self.salt,
-            Miss::Cold => &mut self.cold,
+            CacheMiss::State => &mut self.state,
+            CacheMiss::Window => &mut self.window,
+            CacheMiss::Evicted => &mut self.evicted,
+            CacheMiss::HistoryChanged { .. } => &mut self.history_changed,
+            CacheMiss::Salt => &mut self.salt,
+            CacheMiss::Cold => &mut self.cold,
         };
         *count += 1;
     }
@@ -102,7 +102,7 @@ pub struct Stats {
     /// Tokens told to clients.
     pub sampled_tokens_total: u64,
     /// Prompts that were not found as far as they could have been.
-    pub misses: Misses,
+    pub misses: CacheMisses,
     /// Sequences that began in the middle of a block, whose beginning was copied.
     pub partial_copies_total: u64,
     /// Copies of states that were made findable.
@@ -114,7 +114,7 @@ pub struct Stats {
     /// Of those, sequences whose blocks were to be copied out.
     pub swap_preemptions_total: u64,
     /// Sequences that changed from the pool that reads prompts to the one that is answered.
-    pub handovers_total: u64,
+    pub handoffs_total: u64,
     /// Steps that failed as a whole.
     pub failed_steps_total: u64,
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use omnibus_core::{
-    Begun, Group, GroupKind, Lookup, Miss, Outcome, Plan, Preemption, PrefixCache, Request, Row, Schedule,
-    Scheduler, SequenceId, Settings, Swap, Token, Tuning,
+    Allocation, CacheMiss, Group, GroupKind, Outcome, Plan, PreemptionPolicy, PrefixCache, PrefixLookup,
+    Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, SwapSettings, Token, Tuning,
 };
 
 const FULL: GroupKind = GroupKind::Full;
@@ -24,23 +24,23 @@ fn settings(groups: &[(GroupKind, u32)]) -> Settings {
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
         session_ttl: 1_000,
-        swap: Swap::default(),
+        swap: SwapSettings::default(),
     }
 }
 
 /// Plans and begins a step.
-fn begin(scheduler: &mut Scheduler) -> (Plan, Begun) {
+fn begin(scheduler: &mut Scheduler) -> (Plan, Allocation) {
     let plan = scheduler.plan(0);
-    let begun = scheduler.begin(&plan);
+    let begun = scheduler.apply(&plan);
     scheduler.audit();
     (plan, begun)
 }
 
 /// Commits a step whose samples are all 1.
 fn commit(scheduler: &mut Scheduler, plan: &Plan) {
-    let samples = plan.work.iter().filter(|work| work.sample);
-    let rows = samples.map(|_| Row::Sampled { token: 1, stop: None }).collect();
-    scheduler.commit(Outcome { plan: plan.id, rows, took: None });
+    let samples = plan.scheduled.iter().filter(|work| work.sample);
+    let outputs = samples.map(|_| SequenceOutput::Sampled { token: 1, stop: None }).collect();
+    scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
     scheduler.audit();
 }
 
@@ -50,7 +50,8 @@ fn ask(scheduler: &mut Scheduler, request: Request) -> usize {
     let mut cached = 0;
     while !scheduler.is_idle() {
         let (plan, _) = begin(scheduler);
-        cached += plan.work.iter().filter(|work| work.sequence == id).map(|work| work.cached).sum::<usize>();
+        cached +=
+            plan.scheduled.iter().filter(|work| work.sequence == id).map(|work| work.cached).sum::<usize>();
         commit(scheduler, &plan);
     }
     cached
@@ -68,45 +69,49 @@ fn submit(scheduler: &mut Scheduler, prompt: Vec<Token>) -> SequenceId {
 fn what_was_forgotten_comes_back_from_elsewhere() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 5)]));
     ask(&mut scheduler, Request::new(prompt(1, 13), 1));
-    let stored: BTreeSet<_> =
-        scheduler.sealed(usize::MAX).into_iter().map(|sealed| (sealed.group, sealed.key)).collect();
+    let stored: BTreeSet<_> = scheduler
+        .take_newly_cached(usize::MAX)
+        .into_iter()
+        .map(|sealed| (sealed.group, sealed.hash))
+        .collect();
     assert_eq!(stored.len(), 3);
-    assert!(scheduler.sealed(usize::MAX).is_empty(), "once");
+    assert!(scheduler.take_newly_cached(usize::MAX).is_empty(), "once");
     ask(&mut scheduler, Request::new(prompt(2, 17), 1));
     let has = |group, key| stored.contains(&(group, key));
     let id = submit(&mut scheduler, prompt(1, 13));
-    assert_eq!(scheduler.absent(id, has).len(), 3);
+    assert_eq!(scheduler.missing_blocks(id, has).len(), 3);
     scheduler.hold(id);
     assert!(scheduler.plan(0).is_empty(), "who is held is not planned");
     let restored = scheduler.restore(id, has);
-    assert_eq!(restored.iter().map(|restored| restored.key).collect::<BTreeSet<_>>().len(), 3);
-    assert!(scheduler.absent(id, has).is_empty());
+    assert_eq!(restored.iter().map(|restored| restored.hash).collect::<BTreeSet<_>>().len(), 3);
+    assert!(scheduler.missing_blocks(id, has).is_empty());
     scheduler.release_hold(id);
-    assert_eq!(scheduler.plan(0).work[0].cached, 12);
-    scheduler.sealed(usize::MAX);
+    assert_eq!(scheduler.plan(0).scheduled[0].cached, 12);
+    scheduler.take_newly_cached(usize::MAX);
     assert!(scheduler.restore(id, has).is_empty());
     let (plan, _) = begin(&mut scheduler);
     commit(&mut scheduler, &plan);
-    assert!(scheduler.sealed(usize::MAX).is_empty(), "what is stored is not stored again");
+    assert!(scheduler.take_newly_cached(usize::MAX).is_empty(), "what is stored is not stored again");
 }
 
 #[test]
 fn what_comes_back_takes_no_memory_from_those_who_run() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 6)]));
     ask(&mut scheduler, Request::new(prompt(1, 21), 1));
-    let stored: BTreeSet<_> = scheduler.sealed(usize::MAX).into_iter().map(|sealed| sealed.key).collect();
+    let stored: BTreeSet<_> =
+        scheduler.take_newly_cached(usize::MAX).into_iter().map(|sealed| sealed.hash).collect();
     scheduler.submit(0, Request::new(prompt(2, 15), 9)).expect("it fits");
     let (plan, _) = begin(&mut scheduler);
     commit(&mut scheduler, &plan);
     let id = submit(&mut scheduler, prompt(1, 21));
-    assert_eq!(scheduler.absent(id, |_, key| stored.contains(&key)).len(), 3, "two were left over");
+    assert_eq!(scheduler.missing_blocks(id, |_, key| stored.contains(&key)).len(), 3, "two were left over");
     assert!(scheduler.restore(id, |_, key| stored.contains(&key)).is_empty(), "they take all the room");
     scheduler.audit();
 }
 
 #[test]
 fn what_comes_back_over_a_block_that_was_to_be_moved_is_not_moved_in_its_place() {
-    let swap = Swap { preemption: Preemption::Swap, block_bytes: vec![64] };
+    let swap = SwapSettings { preemption: PreemptionPolicy::Swap, block_bytes: vec![64] };
     let mut scheduler = Scheduler::new(Settings { swap, ..settings(&[(FULL, 4)]) });
     let [_, younger] =
         [1, 2].map(|number| scheduler.submit(0, Request::new(prompt(number, 7), 9)).expect("it fits"));
@@ -130,10 +135,10 @@ fn of_a_window_only_what_it_still_sees_comes_back() {
     let mut scheduler =
         Scheduler::new(settings(&[(FULL, 12), (GroupKind::Window { tokens: 5, keep: 0 }, 12)]));
     let id = submit(&mut scheduler, prompt(1, 21));
-    let absent = scheduler.absent(id, |_, _| true);
+    let absent = scheduler.missing_blocks(id, |_, _| true);
     let of = |group| absent.iter().filter(|(of, _)| *of == group).count();
     assert_eq!((of(0), of(1)), (5, 1));
-    let less = scheduler.absent(id, |group, key| group == 0 || key != absent.last().unwrap().1);
+    let less = scheduler.missing_blocks(id, |group, key| group == 0 || key != absent.last().unwrap().1);
     assert_eq!(less.len(), 5, "four blocks and the window before the one that is lost");
 }
 
@@ -145,7 +150,7 @@ fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
     let mut copied = Vec::new();
     while !scheduler.is_idle() {
         let (plan, begun) = begin(&mut scheduler);
-        copied.push((plan.work[0].positions.clone(), begun.copies.len()));
+        copied.push((plan.scheduled[0].positions.clone(), begun.copies.len()));
         commit(&mut scheduler, &plan);
     }
     assert_eq!(copied, [(0..8, 0), (8..20, 1), (20..22, 1)], "after eight and after twenty");
@@ -153,7 +158,7 @@ fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
     assert_eq!(ask(&mut scheduler, Request::new([prompt(1, 19), prompt(3, 5)].concat(), 1)), 8);
     scheduler.submit(0, request(Vec::new())).expect("it fits");
     let (plan, begun) = begin(&mut scheduler);
-    let own = scheduler.table(plan.work[0].sequence, 1).blocks[0];
+    let own = scheduler.table(plan.scheduled[0].sequence, 1).blocks[0];
     assert_eq!(begun.copies.iter().map(|copy| (copy.group, copy.to)).collect::<Vec<_>>(), [(1, own)]);
 }
 
@@ -165,8 +170,8 @@ fn the_beginning_of_a_block_is_copied_from_who_has_it() {
     let changed = [prompt(1, 14), prompt(2, 5)].concat();
     scheduler.submit(0, Request::new(changed, 1)).expect("it fits");
     let (plan, begun) = begin(&mut scheduler);
-    assert_eq!(plan.work[0].cached, 14);
-    let to = |group| scheduler.table(plan.work[0].sequence, group);
+    assert_eq!(plan.scheduled[0].cached, 14);
+    let to = |group| scheduler.table(plan.scheduled[0].sequence, group);
     let expected = [to(0).blocks[3], to(1).blocks[3 - to(1).first]];
     assert_eq!(begun.copies.iter().map(|copy| copy.to).collect::<Vec<_>>(), expected);
 }
@@ -200,14 +205,14 @@ fn of_an_opening_only_what_is_read_can_be_found() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::Opening { tokens: 10 }, 16)]));
     let id = scheduler.submit(0, Request::new(prompt(1, 22), 1)).expect("it fits");
     let (plan, _) = begin(&mut scheduler);
-    let keys = scheduler.block_keys(id);
+    let keys = scheduler.block_hashes(id);
     commit(&mut scheduler, &plan);
-    let found = |group| keys.iter().filter(|key| scheduler.find_block(group, **key).is_some()).count();
+    let found = |group| keys.iter().filter(|key| scheduler.find_cached_block(group, **key).is_some()).count();
     assert_eq!((found(0), found(1)), (5, 3));
 }
 
 /// What the scheduler says of a request that is admitted at once.
-fn look_up(scheduler: &mut Scheduler, request: Request) -> Lookup {
+fn look_up(scheduler: &mut Scheduler, request: Request) -> PrefixLookup {
     scheduler.submit(0, request).expect("it fits");
     let (plan, begun) = begin(scheduler);
     commit(scheduler, &plan);
@@ -223,23 +228,24 @@ fn a_miss_says_why() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 8)]));
     let mut miss = |request: Request| look_up(&mut scheduler, request).miss;
     let first = Request::new(prompt(1, 13), 1);
-    assert_eq!(miss(first.clone()), Some(Miss::Cold));
+    assert_eq!(miss(first.clone()), Some(CacheMiss::Cold));
     assert_eq!(miss(first.clone()), None);
-    assert_eq!(miss(Request { cache_salt: 9, ..first.clone() }), Some(Miss::Salt));
+    assert_eq!(miss(Request { cache_salt: 9, ..first.clone() }), Some(CacheMiss::Salt));
     let changed = [prompt(1, 10), prompt(2, 6)].concat();
     let changed = Request { history: 5..14, ..Request::new(changed, 1) };
-    assert_eq!(miss(changed.clone()), Some(Miss::HistoryChanged { position: 10 }));
+    assert_eq!(miss(changed.clone()), Some(CacheMiss::HistoryChanged { position: 10 }));
     let newest = Request { history: 5..9, ..Request::new([prompt(1, 10), prompt(3, 6)].concat(), 1) };
-    assert_eq!(miss(newest), Some(Miss::Cold), "what is different is new");
-    assert_eq!(miss(Request::new(prompt(4, 30), 1)), Some(Miss::Cold));
-    assert_eq!(miss(first), Some(Miss::Evicted));
+    assert_eq!(miss(newest), Some(CacheMiss::Cold), "what is different is new");
+    assert_eq!(miss(Request::new(prompt(4, 30), 1)), Some(CacheMiss::Cold));
+    assert_eq!(miss(first), Some(CacheMiss::Evicted));
     assert_eq!(scheduler.stats().misses.by_reason().map(|(_, count)| count), [0, 0, 1, 1, 1, 3]);
 }
 
 #[test]
 fn a_miss_says_whether_a_window_or_a_state_was_missing() {
     let window = GroupKind::Window { tokens: 5, keep: 0 };
-    for (kind, blocks, expected) in [(window, 4, Miss::Window), (GroupKind::State, 1, Miss::State)] {
+    for (kind, blocks, expected) in [(window, 4, CacheMiss::Window), (GroupKind::State, 1, CacheMiss::State)]
+    {
         let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (kind, blocks)]));
         look_up(&mut scheduler, Request::new(prompt(1, 13), 1));
         look_up(&mut scheduler, Request::new(prompt(2, 16), 1));

@@ -1,7 +1,7 @@
 //! Whether step times are learned: with noise, with hiccups, and when the machine changes.
 
 use omnibus_core::sim::Rng;
-use omnibus_core::{CostModel, Load, Tick};
+use omnibus_core::{CostModel, StepLoad, Tick};
 
 /// Prices of a machine: of a step, a decoded token, a prompt's token and a position, in microseconds.
 struct Truth {
@@ -14,19 +14,21 @@ struct Truth {
 const MACHINE: Truth = Truth { step: 9_000.0, decode: 400.0, prefill: 150.0, context: 0.02 };
 
 impl Truth {
-    fn of(&self, load: &Load) -> f64 {
+    fn of(&self, load: &StepLoad) -> f64 {
         let context = self.context * (load.decode_context + load.prefill_context);
         self.step + self.decode * load.decode_tokens + self.prefill * load.prefill_tokens + context
     }
 }
 
-fn some_load(rng: &mut Rng) -> Load {
+fn some_load(rng: &mut Rng) -> StepLoad {
     let streams = rng.within(0..=12);
-    let decodes = (0..streams).map(|_| Load::decode(rng.within(10..=3000))).fold(Load::default(), Load::plus);
+    let decodes = (0..streams)
+        .map(|_| StepLoad::decode(rng.within(10..=3000)))
+        .fold(StepLoad::default(), StepLoad::plus);
     if streams > 0 && rng.one_in(2) {
         return decodes;
     }
-    decodes.plus(Load::prefill(rng.within(0..=2000), rng.within(2..=512)))
+    decodes.plus(StepLoad::prefill(rng.within(0..=2000), rng.within(2..=512)))
 }
 
 /// Lets a model see steps whose times are off by up to `noise`, one in `hiccups` of them by a factor of twenty.
@@ -86,7 +88,7 @@ fn a_guest_on_the_machine_is_reckoned_with_within_some_steps_and_forgotten_as_so
 #[test]
 fn no_coefficient_is_ever_negative_and_nothing_known_costs_nothing() {
     let (mut model, mut rng) = (CostModel::default(), Rng::new(4));
-    assert_eq!(model.predict(&Load::prefill(0, 100)), 0.0);
+    assert_eq!(model.predict(&StepLoad::prefill(0, 100)), 0.0);
     for _ in 0..300 {
         let load = some_load(&mut rng);
         model.learn(&load, rng.below(50_000));
@@ -101,9 +103,9 @@ fn no_coefficient_is_ever_negative_and_nothing_known_costs_nothing() {
 fn what_fits_a_time_is_as_much_as_the_model_says() {
     let (mut model, mut rng) = (CostModel::default(), Rng::new(5));
     watch(&mut model, &mut rng, &MACHINE, 200, (0.0, 0));
-    let beside = Load::decode(500);
+    let beside = StepLoad::decode(500);
     let tokens = model.prefill_within(&beside, 100, 512, 40_000.0);
-    let time = |tokens| model.predict(&beside.plus(Load::prefill(100, tokens)));
+    let time = |tokens| model.predict(&beside.plus(StepLoad::prefill(100, tokens)));
     assert!(
         (1..512).contains(&tokens) && time(tokens) <= 40_000.0 && time(tokens + 1) > 40_000.0,
         "{tokens}"

@@ -1,9 +1,11 @@
 //! Whether answers keep their pace while prompts are read, and whether prompts are read all the same.
 
 use omnibus_core::sim::{
-    Arrival, Audits, Cost, Faults, Guests, Machine, Overlap, Price, Report, Scenario, Tier, run,
+    Arrival, Audits, Cost, Faults, Interference, Machine, Overlap, Price, Report, Scenario, Tier, run,
 };
-use omnibus_core::{Group, GroupKind, PrefixCache, Schedule, Settings, Swap, Targets, Tick, Tuning};
+use omnibus_core::{
+    Group, GroupKind, LatencyTargets, PrefixCache, Schedule, Settings, SwapSettings, Tick, Tuning,
+};
 
 const BUDGET: usize = 512;
 
@@ -11,7 +13,7 @@ fn arrival(at: Tick, prompt: usize, answer: usize) -> Arrival {
     Arrival { at, prompt, max_new_tokens: answer, answer, ..Arrival::default() }
 }
 
-fn scenario(schedule: Schedule, targets: Targets, arrivals: Vec<Arrival>) -> Scenario {
+fn scenario(schedule: Schedule, targets: LatencyTargets, arrivals: Vec<Arrival>) -> Scenario {
     let settings = Settings {
         block_size: 16,
         groups: vec![Group { kind: GroupKind::Full, blocks: 4096 }],
@@ -23,7 +25,7 @@ fn scenario(schedule: Schedule, targets: Targets, arrivals: Vec<Arrival>) -> Sce
         tuning: Tuning { targets, ..Tuning::default() },
         prefix_cache: PrefixCache::On,
         session_ttl: 1_000,
-        swap: Swap::default(),
+        swap: SwapSettings::default(),
     };
     let (machine, faults, overlap) = (Machine::default(), Faults::default(), Overlap::On);
     Scenario {
@@ -39,7 +41,7 @@ fn scenario(schedule: Schedule, targets: Targets, arrivals: Vec<Arrival>) -> Sce
 }
 
 /// Eight streams, and when they flow a prompt of four steps' tokens.
-fn interrupted(schedule: Schedule, targets: Targets) -> Report {
+fn interrupted(schedule: Schedule, targets: LatencyTargets) -> Report {
     let mut arrivals: Vec<_> = (0..8).map(|_| arrival(0, 20, 400)).collect();
     arrivals.push(arrival(2_000_000, 4 * BUDGET, 20));
     run(&scenario(schedule, targets, arrivals))
@@ -48,15 +50,15 @@ fn interrupted(schedule: Schedule, targets: Targets) -> Report {
 /// Microseconds between tokens of eight streams with nobody else around.
 fn unloaded() -> Tick {
     let arrivals = (0..8).map(|_| arrival(0, 20, 400)).collect();
-    run(&scenario(Schedule::Fcfs, Targets::default(), arrivals)).itl.p99
+    run(&scenario(Schedule::Fcfs, LatencyTargets::default(), arrivals)).itl.p99
 }
 
 #[test]
 fn answers_keep_their_pace_while_a_long_prompt_is_read() {
     let tpot = 2 * unloaded();
-    let fair = interrupted(Schedule::Fair, Targets { tpot: Some(tpot), ttft: None });
+    let fair = interrupted(Schedule::Fair, LatencyTargets { tpot: Some(tpot), ttft: None });
     assert!(fair.itl.p99 <= tpot, "{fair:#?} against {tpot}");
-    let fcfs = interrupted(Schedule::Fcfs, Targets::default());
+    let fcfs = interrupted(Schedule::Fcfs, LatencyTargets::default());
     assert!(fcfs.itl_max > 4 * tpot, "the prompt would be in the way: {fcfs:#?}");
     assert_eq!(fair.completed, 9);
 }
@@ -64,7 +66,7 @@ fn answers_keep_their_pace_while_a_long_prompt_is_read() {
 #[test]
 fn a_prompt_is_read_even_if_answers_have_no_time_to_spare() {
     let tpot = unloaded() / 2;
-    let fair = interrupted(Schedule::Fair, Targets { tpot: Some(tpot), ttft: None });
+    let fair = interrupted(Schedule::Fair, LatencyTargets { tpot: Some(tpot), ttft: None });
     assert_eq!(fair.completed, 9);
     // A chunk in each step, and a step is not much longer than one without, once the machine is known.
     assert!(fair.itl.p99 < unloaded() * 3 / 2 && fair.itl_max < unloaded() * 2, "{fair:#?}");
@@ -78,16 +80,16 @@ fn small_machine() -> Machine {
     Machine::Priced(Cost { step_ns: 9_000_000, prefill, decode })
 }
 
-/// Gaps longer than 40 ms, and gaps at least, while eight streams meet a prompt; of some worlds with such guests.
-fn late_beside(guests: impl Fn(u64) -> Guests) -> (usize, usize) {
+/// Gaps longer than 40 ms, and gaps at least, while eight streams meet a prompt; of some worlds with such interference.
+fn late_beside(interference: impl Fn(u64) -> Interference) -> (usize, usize) {
     let worlds = (0..10).map(|seed| {
         let stream = |_| Arrival { leaves_after: Some(14_000_000), ..arrival(2_000_000, 40, 3000) };
         // A server that has seen a prompt.
         let mut arrivals = vec![arrival(0, 256, 4)];
         arrivals.extend((0..8).map(stream));
         arrivals.push(arrival(5_000_000, 4 * BUDGET, 4));
-        let targets = Targets { tpot: Some(40_000), ttft: None };
-        let faults = Faults { guests: guests(seed), ..Faults::default() };
+        let targets = LatencyTargets { tpot: Some(40_000), ttft: None };
+        let faults = Faults { interference: interference(seed), ..Faults::default() };
         let world = scenario(Schedule::Fair, targets, arrivals);
         let (machine, overlap, audits) = (small_machine(), Overlap::Off, Audits::AtTheEnd);
         let report = run(&Scenario { machine, faults, overlap, audits, seed, ..world });
@@ -97,8 +99,8 @@ fn late_beside(guests: impl Fn(u64) -> Guests) -> (usize, usize) {
 }
 
 /// As measured on a virtual machine with two cores when both are busy.
-fn hiccups() -> Guests {
-    Guests { jitter: 20, hiccup_every: 900_000, hiccup: 8_000, ..Guests::default() }
+fn hiccups() -> Interference {
+    Interference { jitter: 20, hiccup_every: 900_000, hiccup: 8_000, ..Interference::default() }
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn answers_keep_their_pace_on_a_machine_that_others_use_too() {
     let (late, gaps) = late_beside(|_| hiccups());
     assert!(100 * late <= gaps, "{late} of {gaps} are late for hiccups");
     // Everything is slower for ten seconds, sooner or later.
-    let slow = |seed| Guests {
+    let slow = |seed| Interference {
         slow_every: 12_000_000 + seed * 700_000,
         slow_for: 10_000_000,
         slow: 220,

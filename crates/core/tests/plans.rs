@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use expect_test::{Expect, expect};
 use omnibus_core::{
-    Event, Group, GroupKind, Input, Outcome, Plan, PrefixCache, Rejection, Request, Row, Schedule, Scheduler,
-    SequenceId, Settings, StopKind, Swap, Tuning,
+    Event, Group, GroupKind, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
+    SequenceOutput, Settings, StopKind, SwapSettings, TokenSource, Tuning,
 };
 
 const FULL: GroupKind = GroupKind::Full;
@@ -25,7 +25,7 @@ fn settings(groups: &[(GroupKind, u32)]) -> Settings {
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
         session_ttl: 1_000,
-        swap: Swap::default(),
+        swap: SwapSettings::default(),
     }
 }
 
@@ -49,23 +49,24 @@ impl Stage {
 
     fn begin(&mut self) {
         let plan = self.scheduler.plan(0);
-        let begun = self.scheduler.begin(&plan);
+        let begun = self.scheduler.apply(&plan);
         self.printed += &format!("begin {}\n", print_plan(&plan));
         self.print_events(&begun.events);
-        if !plan.work.is_empty() {
+        if !plan.scheduled.is_empty() {
             self.flights.push_back(plan);
         }
         self.scheduler.audit();
     }
 
     fn commit(&mut self) {
-        self.commit_with(|_| Row::Sampled { token: 1, stop: None });
+        self.commit_with(|_| SequenceOutput::Sampled { token: 1, stop: None });
     }
 
-    fn commit_with(&mut self, row: impl Fn(SequenceId) -> Row) {
+    fn commit_with(&mut self, row: impl Fn(SequenceId) -> SequenceOutput) {
         let plan = self.flights.pop_front().expect("a step is in flight");
-        let rows = plan.work.iter().filter(|work| work.sample).map(|work| row(work.sequence)).collect();
-        let events = self.scheduler.commit(Outcome { plan: plan.id, rows, took: None });
+        let outputs =
+            plan.scheduled.iter().filter(|work| work.sample).map(|work| row(work.sequence)).collect();
+        let events = self.scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
         self.print_events(&events);
         self.scheduler.audit();
     }
@@ -112,8 +113,8 @@ impl Stage {
 
 fn print_plan(plan: &Plan) -> String {
     let preempt = plan.preempt.iter().map(|preempted| format!("preempt {}", preempted.sequence.0));
-    let work = plan.work.iter().map(|work| {
-        let flight = if matches!(work.input, Input::FromFlight { .. }) { " from flight" } else { "" };
+    let work = plan.scheduled.iter().map(|work| {
+        let flight = if matches!(work.input, TokenSource::InFlight { .. }) { " from flight" } else { "" };
         let sample = if work.sample { " sample" } else { "" };
         let cached = if work.cached > 0 { format!(" cached {}", work.cached) } else { String::new() };
         format!("#{} {:?}{cached}{flight}{sample}", work.sequence.0, work.positions)
@@ -242,7 +243,7 @@ fn what_is_sampled_after_the_end_is_nobodys_and_its_blocks_stay_until_then() {
     stage.ask(1, 3, 9);
     stage.begin();
     stage.begin();
-    stage.commit_with(|_| Row::Sampled { token: 2, stop: Some(StopKind::Token) });
+    stage.commit_with(|_| SequenceOutput::Sampled { token: 2, stop: Some(StopKind::Token) });
     assert_eq!(stage.scheduler.stats().groups[0].used, 1, "a step in flight uses it");
     stage.commit();
     assert_eq!(stage.scheduler.stats().groups[0].used, 0);
@@ -414,19 +415,19 @@ fn whose_steps_fail_is_found_and_the_others_go_on() {
     let [_, poison, _] = [1, 2, 3].map(|number| stage.ask(number, 3, 2));
     while !stage.scheduler.is_idle() && stage.printed.len() < 2000 {
         stage.begin();
-        match stage.flights[0].work.iter().any(|work| work.sequence == poison) {
+        match stage.flights[0].scheduled.iter().any(|work| work.sequence == poison) {
             true => stage.fail(),
             false => stage.commit(),
         }
     }
     stage.check(expect![[r#"
         begin #0 0..3 sample, #1 0..3 sample, #2 0..3 sample
-        fail, then at most Limits { sequences: 1, tokens: 4 }
+        fail, then at most StepLimits { sequences: 1, tokens: 4 }
         begin #0 0..3 sample
         begin #1 0..3 sample
-        fail, then at most Limits { sequences: 1, tokens: 4 }
+        fail, then at most StepLimits { sequences: 1, tokens: 4 }
         begin #1 0..3 sample
-        fail, then at most Limits { sequences: 1, tokens: 4 }
+        fail, then at most StepLimits { sequences: 1, tokens: 4 }
           #1 failed: Step
         begin #2 0..3 sample
         begin #0 0..4 sample
@@ -442,13 +443,15 @@ fn a_row_that_fails_ends_its_sequence_alone() {
     let [bad, _] = [1, 2].map(|number| stage.ask(number, 3, 2));
     stage.begin();
     stage.begin();
-    let row = |id| if id == bad { Row::Failed } else { Row::Sampled { token: 1, stop: None } };
+    let row = |id| {
+        if id == bad { SequenceOutput::Failed } else { SequenceOutput::Sampled { token: 1, stop: None } }
+    };
     stage.commit_with(row);
     stage.commit();
     stage.check(expect![[r#"
         begin #0 0..3 sample, #1 0..3 sample
         begin #0 3..4 from flight sample, #1 3..4 from flight sample
-          #0 failed: Row
+          #0 failed: Sampling
           #1 Length
     "#]]);
 }
@@ -472,7 +475,7 @@ fn a_deadline_passes_in_the_queue_and_in_flight() {
 #[test]
 fn what_can_never_run_is_refused_and_so_is_what_cannot_be_queued() {
     let mut scheduler = Scheduler::new(Settings { max_queue: 1, ..settings(&[(FULL, 4)]) });
-    assert_eq!(scheduler.longest(), 17, "the last token is sampled and never computed");
+    assert_eq!(scheduler.max_sequence_tokens(), 17, "the last token is sampled and never computed");
     let mut submit = |prompt, new| scheduler.submit(0, Request::new(vec![1; prompt], new)).err();
     assert_eq!(submit(0, 1), Some(Rejection::Empty));
     assert_eq!(submit(1, 0), Some(Rejection::Empty));
@@ -488,5 +491,5 @@ fn a_stale_plan_is_not_begun() {
     let id = scheduler.submit(0, Request::new(vec![1], 1)).expect("it fits");
     let plan = scheduler.plan(0);
     scheduler.cancel(id);
-    scheduler.begin(&plan);
+    scheduler.apply(&plan);
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use omnibus_core::sim::{Arrival, Report, Scenario, Tier, run};
-use omnibus_core::{Group, GroupKind, Preemption, Schedule, Swap};
+use omnibus_core::{Group, GroupKind, PreemptionPolicy, Schedule, SwapSettings};
 
 const BLOCK: usize = 4;
 const SEQUENCES: usize = 5;
@@ -19,19 +19,19 @@ const SLOW_NS: u64 = 1_000_000;
 /// Where blocks go, and how it is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Places {
-    preemption: Preemption,
+    preemption: PreemptionPolicy,
     host_blocks: usize,
     disk_delay: u64,
     byte_ns: u64,
 }
 
 const NOWHERE: Places =
-    Places { preemption: Preemption::Recompute, host_blocks: 0, disk_delay: 0, byte_ns: FAST_NS };
-const HOST: Places = Places { preemption: Preemption::Swap, host_blocks: 1_000, ..NOWHERE };
+    Places { preemption: PreemptionPolicy::Recompute, host_blocks: 0, disk_delay: 0, byte_ns: FAST_NS };
+const HOST: Places = Places { preemption: PreemptionPolicy::Swap, host_blocks: 1_000, ..NOWHERE };
 
 /// Sequences that begin differently, all at once, with memory for one and a half of them.
 fn scenario(schedule: Schedule, kinds: &[GroupKind], places: Places) -> Scenario {
-    let mut scenario = Scenario::everyday(1, 0, 1);
+    let mut scenario = Scenario::typical(1, 0, 1);
     let settings = &mut scenario.settings;
     settings.block_size = BLOCK;
     let blocks = |kind: &GroupKind| match kind {
@@ -43,8 +43,10 @@ fn scenario(schedule: Schedule, kinds: &[GroupKind], places: Places) -> Scenario
     settings.groups = kinds.iter().map(|kind| Group { kind: *kind, blocks: blocks(kind) }).collect();
     settings.schedule = schedule;
     settings.max_step_tokens = 32;
-    settings.swap =
-        Swap { preemption: places.preemption, block_bytes: kinds.iter().map(|_| BLOCK_BYTES).collect() };
+    settings.swap = SwapSettings {
+        preemption: places.preemption,
+        block_bytes: kinds.iter().map(|_| BLOCK_BYTES).collect(),
+    };
     let arrival = |at: usize| Arrival {
         at: at as u64,
         prompt: PROMPT,
@@ -100,7 +102,7 @@ fn all_come_to_their_end_with_memory_for_one_and_a_half() {
         &[GroupKind::Full, window, GroupKind::State],
         &[GroupKind::Full, GroupKind::Opening { tokens: PROMPT + ANSWER / 2 }],
     ];
-    let cheaper = Places { preemption: Preemption::Cheaper, ..HOST };
+    let cheaper = Places { preemption: PreemptionPolicy::Auto, ..HOST };
     let places = [
         NOWHERE,
         HOST,
@@ -140,7 +142,7 @@ fn what_was_moved_is_not_computed_again() {
 #[test]
 fn what_is_dear_is_tried_once_and_what_is_cheap_is_done() {
     for schedule in every_schedule() {
-        let cheaper = |byte_ns| Places { preemption: Preemption::Cheaper, byte_ns, ..HOST };
+        let cheaper = |byte_ns| Places { preemption: PreemptionPolicy::Auto, byte_ns, ..HOST };
         let fast = play(schedule, &[GroupKind::Full], cheaper(FAST_NS)).stats;
         assert_eq!(fast.swap_preemptions_total, fast.preemptions_total, "{schedule:?}");
         let slow = play(schedule, &[GroupKind::Full], cheaper(SLOW_NS)).stats;

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use omnibus_core::{
-    Batch, Group, GroupKind, Outcome, Plan, Pools, PrefixCache, Rejection, Request, Row, Schedule, Scheduler,
-    SequenceId, Settings, Swap, Tick, Tuning,
+    Group, GroupKind, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
+    SequenceOutput, Settings, StageLimits, StaticBatch, SwapSettings, Tick, Tuning,
 };
 
 fn settings(schedule: Schedule) -> Settings {
@@ -17,18 +17,18 @@ fn settings(schedule: Schedule) -> Settings {
         max_context: 128,
         schedule,
         tuning: Tuning {
-            batch: Batch { sequences: 3, wait: 1_000 },
-            pools: Pools { prefill: 1, decode: 1 },
+            batch: StaticBatch { sequences: 3, wait: 1_000 },
+            stages: StageLimits { prefill: 1, decode: 1 },
             ..Tuning::default()
         },
         prefix_cache: PrefixCache::Off,
         session_ttl: 1_000,
-        swap: Swap::default(),
+        swap: SwapSettings::default(),
     }
 }
 
-fn request(key: u64, priority: i32, answer: usize) -> Request {
-    Request { key, priority, ..Request::new(vec![1, 2, 3], answer) }
+fn request(tenant: u64, priority: i32, answer: usize) -> Request {
+    Request { tenant, priority, ..Request::new(vec![1, 2, 3], answer) }
 }
 
 fn submit(scheduler: &mut Scheduler, request: Request) {
@@ -41,18 +41,18 @@ fn step(scheduler: &mut Scheduler, now: Tick) -> Vec<(u64, usize)> {
     if plan.is_empty() {
         return Vec::new();
     }
-    scheduler.begin(&plan);
-    if !plan.work.is_empty() {
+    scheduler.apply(&plan);
+    if !plan.scheduled.is_empty() {
         commit(scheduler, &plan, 1_000);
     }
     scheduler.audit();
-    plan.work.iter().map(|work| (work.sequence.0, work.positions.len())).collect()
+    plan.scheduled.iter().map(|work| (work.sequence.0, work.positions.len())).collect()
 }
 
 fn commit(scheduler: &mut Scheduler, plan: &Plan, took: Tick) {
-    let samples = plan.work.iter().filter(|work| work.sample);
-    let rows = samples.map(|_| Row::Sampled { token: 1, stop: None }).collect();
-    scheduler.commit(Outcome { plan: plan.id, rows, took: Some(took) });
+    let samples = plan.scheduled.iter().filter(|work| work.sample);
+    let outputs = samples.map(|_| SequenceOutput::Sampled { token: 1, stop: None }).collect();
+    scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(took) });
 }
 
 /// In which order sequences begin.
@@ -92,7 +92,7 @@ fn priority_is_a_head_start_and_not_a_privilege() {
 #[test]
 fn a_full_queue_still_has_room_for_a_key_with_less_than_its_share() {
     let mut scheduler = Scheduler::new(settings(Schedule::Fair));
-    let mut submit = |key| scheduler.submit(0, request(key, 0, 1));
+    let mut submit = |tenant| scheduler.submit(0, request(tenant, 0, 1));
     assert!((0..8).all(|_| submit(1).is_ok()));
     assert_eq!(submit(1), Err(Rejection::QueueFull { queued: 8, limit: 8 }));
     assert!((0..2).all(|_| submit(2).is_ok()));
@@ -132,7 +132,7 @@ fn a_batch_begins_when_it_is_full_or_has_waited_and_ends_before_the_next() {
     submit(&mut scheduler, 0);
     submit(&mut scheduler, 10);
     assert_eq!(step(&mut scheduler, 999), [], "two of three");
-    assert_eq!(scheduler.next_change(), Some(1_000));
+    assert_eq!(scheduler.next_wakeup(), Some(1_000));
     assert_eq!(step(&mut scheduler, 1_000), [(0, 3), (1, 3)], "the first has waited enough");
     (0..3).for_each(|_| submit(&mut scheduler, 1_000));
     assert_eq!(step(&mut scheduler, 2_000), [(0, 1), (1, 1)], "nobody joins");
@@ -146,7 +146,7 @@ fn a_step_of_pools_reads_or_answers_and_handing_over_is_told() {
     let mut handed = Vec::new();
     let mut steps = Vec::new();
     while !scheduler.is_idle() {
-        handed.extend(scheduler.plan(0).hand_over.iter().map(|SequenceId(id)| *id));
+        handed.extend(scheduler.plan(0).handoff.iter().map(|SequenceId(id)| *id));
         steps.push(step(&mut scheduler, 0));
     }
     assert_eq!(handed, [0, 1]);
@@ -155,5 +155,5 @@ fn a_step_of_pools_reads_or_answers_and_handing_over_is_told() {
         steps.iter().all(|step| step.iter().all(|(_, tokens)| (*tokens > 1) == reads(step))),
         "{steps:?}"
     );
-    assert_eq!(scheduler.stats().handovers_total, 2);
+    assert_eq!(scheduler.stats().handoffs_total, 2);
 }

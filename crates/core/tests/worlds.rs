@@ -12,7 +12,7 @@ const WORLDS: u64 = 12_000;
 #[test]
 fn every_world_ends_well() {
     if let Ok(seed) = std::env::var("SEED") {
-        let scenario = Scenario::hostile(seed.parse().expect("SEED is a number"));
+        let scenario = Scenario::adversarial(seed.parse().expect("SEED is a number"));
         println!("{scenario:#?}\n{:#?}", run(&scenario));
         return;
     }
@@ -30,7 +30,7 @@ fn every_world_ends_well() {
 }
 
 fn play(seed: u64) -> Report {
-    catch_unwind(|| run(&Scenario::hostile(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
+    catch_unwind(|| run(&Scenario::adversarial(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
 }
 
 /// What happened. Panics if something did not: a world in which nothing happens proves nothing.
@@ -60,7 +60,7 @@ fn events(reports: &[Report]) -> [(&'static str, u64); 16] {
 
 #[test]
 fn shared_beginnings_pay() {
-    let with = Scenario::everyday(1, 150, 120_000);
+    let with = Scenario::typical(1, 150, 120_000);
     let mut without = with.clone();
     without.settings.prefix_cache = PrefixCache::Off;
     let (with, without) = (run(&with), run(&without));

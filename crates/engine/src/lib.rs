@@ -34,12 +34,12 @@ pub use front::{
     SessionSeen, StartError, Stats, start, start_isolated,
 };
 pub use machine::{Gpu, Machine, MemoryLimit, machine};
-pub use omnibus_core::{GroupStats, Misses};
+pub use omnibus_core::{CacheMisses, GroupStats};
 pub use omnibus_text::AddSpecial;
 pub use process::{Ended, run_engine};
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{
-    AsyncScheduling, DeviceChoice, DiskSettings, Preemption, PrefixCache, PromptCacheFile, Schedule,
+    AsyncScheduling, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache, PromptCacheFile, Schedule,
     Settings, WarmUp,
 };
 pub use worker::{MemoryPlan, SwapStats};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::FaultPlan;
 
 pub use crate::disk::DiskSettings;
-pub use omnibus_core::{Preemption, PrefixCache, Schedule, Tuning};
+pub use omnibus_core::{PreemptionPolicy, PrefixCache, Schedule, Tuning};
 
 /// What an engine is told when it starts. The defaults suit one person on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Settings {
     /// `None` takes a share of what is free beside everything else.
     pub swap_space: Option<u64>,
     /// Whether those sequences' blocks are moved there, or computed again.
-    pub preemption: Preemption,
+    pub preemption: PreemptionPolicy,
     /// Tokens of a block of keys and values.
     pub block_size: usize,
     /// Bits of a key's or value's element, 4 or 8. `None` keeps floats.
@@ -79,7 +79,7 @@ impl Default for Settings {
             tuning: Tuning::default(),
             kv_cache_memory: None,
             swap_space: None,
-            preemption: Preemption::default(),
+            preemption: PreemptionPolicy::default(),
             block_size: 32,
             kv_bits: None,
             kv_group_size: 64,

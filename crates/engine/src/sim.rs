@@ -3,7 +3,7 @@
 pub use omnibus_core::CostModel;
 pub use omnibus_core::sim::{Arrival, Machine, Quantiles, Report, Workload};
 use omnibus_core::sim::{Audits, Faults, Overlap, Scenario, Tier, run};
-use omnibus_core::{Group, GroupKind, Settings as CoreSettings, Swap};
+use omnibus_core::{Group, GroupKind, Settings as CoreSettings, SwapSettings};
 
 use crate::{AsyncScheduling, Settings};
 
@@ -28,7 +28,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
         tuning: settings.tuning.clone(),
         prefix_cache: settings.prefix_cache,
         session_ttl: (settings.session_ttl_s * 1e6) as omnibus_core::Tick,
-        swap: Swap::default(),
+        swap: SwapSettings::default(),
     };
     run(&Scenario {
         settings,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{complete, fixture, hear, said};
-use omnibus_engine::{DiskSettings, Handle, Preemption, Request, Settings, Stats};
+use omnibus_engine::{DiskSettings, Handle, PreemptionPolicy, Request, Settings, Stats};
 
 /// One engine at a time: MLX counts the memory of all.
 fn alone() -> MutexGuard<'static, ()> {
@@ -38,7 +38,7 @@ fn check(expected: &Said, tight: &Handle, requests: &[Request]) -> Stats {
 }
 
 /// Blocks for one and a half of these sequences.
-fn tight(preemption: Preemption, swap_space: u64) -> Settings {
+fn tight(preemption: PreemptionPolicy, swap_space: u64) -> Settings {
     Settings {
         kv_cache_memory: Some(1 << 20),
         block_size: 8,
@@ -50,7 +50,7 @@ fn tight(preemption: Preemption, swap_space: u64) -> Settings {
 
 /// Those, and what they say where there is room for all.
 fn expected() -> (Vec<Request>, Said) {
-    let requests = requests(&common::engine(tight(Preemption::Recompute, 0)));
+    let requests = requests(&common::engine(tight(PreemptionPolicy::Recompute, 0)));
     let said = together(&common::engine(Settings::default()), &requests);
     (requests, said)
 }
@@ -70,17 +70,20 @@ fn swapped_streams_say_what_they_say_with_room() {
     let _alone = alone();
     let (requests, expected) = expected();
     for (preemption, swaps) in
-        [(Preemption::Swap, true), (Preemption::Recompute, false), (Preemption::Cheaper, true)]
+        [(PreemptionPolicy::Swap, true), (PreemptionPolicy::Recompute, false), (PreemptionPolicy::Auto, true)]
     {
         let engine = common::engine(tight(preemption, 64 << 20));
         let stats = check(&expected, &engine, &requests);
         assert!(stats.preemptions_total > 0, "{preemption:?}: {stats:?}");
         // Which is cheaper is this machine's affair; it is tried once at least.
         assert_eq!(stats.swap_preemptions_total > 0, swaps, "{preemption:?}: {stats:?}");
-        if preemption == Preemption::Swap {
+        if preemption == PreemptionPolicy::Swap {
             assert_eq!(stats.swap_preemptions_total, stats.preemptions_total, "{stats:?}");
             assert!(stats.swap.in_blocks_total > 0, "{stats:?}");
-            assert!(stats.cost_model.moves.out.samples > 0 && stats.cost_model.moves.back.samples > 0);
+            assert!(
+                stats.cost_model.transfers.offload.samples > 0
+                    && stats.cost_model.transfers.onload.samples > 0
+            );
         }
     }
 }
@@ -89,7 +92,7 @@ fn swapped_streams_say_what_they_say_with_room() {
 fn a_small_swap_space_holds_its_limit() {
     let _alone = alone();
     let (requests, expected) = expected();
-    let engine = common::engine(tight(Preemption::Swap, 140 << 10));
+    let engine = common::engine(tight(PreemptionPolicy::Swap, 140 << 10));
     let stats = check(&expected, &engine, &requests);
     assert!(stats.swap.out_blocks_total > 0 && stats.swap.limit_bytes == 140 << 10, "{stats:?}");
     let most = stats.swap_preemptions_total * stats.swap.limit_bytes;
@@ -103,7 +106,7 @@ fn a_disk_stands_behind_a_small_swap_space() {
     let _not_there = std::fs::remove_dir_all(&directory);
     let (requests, expected) = expected();
     let disk = DiskSettings { directory: directory.clone(), ..DiskSettings::default() };
-    let engine = common::engine(Settings { disk: Some(disk), ..tight(Preemption::Swap, 100 << 10) });
+    let engine = common::engine(Settings { disk: Some(disk), ..tight(PreemptionPolicy::Swap, 100 << 10) });
     let stats = check(&expected, &engine, &requests);
     assert!(stats.swap_preemptions_total > 0 && stats.disk.read_blocks_total > 0, "{stats:?}");
     drop(engine);
@@ -122,7 +125,7 @@ fn swapped_streams_with_states_say_what_they_say_with_room() {
             kv_cache_memory: Some(300 << 10),
             block_size: 4,
             max_num_seqs: 4,
-            preemption: Preemption::Swap,
+            preemption: PreemptionPolicy::Swap,
             swap_space: Some(16 << 20),
             ..Settings::default()
         },
@@ -140,7 +143,7 @@ fn a_step_that_fails_while_others_are_away_costs_nobody_a_word() {
     for fault in ["launch", "read", "turn"] {
         let faults = [20, 60, 100, 150].map(|step| format!("{fault}@step={step}")).join(",");
         let faults = faults.parse().unwrap();
-        let engine = common::engine(Settings { faults, ..tight(Preemption::Swap, 64 << 20) });
+        let engine = common::engine(Settings { faults, ..tight(PreemptionPolicy::Swap, 64 << 20) });
         assert_eq!(together(&engine, &requests), expected, "{fault}");
         let stats = engine.stats();
         assert!(stats.failed_steps_total >= 3, "{fault}: {stats:?}");

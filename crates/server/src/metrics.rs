@@ -132,7 +132,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_memory_peak_bytes", stats.peak_memory_bytes as f64),
         ("omnibus_memory_cache_bytes", stats.cache_memory_bytes as f64),
         ("omnibus_cost_model_error_ratio", stats.cost_model.error_ratio()),
-        ("omnibus_move_cost_error_ratio", stats.cost_model.moves.error_ratio()),
+        ("omnibus_move_cost_error_ratio", stats.cost_model.transfers.error_ratio()),
         ("omnibus_swap_used_bytes", stats.swap.used_bytes as f64),
         ("omnibus_swap_limit_bytes", stats.swap.limit_bytes as f64),
         // Counters of the facade are whole numbers; these only ever grow all the same.

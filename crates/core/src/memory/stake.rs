@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Memory;
 use crate::prefix::BlockKey;
 use crate::table::Holding;
-use crate::{BlockId, GroupKind, KeyedBlock};
+use crate::{BlockId, CachedBlock, GroupKind};
 
 /// What a sequence may lose that gives its memory back.
 #[derive(Debug, Clone, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Stake {
     /// Positions that would have to be computed again.
     pub(crate) positions: Range<usize>,
     /// The blocks that taking up behind them needs, of those that nobody else holds.
-    pub(crate) blocks: Vec<KeyedBlock>,
+    pub(crate) blocks: Vec<CachedBlock>,
 }
 
 impl Memory {
@@ -29,7 +29,7 @@ impl Memory {
                 let Some(block) = pool.find(&keys[at]).filter(|block| pool.holders(*block) <= 1) else {
                     continue;
                 };
-                stake.blocks.push(KeyedBlock { group, block, key: keys[at].0 });
+                stake.blocks.push(CachedBlock { group, block, hash: keys[at].0 });
                 let is_beginning = matches!(kind, GroupKind::Full | GroupKind::Opening { .. });
                 first = if is_beginning { first.min(at) } else { 0 };
             }
@@ -50,19 +50,19 @@ impl Memory {
     }
 
     /// True for a block that has not been named to whoever keeps blocks elsewhere.
-    pub(crate) fn is_fresh(&self, block: &KeyedBlock) -> bool {
+    pub(crate) fn is_fresh(&self, block: &CachedBlock) -> bool {
         self.groups.get(block.group).is_some_and(|(_, pool)| pool.is_fresh(block.block))
     }
 
     /// These blocks are named now.
-    pub(crate) fn name(&mut self, blocks: &[KeyedBlock]) {
+    pub(crate) fn name(&mut self, blocks: &[CachedBlock]) {
         blocks.iter().for_each(|block| self.groups[block.group].1.no_longer_fresh(block.block));
     }
 
     /// True while a block can be found where it was.
-    pub(crate) fn is_there(&self, block: &KeyedBlock) -> bool {
+    pub(crate) fn is_there(&self, block: &CachedBlock) -> bool {
         let found: Option<BlockId> =
-            self.groups.get(block.group).and_then(|(_, pool)| pool.find(&BlockKey(block.key)));
+            self.groups.get(block.group).and_then(|(_, pool)| pool.find(&BlockKey(block.hash)));
         found == Some(block.block)
     }
 }

@@ -48,7 +48,7 @@ fn due(books: &Scheduler, oldest: SequenceId) -> Tick {
 }
 
 /// When the plan changes though nothing happens.
-pub(super) fn next_change(books: &Scheduler) -> Option<Tick> {
+pub(super) fn next_wakeup(books: &Scheduler) -> Option<Tick> {
     let mut waiting = books.waiting.iter().filter(|id| !books.sequences[id].is_held());
     let oldest = waiting.next().filter(|_| last_of_batch(books).is_none())?;
     Some(due(books, *oldest))

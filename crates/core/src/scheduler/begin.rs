@@ -5,7 +5,10 @@
 
 use super::{FLIGHTS_MAX, Flight, FlightWork, Scheduler};
 use crate::sequence::{Phase, Pool};
-use crate::{Begun, BlockCopy, BlockId, Event, FinishReason, Load, Lookup, Plan, SequenceId, Work};
+use crate::{
+    Allocation, BlockCopy, BlockId, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId,
+    StepLoad,
+};
 
 /// A block that a sequence copies before its first work.
 struct Loan {
@@ -19,34 +22,34 @@ struct Loan {
 impl Scheduler {
     /// Books a plan: blocks are claimed, sequences admitted, preempted and expired. At most two plans with work
     /// are in flight. Panics if anything has happened since the plan was made.
-    pub fn begin(&mut self, plan: &Plan) -> Begun {
+    pub fn apply(&mut self, plan: &Plan) -> Allocation {
         assert_eq!(plan.id, self.now_at, "a plan is begun before anything else happens");
         self.latest = self.latest.max(plan.at);
         self.expire_sessions();
-        let mut begun = Begun::default();
+        let mut begun = Allocation::default();
         for &id in &plan.expire {
             let reason = FinishReason::Deadline;
             begun.events.extend(self.end(id, Event::Finished { sequence: id, reason }));
         }
         self.batch = plan.batch.or(self.batch);
-        for id in &plan.hand_over {
+        for id in &plan.handoff {
             if let Some(sequence) = self.sequences.get_mut(id) {
                 sequence.pool = Pool::Decode;
             }
         }
-        self.totals.handovers_total += plan.hand_over.len() as u64;
+        self.totals.handoffs_total += plan.handoff.len() as u64;
         self.forget_gone_swaps();
         for preempted in &plan.preempt {
-            self.preempt(preempted.sequence, preempted.leaving);
+            self.preempt(preempted.sequence, preempted.mode);
         }
         begun.swaps = std::mem::take(&mut self.swaps);
         let mut loans = Vec::new();
-        for work in &plan.work {
+        for work in &plan.scheduled {
             begun.lookups.extend(self.first_lookup(work));
             loans.extend(self.admit(work));
         }
         let mut rows = 0..;
-        for work in &plan.work {
+        for work in &plan.scheduled {
             let row = if work.sample { rows.next() } else { None };
             self.book(plan, work, row);
         }
@@ -57,13 +60,13 @@ impl Scheduler {
     }
 
     /// What was found of a sequence that is admitted for the first time.
-    fn first_lookup(&mut self, work: &Work) -> Option<Lookup> {
+    fn first_lookup(&mut self, work: &ScheduledSequence) -> Option<PrefixLookup> {
         let asked = self.sequences.get_mut(&work.sequence)?.asked.take()?;
         self.look_up(&asked, work.sequence, work.cached)
     }
 
     /// Starts a waiting sequence on what was found of it. Says what it must copy.
-    fn admit(&mut self, work: &Work) -> Vec<Loan> {
+    fn admit(&mut self, work: &ScheduledSequence) -> Vec<Loan> {
         let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return Vec::new() };
         if sequence.phase != Phase::Waiting {
             return Vec::new();
@@ -96,7 +99,7 @@ impl Scheduler {
     /// shall be kept.
     fn copy(&mut self, plan: &Plan, loans: &[Loan], copies: &mut Vec<BlockCopy>) {
         let mut kept: Vec<(usize, BlockId)> = Vec::new();
-        for work in &plan.work {
+        for work in &plan.scheduled {
             let Some(sequence) = self.sequences.get(&work.sequence) else { continue };
             let start = work.positions.start;
             if start == work.cached || sequence.checkpoints.binary_search(&start).is_err() {
@@ -120,7 +123,7 @@ impl Scheduler {
         kept.into_iter().for_each(|(group, block)| self.memory.give_back(group, block));
     }
 
-    fn book(&mut self, plan: &Plan, work: &Work, row: Option<usize>) {
+    fn book(&mut self, plan: &Plan, work: &ScheduledSequence, row: Option<usize>) {
         let sequence = self.sequences.get_mut(&work.sequence);
         assert!(sequence.is_some(), "a plan names sequences that are there");
         let Some(sequence) = sequence else { return };
@@ -132,18 +135,18 @@ impl Scheduler {
     }
 
     fn launch(&mut self, plan: &Plan) {
-        if plan.work.is_empty() {
+        if plan.scheduled.is_empty() {
             return;
         }
         assert!(self.flights.len() < FLIGHTS_MAX, "at most {FLIGHTS_MAX} steps are in flight");
-        let flown = |work: &Work| FlightWork {
+        let flown = |work: &ScheduledSequence| FlightWork {
             sequence: work.sequence,
             end: work.positions.end,
             sample: work.sample,
         };
-        let works = plan.work.iter().map(flown).collect();
+        let works = plan.scheduled.iter().map(flown).collect();
         self.next_pool = self.pool_after(plan);
-        let load = Load::of(plan);
+        let load = StepLoad::of(plan);
         let times = self.clock.launch(plan.at, self.cost.predict(&load));
         self.flights.push_back(Flight { id: plan.id, tokens: plan.tokens(), load, times, works });
     }

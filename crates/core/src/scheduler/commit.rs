@@ -2,7 +2,7 @@
 
 use super::{Flight, FlightWork, Scheduler};
 use crate::sequence::Phase;
-use crate::{Event, Failure, FinishReason, Outcome, Row, SequenceId, StopKind, Token};
+use crate::{Event, Failure, FinishReason, Outcome, SequenceId, SequenceOutput, StopKind, Token};
 
 impl Scheduler {
     /// Enters what came of the oldest plan in flight, and says what to tell the clients.
@@ -19,12 +19,12 @@ impl Scheduler {
             self.cost.learn(&load, took);
         }
         let asked = works.iter().filter(|work| work.sample).count();
-        assert_eq!(asked, outcome.rows.len(), "one row for each sample asked for");
+        assert_eq!(asked, outcome.outputs.len(), "one row for each sample asked for");
         self.now_at.0 += 1;
         let mut events = Vec::new();
-        let mut rows = outcome.rows.into_iter();
+        let mut outputs = outcome.outputs.into_iter();
         for work in &works {
-            let row = if work.sample { rows.next() } else { None };
+            let row = if work.sample { outputs.next() } else { None };
             self.settle(work, row, &mut events);
             if let Some(sequence) = self.sequences.get_mut(&work.sequence).filter(|_| work.sample) {
                 sequence.token_at = ended;
@@ -35,7 +35,7 @@ impl Scheduler {
     }
 
     /// Takes in one sequence's share of the step.
-    fn settle(&mut self, work: &FlightWork, row: Option<Row>, events: &mut Vec<Event>) {
+    fn settle(&mut self, work: &FlightWork, row: Option<SequenceOutput>, events: &mut Vec<Event>) {
         let id = work.sequence;
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         let booking = sequence.bookings.pop_front();
@@ -44,22 +44,22 @@ impl Scheduler {
         if phase == Phase::Ended {
             // Whatever was sampled after the end is nobody's.
             if !in_flight {
-                if row != Some(Row::Failed) {
+                if row != Some(SequenceOutput::Failed) {
                     self.keep_tail(id);
                 }
                 self.remove(id);
             }
             return;
         }
-        if row == Some(Row::Failed) {
-            let failure = Failure::Row;
+        if row == Some(SequenceOutput::Failed) {
+            let failure = Failure::Sampling;
             events.extend(self.end(id, Event::Failed { sequence: id, failure }));
             return;
         }
         self.seal(work);
         let ended = match row {
-            Some(Row::Sampled { token, stop }) => self.append(id, token, stop, events),
-            Some(Row::Failed) | None => false,
+            Some(SequenceOutput::Sampled { token, stop }) => self.append(id, token, stop, events),
+            Some(SequenceOutput::Failed) | None => false,
         };
         if !ended {
             self.make_way(id, phase, in_flight);

@@ -8,7 +8,7 @@ use super::Scheduler;
 use super::forecast::Forecast;
 use super::pace::Pace;
 use crate::sequence::{Phase, Sequence};
-use crate::{GroupKind, Plan, Preempted, SequenceId, Tick, Work};
+use crate::{GroupKind, Plan, Preempted, ScheduledSequence, SequenceId, Tick};
 
 /// A plan in the making.
 pub(super) struct Draft<'a> {
@@ -95,12 +95,12 @@ impl<'a> Draft<'a> {
 
     /// True when the sequence is in the plan.
     pub(super) fn is_planned(&self, id: SequenceId) -> bool {
-        self.plan.work.iter().any(|work| work.sequence == id)
+        self.plan.scheduled.iter().any(|work| work.sequence == id)
     }
 
     /// True when nothing is to be computed yet.
     pub(super) fn is_empty(&self) -> bool {
-        self.plan.work.is_empty()
+        self.plan.scheduled.is_empty()
     }
 
     /// Begins a batch with those up to `last`.
@@ -108,14 +108,14 @@ impl<'a> Draft<'a> {
         self.plan.batch = Some(last);
     }
 
-    /// Moves a running sequence to the pool of those that are answered.
-    pub(super) fn hand_over(&mut self, id: SequenceId) {
-        self.plan.hand_over.push(id);
+    /// TransferCosts a running sequence to the pool of those that are answered.
+    pub(super) fn handoff(&mut self, id: SequenceId) {
+        self.plan.handoff.push(id);
     }
 
     /// True when the plan moves the sequence there.
-    pub(super) fn hands_over(&self, id: SequenceId) -> bool {
-        self.plan.hand_over.binary_search(&id).is_ok()
+    pub(super) fn hands_off(&self, id: SequenceId) -> bool {
+        self.plan.handoff.binary_search(&id).is_ok()
     }
 
     /// Lets no work planned in here have more than so many tokens.
@@ -129,7 +129,7 @@ impl<'a> Draft<'a> {
     /// Sends a running sequence back to wait.
     pub(super) fn preempt(&mut self, victim: SequenceId) {
         let sequence = &self.books.sequences[&victim];
-        self.plan.preempt.push(Preempted { sequence: victim, leaving: self.books.leaving(sequence) });
+        self.plan.preempt.push(Preempted { sequence: victim, mode: self.books.leaving(sequence) });
         self.let_go(sequence);
     }
 
@@ -234,7 +234,7 @@ impl<'a> Draft<'a> {
             pace.take(start, end - start);
         }
         self.sequences_left -= 1;
-        self.plan.work.push(Work {
+        self.plan.scheduled.push(ScheduledSequence {
             sequence: id,
             positions: start..end,
             input: sequence.input(end),

@@ -15,7 +15,7 @@ use super::draft::{Admission, Draft, Move};
 use super::pace::{Budget, LEAST_TOKENS, Pace};
 use super::{Scheduler, fcfs};
 use crate::sequence::{Rank, Sequence};
-use crate::{Load, SequenceId, Tick};
+use crate::{SequenceId, StepLoad, Tick};
 
 /// From arrival to the first token, when nobody says.
 const TTFT: f64 = 2e6;
@@ -64,8 +64,8 @@ impl<'a> Fair<'a> {
         let runners = draft.runners();
         let decoding = |id: &&SequenceId| books.sequences[id].pending() == 1;
         let load = runners.iter().filter(decoding);
-        let load = load.map(|id| Load::decode(books.sequences[id].expected()));
-        let load = load.fold(Load::default(), Load::plus);
+        let load = load.map(|id| StepLoad::decode(books.sequences[id].expected()));
+        let load = load.fold(StepLoad::default(), StepLoad::plus);
         let mut fair = Self {
             books,
             begins: books.clock.begins(now, &books.flights) as f64,
@@ -94,7 +94,7 @@ impl<'a> Fair<'a> {
     /// Microseconds until the sequence's next token is due, counted from when the step begins.
     fn slack(&self, sequence: &Sequence) -> f64 {
         let ttft = self.books.settings.tuning.targets.ttft.map_or(TTFT, |ttft| ttft as f64);
-        let reading = self.books.cost.predict(&Load::prefill(0, sequence.prompt));
+        let reading = self.books.cost.predict(&StepLoad::prefill(0, sequence.prompt));
         let first = sequence.rank.came as f64 + ttft.max(2.0 * reading);
         let scheduled = first + self.tpot * sequence.answered() as f64;
         let is_answering = sequence.pending() == 1 && sequence.answered() > 0;
@@ -202,10 +202,10 @@ impl<'a> Fair<'a> {
         let mut turns: BTreeMap<u64, usize> = BTreeMap::new();
         let begun = draft.queue().filter(|id| draft.is_planned(*id));
         for id in books.running.iter().chain(&books.leaving).copied().chain(begun) {
-            *turns.entry(books.sequences[&id].key).or_default() += 1;
+            *turns.entry(books.sequences[&id].tenant).or_default() += 1;
         }
         let turn = |id: SequenceId| {
-            let turn = turns.entry(books.sequences[&id].key).or_default();
+            let turn = turns.entry(books.sequences[&id].tenant).or_default();
             *turn += 1;
             (*turn, books.sequences[&id].rank)
         };
@@ -246,7 +246,7 @@ impl<'a> Fair<'a> {
 }
 
 /// What there should be between tokens, in microseconds.
-fn tpot(books: &Scheduler, decodes: &Load) -> f64 {
+fn tpot(books: &Scheduler, decodes: &StepLoad) -> f64 {
     match books.settings.tuning.targets.tpot {
         Some(tpot) => tpot as f64,
         None => (TPOT_STEPS * books.cost.predict(decodes)).max(TPOT_MIN),

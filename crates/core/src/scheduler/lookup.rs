@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Scheduler;
 use crate::prefix::BlockKey;
 use crate::sequence::Sequence;
-use crate::{Lookup, Miss};
+use crate::{CacheMiss, PrefixLookup};
 
 /// Beginnings of prompts that are remembered.
 const BEGINNINGS_MAX: usize = 4096;
@@ -46,7 +46,12 @@ impl Beginnings {
 
 impl Scheduler {
     /// What is found of a sequence that is admitted for the first time, `cached` tokens, and why not more.
-    pub(super) fn look_up(&mut self, asked: &Asked, id: crate::SequenceId, cached: usize) -> Option<Lookup> {
+    pub(super) fn look_up(
+        &mut self,
+        asked: &Asked,
+        id: crate::SequenceId,
+        cached: usize,
+    ) -> Option<PrefixLookup> {
         let sequence = self.sequences.get(&id)?;
         let block_size = self.settings.block_size;
         let (found, most) = (cached / block_size, (sequence.tokens.len() - 1) / block_size);
@@ -58,26 +63,26 @@ impl Scheduler {
         if let Some(miss) = miss {
             self.totals.misses.count(miss);
         }
-        Some(Lookup { sequence: id, cached, computed: sequence.tokens.len() - cached, miss })
+        Some(PrefixLookup { sequence: id, cached, computed: sequence.tokens.len() - cached, miss })
     }
 
     /// `blocks`: those that were not found.
-    fn why(&self, asked: &Asked, sequence: &Sequence, blocks: Range<usize>, salted: bool) -> Miss {
+    fn why(&self, asked: &Asked, sequence: &Sequence, blocks: Range<usize>, salted: bool) -> CacheMiss {
         let keys = sequence.chain.keys();
         let (memory, found) = (&self.memory, blocks.start);
         if memory.reusable_without_states(keys, blocks.end) > found {
-            return Miss::State;
+            return CacheMiss::State;
         }
         if memory.reusable_in_full(keys, blocks.end) > found {
-            return Miss::Window;
+            return CacheMiss::Window;
         }
         if memory.was_forgotten(&keys[found]) {
-            return Miss::Evicted;
+            return CacheMiss::Evicted;
         }
         match memory.diverges(&sequence.chain, &sequence.tokens, found) {
-            Some(position) if asked.history.contains(&position) => Miss::HistoryChanged { position },
-            _ if salted && found == 0 => Miss::Salt,
-            _ => Miss::Cold,
+            Some(position) if asked.history.contains(&position) => CacheMiss::HistoryChanged { position },
+            _ if salted && found == 0 => CacheMiss::Salt,
+            _ => CacheMiss::Cold,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: while somebody is being answered, no step reads more than twice the prompt tokens that a measured step
 //! has read. So a machine that is not known yet is learned from small chunks.
 
-use crate::{CostModel, Load};
+use crate::{CostModel, StepLoad};
 
 /// A chunk that is tried before anything is known, in tokens.
 const CAREFUL_TOKENS: usize = 32;
@@ -25,7 +25,7 @@ pub(super) struct Budget {
 pub(super) struct Pace<'a> {
     cost: &'a CostModel,
     /// What is in the step or has its place there.
-    load: Load,
+    load: StepLoad,
     /// `None` when nobody is waiting for a next token.
     budget: Option<Budget>,
     /// Prompt tokens that are left, whatever the time.
@@ -36,7 +36,7 @@ pub(super) struct Pace<'a> {
 
 impl<'a> Pace<'a> {
     /// For a step that decodes `load`. `tokens`: that prompts may take.
-    pub(super) fn new(cost: &'a CostModel, load: Load, budget: Option<Budget>, tokens: usize) -> Self {
+    pub(super) fn new(cost: &'a CostModel, load: StepLoad, budget: Option<Budget>, tokens: usize) -> Self {
         let known = CAREFUL_TOKENS.max(2 * cost.prefill_tokens_max as usize);
         let tokens_left = if budget.is_some() { tokens.min(known) } else { tokens };
         Self { cost, load, budget, tokens_left, least: LEAST_TOKENS }
@@ -73,7 +73,7 @@ impl<'a> Pace<'a> {
 
     /// Somebody reads so many tokens from `start` on.
     pub(super) fn take(&mut self, start: usize, tokens: usize) {
-        self.load = self.load.plus(Load::prefill(start, tokens));
+        self.load = self.load.plus(StepLoad::prefill(start, tokens));
         self.tokens_left = self.tokens_left.saturating_sub(tokens);
         self.least = 0;
     }

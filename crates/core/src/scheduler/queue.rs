@@ -1,12 +1,12 @@
 //! Who may wait, and how long it will be until there is room for more.
 //!
-//! Invariant: no key can keep the others out. One that has less than its share of the queue may wait even when the queue
+//! Invariant: no tenant can keep the others out. One that has less than its share of the queue may wait even when the queue
 //! is full, in a quarter more of places that are kept for such.
 
 use std::collections::BTreeSet;
 
 use super::Scheduler;
-use crate::{Load, Rejection, Tick};
+use crate::{Rejection, StepLoad, Tick};
 
 /// What the newest answer counts in the usual length of one.
 const ANSWER_GAIN: f64 = 0.05;
@@ -33,20 +33,20 @@ impl Answers {
 }
 
 impl Scheduler {
-    /// Fails when there is no room for one more of this key.
-    pub(super) fn find_room(&self, key: u64) -> Result<(), Rejection> {
+    /// Fails when there is no room for one more of this tenant.
+    pub(super) fn find_room(&self, tenant: u64) -> Result<(), Rejection> {
         let (queued, limit) = (self.waiting.len(), self.settings.max_queue);
-        if queued < limit || (queued < limit + limit.div_ceil(4) && self.has_less_than_its_share(key)) {
+        if queued < limit || (queued < limit + limit.div_ceil(4) && self.has_less_than_its_share(tenant)) {
             return Ok(());
         }
         Err(Rejection::QueueFull { queued, limit })
     }
 
-    fn has_less_than_its_share(&self, key: u64) -> bool {
-        let waiting = || self.waiting.iter().map(|id| self.sequences[id].key);
-        let keys: BTreeSet<u64> = waiting().chain([key]).collect();
-        let own = waiting().filter(|other| *other == key).count();
-        keys.len() > 1 && own * keys.len() < self.settings.max_queue
+    fn has_less_than_its_share(&self, tenant: u64) -> bool {
+        let waiting = || self.waiting.iter().map(|id| self.sequences[id].tenant);
+        let tenants: BTreeSet<u64> = waiting().chain([tenant]).collect();
+        let own = waiting().filter(|other| *other == tenant).count();
+        tenants.len() > 1 && own * tenants.len() < self.settings.max_queue
     }
 
     /// Microseconds until half of those that wait have been served, as far as that can be told: their prompts read and
@@ -56,11 +56,11 @@ impl Scheduler {
             return 0;
         }
         let places = self.settings.max_sequences as f64;
-        let (mut reading, mut answers, mut context) = (Load::default(), 0.0, 0.0);
+        let (mut reading, mut answers, mut context) = (StepLoad::default(), 0.0, 0.0);
         let live = self.waiting.iter().chain(&self.running);
         for sequence in live.map(|id| &self.sequences[id]) {
             let unread = sequence.tokens.len().saturating_sub(sequence.computed);
-            reading = reading.plus(Load::prefill(sequence.computed, unread));
+            reading = reading.plus(StepLoad::prefill(sequence.computed, unread));
             let most = sequence.max_tokens - sequence.prompt;
             let usual = self.answers.tokens.min(most as f64);
             answers += (usual - (sequence.tokens.len() - sequence.prompt) as f64).max(1.0);
@@ -68,8 +68,11 @@ impl Scheduler {
         }
         let count = (self.waiting.len() + self.running.len()) as f64;
         let abreast = count.min(places);
-        let step =
-            Load { decode_tokens: abreast, decode_context: context / count * abreast, ..Load::default() };
+        let step = StepLoad {
+            decode_tokens: abreast,
+            decode_context: context / count * abreast,
+            ..StepLoad::default()
+        };
         let chunks = (reading.prefill_tokens / self.settings.max_step_tokens as f64).ceil();
         let read = self.cost.predict(&reading) + (chunks - 1.0).max(0.0) * self.cost.prefill.base_us;
         let decoded = answers / abreast * self.cost.predict(&step);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::Flight;
-use crate::{Limits, SequenceId};
+use crate::{SequenceId, StepLimits};
 
 /// Good steps before limits are doubled, if there was no failure for long.
 const PATIENCE_MIN: u32 = 8;
@@ -16,8 +16,8 @@ const PATIENCE_MAX: u32 = 4096;
 /// What is remembered of failed steps.
 #[derive(Debug, Clone)]
 pub(super) struct Recovery {
-    full: Limits,
-    limits: Limits,
+    full: StepLimits,
+    limits: StepLimits,
     /// A step of so few tokens is not made smaller.
     floor_tokens: usize,
     /// Were in a failed step, and not in a good one since. They wait.
@@ -31,7 +31,7 @@ pub(super) struct Recovery {
 
 impl Recovery {
     /// Nothing has failed.
-    pub(super) fn new(full: Limits, block_size: usize) -> Self {
+    pub(super) fn new(full: StepLimits, block_size: usize) -> Self {
         let floor_tokens = block_size.min(full.tokens);
         Self {
             full,
@@ -45,7 +45,7 @@ impl Recovery {
     }
 
     /// The most the next step may do.
-    pub(super) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> StepLimits {
         self.limits
     }
 
@@ -85,7 +85,7 @@ impl Recovery {
         let culprit = struck.filter(|_| self.struck == struck);
         self.struck = struck;
         self.suspects.extend(involved.into_iter().filter(|id| is_there(*id)));
-        self.limits = Limits {
+        self.limits = StepLimits {
             sequences: (sequences.min(self.limits.sequences) / 2).max(1),
             tokens: (tokens.min(self.limits.tokens) / 2).max(self.floor_tokens),
         };
@@ -108,7 +108,7 @@ impl Recovery {
         if self.limits == self.full {
             self.patience = PATIENCE_MIN;
         }
-        self.limits = Limits {
+        self.limits = StepLimits {
             sequences: (self.limits.sequences * 2).min(self.full.sequences),
             tokens: (self.limits.tokens * 2).min(self.full.tokens),
         };

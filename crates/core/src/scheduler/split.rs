@@ -1,7 +1,7 @@
 //! `split`: a pool of sequences that read their prompts, a pool of sequences that are answered, and steps that do the
 //! one or the other, in turns.
 //!
-//! A sequence changes pools when its prompt is read: [`crate::Plan::hand_over`] says so. Its keys and values stay in
+//! A sequence changes pools when its prompt is read: [`crate::Plan::handoff`] says so. Its keys and values stay in
 //! their blocks, and the block table is what is handed over. With pools on two devices this is where blocks would be
 //! copied; nothing else would change, because no step computes for both.
 //!
@@ -17,7 +17,7 @@ use crate::{Plan, SequenceId};
 
 /// Plans a step of the pool whose turn it is.
 pub(super) fn fill(draft: &mut Draft<'_>) {
-    hand_over(draft);
+    handoff(draft);
     let turn = draft.books.next_pool;
     fill_pool(draft, turn);
     if draft.is_empty() && !draft.preempts() {
@@ -37,32 +37,33 @@ impl Scheduler {
     /// what becomes free is for it, not for those who begin in the other pool's turn.
     pub(super) fn pool_after(&self, plan: &Plan) -> Pool {
         let pool = |id: &SequenceId| self.sequences.get(id).map(|sequence| sequence.pool);
-        let Some(stepped) = plan.work.first().and_then(|work| pool(&work.sequence)) else {
+        let Some(stepped) = plan.scheduled.first().and_then(|work| pool(&work.sequence)) else {
             return self.next_pool;
         };
         let oldest = self.running.iter().find(|id| self.sequences[id].pending() > 0);
-        let is_stuck = oldest
-            .is_some_and(|id| pool(id) == Some(stepped) && plan.work.iter().all(|work| work.sequence != *id));
+        let is_stuck = oldest.is_some_and(|id| {
+            pool(id) == Some(stepped) && plan.scheduled.iter().all(|work| work.sequence != *id)
+        });
         if is_stuck { stepped } else { other(stepped) }
     }
 }
 
 /// Which pool a sequence is in, once this plan is begun.
 fn pool(draft: &Draft<'_>, id: SequenceId) -> Pool {
-    if draft.hands_over(id) { Pool::Decode } else { draft.books.sequences[&id].pool }
+    if draft.hands_off(id) { Pool::Decode } else { draft.books.sequences[&id].pool }
 }
 
-/// Moves those whose prompts are read, the oldest first, as long as there are places.
-fn hand_over(draft: &mut Draft<'_>) {
+/// TransferCosts those whose prompts are read, the oldest first, as long as there are places.
+fn handoff(draft: &mut Draft<'_>) {
     let books = draft.books;
     let runners = draft.runners();
     let decoding = runners.iter().filter(|id| books.sequences[id].pool == Pool::Decode);
-    let mut places = books.settings.tuning.pools.decode.saturating_sub(decoding.count());
+    let mut places = books.settings.tuning.stages.decode.saturating_sub(decoding.count());
     let oldest = oldest(draft);
     for id in runners {
         let sequence = &books.sequences[&id];
         if sequence.pool == Pool::Prefill && is_read(sequence) && (places > 0 || Some(id) == oldest) {
-            draft.hand_over(id);
+            draft.handoff(id);
             places = places.saturating_sub(1);
         }
     }
@@ -83,8 +84,8 @@ fn fill_pool(draft: &mut Draft<'_>, turn: Pool) {
     let mut rest = draft.runners();
     let mut works = 0;
     let most = match turn {
-        Pool::Prefill => books.settings.tuning.pools.prefill,
-        Pool::Decode => books.settings.tuning.pools.decode,
+        Pool::Prefill => books.settings.tuning.stages.prefill,
+        Pool::Decode => books.settings.tuning.stages.decode,
     };
     let mut admits = Admits::new(draft, turn);
     while !draft.is_spent() && works < most {
@@ -128,7 +129,7 @@ impl Admits {
         Self {
             queue: draft.queue().collect(),
             oldest: oldest(draft),
-            places: books.settings.tuning.pools.prefill.saturating_sub(reading).min(room),
+            places: books.settings.tuning.stages.prefill.saturating_sub(reading).min(room),
             is_open: turn == Pool::Prefill && !fcfs::is_anybody_returning(books),
         }
     }

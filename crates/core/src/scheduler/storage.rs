@@ -1,6 +1,6 @@
 //! What a slower tier of storage needs: what to keep, what to fetch for whom, and where to put it.
 //!
-//! The engine writes what [`Scheduler::sealed`] names to the tier. For a sequence that waits, [`Scheduler::absent`] says
+//! The engine writes what [`Scheduler::take_newly_cached`] names to the tier. For a sequence that waits, [`Scheduler::missing_blocks`] says
 //! what of the tier would help it; while that is read, [`Scheduler::hold`] keeps the sequence in the queue, and
 //! [`Scheduler::restore`] then says where the content goes.
 //!
@@ -9,19 +9,19 @@
 use super::Scheduler;
 use crate::prefix::BlockKey;
 use crate::sequence::{Hold, Phase, Sequence};
-use crate::{BlockId, KeyedBlock, SequenceId};
+use crate::{BlockId, CachedBlock, SequenceId};
 
 impl Scheduler {
     /// At most `most` blocks that became findable, still are and have not been named here before, each group's oldest
-    /// first. Their content is final and stays until the next [`Self::begin`] or [`Self::restore`]. What was restored
+    /// first. Their content is final and stays until the next [`Self::apply`] or [`Self::restore`]. What was restored
     /// is not among them.
-    pub fn sealed(&mut self, most: usize) -> Vec<KeyedBlock> {
+    pub fn take_newly_cached(&mut self, most: usize) -> Vec<CachedBlock> {
         self.memory.drain_fresh(most)
     }
 
     /// For a sequence that waits: the blocks, by group and key and in order, that are missing for it to take up as
     /// late as it could if everything that `stored` has were here. Empty if the tier does not help it.
-    pub fn absent(&self, id: SequenceId, stored: impl Fn(usize, u128) -> bool) -> Vec<(usize, u128)> {
+    pub fn missing_blocks(&self, id: SequenceId, stored: impl Fn(usize, u128) -> bool) -> Vec<(usize, u128)> {
         let Some(keys) = self.reusable_keys(id) else { return Vec::new() };
         let here = self.memory.reusable(keys, keys.len());
         let there = self.memory.takeoffs(keys, keys.len(), |group, key| stored(group, key.0), |_| {});
@@ -48,13 +48,13 @@ impl Scheduler {
     }
 
     /// The keys of a sequence's full blocks, in order. None if it is not there, or nothing is shared.
-    pub fn block_keys(&self, id: SequenceId) -> Vec<u128> {
+    pub fn block_hashes(&self, id: SequenceId) -> Vec<u128> {
         let sequence = self.sequences.get(&id);
         sequence.map_or_else(Vec::new, |sequence| sequence.chain.keys().iter().map(|key| key.0).collect())
     }
 
-    /// Where the block of a key is in a group. Its content stays until the next [`Self::begin`] or [`Self::restore`].
-    pub fn find_block(&self, group: usize, key: u128) -> Option<BlockId> {
+    /// Where the block of a key is in a group. Its content stays until the next [`Self::apply`] or [`Self::restore`].
+    pub fn find_cached_block(&self, group: usize, key: u128) -> Option<BlockId> {
         self.memory.groups().nth(group).and_then(|(_, pool)| pool.find(&BlockKey(key)))
     }
 
@@ -64,9 +64,9 @@ impl Scheduler {
     }
 
     /// Makes what `loaded` has findable for a sequence that waits, as much as helps it and fits. The engine writes the
-    /// content of these blocks before the next [`Self::begin`], after all that was launched so far. Nobody holds
+    /// content of these blocks before the next [`Self::apply`], after all that was launched so far. Nobody holds
     /// them, so they may be forgotten again before the sequence is admitted.
-    pub fn restore(&mut self, id: SequenceId, loaded: impl Fn(usize, u128) -> bool) -> Vec<KeyedBlock> {
+    pub fn restore(&mut self, id: SequenceId, loaded: impl Fn(usize, u128) -> bool) -> Vec<CachedBlock> {
         let Some(keys) = self.reusable_keys(id) else { return Vec::new() };
         let here = self.memory.reusable(keys, keys.len());
         let mut takeoffs = Vec::new();

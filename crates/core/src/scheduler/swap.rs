@@ -1,8 +1,8 @@
 //! Whether what a sequence had computed is moved or computed again.
 //!
 //! A sequence that gives its memory back loses what others take of it. What only it held can be copied out before:
-//! [`crate::Begun::swaps`]. When it is to run again, [`Scheduler::entering`] says so, the engine puts back what is kept
-//! elsewhere ([`Scheduler::absent`], [`Scheduler::restore`]), and plans once more.
+//! [`crate::Allocation::swaps`]. When it is to run again, [`Scheduler::newly_admitted`] says so, the engine puts back what is kept
+//! elsewhere ([`Scheduler::missing_blocks`], [`Scheduler::restore`]), and plans once more.
 //!
 //! Invariant: memory is given and taken by the policy alone. What is moved decides how much there is to compute, never
 //! who runs; and each time that a sequence gives its memory back, it is looked for once. So nobody waits for anybody
@@ -14,11 +14,11 @@ use super::Scheduler;
 use crate::memory::Stake;
 use crate::prefix::BlockKey;
 use crate::sequence::{Phase, Sequence};
-use crate::{Leaving, Load, Move, Plan, Preemption, SequenceId, Tick};
+use crate::{Plan, PreemptionMode, PreemptionPolicy, SequenceId, StepLoad, Tick, Transfer};
 
 /// A place outside of the pools that holds blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Store {
+pub enum OffloadTier {
     /// The host's memory.
     Host,
     /// A disk.
@@ -27,14 +27,14 @@ pub enum Store {
 
 impl Scheduler {
     /// What should become of the blocks of a sequence that is preempted.
-    pub(super) fn leaving(&self, sequence: &Sequence) -> Leaving {
+    pub(super) fn leaving(&self, sequence: &Sequence) -> PreemptionMode {
         let swaps = match self.settings.swap.preemption {
             _ if self.settings.swap.block_bytes.is_empty() => false,
-            Preemption::Recompute => false,
-            Preemption::Swap => true,
-            Preemption::Cheaper => self.is_cheaper_to_swap(&self.stake(sequence)),
+            PreemptionPolicy::Recompute => false,
+            PreemptionPolicy::Swap => true,
+            PreemptionPolicy::Auto => self.is_cheaper_to_swap(&self.stake(sequence)),
         };
-        if swaps { Leaving::Swap } else { Leaving::Recompute }
+        if swaps { PreemptionMode::Swap } else { PreemptionMode::Recompute }
     }
 
     /// Out now and back later takes less than computing what may be lost. Where nothing is known of moves they are
@@ -43,26 +43,26 @@ impl Scheduler {
         let back = stake.blocks.iter().map(|block| self.bytes_of(block.group)).sum();
         let unnamed = stake.blocks.iter().filter(|block| self.memory.is_fresh(block));
         let out = unnamed.map(|block| self.bytes_of(block.group)).sum();
-        let moves = &self.cost.moves;
-        let moving = moves.predict(Move::Out, out) + moves.predict(Move::Back, back);
+        let moves = &self.cost.transfers;
+        let moving = moves.predict(Transfer::Offload, out) + moves.predict(Transfer::Onload, back);
         moving < self.computing(&stake.positions)
     }
 
-    /// Whether blocks that are [`Self::absent`] for a sequence that waits should be put back, or rather be computed
+    /// Whether blocks that are [`Self::missing_blocks`] for a sequence that waits should be put back, or rather be computed
     /// again: whichever is expected to take less time. Where nothing is known they are put back, and each time that they
     /// are not, what is known is doubted a little.
-    pub fn is_worth_restoring(&mut self, id: SequenceId, absent: &[(usize, u128, Store)]) -> bool {
+    pub fn is_worth_restoring(&mut self, id: SequenceId, absent: &[(usize, u128, OffloadTier)]) -> bool {
         let Some(sequence) = self.sequences.get(&id) else { return false };
-        if self.settings.swap.preemption == Preemption::Swap {
+        if self.settings.swap.preemption == PreemptionPolicy::Swap {
             return true;
         }
-        let bytes = |of: &dyn Fn(Store) -> bool| {
+        let bytes = |of: &dyn Fn(OffloadTier) -> bool| {
             let those = absent.iter().filter(|(_, _, store)| of(*store));
             those.map(|(group, _, _)| self.bytes_of(*group)).sum::<u64>()
         };
-        let moves = &self.cost.moves;
-        let moving = moves.predict(Move::Read, bytes(&|store| store == Store::Disk))
-            + moves.predict(Move::Back, bytes(&|_| true));
+        let moves = &self.cost.transfers;
+        let moving = moves.predict(Transfer::DiskRead, bytes(&|store| store == OffloadTier::Disk))
+            + moves.predict(Transfer::Onload, bytes(&|_| true));
         let keys = sequence.chain.keys();
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;
         let names: BTreeSet<(usize, u128)> = absent.iter().map(|(group, name, _)| (*group, *name)).collect();
@@ -72,30 +72,30 @@ impl Scheduler {
         let computing = self.computing(&(here * self.settings.block_size..there * self.settings.block_size));
         let is_worth = computing == 0.0 || moving <= computing;
         if !is_worth {
-            self.cost.moves.doubt();
+            self.cost.transfers.doubt();
         }
         is_worth
     }
 
     /// Learns how long it took to move so many bytes.
-    pub fn learn_move(&mut self, which: Move, bytes: u64, took: Tick) {
-        self.cost.learn_move(which, bytes, took);
+    pub fn learn_transfer(&mut self, which: Transfer, bytes: u64, took: Tick) {
+        self.cost.learn_transfer(which, bytes, took);
     }
 
-    /// Sequences that a plan lets begin and that were not [`Self::look_for`] since they last had memory, in its order.
-    pub fn entering(&self, plan: &Plan) -> Vec<SequenceId> {
-        let works = plan.work.iter().map(|work| work.sequence);
+    /// Sequences that a plan lets begin and that were not [`Self::mark_looked_up`] since they last had memory, in its order.
+    pub fn newly_admitted(&self, plan: &Plan) -> Vec<SequenceId> {
+        let works = plan.scheduled.iter().map(|work| work.sequence);
         let enters = |id: &SequenceId| {
             let sequence = self.sequences.get(id);
-            sequence.is_some_and(|sequence| sequence.phase == Phase::Waiting && !sequence.is_looked_for)
+            sequence.is_some_and(|sequence| sequence.phase == Phase::Waiting && !sequence.is_looked_up)
         };
         works.filter(enters).collect()
     }
 
     /// What is kept elsewhere of a sequence has been looked for.
-    pub fn look_for(&mut self, id: SequenceId) {
+    pub fn mark_looked_up(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(&id) {
-            sequence.is_looked_for = true;
+            sequence.is_looked_up = true;
         }
     }
 
@@ -111,7 +111,8 @@ impl Scheduler {
         {
             self.memory.keep_states(&sequence.holdings, &sequence.chain.keys()[..sequence.sealed]);
         }
-        let Some(sequence) = self.sequences.get(&id).filter(|sequence| sequence.leaving == Leaving::Swap)
+        let Some(sequence) =
+            self.sequences.get(&id).filter(|sequence| sequence.leaving == PreemptionMode::Swap)
         else {
             return;
         };
@@ -133,7 +134,7 @@ impl Scheduler {
     fn computing(&self, positions: &std::ops::Range<usize>) -> f64 {
         match positions.len() {
             0 => 0.0,
-            tokens => self.cost.predict(&Load::prefill(positions.start, tokens)),
+            tokens => self.cost.predict(&StepLoad::prefill(positions.start, tokens)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::script::Script;
 use super::{Quantiles, Report};
-use crate::{Event, Failure, FinishReason, SequenceId, StopKind, Targets, Tick};
+use crate::{Event, Failure, FinishReason, LatencyTargets, SequenceId, StopKind, Tick};
 
 /// All clients whose requests were taken.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl Clients {
     }
 
     /// Puts the numbers into the report.
-    pub(super) fn report(&self, scripts: &[Script], targets: &Targets, report: &mut Report) {
+    pub(super) fn report(&self, scripts: &[Script], targets: &LatencyTargets, report: &mut Report) {
         let (mut ttft, mut tpot, mut itl, mut e2e) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for client in self.by_sequence.values() {
             let at = scripts[client.script].arrival.at;
@@ -130,7 +130,7 @@ impl Client {
         (last - first).checked_div(self.token_times.len() as Tick - 1)
     }
 
-    fn is_in_time(&self, asked: Tick, targets: &Targets) -> bool {
+    fn is_in_time(&self, asked: Tick, targets: &LatencyTargets) -> bool {
         let first =
             self.token_times.first().is_some_and(|first| first - asked <= targets.ttft.unwrap_or(2_000_000));
         first && self.mean_gap().unwrap_or(0) <= targets.tpot.unwrap_or(100_000)
@@ -156,7 +156,7 @@ impl Client {
             | Event::Failed { failure: Failure::Engine, .. } => {
                 panic!("these are told to whoever asks for them, and to nobody else")
             }
-            Event::Failed { failure: Failure::Row, .. } => {
+            Event::Failed { failure: Failure::Sampling, .. } => {
                 assert!(excuses.row, "blamed for somebody else's row");
             }
             Event::Failed { failure: Failure::Step, .. } => {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Tick, Work};
+use crate::{Plan, ScheduledSequence, Tick};
 
 /// How long a step takes: `step + Σ (token · new tokens + context · tokens attended to)`, with prices for works of one
 /// token and of more, because memory bounds the one and arithmetic the other.
@@ -28,7 +28,7 @@ pub struct Price {
 impl Cost {
     /// Microseconds that the plan takes, at least one.
     pub fn of(&self, plan: &Plan) -> Tick {
-        let works = plan.work.iter().map(|work| {
+        let works = plan.scheduled.iter().map(|work| {
             let price = if work.positions.len() > 1 { self.prefill } else { self.decode };
             price.token_ns * work.positions.len() as u64 + price.context_ps * attended(work) / 1000
         });
@@ -37,7 +37,7 @@ impl Cost {
 }
 
 /// Positions that each token of a work attends to, itself included, added up.
-fn attended(work: &Work) -> u64 {
+fn attended(work: &ScheduledSequence) -> u64 {
     let (start, tokens) = (work.positions.start as u64, work.positions.len() as u64);
     tokens * start + tokens * (tokens + 1) / 2
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, VecDeque};
 use super::clients::Clients;
 use super::script::Script;
 use crate::{
-    BlockCopy, BlockId, GroupKind, Input, Plan, PlanId, Row, Scheduler, SequenceId, Settings, Table, Tick,
-    Work,
+    BlockCopy, BlockId, GroupKind, Plan, PlanId, ScheduledSequence, Scheduler, SequenceId, SequenceOutput,
+    Settings, Table, Tick, TokenSource,
 };
 
 /// What nobody may read.
@@ -95,26 +95,26 @@ impl Device {
         all: &[Script],
     ) {
         self.launched += 1;
-        for work in &plan.work {
+        for work in &plan.scheduled {
             self.check_input(books, work, &all[scripts(work.sequence)]);
             self.mark(books, work);
         }
         let doomed: BTreeSet<SequenceId> = self.doomed().collect();
-        for (work, fate) in plan.work.iter().zip(fates) {
+        for (work, fate) in plan.scheduled.iter().zip(fates) {
             let spoilt = *fate == Fate::Bad || doomed.contains(&work.sequence);
             self.write(books, work, &all[scripts(work.sequence)], spoilt);
         }
-        for (work, fate) in plan.work.iter().zip(fates) {
+        for (work, fate) in plan.scheduled.iter().zip(fates) {
             if *fate == Fate::Good && !doomed.contains(&work.sequence) {
                 self.read(books, work, &all[scripts(work.sequence)]);
             }
         }
-        let sampling = plan.work.iter().zip(fates).filter(|(work, _)| work.sample);
+        let sampling = plan.scheduled.iter().zip(fates).filter(|(work, _)| work.sample);
         self.jobs.push_back(Job {
             plan: plan.id,
             done,
             took,
-            sequences: plan.work.iter().map(|work| work.sequence).collect(),
+            sequences: plan.scheduled.iter().map(|work| work.sequence).collect(),
             tokens: plan.tokens(),
             samples: sampling.map(|(work, fate)| (work.sequence, work.positions.end, *fate)).collect(),
         });
@@ -167,12 +167,12 @@ impl Device {
     }
 
     /// The tokens that go in are known, or are the right sample of the right step in flight.
-    fn check_input(&self, books: &Scheduler, work: &Work, script: &Script) {
+    fn check_input(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script) {
         let known = books.tokens(work.sequence);
         assert_eq!(known, &script.tokens[..known.len()], "the scheduler lost a token");
         match work.input {
-            Input::Known => assert!(work.positions.end <= known.len(), "a token is not known"),
-            Input::FromFlight { plan, row } => {
+            TokenSource::Known => assert!(work.positions.end <= known.len(), "a token is not known"),
+            TokenSource::InFlight { plan, row } => {
                 assert_eq!(work.positions, known.len()..known.len() + 1, "one token is in flight");
                 let job = self.jobs.iter().find(|job| job.plan == plan);
                 let sample = job.map(|job| job.samples[row]);
@@ -183,7 +183,7 @@ impl Device {
     }
 
     /// Notes which blocks the work uses, in this launch.
-    fn mark(&mut self, books: &Scheduler, work: &Work) {
+    fn mark(&mut self, books: &Scheduler, work: &ScheduledSequence) {
         let launch = self.launched;
         for (at, group) in self.groups.iter_mut().enumerate() {
             let table = books.table(work.sequence, at);
@@ -206,7 +206,7 @@ impl Device {
         }
     }
 
-    fn write(&mut self, books: &Scheduler, work: &Work, script: &Script, spoilt: bool) {
+    fn write(&mut self, books: &Scheduler, work: &ScheduledSequence, script: &Script, spoilt: bool) {
         let oldest = self.launched - self.jobs.len() as u64;
         for (at, group) in self.groups.iter_mut().enumerate() {
             let table = books.table(work.sequence, at);
@@ -231,7 +231,7 @@ impl Device {
     }
 
     /// Everything the work attends to was written by itself or by one that began alike.
-    fn read(&self, books: &Scheduler, work: &Work, script: &Script) {
+    fn read(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script) {
         for (at, group) in self.groups.iter().enumerate() {
             let table = books.table(work.sequence, at);
             if group.kind == GroupKind::State {
@@ -264,7 +264,7 @@ impl GroupMemory {
     }
 
     /// The first position, the kept ones aside, that the work attends to.
-    fn first_read(&self, work: &Work) -> usize {
+    fn first_read(&self, work: &ScheduledSequence) -> usize {
         match self.kind {
             GroupKind::Opening { tokens } if work.positions.start >= tokens => work.positions.start,
             GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State => 0,
@@ -273,7 +273,7 @@ impl GroupMemory {
     }
 
     /// The position after the last that the work attends to.
-    fn end(&self, work: &Work) -> usize {
+    fn end(&self, work: &ScheduledSequence) -> usize {
         match self.kind {
             GroupKind::Opening { tokens } => work.positions.end.min(tokens),
             GroupKind::Full | GroupKind::Window { .. } | GroupKind::State => work.positions.end,
@@ -291,12 +291,14 @@ impl GroupMemory {
 
 impl Job {
     /// What is read back.
-    pub(super) fn rows(&self, clients: &Clients, scripts: &[Script]) -> Vec<Row> {
+    pub(super) fn outputs(&self, clients: &Clients, scripts: &[Script]) -> Vec<SequenceOutput> {
         let row = |(sequence, position, fate): &(SequenceId, usize, Fate)| {
             let script = &scripts[clients.script(*sequence)];
             match fate {
-                Fate::Good => Row::Sampled { token: script.tokens[*position], stop: script.stop(*position) },
-                Fate::Bad => Row::Failed,
+                Fate::Good => {
+                    SequenceOutput::Sampled { token: script.tokens[*position], stop: script.stop(*position) }
+                }
+                Fate::Bad => SequenceOutput::Failed,
             }
         };
         self.samples.iter().map(row).collect()

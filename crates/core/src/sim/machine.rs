@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Cost;
-use crate::{CostModel, Load, Plan, Tick};
+use crate::{CostModel, Plan, StepLoad, Tick};
 
 /// How long a step takes on the machine that is played.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,10 +26,10 @@ impl Machine {
     pub fn of(&self, plan: &Plan) -> Tick {
         match self {
             Self::Priced(cost) => cost.of(plan),
-            Self::Learned(model) => (model.predict(&Load::of(plan)) as Tick).max(1),
+            Self::Learned(model) => (model.predict(&StepLoad::of(plan)) as Tick).max(1),
             Self::Curves { decode, prefill } => {
-                let load = Load::of(plan);
-                let readers = plan.work.iter().filter(|work| work.positions.len() > 1).count();
+                let load = StepLoad::of(plan);
+                let readers = plan.scheduled.iter().filter(|work| work.positions.len() > 1).count();
                 let decoding = seconds(decode, load.decode_tokens, load.decode_tokens);
                 let reading = seconds(prefill, readers as f64, load.prefill_tokens);
                 (((decoding + reading) * 1e6) as Tick).max(1)

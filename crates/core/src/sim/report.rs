@@ -33,14 +33,14 @@ pub struct Report {
     pub tpot: Quantiles,
     /// From one token to the next.
     pub itl: Quantiles,
-    /// How many of those were longer than [`crate::Targets`] say; none where they say nothing.
+    /// How many of those were longer than [`crate::LatencyTargets`] say; none where they say nothing.
     pub itl_late: usize,
     /// The longest of those.
     pub ttft_max: Tick,
     /// The longest of those, from one token to the next.
     pub itl_max: Tick,
     /// Sequences completed whose first token and whose tokens after it came on average as soon as
-    /// [`crate::Targets`] say; unset ones are two seconds and a tenth.
+    /// [`crate::LatencyTargets`] say; unset ones are two seconds and a tenth.
     pub good: usize,
     /// Tokens told.
     pub tokens: u64,

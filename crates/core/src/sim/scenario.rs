@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cost, Machine, Price, Rng, Tier};
 use crate::{
-    Batch, Group, GroupKind, Pools, Preemption, PrefixCache, Schedule, Settings, Swap, Targets, Tick, Tuning,
+    Group, GroupKind, LatencyTargets, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
+    StaticBatch, SwapSettings, Tick, Tuning,
 };
 
 /// A world to be played.
@@ -56,8 +57,9 @@ pub struct Arrival {
     pub boundaries: Vec<usize>,
     /// [`crate::Request::priority`].
     pub priority: i32,
-    /// [`crate::Request::key`].
-    pub key: u64,
+    /// [`crate::Request::tenant`].
+    #[serde(rename = "key")]
+    pub tenant: u64,
     /// From arrival until nobody waits any more.
     pub patience: Option<Tick>,
     /// From arrival until the client goes away.
@@ -84,12 +86,12 @@ pub struct Faults {
     /// At one in so many steps, a client goes away or the engine gives up on a sequence; zero for never.
     pub loss_one_in: u64,
     /// Who else uses the machine.
-    pub guests: Guests,
+    pub interference: Interference,
 }
 
 /// Others who use the machine, as steps feel them. Times are in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Guests {
+pub struct Interference {
     /// Any step takes up to so many thousandths more or less.
     pub jitter: u64,
     /// Something else runs once in this much time on average; zero for never.
@@ -104,7 +106,7 @@ pub struct Guests {
     pub slow: u64,
 }
 
-impl Guests {
+impl Interference {
     /// What a step takes that begins now and would take so long on a machine of its own.
     pub fn of(&self, took: Tick, now: Tick, rng: &mut Rng) -> Tick {
         let slow = if self.slow_every > 0 && now % self.slow_every < self.slow_for { self.slow } else { 0 };
@@ -137,24 +139,24 @@ pub enum Overlap {
 
 impl Scenario {
     /// A small, crowded and unlucky world, different for each seed.
-    pub fn hostile(seed: u64) -> Self {
+    pub fn adversarial(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let mut settings = hostile_settings(&mut rng);
-        let arrivals = hostile_arrivals(&mut rng, &settings);
-        let faults = hostile_faults(&mut rng, &settings);
+        let mut settings = adversarial_settings(&mut rng);
+        let arrivals = adversarial_arrivals(&mut rng, &settings);
+        let faults = adversarial_faults(&mut rng, &settings);
         let overlap = if rng.one_in(3) { Overlap::Off } else { Overlap::On };
         let prefill = Price { token_ns: 20_000, context_ps: 100_000 };
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
         let machine = Machine::Priced(Cost { step_ns: 300_000, prefill, decode });
-        let tier = hostile_tier(&mut rng);
-        settings.swap = hostile_swap(&mut rng, &settings, &tier);
+        let tier = adversarial_tier(&mut rng);
+        settings.swap = adversarial_swap(&mut rng, &settings, &tier);
         let audits = Audits::EveryStep;
         Self { settings, arrivals, machine, faults, overlap, tier, audits, seed: rng.draw() }
     }
 
     /// A well-behaved world: so many requests, on average `gap` apart, a third of them in conversations with one of
     /// eight long beginnings.
-    pub fn everyday(seed: u64, requests: usize, gap: Tick) -> Self {
+    pub fn typical(seed: u64, requests: usize, gap: Tick) -> Self {
         let mut rng = Rng::new(seed);
         let settings = Settings {
             block_size: 16,
@@ -167,12 +169,12 @@ impl Scenario {
             tuning: Tuning::default(),
             prefix_cache: PrefixCache::On,
             session_ttl: 60_000_000,
-            swap: Swap::default(),
+            swap: SwapSettings::default(),
         };
         let mut at = 0;
         let arrivals = (0..requests).map(|_| {
             at += rng.below(2 * gap);
-            everyday_arrival(&mut rng, at)
+            typical_arrival(&mut rng, at)
         });
         let arrivals = arrivals.collect();
         let (machine, faults, overlap) = (Machine::default(), Faults::default(), Overlap::On);
@@ -189,7 +191,7 @@ impl Scenario {
     }
 }
 
-fn everyday_arrival(rng: &mut Rng, at: Tick) -> Arrival {
+fn typical_arrival(rng: &mut Rng, at: Tick) -> Arrival {
     let alike = if rng.one_in(3) { 700 } else { 0 };
     Arrival {
         at,
@@ -203,7 +205,7 @@ fn everyday_arrival(rng: &mut Rng, at: Tick) -> Arrival {
 }
 
 /// Memory for 0.8 to three sequences of the longest kind.
-fn hostile_settings(rng: &mut Rng) -> Settings {
+fn adversarial_settings(rng: &mut Rng) -> Settings {
     let block_size = rng.within(1..=5);
     let max_context = rng.within(8..=56);
     let longest = max_context.div_ceil(block_size);
@@ -240,23 +242,23 @@ fn hostile_settings(rng: &mut Rng) -> Settings {
         max_queue: rng.within(1..=24),
         max_context,
         schedule: [Schedule::Fair, Schedule::Fcfs, Schedule::Static, Schedule::Split][rng.within(0..=3)],
-        tuning: hostile_tuning(rng),
+        tuning: adversarial_tuning(rng),
         prefix_cache: if rng.one_in(6) { PrefixCache::Off } else { PrefixCache::On },
         session_ttl: rng.below(30_000),
-        swap: Swap::default(),
+        swap: SwapSettings::default(),
     }
 }
 
-fn hostile_tuning(rng: &mut Rng) -> Tuning {
+fn adversarial_tuning(rng: &mut Rng) -> Tuning {
     let target = |rng: &mut Rng| rng.one_in(2).then(|| rng.below(20_000));
     Tuning {
-        targets: Targets { ttft: target(rng), tpot: target(rng) },
-        batch: Batch { sequences: rng.within(1..=6), wait: rng.below(5_000) },
-        pools: Pools { prefill: rng.within(1..=3), decode: rng.within(1..=5) },
+        targets: LatencyTargets { ttft: target(rng), tpot: target(rng) },
+        batch: StaticBatch { sequences: rng.within(1..=6), wait: rng.below(5_000) },
+        stages: StageLimits { prefill: rng.within(1..=3), decode: rng.within(1..=5) },
     }
 }
 
-fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
+fn adversarial_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
     let count = rng.within(1..=18);
     let conversations = rng.within(1..=4) as u64;
     let gap = [50, 500, 3_000][rng.within(0..=2)];
@@ -281,7 +283,7 @@ fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
             session: rng.one_in(2).then(|| rng.below(6)),
             boundaries: (0..rng.below(5)).map(|_| rng.within(0..=prompt + 2)).collect(),
             priority: if rng.one_in(3) { rng.within(0..=4) as i32 - 2 } else { 0 },
-            key: if rng.one_in(3) { rng.below(4) } else { 0 },
+            tenant: if rng.one_in(3) { rng.below(4) } else { 0 },
             patience: rng.one_in(8).then(|| rng.below(40_000)),
             leaves_after: rng.one_in(leaves_one_in).then(|| rng.below(20_000)),
             is_poison: rng.one_in(60),
@@ -290,7 +292,7 @@ fn hostile_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
     (0..count).map(|_| arrival(rng)).collect()
 }
 
-fn hostile_tier(rng: &mut Rng) -> Tier {
+fn adversarial_tier(rng: &mut Rng) -> Tier {
     let disk = match rng.one_in(2) {
         true => Tier::default(),
         false => Tier { delay: rng.within(1..=5_000) as Tick, loss_one_in: rng.below(12), ..Tier::default() },
@@ -301,17 +303,18 @@ fn hostile_tier(rng: &mut Rng) -> Tier {
     Tier { host_blocks: rng.within(1..=40), byte_ns: (rng.below(200), rng.below(200)), ..disk }
 }
 
-fn hostile_swap(rng: &mut Rng, settings: &Settings, tier: &Tier) -> Swap {
+fn adversarial_swap(rng: &mut Rng, settings: &Settings, tier: &Tier) -> SwapSettings {
     if tier.delay == 0 && tier.host_blocks == 0 {
-        return Swap::default();
+        return SwapSettings::default();
     }
-    Swap {
-        preemption: [Preemption::Recompute, Preemption::Swap, Preemption::Cheaper][rng.within(0..=2)],
+    SwapSettings {
+        preemption: [PreemptionPolicy::Recompute, PreemptionPolicy::Swap, PreemptionPolicy::Auto]
+            [rng.within(0..=2)],
         block_bytes: settings.groups.iter().map(|_| rng.within(1..=2_000) as u64).collect(),
     }
 }
 
-fn hostile_faults(rng: &mut Rng, settings: &Settings) -> Faults {
+fn adversarial_faults(rng: &mut Rng, settings: &Settings) -> Faults {
     if rng.one_in(3) {
         return Faults::default();
     }
@@ -324,15 +327,15 @@ fn hostile_faults(rng: &mut Rng, settings: &Settings) -> Faults {
         sequences_max: rng.one_in(5).then(|| rng.within(1..=4)),
         jump_one_in: if rng.one_in(3) { rng.within(5..=40) as u64 } else { 0 },
         loss_one_in: if rng.one_in(2) { 0 } else { rng.within(10..=60) as u64 },
-        guests: hostile_guests(rng),
+        interference: adversarial_guests(rng),
     }
 }
 
-fn hostile_guests(rng: &mut Rng) -> Guests {
+fn adversarial_guests(rng: &mut Rng) -> Interference {
     if rng.one_in(2) {
-        return Guests::default();
+        return Interference::default();
     }
-    Guests {
+    Interference {
         jitter: rng.below(1000),
         hiccup_every: rng.below(10_000),
         hiccup: rng.below(20_000),

@@ -44,10 +44,10 @@ impl Script {
         Request {
             deadline: self.deadline(now),
             priority: self.arrival.priority,
-            key: self.arrival.key,
+            tenant: self.arrival.tenant,
             cache_salt: self.arrival.salt,
             adapter: self.arrival.adapter,
-            marks: self.marks.clone(),
+            mm_hashes: self.marks.clone(),
             history: self.arrival.boundaries.first().map_or(0..0, |first| *first..self.arrival.prompt),
             session: self.arrival.session,
             boundaries: self.arrival.boundaries.clone(),

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::Rng;
 use super::device::Device;
 use super::rng::mix;
-use crate::{KeyedBlock, Move, Scheduler, SequenceId, Store, Tick};
+use crate::{CachedBlock, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
 
-/// Slower tiers of storage. How many bytes a block has, [`crate::Swap`] says.
+/// Slower tiers of storage. How many bytes a block has, [`crate::SwapSettings`] says.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tier {
     /// At most so long is a sequence held while its blocks are read from disk. Zero: there is no disk.
@@ -71,14 +71,14 @@ impl Storage {
         if self.tier.delay == 0 {
             return;
         }
-        for sealed in scheduler.sealed(usize::MAX) {
+        for sealed in scheduler.take_newly_cached(usize::MAX) {
             self.write(&sealed, device);
         }
     }
 
-    fn write(&mut self, block: &KeyedBlock, device: &Device) {
+    fn write(&mut self, block: &CachedBlock, device: &Device) {
         let prints = device.block(block.group, block.block);
-        let before = self.disk.insert((block.group, block.key), prints.clone());
+        let before = self.disk.insert((block.group, block.hash), prints.clone());
         assert!(before.is_none_or(|before| before == prints), "one key, and two contents");
     }
 
@@ -87,13 +87,13 @@ impl Storage {
         &mut self,
         scheduler: &mut Scheduler,
         device: &Device,
-        blocks: &[KeyedBlock],
+        blocks: &[CachedBlock],
     ) -> Tick {
-        let unknown = blocks.iter().filter(|block| self.find((block.group, block.key)).is_none());
-        let unknown: Vec<KeyedBlock> = unknown.copied().collect();
+        let unknown = blocks.iter().filter(|block| self.find((block.group, block.hash)).is_none());
+        let unknown: Vec<CachedBlock> = unknown.copied().collect();
         // Should there not be room for all, the beginning is what is of use.
         for block in unknown.iter().rev() {
-            let name = (block.group, block.key);
+            let name = (block.group, block.hash);
             if self.tier.delay > 0 {
                 self.write(block, device);
             }
@@ -109,19 +109,19 @@ impl Storage {
         self.swapped_out += unknown.len() as u64;
         let bytes = unknown.iter().map(|block| self.block_bytes[block.group]).sum();
         let took = bytes * self.tier.byte_ns.0 / 1000;
-        scheduler.learn_move(Move::Out, bytes, took);
+        scheduler.learn_transfer(Transfer::Offload, bytes, took);
         took
     }
 
-    fn find(&self, name: Name) -> Option<Store> {
-        let host = self.host.contains_key(&name).then_some(Store::Host);
-        host.or_else(|| self.disk.contains_key(&name).then_some(Store::Disk))
+    fn find(&self, name: Name) -> Option<OffloadTier> {
+        let host = self.host.contains_key(&name).then_some(OffloadTier::Host);
+        host.or_else(|| self.disk.contains_key(&name).then_some(OffloadTier::Disk))
     }
 
     /// What would help a sequence that waits, if it is worth while.
     fn seek(&self, scheduler: &mut Scheduler, id: SequenceId) -> Vec<Name> {
-        let absent = scheduler.absent(id, |group, key| self.find((group, key)).is_some());
-        let stored: Vec<(usize, u128, Store)> = absent
+        let absent = scheduler.missing_blocks(id, |group, key| self.find((group, key)).is_some());
+        let stored: Vec<(usize, u128, OffloadTier)> = absent
             .into_iter()
             .filter_map(|(group, key)| Some((group, key, self.find((group, key))?)))
             .collect();
@@ -137,7 +137,7 @@ impl Storage {
             return;
         }
         let sought = self.seek(scheduler, id);
-        if sought.iter().all(|name| self.find(*name) == Some(Store::Host)) {
+        if sought.iter().all(|name| self.find(*name) == Some(OffloadTier::Host)) {
             return;
         }
         scheduler.hold(id);
@@ -154,7 +154,7 @@ impl Storage {
         id: SequenceId,
         now: Tick,
     ) -> Tick {
-        scheduler.look_for(id);
+        scheduler.mark_looked_up(id);
         self.fetch(scheduler, id, now);
         if scheduler.is_held(id) {
             return 0;
@@ -164,12 +164,12 @@ impl Storage {
         let has = |group, key| sought.contains(&(group, key)) && host.contains_key(&(group, key));
         let restored = scheduler.restore(id, has);
         for block in &restored {
-            device.fill(block.group, block.block, &self.host[&(block.group, block.key)]);
+            device.fill(block.group, block.block, &self.host[&(block.group, block.hash)]);
         }
         self.swapped_in += restored.len() as u64;
         let bytes = restored.iter().map(|block| self.block_bytes[block.group]).sum();
         let took = bytes * self.tier.byte_ns.1 / 1000;
-        scheduler.learn_move(Move::Back, bytes, took);
+        scheduler.learn_transfer(Transfer::Onload, bytes, took);
         took
     }
 
@@ -192,8 +192,8 @@ impl Storage {
             let is_lost = |key: u128| one_in > 0 && mix(key as u64 ^ salt).is_multiple_of(one_in);
             let has = |group, key| disk.contains_key(&(group, key)) && !is_lost(key);
             for restored in scheduler.restore(id, has) {
-                assert!(!is_lost(restored.key), "what was not read is not restored");
-                device.fill(restored.group, restored.block, &disk[&(restored.group, restored.key)]);
+                assert!(!is_lost(restored.hash), "what was not read is not restored");
+                device.fill(restored.group, restored.block, &disk[&(restored.group, restored.hash)]);
                 self.restored += 1;
             }
             scheduler.release_hold(id);

@@ -14,7 +14,7 @@ pub enum Workload {
     /// it and adds a result, log-normal with median 300 and sigma 1; answers have 20 to 120 tokens. Two seconds and
     /// what the answer might take lie between the requests of a conversation.
     Agents,
-    /// One key asks for everything at once, and nine of ten requests are its; the others come one by one, from keys of
+    /// One tenant asks for everything at once, and nine of ten requests are its; the others come one by one, from tenants of
     /// their own. Lengths as in `Sharegpt`.
     Flood,
     /// The same lengths, in bursts: ten requests within a tenth of a second, then a pause that keeps the rate.
@@ -54,8 +54,8 @@ impl Workload {
         let plain = chat(rng, ticks(clock));
         match self {
             Self::Sharegpt => plain,
-            Self::Flood if !index.is_multiple_of(10) => Arrival { at: 0, key: 1, ..plain },
-            Self::Flood => Arrival { key: 2 + index as u64, ..plain },
+            Self::Flood if !index.is_multiple_of(10) => Arrival { at: 0, tenant: 1, ..plain },
+            Self::Flood => Arrival { tenant: 2 + index as u64, ..plain },
             Self::Bursts => {
                 let burst = (index / 10 * 10) as f64 / rate;
                 Arrival { at: ticks(burst + 0.1 * rng.unit()), ..plain }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_flood_has_one_source() {
         let arrivals = Workload::Flood.arrivals(1, 100, 1.0);
-        assert_eq!(arrivals.iter().filter(|a| a.key == 1 && a.at == 0).count(), 90);
+        assert_eq!(arrivals.iter().filter(|a| a.tenant == 1 && a.at == 0).count(), 90);
         assert!(Workload::ALL.iter().all(|(_, load)| load.arrivals(3, 30, 1.0) == load.arrivals(3, 30, 1.0)));
     }
 }

@@ -99,7 +99,7 @@ impl<'a> World<'a> {
     fn next(&self) -> Option<Tick> {
         let arrival = self.scenario.arrivals.get(self.next_arrival).map(|arrival| arrival.at);
         let told = self.told();
-        let planned = self.scheduler.next_change().filter(|_| !self.scheduler.is_idle());
+        let planned = self.scheduler.next_wakeup().filter(|_| !self.scheduler.is_idle());
         // Where time jumps, what was far away a moment ago may be near.
         let planned = planned.map(|change| self.now + change.saturating_sub(told).clamp(1, PATIENCE));
         arrival.into_iter().chain(self.storage.next()).chain(planned).min()
@@ -208,7 +208,7 @@ impl<'a> World<'a> {
                 0 => self.clients.live().any(|id| !is_held(id)),
                 _ => !self.clients.live().any(is_held),
             };
-            let waits = self.scheduler.next_change().is_some_and(|change| change > self.told());
+            let waits = self.scheduler.next_wakeup().is_some_and(|change| change > self.told());
             let may_wait = self.scenario.settings.schedule == Schedule::Static && waits;
             assert!(
                 self.scheduler.in_flight() > 0 || !free || may_wait,
@@ -218,12 +218,12 @@ impl<'a> World<'a> {
             self.workless = 0;
             return false;
         }
-        let begun = self.scheduler.begin(&plan);
+        let begun = self.scheduler.apply(&plan);
         let took = self.storage.swap_out(&mut self.scheduler, &self.device, &begun.swaps);
         self.wait_for_move(took);
         self.device.copy(&begun.copies);
         for lookup in &begun.lookups {
-            let work = plan.work.iter().find(|work| work.sequence == lookup.sequence);
+            let work = plan.scheduled.iter().find(|work| work.sequence == lookup.sequence);
             assert_eq!(
                 work.map(|work| work.cached),
                 Some(lookup.cached),
@@ -233,12 +233,12 @@ impl<'a> World<'a> {
             assert_eq!(lookup.cached + lookup.computed, prompt, "a prompt is looked up once, and whole");
         }
         self.tell(begun.events, &Excuses::default());
-        self.workless = if plan.work.is_empty() { self.workless + 1 } else { 0 };
+        self.workless = if plan.scheduled.is_empty() { self.workless + 1 } else { 0 };
         assert!(
             self.workless <= 1,
             "a plan that only takes back is followed by one that computes or by waiting: {plan:?}"
         );
-        if !plan.work.is_empty() {
+        if !plan.scheduled.is_empty() {
             self.launch(&plan);
         }
         self.audit();
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
         loop {
             let plan = self.scheduler.plan(self.told());
             self.check_plan(&plan);
-            for id in self.scheduler.entering(&plan) {
+            for id in self.scheduler.newly_admitted(&plan) {
                 let (scheduler, device) = (&mut self.scheduler, &mut self.device);
                 let took = self.storage.bring_back(scheduler, device, id, self.now);
                 self.wait_for_move(took);
@@ -277,19 +277,19 @@ impl<'a> World<'a> {
         let limits = self.scheduler.limits();
         let settings = &self.scenario.settings;
         assert!(plan.tokens() <= limits.tokens.min(settings.max_step_tokens), "too many tokens");
-        assert!(plan.work.len() <= limits.sequences.min(settings.max_sequences), "too many sequences");
-        for (at, work) in plan.work.iter().enumerate() {
+        assert!(plan.scheduled.len() <= limits.sequences.min(settings.max_sequences), "too many sequences");
+        for (at, work) in plan.scheduled.iter().enumerate() {
             assert!(!work.positions.is_empty(), "work without tokens");
-            let twice = plan.work[..at].iter().any(|other| other.sequence == work.sequence);
+            let twice = plan.scheduled[..at].iter().any(|other| other.sequence == work.sequence);
             assert!(!twice, "{:?} is in the step twice", work.sequence);
         }
     }
 
     fn launch(&mut self, plan: &Plan) {
-        let fates: Vec<Fate> = plan.work.iter().map(|work| self.fate(work.sample)).collect();
+        let fates: Vec<Fate> = plan.scheduled.iter().map(|work| self.fate(work.sample)).collect();
         let begins = self.now.max(self.device.free_at());
         let alone = self.scenario.machine.of(plan);
-        let took = self.scenario.faults.guests.of(alone, begins, &mut self.rng);
+        let took = self.scenario.faults.interference.of(alone, begins, &mut self.rng);
         let done = begins + took;
         let (clients, scripts) = (&self.clients, &self.scripts);
         self.device.launch(&self.scheduler, plan, &fates, (done, took), |id| clients.script(id), scripts);
@@ -321,8 +321,8 @@ impl<'a> World<'a> {
         let suspects = self.scheduler.stats().suspects;
         self.follow_oldest(job, suspects > 0);
         let is_trial = suspects > 0 && job.sequences.iter().any(|id| self.clients.is_live(*id));
-        let rows = job.rows(&self.clients, &self.scripts);
-        let outcome = Outcome { plan: job.plan, rows, took: Some(job.took) };
+        let outputs = job.outputs(&self.clients, &self.scripts);
+        let outcome = Outcome { plan: job.plan, outputs, took: Some(job.took) };
         let failed: Vec<_> = job.failed_rows().collect();
         for event in self.scheduler.commit(outcome) {
             let excuses = Excuses { row: failed.contains(&event.sequence()), steps: false };
@@ -349,7 +349,7 @@ impl<'a> World<'a> {
         // One that was held comes back while younger ones are in flight, and they make room first.
         let returning = oldest.is_some_and(|oldest| self.storage.has_held(oldest));
         let most = if returning { 2 * STARVATION_STEPS } else { STARVATION_STEPS };
-        // Pools take turns, and who comes late and first in line is not in what is in flight.
+        // StageLimits take turns, and who comes late and first in line is not in what is in flight.
         let most = match self.scenario.settings.schedule {
             Schedule::Fair | Schedule::Split => 2 * most,
             Schedule::Fcfs | Schedule::Static => most,

@@ -1,6 +1,6 @@
 //! What the engine says about itself.
 
-use omnibus_core::{CostModel, GroupStats, Misses};
+use omnibus_core::{CacheMisses, CostModel, GroupStats};
 use serde::{Deserialize, Serialize};
 
 use crate::{DiskStats, MemoryPlan, SwapStats};
@@ -134,7 +134,7 @@ pub struct Stats {
     /// Tokens computed, those computed again included.
     pub computed_tokens_total: u64,
     /// Prompts that were not found as far as they could have been, by reason.
-    pub prefix_misses: Misses,
+    pub prefix_misses: CacheMisses,
     /// Sequences that began in the middle of a block, whose beginning was copied.
     pub partial_copies_total: u64,
     /// Copies of recurrent states that were kept for others to start from.

@@ -112,7 +112,7 @@ impl Capacity {
             tuning: settings.tuning.clone(),
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
             session_ttl: (settings.session_ttl_s * 1e6) as core::Tick,
-            swap: core::Swap {
+            swap: core::SwapSettings {
                 preemption: settings.preemption,
                 block_bytes: self.moved_bytes(&groups, settings),
             },

@@ -1,6 +1,6 @@
 //! A plan put into rows: which tokens, at which positions, over which blocks, sampled how.
 
-use omnibus_core::{Input, Plan, Scheduler, SequenceId};
+use omnibus_core::{Plan, Scheduler, SequenceId, TokenSource};
 use omnibus_model::{Segment, Table};
 
 use crate::fault::RowFault;
@@ -65,15 +65,15 @@ impl Rows {
         job: impl Fn(SequenceId) -> Option<&'a Job>,
     ) -> Self {
         let mut rows = Self::default();
-        for work in &plan.work {
+        for work in &plan.scheduled {
             let Some(job) = job(work.sequence) else { continue };
             let first = rows.tokens.len();
             let known = scheduler.tokens(work.sequence);
             match work.input {
-                Input::Known => {
+                TokenSource::Known => {
                     rows.tokens.extend(known[work.positions.clone()].iter().copied().map(Feed::Token))
                 }
-                Input::FromFlight { row, .. } => rows.tokens.push(Feed::Sample(row)),
+                TokenSource::InFlight { row, .. } => rows.tokens.push(Feed::Sample(row)),
             }
             let tables = (0..groups).map(|group| {
                 let table = scheduler.table(work.sequence, group);
@@ -104,7 +104,7 @@ impl Rows {
                     sequence: work.sequence,
                     logits: rows.logits_at.len(),
                     position: work.positions.end,
-                    late: matches!(work.input, Input::FromFlight { .. }) && needs_history(&job.sampling),
+                    late: matches!(work.input, TokenSource::InFlight { .. }) && needs_history(&job.sampling),
                     fault: None,
                 });
                 rows.logits_at.push(first + work.positions.len() - 1);

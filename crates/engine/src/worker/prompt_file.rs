@@ -88,7 +88,7 @@ impl PromptFile {
         runner: &mut Runner,
         id: SequenceId,
     ) -> mlx::Result<()> {
-        let keys = scheduler.block_keys(id);
+        let keys = scheduler.block_hashes(id);
         match self {
             Self::Write { prompt, .. } => {
                 let mut tokens = scheduler.tokens(id).to_vec();
@@ -105,7 +105,7 @@ impl PromptFile {
                 };
                 let restored = scheduler.restore(id, |group, key| place(group, key).is_some());
                 let placed = restored.iter().filter_map(|block| {
-                    let logical = place(block.group, block.key)?;
+                    let logical = place(block.group, block.hash)?;
                     Some(Placed { group: block.group, block: block.block.0, logical })
                 });
                 runner.fill(cache, &placed.collect::<Vec<_>>())
@@ -128,7 +128,8 @@ impl PromptFile {
                 GroupKind::State => 1,
             };
             let last = keys.iter().rev().take(wanted);
-            let found: Vec<BlockId> = last.map_while(|key| scheduler.find_block(group, *key)).collect();
+            let found: Vec<BlockId> =
+                last.map_while(|key| scheduler.find_cached_block(group, *key)).collect();
             // The oldest token of a full window may be gone: the next one takes its place.
             if found.len() + usize::from(matches!(spec.kind, GroupKind::Window { .. })) < wanted {
                 return Err(failed("it did not fit into the memory for keys and values".to_owned()));

@@ -11,7 +11,8 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use omnibus_core::{
-    self as core, Lookup, Miss, Outcome, Plan, PlanId, Row, Scheduler, SequenceId, StopKind, Tick,
+    self as core, CacheMiss, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, SequenceOutput,
+    StopKind, Tick,
 };
 
 use super::Outlet;
@@ -186,7 +187,7 @@ impl Loop {
             let now = self.now();
             let plan = self.scheduler.plan(now);
             let Some(tier) = &mut self.tier else { return Ok(plan) };
-            for id in self.scheduler.entering(&plan) {
+            for id in self.scheduler.newly_admitted(&plan) {
                 tier.bring_back(&mut self.scheduler, &mut self.runner, id, now)?;
                 if !self.scheduler.is_current(&plan) {
                     break;
@@ -199,17 +200,17 @@ impl Loop {
     }
 
     fn launch(&mut self, plan: &Plan) -> mlx::Result<()> {
-        let begun = self.scheduler.begin(plan);
-        for event in begun.events {
+        let allocation = self.scheduler.apply(plan);
+        for event in allocation.events {
             self.hear(event);
         }
         if let Some(tier) = &mut self.tier {
-            tier.swap_out(&mut self.scheduler, &self.runner, &begun.swaps)?;
+            tier.swap_out(&mut self.scheduler, &self.runner, &allocation.swaps)?;
         }
-        if plan.work.is_empty() {
+        if plan.scheduled.is_empty() {
             return Ok(());
         }
-        self.tell_starts(plan, &begun.lookups);
+        self.tell_starts(plan, &allocation.lookups);
         trace(plan, self.scheduler.cost());
         let started = Instant::now();
         let jobs = &self.jobs;
@@ -230,7 +231,7 @@ impl Loop {
             if fault == Some(Kind::LaunchPanic) {
                 panic_on_order();
             }
-            runner.launch(rows, &begun.copies, before, jobs, tokens_of)
+            runner.launch(rows, &allocation.copies, before, jobs, tokens_of)
         })?;
         if fault == Some(Kind::Draw) && !launched.is_late() {
             return Err(draw_on_order());
@@ -241,15 +242,15 @@ impl Loop {
 
     /// Says whose first step this is. The front hears it before anything is computed: should a step end the process,
     /// it is known who was in it.
-    fn tell_starts(&mut self, plan: &Plan, lookups: &[Lookup]) {
+    fn tell_starts(&mut self, plan: &Plan, lookups: &[PrefixLookup]) {
         let told = self.told.len();
-        for work in &plan.work {
+        for work in &plan.scheduled {
             if work.positions.start == work.cached
                 && let Some(job) = self.jobs.get(&work.sequence)
             {
                 let lookup = lookups.iter().find(|lookup| lookup.sequence == work.sequence);
                 let history_changed_at = match lookup.and_then(|lookup| lookup.miss) {
-                    Some(Miss::HistoryChanged { position }) => Some(position),
+                    Some(CacheMiss::HistoryChanged { position }) => Some(position),
                     _ => None,
                 };
                 let news = News::Started { cached_tokens: work.cached, history_changed_at };
@@ -277,10 +278,10 @@ impl Loop {
                 self.told.push(Note { job: job.id, news });
             }
         }
-        let rows =
+        let outputs =
             flight.samples.iter().zip(&picks).map(|(sequence, pick)| self.row(*sequence, pick)).collect();
         let mut scores: BTreeMap<SequenceId, Pick> = flight.samples.iter().copied().zip(picks).collect();
-        for event in self.scheduler.commit(Outcome { plan: flight.plan, rows, took: Some(took) }) {
+        for event in self.scheduler.commit(Outcome { plan: flight.plan, outputs, took: Some(took) }) {
             match event {
                 core::Event::Token { sequence, token } => {
                     let pick = scores.remove(&sequence);
@@ -309,10 +310,10 @@ impl Loop {
         (done - began).as_micros() as Tick
     }
 
-    fn row(&self, sequence: SequenceId, pick: &Pick) -> Row {
-        let Some(token) = pick.token else { return Row::Failed };
+    fn row(&self, sequence: SequenceId, pick: &Pick) -> SequenceOutput {
+        let Some(token) = pick.token else { return SequenceOutput::Failed };
         let stops = self.jobs.get(&sequence).is_some_and(|job| job.stop_tokens.binary_search(&token).is_ok());
-        Row::Sampled { token, stop: stops.then_some(StopKind::Token) }
+        SequenceOutput::Sampled { token, stop: stops.then_some(StopKind::Token) }
     }
 
     fn hear_token(&mut self, sequence: SequenceId, token: u32, pick: Option<Pick>) {
@@ -350,7 +351,7 @@ impl Loop {
 
 fn trace(plan: &Plan, cost: &core::CostModel) {
     if tracing::enabled!(tracing::Level::TRACE) {
-        let load = core::Load::of(plan);
+        let load = core::StepLoad::of(plan);
         let expected_us = cost.predict(&load) as Tick;
         tracing::trace!(step = plan.id.0, ?load, expected_us, "step launched");
     }
@@ -368,7 +369,7 @@ fn finished(reason: core::FinishReason) -> News {
 
 fn failed(failure: core::Failure) -> News {
     let message = match failure {
-        core::Failure::Row => "the model's numbers for this request were not finite",
+        core::Failure::Sampling => "the model's numbers for this request were not finite",
         core::Failure::Step => "this request cannot be computed even on its own",
         core::Failure::Engine => "the engine gave this request up",
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
-use omnibus_core::{BlockCopy, BlockId, KeyedBlock, SequenceId};
+use omnibus_core::{BlockCopy, BlockId, CachedBlock, SequenceId};
 use omnibus_model::{
     Attending, Batch, Blueprint, Kernels, KvState, KvStorage, Model, Outgoing, Placed, PromptCache,
 };
@@ -218,7 +218,7 @@ impl Runner {
     }
 
     /// Writes blocks that nobody uses yet.
-    pub(super) fn write_blocks(&mut self, blocks: &[KeyedBlock], contents: &[&[u8]]) -> mlx::Result<()> {
+    pub(super) fn write_blocks(&mut self, blocks: &[CachedBlock], contents: &[&[u8]]) -> mlx::Result<()> {
         for group in 0..self.groups() {
             let of_group = blocks.iter().zip(contents).filter(|(block, _)| block.group == group);
             let (blocks, contents): (Vec<u32>, Vec<&[u8]>) =

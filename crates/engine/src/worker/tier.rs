@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use mlx::Array;
-use omnibus_core::{KeyedBlock, Move, Scheduler, SequenceId, Store, Tick};
+use omnibus_core::{CachedBlock, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
 use omnibus_model::{Outgoing, Source};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -124,21 +124,21 @@ impl Tier {
     }
 
     /// Where a block is besides the pools.
-    fn find(&self, name: BlockName) -> Option<Store> {
+    fn find(&self, name: BlockName) -> Option<OffloadTier> {
         if self.host.has(name) {
-            return Some(Store::Host);
+            return Some(OffloadTier::Host);
         }
         let is_on_disk = self.disk.as_ref().is_some_and(|shelf| shelf.disk.has(name));
-        is_on_disk.then_some(Store::Disk)
+        is_on_disk.then_some(OffloadTier::Disk)
     }
 
     /// What would help a sequence that waits, if it is worth while: as much as is moved at a time.
-    fn seek(&self, scheduler: &mut Scheduler, id: SequenceId) -> Vec<(BlockName, Store)> {
+    fn seek(&self, scheduler: &mut Scheduler, id: SequenceId) -> Vec<(BlockName, OffloadTier)> {
         // A disk that hangs has nothing.
-        let usable = |store: &Store| *store == Store::Host || !self.reading.is_stuck();
+        let usable = |store: &OffloadTier| *store == OffloadTier::Host || !self.reading.is_stuck();
         let find = |group, key| self.find(name_of(group, key)).filter(usable);
-        let absent = scheduler.absent(id, |group, key| find(group, key).is_some());
-        let stored: Vec<(usize, u128, Store)> =
+        let absent = scheduler.missing_blocks(id, |group, key| find(group, key).is_some());
+        let stored: Vec<(usize, u128, OffloadTier)> =
             absent.into_iter().filter_map(|(group, key)| Some((group, key, find(group, key)?))).collect();
         if stored.is_empty() || !scheduler.is_worth_restoring(id, &stored) {
             return Vec::new();
@@ -157,7 +157,7 @@ impl Tier {
     pub(super) fn fetch(&mut self, scheduler: &mut Scheduler, id: SequenceId, now: Tick) {
         let Some(shelf) = &self.disk else { return };
         let sought = self.seek(scheduler, id).into_iter();
-        let on_disk = sought.filter_map(|(name, store)| (store == Store::Disk).then_some(name));
+        let on_disk = sought.filter_map(|(name, store)| (store == OffloadTier::Disk).then_some(name));
         let names: Vec<BlockName> = on_disk.collect();
         if names.is_empty() || shelf.disk.fetch(names).is_err() {
             return;
@@ -175,7 +175,7 @@ impl Tier {
         id: SequenceId,
         now: Tick,
     ) -> mlx::Result<()> {
-        scheduler.look_for(id);
+        scheduler.mark_looked_up(id);
         self.fetch(scheduler, id, now);
         let nothing_read = BTreeMap::new();
         while !scheduler.is_held(id) {
@@ -205,14 +205,14 @@ impl Tier {
         if restored.is_empty() {
             return Ok(0);
         }
-        let names: Vec<BlockName> = restored.iter().map(|block| name_of(block.group, block.key)).collect();
+        let names: Vec<BlockName> = restored.iter().map(|block| name_of(block.group, block.hash)).collect();
         let content = |name: &BlockName| read.get(name).map(Vec::as_slice).or_else(|| host.get(*name));
         let contents: Vec<&[u8]> = names.iter().filter_map(content).collect();
         runner.settle()?;
         let started = Instant::now();
         runner.write_blocks(&restored, &contents)?;
         let bytes = contents.iter().map(|content| content.len() as u64).sum();
-        scheduler.learn_move(Move::Back, bytes, ticks(started.elapsed()));
+        scheduler.learn_transfer(Transfer::Onload, bytes, ticks(started.elapsed()));
         for name in names.into_iter().filter(|name| !read.contains_key(name)) {
             self.host.touch(name);
             self.swapped.in_blocks_total += 1;
@@ -226,9 +226,9 @@ impl Tier {
         &mut self,
         scheduler: &mut Scheduler,
         runner: &Runner,
-        blocks: &[KeyedBlock],
+        blocks: &[CachedBlock],
     ) -> mlx::Result<()> {
-        let unknown = blocks.iter().filter(|block| self.find(name_of(block.group, block.key)).is_none());
+        let unknown = blocks.iter().filter(|block| self.find(name_of(block.group, block.hash)).is_none());
         let unknown = self.beginning(&unknown.copied().collect::<Vec<_>>());
         if unknown.is_empty() {
             return Ok(());
@@ -237,14 +237,14 @@ impl Tier {
         let started = Instant::now();
         let mut copied: Vec<(BlockName, Vec<u8>)> = Vec::new();
         for (group, bytes) in self.block_bytes.iter().enumerate() {
-            let of_group: Vec<&KeyedBlock> = unknown.iter().filter(|block| block.group == group).collect();
+            let of_group: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
             for batch in of_group.chunks((SWAP_BYTES / bytes.max(&1)).max(1)) {
                 let contents = runner.read_blocks(group, batch.iter().map(|block| block.block))?.bytes()?;
-                copied.extend(batch.iter().map(|block| name_of(group, block.key)).zip(contents));
+                copied.extend(batch.iter().map(|block| name_of(group, block.hash)).zip(contents));
             }
         }
         let bytes = copied.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        scheduler.learn_move(Move::Out, bytes, ticks(started.elapsed()));
+        scheduler.learn_transfer(Transfer::Offload, bytes, ticks(started.elapsed()));
         self.swapped.out_blocks_total += copied.len() as u64;
         self.swapped.out_bytes_total += bytes;
         // Should others have to make room, the beginning is what is of use.
@@ -259,13 +259,13 @@ impl Tier {
 
     /// Of a sequence's blocks, each group's in order, the leading ones that there is room for once they are copied: more
     /// would only fill the host's memory.
-    fn beginning(&self, blocks: &[KeyedBlock]) -> Vec<KeyedBlock> {
+    fn beginning(&self, blocks: &[CachedBlock]) -> Vec<CachedBlock> {
         let for_disk = self.disk.as_ref().map_or(0, |_| WAITING_BYTES_MAX);
         let room = for_disk.max(self.host.limit_bytes() as usize);
-        let bytes = |block: &KeyedBlock| self.block_bytes.get(block.group).copied().unwrap_or(0);
+        let bytes = |block: &CachedBlock| self.block_bytes.get(block.group).copied().unwrap_or(0);
         let all: usize = blocks.iter().map(bytes).sum();
         let groups = (0..self.block_bytes.len()).flat_map(|group| {
-            let of_group: Vec<KeyedBlock> =
+            let of_group: Vec<CachedBlock> =
                 blocks.iter().filter(|block| block.group == group).copied().collect();
             let fitting = if all <= room { of_group.len() } else { of_group.len() * room / all };
             of_group.into_iter().take(fitting)
@@ -302,7 +302,7 @@ impl Tier {
             };
             let Some(id) = self.reading.answered() else { continue };
             let bytes = blocks.iter().map(|block| block.bytes.len() as u64).sum();
-            scheduler.learn_move(Move::Read, bytes, ticks(took));
+            scheduler.learn_transfer(Transfer::DiskRead, bytes, ticks(took));
             let read: BTreeMap<BlockName, Vec<u8>> =
                 blocks.into_iter().map(|block| (block.name, block.bytes)).collect();
             let back = self.put_back(scheduler, runner, id, &read, |_| true);
@@ -339,16 +339,16 @@ impl Tier {
             return Ok(false);
         }
         self.turns = 0;
-        let fresh = scheduler.sealed(batch_blocks(&self.block_bytes));
+        let fresh = scheduler.take_newly_cached(batch_blocks(&self.block_bytes));
         if fresh.is_empty() {
             return Ok(false);
         }
-        let name = |block: &KeyedBlock| name_of(block.group, block.key);
-        let unknown: Vec<KeyedBlock> =
+        let name = |block: &CachedBlock| name_of(block.group, block.hash);
+        let unknown: Vec<CachedBlock> =
             fresh.into_iter().filter(|block| !shelf.disk.has(name(block))).collect();
         let (mut names, mut parts) = (Vec::new(), Vec::new());
         for group in 0..self.block_bytes.len() {
-            let blocks: Vec<&KeyedBlock> = unknown.iter().filter(|block| block.group == group).collect();
+            let blocks: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
             if !blocks.is_empty() {
                 names.extend(blocks.iter().copied().map(name));
                 parts.push(runner.read_blocks(group, blocks.iter().map(|block| block.block))?);

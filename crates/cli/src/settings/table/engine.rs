@@ -1,6 +1,6 @@
 //! How requests are scheduled, what is kept of them, and the process they run in.
 
-use omnibus_engine::{AsyncScheduling, Preemption, PrefixCache, Schedule, WarmUp};
+use omnibus_engine::{AsyncScheduling, PreemptionPolicy, PrefixCache, Schedule, WarmUp};
 
 use super::{CACHED, ENGINE, MAX, SCHEDULING, SERVE, STEPS, microseconds};
 use crate::settings::config::Isolate;
@@ -170,7 +170,7 @@ pub const SETTINGS: &[Setting] = &[
         reach: Reach::Everywhere,
         help: "Most sequences in the pool of `split` that reads prompts.",
         set: |config, value| {
-            config.engine.tuning.pools.prefill = value.count() as usize;
+            config.engine.tuning.stages.prefill = value.count() as usize;
             Ok(())
         },
     },
@@ -184,7 +184,7 @@ pub const SETTINGS: &[Setting] = &[
         reach: Reach::Everywhere,
         help: "Most sequences in the pool of `split` that answers.",
         set: |config, value| {
-            config.engine.tuning.pools.decode = value.count() as usize;
+            config.engine.tuning.stages.decode = value.count() as usize;
             Ok(())
         },
     },
@@ -227,9 +227,9 @@ pub const SETTINGS: &[Setting] = &[
         help: "What becomes of the keys and values of requests that have to wait: moved, computed again, or what takes less time.",
         set: |config, value| {
             config.engine.preemption = match value.text().as_str() {
-                "swap" => Preemption::Swap,
-                "recompute" => Preemption::Recompute,
-                _ => Preemption::Cheaper,
+                "swap" => PreemptionPolicy::Swap,
+                "recompute" => PreemptionPolicy::Recompute,
+                _ => PreemptionPolicy::Auto,
             };
             Ok(())
         },

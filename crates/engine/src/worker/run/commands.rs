@@ -94,7 +94,7 @@ impl Loop {
             priority: job.priority,
             deadline,
             cache_salt: job.cache_salt,
-            key: job.tenant,
+            tenant: job.tenant,
             session: job.session,
             boundaries: job.boundaries.clone(),
             history: job.history.clone(),
@@ -140,7 +140,7 @@ impl Loop {
 
     /// How long to sleep when there is nothing to compute.
     fn nap(&self) -> Duration {
-        let change = self.scheduler.next_change().unwrap_or(Tick::MAX);
+        let change = self.scheduler.next_wakeup().unwrap_or(Tick::MAX);
         let longest = if self.tier.as_ref().is_some_and(Tier::is_reading) { READ_NAP } else { NAP };
         longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
     }

@@ -23,7 +23,7 @@ pub(super) fn order_faults(
     for row in &mut rows.samples {
         row.fault = player(&row.sequence).and_then(|player| faults.of_row(scene, player));
     }
-    faults.of_step(scene, plan.work.iter().filter_map(|work| player(&work.sequence)))
+    faults.of_step(scene, plan.scheduled.iter().filter_map(|work| player(&work.sequence)))
 }
 
 /// Does what can be done before a step is built.

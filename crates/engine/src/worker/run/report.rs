@@ -41,7 +41,7 @@ impl Loop {
         stats.generated_tokens_total = books.sampled_tokens_total;
         stats.cost_model.clone_from(self.scheduler.cost());
         stats.retry_after_s = seconds(self.scheduler.retry_after());
-        stats.handovers_total = books.handovers_total;
+        stats.handovers_total = books.handoffs_total;
         stats.disk = self.tier.as_ref().map(Tier::disk_stats).unwrap_or_default();
         stats.swap = self.tier.as_ref().map(Tier::swap_stats).unwrap_or_default();
         stats.active_memory_bytes = mlx::memory::active_memory() as u64;
