@@ -460,7 +460,7 @@ NO_ARGUMENTS = ["{Verb} the {object}.", "Please {verb} the {object}.", "Call {to
 
 
 def invented_tool(rng, split):
-    """A tool that nobody has seen, so that reading the schema must be learned."""
+    """An invented tool, so that the model learns to read the schema."""
     while True:
         verb = pick(rng, toolbox.VERBS)
         thing = pick(rng, toolbox.OBJECTS) if rng.random() < 0.7 else words.invented(rng)

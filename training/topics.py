@@ -1,6 +1,6 @@
 """What each fact is about, in a few words, and frames that turn those words into many questions.
 
-A row is `topics / wishes`: noun phrases and things that somebody wants to do, separated by `|`. They teach the model to
+A row is `topics / wishes`: noun phrases and things that a user wants to do, separated by `|`. They teach the model to
 listen for the words that matter, so that it understands questions that are in no list.
 """
 

@@ -135,7 +135,7 @@ _NAMES = [name for name in FIRST + LAST if len(name) > 3]
 
 
 def new_name(rng):
-    """A name that nobody has seen: syllables, the head of one name with the tail of another, or a slip in a real one."""
+    """An invented name: syllables, the head of one name with the tail of another, or a slip in a real one."""
     dice = rng.random()
     if dice < 0.35:
         return invented(rng).capitalize()
@@ -147,6 +147,6 @@ def new_name(rng):
 
 
 def invented(rng, low=2, high=3):
-    """A word that nobody has seen, so that copying it must be learned as copying."""
+    """An invented word, so that the model learns to copy."""
     count = low + int(rng.random() * (high - low + 1))
     return "".join(SYLLABLES[int(rng.random() * len(SYLLABLES))] for _ in range(count))

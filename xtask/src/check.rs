@@ -1,7 +1,7 @@
-//! `cargo xtask check`: all that CI runs, in the order that fails soonest.
+//! `cargo xtask check`: everything CI runs, fastest failures first.
 //!
-//! Formatting and tidy need no build. Clippy needs no machine code. The binary's pages come after the tests,
-//! because by then the binary's dependencies are built.
+//! Formatting and tidy need no build. Clippy needs no machine code. Pages from the binary come after the tests, when
+//! its dependencies are built.
 
 use std::time::Instant;
 

@@ -1,12 +1,12 @@
-//! What a contributor runs: `cargo xtask COMMAND`.
+//! Commands for contributors and CI: `cargo xtask COMMAND`.
 //!
-//! Invariant: knows the workspace from outside only: its files, its commands and what its binary prints.
-// Printing is what these commands are for.
+//! Invariant: uses the workspace from outside only: its files, its commands and the output of its binary.
+// These commands print.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;
 mod docs;
-mod place;
+mod paths;
 mod process;
 mod scripts;
 mod tidy;
@@ -21,17 +21,21 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    Command { name: "check", about: "all that CI runs, in the order that fails soonest", run: check::run },
-    Command { name: "tidy", about: "what a compiler cannot see: crate edges, file rules", run: tidy::run },
-    Command { name: "docs", about: "write the generated pages; --check compares instead", run: docs::run },
-    Command { name: "fixtures", about: "ask the reference again [NAME…]", run: scripts::fixtures },
+    Command { name: "check", about: "everything CI runs, fastest failures first", run: check::run },
+    Command { name: "tidy", about: "repository rules that a compiler cannot check", run: tidy::run },
+    Command { name: "docs", about: "write the generated pages; --check only compares", run: docs::run },
+    Command { name: "fixtures", about: "run the reference programs again [NAME…]", run: scripts::fixtures },
     Command { name: "bench", about: "run a script of bench/: NAME [ARGUMENTS…]", run: scripts::bench },
     Command {
         name: "soak",
-        about: "random traffic and failures [--minutes N] [--seed N]",
+        about: "soak test: random traffic and crashes [--minutes N] [--seed N]",
         run: scripts::soak,
     },
-    Command { name: "parity", about: "logits against the reference's [--only NAME]", run: scripts::parity },
+    Command {
+        name: "parity",
+        about: "compare logits with the reference's [--only NAME]",
+        run: scripts::parity,
+    },
 ];
 
 fn main() -> ExitCode {

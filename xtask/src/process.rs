@@ -1,24 +1,24 @@
-//! Other programs: run in the workspace's folder, seen to succeed.
+//! Runs other programs in the workspace's folder and checks that they succeed.
 
 use std::process::{Command, Stdio};
 
-use crate::place;
+use crate::paths;
 
-/// Cargo, as this program was run by it.
+/// The cargo that runs this program.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(place::root());
+    command.args(arguments).current_dir(paths::root());
     command
 }
 
 /// `$PYTHON`, else `python3`.
 pub fn python() -> Command {
     let mut command = Command::new(std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into()));
-    command.current_dir(place::root());
+    command.current_dir(paths::root());
     command
 }
 
-/// Runs it with this program's terminal.
+/// Runs a program with inherited output.
 pub fn run(mut command: Command) -> Result<(), String> {
     let name = shown(&command);
     let status =
@@ -26,7 +26,7 @@ pub fn run(mut command: Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{name}` failed ({status})")) }
 }
 
-/// Runs it, and gives what it printed.
+/// Runs a program and returns its output.
 pub fn output(mut command: Command) -> Result<String, String> {
     let name = shown(&command);
     command.stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -34,10 +34,10 @@ pub fn output(mut command: Command) -> Result<String, String> {
     if !output.status.success() {
         return Err(format!("`{name}` failed ({})", output.status));
     }
-    String::from_utf8(output.stdout).map_err(|_| format!("`{name}` printed something that is not UTF-8"))
+    String::from_utf8(output.stdout).map_err(|_| format!("`{name}` printed invalid UTF-8"))
 }
 
-/// As one would type it, without the folder of the program.
+/// The command line, without the folder of the program.
 fn shown(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());

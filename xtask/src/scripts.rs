@@ -1,13 +1,13 @@
-//! `cargo xtask fixtures`, `bench`, `soak` and `parity`: programs of the repository that are run now and then.
+//! `cargo xtask fixtures`, `bench`, `soak` and `parity`: scripts and examples of the repository.
 
-use crate::place;
+use crate::paths;
 use crate::process::{cargo, python, run};
 
-/// A Python script that asks a reference implementation and writes what it answers.
+/// A Python script that runs a reference implementation and writes its output to fixtures.
 struct Reference {
     name: &'static str,
     script: &'static str,
-    /// What it imports, as pip is told.
+    /// The packages it imports, as pip arguments.
     needs: &'static str,
 }
 
@@ -16,15 +16,16 @@ const REFERENCES: &[Reference] = &[
     Reference { name: "jinja", script: "crates/text/tests/jinja/reference.py", needs: "jinja2" },
 ];
 
-/// Runs every reference, or those that are named.
+/// Runs every reference, or the named ones.
 pub fn fixtures(names: &[String]) -> Result<(), String> {
     let known = |name: &String| REFERENCES.iter().any(|reference| reference.name == name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
         let all: Vec<&str> = REFERENCES.iter().map(|reference| reference.name).collect();
         return Err(format!("there is no `{unknown}`; there are {}", all.join(", ")));
     }
-    let wanted = |reference: &&Reference| names.is_empty() || names.iter().any(|name| name == reference.name);
-    for reference in REFERENCES.iter().filter(wanted) {
+    let is_requested =
+        |reference: &&Reference| names.is_empty() || names.iter().any(|name| name == reference.name);
+    for reference in REFERENCES.iter().filter(is_requested) {
         println!("{}: {}", reference.name, reference.script);
         let mut script = python();
         script.arg(reference.script);
@@ -36,7 +37,7 @@ pub fn fixtures(names: &[String]) -> Result<(), String> {
 /// The module of `bench/` that the others import.
 const SHARED: &str = "serving";
 
-/// Builds the server and runs one script of `bench/` on it, passing the other arguments on.
+/// Builds the server and runs one script of `bench/` with the other arguments.
 pub fn bench(arguments: &[String]) -> Result<(), String> {
     let scripts = bench_scripts()?;
     let Some((name, rest)) = arguments.split_first().filter(|(name, _)| scripts.contains(name)) else {
@@ -48,13 +49,13 @@ pub fn bench(arguments: &[String]) -> Result<(), String> {
     run(script)
 }
 
-/// Builds the server and lets the world go wrong around it for some minutes.
+/// Builds the server and runs the soak test.
 pub fn soak(arguments: &[String]) -> Result<(), String> {
     bench(&[&["soak".to_owned()], arguments].concat())
 }
 
 fn bench_scripts() -> Result<Vec<String>, String> {
-    let entries = std::fs::read_dir(place::root().join("bench"))
+    let entries = std::fs::read_dir(paths::root().join("bench"))
         .map_err(|error| format!("cannot read bench/: {error}"))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut scripts: Vec<String> = names
@@ -65,7 +66,7 @@ fn bench_scripts() -> Result<Vec<String>, String> {
     Ok(scripts)
 }
 
-/// Compares logits with the reference's; the arguments are the example's own.
+/// Compares logits with the reference's; passes the arguments to the example.
 pub fn parity(arguments: &[String]) -> Result<(), String> {
     let mut example =
         cargo(&["run", "--release", "--quiet", "-p", "omnibus-model", "--example", "parity", "--"]);

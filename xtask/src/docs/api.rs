@@ -1,7 +1,7 @@
-//! docs/api.md: every route, and what becomes of every field, from the tables in `crates/server`.
+//! docs/api.md: every route, and how every field is handled, from the tables in `crates/server`.
 //!
-//! Invariant: reads the tables as text, so a row must be a call with literals: `honoured("name", "note")`. A row
-//! that is not is an error, never a gap.
+//! Invariant: reads the tables as text, so a row must be a call with literals: `honoured("name", "note")`. Any other
+//! row is an error.
 
 use crate::tidy::Tree;
 use crate::tidy::source::Source;
@@ -28,7 +28,7 @@ field that is not listed is refused as well. None is dropped silently. `null` co
 /// The page.
 pub fn page(tree: &Tree) -> Result<String, String> {
     let routes = tree.sources.iter().find(|source| source.path == ROUTES);
-    let mut text = HEAD.to_owned() + &routes_of(routes.ok_or_else(|| format!("{ROUTES} is not there"))?)?;
+    let mut text = HEAD.to_owned() + &routes_of(routes.ok_or_else(|| format!("{ROUTES} does not exist"))?)?;
     for source in tree.sources.iter().filter(|source| source.path.starts_with(WIRE)) {
         let tables = tables_of(source)?;
         if tables.is_empty() {
@@ -101,7 +101,7 @@ fn table_at(source: &Source, start: usize) -> Result<FieldTable, String> {
     Ok(FieldTable { about: plain(&docs.join(" ")), rows })
 }
 
-/// One row, and what comes after it.
+/// One row, and the text after it.
 fn row(text: &str) -> Option<(String, &str)> {
     let (handling, says) = HANDLINGS
         .iter()
@@ -112,7 +112,7 @@ fn row(text: &str) -> Option<(String, &str)> {
     Some((format!("| `{name}` | {says} | {} |\n", note.replace('|', "\\|")), rest))
 }
 
-/// A string literal at the beginning, and what comes after it.
+/// A string literal at the beginning, and the text after it.
 fn literal(text: &str) -> Option<(String, &str)> {
     let inside = text.trim_start().strip_prefix('"')?;
     let (mut value, mut chars) = (String::new(), inside.char_indices());
@@ -121,7 +121,7 @@ fn literal(text: &str) -> Option<(String, &str)> {
             '"' => return Some((value, &inside[at + 1..])),
             '\\' => match chars.next()?.1 {
                 escaped @ ('"' | '\\') => value.push(escaped),
-                // A line that goes on: the break and the indent are not part of the text.
+                // An escaped line break: neither the break nor the indent is part of the text.
                 '\n' => {
                     let rest = chars.as_str().trim_start();
                     let skipped = chars.as_str().len() - rest.len();
@@ -142,7 +142,7 @@ fn title(source: &Source) -> String {
     plain(text.split(". ").next().unwrap_or_default()).trim_end_matches('.').to_owned()
 }
 
-/// Links of rustdoc as code.
+/// Rustdoc links as code.
 fn plain(doc: &str) -> String {
     doc.replace("[`", "`").replace("`]", "`")
 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_source_are_tables_of_the_page() {
+    fn field_tables_are_rendered() {
         let page = made(
             "//! `POST /a`, as documented. More.\n/// What happens, besides [`B`].\npub const FIELDS: &[Field] = &[\n    \
              honoured(\"x\", \"a \\\"b\\\" | c\"),\n    refused(\n        \"y\",\n        \"never \\\n         mind\",\n    ),\n];\n",

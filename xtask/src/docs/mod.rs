@@ -1,13 +1,13 @@
-//! `cargo xtask docs [--check]`: pages that are made, not written.
+//! `cargo xtask docs [--check]`: generated pages.
 //!
-//! A page is made from source, from what the binary prints, or by a test of the crate that has the tables.
+//! A page is generated from source, from the output of the binary, or by a test of the crate that has the tables.
 
 mod api;
 mod models;
 
 use std::path::Path;
 
-use crate::place;
+use crate::paths;
 use crate::process::{cargo, output, run as finish};
 use crate::tidy::{Tree, Violation};
 
@@ -20,7 +20,7 @@ struct Page {
 enum Maker {
     /// Needs no build.
     Source(fn(&Tree) -> Result<String, String>),
-    /// From what `omnibus` prints for these arguments.
+    /// From the output of `omnibus` for these arguments.
     Binary(&'static [&'static str], fn(&str) -> Result<String, String>),
     /// A test of this package and name compares the page, or writes it when `UPDATE_EXPECT` is set.
     Test(&'static str, &'static str),
@@ -32,7 +32,7 @@ const PAGES: &[Page] = &[
     Page { path: "docs/cli.md", maker: Maker::Test("mlx-omnibus", "docs_of_the_command_line_are_current") },
 ];
 
-/// Writes every page, or with `--check` compares those that no test compares.
+/// Writes every page, or with `--check` compares the pages that no test compares.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -42,7 +42,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Pages made from source that are not what the source says.
+/// Pages generated from source that are stale.
 pub fn stale(tree: &Tree) -> Vec<Violation> {
     let pages = PAGES.iter().filter_map(|page| match page.maker {
         Maker::Source(make) => Some((page.path, make(tree))),
@@ -67,7 +67,7 @@ fn compare() -> Result<(), String> {
             Maker::Binary(arguments, make) => make(&printed(arguments)?)?,
             Maker::Test(..) => continue,
         };
-        if std::fs::read_to_string(place::root().join(page.path)).ok() != Some(made) {
+        if std::fs::read_to_string(paths::root().join(page.path)).ok() != Some(made) {
             stale.push(page.path);
         }
     }
@@ -89,15 +89,15 @@ fn write(page: &Page) -> Result<(), String> {
         }
     };
     let path: &Path = page.path.as_ref();
-    std::fs::write(place::root().join(path), text)
+    std::fs::write(paths::root().join(path), text)
         .map_err(|error| format!("cannot write {}: {error}", page.path))
 }
 
-/// What the binary prints. It is built with the whole workspace's features, as the tests are, or its
+/// The output of the binary. It is built with the whole workspace's features, as the tests are; otherwise its
 /// dependencies would be built twice.
 fn printed(arguments: &[&str]) -> Result<String, String> {
     finish(cargo(&["build", "--quiet", "--workspace", "--bin", "omnibus"]))?;
-    let mut command = std::process::Command::new(place::omnibus()?);
-    command.args(arguments).current_dir(place::root());
+    let mut command = std::process::Command::new(paths::omnibus()?);
+    command.args(arguments).current_dir(paths::root());
     output(command)
 }

@@ -1,4 +1,4 @@
-//! docs/models.md: the architectures that can be served, from `omnibus models --json`.
+//! docs/models.md: the supported architectures, from `omnibus models --json`.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ with the field's name, so that a variant is never served wrong.
 | --- | --- |
 ";
 
-/// The page, from what the command prints.
+/// The page, from the output of the command.
 pub fn page(json: &str) -> Result<String, String> {
     let rows: Vec<Value> =
         serde_json::from_str(json).map_err(|error| format!("not a list in JSON: {error}"))?;

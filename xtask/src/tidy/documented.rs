@@ -1,10 +1,10 @@
-//! Public items are documented. For those that another crate can reach, rustc's `missing_docs` sees to it, and nobody
-//! switches it off; this looks at the rest, methods excepted.
+//! Public items are documented. For those that another crate can reach, rustc's `missing_docs` checks it and stays on;
+//! this rule checks the rest, except methods.
 
 use super::source::Source;
 use super::{Tree, Violation};
 
-/// Crates that are names of someone else's.
+/// Crates that only bind another library.
 const RAW: &[&str] = &["mlx-sys"];
 
 const ITEMS: &[&str] =
@@ -35,13 +35,13 @@ fn undocumented(source: &Source) -> Vec<Violation> {
         .collect()
 }
 
-/// Modules say what they are in their files; re-exports, where they come from; methods are indented.
+/// Modules are documented in their files, re-exports where they are defined; methods are indented.
 fn is_public_item(line: &str) -> bool {
     let rest = line.strip_prefix("pub ");
     rest.and_then(|rest| rest.split_whitespace().next()).is_some_and(|word| ITEMS.contains(&word))
 }
 
-/// Looks above the item, past attributes.
+/// Whether a doc comment stands above the item and its attributes.
 fn has_doc(source: &Source, index: usize) -> bool {
     let mut open = 0;
     for above in source.text[..index].iter().zip(&source.code[..index]).rev() {

@@ -1,11 +1,11 @@
-//! Which crate may depend on which of ours: one table, and no edge beside it.
+//! Which workspace crate may depend on which: one table, and no other edge.
 
 use toml::{Table, Value};
 
 use super::tree::File;
 use super::{Tree, Violation};
 
-/// Every crate of the workspace, and the crates of the workspace it may know. docs/architecture.md has the picture.
+/// Every crate of the workspace, and the workspace crates it may depend on. docs/architecture.md draws them.
 const EDGES: &[(&str, &[&str])] = &[
     ("mlx-sys", &[]),
     ("mlx", &["mlx-sys"]),
@@ -48,7 +48,7 @@ fn edges(manifest: &File) -> Vec<Violation> {
     edges.map(|to| say(format!("`{name}` must not know `{to}` (docs/architecture.md, crates)"))).collect()
 }
 
-/// Of all targets, for building and for running. Tests may use what they like.
+/// Dependencies and build dependencies of all targets. Tests may depend on any crate.
 fn dependencies(table: &Table) -> Vec<String> {
     let targets =
         table.get("target").and_then(Value::as_table).into_iter().flat_map(|targets| targets.values());
@@ -73,7 +73,7 @@ mod tests {
         "crates/core/Cargo.toml: `omnibus-core` must not know `mlx` (docs/architecture.md, crates)";
 
     #[test]
-    fn an_edge_beside_the_table_is_refused() {
+    fn an_edge_that_is_not_in_the_table_is_refused() {
         check_manifest("[dependencies]\nserde = \"1\"\n", &[]);
         check_manifest("[dependencies]\nmlx = { workspace = true }\n", &[REFUSED]);
         check_manifest("[dependencies]\nmlx.workspace = true\n", &[REFUSED]);

@@ -3,13 +3,13 @@
 use super::{Tree, Violation};
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    let silent = tree.sources.iter().filter(|source| {
+    let missing = tree.sources.iter().filter(|source| {
         source
             .text
             .first()
-            .is_none_or(|line| line.strip_prefix("//! ").is_none_or(|says| says.trim().is_empty()))
+            .is_none_or(|line| line.strip_prefix("//! ").is_none_or(|text| text.trim().is_empty()))
     });
-    silent
+    missing
         .map(|source| Violation {
             path: source.path.clone(),
             line: 1,
@@ -24,13 +24,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_does_not_say_what_it_is_is_refused() {
+    fn a_file_without_a_header_is_refused() {
         assert_eq!(found(check, &[("a.rs", "//! What it is.\n")]), [""; 0]);
-        for silent in ["", "use a;\n//! Late.\n", "// Not a doc.\n", "//! \n"] {
+        for text in ["", "use a;\n//! Late.\n", "// Not a doc.\n", "//! \n"] {
             assert_eq!(
-                found(check, &[("a.rs", silent)]),
+                found(check, &[("a.rs", text)]),
                 ["a.rs:1: must open with `//!`: what the file is, in one sentence"],
-                "{silent}"
+                "{text}"
             );
         }
     }

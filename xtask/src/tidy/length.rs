@@ -1,10 +1,10 @@
-//! No file is longer than one can hold: 800 lines.
+//! No file has more than 800 lines.
 
 use super::{Tree, Violation};
 
 const LINES_MAX: usize = 800;
 
-/// What people write.
+/// Hand-written files.
 const WRITTEN: &[&str] = &["rs", "py", "cc", "h", "sh", "md"];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
@@ -16,7 +16,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     for file in written {
         let lines = file.text.lines().count();
         if lines > LINES_MAX {
-            let message = format!("has {lines} lines, over {LINES_MAX}: find its second subject");
+            let message = format!("has {lines} lines, over {LINES_MAX}: split it by subject");
             found.push(Violation { path: file.path.clone(), line: 0, message });
         }
     }
@@ -33,7 +33,7 @@ mod tests {
         assert_eq!(found(check, &[("a.rs", &"x\n".repeat(800))]), [""; 0]);
         assert_eq!(
             found(check, &[("a.rs", &"x\n".repeat(801))]),
-            ["a.rs: has 801 lines, over 800: find its second subject"]
+            ["a.rs: has 801 lines, over 800: split it by subject"]
         );
         assert_eq!(found(check, &[("a.json", &"x\n".repeat(801))]), [""; 0]);
     }

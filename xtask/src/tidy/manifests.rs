@@ -1,4 +1,4 @@
-//! What every crate takes from the workspace: edition, version, licence, toolchain and lints.
+//! Every crate inherits edition, version, licence, toolchain and lints from the workspace.
 
 use toml::{Table, Value};
 
@@ -8,7 +8,7 @@ use super::{Tree, Violation};
 
 const INHERITED: &[&str] = &["edition", "version", "license", "rust-version", "repository"];
 
-/// Crates with lints of their own, because they contain `unsafe`.
+/// Crates with their own lints, because they contain `unsafe`.
 const OWN_LINTS: &[&str] = &["crates/mlx-sys/Cargo.toml", "crates/mlx/Cargo.toml"];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
@@ -16,7 +16,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 }
 
 fn fields(manifest: &File) -> Vec<Violation> {
-    // What is not TOML is for the check of edges to say.
+    // The check of crate edges reports invalid TOML.
     let table: Table = manifest.text.parse().unwrap_or_default();
     let say = |message| Violation { path: manifest.path.clone(), line: 0, message };
     let package = table.get("package");
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_its_own_is_refused() {
+    fn a_field_that_is_not_inherited_is_refused() {
         check_manifest(WHOLE, &[]);
         check_manifest(
             &WHOLE.replace("license.workspace = true", "license = \"MIT\""),

@@ -1,31 +1,31 @@
-//! `cargo xtask tidy`: rules of the house that a compiler cannot see. Each is a file here.
+//! `cargo xtask tidy`: repository rules that a compiler cannot check. Each is a file here.
 //!
-//! Invariant: a check reads a [`Tree`] and gives [`Violation`]s; nothing is built and nothing is changed.
+//! Invariant: a check reads a [`Tree`] and returns [`Violation`]s; it builds nothing and changes nothing.
 
 mod documented;
 mod edges;
 mod headers;
+mod keywords;
 mod length;
 mod links;
+mod local_paths;
 mod manifests;
-mod outbursts;
-mod places;
+mod no_panics;
 pub mod source;
 mod tree;
 mod whitespace;
-mod words;
 
 use crate::docs;
 pub use tree::Tree;
 
-/// Something to mend.
+/// Something to fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// From the workspace's folder.
     pub path: String,
-    /// From 1; 0 is the file as a whole.
+    /// From 1; 0 stands for the whole file.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and how to fix it.
     pub message: String,
 }
 
@@ -37,15 +37,15 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check { name: "crate edges", run: edges::check },
     Check { name: "inherited manifest fields", run: manifests::check },
-    Check { name: "words with a home", run: words::check },
-    Check { name: "no outbursts in libraries", run: outbursts::check },
-    Check { name: "files say what they are", run: headers::check },
-    Check { name: "public items are documented", run: documented::check },
+    Check { name: "restricted keywords", run: keywords::check },
+    Check { name: "no panics in libraries", run: no_panics::check },
+    Check { name: "file headers", run: headers::check },
+    Check { name: "documented public items", run: documented::check },
     Check { name: "file length", run: length::check },
     Check { name: "white space", run: whitespace::check },
     Check { name: "links", run: links::check },
-    Check { name: "no machine's own places", run: places::check },
-    Check { name: "pages made from source", run: docs::stale },
+    Check { name: "local paths", run: local_paths::check },
+    Check { name: "generated pages", run: docs::stale },
 ];
 
 /// Runs all checks and prints what they found.
@@ -77,7 +77,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// What a check finds in files that are given as paths and texts, as one prints it.
+/// The violations of a check in files given as paths and texts, as they are printed.
 #[cfg(test)]
 fn found(check: fn(&Tree) -> Vec<Violation>, files: &[(&str, &str)]) -> Vec<String> {
     check(&Tree::of(files)).iter().map(Violation::to_string).collect()

@@ -1,6 +1,6 @@
-//! A Rust file as code: comments blanked, insides of strings covered, test code known by line.
+//! A Rust file as code: comments blanked, string contents covered, test code marked by line.
 //!
-//! Invariant: covering keeps every line where it is. It reads tokens, not grammar.
+//! Invariant: covering keeps line numbers. It reads tokens, not grammar.
 
 /// A Rust file.
 pub struct Source {
@@ -8,11 +8,11 @@ pub struct Source {
     pub path: String,
     /// As written, by line.
     pub text: Vec<String>,
-    /// The same with spaces for comments, and `_` for what is inside strings and characters.
+    /// The same with spaces for comments, and `_` for the contents of strings and characters.
     pub code: Vec<String>,
     /// Whether each line is test code.
     tests: Vec<bool>,
-    /// Test modules that are files of their own: their names.
+    /// Names of test modules that are files.
     outside: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Source {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 
-    /// Test modules that are files of their own: where they are, without `.rs`.
+    /// Paths of test modules that are files, without `.rs`.
     pub fn test_modules(&self) -> Vec<String> {
         let stem = self.path.trim_end_matches(".rs");
         let (folder, name) = stem.rsplit_once('/').unwrap_or(("", stem));
@@ -62,7 +62,7 @@ impl Source {
         self.path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
     }
 
-    /// Makes all of it test code.
+    /// Marks the whole file as test code.
     pub fn mark_as_test(&mut self) {
         self.tests.fill(true);
     }
@@ -91,7 +91,7 @@ impl Source {
     }
 }
 
-/// Whether `word` stands in `code` as a word of its own.
+/// Whether `code` contains `word` as a whole word.
 pub fn has_word(code: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word)
@@ -107,7 +107,7 @@ fn find(code: &[char], from: usize, needle: &str) -> Option<usize> {
     code.get(from..)?.windows(needle.len()).position(|window| window == needle).map(|at| from + at)
 }
 
-/// The place after the bracket that closes the one at `open`.
+/// The position after the bracket that closes the one at `open`.
 fn closing(code: &[char], open: usize) -> usize {
     let mut depth = 0;
     for (at, c) in code.iter().enumerate().skip(open) {
@@ -135,7 +135,7 @@ fn after_attributes(code: &[char], mut at: usize) -> usize {
     }
 }
 
-/// The place after an item: after its body, or after its semicolon.
+/// The position after an item: after its body, or after its semicolon.
 fn item_end(code: &[char], mut at: usize) -> usize {
     while let Some(c) = code.get(at) {
         match c {
@@ -148,7 +148,7 @@ fn item_end(code: &[char], mut at: usize) -> usize {
     code.len()
 }
 
-/// Covers comments, and what is inside strings and characters. Quotes stay.
+/// Covers comments and the contents of strings and characters. Quotes stay.
 fn cover(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -180,7 +180,7 @@ enum Token {
     Quoted,
 }
 
-/// Where a comment, string or character that begins here ends.
+/// The end of a comment, string or character that begins here.
 fn token_end(chars: &[char], at: usize) -> Option<(usize, Token)> {
     let inside_word = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
     match &chars[at..] {
@@ -192,7 +192,7 @@ fn token_end(chars: &[char], at: usize) -> Option<(usize, Token)> {
             raw_end(chars, at + 2).map(|end| (end, Token::Quoted))
         }
         ['\'', '\\', ..] => Some((character_end(chars, at + 2), Token::Quoted)),
-        // A lifetime has no second quote two places on.
+        // A lifetime has no second quote two characters later.
         ['\'', _, '\'', ..] => Some((at + 3, Token::Quoted)),
         _ => None,
     }
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_blanked_where_they_end() {
+    fn comments_are_blanked_to_their_end() {
         check("a // b\nc", "a     \nc");
         check("a /* b /* c */ d */ e", "a                   e");
         check("a /* b\nc */ d", "a     \n     d");
     }
 
     #[test]
-    fn insides_of_strings_are_covered() {
+    fn string_contents_are_covered() {
         check(r#"x("a // \" b") y"#, r#"x("_________") y"#);
         check("x(r#\"a \" b\"#) y", "x(r#\"______#) y");
         check("b\"ab\" br\"cd\"", "b\"__\" br\"__\"");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_tests_are_test_code() {
+    fn test_folders_are_test_code() {
         assert!(Source::new("crates/a/tests/b.rs", "").is_test(0));
         assert!(!Source::new("crates/a/src/b.rs", "").is_test(0));
     }

@@ -3,23 +3,23 @@
 use std::process::Command;
 
 use super::source::Source;
-use crate::{place, process};
+use crate::{paths, process};
 
-/// Every file, and the Rust among them once more as code.
+/// Every file, and Rust files also as code.
 pub struct Tree {
-    /// With text, in the order of their paths.
+    /// Text files, in the order of their paths.
     pub files: Vec<File>,
     /// Those that end in `.rs`.
     pub sources: Vec<Source>,
-    /// Every path, also of files without text.
+    /// Every path, also of binary files.
     pub paths: Vec<String>,
 }
 
-/// A file with text in it.
+/// A text file.
 pub struct File {
     /// From the workspace's folder.
     pub path: String,
-    /// All of it.
+    /// Its contents.
     pub text: String,
 }
 
@@ -27,12 +27,12 @@ impl Tree {
     /// Reads the workspace. Files that are not UTF-8 are left out.
     pub fn read() -> Result<Self, String> {
         let mut list = Command::new("git");
-        list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(place::root());
+        list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(paths::root());
         let mut paths: Vec<String> = process::output(list)?.lines().map(str::to_owned).collect();
         paths.sort();
         paths.dedup();
-        // A file that is deleted and not yet committed is listed but not there.
-        paths.retain(|path| place::root().join(path).exists());
+        // A file whose deletion is not committed is listed, but does not exist.
+        paths.retain(|path| paths::root().join(path).exists());
         let files: Vec<File> = paths.iter().filter_map(|path| read(path)).collect();
         Ok(Self { paths, ..Self::from(files) })
     }
@@ -66,7 +66,7 @@ impl From<Vec<File>> for Tree {
 }
 
 fn read(path: &str) -> Option<File> {
-    let text = std::fs::read_to_string(place::root().join(path)).ok()?;
+    let text = std::fs::read_to_string(paths::root().join(path)).ok()?;
     Some(File { path: path.to_owned(), text })
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_module_in_a_file_of_its_own_is_test_code() {
+    fn a_test_module_in_its_own_file_is_test_code() {
         let tree = Tree::of(&[
             ("crates/a/src/lib.rs", "//! A.\n#[cfg(test)]\nmod tests;\nmod b;\n"),
             ("crates/a/src/tests.rs", "//! T.\n"),

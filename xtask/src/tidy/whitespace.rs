@@ -1,8 +1,8 @@
-//! No white space at the ends of lines, and one line break at the end of a file. Text inside strings of Rust is as it is.
+//! No trailing white space, and one line break at the end of a file. Rust string literals are exempt.
 
 use super::{Tree, Violation};
 
-/// What people write. Captured text, such as fixtures, is as it is.
+/// Hand-written files. Captured text, such as fixtures, is exempt.
 const WRITTEN: &[&str] = &["rs", "py", "cc", "h", "sh", "md", "toml", "svg"];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
@@ -18,8 +18,8 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
             Some(source) => source.text.iter().zip(&source.code).map(outside_strings).collect(),
             None => file.text.split('\n').collect(),
         };
-        let ragged = lines.iter().enumerate().filter(|(_, line)| line.ends_with([' ', '\t', '\r']));
-        found.extend(ragged.map(|(index, _)| say(index + 1, "ends with white space")));
+        let trailing = lines.iter().enumerate().filter(|(_, line)| line.ends_with([' ', '\t', '\r']));
+        found.extend(trailing.map(|(index, _)| say(index + 1, "ends with white space")));
         if !file.text.is_empty() && (!file.text.ends_with('\n') || file.text.ends_with("\n\n")) {
             found.push(say(0, "must end with one line break"));
         }
@@ -27,7 +27,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The line, or what covers its end where that is inside a string.
+/// The line, or its covered form where it ends inside a string.
 fn outside_strings<'a>((text, code): (&'a String, &'a String)) -> &'a str {
     if code.ends_with('_') { code } else { text }
 }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ragged_lines_are_refused() {
+    fn trailing_white_space_is_refused() {
         assert_eq!(found(check, &[("a.rs", "a\n\nb\n"), ("b.json", "a ")]), [""; 0]);
         assert_eq!(
             found(check, &[("a.rs", "a \nb\t\n")]),

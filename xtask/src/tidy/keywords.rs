@@ -1,33 +1,33 @@
-//! Words that have a home: `unsafe` beside MLX, `async` beside HTTP.
+//! Keywords that only some crates may use: `unsafe` beside MLX, `async` beside HTTP.
 
 use super::source::{Source, has_word};
 use super::{Tree, Violation};
 
-struct Word {
+struct Keyword {
     word: &'static str,
     /// Folders below `crates/`.
-    home: &'static [&'static str],
+    crates: &'static [&'static str],
 }
 
-const WORDS: &[Word] = &[
-    Word { word: "unsafe", home: &["mlx-sys", "mlx"] },
-    // The engine's handle gives its events to async callers.
-    Word { word: "async", home: &["server", "cli", "engine"] },
+const KEYWORDS: &[Keyword] = &[
+    Keyword { word: "unsafe", crates: &["mlx-sys", "mlx"] },
+    // The engine's handle returns events to async callers.
+    Keyword { word: "async", crates: &["server", "cli", "engine"] },
 ];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    tree.sources.iter().flat_map(words).collect()
+    tree.sources.iter().flat_map(keywords).collect()
 }
 
-fn words(source: &Source) -> Vec<Violation> {
-    let away = |word: &&Word| source.krate().is_none_or(|krate| !word.home.contains(&krate));
+fn keywords(source: &Source) -> Vec<Violation> {
+    let refused = |row: &&Keyword| source.krate().is_none_or(|krate| !row.crates.contains(&krate));
     let mut found = Vec::new();
-    for Word { word, home } in WORDS.iter().filter(away) {
+    for Keyword { word, crates } in KEYWORDS.iter().filter(refused) {
         let lines = source.code.iter().enumerate().filter(|(_, line)| has_word(line, word));
         found.extend(lines.map(|(index, _)| Violation {
             path: source.path.clone(),
             line: index + 1,
-            message: format!("`{word}` belongs in {}", home.join(", ")),
+            message: format!("`{word}` belongs in {}", crates.join(", ")),
         }));
     }
     found
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsafe_code_away_from_home_is_refused() {
+    fn unsafe_code_in_other_crates_is_refused() {
         let text = "fn a() {}\nunsafe fn b() {}\n";
         assert_eq!(
             found(check, &[("crates/core/src/a.rs", text)]),
@@ -47,12 +47,12 @@ mod tests {
         );
         assert_eq!(found(check, &[("crates/core/tests/a.rs", text)]).len(), 1);
         assert_eq!(found(check, &[("crates/mlx/src/a.rs", text)]), [""; 0]);
-        let speech = "// unsafe\n#![deny(unsafe_code)]\nconst A: &str = \"unsafe\";\n";
-        assert_eq!(found(check, &[("crates/core/src/a.rs", speech)]), [""; 0]);
+        let mentions = "// unsafe\n#![deny(unsafe_code)]\nconst A: &str = \"unsafe\";\n";
+        assert_eq!(found(check, &[("crates/core/src/a.rs", mentions)]), [""; 0]);
     }
 
     #[test]
-    fn async_code_away_from_home_is_refused() {
+    fn async_code_in_other_crates_is_refused() {
         assert_eq!(found(check, &[("crates/core/src/a.rs", "async fn a() {}\n")]).len(), 1);
         assert_eq!(found(check, &[("crates/server/src/a.rs", "async fn a() {}\n")]), [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! Libraries neither print nor panic on purpose: they return. `assert!` stays, for what only we can get wrong.
+//! Libraries neither print nor panic on purpose: they return errors. `assert!` is allowed, for bugs of ours.
 
 use super::source::Source;
 use super::{Tree, Violation};
@@ -6,38 +6,38 @@ use super::{Tree, Violation};
 /// Crates below `crates/` that are programs.
 const PROGRAMS: &[&str] = &["cli"];
 
-/// Parts of libraries that exist to find faults, as tests do.
-const EQUIPMENT: &[(&str, &str)] =
-    &[("crates/core/src/sim/", "a world that finds a fault stops with its seed")];
+/// Parts of libraries that are test support.
+const TEST_SUPPORT: &[(&str, &str)] =
+    &[("crates/core/src/sim/", "the simulator stops at a failure and prints its seed")];
 
 const PRINTS: &[&str] = &["print!", "println!", "eprint!", "eprintln!", "dbg!"];
 
-/// A parser's own `expect` takes no message, so only the message tells the two apart. Clippy finds the rest.
+/// `expect` of a parser takes no message, so only the message distinguishes the two. Clippy finds the rest.
 const PANICS: &[&str] = &[".unwrap()", ".expect(\"", ".expect(&", "panic!", "todo!", "unimplemented!"];
 
-/// A place where an outburst is right; its line ends with a comment that says why.
-struct Escape {
+/// An allowed panic or print; its line ends with a comment that gives the reason.
+struct Allowed {
     path: &'static str,
     what: &'static str,
 }
 
-const ESCAPES: &[Escape] = &[];
+const ALLOWED: &[Allowed] = &[];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let library = |source: &&Source| source.krate().is_some_and(|krate| !PROGRAMS.contains(&krate));
-    tree.sources.iter().filter(library).flat_map(outbursts).collect()
+    tree.sources.iter().filter(library).flat_map(panics).collect()
 }
 
-fn outbursts(source: &Source) -> Vec<Violation> {
-    // A build script talks to cargo by printing, and nobody links it.
-    let is_equipment = EQUIPMENT.iter().any(|(folder, _)| source.path.starts_with(folder));
-    if is_equipment || source.path.ends_with("/build.rs") {
+fn panics(source: &Source) -> Vec<Violation> {
+    // A build script prints for cargo, and no crate links it.
+    let is_test_support = TEST_SUPPORT.iter().any(|(folder, _)| source.path.starts_with(folder));
+    if is_test_support || source.path.ends_with("/build.rs") {
         return Vec::new();
     }
     let mut found = Vec::new();
     for (number, line) in source.work().filter(|(_, line)| !is_constant(line)) {
         for what in PRINTS.iter().chain(PANICS).filter(|what| stands_in(line, what)) {
-            if !escapes(source, number, what) {
+            if !is_allowed(source, number, what) {
                 let (path, what) = (source.path.clone(), what.trim_end_matches(['"', '&', '(']));
                 let message = format!("`{what}` in a library: return an error, or `assert!` what must hold");
                 found.push(Violation { path, line: number, message });
@@ -47,7 +47,7 @@ fn outbursts(source: &Source) -> Vec<Violation> {
     found
 }
 
-/// The compiler evaluates it, and says so when it fails.
+/// The compiler evaluates it and reports a failure.
 fn is_constant(line: &str) -> bool {
     let line = line.trim_start().trim_start_matches("pub ");
     line.starts_with("const ") && !line.starts_with("const fn ")
@@ -59,8 +59,8 @@ fn stands_in(line: &str, what: &str) -> bool {
     line.match_indices(what).any(|(at, _)| !(starts_word && line[..at].ends_with(part)))
 }
 
-fn escapes(source: &Source, number: usize, what: &str) -> bool {
-    let listed = ESCAPES.iter().any(|escape| escape.path == source.path && escape.what == what);
+fn is_allowed(source: &Source, number: usize, what: &str) -> bool {
+    let listed = ALLOWED.iter().any(|row| row.path == source.path && row.what == what);
     listed && source.text[number - 1].contains("// ")
 }
 
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn outbursts_in_libraries_are_refused() {
+    fn prints_and_panics_in_libraries_are_refused() {
         for line in [
             "println!(\"x\");",
             "std::eprintln!();",
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_one_is_fine() {
+    fn similar_code_is_accepted() {
         for line in [
             "assert!(x);",
             "x.unwrap_or(1);",
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_programs_have_their_freedom() {
+    fn tests_and_programs_may_print_and_panic() {
         assert_eq!(found(check, &[("crates/core/tests/a.rs", "x.unwrap();")]), [""; 0]);
         assert_eq!(
             found(check, &[("crates/core/src/a.rs", "#[cfg(test)]\nmod tests {\n x.unwrap(); }")]),

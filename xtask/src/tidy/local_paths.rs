@@ -1,14 +1,14 @@
-//! What holds on one machine only stays out of the repository: its folders, its mirrors of registries.
+//! No paths and no registry mirrors of one machine.
 
 use super::{Tree, Violation};
 
-/// Names what it refuses.
-const OWN: &str = "xtask/src/tidy/places.rs";
+/// It contains what it refuses.
+const THIS_FILE: &str = "xtask/src/tidy/local_paths.rs";
 
-/// Folders where somebody's work lies.
+/// Folders of users.
 const FOLDERS: &[&str] = &["/work/", "/root/", "/home/", "/Users/"];
 
-/// Words that come with a registry that is not the public one.
+/// Settings of a registry other than the public one.
 const REGISTRIES: &[&str] =
     &["index-url", "find-links", "artifactory", "/nexus/", "sparse+http", ".internal/", "trusted-host"];
 
@@ -16,10 +16,10 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for file in tree.files.iter().filter(|file| file.path != OWN) {
+    for file in tree.files.iter().filter(|file| file.path != THIS_FILE) {
         for (index, line) in file.text.lines().enumerate() {
             if let Some(what) = foreign(line) {
-                let message = format!("`{what}` is a place of one machine");
+                let message = format!("`{what}` is a path of one machine");
                 found.push(Violation { path: file.path.clone(), line: index + 1, message });
             }
         }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_of_one_machine_are_found() {
+    fn paths_of_one_machine_are_refused() {
         for line in [
             "cd /work/x",
             "\"/root/.cargo\"",
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_everybody_are_not() {
+    fn public_paths_are_accepted() {
         let lock = format!("source = \"{CRATES_IO}\"");
         for line in ["/usr/lib", "https://a.org/home/x", "src/work/a.rs", "/workspace", lock.as_str()] {
             assert_eq!(foreign(line), None, "{line}");

@@ -1,4 +1,4 @@
-//! Where things are.
+//! Paths of the workspace and of the built binary.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,6 @@ pub fn root() -> &'static Path {
 
 /// The binary `omnibus` of the profile that built this program.
 pub fn omnibus() -> Result<PathBuf, String> {
-    let own =
-        std::env::current_exe().map_err(|error| format!("cannot tell where this program is: {error}"))?;
+    let own = std::env::current_exe().map_err(|error| format!("cannot find this program's path: {error}"))?;
     Ok(own.with_file_name(format!("omnibus{}", std::env::consts::EXE_SUFFIX)))
 }
