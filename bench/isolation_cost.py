@@ -8,21 +8,10 @@ seconds are printed as well: they do not depend on other load.
 """
 
 import argparse
-import os
 import statistics
 
 import serving
 from kill_engine import Server, run
-
-
-def cpu_seconds(pid):
-    """CPU seconds of a process and its descendants so far."""
-    ticks = 0
-    for member in serving.family(pid):
-        with open(f"/proc/{member}/stat") as stat:
-            user, system = stat.read().rpartition(")")[2].split()[11:13]
-        ticks += int(user) + int(system)
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main():
@@ -36,13 +25,13 @@ def main():
     rates = {name: [] for name in servers}
     for server in servers.values():
         run(server, options, lambda: None)
-    before = {name: cpu_seconds(server.process.pid) for name, server in servers.items()}
+    before = {name: serving.cpu_seconds(server.process.pid) for name, server in servers.items()}
     for turn in range(options.rounds):
         order = list(servers.items())
         for name, server in order if turn % 2 else reversed(order):
             _, seconds = run(server, options, lambda: None)
             rates[name].append(options.streams * options.tokens / seconds)
-    busy = {name: cpu_seconds(server.process.pid) - before[name] for name, server in servers.items()}
+    busy = {name: serving.cpu_seconds(server.process.pid) - before[name] for name, server in servers.items()}
     for server in servers.values():
         server.stop()
     for name, values in rates.items():

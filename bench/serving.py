@@ -180,7 +180,7 @@ def wait_until_up(running, patience_s):
         with contextlib.suppress(OSError, http.client.HTTPException):
             if get(running.url, "/health").status < 500:
                 return
-        time.sleep(0.05)
+        time.sleep(0.01)
     sys.exit(f"the server did not answer within {patience_s} s; see the log")
 
 
@@ -195,6 +195,21 @@ def family(pid):
     for process in found:
         found.extend(parents[process])
     return found
+
+
+def cpu_seconds(pid):
+    """CPU seconds of a process and its descendants so far (Linux only)."""
+    ticks = 0
+    for process in family(pid):
+        user, system = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+        ticks += int(user) + int(system)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid):
+    """Resident memory of a process and its descendants (Linux only)."""
+    pages = (int(pathlib.Path(f"/proc/{process}/statm").read_text().split()[1]) for process in family(pid))
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def open_files(pid):
@@ -354,12 +369,12 @@ def status(url):
     return json.loads(get(url, "/v1/status").text)
 
 
-def wait_until(condition, patience_s, what):
+def wait_until(condition, patience_s, what, pause_s=0.05):
     deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > deadline:
             sys.exit(f"not within {patience_s} s: {what}")
-        time.sleep(0.05)
+        time.sleep(pause_s)
 
 
 # --- results
@@ -377,11 +392,22 @@ def arguments(about, **defaults):
     return parser
 
 
+def compare_arguments(about, **defaults):
+    """The same for scripts that compare binaries; `--omnibus` is not used then."""
+    parser = arguments(about, **defaults)
+    parser.add_argument("--binary", action="append", type=pathlib.Path,
+                        help="a binary to measure; may be repeated (default: the release binary)")
+    return parser
+
+
 def begin(parser):
-    """Parses the options and makes the folder for results."""
+    """Parses the options and makes the folder for results. `options.binary` is a list where the script has it."""
     options = parser.parse_args()
-    if not options.omnibus.exists():
-        sys.exit(f"{options.omnibus} does not exist: cargo build --release")
+    binaries = getattr(options, "binary", None) or [options.omnibus]
+    for binary in binaries:
+        if not binary.exists():
+            sys.exit(f"{binary} does not exist: cargo build --release")
+    options.binary = binaries
     options.out.mkdir(parents=True, exist_ok=True)
     return options
 

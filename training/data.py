@@ -62,11 +62,11 @@ def conversation(rng, long=False):
             messages = messages[:-2] if len(turn.calls) == 1 and rng.random() < 0.3 else messages
             if messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
                 messages += exchange(pick(rng, [skills.about_omnibus, skills.small_talk_turn])(rng, "train"))
-    elif turn.follow:  # something told earlier, asked for later
-        told = [{"role": "user", "content": turn.follow[0][0]}, {"role": "assistant", "content": turn.follow[0][1]}]
+    elif turn.follow:  # a fact from an earlier turn
+        given = [{"role": "user", "content": turn.follow[0][0]}, {"role": "assistant", "content": turn.follow[0][1]}]
         between = plain_turns(rng, pick(rng, [0, 0, 1, 1, 2, 3, 6]) if not long else 15 + int(rng.random() * 30))
         between = [other for other in between if other.check.get("must") != turn.check["must"] and "name" not in other.user.lower()]
-        messages = told + list(chain.from_iterable(exchange(other) for other in between)) + exchange(turn)
+        messages = given + list(chain.from_iterable(exchange(other) for other in between)) + exchange(turn)
     else:
         count = pick(rng, [0, 0, 0, 0, 1, 1, 2, 3, 5]) if not long else 15 + int(rng.random() * 45)
         messages = exchange(turn) + list(chain.from_iterable(exchange(other) for other in plain_turns(rng, count))) if not system else exchange(turn)
