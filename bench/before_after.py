@@ -146,7 +146,8 @@ def main():
     remarks = (f"{model[0].upper()}{model[1:]}; medians of {options.rounds} rounds; outputs of {DECODE_TOKENS} tokens, "
                f"conversations of {HISTORY_WORDS} words; {measured}.")
     results = {str(binary): values for binary, values in zip(options.binary, rounds)}
-    serving.finish(__file__, options, results, [serving.table(header, [row(*one, rounds) for one in MEASURES])], remarks)
+    rows = [row(*one, rounds) for one in MEASURES]
+    serving.finish(__file__, options, results, [serving.table(header, rows)], remarks)
 
 
 if __name__ == "__main__":

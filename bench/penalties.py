@@ -4,7 +4,7 @@
     cargo xtask bench penalties [--binary A --binary B] [--streams 16] [--tokens 2000]
 
 Streams decode at once, each with repetition, presence and frequency penalties and a logit_bias of 300 entries. A cost
-that grows with the output shows as a slowdown from the first tokens to the last. Several binaries are measured in turns.
+that grows with the output shows as a slowdown from the first tokens to the last. Binaries are measured in turns.
 """
 
 import random
@@ -30,7 +30,7 @@ def body(server, number, tokens):
 
 
 def edges(answer, tokens):
-    """Seconds per token at the beginning and at the end. A piece of text may hold several tokens: they count equally."""
+    """Seconds per token at the beginning and at the end; pieces of text stand for equal numbers of tokens."""
     last = len(answer.times) - 1
     edge = min(EDGE_TOKENS, tokens // 2)
     pieces = max(1, round(last * edge / tokens))
@@ -78,8 +78,8 @@ def main():
     edge = min(EDGE_TOKENS, options.tokens // 2)
     header = ["binary", "tokens/s", f"first {edge} tokens, each", f"last {edge} tokens, each", "slowdown",
               "CPU seconds"]
-    remarks = (f"The embedded model; {options.streams} streams of {options.tokens} tokens with repetition, presence and "
-               f"frequency penalties and a logit_bias of {BIASES} entries; {options.rounds} rounds.")
+    remarks = (f"The embedded model; {options.streams} streams of {options.tokens} tokens with repetition, presence "
+               f"and frequency penalties and a logit_bias of {BIASES} entries; {options.rounds} rounds.")
     serving.finish(__file__, options, results, [serving.table(header, [row(*one) for one in results.items()])], remarks)
 
 
