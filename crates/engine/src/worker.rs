@@ -102,7 +102,7 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
                 "--max-kv-size {tokens} is not above the {KEPT_TOKENS} first tokens"
             )));
         }
-        model.bound_reach(tokens, KEPT_TOKENS);
+        model.limit_attention_span(tokens, KEPT_TOKENS);
     }
     let mut settings = settings.clone();
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use mlx::cpu::{self, Act, PagedAttention, Pages, Pairs, Rope};
+use mlx::cpu::{self, Act, AttentionMetadata, PagedAttention, Rope, RotaryPairing};
 use mlx::{Array, Dtype, QuantMode, Result};
 
 fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
@@ -154,7 +154,13 @@ impl Layer {
     }
 
     /// Our kernel. Row `i` of `qkv` is at position `positions[i]`.
-    fn attend(&self, qkv: &Array, positions: &Array, pools: [&Array; 2], pages: Pages<'_>) -> Result<Array> {
+    fn attend(
+        &self,
+        qkv: &Array,
+        positions: &Array,
+        pools: [&Array; 2],
+        metadata: AttentionMetadata<'_>,
+    ) -> Result<Array> {
         let [k_pool, v_pool] = pools.map(Array::clone);
         let attended = PagedAttention {
             qkv,
@@ -167,18 +173,18 @@ impl Layer {
             rope: Some(Rope {
                 freqs: &self.freqs,
                 dims: self.head_dim,
-                pairs: Pairs::Halves,
+                pairs: RotaryPairing::Halves,
                 magnitude: 1.0,
             }),
             scale: self.scale(),
             softcap: None,
             window: None,
-            keep: 0,
+            sink_tokens: 0,
             sinks: None,
             k_pool,
             v_pool,
             packing: None,
-            pages,
+            metadata,
         };
         Ok(attended.run()?.out)
     }
@@ -197,8 +203,8 @@ fn attention() -> Result<()> {
             let tables = list((0..(context + tokens + size - 1) / size).collect())?;
             let segments = Array::from_slice(&[0, tokens, context, 0, 0], &[1, 5])?;
             let ours = || {
-                let pages = Pages { slots: &positions, segments: &segments, tables: &tables };
-                layer.attend(&qkv, &positions, [&k_pool, &v_pool], pages)
+                let metadata = AttentionMetadata { slots: &positions, segments: &segments, tables: &tables };
+                layer.attend(&qkv, &positions, [&k_pool, &v_pool], metadata)
             };
             // What MLX would do with a cache that needs no gathering.
             let rope =
@@ -260,8 +266,8 @@ fn stepwise() -> Result<()> {
         let segments = Array::from_slice(&segments, &[segments.len() as i32 / 5, 5])?;
         let ours = || -> Result<Array> {
             let attend = |[k_pool, v_pool]: &[Array; 2]| {
-                let pages = Pages { slots: &slots, segments: &segments, tables: &tables };
-                layer.attend(&qkv, &positions, [k_pool, v_pool], pages)
+                let metadata = AttentionMetadata { slots: &slots, segments: &segments, tables: &tables };
+                layer.attend(&qkv, &positions, [k_pool, v_pool], metadata)
             };
             let outs = pools.iter().map(attend).collect::<Result<Vec<_>>>()?;
             mlx::concatenate(&outs.iter().collect::<Vec<_>>(), 0)

@@ -4,7 +4,7 @@
 //! dtypes, and give results in the dtype of their first argument. A row's result is the same, bit for bit,
 //! whichever rows share the call and however many there are: batching never changes a text.
 //!
-//! Ids, slots and tables are checked while computing: one that points nowhere gives zeros or is not written.
+//! Ids, slots and tables are checked while computing: an invalid one gives zeros or is not written.
 
 use mlx_sys as sys;
 use sys::kernels::{self, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays};
@@ -15,9 +15,9 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 mod attention;
 mod recurrent;
 
-pub use attention::{Attended, HeadNorm, PagedAttention, Pages, Rope};
+pub use attention::{AttentionMetadata, AttentionOutput, HeadNorm, PagedAttention, Rope};
 pub use recurrent::{CausalConv, Recurrence, Rule};
-pub use sys::kernels::{Act, Isa, Packing, Pairs, isa, limit_isa, threads};
+pub use sys::kernels::{Act, Isa, Packing, RotaryPairing, isa, limit_isa, threads};
 
 /// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.
 pub fn available() -> bool {
@@ -31,7 +31,7 @@ pub fn qmm(x: &Array, w: &Quantized) -> Result<Array> {
     }
     let op = Op { name: "cpu::qmm", inputs: &[x, &w.weight, &w.scales] };
     let packed = Packed::check(&op, w)?;
-    op.want(packed.experts.is_none(), "the weights have two axes")?;
+    op.require(packed.experts.is_none(), "the weights have two axes")?;
     let (outer, rows) = op.rows(x, packed.k)?;
     let float = op.float(x)?;
     let shape = with_last(&outer, packed.n)?;
@@ -53,7 +53,7 @@ pub fn matmul_t(x: &Array, w: &Array) -> Result<Array> {
 /// `[rows, chosen]` (i32 or u32), weights `[experts, out, in]`; gives `[rows, chosen, out]`.
 pub fn gather_qmm(x: &Array, experts: &Array, w: &Quantized) -> Result<Array> {
     let op = Op { name: "cpu::gather_qmm", inputs: &[x, experts, &w.weight, &w.scales] };
-    op.want(w.mode == QuantMode::Affine, "only the affine format has a kernel")?;
+    op.require(w.mode == QuantMode::Affine, "only the affine format has a kernel")?;
     let packed = Packed::check(&op, w)?;
     let count = packed.experts.ok_or_else(|| op.fail("the weights have three axes"))?;
     let (kernel, shape) = op.chosen(x, experts, packed.weights, (count, packed.n, packed.k))?;
@@ -73,9 +73,9 @@ pub fn gather_mm(x: &Array, experts: &Array, w: &Array) -> Result<Array> {
 /// Rows of a quantized table `[words, width]` for tokens `[n]` (i32 or u32), as f32 `[n, width]`.
 pub fn embedding(tokens: &Array, table: &Quantized) -> Result<Array> {
     let op = Op { name: "cpu::embedding", inputs: &[tokens, &table.weight, &table.scales] };
-    op.want(table.mode == QuantMode::Affine, "only the affine format has a kernel")?;
+    op.require(table.mode == QuantMode::Affine, "only the affine format has a kernel")?;
     let packed = Packed::check(&op, table)?;
-    op.want(packed.experts.is_none(), "the table has two axes")?;
+    op.require(packed.experts.is_none(), "the table has two axes")?;
     let &[rows] = tokens.shape() else { return Err(op.fail("the tokens have one axis")) };
     op.ids(tokens)?;
     let Weights::Affine { bits, group, scales } = packed.weights else {
@@ -125,10 +125,10 @@ fn norm(
     let Some((&width, outer)) = x.shape().split_last() else { return Err(op.fail("a scalar has no rows")) };
     if let Some(residual) = residual {
         let same = residual.shape() == x.shape() && residual.dtype()? == x.dtype()?;
-        op.want(same, "x and the residual have the same shape and dtype")?;
+        op.require(same, "x and the residual have the same shape and dtype")?;
     }
     for part in [weight, bias].into_iter().flatten() {
-        op.want(part.shape() == [width], "weight and bias have the length of a row")?;
+        op.require(part.shape() == [width], "weight and bias have the length of a row")?;
     }
     let kernel = Kernel::Norm(Norm {
         center,
@@ -156,7 +156,7 @@ pub fn gated(gate_up: &Array, act: Act) -> Result<Array> {
     let Some((&both, outer)) = gate_up.shape().split_last() else {
         return Err(op.fail("a scalar has no rows"));
     };
-    op.want(both % 2 == 0, "the last axis holds gate and up")?;
+    op.require(both % 2 == 0, "the last axis holds gate and up")?;
     let (rows, width) = (count(outer), both as usize / 2);
     let kernel = Gated { act, float: op.float(gate_up)?, rows, width, apart: false };
     one(&op, Kernel::Gated(kernel), &[gate_up], &with_last(outer, width)?, gate_up.dtype()?)
@@ -166,7 +166,7 @@ pub fn gated(gate_up: &Array, act: Act) -> Result<Array> {
 pub fn gated2(gate: &Array, up: &Array, act: Act) -> Result<Array> {
     let op = Op { name: "cpu::gated2", inputs: &[gate, up] };
     let same = gate.shape() == up.shape() && gate.dtype()? == up.dtype()?;
-    op.want(same, "gate and up have the same shape and dtype")?;
+    op.require(same, "gate and up have the same shape and dtype")?;
     let Some((&width, outer)) = gate.shape().split_last() else {
         return Err(op.fail("a scalar has no rows"));
     };
@@ -182,7 +182,7 @@ pub fn copy_blocks(pool: Array, pairs: &[(u32, u32)]) -> Result<Array> {
     let Some((&blocks, _)) = pool.shape().split_first() else {
         return Err(op.fail("a scalar has no blocks"));
     };
-    op.want(
+    op.require(
         pairs.iter().all(|(from, to)| (*from).max(*to) < blocks as u32),
         "pairs name blocks of the pool",
     )?;
@@ -207,7 +207,7 @@ impl Op<'_> {
     }
 
     /// `what` should be true.
-    fn want(&self, holds: bool, what: &str) -> Result<()> {
+    fn require(&self, holds: bool, what: &str) -> Result<()> {
         if holds { Ok(()) } else { Err(self.fail(&format!("does not hold: {what}"))) }
     }
 
@@ -269,18 +269,18 @@ impl<'a> Packed<'a> {
     fn check(op: &Op, w: &'a Quantized) -> Result<Self> {
         let biases = w.biases.as_ref().ok_or_else(|| op.fail("the affine format has biases"))?;
         let known = matches!(w.bits, 2..=6 | 8) && matches!(w.group, 32 | 64 | 128);
-        op.want(known, "2 to 6 or 8 bits in groups of 32, 64 or 128")?;
-        op.want(w.weight.dtype()? == Dtype::U32, "the weights are uint32 words")?;
+        op.require(known, "2 to 6 or 8 bits in groups of 32, 64 or 128")?;
+        op.require(w.weight.dtype()? == Dtype::U32, "the weights are uint32 words")?;
         let scales = op.float(&w.scales)?;
         let alike = biases.shape() == w.scales.shape() && biases.dtype()? == w.scales.dtype()?;
-        op.want(alike, "scales and biases have the same shape and dtype")?;
+        op.require(alike, "scales and biases have the same shape and dtype")?;
         let (outer, groups) = match w.scales.shape() {
             [outer @ .., groups] if matches!(outer.len(), 1 | 2) => (outer, *groups),
             _ => return Err(op.fail("the weights have two or three axes")),
         };
         let k = i64::from(groups) * i64::from(w.group);
         let words = with_last(outer, usize::try_from(k * i64::from(w.bits) / 32).unwrap_or(0))?;
-        op.want(w.weight.shape() == words, "words and scales have the same rows and groups")?;
+        op.require(w.weight.shape() == words, "words and scales have the same rows and groups")?;
         let experts = (outer.len() == 2).then(|| outer[0] as usize);
         let weights = Weights::Affine { bits: w.bits as usize, group: w.group as usize, scales };
         let n = outer[outer.len() - 1] as usize;

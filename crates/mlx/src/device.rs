@@ -50,7 +50,7 @@ pub struct Info {
     pub max_recommended_working_set_size: Option<usize>,
     /// Bytes of the largest single buffer; Metal only.
     pub max_buffer_length: Option<usize>,
-    /// All that MLX tells, as text.
+    /// All properties that MLX reports, as text.
     pub properties: BTreeMap<String, String>,
 }
 

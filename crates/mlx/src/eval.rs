@@ -1,7 +1,7 @@
 //! Evaluation: making lazy arrays real, and what to do when that fails.
 //!
-//! MLX reports a failure of its worker once, to whoever asks first on that stream, and then marks the results
-//! as available. So an error from [`eval`] may belong to other arrays, and later reads of the failed ones
+//! MLX reports a failure of its worker once, to the first call on that stream, and then marks the results
+//! as available. So an error from [`eval`] may stem from other arrays, and later reads of the failed ones
 //! succeed with garbage. [`recover`] is the way back.
 
 use cxx::Exception;
@@ -34,7 +34,7 @@ pub fn synchronize() -> Result<()> {
 }
 
 /// After a failed evaluation: waits for everything in flight and collects what else went wrong, so that the
-/// next evaluation starts clean. Drop the arrays that were in flight; their values are lost.
+/// next evaluation starts clean. Drop the arrays that were in flight; their values are undefined.
 ///
 /// Returns the failures it drained. An error means that they did not end, and the process should.
 pub fn recover() -> Result<Vec<Error>> {

@@ -1,4 +1,4 @@
-//! GPU kernels whose source the caller brings. Without their backend, making one is an error.
+//! GPU kernels from source of the caller. Without their backend, making one is an error.
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mlx::cpu::{self, HeadNorm, Isa, PagedAttention, Pages, Pairs, Rope};
+use mlx::cpu::{self, AttentionMetadata, HeadNorm, Isa, PagedAttention, Rope, RotaryPairing};
 use mlx::{Array, Dtype, Result};
 
 struct Case {
@@ -14,10 +14,10 @@ struct Case {
     float: Dtype,
     pool: Dtype,
     norms: bool,
-    rope: Option<(i32, Pairs, f32)>,
+    rope: Option<(i32, RotaryPairing, f32)>,
     softcap: Option<f32>,
     window: Option<i32>,
-    keep: i32,
+    sink_tokens: i32,
     sinks: bool,
     tolerance: f32,
 }
@@ -34,7 +34,7 @@ const PLAIN: Case = Case {
     rope: None,
     softcap: None,
     window: None,
-    keep: 0,
+    sink_tokens: 0,
     sinks: false,
     tolerance: 1e-5,
 };
@@ -92,7 +92,7 @@ impl Case {
         }
         if let (Some((dims, pairs, magnitude)), Some(freqs)) = (self.rope, self.freqs()?) {
             let inverse = Array::ones(&[dims / 2], Dtype::F32)? / freqs;
-            let traditional = pairs == Pairs::Neighbours;
+            let traditional = pairs == RotaryPairing::Interleaved;
             let rope = mlx::fast::Rope { dims, traditional, base: None, scale: 1.0, freqs: Some(inverse) };
             let turn = |a: &Array| -> Result<Array> {
                 let [_, h, l, d] = a.dims()?;
@@ -111,7 +111,7 @@ impl Case {
         let mut mask = vec![0f32; (length * length) as usize];
         for (i, m) in mask.iter_mut().enumerate() {
             let (row, key) = (i as i32 / length, i as i32 % length);
-            if key > row || self.window.is_some_and(|w| key <= row - w && key >= self.keep) {
+            if key > row || self.window.is_some_and(|w| key <= row - w && key >= self.sink_tokens) {
                 *m = f32::NEG_INFINITY;
             }
         }
@@ -145,9 +145,9 @@ impl Case {
                 (vec![], vec![], vec![], vec![], vec![]);
             for &(sequence, tokens) in step {
                 let first = done[sequence];
-                // Blocks behind the window are gone.
+                // Blocks out of the window are freed.
                 let begin = self.window.map_or(0, |w| (first - w + 1).max(0) / self.block_size);
-                let kept = begin.min((self.keep + self.block_size - 1) / self.block_size);
+                let kept = begin.min((self.sink_tokens + self.block_size - 1) / self.block_size);
                 segments.extend([positions.len() as i32, tokens, first, tables.len() as i32, begin - kept]);
                 let last = (first + tokens - 1) / self.block_size;
                 tables.extend((0..kept).chain(begin..=last).map(|block| blocks_of(sequence, block)));
@@ -159,7 +159,7 @@ impl Case {
                 parts.push(self.qkv(sequence)?.slice(&[first, 0], &[first + tokens, self.width()])?);
                 done[sequence] += tokens;
             }
-            // Rows that belong to nobody: one writes to a block that nobody reads, one nowhere.
+            // Rows of no segment: one writes to a block that is not read, one has no slot.
             parts.push(random(&[2, self.width()], self.float, 5)?);
             positions.extend([0, 3]);
             slots.extend([(blocks - 1) * self.block_size, -1]);
@@ -182,12 +182,12 @@ impl Case {
                 scale: self.scale(),
                 softcap: self.softcap,
                 window: self.window,
-                keep: self.keep,
+                sink_tokens: self.sink_tokens,
                 sinks: sinks.as_ref(),
                 k_pool,
                 v_pool,
                 packing: None,
-                pages: Pages { slots: &slots, segments: &segments, tables: &tables },
+                metadata: AttentionMetadata { slots: &slots, segments: &segments, tables: &tables },
             }
             .run()?;
             let out = attended.out.astype(Dtype::F32)?.to_vec::<f32>()?;
@@ -199,7 +199,7 @@ impl Case {
                 rows.entry(sequence).or_default().extend_from_slice(part);
                 at += tokens as usize * width;
             }
-            assert!(out[at..].iter().all(|v| *v == 0.0), "rows of nobody are zeros");
+            assert!(out[at..].iter().all(|v| *v == 0.0), "rows of no segment are zeros");
         }
         Ok(rows)
     }
@@ -243,19 +243,19 @@ fn check(name: &str, case: Case) -> Result<()> {
 /// Instruction sets are a setting of the process, so this is one test.
 #[test]
 fn attention_agrees_with_mlx_and_does_not_see_how_a_sequence_is_cut() -> Result<()> {
-    use Pairs::{Halves, Neighbours};
+    use RotaryPairing::{Halves, Interleaved};
     check("plain", PLAIN)?;
     check("norms and rope", Case { norms: true, rope: Some((64, Halves, 1.0)), ..PLAIN })?;
-    check("part of a head rotates", Case { rope: Some((24, Neighbours, 1.25)), ..PLAIN })?;
+    check("part of a head rotates", Case { rope: Some((24, Interleaved, 1.25)), ..PLAIN })?;
     check("window", Case { window: Some(20), block_size: 32, ..PLAIN })?;
     check("wide window and sinks", Case { window: Some(100), sinks: true, ..PLAIN })?;
     check("softcap and sinks", Case { softcap: Some(5.0), sinks: true, ..PLAIN })?;
     check("odd blocks", Case { block_size: 5, window: Some(40), ..PLAIN })?;
-    check("first keys stay", Case { window: Some(20), keep: 4, block_size: 8, ..PLAIN })?;
-    check("many first keys stay", Case { window: Some(7), keep: 70, block_size: 16, ..PLAIN })?;
+    check("first keys stay", Case { window: Some(20), sink_tokens: 4, block_size: 8, ..PLAIN })?;
+    check("many first keys stay", Case { window: Some(7), sink_tokens: 70, block_size: 16, ..PLAIN })?;
     check(
         "first keys stay beside sinks",
-        Case { window: Some(33), keep: 5, sinks: true, block_size: 5, ..PLAIN },
+        Case { window: Some(33), sink_tokens: 5, sinks: true, block_size: 5, ..PLAIN },
     )?;
     check("blocks of 8", Case { block_size: 8, ..PLAIN })?;
     check("odd heads", Case { head_dim: 22, v_dim: 22, rope: Some((22, Halves, 1.0)), ..PLAIN })?;
@@ -305,12 +305,12 @@ fn pools_stay_where_they_are_while_steps_overlap() -> Result<()> {
             scale: 0.125,
             softcap: None,
             window: None,
-            keep: 0,
+            sink_tokens: 0,
             sinks: None,
             k_pool,
             v_pool,
             packing: None,
-            pages: Pages {
+            metadata: AttentionMetadata {
                 slots: &Array::from_slice(&[3 * size + step], &[1])?,
                 segments: &segments(step)?,
                 tables: &tables,

@@ -1,4 +1,4 @@
-//! What goes wrong comes back as an error that names the op and its inputs, and the process goes on.
+//! A failure is an error that names the op and its inputs, and the process continues.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -129,7 +129,7 @@ fn a_file_that_is_too_short_is_refused() {
 
 #[test]
 fn after_recovering_from_a_workers_failure_work_goes_on() -> Result<()> {
-    // The file shrinks between loading and reading, so the failure is met by MLX's worker.
+    // The file shrinks between loading and reading, so MLX's worker fails.
     let path = temporary("shrinking");
     mlx::io::save_safetensors(&path, [("x", &Array::ones(&[65536], Dtype::F32)?)], [])?;
     let x = mlx::io::load_safetensors(&path)?.remove("x").unwrap();
@@ -165,7 +165,7 @@ fn a_closures_error_comes_back_whole() -> Result<()> {
     assert!(matches!(carries.call(&[&x]).unwrap_err(), Error::Op(e) if e.op == "add"));
     let panics = mlx::compile(|_| panic!("no {}", "luck"), Shapes::Fixed)?;
     assert!(panics.call(&[&x]).unwrap_err().to_string().contains("panic inside a traced closure: no luck"));
-    // What failed to trace leaves nothing behind.
+    // A failed trace leaves no state.
     assert_eq!((x + 1).to_vec::<f32>()?, [1.0, 1.0]);
     Ok(())
 }

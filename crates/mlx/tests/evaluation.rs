@@ -1,4 +1,4 @@
-//! When things are computed, by whom, and what stays as it was.
+//! When and on which thread arrays are computed, and what stays unchanged.
 
 use mlx::{Array, Dtype, Enabled, Result, Shapes, bf16, f16};
 

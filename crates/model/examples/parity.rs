@@ -42,7 +42,7 @@ fn run() -> Result<(String, bool), String> {
         match (argument.as_str(), value.as_str()) {
             ("--fixtures", _) => directory = PathBuf::from(value),
             ("--only", _) => only.push(value),
-            ("--kernels", "reference") => kernels = Some(Kernels::Reference),
+            ("--kernels", "reference") => kernels = Some(Kernels::Mlx),
             ("--kernels", "cpu") => kernels = Some(Kernels::Cpu),
             _ => return Err(format!("unknown argument {argument} {value}")),
         }

@@ -1,15 +1,15 @@
-//! What one forward pass is given: tokens end to end, whatever they are for.
+//! The input of one forward pass: tokens of several sequences end to end.
 
 use mlx::Array;
 
-/// Tokens of several sequences, end to end, padded at the end to a size kernels have met before.
+/// Tokens of several sequences, end to end, padded at the end to one of a few sizes, for compiled kernels.
 pub struct Batch {
     /// `[T]` i32: token ids, every one below the vocabulary's size. Rows past the last segment are
-    /// padding: they write to the scratch blocks and nobody reads them.
+    /// padding: they write to the scratch blocks, which are never read.
     pub tokens: Array,
-    /// Sequences' shares, in the order of their rows, without gaps.
+    /// The sequences, in the order of their rows, without gaps.
     pub segments: Vec<Segment>,
-    /// Rows whose logits are wanted, ascending.
+    /// Rows that need logits, ascending.
     pub logits_at: Vec<usize>,
 }
 
@@ -38,17 +38,15 @@ impl Segment {
 /// A sequence's blocks in one group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
-    /// How many blocks of the sequence are missing because they are behind the window.
+    /// Blocks of the sequence that were freed because they are out of the window.
     pub first: usize,
-    /// Blocks of the pool: those that the window keeps of the sequence's beginning, if any, then those after the
-    /// missing ones, through the segment's end.
+    /// Blocks of the pool: those with sink tokens, if any, then those after the freed ones, through the segment's end.
     pub blocks: Vec<u32>,
 }
 
 impl Table {
-    /// Where the pool keeps `position`, as a flat slot; `None` behind the window or past the end.
-    ///
-    /// `kept`: blocks that the window keeps of the beginning.
+    /// The flat slot of `position` in the pool; `None` out of the window or past the end. `kept`: blocks with sink
+    /// tokens.
     pub fn slot(&self, position: usize, block_size: usize, kept: usize) -> Option<usize> {
         let block = position / block_size;
         let index =

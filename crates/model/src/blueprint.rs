@@ -3,9 +3,9 @@
 //! A new family usually adds no variant here, only a file in `families`. A new variant is a new
 //! computation, so it comes with its tensors (`manifest`), its memory (`state`) and its block.
 
-use crate::{Dims, Position, WeightRewrite};
+use crate::{Position, WeightRewrite};
 
-/// Everything the decoder needs to know about one checkpoint.
+/// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Blueprint {
     /// Width of the residual stream.
@@ -24,37 +24,19 @@ pub struct Blueprint {
     pub head: Head,
     /// `cap · tanh(logits / cap)`.
     pub logit_softcap: Option<f32>,
-    /// What the tensors outside the layers are called.
+    /// Names of the tensors outside the layers.
     pub names: Names,
     /// How a published checkpoint becomes the tensors this blueprint names, in order.
     pub rewrites: Vec<WeightRewrite>,
 }
 
 impl Blueprint {
-    /// A network with no scaling, no cap and Llama's tensor names.
-    pub fn new(dims: &Dims, layers: Vec<LayerSpec>) -> Self {
-        Self {
-            hidden: dims.hidden,
-            vocab: dims.vocab,
-            context: Some(dims.context),
-            embed_scale: 1.0,
-            layers,
-            final_norm: dims.norm,
-            head: dims.head,
-            logit_softcap: None,
-            names: Names::LLAMA,
-            rewrites: Vec::new(),
-        }
-    }
-}
-
-impl Blueprint {
-    /// Lets layers that see everything see the first `keep` positions and the last ones, `tokens` together. Others
-    /// stay as they are. `tokens` is above `keep`.
-    pub(crate) fn bound_reach(&mut self, tokens: usize, keep: usize) {
+    /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together. Others
+    /// stay as they are. `tokens` is above `sink_tokens`.
+    pub(crate) fn limit_attention_span(&mut self, tokens: usize, sink_tokens: usize) {
         for layer in &mut self.layers {
-            if let Mixer::Attention(Attention { reach: reach @ Reach::Full, .. }) = &mut layer.mixer {
-                *reach = Reach::Sinks { tokens: tokens - keep, keep };
+            if let Mixer::Attention(Attention { span: span @ AttentionSpan::Full, .. }) = &mut layer.mixer {
+                *span = AttentionSpan::Sinks { tokens: tokens - sink_tokens, sink_tokens };
             }
         }
     }
@@ -99,20 +81,20 @@ pub struct LayerSpec {
     /// The kind of every norm in the layer.
     pub norm: Norm,
     /// Where the norms sit around the two residual additions, and what they are called.
-    pub wiring: Wiring,
+    pub norm_placement: NormPlacement,
 }
 
 impl LayerSpec {
     /// A pre-norm layer under Llama's names.
     pub fn pre_norm(mixer: Mixer, mlp: Mlp, norm: Norm) -> Self {
-        Self { mixer_name: "self_attn", mixer, mlp: Some(mlp), norm, wiring: Wiring::LLAMA }
+        Self { mixer_name: "self_attn", mixer, mlp: Some(mlp), norm, norm_placement: NormPlacement::LLAMA }
     }
 }
 
 /// Residual arithmetic of a layer, with `x` the stream, `m` the mixer, `f` the MLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Wiring {
+pub enum NormPlacement {
     /// `x += m(norm(x))`, for layers without an MLP (Mamba)
     Alone { norm: &'static str },
     /// `x += m(norm(x)); x += f(norm(x))` (Llama, Qwen)
@@ -121,7 +103,7 @@ pub enum Wiring {
     Sandwich { mixer: [&'static str; 2], mlp: [&'static str; 2] },
 }
 
-impl Wiring {
+impl NormPlacement {
     /// Pre-norm under the names most checkpoints use.
     pub const LLAMA: Self = Self::Pre { mixer: "input_layernorm", mlp: "post_attention_layernorm" };
     /// Norms on both sides, under Gemma's names.
@@ -168,8 +150,8 @@ pub struct Attention {
     pub head_dim: usize,
     /// Scores are multiplied by this before the softmax.
     pub scale: f32,
-    /// Which earlier positions a query sees.
-    pub reach: Reach,
+    /// Which earlier positions a query attends to.
+    pub span: AttentionSpan,
     /// How position enters.
     pub position: Position,
     /// Norm on queries and keys before rotation.
@@ -182,37 +164,19 @@ pub struct Attention {
     pub out_gate: bool,
 }
 
-impl Attention {
-    /// Causal attention over everything, scaled by `1/√head_dim`, with no extras.
-    pub fn new(dims: &Dims, position: Position) -> Self {
-        Self {
-            heads: dims.heads,
-            kv_heads: dims.kv_heads,
-            head_dim: dims.head_dim,
-            scale: (dims.head_dim as f32).powf(-0.5),
-            reach: Reach::Full,
-            position,
-            qk_norm: None,
-            qkv_bias: false,
-            out_bias: false,
-            out_gate: false,
-        }
-    }
-}
-
-/// Which earlier positions a query sees.
+/// Which earlier positions a query attends to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum AttentionSpan {
     /// All of them.
     Full,
     /// The last `n`, itself included.
     Window(usize),
-    /// The last `tokens`, itself included, and the first `keep` of the sequence. Source: arXiv 2309.17453.
+    /// The last `tokens`, itself included, and the first `sink_tokens` of the sequence. Source: arXiv 2309.17453.
     Sinks {
-        /// Of the last.
+        /// The last ones.
         tokens: usize,
-        /// Of the first.
-        keep: usize,
+        /// The first ones.
+        sink_tokens: usize,
     },
 }
 
@@ -236,7 +200,7 @@ pub struct Mamba2 {
     /// Width of a key.
     pub state_dim: usize,
     /// Length of the causal convolution.
-    pub taps: usize,
+    pub conv_kernel_size: usize,
     /// Least and most of a step Δt, in model time.
     pub step_limits: [f32; 2],
     pub bias: bool,
@@ -269,7 +233,7 @@ pub struct GatedDelta {
     pub k_dim: usize,
     pub v_dim: usize,
     /// Length of the causal convolution.
-    pub taps: usize,
+    pub conv_kernel_size: usize,
     pub norm: Norm,
 }
 
@@ -294,7 +258,7 @@ impl GatedDelta {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mlp {
     /// `down(act(gate(x)) · up(x))`
-    Gated(Gated),
+    Gated(GatedMlp),
     /// A few of many gated MLPs, chosen per token.
     Moe(Moe),
 }
@@ -302,22 +266,22 @@ pub enum Mlp {
 /// A gated MLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Gated {
+pub struct GatedMlp {
     pub width: usize,
-    pub act: Act,
+    pub act: Activation,
     pub bias: bool,
 }
 
 /// The non-linearity of an MLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Act {
+pub enum Activation {
     Silu,
     Gelu,
     GeluTanh,
 }
 
-impl Act {
+impl Activation {
     /// As Hugging Face spells them.
     pub const CHOICES: &[(&str, Self)] =
         &[("silu", Self::Silu), ("gelu", Self::Gelu), ("gelu_pytorch_tanh", Self::GeluTanh)];
@@ -331,16 +295,16 @@ pub struct Moe {
     /// Routed experts per token.
     pub top_k: usize,
     /// Each routed expert.
-    pub expert: Gated,
+    pub expert: GatedMlp,
     /// How a token's experts are weighed.
     pub routing: Routing,
-    /// An expert that every token visits.
-    pub shared: Option<Shared>,
+    /// An expert that computes every token.
+    pub shared: Option<SharedExpert>,
 }
 
-/// An expert that every token visits.
+/// An expert that computes every token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedExpert {
     /// What it is called (`shared_expert`). Its output is multiplied by the sigmoid of one learned logit,
     /// `<name>_gate`.
     pub name: &'static str,

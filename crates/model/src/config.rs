@@ -1,8 +1,7 @@
-//! Reads a checkpoint's `config.json` and remembers what was asked for.
+//! Reads a checkpoint's `config.json` and records which fields were read.
 //!
-//! A field nobody reads is an error: a model that ignores `attn_output_gate` loads, runs, and
-//! answers nonsense. [`Config::finish`] is what turns that into a message at load time. A family
-//! therefore lists what it does not need, with the reason, in [`IGNORABLE`].
+//! A field that is never read is an error ([`Config::finish`]): a model without its `attn_output_gate` would load, run, and
+//! produce nonsense. [`IGNORABLE`] lists fields that do not change the network, each with the reason.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,10 +11,10 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// Fields that ask nothing of the network, and why we may pass them by.
+/// Fields that do not change the network, and why.
 pub const IGNORABLE: &[(&str, &str)] = &[
     ("architectures", "model_type chooses the family"),
-    ("auto_map", "we never run a checkpoint's code"),
+    ("auto_map", "a checkpoint's code is never run"),
     ("model_type", "read before the family is known"),
     ("torch_dtype", "the tensors carry their own dtype"),
     ("dtype", "the tensors carry their own dtype"),
@@ -24,7 +23,7 @@ pub const IGNORABLE: &[(&str, &str)] = &[
     ("_from_model_config", "provenance"),
     ("quantization", "read with the weights"),
     ("quantization_config", "read with the weights"),
-    ("use_cache", "we always do"),
+    ("use_cache", "always on"),
     ("cache_implementation", "the blueprint declares the state"),
     ("bos_token_id", "the text crate reads it"),
     ("eos_token_id", "the text crate reads it"),
@@ -42,7 +41,7 @@ pub const IGNORABLE: &[(&str, &str)] = &[
     ("move_model_to_device", "how the checkpoint was trained"),
     ("max_window_layers", "use_sliding_window is required to be false"),
     ("max_sequence_length", "max_position_embeddings says the same"),
-    ("mask_value", "we mask with booleans"),
+    ("mask_value", "masks are boolean"),
     ("id2label", "names of a classifier's outputs"),
     ("label2id", "names of a classifier's outputs"),
     ("add_cross_attention", GENERATION),
@@ -106,7 +105,7 @@ pub enum ConfigError {
     Unsupported { field: String, found: String, supported: String },
     #[error("does not hold: {}", rules.join("; "))]
     Inconsistent { rules: Vec<&'static str> },
-    #[error("nothing reads {}", fields.join(", "))]
+    #[error("unknown or unsupported field: {}", fields.join(", "))]
     Unread { fields: Vec<String> },
 }
 
@@ -171,9 +170,9 @@ impl<T: Field, const N: usize> Field for [T; N] {
     }
 }
 
-/// One JSON object of a config, and the record of which fields were asked for.
+/// One JSON object of a config, and the record of which fields were read.
 ///
-/// A null field counts as absent everywhere: it asks for nothing.
+/// A null field counts as absent everywhere.
 pub struct Config<'a> {
     fields: &'a Map<String, Value>,
     prefix: String,
@@ -200,7 +199,7 @@ impl<'a> Config<'a> {
         self.opt(field)?.ok_or_else(|| ConfigError::Missing { field: self.path(field) })
     }
 
-    /// A field whose absence has a meaning.
+    /// A field with a default.
     pub fn or<T: Field>(&self, field: &str, absent: T) -> Result<T, ConfigError> {
         Ok(self.opt(field)?.unwrap_or(absent))
     }
@@ -219,7 +218,7 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// A field we understand in one setting only. Absent is fine; any other value is an error.
+    /// A field that is supported with one value only. Absent is fine; any other value is an error.
     pub fn only(&self, field: &str, supported: impl Into<Value>) -> Result<(), ConfigError> {
         let supported = supported.into();
         match self.value(field) {

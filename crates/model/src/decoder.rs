@@ -1,23 +1,16 @@
-//! The one decoder: embeds rows, runs the layers over them, and yields logits where they are wanted.
-
-mod parts;
-mod slots;
-mod step;
+//! The one decoder: embeds rows, runs the layers over them, and returns logits of the requested rows.
 
 use mlx::{Array, Dtype};
 
-use crate::blocks::{Embedding, Kernels, Linear, MixerBlock, MlpBlock, RmsNorm, Stream};
+use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, ResidualStream, RmsNorm};
+use crate::forward::ForwardContext;
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, KvState, LayerSpec, LoadError, Mixer, Quantization, Source, Weights,
-    Wiring, families,
+    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, LayerSpec, LoadError, Mixer, NormPlacement,
+    Quantization, Source, Weights, families,
 };
 
-pub(crate) use slots::SlotStep;
-pub use step::Attending;
-pub(crate) use step::{BlockStep, Gather, Rows, Step};
-
-/// A network with its weights. Belongs to the thread that built it.
+/// A network with its weights. Stays on the thread that built it.
 pub struct Model {
     blueprint: Blueprint,
     quantization: Quantization,
@@ -30,13 +23,13 @@ pub struct Model {
 }
 
 struct Layer {
-    wiring: Wiring,
+    norm_placement: NormPlacement,
     norms: Vec<RmsNorm>,
     mixer: MixerBlock,
     mlp: Option<MlpBlock>,
 }
 
-/// Float32 logits of the rows a batch asked for, `[n, vocab]`.
+/// Float32 logits of the requested rows, `[n, vocab]`.
 pub struct RowLogits(pub Array);
 
 impl Model {
@@ -62,10 +55,10 @@ impl Model {
         let embed_path = format!("{root}.{}", blueprint.names.embed);
         let dtype = store.activation_dtype(&embed_path)?;
         let embed = Embedding(store.linear(&embed_path)?);
-        settle(embed.0.arrays())?;
+        eval(embed.0.arrays())?;
         let load_layer = |(index, spec): (usize, &LayerSpec)| {
             let layer = Layer::load(spec, &mut store, &format!("{root}.layers.{index}"))?;
-            settle(layer.arrays())?;
+            eval(layer.arrays())?;
             Ok(layer)
         };
         let layers = blueprint.layers.iter().enumerate().map(load_layer).collect::<Result<_, LoadError>>()?;
@@ -74,18 +67,18 @@ impl Model {
             Head::Own => Some(store.linear("lm_head")?),
             Head::Tied | Head::OwnIfPresent => None,
         };
-        settle(head.iter().flat_map(Linear::arrays).chain([&norm.weight]).collect())?;
+        eval(head.iter().flat_map(Linear::arrays).chain([&norm.weight]).collect())?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head })
     }
 
-    /// Lets layers that attend to everything see the first `keep` positions and the last ones, `tokens` together, so
-    /// that a sequence of any length takes the memory of so many. `tokens` is above `keep`.
-    pub fn bound_reach(&mut self, tokens: usize, keep: usize) {
-        self.blueprint.bound_reach(tokens, keep);
+    /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together, so
+    /// that a sequence of any length takes the memory of so many. `tokens` is above `sink_tokens`.
+    pub fn limit_attention_span(&mut self, tokens: usize, sink_tokens: usize) {
+        self.blueprint.limit_attention_span(tokens, sink_tokens);
         for (layer, spec) in self.layers.iter_mut().zip(&self.blueprint.layers) {
             if let (MixerBlock::Attention(block), Mixer::Attention(spec)) = (&mut layer.mixer, &spec.mixer) {
-                block.set_reach(spec.reach);
+                block.set_span(spec.span);
             }
         }
     }
@@ -105,28 +98,28 @@ impl Model {
         self.dtype
     }
 
-    /// Who computes.
+    /// Which kernels compute.
     pub fn kernels(&self) -> Kernels {
         self.kernels
     }
 
-    /// How its rows reach what is remembered. A rotation that depends on a sequence's length is
-    /// beyond the in-place kernel.
-    pub fn attending(&self) -> Attending {
+    /// How rows reach cached keys and values. The paged kernel cannot compute a rotation that depends on a sequence's
+    /// length.
+    pub fn kv_path(&self) -> KvPath {
         match self.kernels {
-            Kernels::Cpu if self.blueprint.shares_prefixes() => Attending::InPlace,
-            Kernels::Cpu | Kernels::Reference => Attending::Gathered,
+            Kernels::Cpu if self.blueprint.shares_prefixes() => KvPath::Paged,
+            Kernels::Cpu | Kernels::Mlx => KvPath::Gather,
         }
     }
 
-    /// Builds the graph of one pass. Keys, values and states of every segment's rows go into `state`.
-    /// Nothing is computed before the result is evaluated, but that the reference path reads the states
-    /// where recurrences begin.
+    /// Builds the graph of one pass. Keys, values and states of every segment's rows are written to `cache`.
+    /// Nothing is computed before the result is evaluated, except that MLX's operations read the initial states
+    /// of recurrences.
     ///
     /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. After
-    /// an error `state` may have lost pools ([`KvState::is_whole`]).
-    pub fn forward(&self, batch: &Batch, state: &mut KvState) -> mlx::Result<Option<RowLogits>> {
-        let step = Step::new(batch, state, self.attending(), self.kernels)?;
+    /// an error `cache` may lack pools ([`KvCache::is_whole`]).
+    pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
+        let ctx = ForwardContext::new(batch, cache, self.kv_path(), self.kernels)?;
         let x = self.embed.forward(&batch.tokens, self.dtype, self.kernels)?;
         let x = if self.blueprint.embed_scale == 1.0 {
             x
@@ -135,11 +128,11 @@ impl Model {
             let scale = Array::scalar(self.blueprint.embed_scale, Dtype::Bf16)?.astype(self.dtype)?;
             x * scale
         };
-        let mut stream = Stream::new(x, self.kernels);
+        let mut stream = ResidualStream::new(x, self.kernels);
         for (index, layer) in self.layers.iter().enumerate() {
-            layer.forward(&mut stream, &step, index, state, self.kernels)?;
+            layer.forward(&mut stream, &ctx, index, cache, self.kernels)?;
         }
-        let Some(rows) = &step.logits_at else { return Ok(None) };
+        let Some(rows) = &ctx.logits_at else { return Ok(None) };
         stream.take_rows(rows)?;
         let x = stream.norm(&self.norm)?;
         let logits =
@@ -154,9 +147,9 @@ impl Model {
 impl Layer {
     fn load(spec: &LayerSpec, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let norm = |name: &&str| (format!("{path}.{name}"), spec.norm);
-        let norms: Vec<_> = spec.wiring.norms().iter().map(norm).collect();
+        let norms: Vec<_> = spec.norm_placement.norms().iter().map(norm).collect();
         Ok(Self {
-            wiring: spec.wiring,
+            norm_placement: spec.norm_placement,
             norms: norms.into_iter().map(|(path, norm)| store.norm(&path, norm)).collect::<Result<_, _>>()?,
             mixer: MixerBlock::load(&spec.mixer, store, &format!("{path}.{}", spec.mixer_name))?,
             mlp: match &spec.mlp {
@@ -166,35 +159,39 @@ impl Layer {
         })
     }
 
-    /// The only place that matches on [`Wiring`].
+    /// The only place that matches on [`NormPlacement`].
     fn forward(
         &self,
-        x: &mut Stream,
-        step: &Step,
+        x: &mut ResidualStream,
+        ctx: &ForwardContext,
         index: usize,
-        state: &mut KvState,
+        cache: &mut KvCache,
         kernels: Kernels,
     ) -> mlx::Result<()> {
-        let mut mixer = |x: &Array| self.mixer.forward(x, step, index, state, kernels);
-        match (&self.wiring, self.norms.as_slice(), &self.mlp) {
-            (Wiring::Alone { .. }, [before], None) => {
+        let mut mixer = |x: &Array| self.mixer.forward(x, ctx, index, cache, kernels);
+        match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
+            (NormPlacement::Alone { .. }, [before], None) => {
                 let mixed = mixer(&x.norm(before)?)?;
                 x.add(mixed);
             }
-            (Wiring::Pre { .. }, [before, before_mlp], Some(mlp)) => {
+            (NormPlacement::Pre { .. }, [before, before_mlp], Some(mlp)) => {
                 let mixed = mixer(&x.norm(before)?)?;
                 x.add(mixed);
                 let transformed = mlp.forward(&x.norm(before_mlp)?, kernels)?;
                 x.add(transformed);
             }
-            (Wiring::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
+            (NormPlacement::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
                 let mixed = mixer(&x.norm(before)?)?;
                 x.add(after.forward(&mixed, kernels)?);
                 let transformed = mlp.forward(&x.norm(before_mlp)?, kernels)?;
                 x.add(after_mlp.forward(&transformed, kernels)?);
             }
-            (Wiring::Alone { .. } | Wiring::Pre { .. } | Wiring::Sandwich { .. }, _, _) => {
-                return Err(mlx::Error::new("the norms and the MLP that the wiring names"));
+            (
+                NormPlacement::Alone { .. } | NormPlacement::Pre { .. } | NormPlacement::Sandwich { .. },
+                _,
+                _,
+            ) => {
+                return Err(mlx::Error::new("the norms and the MLP that the norm placement names"));
             }
         }
         Ok(())
@@ -206,7 +203,7 @@ impl Layer {
     }
 }
 
-/// Makes weights resident, and lets go of what they were computed from.
-fn settle(arrays: Vec<&Array>) -> Result<(), LoadError> {
+/// Makes weights resident, and frees what they were computed from.
+fn eval(arrays: Vec<&Array>) -> Result<(), LoadError> {
     Ok(mlx::eval(arrays)?)
 }

@@ -2,7 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use crate::{Act, Config, ConfigError, Gated, Head, Norm};
+use crate::{
+    Activation, Attention, AttentionSpan, Blueprint, Config, ConfigError, GatedMlp, Head, LayerSpec, Names,
+    Norm, Position,
+};
 
 /// Sizes and the norm, under the names nearly every transformer uses.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,12 +66,12 @@ const LAYERS_MAX: usize = 4096;
 /// Hugging Face's default for Llama.
 const DEFAULT_CONTEXT: NonZeroUsize = NonZeroUsize::new(2048).expect("not zero");
 
-impl Gated {
+impl GatedMlp {
     /// The dense MLP of a transformer config: `intermediate_size` and `hidden_act`.
     pub fn read(cfg: &Config) -> Result<Self, ConfigError> {
         Ok(Self {
             width: cfg.req::<NonZeroUsize>("intermediate_size")?.get(),
-            act: cfg.choice_opt("hidden_act", Act::CHOICES)?.unwrap_or(Act::Silu),
+            act: cfg.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu),
             bias: false,
         })
     }
@@ -76,5 +79,41 @@ impl Gated {
     /// The same activation at another width.
     pub fn with_width(self, width: usize) -> Self {
         Self { width, ..self }
+    }
+}
+
+impl Blueprint {
+    /// A network with no scaling, no cap and Llama's tensor names.
+    pub fn new(dims: &Dims, layers: Vec<LayerSpec>) -> Self {
+        Self {
+            hidden: dims.hidden,
+            vocab: dims.vocab,
+            context: Some(dims.context),
+            embed_scale: 1.0,
+            layers,
+            final_norm: dims.norm,
+            head: dims.head,
+            logit_softcap: None,
+            names: Names::LLAMA,
+            rewrites: Vec::new(),
+        }
+    }
+}
+
+impl Attention {
+    /// Causal attention over everything, scaled by `1/√head_dim`, with no extras.
+    pub fn new(dims: &Dims, position: Position) -> Self {
+        Self {
+            heads: dims.heads,
+            kv_heads: dims.kv_heads,
+            head_dim: dims.head_dim,
+            scale: (dims.head_dim as f32).powf(-0.5),
+            span: AttentionSpan::Full,
+            position,
+            qk_norm: None,
+            qkv_bias: false,
+            out_bias: false,
+            out_gate: false,
+        }
     }
 }

@@ -46,8 +46,8 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "mamba2", read: mamba2::read, about: "Mamba-2, Codestral Mamba" },
 ];
 
-/// The blueprint of a checkpoint's `config.json`. Fails if a field goes unread, or if the
-/// sizes contradict each other.
+/// The blueprint of a checkpoint's `config.json`. Fails if a field is not read, or if sizes
+/// contradict each other.
 pub fn read(fields: &Map<String, Value>) -> Result<Blueprint, ConfigError> {
     let cfg = Config::new(fields);
     let choices: Vec<_> = FAMILIES.iter().map(|family| (family.model_type, family.read)).collect();

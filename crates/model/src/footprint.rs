@@ -1,8 +1,8 @@
-//! Memory that a model needs while it computes a step, from its blueprint alone.
+//! Memory of a step's intermediate results, from the blueprint alone.
 
-use crate::{Blueprint, Gated, LayerSpec, Mixer, Mlp};
+use crate::{Blueprint, GatedMlp, LayerSpec, Mixer, Mlp};
 
-/// Results of how many ops are alive at once. MLX hands out memory when an op is launched, launches ahead of what
+/// Results of how many ops are alive at once. MLX allocates memory when an op is launched, launches ahead of what
 /// computes, and stops when it is this far ahead; measured on the CPU with models of 8 and 16 layers, where it is the
 /// same at 128, 512 and 2048 rows.
 const OPS_AHEAD: f64 = 59.0;
@@ -51,7 +51,7 @@ fn mixer(mixer: &Mixer) -> usize {
 }
 
 fn mlp(mlp: &Mlp, hidden: usize) -> usize {
-    let gated = |gated: &Gated| 3 * gated.width + hidden;
+    let gated = |gated: &GatedMlp| 3 * gated.width + hidden;
     match mlp {
         Mlp::Gated(one) => gated(one),
         Mlp::Moe(moe) => {

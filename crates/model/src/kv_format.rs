@@ -31,28 +31,28 @@ impl From<Dtype> for KvFormat {
 /// How the keys and values of a whole model are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvStorage {
-    /// Those of every position.
+    /// Of every position.
     pub format: KvFormat,
-    /// Those that the first positions of a sequence see are stored once more, for as long as it has no others.
-    pub opening: Option<Opening>,
+    /// Keys and values of a sequence's first positions are also stored unquantized, for rows at those positions.
+    pub unquantized_prefix: Option<UnquantizedPrefix>,
 }
 
-/// The first positions of a sequence, whose rows see keys and values in another format.
+/// The first positions of a sequence: rows there read keys and values in another format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opening {
-    /// How many. At least one.
+pub struct UnquantizedPrefix {
+    /// Their number, at least one.
     pub tokens: usize,
-    /// What those rows see.
+    /// The format that those rows read.
     pub format: KvFormat,
 }
 
 impl<F: Into<KvFormat>> From<F> for KvStorage {
     fn from(format: F) -> Self {
-        Self { format: format.into(), opening: None }
+        Self { format: format.into(), unquantized_prefix: None }
     }
 }
 
-/// Group sizes that MLX knows, largest first.
+/// Group sizes of MLX, largest first.
 const GROUPS: [usize; 3] = [128, 64, 32];
 
 impl KvFormat {
@@ -81,7 +81,7 @@ impl KvFormat {
         }
     }
 
-    /// What the pools' arrays hold.
+    /// The dtype of the pools' arrays.
     pub(crate) fn dtype(self) -> Dtype {
         match self {
             Self::Float(dtype) => dtype,

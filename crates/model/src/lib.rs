@@ -1,15 +1,15 @@
 //! From `config.json` and tensors to logits.
 //!
 //! ```text
-//! config.json ──families──> Blueprint ──manifest──> the tensors it wants
+//! config.json ──families──> Blueprint ──manifest──> the tensors it needs
 //! checkpoint  ──rewrite───> those tensors ──Model::build──> Model
-//! Model::forward(Batch, &mut KvState) -> logits
+//! Model::forward(Batch, &mut KvCache) -> logits
 //! ```
 //!
 //! Start at [`families::read`] for what a model is and at [`Model::forward`] for what it does.
 //!
-//! Invariant: knows no requests, no clock, no HTTP. A family is data; only `blocks` and `decoder`
-//! do arithmetic, and no family has a branch in either.
+//! Invariant: knows no requests, no clock, no HTTP. A family is data; only `blocks` and `decoder` compute, and neither
+//! branches on a family.
 
 mod batch;
 mod blocks;
@@ -20,6 +20,9 @@ mod dims;
 mod error;
 pub mod families;
 mod footprint;
+mod forward;
+mod kernels;
+mod kv_cache;
 mod kv_format;
 mod manifest;
 mod pattern;
@@ -27,26 +30,26 @@ mod prompt_cache;
 mod quantization;
 mod rewrite;
 mod rope;
-mod state;
 mod validate;
 pub mod weights;
 
 pub use batch::{Batch, Segment, Table};
-pub use blocks::Kernels;
 pub use blueprint::{
-    Act, Attention, Blueprint, Gated, GatedDelta, Head, LayerSpec, Mamba2, Mixer, Mlp, Moe, Names, Norm,
-    QkNorm, Reach, Routing, Shared, Wiring,
+    Activation, Attention, AttentionSpan, Blueprint, GatedDelta, GatedMlp, Head, LayerSpec, Mamba2, Mixer,
+    Mlp, Moe, Names, Norm, NormPlacement, QkNorm, Routing, SharedExpert,
 };
 pub use config::{Config, ConfigError, IGNORABLE};
-pub use decoder::{Attending, Model, RowLogits};
+pub use decoder::{Model, RowLogits};
 pub use dims::Dims;
 pub use error::Error;
-pub use kv_format::{KvFormat, KvStorage, Opening};
+pub use forward::KvPath;
+pub use kernels::Kernels;
+pub use kv_cache::{BlockExport, GroupKind, KvCache, KvCacheGroup, VisibleTo};
+pub use kv_format::{KvFormat, KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use pattern::{Captures, Pattern};
-pub use prompt_cache::{Placed, PromptCache};
+pub use prompt_cache::{BlockImport, PromptCache};
 pub use quantization::{Quantization, QuantizationChoice};
 pub use rewrite::WeightRewrite;
-pub use rope::{Pairs, Position, Rope, Scaling};
-pub use state::{GroupKind, KvState, Outgoing, Seen, StateGroup};
+pub use rope::{Position, Rope, RotaryPairing, Scaling};
 pub use weights::{LoadError, Source, Weights};

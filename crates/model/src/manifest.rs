@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Attention, Blueprint, Gated, GatedDelta, Head, LayerSpec, Mamba2, Mixer, Mlp, Moe, Norm, QkNorm,
+    Attention, Blueprint, GatedDelta, GatedMlp, Head, LayerSpec, Mamba2, Mixer, Mlp, Moe, Norm, QkNorm,
 };
 
 /// Tensor names and shapes, outermost axis first, in name order; as if nothing were quantized.
@@ -57,10 +57,10 @@ impl Scope<'_> {
         }
     }
 
-    /// A depthwise convolution: `weight: [channels, taps, 1]` and perhaps `bias: [channels]`.
-    fn conv(&mut self, name: &str, channels: usize, taps: usize, bias: bool) {
+    /// A depthwise convolution: `weight: [channels, conv_kernel_size, 1]` and perhaps `bias: [channels]`.
+    fn conv(&mut self, name: &str, channels: usize, conv_kernel_size: usize, bias: bool) {
         let mut scope = self.at(name);
-        scope.tensor("weight", &[channels, taps, 1]);
+        scope.tensor("weight", &[channels, conv_kernel_size, 1]);
         if bias {
             scope.tensor("bias", &[channels]);
         }
@@ -85,7 +85,7 @@ impl LayerSpec {
             Some(Mlp::Moe(spec)) => spec.name(&mut at.at("mlp")),
             None => {}
         }
-        for name in self.wiring.norms() {
+        for name in self.norm_placement.norms() {
             at.norm(name, self.norm, at.hidden);
         }
     }
@@ -110,7 +110,7 @@ impl Mamba2 {
     fn name(&self, at: &mut Scope) {
         // One projection yields the gate, the convolution's input and one step for each head.
         at.linear("in_proj", at.hidden, self.inner() + self.conv_channels() + self.heads, self.bias);
-        at.conv("conv1d", self.conv_channels(), self.taps, self.conv_bias);
+        at.conv("conv1d", self.conv_channels(), self.conv_kernel_size, self.conv_bias);
         for per_head in ["A_log", "D", "dt_bias"] {
             at.tensor(per_head, &[self.heads]);
         }
@@ -123,7 +123,7 @@ impl GatedDelta {
     fn name(&self, at: &mut Scope) {
         at.linear("in_proj_qkvz", at.hidden, self.conv_channels() + self.values(), false);
         at.linear("in_proj_ba", at.hidden, 2 * self.v_heads, false);
-        at.conv("conv1d", self.conv_channels(), self.taps, false);
+        at.conv("conv1d", self.conv_channels(), self.conv_kernel_size, false);
         for per_head in ["A_log", "dt_bias"] {
             at.tensor(per_head, &[self.v_heads]);
         }
@@ -132,7 +132,7 @@ impl GatedDelta {
     }
 }
 
-impl Gated {
+impl GatedMlp {
     fn name(&self, at: &mut Scope) {
         at.linear("gate_proj", at.hidden, self.width, self.bias);
         at.linear("up_proj", at.hidden, self.width, self.bias);

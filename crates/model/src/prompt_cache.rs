@@ -7,7 +7,7 @@
 //! metadata  "0.<name>"  "1.<layer>" the layer's class  "2.<n>.0" which arrays stand for numbers or nothing
 //! ```
 //!
-//! The format says nothing of the prompt's tokens. Ours do, under a name of their own.
+//! The format does not hold the prompt's tokens. Our files do, in an entry of their own.
 
 mod layer;
 mod layout;
@@ -17,8 +17,8 @@ use std::path::Path;
 
 use mlx::io::Safetensors;
 
-use crate::state::Outgoing;
-use crate::{Blueprint, GroupKind, KvState, LoadError, StateGroup};
+use crate::kv_cache::BlockExport;
+use crate::{Blueprint, GroupKind, KvCache, KvCacheGroup, LoadError};
 use layer::LayerCache;
 
 /// Where we note a prompt's tokens, in the metadata.
@@ -36,14 +36,14 @@ pub struct PromptCache {
 /// A block to fill from a file: in which group, where, and which block of the sequence it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Placed {
+pub struct BlockImport {
     pub group: usize,
     pub block: u32,
     pub logical: usize,
 }
 
 impl PromptCache {
-    /// Reads a file and checks it against the model that is to go on from it, whose sequences have at most `longest`
+    /// Reads a file and checks it against the model that continues from it. `longest`: the longest sequence, in
     /// tokens.
     pub fn read(path: &Path, blueprint: &Blueprint, longest: Option<usize>) -> Result<Self, LoadError> {
         let broken = |problem: String| LoadError::File { file: path.to_owned(), problem };
@@ -59,12 +59,12 @@ impl PromptCache {
         }
         let tokens = metadata.get(&format!("0.{TOKENS}")).and_then(|text| serde_json::from_str(text).ok());
         let tokens = tokens.map(|tokens: Vec<u32>| tokens);
-        let told = tokens.as_ref().map(Vec::len);
+        let noted = tokens.as_ref().map(Vec::len);
         let mut lengths = layers.iter().filter_map(LayerCache::len);
-        let len = lengths.next().or(told).ok_or_else(|| {
+        let len = lengths.next().or(noted).ok_or_else(|| {
             broken("it does not say how many tokens it was computed from; only omnibus notes that".to_owned())
         })?;
-        if lengths.any(|other| other != len) || told.is_some_and(|told| told != len) || len == 0 {
+        if lengths.any(|other| other != len) || noted.is_some_and(|noted| noted != len) || len == 0 {
             return Err(broken("its layers were computed from different numbers of tokens".to_owned()));
         }
         // A window's layers hold a few tokens however many they claim, so no array bounds the number.
@@ -100,7 +100,7 @@ impl PromptCache {
     /// True if block `logical` of the prompt can be filled in a group of this kind.
     pub fn has(&self, kind: GroupKind, logical: usize, block_size: usize) -> bool {
         match kind {
-            GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
                 (logical + 1) * block_size <= self.len
             }
             GroupKind::State => (logical + 1) * block_size == self.len,
@@ -108,10 +108,10 @@ impl PromptCache {
     }
 
     /// Fills blocks.
-    pub fn fill(&self, state: &mut KvState, blocks: &[Placed]) -> mlx::Result<()> {
+    pub fn fill(&self, state: &mut KvCache, blocks: &[BlockImport]) -> mlx::Result<()> {
         let size = state.block_size();
         for group in 0..state.groups().len() {
-            let of_group: Vec<&Placed> = blocks.iter().filter(|placed| placed.group == group).collect();
+            let of_group: Vec<&BlockImport> = blocks.iter().filter(|placed| placed.group == group).collect();
             let ids: Vec<u32> = of_group.iter().map(|placed| placed.block).collect();
             let logical: Vec<usize> = of_group.iter().map(|placed| placed.logical).collect();
             state.write_parts(group, &ids, |pool| {
@@ -127,9 +127,9 @@ impl PromptCache {
     /// of a recurrence the one slot.
     pub fn write(
         path: &Path,
-        groups: &[StateGroup],
+        groups: &[KvCacheGroup],
         tokens: &[u32],
-        parts: &[Outgoing],
+        parts: &[BlockExport],
         metadata: &BTreeMap<String, String>,
     ) -> mlx::Result<()> {
         let mut file = layout::File::default();

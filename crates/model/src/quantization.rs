@@ -22,7 +22,7 @@ pub struct QuantizationChoice {
 /// the checkpoint has scales for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quantization {
-    /// `None` when the config speaks of no packing.
+    /// `None` when the config has no quantization.
     pub default: Option<QuantizationChoice>,
     /// By module path; `None` there means "not packed".
     pub by_path: BTreeMap<String, Option<QuantizationChoice>>,

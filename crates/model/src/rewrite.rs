@@ -1,6 +1,6 @@
 //! From the tensors a checkpoint has to the tensors a blueprint names.
 //!
-//! Rewrites are data, run once at load over lazy arrays. A difference that can be paid here never
+//! Rewrites are data, run once at load over lazy arrays. A difference that is resolved here never
 //! reaches the forward pass. A checkpoint mlx-lm has already converted passes through untouched: a
 //! rewrite whose source names are absent does nothing.
 

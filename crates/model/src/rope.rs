@@ -19,18 +19,18 @@ pub struct Rope {
     /// Pair `i` turns by `base^(−2i/dims)` radians per position (rope theta).
     pub base: f32,
     /// Which elements form a pair.
-    pub pairs: Pairs,
+    pub pairs: RotaryPairing,
     /// How the frequencies were stretched for longer contexts.
     pub scaling: Scaling,
 }
 
 /// Which elements rotate together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pairs {
-    /// `(i, i + dims/2)`: nearly everyone.
+pub enum RotaryPairing {
+    /// `(i, i + dims/2)`: nearly every model (GPT-NeoX).
     Halves,
-    /// `(2i, 2i + 1)`: GPT-J and its descendants. MLX calls it traditional.
-    Neighbours,
+    /// `(2i, 2i + 1)`: GPT-J and its descendants. MLX's name is traditional.
+    Interleaved,
 }
 
 /// How frequencies are stretched beyond the trained context. `trained` is in tokens.
@@ -57,7 +57,7 @@ pub struct Frequencies {
 impl Rope {
     /// Unscaled rotation of halves.
     pub fn new(dims: usize, base: f32) -> Self {
-        Self { dims, base, pairs: Pairs::Halves, scaling: Scaling::None }
+        Self { dims, base, pairs: RotaryPairing::Halves, scaling: Scaling::None }
     }
 
     /// Reads `rope_theta`, `rope_traditional` and `rope_scaling`, or the newer `rope_parameters` that
@@ -67,7 +67,7 @@ impl Rope {
         let newer = parameters.as_ref().map(|section| section.opt("rope_theta")).transpose()?.flatten();
         let base = cfg.opt("rope_theta")?.or(newer).unwrap_or(10_000.0);
         let traditional = cfg.or("rope_traditional", false)?;
-        let pairs = if traditional { Pairs::Neighbours } else { Pairs::Halves };
+        let pairs = if traditional { RotaryPairing::Interleaved } else { RotaryPairing::Halves };
         let context = cfg.or("max_position_embeddings", 2048)?;
         let scaling = match cfg.section("rope_scaling")?.or(parameters) {
             Some(section) => Scaling::read(&section, context)?,
@@ -76,7 +76,7 @@ impl Rope {
         Ok(Self { pairs, scaling, ..Self::new(dims, base) })
     }
 
-    /// The rotation of a sequence that ends before position `end`; only [`Scaling::Dynamic`] asks.
+    /// The rotation of a sequence that ends before position `end`; only [`Scaling::Dynamic`] depends on it.
     pub fn frequencies(&self, end: usize) -> Frequencies {
         let pairs = self.dims / 2;
         let wavelength = |base: f64, pair: usize| base.powf(2.0 * pair as f64 / self.dims as f64);
@@ -110,8 +110,8 @@ impl Rope {
         Frequencies { radians, magnitude: magnitude as f32 }
     }
 
-    /// True when a token's rotation depends on more than its position, so that nobody else's cached
-    /// keys fit.
+    /// True when a token's rotation depends on more than its position, so that cached
+    /// keys fit one sequence only.
     pub fn depends_on_length(&self) -> bool {
         matches!(self.scaling, Scaling::Dynamic { .. })
     }

@@ -1,10 +1,10 @@
-//! What a blueprint must satisfy beyond what its types say. Checked once, after a family has read.
+//! Rules of a blueprint that its types cannot express. Checked once, after the family has read the config.
 
-use crate::{Blueprint, ConfigError, GatedDelta, Mamba2, Mixer, Mlp, Moe, Position, Reach};
+use crate::{AttentionSpan, Blueprint, ConfigError, GatedDelta, Mamba2, Mixer, Mlp, Moe, Position};
 
 type Rule = (bool, &'static str);
 
-/// Larger sizes are not models but attempts to make us allocate.
+/// Larger sizes would only allocate memory; no model has them.
 const SIZE_MAX: usize = 1 << 24;
 
 impl Blueprint {
@@ -33,7 +33,7 @@ impl Mixer {
                 ),
                 (spec.position.is_sound(), "rope factors are positive, one for each pair"),
                 (
-                    !matches!(spec.reach, Reach::Window(0) | Reach::Sinks { tokens: 0, .. }),
+                    !matches!(spec.span, AttentionSpan::Window(0) | AttentionSpan::Sinks { tokens: 0, .. }),
                     "a window holds at least one token",
                 ),
                 (spec.scale.is_finite() && spec.scale > 0.0, "the score scale is positive"),
@@ -44,7 +44,7 @@ impl Mixer {
     }
 }
 
-const TAPS: &str = "a convolution has 2 to 64 taps";
+const CONV_KERNEL_SIZE: &str = "a causal convolution has a kernel of 2 to 64";
 
 impl Mamba2 {
     fn rules(&self) -> Vec<Rule> {
@@ -54,7 +54,7 @@ impl Mamba2 {
             [self.heads.saturating_mul(self.head_dim), keys, self.head_dim.saturating_mul(self.state_dim)];
         vec![
             (divides(self.groups, self.heads), "groups divide the heads"),
-            ((2..=64).contains(&self.taps), TAPS),
+            ((2..=64).contains(&self.conv_kernel_size), CONV_KERNEL_SIZE),
             (sizes.iter().all(|size| (1..=SIZE_MAX).contains(size)), "heads fit a sensible width"),
             (0.0 <= low && low <= high, "a step's limits are in order and not negative"),
         ]
@@ -70,7 +70,7 @@ impl GatedDelta {
         ];
         vec![
             (divides(self.k_heads, self.v_heads), "key heads divide the value heads"),
-            ((2..=64).contains(&self.taps), TAPS),
+            ((2..=64).contains(&self.conv_kernel_size), CONV_KERNEL_SIZE),
             (sizes.iter().all(|size| (1..=SIZE_MAX).contains(size)), "heads fit a sensible width"),
         ]
     }

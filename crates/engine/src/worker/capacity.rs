@@ -1,7 +1,7 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
 use omnibus_core as core;
-use omnibus_model::{GroupKind, KvFormat, KvStorage, Model, Opening, StateGroup};
+use omnibus_model::{GroupKind, KvCacheGroup, KvFormat, KvStorage, Model, UnquantizedPrefix};
 
 use super::memory::MemoryPlan;
 use crate::StartError;
@@ -32,7 +32,7 @@ impl Capacity {
     pub(super) fn of(model: &Model, settings: &Settings) -> Result<Self, StartError> {
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
         let storage = storage(model, settings, context)?;
-        let groups = model.blueprint().state_groups(storage);
+        let groups = model.blueprint().kv_cache_groups(storage);
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
         let mut plan = Plan { groups: &groups, settings, context, slots, openings: usize::MAX };
         let useful = plan.bytes(settings.max_num_seqs.saturating_mul(context));
@@ -79,7 +79,7 @@ impl Capacity {
     }
 
     /// Bytes of a block of each group, if there is a place besides the pools where it can be.
-    fn moved_bytes(&self, groups: &[StateGroup], settings: &Settings) -> Vec<u64> {
+    fn moved_bytes(&self, groups: &[KvCacheGroup], settings: &Settings) -> Vec<u64> {
         let is_kept = settings.disk.as_ref().is_some_and(|disk| !disk.directory.as_os_str().is_empty());
         if !is_kept && self.memory.swap_bytes == 0 {
             return Vec::new();
@@ -89,11 +89,11 @@ impl Capacity {
 
     /// What the scheduler is told.
     pub(super) fn scheduler_settings(&self, model: &Model, settings: &Settings) -> core::Settings {
-        let groups = model.blueprint().state_groups(self.storage);
-        let kind = |group: &StateGroup| match group.kind {
+        let groups = model.blueprint().kv_cache_groups(self.storage);
+        let kind = |group: &KvCacheGroup| match group.kind {
             GroupKind::Full => core::GroupKind::Full,
-            GroupKind::Window { tokens, keep } => core::GroupKind::Window { tokens, keep },
-            GroupKind::Opening { tokens } => core::GroupKind::Opening { tokens },
+            GroupKind::Window { tokens, sink_tokens: keep } => core::GroupKind::Window { tokens, keep },
+            GroupKind::UnquantizedPrefix { tokens } => core::GroupKind::Opening { tokens },
             GroupKind::State => core::GroupKind::State,
         };
         let shares = model.blueprint().shares_prefixes();
@@ -132,7 +132,7 @@ const STATES_SHARE: u64 = 2;
 const OPENINGS_SHARE: u64 = 2;
 
 struct Plan<'a> {
-    groups: &'a [StateGroup],
+    groups: &'a [KvCacheGroup],
     settings: &'a Settings,
     context: usize,
     /// Of a group of states.
@@ -150,25 +150,27 @@ fn storage(model: &Model, settings: &Settings, context: usize) -> Result<KvStora
     Ok(match settings.quantized_kv_start {
         0 => format.into(),
         start if start >= context => floats.into(),
-        tokens => KvStorage { format, opening: Some(Opening { tokens, format: floats }) },
+        tokens => {
+            KvStorage { format, unquantized_prefix: Some(UnquantizedPrefix { tokens, format: floats }) }
+        }
     })
 }
 
 impl Plan<'_> {
     /// Blocks of a group when all sequences together have `tokens` tokens.
-    fn blocks(&self, group: &StateGroup, tokens: usize) -> usize {
+    fn blocks(&self, group: &KvCacheGroup, tokens: usize) -> usize {
         let size = self.settings.block_size;
         let all = tokens.div_ceil(size);
         match group.kind {
             GroupKind::Full => all,
-            GroupKind::Window { tokens: window, keep } => {
+            GroupKind::Window { tokens: window, sink_tokens: keep } => {
                 // A window's blocks, the chunk being computed, a block cut at either end, and what stays; twice,
                 // so that windows that have passed can be found again.
                 let reach = window.saturating_add(self.settings.max_num_batched_tokens).min(self.context);
                 let one = reach.div_ceil(size) + 2 + keep.div_ceil(size);
                 all.min(2 * self.settings.max_num_seqs * one).max(one)
             }
-            GroupKind::Opening { tokens } => {
+            GroupKind::UnquantizedPrefix { tokens } => {
                 all.min(self.openings).max(tokens.min(self.context).div_ceil(size))
             }
             GroupKind::State => self.slots,
@@ -177,7 +179,8 @@ impl Plan<'_> {
 
     /// How many blocks of openings a budget has room for, beside the longest sequence that was asked for.
     fn openings_within(&self, budget: u64) -> usize {
-        let openings = || self.groups.iter().filter(|group| matches!(group.kind, GroupKind::Opening { .. }));
+        let openings =
+            || self.groups.iter().filter(|group| matches!(group.kind, GroupKind::UnquantizedPrefix { .. }));
         let block: u64 = openings().map(|group| group.block_bytes(self.settings.block_size)).sum();
         let least = Plan { openings: 0, ..*self };
         let asked = self.settings.max_model_len.map_or(0, |asked| asked + self.settings.block_size);

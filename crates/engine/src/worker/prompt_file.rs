@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use omnibus_core::{BlockId, Scheduler, SequenceId};
-use omnibus_model::{Blueprint, GroupKind, Placed, PromptCache, Source};
+use omnibus_model::{BlockImport, Blueprint, GroupKind, PromptCache, Source};
 
 use super::runner::Runner;
 use crate::settings::{PromptCacheFile, Settings};
@@ -106,7 +106,7 @@ impl PromptFile {
                 let restored = scheduler.restore(id, |group, key| place(group, key).is_some());
                 let placed = restored.iter().filter_map(|block| {
                     let logical = place(block.group, block.hash)?;
-                    Some(Placed { group: block.group, block: block.block.0, logical })
+                    Some(BlockImport { group: block.group, block: block.block.0, logical })
                 });
                 runner.fill(cache, &placed.collect::<Vec<_>>())
             }
@@ -123,7 +123,7 @@ impl PromptFile {
         let mut parts = Vec::new();
         for (group, spec) in runner.state().groups().iter().enumerate() {
             let wanted = match spec.kind {
-                GroupKind::Full | GroupKind::Opening { .. } => keys.len(),
+                GroupKind::Full | GroupKind::UnquantizedPrefix { .. } => keys.len(),
                 GroupKind::Window { tokens, .. } => tokens.min(keys.len()),
                 GroupKind::State => 1,
             };

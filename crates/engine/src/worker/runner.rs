@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mlx::{Array, Dtype};
 use omnibus_core::{BlockCopy, BlockId, CachedBlock, SequenceId};
 use omnibus_model::{
-    Attending, Batch, Blueprint, Kernels, KvState, KvStorage, Model, Outgoing, Placed, PromptCache,
+    Batch, BlockExport, BlockImport, Blueprint, Kernels, KvCache, KvPath, KvStorage, Model, PromptCache,
 };
 
 use super::capacity::Capacity;
@@ -19,7 +19,7 @@ use crate::settings::{AsyncScheduling, Settings};
 /// The model, its memory, and the way steps are built.
 pub(super) struct Runner {
     model: Model,
-    state: KvState,
+    state: KvCache,
     blocks: Vec<usize>,
     block_size: usize,
     storage: KvStorage,
@@ -52,7 +52,7 @@ pub(super) struct Launched {
 
 impl Runner {
     pub(super) fn new(model: Model, capacity: &Capacity, settings: &Settings) -> mlx::Result<Self> {
-        let state = KvState::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.storage)?;
+        let state = KvCache::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.storage)?;
         let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
         Ok(Self {
             model,
@@ -83,9 +83,9 @@ impl Runner {
 
     /// Steps that may be in flight.
     pub(super) fn depth(&self) -> usize {
-        match (self.async_scheduling, self.model.attending()) {
-            (AsyncScheduling::On, Attending::InPlace) => 2,
-            (AsyncScheduling::Off, _) | (_, Attending::Gathered) => 1,
+        match (self.async_scheduling, self.model.kv_path()) {
+            (AsyncScheduling::On, KvPath::Paged) => 2,
+            (AsyncScheduling::Off, _) | (_, KvPath::Gather) => 1,
         }
     }
 
@@ -192,7 +192,7 @@ impl Runner {
     }
 
     /// What layers remember.
-    pub(super) fn state(&self) -> &KvState {
+    pub(super) fn state(&self) -> &KvCache {
         &self.state
     }
 
@@ -206,13 +206,13 @@ impl Runner {
         &self,
         group: usize,
         blocks: impl Iterator<Item = BlockId>,
-    ) -> mlx::Result<Outgoing> {
+    ) -> mlx::Result<BlockExport> {
         let blocks: Vec<u32> = blocks.map(|block| block.0).collect();
         let outgoing = self.state.read_blocks(group, &blocks)?;
-        match self.model.attending() {
-            Attending::InPlace => mlx::async_eval(outgoing.arrays())?,
+        match self.model.kv_path() {
+            KvPath::Paged => mlx::async_eval(outgoing.arrays())?,
             // The next step would copy a pool that is still being read.
-            Attending::Gathered => mlx::eval(outgoing.arrays())?,
+            KvPath::Gather => mlx::eval(outgoing.arrays())?,
         }
         Ok(outgoing)
     }
@@ -229,7 +229,7 @@ impl Runner {
     }
 
     /// Fills blocks that nobody uses yet from a computed prompt.
-    pub(super) fn fill(&mut self, cache: &PromptCache, blocks: &[Placed]) -> mlx::Result<()> {
+    pub(super) fn fill(&mut self, cache: &PromptCache, blocks: &[BlockImport]) -> mlx::Result<()> {
         cache.fill(&mut self.state, blocks)
     }
 
@@ -241,7 +241,7 @@ impl Runner {
     /// Makes the memory anew after a failure, when nothing in it can be trusted.
     pub(super) fn reset(&mut self) -> mlx::Result<()> {
         let _whatever_failed = mlx::recover();
-        self.state = KvState::new(self.model.blueprint(), &self.blocks, self.block_size, self.storage)?;
+        self.state = KvCache::new(self.model.blueprint(), &self.blocks, self.block_size, self.storage)?;
         mlx::memory::clear_cache();
         Ok(())
     }

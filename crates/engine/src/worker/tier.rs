@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use mlx::Array;
 use omnibus_core::{CachedBlock, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
-use omnibus_model::{Outgoing, Source};
+use omnibus_model::{BlockExport, Source};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -90,7 +90,7 @@ struct Shelf {
 /// Blocks that are being copied out.
 struct Leaving {
     names: Vec<BlockName>,
-    parts: Vec<Outgoing>,
+    parts: Vec<BlockExport>,
 }
 
 /// Whether the loop has anything better to do.
@@ -426,7 +426,7 @@ impl Shelf {
 
 impl Leaving {
     fn is_done(&self) -> mlx::Result<bool> {
-        let mut arrays = self.parts.iter().flat_map(Outgoing::arrays).map(Array::is_available);
+        let mut arrays = self.parts.iter().flat_map(BlockExport::arrays).map(Array::is_available);
         arrays.try_fold(true, |done, array| Ok(done && array?))
     }
 }

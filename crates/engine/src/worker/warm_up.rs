@@ -80,7 +80,7 @@ fn rows(runner: &Runner, block_size: usize, room: usize, tokens: &[usize]) -> Ro
     let mut rows = Rows::default();
     for (sequence, tokens) in tokens.iter().copied().enumerate() {
         let table = |kind: &GroupKind| match kind {
-            GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
                 sequence * room..sequence * room + tokens.div_ceil(block_size)
             }
             GroupKind::State => sequence..sequence + 1,

@@ -54,7 +54,7 @@ pub struct Attention {
     pub window: Option<usize>,
     /// First keys that a window sees as well. Their blocks come first in a table, even where those that follow are
     /// missing.
-    pub keep: usize,
+    pub sink_tokens: usize,
     pub sinks: Option<Float>,
 }
 
@@ -103,15 +103,15 @@ pub struct Norm {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     pub dims: usize,
-    pub pairs: Pairs,
+    pub pairs: RotaryPairing,
     pub magnitude: f32,
 }
 
 /// Which elements rotate together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pairs {
+pub enum RotaryPairing {
     /// `2i` and `2i + 1`.
-    Neighbours,
+    Interleaved,
     /// `i` and `i + dims / 2`.
     Halves,
 }
@@ -279,8 +279,9 @@ impl Call<'_> {
     /// Slot of logical position `key` of a segment.
     #[inline(always)]
     unsafe fn slot(&self, segment: &Segment, key: usize) -> usize {
-        let Attention { block_size, tables, blocks, keep, .. } = *self.what;
-        let missing = if key / block_size < keep.div_ceil(block_size) { 0 } else { segment.first_block };
+        let Attention { block_size, tables, blocks, sink_tokens, .. } = *self.what;
+        let missing =
+            if key / block_size < sink_tokens.div_ceil(block_size) { 0 } else { segment.first_block };
         let at = (segment.table_start + key / block_size).wrapping_sub(missing);
         let block = if at < tables { *self.tables.add(at) as usize } else { 0 };
         (if block < blocks { block } else { 0 }) * block_size + key % block_size
@@ -323,14 +324,14 @@ unsafe fn rotate(head: *mut f32, turns: *const f32, rope: Rope) {
     let half = rope.dims / 2;
     let (cos, sin) = (turns, turns.add(half));
     match rope.pairs {
-        Pairs::Halves => {
+        RotaryPairing::Halves => {
             for i in 0..half {
                 let (a, b) = (*head.add(i), *head.add(half + i));
                 *head.add(i) = a * *cos.add(i) - b * *sin.add(i);
                 *head.add(half + i) = b * *cos.add(i) + a * *sin.add(i);
             }
         }
-        Pairs::Neighbours => {
+        RotaryPairing::Interleaved => {
             for i in 0..half {
                 let (a, b) = (*head.add(2 * i), *head.add(2 * i + 1));
                 *head.add(2 * i) = a * *cos.add(i) - b * *sin.add(i);
@@ -443,7 +444,7 @@ impl<F: Format> Attend<'_, F> {
     #[inline(always)]
     unsafe fn attend<S: Simd>(&self, room: &Room, buffer: *mut f32, v_width: usize) {
         let Queries { call, segment, kv_head, first, count, group } = self.tile;
-        let Attention { heads, v_dim, window, keep, sinks, float, .. } = *call.what;
+        let Attention { heads, v_dim, window, sink_tokens, sinks, float, .. } = *call.what;
         self.pack_queries::<S>(room, buffer);
         // Running maximum and sum of each row.
         let (mut most, mut sum) = ([f32::NEG_INFINITY; ROWS], [0f32; ROWS]);
@@ -464,7 +465,7 @@ impl<F: Format> Attend<'_, F> {
         };
         let (begin, end) = (sees(0).0, sees(count - 1).1);
         let tile = begin / KEYS * KEYS;
-        let tiles = || (0..keep.min(tile)).step_by(KEYS).chain((tile..end).step_by(KEYS));
+        let tiles = || (0..sink_tokens.min(tile)).step_by(KEYS).chain((tile..end).step_by(KEYS));
         let mut slots = self.slots(tiles().next().unwrap_or(0), end);
         let mut following = tiles().skip(1);
         for start in tiles() {
@@ -475,7 +476,7 @@ impl<F: Format> Attend<'_, F> {
             let within = |key: usize| key.clamp(start, start + KEYS);
             // Keys of this tile from which on nothing is missing, and those that are kept before them.
             let keys = (within(begin), within(end));
-            let kept = (start, within(keep.min(begin)));
+            let kept = (start, within(sink_tokens.min(begin)));
             self.score::<S>(
                 room,
                 (start, &slots),
@@ -485,7 +486,7 @@ impl<F: Format> Attend<'_, F> {
             for r in 0..count {
                 let (from, to) = sees(r);
                 let seen = Seen {
-                    kept: within(keep.min(to)) - start,
+                    kept: within(sink_tokens.min(to)) - start,
                     from: within(from) - start,
                     to: within(to) - start,
                 };

@@ -1,7 +1,7 @@
 //! A causal convolution of each channel over packed rows, and its activation. What came before a run's first row
 //! is in the run's slot.
 //!
-//! Invariant: a row's bits depend on its own and the `taps - 1` rows before it, wherever those were computed.
+//! Invariant: a row's bits depend on its own and the `kernel_size - 1` rows before it, wherever those were computed.
 
 use super::math;
 use super::pool;
@@ -11,8 +11,8 @@ use super::simd::{self, Simd, Work};
 /// Channels of a task.
 const CHANNELS: usize = 256;
 
-/// Inputs, all f32 but the runs: rows `[rows, stride]` whose channels begin at `offset`, weights `[taps, channels]`,
-/// runs `[runs, 4]`, the pool `[slots, taps - 1, channels]`, and the bias `[channels]` if `bias`.
+/// Inputs, all f32 but the runs: rows `[rows, stride]` whose channels begin at `offset`, weights `[kernel_size, channels]`,
+/// runs `[runs, 4]`, the pool `[slots, kernel_size - 1, channels]`, and the bias `[channels]` if `bias`.
 /// Outputs: `silu` of the convolution, `[rows, channels]`, and the pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv {
@@ -20,7 +20,7 @@ pub struct Conv {
     pub stride: usize,
     pub offset: usize,
     pub channels: usize,
-    pub taps: usize,
+    pub kernel_size: usize,
     pub bias: bool,
     pub runs: usize,
     pub slots: usize,
@@ -85,7 +85,7 @@ impl Work for Channels<'_> {
             for at in at..self.to {
                 self.single(run, at);
             }
-            self.remember(run);
+            self.save_state(run);
         }
     }
 }
@@ -94,21 +94,23 @@ impl Channels<'_> {
     /// What `tap` sees at the run's row `row`, from channel `at` on: `None` before the sequence's beginning.
     #[inline(always)]
     unsafe fn seen(&self, run: &Run, row: usize, tap: usize, at: usize) -> Option<*const f32> {
-        let Conv { stride, channels, taps, .. } = *self.what;
-        match (row + tap).checked_sub(taps - 1) {
+        let Conv { stride, channels, kernel_size, .. } = *self.what;
+        match (row + tap).checked_sub(kernel_size - 1) {
             Some(row) => Some(self.x.add((run.first_row + row) * stride + at)),
             None if run.fresh => None,
-            None => Some(self.pool.cast_const().add((run.slot * (taps - 1) + row + tap) * channels + at)),
+            None => {
+                Some(self.pool.cast_const().add((run.slot * (kernel_size - 1) + row + tap) * channels + at))
+            }
         }
     }
 
     #[inline(always)]
     unsafe fn vector<S: Simd>(&self, run: &Run, at: usize) {
-        let Conv { channels, taps, bias, .. } = *self.what;
+        let Conv { channels, kernel_size, bias, .. } = *self.what;
         let start = if bias { S::load(self.bias.add(at)) } else { S::splat(0.0) };
         for row in 0..run.len {
             let mut sum = start;
-            for tap in 0..taps {
+            for tap in 0..kernel_size {
                 if let Some(seen) = self.seen(run, row, tap, at) {
                     sum = S::fma(S::load(self.weight.add(tap * channels + at)), S::load(seen), sum);
                 }
@@ -119,10 +121,10 @@ impl Channels<'_> {
     }
 
     unsafe fn single(&self, run: &Run, at: usize) {
-        let Conv { channels, taps, bias, .. } = *self.what;
+        let Conv { channels, kernel_size, bias, .. } = *self.what;
         for row in 0..run.len {
             let mut sum = if bias { *self.bias.add(at) } else { 0.0 };
-            for tap in 0..taps {
+            for tap in 0..kernel_size {
                 if let Some(seen) = self.seen(run, row, tap, at) {
                     sum += *self.weight.add(tap * channels + at) * *seen;
                 }
@@ -131,12 +133,12 @@ impl Channels<'_> {
         }
     }
 
-    /// Keeps the last `taps - 1` rows. Each comes from a later place than it goes to, so the order is safe.
-    unsafe fn remember(&self, run: &Run) {
-        let Conv { channels, taps, .. } = *self.what;
+    /// Keeps the last `kernel_size - 1` rows. Each comes from a later place than it goes to, so the order is safe.
+    unsafe fn save_state(&self, run: &Run) {
+        let Conv { channels, kernel_size, .. } = *self.what;
         let width = self.to - self.from;
-        for kept in 0..taps - 1 {
-            let to = self.pool.add((run.slot * (taps - 1) + kept) * channels + self.from);
+        for kept in 0..kernel_size - 1 {
+            let to = self.pool.add((run.slot * (kernel_size - 1) + kept) * channels + self.from);
             match self.seen(run, run.len, kept, self.from) {
                 Some(from) => std::ptr::copy_nonoverlapping(from, to, width),
                 None => std::ptr::write_bytes(to, 0, width),

@@ -3,7 +3,7 @@
 use super::pool;
 
 /// Inputs: the pool `[blocks, …]` of `bytes` each, and pairs `[pairs, 2]`, i32: from and to. Output: the pool.
-/// All are read before any is written; a pair that points nowhere is left out.
+/// All are read before any is written; an invalid pair is skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
     pub blocks: usize,

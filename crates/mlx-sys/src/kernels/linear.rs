@@ -275,7 +275,7 @@ impl<F: Format> Work for Few<'_, F> {
     }
 }
 
-/// More rows: weights are decoded to a panel, then all tiles of rows meet it.
+/// More rows: weights are decoded to a panel, then multiplied with all tiles of rows.
 struct Many<'a, F> {
     part: &'a Part<'a>,
     columns: std::ops::Range<usize>,

@@ -24,7 +24,7 @@ mod rows;
 mod runs;
 mod simd;
 
-pub use attention::{Attention, Norm as HeadNorm, Pairs, Rope, Store};
+pub use attention::{Attention, Norm as HeadNorm, Rope, RotaryPairing, Store};
 pub use bridge::kernel_arrays;
 pub use conv::Conv;
 pub use copy::Copy;

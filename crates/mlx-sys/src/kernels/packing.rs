@@ -98,7 +98,7 @@ mod tests {
             let packing = Packing { bits, group };
             let row: Vec<f32> = (0..128).map(|i| ((i * 37 % 101) as f32 - 30.0) * 0.1).collect();
             let (mut packed, mut back) = (vec![0u32; packing.words(128)], vec![0f32; 128]);
-            // SAFETY: the buffers have the sizes that are asked for.
+            // SAFETY: the buffers have the required sizes.
             unsafe {
                 packing.pack(row.as_ptr(), 128, packed.as_mut_ptr());
                 packing.unpack(packed.as_ptr(), 128, back.as_mut_ptr());
@@ -115,7 +115,7 @@ mod tests {
         let packing = Packing { bits: 4, group: 32 };
         for value in [0.0, 3.5, -2.0] {
             let (row, mut packed, mut back) = ([value; 32], [0u32; 6], [1f32; 32]);
-            // SAFETY: the buffers have the sizes that are asked for.
+            // SAFETY: the buffers have the required sizes.
             unsafe {
                 packing.pack(row.as_ptr(), 32, packed.as_mut_ptr());
                 packing.unpack(packed.as_ptr(), 32, back.as_mut_ptr());

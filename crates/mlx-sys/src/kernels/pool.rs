@@ -85,7 +85,7 @@ impl Pool {
         // SAFETY: the job's lifetime ends below, when no helper is inside any more.
         let task: *const (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(task) };
         let job = Job { task, tasks };
-        // SAFETY: we hold `busy` and the job is closed, so nobody else looks.
+        // SAFETY: we hold `busy` and the job is closed, so no helper reads it.
         unsafe { *self.job.get() = Some(job) };
         self.next.store(0, Ordering::Relaxed);
         self.state.fetch_add(NEXT_JOB | OPEN, Ordering::SeqCst);
@@ -102,7 +102,7 @@ impl Pool {
         let mut spins = 0u32;
         while self.state.load(Ordering::Acquire) & INSIDE != 0 {
             spins += 1;
-            // A helper that lost its core needs ours to finish.
+            // A helper without a core needs ours to finish.
             if spins > 20_000 { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
     }
@@ -113,7 +113,7 @@ impl Pool {
             if i >= job.tasks {
                 return;
             }
-            // SAFETY: the caller of `run` waits until we have left.
+            // SAFETY: the caller of `run` waits until this thread is done.
             unsafe { (*job.task)(i) };
         }
     }
@@ -124,7 +124,7 @@ impl Pool {
             .collect();
         for i in 0..helpers.len() {
             let thread = std::thread::Builder::new().name(format!("kernel {}", i + 1));
-            // A thread that cannot be started is one helper less: its share goes to the others.
+            // A thread that cannot be started is one helper fewer: the others take its share.
             let _ = thread.spawn(move || self.help(i));
         }
         helpers

@@ -1,4 +1,4 @@
-//! Linear recurrences whose state is a matrix for each head: Mamba-2's and the gated delta rule.
+//! Linear recurrences with a matrix of state for each head: Mamba-2's and the gated delta rule.
 //!
 //! For each row the state decays as a whole, one outer product is written to it, and one row is read from it.
 //! Sources: arXiv 2405.21060 §3 and 5; arXiv 2412.06464 §3.

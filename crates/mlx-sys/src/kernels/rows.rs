@@ -5,7 +5,7 @@ use super::math;
 use super::pool;
 use super::simd::{self, Simd, Work};
 
-/// Elements below which a second thread does not pay.
+/// Fewer elements than this are faster on one thread.
 const SMALL: usize = 1 << 14;
 
 /// Inputs: x `[rows, width]`, the residual if `residual`, then weight and bias as named, `[width]`.

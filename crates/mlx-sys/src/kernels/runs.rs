@@ -1,4 +1,4 @@
-//! Which rows of a call belong to which sequence, for kernels that keep a state per sequence in a slot.
+//! Which rows of a call are of which sequence, for kernels that keep a state per sequence in a slot.
 
 /// Consecutive rows of one sequence, and where its state is.
 #[derive(Clone, Copy)]

@@ -115,7 +115,7 @@ pub fn isa() -> Isa {
     }
 }
 
-/// Uses no more than `most` from now on, and says what that leaves. For tests.
+/// Limits the instruction set to `most` from now on, and returns the one in use. For tests.
 pub fn limit_isa(most: Isa) -> Isa {
     let chosen = most.min(best());
     CURRENT.store(chosen as u8, Ordering::Relaxed);

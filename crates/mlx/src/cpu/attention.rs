@@ -1,6 +1,6 @@
 //! [`PagedAttention`]: everything between the merged projection and the output projection, in one node.
 
-use mlx_sys::kernels::{self, Kernel, Packing, Pairs, Store};
+use mlx_sys::kernels::{self, Kernel, Packing, RotaryPairing, Store};
 
 use super::{Op, Output, node, size};
 use crate::{Array, Dtype, Result};
@@ -22,19 +22,19 @@ pub struct Rope<'a> {
     /// How many elements of a head rotate; the others stay.
     pub dims: i32,
     /// Which elements rotate together.
-    pub pairs: Pairs,
+    pub pairs: RotaryPairing,
     /// Multiplies sine and cosine (yarn, longrope); 1 otherwise.
     pub magnitude: f32,
 }
 
 /// Where the keys and values of each row's sequence are.
 #[derive(Clone, Copy, Debug)]
-pub struct Pages<'a> {
+pub struct AttentionMetadata<'a> {
     /// i32 `[rows]`: `block * block_size + offset` of a row's own key and value. A row whose slot is negative or beyond
     /// the pool is not written; no two rows have the same slot within it.
     pub slots: &'a Array,
     /// i32 `[n, 5]`: first row, length, first position, first entry in `tables`, and which logical block that
-    /// entry is, or, where keys are kept, how many blocks are missing behind theirs. Rows of no segment give zeros.
+    /// entry is, or, with sink tokens, how many blocks are freed after their blocks. Rows of no segment give zeros.
     pub segments: &'a Array,
     /// i32 `[m]`: ids of blocks.
     pub tables: &'a Array,
@@ -42,7 +42,7 @@ pub struct Pages<'a> {
 
 /// Norms and rotates queries and keys, writes keys and values to their pools in place, and attends causally:
 /// a row at position p of its segment sees the keys 0..=p, or with a window of w the last w of them and the first
-/// `keep`.
+/// `sink_tokens`.
 ///
 /// The pools are never copied, even if a step that reads them is still running, so only the arrays returned
 /// may be used afterwards.
@@ -71,7 +71,7 @@ pub struct PagedAttention<'a> {
     /// How many keys a query sees, its own included.
     pub window: Option<i32>,
     /// First keys of its sequence that a query with a window sees as well.
-    pub keep: i32,
+    pub sink_tokens: i32,
     /// `[heads]`: a score per head that takes part in the softmax but has no value.
     pub sinks: Option<&'a Array>,
     /// `[blocks, block_size, kv_heads, head_dim]`, of any float type; packed, uint32 words in place of the last
@@ -82,12 +82,12 @@ pub struct PagedAttention<'a> {
     /// How the pools are packed, if they are.
     pub packing: Option<Packing>,
     /// Where keys and values are.
-    pub pages: Pages<'a>,
+    pub metadata: AttentionMetadata<'a>,
 }
 
 /// What [`PagedAttention::run`] gives.
 #[derive(Debug)]
-pub struct Attended {
+pub struct AttentionOutput {
     /// `[rows, heads * v_dim]`
     pub out: Array,
     /// The pool, with the rows' keys.
@@ -98,8 +98,8 @@ pub struct Attended {
 
 impl PagedAttention<'_> {
     /// Adds the node to the graph.
-    pub fn run(self) -> Result<Attended> {
-        let Pages { slots, segments, tables } = self.pages;
+    pub fn run(self) -> Result<AttentionOutput> {
+        let AttentionMetadata { slots, segments, tables } = self.metadata;
         let mut inputs = vec![self.qkv, self.positions, slots, segments, tables, &self.k_pool, &self.v_pool];
         inputs.extend(self.q_norm.map(|norm| norm.weight));
         inputs.extend(self.k_norm.map(|norm| norm.weight));
@@ -112,14 +112,17 @@ impl PagedAttention<'_> {
         let pool = |i: usize| Output { shape: inputs[i].shape(), dtype, shares: Some(i) };
         let outputs = [Output { shape: &out, dtype: self.qkv.dtype()?, shares: None }, pool(5), pool(6)];
         match <[Array; 3]>::try_from(node(&op, Kernel::Attention(kernel), &inputs, &outputs)?) {
-            Ok([out, k_pool, v_pool]) => Ok(Attended { out, k_pool, v_pool }),
+            Ok([out, k_pool, v_pool]) => Ok(AttentionOutput { out, k_pool, v_pool }),
             Err(_) => Err(op.fail("MLX did not make three arrays")),
         }
     }
 
     fn check(&self, op: &Op) -> Result<kernels::Attention> {
         let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
-        op.want(heads > 0 && kv_heads > 0 && head_dim > 0 && heads % kv_heads == 0, "kv heads divide heads")?;
+        op.require(
+            heads > 0 && kv_heads > 0 && head_dim > 0 && heads % kv_heads == 0,
+            "kv heads divide heads",
+        )?;
         let &[blocks, block_size, _, v_stored] = self.v_pool.shape() else {
             return Err(op.fail("the pools have four axes"));
         };
@@ -130,47 +133,47 @@ impl PagedAttention<'_> {
                     && packing.group > 0
                     && packing.group.is_multiple_of(8)
                     && (head_dim as usize).is_multiple_of(packing.group);
-                op.want(fits, "4 or 8 bits, in groups of whole words that divide a head")?;
-                op.want(self.k_pool.dtype()? == Dtype::U32, "packed pools are uint32")?;
+                op.require(fits, "4 or 8 bits, in groups of whole words that divide a head")?;
+                op.require(self.k_pool.dtype()? == Dtype::U32, "packed pools are uint32")?;
                 let words = size(packing.words(head_dim as usize))?;
-                op.want(v_stored == words, "a packed head has its words")?;
+                op.require(v_stored == words, "a packed head has its words")?;
                 (head_dim, words, Store::Packed(packing))
             }
         };
-        op.want(block_size > 0 && v_dim > 0, "a block holds something")?;
+        op.require(block_size > 0 && v_dim > 0, "a block holds something")?;
         let pools = self.k_pool.shape() == [blocks, block_size, kv_heads, k_stored]
             && self.v_pool.shape()[2] == kv_heads
             && self.k_pool.dtype()? == self.v_pool.dtype()?;
-        op.want(pools, "the pools are [blocks, block_size, kv_heads, dim] of one dtype")?;
+        op.require(pools, "the pools are [blocks, block_size, kv_heads, dim] of one dtype")?;
         let &[rows, width] = self.qkv.shape() else { return Err(op.fail("qkv has two axes")) };
         let want = i64::from(heads + kv_heads) * i64::from(head_dim) + i64::from(kv_heads) * i64::from(v_dim);
-        op.want(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
-        let Pages { slots, segments, tables } = self.pages;
+        op.require(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
+        let AttentionMetadata { slots, segments, tables } = self.metadata;
         for numbers in [self.positions, slots, segments, tables] {
-            op.want(numbers.dtype()? == Dtype::I32, "positions, slots, segments and tables are int32")?;
+            op.require(numbers.dtype()? == Dtype::I32, "positions, slots, segments and tables are int32")?;
         }
-        op.want(
+        op.require(
             self.positions.shape() == [rows] && slots.shape() == [rows],
             "a position and a slot per row",
         )?;
-        op.want(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
-        op.want(tables.ndim() == 1, "tables have one axis")?;
+        op.require(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
+        op.require(tables.ndim() == 1, "tables have one axis")?;
         for norm in [self.q_norm, self.k_norm].into_iter().flatten() {
-            op.want(norm.weight.shape() == [head_dim], "norms have the length of a head")?;
+            op.require(norm.weight.shape() == [head_dim], "norms have the length of a head")?;
         }
         if let Some(rope) = self.rope {
             let fits = rope.dims % 2 == 0 && (0..=head_dim).contains(&rope.dims);
-            op.want(fits, "an even number of elements rotates, no more than a head has")?;
+            op.require(fits, "an even number of elements rotates, no more than a head has")?;
             let freqs = rope.freqs.shape() == [rope.dims / 2] && rope.freqs.dtype()? == Dtype::F32;
-            op.want(freqs, "frequencies are float32, one per pair")?;
+            op.require(freqs, "frequencies are float32, one per pair")?;
         }
         if let Some(sinks) = self.sinks {
-            op.want(sinks.shape() == [heads], "a sink per head")?;
+            op.require(sinks.shape() == [heads], "a sink per head")?;
         }
-        op.want(self.window.is_none_or(|window| window > 0), "a window holds a key")?;
-        op.want(
-            self.keep >= 0 && (self.keep == 0 || self.window.is_some()),
-            "keys are kept beside a window",
+        op.require(self.window.is_none_or(|window| window > 0), "a window holds a key")?;
+        op.require(
+            self.sink_tokens >= 0 && (self.sink_tokens == 0 || self.window.is_some()),
+            "sink tokens need a window",
         )?;
         let norm = |norm: Option<HeadNorm>| -> Result<_> {
             let Some(HeadNorm { weight, eps }) = norm else { return Ok(None) };
@@ -198,7 +201,7 @@ impl PagedAttention<'_> {
             scale: self.scale,
             softcap: self.softcap,
             window: self.window.map(|window| window as usize),
-            keep: self.keep as usize,
+            sink_tokens: self.sink_tokens as usize,
             sinks: self.sinks.map(|sinks| op.float(sinks)).transpose()?,
         })
     }

@@ -5,7 +5,7 @@ use mlx_sys::kernels::{self, Kernel};
 use super::{Op, Output, node, size};
 use crate::{Array, Dtype, Result};
 
-/// Convolves each channel with its own weights over the last `taps` rows of its sequence, and applies silu. All
+/// Convolves each channel with its own weights over the last `kernel_size` rows of its sequence, and applies silu. All
 /// arrays are float32 but the runs.
 ///
 /// The pool is changed in place, even if a step that reads it is still running, so only the one returned may be
@@ -16,13 +16,13 @@ pub struct CausalConv<'a> {
     pub x: &'a Array,
     /// Where the channels begin in a row of `x`.
     pub offset: i32,
-    /// `[taps, channels]`, the oldest first.
+    /// `[kernel_size, channels]`, the oldest first.
     pub weight: &'a Array,
     /// `[channels]`
     pub bias: Option<&'a Array>,
     /// i32 `[n, 4]`: first row, length, slot, and 1 where the sequence begins. Rows of no run give zeros.
     pub runs: &'a Array,
-    /// `[slots, taps - 1, channels]`: the rows before.
+    /// `[slots, kernel_size - 1, channels]`: the rows before.
     pub pool: Array,
 }
 
@@ -34,13 +34,18 @@ impl CausalConv<'_> {
         let op = Op { name: "cpu::causal_conv", inputs: &inputs };
         op.want_f32(&[Some(self.x), Some(self.weight), Some(&self.pool), self.bias])?;
         let (runs, rows) = op.runs(self.runs, self.x)?;
-        let &[taps, channels] = self.weight.shape() else { return Err(op.fail("weights have two axes")) };
+        let &[kernel_size, channels] = self.weight.shape() else {
+            return Err(op.fail("weights have two axes"));
+        };
         let &[slots, ..] = self.pool.shape() else { return Err(op.fail("the pool has three axes")) };
-        op.want(taps > 0 && channels > 0, "there are taps and channels")?;
-        op.want(self.pool.shape() == [slots, taps - 1, channels], "the pool is [slots, taps - 1, channels]")?;
-        op.want(self.bias.is_none_or(|bias| bias.shape() == [channels]), "a bias per channel")?;
+        op.require(kernel_size > 0 && channels > 0, "kernel size and channels are positive")?;
+        op.require(
+            self.pool.shape() == [slots, kernel_size - 1, channels],
+            "the pool is [slots, kernel_size - 1, channels]",
+        )?;
+        op.require(self.bias.is_none_or(|bias| bias.shape() == [channels]), "a bias per channel")?;
         let stride = self.x.dim(-1)?;
-        op.want(
+        op.require(
             self.offset >= 0 && self.offset.checked_add(channels).is_some_and(|end| end <= stride),
             "the channels lie within a row",
         )?;
@@ -49,7 +54,7 @@ impl CausalConv<'_> {
             stride: stride as usize,
             offset: self.offset as usize,
             channels: channels as usize,
-            taps: taps as usize,
+            kernel_size: kernel_size as usize,
             bias: self.bias.is_some(),
             runs,
             slots: slots as usize,
@@ -122,32 +127,35 @@ impl Recurrence<'_> {
         op.want_f32(&[self.mixed, self.projected, self.a_log, self.dt_bias, third, &self.pool].map(Some))?;
         let (runs, rows) = op.runs(self.runs, self.mixed)?;
         let (heads, key_heads) = (self.heads, self.key_heads);
-        op.want(heads > 0 && key_heads > 0 && heads % key_heads == 0, "key heads divide heads")?;
+        op.require(heads > 0 && key_heads > 0 && heads % key_heads == 0, "key heads divide heads")?;
         let &[slots, _, value_dim, key_dim] = self.pool.shape() else {
             return Err(op.fail("the pool has four axes"));
         };
-        op.want(
+        op.require(
             self.pool.dim(1)? == heads && value_dim > 0 && key_dim > 0,
             "the pool has a matrix per head",
         )?;
         let (values, keys) = (heads * value_dim, key_heads * key_dim);
-        op.want(self.mixed.dim(-1)? == values + 2 * keys, "a mixed row holds values, keys and queries")?;
+        op.require(self.mixed.dim(-1)? == values + 2 * keys, "a mixed row holds values, keys and queries")?;
         let &[projected_rows, projected] = self.projected.shape() else {
             return Err(op.fail("projected rows have two axes"));
         };
-        op.want(projected_rows as usize == rows, "a projected row for each mixed one")?;
+        op.require(projected_rows as usize == rows, "a projected row for each mixed one")?;
         let within = |at: i32, len: i32| at >= 0 && at.checked_add(len).is_some_and(|end| end <= projected);
-        op.want(within(self.gate, values) && within(self.step, heads), "gates and steps lie within a row")?;
+        op.require(
+            within(self.gate, values) && within(self.step, heads),
+            "gates and steps lie within a row",
+        )?;
         let per_head = self.a_log.shape() == [heads] && self.dt_bias.shape() == [heads];
-        op.want(per_head, "a rate and a bias per head")?;
+        op.require(per_head, "a rate and a bias per head")?;
         let (rule, places) = match self.rule {
             Rule::StateSpace { limits: [low, high], skip } => {
-                op.want(skip.shape() == [heads], "a factor per head")?;
+                op.require(skip.shape() == [heads], "a factor per head")?;
                 (kernels::Rule::StateSpace { low, high }, [0, values, values + keys])
             }
             Rule::Delta { write, norm, eps } => {
-                op.want(within(write, heads), "what is written lies within a row")?;
-                op.want(norm.shape() == [value_dim], "the norm has the length of a value")?;
+                op.require(within(write, heads), "what is written lies within a row")?;
+                op.require(norm.shape() == [value_dim], "the norm has the length of a value")?;
                 (kernels::Rule::Delta { write: write as usize, eps }, [2 * keys, keys, 0])
             }
         };
@@ -176,7 +184,7 @@ impl Recurrence<'_> {
 impl Op<'_> {
     fn want_f32(&self, arrays: &[Option<&Array>]) -> Result<()> {
         for array in arrays.iter().flatten() {
-            self.want(array.dtype()? == Dtype::F32, "all but the runs are float32")?;
+            self.require(array.dtype()? == Dtype::F32, "all but the runs are float32")?;
         }
         Ok(())
     }
@@ -184,7 +192,7 @@ impl Op<'_> {
     /// How many runs, over how many rows.
     fn runs(&self, runs: &Array, rows: &Array) -> Result<(usize, usize)> {
         let &[count, 4] = runs.shape() else { return Err(self.fail("runs have four numbers each")) };
-        self.want(runs.dtype()? == Dtype::I32, "runs are int32")?;
+        self.require(runs.dtype()? == Dtype::I32, "runs are int32")?;
         let &[rows, _] = rows.shape() else { return Err(self.fail("rows have two axes")) };
         Ok((count as usize, rows as usize))
     }

@@ -5,12 +5,14 @@
 
 use mlx::{Array, cpu, fast};
 
-use super::rotate::Rotation;
-use super::{Fused, Kernels, Linear, RmsNorm};
-use crate::decoder::{Attending, BlockStep, Gather, Rows, Step};
-use crate::state::{Pool, lost};
+use super::rotary::Rotation;
+use super::{Fused, Linear, RmsNorm};
+use crate::forward::{AttentionMetadata, ForwardContext, Gather, Rows};
+use crate::kv_cache::{Pool, poisoned};
 use crate::weights::Store;
-use crate::{Attention, KvFormat, KvState, LoadError, Pairs, Position, QkNorm, Reach};
+use crate::{
+    Attention, AttentionSpan, Kernels, KvCache, KvFormat, KvPath, LoadError, Position, QkNorm, RotaryPairing,
+};
 
 /// One attention layer.
 pub(crate) struct AttentionBlock {
@@ -41,30 +43,30 @@ impl AttentionBlock {
         Ok(Self { spec: spec.clone(), qkv: Fused::new(vec![q, k, v])?, out, qk_norm, rotation, gate })
     }
 
-    /// Sees less, or more, of what was before.
-    pub(crate) fn set_reach(&mut self, reach: Reach) {
-        self.spec.reach = reach;
+    /// Changes which earlier positions a query attends to.
+    pub(crate) fn set_span(&mut self, span: AttentionSpan) {
+        self.spec.span = span;
     }
 
-    /// `[T, hidden]` → `[T, hidden]`. The rows' keys and values go into layer `index` of `state`.
+    /// `[T, hidden]` → `[T, hidden]`. The rows' keys and values are written to layer `index` of `cache`.
     pub(crate) fn forward(
         &self,
         x: &Array,
-        step: &Step,
+        ctx: &ForwardContext,
         index: usize,
-        state: &mut KvState,
+        cache: &mut KvCache,
         kernels: Kernels,
     ) -> mlx::Result<Array> {
         let qkv = self.qkv.forward(x, kernels)?;
-        let attended = match step.attending {
-            Attending::InPlace => self.in_place(&qkv, step, index, state)?,
-            Attending::Gathered => self.gathered(&qkv, step, index, state)?,
+        let attended = match ctx.kv_path {
+            KvPath::Paged => self.in_place(&qkv, ctx, index, cache)?,
+            KvPath::Gather => self.gathered(&qkv, ctx, index, cache)?,
         };
         let attended = match (&self.gate, kernels) {
             (Some(gate), Kernels::Cpu) => {
                 cpu::gated2(&gate.forward(x, kernels)?, &attended, cpu::Act::Sigmoid)?
             }
-            (Some(gate), Kernels::Reference) => gate.forward(x, kernels)?.sigmoid()? * attended,
+            (Some(gate), Kernels::Mlx) => gate.forward(x, kernels)?.sigmoid()? * attended,
             (None, _) => attended,
         };
         self.out.forward(&attended, kernels)
@@ -76,23 +78,29 @@ impl AttentionBlock {
         self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(norms).chain(gate).collect()
     }
 
-    fn in_place(&self, qkv: &Array, step: &Step, index: usize, state: &mut KvState) -> mlx::Result<Array> {
+    fn in_place(
+        &self,
+        qkv: &Array,
+        ctx: &ForwardContext,
+        index: usize,
+        cache: &mut KvCache,
+    ) -> mlx::Result<Array> {
         let mut attended: Option<Array> = None;
-        for (at, format, group) in step.pools_of(state, index)? {
-            let pool = state.pools.get_mut(at).ok_or_else(lost)?;
-            // Where a row sees nothing of a pool there are zeros.
-            let part = self.in_pool(qkv, step, group, pool, format)?;
+        for (at, format, group) in ctx.attention_pools(cache, index)? {
+            let pool = cache.pools.get_mut(at).ok_or_else(poisoned)?;
+            // A row that reads nothing of a pool has zeros there.
+            let part = self.in_pool(qkv, ctx, group, pool, format)?;
             attended = Some(attended.map_or(part.clone(), |others| others + part));
         }
-        attended.ok_or_else(lost)
+        attended.ok_or_else(poisoned)
     }
 
-    /// The rows that see what this pool holds.
+    /// The rows that read this pool.
     fn in_pool(
         &self,
         qkv: &Array,
-        step: &Step,
-        group: &BlockStep,
+        ctx: &ForwardContext,
+        group: &AttentionMetadata,
         pool: &mut Pool,
         format: KvFormat,
     ) -> mlx::Result<Array> {
@@ -101,43 +109,53 @@ impl AttentionBlock {
                 freqs: rotation.radians.as_ref()?,
                 dims: rotation.rope.dims as i32,
                 pairs: match rotation.rope.pairs {
-                    Pairs::Halves => cpu::Pairs::Halves,
-                    Pairs::Neighbours => cpu::Pairs::Neighbours,
+                    RotaryPairing::Halves => cpu::RotaryPairing::Halves,
+                    RotaryPairing::Interleaved => cpu::RotaryPairing::Interleaved,
                 },
                 magnitude: rotation.magnitude,
             })
         });
-        let (window, keep) = match self.spec.reach {
-            Reach::Full => (None, 0),
-            Reach::Window(tokens) => (Some(tokens as i32), 0),
-            Reach::Sinks { tokens, keep } => (Some(tokens as i32), keep as i32),
+        let (window, sink_tokens) = match self.spec.span {
+            AttentionSpan::Full => (None, 0),
+            AttentionSpan::Window(tokens) => (Some(tokens as i32), 0),
+            AttentionSpan::Sinks { tokens, sink_tokens } => (Some(tokens as i32), sink_tokens as i32),
         };
         let [k_pool, v_pool] = pool.take()?;
-        let cpu::Attended { out, k_pool, v_pool } = cpu::PagedAttention {
+        let cpu::AttentionOutput { out, k_pool, v_pool } = cpu::PagedAttention {
             qkv,
             heads: self.spec.heads as i32,
             kv_heads: self.spec.kv_heads as i32,
             head_dim: self.spec.head_dim as i32,
             q_norm: self.qk_norm.as_ref().map(|(q, _)| q.of_heads()),
             k_norm: self.qk_norm.as_ref().map(|(_, k)| k.of_heads()),
-            positions: &step.positions,
+            positions: &ctx.positions,
             rope,
             scale: self.spec.scale,
             softcap: None,
             window,
-            keep,
+            sink_tokens,
             sinks: None,
             k_pool,
             v_pool,
             packing: format.packing(),
-            pages: cpu::Pages { slots: &group.slots, segments: &group.segments, tables: &group.tables },
+            metadata: cpu::AttentionMetadata {
+                slots: &group.slots,
+                segments: &group.segments,
+                tables: &group.tables,
+            },
         }
         .run()?;
         pool.put([k_pool, v_pool]);
         Ok(out)
     }
 
-    fn gathered(&self, qkv: &Array, step: &Step, index: usize, state: &mut KvState) -> mlx::Result<Array> {
+    fn gathered(
+        &self,
+        qkv: &Array,
+        ctx: &ForwardContext,
+        index: usize,
+        cache: &mut KvCache,
+    ) -> mlx::Result<Array> {
         let [rows, _] = qkv.dims()?;
         let (heads, kv_heads, dim) =
             (self.spec.heads as i32, self.spec.kv_heads as i32, self.spec.head_dim as i32);
@@ -146,21 +164,19 @@ impl AttentionBlock {
         let (q, k) = (q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?);
         let v = v.reshape(&[rows, kv_heads, dim])?;
         let (q, k) = match &self.qk_norm {
-            Some((q_norm, k_norm)) => {
-                (q_norm.forward(&q, Kernels::Reference)?, k_norm.forward(&k, Kernels::Reference)?)
-            }
+            Some((q_norm, k_norm)) => (q_norm.forward(&q, Kernels::Mlx)?, k_norm.forward(&k, Kernels::Mlx)?),
             None => (q, k),
         };
         let (q, k) = match &self.rotation {
             Some(rotation) => {
-                let rotate = |x: &Array| rotation.apply(x, &step.positions, &step.ends);
+                let rotate = |x: &Array| rotation.apply(x, &ctx.positions, &ctx.lengths);
                 (rotate(&q)?, rotate(&k)?)
             }
             None => (q, k),
         };
         let (mut attended, mut order) = (Vec::new(), None);
-        for (at, format, group) in step.pools_of(state, index)? {
-            let pool = state.pools.get_mut(at).ok_or_else(lost)?;
+        for (at, format, group) in ctx.attention_pools(cache, index)? {
+            let pool = cache.pools.get_mut(at).ok_or_else(poisoned)?;
             let [keys, values] = pool.take()?;
             let keys = write(keys, &group.slots, &format.store(&k)?)?;
             let values = write(values, &group.slots, &format.store(&v)?)?;
@@ -204,7 +220,7 @@ impl AttentionBlock {
             let rows = found.reshape(&[segments, blocks * size, kv_heads, stored])?;
             let rows = rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, stored])?;
             let rows = match (&gather.rows, &gather.mask) {
-                // Behind a sequence's end its last block holds what others left there, and a weight of zero does not
+                // Past the end of a sequence its last block holds stale values, and a weight of zero does not
                 // take away a NaN.
                 (Rows::Singles(_), Some(mask)) => {
                     let seen = mask.reshape(&[segments, gather.keys, 1, 1])?;

@@ -3,12 +3,12 @@
 use mlx::{Array, cpu};
 
 use crate::LoadError;
-use crate::decoder::SlotStep;
+use crate::forward::StateMetadata;
 use crate::weights::Store;
 
-/// One weight for each channel and each of the last `taps` rows.
+/// One weight for each channel and each of the last `conv_kernel_size` rows.
 pub(crate) struct CausalConv {
-    /// `[taps, channels]` f32, the oldest row first.
+    /// `[conv_kernel_size, channels]` f32, the oldest row first.
     weight: Array,
     /// `[channels]` f32.
     bias: Option<Array>,
@@ -29,21 +29,21 @@ impl CausalConv {
         &self,
         x: &Array,
         offset: usize,
-        step: &SlotStep,
+        metadata: &StateMetadata,
         pool: Array,
     ) -> mlx::Result<(Array, Array)> {
         let (weight, bias) = (&self.weight, self.bias.as_ref());
-        cpu::CausalConv { x, offset: offset as i32, weight, bias, runs: &step.segments, pool }.run()
+        cpu::CausalConv { x, offset: offset as i32, weight, bias, runs: &metadata.segments, pool }.run()
     }
 
-    /// `x`: `[n, len, channels]` f32, after `before`, `[n, taps − 1, channels]` → as many rows, and what comes
+    /// `x`: `[n, len, channels]` f32, after `before`, `[n, conv_kernel_size − 1, channels]` → as many rows, and what comes
     /// before the next ones.
-    pub(crate) fn reference(&self, x: &Array, before: &Array) -> mlx::Result<(Array, Array)> {
+    pub(crate) fn mlx(&self, x: &Array, before: &Array) -> mlx::Result<(Array, Array)> {
         let [count, len, channels] = x.dims()?;
-        let taps = self.weight.dim(0)?;
+        let size = self.weight.dim(0)?;
         let seen = mlx::concatenate(&[before, x], 1)?;
         let mut sum: Option<Array> = self.bias.clone();
-        for tap in 0..taps {
+        for tap in 0..size {
             let weight = self.weight.slice(&[tap, 0], &[tap + 1, channels])?;
             let term = seen.slice(&[0, tap, 0], &[count, tap + len, channels])? * weight;
             sum = Some(match sum {
@@ -51,7 +51,7 @@ impl CausalConv {
                 None => term,
             });
         }
-        let sum = sum.ok_or_else(|| mlx::Error::new("a convolution has taps"))?;
-        Ok((sum.silu()?, seen.slice(&[0, len, 0], &[count, len + taps - 1, channels])?))
+        let sum = sum.ok_or_else(|| mlx::Error::new("a convolution has a kernel"))?;
+        Ok((sum.silu()?, seen.slice(&[0, len, 0], &[count, len + size - 1, channels])?))
     }
 }

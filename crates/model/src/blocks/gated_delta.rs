@@ -5,11 +5,11 @@
 use mlx::{Array, Dtype, cpu, fast};
 
 use super::conv::CausalConv;
-use super::{Fused, Kernels, Linear, RmsNorm};
-use crate::decoder::{SlotStep, Step};
-use crate::state::{Pool, lost};
+use super::{Fused, Linear, RmsNorm};
+use crate::forward::{ForwardContext, StateMetadata};
+use crate::kv_cache::{Pool, poisoned};
 use crate::weights::Store;
-use crate::{GatedDelta, KvState, LoadError};
+use crate::{GatedDelta, Kernels, KvCache, LoadError};
 
 /// Added to the square of a key's or query's length.
 const LENGTH_EPS: f32 = 1e-6;
@@ -49,30 +49,30 @@ impl GatedDeltaBlock {
         linears.chain(self.conv.arrays()).chain(own).collect()
     }
 
-    /// `[T, hidden]` → `[T, hidden]`. What the rows leave behind goes into layer `index` of `state`.
+    /// `[T, hidden]` → `[T, hidden]`. The final states are written to layer `index` of `cache`.
     pub(crate) fn forward(
         &self,
         x: &Array,
-        step: &Step,
+        ctx: &ForwardContext,
         index: usize,
-        state: &mut KvState,
+        cache: &mut KvCache,
         kernels: Kernels,
     ) -> mlx::Result<Array> {
-        let slots = step.slots_of(state, index)?;
-        let pool = state.pools.get_mut(index).ok_or_else(lost)?;
+        let metadata = ctx.state_of(cache, index)?;
+        let pool = cache.pools.get_mut(index).ok_or_else(poisoned)?;
         let projected = self.input.forward(x, kernels)?;
         let y = match kernels {
-            Kernels::Cpu => self.in_place(&projected, slots, pool)?,
-            Kernels::Reference => self.reference(&projected, slots, index, pool)?.astype(x.dtype()?)?,
+            Kernels::Cpu => self.in_place(&projected, metadata, pool)?,
+            Kernels::Mlx => self.mlx(&projected, metadata, index, pool)?.astype(x.dtype()?)?,
         };
         self.out.forward(&y, kernels)
     }
 
-    fn in_place(&self, projected: &Array, step: &SlotStep, pool: &mut Pool) -> mlx::Result<Array> {
+    fn in_place(&self, projected: &Array, metadata: &StateMetadata, pool: &mut Pool) -> mlx::Result<Array> {
         let gate = self.spec.conv_channels();
         let write = gate + self.spec.values();
         let [last, memory] = pool.take()?;
-        let (mixed, last) = self.conv.in_place(projected, 0, step, last)?;
+        let (mixed, last) = self.conv.in_place(projected, 0, metadata, last)?;
         let (y, memory) = cpu::Recurrence {
             rule: cpu::Rule::Delta { write: write as i32, norm: &self.norm.weight, eps: self.norm.eps },
             key_heads: self.spec.k_heads as i32,
@@ -83,7 +83,7 @@ impl GatedDeltaBlock {
             step: (write + self.spec.v_heads) as i32,
             a_log: &self.a_log,
             dt_bias: &self.dt_bias,
-            runs: &step.segments,
+            runs: &metadata.segments,
             pool: memory,
         }
         .run()?;
@@ -91,10 +91,10 @@ impl GatedDeltaBlock {
         Ok(y)
     }
 
-    fn reference(
+    fn mlx(
         &self,
         projected: &Array,
-        step: &SlotStep,
+        metadata: &StateMetadata,
         index: usize,
         pool: &mut Pool,
     ) -> mlx::Result<Array> {
@@ -106,8 +106,8 @@ impl GatedDeltaBlock {
         let [channels, gate, write, dt] = parts.as_slice() else { return Err(mlx::Error::new("four parts")) };
         let decay = ((dt + &self.dt_bias).softplus()? * self.a_log.exp()?).negative()?.exp()?;
         let write = write.sigmoid()?;
-        let y = step.advance(index, pool, |run, [last, memory]| {
-            let (mixed, last) = self.conv.reference(&run.rows(channels)?, last)?;
+        let y = metadata.advance(index, pool, |run, [last, memory]| {
+            let (mixed, last) = self.conv.mlx(&run.rows(channels)?, last)?;
             let (y, memory) = self.scan(&mixed, (&run.rows(&decay)?, &run.rows(&write)?), memory)?;
             Ok((y, [last, memory]))
         })?;

@@ -2,7 +2,7 @@
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
-use super::Kernels;
+use crate::Kernels;
 
 /// `x · Wᵀ + b`. The weight is `[out, in]`, dense or packed.
 #[derive(Clone)]
@@ -97,9 +97,9 @@ impl Weight {
     fn product(&self, x: &Array, kernels: Kernels) -> mlx::Result<Array> {
         match (self, kernels) {
             (Self::Dense(weight), Kernels::Cpu) => mlx::cpu::matmul_t(x, weight),
-            (Self::Dense(weight), Kernels::Reference) => x.matmul(&weight.t()?),
+            (Self::Dense(weight), Kernels::Mlx) => x.matmul(&weight.t()?),
             (Self::Packed(packed), Kernels::Cpu) => mlx::cpu::qmm(x, packed),
-            (Self::Packed(packed), Kernels::Reference) => x.quantized_matmul(packed),
+            (Self::Packed(packed), Kernels::Mlx) => x.quantized_matmul(packed),
         }
     }
 }
@@ -114,7 +114,7 @@ impl Fused {
             let joined = merged.last().map(|last| Linear::join(last, &part)).transpose()?.flatten();
             match joined {
                 Some(joined) => {
-                    // Settled one by one, so that loading never holds all parts twice.
+                    // Evaluated one by one, so that loading never holds all parts twice.
                     mlx::eval(joined.arrays())?;
                     merged.pop();
                     merged.push(joined);
@@ -176,11 +176,11 @@ impl SwitchLinear {
             (Self::Packed(packed), Kernels::Cpu) if packed.mode == QuantMode::Affine => {
                 mlx::cpu::gather_qmm(x, experts, packed)
             }
-            _ => self.reference(x, experts),
+            _ => self.mlx(x, experts),
         }
     }
 
-    fn reference(&self, x: &Array, experts: &Array) -> mlx::Result<Array> {
+    fn mlx(&self, x: &Array, experts: &Array) -> mlx::Result<Array> {
         // MLX gathers whole matrices: one row each, [T, (1 | top_k), 1, in].
         let x = if x.ndim() == 2 { x.expand_dims(&[1, 2])? } else { x.expand_dims(&[2])? };
         let y = match self {

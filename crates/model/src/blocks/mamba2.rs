@@ -1,17 +1,17 @@
 //! Mamba-2: a convolution, a recurrence whose state decays head by head, a gated norm.
 //!
-//! Source: arXiv 2405.21060; the reference path is its §6, the CPU kernel its recurrence row by row.
+//! Source: arXiv 2405.21060; MLX's operations compute its §6, the CPU kernel its recurrence row by row.
 
 use mlx::{Array, Dtype, cpu};
 
 use super::conv::CausalConv;
-use super::{Kernels, Linear, RmsNorm};
-use crate::decoder::{SlotStep, Step};
-use crate::state::{Pool, lost};
+use super::{Linear, RmsNorm};
+use crate::forward::{ForwardContext, StateMetadata};
+use crate::kv_cache::{Pool, poisoned};
 use crate::weights::Store;
-use crate::{KvState, LoadError, Mamba2};
+use crate::{Kernels, KvCache, LoadError, Mamba2};
 
-/// Rows that the reference path takes at once; their decays form a square.
+/// Rows that MLX's operations compute at once; their decays form a square.
 const CHUNK: i32 = 64;
 
 /// One Mamba-2 layer.
@@ -47,31 +47,31 @@ impl Mamba2Block {
         linears.chain(self.conv.arrays()).chain(own).collect()
     }
 
-    /// `[T, hidden]` → `[T, hidden]`. What the rows leave behind goes into layer `index` of `state`.
+    /// `[T, hidden]` → `[T, hidden]`. The final states are written to layer `index` of `cache`.
     pub(crate) fn forward(
         &self,
         x: &Array,
-        step: &Step,
+        ctx: &ForwardContext,
         index: usize,
-        state: &mut KvState,
+        cache: &mut KvCache,
         kernels: Kernels,
     ) -> mlx::Result<Array> {
-        let slots = step.slots_of(state, index)?;
-        let pool = state.pools.get_mut(index).ok_or_else(lost)?;
+        let metadata = ctx.state_of(cache, index)?;
+        let pool = cache.pools.get_mut(index).ok_or_else(poisoned)?;
         // The gate, the convolution's channels, then a step for each head.
         let projected = self.input.forward(x, kernels)?;
         let y = match kernels {
-            Kernels::Cpu => self.in_place(&projected, slots, pool)?,
-            Kernels::Reference => self.reference(&projected, slots, index, pool)?.astype(x.dtype()?)?,
+            Kernels::Cpu => self.in_place(&projected, metadata, pool)?,
+            Kernels::Mlx => self.mlx(&projected, metadata, index, pool)?.astype(x.dtype()?)?,
         };
         self.out.forward(&self.norm.forward(&y, kernels)?, kernels)
     }
 
     /// What is to be normed, `[T, inner]`.
-    fn in_place(&self, projected: &Array, step: &SlotStep, pool: &mut Pool) -> mlx::Result<Array> {
+    fn in_place(&self, projected: &Array, metadata: &StateMetadata, pool: &mut Pool) -> mlx::Result<Array> {
         let inner = self.spec.inner();
         let [last, memory] = pool.take()?;
-        let (mixed, last) = self.conv.in_place(projected, inner, step, last)?;
+        let (mixed, last) = self.conv.in_place(projected, inner, metadata, last)?;
         let (y, memory) = cpu::Recurrence {
             rule: cpu::Rule::StateSpace { limits: self.spec.step_limits, skip: &self.skip },
             key_heads: self.spec.groups as i32,
@@ -82,7 +82,7 @@ impl Mamba2Block {
             step: (inner + self.spec.conv_channels()) as i32,
             a_log: &self.a_log,
             dt_bias: &self.dt_bias,
-            runs: &step.segments,
+            runs: &metadata.segments,
             pool: memory,
         }
         .run()?;
@@ -90,10 +90,10 @@ impl Mamba2Block {
         Ok(y)
     }
 
-    fn reference(
+    fn mlx(
         &self,
         projected: &Array,
-        step: &SlotStep,
+        metadata: &StateMetadata,
         index: usize,
         pool: &mut Pool,
     ) -> mlx::Result<Array> {
@@ -104,8 +104,8 @@ impl Mamba2Block {
         let dt = (dt + &self.dt_bias).softplus()?;
         let [low, high] = self.spec.step_limits;
         let dt = dt.clip(Some(&Array::scalar(low, Dtype::F32)?), Some(&Array::scalar(high, Dtype::F32)?))?;
-        let y = step.advance(index, pool, |run, [last, memory]| {
-            let (mixed, last) = self.conv.reference(&run.rows(channels)?, last)?;
+        let y = metadata.advance(index, pool, |run, [last, memory]| {
+            let (mixed, last) = self.conv.mlx(&run.rows(channels)?, last)?;
             let (y, memory) = self.scan(&mixed, &run.rows(&dt)?, memory)?;
             Ok((y, [last, memory]))
         })?;

@@ -2,13 +2,12 @@
 
 use mlx::Array;
 
-use super::Kernels;
 use super::attention::AttentionBlock;
 use super::gated_delta::GatedDeltaBlock;
 use super::mamba2::Mamba2Block;
-use crate::decoder::Step;
+use crate::forward::ForwardContext;
 use crate::weights::Store;
-use crate::{KvState, LoadError, Mixer};
+use crate::{Kernels, KvCache, LoadError, Mixer};
 
 /// What mixes positions in one layer.
 pub(crate) enum MixerBlock {
@@ -26,19 +25,19 @@ impl MixerBlock {
         })
     }
 
-    /// `[T, hidden]` → `[T, hidden]`. What later rows need of these goes into layer `index` of `state`.
+    /// `[T, hidden]` → `[T, hidden]`. Keys and values, or states, are written to layer `index` of `cache`.
     pub(crate) fn forward(
         &self,
         x: &Array,
-        step: &Step,
+        ctx: &ForwardContext,
         index: usize,
-        state: &mut KvState,
+        cache: &mut KvCache,
         kernels: Kernels,
     ) -> mlx::Result<Array> {
         match self {
-            Self::Attention(block) => block.forward(x, step, index, state, kernels),
-            Self::Mamba2(block) => block.forward(x, step, index, state, kernels),
-            Self::GatedDelta(block) => block.forward(x, step, index, state, kernels),
+            Self::Attention(block) => block.forward(x, ctx, index, cache, kernels),
+            Self::Mamba2(block) => block.forward(x, ctx, index, cache, kernels),
+            Self::GatedDelta(block) => block.forward(x, ctx, index, cache, kernels),
         }
     }
 

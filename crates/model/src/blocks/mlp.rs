@@ -1,11 +1,11 @@
-//! `down(act(gate(x)) · up(x))`, and the choice between that and experts.
+//! The MLP of a layer: one gated MLP or a mixture of experts.
 
 use mlx::Array;
 
+use super::gated::GatedBlock;
 use super::moe::MoeBlock;
-use super::{Fused, Kernels, Linear};
 use crate::weights::Store;
-use crate::{Act, Gated, LoadError, Mlp};
+use crate::{Kernels, LoadError, Mlp};
 
 /// What transforms each position on its own.
 pub(crate) enum MlpBlock {
@@ -33,66 +33,6 @@ impl MlpBlock {
         match self {
             Self::Gated(block) => block.arrays(),
             Self::Moe(block) => block.arrays(),
-        }
-    }
-}
-
-/// A gated MLP with its two input projections merged.
-pub(crate) struct GatedBlock {
-    gate_up: Fused,
-    down: Linear,
-    act: Act,
-}
-
-impl GatedBlock {
-    pub(crate) fn load(spec: &Gated, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        let gate = store.linear(&format!("{path}.gate_proj"))?;
-        let up = store.linear(&format!("{path}.up_proj"))?;
-        let down = store.linear(&format!("{path}.down_proj"))?;
-        Ok(Self { gate_up: Fused::new(vec![gate, up])?, down, act: spec.act })
-    }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.gate_up.arrays().into_iter().chain(self.down.arrays()).collect()
-    }
-
-    pub(crate) fn forward(&self, x: &Array, kernels: Kernels) -> mlx::Result<Array> {
-        let gate_up = self.gate_up.forward(x, kernels)?;
-        self.down.forward(&self.act.gate(&gate_up, kernels)?, kernels)
-    }
-}
-
-impl Act {
-    /// `[.., 2 · width]`, the gate before what it gates → `act(gate) · up`, `[.., width]`.
-    fn gate(self, gate_up: &Array, kernels: Kernels) -> mlx::Result<Array> {
-        if kernels == Kernels::Cpu {
-            return mlx::cpu::gated(gate_up, self.cpu());
-        }
-        let width = gate_up.shape().last().copied().unwrap_or(0) / 2;
-        match gate_up.split(&[width], -1)?.as_slice() {
-            [gate, up] => self.gate_pair(gate, up, kernels),
-            _ => Err(mlx::Error::new("a gate and what it gates")),
-        }
-    }
-
-    /// `act(gate) · up`, of equal shapes.
-    pub(crate) fn gate_pair(self, gate: &Array, up: &Array, kernels: Kernels) -> mlx::Result<Array> {
-        if kernels == Kernels::Cpu {
-            return mlx::cpu::gated2(gate, up, self.cpu());
-        }
-        let activated = match self {
-            Self::Silu => gate.silu()?,
-            Self::Gelu => gate.gelu()?,
-            Self::GeluTanh => gate.gelu_tanh()?,
-        };
-        Ok(activated * up)
-    }
-
-    fn cpu(self) -> mlx::cpu::Act {
-        match self {
-            Self::Silu => mlx::cpu::Act::Silu,
-            Self::Gelu => mlx::cpu::Act::Gelu,
-            Self::GeluTanh => mlx::cpu::Act::GeluTanh,
         }
     }
 }

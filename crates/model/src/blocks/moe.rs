@@ -2,10 +2,10 @@
 
 use mlx::{Array, Dtype};
 
-use super::mlp::GatedBlock;
-use super::{Kernels, Linear, SwitchLinear};
+use super::gated::GatedBlock;
+use super::{Linear, SwitchLinear};
 use crate::weights::Store;
-use crate::{Act, LoadError, Moe, Routing};
+use crate::{Activation, Kernels, LoadError, Moe, Routing};
 
 /// Routed experts.
 pub(crate) struct MoeBlock {
@@ -13,15 +13,15 @@ pub(crate) struct MoeBlock {
     gate: SwitchLinear,
     up: SwitchLinear,
     down: SwitchLinear,
-    act: Act,
+    act: Activation,
     top_k: usize,
     experts: usize,
     routing: Routing,
-    shared: Option<SharedExpert>,
+    shared: Option<SharedExpertBlock>,
 }
 
-/// The expert that every row visits, and the projection to its one gate.
-struct SharedExpert {
+/// The expert that computes every row, and the projection to its gate.
+struct SharedExpertBlock {
     expert: GatedBlock,
     gate: Linear,
 }
@@ -33,7 +33,7 @@ impl MoeBlock {
         let router = store.linear(&format!("{path}.gate"))?;
         let (act, top_k, experts, routing) = (spec.expert.act, spec.top_k, spec.experts, spec.routing);
         let shared = match spec.shared {
-            Some(shared) => Some(SharedExpert {
+            Some(shared) => Some(SharedExpertBlock {
                 expert: GatedBlock::load(
                     &spec.expert.with_width(shared.width),
                     store,

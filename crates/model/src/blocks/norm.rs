@@ -2,7 +2,7 @@
 
 use mlx::{Array, fast};
 
-use super::Kernels;
+use crate::Kernels;
 
 /// `x / √(mean(x²) + eps) · weight`, over the last axis. `weight`: `[width]`.
 pub(crate) struct RmsNorm {
@@ -19,20 +19,20 @@ impl RmsNorm {
     pub(crate) fn forward(&self, x: &Array, kernels: Kernels) -> mlx::Result<Array> {
         match kernels {
             Kernels::Cpu => mlx::cpu::rms_norm(x, &self.weight, self.eps),
-            Kernels::Reference => fast::rms_norm(x, Some(&self.weight), self.eps),
+            Kernels::Mlx => fast::rms_norm(x, Some(&self.weight), self.eps),
         }
     }
 }
 
 /// The residual stream, `[T, hidden]`: a sum whose last term may still be outstanding, so that the
 /// addition and the norm that follows it can be one kernel.
-pub(crate) struct Stream {
+pub(crate) struct ResidualStream {
     sum: Array,
     pending: Option<Array>,
     kernels: Kernels,
 }
 
-impl Stream {
+impl ResidualStream {
     pub(crate) fn new(x: Array, kernels: Kernels) -> Self {
         Self { sum: x, pending: None, kernels }
     }
@@ -52,7 +52,7 @@ impl Stream {
                 self.sum = sum;
                 Ok(normed)
             }
-            (Some(pending), Kernels::Reference) => {
+            (Some(pending), Kernels::Mlx) => {
                 self.sum = &self.sum + pending;
                 norm.forward(&self.sum, self.kernels)
             }

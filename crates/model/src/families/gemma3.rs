@@ -12,15 +12,15 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         cfg.only(cap, serde_json::Value::Null)?;
     }
     let dims = Dims { head: Head::OwnIfPresent, ..Dims::read(cfg)? };
-    let act = cfg.choice_opt("hidden_activation", Act::CHOICES)?.unwrap_or(Act::GeluTanh);
-    let mlp = Gated { act, ..Gated::read(cfg)? };
+    let act = cfg.choice_opt("hidden_activation", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
+    let mlp = GatedMlp { act, ..GatedMlp::read(cfg)? };
     let global = Attention {
         scale: cfg.or::<f32>("query_pre_attn_scalar", 256.0)?.powf(-0.5),
         qk_norm: Some(QkNorm::PerHead(dims.norm)),
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
     };
     let local = Attention {
-        reach: Reach::Window(cfg.or("sliding_window", 512)?),
+        span: AttentionSpan::Window(cfg.or("sliding_window", 512)?),
         position: Position::Rope(Rope::new(dims.head_dim, cfg.or("rope_local_base_freq", 10_000.0)?)),
         ..global.clone()
     };
@@ -28,7 +28,10 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let layer = |index: usize| {
         let attention = if (index + 1).is_multiple_of(period) { &global } else { &local };
         let mixer = Mixer::Attention(attention.clone());
-        LayerSpec { wiring: Wiring::GEMMA, ..LayerSpec::pre_norm(mixer, Mlp::Gated(mlp), dims.norm) }
+        LayerSpec {
+            norm_placement: NormPlacement::GEMMA,
+            ..LayerSpec::pre_norm(mixer, Mlp::Gated(mlp), dims.norm)
+        }
     };
     Ok(Blueprint {
         embed_scale: (dims.hidden as f32).sqrt(),

@@ -7,35 +7,35 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     // Hugging Face reads a window without `layer_types` in Mistral's configs alone.
-    let reaches = |layers| match cfg.opt::<usize>("sliding_window")? {
-        Some(_) if cfg.opt::<Vec<String>>("layer_types")?.is_none() => Ok(vec![Reach::Full; layers]),
-        _ => layer_reaches(cfg, layers),
+    let spans = |layers| match cfg.opt::<usize>("sliding_window")? {
+        Some(_) if cfg.opt::<Vec<String>>("layer_types")?.is_none() => Ok(vec![AttentionSpan::Full; layers]),
+        _ => layer_spans(cfg, layers),
     };
-    blueprint(cfg, reaches)
+    blueprint(cfg, spans)
 }
 
 pub(super) fn read_mistral(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    blueprint(cfg, |layers| layer_reaches(cfg, layers))
+    blueprint(cfg, |layers| layer_spans(cfg, layers))
 }
 
 fn blueprint(
     cfg: &Config,
-    reaches: impl FnOnce(usize) -> Result<Vec<Reach>, ConfigError>,
+    spans: impl FnOnce(usize) -> Result<Vec<AttentionSpan>, ConfigError>,
 ) -> Result<Blueprint, ConfigError> {
     let dims = Dims::read(cfg)?;
     let bias = cfg.or("attention_bias", false)?;
-    let mlp = Gated { bias: cfg.or("mlp_bias", false)?, ..Gated::read(cfg)? };
+    let mlp = GatedMlp { bias: cfg.or("mlp_bias", false)?, ..GatedMlp::read(cfg)? };
     let attention = Attention {
         qkv_bias: bias,
         out_bias: bias,
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
     };
-    let layer = |reach| {
-        let mixer = Mixer::Attention(Attention { reach, ..attention.clone() });
+    let layer = |span| {
+        let mixer = Mixer::Attention(Attention { span, ..attention.clone() });
         LayerSpec::pre_norm(mixer, Mlp::Gated(mlp), dims.norm)
     };
     Ok(Blueprint {
         rewrites: vec![drop("**.rotary_emb.inv_freq")],
-        ..Blueprint::new(&dims, reaches(dims.layers)?.into_iter().map(layer).collect())
+        ..Blueprint::new(&dims, spans(dims.layers)?.into_iter().map(layer).collect())
     })
 }

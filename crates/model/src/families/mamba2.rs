@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use super::parts::*;
 use crate::*;
 
-/// How the reference starts training, and how it cuts and rounds what is the same number for us.
+/// Initialization for training, and chunking and rounding that do not change the result.
 const WITHOUT_EFFECT: &[&str] = &[
     "chunk_size",
     "max_position_embeddings",
@@ -27,7 +27,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         head_dim: count("head_dim")?,
         groups: count("n_groups")?,
         state_dim: count("state_size")?,
-        taps: count("conv_kernel")?,
+        conv_kernel_size: count("conv_kernel")?,
         step_limits: cfg.or("time_step_limit", [0.0, f32::INFINITY])?,
         bias: cfg.or("use_bias", false)?,
         conv_bias: cfg.or("use_conv_bias", true)?,
@@ -52,8 +52,9 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Some(false) => Head::Own,
         None => Head::OwnIfPresent,
     };
-    let wiring = Wiring::Alone { norm: "norm" };
-    let layer = LayerSpec { mixer_name: "mixer", mixer: Mixer::Mamba2(mixer), mlp: None, norm, wiring };
+    let norm_placement = NormPlacement::Alone { norm: "norm" };
+    let layer =
+        LayerSpec { mixer_name: "mixer", mixer: Mixer::Mamba2(mixer), mlp: None, norm, norm_placement };
     Ok(Blueprint {
         hidden,
         vocab: count("vocab_size")?,

@@ -1,23 +1,23 @@
 //! Config readers and rewrites that several families share.
 //!
-//! Something belongs here once a second family needs it, and takes what differs as an argument.
+//! A function moves here on its second use, and takes what differs as an argument.
 
 use std::num::NonZeroUsize;
 
 use crate::*;
 
-/// What each layer sees: `layer_types` with `sliding_window`, else one reach for all of them.
-pub(super) fn layer_reaches(cfg: &Config, layers: usize) -> Result<Vec<Reach>, ConfigError> {
+/// The attention span of each layer: `layer_types` with `sliding_window`, else one span for all of them.
+pub(super) fn layer_spans(cfg: &Config, layers: usize) -> Result<Vec<AttentionSpan>, ConfigError> {
     let window = cfg.opt::<NonZeroUsize>("sliding_window")?.map(NonZeroUsize::get);
     let Some(kinds) = cfg.opt::<Vec<String>>("layer_types")? else {
-        return Ok(vec![window.map_or(Reach::Full, Reach::Window); layers]);
+        return Ok(vec![window.map_or(AttentionSpan::Full, AttentionSpan::Window); layers]);
     };
     if kinds.len() != layers {
         return Err(ConfigError::Inconsistent { rules: vec!["`layer_types` names every layer"] });
     }
-    let reach = |kind: &String| match (kind.as_str(), window) {
-        ("full_attention", _) => Ok(Reach::Full),
-        ("sliding_attention", Some(window)) => Ok(Reach::Window(window)),
+    let span = |kind: &String| match (kind.as_str(), window) {
+        ("full_attention", _) => Ok(AttentionSpan::Full),
+        ("sliding_attention", Some(window)) => Ok(AttentionSpan::Window(window)),
         ("sliding_attention", None) => Err(ConfigError::Missing { field: "sliding_window".to_owned() }),
         _ => Err(ConfigError::Unsupported {
             field: "layer_types".to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn layer_reaches(cfg: &Config, layers: usize) -> Result<Vec<Reach>, C
             supported: "full_attention, sliding_attention".to_owned(),
         }),
     };
-    kinds.iter().map(reach).collect()
+    kinds.iter().map(span).collect()
 }
 
 /// Qwen's configs carry window fields that the published models never switch on.
@@ -50,9 +50,9 @@ pub(super) fn no_sliding_window(cfg: &Config) -> Result<(), ConfigError> {
 pub(super) fn qwen_mlps(
     cfg: &Config,
     layers: usize,
-    shared: Option<Shared>,
+    shared: Option<SharedExpert>,
 ) -> Result<Vec<Mlp>, ConfigError> {
-    let dense = Gated::read(cfg)?;
+    let dense = GatedMlp::read(cfg)?;
     for (field, only) in [("qkv_bias", false), ("use_qk_norm", true)] {
         cfg.only(field, only)?;
     }
@@ -101,7 +101,7 @@ pub(super) fn add_one_to_norms(if_present: Option<&str>) -> impl Iterator<Item =
     })
 }
 
-/// Depthwise convolutions: `[channels, 1, taps]` as published, `[channels, taps, 1]` as MLX wants.
+/// Depthwise convolutions: `[channels, 1, conv_kernel_size]` as published, `[channels, conv_kernel_size, 1]` in MLX.
 pub(super) fn conv_to_mlx() -> WeightRewrite {
     WeightRewrite::Transpose { tensors: "**.conv1d.weight".into(), order: [0, 2, 1], unless_last: 1 }
 }

@@ -12,7 +12,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         qkv_bias: true,
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
     };
-    let layer = LayerSpec::pre_norm(Mixer::Attention(attention), Mlp::Gated(Gated::read(cfg)?), dims.norm);
+    let layer = LayerSpec::pre_norm(Mixer::Attention(attention), Mlp::Gated(GatedMlp::read(cfg)?), dims.norm);
     Ok(Blueprint {
         rewrites: vec![drop("**.rotary_emb.inv_freq")],
         ..Blueprint::new(&dims, vec![layer; dims.layers])

@@ -23,10 +23,10 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         v_heads: count("linear_num_value_heads")?,
         k_dim: count("linear_key_head_dim")?,
         v_dim: count("linear_value_head_dim")?,
-        taps: count("linear_conv_kernel_dim")?,
+        conv_kernel_size: count("linear_conv_kernel_dim")?,
         norm: dims.norm,
     });
-    let shared = Shared { name: "shared_expert", width: cfg.req("shared_expert_intermediate_size")? };
+    let shared = SharedExpert { name: "shared_expert", width: cfg.req("shared_expert_intermediate_size")? };
     let mlps = qwen_mlps(cfg, dims.layers, Some(shared))?;
     let mut rewrites = vec![drop("mtp.**"), conv_to_mlx()];
     rewrites.extend(stack_experts(&mlps));

@@ -1,17 +1,17 @@
-//! What one layer remembers of a prompt, between mlx-lm's arrays and our blocks.
+//! One layer's cache of a prompt, converted between mlx-lm's arrays and our blocks.
 
 use std::collections::BTreeMap;
 
 use mlx::{Array, Dtype};
 
 use super::layout::File;
-use crate::{GroupKind, Mixer, Reach};
+use crate::{AttentionSpan, GroupKind, Mixer};
 
-/// What one layer remembers.
+/// One layer's cache.
 #[derive(Debug)]
 pub(super) enum LayerCache {
     /// Keys and values of the last tokens, in order, `[tokens, kv_heads, head_dim]` each. `len`: tokens of the prompt;
-    /// `window`: how many of them the layer sees, if not all.
+    /// `window`: how many of them the layer attends to, if not all.
     Attention { pair: [Array; 2], len: usize, window: Option<usize> },
     /// A convolution's last rows and a recurrence's state, `[1, …]` each.
     State([Array; 2]),
@@ -63,13 +63,13 @@ impl LayerCache {
                         .map_err(|error| error.to_string())
                 };
                 let pair = [part("0")?, part("1")?];
-                let seen = match attention.reach {
-                    Reach::Full | Reach::Sinks { .. } => len,
-                    // The next token is one of those it sees.
-                    Reach::Window(tokens) => len.min(tokens.saturating_sub(1)),
+                let seen = match attention.span {
+                    AttentionSpan::Full | AttentionSpan::Sinks { .. } => len,
+                    // The next token counts as one of the window.
+                    AttentionSpan::Window(tokens) => len.min(tokens.saturating_sub(1)),
                 };
                 if let Some(held) = pair.iter().map(rows).find(|held| *held < seen) {
-                    return Err(format!("it holds {held} tokens of {len}, and the layer sees {seen}"));
+                    return Err(format!("it holds {held} tokens of {len}, and the layer attends to {seen}"));
                 }
                 Ok(Self::Attention { pair, len, window: ring.map(|ring| ring.1) })
             }
@@ -80,7 +80,7 @@ impl LayerCache {
         }
     }
 
-    /// Tokens of the prompt, where the layer knows.
+    /// Tokens of the prompt, if the layer's arrays say.
     pub(super) fn len(&self) -> Option<usize> {
         match self {
             Self::Attention { len, .. } => Some(*len),
@@ -88,7 +88,7 @@ impl LayerCache {
         }
     }
 
-    /// These blocks of the prompt, `[blocks, …]`. What a window no longer sees is zero.
+    /// These blocks of the prompt, `[blocks, …]`. Positions out of the window are zero.
     pub(super) fn blocks(&self, logical: &[usize], block_size: usize, len: usize) -> mlx::Result<[Array; 2]> {
         let Self::Attention { pair, .. } = self else {
             let Self::State(pair) = self else { return Err(mlx::Error::new("a layer is one or the other")) };
@@ -114,7 +114,7 @@ impl LayerCache {
     pub(super) fn of_blocks(kind: GroupKind, pair: [&Array; 2], len: usize) -> mlx::Result<Self> {
         let window = match kind {
             GroupKind::State => return Ok(Self::State(pair.map(Array::clone))),
-            GroupKind::Full | GroupKind::Opening { .. } => None,
+            GroupKind::Full | GroupKind::UnquantizedPrefix { .. } => None,
             GroupKind::Window { tokens, .. } => Some(tokens),
         };
         let wanted = window.map_or(len, |tokens| tokens.min(len));
@@ -124,7 +124,7 @@ impl LayerCache {
             let rows = array.reshape(&[blocks * size, heads, dim])?;
             let last =
                 rows.slice(&[there.saturating_sub(wanted) as i32, 0, 0], &[blocks * size, heads, dim])?;
-            // A full ring has a place for the token that the next one replaces; nobody reads it.
+            // A full ring has a place for the token that the next one replaces; it is never read.
             last.pad(&[(wanted.saturating_sub(there) as i32, 0), (0, 0), (0, 0)], 0.0)
         };
         let [keys, values] = pair;

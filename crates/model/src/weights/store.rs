@@ -1,14 +1,14 @@
-//! Hands a checkpoint's tensors to the blocks that compute with them, each once.
+//! Passes a checkpoint's tensors to the blocks that compute with them, each once.
 
 use std::collections::BTreeSet;
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::check;
-use crate::blocks::{Kernels, Linear, RmsNorm, SwitchLinear};
-use crate::{Blueprint, Head, LoadError, Norm, Quantization, WeightRewrite, Weights};
+use crate::blocks::{Linear, RmsNorm, SwitchLinear};
+use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
 
-/// A checkpoint in the blueprint's words, cast for the kernels that will run it.
+/// A checkpoint under the blueprint's names, cast for the kernels that run it.
 pub(crate) struct Store {
     weights: Weights,
     quantization: Quantization,
@@ -16,8 +16,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Applies the blueprint's rewrites and checks that exactly the named tensors come out. Settles
-    /// the blueprint's head, where that depends on the checkpoint.
+    /// Applies the blueprint's rewrites and checks that exactly the named tensors come out. Decides
+    /// the blueprint's head where that depends on the checkpoint.
     pub(crate) fn new(
         blueprint: &mut Blueprint,
         quantization: Quantization,
@@ -45,7 +45,7 @@ impl Store {
         self.weights.is_empty()
     }
 
-    /// The dtype activations have: what the kernels want, else what the embedding is stored in.
+    /// The dtype of activations: the kernels', else the embedding's.
     pub(crate) fn activation_dtype(&self, embed: &str) -> Result<Dtype, LoadError> {
         if let Some(dtype) = self.kernels.activations() {
             return Ok(dtype);
@@ -85,12 +85,12 @@ impl Store {
         Ok(linear.take_rows(&Array::from_slice(&rows, &[rows.len() as i32])?)?)
     }
 
-    /// A tensor that belongs to a recurrence, in float32 like its state.
+    /// A tensor of a recurrence, in float32 like its state.
     pub(crate) fn float(&mut self, name: &str) -> Result<Array, LoadError> {
         Ok(self.take(name)?.astype(Dtype::F32)?)
     }
 
-    /// A depthwise convolution at `path`: weights `[taps, channels]` and perhaps a bias `[channels]`, float32.
+    /// A depthwise convolution at `path`: weights `[conv_kernel_size, channels]` and perhaps a bias `[channels]`, float32.
     pub(crate) fn conv(&mut self, path: &str) -> Result<(Array, Option<Array>), LoadError> {
         let weight = self.float(&format!("{path}.weight"))?.squeeze(&[2])?.t()?.contiguous()?;
         let bias = self.weights.remove(&format!("{path}.bias"));
@@ -125,7 +125,7 @@ impl Store {
         self.weights.remove(name).ok_or_else(missing)
     }
 
-    /// Small tensors take the activations' dtype; packed ones keep theirs where kernels have no wish.
+    /// Small tensors take the activations' dtype; packed ones keep theirs where the kernels accept any.
     fn cast(&self, tensor: Array) -> Result<Array, LoadError> {
         match self.kernels.activations() {
             Some(dtype) => Ok(tensor.astype(dtype)?),

@@ -2,8 +2,8 @@
 
 use mlx::{Array, Dtype};
 use omnibus_model::{
-    Batch, Blueprint, Kernels, KvFormat, KvState, KvStorage, Model, Opening, Quantization, Segment, Table,
-    Weights, families,
+    Batch, Blueprint, Kernels, KvCache, KvFormat, KvStorage, Model, Quantization, Segment, Table,
+    UnquantizedPrefix, Weights, families,
 };
 use serde_json::{Map, Value, json};
 
@@ -37,12 +37,12 @@ fn weights(blueprint: &Blueprint) -> Weights {
 /// Logits after each of some tokens: a prompt in chunks, then token by token, beside another sequence.
 fn logits(model: &Model, storage: impl Into<KvStorage>) -> Vec<f32> {
     let storage = storage.into();
-    let groups = model.blueprint().state_groups(storage).len();
-    let mut state = KvState::new(model.blueprint(), &vec![BLOCKS; groups], BLOCK_SIZE, storage).unwrap();
+    let groups = model.blueprint().kv_cache_groups(storage).len();
+    let mut state = KvCache::new(model.blueprint(), &vec![BLOCKS; groups], BLOCK_SIZE, storage).unwrap();
     step_through(model, &mut state)
 }
 
-fn step_through(model: &Model, state: &mut KvState) -> Vec<f32> {
+fn step_through(model: &Model, state: &mut KvCache) -> Vec<f32> {
     let groups = state.groups().len();
     let token = |sequence: usize, position: usize| 1 + ((position * 7 + sequence * 31) % 95) as i32;
     let mut found = Vec::new();
@@ -83,7 +83,7 @@ fn fewer_bits_give_nearly_the_same_logits_by_every_kernel() {
             let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
             (logits(&model, model.dtype()), logits(&model, format))
         };
-        let (exact, reference) = of(Kernels::Reference);
+        let (exact, reference) = of(Kernels::Mlx);
         let off = apart(&reference, &exact);
         assert!(off > 0.0 && off < near, "{bits} bits by MLX's operations: {off}");
         if mlx::cpu::available() {
@@ -103,12 +103,12 @@ fn an_opening_sees_floats_and_what_follows_sees_codes() {
     for (layers, start) in [(3, 1), (3, 9), (1, 9), (3, 17), (1, 18), (3, TOKENS)] {
         let blueprint = families::read(&config(64, layers)).unwrap();
         let format = KvFormat::packed(&blueprint, 4, 32).unwrap();
-        let kernels = [Kernels::Reference, Kernels::Cpu];
+        let kernels = [Kernels::Mlx, Kernels::Cpu];
         for kernels in kernels.into_iter().take(if mlx::cpu::available() { 2 } else { 1 }) {
             let weights = weights(&blueprint);
             let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
-            let opening = Some(Opening { tokens: start, format: model.dtype().into() });
-            let found = logits(&model, KvStorage { format, opening });
+            let opening = Some(UnquantizedPrefix { tokens: start, format: model.dtype().into() });
+            let found = logits(&model, KvStorage { format, unquantized_prefix: opening });
             let (floats, codes) = (logits(&model, model.dtype()), logits(&model, format));
             // Two sequences take turns.
             let mut positions = Vec::new();
@@ -138,7 +138,7 @@ fn an_opening_sees_floats_and_what_follows_sees_codes() {
 fn memory_is_what_was_computed() {
     let blueprint = blueprint(64);
     let bytes_of = |format: KvFormat| {
-        let state = KvState::new(&blueprint, &[BLOCKS], BLOCK_SIZE, format).unwrap();
+        let state = KvCache::new(&blueprint, &[BLOCKS], BLOCK_SIZE, format).unwrap();
         let bytes: usize = state.arrays().map(Array::nbytes).sum();
         assert_eq!(bytes as u64, (BLOCKS as u64 + 1) * state.groups()[0].block_bytes(BLOCK_SIZE));
         bytes as f32
@@ -161,15 +161,14 @@ fn groups_divide_heads_or_the_reason_is_said() {
 fn what_a_pool_held_before_is_not_seen() {
     let blueprint = blueprint(64);
     let format = KvFormat::packed(&blueprint, 4, 32).unwrap();
-    for kernels in [Kernels::Reference, Kernels::Cpu].into_iter().take(1 + usize::from(mlx::cpu::available()))
-    {
+    for kernels in [Kernels::Mlx, Kernels::Cpu].into_iter().take(1 + usize::from(mlx::cpu::available())) {
         let weights = weights(&blueprint);
         let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
         let floats = KvFormat::from(model.dtype());
-        let opening = Some(Opening { tokens: 9, format: floats });
-        for storage in [floats.into(), format.into(), KvStorage { format, opening }] {
-            let groups = blueprint.state_groups(storage).len();
-            let new = || KvState::new(&blueprint, &vec![BLOCKS; groups], BLOCK_SIZE, storage).unwrap();
+        let opening = Some(UnquantizedPrefix { tokens: 9, format: floats });
+        for storage in [floats.into(), format.into(), KvStorage { format, unquantized_prefix: opening }] {
+            let groups = blueprint.kv_cache_groups(storage).len();
+            let new = || KvCache::new(&blueprint, &vec![BLOCKS; groups], BLOCK_SIZE, storage).unwrap();
             let (mut clean, mut spoilt) = (new(), new());
             for group in 0..groups {
                 // All ones are a NaN, as an element and as a scale.

@@ -86,7 +86,7 @@ fn an_unknown_type_is_refused_with_the_known_ones() {
 fn a_field_nobody_reads_is_refused() {
     let directory = Directory::new("unread");
     directory.config(|config| config["attn_output_gate"] = json!(true));
-    directory.check(expect!["DIR/config.json: nothing reads attn_output_gate"]);
+    directory.check(expect!["DIR/config.json: unknown or unsupported field: attn_output_gate"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::golden::Fixture;
 use mlx::Array;
-use omnibus_model::{Attending, Batch, GroupKind, Kernels, KvState, Segment, StateGroup, Table};
+use omnibus_model::{Batch, GroupKind, Kernels, KvCache, KvCacheGroup, KvPath, Segment, Table};
 
 const BLOCK_SIZE: usize = 16;
 const BLOCKS: usize = 4096;
@@ -13,9 +13,9 @@ const BLOCKS: usize = 4096;
 fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let model = Fixture::read(&fixture).unwrap().model(kernels).unwrap();
-    let groups = model.blueprint().state_groups(mlx::Dtype::F32);
+    let groups = model.blueprint().kv_cache_groups(mlx::Dtype::F32);
     let blocks = vec![BLOCKS; groups.len()];
-    let mut state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap();
+    let mut state = KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap();
     let pool = state.arrays().map(Array::nbytes).min().unwrap();
     mlx::synchronize().unwrap();
     mlx::memory::clear_cache();
@@ -23,9 +23,9 @@ fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
     let before = mlx::memory::active_memory();
     let mut ahead: Option<Array> = None;
     for position in 0..40 {
-        let table = |group: &StateGroup| match group.kind {
+        let table = |group: &KvCacheGroup| match group.kind {
             GroupKind::State => Table { first: 0, blocks: vec![5] },
-            GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
                 Table { first: 0, blocks: vec![7, 3, 9] }
             }
         };
@@ -35,14 +35,14 @@ fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
         let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0] };
         let logits = model.forward(&batch, &mut state).unwrap().unwrap().0;
         mlx::async_eval(std::iter::once(&logits).chain(state.arrays())).unwrap();
-        match model.attending() {
+        match model.kv_path() {
             // The step before is waited for only now, when the next one is already launched.
-            Attending::InPlace => {
+            KvPath::Paged => {
                 if let Some(before) = ahead.replace(logits) {
                     before.eval().unwrap();
                 }
             }
-            Attending::Gathered => logits.eval().unwrap(),
+            KvPath::Gather => logits.eval().unwrap(),
         }
     }
     (mlx::memory::peak_memory().saturating_sub(before), pool)
@@ -51,7 +51,7 @@ fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
 #[test]
 fn no_step_copies_a_pool() {
     for name in ["qwen3", "mamba2", "qwen3_next"] {
-        for kernels in [Kernels::Reference, Kernels::fastest()] {
+        for kernels in [Kernels::Mlx, Kernels::fastest()] {
             let (grown, pool) = growth(name, kernels);
             assert!(grown < pool / 2, "{name} by {kernels:?}: {grown} bytes more, a pool has {pool}");
         }

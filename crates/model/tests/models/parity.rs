@@ -28,7 +28,7 @@ fn check(kernels: Kernels) {
 
 #[test]
 fn the_reference_path_gives_the_golden_logits() {
-    check(Kernels::Reference);
+    check(Kernels::Mlx);
 }
 
 #[test]

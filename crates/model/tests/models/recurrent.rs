@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::golden::Fixture;
 use mlx::Array;
-use omnibus_model::{Batch, GroupKind, Kernels, KvState, Model, Segment, Table};
+use omnibus_model::{Batch, GroupKind, Kernels, KvCache, Model, Segment, Table};
 
 const BLOCK_SIZE: usize = 4;
 const BLOCKS: usize = 16;
@@ -20,19 +20,20 @@ fn fixture(name: &str) -> Fixture {
     Fixture::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
 }
 
-fn state_of(model: &Model) -> KvState {
-    let blocks = vec![BLOCKS; model.blueprint().state_groups(mlx::Dtype::F32).len()];
-    KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap()
+fn state_of(model: &Model) -> KvCache {
+    let blocks = vec![BLOCKS; model.blueprint().kv_cache_groups(mlx::Dtype::F32).len()];
+    KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap()
 }
 
 /// Logits after the last of `tokens`.
-fn step(model: &Model, state: &mut KvState, walk: &mut Walk, tokens: &[i32]) -> Vec<f32> {
-    let tables = model.blueprint().state_groups(mlx::Dtype::F32).into_iter().map(|group| match group.kind {
-        GroupKind::State => Table { first: 0, blocks: vec![walk.slot] },
-        GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
-            Table { first: 0, blocks: (walk.first_block..BLOCKS as u32).collect() }
-        }
-    });
+fn step(model: &Model, state: &mut KvCache, walk: &mut Walk, tokens: &[i32]) -> Vec<f32> {
+    let tables =
+        model.blueprint().kv_cache_groups(mlx::Dtype::F32).into_iter().map(|group| match group.kind {
+            GroupKind::State => Table { first: 0, blocks: vec![walk.slot] },
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
+                Table { first: 0, blocks: (walk.first_block..BLOCKS as u32).collect() }
+            }
+        });
     let context = walk.computed;
     let segment = Segment { first: 0, len: tokens.len(), context, prompt: 1, tables: tables.collect() };
     walk.computed += tokens.len();
@@ -43,11 +44,11 @@ fn step(model: &Model, state: &mut KvState, walk: &mut Walk, tokens: &[i32]) -> 
 
 #[test]
 fn a_copied_slot_goes_on_where_the_first_one_was() {
-    for kernels in [Kernels::Reference, Kernels::fastest()] {
+    for kernels in [Kernels::Mlx, Kernels::fastest()] {
         let fixture = fixture("mamba2");
         let model = fixture.model(kernels).unwrap();
         let (tokens, mut state) = (&fixture.prompts[0].tokens, state_of(&model));
-        let group = model.blueprint().state_groups(mlx::Dtype::F32).len() - 1;
+        let group = model.blueprint().kv_cache_groups(mlx::Dtype::F32).len() - 1;
         let mut walk = Walk { slot: 3, first_block: 0, computed: 0 };
         step(&model, &mut state, &mut walk, &tokens[..10]);
         state.copy_blocks(group, &[(3, 9)]).unwrap();
@@ -61,7 +62,7 @@ fn a_copied_slot_goes_on_where_the_first_one_was() {
 #[test]
 fn a_slot_that_somebody_used_before_starts_from_nothing() {
     for name in ["mamba2", "qwen3_next"] {
-        for kernels in [Kernels::Reference, Kernels::fastest()] {
+        for kernels in [Kernels::Mlx, Kernels::fastest()] {
             let fixture = fixture(name);
             let model = fixture.model(kernels).unwrap();
             let (tokens, mut state) = (&fixture.prompts[0].tokens, state_of(&model));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::golden::Fixture;
 use mlx::Array;
-use omnibus_model::{Batch, GroupKind, Kernels, KvState, Model, Segment, Table};
+use omnibus_model::{Batch, GroupKind, Kernels, KvCache, Model, Segment, Table};
 
 const BLOCK_SIZE: usize = 2;
 const BLOCKS: usize = 64;
@@ -20,21 +20,21 @@ fn model(name: &str, kernels: Kernels) -> (Fixture, Model) {
 
 /// Logits of all tokens, computed in pieces of `sizes`; blocks behind the window are other sequences'.
 fn logits(model: &Model, tokens: &[i32], sizes: &[usize]) -> Vec<f32> {
-    let groups = model.blueprint().state_groups(mlx::Dtype::F32);
+    let groups = model.blueprint().kv_cache_groups(mlx::Dtype::F32);
     let blocks = vec![BLOCKS; groups.len()];
-    let mut state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap();
+    let mut state = KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap();
     let (mut found, mut context) = (Vec::new(), 0);
     for len in sizes.iter().copied().chain(std::iter::repeat(1)) {
         let len = len.min(tokens.len() - context);
         if len == 0 {
             break;
         }
-        let table = |group: &omnibus_model::StateGroup| {
+        let table = |group: &omnibus_model::KvCacheGroup| {
             let (kept, first) = match group.kind {
-                GroupKind::Window { tokens, keep } => {
-                    (keep.div_ceil(BLOCK_SIZE), (context + 1).saturating_sub(tokens) / BLOCK_SIZE)
+                GroupKind::Window { tokens, sink_tokens } => {
+                    (sink_tokens.div_ceil(BLOCK_SIZE), (context + 1).saturating_sub(tokens) / BLOCK_SIZE)
                 }
-                GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State => (0, 0),
+                GroupKind::Full | GroupKind::UnquantizedPrefix { .. } | GroupKind::State => (0, 0),
             };
             let end = (context + len).div_ceil(BLOCK_SIZE);
             let held = (0..kept.min(first)).chain(first..end);
@@ -64,21 +64,21 @@ fn apart(found: &[f32], want: &[f32]) -> f32 {
 
 #[test]
 fn both_paths_see_the_first_and_the_last_tokens() {
-    let (fixture, mut reference) = model("qwen3", Kernels::Reference);
+    let (fixture, mut reference) = model("qwen3", Kernels::Mlx);
     let tokens = [fixture.prompts[0].tokens.as_slice(), &fixture.prompts[0].decode].concat();
     let whole = logits(&reference, &tokens, &[tokens.len()]);
-    reference.bound_reach(TOKENS, KEEP);
+    reference.limit_attention_span(TOKENS, KEEP);
     let bounded = logits(&reference, &tokens, &[tokens.len()]);
     let row = whole.len() / tokens.len();
     assert!(apart(&bounded[..row * TOKENS], &whole[..row * TOKENS]) < 1e-5, "nothing is hidden at first");
     assert!(apart(&bounded, &whole) > 1e-2, "then something is");
-    let mut without = model("qwen3", Kernels::Reference).1;
-    without.bound_reach(TOKENS - KEEP, 0);
+    let mut without = model("qwen3", Kernels::Mlx).1;
+    without.limit_attention_span(TOKENS - KEEP, 0);
     let without = logits(&without, &tokens, &[tokens.len()]);
     assert!(apart(&bounded, &without) > 1e-2, "the first ones are seen");
-    for kernels in [Kernels::Reference, Kernels::fastest()] {
+    for kernels in [Kernels::Mlx, Kernels::fastest()] {
         let mut model = model("qwen3", kernels).1;
-        model.bound_reach(TOKENS, KEEP);
+        model.limit_attention_span(TOKENS, KEEP);
         for sizes in [&[tokens.len()][..], &[5, 7, 1, 1, 3], &[1]] {
             let off = apart(&logits(&model, &tokens, sizes), &bounded);
             assert!(off < 1e-4, "{kernels:?} in {sizes:?}: {off}");
@@ -88,12 +88,12 @@ fn both_paths_see_the_first_and_the_last_tokens() {
 
 #[test]
 fn layers_that_have_a_window_keep_theirs() {
-    let (_, mut model) = model("gemma3_text", Kernels::Reference);
+    let (_, mut model) = model("gemma3_text", Kernels::Mlx);
     let kinds = |model: &Model| -> Vec<GroupKind> {
-        model.blueprint().state_groups(mlx::Dtype::F32).into_iter().map(|group| group.kind).collect()
+        model.blueprint().kv_cache_groups(mlx::Dtype::F32).into_iter().map(|group| group.kind).collect()
     };
-    assert_eq!(kinds(&model), [GroupKind::Full, GroupKind::Window { tokens: 8, keep: 0 }]);
-    model.bound_reach(TOKENS, KEEP);
-    let bounded = GroupKind::Window { tokens: TOKENS - KEEP, keep: KEEP };
-    assert_eq!(kinds(&model), [bounded, GroupKind::Window { tokens: 8, keep: 0 }]);
+    assert_eq!(kinds(&model), [GroupKind::Full, GroupKind::Window { tokens: 8, sink_tokens: 0 }]);
+    model.limit_attention_span(TOKENS, KEEP);
+    let bounded = GroupKind::Window { tokens: TOKENS - KEEP, sink_tokens: KEEP };
+    assert_eq!(kinds(&model), [bounded, GroupKind::Window { tokens: 8, sink_tokens: 0 }]);
 }

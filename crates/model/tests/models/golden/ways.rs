@@ -1,7 +1,9 @@
 //! The ways a sequence can be computed. All must give the same logits.
 
 use mlx::Array;
-use omnibus_model::{Batch, GroupKind, KvFormat, KvState, KvStorage, Model, Opening, Segment, Table};
+use omnibus_model::{
+    Batch, GroupKind, KvCache, KvFormat, KvStorage, Model, Segment, Table, UnquantizedPrefix,
+};
 
 use super::{Fixture, Prompt};
 
@@ -29,7 +31,8 @@ pub fn distances(fixture: &Fixture, model: &Model) -> mlx::Result<Vec<Distance>>
         let (chunked, after) = alone(model, format, prompt, 5, 3)?;
         note("chunked", chunked.max(after));
         for tokens in OPENINGS {
-            let storage = KvStorage { format, opening: Some(Opening { tokens, format }) };
+            let storage =
+                KvStorage { format, unquantized_prefix: Some(UnquantizedPrefix { tokens, format }) };
             let (chunked, after) = alone(model, storage, prompt, 7, 1)?;
             note("opening", chunked.max(after));
         }
@@ -37,7 +40,8 @@ pub fn distances(fixture: &Fixture, model: &Model) -> mlx::Result<Vec<Distance>>
     if fixture.prompts.len() > 1 {
         note("batch", together(model, format, &fixture.prompts)?);
         for tokens in OPENINGS {
-            let storage = KvStorage { format, opening: Some(Opening { tokens, format }) };
+            let storage =
+                KvStorage { format, unquantized_prefix: Some(UnquantizedPrefix { tokens, format }) };
             note("openings in a batch", together(model, storage, &fixture.prompts)?);
         }
     }
@@ -54,7 +58,7 @@ struct Walk {
 /// The pools and who holds which block of them.
 struct World<'a> {
     model: &'a Model,
-    state: KvState,
+    state: KvCache,
     /// Free blocks of each group; taken from the end, so that tables are never in order.
     free: Vec<Vec<u32>>,
 }
@@ -62,9 +66,9 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(model: &'a Model, storage: impl Into<KvStorage>, tokens: usize) -> mlx::Result<Self> {
         let storage = storage.into();
-        let groups = model.blueprint().state_groups(storage);
+        let groups = model.blueprint().kv_cache_groups(storage);
         let blocks = vec![2 * tokens.div_ceil(BLOCK_SIZE) + 3; groups.len()];
-        let state = KvState::new(model.blueprint(), &blocks, BLOCK_SIZE, storage)?;
+        let state = KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, storage)?;
         // An order far from sorted: odd blocks first, then even ones backwards.
         let shuffled = |count: &usize| {
             let (odd, even): (Vec<u32>, Vec<u32>) = (0..*count as u32).partition(|block| block % 2 == 1);
@@ -116,7 +120,7 @@ impl<'a> World<'a> {
             let blocks = match group.kind {
                 GroupKind::State => 1,
                 GroupKind::Full | GroupKind::Window { .. } => end.div_ceil(BLOCK_SIZE),
-                GroupKind::Opening { tokens } => {
+                GroupKind::UnquantizedPrefix { tokens } => {
                     if walk.computed >= tokens {
                         table.first += table.blocks.len();
                         free.append(&mut table.blocks);

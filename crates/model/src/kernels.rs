@@ -1,12 +1,12 @@
-//! Which implementation of the computations runs: chosen once, when a model is loaded.
+//! Which kernels compute: chosen once, when a model is loaded.
 
 use mlx::Dtype;
 
-/// Who computes.
+/// Which kernels compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernels {
     /// MLX's own operations: right on every backend.
-    Reference,
+    Mlx,
     /// Our CPU primitives, beside MLX's operations. Activations are float32.
     Cpu,
 }
@@ -14,16 +14,16 @@ pub enum Kernels {
 impl Kernels {
     /// The fastest that the default device can run.
     pub fn fastest() -> Self {
-        if mlx::cpu::available() { Self::Cpu } else { Self::Reference }
+        if mlx::cpu::available() { Self::Cpu } else { Self::Mlx }
     }
 
-    /// The dtype activations must have, if these kernels insist on one. MLX's CPU kernels are many
+    /// The dtype that these kernels need activations in, if any. MLX's CPU kernels are many
     /// times slower on half-width floats than on float32, so both CPU paths do.
     pub(crate) fn activations(self) -> Option<Dtype> {
         match self {
             Self::Cpu => Some(Dtype::F32),
-            Self::Reference if mlx::cpu::available() => Some(Dtype::F32),
-            Self::Reference => None,
+            Self::Mlx if mlx::cpu::available() => Some(Dtype::F32),
+            Self::Mlx => None,
         }
     }
 
@@ -31,7 +31,7 @@ impl Kernels {
     pub(crate) fn reads_dense(self, dtype: Dtype) -> bool {
         match self {
             Self::Cpu => matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16),
-            Self::Reference => false,
+            Self::Mlx => false,
         }
     }
 }

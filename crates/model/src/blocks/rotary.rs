@@ -4,9 +4,10 @@
 
 use mlx::{Array, Dtype, fast};
 
-use crate::{Pairs, Rope};
+use crate::forward::SequenceLengths;
+use crate::{Rope, RotaryPairing};
 
-/// A rotation whose frequencies are settled.
+/// A rotation with its frequencies.
 pub(crate) struct Rotation {
     pub(crate) rope: Rope,
     /// Radians per position, `[dims / 2]` f32; `None` when they depend on the sequence.
@@ -30,12 +31,17 @@ impl Rotation {
     }
 
     /// `x`: `[T, heads, head_dim]`, row `i` at `positions[i]` of a sequence that is rotated as one of
-    /// `ends[i]` tokens.
-    pub(crate) fn apply(&self, x: &Array, positions: &Array, ends: &Ends) -> mlx::Result<Array> {
-        let Some(inverse) = &self.inverse else { return self.apply_by_length(x, ends) };
+    /// `lengths[i]` tokens.
+    pub(crate) fn apply(
+        &self,
+        x: &Array,
+        positions: &Array,
+        lengths: &SequenceLengths,
+    ) -> mlx::Result<Array> {
+        let Some(inverse) = &self.inverse else { return self.apply_by_length(x, lengths) };
         let kernel = fast::Rope {
             dims: self.rope.dims as i32,
-            traditional: self.rope.pairs == Pairs::Neighbours,
+            traditional: self.rope.pairs == RotaryPairing::Interleaved,
             base: None,
             scale: 1.0,
             freqs: Some(inverse.clone()),
@@ -50,14 +56,14 @@ impl Rotation {
         Ok(rotated * Array::from_slice(&scale, &[head_dim as i32])?.astype(x.dtype()?)?)
     }
 
-    fn apply_by_length(&self, x: &Array, ends: &Ends) -> mlx::Result<Array> {
+    fn apply_by_length(&self, x: &Array, lengths: &SequenceLengths) -> mlx::Result<Array> {
         let pairs = self.rope.dims / 2;
-        let angles = ends.0.iter().flat_map(|(position, end)| {
+        let angles = lengths.0.iter().flat_map(|(position, end)| {
             let radians = self.rope.frequencies(*end).radians;
             radians.into_iter().map(|radians| *position as f32 * radians)
         });
         let angles: Vec<f32> = angles.collect();
-        let angles = Array::from_slice(&angles, &[ends.0.len() as i32, 1, pairs as i32])?;
+        let angles = Array::from_slice(&angles, &[lengths.0.len() as i32, 1, pairs as i32])?;
         let (cos, sin) = (angles.cos()?, angles.sin()?);
         let [rows, heads, head_dim] = x.dims()?;
         let (dims, pairs) = (self.rope.dims as i32, pairs as i32);
@@ -65,8 +71,8 @@ impl Rotation {
         let rotated = x.slice(&[0, 0, 0], &[rows, heads, dims])?.astype(Dtype::F32)?;
         // Bring partners side by side on the third axis, turn them, and put them back.
         let (split, axis) = match self.rope.pairs {
-            Pairs::Halves => (rotated.reshape(&[rows, heads, 2, pairs])?, 2),
-            Pairs::Neighbours => (rotated.reshape(&[rows, heads, pairs, 2])?, 3),
+            RotaryPairing::Halves => (rotated.reshape(&[rows, heads, 2, pairs])?, 2),
+            RotaryPairing::Interleaved => (rotated.reshape(&[rows, heads, pairs, 2])?, 3),
         };
         let partners = split.split(&[1], axis)?;
         let [a, b] = partners.as_slice() else { return Err(mlx::Error::new("two partners")) };
@@ -80,7 +86,3 @@ impl Rotation {
         mlx::concatenate(&[&turned, &rest], -1)
     }
 }
-
-/// Position of each row, and the length its sequence is rotated for: the prompt's while inside it,
-/// then one more with each token, so that neither chunks nor other sequences change a rotation.
-pub(crate) struct Ends(pub(crate) Vec<(usize, usize)>);

@@ -5,16 +5,16 @@
 
 use mlx::Array;
 
-use super::{KvState, Pool, lost};
+use super::{KvCache, Pool, poisoned};
 
-/// Blocks of one group on their way out: their part of each array, `[blocks, …]`, lazy.
+/// Exported blocks of one group: their part of each array, `[blocks, …]`, lazy.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct BlockExport {
     parts: Vec<Array>,
     blocks: usize,
 }
 
-impl Outgoing {
+impl BlockExport {
     /// A layer's two arrays, `[blocks, …]` each, in the order of the group's layers.
     pub fn arrays_by_layer(&self) -> impl Iterator<Item = [&Array; 2]> {
         self.parts
@@ -22,12 +22,12 @@ impl Outgoing {
             .filter_map(|pair| <[&Array; 2]>::try_from(pair.iter().collect::<Vec<_>>()).ok())
     }
 
-    /// To be evaluated before [`Self::bytes`] is fast.
+    /// Every array; [`Self::bytes`] is fast once they are evaluated.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.parts.iter()
     }
 
-    /// Each block's bytes, in the order in which they were asked for. Waits until they are computed.
+    /// Each block's bytes, in the order of the request. Waits until they are computed.
     pub fn bytes(&self) -> mlx::Result<Vec<Vec<u8>>> {
         let mut blocks = vec![Vec::new(); self.blocks];
         for part in &self.parts {
@@ -41,13 +41,13 @@ impl Outgoing {
     }
 }
 
-impl KvState {
-    /// What blocks consist of, in words: equal for states whose blocks mean the same.
+impl KvCache {
+    /// The layout of blocks as text: equal for caches with interchangeable blocks.
     pub fn layout(&self) -> String {
         let each = self.arrays().zip(self.pools.iter().flat_map(|pool| [pool.group; 2]));
         let parts =
             each.map(|(array, group)| format!("{group}:{:?}{:?}", array.dtype().ok(), &array.shape()[1..]));
-        // What a token saw is in its keys and values, from the second layer on.
+        // From the second layer on, keys and values depend on which tokens were visible.
         let kinds = self.groups.iter().map(|group| format!("{:?}", group.kind));
         kinds.chain([format!("{:?}", self.storage)]).chain(parts).collect::<Vec<_>>().join(",")
     }
@@ -59,14 +59,14 @@ impl KvState {
     }
 
     /// Copies blocks out of a group.
-    pub fn read_blocks(&self, group: usize, blocks: &[u32]) -> mlx::Result<Outgoing> {
+    pub fn read_blocks(&self, group: usize, blocks: &[u32]) -> mlx::Result<BlockExport> {
         let indices = indices(blocks)?;
         let parts =
             self.group_arrays(group).map(|array| array.take(&indices, 0)).collect::<mlx::Result<_>>()?;
-        Ok(Outgoing { parts, blocks: blocks.len() })
+        Ok(BlockExport { parts, blocks: blocks.len() })
     }
 
-    /// Writes blocks of a group, each of [`Self::block_bytes`] bytes. Waits for what is being computed, so that the
+    /// Writes blocks of a group, each of [`Self::block_bytes`] bytes. Waits for the step in flight, so that the
     /// pools are written in place.
     pub fn write_blocks(&mut self, group: usize, blocks: &[u32], contents: &[&[u8]]) -> mlx::Result<()> {
         let size = self.block_bytes(group);
@@ -88,14 +88,14 @@ impl KvState {
                 at += bytes;
                 Array::from_bytes(&bytes_of_blocks, &shape, array.dtype()?)
             };
-            let [first, second] = pool.arrays() else { return Err(lost()) };
+            let [first, second] = pool.arrays() else { return Err(poisoned()) };
             Ok([part(first)?, part(second)?])
         })
     }
 
     /// Writes blocks of a group from arrays, `[blocks, …]` for each layer's two. One layer is written before the next
-    /// one's are made, so that they find memory that has been used. Waits for what is being computed, so that the pools
-    /// are written in place.
+    /// layer's arrays are made, so that they reuse its memory. Waits for the step in flight, so that the pools are
+    /// written in place.
     pub(crate) fn write_parts(
         &mut self,
         group: usize,
@@ -107,7 +107,7 @@ impl KvState {
         }
         mlx::eval(self.group_arrays(group))?;
         let indices = indices(blocks)?;
-        // A fresh pool hands out consecutive blocks; one copy is then much faster than a scatter.
+        // An unused pool allocates consecutive blocks; one copy is then much faster than a scatter.
         let consecutive = blocks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         let run = blocks.first().filter(|_| consecutive).map(|first| *first as i32);
         let write = |array: Array, update: Array| -> mlx::Result<Array> {

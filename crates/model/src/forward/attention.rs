@@ -1,0 +1,173 @@
+//! Where the attention layers of one cache group read and write keys and values in one pass.
+
+use mlx::{Array, fast};
+
+use super::KvPath;
+use super::row_split::RowSplit;
+use super::rows::{Rows, indices, singles_and_chunks, table_of};
+use crate::{GroupKind, KvCache, Segment, Table};
+
+/// Slots, block tables and masks of one group.
+pub(crate) struct AttentionMetadata {
+    /// Flat slot of each row's key and value, `[T]` i32. Rows that are not written (padding, and rows outside an
+    /// unquantized prefix) have −1 on the paged path and a slot of the scratch block on the gather path.
+    pub(crate) slots: Array,
+    /// True if no row is written and none attends.
+    pub(crate) is_idle: bool,
+    /// For the paged kernel, `[n, 5]` i32: first row, rows, first position, start of the segment's table, and how many
+    /// blocks of the sequence the window has freed.
+    pub(crate) segments: Array,
+    /// For the paged kernel, all block tables end to end, `[m]` i32.
+    pub(crate) tables: Array,
+    /// For the gather path: which keys each group of rows gathers.
+    pub(crate) gathers: Vec<Gather>,
+    /// Puts the gathers' rows, end to end and those of an unquantized prefix after them, back in the batch's order,
+    /// `[T]` i32; `None` if they are in order.
+    pub(crate) order: Option<Array>,
+}
+
+/// Rows that attend in one call on the gather path.
+pub(crate) struct Gather {
+    pub(crate) rows: Rows,
+    /// `[n, blocks]` i32, one block table a segment, padded with the scratch block.
+    pub(crate) tables: Array,
+    /// Gathered keys past this many are cut off.
+    pub(crate) keys: i32,
+    /// `true` where a row attends to a key, `[n, 1, rows, keys]`; `None` is causal.
+    pub(crate) mask: Option<Array>,
+}
+
+impl Gather {
+    pub(crate) fn mask(&self) -> fast::Mask<'_> {
+        match &self.mask {
+            Some(mask) => fast::Mask::Array(mask),
+            None => fast::Mask::Causal,
+        }
+    }
+}
+
+impl AttentionMetadata {
+    pub(super) fn new(
+        split: &RowSplit<'_>,
+        rows: usize,
+        group: usize,
+        cache: &KvCache,
+        kv_path: KvPath,
+    ) -> mlx::Result<Self> {
+        let visible = cache.groups[group].visible_to;
+        let (mut segments, mut tables) = (Vec::new(), Vec::new());
+        for segment in split.reading(visible) {
+            let table = table_of(segment, group)?;
+            let numbers = [segment.first, segment.len, segment.context, tables.len(), table.first];
+            segments.extend(numbers.map(|number| number as i32));
+            tables.extend(table.blocks.iter().map(|block| *block as i32));
+        }
+        let (gathers, order) = match kv_path {
+            KvPath::Paged => (Vec::new(), None),
+            KvPath::Gather => (gathers(split.reading(visible), group, cache)?, split.order(visible, rows)?),
+        };
+        let count = segments.len() as i32 / 5;
+        let written = split.written(visible);
+        Ok(Self {
+            slots: indices(&slots(written, rows, group, cache, kv_path)?)?,
+            is_idle: written.is_empty(),
+            segments: Array::from_slice(&segments, &[count, 5])?,
+            tables: indices(&tables)?,
+            gathers,
+            order,
+        })
+    }
+}
+
+/// The flat slot that each row's key and value are written to.
+fn slots(
+    written: &[Segment],
+    rows: usize,
+    group: usize,
+    cache: &KvCache,
+    kv_path: KvPath,
+) -> mlx::Result<Vec<i32>> {
+    let size = cache.block_size;
+    let scratch = cache.blocks[group] * size;
+    let unwritten = match kv_path {
+        KvPath::Paged => -1,
+        // Several rows may write there: the scratch block is never read.
+        KvPath::Gather => scratch as i32,
+    };
+    let mut slots = vec![unwritten; rows];
+    for segment in written {
+        let table = table_of(segment, group)?;
+        for row in 0..segment.len {
+            let slot = table.slot(segment.context + row, size, cache.kept_blocks(group));
+            let slot = slot.filter(|slot| *slot < scratch);
+            slots[segment.first + row] =
+                slot.ok_or_else(|| mlx::Error::new("a block table covers its segment"))? as i32;
+        }
+    }
+    Ok(slots)
+}
+
+fn gathers(segments: &[Segment], group: usize, cache: &KvCache) -> mlx::Result<Vec<Gather>> {
+    let (singles, chunks) = singles_and_chunks(segments);
+    let mut gathers = Vec::new();
+    if !singles.is_empty() {
+        gathers.push(gather_singles(&singles, group, cache)?);
+    }
+    for segment in &chunks {
+        gathers.push(gather_chunk(segment, group, cache)?);
+    }
+    Ok(gathers)
+}
+
+fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::Result<Gather> {
+    let tables = segments.iter().map(|segment| table_of(segment, group)).collect::<mlx::Result<Vec<_>>>()?;
+    let width = tables.iter().map(|table| table.blocks.len()).max().unwrap_or(0);
+    let scratch = cache.blocks[group] as i32;
+    let padded: Vec<i32> = tables
+        .iter()
+        .flat_map(|table| (0..width).map(|i| table.blocks.get(i).map_or(scratch, |block| *block as i32)))
+        .collect();
+    let keys = width * cache.block_size;
+    let mask: Vec<bool> = segments
+        .iter()
+        .zip(&tables)
+        .flat_map(|(segment, table)| {
+            (0..keys).map(move |key| is_visible(segment.context, key, table, cache, group))
+        })
+        .collect();
+    let count = segments.len() as i32;
+    Ok(Gather {
+        rows: Rows::of(segments)?,
+        tables: Array::from_slice(&padded, &[count, width as i32])?,
+        keys: keys as i32,
+        mask: Some(Array::from_slice(&mask, &[count, 1, 1, keys as i32])?),
+    })
+}
+
+fn gather_chunk(segment: &Segment, group: usize, cache: &KvCache) -> mlx::Result<Gather> {
+    let table = table_of(segment, group)?;
+    let blocks: Vec<i32> = table.blocks.iter().map(|block| *block as i32).collect();
+    let keys = segment.end() - table.first * cache.block_size;
+    let mask = match cache.kind(group) {
+        Some(GroupKind::Window { .. }) => {
+            let mask: Vec<bool> = (segment.context..segment.end())
+                .flat_map(|position| (0..keys).map(move |key| is_visible(position, key, table, cache, group)))
+                .collect();
+            Some(Array::from_slice(&mask, &[1, 1, segment.len as i32, keys as i32])?)
+        }
+        Some(GroupKind::Full | GroupKind::UnquantizedPrefix { .. } | GroupKind::State) | None => None,
+    };
+    Ok(Gather {
+        rows: Rows::of(&[segment])?,
+        tables: Array::from_slice(&blocks, &[1, blocks.len() as i32])?,
+        keys: keys as i32,
+        mask,
+    })
+}
+
+/// True if the query at `position` attends to key number `key` of a table's blocks.
+fn is_visible(position: usize, key: usize, table: &Table, cache: &KvCache, group: usize) -> bool {
+    let kept = cache.kept_blocks(group) * cache.block_size;
+    let freed = if key < kept { 0 } else { table.first * cache.block_size };
+    cache.sees(group, position, key + freed)
+}

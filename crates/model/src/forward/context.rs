@@ -1,0 +1,119 @@
+//! The shared inputs of one forward pass: positions, lengths, and each cache group's metadata.
+
+use mlx::Array;
+
+use super::attention::AttentionMetadata;
+use super::row_split::RowSplit;
+use super::rows::indices;
+use super::state::StateMetadata;
+use crate::kv_cache::poisoned;
+use crate::{Batch, GroupKind, Kernels, KvCache, KvFormat};
+
+/// How rows reach their keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvPath {
+    /// One kernel writes keys and values to the blocks and attends over the blocks; no pool is ever copied.
+    Paged,
+    /// MLX's operations scatter keys and values to the blocks and gather whole sequences to attend. A pool that a step
+    /// in flight still reads would be copied, so a step is launched only when the last one is done.
+    Gather,
+}
+
+/// One pass's shared inputs.
+pub(crate) struct ForwardContext {
+    pub(crate) kv_path: KvPath,
+    /// `[T]` i32.
+    pub(crate) positions: Array,
+    pub(crate) lengths: SequenceLengths,
+    /// `[n]` i32, at least one.
+    pub(crate) logits_at: Option<Array>,
+    /// One for each cache group.
+    pub(crate) groups: Vec<GroupMetadata>,
+}
+
+/// Position of each row, and the length that its sequence is rotated for: the prompt's length for prompt tokens, then
+/// one more with each token. Neither chunks nor other sequences change a rotation.
+pub(crate) struct SequenceLengths(pub(crate) Vec<(usize, usize)>);
+
+/// Where the layers of one group read and write.
+pub(crate) enum GroupMetadata {
+    /// Keys and values of many positions.
+    Attention(AttentionMetadata),
+    /// One state per sequence.
+    State(StateMetadata),
+}
+
+impl ForwardContext {
+    pub(crate) fn new(
+        batch: &Batch,
+        cache: &KvCache,
+        kv_path: KvPath,
+        kernels: Kernels,
+    ) -> mlx::Result<Self> {
+        let rows = batch.tokens.shape().first().copied().unwrap_or(0) as usize;
+        let lengths = SequenceLengths::of(batch, rows)?;
+        let positions: Vec<i32> = lengths.0.iter().map(|(position, _)| *position as i32).collect();
+        let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
+        let prefix = cache.storage.unquantized_prefix.map(|prefix| prefix.tokens);
+        let split = RowSplit::new(&batch.segments, prefix);
+        let groups = cache.groups.iter().enumerate().map(|(group, spec)| match spec.kind {
+            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
+                Ok(GroupMetadata::Attention(AttentionMetadata::new(&split, rows, group, cache, kv_path)?))
+            }
+            GroupKind::State => {
+                Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, kernels)?))
+            }
+        });
+        Ok(Self {
+            kv_path,
+            positions: indices(&positions)?,
+            logits_at: if logits_at.is_empty() { None } else { Some(indices(&logits_at)?) },
+            groups: groups.collect::<mlx::Result<_>>()?,
+            lengths,
+        })
+    }
+
+    /// The pools of layer `index` that rows are written to or read from: the pool's index, how it stores keys and
+    /// values, and the metadata of its group.
+    pub(crate) fn attention_pools(
+        &self,
+        cache: &KvCache,
+        index: usize,
+    ) -> mlx::Result<Vec<(usize, KvFormat, &AttentionMetadata)>> {
+        let mut used = Vec::with_capacity(1);
+        for at in cache.pools_of_layer(index) {
+            let group = cache.pools.get(at).ok_or_else(poisoned)?.group;
+            match (self.groups.get(group), cache.groups.get(group)) {
+                (Some(GroupMetadata::Attention(metadata)), Some(_)) if metadata.is_idle => {}
+                (Some(GroupMetadata::Attention(metadata)), Some(spec)) => {
+                    used.push((at, spec.format, metadata));
+                }
+                _ => return Err(poisoned()),
+            }
+        }
+        Ok(used)
+    }
+
+    /// Where the states of layer `index` are.
+    pub(crate) fn state_of(&self, cache: &KvCache, index: usize) -> mlx::Result<&StateMetadata> {
+        match cache.pools.get(index).and_then(|pool| self.groups.get(pool.group)) {
+            Some(GroupMetadata::State(metadata)) => Ok(metadata),
+            Some(GroupMetadata::Attention(_)) | None => Err(poisoned()),
+        }
+    }
+}
+
+impl SequenceLengths {
+    fn of(batch: &Batch, rows: usize) -> mlx::Result<Self> {
+        let mut lengths: Vec<(usize, usize)> = vec![(0, 1); rows];
+        for segment in &batch.segments {
+            let range = lengths.get_mut(segment.first..segment.first + segment.len);
+            let range = range.ok_or_else(|| mlx::Error::new("segments lie within the batch"))?;
+            for (row, length) in range.iter_mut().enumerate() {
+                let position = segment.context + row;
+                *length = (position, segment.prompt.max(position + 1));
+            }
+        }
+        Ok(Self(lengths))
+    }
+}

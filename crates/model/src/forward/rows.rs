@@ -1,0 +1,59 @@
+//! Rows of a packed batch: selecting them, ordering them, and index arrays.
+
+use mlx::Array;
+
+use crate::{Segment, Table};
+
+/// Rows that are computed together.
+pub(crate) enum Rows {
+    /// Consecutive rows of one segment.
+    Chunk { first: i32, len: i32 },
+    /// One row each of several segments, `[n]` i32.
+    Singles(Array),
+}
+
+impl Rows {
+    /// The rows of segments that are computed together: one segment, or several of one row each.
+    pub(super) fn of(segments: &[&Segment]) -> mlx::Result<Self> {
+        match segments {
+            [one] if one.len != 1 => Ok(Self::Chunk { first: one.first as i32, len: one.len as i32 }),
+            _ => {
+                let rows: Vec<i32> = segments.iter().map(|segment| segment.first as i32).collect();
+                Ok(Self::Singles(indices(&rows)?))
+            }
+        }
+    }
+}
+
+/// Segments of one row, which are computed as one batch, and longer ones, which are computed one by one.
+pub(super) fn singles_and_chunks(segments: &[Segment]) -> (Vec<&Segment>, Vec<&Segment>) {
+    segments.iter().partition(|one| one.len == 1)
+}
+
+/// For each row of the batch, its index when the rows of `segments` are laid end to end; `None` if that is the batch's
+/// own order.
+pub(super) fn order_of<'a>(
+    segments: impl Iterator<Item = &'a Segment>,
+    rows: usize,
+) -> mlx::Result<Option<Array>> {
+    let mut order = vec![0; rows];
+    let mut next = 0;
+    for segment in segments {
+        for place in order.iter_mut().skip(segment.first).take(segment.len) {
+            *place = next;
+            next += 1;
+        }
+    }
+    let in_order = order.iter().enumerate().all(|(row, place)| row as i32 == *place);
+    Ok(if in_order { None } else { Some(indices(&order)?) })
+}
+
+/// A segment's block table in a group.
+pub(super) fn table_of(segment: &Segment, group: usize) -> mlx::Result<&Table> {
+    segment.tables.get(group).ok_or_else(|| mlx::Error::new("one block table for each group"))
+}
+
+/// `[n]` i32.
+pub(super) fn indices(values: &[i32]) -> mlx::Result<Array> {
+    Array::from_slice(values, &[values.len() as i32])
+}
