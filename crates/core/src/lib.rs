@@ -19,7 +19,6 @@ mod sequence;
 mod settings;
 pub mod sim;
 mod stats;
-mod table;
 
 pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};
 pub use event::{Event, Failure, FinishReason, Outcome, SequenceOutput, StopKind};
@@ -27,12 +26,10 @@ pub use plan::{
     Allocation, BlockCopy, CacheMiss, CachedBlock, Plan, PlanId, Preempted, PreemptionMode, PrefixLookup,
     ScheduledSequence, TokenSource,
 };
-pub use pool::BlockId;
 pub use request::{Rejection, Request, SequenceId, Tick, Token};
 pub use scheduler::{OffloadTier, Scheduler};
 pub use settings::{
-    Group, GroupKind, LatencyTargets, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
+    CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
     StaticBatch, StepLimits, SwapSettings, Tuning,
 };
 pub use stats::{CacheMisses, GroupStats, SessionInfo, Stats};
-pub use table::Table;

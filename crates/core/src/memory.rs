@@ -5,10 +5,11 @@ mod stake;
 
 use std::ops::Range;
 
+use omnibus_kv::{BlockId, BlockTable, CacheKind, RequiredBlocks};
+
 use crate::pool::Pool;
 use crate::prefix::{BlockKey, Chain};
-use crate::table::Holding;
-use crate::{BlockId, CachedBlock, GroupKind, GroupStats, Settings, Token};
+use crate::{CachedBlock, GroupStats, Settings, Token};
 pub(crate) use content::{Content, Page};
 pub(crate) use stake::Stake;
 
@@ -16,7 +17,7 @@ pub(crate) use stake::Stake;
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     block_size: usize,
-    groups: Vec<(GroupKind, Pool)>,
+    groups: Vec<(CacheKind, Pool)>,
     shares: bool,
     /// The group whose blocks `content` follows: the first that has one for all of a sequence.
     anchor: Option<usize>,
@@ -35,21 +36,17 @@ pub(crate) struct Partial {
     pub(crate) tokens: usize,
 }
 
-/// Leading blocks that are kept, then those that are still in sight.
-type Needed = std::iter::Chain<Range<usize>, Range<usize>>;
-
 impl Memory {
     /// Everything free.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let groups = settings.groups.iter().map(|group| (group.kind, Pool::new(group.blocks)));
+        let groups = settings.groups.iter().map(|group| (group.kind(), Pool::new(group.blocks)));
         let mut memory = Self {
             block_size: settings.block_size,
             groups: groups.collect(),
             shares: settings.shares(),
-            anchor: settings
-                .groups
-                .iter()
-                .position(|group| matches!(group.kind, GroupKind::Full | GroupKind::Window { .. })),
+            anchor: settings.groups.iter().position(|group| {
+                matches!(group.kind(), CacheKind::Full | CacheKind::Latent | CacheKind::SlidingWindow { .. })
+            }),
             content: Content::new(0),
         };
         memory.reset();
@@ -57,13 +54,13 @@ impl Memory {
     }
 
     /// The kind and pool of each group.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (GroupKind, &Pool)> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (CacheKind, &Pool)> {
         self.groups.iter().map(|(kind, pool)| (*kind, pool))
     }
 
     /// True for a group of states.
     pub(crate) fn is_state(&self, group: usize) -> bool {
-        self.groups.get(group).is_some_and(|(kind, _)| *kind == GroupKind::State)
+        self.groups.get(group).is_some_and(|(kind, _)| *kind == CacheKind::State)
     }
 
     /// Tokens per block.
@@ -78,13 +75,13 @@ impl Memory {
 
     /// The longest sequence that can run alone.
     pub(crate) fn longest(&self) -> usize {
-        let each = self.groups().map(|(kind, pool)| kind.longest(self.block_size, pool.total()));
+        let each = self.groups().map(|(kind, pool)| kind.max_sequence_tokens(self.block_size, pool.total()));
         each.min().unwrap_or(0)
     }
 
     /// What a sequence holds before it is admitted: nothing, in each group.
-    pub(crate) fn nothing(&self) -> Vec<Holding> {
-        vec![Holding::default(); self.groups.len()]
+    pub(crate) fn nothing(&self) -> Vec<BlockTable> {
+        self.groups().map(|(kind, _)| BlockTable::new(kind, self.block_size)).collect()
     }
 
     /// The most leading blocks, at most `most`, that a sequence with these keys need not compute.
@@ -102,7 +99,7 @@ impl Memory {
 
     /// The same, if nothing but blocks of full groups were needed. Zero without a full group.
     pub(crate) fn reusable_in_full(&self, keys: &[BlockKey], most: usize) -> usize {
-        let is_full = |group: usize| self.groups[group].0 == GroupKind::Full;
+        let is_full = |group: usize| self.groups[group].0.is_full();
         if !(0..self.groups.len()).any(is_full) {
             return 0;
         }
@@ -143,11 +140,12 @@ impl Memory {
             let mut usable = true;
             for (group, (run, (kind, pool))) in runs.iter_mut().zip(&self.groups).enumerate() {
                 *run = if pool.find(key).is_some() || elsewhere(group, *key) { *run + 1 } else { 0 };
-                if *kind == GroupKind::Full && *run < blocks {
+                if kind.is_full() && *run < blocks {
                     return best;
                 }
-                rooted[group] &= *run == blocks || at >= kind.kept_blocks(self.block_size);
-                usable &= rooted[group] && *run >= blocks - kind.first_needed(self.block_size, blocks);
+                rooted[group] &= *run == blocks || at >= kind.sink_blocks(self.block_size);
+                usable &=
+                    rooted[group] && *run >= blocks - kind.first_required_block(self.block_size, blocks);
             }
             if usable {
                 visit(blocks);
@@ -176,7 +174,7 @@ impl Memory {
 
     /// True when the beginning of a block can be copied: a state has no beginning.
     pub(crate) fn copies_beginnings(&self) -> bool {
-        self.shares && self.groups().all(|(kind, _)| kind != GroupKind::State)
+        self.shares && self.groups().all(|(kind, _)| kind != CacheKind::State)
     }
 
     /// After `found` blocks that are found, the beginning of the next one, if copying it is worth while. A token of
@@ -216,23 +214,22 @@ impl Memory {
     /// with [`Self::give_back`].
     pub(crate) fn adopt(
         &mut self,
-        holdings: &mut [Holding],
+        tables: &mut [BlockTable],
         keys: &[BlockKey],
         start: usize,
     ) -> Vec<(usize, BlockId)> {
         let mut lent = Vec::new();
-        let needed: Vec<(usize, Needed)> = self.needed(keys, start).collect();
-        for ((holding, (kind, pool)), (group, range)) in holdings.iter_mut().zip(&mut self.groups).zip(needed)
-        {
+        let needed: Vec<(usize, RequiredBlocks)> = self.needed(keys, start).collect();
+        for ((table, (kind, pool)), (group, range)) in tables.iter_mut().zip(&mut self.groups).zip(needed) {
             let asked = range.clone().count();
             let found: Vec<BlockId> = range.filter_map(|at| pool.find(&keys[at])).collect();
             assert_eq!(found.len(), asked, "what was found is still there");
             found.iter().for_each(|&block| pool.share(block));
-            if *kind == GroupKind::State {
+            if *kind == CacheKind::State {
                 lent.extend(found.into_iter().map(|block| (group, block)));
             } else {
-                let end = kind.last_block(self.block_size, keys.len() * self.block_size);
-                (holding.first, holding.blocks) = (end - asked, found);
+                let end = kind.blocks_for(self.block_size, keys.len() * self.block_size);
+                (table.freed_blocks, table.blocks) = (end - asked, found);
             }
         }
         lent
@@ -260,18 +257,14 @@ impl Memory {
     }
 
     /// What taking up at `start`, after all of these keys, needs of them in each group.
-    fn needed(&self, keys: &[BlockKey], start: usize) -> impl Iterator<Item = (usize, Needed)> + use<'_> {
+    fn needed(
+        &self,
+        keys: &[BlockKey],
+        start: usize,
+    ) -> impl Iterator<Item = (usize, RequiredBlocks)> + use<'_> {
         let (block_size, blocks) = (self.block_size, keys.len());
-        self.groups().enumerate().map(move |(group, (kind, _))| {
-            let (first, end) = match kind {
-                GroupKind::State => (blocks.saturating_sub(1), blocks),
-                GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
-                    (kind.first_block(block_size, start), kind.last_block(block_size, blocks * block_size))
-                }
-            };
-            let first = first.min(end);
-            (group, (0..kind.kept_blocks(block_size).min(first)).chain(first..end))
-        })
+        let required = move |kind: CacheKind| kind.required_blocks(block_size, blocks, start);
+        self.groups().enumerate().map(move |(group, (kind, _))| (group, required(kind)))
     }
 
     /// Of what taking up after all of these keys needs, what is not here: each by its group and which key it is.
@@ -346,18 +339,18 @@ impl Memory {
     }
 
     /// Takes the blocks that positions up to `end` lack. Never moves one that is held.
-    pub(crate) fn grow(&mut self, holdings: &mut [Holding], start: usize, end: usize) {
-        for (group, holding) in holdings.iter_mut().enumerate() {
+    pub(crate) fn grow(&mut self, tables: &mut [BlockTable], start: usize, end: usize) {
+        for (group, table) in tables.iter_mut().enumerate() {
             let kind = self.groups[group].0;
-            let reach = kind.last_block(self.block_size, end);
-            while holding.end() < reach {
-                holding.blocks.push(self.take(group));
+            let reach = kind.blocks_for(self.block_size, end);
+            while table.end() < reach {
+                table.blocks.push(self.take(group));
             }
-            if kind != GroupKind::State {
+            if kind != CacheKind::State {
                 let pool = &self.groups[group].1;
                 let first = (start / self.block_size).min(reach);
-                let written = first - holding.first..reach - holding.first;
-                let private = holding.blocks[written].iter().all(|&block| pool.is_private(block));
+                let written = first - table.freed_blocks..reach - table.freed_blocks;
+                let private = table.blocks[written].iter().all(|&block| pool.is_private(block));
                 assert!(private, "what others can see is never written");
             }
         }
@@ -366,22 +359,25 @@ impl Memory {
     /// Makes blocks findable. `blocks`: logical, all of them full.
     pub(crate) fn seal(
         &mut self,
-        holdings: &[Holding],
+        tables: &[BlockTable],
         chain: &Chain,
         tokens: &[Token],
         blocks: Range<usize>,
     ) {
-        for (group, (holding, (kind, pool))) in holdings.iter().zip(&mut self.groups).enumerate() {
-            if *kind == GroupKind::State {
+        for (group, (table, (kind, pool))) in tables.iter().zip(&mut self.groups).enumerate() {
+            if *kind == CacheKind::State {
                 continue;
             }
             // What a window keeps was sealed before it moved on.
-            let behind =
-                if holding.first > 0 { holding.first + kind.kept_blocks(self.block_size) } else { 0 };
+            let behind = if table.freed_blocks > 0 {
+                table.freed_blocks + kind.sink_blocks(self.block_size)
+            } else {
+                0
+            };
             let has = |at: &usize| kind.has_block(self.block_size, *at);
             for at in (blocks.start.max(behind)..blocks.end).take_while(has) {
                 let key = chain.keys()[at];
-                pool.seal(holding.blocks[at - holding.first], key);
+                pool.seal(table.blocks[at - table.freed_blocks], key);
                 if self.anchor == Some(group) {
                     self.content.enter(chain.before(at), key, chain.page(at, tokens));
                 }
@@ -390,40 +386,38 @@ impl Memory {
     }
 
     /// Makes the last block of `tokens` findable by its beginning, if it has one worth copying that nobody else has.
-    pub(crate) fn seal_tail(&mut self, holdings: &[Holding], chain: &Chain, tokens: &[Token]) {
+    pub(crate) fn seal_tail(&mut self, tables: &[BlockTable], chain: &Chain, tokens: &[Token]) {
         let at = tokens.len() / self.block_size;
         let page = chain.page(at, tokens);
         let key = chain.tail_key(at, &page);
-        let mut held = holdings.iter().zip(&self.groups);
-        let held = held.all(|(holding, (kind, _))| {
-            !kind.has_block(self.block_size, at) || (holding.first..holding.end()).contains(&at)
+        let mut held = tables.iter().zip(&self.groups);
+        let held = held.all(|(table, (kind, _))| {
+            !kind.has_block(self.block_size, at) || (table.freed_blocks..table.end()).contains(&at)
         });
         let known = self.with_key(key).next().is_some();
         if !self.copies_beginnings() || page.tokens.len() < self.worth_copying() || !held || known {
             return;
         }
-        for (holding, (kind, pool)) in holdings.iter().zip(&mut self.groups) {
+        for (table, (kind, pool)) in tables.iter().zip(&mut self.groups) {
             if kind.has_block(self.block_size, at) {
-                pool.seal_quietly(holding.blocks[at - holding.first], key);
+                pool.seal_quietly(table.blocks[at - table.freed_blocks], key);
             }
         }
         self.content.enter(chain.before(at), key, page);
     }
 
     /// Releases what nothing reads once `next` is the first position still to compute.
-    pub(crate) fn slide(&mut self, holdings: &mut [Holding], next: usize) {
-        for (holding, (kind, pool)) in holdings.iter_mut().zip(&mut self.groups) {
-            let behind = holding.behind(*kind, self.block_size, next);
-            holding.first += behind.len();
-            holding.blocks.drain(behind).for_each(|block| pool.release(block));
+    pub(crate) fn slide(&mut self, tables: &mut [BlockTable], next: usize) {
+        for (table, (kind, pool)) in tables.iter_mut().zip(&mut self.groups) {
+            let passed = table.free_out_of_window(*kind, self.block_size, next);
+            passed.for_each(|block| pool.release(block));
         }
     }
 
     /// Releases everything. The end of a sequence is forgotten before its beginning, which more may share.
-    pub(crate) fn release(&mut self, holdings: &mut [Holding]) {
-        for (holding, (_, pool)) in holdings.iter_mut().zip(&mut self.groups) {
-            holding.blocks.drain(..).rev().for_each(|block| pool.release(block));
-            holding.first = 0;
+    pub(crate) fn release(&mut self, tables: &mut [BlockTable]) {
+        for (table, (_, pool)) in tables.iter_mut().zip(&mut self.groups) {
+            table.clear().for_each(|block| pool.release(block));
         }
     }
 
@@ -452,7 +446,7 @@ impl Memory {
     /// Panics if these are not all that is held and pinned.
     pub(crate) fn audit<'a>(
         &self,
-        holdings: impl Iterator<Item = &'a [Holding]>,
+        tables: impl Iterator<Item = &'a [BlockTable]>,
         pins: impl Iterator<Item = &'a Pin>,
     ) {
         let mut counts: Vec<Vec<u32>> = self.groups().map(|(_, pool)| vec![0; pool.total()]).collect();
@@ -460,9 +454,9 @@ impl Memory {
         for pin in pins.filter(|pin| self.is_pinned(pin)) {
             pinned[pin.0][pin.1.0 as usize] += 1;
         }
-        for held in holdings {
-            for (count, holding) in counts.iter_mut().zip(held) {
-                holding.blocks.iter().for_each(|block| count[block.0 as usize] += 1);
+        for held in tables {
+            for (count, table) in counts.iter_mut().zip(held) {
+                table.blocks.iter().for_each(|block| count[block.0 as usize] += 1);
             }
         }
         let counts = counts.iter().zip(&pinned);

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::{BlockId, Event, SequenceId, Tick};
+use omnibus_kv::BlockId;
+
+use crate::{Event, SequenceId, Tick};
 
 /// Which plan. Plans are begun and committed in this order; some numbers are never used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -59,7 +61,7 @@ impl Plan {
     }
 }
 
-/// One sequence's share of a step. Where it reads and writes is [`crate::Scheduler::table`], once begun.
+/// One sequence's share of a step. Where it reads and writes is [`crate::Scheduler::block_table`], once begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduledSequence {
     /// Whose tokens.

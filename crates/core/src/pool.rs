@@ -5,14 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use omnibus_kv::BlockId;
 
 use crate::GroupStats;
 use crate::prefix::BlockKey;
-
-/// One block of a group's pool, as an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct BlockId(pub u32);
 
 /// The blocks of one layer group.
 #[derive(Debug, Clone)]

@@ -25,12 +25,14 @@ mod trial;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use omnibus_kv::BlockTable;
+
 use crate::memory::Memory;
 use crate::prefix::Chain;
 use crate::sequence::{Hold, Phase, Pool, Rank, Sequence};
 use crate::{
     CachedBlock, CostModel, Event, Failure, FinishReason, Plan, PlanId, PreemptionMode, Rejection, Request,
-    Schedule, SequenceId, Settings, Stats, StepLimits, StepLoad, Table, Tick, Token,
+    Schedule, SequenceId, Settings, Stats, StepLimits, StepLoad, Tick, Token,
 };
 use clock::{Clock, StepTimes};
 use draft::Draft;
@@ -226,10 +228,8 @@ impl Scheduler {
     }
 
     /// The blocks of a sequence in a group, as of the last `begin`. Panics if the sequence is not there.
-    pub fn table(&self, id: SequenceId, group: usize) -> Table<'_> {
-        let holding = &self.sequence(id).holdings[group];
-        let kept = self.settings.groups[group].kind.kept_blocks(self.settings.block_size);
-        Table { first: holding.first, kept, blocks: &holding.blocks }
+    pub fn block_table(&self, id: SequenceId, group: usize) -> &BlockTable {
+        &self.sequence(id).tables[group]
     }
 
     /// Prompt, then everything sampled so far. Panics if the sequence is not there. A sequence is there until its
@@ -288,7 +288,7 @@ impl Scheduler {
             deadline: request.deadline,
             phase: Phase::Waiting,
             computed: 0,
-            holdings: self.memory.nothing(),
+            tables: self.memory.nothing(),
             chain,
             checkpoints,
             sealed: 0,
@@ -352,7 +352,7 @@ impl Scheduler {
     fn wait(&mut self, id: SequenceId) {
         self.note_swaps(id);
         if let Some(sequence) = self.sequences.get_mut(&id) {
-            self.memory.release(&mut sequence.holdings);
+            self.memory.release(&mut sequence.tables);
             sequence.is_looked_up = false;
             sequence.computed = 0;
             sequence.pool = Pool::Prefill;
@@ -363,7 +363,7 @@ impl Scheduler {
     fn remove(&mut self, id: SequenceId) {
         if let Some(mut sequence) = self.sequences.remove(&id) {
             self.remember(&sequence);
-            self.memory.release(&mut sequence.holdings);
+            self.memory.release(&mut sequence.tables);
         }
         for set in [&mut self.waiting, &mut self.running, &mut self.leaving] {
             set.remove(&id);
@@ -378,7 +378,7 @@ impl Scheduler {
         self.sequences.retain(|_, sequence| sequence.phase != Phase::Ended);
         for sequence in self.sequences.values_mut() {
             sequence.phase = Phase::Waiting;
-            sequence.holdings = self.memory.nothing();
+            sequence.tables = self.memory.nothing();
             sequence.bookings.clear();
             sequence.is_looked_up = false;
             sequence.computed = 0;

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use omnibus_kv::BlockTable;
+
 use crate::prefix::Chain;
 use crate::scheduler::Asked;
-use crate::table::Holding;
 use crate::{PlanId, PreemptionMode, SequenceId, Tick, Token, TokenSource};
 
 /// Where a sequence is in its life.
@@ -87,7 +88,7 @@ pub(crate) struct Sequence {
     /// Leading positions whose keys and values are in the blocks, or will be once all steps in flight are done.
     pub(crate) computed: usize,
     /// In the order of the groups.
-    pub(crate) holdings: Vec<Holding>,
+    pub(crate) tables: Vec<BlockTable>,
     /// Keys of the full blocks of `tokens`; empty when nothing is shared.
     pub(crate) chain: Chain,
     /// Positions before which a copy of its state is made, ascending. No step reaches past one.

@@ -1,40 +1,30 @@
 //! What a scheduler is told once: its memory, its limits and its policy.
 
+use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 use serde::{Deserialize, Serialize};
 
 use crate::Tick;
 
-/// What the blocks of a layer group hold, which decides how many a sequence needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum GroupKind {
-    /// Keys and values of every position.
-    Full,
-    /// Keys and values of the last positions: the one that attends and `tokens − 1` before it. And of the very
-    /// first ones, if some are to be kept.
-    Window {
-        /// Positions a token sees, itself included. At least one.
-        tokens: usize,
-        /// First positions of the sequence that it sees as well.
-        keep: usize,
-    },
-    /// Keys and values of the first positions, for those positions: a token at one of them sees all before it, and
-    /// any later token sees none.
-    Opening {
-        /// How many positions. At least one.
-        tokens: usize,
-    },
-    /// One state for the whole sequence, whatever its length. A block is a slot. A sequence's first work, if it starts
-    /// at position zero, finds whatever was left in its slot.
-    State,
-}
-
 /// Layers that share one pool of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
-    /// What a block holds.
-    pub kind: GroupKind,
+pub struct CacheGroup {
+    /// What the layers cache, and how many bytes a block takes.
+    pub spec: KvCacheSpec,
     /// Blocks in the pool; of a state group, slots. At least one.
     pub blocks: u32,
+}
+
+impl CacheGroup {
+    /// A group of this kind with one float32 element per token or slot, for simulations that only count blocks.
+    pub fn of_kind(kind: CacheKind, blocks: u32) -> Self {
+        let spec = KvCacheSpec { kind, format: KvFormat::Float(FloatType::F32), elements: 1 };
+        Self { spec, blocks }
+    }
+
+    /// What is cached.
+    pub fn kind(&self) -> CacheKind {
+        self.spec.kind
+    }
 }
 
 /// The most that one step may do.
@@ -136,13 +126,23 @@ pub enum PreemptionPolicy {
     Auto,
 }
 
-/// Places outside of the pools that hold blocks, and when they are used.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Whether there is memory besides the pools that blocks can be copied to: the host's, or a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Offload {
+    /// There is none: lost blocks are recomputed.
+    #[default]
+    Unavailable,
+    /// There is some.
+    Available,
+}
+
+/// Where preempted sequences' blocks go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SwapSettings {
-    /// Where sequences are preempted.
+    /// Swap or recompute.
     pub preemption: PreemptionPolicy,
-    /// Bytes of a block of each group. Empty: there is no such place, so whatever is lost is computed again.
-    pub block_bytes: Vec<u64>,
+    /// Whether there is memory to swap to.
+    pub offload: Offload,
 }
 
 /// Everything a scheduler is told once.
@@ -151,7 +151,7 @@ pub struct Settings {
     /// Tokens per block. At least one.
     pub block_size: usize,
     /// At least one.
-    pub groups: Vec<Group>,
+    pub groups: Vec<CacheGroup>,
     /// Sequences running at once, and so the most in a step.
     pub max_sequences: usize,
     /// Tokens computed in one step.
@@ -185,7 +185,7 @@ impl Settings {
 
     /// True when a prompt can only be taken up where its state was kept.
     pub(crate) fn keeps_states(&self) -> bool {
-        self.shares() && self.groups.iter().any(|group| group.kind == GroupKind::State)
+        self.shares() && self.groups.iter().any(|group| group.kind().is_state())
     }
 
     /// Panics on values that could never run anything.
@@ -193,11 +193,9 @@ impl Settings {
         assert!(self.block_size > 0, "a block holds at least one token");
         assert!(!self.groups.is_empty(), "a model has at least one layer group");
         assert!(self.groups.iter().all(|group| group.blocks > 0), "every group has at least one block");
-        let is_empty =
-            |kind| matches!(kind, GroupKind::Window { tokens: 0, .. } | GroupKind::Opening { tokens: 0 });
         assert!(
-            !self.groups.iter().any(|group| is_empty(group.kind)),
-            "a window or an opening holds at least the token that looks through it"
+            self.groups.iter().all(|group| group.kind().is_valid()),
+            "a window or a prefix has at least one token"
         );
         assert!(self.max_sequences > 0 && self.max_step_tokens > 0, "a step that may do nothing never ends");
         let Tuning { batch, stages, .. } = &self.tuning;

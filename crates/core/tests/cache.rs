@@ -5,17 +5,18 @@
 use std::collections::BTreeSet;
 
 use omnibus_core::{
-    Allocation, CacheMiss, Group, GroupKind, Outcome, Plan, PreemptionPolicy, PrefixCache, PrefixLookup,
+    Allocation, CacheGroup, CacheMiss, Offload, Outcome, Plan, PreemptionPolicy, PrefixCache, PrefixLookup,
     Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, SwapSettings, Token, Tuning,
 };
+use omnibus_kv::CacheKind;
 
-const FULL: GroupKind = GroupKind::Full;
+const FULL: CacheKind = CacheKind::Full;
 
 /// Room for everything, in blocks of four.
-fn settings(groups: &[(GroupKind, u32)]) -> Settings {
+fn settings(groups: &[(CacheKind, u32)]) -> Settings {
     Settings {
         block_size: 4,
-        groups: groups.iter().map(|&(kind, blocks)| Group { kind, blocks }).collect(),
+        groups: groups.iter().map(|&(kind, blocks)| CacheGroup::of_kind(kind, blocks)).collect(),
         max_sequences: 8,
         max_step_tokens: 64,
         max_queue: 8,
@@ -111,7 +112,7 @@ fn what_comes_back_takes_no_memory_from_those_who_run() {
 
 #[test]
 fn what_comes_back_over_a_block_that_was_to_be_moved_is_not_moved_in_its_place() {
-    let swap = SwapSettings { preemption: PreemptionPolicy::Swap, block_bytes: vec![64] };
+    let swap = SwapSettings { preemption: PreemptionPolicy::Swap, offload: Offload::Available };
     let mut scheduler = Scheduler::new(Settings { swap, ..settings(&[(FULL, 4)]) });
     let [_, younger] =
         [1, 2].map(|number| scheduler.submit(0, Request::new(prompt(number, 7), 9)).expect("it fits"));
@@ -133,7 +134,7 @@ fn what_comes_back_over_a_block_that_was_to_be_moved_is_not_moved_in_its_place()
 #[test]
 fn of_a_window_only_what_it_still_sees_comes_back() {
     let mut scheduler =
-        Scheduler::new(settings(&[(FULL, 12), (GroupKind::Window { tokens: 5, keep: 0 }, 12)]));
+        Scheduler::new(settings(&[(FULL, 12), (CacheKind::SlidingWindow { tokens: 5, sinks: 0 }, 12)]));
     let id = submit(&mut scheduler, prompt(1, 21));
     let absent = scheduler.missing_blocks(id, |_, _| true);
     let of = |group| absent.iter().filter(|(of, _)| *of == group).count();
@@ -144,7 +145,7 @@ fn of_a_window_only_what_it_still_sees_comes_back() {
 
 #[test]
 fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
-    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::State, 4)]));
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (CacheKind::State, 4)]));
     let request = |boundaries: Vec<usize>| Request { boundaries, ..Request::new(prompt(1, 22), 1) };
     scheduler.submit(0, request(vec![9])).expect("it fits");
     let mut copied = Vec::new();
@@ -158,21 +159,21 @@ fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
     assert_eq!(ask(&mut scheduler, Request::new([prompt(1, 19), prompt(3, 5)].concat(), 1)), 8);
     scheduler.submit(0, request(Vec::new())).expect("it fits");
     let (plan, begun) = begin(&mut scheduler);
-    let own = scheduler.table(plan.scheduled[0].sequence, 1).blocks[0];
+    let own = scheduler.block_table(plan.scheduled[0].sequence, 1).blocks[0];
     assert_eq!(begun.copies.iter().map(|copy| (copy.group, copy.to)).collect::<Vec<_>>(), [(1, own)]);
 }
 
 #[test]
 fn the_beginning_of_a_block_is_copied_from_who_has_it() {
     let mut scheduler =
-        Scheduler::new(settings(&[(FULL, 32), (GroupKind::Window { tokens: 6, keep: 0 }, 16)]));
+        Scheduler::new(settings(&[(FULL, 32), (CacheKind::SlidingWindow { tokens: 6, sinks: 0 }, 16)]));
     ask(&mut scheduler, Request::new(prompt(1, 16), 1));
     let changed = [prompt(1, 14), prompt(2, 5)].concat();
     scheduler.submit(0, Request::new(changed, 1)).expect("it fits");
     let (plan, begun) = begin(&mut scheduler);
     assert_eq!(plan.scheduled[0].cached, 14);
-    let to = |group| scheduler.table(plan.scheduled[0].sequence, group);
-    let expected = [to(0).blocks[3], to(1).blocks[3 - to(1).first]];
+    let to = |group| scheduler.block_table(plan.scheduled[0].sequence, group);
+    let expected = [to(0).blocks[3], to(1).blocks[3 - to(1).freed_blocks]];
     assert_eq!(begun.copies.iter().map(|copy| copy.to).collect::<Vec<_>>(), expected);
 }
 
@@ -190,7 +191,8 @@ fn a_conversation_goes_on_from_the_middle_of_a_block() {
 
 #[test]
 fn behind_an_opening_nothing_of_it_is_needed() {
-    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::Opening { tokens: 10 }, 4)]));
+    let mut scheduler =
+        Scheduler::new(settings(&[(FULL, 32), (CacheKind::UnquantizedPrefix { tokens: 10 }, 4)]));
     ask(&mut scheduler, Request::new(prompt(1, 22), 1));
     assert_eq!(ask(&mut scheduler, Request::new([prompt(1, 7), prompt(2, 2)].concat(), 1)), 7, "it was kept");
     ask(&mut scheduler, Request::new(prompt(3, 22), 1));
@@ -202,7 +204,8 @@ fn behind_an_opening_nothing_of_it_is_needed() {
 
 #[test]
 fn of_an_opening_only_what_is_read_can_be_found() {
-    let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (GroupKind::Opening { tokens: 10 }, 16)]));
+    let mut scheduler =
+        Scheduler::new(settings(&[(FULL, 32), (CacheKind::UnquantizedPrefix { tokens: 10 }, 16)]));
     let id = scheduler.submit(0, Request::new(prompt(1, 22), 1)).expect("it fits");
     let (plan, _) = begin(&mut scheduler);
     let keys = scheduler.block_hashes(id);
@@ -243,8 +246,8 @@ fn a_miss_says_why() {
 
 #[test]
 fn a_miss_says_whether_a_window_or_a_state_was_missing() {
-    let window = GroupKind::Window { tokens: 5, keep: 0 };
-    for (kind, blocks, expected) in [(window, 4, CacheMiss::Window), (GroupKind::State, 1, CacheMiss::State)]
+    let window = CacheKind::SlidingWindow { tokens: 5, sinks: 0 };
+    for (kind, blocks, expected) in [(window, 4, CacheMiss::Window), (CacheKind::State, 1, CacheMiss::State)]
     {
         let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (kind, blocks)]));
         look_up(&mut scheduler, Request::new(prompt(1, 13), 1));

@@ -3,9 +3,8 @@
 use omnibus_core::sim::{
     Arrival, Audits, Cost, Faults, Interference, Machine, Overlap, Price, Report, Scenario, Tier, run,
 };
-use omnibus_core::{
-    Group, GroupKind, LatencyTargets, PrefixCache, Schedule, Settings, SwapSettings, Tick, Tuning,
-};
+use omnibus_core::{CacheGroup, LatencyTargets, PrefixCache, Schedule, Settings, SwapSettings, Tick, Tuning};
+use omnibus_kv::CacheKind;
 
 const BUDGET: usize = 512;
 
@@ -16,7 +15,7 @@ fn arrival(at: Tick, prompt: usize, answer: usize) -> Arrival {
 fn scenario(schedule: Schedule, targets: LatencyTargets, arrivals: Vec<Arrival>) -> Scenario {
     let settings = Settings {
         block_size: 16,
-        groups: vec![Group { kind: GroupKind::Full, blocks: 4096 }],
+        groups: vec![CacheGroup::of_kind(CacheKind::Full, 4096)],
         max_sequences: 16,
         max_step_tokens: BUDGET,
         max_queue: 64,

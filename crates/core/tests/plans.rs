@@ -6,17 +6,18 @@ use std::collections::VecDeque;
 
 use expect_test::{Expect, expect};
 use omnibus_core::{
-    Event, Group, GroupKind, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
+    CacheGroup, Event, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
     SequenceOutput, Settings, StopKind, SwapSettings, TokenSource, Tuning,
 };
+use omnibus_kv::CacheKind;
 
-const FULL: GroupKind = GroupKind::Full;
+const FULL: CacheKind = CacheKind::Full;
 
 /// Room for everything, in blocks of four.
-fn settings(groups: &[(GroupKind, u32)]) -> Settings {
+fn settings(groups: &[(CacheKind, u32)]) -> Settings {
     Settings {
         block_size: 4,
-        groups: groups.iter().map(|&(kind, blocks)| Group { kind, blocks }).collect(),
+        groups: groups.iter().map(|&(kind, blocks)| CacheGroup::of_kind(kind, blocks)).collect(),
         max_sequences: 8,
         max_step_tokens: 16,
         max_queue: 8,
@@ -101,9 +102,9 @@ impl Stage {
     }
 
     fn table(&mut self, id: SequenceId, group: usize) {
-        let table = self.scheduler.table(id, group);
+        let table = self.scheduler.block_table(id, group);
         let blocks: Vec<u32> = table.blocks.iter().map(|block| block.0).collect();
-        self.printed += &format!("  #{} group {group}: from {} {blocks:?}\n", id.0, table.first);
+        self.printed += &format!("  #{} group {group}: from {} {blocks:?}\n", id.0, table.freed_blocks);
     }
 
     fn check(self, expect: Expect) {
@@ -331,7 +332,7 @@ fn the_end_of_a_sequence_is_forgotten_before_its_beginning() {
 }
 
 /// Three steps of a sequence that begins with eleven tokens, and what it holds in a group of this kind in each.
-fn check_held(kind: GroupKind, expected: Expect) {
+fn check_held(kind: CacheKind, expected: Expect) {
     let mut stage = Stage::new(settings(&[(FULL, 8), (kind, 4)]));
     let id = stage.ask(1, 11, 4);
     for _ in 0..3 {
@@ -345,7 +346,7 @@ fn check_held(kind: GroupKind, expected: Expect) {
 #[test]
 fn a_window_lets_go_of_what_it_no_longer_sees() {
     check_held(
-        GroupKind::Window { tokens: 5, keep: 0 },
+        CacheKind::SlidingWindow { tokens: 5, sinks: 0 },
         expect![[r#"
             begin #0 0..11 sample
               #0 group 1: from 0 [0, 1, 2]
@@ -360,7 +361,7 @@ fn a_window_lets_go_of_what_it_no_longer_sees() {
 #[test]
 fn an_opening_is_held_whole_until_it_is_passed() {
     check_held(
-        GroupKind::Opening { tokens: 12 },
+        CacheKind::UnquantizedPrefix { tokens: 12 },
         expect![[r#"
             begin #0 0..11 sample
               #0 group 1: from 0 [0, 1, 2]
@@ -374,7 +375,7 @@ fn an_opening_is_held_whole_until_it_is_passed() {
 
 #[test]
 fn a_prefix_is_taken_up_only_where_its_window_is_left() {
-    let mut stage = Stage::new(settings(&[(FULL, 9), (GroupKind::Window { tokens: 4, keep: 0 }, 3)]));
+    let mut stage = Stage::new(settings(&[(FULL, 9), (CacheKind::SlidingWindow { tokens: 4, sinks: 0 }, 3)]));
     stage.ask(1, 17, 1);
     stage.run();
     stage.ask(1, 12, 1);
@@ -393,7 +394,7 @@ fn a_prefix_is_taken_up_only_where_its_window_is_left() {
 
 #[test]
 fn a_state_is_taken_up_where_it_was_kept() {
-    let mut stage = Stage::new(settings(&[(FULL, 8), (GroupKind::State, 3)]));
+    let mut stage = Stage::new(settings(&[(FULL, 8), (CacheKind::State, 3)]));
     stage.ask(1, 9, 2);
     stage.ask(1, 9, 1);
     stage.ask(1, 9, 1);

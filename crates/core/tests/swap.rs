@@ -4,14 +4,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use omnibus_core::sim::{Arrival, Report, Scenario, Tier, run};
-use omnibus_core::{Group, GroupKind, PreemptionPolicy, Schedule, SwapSettings};
+use omnibus_core::{CacheGroup, Offload, PreemptionPolicy, Schedule, SwapSettings};
+use omnibus_kv::CacheKind;
 
 const BLOCK: usize = 4;
 const SEQUENCES: usize = 5;
 const PROMPT: usize = 23;
 const ANSWER: usize = 41;
 const TOKENS: usize = PROMPT + ANSWER;
-const BLOCK_BYTES: u64 = 1_000;
+/// Elements of a token, so that a block has a thousand bytes.
+const ELEMENTS: usize = 64;
 /// So long for a byte makes moving a block much faster than computing it, or much slower.
 const FAST_NS: u64 = 1;
 const SLOW_NS: u64 = 1_000_000;
@@ -30,23 +32,22 @@ const NOWHERE: Places =
 const HOST: Places = Places { preemption: PreemptionPolicy::Swap, host_blocks: 1_000, ..NOWHERE };
 
 /// Sequences that begin differently, all at once, with memory for one and a half of them.
-fn scenario(schedule: Schedule, kinds: &[GroupKind], places: Places) -> Scenario {
+fn scenario(schedule: Schedule, kinds: &[CacheKind], places: Places) -> Scenario {
     let mut scenario = Scenario::typical(1, 0, 1);
     let settings = &mut scenario.settings;
     settings.block_size = BLOCK;
-    let blocks = |kind: &GroupKind| match kind {
-        GroupKind::State => SEQUENCES as u32 + 4,
-        GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
-            (TOKENS.div_ceil(BLOCK) * 3 / 2) as u32
-        }
+    let blocks = |kind: &CacheKind| match kind {
+        CacheKind::State => SEQUENCES as u32 + 4,
+        CacheKind::Full
+        | CacheKind::Latent
+        | CacheKind::SlidingWindow { .. }
+        | CacheKind::UnquantizedPrefix { .. } => (TOKENS.div_ceil(BLOCK) * 3 / 2) as u32,
     };
-    settings.groups = kinds.iter().map(|kind| Group { kind: *kind, blocks: blocks(kind) }).collect();
+    settings.groups = kinds.iter().map(|kind| CacheGroup::of_kind(*kind, blocks(kind))).collect();
+    settings.groups.iter_mut().for_each(|group| group.spec.elements = ELEMENTS);
     settings.schedule = schedule;
     settings.max_step_tokens = 32;
-    settings.swap = SwapSettings {
-        preemption: places.preemption,
-        block_bytes: kinds.iter().map(|_| BLOCK_BYTES).collect(),
-    };
+    settings.swap = SwapSettings { preemption: places.preemption, offload: Offload::Available };
     let arrival = |at: usize| Arrival {
         at: at as u64,
         prompt: PROMPT,
@@ -82,7 +83,7 @@ fn steps_max(places: Places) -> u64 {
 const PREEMPTIONS_MAX: u64 = (SEQUENCES * TOKENS.div_ceil(BLOCK)) as u64;
 
 /// The world itself checks each token and that nobody starves. Whether it all ends soon is checked here.
-fn play(schedule: Schedule, kinds: &[GroupKind], places: Places) -> Report {
+fn play(schedule: Schedule, kinds: &[CacheKind], places: Places) -> Report {
     let report = run(&scenario(schedule, kinds, places));
     let world = format!("{schedule:?} {kinds:?} {places:?} {report:#?}");
     assert_eq!((report.completed, report.tokens), (SEQUENCES, (SEQUENCES * ANSWER) as u64), "{world}");
@@ -94,13 +95,13 @@ fn play(schedule: Schedule, kinds: &[GroupKind], places: Places) -> Report {
 
 #[test]
 fn all_come_to_their_end_with_memory_for_one_and_a_half() {
-    let window = GroupKind::Window { tokens: 9, keep: 3 };
-    let mixtures: [&[GroupKind]; 5] = [
-        &[GroupKind::Full],
-        &[GroupKind::Full, window],
-        &[GroupKind::Full, GroupKind::State],
-        &[GroupKind::Full, window, GroupKind::State],
-        &[GroupKind::Full, GroupKind::Opening { tokens: PROMPT + ANSWER / 2 }],
+    let window = CacheKind::SlidingWindow { tokens: 9, sinks: 3 };
+    let mixtures: [&[CacheKind]; 5] = [
+        &[CacheKind::Full],
+        &[CacheKind::Full, window],
+        &[CacheKind::Full, CacheKind::State],
+        &[CacheKind::Full, window, CacheKind::State],
+        &[CacheKind::Full, CacheKind::UnquantizedPrefix { tokens: PROMPT + ANSWER / 2 }],
     ];
     let cheaper = Places { preemption: PreemptionPolicy::Auto, ..HOST };
     let places = [
@@ -129,7 +130,7 @@ fn all_come_to_their_end_with_memory_for_one_and_a_half() {
 fn what_was_moved_is_not_computed_again() {
     for schedule in every_schedule() {
         let (without, with) =
-            (play(schedule, &[GroupKind::Full], NOWHERE), play(schedule, &[GroupKind::Full], HOST));
+            (play(schedule, &[CacheKind::Full], NOWHERE), play(schedule, &[CacheKind::Full], HOST));
         // The last token is sampled and never computed. Of a block that is not full, nothing is moved.
         let least = (SEQUENCES * (TOKENS - 1)) as u64;
         let most = least + with.stats.preemptions_total * (BLOCK as u64 - 1) + SEQUENCES as u64;
@@ -143,9 +144,9 @@ fn what_was_moved_is_not_computed_again() {
 fn what_is_dear_is_tried_once_and_what_is_cheap_is_done() {
     for schedule in every_schedule() {
         let cheaper = |byte_ns| Places { preemption: PreemptionPolicy::Auto, byte_ns, ..HOST };
-        let fast = play(schedule, &[GroupKind::Full], cheaper(FAST_NS)).stats;
+        let fast = play(schedule, &[CacheKind::Full], cheaper(FAST_NS)).stats;
         assert_eq!(fast.swap_preemptions_total, fast.preemptions_total, "{schedule:?}");
-        let slow = play(schedule, &[GroupKind::Full], cheaper(SLOW_NS)).stats;
+        let slow = play(schedule, &[CacheKind::Full], cheaper(SLOW_NS)).stats;
         assert_eq!(slow.swap_preemptions_total, 1, "{schedule:?}");
         assert!(slow.preemptions_total > 3, "{schedule:?}");
     }

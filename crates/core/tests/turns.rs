@@ -3,14 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use omnibus_core::{
-    Group, GroupKind, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
+    CacheGroup, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
     SequenceOutput, Settings, StageLimits, StaticBatch, SwapSettings, Tick, Tuning,
 };
+use omnibus_kv::CacheKind;
 
 fn settings(schedule: Schedule) -> Settings {
     Settings {
         block_size: 4,
-        groups: vec![Group { kind: GroupKind::Full, blocks: 64 }],
+        groups: vec![CacheGroup::of_kind(CacheKind::Full, 64)],
         max_sequences: 2,
         max_step_tokens: 16,
         max_queue: 8,

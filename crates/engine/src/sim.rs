@@ -3,7 +3,8 @@
 pub use omnibus_core::CostModel;
 pub use omnibus_core::sim::{Arrival, Machine, Quantiles, Report, Workload};
 use omnibus_core::sim::{Audits, Faults, Overlap, Scenario, Tier, run};
-use omnibus_core::{Group, GroupKind, Settings as CoreSettings, SwapSettings};
+use omnibus_core::{CacheGroup, Settings as CoreSettings, SwapSettings};
+use omnibus_kv::CacheKind;
 
 use crate::{AsyncScheduling, Settings};
 
@@ -19,7 +20,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
     };
     let settings = CoreSettings {
         block_size: settings.block_size,
-        groups: vec![Group { kind: GroupKind::Full, blocks: blocks as u32 }],
+        groups: vec![CacheGroup::of_kind(CacheKind::Full, blocks as u32)],
         max_sequences: settings.max_num_seqs,
         max_step_tokens: settings.max_num_batched_tokens,
         max_queue: settings.max_queue.max(1),

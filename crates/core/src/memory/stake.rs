@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use omnibus_kv::{BlockId, BlockTable, CacheKind};
+
 use super::Memory;
+use crate::CachedBlock;
 use crate::prefix::BlockKey;
-use crate::table::Holding;
-use crate::{BlockId, CachedBlock, GroupKind};
 
 /// What a sequence may lose that gives its memory back.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +31,7 @@ impl Memory {
                     continue;
                 };
                 stake.blocks.push(CachedBlock { group, block, hash: keys[at].0 });
-                let is_beginning = matches!(kind, GroupKind::Full | GroupKind::Opening { .. });
+                let is_beginning = kind.is_full() || matches!(kind, CacheKind::UnquantizedPrefix { .. });
                 first = if is_beginning { first.min(at) } else { 0 };
             }
         }
@@ -40,10 +41,10 @@ impl Memory {
 
     /// Makes the states findable of a sequence that is about to give its memory back. All of these keys' blocks can be
     /// found, and nothing was computed behind them.
-    pub(crate) fn keep_states(&mut self, holdings: &[Holding], keys: &[BlockKey]) {
+    pub(crate) fn keep_states(&mut self, tables: &[BlockTable], keys: &[BlockKey]) {
         let Some(key) = keys.last().filter(|_| self.shares) else { return };
-        for (holding, (kind, pool)) in holdings.iter().zip(&mut self.groups) {
-            if let (GroupKind::State, Some(slot)) = (*kind, holding.blocks.first()) {
+        for (table, (kind, pool)) in tables.iter().zip(&mut self.groups) {
+            if let (CacheKind::State, Some(slot)) = (*kind, table.blocks.first()) {
                 pool.seal(*slot, *key);
             }
         }

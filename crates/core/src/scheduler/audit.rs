@@ -7,8 +7,8 @@ use crate::sequence::{Phase, Sequence};
 impl Scheduler {
     /// Panics if the books do not balance. Costs a pass over everything, so only tests call it.
     pub fn audit(&self) {
-        let holdings = self.sequences.values().map(|sequence| &sequence.holdings[..]);
-        self.memory.audit(holdings, self.sessions.pins());
+        let tables = self.sequences.values().map(|sequence| &sequence.tables[..]);
+        self.memory.audit(tables, self.sessions.pins());
         let sets = [&self.waiting, &self.running, &self.leaving];
         let members: usize = sets.iter().map(|set| set.len()).sum();
         assert_eq!(members, self.sequences.len(), "a sequence is in two queues or in none");
@@ -42,14 +42,14 @@ impl Scheduler {
         assert!(!leaves || sequence.is_in_flight(), "leaves, and nobody keeps it");
         assert!(!waits || !sequence.is_in_flight(), "waits and is in a step");
         let block_size = self.settings.block_size;
-        for (holding, group) in sequence.holdings.iter().zip(&self.settings.groups) {
-            let first = group.kind.passed(block_size, sequence.next_start());
-            let end = group.kind.last_block(block_size, sequence.computed);
+        for (table, group) in sequence.tables.iter().zip(&self.settings.groups) {
+            let first = group.kind().out_of_window_blocks(block_size, sequence.next_start());
+            let end = group.kind().blocks_for(block_size, sequence.computed);
             if waits {
-                assert!(holding.blocks.is_empty(), "waits but holds blocks");
+                assert!(table.blocks.is_empty(), "waits but holds blocks");
             } else {
-                assert_eq!(holding.end(), end, "holds more or less than it has computed");
-                assert!(leaves || holding.first == first, "holds more or less than its window");
+                assert_eq!(table.end(), end, "holds more or less than it has computed");
+                assert!(leaves || table.freed_blocks == first, "holds more or less than its window");
             }
         }
     }

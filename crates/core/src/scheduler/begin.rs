@@ -3,11 +3,12 @@
 //! Invariant: found blocks are shared before any block is taken, and what is copied is kept until all is booked; so
 //! nothing that a plan counts on is overwritten by the plan itself.
 
+use omnibus_kv::BlockId;
+
 use super::{FLIGHTS_MAX, Flight, FlightWork, Scheduler};
 use crate::sequence::{Phase, Pool};
 use crate::{
-    Allocation, BlockCopy, BlockId, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId,
-    StepLoad,
+    Allocation, BlockCopy, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId, StepLoad,
 };
 
 /// A block that a sequence copies before its first work.
@@ -78,8 +79,7 @@ impl Scheduler {
             _ => self.memory.partial(&sequence.chain, &sequence.tokens, found),
         };
         assert_eq!(partial.map_or(0, |partial| partial.tokens), beginning, "what was planned is still there");
-        let mut lent =
-            self.memory.adopt(&mut sequence.holdings, &sequence.chain.keys()[..found], work.cached);
+        let mut lent = self.memory.adopt(&mut sequence.tables, &sequence.chain.keys()[..found], work.cached);
         if let Some(partial) = partial {
             lent.extend(self.memory.lend(partial.key));
             self.totals.partial_copies_total += 1;
@@ -107,16 +107,16 @@ impl Scheduler {
             }
             let keys = &sequence.chain.keys()[..start / self.settings.block_size];
             for (group, to) in self.memory.checkpoint(keys) {
-                let from = sequence.holdings[group].blocks[0];
+                let from = sequence.tables[group].blocks[0];
                 copies.push(BlockCopy { group, from, to });
                 kept.push((group, to));
                 self.totals.checkpoints_total += 1;
             }
         }
         for &Loan { sequence, group, from, next } in loans {
-            let holding = &self.sequence(sequence).holdings[group];
+            let table = &self.sequence(sequence).tables[group];
             let next = if self.memory.is_state(group) { 0 } else { next };
-            let to = holding.blocks[next - holding.first];
+            let to = table.blocks[next - table.freed_blocks];
             copies.push(BlockCopy { group, from, to });
             kept.push((group, from));
         }
@@ -129,7 +129,7 @@ impl Scheduler {
         let Some(sequence) = sequence else { return };
         assert_eq!(sequence.phase, Phase::Running, "only running sequences advance");
         assert_eq!(sequence.computed, work.positions.start, "work starts where the last ended");
-        self.memory.grow(&mut sequence.holdings, work.positions.start, work.positions.end);
+        self.memory.grow(&mut sequence.tables, work.positions.start, work.positions.end);
         sequence.book(work.positions.end, plan.id, row);
         self.totals.computed_tokens_total += work.positions.len() as u64;
     }

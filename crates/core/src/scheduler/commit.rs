@@ -72,7 +72,7 @@ impl Scheduler {
         let full = work.end / self.settings.block_size;
         if self.memory.shares() && full > sequence.sealed {
             let blocks = sequence.sealed..full;
-            self.memory.seal(&sequence.holdings, &sequence.chain, &sequence.tokens, blocks);
+            self.memory.seal(&sequence.tables, &sequence.chain, &sequence.tokens, blocks);
             sequence.sealed = full;
         }
     }
@@ -89,9 +89,9 @@ impl Scheduler {
         let known = &sequence.tokens[..sequence.computed.min(sequence.tokens.len())];
         let full = known.len() / self.settings.block_size;
         if full > sequence.sealed {
-            self.memory.seal(&sequence.holdings, &sequence.chain, known, sequence.sealed..full);
+            self.memory.seal(&sequence.tables, &sequence.chain, known, sequence.sealed..full);
         }
-        self.memory.seal_tail(&sequence.holdings, &sequence.chain, known);
+        self.memory.seal_tail(&sequence.tables, &sequence.chain, known);
     }
 
     /// Adds a token. True if it was the last.
@@ -133,7 +133,7 @@ impl Scheduler {
             }
         } else if let Some(sequence) = self.sequences.get_mut(&id) {
             let next = sequence.next_start();
-            self.memory.slide(&mut sequence.holdings, next);
+            self.memory.slide(&mut sequence.tables, next);
         }
     }
 }

@@ -4,11 +4,13 @@
 
 use std::collections::VecDeque;
 
+use omnibus_kv::CacheKind;
+
 use super::Scheduler;
 use super::forecast::Forecast;
 use super::pace::Pace;
 use crate::sequence::{Phase, Sequence};
-use crate::{GroupKind, Plan, Preempted, ScheduledSequence, SequenceId, Tick};
+use crate::{Plan, Preempted, ScheduledSequence, SequenceId, Tick};
 
 /// A plan in the making.
 pub(super) struct Draft<'a> {
@@ -141,7 +143,7 @@ impl<'a> Draft<'a> {
     /// Plans as much of a running sequence as fits. If nothing does, takes back from `victims`, last first.
     pub(super) fn advance(&mut self, id: SequenceId, victims: &mut VecDeque<SequenceId>) -> Move {
         let sequence = &self.books.sequences[&id];
-        let held = || sequence.holdings.iter().map(|holding| holding.end());
+        let held = || sequence.tables.iter().map(|table| table.end());
         while self.reach(held()) <= sequence.computed {
             if self.make_room(held, sequence.computed, victims) == Move::Stuck {
                 return Move::Stuck;
@@ -168,7 +170,7 @@ impl<'a> Draft<'a> {
         let found = memory.reusable(keys, (sequence.tokens.len() - 1) / memory.block_size());
         let found = if self.forecast.can_lend(&keys[..found]) { found } else { 0 };
         let start = found * memory.block_size();
-        let held = || memory.groups().map(|(kind, _)| kind.shared_until(found));
+        let held = || memory.groups().map(|(kind, _)| kind.shared_blocks(found));
         let before = self.forecast.clone();
         if let Some(partial) = memory.partial(&sequence.chain, &sequence.tokens, found) {
             let start = start + partial.tokens;
@@ -213,7 +215,7 @@ impl<'a> Draft<'a> {
     /// Counts on what a sequence holds, unless the step in flight uses it.
     fn let_go(&mut self, sequence: &Sequence) {
         if !sequence.is_in_flight() {
-            self.forecast.release(&sequence.holdings);
+            self.forecast.release(&sequence.tables);
         }
     }
 
@@ -260,11 +262,11 @@ impl<'a> Draft<'a> {
         let whole = (len + 1).min(sequence.max_tokens - 1);
         let needed = |kind| match (admission, kind) {
             (Admission::Piece, _) => start + 1,
-            (Admission::Whole, GroupKind::Window { tokens, .. }) => {
+            (Admission::Whole, CacheKind::SlidingWindow { tokens, .. }) => {
                 len.min(start + self.tokens_left.min(tokens))
             }
-            (Admission::Whole, GroupKind::Opening { tokens }) => whole.min(tokens.max(start + 1)),
-            (Admission::Whole, GroupKind::Full | GroupKind::State) => whole,
+            (Admission::Whole, CacheKind::UnquantizedPrefix { tokens }) => whole.min(tokens.max(start + 1)),
+            (Admission::Whole, CacheKind::Full | CacheKind::Latent | CacheKind::State) => whole,
         };
         self.forecast.reaches(held).all(|(kind, reach)| reach >= needed(kind))
     }
@@ -286,11 +288,11 @@ impl<'a> Draft<'a> {
                 || sequence.is_finishing()
                 || self.is_expired(*id)
                 || self.plan.preempt.iter().any(|preempted| preempted.sequence == *id);
-            for (at, holding) in sequence.holdings.iter().enumerate() {
+            for (at, table) in sequence.tables.iter().enumerate() {
                 let behind =
-                    holding.behind(groups[at].kind, self.books.settings.block_size, sequence.computed);
-                let gone = if leaves { 0..holding.blocks.len() } else { behind };
-                coming[at] += self.forecast.releasable(at, &holding.blocks[gone]);
+                    table.out_of_window(groups[at].kind(), self.books.settings.block_size, sequence.computed);
+                let gone = if leaves { 0..table.blocks.len() } else { behind };
+                coming[at] += self.forecast.releasable(at, &table.blocks[gone]);
             }
         }
         coming

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use omnibus_kv::{BlockId, BlockTable, CacheKind};
+
 use crate::memory::{Memory, Partial};
 use crate::prefix::BlockKey;
-use crate::table::Holding;
-use crate::{BlockId, GroupKind};
 
 /// Counts of blocks as the plan so far will leave them.
 #[derive(Debug, Clone)]
@@ -34,10 +34,10 @@ impl<'a> Forecast<'a> {
     pub(super) fn reaches(
         &self,
         held: impl Iterator<Item = usize>,
-    ) -> impl Iterator<Item = (GroupKind, usize)> {
+    ) -> impl Iterator<Item = (CacheKind, usize)> {
         self.memory.groups().zip(held).zip(&self.available).map(|(((kind, _), held), available)| {
             let more = usize::try_from(*available);
-            (kind, more.map_or(0, |more| kind.positions(self.memory.block_size(), held + more)))
+            (kind, more.map_or(0, |more| kind.tokens_in(self.memory.block_size(), held + more)))
         })
     }
 
@@ -49,7 +49,7 @@ impl<'a> Forecast<'a> {
     /// Takes the blocks that positions up to `end` lack.
     pub(super) fn take(&mut self, held: impl Iterator<Item = usize>, end: usize) {
         for ((available, (kind, _)), held) in self.available.iter_mut().zip(self.memory.groups()).zip(held) {
-            let missing = kind.last_block(self.memory.block_size(), end).saturating_sub(held) as i64;
+            let missing = kind.blocks_for(self.memory.block_size(), end).saturating_sub(held) as i64;
             assert!(missing <= *available, "room is counted before it is taken");
             *available -= missing;
         }
@@ -86,9 +86,9 @@ impl<'a> Forecast<'a> {
     }
 
     /// Counts on everything a sequence holds.
-    pub(super) fn release(&mut self, holdings: &[Holding]) {
-        for (group, holding) in holdings.iter().enumerate() {
-            for &block in &holding.blocks {
+    pub(super) fn release(&mut self, tables: &[BlockTable]) {
+        for (group, table) in tables.iter().enumerate() {
+            for &block in &table.blocks {
                 *self.changes.entry((group, block)).or_default() -= 1;
                 if self.holders(group, block) == 0 {
                     self.available[group] += 1;

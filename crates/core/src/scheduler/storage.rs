@@ -6,10 +6,12 @@
 //!
 //! Invariant: what a step in flight uses is never handed out here, and neither is what the sequence needs.
 
+use omnibus_kv::BlockId;
+
 use super::Scheduler;
 use crate::prefix::BlockKey;
 use crate::sequence::{Hold, Phase, Sequence};
-use crate::{BlockId, CachedBlock, SequenceId};
+use crate::{CachedBlock, SequenceId};
 
 impl Scheduler {
     /// At most `most` blocks that became findable, still are and have not been named here before, each group's oldest

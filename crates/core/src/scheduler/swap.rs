@@ -14,7 +14,7 @@ use super::Scheduler;
 use crate::memory::Stake;
 use crate::prefix::BlockKey;
 use crate::sequence::{Phase, Sequence};
-use crate::{Plan, PreemptionMode, PreemptionPolicy, SequenceId, StepLoad, Tick, Transfer};
+use crate::{Offload, Plan, PreemptionMode, PreemptionPolicy, SequenceId, StepLoad, Tick, Transfer};
 
 /// A place outside of the pools that holds blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ impl Scheduler {
     /// What should become of the blocks of a sequence that is preempted.
     pub(super) fn leaving(&self, sequence: &Sequence) -> PreemptionMode {
         let swaps = match self.settings.swap.preemption {
-            _ if self.settings.swap.block_bytes.is_empty() => false,
+            _ if self.settings.swap.offload == Offload::Unavailable => false,
             PreemptionPolicy::Recompute => false,
             PreemptionPolicy::Swap => true,
             PreemptionPolicy::Auto => self.is_cheaper_to_swap(&self.stake(sequence)),
@@ -109,7 +109,7 @@ impl Scheduler {
         if let Some(sequence) = self.sequences.get(&id)
             && sequence.sealed * self.settings.block_size == sequence.computed
         {
-            self.memory.keep_states(&sequence.holdings, &sequence.chain.keys()[..sequence.sealed]);
+            self.memory.keep_states(&sequence.tables, &sequence.chain.keys()[..sequence.sealed]);
         }
         let Some(sequence) =
             self.sequences.get(&id).filter(|sequence| sequence.leaving == PreemptionMode::Swap)
@@ -139,6 +139,6 @@ impl Scheduler {
     }
 
     fn bytes_of(&self, group: usize) -> u64 {
-        self.settings.swap.block_bytes.get(group).copied().unwrap_or(0)
+        self.settings.groups.get(group).map_or(0, |group| group.spec.block_bytes(self.settings.block_size))
     }
 }

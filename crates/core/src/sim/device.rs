@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use omnibus_kv::{BlockId, BlockTable, CacheKind};
+
 use super::clients::Clients;
 use super::script::Script;
 use crate::{
-    BlockCopy, BlockId, GroupKind, Plan, PlanId, ScheduledSequence, Scheduler, SequenceId, SequenceOutput,
-    Settings, Table, Tick, TokenSource,
+    BlockCopy, Plan, PlanId, ScheduledSequence, Scheduler, SequenceId, SequenceOutput, Settings, Tick,
+    TokenSource,
 };
 
 /// What nobody may read.
@@ -27,7 +29,7 @@ pub(super) struct Device {
 /// The memory of one layer group.
 #[derive(Debug)]
 struct GroupMemory {
-    kind: GroupKind,
+    kind: CacheKind,
     /// For each slot, the print of what was written last.
     slots: Vec<u64>,
     /// For each block and each of the last two launches: which launch, and who used it there.
@@ -65,8 +67,8 @@ pub(super) enum Fate {
 impl Device {
     /// Memory full of garbage.
     pub(super) fn new(settings: &Settings) -> Self {
-        let group = |group: &crate::Group| GroupMemory {
-            kind: group.kind,
+        let group = |group: &crate::CacheGroup| GroupMemory {
+            kind: group.kind(),
             slots: vec![GARBAGE; group.blocks as usize * settings.block_size],
             users: vec![[(0, User::Several); 2]; group.blocks as usize],
         };
@@ -186,13 +188,16 @@ impl Device {
     fn mark(&mut self, books: &Scheduler, work: &ScheduledSequence) {
         let launch = self.launched;
         for (at, group) in self.groups.iter_mut().enumerate() {
-            let table = books.table(work.sequence, at);
+            let table = books.block_table(work.sequence, at);
             let first = group.first_read(work) / self.block_size;
-            let end = table.first + table.blocks.len();
+            let end = table.freed_blocks + table.blocks.len();
             let kept = group.kept().div_ceil(self.block_size).min(first);
             let used: Vec<BlockId> = match group.kind {
-                GroupKind::State => table.blocks.to_vec(),
-                GroupKind::Full | GroupKind::Window { .. } | GroupKind::Opening { .. } => {
+                CacheKind::State => table.blocks.to_vec(),
+                CacheKind::Full
+                | CacheKind::Latent
+                | CacheKind::SlidingWindow { .. }
+                | CacheKind::UnquantizedPrefix { .. } => {
                     (0..kept).chain(first..end).map(|at| held(&table, at)).collect()
                 }
             };
@@ -209,8 +214,8 @@ impl Device {
     fn write(&mut self, books: &Scheduler, work: &ScheduledSequence, script: &Script, spoilt: bool) {
         let oldest = self.launched - self.jobs.len() as u64;
         for (at, group) in self.groups.iter_mut().enumerate() {
-            let table = books.table(work.sequence, at);
-            if group.kind == GroupKind::State {
+            let table = books.block_table(work.sequence, at);
+            if group.kind == CacheKind::State {
                 assert_eq!(table.blocks.len(), 1, "one state a sequence");
                 group.claim(table.blocks[0], work.sequence, oldest);
                 let slot = &mut group.slots[table.blocks[0].0 as usize * self.block_size];
@@ -233,8 +238,8 @@ impl Device {
     /// Everything the work attends to was written by itself or by one that began alike.
     fn read(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script) {
         for (at, group) in self.groups.iter().enumerate() {
-            let table = books.table(work.sequence, at);
-            if group.kind == GroupKind::State {
+            let table = books.block_table(work.sequence, at);
+            if group.kind == CacheKind::State {
                 continue;
             }
             let first = group.first_read(work);
@@ -248,7 +253,7 @@ impl Device {
 }
 
 /// Panics if the logical block is not held.
-fn held(table: &Table<'_>, at: usize) -> BlockId {
+fn held(table: &BlockTable, at: usize) -> BlockId {
     let block = table.block(at);
     assert!(block.is_some(), "block {at} of a sequence is needed and not held");
     block.unwrap_or(BlockId(0))
@@ -258,25 +263,27 @@ impl GroupMemory {
     /// First positions of a sequence that all its work attends to.
     fn kept(&self) -> usize {
         match self.kind {
-            GroupKind::Window { keep, .. } => keep,
-            GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State => 0,
+            CacheKind::SlidingWindow { sinks, .. } => sinks,
+            CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } | CacheKind::State => 0,
         }
     }
 
     /// The first position, the kept ones aside, that the work attends to.
     fn first_read(&self, work: &ScheduledSequence) -> usize {
         match self.kind {
-            GroupKind::Opening { tokens } if work.positions.start >= tokens => work.positions.start,
-            GroupKind::Full | GroupKind::Opening { .. } | GroupKind::State => 0,
-            GroupKind::Window { tokens, .. } => (work.positions.start + 1).saturating_sub(tokens),
+            CacheKind::UnquantizedPrefix { tokens } if work.positions.start >= tokens => work.positions.start,
+            CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } | CacheKind::State => 0,
+            CacheKind::SlidingWindow { tokens, .. } => (work.positions.start + 1).saturating_sub(tokens),
         }
     }
 
     /// The position after the last that the work attends to.
     fn end(&self, work: &ScheduledSequence) -> usize {
         match self.kind {
-            GroupKind::Opening { tokens } => work.positions.end.min(tokens),
-            GroupKind::Full | GroupKind::Window { .. } | GroupKind::State => work.positions.end,
+            CacheKind::UnquantizedPrefix { tokens } => work.positions.end.min(tokens),
+            CacheKind::Full | CacheKind::Latent | CacheKind::SlidingWindow { .. } | CacheKind::State => {
+                work.positions.end
+            }
         }
     }
 

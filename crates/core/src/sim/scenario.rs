@@ -1,10 +1,11 @@
 //! A world to be played: a machine, its clients and what goes wrong.
 
+use omnibus_kv::CacheKind;
 use serde::{Deserialize, Serialize};
 
 use super::{Cost, Machine, Price, Rng, Tier};
 use crate::{
-    Group, GroupKind, LatencyTargets, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
+    CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
     StaticBatch, SwapSettings, Tick, Tuning,
 };
 
@@ -149,7 +150,7 @@ impl Scenario {
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
         let machine = Machine::Priced(Cost { step_ns: 300_000, prefill, decode });
         let tier = adversarial_tier(&mut rng);
-        settings.swap = adversarial_swap(&mut rng, &settings, &tier);
+        settings.swap = adversarial_swap(&mut rng, &mut settings, &tier);
         let audits = Audits::EveryStep;
         Self { settings, arrivals, machine, faults, overlap, tier, audits, seed: rng.draw() }
     }
@@ -160,7 +161,7 @@ impl Scenario {
         let mut rng = Rng::new(seed);
         let settings = Settings {
             block_size: 16,
-            groups: vec![Group { kind: GroupKind::Full, blocks: 2048 }],
+            groups: vec![CacheGroup::of_kind(CacheKind::Full, 2048)],
             max_sequences: 64,
             max_step_tokens: 512,
             max_queue: 256,
@@ -211,14 +212,14 @@ fn adversarial_settings(rng: &mut Rng) -> Settings {
     let longest = max_context.div_ceil(block_size);
     let pool = |rng: &mut Rng, one: usize| (one * rng.within(8..=30) / 10).max(1) as u32;
     let window = |rng: &mut Rng, most: usize| {
-        let (tokens, keep) = (rng.within(1..=most), if rng.one_in(3) { rng.within(1..=6) } else { 0 });
-        let blocks = pool(rng, (tokens - 1).div_ceil(block_size) + 1 + keep.div_ceil(block_size));
-        Group { kind: GroupKind::Window { tokens, keep }, blocks }
+        let (tokens, sinks) = (rng.within(1..=most), if rng.one_in(3) { rng.within(1..=6) } else { 0 });
+        let blocks = pool(rng, (tokens - 1).div_ceil(block_size) + 1 + sinks.div_ceil(block_size));
+        CacheGroup::of_kind(CacheKind::SlidingWindow { tokens, sinks }, blocks)
     };
     let mut groups = Vec::new();
     let mixture = rng.below(8);
     if mixture != 6 {
-        groups.push(Group { kind: GroupKind::Full, blocks: pool(rng, longest) });
+        groups.push(CacheGroup::of_kind(CacheKind::Full, pool(rng, longest)));
     }
     if matches!(mixture, 3..=6) {
         groups.push(window(rng, 20));
@@ -229,10 +230,10 @@ fn adversarial_settings(rng: &mut Rng) -> Settings {
     if mixture != 6 && rng.one_in(6) {
         let tokens = rng.within(1..=20);
         let blocks = pool(rng, tokens.div_ceil(block_size));
-        groups.push(Group { kind: GroupKind::Opening { tokens }, blocks });
+        groups.push(CacheGroup::of_kind(CacheKind::UnquantizedPrefix { tokens }, blocks));
     }
     if mixture == 7 || rng.one_in(6) {
-        groups.push(Group { kind: GroupKind::State, blocks: rng.within(1..=9) as u32 });
+        groups.push(CacheGroup::of_kind(CacheKind::State, rng.within(1..=9) as u32));
     }
     Settings {
         block_size,
@@ -303,15 +304,16 @@ fn adversarial_tier(rng: &mut Rng) -> Tier {
     Tier { host_blocks: rng.within(1..=40), byte_ns: (rng.below(200), rng.below(200)), ..disk }
 }
 
-fn adversarial_swap(rng: &mut Rng, settings: &Settings, tier: &Tier) -> SwapSettings {
+fn adversarial_swap(rng: &mut Rng, settings: &mut Settings, tier: &Tier) -> SwapSettings {
     if tier.delay == 0 && tier.host_blocks == 0 {
         return SwapSettings::default();
     }
-    SwapSettings {
-        preemption: [PreemptionPolicy::Recompute, PreemptionPolicy::Swap, PreemptionPolicy::Auto]
-            [rng.within(0..=2)],
-        block_bytes: settings.groups.iter().map(|_| rng.within(1..=2_000) as u64).collect(),
+    let policies = [PreemptionPolicy::Recompute, PreemptionPolicy::Swap, PreemptionPolicy::Auto];
+    let preemption = policies[rng.within(0..=2)];
+    for group in &mut settings.groups {
+        group.spec.elements = (rng.within(1..=2_000) / (4 * settings.block_size)).max(1);
     }
+    SwapSettings { preemption, offload: Offload::Available }
 }
 
 fn adversarial_faults(rng: &mut Rng, settings: &Settings) -> Faults {

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::Rng;
 use super::device::Device;
 use super::rng::mix;
-use crate::{CachedBlock, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
+use crate::{CachedBlock, OffloadTier, Scheduler, SequenceId, Settings, Tick, Transfer};
 
-/// Slower tiers of storage. How many bytes a block has, [`crate::SwapSettings`] says.
+/// Slower tiers of storage. How many bytes a block has, [`omnibus_kv::KvCacheSpec`] says.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tier {
     /// At most so long is a sequence held while its blocks are read from disk. Zero: there is no disk.
@@ -49,11 +49,15 @@ pub(super) struct Storage {
 
 impl Storage {
     /// Nothing is kept yet.
-    pub(super) fn new(tier: &Tier, block_bytes: &[u64], seed: u64) -> Self {
+    pub(super) fn new(tier: &Tier, settings: &Settings, seed: u64) -> Self {
         let (disk, host, host_order, held, ever_held) = Default::default();
         Self {
             tier: tier.clone(),
-            block_bytes: block_bytes.to_vec(),
+            block_bytes: settings
+                .groups
+                .iter()
+                .map(|group| group.spec.block_bytes(settings.block_size))
+                .collect(),
             rng: Rng::new(mix(seed ^ 0x57)),
             disk,
             host,

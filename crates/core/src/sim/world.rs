@@ -1,11 +1,13 @@
 //! The loop that plays a scenario, and what must hold after every step.
 
+use omnibus_kv::CacheKind;
+
 use super::clients::{Clients, Excuses};
 use super::device::{Device, Fate, Job};
 use super::script::Script;
 use super::tier::Storage;
 use super::{Audits, Overlap, Report, Rng, Scenario};
-use crate::{Event, Group, GroupKind, Outcome, Plan, Schedule, Scheduler, SequenceId, Settings, Tick};
+use crate::{CacheGroup, Event, Outcome, Plan, Schedule, Scheduler, SequenceId, Settings, Tick};
 
 /// The oldest sequence is computed at least once in so many steps, while no step fails.
 const STARVATION_STEPS: u64 = 3;
@@ -59,7 +61,7 @@ impl<'a> World<'a> {
             ahead: 0,
             scheduler: Scheduler::new(scenario.settings.clone()),
             device: Device::new(&scenario.settings),
-            storage: Storage::new(&scenario.tier, &scenario.settings.swap.block_bytes, scenario.seed),
+            storage: Storage::new(&scenario.tier, &scenario.settings, scenario.seed),
             scripts,
             clients: Clients::default(),
             next_arrival: 0,
@@ -433,18 +435,18 @@ impl<'a> World<'a> {
 /// cannot be computed, since the last token never is.
 fn longest(settings: &Settings) -> usize {
     let block = |position: usize| position / settings.block_size;
-    let fits = |last: usize, group: &Group| {
-        let needed = match group.kind {
-            GroupKind::Full => block(last) + 1,
-            GroupKind::Window { tokens, keep } => {
-                let sees = |position: usize| position < keep || position + tokens > last;
+    let fits = |last: usize, group: &CacheGroup| {
+        let needed = match group.kind() {
+            CacheKind::Full | CacheKind::Latent => block(last) + 1,
+            CacheKind::SlidingWindow { tokens, sinks } => {
+                let sees = |position: usize| position < sinks || position + tokens > last;
                 (0..=block(last))
                     .filter(|at| (0..settings.block_size).any(|i| sees(at * settings.block_size + i)))
                     .count()
             }
-            GroupKind::Opening { tokens } if last < tokens => block(last) + 1,
-            GroupKind::Opening { .. } => 0,
-            GroupKind::State => 1,
+            CacheKind::UnquantizedPrefix { tokens } if last < tokens => block(last) + 1,
+            CacheKind::UnquantizedPrefix { .. } => 0,
+            CacheKind::State => 1,
         };
         needed <= group.blocks as usize
     };

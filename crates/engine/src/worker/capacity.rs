@@ -1,6 +1,7 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
 use omnibus_core as core;
+use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat as StoredFormat};
 use omnibus_model::{GroupKind, KvCacheGroup, KvFormat, KvStorage, Model, UnquantizedPrefix};
 
 use super::memory::MemoryPlan;
@@ -78,31 +79,25 @@ impl Capacity {
         })
     }
 
-    /// Bytes of a block of each group, if there is a place besides the pools where it can be.
-    fn moved_bytes(&self, groups: &[KvCacheGroup], settings: &Settings) -> Vec<u64> {
-        let is_kept = settings.disk.as_ref().is_some_and(|disk| !disk.directory.as_os_str().is_empty());
-        if !is_kept && self.memory.swap_bytes == 0 {
-            return Vec::new();
+    /// Whether there is memory besides the pools that blocks can be copied to.
+    fn offload(&self, settings: &Settings) -> core::Offload {
+        let has_disk = settings.disk.as_ref().is_some_and(|disk| !disk.directory.as_os_str().is_empty());
+        match has_disk || self.memory.swap_bytes > 0 {
+            true => core::Offload::Available,
+            false => core::Offload::Unavailable,
         }
-        groups.iter().map(|group| group.block_bytes(self.block_size)).collect()
     }
 
-    /// What the scheduler is told.
+    /// The scheduler's settings.
     pub(super) fn scheduler_settings(&self, model: &Model, settings: &Settings) -> core::Settings {
         let groups = model.blueprint().kv_cache_groups(self.storage);
-        let kind = |group: &KvCacheGroup| match group.kind {
-            GroupKind::Full => core::GroupKind::Full,
-            GroupKind::Window { tokens, sink_tokens: keep } => core::GroupKind::Window { tokens, keep },
-            GroupKind::UnquantizedPrefix { tokens } => core::GroupKind::Opening { tokens },
-            GroupKind::State => core::GroupKind::State,
-        };
         let shares = model.blueprint().shares_prefixes();
         core::Settings {
             block_size: self.block_size,
             groups: groups
                 .iter()
                 .zip(&self.blocks)
-                .map(|(group, blocks)| core::Group { kind: kind(group), blocks: *blocks as u32 })
+                .map(|(group, blocks)| core::CacheGroup { spec: spec_of(group), blocks: *blocks as u32 })
                 .collect(),
             max_sequences: settings.max_num_seqs,
             max_step_tokens: settings.max_num_batched_tokens,
@@ -112,12 +107,26 @@ impl Capacity {
             tuning: settings.tuning.clone(),
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
             session_ttl: (settings.session_ttl_s * 1e6) as core::Tick,
-            swap: core::SwapSettings {
-                preemption: settings.preemption,
-                block_bytes: self.moved_bytes(&groups, settings),
-            },
+            swap: core::SwapSettings { preemption: settings.preemption, offload: self.offload(settings) },
         }
     }
+}
+
+/// The cache spec of a model's layer group.
+fn spec_of(group: &KvCacheGroup) -> KvCacheSpec {
+    let kind = match group.kind {
+        GroupKind::Full => CacheKind::Full,
+        GroupKind::Window { tokens, sink_tokens } => CacheKind::SlidingWindow { tokens, sinks: sink_tokens },
+        GroupKind::UnquantizedPrefix { tokens } => CacheKind::UnquantizedPrefix { tokens },
+        GroupKind::State => return KvCacheSpec::state(group.elements_per_slot),
+    };
+    let format = match group.format {
+        KvFormat::Float(mlx::Dtype::F16) => StoredFormat::Float(FloatType::F16),
+        KvFormat::Float(mlx::Dtype::Bf16) => StoredFormat::Float(FloatType::Bf16),
+        KvFormat::Float(_) => StoredFormat::Float(FloatType::F32),
+        KvFormat::Packed { bits, group } => StoredFormat::Packed { bits, group_size: group },
+    };
+    KvCacheSpec { kind, format, elements: group.elements_per_token }
 }
 
 const DEFAULT_CONTEXT: usize = 1 << 20;

@@ -76,8 +76,11 @@ impl Rows {
                 TokenSource::InFlight { row, .. } => rows.tokens.push(Feed::Sample(row)),
             }
             let tables = (0..groups).map(|group| {
-                let table = scheduler.table(work.sequence, group);
-                Table { first: table.first, blocks: table.blocks.iter().map(|block| block.0).collect() }
+                let table = scheduler.block_table(work.sequence, group);
+                Table {
+                    first: table.freed_blocks,
+                    blocks: table.blocks.iter().map(|block| block.0).collect(),
+                }
             });
             let prompt = job.prompt.len();
             rows.segments.push(Segment {

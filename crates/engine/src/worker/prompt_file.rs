@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use omnibus_core::{BlockId, Scheduler, SequenceId};
+use omnibus_core::{Scheduler, SequenceId};
+use omnibus_kv::BlockId;
 use omnibus_model::{BlockImport, Blueprint, GroupKind, PromptCache, Source};
 
 use super::runner::Runner;

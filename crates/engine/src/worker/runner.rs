@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
-use omnibus_core::{BlockCopy, BlockId, CachedBlock, SequenceId};
+use omnibus_core::{BlockCopy, CachedBlock, SequenceId};
+use omnibus_kv::BlockId;
 use omnibus_model::{
     Batch, BlockExport, BlockImport, Blueprint, Kernels, KvCache, KvPath, KvStorage, Model, PromptCache,
 };
