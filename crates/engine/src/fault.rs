@@ -31,7 +31,7 @@ enum When {
 
 /// A step, as far as faults look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Scene {
+pub(crate) struct FaultContext {
     /// Its number.
     pub(crate) step: u64,
     /// How many it computes.
@@ -40,19 +40,19 @@ pub(crate) struct Scene {
 
 /// One sequence of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Player<'a> {
+pub(crate) struct FaultTarget<'a> {
     pub(crate) prompt: &'a [u32],
     /// Tokens of its answer that are known.
     pub(crate) answered: usize,
 }
 
 impl When {
-    fn strikes<'a>(self, scene: Scene, mut players: impl Iterator<Item = Player<'a>>) -> bool {
+    fn strikes<'a>(self, context: FaultContext, mut targets: impl Iterator<Item = FaultTarget<'a>>) -> bool {
         match self {
-            Self::Step(step) => step == scene.step,
-            Self::Over(tokens) => scene.tokens > tokens,
+            Self::Step(step) => step == context.step,
+            Self::Over(tokens) => context.tokens > tokens,
             Self::Token { token, answered } => {
-                players.any(|player| player.answered >= answered && player.prompt.contains(&token))
+                targets.any(|target| target.answered >= answered && target.prompt.contains(&token))
             }
         }
     }
@@ -111,11 +111,11 @@ impl FaultPlan {
     /// What fails in a step as a whole, which computes for these.
     pub(crate) fn of_step<'a>(
         &self,
-        scene: Scene,
-        players: impl Iterator<Item = Player<'a>> + Clone,
+        context: FaultContext,
+        targets: impl Iterator<Item = FaultTarget<'a>> + Clone,
     ) -> Option<Kind> {
         let whole = self.0.iter().filter(|fault| fault.what.site() == Site::Step);
-        whole.filter(|fault| fault.when.strikes(scene, players.clone())).map(|fault| fault.what).next()
+        whole.filter(|fault| fault.when.strikes(context, targets.clone())).map(|fault| fault.what).next()
     }
 
     /// Whether the disk's thread fails in this way at the block or question of this number.
@@ -124,8 +124,8 @@ impl FaultPlan {
     }
 
     /// What fails of a sequence's row in a step.
-    pub(crate) fn of_row(&self, scene: Scene, player: Player<'_>) -> Option<RowFault> {
-        let mut struck = self.0.iter().filter(|fault| fault.when.strikes(scene, std::iter::once(player)));
+    pub(crate) fn of_row(&self, context: FaultContext, target: FaultTarget<'_>) -> Option<RowFault> {
+        let mut struck = self.0.iter().filter(|fault| fault.when.strikes(context, std::iter::once(target)));
         struck.find_map(|fault| match fault.what.site() {
             Site::Row(fault) => Some(fault),
             Site::Step | Site::Disk => None,
@@ -190,7 +190,7 @@ fn fault(text: &str) -> Result<Fault, String> {
 }
 
 /// Panics without a message on stderr: it was ordered.
-pub(crate) fn panic_on_order() -> ! {
+pub(crate) fn injected_panic() -> ! {
     std::panic::resume_unwind(Box::new("a panic on order"))
 }
 
@@ -201,16 +201,16 @@ mod tests {
     #[test]
     fn a_plan_strikes_where_it_says() {
         let plan: FaultPlan = "read@step=3,abort@token=7,nan@token=9/2,draw@over=40".parse().unwrap();
-        let player = |prompt, answered| Player { prompt, answered };
-        let players = [player(&[1, 2], 5), player(&[7], 0)];
-        let scene = |step, tokens| Scene { step, tokens };
-        assert_eq!(plan.of_step(scene(3, 1), std::iter::empty()), Some(Kind::Read));
-        assert_eq!(plan.of_step(scene(2, 1), players.into_iter()), Some(Kind::Abort));
-        assert_eq!(plan.of_step(scene(2, 40), players.into_iter().take(1)), None);
-        assert_eq!(plan.of_step(scene(2, 41), players.into_iter().take(1)), Some(Kind::Draw));
-        assert_eq!(plan.of_row(scene(0, 1), player(&[9], 1)), None);
-        assert_eq!(plan.of_row(scene(0, 1), player(&[9], 2)), Some(RowFault::NotANumber));
-        assert_eq!(plan.of_row(scene(3, 1), player(&[1], 9)), None, "a step as a whole is no row's");
+        let target = |prompt, answered| FaultTarget { prompt, answered };
+        let targets = [target(&[1, 2], 5), target(&[7], 0)];
+        let context = |step, tokens| FaultContext { step, tokens };
+        assert_eq!(plan.of_step(context(3, 1), std::iter::empty()), Some(Kind::Read));
+        assert_eq!(plan.of_step(context(2, 1), targets.into_iter()), Some(Kind::Abort));
+        assert_eq!(plan.of_step(context(2, 40), targets.into_iter().take(1)), None);
+        assert_eq!(plan.of_step(context(2, 41), targets.into_iter().take(1)), Some(Kind::Draw));
+        assert_eq!(plan.of_row(context(0, 1), target(&[9], 1)), None);
+        assert_eq!(plan.of_row(context(0, 1), target(&[9], 2)), Some(RowFault::NotANumber));
+        assert_eq!(plan.of_row(context(3, 1), target(&[1], 9)), None, "a step as a whole is no row's");
         assert!("".parse::<FaultPlan>().unwrap().is_empty());
         assert!("read@5".parse::<FaultPlan>().is_err() && "x@step=1".parse::<FaultPlan>().is_err());
     }

@@ -1,26 +1,17 @@
-//! Everything that knows text: rendering and tokenizing before a job is queued, detokenizing and
-//! stop strings after.
+//! Text: rendering and tokenizing before a job is queued, detokenizing and stop strings after.
 //!
-//! Invariant: nothing here touches an array. What one client does or fails to do costs its own
-//! request: events wait in that request's own channel, which its token limit bounds.
+//! Invariant: no arrays and no processes. A slow or broken client costs its own request: events wait in that request's
+//! own channel, which its token limit bounds.
 
-mod gauges;
+mod event_stream;
 mod handle;
-mod info;
-mod keeper;
-mod ledger;
-mod line;
-mod loads;
-mod model;
-mod narrator;
-mod sessions;
-mod start;
-mod stream;
-mod turns;
+mod message_boundaries;
+mod model_text;
+mod output_processor;
+mod session_names;
 
-pub use handle::{Handle, StartError};
-pub use info::{Health, ModelInfo, RequestInfo, RequestState, SessionInfo, SessionSeen, Stats};
-pub use keeper::Isolation;
-pub use model::ModelSource;
-pub use start::{start, start_isolated};
-pub use stream::EventStream;
+pub use event_stream::EventStream;
+pub use handle::Handle;
+pub(crate) use handle::Started;
+pub(crate) use model_text::ModelText;
+pub(crate) use output_processor::ActiveRequests;

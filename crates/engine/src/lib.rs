@@ -1,50 +1,60 @@
-//! The loop on the one thread that owns every array, and the handle through which everybody else
-//! reaches it.
+//! The engine: a loop on the one thread that owns every array, and the handle that submits requests to it.
 //!
 //! ```text
-//! Request ──front: render, tokenize, check──> Job ──worker: plan, launch, read──> Note
-//! Event  <──front: detokenize, stop strings, usage─────────────────────────────── Note
+//! Request ──front: render, tokenize, check──────> Job ──worker: plan, launch, read──> JobReport
+//! Event  <──front: detokenize, stop strings, usage──────────────────────────────────── JobReport
 //! ```
 //!
-//! Start at [`start`] and [`Handle::submit`]; the loop is `worker::run`. [`start_isolated`] puts it into a process of its
-//! own, which runs [`run_engine`].
+//! Start at [`start()`] and [`Handle::submit`]; the loop is `worker::engine_loop`. [`start_isolated`] runs it in a process
+//! of its own, whose main function is [`run_engine`]; `supervisor` restarts that process when it dies.
 //!
-//! Invariant: knows no HTTP and no wire format. A client that is slow, gone or wrong costs its own
-//! request: the loop waits for nobody.
+//! Invariant: no HTTP and no wire formats. A slow, disconnected or faulty client costs its own request: the loop never
+//! waits for a client.
 
 mod disk;
+mod error;
 mod event;
 mod fault;
 mod front;
+mod info;
 mod machine;
+mod memory_plan;
 mod message;
+mod model_source;
 mod process;
 mod request;
 mod sampler;
 mod settings;
 pub mod sim;
+mod start;
+mod stats;
+mod status;
+mod supervisor;
 mod worker;
 
-pub use disk::{CachedModel, DiskStats, cached_models, remove_cached_model};
-pub use event::{Candidate, Event, Failure, FinishReason, StopMatch, TokenInfo, Usage};
+pub use disk::{CachedModel, cached_models, remove_cached_model};
+pub use error::{Failure, StartError};
+pub use event::{Candidate, Event, FinishReason, StopMatch, TokenInfo, Usage};
 #[doc(hidden)]
 pub use fault::FaultPlan;
-pub use front::{
-    EventStream, Handle, Health, Isolation, ModelInfo, ModelSource, RequestInfo, RequestState, SessionInfo,
-    SessionSeen, StartError, Stats, start, start_isolated,
-};
+pub use front::{EventStream, Handle};
+pub use info::{Health, ModelInfo, RequestInfo, RequestState, SessionInfo};
 pub use machine::{Gpu, Machine, MemoryLimit, machine};
+pub use memory_plan::MemoryPlan;
+pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, GroupStats};
 pub use omnibus_text::AddSpecial;
-pub use process::{Ended, run_engine};
+pub use process::{EngineExit, run_engine};
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{
     AsyncScheduling, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache, PromptCacheFile, Schedule,
     Settings, WarmUp,
 };
-pub use worker::{MemoryPlan, SwapStats};
+pub use start::{start, start_isolated};
+pub use stats::{DiskStats, SessionStats, Stats, SwapStats};
+pub use supervisor::Isolation;
 
-/// Every architecture that can be served, with what is said about it in a list.
+/// Every supported architecture, with a description for lists.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {
     omnibus_model::families::FAMILIES.iter().map(|family| (family.model_type, family.about)).collect()
 }

@@ -1,8 +1,8 @@
-//! What MLX says of the machine it runs on.
+//! The machine's backend, GPU and memory limit.
 
 use serde::{Deserialize, Serialize};
 
-/// What MLX says of the machine it runs on.
+/// The machine, as MLX sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The version of libmlx that is loaded.
@@ -22,7 +22,7 @@ pub struct Gpu {
     pub memory_bytes: Option<u64>,
 }
 
-/// Asks MLX. Loads no model.
+/// Asks MLX. LoadRetry no model.
 pub fn machine() -> Machine {
     let backend = match mlx::device::backend() {
         mlx::device::Backend::Metal => "metal",
@@ -36,16 +36,16 @@ pub fn machine() -> Machine {
     Machine { mlx_version: mlx::device::version(), backend: backend.to_owned(), gpu }
 }
 
-/// How much memory a model may take, and who says so.
+/// How much memory a model may use, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryLimit {
-    /// What may be in use at once, what is in use by this process already included.
+    /// Bytes that may be in use at once, this process's present use included.
     pub bytes: u64,
-    /// Whose limit it is, in words.
+    /// The limit's source, for messages.
     pub source: String,
 }
 
-/// Asks the device that models run on by default, and the system.
+/// The limit of the default device and of the system.
 pub(crate) fn memory_limit() -> Option<MemoryLimit> {
     let limit = |bytes: u64, source: &str| Some(MemoryLimit { bytes, source: source.to_owned() });
     if matches!(mlx::device::default(), Ok(mlx::device::Device::Gpu)) {
@@ -67,12 +67,12 @@ pub(crate) fn memory_limit() -> Option<MemoryLimit> {
     }
 }
 
-/// What is free of the host's memory, where the system says.
+/// Free bytes of host memory, where the system reports them.
 pub(crate) fn host_free_bytes() -> Option<u64> {
     linux_number("/proc/meminfo", "MemAvailable:").map(|kilobytes| kilobytes * 1024)
 }
 
-/// The limit of the control group that this process is in, if it has one.
+/// The memory limit of this process's control group, if any.
 fn control_group_bytes() -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -80,7 +80,7 @@ fn control_group_bytes() -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The number after a word at the beginning of a line.
+/// The number after a word at the start of a line.
 fn linux_number(file: &str, word: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(word))?;

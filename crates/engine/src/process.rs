@@ -1,8 +1,8 @@
-//! The engine in a process of its own: what crosses the socket, and the side that computes.
+//! The engine in a process of its own: the socket's messages, and the engine's side.
 //!
-//! Invariant: the front's side is `front::keeper`. Both are the same binary, so the messages have no versions.
+//! Invariant: the front's side is `supervisor`. Both are the same binary, so the messages have no versions.
 
 mod child;
 pub(crate) mod wire;
 
-pub use child::{Ended, run_engine};
+pub use child::{EngineExit, run_engine};

@@ -1,7 +1,7 @@
-//! What every API lowers to: one generation, in words the engine understands.
+//! A request: what every API lowers to.
 //!
-//! Invariant: plain values, serializable, without wire formats. A request is checked by
-//! [`Request::validate`] before anything is queued, so the loop never meets a senseless one.
+//! Invariant: plain serializable values, no wire formats. [`Request::validate`] checks a request before it is queued, so
+//! the loop never gets an invalid one.
 
 use std::collections::BTreeMap;
 
@@ -17,32 +17,32 @@ pub struct Request {
     pub id: String,
     /// A served name; `None` is the default model.
     pub model: Option<String>,
-    /// What to continue.
+    /// The prompt.
     pub input: Input,
-    /// Most tokens to generate. `None` is whatever the context leaves. Zero only scores the prompt.
+    /// Most tokens to generate. `None` is the rest of the context. Zero computes only the prompt's log-probabilities.
     pub max_new_tokens: Option<usize>,
-    /// How the next token is drawn.
+    /// How tokens are sampled.
     pub sampling: Sampling,
-    /// What ends the generation besides its limits.
+    /// What stops the generation besides its limits.
     pub stop: Stop,
-    /// `Some(n)` reports the log-probability of each token and of the `n` likeliest.
+    /// `Some(n)` reports the log-probability of each token and of the `n` most likely ones.
     pub logprobs: Option<usize>,
     /// `Some(n)` reports the same for the tokens of the prompt.
     pub prompt_logprobs: Option<usize>,
-    /// Higher goes first; 0 is usual.
+    /// Higher runs first; 0 is the default.
     pub priority: i32,
-    /// Whose request it is; fairness and cache isolation go by it. Empty is nobody in particular.
+    /// The client, for fairness and cache isolation. Empty is the anonymous tenant.
     pub tenant: String,
     /// Requests share cached prefixes only with requests of the same salt and tenant.
     pub cache_salt: Option<String>,
-    /// Keeps the conversation's blocks until its time to live ends.
+    /// The conversation whose blocks are kept until its time to live ends.
     pub session_id: Option<String>,
-    /// Seconds after which nobody waits for the answer any more.
+    /// Time limit in seconds.
     pub timeout_s: Option<f64>,
 }
 
 impl Request {
-    /// A request with defaults everywhere but in what it continues.
+    /// A request with default values.
     pub fn new(id: impl Into<String>, input: Input) -> Self {
         Self {
             id: id.into(),
@@ -61,7 +61,7 @@ impl Request {
         }
     }
 
-    /// Fails with the field that makes no sense. Vocabulary bounds are checked where it is known.
+    /// Fails with the first invalid field. Token ids are checked where the vocabulary is known.
     pub fn validate(&self) -> Result<(), Failure> {
         self.sampling.validate()?;
         self.stop.validate()?;
@@ -82,11 +82,11 @@ pub const STOP_STRING_BYTES_MAX: usize = 1024;
 /// Most entries of `logit_bias`.
 pub const LOGIT_BIAS_MAX: usize = 1024;
 
-/// What a generation continues.
+/// A prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[allow(clippy::large_enum_variant, reason = "one a request, never in bulk")]
+#[allow(clippy::large_enum_variant, reason = "one per request, never in bulk")]
 pub enum Input {
-    /// A conversation, put into words by the model's chat template.
+    /// A conversation, rendered by the model's chat template.
     Chat(Chat),
     /// Text, tokenized with the special tokens the tokenizer adds.
     Text(String),
@@ -107,24 +107,24 @@ pub struct Chat {
     pub template_kwargs: Map<String, Value>,
     /// Which of several named templates; `None` lets tools and defaults decide.
     pub template: Option<String>,
-    /// The last assistant message is continued instead of answered.
+    /// Continue the last assistant message instead of answering it.
     pub continues: bool,
 }
 
-/// How the next token is drawn from the logits. Penalties come first, then the temperature, then the filters.
+/// How tokens are sampled. Biases and penalties come first, then the temperature, then the filters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// 0 always takes the likeliest token.
+    /// 0 always takes the most likely token.
     pub temperature: f32,
-    /// Keep the `k` likeliest; 0 keeps all.
+    /// Keep the `k` most likely tokens; 0 keeps all.
     pub top_k: usize,
     /// Keep the smallest set whose probabilities reach this; 1 keeps all.
     pub top_p: f32,
-    /// Keep tokens at least this fraction as likely as the likeliest; 0 keeps all.
+    /// Keep tokens at least this fraction as probable as the most probable one; 0 keeps all.
     pub min_p: f32,
     /// Divides positive and multiplies negative logits of recent tokens; 1 changes nothing.
     pub repetition_penalty: f32,
-    /// How many recent tokens, prompt included, the repetition penalty looks at.
+    /// How many recent tokens, prompt included, the repetition penalty applies to.
     pub repetition_context: usize,
     /// Subtracted once from the logit of every token generated so far.
     pub presence_penalty: f32,
@@ -132,7 +132,7 @@ pub struct Sampling {
     pub frequency_penalty: f32,
     /// Added to the logits of these tokens.
     pub logit_bias: BTreeMap<u32, f32>,
-    /// The same seed draws the same text, whatever else runs. `None` draws a fresh one.
+    /// The same seed gives the same text, whatever else runs. `None` chooses a fresh seed.
     pub seed: Option<u64>,
 }
 
@@ -154,7 +154,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Always the likeliest token.
+    /// Always the most likely token.
     pub fn greedy() -> Self {
         Self { temperature: 0.0, ..Self::default() }
     }
@@ -175,16 +175,16 @@ impl Sampling {
     }
 }
 
-/// What ends a generation besides its limits.
+/// What stops a generation besides its limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
     /// The text ends before the first of these.
     pub strings: Vec<String>,
-    /// Tokens that end it, besides the model's own end tokens.
+    /// Tokens that stop it, besides the model's own end tokens.
     pub token_ids: Vec<u32>,
-    /// Goes on past the model's end tokens.
+    /// Continue past the model's end tokens.
     pub ignore_eos: bool,
-    /// Keeps the stop string in the text.
+    /// Keep the stop string in the text.
     pub include: bool,
 }
 

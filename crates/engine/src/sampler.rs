@@ -4,8 +4,8 @@
 //! a temperature one cumulative sum, and only rows with filters a sort. The random number of a token
 //! comes from its request's seed and its position, so no batch changes what a seed draws.
 
+mod adjustments;
 mod draw;
-mod edits;
 mod score;
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use mlx::{Array, Dtype};
 
 use crate::Sampling;
 use crate::fault::RowFault;
-use edits::Edits;
+use adjustments::LogitAdjustments;
 pub use score::Scores;
 
 /// What the sampler is told of one row of logits.
@@ -43,7 +43,7 @@ pub struct History<'a> {
 }
 
 /// Tokens drawn and not yet read.
-pub struct Drawn {
+pub struct PendingSample {
     /// `[n]` i32, safe to feed to the next step whatever the logits were.
     pub tokens: Array,
     /// `[2, n]` i32: the tokens again, and 1 where a row's logits were not numbers.
@@ -55,7 +55,7 @@ pub struct Drawn {
 
 /// One row's outcome.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pick {
+pub struct SampledToken {
     /// `None` when the logits were not numbers, or when the row's own part of the work panicked.
     pub token: Option<u32>,
     /// Its log-probability, where asked for.
@@ -70,7 +70,7 @@ pub fn fresh_seed(engine: u64, arrival: u64) -> u64 {
     draw::mix(draw::mix(engine) ^ arrival)
 }
 
-/// True when the row's logits are edited by what was drawn before.
+/// True when the row's logits are adjusted by what was drawn before.
 pub fn needs_history(sampling: &Sampling) -> bool {
     sampling.repetition_penalty != 1.0
         || sampling.presence_penalty != 0.0
@@ -78,24 +78,24 @@ pub fn needs_history(sampling: &Sampling) -> bool {
 }
 
 /// Builds the drawing of one token for each row of `logits`, `[n, vocab]` f32.
-pub fn sample(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Drawn> {
+pub fn sample(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<PendingSample> {
     let [_, vocab] = logits.dims()?;
-    let logits = &spoil(logits, rows)?;
-    let (edits, panicked) = Edits::of(rows, vocab as u32);
-    let edited = match edits {
-        Some(edits) => edits.apply(logits)?,
+    let logits = &poison(logits, rows)?;
+    let (adjustments, panicked) = LogitAdjustments::of(rows, vocab as u32);
+    let adjusted = match adjustments {
+        Some(adjustments) => adjustments.apply(logits)?,
         None => logits.clone(),
     };
-    let tokens = draw::draw(&edited, rows)?;
+    let tokens = draw::draw(&adjusted, rows)?;
     let broken = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
     let report = mlx::stack(&[&tokens, &broken], 0)?;
     let wanted = rows.iter().filter_map(|row| row.logprobs).max();
     let scores = wanted.map(|top| Scores::of(logits, &tokens, top)).transpose()?;
-    Ok(Drawn { tokens, report, panicked, scores })
+    Ok(PendingSample { tokens, report, panicked, scores })
 }
 
 /// Makes rows not a number on order.
-fn spoil(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Array> {
+fn poison(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Array> {
     let ordered = |row: &Row<'_>| row.fault == Some(RowFault::NotANumber);
     if !rows.iter().any(ordered) {
         return Ok(logits.clone());
@@ -104,27 +104,27 @@ fn spoil(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Array> {
     Ok(logits + Array::from_slice(&added, &[added.len() as i32, 1])?)
 }
 
-impl Drawn {
-    /// What must be evaluated before [`Drawn::read`].
+impl PendingSample {
+    /// What must be evaluated before [`PendingSample::read`].
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         [&self.tokens, &self.report].into_iter().chain(self.scores.iter().flat_map(Scores::arrays))
     }
 
-    /// Waits, and gives each row's outcome. `rows` are the log-probability wishes, in order.
-    pub fn read(&self, wishes: &[Option<usize>]) -> mlx::Result<Vec<Pick>> {
+    /// Waits, and gives each row's outcome. `rows` are the log-probability logprobs_requested, in order.
+    pub fn read(&self, logprobs_requested: &[Option<usize>]) -> mlx::Result<Vec<SampledToken>> {
         let report = self.report.to_vec::<i32>()?;
         let (tokens, broken) = report.split_at(report.len() / 2);
         let scores = match &self.scores {
             Some(scores) => scores.read()?,
             None => vec![score::Score::default(); tokens.len()],
         };
-        let picks = tokens.iter().zip(broken).zip(scores).zip(wishes).enumerate().map(
+        let sampled = tokens.iter().zip(broken).zip(scores).zip(logprobs_requested).enumerate().map(
             |(row, (((token, broken), score), wish))| {
                 let sound = *broken == 0 && *token >= 0 && !self.panicked.contains(&row);
                 let top = score.top.into_iter().take(wish.unwrap_or(0)).collect();
-                Pick { token: sound.then_some(*token as u32), logprob: wish.and(score.logprob), top }
+                SampledToken { token: sound.then_some(*token as u32), logprob: wish.and(score.logprob), top }
             },
         );
-        Ok(picks.collect())
+        Ok(sampled.collect())
     }
 }

@@ -1,4 +1,4 @@
-//! What an engine is told when it starts.
+//! An engine's settings.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::FaultPlan;
 
-pub use crate::disk::DiskSettings;
 pub use omnibus_core::{PreemptionPolicy, PrefixCache, Schedule, Tuning};
 
-/// What an engine is told when it starts. The defaults suit one person on one machine.
+/// An engine's settings. The defaults suit a single user on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Longest sequence, prompt and answer together, in tokens. `None` is what the model was trained
@@ -19,18 +18,18 @@ pub struct Settings {
     pub max_num_seqs: usize,
     /// Tokens computed in one step.
     pub max_num_batched_tokens: usize,
-    /// Requests that wait; beyond them the answer is "try again later".
+    /// Most requests that wait; more are refused with [`crate::Failure::Busy`].
     pub max_queue: usize,
-    /// Who goes first.
+    /// The scheduling policy.
     pub schedule: Schedule,
-    /// What it aims at.
+    /// The policy's targets.
     pub tuning: Tuning,
     /// Bytes for keys and values. `None` takes a share of what the machine has.
     pub kv_cache_memory: Option<u64>,
-    /// Bytes of the host's memory for blocks of sequences that were preempted; they are taken when they are needed.
-    /// `None` takes a share of what is free beside everything else.
+    /// Bytes of host memory for the blocks of preempted sequences, allocated as needed. `None` takes a share of the
+    /// free memory.
     pub swap_space: Option<u64>,
-    /// Whether those sequences' blocks are moved there, or computed again.
+    /// Whether a preempted sequence's blocks are swapped out or recomputed.
     pub preemption: PreemptionPolicy,
     /// Tokens of a block of keys and values.
     pub block_size: usize,
@@ -38,32 +37,31 @@ pub struct Settings {
     pub kv_bits: Option<usize>,
     /// Most elements that share a scale, where `kv_bits` are set.
     pub kv_group_size: usize,
-    /// Where `kv_bits` are set, the first so many tokens of a sequence still see floats.
+    /// With `kv_bits`, the first tokens of a sequence whose keys and values stay floats.
     pub quantized_kv_start: usize,
-    /// Positions that a token sees at most: the first four, and the last ones. `None` lets it see as many as the
-    /// model was made for.
+    /// Most positions that a token attends to: the first four and the last ones. `None` is the model's own span.
     pub max_kv_size: Option<usize>,
-    /// Whether equal beginnings are computed once.
+    /// Whether equal prefixes are computed once.
     pub prefix_cache: PrefixCache,
-    /// Where blocks are kept that outlive the process.
+    /// The disk cache; blocks in it outlive the process.
     pub disk: Option<DiskSettings>,
-    /// A computed prompt to go on from, or to make.
+    /// A prompt cache file to read or to write.
     pub prompt_cache: Option<PromptCacheFile>,
-    /// Seconds without a request after which a session's blocks are as good as any others.
+    /// Seconds without a request after which a session's blocks may be evicted.
     pub session_ttl_s: f64,
-    /// Where models run.
+    /// The device that models run on.
     pub device: DeviceChoice,
     /// Whether a step is launched while the one before it computes.
     pub async_scheduling: AsyncScheduling,
-    /// Whether steps are taken before anybody waits for one.
+    /// Whether kernels are warmed up at start.
     pub warm_up: WarmUp,
-    /// Seeds the requests that bring no seed of their own.
+    /// Seeds the requests without a seed.
     pub seed: u64,
-    /// A chat template to use instead of the model's own.
+    /// A chat template that replaces the model's own.
     pub chat_template: Option<String>,
-    /// Seconds after which a request that sets no limit of its own is given up.
+    /// Time limit in seconds of requests without one.
     pub request_timeout_s: Option<f64>,
-    /// Failures on order, for tests.
+    /// Injected faults, for tests.
     #[doc(hidden)]
     pub faults: FaultPlan,
 }
@@ -100,33 +98,48 @@ impl Default for Settings {
     }
 }
 
-/// A file with a computed prompt, as mlx-lm writes and reads it.
+/// The disk cache: its directory and its size limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskSettings {
+    /// Created if missing. Servers and models may share it. Empty turns the disk cache off.
+    pub directory: PathBuf,
+    /// Most bytes of all files together; the least recently used are evicted first.
+    pub limit_bytes: u64,
+}
+
+impl Default for DiskSettings {
+    fn default() -> Self {
+        Self { directory: PathBuf::new(), limit_bytes: 10_000_000_000 }
+    }
+}
+
+/// A prompt cache file, as mlx-lm writes and reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PromptCacheFile {
-    /// Every prompt goes on from it.
+    /// Every prompt continues it.
     Read(PathBuf),
-    /// The next prompt is written to it, once it is computed.
+    /// The next prompt is written to it once it is computed.
     Write(PathBuf),
 }
 
-/// Where models run.
+/// The device that models run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeviceChoice {
     /// The GPU if there is one.
     Auto,
-    /// The GPU, or fail.
+    /// The GPU; fails without one.
     Gpu,
     /// The CPU.
     Cpu,
 }
 
-/// Whether steps are taken when a model is loaded, before anybody waits for one.
+/// Whether steps are run when a model is loaded, so that kernels are compiled before the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum WarmUp {
-    /// Never: the first answers wait, for no more than they need.
+    /// Never.
     #[default]
     Off,
-    /// Where kernels are compiled when they are first met: on a GPU.
+    /// Where kernels are compiled on first use: on a GPU.
     Auto,
     /// Always.
     On,
@@ -134,8 +147,8 @@ pub enum WarmUp {
 
 /// Whether a step is launched while the one before it computes.
 ///
-/// On the CPU it gains nothing, since launching takes as long as computing, and each token is told a step later. On a
-/// GPU it needs kernels that write keys and values in place; without those it changes nothing.
+/// On the CPU it gains nothing, since launching takes as long as computing, and each token is reported a step later.
+/// On a GPU it needs kernels that write keys and values in place; without those it changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum AsyncScheduling {
     /// Each step is read before the next is planned.

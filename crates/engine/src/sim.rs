@@ -1,4 +1,4 @@
-//! A server that computes nothing: the scheduler with an engine's settings, on a machine that is only timed.
+//! Simulation: the scheduler with an engine's settings, on a machine that is only a cost model.
 
 pub use omnibus_core::CostModel;
 pub use omnibus_core::sim::{Arrival, Machine, Quantiles, Report, Workload};
@@ -11,7 +11,7 @@ use crate::{AsyncScheduling, Settings};
 /// Tokens that keys and values have room for, in all sequences together.
 const MEMORY_TOKENS: usize = 1 << 18;
 
-/// Serves these requests, in order of time, and says how it went.
+/// Simulates these requests, ordered by time, and reports the result.
 pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) -> Report {
     let blocks = (MEMORY_TOKENS / settings.block_size).max(1);
     let overlap = match settings.async_scheduling {

@@ -1,14 +1,13 @@
-//! Keys and values in fewer bits, and sequences that see only so much: what one request is promised, whatever the
-//! others do.
+//! Quantized KV caches and bounded attention: each request's output is independent of the batch.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
-use common::{complete, engine, hear, run};
+use common::{complete, engine, run, wait_for};
 use omnibus_engine::{PrefixCache, Settings};
 
-/// What streams say together is what each says alone, its prompt found in the prefix index or not.
+/// A stream's output is the same in a batch and alone, with and without a prefix cache hit.
 fn check(settings: Settings) {
     let prompts: Vec<String> =
         (0..10).map(|i| format!("{} and then", "the bus stops here, ".repeat(1 + i * 3))).collect();
@@ -23,22 +22,22 @@ fn check(settings: Settings) {
             .enumerate()
             .map(|(i, prompt)| crowded.submit(request(i, prompt)).unwrap())
             .collect();
-        let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
+        let together: Vec<String> = streams.into_iter().map(|stream| wait_for(stream).text).collect();
         assert_eq!(together, alone, "{round}");
     }
     assert!(crowded.stats().cached_tokens_total > 0, "{:?}", crowded.stats());
 }
 
 #[test]
-fn streams_over_packed_keys_say_what_each_says_alone() {
+fn streams_with_quantized_kv_give_the_same_output_in_a_batch_and_alone() {
     for bits in [4, 8] {
         check(Settings { kv_bits: Some(bits), ..Settings::default() });
     }
 }
 
 #[test]
-fn streams_that_begin_in_floats_say_what_each_says_alone() {
-    // In the middle of a block and of the prompts; with room for few openings; before and behind most prompts.
+fn streams_with_an_unquantized_prefix_give_the_same_output_in_a_batch_and_alone() {
+    // Starts inside a block and inside prompts; with memory for few prefixes; before and after most prompts' ends.
     for (start, kv_cache_memory) in [(45, None), (64, Some(3 << 19)), (150, Some(5 << 19))] {
         let settings = Settings {
             max_model_len: Some(400),
@@ -52,23 +51,23 @@ fn streams_that_begin_in_floats_say_what_each_says_alone() {
 }
 
 #[test]
-fn a_sequence_is_in_floats_until_it_is_as_long_as_the_start() {
-    let said = |kv_bits, quantized_kv_start| {
+fn a_sequence_is_unquantized_up_to_quantized_kv_start() {
+    let output_tokens = |kv_bits, quantized_kv_start| {
         let settings = Settings { kv_bits, quantized_kv_start, ..Settings::default() };
         run(&engine(settings), complete("a", "One two three four", 60)).text
     };
-    let (floats, codes) = (said(None, 0), said(Some(4), 0));
+    let (floats, codes) = (output_tokens(None, 0), output_tokens(Some(4), 0));
     let same =
         |other: &str| floats.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
-    assert!(same(&codes) < floats.chars().count(), "the model minds four bits");
+    assert!(same(&codes) < floats.chars().count(), "four bits change this model's output");
     // A letter is a token of this model.
-    let begins = said(Some(4), 50);
+    let begins = output_tokens(Some(4), 50);
     assert!(same(&begins) > same(&codes), "in floats: {floats}\nin codes: {codes}\nfirst floats: {begins}");
-    assert_ne!(begins, floats, "what follows is in codes");
+    assert_ne!(begins, floats, "later tokens are quantized");
 }
 
 #[test]
-fn streams_that_see_little_say_what_each_says_alone() {
+fn streams_with_bounded_attention_give_the_same_output_in_a_batch_and_alone() {
     check(Settings { max_kv_size: Some(40), block_size: 8, ..Settings::default() });
 }
 
@@ -87,7 +86,7 @@ fn fewer_bits_hold_more_tokens() {
 }
 
 #[test]
-fn openings_leave_half_of_the_memory_to_codes() {
+fn unquantized_prefixes_take_at_most_half_of_the_memory() {
     let blocks = |quantized_kv_start| {
         let settings = Settings {
             kv_bits: Some(4),
@@ -106,7 +105,7 @@ fn openings_leave_half_of_the_memory_to_codes() {
 }
 
 #[test]
-fn a_short_model_keeps_floats_before_the_start() {
+fn a_context_below_quantized_kv_start_is_unquantized() {
     let settings = Settings {
         max_model_len: Some(256),
         kv_bits: Some(4),
@@ -114,6 +113,7 @@ fn a_short_model_keeps_floats_before_the_start() {
         ..Settings::default()
     };
     let floats = Settings { max_model_len: Some(256), ..Settings::default() };
-    let said = |settings: Settings| run(&engine(settings), complete("a", "One two three four", 40)).text;
-    assert_eq!(said(settings), said(floats));
+    let output_tokens =
+        |settings: Settings| run(&engine(settings), complete("a", "One two three four", 40)).text;
+    assert_eq!(output_tokens(settings), output_tokens(floats));
 }

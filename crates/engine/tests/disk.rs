@@ -1,4 +1,4 @@
-//! What was computed before a restart is found after it.
+//! Blocks cached on disk are found after a restart.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -41,7 +41,7 @@ fn long(id: &str) -> Request {
     request
 }
 
-/// Some that begin alike and some that do not.
+/// Requests with and without a shared prefix.
 fn requests() -> Vec<Request> {
     let request = |i: usize| {
         let mut request = long(&format!("r{i}"));
@@ -54,7 +54,7 @@ fn requests() -> Vec<Request> {
 
 fn texts(engine: &Handle) -> Vec<String> {
     let streams: Vec<_> = requests().into_iter().map(|request| engine.submit(request).unwrap()).collect();
-    streams.into_iter().map(|stream| common::hear(stream).text).collect()
+    streams.into_iter().map(|stream| common::wait_for(stream).text).collect()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -68,7 +68,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_restart_finds_what_was_computed_and_says_the_same() {
+fn a_restarted_engine_reads_cached_blocks_and_gives_the_same_output() {
     let folder = Folder::new("restart");
     let cold = run(&folder.engine(), long("cold"));
     assert_eq!(cold.usage.cached_tokens, 0);
@@ -83,7 +83,7 @@ fn a_restart_finds_what_was_computed_and_says_the_same() {
 }
 
 #[test]
-fn a_damaged_file_costs_what_it_held_and_nothing_else() {
+fn a_damaged_file_costs_only_its_own_block() {
     let folder = Folder::new("damage");
     let cold = run(&folder.engine(), long("cold"));
     let files = files(&folder.0);
@@ -101,7 +101,7 @@ fn a_damaged_file_costs_what_it_held_and_nothing_else() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_said_in_one_line() {
+fn a_directory_that_cannot_be_created_is_one_line_of_error() {
     let folder = Folder::new("file");
     std::fs::write(&folder.0, b"not a directory").unwrap();
     let disk = DiskSettings { directory: folder.0.clone(), ..DiskSettings::default() };
@@ -111,29 +111,29 @@ fn a_directory_that_cannot_be_made_is_said_in_one_line() {
 }
 
 #[test]
-fn a_full_disk_costs_nobody_a_word_and_is_counted() {
+fn a_full_disk_changes_no_output_and_is_counted() {
     let folder = Folder::new("full");
     let expected = texts(&common::engine(Settings { block_size: 16, ..Settings::default() }));
     let engine = folder.engine_with("disk-full@step=3");
     assert_eq!(texts(&engine), expected);
     assert_eq!(texts(&engine), expected, "from memory");
     while engine.stats().disk.dropped_blocks_total == 0 {
-        // What the writer did while nothing was computed is told a little later.
+        // Writes finished while the engine was idle are reported a little later.
         run(&engine, complete("later", "The bus", 2));
     }
-    assert_eq!(engine.stats().disk.written_blocks_total, 3, "the disk is left alone for a while");
+    assert_eq!(engine.stats().disk.written_blocks_total, 3, "writing pauses after a failure");
     drop(engine);
-    assert_eq!(files(&folder.0).len(), 3, "nothing half written is left");
-    assert_eq!(texts(&folder.engine()), expected, "from what little was kept");
+    assert_eq!(files(&folder.0).len(), 3, "no temporary file is left");
+    assert_eq!(texts(&folder.engine()), expected, "from the blocks that were written");
 }
 
 #[test]
-fn a_dead_reader_costs_nobody_a_word() {
+fn a_dead_reading_thread_changes_no_output() {
     let folder = Folder::new("reader");
     let expected = texts(&folder.engine());
-    for question in [0, 2] {
-        let engine = folder.engine_with(&format!("disk-reader@step={question}"));
-        assert_eq!(texts(&engine), expected, "dead at question {question}");
+    for read in [0, 2] {
+        let engine = folder.engine_with(&format!("disk-reader@step={read}"));
+        assert_eq!(texts(&engine), expected, "dead at read {read}");
         assert_eq!(run(&engine, long("later")).text, run(&engine, long("again")).text);
         let stats = engine.stats();
         assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");

@@ -1,5 +1,5 @@
-//! Failures inside the engine: who is meant fails with an event, everybody else says what each says alone, and what
-//! was held is given back.
+//! Faults inside the engine: the faulty request fails with an event, all others give their usual output, and all
+//! resources are released.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,13 +7,13 @@ mod common;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{complete, engine, hear};
+use common::{complete, engine, wait_for};
 use omnibus_engine::{Event, EventStream, Failure, Handle, Input, Request, Sampling, Schedule, Settings};
 
-/// Stands in the prompt of the request that is meant.
+/// A token in the faulty request's prompt.
 const MARK: u32 = 300;
 
-/// Requests of every kind: greedy, seeded, with penalties that look back.
+/// Requests of every kind: greedy, seeded, with penalties over the answer so far.
 fn requests() -> Vec<Request> {
     let request = |i: usize| {
         let prompt = format!("{} and the bus number {i}", "a stop, ".repeat(i * 6));
@@ -45,34 +45,34 @@ fn settings(faults: &str) -> Settings {
 /// One engine at a time: MLX counts the memory of all.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed holds nothing that the next one needs.
+    // A failed test poisons the lock; the next one can run.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn texts(engine: &Handle) -> Vec<String> {
     let streams: Vec<EventStream> =
         requests().into_iter().map(|request| engine.submit(request).unwrap()).collect();
-    streams.into_iter().map(|stream| hear(stream).text).collect()
+    streams.into_iter().map(|stream| wait_for(stream).text).collect()
 }
 
 fn failure(stream: EventStream) -> Failure {
-    told_until_failure(stream).1
+    output_until_failure(stream).1
 }
 
-fn told_until_failure(mut stream: EventStream) -> (String, Failure) {
-    let mut said = String::new();
+fn output_until_failure(mut stream: EventStream) -> (String, Failure) {
+    let mut output_tokens = String::new();
     while let Some(event) = stream.blocking_next() {
         match event {
-            Event::Failed(failure) => return (said, failure),
+            Event::Failed(failure) => return (output_tokens, failure),
             Event::Finished { .. } => panic!("it does not fail"),
-            Event::Delta { text, .. } => said.push_str(&text),
+            Event::Delta { text, .. } => output_tokens.push_str(&text),
             Event::Started { .. } | Event::Prompt(_) => {}
         }
     }
     panic!("a stream ends with an event")
 }
 
-/// Everything is given back: the last event of the last request comes with the numbers after it.
+/// All resources are released; the statistics include the last request's end when its last event comes.
 fn check_empty(engine: &Handle) {
     let stats = engine.stats();
     assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
@@ -81,11 +81,11 @@ fn check_empty(engine: &Handle) {
 }
 
 #[test]
-fn a_step_that_fails_costs_nobody_a_word() {
+fn a_failed_step_changes_no_output() {
     let _alone = alone();
     let expected = texts(&engine(settings("")));
     for fault in ["launch", "launch-panic", "draw", "read", "turn"] {
-        // In the first prompts, among prompts and answers, and among answers alone.
+        // In steps of prefill, of prefill and decode, and of decode.
         let faults: Vec<String> = [0, 5, 14, 24].iter().map(|step| format!("{fault}@step={step}")).collect();
         let engine = engine(settings(&faults.join(",")));
         assert_eq!(texts(&engine), expected, "{fault}");
@@ -99,17 +99,17 @@ fn a_step_that_fails_costs_nobody_a_word() {
 }
 
 #[test]
-fn a_row_that_fails_fails_alone() {
+fn a_row_that_fails_fails_only_its_own_request() {
     let _alone = alone();
     let expected = texts(&engine(settings("")));
-    let whole = hear(engine(settings("")).submit(marked()).unwrap()).text;
+    let whole = wait_for(engine(settings("")).submit(marked()).unwrap()).text;
     for fault in ["nan", "sampler"] {
         // With its first token, and in the middle of its answer.
         for answered in [0, 5] {
             let engine = engine(settings(&format!("{fault}@token={MARK}/{answered}")));
-            let meant = engine.submit(marked()).unwrap();
+            let faulty = engine.submit(marked()).unwrap();
             assert_eq!(texts(&engine), expected, "{fault} after {answered}");
-            let (text, failure) = told_until_failure(meant);
+            let (text, failure) = output_until_failure(faulty);
             assert!(matches!(failure, Failure::Engine { .. }), "{fault} after {answered}");
             assert!(whole.starts_with(&text) && (answered == 0) == text.is_empty(), "{text} of {whole}");
             check_empty(&engine);
@@ -119,21 +119,21 @@ fn a_row_that_fails_fails_alone() {
 }
 
 #[test]
-fn a_request_that_fails_every_step_is_found_and_given_up() {
+fn a_request_that_fails_every_step_is_found_and_failed() {
     let _alone = alone();
     let expected = texts(&engine(settings("")));
     for fault in ["launch", "launch-panic", "draw", "read"] {
         for answered in [0, 5] {
             let engine = engine(settings(&format!("{fault}@token={MARK}/{answered}")));
-            let meant = engine.submit(marked()).unwrap();
+            let faulty = engine.submit(marked()).unwrap();
             assert_eq!(texts(&engine), expected, "{fault} after {answered}");
-            assert!(matches!(failure(meant), Failure::Engine { .. }), "{fault} after {answered}");
+            assert!(matches!(failure(faulty), Failure::Engine { .. }), "{fault} after {answered}");
             check_empty(&engine);
         }
     }
 }
 
-/// Memory that runs out does so again for every step as large: smaller ones have to do, and nobody is to blame.
+/// When memory runs out, every step as large fails, too: smaller ones follow, and no request fails.
 #[test]
 fn steps_too_large_for_the_memory_are_made_smaller() {
     let _alone = alone();
@@ -142,7 +142,7 @@ fn steps_too_large_for_the_memory_are_made_smaller() {
         // Prompts of several chunks; the second leaves no room for two prompts at once.
         for most in [48, 33] {
             let faults = settings(&format!("{fault}@over={most}"));
-            // Whatever the machine's pace, steps are as large as they may be.
+            // Steps are as large as allowed, independent of the machine's speed.
             let engine = engine(Settings { schedule: Schedule::Fcfs, ..faults });
             assert_eq!(texts(&engine), expected, "{fault} over {most}");
             let stats = engine.stats();
@@ -154,7 +154,7 @@ fn steps_too_large_for_the_memory_are_made_smaller() {
 }
 
 #[test]
-fn a_loop_that_always_panics_ends_and_says_so() {
+fn a_loop_that_panics_repeatedly_ends_and_is_reported() {
     let _alone = alone();
     let engine = engine(settings(&format!("turn@token={MARK}")));
     let failed = failure(engine.submit(marked()).unwrap());
@@ -163,7 +163,7 @@ fn a_loop_that_always_panics_ends_and_says_so() {
 }
 
 #[test]
-fn who_does_not_read_holds_nobody_up() {
+fn a_client_that_does_not_read_delays_no_other() {
     let _alone = alone();
     let expected = texts(&engine(settings("")));
     let engine = engine(settings(""));
@@ -171,6 +171,6 @@ fn who_does_not_read_holds_nobody_up() {
         .map(|i| engine.submit(complete(&format!("unread{i}"), "A slow reader", 60)).unwrap())
         .collect();
     assert_eq!(texts(&engine), expected);
-    assert!(unread.into_iter().map(|stream| hear(stream).text).all(|text| !text.is_empty()));
+    assert!(unread.into_iter().map(|stream| wait_for(stream).text).all(|text| !text.is_empty()));
     check_empty(&engine);
 }

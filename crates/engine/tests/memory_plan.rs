@@ -1,4 +1,4 @@
-//! What a model was said to need is what it takes. Alone in its process, because MLX counts for all of it.
+//! The memory plan matches the memory used. In a test process of its own, because MLX counts per process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -6,14 +6,14 @@ mod common;
 
 use std::sync::Mutex;
 
-use common::{complete, hear};
+use common::{complete, wait_for};
 use omnibus_engine::{Input, Settings};
 
 /// One engine at a time: MLX counts the memory of all.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
-fn the_plan_is_what_the_peak_comes_to() {
+fn the_plan_matches_the_peak() {
     let _alone = ALONE.lock().unwrap();
     for rows in [128, 512] {
         let kv_cache_memory = Some(24 << 20);
@@ -34,7 +34,7 @@ fn the_plan_is_what_the_peak_comes_to() {
             engine.submit(request).unwrap()
         };
         (0..3).map(ask).collect::<Vec<_>>().into_iter().for_each(|stream| {
-            hear(stream);
+            wait_for(stream);
         });
         let peak = mlx::memory::peak_memory() as f64;
         let ratio = plan.expected_peak_bytes() as f64 / peak;
@@ -43,7 +43,7 @@ fn the_plan_is_what_the_peak_comes_to() {
 }
 
 #[test]
-fn what_cannot_fit_is_refused_and_what_fits_is_not() {
+fn models_that_do_not_fit_are_refused() {
     let _alone = ALONE.lock().unwrap();
     let refused = |bytes: u64| {
         let settings = Settings { kv_cache_memory: Some(bytes), ..Settings::default() };

@@ -1,5 +1,5 @@
-//! A prompt that was computed into a file is gone on from as if it had been computed now. `tests/peers/prompt_cache.py`
-//! holds the same files against mlx-lm.
+//! A prompt restored from a prompt cache file continues as if it had been computed now. `tests/peers/prompt_cache.py`
+//! compares the same files with mlx-lm.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,7 +8,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::fixture::{directory, engine, request, try_engine};
-use common::{hear, run, said};
+use common::{output_tokens, run, wait_for};
 use omnibus_engine::{Input, PromptCacheFile, Settings, StartError};
 
 fn settings(prompt_cache: Option<PromptCacheFile>) -> Settings {
@@ -20,9 +20,9 @@ fn tokens(input: &Input) -> Vec<u32> {
     tokens.clone()
 }
 
-/// For each kind of memory a layer can have, and for lengths that no block size divides well.
+/// For each kind of layer group, and for lengths that few block sizes divide.
 #[test]
-fn a_written_prompt_is_gone_on_from_exactly() {
+fn a_written_prompt_is_continued_exactly() {
     for (name, length) in [("qwen3", 37), ("gemma3_text", 60), ("mamba2", 41), ("qwen3_next", 48)] {
         let model = directory(name, "prompt-file");
         let file = model.join("prompt.safetensors");
@@ -36,18 +36,22 @@ fn a_written_prompt_is_gone_on_from_exactly() {
             request.input = Input::Tokens(input);
             request
         };
-        let wanted = run(&engine(&model, settings(None)), whole);
+        let expected = run(&engine(&model, settings(None)), whole);
         let write = settings(Some(PromptCacheFile::Write(file.clone())));
         run(&engine(&model, write), with(prompt, 1));
         let read = engine(&model, settings(Some(PromptCacheFile::Read(file))));
-        let told = hear(read.submit(with(rest, 12)).unwrap());
-        assert_eq!(told.usage.cached_tokens, length, "{name}");
-        let (wanted, told) = (said(&wanted), said(&told));
-        let ids = |said: &[(u32, Option<f32>)]| said.iter().map(|(id, _)| *id).collect::<Vec<_>>();
-        assert_eq!(ids(&told), ids(&wanted), "{name}");
-        let apart =
-            told.iter().zip(&wanted).map(|(told, wanted)| (told.1.unwrap() - wanted.1.unwrap()).abs());
-        assert!(apart.fold(0.0, f32::max) < 1e-3, "{name}: {told:?} {wanted:?}");
+        let output = wait_for(read.submit(with(rest, 12)).unwrap());
+        assert_eq!(output.usage.cached_tokens, length, "{name}");
+        let (expected, output) = (output_tokens(&expected), output_tokens(&output));
+        let ids = |output_tokens: &[(u32, Option<f32>)]| {
+            output_tokens.iter().map(|(id, _)| *id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&output), ids(&expected), "{name}");
+        let apart = output
+            .iter()
+            .zip(&expected)
+            .map(|(output, expected)| (output.1.unwrap() - expected.1.unwrap()).abs());
+        assert!(apart.fold(0.0, f32::max) < 1e-3, "{name}: {output:?} {expected:?}");
     }
 }
 
@@ -72,7 +76,7 @@ fn a_file_that_does_not_fit_is_refused_in_one_line() {
     }
 }
 
-/// Changes what a file says of layers, without its tokens.
+/// Changes a file's metadata of layers, without its tokens.
 fn forge(from: &Path, to: &Path, change: impl Fn(&mut mlx::io::Safetensors)) {
     let mut file = mlx::io::load_safetensors_with_metadata(from).unwrap();
     file.metadata.remove("0.omnibus_tokens");
@@ -86,7 +90,7 @@ fn number(number: i32) -> mlx::Array {
     mlx::Array::from_slice(&[number], &[]).unwrap()
 }
 
-/// A ring need not hold the tokens it claims, so nothing else in the file bounds their number.
+/// A rotating cache may claim more tokens than it holds, so nothing else in the file bounds their number.
 #[test]
 fn a_file_that_claims_more_tokens_than_a_sequence_has_is_refused() {
     let model = directory("gemma3_text", "prompt-claims");
@@ -113,7 +117,7 @@ fn a_file_that_claims_more_tokens_than_a_sequence_has_is_refused() {
 }
 
 #[test]
-fn a_ring_for_a_layer_that_sees_everything_is_refused() {
+fn a_rotating_cache_for_a_full_attention_layer_is_refused() {
     let model = directory("qwen3", "prompt-ring");
     let (honest, forged) = (model.join("honest.safetensors"), model.join("forged.safetensors"));
     let write = settings(Some(PromptCacheFile::Write(honest.clone())));

@@ -1,23 +1,23 @@
-//! The engine with the embedded model: what one request is promised, whatever the others do.
+//! The engine with the embedded model: each request's output is independent of the batch.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
-use common::{chat, complete, engine, hear, run};
+use common::{chat, complete, engine, run, wait_for};
 use omnibus_engine::{Event, Failure, FinishReason, Input, Request, Sampling, Settings, StopMatch};
 
 #[test]
-fn a_question_gets_an_answer_that_ends_by_itself() {
+fn a_chat_request_ends_with_an_end_token() {
     let engine = engine(Settings::default());
-    let told = run(&engine, chat("a", "What is omnibus?"));
-    assert_eq!(told.reason, FinishReason::Stop);
-    assert!(!told.text.trim().is_empty(), "{told:?}");
-    assert!(told.usage.completion_tokens > 1);
+    let output = run(&engine, chat("a", "What is omnibus?"));
+    assert_eq!(output.reason, FinishReason::Stop);
+    assert!(!output.text.trim().is_empty(), "{output:?}");
+    assert!(output.usage.completion_tokens > 1);
 }
 
 #[test]
-fn twenty_four_streams_say_what_each_says_alone() {
+fn twenty_four_streams_give_the_same_output_in_a_batch_and_alone() {
     let prompts: Vec<String> =
         (0..24).map(|i| format!("{} and then", "the bus stops here, ".repeat(1 + i * 3))).collect();
     let small = Settings { max_num_batched_tokens: 96, ..Settings::default() };
@@ -27,7 +27,7 @@ fn twenty_four_streams_say_what_each_says_alone() {
         prompts.iter().enumerate().map(|(i, prompt)| run(&engine, request(i, prompt)).text).collect();
     let streams: Vec<_> =
         prompts.iter().enumerate().map(|(i, prompt)| engine.submit(request(i, prompt)).unwrap()).collect();
-    let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
+    let together: Vec<String> = streams.into_iter().map(|stream| wait_for(stream).text).collect();
     assert_eq!(alone, together);
     let fresh =
         self::engine(Settings { prefix_cache: omnibus_engine::PrefixCache::Off, ..Settings::default() });
@@ -37,7 +37,7 @@ fn twenty_four_streams_say_what_each_says_alone() {
 }
 
 #[test]
-fn preempted_streams_say_what_each_says_alone() {
+fn preempted_streams_give_the_same_output_as_alone() {
     let roomy = engine(Settings::default());
     // Blocks for one and a half of these sequences.
     let tight = engine(Settings { kv_cache_memory: Some(3 << 20), block_size: 8, ..Settings::default() });
@@ -48,7 +48,7 @@ fn preempted_streams_say_what_each_says_alone() {
         prompts.iter().enumerate().map(|(i, prompt)| run(&roomy, request(i, prompt)).text).collect();
     let streams: Vec<_> =
         prompts.iter().enumerate().map(|(i, prompt)| tight.submit(request(i, prompt)).unwrap()).collect();
-    let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
+    let together: Vec<String> = streams.into_iter().map(|stream| wait_for(stream).text).collect();
     assert_eq!(alone, together);
     assert!(tight.stats().preemptions_total > 0, "{:?}", tight.stats());
 }
@@ -68,7 +68,7 @@ fn a_shared_prompt_is_computed_once() {
 }
 
 #[test]
-fn a_seed_draws_the_same_text_beside_others() {
+fn a_seed_gives_the_same_text_in_any_batch() {
     let engine = engine(Settings::default());
     let drawn = |id: &str, seed| {
         let mut request = complete(id, "Once upon a time", 24);
@@ -78,7 +78,7 @@ fn a_seed_draws_the_same_text_beside_others() {
     };
     let alone = run(&engine, drawn("alone", 7)).text;
     let streams: Vec<_> = (0..8).map(|i| engine.submit(drawn(&format!("r{i}"), i)).unwrap()).collect();
-    let together: Vec<String> = streams.into_iter().map(|stream| hear(stream).text).collect();
+    let together: Vec<String> = streams.into_iter().map(|stream| wait_for(stream).text).collect();
     assert_eq!(together[7], alone);
     assert!(together.iter().any(|text| *text != alone), "seeds make a difference");
 }
@@ -90,27 +90,27 @@ fn a_stop_string_ends_the_text_before_it() {
     let stop: String = whole.chars().skip(6).take(3).collect();
     let mut request = complete("b", "One two three four", 40);
     request.stop.strings = vec![stop.clone()];
-    let told = run(&engine, request);
-    assert_eq!(told.text, whole[..whole.find(&stop).unwrap()]);
-    let Some(Event::Finished { matched, .. }) = told.events.last() else { panic!("{told:?}") };
+    let output = run(&engine, request);
+    assert_eq!(output.text, whole[..whole.find(&stop).unwrap()]);
+    let Some(Event::Finished { matched, .. }) = output.events.last() else { panic!("{output:?}") };
     assert_eq!(*matched, Some(StopMatch::String(stop)));
 }
 
 #[test]
-fn scores_are_probabilities_and_the_greedy_token_is_the_likeliest() {
+fn logprobs_are_normalized_and_the_greedy_token_is_the_most_likely() {
     let engine = engine(Settings::default());
     let mut request = complete("a", "The bus", 5);
     request.logprobs = Some(3);
     request.prompt_logprobs = Some(1);
-    let told = run(&engine, request);
+    let output = run(&engine, request);
     let (mut scored, mut prompt) = (0, Vec::new());
-    for event in &told.events {
+    for event in &output.events {
         match event {
             Event::Prompt(tokens) => prompt.extend(tokens),
             Event::Delta { tokens, .. } => {
                 for token in tokens {
                     assert_eq!(token.top.len(), 3);
-                    assert_eq!(token.top[0].id, token.id, "greedy takes the likeliest");
+                    assert_eq!(token.top[0].id, token.id, "greedy takes the most likely token");
                     assert_eq!(Some(token.top[0].logprob), token.logprob);
                     assert!(token.top.iter().map(|one| one.logprob.exp()).sum::<f32>() <= 1.0 + 1e-5);
                     scored += 1;
@@ -120,29 +120,29 @@ fn scores_are_probabilities_and_the_greedy_token_is_the_likeliest() {
         }
     }
     assert_eq!(scored, 5);
-    assert_eq!(prompt.len(), told.usage.prompt_tokens);
+    assert_eq!(prompt.len(), output.usage.prompt_tokens);
     assert_eq!(prompt[0].logprob, None, "nothing precedes the first token");
     assert!(prompt[1..].iter().all(|token| token.logprob.is_some() && token.top.len() == 1));
 }
 
 #[test]
-fn a_prompt_can_be_scored_without_an_answer() {
+fn prompt_logprobs_come_without_generation() {
     let engine = engine(Settings { max_num_batched_tokens: 8, ..Settings::default() });
     let mut request = complete("a", "The bus stops at every corner of the town.", 0);
     request.prompt_logprobs = Some(0);
-    let told = run(&engine, request);
-    let prompt = told.events.iter().map(|event| match event {
+    let output = run(&engine, request);
+    let prompt = output.events.iter().map(|event| match event {
         Event::Prompt(tokens) => tokens.len(),
         _ => 0,
     });
-    assert_eq!(prompt.sum::<usize>(), told.usage.prompt_tokens);
-    assert!(told.usage.prompt_tokens > 8, "several chunks");
-    assert_eq!((told.text.as_str(), told.usage.completion_tokens), ("", 0));
-    assert_eq!(told.reason, FinishReason::Length);
+    assert_eq!(prompt.sum::<usize>(), output.usage.prompt_tokens);
+    assert!(output.usage.prompt_tokens > 8, "several chunks");
+    assert_eq!((output.text.as_str(), output.usage.completion_tokens), ("", 0));
+    assert_eq!(output.reason, FinishReason::Length);
 }
 
 #[test]
-fn penalties_and_biases_change_what_is_said() {
+fn penalties_and_biases_change_the_output() {
     let engine = engine(Settings::default());
     let plain = run(&engine, complete("a", "a a a a a a", 12));
     let mut penalized = complete("b", "a a a a a a", 12);
@@ -151,20 +151,20 @@ fn penalties_and_biases_change_what_is_said() {
     penalized.sampling.repetition_penalty = 1.8;
     let first = run(&engine, penalized.clone());
     assert_ne!(first.text, plain.text);
-    // The penalties look at tokens that are drawn while the next step is already launched.
+    // Penalties depend on tokens that are sampled while the next step is already launched.
     let streams: Vec<_> = (0..4)
         .map(|i| engine.submit(Request { id: format!("r{i}"), ..penalized.clone() }).unwrap())
         .collect();
     for stream in streams {
-        assert_eq!(hear(stream).text, first.text);
+        assert_eq!(wait_for(stream).text, first.text);
     }
     let mut biased = complete("c", "a a a a a a", 3);
-    let wanted =
+    let expected =
         engine.tokenize(None, &Input::Text("zebra".to_owned()), omnibus_engine::AddSpecial::No).unwrap()[0];
-    biased.sampling.logit_bias.insert(wanted, 100.0);
+    biased.sampling.logit_bias.insert(expected, 100.0);
     biased.logprobs = Some(0);
-    let told = run(&engine, biased);
-    let drawn: Vec<u32> = told
+    let output = run(&engine, biased);
+    let drawn: Vec<u32> = output
         .events
         .iter()
         .flat_map(|event| match event {
@@ -172,26 +172,26 @@ fn penalties_and_biases_change_what_is_said() {
             _ => Vec::new(),
         })
         .collect();
-    assert_eq!(drawn, vec![wanted; 3]);
+    assert_eq!(drawn, vec![expected; 3]);
 }
 
 #[test]
-fn a_client_that_leaves_costs_only_its_own_request() {
+fn a_client_that_disconnects_costs_only_its_own_request() {
     let engine = engine(Settings::default());
     let alone = run(&engine, complete("a", "The quick", 30)).text;
     let stays = engine.submit(complete("stays", "The quick", 30)).unwrap();
     let leaves: Vec<_> =
         (0..5).map(|i| engine.submit(complete(&format!("leaves{i}"), "A slow", 2000)).unwrap()).collect();
     drop(leaves);
-    assert_eq!(hear(stays).text, alone);
+    assert_eq!(wait_for(stays).text, alone);
     let cancelled = engine.submit(complete("cancelled", "A slow", 2000)).unwrap();
     assert!(engine.cancel("cancelled"));
-    assert_eq!(hear(cancelled).reason, FinishReason::Cancelled);
+    assert_eq!(wait_for(cancelled).reason, FinishReason::Cancelled);
     assert!(!engine.cancel("cancelled"), "it is over");
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_by_its_field() {
+fn an_invalid_request_is_refused_by_its_field() {
     let engine = engine(Settings::default());
     let refused = |request: Request| engine.submit(request).map(|_| ()).unwrap_err();
     let vocab = engine.models()[0].vocab_size as u32;
@@ -237,14 +237,14 @@ fn a_session_is_listed_shared_by_forks_and_ended() {
 }
 
 #[test]
-fn a_prompt_that_ends_inside_a_block_is_taken_up_there() {
+fn a_cache_hit_can_end_inside_a_block() {
     let engine = engine(Settings::default());
     let story = "the bus stops at every corner of the town, ".repeat(9);
     let longer = format!("{story}even at the one with the bakery");
     let alone = run(&self::engine(Settings::default()), complete("alone", &longer, 12));
     run(&engine, complete("a", &story, 1));
-    let told = run(&engine, complete("b", &longer, 12));
+    let output = run(&engine, complete("b", &longer, 12));
     assert!(engine.stats().partial_copies_total > 0, "{:?}", engine.stats());
-    assert!(!told.usage.cached_tokens.is_multiple_of(Settings::default().block_size), "{:?}", told.usage);
-    assert_eq!(told.text, alone.text);
+    assert!(!output.usage.cached_tokens.is_multiple_of(Settings::default().block_size), "{:?}", output.usage);
+    assert_eq!(output.text, alone.text);
 }

@@ -1,5 +1,4 @@
-//! Less memory than all streams need: what those leave that have to wait is moved out and comes back, and nobody's text
-//! shows it.
+//! Less memory than all streams need: preempted sequences' blocks are swapped out and back, and no output changes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,25 +7,25 @@ mod common;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{complete, fixture, hear, said};
+use common::{complete, fixture, output_tokens, wait_for};
 use omnibus_engine::{DiskSettings, Handle, PreemptionPolicy, Request, Settings, Stats};
 
 /// One engine at a time: MLX counts the memory of all.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed holds nothing that the next one needs.
+    // A failed test poisons the lock; the next one can run.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type Said = Vec<Vec<(u32, Option<f32>)>>;
+type Outputs = Vec<Vec<(u32, Option<f32>)>>;
 
-fn together(engine: &Handle, requests: &[Request]) -> Said {
+fn together(engine: &Handle, requests: &[Request]) -> Outputs {
     let streams: Vec<_> = requests.iter().map(|request| engine.submit(request.clone()).unwrap()).collect();
-    streams.into_iter().map(|stream| said(&hear(stream))).collect()
+    streams.into_iter().map(|stream| output_tokens(&wait_for(stream))).collect()
 }
 
-/// The streams say in a tight engine what is expected, twice, and nothing is left behind.
-fn check(expected: &Said, tight: &Handle, requests: &[Request]) -> Stats {
+/// In an engine with little memory the streams give the expected output, twice, and release all blocks.
+fn check(expected: &Outputs, tight: &Handle, requests: &[Request]) -> Stats {
     assert_eq!(together(tight, requests), *expected);
     let first = tight.stats();
     assert_eq!(together(tight, requests), *expected, "again");
@@ -48,11 +47,11 @@ fn tight(preemption: PreemptionPolicy, swap_space: u64) -> Settings {
     }
 }
 
-/// Those, and what they say where there is room for all.
-fn expected() -> (Vec<Request>, Said) {
+/// The requests, and their output with enough memory.
+fn expected() -> (Vec<Request>, Outputs) {
     let requests = requests(&common::engine(tight(PreemptionPolicy::Recompute, 0)));
-    let said = together(&common::engine(Settings::default()), &requests);
-    (requests, said)
+    let output_tokens = together(&common::engine(Settings::default()), &requests);
+    (requests, output_tokens)
 }
 
 fn requests(engine: &Handle) -> Vec<Request> {
@@ -66,7 +65,7 @@ fn requests(engine: &Handle) -> Vec<Request> {
 }
 
 #[test]
-fn swapped_streams_say_what_they_say_with_room() {
+fn swapped_streams_give_the_same_output() {
     let _alone = alone();
     let (requests, expected) = expected();
     for (preemption, swaps) in
@@ -75,7 +74,7 @@ fn swapped_streams_say_what_they_say_with_room() {
         let engine = common::engine(tight(preemption, 64 << 20));
         let stats = check(&expected, &engine, &requests);
         assert!(stats.preemptions_total > 0, "{preemption:?}: {stats:?}");
-        // Which is cheaper is this machine's affair; it is tried once at least.
+        // Which is faster depends on the machine; swapping is tried at least once.
         assert_eq!(stats.swap_preemptions_total > 0, swaps, "{preemption:?}: {stats:?}");
         if preemption == PreemptionPolicy::Swap {
             assert_eq!(stats.swap_preemptions_total, stats.preemptions_total, "{stats:?}");
@@ -100,7 +99,7 @@ fn a_small_swap_space_holds_its_limit() {
 }
 
 #[test]
-fn a_disk_stands_behind_a_small_swap_space() {
+fn the_disk_backs_a_small_swap_space() {
     let _alone = alone();
     let directory = std::env::temp_dir().join(format!("omnibus-swap-{}", std::process::id()));
     let _not_there = std::fs::remove_dir_all(&directory);
@@ -114,7 +113,7 @@ fn a_disk_stands_behind_a_small_swap_space() {
 }
 
 #[test]
-fn swapped_streams_with_states_say_what_they_say_with_room() {
+fn swapped_streams_with_states_give_the_same_output() {
     let _alone = alone();
     let directory: PathBuf = fixture::directory("qwen3_next", "swapped");
     let roomy = fixture::engine(&directory, Settings::default());
@@ -137,7 +136,7 @@ fn swapped_streams_with_states_say_what_they_say_with_room() {
 }
 
 #[test]
-fn a_step_that_fails_while_others_are_away_costs_nobody_a_word() {
+fn a_failed_step_while_sequences_are_swapped_out_changes_no_output() {
     let _alone = alone();
     let (requests, expected) = expected();
     for fault in ["launch", "read", "turn"] {

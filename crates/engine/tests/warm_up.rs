@@ -1,14 +1,14 @@
-//! Steps that are taken before the first request: nothing is left of them.
+//! Warm-up steps leave no trace.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
 use common::fixture::{directory, engine, request};
-use common::{run, said};
+use common::{output_tokens, run};
 use omnibus_engine::{Settings, WarmUp};
 
-/// Layers that see everything, a window, experts, states, and both of two kinds.
+/// Full attention, sliding windows, experts, states, and mixtures of them.
 const FIXTURES: [&str; 6] = ["llama", "llama.sliding", "gemma3_text", "qwen3_moe", "mamba2", "qwen3_next"];
 
 fn check(fixture: &str, test: &str, settings: &Settings) {
@@ -22,12 +22,12 @@ fn check(fixture: &str, test: &str, settings: &Settings) {
         "{fixture}"
     );
     assert_eq!((stats.cost_model.prefill.samples, stats.cost_model.decode.samples), (0, 0), "{fixture}");
-    let answer = |engine| said(&run(engine, request(1, 40, 12)));
+    let answer = |engine| output_tokens(&run(engine, request(1, 40, 12)));
     assert_eq!(answer(&warm), answer(&cold), "{fixture}");
 }
 
 #[test]
-fn a_warm_engine_says_what_a_cold_one_says() {
+fn a_warmed_up_engine_gives_the_same_output() {
     for fixture in FIXTURES {
         check(fixture, "warm", &Settings::default());
     }

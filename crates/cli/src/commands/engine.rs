@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use omnibus_engine::{Ended, FaultPlan, Isolation};
+use omnibus_engine::{EngineExit, FaultPlan, Isolation};
 
 use super::engine_library;
 use crate::error::Error;
@@ -61,8 +61,8 @@ pub fn run() -> Result<ExitCode, Error> {
     let _inside = runtime.enter();
     stay()?;
     match omnibus_engine::run_engine(embedded::FILES) {
-        Ended::AsTold => Ok(ExitCode::SUCCESS),
-        Ended::Badly(why) => Err(Error::failed(why)),
+        EngineExit::Stopped => Ok(ExitCode::SUCCESS),
+        EngineExit::Failed(why) => Err(Error::failed(why)),
     }
 }
 

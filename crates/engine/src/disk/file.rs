@@ -1,7 +1,7 @@
-//! One block in one file: a header that says what it is, and the block's bytes.
+//! One block per file: a header that identifies it, and the block's bytes.
 //!
-//! Invariant: a file is complete or absent, because it is written aside and renamed; and it is used only if every
-//! byte is what was written, for this model, this format and this key.
+//! Invariant: a file is complete or absent, because it is written under a temporary name and renamed; and it is used only
+//! if every byte is as written, for this model, this format and this key.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,59 +11,59 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::BlockName;
 
-/// Of a block's file.
+/// Extension of a block's file.
 pub(super) const EXTENSION: &str = "kv";
-/// Of a file that is being written.
-pub(super) const UNFINISHED: &str = "tmp";
+/// Extension of a file that is being written.
+pub(super) const TEMPORARY: &str = "tmp";
 
-/// Changes with the header and with the order of the bytes in a block.
+/// Changes with the header and with the order of bytes in a block.
 const MAGIC: &[u8; 8] = b"OMNIKV02";
-/// Magic, fingerprint, key and group: what a file says it is.
+/// Magic, fingerprint, key and group.
 const NAME_BYTES: usize = 8 + 32 + 16 + 4;
 const HEADER_BYTES: usize = NAME_BYTES + 8 + 16;
 
-/// Names everything that a block's content depends on besides its key.
+/// Identifies everything that a block's content depends on besides its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(pub(super) [u8; 32]);
 
 impl Fingerprint {
-    /// The folder of its files.
+    /// The folder of the model's files.
     pub(super) fn folder(&self) -> String {
         self.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Writes a block aside and renames it into place.
+/// Writes a block under a temporary name and renames it.
 pub(super) fn write(
     path: &Path,
     fingerprint: &Fingerprint,
     name: BlockName,
     bytes: &[u8],
 ) -> std::io::Result<()> {
-    let aside = path.with_extension(format!("{}.{UNFINISHED}", std::process::id()));
-    let written = File::create(&aside).and_then(|mut file| {
+    let temporary = path.with_extension(format!("{}.{TEMPORARY}", std::process::id()));
+    let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(&header(fingerprint, name, bytes))?;
         file.write_all(bytes)
     });
-    let placed = written.and_then(|()| std::fs::rename(&aside, path));
+    let placed = written.and_then(|()| std::fs::rename(&temporary, path));
     if placed.is_err() {
-        let _may_not_be_there = std::fs::remove_file(&aside);
+        let _may_not_be_there = std::fs::remove_file(&temporary);
     }
     placed
 }
 
-/// Bytes of a file that holds a block of so many.
+/// File size for a block of `block_bytes` bytes.
 pub(super) fn bytes_on_disk(block_bytes: usize) -> u64 {
     (HEADER_BYTES + block_bytes) as u64
 }
 
 /// Why a block could not be read.
 #[derive(Debug)]
-pub(super) enum Unread {
-    /// There is no such file, or the disk does not give it.
-    Absent,
-    /// It is not what it should be.
-    Wrong(&'static str),
+pub(super) enum ReadError {
+    /// The file is missing or unreadable.
+    Missing,
+    /// Its content is invalid.
+    Invalid(&'static str),
 }
 
 /// Reads a block of exactly `block_bytes` bytes, and checks it.
@@ -72,23 +72,23 @@ pub(super) fn read(
     fingerprint: &Fingerprint,
     name: BlockName,
     block_bytes: usize,
-) -> Result<Vec<u8>, Unread> {
-    let absent = |_: std::io::Error| Unread::Absent;
-    let mut file = File::open(path).map_err(absent)?;
-    let length = file.metadata().map_err(absent)?.len();
+) -> Result<Vec<u8>, ReadError> {
+    let missing = |_: std::io::Error| ReadError::Missing;
+    let mut file = File::open(path).map_err(missing)?;
+    let length = file.metadata().map_err(missing)?.len();
     if length != bytes_on_disk(block_bytes) {
-        return Err(Unread::Wrong("it is cut short, or of another size"));
+        return Err(ReadError::Invalid("it is truncated, or of another size"));
     }
     let (mut found, mut bytes) = ([0; HEADER_BYTES], Vec::with_capacity(block_bytes));
-    file.read_exact(&mut found).map_err(absent)?;
-    file.take(block_bytes as u64).read_to_end(&mut bytes).map_err(absent)?;
+    file.read_exact(&mut found).map_err(missing)?;
+    file.take(block_bytes as u64).read_to_end(&mut bytes).map_err(missing)?;
     let expected = header(fingerprint, name, &bytes);
     match found.as_slice() == expected {
         true => Ok(bytes),
         false if found[..NAME_BYTES] == expected[..NAME_BYTES] => {
-            Err(Unread::Wrong("its checksum does not fit"))
+            Err(ReadError::Invalid("its checksum does not fit"))
         }
-        false => Err(Unread::Wrong("it belongs to another model or format")),
+        false => Err(ReadError::Invalid("it belongs to another model or format")),
     }
 }
 
@@ -100,7 +100,7 @@ fn header(fingerprint: &Fingerprint, name: BlockName, bytes: &[u8]) -> Vec<u8> {
     header.extend(name.key.to_le_bytes());
     header.extend(name.group.to_le_bytes());
     header.extend((bytes.len() as u64).to_le_bytes());
-    // It guards against damage, not against forgery: who can write here can read the weights, too.
+    // It guards against damage, not against forgery: a program that can write here can read the weights, too.
     let mut checksum = Xxh3::new();
     checksum.update(&header);
     checksum.update(bytes);

@@ -1,4 +1,4 @@
-//! Which files there are, how large, and which were used longest ago.
+//! The files, their sizes, and when they were last used.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::CachedModel;
-use super::file::{EXTENSION, UNFINISHED};
+use super::file::{EXTENSION, TEMPORARY};
 
-/// When a file was last used; the number tells apart what a clock does not.
-type Stamp = (SystemTime, u64);
+/// When a file was last used; the number orders files of equal time.
+type LastUsed = (SystemTime, u64);
 
 /// Files by path below the root, of all models that share it.
 #[derive(Debug)]
 pub(super) struct Index {
-    files: BTreeMap<PathBuf, (u64, Stamp)>,
-    by_age: BTreeMap<Stamp, PathBuf>,
+    files: BTreeMap<PathBuf, (u64, LastUsed)>,
+    by_age: BTreeMap<LastUsed, PathBuf>,
     bytes: u64,
     limit_bytes: u64,
     next: u64,
 }
 
 impl Index {
-    /// Looks into every model's folder, and removes what a killed writer left half written.
+    /// Reads every model's folder, and removes temporary files of killed writers.
     pub(super) fn scan(root: &Path, limit_bytes: u64) -> io::Result<Self> {
         let mut index =
             Self { files: BTreeMap::new(), by_age: BTreeMap::new(), bytes: 0, limit_bytes, next: 0 };
@@ -39,7 +39,7 @@ impl Index {
                         let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                         index.add(path, about.len(), used);
                     }
-                    Some(UNFINISHED) if is_abandoned(&path) => {
+                    Some(TEMPORARY) if is_abandoned(&path) => {
                         let _gone = std::fs::remove_file(file.path());
                     }
                     _ => {}
@@ -53,12 +53,12 @@ impl Index {
         self.files.contains_key(path)
     }
 
-    /// Files and bytes.
+    /// The number of files, and their bytes.
     pub(super) fn size(&self) -> (u64, u64) {
         (self.files.len() as u64, self.bytes)
     }
 
-    /// What there is of each model, by its folder's name.
+    /// Each model's part, by its folder's name.
     pub(super) fn by_folder(&self) -> Vec<CachedModel> {
         let mut folders: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for (path, (bytes, _)) in &self.files {
@@ -70,42 +70,42 @@ impl Index {
         models.map(|(fingerprint, (files, bytes))| CachedModel { fingerprint, files, bytes }).collect()
     }
 
-    /// Whether a file of so many bytes can be kept at all.
+    /// Whether a file of this size fits the limit.
     pub(super) fn could_hold(&self, bytes: u64) -> bool {
         bytes <= self.limit_bytes
     }
 
-    /// Notes a file, or that it was used.
+    /// Adds a file, or updates its time of use.
     pub(super) fn add(&mut self, path: PathBuf, bytes: u64, used: SystemTime) {
-        self.forget(&path);
-        let stamp = (used, self.next);
+        self.remove(&path);
+        let last_used = (used, self.next);
         self.next += 1;
         self.bytes += bytes;
-        self.by_age.insert(stamp, path.clone());
-        self.files.insert(path, (bytes, stamp));
+        self.by_age.insert(last_used, path.clone());
+        self.files.insert(path, (bytes, last_used));
     }
 
-    pub(super) fn forget(&mut self, path: &Path) {
-        if let Some((bytes, stamp)) = self.files.remove(path) {
-            self.by_age.remove(&stamp);
+    pub(super) fn remove(&mut self, path: &Path) {
+        if let Some((bytes, last_used)) = self.files.remove(path) {
+            self.by_age.remove(&last_used);
             self.bytes -= bytes;
         }
     }
 
-    /// Forgets what was used longest ago until `bytes` more fit. The caller removes the files.
+    /// Removes the least recently used files from the index until `bytes` more fit. The caller deletes them.
     pub(super) fn make_room(&mut self, bytes: u64) -> Vec<PathBuf> {
         let mut evicted = Vec::new();
         while self.bytes.saturating_add(bytes) > self.limit_bytes {
             let Some((_, path)) = self.by_age.first_key_value() else { break };
             let path = path.clone();
-            self.forget(&path);
+            self.remove(&path);
             evicted.push(path);
         }
         evicted
     }
 }
 
-/// True unless the process that writes the file may still live: `<key>-<group>.<process id>.tmp`.
+/// True unless the process that writes the file may still run: `<key>-<group>.<process id>.tmp`.
 fn is_abandoned(path: &Path) -> bool {
     let stem = path.file_stem().map(Path::new).and_then(|stem| stem.extension());
     let writer = stem.and_then(|id| id.to_str()).and_then(|id| id.parse::<u32>().ok());

@@ -4,21 +4,27 @@ use std::fs::File;
 use std::sync::mpsc::Receiver;
 use std::time::{Instant, SystemTime};
 
-use super::file::{self, Unread};
-use super::{Answer, BlockName, Loaded, Shared};
-use crate::fault::{Kind, panic_on_order};
+use super::file::{self, ReadError};
+use super::{BlockData, BlockName, ReadResult, Shared};
+use crate::fault::{Kind, injected_panic};
 
-/// Answers each question with the leading blocks that are there and sound.
-pub(super) fn run(shared: &Shared, questions: &Receiver<Vec<BlockName>>, tell: &mut impl FnMut(Answer)) {
-    for (number, names) in questions.iter().enumerate() {
+/// Reads the leading valid blocks of each request.
+pub(super) fn run(
+    shared: &Shared,
+    requests: &Receiver<Vec<BlockName>>,
+    on_read: &mut impl FnMut(ReadResult),
+) {
+    for (number, names) in requests.iter().enumerate() {
         if shared.faults.of_disk(Kind::DiskReader, number as u64) {
-            panic_on_order();
+            injected_panic();
         }
         let started = Instant::now();
-        let blocks: Vec<Loaded> =
-            names.into_iter().map_while(|name| Some(Loaded { name, bytes: read(shared, name)? })).collect();
+        let blocks: Vec<BlockData> = names
+            .into_iter()
+            .map_while(|name| Some(BlockData { name, bytes: read(shared, name)? }))
+            .collect();
         shared.count(|stats| stats.read_blocks_total += blocks.len() as u64);
-        tell(Answer { blocks, took: started.elapsed() });
+        on_read(ReadResult { blocks, took: started.elapsed() });
     }
 }
 
@@ -29,17 +35,17 @@ fn read(shared: &Shared, name: BlockName) -> Option<Vec<u8>> {
     match file::read(&full, &shared.fingerprint, name, block_bytes) {
         Ok(bytes) => {
             let now = SystemTime::now();
-            // The time of use survives a restart in the file's own time; a disk that refuses that loses only order.
-            let _order_lost =
+            // The file's modification time keeps the order of use over a restart; it is not essential.
+            let _not_essential =
                 File::options().append(true).open(&full).and_then(|file| file.set_modified(now));
             shared.index().add(path, file::bytes_on_disk(block_bytes), now);
             Some(bytes)
         }
-        Err(Unread::Absent) => {
-            shared.index().forget(&path);
+        Err(ReadError::Missing) => {
+            shared.index().remove(&path);
             None
         }
-        Err(Unread::Wrong(why)) => {
+        Err(ReadError::Invalid(why)) => {
             shared.reject(&path, why);
             None
         }

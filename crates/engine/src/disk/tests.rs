@@ -22,18 +22,18 @@ impl World {
         Self { directory, limit_bytes: 1 << 20 }
     }
 
-    fn open(&self) -> (Disk, Receiver<Answer>) {
+    fn open(&self) -> (Disk, Receiver<ReadResult>) {
         self.open_as([7; 32])
     }
 
-    fn open_as(&self, fingerprint: [u8; 32]) -> (Disk, Receiver<Answer>) {
-        let (tell, told) = channel();
-        (self.open_telling(fingerprint, move |answer| tell.send(answer).unwrap()), told)
+    fn open_as(&self, fingerprint: [u8; 32]) -> (Disk, Receiver<ReadResult>) {
+        let (results_tx, results) = channel();
+        (self.open_with(fingerprint, move |answer| results_tx.send(answer).unwrap()), results)
     }
 
-    fn open_telling(&self, fingerprint: [u8; 32], tell: impl FnMut(Answer) + Send + 'static) -> Disk {
+    fn open_with(&self, fingerprint: [u8; 32], results_tx: impl FnMut(ReadResult) + Send + 'static) -> Disk {
         let settings = DiskSettings { directory: self.directory.clone(), limit_bytes: self.limit_bytes };
-        Disk::open(&settings, fingerprint, vec![BYTES], FaultPlan::default(), tell).unwrap()
+        Disk::open(&settings, fingerprint, vec![BYTES], FaultPlan::default(), results_tx).unwrap()
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -51,9 +51,9 @@ impl World {
     }
 
     fn read(&self, keys: &[u128]) -> (Vec<u128>, DiskStats) {
-        let (disk, told) = self.open();
+        let (disk, results) = self.open();
         disk.fetch(keys.iter().map(|key| name(*key)).collect()).unwrap();
-        let found = told.recv().unwrap().blocks;
+        let found = results.recv().unwrap().blocks;
         assert!(found.iter().all(|block| block.bytes == content(block.name.key)));
         (found.iter().map(|block| block.name.key).collect(), disk.stats())
     }
@@ -116,9 +116,9 @@ fn a_file_cut_short_grown_or_empty_is_removed() {
 fn another_models_blocks_are_not_found_and_not_touched() {
     let world = World::new("foreign");
     world.write([1]);
-    let (disk, told) = world.open_as([8; 32]);
+    let (disk, results) = world.open_as([8; 32]);
     disk.fetch(vec![name(1)]).unwrap();
-    assert!(told.recv().unwrap().blocks.is_empty());
+    assert!(results.recv().unwrap().blocks.is_empty());
     drop(disk);
     assert_eq!(world.read(&[1]).0, [1]);
 }
@@ -159,14 +159,14 @@ fn what_a_killed_writer_left_is_removed() {
 #[test]
 fn a_full_disk_costs_the_block_and_nothing_else() {
     let world = World::new("full");
-    let (disk, told) = world.open();
+    let (disk, results) = world.open();
     // A folder that cannot be written to stands in for a disk that is full.
     let folder = world.directory.join("kv").join(Fingerprint([7; 32]).folder());
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, b"in the way").unwrap();
     disk.put(name(1), content(1));
     disk.fetch(vec![name(1)]).unwrap();
-    assert!(told.recv().unwrap().blocks.is_empty());
+    assert!(results.recv().unwrap().blocks.is_empty());
     let shared = Arc::clone(&disk.shared);
     drop(disk);
     let stats = *shared.stats.lock().unwrap();
@@ -190,7 +190,7 @@ fn the_end_does_not_wait_for_a_reader_that_hangs() {
     let world = World::new("hanging");
     let (begun, begins) = channel();
     let (release, held) = channel::<()>();
-    let disk = world.open_telling([7; 32], move |_| {
+    let disk = world.open_with([7; 32], move |_| {
         begun.send(()).unwrap();
         let _until_the_test_is_over = held.recv();
     });

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Loaded, Shared, file};
+use super::{BlockData, Shared, file};
 use crate::fault::Kind;
 
-/// After a disk refused a block, it is left alone for so long.
+/// Pause after a failed write.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Writes what comes until nobody is left to send.
-pub(super) fn run(shared: &Shared, blocks: &Receiver<Loaded>) {
+/// Writes blocks until the channel closes.
+pub(super) fn run(shared: &Shared, blocks: &Receiver<BlockData>) {
     let mut paused_until: Option<Instant> = None;
     for (number, block) in blocks.iter().enumerate() {
         let written = match paused_until {
@@ -21,23 +21,23 @@ pub(super) fn run(shared: &Shared, blocks: &Receiver<Loaded>) {
         match written {
             Written::Yes => shared.count(|stats| stats.written_blocks_total += 1),
             Written::Dropped => shared.count(|stats| stats.dropped_blocks_total += 1),
-            Written::Refused => {
+            Written::Failed => {
                 paused_until = Some(Instant::now() + PAUSE);
                 shared.count(|stats| stats.dropped_blocks_total += 1);
             }
         }
-        shared.waiting.fetch_sub(1, Ordering::Relaxed);
+        shared.queued.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 enum Written {
     Yes,
     Dropped,
-    Refused,
+    Failed,
 }
 
-/// `number`: which of all blocks that came.
-fn write(shared: &Shared, number: u64, Loaded { name, bytes }: &Loaded) -> Written {
+/// `number`: how many blocks came before.
+fn write(shared: &Shared, number: u64, BlockData { name, bytes }: &BlockData) -> Written {
     let (path, size) = (shared.path_of(*name), file::bytes_on_disk(bytes.len()));
     if !shared.index().could_hold(size) {
         return Written::Dropped;
@@ -55,7 +55,7 @@ fn write(shared: &Shared, number: u64, Loaded { name, bytes }: &Loaded) -> Writt
         Err(error) => {
             let file = shared.root.join(path);
             tracing::warn!(file = %file.display(), %error, "a block could not be written; pausing");
-            Written::Refused
+            Written::Failed
         }
     }
 }

@@ -1,6 +1,5 @@
-//! The way to the engine for everybody else.
+//! The handle: submits requests to a running engine and queries it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -8,62 +7,41 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use omnibus_text::AddSpecial;
 
-use super::gauges::Gauges;
-use super::info::{Health, ModelInfo, RequestInfo, SessionInfo, Stats};
-use super::line::Line;
-use super::model::{ModelSource, ModelText, Prompt};
-use super::narrator::{Hangup, Narration, Stage};
-use super::sessions::SessionNames;
-use super::stream::EventStream;
-use crate::message::{Command, Job, JobId};
+use super::event_stream::EventStream;
+use super::model_text::{ModelText, TokenizedPrompt};
+use super::output_processor::{ActiveRequests, CancelOnDrop, RequestOutput};
+use super::session_names::SessionNames;
+use crate::message::{Command, CommandSender, Job, JobId, Ready};
+use crate::model_source::ModelSource;
 use crate::request::{Input, Request};
 use crate::settings::Settings;
-use crate::worker::Ready;
-use crate::{Failure, sampler};
+use crate::status::EngineStatus;
+use crate::{Failure, Health, ModelInfo, RequestInfo, SessionInfo, Stats, sampler};
 
-/// Why an engine cannot start: one line that names the file or the setting and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartError(String);
-
-impl StartError {
-    pub(crate) fn new(error: impl fmt::Display) -> Self {
-        Self(error.to_string().replace('\n', " "))
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
-
-/// The way to a running engine. Clones share it; the engine stops when the last one is gone, and has stopped when
-/// that one's drop returns.
+/// A handle to a running engine. Clones share it. Dropping the last one stops the engine and waits for its end.
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
-/// An engine that runs, and what leads to it.
-pub(super) struct Started {
-    pub(super) text: ModelText,
-    pub(super) ready: Ready,
-    pub(super) line: Line,
-    /// Ends when the engine has.
-    pub(super) thread: JoinHandle<()>,
-    pub(super) stage: Stage,
-    pub(super) gauges: Arc<Gauges>,
+/// The parts of a started engine.
+pub(crate) struct Started {
+    pub(crate) text: ModelText,
+    pub(crate) ready: Ready,
+    pub(crate) commands: CommandSender,
+    /// Ends when the engine has stopped.
+    pub(crate) thread: JoinHandle<()>,
+    pub(crate) requests: ActiveRequests,
+    pub(crate) status: Arc<EngineStatus>,
 }
 
 struct Shared {
     info: ModelInfo,
     text: ModelText,
-    line: Line,
-    /// The one that ends when the engine has.
+    commands: CommandSender,
+    /// Ends when the engine has stopped.
     thread: Option<JoinHandle<()>>,
-    stage: Stage,
+    requests: ActiveRequests,
     sessions: SessionNames,
-    gauges: Arc<Gauges>,
+    status: Arc<EngineStatus>,
     next_job: AtomicU64,
     draining: AtomicBool,
     max_queue: usize,
@@ -73,17 +51,17 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _stopped = self.line.send(Command::Stop);
+        let _already_stopped = self.commands.send(Command::Stop);
         if let Some(thread) = self.thread.take() {
-            let _its_panic_was_printed = thread.join();
+            let _panic_was_printed = thread.join();
         }
     }
 }
 
 impl Handle {
-    /// Puts together what was started.
-    pub(super) fn of(started: Started, source: &ModelSource, settings: &Settings) -> Self {
-        let Started { text, ready, line, thread, stage, gauges } = started;
+    /// The handle of a started engine.
+    pub(crate) fn new(started: Started, source: &ModelSource, settings: &Settings) -> Self {
+        let Started { text, ready, commands, thread, requests, status } = started;
         let Ready { architecture, quantization, context_length, max_model_len, vocab_size, memory, prefix } =
             ready;
         let mut names = source.names().into_iter();
@@ -101,12 +79,12 @@ impl Handle {
         };
         Self(Arc::new(Shared {
             info,
-            text: text.after(prefix),
-            line,
+            text: text.with_prefix(prefix),
+            commands,
             thread: Some(thread),
-            stage,
+            requests,
             sessions: SessionNames::default(),
-            gauges,
+            status,
             next_job: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             max_queue: settings.max_queue,
@@ -115,84 +93,84 @@ impl Handle {
         }))
     }
 
-    /// Every model that can be asked for.
+    /// Every served model.
     pub fn models(&self) -> Vec<ModelInfo> {
         vec![self.0.info.clone()]
     }
 
-    /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt,
-    /// so async callers send it to a thread that may block.
+    /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt: async callers run
+    /// it on a thread that may block.
     pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
         let shared = &*self.0;
         if shared.draining.load(Ordering::Relaxed) {
             return Err(Failure::unavailable("it is shutting down"));
         }
-        if let Some(failure) = shared.gauges.refusal() {
+        if let Some(failure) = shared.status.refusal() {
             return Err(failure);
         }
         request.validate()?;
         let text = shared.text_of(request.model.as_deref())?;
         let prompt = text.prompt(&request.input, AddSpecial::Yes)?;
         if let Some(session) = &request.session_id {
-            shared.sessions.meet(&request.tenant, session, || shared.gauges.stats());
+            shared.sessions.insert(&request.tenant, session, || shared.status.stats().sessions);
         }
         let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
         let job = shared.job(id, &request, prompt)?;
-        if !shared.stage.has_room(&request.tenant, shared.max_queue, shared.gauges.running()) {
-            return Err(Failure::Busy { retry_after_s: shared.gauges.retry_after_s() });
+        if !shared.requests.has_room(&request.tenant, shared.max_queue, shared.status.running()) {
+            return Err(Failure::Busy { retry_after_s: shared.status.retry_after_s() });
         }
-        let (tell, events) = tokio::sync::mpsc::unbounded_channel();
+        let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
         let tokenizer = Arc::clone(&text.tokenizer);
         let stop_tokens = job.stop_tokens.clone();
         let model = shared.info.id.clone();
-        let narration = Narration::new(&request, model, tokenizer, stop_tokens, &job.prompt, tell);
-        shared.stage.enter(id, narration);
-        if shared.line.send(Command::Submit(Box::new(job))).is_err() {
-            shared.stage.leave(id);
+        let output = RequestOutput::new(&request, model, tokenizer, stop_tokens, &job.prompt, events_tx);
+        shared.requests.insert(id, output);
+        if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
+            shared.requests.remove(id);
             return Err(Failure::unavailable("the engine has stopped"));
         }
-        Ok(EventStream::new(request.id, events, Hangup { job: id, line: shared.line.clone() }))
+        Ok(EventStream::new(request.id, events, CancelOnDrop { job: id, commands: shared.commands.clone() }))
     }
 
-    /// Ends a request early; false when there is none of that id. Its stream still ends with an event.
+    /// Cancels a request; false when none has that id. Its stream still ends with an event.
     pub fn cancel(&self, id: &str) -> bool {
-        let found = self.0.stage.find(id);
-        found.is_some_and(|job| self.0.line.send(Command::Cancel(job)).is_ok())
+        let found = self.0.requests.find(id);
+        found.is_some_and(|job| self.0.commands.send(Command::Cancel(job)).is_ok())
     }
 
-    /// A tenant's sessions. Waits for the step that is computed, at most for some seconds.
+    /// A tenant's sessions. Blocks until the current step is done, at most some seconds.
     pub fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
-        const LOOK_EVERY: Duration = Duration::from_millis(2);
-        const PATIENCE: Duration = Duration::from_secs(10);
+        const POLL_INTERVAL: Duration = Duration::from_millis(2);
+        const TIMEOUT: Duration = Duration::from_secs(10);
         let shared = &*self.0;
-        if let Some(failure) = shared.gauges.refusal() {
+        if let Some(failure) = shared.status.refusal() {
             return Err(failure);
         }
-        let before = shared.gauges.stats().session_looks_total;
-        let asked = Instant::now();
-        shared.tell(Command::LookAtSessions)?;
-        while asked.elapsed() < PATIENCE {
-            let stats = shared.gauges.stats();
+        let before = shared.status.stats().session_looks_total;
+        let started = Instant::now();
+        shared.send(Command::ListSessions)?;
+        while started.elapsed() < TIMEOUT {
+            let stats = shared.status.stats();
             if stats.session_looks_total > before {
-                return Ok(shared.sessions.of(tenant, &stats));
+                return Ok(shared.sessions.of(tenant, &stats.sessions));
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Err(Failure::unavailable("the engine does not answer"))
     }
 
-    /// Ends a tenant's session; false when there is none of that id.
+    /// Ends a tenant's session; false when none has that id.
     pub fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure> {
         if !self.sessions(tenant)?.iter().any(|session| session.id == id) {
             return Ok(false);
         }
-        self.0.tell(Command::DropSession(SessionNames::number(tenant, id)))?;
+        self.0.send(Command::DropSession(SessionNames::number(tenant, id)))?;
         Ok(true)
     }
 
-    /// What is queued or running.
+    /// The unfinished requests.
     pub fn requests(&self) -> Vec<RequestInfo> {
-        self.0.stage.infos()
+        self.0.requests.infos()
     }
 
     /// The tokens that a request with this input would start from.
@@ -210,47 +188,46 @@ impl Handle {
         self.0.text_of(model)?.pieces(tokens)
     }
 
-    /// The text of tokens.
+    /// The tokens' text.
     pub fn detokenize(&self, model: Option<&str>, tokens: &[u32]) -> Result<String, Failure> {
         self.0.text_of(model)?.detokenize(tokens)
     }
 
-    /// Whether steps happen when there is work.
+    /// Whether the engine makes progress.
     pub fn health(&self) -> Health {
-        self.0.gauges.health()
+        self.0.status.health()
     }
 
-    /// Gauges as they are now.
+    /// The latest statistics.
     pub fn stats(&self) -> Stats {
-        // Whose sessions there are is not for everybody.
-        Stats { sessions: Vec::new(), ..self.0.gauges.stats() }
+        // Sessions are listed to their tenants only.
+        Stats { sessions: Vec::new(), ..self.0.status.stats() }
     }
 
-    /// Takes no more requests, waits for what runs, then cancels the rest and waits until that has been told.
+    /// Accepts no more requests, waits for the running ones, then cancels the rest and waits for their last events.
     pub async fn drain(&self, timeout: Duration) {
-        /// A cancelled request ends with the step in flight; an engine that hangs is not waited for.
-        const GOODBYE: Duration = Duration::from_secs(5);
+        /// A cancelled request ends with the step in flight; a hung engine is not waited for.
+        const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
         self.0.draining.store(true, Ordering::Relaxed);
         if tokio::time::timeout(timeout, self.all_done()).await.is_err() {
             for request in self.requests() {
                 self.cancel(&request.id);
             }
-            let _hangs = tokio::time::timeout(GOODBYE, self.all_done()).await;
+            let _hung = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.all_done()).await;
         }
     }
 
     async fn all_done(&self) {
-        const LOOK_EVERY: Duration = Duration::from_millis(20);
-        while self.0.stage.len() > 0 {
-            tokio::time::sleep(LOOK_EVERY).await;
+        const POLL_INTERVAL: Duration = Duration::from_millis(20);
+        while self.0.requests.len() > 0 {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 impl Shared {
-    fn tell(&self, command: Command) -> Result<(), Failure> {
-        let told = self.line.send(command);
-        told.map_err(|_| Failure::unavailable("the engine has stopped"))
+    fn send(&self, command: Command) -> Result<(), Failure> {
+        self.commands.send(command).map_err(|_| Failure::unavailable("the engine has stopped"))
     }
 
     fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
@@ -263,8 +240,8 @@ impl Shared {
     }
 
     /// The request in tokens, checked against the model's sizes.
-    fn job(&self, id: JobId, request: &Request, written: Prompt) -> Result<Job, Failure> {
-        let prompt = &written.tokens;
+    fn job(&self, id: JobId, request: &Request, tokenized: TokenizedPrompt) -> Result<Job, Failure> {
+        let prompt = &tokenized.tokens;
         let (vocab, longest) = (self.info.vocab_size, self.info.max_model_len);
         let field = match request.input {
             Input::Chat(_) => "messages",
@@ -276,16 +253,16 @@ impl Shared {
         if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab) {
             return Err(Failure::bad_request(field, format!("{token} is not a token of this model")));
         }
-        // One token is drawn even when only the prompt is scored; it is not told.
-        let asked = request.max_new_tokens.map(|asked| asked.max(1));
-        let wanted = asked.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
-        if prompt.len().saturating_add(wanted) > longest {
-            let asked = match request.max_new_tokens {
-                Some(wanted) => format!("{} tokens of prompt and {wanted} of answer", prompt.len()),
+        // One token is sampled even without generation; it is dropped.
+        let requested = request.max_new_tokens.map(|tokens| tokens.max(1));
+        let max_new_tokens = requested.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
+        if prompt.len().saturating_add(max_new_tokens) > longest {
+            let requested = match request.max_new_tokens {
+                Some(tokens) => format!("{} tokens of prompt and {tokens} of answer", prompt.len()),
                 None => format!("{} tokens of prompt", prompt.len()),
             };
             return Err(Failure::TooLong {
-                message: format!("this model's context is {longest} tokens; {asked} do not fit"),
+                message: format!("this model's context is {longest} tokens; {requested} do not fit"),
             });
         }
         let mut sampling = request.sampling.clone();
@@ -298,12 +275,12 @@ impl Shared {
             stop_tokens.extend(self.text.tokenizer.eos_ids());
         }
         stop_tokens.sort_unstable();
-        let turns = self.text.turns(&request.input, &written);
+        let messages = self.text.message_boundaries(&request.input, &tokenized);
         Ok(Job {
             id,
-            prompt: written.tokens,
+            prompt: tokenized.tokens,
             generated: Vec::new(),
-            max_new_tokens: wanted,
+            max_new_tokens,
             sampling,
             stop_tokens,
             logprobs: request.logprobs,
@@ -313,14 +290,14 @@ impl Shared {
             cache_salt: salt(request, id),
             tenant: hash(&[request.tenant.as_bytes()]),
             session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
-            boundaries: turns.ends,
-            history: turns.history,
+            boundaries: messages.ends,
+            history: messages.history,
         })
     }
 }
 
-/// Requests share blocks when tenant and salt are the same. One that wants its prompt scored shares
-/// with nobody, because what is cached has no logits.
+/// Requests of equal tenant and salt share blocks. A request with prompt log-probabilities shares none, because cached
+/// blocks have no logits.
 fn salt(request: &Request, id: JobId) -> u64 {
     if request.prompt_logprobs.is_some() {
         return hash(&[b"alone", &id.0.to_le_bytes()]);

@@ -1,7 +1,7 @@
-//! The main function of an engine's process.
+//! The main function of an engine process.
 //!
-//! Invariant: it does not outlive the front, whatever it is doing: where the kernel can see to that it is asked to,
-//! and a thread of its own waits for the socket's end.
+//! Invariant: it does not outlive the front: where the kernel supports it, it is killed with its parent, and a thread of
+//! its own waits for the socket's end.
 
 use std::io::{self, BufReader};
 use std::os::fd::AsFd;
@@ -14,42 +14,43 @@ use omnibus_model::Source;
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::wire::{self, FromEngine, SourceName, Start, ToEngine};
+use crate::error::Disconnected;
 use crate::message::Command;
-use crate::worker::{self, NobodyListens};
+use crate::worker;
 
-/// How an engine's process came to its end.
+/// How an engine process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// It was told to stop.
-    AsTold,
-    /// Something went wrong, as said.
-    Badly(String),
+pub enum EngineExit {
+    /// It was stopped.
+    Stopped,
+    /// It failed, for this reason.
+    Failed(String),
 }
 
-/// Runs the engine whose front is at the other end of this process's standard input, until it is told to stop.
-/// `embedded` are the files of the model inside the binary.
-pub fn run_engine(embedded: &'static [(&'static str, &'static [u8])]) -> Ended {
-    match converse(embedded) {
-        Ok(ended) => ended,
-        Err(error) => Ended::Badly(format!("the engine's front cannot be understood: {error}")),
+/// Runs the engine until it is stopped. The front is at the other end of this process's standard input. `embedded`: the
+/// files of the model inside the binary.
+pub fn run_engine(embedded: &'static [(&'static str, &'static [u8])]) -> EngineExit {
+    match serve(embedded) {
+        Ok(exit) => exit,
+        Err(error) => EngineExit::Failed(format!("the front sent an invalid message: {error}")),
     }
 }
 
-fn converse(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Ended> {
+fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<EngineExit> {
     die_with_parent();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut from = BufReader::new(socket.try_clone()?);
     let start = match wire::read(&mut from)? {
         Some(ToEngine::Start(start)) => *start,
         Some(ToEngine::Command(_)) => return Err(io::Error::other("the first message is a command")),
-        None => return Ok(Ended::AsTold),
+        None => return Ok(EngineExit::Stopped),
     };
     let (commands, inbox) = channel();
     let stopping = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stopping);
+    let stopping_too = Arc::clone(&stopping);
     std::thread::Builder::new()
-        .name("omnibus-orders".to_owned())
-        .spawn(move || take_orders(from, &commands, &told))?;
+        .name("omnibus-commands".to_owned())
+        .spawn(move || read_commands(from, &commands, &stopping_too))?;
     let Start { source, settings } = start;
     let source = match source {
         SourceName::Directory(path) => Source::Directory(path),
@@ -57,23 +58,23 @@ fn converse(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<En
     };
     let to = Arc::new(Mutex::new(socket));
     let by_loop = Arc::clone(&to);
-    // The loop itself writes: what it says before a step has left this process before the step begins. The front
-    // reads whatever comes, so this waits for nobody.
-    let outlet = Box::new(move |report| {
-        write(&by_loop, FromEngine::Report(Box::new(report))).map_err(|_| NobodyListens)
+    // The loop itself writes: a report sent before a step has left this process before the step begins. The front always
+    // reads, so this does not block.
+    let report_tx = Box::new(move |report| {
+        write(&by_loop, FromEngine::Report(Box::new(report))).map_err(|_| Disconnected)
     });
-    let (ready, thread) = match worker::start(source, settings, inbox, outlet) {
+    let (ready, thread) = match worker::start(source, settings, inbox, report_tx) {
         Ok(started) => started,
         Err(error) => {
             write(&to, FromEngine::Refused(error.to_string()))?;
-            return Ok(Ended::AsTold);
+            return Ok(EngineExit::Stopped);
         }
     };
     write(&to, FromEngine::Ready(ready))?;
     match thread.join() {
-        Ok(()) if stopping.load(Ordering::Relaxed) => Ok(Ended::AsTold),
-        Ok(()) => Ok(Ended::Badly("the engine's loop ended by itself".to_owned())),
-        Err(_) => Ok(Ended::Badly("the engine's loop panicked".to_owned())),
+        Ok(()) if stopping.load(Ordering::Relaxed) => Ok(EngineExit::Stopped),
+        Ok(()) => Ok(EngineExit::Failed("the engine's loop ended by itself".to_owned())),
+        Err(_) => Ok(EngineExit::Failed("the engine's loop panicked".to_owned())),
     }
 }
 
@@ -81,24 +82,23 @@ fn write(to: &Mutex<UnixStream>, message: FromEngine) -> io::Result<()> {
     wire::write(&mut *to.lock().unwrap_or_else(PoisonError::into_inner), &[message])
 }
 
-/// Passes commands on. An end of them that was not announced is the front's death, and then nobody needs this
-/// process, nor waits for it to clean up.
-fn take_orders(mut from: BufReader<UnixStream>, commands: &Sender<Command>, stopping: &AtomicBool) {
+/// Passes commands on. A socket closed without a stop means that the front has died; then this process ends at once.
+fn read_commands(mut from: BufReader<UnixStream>, commands: &Sender<Command>, stopping: &AtomicBool) {
     while let Ok(Some(ToEngine::Command(command))) = wire::read(&mut from) {
         if command == Command::Stop {
             stopping.store(true, Ordering::Relaxed);
         }
-        let _the_loop_is_over = commands.send(command);
+        let _loop_has_ended = commands.send(command);
     }
     if !stopping.load(Ordering::Relaxed) {
         let _dying = kill_process(getpid(), Signal::KILL);
     }
 }
 
-/// Asks the kernel to end this process with the thread that started it.
+/// Makes the kernel kill this process when the thread that started it ends.
 fn die_with_parent() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-        tracing::debug!(%error, "only the socket's end will say that the front has died");
+        tracing::debug!(%error, "the front's death will be noticed by the socket's end only");
     }
 }

@@ -6,44 +6,43 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Command, Report};
+use crate::message::{Command, Ready, Report};
 use crate::settings::Settings;
-use crate::worker::Ready;
 
-/// More than any message has: the prompt of a million tokens is some four megabytes.
+/// Larger than any message: a prompt of a million tokens is about four megabytes.
 const BYTES_MAX: u32 = 1 << 28;
 
-/// What the front tells an engine's process.
+/// From the front to the engine process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToEngine {
     /// Load a model. The first message, and only that.
     Start(Box<Start>),
-    /// As in the same process.
+    /// A command to the loop.
     Command(Command),
 }
 
-/// What an engine's process is told first.
+/// The first message to an engine process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) source: SourceName,
     pub(crate) settings: Settings,
 }
 
-/// Where a model is. Files compiled into the binary are in the child's too.
+/// Where a model is. Files compiled into the binary are in the engine process's binary, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SourceName {
     Directory(PathBuf),
     Embedded,
 }
 
-/// What an engine's process tells the front.
+/// From the engine process to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum FromEngine {
-    /// Its model is in memory.
+    /// Its model is loaded.
     Ready(Ready),
     /// It cannot start; the process ends.
     Refused(String),
-    /// As in the same process.
+    /// A report of the loop.
     Report(Box<Report>),
 }
 
@@ -63,7 +62,7 @@ pub(crate) fn write<T: Serialize>(to: &mut impl Write, messages: &[T]) -> io::Re
     to.write_all(&bytes)
 }
 
-/// Reads one message; `None` when the other side has hung up, be it in the middle of a message.
+/// Reads one message; `None` when the other side has closed the socket, even inside a message.
 pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     if !fill(from, &mut length)? {
@@ -96,7 +95,7 @@ fn is_hang_up(kind: io::ErrorKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Job, JobId, News, Note, Scored};
+    use crate::message::{Job, JobId, JobReport, JobUpdate, TokenLogprobs};
     use crate::{Failure, Sampling, Stats};
 
     fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
@@ -107,7 +106,7 @@ mod tests {
             assert_eq!(read(&mut rest).unwrap().as_ref(), Some(message));
         }
         assert_eq!(read::<T>(&mut rest).unwrap(), None);
-        // Whoever dies in the middle of a message has not sent it.
+        // A message cut short was not sent.
         for cut in 1..4 {
             let mut part = &bytes[..bytes.len() - cut];
             let whole = std::iter::from_fn(|| read::<T>(&mut part).unwrap()).count();
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn messages_round_trip() {
         let sampling =
             Sampling { logit_bias: [(3, -1.5)].into(), seed: Some(u64::MAX), ..Sampling::default() };
         let job = Job {
@@ -143,22 +142,23 @@ mod tests {
             ToEngine::Command(Command::Submit(Box::new(job))),
             ToEngine::Command(Command::Cancel(JobId(1))),
         ]);
-        let scored = Scored { token: 5, logprob: Some(-0.5), top: vec![(5, -0.5), (6, f32::NEG_INFINITY)] };
-        let note = |news| Note { job: JobId(3), news };
-        let notes = vec![
-            note(News::Started { cached_tokens: 32, history_changed_at: Some(7) }),
-            note(News::Token(scored)),
-            note(News::Failed(Failure::Busy { retry_after_s: 2 })),
+        let token =
+            TokenLogprobs { token: 5, logprob: Some(-0.5), top: vec![(5, -0.5), (6, f32::NEG_INFINITY)] };
+        let report = |update| JobReport { job: JobId(3), update };
+        let jobs = vec![
+            report(JobUpdate::Started { cached_tokens: 32, history_changed_at: Some(7) }),
+            report(JobUpdate::Token(token)),
+            report(JobUpdate::Failed(Failure::Busy { retry_after_s: 2 })),
         ];
         let stats = Stats { queued: 3, wait_seconds_total: 0.5, ..Stats::default() };
         check(vec![
             FromEngine::Refused("no".into()),
-            FromEngine::Report(Box::new(Report { notes, stats, steps: Vec::new() })),
+            FromEngine::Report(Box::new(Report { jobs, stats, steps: Vec::new() })),
         ]);
     }
 
     #[test]
-    fn nonsense_is_an_error_and_not_a_panic() {
+    fn invalid_bytes_are_an_error_and_not_a_panic() {
         assert!(read::<FromEngine>(&mut [255u8; 9].as_slice()).is_err());
         assert!(read::<FromEngine>(&mut [1u8, 0, 0, 0, 200].as_slice()).is_err());
     }

@@ -30,8 +30,8 @@ fn shares(sampling: &Sampling) -> [f32; 5] {
     let rows: Vec<Row<'_>> = (0..DRAWS).map(|position| row(sampling, position)).collect();
     let drawn = sample(&logits(DRAWS), &rows).unwrap();
     let mut shares = [0.0; 5];
-    for pick in drawn.read(&vec![None; DRAWS]).unwrap() {
-        shares[pick.token.unwrap() as usize] += 1.0 / DRAWS as f32;
+    for sampled in drawn.read(&vec![None; DRAWS]).unwrap() {
+        shares[sampled.token.unwrap() as usize] += 1.0 / DRAWS as f32;
     }
     shares
 }
@@ -108,9 +108,9 @@ fn rows_that_are_not_numbers_fail_alone_and_stay_safe_to_feed() {
         let logits = Array::from_slice(&values, &[2, 5]).unwrap();
         let drawn = sample(&logits, &[row(sampling, 0), row(sampling, 1)]).unwrap();
         assert!(drawn.tokens.to_vec::<i32>().unwrap().iter().all(|token| (0..5).contains(token)));
-        let picks = drawn.read(&[None; 2]).unwrap();
-        assert_eq!(picks[0].token, None);
-        assert!(picks[1].token.is_some());
+        let sampled = drawn.read(&[None; 2]).unwrap();
+        assert_eq!(sampled[0].token, None);
+        assert!(sampled[1].token.is_some());
     }
 }
 

@@ -1,50 +1,26 @@
-//! Where a model's memory goes, decided before keys and values take any.
+//! The memory plan of a model, made before the KV cache is allocated.
 
 use mlx::device::{Backend, Device};
 use omnibus_model::{Model, Source};
-use serde::{Deserialize, Serialize};
 
-use crate::StartError;
-use crate::machine::{MemoryLimit, host_free_bytes, memory_limit};
+use crate::machine::{host_free_bytes, memory_limit};
+use crate::memory_plan::gigabytes;
 use crate::settings::Settings;
+use crate::{MemoryPlan, StartError};
 
-/// Of the limit, what is left to everything that is not counted: code, buffers of the driver, fragmentation.
+/// Share of the limit for everything that is not counted: code, driver buffers, fragmentation.
 const HEADROOM_SHARE: f64 = 0.05;
-/// But not more than this.
+/// Upper bound of the headroom.
 const HEADROOM_BYTES_MAX: u64 = 2 << 30;
-/// The share of what is left of the host's memory that preempted sequences may take when nobody says.
+/// Share of the free host memory for swapped blocks by default.
 const SWAP_SHARE: f64 = 0.1;
-/// But not more than this.
+/// Upper bound of the default swap space.
 const SWAP_BYTES_MAX: u64 = 4 << 30;
-/// MLX keeps at least so much for reuse.
+/// Lower bound of MLX's buffer cache.
 const REUSE_BYTES_MIN: u64 = 256 << 20;
 
-/// Where a model's memory goes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryPlan {
-    /// What the machine gives; `None` where nobody knows.
-    pub limit: Option<MemoryLimit>,
-    /// Bytes of the weights.
-    pub weights_bytes: u64,
-    /// Bytes of the blocks of keys and values, and of recurrent states.
-    pub kv_bytes: u64,
-    /// Tokens that those hold.
-    pub kv_tokens: usize,
-    /// Bytes of intermediate results of the largest steps.
-    pub scratch_bytes: u64,
-    /// Bytes left free on purpose.
-    pub headroom_bytes: u64,
-    /// Bytes of the host's memory for blocks of sequences that are preempted. They are taken when they are needed.
-    pub swap_bytes: u64,
-}
-
 impl MemoryPlan {
-    /// The most that arrays are expected to take.
-    pub fn expected_peak_bytes(&self) -> u64 {
-        self.weights_bytes + self.kv_bytes + self.scratch_bytes
-    }
-
-    /// Refuses, before anything is loaded, weights that could not even be in memory alone.
+    /// Refuses weights that do not fit into memory, before anything is loaded.
     pub(super) fn check_weights(source: &Source) -> Result<(), StartError> {
         let weights = source.weight_bytes().map_err(StartError::new)?;
         match memory_limit() {
@@ -58,7 +34,7 @@ impl MemoryPlan {
         }
     }
 
-    /// The plan of a model that is in memory, before it has keys and values.
+    /// The plan of a loaded model, without its KV cache.
     pub(super) fn before_kv(model: &Model, settings: &Settings) -> Self {
         let limit = memory_limit();
         let headroom = limit.as_ref().map_or(0, |limit| (limit.bytes as f64 * HEADROOM_SHARE) as u64);
@@ -75,15 +51,15 @@ impl MemoryPlan {
         }
     }
 
-    /// What is left for keys and values.
+    /// Bytes left for the KV cache.
     pub(super) fn left_bytes(&self) -> Option<u64> {
         let taken = self.expected_peak_bytes() + self.headroom_bytes;
         self.limit.as_ref().map(|limit| limit.bytes.saturating_sub(taken))
     }
 
-    /// What preempted sequences may take of the host's memory when nobody says, once everything else is planned. Where
-    /// the device's memory is the host's, that is little: it had better be used for keys and values.
-    pub(super) fn unasked_swap_bytes(&self) -> u64 {
+    /// The default swap space, after everything else is planned. It is small where the device's memory is the host's: more
+    /// KV cache would be the better use.
+    pub(super) fn default_swap_bytes(&self) -> u64 {
         let free = match (mlx::device::default(), mlx::device::backend()) {
             (Ok(Device::Gpu), Backend::Cuda) => host_free_bytes(),
             _ => self.left_bytes(),
@@ -91,7 +67,7 @@ impl MemoryPlan {
         ((free.unwrap_or(0) as f64 * SWAP_SHARE) as u64).min(SWAP_BYTES_MAX)
     }
 
-    /// Tells MLX what to keep: resident what the system allows, for reuse what steps need again and again.
+    /// Sets MLX's limits: the buffer cache for what steps allocate repeatedly, wired memory for what the system allows.
     pub(super) fn apply(&self) -> mlx::Result<()> {
         if mlx::device::default()? != Device::Gpu {
             return Ok(());
@@ -101,35 +77,11 @@ impl MemoryPlan {
         mlx::memory::set_memory_limit(limit.bytes as usize)?;
         if mlx::device::backend() == Backend::Metal {
             let resident = limit.bytes.min(self.expected_peak_bytes() + self.headroom_bytes);
-            // Systems before macOS 15 have no such limit and say so.
+            // Systems before macOS 15 have no such limit and return an error.
             if let Err(error) = mlx::memory::set_wired_limit(resident as usize) {
-                tracing::warn!(%error, "the model may be moved out of memory while it is idle");
+                tracing::warn!(%error, "the system may page the model out while it is idle");
             }
         }
         Ok(())
     }
-}
-
-impl std::fmt::Display for MemoryPlan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} of weights, {} of keys and values for {} tokens, up to {} while computing",
-            gigabytes(self.weights_bytes),
-            gigabytes(self.kv_bytes),
-            self.kv_tokens,
-            gigabytes(self.scratch_bytes),
-        )?;
-        if self.swap_bytes > 0 {
-            write!(f, ", up to {} of the host's for requests that give way", gigabytes(self.swap_bytes))?;
-        }
-        match &self.limit {
-            Some(limit) => write!(f, "; {} is {}", limit.source, gigabytes(limit.bytes)),
-            None => Ok(()),
-        }
-    }
-}
-
-fn gigabytes(bytes: u64) -> String {
-    format!("{:.2} GB", bytes as f64 / 1e9)
 }

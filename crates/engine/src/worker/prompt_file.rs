@@ -1,7 +1,7 @@
-//! A computed prompt that comes from a file or goes to one, in mlx-lm's format.
+//! Reading and writing prompt cache files, in mlx-lm's format.
 //!
-//! Blocks are chosen so small that the prompt comes out even: what a file holds is then whole blocks, and travels like
-//! any other block that was computed earlier.
+//! The block size is chosen so that the file's prompt is a whole number of blocks; they are then restored like any other
+//! cached blocks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,26 +14,26 @@ use super::runner::Runner;
 use crate::settings::{PromptCacheFile, Settings};
 use crate::{Failure, StartError};
 
-/// Blocks are not made larger than this.
+/// Largest block size.
 const BLOCK_SIZE_MAX: usize = 64;
-/// Follows a prompt that is to be written, so that all of the prompt is computed before anything is sampled.
+/// Appended to a prompt that is written, so that the whole prompt is computed before a token is sampled.
 const FILLER: u32 = 0;
 
-/// A computed prompt that comes from a file or goes to one.
+/// A prompt cache file that is read or written.
 pub(super) enum PromptFile {
     Read { cache: PromptCache },
     Write { path: PathBuf, model: String, prompt: Option<Prompt> },
 }
 
-/// What is to be written.
+/// The prompt to write.
 pub(super) struct Prompt {
     tokens: Vec<u32>,
-    /// Of its blocks.
+    /// The blocks' keys.
     keys: Vec<u128>,
 }
 
 impl PromptFile {
-    /// Opens what was asked for, and settles the size of blocks that goes with it.
+    /// Opens the requested file, and sets the block size that fits it.
     pub(super) fn open(
         settings: &mut Settings,
         source: &Source,
@@ -43,7 +43,7 @@ impl PromptFile {
             [("--kv-bits", settings.kv_bits.is_some()), ("--max-kv-size", settings.max_kv_size.is_some())];
         if let Some((flag, _)) = bounded.iter().find(|(_, set)| settings.prompt_cache.is_some() && *set) {
             return Err(StartError::new(format!(
-                "a prompt-cache file holds all keys and values as they are; leave out {flag}"
+                "a prompt cache file holds all keys and values unchanged; leave out {flag}"
             )));
         }
         match &settings.prompt_cache {
@@ -65,8 +65,8 @@ impl PromptFile {
         }
     }
 
-    /// The tokens that every prompt goes on from. Where the file does not tell them, others stand for them: their keys
-    /// and values are in the file, so nobody looks at the tokens.
+    /// The tokens that every prompt continues. Placeholders where the file does not store them: their keys and values are
+    /// in the file, so the tokens are never computed.
     pub(super) fn prefix(&self) -> Vec<u32> {
         match self {
             Self::Read { cache } => cache.tokens().map_or_else(|| vec![FILLER; cache.len()], <[u32]>::to_vec),
@@ -74,7 +74,7 @@ impl PromptFile {
         }
     }
 
-    /// What to compute for a prompt.
+    /// The tokens to compute for a prompt.
     pub(super) fn prompt(&self, mut tokens: Vec<u32>) -> Vec<u32> {
         if let Self::Write { .. } = self {
             tokens.push(FILLER);
@@ -82,7 +82,7 @@ impl PromptFile {
         tokens
     }
 
-    /// Fills a new sequence's blocks from the file, or remembers which blocks are to be written.
+    /// Fills a new sequence's blocks from the file, or notes which blocks to write.
     pub(super) fn begin(
         &mut self,
         scheduler: &mut Scheduler,

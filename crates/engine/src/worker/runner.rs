@@ -11,10 +11,10 @@ use omnibus_model::{
 };
 
 use super::capacity::Capacity;
-use super::launch::{Feed, Rows, SampleRow};
-use super::prompt_scores::PromptScores;
-use crate::message::{Job, News};
-use crate::sampler::{self, Drawn, History, Pick};
+use super::prompt_logprobs::PromptLogprobs;
+use super::step_input::{Feed, Rows, SampleRow};
+use crate::message::{Job, JobUpdate};
+use crate::sampler::{self, History, PendingSample, SampledToken};
 use crate::settings::{AsyncScheduling, Settings};
 
 /// The model, its memory, and the way steps are built.
@@ -41,12 +41,12 @@ enum Padding {
 /// A step that was launched and not yet read.
 pub(super) struct Launched {
     samples: Vec<SampleRow>,
-    wishes: Vec<Option<usize>>,
+    logprobs_requested: Vec<Option<usize>>,
     /// `None` while rows wait for a token in flight, or when nothing is sampled.
-    drawn: Option<Drawn>,
-    /// Kept until the late rows can be drawn.
+    drawn: Option<PendingSample>,
+    /// Supervised until the late rows can be drawn.
     logits: Option<Array>,
-    prompts: Vec<PromptScores>,
+    prompts: Vec<PromptLogprobs>,
     /// What else was launched; read to learn of failures when nothing is sampled.
     tail: Option<Array>,
 }
@@ -114,14 +114,16 @@ impl Runner {
         let logits = logits.map(|logits| logits.0);
         let scored = match &logits {
             Some(logits) => {
-                prompts.iter().map(|rows| PromptScores::of(logits, rows)).collect::<mlx::Result<_>>()?
+                prompts.iter().map(|rows| PromptLogprobs::of(logits, rows)).collect::<mlx::Result<_>>()?
             }
             None => Vec::new(),
         };
-        let wishes = samples.iter().map(|row| jobs.get(&row.sequence).and_then(|job| job.logprobs)).collect();
+        let logprobs_requested =
+            samples.iter().map(|row| jobs.get(&row.sequence).and_then(|job| job.logprobs)).collect();
         let tail = self.state.arrays().last().cloned();
-        let mut launched = Launched { samples, wishes, drawn: None, logits, prompts: scored, tail };
-        if launched.samples.iter().any(|row| row.late) {
+        let mut launched =
+            Launched { samples, logprobs_requested, drawn: None, logits, prompts: scored, tail };
+        if launched.samples.iter().any(|row| row.deferred) {
             let waiting = launched.logits.iter().chain(launched.prompt_arrays()).chain(self.state.arrays());
             dispatch(&mut self.dispatching, waiting)?;
             return Ok(launched);
@@ -149,7 +151,7 @@ impl Runner {
             };
             launched.drawn = Some(draw_rows(&logits, &launched.samples, jobs, tokens_of)?);
         }
-        let drawn = launched.drawn.iter().flat_map(Drawn::arrays);
+        let drawn = launched.drawn.iter().flat_map(PendingSample::arrays);
         dispatch(&mut self.dispatching, drawn.chain(launched.prompt_arrays()).chain(self.state.arrays()))
     }
 
@@ -251,32 +253,32 @@ impl Runner {
 /// What came of a step.
 pub(super) struct Read {
     /// One for each sampled row, in order.
-    pub(super) picks: Vec<Pick>,
-    /// Scored prompt tokens of some sequences.
-    pub(super) prompts: Vec<(SequenceId, News)>,
+    pub(super) sampled: Vec<SampledToken>,
+    /// TokenLogprobs prompt tokens of some sequences.
+    pub(super) prompts: Vec<(SequenceId, JobUpdate)>,
 }
 
 impl Launched {
     /// True when its sampling has not been launched.
-    pub(super) fn is_late(&self) -> bool {
+    pub(super) fn is_deferred(&self) -> bool {
         self.logits.is_some()
     }
 
     /// Waits for the step.
     pub(super) fn read(&self) -> mlx::Result<Read> {
-        let picks = match &self.drawn {
-            Some(drawn) => drawn.read(&self.wishes)?,
+        let sampled = match &self.drawn {
+            Some(drawn) => drawn.read(&self.logprobs_requested)?,
             None => {
                 mlx::eval(self.tail.iter())?;
                 Vec::new()
             }
         };
         let prompts = self.prompts.iter().map(|scores| Ok((scores.sequence, scores.read()?)));
-        Ok(Read { picks, prompts: prompts.collect::<mlx::Result<_>>()? })
+        Ok(Read { sampled, prompts: prompts.collect::<mlx::Result<_>>()? })
     }
 
     fn prompt_arrays(&self) -> impl Iterator<Item = &Array> {
-        self.prompts.iter().flat_map(PromptScores::arrays)
+        self.prompts.iter().flat_map(PromptLogprobs::arrays)
     }
 }
 
@@ -293,7 +295,7 @@ fn draw_rows(
     samples: &[SampleRow],
     jobs: &BTreeMap<SequenceId, Job>,
     tokens_of: impl Fn(SequenceId) -> Vec<u32>,
-) -> mlx::Result<Drawn> {
+) -> mlx::Result<PendingSample> {
     let greedy = crate::Sampling::greedy();
     let histories: Vec<Vec<u32>> = samples
         .iter()

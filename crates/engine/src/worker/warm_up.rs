@@ -10,9 +10,9 @@ use mlx::Array;
 use omnibus_core::SequenceId;
 use omnibus_model::{GroupKind, Segment, Table};
 
-use super::contained::contained;
-use super::launch::{Feed, Rows, SampleRow};
+use super::catch_panic::catch_panic;
 use super::runner::Runner;
+use super::step_input::{Feed, Rows, SampleRow};
 use crate::Sampling;
 use crate::sampler::{self, History};
 use crate::settings::{Settings, WarmUp};
@@ -48,7 +48,7 @@ pub(super) fn warm_up(runner: &mut Runner, settings: &Settings) -> mlx::Result<(
     }
     tracing::info!("taking the first steps; on a GPU they take a minute once, while kernels are compiled");
     let started = Instant::now();
-    if let Err(error) = contained(|| take_steps(runner, settings)) {
+    if let Err(error) = catch_panic(|| take_steps(runner, settings)) {
         tracing::warn!(%error, "the first steps failed");
         return runner.reset();
     }
@@ -96,7 +96,7 @@ fn rows(runner: &Runner, block_size: usize, room: usize, tokens: &[usize]) -> Ro
         if tokens == 1 || sequence == 0 {
             let sequence = SequenceId(sequence as u64);
             let logits = rows.logits_at.len();
-            rows.samples.push(SampleRow { sequence, logits, position: tokens, late: false, fault: None });
+            rows.samples.push(SampleRow { sequence, logits, position: tokens, deferred: false, fault: None });
             rows.logits_at.push(first + tokens - 1);
         }
     }

@@ -11,7 +11,7 @@ use omnibus_engine::{
 };
 use serde_json::Value;
 
-/// Tokens that the fixtures know.
+/// The fixtures' vocabulary.
 const VOCAB: usize = 96;
 
 /// A golden fixture as a model directory, with the embedded model's tokenizer.
@@ -35,7 +35,7 @@ pub fn engine(directory: &Path, settings: Settings) -> Handle {
     try_engine(directory, settings).expect("the engine starts")
 }
 
-/// With steps that overlap, which is more to go wrong; the server's own tests run them one by one.
+/// With async scheduling, which the server's tests do not use.
 pub fn try_engine(directory: &Path, settings: Settings) -> Result<Handle, StartError> {
     let settings = Settings { async_scheduling: AsyncScheduling::On, ..settings };
     let path = directory.to_owned();

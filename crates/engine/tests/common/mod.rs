@@ -15,7 +15,7 @@ pub fn engine(settings: Settings) -> Handle {
     try_engine(settings).expect("the engine starts")
 }
 
-/// An engine with memory for a few thousand tokens, if nothing else is asked for.
+/// An engine with memory for a few thousand tokens, unless the settings say otherwise.
 pub fn try_engine(mut settings: Settings) -> Result<Handle, StartError> {
     settings.kv_cache_memory.get_or_insert(64 << 20);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
@@ -36,16 +36,16 @@ pub fn complete(id: &str, prompt: &str, tokens: usize) -> Request {
     request
 }
 
-/// All a request told.
+/// A request's events and text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct Output {
     pub text: String,
     pub reason: FinishReason,
     pub usage: Usage,
     pub events: Vec<Event>,
 }
 
-pub fn hear(mut stream: EventStream) -> Told {
+pub fn wait_for(mut stream: EventStream) -> Output {
     let (mut text, mut events) = (String::new(), Vec::new());
     while let Some(event) = stream.blocking_next() {
         events.push(event.clone());
@@ -53,7 +53,7 @@ pub fn hear(mut stream: EventStream) -> Told {
             Event::Delta { text: more, .. } => text.push_str(&more),
             Event::Finished { reason, usage, .. } => {
                 assert!(stream.blocking_next().is_none(), "silence after the end");
-                return Told { text, reason, usage, events };
+                return Output { text, reason, usage, events };
             }
             Event::Failed(failure) => panic!("{failure}"),
             Event::Started { .. } | Event::Prompt(_) => {}
@@ -62,13 +62,13 @@ pub fn hear(mut stream: EventStream) -> Told {
     panic!("a stream ends with an event")
 }
 
-pub fn run(engine: &Handle, request: Request) -> Told {
-    hear(engine.submit(request).expect("taken"))
+pub fn run(engine: &Handle, request: Request) -> Output {
+    wait_for(engine.submit(request).expect("taken"))
 }
 
-/// The tokens and their exact scores.
-pub fn said(told: &Told) -> Vec<(u32, Option<f32>)> {
-    let tokens = told.events.iter().flat_map(|event| match event {
+/// The tokens and their log-probabilities, exactly.
+pub fn output_tokens(output: &Output) -> Vec<(u32, Option<f32>)> {
+    let tokens = output.events.iter().flat_map(|event| match event {
         Event::Delta { tokens, .. } => tokens.iter().map(|token| (token.id, token.logprob)).collect(),
         _ => Vec::new(),
     });

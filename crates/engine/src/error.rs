@@ -1,0 +1,91 @@
+//! Why an engine cannot start, and why a request cannot be served.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why an engine cannot start: one line that names the file or the setting and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartError(String);
+
+impl StartError {
+    pub(crate) fn new(error: impl fmt::Display) -> Self {
+        Self(error.to_string().replace('\n', " "))
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The other end of a channel or socket is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Disconnected;
+
+/// Why a request could not be served. The kinds are remedies: each says what the client can do.
+#[derive(Debug, Clone, PartialEq, Error, Serialize, Deserialize)]
+pub enum Failure {
+    /// Change the request.
+    #[error("{message}")]
+    BadRequest {
+        /// The field at fault, in the API's spelling.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Request another model.
+    #[error("the model `{model}` is not served here")]
+    UnknownModel {
+        /// The requested name.
+        model: String,
+    },
+    /// Shorten the prompt or the answer.
+    #[error("{message}")]
+    TooLong {
+        /// Names the sizes.
+        message: String,
+    },
+    /// Try again later.
+    #[error("the queue is full; retry in {retry_after_s} s")]
+    Busy {
+        /// An estimate from the queue as it is.
+        retry_after_s: u64,
+    },
+    /// The request's own time limit passed.
+    #[error("the request timed out after {after_s} s")]
+    Timeout {
+        /// The limit.
+        after_s: f64,
+    },
+    /// The server is about to stop, or the engine is restarting.
+    #[error("the server is not taking requests: {message}")]
+    Unavailable {
+        /// Why.
+        message: String,
+        /// When to try again, where that is known.
+        retry_after_s: Option<u64>,
+    },
+    /// A bug or a broken machine.
+    #[error("the engine failed: {message}")]
+    Engine {
+        /// For the log and the bug report.
+        message: String,
+    },
+}
+
+impl Failure {
+    /// For an unknown time.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::Unavailable { message: message.into(), retry_after_s: None }
+    }
+
+    /// A request with a field that cannot be honoured.
+    pub fn bad_request(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::BadRequest { field: field.into(), message: message.into() }
+    }
+}

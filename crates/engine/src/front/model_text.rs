@@ -1,0 +1,217 @@
+//! A model's tokenizer, chat template and end tokens.
+
+use std::sync::Arc;
+
+use omnibus_model::Source;
+use omnibus_text::{
+    AddSpecial, ChatTemplate, GenerationPrompt, RenderInput, SkipSpecial, TemplateName, Tokenizer,
+    TokenizerFiles,
+};
+use serde_json::{Map, Value};
+
+use super::message_boundaries::{MessageBoundaries, Rendered};
+use crate::request::{Chat, Input};
+use crate::{Failure, StartError};
+
+/// Turns conversations into tokens and tokens into text.
+pub(crate) struct ModelText {
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    template: Option<ChatTemplate>,
+    /// Tokens of a prompt cache file that every prompt continues.
+    prefix: Vec<u32>,
+}
+
+/// A request's input, tokenized.
+pub(crate) struct TokenizedPrompt {
+    pub(crate) tokens: Vec<u32>,
+    /// The rendered conversation, where it is the whole prompt.
+    rendered: Option<String>,
+}
+
+impl ModelText {
+    /// Reads the model's files. `chat_template` replaces the model's own.
+    pub(crate) fn read(source: &Source, chat_template: Option<&str>) -> Result<Self, StartError> {
+        let config = Value::Object(source.json("config.json").map_err(StartError::new)?);
+        let tokenizer = match source {
+            Source::Directory(path) => Tokenizer::from_dir(path, Some(&config)),
+            Source::Embedded(_) => embedded_tokenizer(source, &config)?,
+        };
+        let template = match (chat_template, source) {
+            (Some(template), _) => ChatTemplate::new(template).map(Some),
+            (None, Source::Directory(path)) => ChatTemplate::from_dir(path),
+            (None, Source::Embedded(_)) => embedded_template(source)?,
+        };
+        Ok(Self {
+            tokenizer: Arc::new(tokenizer.map_err(StartError::new)?),
+            template: template.map_err(StartError::new)?,
+            prefix: Vec::new(),
+        })
+    }
+
+    /// The same, with every prompt continuing these tokens.
+    pub(crate) fn with_prefix(self, prefix: Vec<u32>) -> Self {
+        Self { prefix, ..self }
+    }
+
+    /// A request's prompt.
+    pub(crate) fn prompt(&self, input: &Input, special: AddSpecial) -> Result<TokenizedPrompt, Failure> {
+        let encode = |text: &str, special| {
+            self.tokenizer
+                .encode(text, special)
+                .map_err(|error| Failure::bad_request("prompt", error.to_string()))
+        };
+        if !self.prefix.is_empty() {
+            let rest = match input {
+                Input::Tokens(tokens) => tokens.clone(),
+                Input::Text(text) => encode(text, AddSpecial::No)?,
+                Input::Chat(chat) => encode(&self.render_rest(chat)?, AddSpecial::No)?,
+            };
+            return Ok(TokenizedPrompt { tokens: [self.prefix.as_slice(), &rest].concat(), rendered: None });
+        }
+        let (tokens, rendered) = match input {
+            Input::Tokens(tokens) => (tokens.clone(), None),
+            Input::Text(text) => (encode(text, special)?, None),
+            Input::Chat(chat) => {
+                let rendered = self.render(chat)?;
+                (encode(&rendered, AddSpecial::No)?, Some(rendered))
+            }
+        };
+        Ok(TokenizedPrompt { tokens, rendered })
+    }
+
+    /// Where the messages of a conversation end in its prompt.
+    pub(crate) fn message_boundaries(&self, input: &Input, prompt: &TokenizedPrompt) -> MessageBoundaries {
+        let Input::Chat(chat) = input else { return MessageBoundaries::default() };
+        let messages = chat.messages.as_array().map(Vec::as_slice).unwrap_or_default();
+        let ends = self.tokenizer.eos_ids();
+        let rendered = prompt.rendered.as_deref().map(|text| Rendered {
+            text,
+            pieces: prompt.tokens.iter().map(|token| self.tokenizer.id_to_piece(*token).unwrap_or_default()),
+            render: |messages: &[Value]| {
+                let messages = Value::Array(messages.to_vec());
+                self.render_messages(chat, &messages, GenerationPrompt::Omit).ok()
+            },
+        });
+        MessageBoundaries::of(messages, &prompt.tokens, |token| ends.contains(&token), rendered)
+    }
+
+    /// A conversation from the text of its last message on: the prompt cache file ends before or inside that text.
+    fn render_rest(&self, chat: &Chat) -> Result<String, Failure> {
+        const MARK: &str = "<query>";
+        let whole = self.render(chat)?;
+        let mut marked = chat.clone();
+        if let Some(last) = marked.messages.as_array_mut().and_then(|messages| messages.last_mut()) {
+            last["content"] = MARK.into();
+        }
+        let begins = self.render(&marked)?.find(MARK).and_then(|at| whole.get(at..).map(str::to_owned));
+        begins.ok_or_else(|| {
+            Failure::bad_request("messages", "the chat template hides where the last message begins")
+        })
+    }
+
+    fn render(&self, chat: &Chat) -> Result<String, Failure> {
+        if !chat.continues {
+            return self.render_messages(chat, &chat.messages, GenerationPrompt::Add);
+        }
+        self.open_end(chat, self.render_messages(chat, &chat.messages, GenerationPrompt::Omit)?)
+    }
+
+    /// Renders these messages instead of the conversation's own.
+    fn render_messages(
+        &self,
+        chat: &Chat,
+        messages: &Value,
+        generation_prompt: GenerationPrompt,
+    ) -> Result<String, Failure> {
+        let template = self.template.as_ref().ok_or_else(|| {
+            let message =
+                "this model has no chat template; use /v1/completions, or start with --chat-template";
+            Failure::bad_request("messages", message)
+        })?;
+        let input = RenderInput {
+            messages,
+            tools: chat.tools.as_ref(),
+            documents: chat.documents.as_ref(),
+            generation_prompt,
+            special_tokens: self.tokenizer.special_tokens(),
+            kwargs: &chat.template_kwargs,
+            now: jiff::Zoned::now().datetime(),
+        };
+        let rendered = match &chat.template {
+            None => template.render(&input),
+            Some(name) => {
+                template.render_named(&TemplateName::from(name.as_str()), &input).ok_or_else(|| {
+                    Failure::bad_request(
+                        "chat_template",
+                        format!("this model has no template named `{name}`"),
+                    )
+                })?
+            }
+        };
+        rendered.map_err(|error| Failure::bad_request("messages", error.to_string()))
+    }
+
+    /// Cuts a rendering right after the last message's text, so that the model continues it.
+    fn open_end(&self, chat: &Chat, rendered: String) -> Result<String, Failure> {
+        let last = chat.messages.as_array().and_then(|messages| messages.last());
+        let text = last.and_then(|message| message["content"].as_str()).unwrap_or_default().trim_end();
+        match rendered.rfind(text) {
+            Some(at) if !text.is_empty() => Ok(rendered[..at + text.len()].to_owned()),
+            _ => {
+                Err(Failure::bad_request("messages", "the last message has no text that could be continued"))
+            }
+        }
+    }
+
+    /// The bytes of each token. Fails on ids that are not tokens.
+    pub(crate) fn pieces(&self, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
+        let piece = |token: &u32| {
+            self.tokenizer.id_to_piece(*token).ok_or_else(|| {
+                Failure::bad_request("tokens", format!("{token} is not a token of this model"))
+            })
+        };
+        tokens.iter().map(piece).collect()
+    }
+
+    /// The tokens' text, special ones left out. Fails on ids that are not tokens.
+    pub(crate) fn detokenize(&self, tokens: &[u32]) -> Result<String, Failure> {
+        self.pieces(tokens)?;
+        Ok(self.tokenizer.decode(tokens, SkipSpecial::No))
+    }
+}
+
+fn embedded_tokenizer(
+    source: &Source,
+    config: &Value,
+) -> Result<Result<Tokenizer, omnibus_text::Error>, StartError> {
+    let json = |file: &str| -> Result<Option<Value>, StartError> {
+        match source.bytes(file).map_err(StartError::new)? {
+            Some(_) => Ok(Some(Value::Object(source.json(file).map_err(StartError::new)?))),
+            None => Ok(None),
+        }
+    };
+    let bytes = source.bytes("tokenizer.json").map_err(StartError::new)?.unwrap_or_default();
+    let (tokenizer_config, generation_config) =
+        (json("tokenizer_config.json")?, json("generation_config.json")?);
+    Ok(Tokenizer::from_bytes(TokenizerFiles {
+        tokenizer: &bytes,
+        tokenizer_config: tokenizer_config.as_ref(),
+        generation_config: generation_config.as_ref(),
+        config: Some(config),
+        ..TokenizerFiles::default()
+    }))
+}
+
+fn embedded_template(
+    source: &Source,
+) -> Result<Result<Option<ChatTemplate>, omnibus_text::Error>, StartError> {
+    let file = source.bytes("chat_template.jinja").map_err(StartError::new)?;
+    let template = match file {
+        Some(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        None => {
+            let config: Map<String, Value> = source.json("tokenizer_config.json").map_err(StartError::new)?;
+            config.get("chat_template").and_then(Value::as_str).map(str::to_owned)
+        }
+    };
+    Ok(template.map(|template| ChatTemplate::new(&template)).transpose())
+}

@@ -1,0 +1,340 @@
+//! Turns the loop's reports into the clients' events: text, stop strings, usage.
+//!
+//! One thread does this for all requests, so neither the loop nor a slow client delays it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use omnibus_text::{Detokenizer, Keep, SkipSpecial, StopMatcher, Tokenizer};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::event::{Candidate, Event, FinishReason, StopMatch, TokenInfo, Usage};
+use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate, Report, TokenLogprobs};
+use crate::request::Stop;
+use crate::status::EngineStatus;
+use crate::{Failure, RequestInfo, RequestState};
+
+/// The unfinished requests, shared by the handle and the thread that receives reports.
+#[derive(Clone, Default)]
+pub(crate) struct ActiveRequests(Arc<Mutex<BTreeMap<JobId, RequestOutput>>>);
+
+/// One request's output so far.
+pub(super) struct RequestOutput {
+    id: String,
+    tenant: String,
+    model: String,
+    submitted: Instant,
+    state: RequestState,
+    events: UnboundedSender<Event>,
+    tokenizer: Arc<Tokenizer>,
+    detokenizer: Detokenizer,
+    stops: Vec<String>,
+    matcher: StopMatcher,
+    /// End tokens, sorted; their text is not part of the answer.
+    stop_tokens: Vec<u32>,
+    with_logprobs: bool,
+    prompt_logprobs: PromptLogprobs,
+    generation: Generation,
+    usage: Usage,
+    last: Option<u32>,
+    timeout_s: Option<f64>,
+}
+
+/// How many of the prompt's log-probabilities the client has.
+enum PromptLogprobs {
+    /// They were not requested.
+    NotRequested,
+    /// None yet. The first token, which has none, is sent with the start.
+    Pending { first: u32 },
+    /// Those of this many tokens.
+    Sent(usize),
+}
+
+/// What the request generates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Generation {
+    Tokens,
+    /// Nothing: only the prompt's log-probabilities. The loop always samples a token; it is dropped.
+    PromptOnly,
+}
+
+impl RequestOutput {
+    pub(super) fn new(
+        request: &crate::Request,
+        model: String,
+        tokenizer: Arc<Tokenizer>,
+        stop_tokens: Vec<u32>,
+        prompt: &[u32],
+        events: UnboundedSender<Event>,
+    ) -> Self {
+        let Stop { strings, include, .. } = &request.stop;
+        Self {
+            id: request.id.clone(),
+            tenant: request.tenant.clone(),
+            model,
+            submitted: Instant::now(),
+            state: RequestState::Queued,
+            events,
+            detokenizer: Detokenizer::new(Arc::clone(&tokenizer), SkipSpecial::Yes),
+            tokenizer,
+            stops: strings.clone(),
+            matcher: StopMatcher::new(strings.clone(), if *include { Keep::Yes } else { Keep::No }),
+            stop_tokens,
+            with_logprobs: request.logprobs.is_some(),
+            prompt_logprobs: match (request.prompt_logprobs, prompt.first()) {
+                (Some(_), Some(first)) => PromptLogprobs::Pending { first: *first },
+                _ => PromptLogprobs::NotRequested,
+            },
+            generation: if request.max_new_tokens == Some(0) {
+                Generation::PromptOnly
+            } else {
+                Generation::Tokens
+            },
+            usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
+            last: None,
+            timeout_s: request.timeout_s,
+        }
+    }
+
+    fn info(&self) -> RequestInfo {
+        RequestInfo {
+            id: self.id.clone(),
+            model: self.model.clone(),
+            state: self.state,
+            prompt_tokens: self.usage.prompt_tokens,
+            generated_tokens: self.usage.completion_tokens,
+            age_s: self.submitted.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// Sends the client the events of an update.
+    fn handle(&mut self, update: JobUpdate) -> State {
+        match update {
+            JobUpdate::Started { cached_tokens, history_changed_at } => {
+                if let Some(position) = history_changed_at {
+                    let id = &self.id;
+                    tracing::debug!(
+                        id,
+                        position,
+                        cached_tokens,
+                        "the conversation's history was rewritten; only the part before the change is reused"
+                    );
+                }
+                self.start(cached_tokens);
+                State::Active
+            }
+            JobUpdate::Prompt { first, tokens } => {
+                self.handle_prompt(first, tokens);
+                State::Active
+            }
+            JobUpdate::Token(_) if self.generation == Generation::PromptOnly => {
+                self.end(FinishReason::Length, None);
+                State::Stopped
+            }
+            JobUpdate::Token(token) => self.handle_token(token),
+            JobUpdate::Finished(reason) => {
+                let ended_by_token = self.last.filter(|token| self.stop_tokens.binary_search(token).is_ok());
+                let matched = match reason {
+                    FinishReason::Stop => ended_by_token.map(StopMatch::Token),
+                    FinishReason::Length | FinishReason::Cancelled => None,
+                };
+                self.finish(reason, matched)
+            }
+            JobUpdate::Failed(failure) => {
+                let failure = match (failure, self.timeout_s) {
+                    (Failure::Timeout { .. }, Some(after_s)) => Failure::Timeout { after_s },
+                    (failure, _) => failure,
+                };
+                self.send(Event::Failed(failure));
+                State::Finished
+            }
+        }
+    }
+
+    /// A recomputed sequence starts again, which the client does not see.
+    fn start(&mut self, cached_tokens: usize) {
+        if self.state == RequestState::Running {
+            return;
+        }
+        self.state = RequestState::Running;
+        self.usage.cached_tokens = cached_tokens;
+        self.send(Event::Started { prompt_tokens: self.usage.prompt_tokens, cached_tokens });
+        if let PromptLogprobs::Pending { first } = self.prompt_logprobs {
+            let first = TokenLogprobs { token: first, logprob: None, top: Vec::new() };
+            self.send(Event::Prompt(vec![self.info_of(first)]));
+            self.prompt_logprobs = PromptLogprobs::Sent(1);
+        }
+    }
+
+    fn handle_prompt(&mut self, first: usize, tokens: Vec<TokenLogprobs>) {
+        let PromptLogprobs::Sent(sent) = self.prompt_logprobs else { return };
+        let new = tokens.into_iter().skip(sent.saturating_sub(first));
+        let tokens: Vec<TokenInfo> = new.map(|token| self.info_of(token)).collect();
+        if !tokens.is_empty() {
+            self.prompt_logprobs = PromptLogprobs::Sent(sent + tokens.len());
+            self.send(Event::Prompt(tokens));
+        }
+    }
+
+    fn handle_token(&mut self, token: TokenLogprobs) -> State {
+        self.usage.completion_tokens += 1;
+        self.last = Some(token.token);
+        let ends = self.stop_tokens.binary_search(&token.token).is_ok();
+        let text = if ends { String::new() } else { self.detokenizer.push(token.token) };
+        let stopped = self.matcher.push(&text);
+        // An end token has no text, so it has no log-probability either.
+        let tokens = if self.with_logprobs && !ends { vec![self.info_of(token)] } else { Vec::new() };
+        if !stopped.emit.is_empty() || !tokens.is_empty() {
+            self.send(Event::Delta { text: stopped.emit, tokens });
+        }
+        match stopped.matched.and_then(|place| self.stops.get(place).cloned()) {
+            Some(stop) => {
+                self.end(FinishReason::Stop, Some(StopMatch::String(stop)));
+                State::Stopped
+            }
+            None => State::Active,
+        }
+    }
+
+    /// Sends the text that was held back, then ends.
+    fn finish(&mut self, reason: FinishReason, matched: Option<StopMatch>) -> State {
+        let rest = self.detokenizer.finish();
+        let stopped = self.matcher.push(&rest);
+        let text = match stopped.matched {
+            Some(_) => stopped.emit,
+            None => stopped.emit + &self.matcher.flush(),
+        };
+        if !text.is_empty() {
+            self.send(Event::Delta { text, tokens: Vec::new() });
+        }
+        let by_text = stopped.matched.and_then(|place| self.stops.get(place).cloned());
+        match by_text {
+            Some(stop) => self.end(FinishReason::Stop, Some(StopMatch::String(stop))),
+            None => self.end(reason, matched),
+        }
+        State::Finished
+    }
+
+    fn end(&self, reason: FinishReason, matched: Option<StopMatch>) {
+        self.send(Event::Finished { reason, matched, usage: self.usage });
+    }
+
+    fn info_of(&self, token: TokenLogprobs) -> TokenInfo {
+        let bytes = |token| self.tokenizer.id_to_piece(token).unwrap_or_default();
+        let top = token.top.into_iter().map(|(id, logprob)| Candidate { id, bytes: bytes(id), logprob });
+        TokenInfo { id: token.token, bytes: bytes(token.token), logprob: token.logprob, top: top.collect() }
+    }
+
+    /// Dropping the stream cancels the request, so a closed channel needs no action here.
+    fn send(&self, event: Event) {
+        let _disconnected = self.events.send(event);
+    }
+}
+
+/// A request's state after an update.
+enum State {
+    Active,
+    Finished,
+    /// Finished here, while the loop still computes it: a stop string, or a request without generation.
+    Stopped,
+}
+
+impl ActiveRequests {
+    pub(super) fn insert(&self, job: JobId, output: RequestOutput) {
+        self.lock().insert(job, output);
+    }
+
+    /// Removes a request that was not queued.
+    pub(super) fn remove(&self, job: JobId) {
+        self.lock().remove(&job);
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<JobId> {
+        self.lock().iter().find(|(_, output)| output.id == id).map(|(job, _)| *job)
+    }
+
+    pub(super) fn infos(&self) -> Vec<RequestInfo> {
+        self.lock().values().map(RequestOutput::info).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// True when one more request of this tenant fits, with `running` requests and a queue limit of `queue`. Tenants with
+    /// less than their share may exceed the limit by a quarter. The scheduler applies the same rule to simultaneous
+    /// requests.
+    pub(super) fn has_room(&self, tenant: &str, queue: usize, running: usize) -> bool {
+        let active = self.lock();
+        let full = queue.saturating_add(running);
+        if active.len() < full {
+            return true;
+        }
+        let tenants: BTreeSet<&str> =
+            active.values().map(|output| output.tenant.as_str()).chain([tenant]).collect();
+        let own = active.values().filter(|output| output.tenant == tenant).count();
+        let under_share = tenants.len() > 1 && own.saturating_mul(tenants.len()) < queue;
+        under_share && active.len() < full.saturating_add(queue.div_ceil(4))
+    }
+
+    /// Handles reports until the loop ends, then fails the remaining requests.
+    pub(crate) fn run(&self, reports: &Receiver<Report>, status: &EngineStatus, commands: &CommandSender) {
+        while let Ok(Report { jobs, stats, steps }) = reports.recv() {
+            // The statistics come first: they include a request's end when its client sees it.
+            status.update(stats, &steps);
+            for job in self.handle(jobs) {
+                let _stopping = commands.send(Command::Cancel(job));
+            }
+        }
+        status.set_stopped();
+        self.fail_all();
+    }
+
+    /// Sends the clients the events of reports. Returns the jobs that have finished here and must be cancelled in the
+    /// loop.
+    pub(crate) fn handle(&self, reports: Vec<JobReport>) -> Vec<JobId> {
+        let mut stopped = Vec::new();
+        let mut active = self.lock();
+        for JobReport { job, update } in reports {
+            let Some(output) = active.get_mut(&job) else { continue };
+            match output.handle(update) {
+                State::Active => {}
+                State::Finished => {
+                    active.remove(&job);
+                }
+                State::Stopped => {
+                    active.remove(&job);
+                    stopped.push(job);
+                }
+            }
+        }
+        stopped
+    }
+
+    /// Fails all requests: the engine has stopped.
+    pub(crate) fn fail_all(&self) {
+        for (_, mut output) in std::mem::take(&mut *self.lock()) {
+            output.handle(JobUpdate::Failed(Failure::unavailable("the engine has stopped")));
+        }
+    }
+
+    /// A panic in one request's output leaves the others' as they were.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, RequestOutput>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Cancels a request when its client drops the stream.
+pub(super) struct CancelOnDrop {
+    pub(super) job: JobId,
+    pub(super) commands: CommandSender,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        // The loop ignores finished requests.
+        let _stopping = self.commands.send(Command::Cancel(self.job));
+    }
+}

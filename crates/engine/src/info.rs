@@ -1,0 +1,79 @@
+//! Models, requests and sessions, as the API lists them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::MemoryPlan;
+
+/// One served model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// The name it is listed under.
+    pub id: String,
+    /// Other names it is served under.
+    pub aliases: Vec<String>,
+    /// Its `model_type`.
+    pub architecture: String,
+    /// How its weights are quantized, as `4-bit`; `None` when they are not.
+    pub quantization: Option<String>,
+    /// Longest sequence it was trained for, in tokens.
+    pub context_length: usize,
+    /// Longest sequence that is served, in tokens.
+    pub max_model_len: usize,
+    /// Tokens in its vocabulary.
+    pub vocab_size: usize,
+    /// How its memory is divided.
+    pub memory: MemoryPlan,
+    /// Its weights are in memory.
+    pub loaded: bool,
+    /// When it was loaded, in seconds since 1970.
+    pub created: u64,
+}
+
+/// Whether a request has started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestState {
+    /// Before its first step.
+    Queued,
+    /// Its first step was launched.
+    Running,
+}
+
+/// One request that has not finished.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestInfo {
+    /// As it was submitted.
+    pub id: String,
+    /// The model that serves it.
+    pub model: String,
+    /// Whether it has started.
+    pub state: RequestState,
+    /// Tokens in its prompt.
+    pub prompt_tokens: usize,
+    /// Tokens generated so far.
+    pub generated_tokens: usize,
+    /// Seconds since it was submitted.
+    pub age_s: f64,
+}
+
+/// Whether the engine makes progress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Steps complete, or there is nothing to do.
+    pub alive: bool,
+    /// An explanation.
+    pub detail: String,
+}
+
+/// A conversation whose blocks are kept between its requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// [`crate::Request::session_id`].
+    pub id: String,
+    /// Leading tokens that its next request would find cached.
+    pub tokens: usize,
+    /// Blocks kept for it, over all layer groups.
+    pub blocks: usize,
+    /// Seconds since it was last used.
+    pub idle_s: f64,
+}

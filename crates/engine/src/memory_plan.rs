@@ -1,0 +1,58 @@
+//! How a model's memory is divided: weights, KV cache, scratch, swap space.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::MemoryLimit;
+
+/// How a model's memory is divided.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryPlan {
+    /// The machine's limit; `None` where it is unknown.
+    pub limit: Option<MemoryLimit>,
+    /// Bytes of the weights.
+    pub weights_bytes: u64,
+    /// Bytes of KV blocks and recurrent states.
+    pub kv_bytes: u64,
+    /// Tokens that fit into them.
+    pub kv_tokens: usize,
+    /// Bytes of intermediate results of the largest steps.
+    pub scratch_bytes: u64,
+    /// Bytes left free on purpose.
+    pub headroom_bytes: u64,
+    /// Bytes of host memory for the blocks of preempted sequences, allocated as needed.
+    pub swap_bytes: u64,
+}
+
+impl MemoryPlan {
+    /// Expected peak of all arrays.
+    pub fn expected_peak_bytes(&self) -> u64 {
+        self.weights_bytes + self.kv_bytes + self.scratch_bytes
+    }
+}
+
+impl fmt::Display for MemoryPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of weights, {} of keys and values for {} tokens, up to {} while computing",
+            gigabytes(self.weights_bytes),
+            gigabytes(self.kv_bytes),
+            self.kv_tokens,
+            gigabytes(self.scratch_bytes),
+        )?;
+        if self.swap_bytes > 0 {
+            write!(f, ", up to {} of host memory for preempted requests", gigabytes(self.swap_bytes))?;
+        }
+        match &self.limit {
+            Some(limit) => write!(f, "; {} is {}", limit.source, gigabytes(limit.bytes)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes as `1.25 GB`.
+pub(crate) fn gigabytes(bytes: u64) -> String {
+    format!("{:.2} GB", bytes as f64 / 1e9)
+}

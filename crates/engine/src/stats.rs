@@ -1,0 +1,185 @@
+//! Statistics of the engine: gauges, counters and the learned cost model.
+//!
+//! Invariant: plain serializable values. Counters of a restarted engine process start at zero; `plus_totals` carries them
+//! on.
+
+use omnibus_core::{CacheMisses, CostModel, GroupStats};
+use serde::{Deserialize, Serialize};
+
+/// A session, by its id in the engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionStats {
+    /// Its id in the engine.
+    pub session: u64,
+    /// Leading tokens that its next request would find cached.
+    pub tokens: usize,
+    /// Blocks kept for it, over all layer groups.
+    pub blocks: usize,
+    /// Seconds since it was last used.
+    pub idle_s: f64,
+}
+
+/// Gauges and counters. Those named `…_total` only grow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// The engine's process id; 0 before its first report.
+    pub process: u32,
+    /// Requests waiting for their first step.
+    pub queued: usize,
+    /// Requests that hold blocks.
+    pub running: usize,
+    /// Blocks held by sequences, over all layer groups.
+    pub kv_blocks_used: usize,
+    /// Cached blocks that no sequence holds.
+    pub kv_blocks_cached: usize,
+    /// All blocks.
+    pub kv_blocks_total: usize,
+    /// The disk cache; zero without `--cache-dir`.
+    pub disk: DiskStats,
+    /// Blocks swapped to host memory and back.
+    pub swap: SwapStats,
+    /// Bytes MLX has in use.
+    pub active_memory_bytes: u64,
+    /// Peak of that.
+    pub peak_memory_bytes: u64,
+    /// Bytes in MLX's buffer cache.
+    pub cache_memory_bytes: u64,
+    /// Restarts of the engine process.
+    pub engine_restarts_total: u64,
+    /// Failed loads of the model after the first successful one.
+    pub engine_load_failures_total: u64,
+    /// Steps completed.
+    pub steps_total: u64,
+    /// Steps that failed as a whole.
+    pub failed_steps_total: u64,
+    /// Sequences preempted to free their blocks.
+    pub preemptions_total: u64,
+    /// Of those, sequences whose blocks were swapped out.
+    pub swap_preemptions_total: u64,
+    /// Prompt tokens found in the prefix cache.
+    pub cached_tokens_total: u64,
+    /// Tokens computed, recomputed ones included.
+    pub computed_tokens_total: u64,
+    /// Prefix cache misses, by reason.
+    pub prefix_misses: CacheMisses,
+    /// Sequences that started inside a cached block, whose first part was copied.
+    pub partial_copies_total: u64,
+    /// Checkpoints of recurrent states.
+    pub checkpoints_total: u64,
+    /// Sessions whose blocks are kept.
+    pub sessions_kept: usize,
+    /// Each layer group's blocks, in the model's order.
+    pub groups: Vec<GroupStats>,
+    /// Sessions, as of the last query.
+    pub sessions: Vec<SessionStats>,
+    /// Queries of the sessions.
+    pub session_looks_total: u64,
+    /// Sequences that ended, for any reason.
+    pub finished_total: u64,
+    /// Tokens sampled.
+    pub generated_tokens_total: u64,
+    /// Seconds the loop spent planning steps and building their graphs: the host's share.
+    pub host_seconds_total: f64,
+    /// Seconds it spent dispatching graphs to MLX. On the CPU this includes most of the computation.
+    pub dispatch_seconds_total: f64,
+    /// Seconds it spent waiting for results.
+    pub wait_seconds_total: f64,
+    /// Sequences handed from the prefill pool to the decode pool.
+    pub handovers_total: u64,
+    /// Estimated seconds until half of the queue has been served. At least one.
+    pub retry_after_s: u64,
+    /// The learned model of step times.
+    pub cost_model: CostModel,
+}
+
+impl Stats {
+    /// These statistics with an earlier engine process's totals added.
+    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
+        Self {
+            engine_restarts_total: self.engine_restarts_total + before.engine_restarts_total,
+            engine_load_failures_total: self.engine_load_failures_total + before.engine_load_failures_total,
+            steps_total: self.steps_total + before.steps_total,
+            failed_steps_total: self.failed_steps_total + before.failed_steps_total,
+            preemptions_total: self.preemptions_total + before.preemptions_total,
+            swap_preemptions_total: self.swap_preemptions_total + before.swap_preemptions_total,
+            cached_tokens_total: self.cached_tokens_total + before.cached_tokens_total,
+            prefix_misses: self.prefix_misses.plus(before.prefix_misses),
+            partial_copies_total: self.partial_copies_total + before.partial_copies_total,
+            checkpoints_total: self.checkpoints_total + before.checkpoints_total,
+            session_looks_total: self.session_looks_total + before.session_looks_total,
+            computed_tokens_total: self.computed_tokens_total + before.computed_tokens_total,
+            handovers_total: self.handovers_total + before.handovers_total,
+            finished_total: self.finished_total + before.finished_total,
+            generated_tokens_total: self.generated_tokens_total + before.generated_tokens_total,
+            host_seconds_total: self.host_seconds_total + before.host_seconds_total,
+            dispatch_seconds_total: self.dispatch_seconds_total + before.dispatch_seconds_total,
+            wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
+            disk: self.disk.plus_totals(&before.disk),
+            swap: self.swap.plus_totals(&before.swap),
+            ..self.clone()
+        }
+    }
+}
+
+/// Statistics of the disk cache. Those named `…_total` only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStats {
+    /// Files.
+    pub files: u64,
+    /// Bytes of all files, those of other models included.
+    pub bytes: u64,
+    /// Blocks read and used.
+    pub read_blocks_total: u64,
+    /// Blocks written.
+    pub written_blocks_total: u64,
+    /// Blocks not written because the writer was behind or the disk refused them.
+    pub dropped_blocks_total: u64,
+    /// Files removed because they were corrupt, truncated or foreign.
+    pub rejected_files_total: u64,
+    /// Files removed to stay within the limit.
+    pub evicted_files_total: u64,
+}
+
+impl DiskStats {
+    /// These statistics with an earlier engine process's totals added.
+    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
+        Self {
+            read_blocks_total: self.read_blocks_total + before.read_blocks_total,
+            written_blocks_total: self.written_blocks_total + before.written_blocks_total,
+            dropped_blocks_total: self.dropped_blocks_total + before.dropped_blocks_total,
+            rejected_files_total: self.rejected_files_total + before.rejected_files_total,
+            evicted_files_total: self.evicted_files_total + before.evicted_files_total,
+            ..*self
+        }
+    }
+}
+
+/// Statistics of swapping blocks to host memory. Those named `…_total` only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwapStats {
+    /// Bytes of host memory in use for blocks.
+    pub used_bytes: u64,
+    /// The limit of that.
+    pub limit_bytes: u64,
+    /// Blocks copied out for preempted sequences.
+    pub out_blocks_total: u64,
+    /// Bytes of those.
+    pub out_bytes_total: u64,
+    /// Blocks restored from host memory.
+    pub in_blocks_total: u64,
+    /// Bytes of those.
+    pub in_bytes_total: u64,
+}
+
+impl SwapStats {
+    /// These statistics with an earlier engine process's totals added.
+    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
+        Self {
+            out_blocks_total: self.out_blocks_total + before.out_blocks_total,
+            out_bytes_total: self.out_bytes_total + before.out_bytes_total,
+            in_blocks_total: self.in_blocks_total + before.in_blocks_total,
+            in_bytes_total: self.in_bytes_total + before.in_bytes_total,
+            ..*self
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The engine's latest statistics, and whether it makes progress.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::message::StepStats;
+use crate::{Failure, Health, Stats};
+
+/// An engine with work whose last report is older than this counts as hung.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The engine's latest statistics and its state, shared by the handle and the thread that receives reports.
+pub(crate) struct EngineStatus(Mutex<Snapshot>);
+
+struct Snapshot {
+    /// The running process's latest statistics.
+    stats: Stats,
+    /// Totals of earlier processes.
+    earlier: Stats,
+    reported_at: Instant,
+    state: EngineState,
+}
+
+enum EngineState {
+    Running,
+    /// Its process has died, and another is being started.
+    Restarting,
+    /// Its model cannot be loaded.
+    LoadFailed {
+        why: String,
+        retry_at: Instant,
+        requests: RetryState,
+    },
+    Stopped,
+}
+
+/// What happens to requests while the model cannot be loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RetryState {
+    /// They are held for the next attempt.
+    Holding,
+    /// They are refused until a load succeeds.
+    Refusing,
+}
+
+impl Snapshot {
+    /// Keeps the totals of a process that has ended.
+    fn carry_totals(&mut self) {
+        let mut earlier = self.stats.plus_totals(&self.earlier);
+        earlier.engine_restarts_total += 1;
+        let Stats { queued, running, kv_blocks_total, .. } = self.stats;
+        self.stats = Stats { queued, running, kv_blocks_total, ..Stats::default() };
+        self.earlier = earlier;
+    }
+}
+
+impl Default for EngineStatus {
+    fn default() -> Self {
+        let (stats, earlier) = Default::default();
+        let snapshot = Snapshot { stats, earlier, reported_at: Instant::now(), state: EngineState::Running };
+        Self(Mutex::new(snapshot))
+    }
+}
+
+impl EngineStatus {
+    /// Stores a report's statistics.
+    pub(crate) fn update(&self, mut stats: Stats, steps: &[StepStats]) {
+        for step in steps {
+            metrics::histogram!("omnibus_step_seconds").record(step.seconds);
+            metrics::histogram!("omnibus_step_tokens").record(step.tokens as f64);
+        }
+        let mut snapshot = self.lock();
+        if stats.session_looks_total == snapshot.stats.session_looks_total {
+            // Sessions are listed on demand only.
+            stats.sessions = std::mem::take(&mut snapshot.stats.sessions);
+        }
+        (snapshot.stats, snapshot.reported_at) = (stats, Instant::now());
+    }
+
+    /// The process has died. Its requests resume soon, so the queue's limit stays as it was.
+    pub(crate) fn set_restarting(&self) {
+        let mut snapshot = self.lock();
+        snapshot.state = EngineState::Restarting;
+        snapshot.carry_totals();
+    }
+
+    /// A process could not load its model. The next attempt is at `retry_at`.
+    pub(crate) fn set_load_failed(&self, why: &str, retry_at: Instant, requests: RetryState) {
+        let mut snapshot = self.lock();
+        snapshot.carry_totals();
+        snapshot.earlier.engine_load_failures_total += 1;
+        if requests == RetryState::Refusing {
+            (snapshot.stats.queued, snapshot.stats.running) = (0, 0);
+        }
+        snapshot.state = EngineState::LoadFailed { why: why.to_owned(), retry_at, requests };
+    }
+
+    /// The process has loaded its model.
+    pub(crate) fn set_running(&self) {
+        let mut snapshot = self.lock();
+        (snapshot.state, snapshot.reported_at) = (EngineState::Running, Instant::now());
+    }
+
+    /// The engine has stopped for good.
+    pub(crate) fn set_stopped(&self) {
+        self.lock().state = EngineState::Stopped;
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let snapshot = self.lock();
+        snapshot.stats.plus_totals(&snapshot.earlier)
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.lock().stats.running
+    }
+
+    pub(crate) fn retry_after_s(&self) -> u64 {
+        self.lock().stats.retry_after_s.max(1)
+    }
+
+    /// Why new requests are refused, while the model cannot be loaded.
+    pub(crate) fn refusal(&self) -> Option<Failure> {
+        let EngineState::LoadFailed { why, retry_at, requests: RetryState::Refusing } = &self.lock().state
+        else {
+            return None;
+        };
+        let wait_s = retry_at.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
+        let message = format!("the engine cannot be loaded: {why}");
+        Some(Failure::Unavailable { message, retry_after_s: Some((wait_s as u64).max(1)) })
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let snapshot = self.lock();
+        match &snapshot.state {
+            EngineState::Stopped => Health { alive: false, detail: "the engine has stopped".to_owned() },
+            EngineState::Restarting => Health { alive: false, detail: "the engine restarts".to_owned() },
+            EngineState::LoadFailed { why, .. } => {
+                Health { alive: false, detail: format!("the engine cannot be loaded: {why}") }
+            }
+            EngineState::Running if snapshot.stats.queued + snapshot.stats.running == 0 => {
+                Health { alive: true, detail: "idle".to_owned() }
+            }
+            EngineState::Running => {
+                let silent = snapshot.reported_at.elapsed();
+                let steps = snapshot.stats.steps_total;
+                let detail = format!("{steps} steps done, the last {:.1} s ago", silent.as_secs_f64());
+                Health { alive: silent < HANG_TIMEOUT, detail }
+            }
+        }
+    }
+
+    /// A panic cannot leave the statistics half-written.
+    fn lock(&self) -> MutexGuard<'_, Snapshot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

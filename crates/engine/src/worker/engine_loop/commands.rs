@@ -1,0 +1,137 @@
+//! Commands of the front, and waiting for them while there is nothing to compute.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+use omnibus_core::{self as core, Rejection, SequenceId, Tick};
+
+use super::report::seconds;
+use super::{EngineLoop, PendingOffload};
+use crate::message::{Command, Job, JobReport, JobUpdate};
+use crate::worker::kv_offload::KvOffload;
+use crate::{Failure, SessionStats};
+
+/// How long an idle loop waits at most; then it checks the deadlines of waiting requests.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long it waits while a sequence's blocks are being read.
+const READ_POLL: Duration = Duration::from_millis(1);
+
+impl EngineLoop {
+    /// Waits while there is nothing to do, then handles the commands that have come.
+    pub(super) fn take_commands(&mut self) -> ControlFlow<()> {
+        let idle = self.scheduler.is_idle() && self.in_flight.is_empty();
+        // The last writes are reported once they are done.
+        let writing = self.offload.as_ref().is_some_and(KvOffload::is_writing);
+        if self.pending_offload == PendingOffload::Yes {
+            // Blocks are copied out for the disk instead of waiting.
+        } else if idle && !writing {
+            match self.inbox.recv() {
+                Ok(command) => self.handle_command(command)?,
+                Err(_) => return ControlFlow::Break(()),
+            }
+        } else if idle || self.in_flight.is_empty() && self.scheduler.plan(self.now()).is_empty() {
+            match self.inbox.recv_timeout(self.idle_timeout()) {
+                Ok(command) => self.handle_command(command)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(()),
+            }
+        }
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => self.handle_command(command)?,
+                Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
+                Err(TryRecvError::Disconnected) => return ControlFlow::Break(()),
+            }
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) -> ControlFlow<()> {
+        match command {
+            Command::Submit(job) => self.submit(*job),
+            Command::Cancel(job) => {
+                let event = self.sequences.get(&job).and_then(|sequence| self.scheduler.cancel(*sequence));
+                if let Some(event) = event {
+                    self.handle_event(event);
+                }
+            }
+            Command::ListSessions => self.list_sessions(),
+            Command::DropSession(session) => {
+                self.scheduler.drop_session(session);
+            }
+            Command::Stop => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn list_sessions(&mut self) {
+        let now = self.now();
+        let sessions = self.scheduler.sessions(now).into_iter().map(|session| SessionStats {
+            session: session.session,
+            tokens: session.tokens,
+            blocks: session.blocks,
+            idle_s: now.saturating_sub(session.last_used) as f64 / 1e6,
+        });
+        self.stats.sessions = sessions.collect();
+        self.stats.session_looks_total += 1;
+    }
+
+    pub(super) fn submit(&mut self, job: Job) {
+        let now = self.now();
+        let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
+        let request = core::Request {
+            priority: job.priority,
+            deadline,
+            cache_salt: job.cache_salt,
+            tenant: job.tenant,
+            session: job.session,
+            boundaries: job.boundaries.clone(),
+            history: job.history.clone(),
+            ..core::Request::new(self.prompt_of(&job), job.max_new_tokens.saturating_sub(job.generated.len()))
+        };
+        match self.scheduler.submit(now, request) {
+            Ok(sequence) => {
+                self.sequences.insert(job.id, sequence);
+                self.jobs.insert(sequence, job);
+                if let Some(offload) = &mut self.offload {
+                    offload.fetch(&mut self.scheduler, sequence, now);
+                }
+                self.start_prompt_file(sequence);
+            }
+            Err(rejection) => {
+                let failure = match rejection {
+                    Rejection::Empty => Failure::bad_request("prompt", rejection.to_string()),
+                    Rejection::TooLong { .. } => Failure::TooLong { message: rejection.to_string() },
+                    Rejection::QueueFull { .. } => {
+                        Failure::Busy { retry_after_s: seconds(self.scheduler.retry_after()) }
+                    }
+                };
+                self.reports.push(JobReport { job: job.id, update: JobUpdate::Failed(failure) });
+            }
+        }
+    }
+
+    /// The tokens that a job starts with.
+    fn prompt_of(&self, job: &Job) -> Vec<u32> {
+        let tokens = [job.prompt.as_slice(), &job.generated].concat();
+        match &self.prompt_file {
+            Some(file) => file.prompt(tokens),
+            None => tokens,
+        }
+    }
+
+    fn start_prompt_file(&mut self, sequence: SequenceId) {
+        let Some(file) = &mut self.prompt_file else { return };
+        if let Err(error) = file.begin(&mut self.scheduler, &mut self.runner, sequence) {
+            self.recover(&error);
+        }
+    }
+
+    /// How long to wait when there is nothing to compute.
+    fn idle_timeout(&self) -> Duration {
+        let change = self.scheduler.next_wakeup().unwrap_or(Tick::MAX);
+        let longest =
+            if self.offload.as_ref().is_some_and(KvOffload::is_reading) { READ_POLL } else { IDLE_TIMEOUT };
+        longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
+    }
+}

@@ -1,0 +1,425 @@
+//! KV offload: blocks outside the pools, in host memory and on disk, and their transfers.
+//!
+//! Invariant: no step waits for the disk. Blocks are copied out for it when the loop is idle or every few steps, and given
+//! to the writer once the copies are done; a sequence with blocks being read waits in the queue while others run. A step
+//! waits for host memory only where the cost model says that it is faster.
+
+mod host;
+mod pending_reads;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use mlx::Array;
+use omnibus_core::{CachedBlock, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
+use omnibus_model::{BlockExport, Source};
+use sha2::{Digest, Sha256};
+
+use super::capacity::Capacity;
+use super::runner::Runner;
+use crate::disk::{BlockName, Disk, QUEUED_BYTES_MAX, ReadResult};
+use crate::{DiskStats, Settings, StartError, SwapStats};
+use host::Host;
+use pending_reads::PendingReads;
+
+/// Most blocks copied out for the disk at once.
+const BATCH_BLOCKS: usize = 16;
+/// Most bytes of those, unless one block has more: the loop itself copies them.
+const BATCH_BYTES: usize = 8 << 20;
+/// MessageBoundaries after which blocks are copied out even if there is work.
+const ITERATIONS_MAX: usize = 16;
+/// Most bytes read for one sequence at a time, so that a long prompt does not fill the memory twice.
+const READ_BYTES_MAX: usize = 256 << 20;
+
+/// Most bytes swapped out at a time, unless one block has more: the copies take device memory.
+const SWAP_BYTES: usize = 64 << 20;
+
+/// Host memory, disk, and the transfers in progress.
+pub(super) struct KvOffload {
+    host: Host,
+    disk: Option<DiskTier>,
+    /// Reads in progress.
+    reading: PendingReads,
+    /// Blocks being copied out for the disk.
+    export: Option<PendingExport>,
+    block_bytes: Vec<usize>,
+    iterations: usize,
+    swapped: SwapStats,
+}
+
+/// The disk and its finished reads.
+struct DiskTier {
+    disk: Disk,
+    results: Receiver<ReadResult>,
+}
+
+/// Blocks that are being copied out.
+struct PendingExport {
+    names: Vec<BlockName>,
+    parts: Vec<BlockExport>,
+}
+
+/// What else the loop has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Idleness {
+    /// There are sequences to run.
+    Busy,
+    /// There are none.
+    Idle,
+    /// The loop is about to end.
+    ShuttingDown,
+}
+
+impl KvOffload {
+    /// Opens host memory and disk as the settings say; `None` for neither.
+    pub(super) fn open(
+        settings: &Settings,
+        source: &Source,
+        runner: &Runner,
+        capacity: &Capacity,
+    ) -> Result<Option<Self>, StartError> {
+        let block_bytes: Vec<usize> =
+            (0..runner.groups()).map(|group| runner.state().block_bytes(group)).collect();
+        let disk = DiskTier::open(settings, source, runner, &block_bytes)?;
+        let host = Host::new(capacity.memory.swap_bytes);
+        if disk.is_none() && host.limit_bytes() == 0 {
+            return Ok(None);
+        }
+        let (reading, export, iterations, swapped) = Default::default();
+        Ok(Some(Self { host, disk, reading, export, block_bytes, iterations, swapped }))
+    }
+
+    /// Where a block is outside the pools.
+    fn find(&self, name: BlockName) -> Option<OffloadTier> {
+        if self.host.has(name) {
+            return Some(OffloadTier::Host);
+        }
+        let is_on_disk = self.disk.as_ref().is_some_and(|disk_tier| disk_tier.disk.has(name));
+        is_on_disk.then_some(OffloadTier::Disk)
+    }
+
+    /// Stored blocks that a waiting sequence can use, if restoring them is faster than computing: at most one batch.
+    fn find_restorable(&self, scheduler: &mut Scheduler, id: SequenceId) -> Vec<(BlockName, OffloadTier)> {
+        // A hung disk is not used.
+        let usable = |store: &OffloadTier| *store == OffloadTier::Host || !self.reading.is_stalled();
+        let find = |group, key| self.find(name_of(group, key)).filter(usable);
+        let absent = scheduler.missing_blocks(id, |group, key| find(group, key).is_some());
+        let stored: Vec<(usize, u128, OffloadTier)> =
+            absent.into_iter().filter_map(|(group, key)| Some((group, key, find(group, key)?))).collect();
+        if stored.is_empty() || !scheduler.is_worth_restoring(id, &stored) {
+            return Vec::new();
+        }
+        let share = READ_BYTES_MAX / self.block_bytes.len().max(1);
+        let mut bytes_of: BTreeMap<usize, usize> = BTreeMap::new();
+        let piece = stored.into_iter().filter_map(|(group, key, store)| {
+            let bytes = bytes_of.entry(group).or_default();
+            *bytes += self.block_bytes.get(group)?;
+            (*bytes <= share).then_some((name_of(group, key), store))
+        });
+        piece.collect()
+    }
+
+    /// Starts reading a waiting sequence's blocks from disk and holds the sequence, if there are any.
+    pub(super) fn fetch(&mut self, scheduler: &mut Scheduler, id: SequenceId, now: Tick) {
+        let Some(disk_tier) = &self.disk else { return };
+        let sought = self.find_restorable(scheduler, id).into_iter();
+        let on_disk = sought.filter_map(|(name, store)| (store == OffloadTier::Disk).then_some(name));
+        let names: Vec<BlockName> = on_disk.collect();
+        if names.is_empty() || disk_tier.disk.fetch(names).is_err() {
+            return;
+        }
+        scheduler.hold(id);
+        self.reading.push(id, now);
+    }
+
+    /// Restores the blocks of a sequence that is about to run from host memory; if the disk has more, the sequence is held
+    /// until they are read.
+    pub(super) fn restore(
+        &mut self,
+        scheduler: &mut Scheduler,
+        runner: &mut Runner,
+        id: SequenceId,
+        now: Tick,
+    ) -> mlx::Result<()> {
+        scheduler.mark_looked_up(id);
+        self.fetch(scheduler, id, now);
+        let nothing_read = BTreeMap::new();
+        while !scheduler.is_held(id) {
+            let sought: BTreeSet<BlockName> =
+                self.find_restorable(scheduler, id).into_iter().map(|(name, _)| name).collect();
+            let restored =
+                self.write_back(scheduler, runner, id, &nothing_read, |name| sought.contains(&name))?;
+            if restored == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes blocks back for a waiting sequence: those read from disk, and the `wanted` ones in host memory. Returns how
+    /// many.
+    fn write_back(
+        &mut self,
+        scheduler: &mut Scheduler,
+        runner: &mut Runner,
+        id: SequenceId,
+        read: &BTreeMap<BlockName, Vec<u8>>,
+        wanted: impl Fn(BlockName) -> bool,
+    ) -> mlx::Result<usize> {
+        let host = &self.host;
+        let has = |name| read.contains_key(&name) || wanted(name) && host.has(name);
+        let restored = scheduler.restore(id, |group, key| has(name_of(group, key)));
+        if restored.is_empty() {
+            return Ok(0);
+        }
+        let names: Vec<BlockName> = restored.iter().map(|block| name_of(block.group, block.hash)).collect();
+        let content = |name: &BlockName| read.get(name).map(Vec::as_slice).or_else(|| host.get(*name));
+        let contents: Vec<&[u8]> = names.iter().filter_map(content).collect();
+        runner.settle()?;
+        let started = Instant::now();
+        runner.write_blocks(&restored, &contents)?;
+        let bytes = contents.iter().map(|content| content.len() as u64).sum();
+        scheduler.learn_transfer(Transfer::Onload, bytes, ticks(started.elapsed()));
+        for name in names.into_iter().filter(|name| !read.contains_key(name)) {
+            self.host.touch(name);
+            self.swapped.in_blocks_total += 1;
+            self.swapped.in_bytes_total += self.host.get(name).map_or(0, |bytes| bytes.len() as u64);
+        }
+        Ok(restored.len())
+    }
+
+    /// Swaps out blocks of preempted sequences, before a step is launched that may overwrite them.
+    pub(super) fn swap_out(
+        &mut self,
+        scheduler: &mut Scheduler,
+        runner: &Runner,
+        blocks: &[CachedBlock],
+    ) -> mlx::Result<()> {
+        let unknown = blocks.iter().filter(|block| self.find(name_of(block.group, block.hash)).is_none());
+        let unknown = self.fitting(&unknown.copied().collect::<Vec<_>>());
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        runner.settle()?;
+        let started = Instant::now();
+        let mut copied: Vec<(BlockName, Vec<u8>)> = Vec::new();
+        for (group, bytes) in self.block_bytes.iter().enumerate() {
+            let of_group: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
+            for batch in of_group.chunks((SWAP_BYTES / bytes.max(&1)).max(1)) {
+                let contents = runner.read_blocks(group, batch.iter().map(|block| block.block))?.bytes()?;
+                copied.extend(batch.iter().map(|block| name_of(group, block.hash)).zip(contents));
+            }
+        }
+        let bytes = copied.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        scheduler.learn_transfer(Transfer::Offload, bytes, ticks(started.elapsed()));
+        self.swapped.out_blocks_total += copied.len() as u64;
+        self.swapped.out_bytes_total += bytes;
+        // Leading blocks are put last, so that they are evicted last: a hit needs all blocks before it.
+        for (name, bytes) in copied.into_iter().rev() {
+            if let Some(disk_tier) = &self.disk {
+                disk_tier.disk.put(name, bytes.clone());
+            }
+            self.host.put(name, bytes);
+        }
+        Ok(())
+    }
+
+    /// Of a sequence's blocks, each group's in order, the leading ones that fit: more would evict each other.
+    fn fitting(&self, blocks: &[CachedBlock]) -> Vec<CachedBlock> {
+        let for_disk = self.disk.as_ref().map_or(0, |_| QUEUED_BYTES_MAX);
+        let room = for_disk.max(self.host.limit_bytes() as usize);
+        let bytes = |block: &CachedBlock| self.block_bytes.get(block.group).copied().unwrap_or(0);
+        let all: usize = blocks.iter().map(bytes).sum();
+        let groups = (0..self.block_bytes.len()).flat_map(|group| {
+            let of_group: Vec<CachedBlock> =
+                blocks.iter().filter(|block| block.group == group).copied().collect();
+            let fitting = if all <= room { of_group.len() } else { of_group.len() * room / all };
+            of_group.into_iter().take(fitting)
+        });
+        groups.collect()
+    }
+
+    /// True while a sequence waits for a read.
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading.is_any()
+    }
+
+    /// True while blocks wait to be written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk_tier| disk_tier.disk.is_writing())
+    }
+
+    /// Restores the blocks that were read, and releases the sequences that waited for them, or for too long.
+    pub(super) fn finish_reads(
+        &mut self,
+        scheduler: &mut Scheduler,
+        runner: &mut Runner,
+        now: Tick,
+    ) -> mlx::Result<()> {
+        while let Some(disk_tier) = &self.disk {
+            let ReadResult { blocks, took } = match disk_tier.results.try_recv() {
+                Ok(result) => result,
+                Err(TryRecvError::Empty) => break,
+                // The reading thread has died.
+                Err(TryRecvError::Disconnected) => {
+                    self.reading.fail_all().into_iter().for_each(|id| scheduler.release_hold(id));
+                    break;
+                }
+            };
+            let Some(id) = self.reading.complete() else { continue };
+            let bytes = blocks.iter().map(|block| block.bytes.len() as u64).sum();
+            scheduler.learn_transfer(Transfer::DiskRead, bytes, ticks(took));
+            let read: BTreeMap<BlockName, Vec<u8>> =
+                blocks.into_iter().map(|block| (block.name, block.bytes)).collect();
+            let restored = self.write_back(scheduler, runner, id, &read, |_| true);
+            scheduler.release_hold(id);
+            if restored? > 0 {
+                // A long prompt is read in several batches.
+                self.fetch(scheduler, id, now);
+            }
+        }
+        for id in self.reading.expire(now) {
+            tracing::warn!("the disk does not respond; the prompt is computed instead");
+            scheduler.release_hold(id);
+        }
+        Ok(())
+    }
+
+    /// Copies newly cached blocks out for the disk, and gives finished copies to its writer. Call it after a step was read
+    /// and before the next one is applied. True while there is more to do.
+    pub(super) fn offload(
+        &mut self,
+        scheduler: &mut Scheduler,
+        runner: &Runner,
+        idleness: Idleness,
+    ) -> mlx::Result<bool> {
+        if let Some(export) = &self.export {
+            if idleness == Idleness::Busy && !export.is_done()? {
+                return Ok(true);
+            }
+            self.write_exported(idleness)?;
+        }
+        let Some(disk_tier) = &self.disk else { return Ok(false) };
+        self.iterations += 1;
+        if idleness == Idleness::Busy && self.iterations < ITERATIONS_MAX {
+            return Ok(false);
+        }
+        self.iterations = 0;
+        let fresh = scheduler.take_newly_cached(batch_blocks(&self.block_bytes));
+        if fresh.is_empty() {
+            return Ok(false);
+        }
+        let name = |block: &CachedBlock| name_of(block.group, block.hash);
+        let unknown: Vec<CachedBlock> =
+            fresh.into_iter().filter(|block| !disk_tier.disk.has(name(block))).collect();
+        let (mut names, mut parts) = (Vec::new(), Vec::new());
+        for group in 0..self.block_bytes.len() {
+            let blocks: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
+            if !blocks.is_empty() {
+                names.extend(blocks.iter().copied().map(name));
+                parts.push(runner.read_blocks(group, blocks.iter().map(|block| block.block))?);
+            }
+        }
+        self.export = Some(PendingExport { names, parts });
+        Ok(true)
+    }
+
+    /// Writes all remaining blocks. For shutdown.
+    pub(super) fn flush(&mut self, scheduler: &mut Scheduler, runner: &Runner) -> mlx::Result<()> {
+        while self.offload(scheduler, runner, Idleness::ShuttingDown)? {}
+        Ok(())
+    }
+
+    /// Drops the copies in progress, because their source is no longer trusted.
+    pub(super) fn cancel_all(&mut self) {
+        self.export = None;
+    }
+
+    /// Detaches the reads in progress from their sequences, which get new ids.
+    pub(super) fn detach(&mut self) {
+        self.reading.detach();
+    }
+
+    /// Statistics of the disk cache.
+    pub(super) fn disk_stats(&self) -> DiskStats {
+        self.disk.as_ref().map(|disk_tier| disk_tier.disk.stats()).unwrap_or_default()
+    }
+
+    /// Statistics of swapping.
+    pub(super) fn swap_stats(&self) -> SwapStats {
+        SwapStats { used_bytes: self.host.bytes(), limit_bytes: self.host.limit_bytes(), ..self.swapped }
+    }
+
+    fn write_exported(&mut self, idleness: Idleness) -> mlx::Result<()> {
+        let (Some(PendingExport { names, parts }), Some(disk_tier)) = (self.export.take(), &self.disk) else {
+            return Ok(());
+        };
+        let mut names = names.into_iter();
+        for part in parts {
+            for (bytes, name) in part.bytes()?.into_iter().zip(names.by_ref()) {
+                match idleness {
+                    Idleness::ShuttingDown => disk_tier.disk.put_blocking(name, bytes),
+                    Idleness::Busy | Idleness::Idle => disk_tier.disk.put(name, bytes),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DiskTier {
+    fn open(
+        settings: &Settings,
+        source: &Source,
+        runner: &Runner,
+        block_bytes: &[usize],
+    ) -> Result<Option<Self>, StartError> {
+        let chosen = settings.disk.as_ref().filter(|disk| !disk.directory.as_os_str().is_empty());
+        let Some(chosen) = chosen else { return Ok(None) };
+        let weights = source.fingerprint().map_err(StartError::new)?;
+        let layout = runner.state().layout();
+        let fingerprint = Sha256::new().chain_update(weights).chain_update(layout).finalize();
+        let (results_tx, results) = channel();
+        let on_read = move |result| {
+            // The loop drops the receiver before the disk.
+            let _receiver_gone = results_tx.send(result);
+        };
+        let faults = settings.faults.clone();
+        let disk = Disk::open(chosen, fingerprint.into(), block_bytes.to_vec(), faults, on_read)?;
+        Ok(Some(Self { disk, results }))
+    }
+}
+
+impl PendingExport {
+    fn is_done(&self) -> mlx::Result<bool> {
+        let mut arrays = self.parts.iter().flat_map(BlockExport::arrays).map(Array::is_available);
+        arrays.try_fold(true, |done, array| Ok(done && array?))
+    }
+}
+
+fn name_of(group: usize, key: u128) -> BlockName {
+    BlockName { group: group as u32, key }
+}
+
+fn ticks(took: Duration) -> Tick {
+    took.as_micros() as Tick
+}
+
+/// How many blocks are copied out at once, given the block size of each group.
+fn batch_blocks(block_bytes: &[usize]) -> usize {
+    let largest = block_bytes.iter().copied().max().unwrap_or(0).max(1);
+    (BATCH_BYTES / largest).clamp(1, BATCH_BLOCKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_bounded_in_blocks_and_in_bytes() {
+        assert_eq!(batch_blocks(&[1 << 10, 4 << 10]), 16);
+        assert_eq!(batch_blocks(&[1 << 10, 2 << 20]), 4, "the largest counts");
+        assert_eq!(batch_blocks(&[64 << 20]), 1, "at least one");
+    }
+}
