@@ -13,7 +13,7 @@ struct Reference {
 
 const REFERENCES: &[Reference] = &[
     Reference { name: "mlx", script: "crates/mlx/tests/fixtures/make.py", needs: "mlx[cpu]==0.32.4" },
-    Reference { name: "jinja", script: "crates/text/tests/jinja/reference.py", needs: "jinja2" },
+    Reference { name: "jinja", script: "crates/jinja/tests/reference/reference.py", needs: "jinja2" },
 ];
 
 /// Runs every reference, or the named ones.
