@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-BINARY = os.environ.get("OMNIBUS", "target/release/omnibus")
+BINARY = os.environ.get("OMNIBUS") or "target/release/omnibus"
 
 
 class Server:

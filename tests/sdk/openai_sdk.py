@@ -6,7 +6,7 @@ import sys
 import openai
 
 URL = sys.argv[1] if len(sys.argv) > 1 else os.environ["OMNIBUS_URL"]
-client = openai.OpenAI(base_url=URL, api_key=os.environ.get("OMNIBUS_API_KEY", "none"), max_retries=0)
+client = openai.OpenAI(base_url=URL, api_key=os.environ.get("OMNIBUS_API_KEY") or "none", max_retries=0)
 MODEL = client.models.list().data[0].id
 HELLO = [{"role": "user", "content": "What is two plus two?"}]
 

@@ -1,21 +1,27 @@
 //! Runs other programs in the workspace's folder and checks that they succeed.
 
+use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 use crate::paths;
 
 /// The cargo that runs this program.
 pub fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new(program("CARGO", "cargo"));
     command.args(arguments).current_dir(paths::root());
     command
 }
 
 /// `$PYTHON`, else `python3`.
 pub fn python() -> Command {
-    let mut command = Command::new(std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into()));
+    let mut command = Command::new(program("PYTHON", "python3"));
     command.current_dir(paths::root());
     command
+}
+
+/// The program that a variable names; the default when it is unset or empty.
+fn program(variable: &str, default: &str) -> OsString {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).unwrap_or_else(|| default.into())
 }
 
 /// Runs a program with inherited output.

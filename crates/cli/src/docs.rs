@@ -1,4 +1,4 @@
-//! docs/cli.md, made from the tables. `UPDATE_EXPECT=1 cargo test -p mlx-omnibus` writes it.
+//! docs/cli.md, generated from the tables. `UPDATE_EXPECT=1 cargo test -p mlx-omnibus` writes it.
 
 #[cfg(test)]
 mod tests {
@@ -7,23 +7,23 @@ mod tests {
     use expect_test::expect_file;
 
     use crate::commands::{Argument, COMMANDS, Spec};
-    use crate::settings::{Reach, Setting, of};
+    use crate::settings::{Scope, Setting, of};
 
     const HEAD: &str = "\
 # The command line
 
-<!-- Made from the tables in crates/cli: `UPDATE_EXPECT=1 cargo test -p mlx-omnibus docs` writes it. -->
+<!-- Generated from the tables in crates/cli: `UPDATE_EXPECT=1 cargo test -p mlx-omnibus docs` writes it. -->
 
-A setting comes from its flag, or else from its `OMNIBUS_*` variable, or else from `omnibus.toml`, or else it is
-the default. `--print-config` shows each with where it came from. In `omnibus.toml`, keys are the flags without their
-dashes:
+A setting comes from its flag, else from its `OMNIBUS_*` variable, else from `omnibus.toml`, else it has its default.
+An empty variable counts as unset. `--print-config` shows each setting and where it comes from. In `omnibus.toml`,
+keys are the flags without their dashes:
 
 ```toml
 port = 8080
 api-key = [\"first\", \"second\"]
 ```
 
-Exit codes: 0 done, 1 the work failed, 2 wrong usage. Results go to stdout, everything else to stderr.
+Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
 ";
 
     fn page() -> String {
@@ -70,9 +70,9 @@ Exit codes: 0 done, 1 the work failed, 2 wrong usage. Results go to stdout, ever
             .replace('|', "\\|");
         let default =
             if setting.default.is_empty() { String::new() } else { format!("`{}`", setting.default) };
-        let variable = match setting.reach {
-            Reach::Everywhere => format!("`{}`", setting.variable()),
-            Reach::Flag => String::new(),
+        let variable = match setting.scope {
+            Scope::Everywhere => format!("`{}`", setting.variable()),
+            Scope::FlagOnly => String::new(),
         };
         format!("| `{short}--{}{value}` | {default} | {variable} | {} |\n", setting.name, setting.help)
     }

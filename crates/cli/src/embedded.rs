@@ -1,9 +1,9 @@
-//! The model inside the binary, so that a fresh build can answer.
+//! The model embedded in the binary, which a fresh build serves by default.
 
-/// Its name.
+/// The embedded model's name.
 pub const NAME: &str = "omnibus-mini";
 
-/// Its files.
+/// The embedded model's files.
 pub const FILES: &[(&str, &[u8])] = &[
     ("config.json", include_bytes!("../models/omnibus-mini/config.json")),
     ("generation_config.json", include_bytes!("../models/omnibus-mini/generation_config.json")),

@@ -1,18 +1,18 @@
-//! Why a command did not do what it was asked.
+//! Errors of a command, with their exit codes.
 
 use std::fmt;
 
-/// Two remedies: ask differently, or mend the world.
+/// An error of a command.
 #[derive(Debug)]
 pub enum Error {
-    /// Exit code 2.
+    /// Wrong usage: exit code 2.
     Usage(String),
-    /// Exit code 1.
+    /// The work failed: exit code 1.
     Failed(String),
 }
 
 impl Error {
-    /// The command was asked for in a way it does not understand.
+    /// Wrong usage.
     pub fn usage(why: impl fmt::Display) -> Self {
         Self::Usage(why.to_string())
     }

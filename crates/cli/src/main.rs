@@ -1,29 +1,33 @@
-//! One binary: the server, a terminal conversation, and the tools around them.
+//! The `omnibus` binary: the server, terminal chat, and tools.
 //!
 //! Invariant: every flag is a row in `settings/table/`; every command a row of [`commands::COMMANDS`].
 
+mod args;
 mod bench;
+mod command_name;
 mod commands;
+mod completion_output;
 mod docs;
 mod embedded;
+mod environment;
 mod error;
 mod log;
 mod model;
 mod output;
 mod settings;
-mod usage;
+mod warm_prompts;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|word| word == commands::engine::WORD) {
+    if std::env::args_os().nth(1).is_some_and(|word| word == commands::engine::SUBCOMMAND) {
         return commands::engine::run().unwrap_or_else(|error| output::error(&error));
     }
-    let asked = match usage::parse(std::env::args_os()) {
-        Ok(asked) => asked,
+    let args = match args::parse(std::env::args_os()) {
+        Ok(args) => args,
         Err(error) => return output::usage(&error),
     };
-    match commands::run(&asked) {
+    match commands::run(&args) {
         Ok(code) => code,
         Err(error) => output::error(&error),
     }

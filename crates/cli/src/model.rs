@@ -1,4 +1,4 @@
-//! What a user calls a model, as something the engine can load.
+//! Resolves a model argument to a source that the engine can load.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use omnibus_engine::ModelSource;
 use crate::embedded;
 use crate::error::Error;
 
-/// The model of that name, or the embedded one.
+/// The model directory, or the embedded model. Fails when there is no such directory.
 pub fn source(model: Option<&str>, served_names: &[String]) -> Result<ModelSource, Error> {
     let served_names = served_names.to_vec();
     let Some(model) = model.filter(|model| *model != embedded::NAME) else {

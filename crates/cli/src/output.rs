@@ -1,4 +1,4 @@
-//! The only place that prints: results to stdout, everything else to stderr.
+//! Terminal output, the only place that prints: results to stdout, everything else to stderr.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::Write;
@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use crate::error::Error;
 
-/// A result, and a line break.
+/// Prints a result line.
 pub fn line(text: impl AsRef<str>) {
     piece(&format!("{}\n", text.as_ref()));
 }
 
-/// A part of a result, shown at once. Whoever closes stdout has seen enough.
+/// Prints a part of a result and flushes. Exits with 0 when stdout is closed.
 pub fn piece(text: &str) {
     let mut stdout = std::io::stdout().lock();
     if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
@@ -19,12 +19,12 @@ pub fn piece(text: &str) {
     }
 }
 
-/// A diagnostic.
+/// Prints a diagnostic line to stderr.
 pub fn note(text: impl AsRef<str>) {
     eprintln!("{}", text.as_ref());
 }
 
-/// What clap has to say: help is a result, a mistake is not.
+/// Prints clap's help or error. Help goes to stdout with exit code 0, errors to stderr with exit code 2.
 pub fn usage(error: &clap::Error) -> ExitCode {
     if let Err(broken) = error.print() {
         eprintln!("{broken}");
@@ -32,7 +32,7 @@ pub fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
-/// Why a command failed, in one line.
+/// Prints an error in one line; returns its exit code.
 pub fn error(error: &Error) -> ExitCode {
     eprintln!("error: {error}");
     ExitCode::from(match error {

@@ -11,12 +11,12 @@ const WORLDS: u64 = 12_000;
 
 #[test]
 fn every_world_ends_well() {
-    if let Ok(seed) = std::env::var("SEED") {
+    if let Some(seed) = variable("SEED") {
         let scenario = Scenario::adversarial(seed.parse().expect("SEED is a number"));
         println!("{scenario:#?}\n{:#?}", run(&scenario));
         return;
     }
-    let worlds = std::env::var("WORLDS").map_or(WORLDS, |count| count.parse().expect("WORLDS is a number"));
+    let worlds = variable("WORLDS").map_or(WORLDS, |count| count.parse().expect("WORLDS is a number"));
     let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let reports: Vec<Report> = thread::scope(|scope| {
         let shares = (0..threads).map(|share| {
@@ -27,6 +27,11 @@ fn every_world_ends_well() {
         shares.into_iter().flat_map(|share| share.join().unwrap_or_else(|seed| panic!("{seed:?}"))).collect()
     });
     println!("{} worlds: {:?}", reports.len(), events(&reports));
+}
+
+/// The value of a variable, unless it is unset or empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn play(seed: u64) -> Report {

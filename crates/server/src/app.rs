@@ -1,4 +1,4 @@
-//! What every route shares.
+//! State shared by all routes, and the server's settings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::active::ActiveRequests;
 use crate::auth::Keys;
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::limits::Limits;
 use crate::metrics;
-use crate::running::Running;
 
-/// How a server behaves.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who is let in.
+    /// Accepted API keys.
     pub keys: Keys,
-    /// What one request may cost.
+    /// Limits on one request.
     pub limits: Limits,
-    /// How long a stop waits for what runs.
+    /// How long a shutdown waits for running requests.
     pub shutdown_timeout: Duration,
 }
 
@@ -30,53 +30,53 @@ impl Default for Settings {
     }
 }
 
-/// One server.
+/// The state of one server.
 pub struct App {
-    /// Who generates.
+    /// Generates completions.
     pub engine: Arc<dyn Engine>,
-    /// Who is let in.
+    /// Accepted API keys.
     pub keys: Keys,
-    /// What one request may cost.
+    /// Limits on one request.
     pub limits: Limits,
-    /// What runs, and for whom.
-    pub running: Running,
-    /// Where metrics are scraped from.
+    /// Requests that are queued or running, with their tenants.
+    pub active: ActiveRequests,
+    /// Renders the metrics for `/metrics`.
     pub metrics: PrometheusHandle,
     stopping: AtomicBool,
 }
 
 impl App {
-    /// A server that takes requests.
+    /// A server that accepts requests.
     pub fn new(engine: Arc<dyn Engine>, settings: &Settings) -> Self {
         Self {
             engine,
             keys: settings.keys.clone(),
             limits: settings.limits,
-            running: Running::default(),
+            active: ActiveRequests::default(),
             metrics: metrics::install(),
             stopping: AtomicBool::new(false),
         }
     }
 
-    /// `/ready` says no from now on.
+    /// Makes `/ready` answer 503 from now on.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is about to end.
+    /// Whether the server is shutting down.
     pub fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 }
 
-/// Does work of some milliseconds beside the threads that serve connections.
+/// Runs work of some milliseconds off the threads that serve connections.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => {
-            tracing::error!(%error, "a request's work panicked");
+            tracing::error!(%error, "request handler panicked");
             Err(ApiError::internal("the server failed on this request; this is a bug"))
         }
     }

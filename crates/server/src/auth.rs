@@ -1,6 +1,6 @@
-//! API keys: who may ask, and as whom.
+//! API keys: authentication, and the tenant of each key.
 //!
-//! Invariant: how long a comparison takes tells nothing about a key but whether it is right. Keys are never logged.
+//! Invariant: keys are compared in constant time and never logged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,46 +13,45 @@ use axum::response::{IntoResponse, Response};
 use subtle::{Choice, ConstantTimeEq};
 use thiserror::Error;
 
-use crate::app::App;
 use crate::error::ApiError;
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
-/// Open to everybody.
+/// Routes open without a key.
 const OPEN: &[&str] = &["/health", "/ready"];
 
-/// The keys that are let in; none lets in everybody.
+/// Accepted keys. Without any, every request is accepted.
 #[derive(Clone, Default)]
-pub struct Keys(Vec<Padded>);
+pub struct Keys(Arc<[Padded]>);
 
-/// Whose request it is; empty when there are no keys.
+/// The tenant of a request; empty when no keys are configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant(pub String);
 
-/// A key that cannot be one.
+/// Why a key is invalid.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// Nothing is left to compare.
+    /// The key is empty.
     #[error("an API key must not be empty")]
     Empty,
-    /// It could not be sent, or not be compared.
+    /// The key is too long, or cannot be sent in a header.
     #[error("an API key must be at most {KEY_BYTES_MAX} visible ASCII characters")]
-    Odd,
+    Unsendable,
 }
 
 impl Keys {
-    /// Checks that each key can be sent in a header.
+    /// Checks that each key can be sent in a header. Fails on the first that cannot.
     pub fn new(keys: impl IntoIterator<Item = String>) -> Result<Self, KeyError> {
         keys.into_iter().map(|key| Padded::key(&key)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// One key a line; blank lines and those that begin with `#` are none.
+    /// One key per line; blank lines and lines starting with `#` are skipped.
     pub fn lines(text: &str) -> impl Iterator<Item = String> {
         let lines = text.lines().map(str::trim);
         lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
     }
 
-    /// Everybody who may be let in, by the names that a request gives them.
+    /// The names of all tenants; one empty name when no keys are configured.
     pub fn tenants(&self) -> Vec<String> {
         match self.0.len() {
             0 => vec![String::new()],
@@ -60,7 +59,7 @@ impl Keys {
         }
     }
 
-    /// Whose key it is. All keys are looked at, whichever fits.
+    /// The tenant of a presented key. Compares with every key, so that the time does not depend on the match.
     fn tenant(&self, presented: Option<&[u8]>) -> Option<Tenant> {
         if self.0.is_empty() {
             return Some(Tenant(String::new()));
@@ -68,7 +67,7 @@ impl Keys {
         let presented = Padded::presented(presented?);
         let mut found = None;
         for (index, key) in self.0.iter().enumerate() {
-            if bool::from(key.same(&presented)) {
+            if bool::from(key.equals(&presented)) {
                 found = Some(index);
             }
         }
@@ -86,7 +85,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Bytes of one size, so that a comparison takes as long whatever they are.
+/// A key padded to a fixed size, so that comparisons take constant time.
 #[derive(Clone)]
 struct Padded {
     bytes: [u8; KEY_BYTES_MAX],
@@ -100,11 +99,11 @@ impl Padded {
             1..=KEY_BYTES_MAX if key.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 Ok(Self::presented(key.as_bytes()))
             }
-            _ => Err(KeyError::Odd),
+            _ => Err(KeyError::Unsendable),
         }
     }
 
-    /// Longer ones are cut, and differ in length from every key.
+    /// A presented key. A longer one is cut; its length then differs from every key's.
     fn presented(presented: &[u8]) -> Self {
         let mut bytes = [0; KEY_BYTES_MAX];
         let kept = presented.len().min(KEY_BYTES_MAX);
@@ -112,14 +111,14 @@ impl Padded {
         Self { bytes, len: presented.len() as u64 }
     }
 
-    fn same(&self, other: &Self) -> Choice {
+    fn equals(&self, other: &Self) -> Choice {
         self.bytes.ct_eq(&other.bytes) & self.len.ct_eq(&other.len)
     }
 }
 
-/// Lets a request in, as somebody.
-pub async fn layer(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let tenant = app.keys.tenant(presented(request.headers()));
+/// Authenticates a request and attaches its [`Tenant`]; answers 401 otherwise.
+pub async fn layer(State(keys): State<Keys>, mut request: Request, next: Next) -> Response {
+    let tenant = keys.tenant(presented(request.headers()));
     let open = OPEN.contains(&request.uri().path());
     match tenant {
         Some(tenant) => request.extensions_mut().insert(tenant),
@@ -129,7 +128,7 @@ pub async fn layer(State(app): State<Arc<App>>, mut request: Request, next: Next
     next.run(request).await
 }
 
-/// OpenAI's clients send a bearer token, Anthropic's an `x-api-key`.
+/// The presented key: a bearer token (OpenAI), or `x-api-key` (Anthropic).
 fn presented(headers: &HeaderMap) -> Option<&[u8]> {
     let bearer = headers.get(AUTHORIZATION).and_then(|value| {
         let (scheme, key) = value.as_bytes().split_at_checked(7)?;
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_whole_or_wrong() {
+    fn only_the_exact_key_is_accepted() {
         assert_eq!(tenant(&["abc", "abcd"], "abcd").as_deref(), Some("key-2"));
         assert_eq!(tenant(&["abc"], "ab"), None);
         assert_eq!(tenant(&["abc"], "abc\0"), None);
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_cannot_be_sent_are_refused() {
+    fn keys_that_cannot_be_sent_in_a_header_are_refused() {
         assert!(Keys::new(["".to_owned()]).is_err());
         assert!(Keys::new(["a b".to_owned()]).is_err());
         assert!(Keys::new(["a".repeat(257)]).is_err());

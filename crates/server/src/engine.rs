@@ -1,4 +1,4 @@
-//! What the server needs of an engine, so that tests can script one.
+//! The engine interface that the server uses, so that tests can provide a scripted engine.
 //!
 //! Invariant: no wire types. Dropping [`Events`] cancels the request behind it.
 
@@ -14,31 +14,31 @@ use omnibus_engine::{
 /// The events of one request, ending after its last.
 pub type Events = BoxStream<'static, Event>;
 
-/// Takes requests and answers with events. [`Handle`] is the real one.
+/// Accepts requests and returns their events. [`Handle`] is the real implementation.
 pub trait Engine: Send + Sync + 'static {
-    /// Every model that can be asked for.
+    /// All served models.
     fn models(&self) -> Vec<ModelInfo>;
-    /// Tokenizes, checks and queues. Takes milliseconds of CPU: not for an async thread.
+    /// Tokenizes, validates and queues a request. Takes milliseconds of CPU: not for an async thread.
     fn submit(&self, request: Request) -> Result<Events, Failure>;
-    /// Ends a request early; false when there is none of that id.
+    /// Cancels a request; false when no request has that id.
     fn cancel(&self, id: &str) -> bool;
-    /// What is queued or running.
+    /// Queued and running requests.
     fn requests(&self) -> Vec<RequestInfo>;
-    /// A tenant's sessions. May wait for a step: not for an async thread.
+    /// Sessions of a tenant. May wait for a step: not for an async thread.
     fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure>;
-    /// Ends a tenant's session; false when there is none of that id. Waits like [`Self::sessions`].
+    /// Drops a session of a tenant; false when no session has that id. Waits like [`Self::sessions`].
     fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure>;
-    /// The tokens that a request with this input would start from.
+    /// The prompt tokens of a request with this input.
     fn tokenize(&self, model: Option<&str>, input: &Input, special: AddSpecial) -> Result<Vec<u32>, Failure>;
     /// The bytes of each token.
     fn pieces(&self, model: Option<&str>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure>;
     /// The text of tokens.
     fn detokenize(&self, model: Option<&str>, tokens: &[u32]) -> Result<String, Failure>;
-    /// Whether steps happen when there is work.
+    /// Whether the engine steps while it has work.
     fn health(&self) -> Health;
-    /// Gauges as they are now.
+    /// Current statistics.
     fn stats(&self) -> Stats;
-    /// Takes no more requests, waits for what runs, then cancels the rest.
+    /// Refuses new requests, waits for running ones up to `timeout`, then cancels the rest.
     fn drain(&self, timeout: Duration) -> BoxFuture<'_, ()>;
 }
 

@@ -1,8 +1,9 @@
 //! HTTP APIs over the engine. Start at [`serve`]; every route is in `routes`.
 //!
-//! Invariant: a wire type is read in [`wire`], becomes the engine's words in [`lower`] once, and
-//! comes back in [`answer`]. Nothing here knows arrays or blocks.
+//! Invariant: a request body is read in [`wire`], becomes an engine request in [`lower`] once, and the
+//! engine's events become wire types in [`answer`]. Nothing here knows arrays or blocks.
 
+mod active;
 pub mod answer;
 mod app;
 mod auth;
@@ -12,11 +13,10 @@ mod limits;
 mod listen;
 pub mod lower;
 mod metrics;
+mod observe;
 mod request_id;
 mod routes;
-mod running;
 mod sse;
-mod watch;
 pub mod wire;
 
 pub use app::{App, Settings};

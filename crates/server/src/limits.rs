@@ -1,6 +1,6 @@
-//! How much a client may send, and how slowly.
+//! Limits on request bodies: size, time and content type.
 //!
-//! Invariant: a limit is checked before memory is taken for what it limits.
+//! Invariant: a limit is checked before memory is allocated for the limited data.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use http_body_util::BodyExt;
 
 use crate::error::ApiError;
 
-/// What one request may cost before anybody looks at it.
+/// Limits on one HTTP request.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Largest body.
+    /// Largest body, in bytes.
     pub body_bytes: usize,
-    /// Longest time a body may take.
+    /// Longest time for a body to arrive.
     pub body_timeout: Duration,
-    /// Longest time the head of a request may take.
+    /// Longest time for the request line and headers to arrive.
     pub header_timeout: Duration,
 }
 
@@ -34,9 +34,9 @@ impl Default for Limits {
     }
 }
 
-/// How much of a body that is too large is read all the same, so that its sender gets to see the answer.
+/// Most bytes of a too large body that are read and discarded, so that the client gets to read the response.
 const DISCARD_BYTES_MAX: usize = 256 << 20;
-/// How long that may take.
+/// Longest time spent on discarding.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The JSON body of a request, not parsed yet.
@@ -60,7 +60,7 @@ pub async fn json_body(request: Request, limits: &Limits) -> Result<Bytes, ApiEr
     }
 }
 
-/// A page in a browser can send forms anywhere, but JSON only where it is welcome.
+/// Requires JSON: a browser can send forms cross-origin without a preflight, but not JSON.
 fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -1,6 +1,6 @@
-//! Accepts connections until told to stop, then lets what runs end.
+//! Accepts connections until shutdown, then lets running requests finish.
 //!
-//! Invariant: a stop takes at most the shutdown timeout and a moment to say goodbye.
+//! Invariant: a shutdown takes at most the shutdown timeout plus [`CLOSE_TIMEOUT`].
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,15 +23,15 @@ use crate::engine::Engine;
 use crate::metrics::UPKEEP;
 use crate::routes::router;
 
-/// How long connections have to send their last bytes once nothing runs any more.
-const GOODBYE: Duration = Duration::from_secs(2);
-/// How long to wait after an accept failed, most likely for want of file descriptors.
+/// Time for connections to send their last bytes after the last request ended.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause after a failed accept, which most often means that file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections that may wait to be accepted: a flood is told to come back later, not reset.
+/// Length of the accept queue: a burst of connections waits instead of being reset.
 const BACKLOG: u32 = 4096;
 
-/// Serves `engine` on `listener` until `stop` is ready, then for as long as the shutdown timeout allows.
+/// Serves `engine` on `listener` until `stop` resolves, then drains for up to the shutdown timeout.
 pub async fn serve(
     listener: TcpListener,
     engine: Arc<dyn Engine>,
@@ -49,11 +49,11 @@ pub async fn serve(
     }
     drop(listener);
     app.stop();
-    tracing::info!(timeout_s = settings.shutdown_timeout.as_secs_f64(), "stopping");
-    let goodbye = graceful.shutdown();
+    tracing::info!(timeout_s = settings.shutdown_timeout.as_secs_f64(), "shutting down");
+    let closed = graceful.shutdown();
     engine.drain(settings.shutdown_timeout).await;
-    if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
-        tracing::warn!("connections that do not read were dropped");
+    if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
+        tracing::warn!("dropped connections whose clients do not read");
     }
     upkeep.abort();
 }
@@ -77,7 +77,7 @@ impl Connections {
             match listener.accept().await {
                 Ok((stream, _)) => self.start(stream, graceful),
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -86,10 +86,10 @@ impl Connections {
 
     fn start(&self, stream: TcpStream, graceful: &GracefulShutdown) {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection sends its chunks late");
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let router = self.router.clone();
-        let service = service_fn(move |request: hyper::Request<Incoming>| answer(router.clone(), request));
+        let service = service_fn(move |request: hyper::Request<Incoming>| respond(router.clone(), request));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_timeout)
@@ -97,22 +97,22 @@ impl Connections {
         let watched = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = watched.await {
-                tracing::debug!(%error, "a connection ended early");
+                tracing::debug!(%error, "connection ended early");
             }
         });
     }
 }
 
-async fn answer(
+async fn respond(
     router: Router,
     request: hyper::Request<Incoming>,
 ) -> Result<axum::response::Response, Infallible> {
     tower::ServiceExt::oneshot(router, request.map(Body::new)).await
 }
 
-/// The address to listen on, or one clear line why not.
+/// Listens on the first address of `host` that can be bound. Fails with the last address's error.
 pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
-    let mut refused = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut refused = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {
         match listen(address) {
             Ok(listener) => return Ok(listener),
@@ -124,7 +124,7 @@ pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A port is free again as soon as its server has ended.
+    // A new server can bind the port while old connections are in TIME_WAIT.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;

@@ -1,6 +1,6 @@
-//! What Prometheus scrapes.
+//! Prometheus metrics.
 //!
-//! Invariant: histograms and counters are recorded where things happen; gauges are read when scraped.
+//! Invariant: histograms and counters are recorded at their source; gauges are read from the engine at each scrape.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use crate::engine::Engine;
 use crate::error::Refused;
 use crate::request_id::RequestId;
 
-/// Upper bounds for durations, from a decode step to a patient client.
+/// Bucket bounds for durations, from a decode step to a long request.
 const SECONDS: &[f64] = &[
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0,
     500.0,
 ];
-/// Upper bounds for tokens, from one row to a long prompt.
+/// Bucket bounds for token counts, from one token to a long prompt.
 const TOKENS: &[f64] =
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0];
-/// How often what was recorded is moved to where it is scraped from.
+/// Interval at which recorded samples are aggregated.
 pub const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Installs the recorder of this process, once.
+/// Installs the metrics recorder of this process, once.
 pub fn install() -> PrometheusHandle {
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
     HANDLE
@@ -39,7 +39,7 @@ pub fn install() -> PrometheusHandle {
             let recorder = builder.build_recorder();
             let handle = recorder.handle();
             if ::metrics::set_global_recorder(recorder).is_err() {
-                tracing::warn!("another recorder of metrics is installed; /metrics stays empty");
+                tracing::warn!("another metrics recorder is installed; /metrics stays empty");
             }
             describe();
             handle
@@ -48,78 +48,81 @@ pub fn install() -> PrometheusHandle {
 }
 
 fn describe() {
-    use metrics::{describe_counter as count, describe_gauge as level, describe_histogram as spread};
-    count!("omnibus_requests_total", "generations by api and outcome");
-    count!("omnibus_http_requests_total", "HTTP requests by route, method and status");
-    count!("omnibus_prompt_tokens_total", "tokens of prompts");
-    count!("omnibus_cached_tokens_total", "tokens of prompts that were cached");
-    count!("omnibus_generated_tokens_total", "tokens generated");
-    count!("omnibus_steps_total", "steps of the engine");
-    count!("omnibus_failed_steps_total", "steps that failed as a whole");
-    count!(
-        "omnibus_preemptions_total",
-        "sequences sent back to the queue for their blocks, by what becomes of those"
-    );
-    level!("omnibus_swap_used_bytes", "memory of the host that swapped blocks take");
-    level!("omnibus_swap_limit_bytes", "memory of the host that they may take");
-    count!("omnibus_swap_out_blocks_total", "blocks copied out for sequences sent back to the queue");
-    count!("omnibus_swap_out_bytes_total", "bytes of those");
-    count!("omnibus_swap_in_blocks_total", "blocks put back from the host's memory");
-    count!("omnibus_swap_in_bytes_total", "bytes of those");
-    count!(
+    use metrics::{describe_counter as counter, describe_gauge as gauge, describe_histogram as histogram};
+    counter!("omnibus_requests_total", "generation requests by API and outcome");
+    counter!("omnibus_http_requests_total", "HTTP requests by route, method and status");
+    counter!("omnibus_prompt_tokens_total", "prompt tokens");
+    counter!("omnibus_cached_tokens_total", "prompt tokens found in the prefix cache");
+    counter!("omnibus_generated_tokens_total", "tokens generated");
+    counter!("omnibus_steps_total", "engine steps");
+    counter!("omnibus_failed_steps_total", "engine steps that failed as a whole");
+    counter!("omnibus_preemptions_total", "preempted sequences, by kind: swap or recompute");
+    gauge!("omnibus_swap_used_bytes", "host memory used by swapped blocks");
+    gauge!("omnibus_swap_limit_bytes", "host memory available for swapped blocks");
+    counter!("omnibus_swap_out_blocks_total", "blocks swapped out of preempted sequences");
+    counter!("omnibus_swap_out_bytes_total", "bytes swapped out of preempted sequences");
+    counter!("omnibus_swap_in_blocks_total", "blocks swapped in");
+    counter!("omnibus_swap_in_bytes_total", "bytes swapped in");
+    counter!(
         "omnibus_handovers_total",
-        "sequences handed from the pool that reads prompts to the one that answers"
+        "sequences handed from the prefill pool to the decode pool (schedule `split`)"
     );
-    count!("omnibus_prefix_hit_tokens_total", "tokens found in the prefix index");
-    count!("omnibus_prefix_misses_total", "prompts not found as far as they could have been, by reason");
-    level!("omnibus_sessions", "conversations whose blocks are kept");
-    count!("omnibus_computed_tokens_total", "tokens computed, those computed again included");
-    count!("omnibus_engine_restarts_total", "times the engine's process was started again");
-    count!("omnibus_engine_load_failures_total", "times the engine's process could not load its model again");
-    level!("omnibus_step_host_seconds_total", "time spent planning and building steps");
-    level!("omnibus_step_wait_seconds_total", "time spent waiting for the results of steps");
-    level!("omnibus_requests_queued", "generations that wait");
-    level!("omnibus_requests_running", "generations that run");
-    level!("omnibus_kv_blocks_used", "blocks of keys and values in use");
-    level!("omnibus_kv_blocks_cached", "blocks kept only because they may be used again");
-    level!("omnibus_kv_blocks_total", "blocks of keys and values");
-    level!("omnibus_disk_files", "blocks kept in --cache-dir, those of other models included");
-    level!("omnibus_disk_bytes", "bytes of those");
-    count!("omnibus_disk_read_blocks_total", "blocks read from --cache-dir and used");
-    count!("omnibus_disk_written_blocks_total", "blocks written to --cache-dir");
-    count!(
+    counter!(
+        "omnibus_prefix_hit_tokens_total",
+        "prompt tokens found in the prefix cache, counted by the scheduler"
+    );
+    counter!("omnibus_prefix_misses_total", "prefix cache misses by reason");
+    gauge!("omnibus_sessions", "sessions whose blocks are pinned");
+    counter!("omnibus_computed_tokens_total", "tokens computed, including recomputed ones");
+    counter!("omnibus_engine_restarts_total", "restarts of the engine process");
+    counter!("omnibus_engine_load_failures_total", "failed model loads of a restarted engine process");
+    gauge!("omnibus_step_host_seconds_total", "host time spent planning and building steps");
+    gauge!("omnibus_step_wait_seconds_total", "time spent waiting for step results");
+    gauge!("omnibus_requests_queued", "requests in the queue");
+    gauge!("omnibus_requests_running", "requests running");
+    gauge!("omnibus_kv_blocks_used", "KV blocks in use");
+    gauge!("omnibus_kv_blocks_cached", "KV blocks that hold cached prefixes and can be evicted");
+    gauge!("omnibus_kv_blocks_total", "KV blocks in total");
+    gauge!("omnibus_disk_files", "blocks stored in --cache-dir, of all models");
+    gauge!("omnibus_disk_bytes", "bytes stored in --cache-dir, of all models");
+    counter!("omnibus_disk_read_blocks_total", "blocks loaded from --cache-dir");
+    counter!("omnibus_disk_written_blocks_total", "blocks written to --cache-dir");
+    counter!(
         "omnibus_disk_dropped_blocks_total",
-        "blocks not written: the writer was behind, or the disk refused"
+        "blocks not written to --cache-dir because the writer was busy or the disk failed"
     );
-    count!(
+    counter!(
         "omnibus_disk_rejected_files_total",
-        "files of --cache-dir removed as corrupt, cut short or foreign"
+        "files of --cache-dir removed because they were corrupt, truncated or foreign"
     );
-    count!("omnibus_disk_evicted_files_total", "files of --cache-dir removed to stay within the limit");
-    level!("omnibus_memory_active_bytes", "memory of arrays");
-    level!("omnibus_memory_peak_bytes", "most memory of arrays so far");
-    level!("omnibus_memory_cache_bytes", "memory kept for reuse");
-    level!(
+    counter!(
+        "omnibus_disk_evicted_files_total",
+        "files of --cache-dir evicted to stay within --cache-disk-limit"
+    );
+    gauge!("omnibus_memory_active_bytes", "memory of live arrays");
+    gauge!("omnibus_memory_peak_bytes", "peak memory of live arrays");
+    gauge!("omnibus_memory_cache_bytes", "memory kept by MLX's allocator for reuse");
+    gauge!(
         "omnibus_cost_model_error_ratio",
-        "how far off expected step times were lately, as a share of the time taken"
+        "recent error of predicted step times, relative to the measured times"
     );
-    level!(
+    gauge!(
         "omnibus_move_cost_error_ratio",
-        "how far off expected times of moving blocks were lately, as a share of the time taken"
+        "recent error of predicted block transfer times, relative to the measured times"
     );
-    level!("omnibus_engine_alive", "1 while the engine steps or has nothing to do");
-    level!("omnibus_build_info", "the version, as a label");
-    spread!("omnibus_queue_seconds", "from arrival to the first step");
-    spread!("omnibus_ttft_seconds", "from arrival to the first text or token");
-    spread!("omnibus_tpot_seconds", "between tokens, on average over a generation");
-    spread!("omnibus_e2e_seconds", "from arrival to the end");
-    spread!("omnibus_http_request_seconds", "from a request's head to its response's head");
+    gauge!("omnibus_engine_alive", "1 while the engine steps or is idle, else 0");
+    gauge!("omnibus_build_info", "always 1; the version is a label");
+    histogram!("omnibus_queue_seconds", "time from arrival to the first step");
+    histogram!("omnibus_ttft_seconds", "time from arrival to the first token or text");
+    histogram!("omnibus_tpot_seconds", "mean time between tokens of a request");
+    histogram!("omnibus_e2e_seconds", "time from arrival to the end");
+    histogram!("omnibus_http_request_seconds", "time from a request's headers to its response's headers");
 }
 
-/// Reads the gauges and prints everything.
+/// Updates the gauges from the engine and renders all metrics.
 pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
     let stats = engine.stats();
-    let levels = [
+    let gauges = [
         ("omnibus_requests_queued", stats.queued as f64),
         ("omnibus_requests_running", stats.running as f64),
         ("omnibus_kv_blocks_used", stats.kv_blocks_used as f64),
@@ -135,14 +138,14 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_move_cost_error_ratio", stats.cost_model.transfers.error_ratio()),
         ("omnibus_swap_used_bytes", stats.swap.used_bytes as f64),
         ("omnibus_swap_limit_bytes", stats.swap.limit_bytes as f64),
-        // Counters of the facade are whole numbers; these only ever grow all the same.
+        // The metrics crate's counters are integers, so these monotonic totals are gauges.
         ("omnibus_step_host_seconds_total", stats.host_seconds_total),
         ("omnibus_step_wait_seconds_total", stats.wait_seconds_total),
     ];
-    for (name, value) in levels {
+    for (name, value) in gauges {
         gauge!(name).set(value);
     }
-    let counts = [
+    let counters = [
         ("omnibus_engine_restarts_total", stats.engine_restarts_total),
         ("omnibus_engine_load_failures_total", stats.engine_load_failures_total),
         ("omnibus_steps_total", stats.steps_total),
@@ -160,7 +163,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_disk_evicted_files_total", stats.disk.evicted_files_total),
         ("omnibus_prefix_hit_tokens_total", stats.cached_tokens_total),
     ];
-    for (name, value) in counts {
+    for (name, value) in counters {
         counter!(name).absolute(value);
     }
     for (reason, count) in stats.prefix_misses.by_reason() {
@@ -186,16 +189,16 @@ pub async fn layer(request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    let why = response.extensions().get::<Refused>().map(|refused| refused.0.body().error.message);
+    let error = response.extensions().get::<Refused>().map(|refused| refused.0.body().error.message);
     let seconds = since.elapsed().as_secs_f64();
-    tracing::info!(id, method, route, status, seconds, why, "request");
+    tracing::info!(id, method, route, status, seconds, error, "request");
     histogram!("omnibus_http_request_seconds", "route" => route.clone()).record(seconds);
     let labels = [("route", route), ("method", method.into()), ("status", status.to_string())];
     counter!("omnibus_http_requests_total", &labels).increment(1);
     response
 }
 
-/// Clients invent methods; labels are kept for ever.
+/// Unknown methods share one label, so that a client cannot grow the number of series.
 fn method_label(method: &str) -> &'static str {
     const KNOWN: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     KNOWN.iter().copied().find(|known| *known == method).unwrap_or("other")

@@ -1,4 +1,4 @@
-//! Every request has an id, the client's where it is sane, and every response says it.
+//! The id of an HTTP request: the client's `x-request-id` when valid, else a new one; sent back in every response.
 
 use axum::extract::Request;
 use axum::http::HeaderValue;
@@ -6,18 +6,19 @@ use axum::middleware::Next;
 use axum::response::Response;
 use uuid::Uuid;
 
-/// The header's name.
+/// Name of the header.
 pub const HEADER: &str = "x-request-id";
-/// Longest id a client may choose, in bytes.
+/// Longest id accepted from a client, in bytes.
 const BYTES_MAX: usize = 128;
 
 /// The id of an HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(pub String);
 
-/// Gives a request its id.
+/// Assigns an id to each request.
 pub async fn layer(mut request: Request, next: Next) -> Response {
-    let theirs = request.headers().get(HEADER).and_then(|value| value.to_str().ok()).filter(|id| sane(id));
+    let theirs =
+        request.headers().get(HEADER).and_then(|value| value.to_str().ok()).filter(|id| is_valid(id));
     let id = theirs.map_or_else(|| format!("req-{}", Uuid::new_v4().simple()), str::to_owned);
     let header = HeaderValue::from_str(&id);
     request.extensions_mut().insert(RequestId(id));
@@ -28,7 +29,7 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
     response
 }
 
-fn sane(id: &str) -> bool {
+fn is_valid(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     !id.is_empty() && id.len() <= BYTES_MAX && id.bytes().all(plain)
 }
@@ -38,11 +39,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_short_and_plain() {
-        assert!(sane("req-1.a:B_2"));
-        assert!(!sane(""));
-        assert!(!sane("a b"));
-        assert!(!sane("a\"b"));
-        assert!(!sane(&"a".repeat(129)));
+    fn ids_are_short_and_plain_ascii() {
+        assert!(is_valid("req-1.a:B_2"));
+        assert!(!is_valid(""));
+        assert!(!is_valid("a b"));
+        assert!(!is_valid("a\"b"));
+        assert!(!is_valid(&"a".repeat(129)));
     }
 }

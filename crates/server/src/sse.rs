@@ -1,6 +1,6 @@
 //! Server-sent events.
 //!
-//! Invariant: nothing is buffered here. A client that does not read stops the stream it reads from.
+//! Invariant: nothing is buffered here. A client that does not read stops its own stream only.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use serde::Serialize;
 
-/// How often a silent stream says that it is alive.
+/// Interval of keep-alive comments on a silent stream.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// One event.

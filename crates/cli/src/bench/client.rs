@@ -1,4 +1,4 @@
-//! One request, streamed, with the time of everything that came.
+//! A streaming client that records the arrival time of each chunk.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::settings::{BenchSettings, Endpoint};
 
-/// Asks one server for one model.
+/// A client of one server and model.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -16,23 +16,23 @@ pub struct Client {
     model: String,
 }
 
-/// What one request was like.
+/// The measured times of one request.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Trace {
-    /// From sending to the first text.
+pub struct RequestTiming {
+    /// Time to first text.
     pub first: Duration,
-    /// Between texts.
+    /// Times between texts.
     pub gaps: Vec<Duration>,
-    /// From sending to the end.
+    /// Time to the end.
     pub whole: Duration,
-    /// As the server counts, where it does.
+    /// The server's count, if it reports usage.
     pub prompt_tokens: Option<usize>,
-    /// As the server counts; else the chunks with text.
+    /// The server's count; without usage, the number of chunks with text.
     pub output_tokens: usize,
 }
 
 impl Client {
-    /// A client for the model that was named, or else the first that is served.
+    /// A client for the named model, else for the first served one.
     pub async fn new(settings: &BenchSettings, model: Option<&str>) -> Result<Self, Error> {
         if settings.url.starts_with("https://") {
             return Err(Error::usage("--url must begin with http://: this client does not speak TLS"));
@@ -46,7 +46,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Which model is asked.
+    /// The model's name.
     pub fn model(&self) -> &str {
         &self.model
     }
@@ -59,7 +59,7 @@ impl Client {
         let response = self.keyed(self.http.get(&url)).send().await.map_err(|error| failed(&error))?;
         let list: Value = response.json().await.map_err(|error| failed(&error))?;
         let first = list["data"][0]["id"].as_str().map(str::to_owned);
-        first.ok_or_else(|| failed(&"there are none; say --model"))
+        first.ok_or_else(|| failed(&"there are none; pass --model"))
     }
 
     fn keyed(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
@@ -69,8 +69,8 @@ impl Client {
         }
     }
 
-    /// Asks, and reads to the end.
-    pub async fn ask(&self, prompt: &str) -> Result<Trace, String> {
+    /// Sends a request and reads the stream to its end.
+    pub async fn send_request(&self, prompt: &str) -> Result<RequestTiming, String> {
         let (path, body) = body(&self.settings, &self.model, prompt);
         let since = Instant::now();
         let request = self.keyed(self.http.post(format!("{}/{path}", self.settings.url))).json(&body);
@@ -113,7 +113,7 @@ fn body(settings: &BenchSettings, model: &str, prompt: &str) -> (&'static str, V
     }
 }
 
-/// Puts lines together from bytes, and notes when text came.
+/// Splits bytes into lines, and records when text arrived.
 #[derive(Debug, Default)]
 pub struct Reader {
     pending: Vec<u8>,
@@ -122,7 +122,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads bytes that came at a time. Fails when they tell of a failure.
+    /// Reads bytes that arrived at time `at`. Fails at an error event.
     pub fn take(&mut self, bytes: &[u8], at: Duration) -> Result<(), String> {
         self.pending.extend_from_slice(bytes);
         while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
@@ -153,11 +153,11 @@ impl Reader {
         Ok(())
     }
 
-    /// What all of it was like.
-    pub fn finish(self, whole: Duration) -> Result<Trace, String> {
-        let first = *self.texts.first().ok_or("the answer had no text")?;
+    /// The timing of the whole request. Fails when there was no text.
+    pub fn finish(self, whole: Duration) -> Result<RequestTiming, String> {
+        let first = *self.texts.first().ok_or("the response had no text")?;
         let gaps = self.texts.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
-        Ok(Trace {
+        Ok(RequestTiming {
             first,
             gaps,
             whole,
@@ -167,7 +167,7 @@ impl Reader {
     }
 }
 
-/// Servers spell a thought in two ways; a tool call is an answer as well.
+/// Whether a chunk has content: text, reasoning (which servers name in two ways), or a tool call.
 fn has_text(choice: &Value) -> bool {
     let delta = &choice["delta"];
     let texts = [&choice["text"], &delta["content"], &delta["reasoning_content"], &delta["reasoning"]];
@@ -183,7 +183,7 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    fn read(parts: &[(&str, u64)]) -> Result<Trace, String> {
+    fn read(parts: &[(&str, u64)]) -> Result<RequestTiming, String> {
         let mut reader = Reader::default();
         for (bytes, at) in parts {
             reader.take(bytes.as_bytes(), ms(*at))?;
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_timed_and_the_servers_count_is_believed() {
-        let trace = read(&[
+    fn texts_are_timed_and_the_servers_usage_is_used() {
+        let timing = read(&[
             (
                 ": keep-alive\n\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
                 1,
@@ -205,30 +205,30 @@ mod tests {
                 30,
             ),
         ]);
-        let expected = Trace {
+        let expected = RequestTiming {
             first: ms(10),
             gaps: vec![ms(20)],
             whole: ms(100),
             prompt_tokens: Some(7),
             output_tokens: 9,
         };
-        assert_eq!(trace, Ok(expected));
+        assert_eq!(timing, Ok(expected));
     }
 
     #[test]
-    fn without_usage_the_chunks_count() {
-        let trace = read(&[(
+    fn without_usage_chunks_are_counted() {
+        let timing = read(&[(
             "data: {\"choices\":[{\"text\":\"a\"}]}\ndata: {\"choices\":[{\"text\":\"b\"}],\"usage\":null}\n",
             3,
         )])
         .unwrap();
-        assert_eq!((trace.prompt_tokens, trace.output_tokens), (None, 2));
+        assert_eq!((timing.prompt_tokens, timing.output_tokens), (None, 2));
     }
 
     #[test]
-    fn failures_in_a_stream_are_failures() {
+    fn errors_in_a_stream_are_errors() {
         assert_eq!(read(&[("data: {\"error\":{\"message\":\"broke\"}}\n", 1)]), Err("broke".into()));
-        assert_eq!(read(&[("data: [DONE]\n", 1)]), Err("the answer had no text".into()));
+        assert_eq!(read(&[("data: [DONE]\n", 1)]), Err("the response had no text".into()));
         assert!(read(&[("data: {\n", 1)]).is_err());
     }
 }

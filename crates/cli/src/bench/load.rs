@@ -1,4 +1,4 @@
-//! When requests are sent: as soon as there is room, or at their own pace.
+//! The load: closed loop with a limit on concurrency, or open loop with a request rate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,46 +6,49 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::client::{Client, Trace};
+use super::client::{Client, RequestTiming};
 use super::prompts::prompts;
 use super::random::Random;
 use crate::error::Error;
 use crate::settings::BenchSettings;
 
-/// What a measurement saw.
+/// The results of a benchmark run.
 #[derive(Debug)]
-pub struct Run {
-    /// Which model was asked.
+pub struct RunResult {
+    /// The model's name.
     pub model: String,
-    /// From the first request to the last answer.
+    /// Time from the first request to the end of the last response.
     pub wall: Duration,
-    /// One for each request.
-    pub traces: Vec<Result<Trace, String>>,
+    /// One entry per request.
+    pub timings: Vec<Result<RequestTiming, String>>,
 }
 
-/// Warms the server up, then measures it.
-pub async fn measure(settings: &BenchSettings, model: Option<&str>) -> Result<Run, Error> {
+/// Sends the warm-up requests, then measures.
+pub async fn measure(settings: &BenchSettings, model: Option<&str>) -> Result<RunResult, Error> {
     let client = Client::new(settings, model).await?;
     let mut prompts = prompts(settings);
     for prompt in prompts.drain(..settings.num_warmups) {
-        client.ask(&prompt).await.map_err(|why| Error::failed(format!("the first request failed: {why}")))?;
+        client
+            .send_request(&prompt)
+            .await
+            .map_err(|why| Error::failed(format!("the warm-up request failed: {why}")))?;
     }
     let since = Instant::now();
-    let traces = send(settings, &client, prompts).await?;
-    Ok(Run { model: client.model().to_owned(), wall: since.elapsed(), traces })
+    let timings = send(settings, &client, prompts).await?;
+    Ok(RunResult { model: client.model().to_owned(), wall: since.elapsed(), timings })
 }
 
 async fn send(
     settings: &BenchSettings,
     client: &Client,
     prompts: Vec<String>,
-) -> Result<Vec<Result<Trace, String>>, Error> {
+) -> Result<Vec<Result<RequestTiming, String>>, Error> {
     let most = match (settings.arrivals.concurrency, settings.arrivals.rate) {
         (Some(most), _) => most,
         (None, Some(_)) => Semaphore::MAX_PERMITS,
         (None, None) => 1,
     };
-    let room = Arc::new(Semaphore::new(most));
+    let permits = Arc::new(Semaphore::new(most));
     let mut random = Random::new(settings.seed ^ u64::MAX);
     let mut next = tokio::time::Instant::now();
     let mut running = JoinSet::new();
@@ -54,12 +57,12 @@ async fn send(
             tokio::time::sleep_until(next).await;
             next += Duration::from_secs_f64(random.gap_s(rate));
         }
-        let place = Arc::clone(&room).acquire_owned().await.map_err(Error::failed)?;
+        let permit = Arc::clone(&permits).acquire_owned().await.map_err(Error::failed)?;
         let client = client.clone();
         running.spawn(async move {
-            let trace = client.ask(&prompt).await;
-            drop(place);
-            trace
+            let timing = client.send_request(&prompt).await;
+            drop(permit);
+            timing
         });
     }
     Ok(running.join_all().await)

@@ -1,6 +1,6 @@
-//! Load on a server that speaks OpenAI's API, and how it bore it.
+//! Benchmarks: load on a server with an OpenAI API, and simulations.
 //!
-//! Invariant: measures from outside, with nothing but what any client sees; or, in `sim`, does not measure at all.
+//! Invariant: measures as a client does, over HTTP only. `sim` measures nothing.
 
 mod client;
 mod load;

@@ -1,9 +1,9 @@
-//! What is asked: words at random, the same for the same seed.
+//! Prompts of random words, reproducible by seed.
 
 use super::random::Random;
 use crate::settings::{BenchSettings, Dataset};
 
-/// Short and common, so that most tokenizers make one token of each.
+/// Short, common words, which most tokenizers encode as one token each.
 const WORDS: &[&str] = &[
     "the", "of", "and", "to", "in", "is", "that", "it", "was", "for", "on", "are", "with", "as", "his",
     "they", "at", "be", "this", "from", "have", "or", "by", "one", "had", "not", "but", "what", "all",
@@ -12,7 +12,7 @@ const WORDS: &[&str] = &[
     "into", "has", "more", "her", "two", "like", "him", "time",
 ];
 
-/// The prompts of a measurement.
+/// The prompts of a benchmark.
 pub fn prompts(settings: &BenchSettings) -> Vec<String> {
     let shared = match settings.dataset {
         Dataset::Random => Vec::new(),
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_prompts_of_the_length_asked_for() {
+    fn a_seed_gives_the_same_prompts_of_the_set_length() {
         let once = prompts(&settings(Dataset::Random, 1));
         assert_eq!(once, prompts(&settings(Dataset::Random, 1)));
         assert_ne!(once, prompts(&settings(Dataset::Random, 2)));

@@ -1,4 +1,4 @@
-//! Traffic and a machine, simulated under each schedule.
+//! Simulates a load and a machine under each scheduling policy.
 
 use std::path::Path;
 
@@ -11,53 +11,53 @@ use super::random::Random;
 use crate::error::Error;
 use crate::settings::{BenchSettings, Config, SimSettings};
 
-/// The schedules, in the table's order.
+/// The policies, in the order of the printed table.
 const SCHEDULES: &[(&str, Schedule)] = &[
     ("fair", Schedule::Fair),
     ("fcfs", Schedule::Fcfs),
     ("static", Schedule::Static),
     ("split", Schedule::Split),
 ];
-/// Requests a second where nobody says.
+/// Default requests per second.
 const RATE: f64 = 0.3;
 /// Longest trace, in requests.
 const TRACE_MAX: usize = 1_000_000;
 
-/// How one schedule did, as `--json` prints it.
+/// The results of one policy, as `--json` prints them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Simulation {
-    /// Who went first.
+    /// The policy.
     pub schedule: &'static str,
-    /// Requests that were answered.
+    /// Requests completed.
     pub completed: usize,
-    /// Requests that found the queue full.
+    /// Requests refused because the queue was full.
     pub refused: usize,
-    /// From the first arrival's clock to the last token.
+    /// Time from the first arrival to the last token.
     pub duration_s: f64,
-    /// Tokens of answers a second.
+    /// Generated tokens per second.
     pub output_throughput: f64,
-    /// Answers a second that came within `--ttft-slo-ms` and `--tpot-slo-ms`, or within 2000 and 100.
+    /// Requests per second within `--ttft-slo-ms` and `--tpot-slo-ms`, by default 2000 and 100.
     pub goodput: f64,
-    /// From arrival to the first token.
+    /// Time from arrival to the first token.
     pub ttft_ms: Spread,
-    /// Between tokens, on average over a request.
+    /// Mean time between tokens of a request.
     pub tpot_ms: Spread,
-    /// Between tokens.
+    /// Times between tokens.
     pub itl_ms: Spread,
-    /// The longest pause between two tokens, in milliseconds.
+    /// Longest time between two tokens.
     pub itl_max_ms: f64,
-    /// From arrival to the end.
+    /// Time from arrival to the end.
     pub e2e_ms: Spread,
 }
 
-/// How something is spread, in milliseconds.
+/// Percentiles, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// Half are no more.
+    /// Median.
     pub p50: f64,
-    /// 95 of a hundred are no more.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 of a hundred are no more.
+    /// 99th percentile.
     pub p99: f64,
 }
 
@@ -68,18 +68,18 @@ impl From<Quantiles> for Spread {
     }
 }
 
-/// Plays the same traffic once for each schedule.
+/// Simulates the same load under each policy.
 pub fn simulate(config: &Config) -> Result<Vec<Simulation>, Error> {
     let machine = machine(&config.sim.profile)?;
     let arrivals = arrivals(&config.bench, &config.sim)?;
-    let play = |(name, schedule): &(&'static str, Schedule)| {
+    let run_schedule = |(name, schedule): &(&'static str, Schedule)| {
         let settings = omnibus_engine::Settings { schedule: *schedule, ..config.engine.clone() };
         Simulation::of(name, &sim::simulate(&settings, &machine, &arrivals))
     };
-    Ok(SCHEDULES.iter().map(play).collect())
+    Ok(SCHEDULES.iter().map(run_schedule).collect())
 }
 
-/// A machine by its name, or a file with what a server has learned of its own.
+/// A machine by name, or from a file with a server's learned cost model.
 fn machine(profile: &str) -> Result<Machine, Error> {
     match profile {
         "m5-max-70b" => return Ok(Machine::m5_max_70b()),
@@ -87,16 +87,16 @@ fn machine(profile: &str) -> Result<Machine, Error> {
         _ => {}
     }
     let text = read(profile, "--profile")?;
-    let wrong = |why: &dyn std::fmt::Display| {
+    let invalid = |why: &dyn std::fmt::Display| {
         Error::usage(format!(
-            "--profile: {profile} is no answer of GET /v1/status with a cost_model: {why}; other profiles are m5-max-70b and laptop"
+            "--profile: {profile} is not a response of GET /v1/status with a cost_model: {why}; other profiles are m5-max-70b and laptop"
         ))
     };
-    let mut value: Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+    let mut value: Value = serde_json::from_str(&text).map_err(|error| invalid(&error))?;
     let inner = value.get_mut("cost_model").map(Value::take).unwrap_or(value);
-    let model: CostModel = serde_json::from_value(inner).map_err(|error| wrong(&error))?;
+    let model: CostModel = serde_json::from_value(inner).map_err(|error| invalid(&error))?;
     if model.decode.samples == 0 || model.prefill.samples == 0 {
-        return Err(wrong(&"that server has not computed enough yet"));
+        return Err(invalid(&"the server has not measured enough steps yet"));
     }
     Ok(Machine::Learned(Box::new(model)))
 }
@@ -108,12 +108,12 @@ fn arrivals(bench: &BenchSettings, sim: &SimSettings) -> Result<Vec<Arrival>, Er
     let rate = bench.arrivals.rate.unwrap_or(RATE);
     match Workload::ALL.iter().find(|(name, _)| *name == sim.workload) {
         Some((_, workload)) => Ok(workload.arrivals(bench.seed, bench.num_prompts, rate)),
-        None => Ok(equal(bench, rate)),
+        None => Ok(uniform_arrivals(bench, rate)),
     }
 }
 
-/// What `bench serve` would send, at the times at which it would: all of one size.
-fn equal(bench: &BenchSettings, rate: f64) -> Vec<Arrival> {
+/// The requests of `bench serve`, with its arrival times: all of one size.
+fn uniform_arrivals(bench: &BenchSettings, rate: f64) -> Vec<Arrival> {
     let mut random = Random::new(bench.seed ^ u64::MAX);
     let mut at_s = 0.0;
     let arrivals = (0..bench.num_prompts).map(|_| {
@@ -125,20 +125,20 @@ fn equal(bench: &BenchSettings, rate: f64) -> Vec<Arrival> {
     arrivals.collect()
 }
 
-/// One request a line, in any order.
+/// Reads a trace: one request per line, in any order.
 fn trace(path: &Path) -> Result<Vec<Arrival>, Error> {
     let text = read(&path.display().to_string(), "--trace")?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let arrivals = lines.take(TRACE_MAX).map(|(at, line)| {
-        let wrong = |why: &dyn std::fmt::Display| {
+        let invalid = |why: &dyn std::fmt::Display| {
             Error::usage(format!("--trace: {}, line {}: {why}", path.display(), at + 1))
         };
-        let arrival: Arrival = serde_json::from_str(line).map_err(|error| wrong(&error))?;
+        let arrival: Arrival = serde_json::from_str(line).map_err(|error| invalid(&error))?;
         if arrival.prompt == 0 || arrival.max_new_tokens == 0 {
-            return Err(wrong(&"`prompt` and `max_new_tokens` are at least 1"));
+            return Err(invalid(&"`prompt` and `max_new_tokens` must be at least 1"));
         }
         if arrival.prompt.saturating_add(arrival.max_new_tokens) > TOKENS_MAX || arrival.at > TICKS_MAX {
-            return Err(wrong(&"at most 10,000,000 tokens and a hundred days can be played"));
+            return Err(invalid(&"a trace can have at most 10,000,000 tokens per request and 100 days"));
         }
         let answer = if arrival.answer == 0 { arrival.max_new_tokens } else { arrival.answer };
         Ok(Arrival { answer, ..arrival })
@@ -151,7 +151,7 @@ fn trace(path: &Path) -> Result<Vec<Arrival>, Error> {
     Ok(arrivals)
 }
 
-/// Longest sequence of a trace.
+/// Longest sequence of a trace, in tokens.
 const TOKENS_MAX: usize = 10_000_000;
 /// A hundred days, in microseconds.
 const TICKS_MAX: u64 = 100 * 86_400 * 1_000_000;
@@ -179,9 +179,9 @@ impl Simulation {
         }
     }
 
-    /// For people, and for Markdown.
+    /// A Markdown table.
     pub fn table(results: &[Self]) -> String {
-        let head = "| schedule | answered | refused | tokens/s | goodput/s | ttft p50 | p95 | p99 | tpot p50 | p95 | p99 | itl p99 | max |";
+        let head = "| schedule | completed | refused | tokens/s | goodput/s | ttft p50 | p95 | p99 | tpot p50 | p95 | p99 | itl p99 | max |";
         let rule =
             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
         let rows = results.iter().map(|row| {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_workload_is_answered_under_every_schedule() {
+    fn every_workload_completes_under_every_policy() {
         let names = Workload::ALL.iter().map(|(name, _)| *name).filter(|name| *name != "long");
         for workload in names.chain(["random"]) {
             for row in simulate(&config(workload, "laptop")).unwrap() {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_says_nothing_is_refused() {
+    fn a_profile_without_a_cost_model_is_refused() {
         let path = std::env::temp_dir().join(format!("omnibus-profile-{}.json", std::process::id()));
         for text in ["{", "{\"cost_model\": null}", "[]"] {
             std::fs::write(&path, text).unwrap();

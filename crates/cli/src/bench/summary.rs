@@ -1,79 +1,79 @@
-//! What a measurement comes to.
+//! Summary of a benchmark run.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::client::Trace;
-use super::load::Run;
+use super::client::RequestTiming;
+use super::load::RunResult;
 use crate::settings::{BenchSettings, Dataset, Endpoint};
 
-/// The result, as `--json` prints it.
+/// The summary, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// Of the API.
+    /// Base URL of the API.
     pub url: String,
-    /// Which was asked.
+    /// The model's name.
     pub model: String,
     /// `chat` or `completions`
     pub endpoint: &'static str,
     /// `random` or `shared-prefix`
     pub dataset: &'static str,
-    /// Words of a prompt.
+    /// Words per prompt.
     pub input_len: usize,
-    /// Most tokens of an answer.
+    /// Most tokens per completion.
     pub output_len: usize,
-    /// Most at once, if that was limited.
+    /// Most requests at once, if limited.
     pub concurrency: Option<usize>,
-    /// Requests a second, if they came at their own pace.
+    /// Requests per second, if set.
     pub request_rate: Option<f64>,
-    /// Of prompts and arrivals.
+    /// Seed of prompts and arrivals.
     pub seed: u64,
-    /// Requests that were answered.
+    /// Requests completed.
     pub completed: usize,
-    /// Requests that were not.
+    /// Requests failed.
     pub failed: usize,
-    /// Why the first of them was not.
+    /// Error of the first failed request.
     pub first_failure: Option<String>,
-    /// From the first request to the last answer.
+    /// Time from the first request to the end of the last response.
     pub duration_s: f64,
-    /// Of all prompts, where the server counts.
+    /// Tokens of all prompts, if the server reports usage.
     pub input_tokens: usize,
-    /// Of all answers.
+    /// Tokens of all completions.
     pub output_tokens: usize,
-    /// Answers a second.
+    /// Requests completed per second.
     pub request_throughput: f64,
-    /// Tokens of answers a second.
+    /// Generated tokens per second.
     pub output_throughput: f64,
-    /// Tokens of prompts and answers a second.
+    /// Prompt and generated tokens per second.
     pub total_throughput: f64,
-    /// From sending to the first text.
+    /// Time from sending to the first text.
     pub ttft_ms: Percentiles,
-    /// Between tokens, on average over a request.
+    /// Mean time between tokens of a request.
     pub tpot_ms: Percentiles,
-    /// Between texts.
+    /// Times between texts.
     pub itl_ms: Percentiles,
-    /// From sending to the end.
+    /// Time from sending to the end.
     pub e2e_ms: Percentiles,
 }
 
-/// How something is spread, in milliseconds.
+/// Mean, percentiles and maximum, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// All of it over how many.
+    /// Mean.
     pub mean: f64,
-    /// Half are below.
+    /// Median.
     pub p50: f64,
-    /// 95 of a hundred are below.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 of a hundred are below.
+    /// 99th percentile.
     pub p99: f64,
-    /// None is above.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Percentiles {
-    /// Of durations, in any order. Between two of them, a percentile is on the line that joins them.
+    /// Percentiles of durations in any order, with linear interpolation.
     pub fn of(durations: impl IntoIterator<Item = Duration>) -> Self {
         let mut sorted: Vec<f64> =
             durations.into_iter().map(|duration| duration.as_secs_f64() * 1e3).collect();
@@ -90,12 +90,13 @@ impl Percentiles {
 }
 
 impl Summary {
-    /// What a run comes to.
-    pub fn of(settings: &BenchSettings, run: &Run) -> Self {
-        let done: Vec<&Trace> = run.traces.iter().filter_map(|trace| trace.as_ref().ok()).collect();
+    /// Summarizes a run.
+    pub fn of(settings: &BenchSettings, run: &RunResult) -> Self {
+        let done: Vec<&RequestTiming> =
+            run.timings.iter().filter_map(|timing| timing.as_ref().ok()).collect();
         let seconds = run.wall.as_secs_f64().max(1e-9);
-        let input_tokens = done.iter().filter_map(|trace| trace.prompt_tokens).sum::<usize>();
-        let output_tokens = done.iter().map(|trace| trace.output_tokens).sum::<usize>();
+        let input_tokens = done.iter().filter_map(|timing| timing.prompt_tokens).sum::<usize>();
+        let output_tokens = done.iter().map(|timing| timing.output_tokens).sum::<usize>();
         Self {
             url: settings.url.clone(),
             model: run.model.clone(),
@@ -113,32 +114,32 @@ impl Summary {
             request_rate: settings.arrivals.rate,
             seed: settings.seed,
             completed: done.len(),
-            failed: run.traces.len() - done.len(),
-            first_failure: run.traces.iter().find_map(|trace| trace.as_ref().err().cloned()),
+            failed: run.timings.len() - done.len(),
+            first_failure: run.timings.iter().find_map(|timing| timing.as_ref().err().cloned()),
             duration_s: run.wall.as_secs_f64(),
             input_tokens,
             output_tokens,
             request_throughput: done.len() as f64 / seconds,
             output_throughput: output_tokens as f64 / seconds,
             total_throughput: (input_tokens + output_tokens) as f64 / seconds,
-            ttft_ms: Percentiles::of(done.iter().map(|trace| trace.first)),
-            tpot_ms: Percentiles::of(done.iter().filter_map(|trace| per_token(trace))),
-            itl_ms: Percentiles::of(done.iter().flat_map(|trace| trace.gaps.iter().copied())),
-            e2e_ms: Percentiles::of(done.iter().map(|trace| trace.whole)),
+            ttft_ms: Percentiles::of(done.iter().map(|timing| timing.first)),
+            tpot_ms: Percentiles::of(done.iter().filter_map(|timing| per_token(timing))),
+            itl_ms: Percentiles::of(done.iter().flat_map(|timing| timing.gaps.iter().copied())),
+            e2e_ms: Percentiles::of(done.iter().map(|timing| timing.whole)),
         }
     }
 
-    /// For people.
+    /// A table for the terminal.
     pub fn table(&self) -> String {
         let mut lines = vec![
             format!("{} at {}", self.model, self.url),
             format!(
-                "requests    {} answered, {} failed, {:.2} s",
+                "requests    {} completed, {} failed, {:.2} s",
                 self.completed, self.failed, self.duration_s
             ),
             format!("tokens      {} in, {} out", self.input_tokens, self.output_tokens),
             format!(
-                "throughput  {:.2} requests/s, {:.1} tokens/s out, {:.1} tokens/s in all",
+                "throughput  {:.2} requests/s, {:.1} tokens/s out, {:.1} tokens/s total",
                 self.request_throughput, self.output_throughput, self.total_throughput
             ),
             format!("{:<10} {:>10} {:>10} {:>10} {:>10} {:>10}", "ms", "mean", "p50", "p95", "p99", "max"),
@@ -153,10 +154,10 @@ impl Summary {
     }
 }
 
-/// From the first text to the last, over the tokens that came after the first.
-fn per_token(trace: &Trace) -> Option<Duration> {
-    let after_first = u32::try_from(trace.output_tokens.checked_sub(1)?).ok().filter(|count| *count > 0)?;
-    Some(trace.gaps.iter().sum::<Duration>() / after_first)
+/// Mean time per token after the first.
+fn per_token(timing: &RequestTiming) -> Option<Duration> {
+    let after_first = u32::try_from(timing.output_tokens.checked_sub(1)?).ok().filter(|count| *count > 0)?;
+    Some(timing.gaps.iter().sum::<Duration>() / after_first)
 }
 
 #[cfg(test)]
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_on_the_line_between_two_values() {
+    fn percentiles_interpolate_linearly() {
         let spread = Percentiles::of((0..=100).rev().map(ms));
         assert_eq!(
             (spread.mean, spread.p50, spread.p95, spread.p99, spread.max),
@@ -179,15 +180,16 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_counts_apart_from_what_was_answered() {
-        let answered = Trace {
+    fn failed_requests_are_counted_apart() {
+        let answered = RequestTiming {
             first: ms(10),
             gaps: vec![ms(10), ms(20)],
             whole: ms(45),
             prompt_tokens: Some(100),
             output_tokens: 4,
         };
-        let run = Run { model: "m".into(), wall: ms(500), traces: vec![Ok(answered), Err("500".into())] };
+        let run =
+            RunResult { model: "m".into(), wall: ms(500), timings: vec![Ok(answered), Err("500".into())] };
         let summary = Summary::of(&BenchSettings::default(), &run);
         assert_eq!(
             (summary.completed, summary.failed, summary.first_failure.as_deref()),

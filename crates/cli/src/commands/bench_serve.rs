@@ -1,4 +1,4 @@
-//! `omnibus bench serve`: measures a server, ours or another.
+//! `omnibus bench serve`: benchmarks any server with an OpenAI API.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::output;
 use crate::settings::{Config, Output};
 
-/// Measures, and shows what was measured. Fails when no request was answered.
+/// Runs the benchmark and prints its summary. Exit code 1 when no request succeeded.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::failed)?;
     let run = runtime.block_on(measure(&config.bench, config.model.as_deref()))?;

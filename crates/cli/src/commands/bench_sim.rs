@@ -1,4 +1,4 @@
-//! `omnibus bench sim`: every schedule on the same traffic, on a machine that is only timed.
+//! `omnibus bench sim`: every scheduling policy on the same simulated load.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::output;
 use crate::settings::{Config, Output};
 
-/// Plays the traffic once for each schedule, and shows how it went.
+/// Simulates the load under each policy and prints the results.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let results = simulate(config)?;
     match config.output {

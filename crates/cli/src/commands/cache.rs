@@ -1,4 +1,4 @@
-//! `omnibus cache`: computed prompts in files, and what `--cache-dir` keeps.
+//! `omnibus cache`: prompt cache files, and the blocks in `--cache-dir`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,17 +9,18 @@ use omnibus_engine::{
 };
 use serde_json::json;
 
-use super::{generate, say};
+use super::generate;
+use crate::completion_output;
 use crate::error::Error;
 use crate::settings::{Config, Output};
 use crate::{model, output};
 
-/// Computes a prompt and writes it to a file.
+/// Computes a prompt and writes its KV cache to a file.
 pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
     let Some(path) = config.prompt.cache_file.clone() else {
-        return Err(Error::usage("a file is needed: --prompt-cache-file FILE"));
+        return Err(Error::usage("missing file: pass --prompt-cache-file FILE"));
     };
-    // What follows in the file's stead is still the same message.
+    // A later prompt continues the same message, so the template leaves it open.
     let input = match generate::input(config)? {
         Input::Chat(chat) => Input::Chat(Chat { continues: true, ..chat }),
         other => other,
@@ -28,7 +29,7 @@ pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
     let prompt_cache = Some(PromptCacheFile::Write(path.clone()));
     let engine = EngineSettings { prompt_cache, ..config.engine.clone() };
     let handle = omnibus_engine::start(vec![source], engine).map_err(Error::failed)?;
-    let mut request = say::request(config, input);
+    let mut request = completion_output::request(config, input);
     request.max_new_tokens = Some(1);
     let mut events = handle.submit(request).map_err(Error::failed)?;
     while let Some(event) = events.blocking_next() {
@@ -44,9 +45,9 @@ pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
     Err(Error::failed("the engine stopped before the prompt was computed"))
 }
 
-/// Lists what a directory keeps.
+/// Lists the blocks in a directory, by model.
 pub fn list(config: &Config) -> Result<ExitCode, Error> {
-    let models = kept(directory(config)?)?;
+    let models = models_in(directory(config)?)?;
     match config.output {
         Output::Json => output::line(json!(models).to_string()),
         Output::Text => models.iter().for_each(|model| {
@@ -57,15 +58,18 @@ pub fn list(config: &Config) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes what a directory keeps of these models, or of all.
-pub fn remove(config: &Config, wanted: &[String]) -> Result<ExitCode, Error> {
+/// Removes the blocks of these models, or of all models.
+pub fn remove(config: &Config, fingerprints: &[String]) -> Result<ExitCode, Error> {
     let directory = directory(config)?;
-    let models = kept(directory)?;
-    if let Some(unknown) = wanted.iter().find(|name| !models.iter().any(|model| model.fingerprint == **name))
+    let models = models_in(directory)?;
+    if let Some(unknown) =
+        fingerprints.iter().find(|name| !models.iter().any(|model| model.fingerprint == **name))
     {
-        return Err(Error::failed(format!("{} keeps nothing of {unknown}", directory.display())));
+        return Err(Error::failed(format!("{} has no blocks of {unknown}", directory.display())));
     }
-    for model in models.iter().filter(|model| wanted.is_empty() || wanted.contains(&model.fingerprint)) {
+    for model in
+        models.iter().filter(|model| fingerprints.is_empty() || fingerprints.contains(&model.fingerprint))
+    {
         remove_cached_model(directory, model)
             .map_err(|error| Error::failed(format!("cannot remove {}: {error}", model.fingerprint)))?;
     }
@@ -76,10 +80,10 @@ fn directory(config: &Config) -> Result<&Path, Error> {
     let directory = config.engine.disk.as_ref().map(|disk| disk.directory.as_path());
     directory
         .filter(|directory| !directory.as_os_str().is_empty())
-        .ok_or_else(|| Error::usage("a directory is needed: --cache-dir DIR"))
+        .ok_or_else(|| Error::usage("missing directory: pass --cache-dir DIR"))
 }
 
-fn kept(directory: &Path) -> Result<Vec<CachedModel>, Error> {
+fn models_in(directory: &Path) -> Result<Vec<CachedModel>, Error> {
     cached_models(directory)
         .map_err(|error| Error::failed(format!("cannot read {}: {error}", directory.display())))
 }

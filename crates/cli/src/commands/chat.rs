@@ -1,4 +1,4 @@
-//! `omnibus chat`: a conversation in the terminal.
+//! `omnibus chat`: chat in the terminal.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,34 +8,35 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use serde_json::Value;
 
-use super::say::{self, Said};
+use crate::completion_output::{self, Completion};
 use crate::error::Error;
 use crate::settings::Config;
-use crate::{model, output};
+use crate::{environment, model, output};
 
-/// What a line that begins with a slash does.
+/// The slash commands.
 const COMMANDS: &[(&str, &str)] = &[
-    ("/help", "show this"),
-    ("/reset", "forget the conversation"),
-    ("/system TEXT", "forget the conversation, and tell the model this before the next"),
-    ("/retry", "answer the last question again"),
-    ("/quit", "leave; so does Ctrl-D"),
+    ("/help", "list the commands"),
+    ("/reset", "clear the conversation"),
+    ("/system TEXT", "clear the conversation and set the system prompt"),
+    ("/retry", "generate the last answer again"),
+    ("/quit", "quit, as does Ctrl-D"),
 ];
 
-/// Talks until the user has had enough.
+/// Runs a chat session until `/quit` or Ctrl-D.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let source = model::source(config.model.as_deref(), &[])?;
     let handle = omnibus_engine::start(vec![source], config.engine.clone()).map_err(Error::failed)?;
     let mut editor = DefaultEditor::new().map_err(Error::failed)?;
     let history = history();
     if let Some(path) = &history {
-        // There is none the first time.
+        // The file does not exist the first time.
         _ = editor.load_history(path);
     }
-    output::note("/help shows what else there is; Ctrl-C stops an answer, Ctrl-D leaves.");
-    let mut talk = Talk { config, handle, system: config.prompt.system.clone(), messages: Vec::new() };
+    output::note("/help lists the commands; Ctrl-C cancels an answer, Ctrl-D quits.");
+    let mut session =
+        ChatSession { config, handle, system: config.prompt.system.clone(), messages: Vec::new() };
     while let Some(line) = read(&mut editor)? {
-        if talk.hear(&line)? == Next::Leave {
+        if session.handle_line(&line)? == Flow::Quit {
             break;
         }
     }
@@ -48,7 +49,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
 fn read(editor: &mut DefaultEditor) -> Result<Option<String>, Error> {
     match editor.readline("> ") {
         Ok(line) => {
-            // A line that cannot be remembered can be answered all the same.
+            // A line that cannot be stored in the history is answered all the same.
             _ = editor.add_history_entry(&line);
             Ok(Some(line))
         }
@@ -59,8 +60,7 @@ fn read(editor: &mut DefaultEditor) -> Result<Option<String>, Error> {
 }
 
 fn history() -> Option<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local").join("state"));
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?;
+    let state = environment::user_folder("XDG_STATE_HOME", ".local/state")?;
     Some(state.join("omnibus").join("chat_history"))
 }
 
@@ -68,30 +68,30 @@ fn save(editor: &mut DefaultEditor, path: &PathBuf) {
     let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
     let saved = folder.map_err(|error| error.to_string());
     if let Err(why) = saved.and_then(|()| editor.save_history(path).map_err(|error| error.to_string())) {
-        output::note(format!("the history was not saved: {why}"));
+        output::note(format!("cannot save the history: {why}"));
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Next {
-    Stay,
-    Leave,
+enum Flow {
+    Continue,
+    Quit,
 }
 
-struct Talk<'a> {
+struct ChatSession<'a> {
     config: &'a Config,
     handle: Handle,
     system: Option<String>,
     messages: Vec<Value>,
 }
 
-impl Talk<'_> {
-    fn hear(&mut self, line: &str) -> Result<Next, Error> {
+impl ChatSession<'_> {
+    fn handle_line(&mut self, line: &str) -> Result<Flow, Error> {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match word {
             "" => {}
-            "/quit" | "/exit" => return Ok(Next::Leave),
+            "/quit" | "/exit" => return Ok(Flow::Quit),
             "/help" => self.help(),
             "/reset" => self.messages.clear(),
             "/system" => {
@@ -100,11 +100,11 @@ impl Talk<'_> {
             }
             "/retry" => self.retry()?,
             word if word.starts_with('/') => {
-                output::note(format!("there is no {word}; /help shows what there is"))
+                output::note(format!("unknown command {word}; /help lists the commands"))
             }
-            _ => self.say(line)?,
+            _ => self.ask(line)?,
         }
-        Ok(Next::Stay)
+        Ok(Flow::Continue)
     }
 
     fn help(&self) {
@@ -118,23 +118,23 @@ impl Talk<'_> {
             self.messages.pop();
         }
         match self.messages.pop() {
-            Some(question) => self.say(question["content"].as_str().unwrap_or_default()),
+            Some(question) => self.ask(question["content"].as_str().unwrap_or_default()),
             None => {
-                output::note("there is nothing to answer again");
+                output::note("there is no message to answer again");
                 Ok(())
             }
         }
     }
 
-    /// A question that fails is forgotten; the conversation goes on.
-    fn say(&mut self, question: &str) -> Result<(), Error> {
-        self.messages.push(say::message("user", question));
-        let system = self.system.as_deref().map(|system| say::message("system", system));
+    /// Answers a message. When that fails, removes the message and continues the conversation.
+    fn ask(&mut self, question: &str) -> Result<(), Error> {
+        self.messages.push(completion_output::message("user", question));
+        let system = self.system.as_deref().map(|system| completion_output::message("system", system));
         let messages = system.into_iter().chain(self.messages.iter().cloned()).collect();
-        match self.answer(say::request(self.config, say::chat(messages))) {
-            Ok(said) => {
-                say::report(self.config, &self.handle, &said);
-                self.messages.push(say::message("assistant", &said.text));
+        match self.answer(completion_output::request(self.config, completion_output::chat(messages))) {
+            Ok(completion) => {
+                completion_output::print_stats(self.config, &self.handle, &completion);
+                self.messages.push(completion_output::message("assistant", &completion.text));
             }
             Err(error) => {
                 self.messages.pop();
@@ -144,17 +144,17 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// Ctrl-C ends the answer and keeps what there is of it.
-    fn answer(&self, request: Request) -> Result<Said, Error> {
+    /// Generates an answer. Ctrl-C cancels it and keeps the text so far.
+    fn answer(&self, request: Request) -> Result<Completion, Error> {
         let id = request.id.clone();
         let events = self.handle.submit(request).map_err(Error::failed)?;
-        say::runtime()?.block_on(async {
-            let mut shown = std::pin::pin!(say::show(events));
+        completion_output::runtime()?.block_on(async {
+            let mut printed = std::pin::pin!(completion_output::print_stream(events));
             tokio::select! {
-                said = &mut shown => said,
+                completion = &mut printed => completion,
                 _ = tokio::signal::ctrl_c() => {
                     self.handle.cancel(&id);
-                    shown.await
+                    printed.await
                 }
             }
         })

@@ -1,4 +1,4 @@
-//! `omnibus doctor`: checks the machine, and says what to do.
+//! `omnibus doctor`: checks the machine and suggests fixes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -6,17 +6,17 @@ use std::process::{Command, ExitCode};
 use omnibus_engine::{Event, MemoryPlan, Settings};
 use serde_json::{Value, json};
 
-use super::say;
+use crate::completion_output;
 use crate::error::Error;
 use crate::settings::{Config, Output};
-use crate::{model, output};
+use crate::{environment, model, output};
 
-/// What a check found.
+/// The result of a check.
 struct Finding {
     name: &'static str,
     verdict: Verdict,
     detail: String,
-    /// What to do; empty when there is nothing to do.
+    /// The suggested fix; empty when none is needed.
     advice: String,
 }
 
@@ -37,10 +37,10 @@ impl Verdict {
     }
 }
 
-/// Every check, in the order in which they are shown.
+/// The checks, in the order in which they are printed.
 const CHECKS: &[fn() -> Finding] = &[machine, libmlx, gpu, memory, compiler, python, folders, engine];
 
-/// Runs every check. Fails when something is broken.
+/// Runs every check. Exit code 1 when one is broken.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let findings: Vec<Finding> = CHECKS.iter().map(|check| check()).collect();
     match config.output {
@@ -85,7 +85,7 @@ fn machine() -> Finding {
     fine("machine", format!("{system} {architecture}, {cores} cores, omnibus {}", env!("CARGO_PKG_VERSION")))
 }
 
-/// That this runs means that it was found; this says which one.
+/// Which libmlx is loaded. Loading succeeded, or this would not run.
 fn libmlx() -> Finding {
     let omnibus_engine::Machine { mlx_version, backend, .. } = omnibus_engine::machine();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -103,8 +103,8 @@ fn gpu() -> Finding {
     match first_line(Command::new("nvidia-smi").arg("-L")) {
         Some(gpu) => warning(
             "gpu",
-            format!("{gpu}, but this libmlx cannot use it: models run on the CPU"),
-            "build with MLX_BACKEND=cuda13, or give `serve` the folder of a libmlx for CUDA with --mlx-lib-cuda",
+            format!("{gpu}, which this libmlx does not support: models run on the CPU"),
+            "build with MLX_BACKEND=cuda13, or pass the folder of a CUDA libmlx to `serve` with --mlx-lib-cuda",
         ),
         None => warning(
             "gpu",
@@ -138,15 +138,15 @@ fn memory_bytes() -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// MLX's CPU backend compiles fused operations when they are first used.
+/// MLX's CPU backend compiles fused operations at their first use.
 fn compiler() -> Finding {
-    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    let compiler = environment::text("CXX").unwrap_or_else(|| "c++".into());
     match first_line(Command::new(&compiler).arg("--version")) {
         Some(version) => fine("compiler", version),
         None => warning(
             "compiler",
             format!("`{compiler}` does not run"),
-            "install a C++ compiler: building needs it, and so do some models on the CPU",
+            "install a C++ compiler: the build needs one, and so do fused operations on the CPU",
         ),
     }
 }
@@ -154,7 +154,7 @@ fn compiler() -> Finding {
 fn python() -> Finding {
     match first_line(Command::new("python3").args(["-m", "pip", "--version"])) {
         Some(version) => fine("python", version),
-        None => warning("python", "no python3 with pip", "only a build that has to fetch libmlx needs it"),
+        None => warning("python", "no python3 with pip", "needed only for a build that downloads libmlx"),
     }
 }
 
@@ -165,8 +165,7 @@ fn first_line(command: &mut Command) -> Option<String> {
 }
 
 fn folders() -> Finding {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let Some(cache) = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home) else {
+    let Some(cache) = environment::user_folder("XDG_CACHE_HOME", ".cache") else {
         return warning("cache", "neither XDG_CACHE_HOME nor HOME is set", "set one of them");
     };
     let folder = nearest(&cache.join("omnibus"));
@@ -176,27 +175,27 @@ fn folders() -> Finding {
     } else {
         warning(
             "cache",
-            format!("{} cannot be written", folder.display()),
-            "set XDG_CACHE_HOME to a folder that can",
+            format!("{} is not writable", folder.display()),
+            "set XDG_CACHE_HOME to a writable folder",
         )
     }
 }
 
-/// The folder, or the one it would be made in.
+/// The folder, or its nearest existing parent.
 fn nearest(folder: &Path) -> PathBuf {
     folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }
 
-/// The proof: the embedded model says something.
+/// Generates tokens with the embedded model.
 fn engine() -> Finding {
     match answer() {
         Ok((tokens, memory)) => {
-            fine("engine", format!("the embedded model answered with {tokens} tokens; it has {memory}"))
+            fine("engine", format!("the embedded model generated {tokens} tokens; memory: {memory}"))
         }
         Err(error) => broken(
             "engine",
             error.to_string(),
-            "this is a bug, or libmlx does not fit this machine: please report it with this output",
+            "this is a bug, or this libmlx does not support the machine: please report it with this output",
         ),
     }
 }
@@ -205,7 +204,7 @@ fn answer() -> Result<(usize, MemoryPlan), Error> {
     let config = Config::default();
     let source = model::source(None, &[])?;
     let handle = omnibus_engine::start(vec![source], Settings::default()).map_err(Error::failed)?;
-    let mut request = say::request(&config, omnibus_engine::Input::Text("Hello".into()));
+    let mut request = completion_output::request(&config, omnibus_engine::Input::Text("Hello".into()));
     request.max_new_tokens = Some(4);
     let mut events = handle.submit(request).map_err(Error::failed)?;
     while let Some(event) = events.blocking_next() {
@@ -218,5 +217,5 @@ fn answer() -> Result<(usize, MemoryPlan), Error> {
             Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
         }
     }
-    Err(Error::failed("the engine stopped before the answer was complete"))
+    Err(Error::failed("the engine stopped before the completion was finished"))
 }

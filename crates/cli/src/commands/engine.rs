@@ -1,6 +1,6 @@
-//! The process that `omnibus serve` runs its engine in.
+//! The engine process that `omnibus serve` starts as its child.
 //!
-//! Invariant: not for people. It stands in no table: its flags are variables that the front sets.
+//! Invariant: internal. It is in no table of commands; the server passes its settings as variables.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use omnibus_engine::{EngineExit, FaultPlan, Isolation};
 use super::engine_library;
 use crate::error::Error;
 use crate::settings::{Config, Log, LogFormat};
-use crate::{embedded, log};
+use crate::{embedded, environment, log};
 
-/// The word that makes this binary an engine.
-pub const WORD: &str = "engine-process";
+/// The first argument that makes this binary an engine process.
+pub const SUBCOMMAND: &str = "engine-process";
 
 const FAULTS: &str = "OMNIBUS_FAULTS";
 const LOG: &str = "OMNIBUS_LOG";
 const LOG_FORMAT: &str = "OMNIBUS_LOG_FORMAT";
 
-/// How `omnibus serve` starts it.
+/// How `omnibus serve` starts the engine process.
 pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     let format = match config.log.format {
         LogFormat::Text => "text",
@@ -30,18 +30,21 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     variables.extend(engine_library::variable(&config.isolation, config.engine.device));
     Ok(Isolation {
         program: program()?,
-        arguments: vec![WORD.into()],
+        arguments: vec![SUBCOMMAND.into()],
         variables,
         watchdog: Duration::from_secs_f64(config.isolation.watchdog_s),
     })
 }
 
-/// Failures that a test orders.
+/// Failures injected by tests.
 pub fn faults() -> Result<FaultPlan, Error> {
-    std::env::var(FAULTS).unwrap_or_default().parse().map_err(|why| Error::usage(format!("{FAULTS}: {why}")))
+    environment::text(FAULTS)
+        .unwrap_or_default()
+        .parse()
+        .map_err(|why| Error::usage(format!("{FAULTS}: {why}")))
 }
 
-/// This very binary, even when another has been installed in its place.
+/// The running binary, even after another was installed at its path.
 fn program() -> Result<std::path::PathBuf, Error> {
     if cfg!(target_os = "linux") {
         return Ok("/proc/self/exe".into());
@@ -49,28 +52,28 @@ fn program() -> Result<std::path::PathBuf, Error> {
     std::env::current_exe().map_err(Error::failed)
 }
 
-/// Is the engine until told to stop.
+/// Runs the engine until the server closes the socket or sends a stop.
 pub fn run() -> Result<ExitCode, Error> {
-    let format = match std::env::var(LOG_FORMAT).as_deref() {
-        Ok("json") => LogFormat::Json,
+    let format = match environment::text(LOG_FORMAT).as_deref() {
+        Some("json") => LogFormat::Json,
         _ => LogFormat::Text,
     };
-    log::install(&Log { format, filter: std::env::var(LOG).unwrap_or_else(|_| "info".to_owned()) });
+    log::install(&Log { format, filter: environment::text(LOG).unwrap_or_else(|| "info".to_owned()) });
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::failed)?;
     let _inside = runtime.enter();
-    stay()?;
+    ignore_stop_signals()?;
     match omnibus_engine::run_engine(embedded::FILES) {
         EngineExit::Stopped => Ok(ExitCode::SUCCESS),
         EngineExit::Failed(why) => Err(Error::failed(why)),
     }
 }
 
-/// Signals to stop often go to all processes of a service at once. The front's decides when this one ends.
-fn stay() -> Result<(), Error> {
+/// Ignores stop signals, which service managers send to all processes: the server decides when the engine ends.
+fn ignore_stop_signals() -> Result<(), Error> {
     use tokio::signal::unix::{SignalKind, signal};
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
-        // The handler stays when what listens to it is dropped.
+        // The handler stays installed after its listener is dropped.
         drop(signal(kind).map_err(Error::failed)?);
     }
     Ok(())

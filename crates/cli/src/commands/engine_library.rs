@@ -1,23 +1,27 @@
-//! Which libmlx the engine's process loads: the one this binary was linked to, or that of another backend.
+//! Which libmlx the engine process loads: the one this binary was linked to, or another backend's.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use omnibus_engine::DeviceChoice;
 
+use crate::environment;
 use crate::settings::IsolationSettings;
 
-/// Where dynamic libraries are looked for before a binary's own paths.
+/// Search path of dynamic libraries, before a binary's own paths.
 const VARIABLE: &str = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
 
-/// The variable to set for the process; none when the library it was linked to is right.
+/// The variable to set for the process; `None` keeps the library it was linked to.
 pub fn variable(settings: &IsolationSettings, device: DeviceChoice) -> Option<(OsString, OsString)> {
     let folder = folder(settings, device, has_nvidia_gpu())?;
-    let others = std::env::var_os(VARIABLE)
-        .into_iter()
-        .flat_map(|all| std::env::split_paths(&all).collect::<Vec<PathBuf>>());
-    let all = std::env::join_paths(std::iter::once(folder).chain(others)).ok()?;
-    Some((VARIABLE.into(), all))
+    Some((VARIABLE.into(), search_path(folder, environment::variable(VARIABLE))?))
+}
+
+/// The folder before those of the variable. An empty entry would stand for the working directory.
+fn search_path(folder: PathBuf, others: Option<OsString>) -> Option<OsString> {
+    let others = others.map(|all| std::env::split_paths(&all).collect::<Vec<PathBuf>>()).unwrap_or_default();
+    let others = others.into_iter().filter(|other| !other.as_os_str().is_empty());
+    std::env::join_paths(std::iter::once(folder).chain(others)).ok()
 }
 
 /// The folder of the backend that fits the device.
@@ -35,7 +39,7 @@ enum Gpu {
     Missing,
 }
 
-/// Without loading anything: the driver's device files.
+/// Detects the driver by its device files, without loading a library.
 fn has_nvidia_gpu() -> Gpu {
     if Path::new("/dev/nvidiactl").exists() { Gpu::Found } else { Gpu::Missing }
 }
@@ -53,12 +57,20 @@ mod tests {
         assert_eq!(folder(&settings, device, gpu).as_deref(), expected.map(Path::new), "{device:?} {gpu:?}");
         let linked = IsolationSettings::default();
         assert_eq!(folder(&linked, device, gpu), None);
-        let told = IsolationSettings { folder: Some("told".into()), ..settings };
-        assert_eq!(folder(&told, device, gpu), Some("told".into()));
+        let explicit = IsolationSettings { folder: Some("explicit".into()), ..settings };
+        assert_eq!(folder(&explicit, device, gpu), Some("explicit".into()));
     }
 
     #[test]
-    fn the_device_chooses_the_library() {
+    fn an_empty_search_path_adds_no_folder() {
+        let path = |others: &str| search_path("cuda".into(), Some(others.into()));
+        assert_eq!(path(""), Some("cuda".into()));
+        assert_eq!(path("/a::/b"), Some("cuda:/a:/b".into()));
+        assert_eq!(search_path("cuda".into(), None), Some("cuda".into()));
+    }
+
+    #[test]
+    fn the_device_selects_the_library() {
         check(DeviceChoice::Gpu, Gpu::Missing, Some("cuda"));
         check(DeviceChoice::Cpu, Gpu::Found, Some("cpu"));
         check(DeviceChoice::Auto, Gpu::Found, Some("cuda"));

@@ -1,4 +1,4 @@
-//! Every command, in one table.
+//! The table of commands.
 
 mod bench_serve;
 mod bench_sim;
@@ -10,168 +10,140 @@ pub mod engine;
 mod engine_library;
 mod generate;
 mod models;
-mod say;
 mod serve;
-mod warm;
 
 use std::process::ExitCode;
 
+use crate::args::ParsedArgs;
+use crate::command_name::CommandName;
 use crate::error::Error;
 use crate::output;
-use crate::settings::{Purpose, Resolved};
-use crate::usage::Asked;
-
-/// Which command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Name {
-    /// `omnibus serve`
-    Serve,
-    /// `omnibus generate`
-    Generate,
-    /// `omnibus chat`
-    Chat,
-    /// `omnibus models`
-    Models,
-    /// `omnibus doctor`
-    Doctor,
-    /// `omnibus bench serve`
-    BenchServe,
-    /// `omnibus bench sim`
-    BenchSim,
-    /// `omnibus cache prompt`
-    CachePrompt,
-    /// `omnibus cache ls`
-    CacheList,
-    /// `omnibus cache rm`
-    CacheRemove,
-    /// `omnibus completions`
-    Completions,
-}
+use crate::settings::{Action, Resolved};
 
 /// One row of the table.
 pub struct Spec {
-    /// What the code calls it.
-    pub name: Name,
-    /// What a user types.
+    /// The name in code.
+    pub name: CommandName,
+    /// The words on the command line.
     pub path: &'static [&'static str],
     /// One sentence.
     pub about: &'static str,
-    /// What it takes without a flag.
+    /// Its positional argument.
     pub argument: Option<Argument>,
 }
 
-/// What a command takes without a flag.
+/// A positional argument.
 #[derive(Clone, Copy)]
 pub struct Argument {
-    /// What the code calls it.
+    /// The name in code.
     pub name: &'static str,
-    /// What stands for it in help.
+    /// Its placeholder in help.
     pub placeholder: &'static str,
     /// One sentence.
     pub help: &'static str,
-    /// Least and most of them.
+    /// Smallest and largest number of values.
     pub count: (usize, usize),
-    /// All it can be; empty is anything.
+    /// The accepted values; empty accepts any.
     pub choices: &'static [&'static str],
 }
 
 /// Every command.
 pub const COMMANDS: &[Spec] = &[
     Spec {
-        name: Name::Serve,
+        name: CommandName::Serve,
         path: &["serve"],
         about: "Serve models over HTTP",
         argument: Some(Argument {
             name: "MODEL",
             placeholder: "MODEL",
-            help: "Model directory. Without one, the model inside this binary.",
+            help: "Model directory. Default: the model embedded in this binary.",
             count: (0, 64),
             choices: &[],
         }),
     },
-    Spec { name: Name::Generate, path: &["generate"], about: "Answer one prompt", argument: None },
-    Spec { name: Name::Chat, path: &["chat"], about: "Talk in the terminal", argument: None },
+    Spec { name: CommandName::Generate, path: &["generate"], about: "Complete one prompt", argument: None },
+    Spec { name: CommandName::Chat, path: &["chat"], about: "Chat in the terminal", argument: None },
     Spec {
-        name: Name::Models,
+        name: CommandName::Models,
         path: &["models"],
-        about: "List the architectures that can be served",
+        about: "List the supported model architectures",
         argument: None,
     },
     Spec {
-        name: Name::Doctor,
+        name: CommandName::Doctor,
         path: &["doctor"],
-        about: "Check this machine, and say what to do",
+        about: "Check this machine and suggest fixes",
         argument: None,
     },
     Spec {
-        name: Name::BenchServe,
+        name: CommandName::BenchServe,
         path: &["bench", "serve"],
-        about: "Measure a server: latency percentiles and throughput",
+        about: "Benchmark a server: latency percentiles and throughput",
         argument: None,
     },
     Spec {
-        name: Name::BenchSim,
+        name: CommandName::BenchSim,
         path: &["bench", "sim"],
-        about: "Compare schedules on simulated traffic and a machine that is only timed",
+        about: "Compare scheduling policies in a simulation",
         argument: None,
     },
     Spec {
-        name: Name::CachePrompt,
+        name: CommandName::CachePrompt,
         path: &["cache", "prompt"],
-        about: "Compute a prompt and write it to a file that `generate` and mlx-lm go on from",
+        about: "Compute a prompt and write its KV cache to a file that `generate` and mlx-lm can load",
         argument: None,
     },
     Spec {
-        name: Name::CacheList,
+        name: CommandName::CacheList,
         path: &["cache", "ls"],
-        about: "List what --cache-dir keeps, by model",
+        about: "List the blocks in --cache-dir, by model",
         argument: None,
     },
     Spec {
-        name: Name::CacheRemove,
+        name: CommandName::CacheRemove,
         path: &["cache", "rm"],
-        about: "Remove what --cache-dir keeps",
+        about: "Remove blocks from --cache-dir",
         argument: Some(Argument {
             name: "MODEL",
             placeholder: "MODEL",
-            help: "As `cache ls` names it. Without one, of all models.",
+            help: "Model fingerprint, as listed by `cache ls`. Default: all models.",
             count: (0, 64),
             choices: &[],
         }),
     },
     Spec {
-        name: Name::Completions,
+        name: CommandName::Completions,
         path: &["completions"],
-        about: "Print a script that completes this command line in a shell",
+        about: "Print a shell completion script",
         argument: Some(Argument {
             name: "SHELL",
             placeholder: "SHELL",
-            help: "Which shell.",
+            help: "The shell.",
             count: (1, 1),
             choices: &["bash", "elvish", "fish", "powershell", "zsh"],
         }),
     },
 ];
 
-/// Does what was asked.
-pub fn run(asked: &Asked) -> Result<ExitCode, Error> {
-    let settled = asked.settle()?;
-    if settled.config.purpose == Purpose::PrintConfig {
-        output::line(settled.printed());
+/// Runs a command.
+pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
+    let resolved = args.resolve()?;
+    if resolved.config.action == Action::PrintConfig {
+        output::line(resolved.printed());
         return Ok(ExitCode::SUCCESS);
     }
-    let Resolved { config, .. } = settled;
-    match asked.name {
-        Name::Serve => serve::run(config, &asked.arguments),
-        Name::Generate => generate::run(&config),
-        Name::Chat => chat::run(&config),
-        Name::Models => models::run(&config),
-        Name::Doctor => doctor::run(&config),
-        Name::BenchServe => bench_serve::run(&config),
-        Name::BenchSim => bench_sim::run(&config),
-        Name::CachePrompt => cache::prompt(&config),
-        Name::CacheList => cache::list(&config),
-        Name::CacheRemove => cache::remove(&config, &asked.arguments),
-        Name::Completions => completions::run(&asked.arguments),
+    let Resolved { config, .. } = resolved;
+    match args.name {
+        CommandName::Serve => serve::run(config, &args.arguments),
+        CommandName::Generate => generate::run(&config),
+        CommandName::Chat => chat::run(&config),
+        CommandName::Models => models::run(&config),
+        CommandName::Doctor => doctor::run(&config),
+        CommandName::BenchServe => bench_serve::run(&config),
+        CommandName::BenchSim => bench_sim::run(&config),
+        CommandName::CachePrompt => cache::prompt(&config),
+        CommandName::CacheList => cache::list(&config),
+        CommandName::CacheRemove => cache::remove(&config, &args.arguments),
+        CommandName::Completions => completions::run(&args.arguments),
     }
 }

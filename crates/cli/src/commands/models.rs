@@ -1,4 +1,4 @@
-//! `omnibus models`: the architectures that can be served.
+//! `omnibus models`: the supported model architectures.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::output;
 use crate::settings::{Config, Output};
 
-/// Lists them.
+/// Lists the architectures.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let architectures = omnibus_engine::architectures();
     match config.output {

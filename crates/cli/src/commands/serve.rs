@@ -1,4 +1,4 @@
-//! `omnibus serve`: the server.
+//! `omnibus serve`: the HTTP server.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,20 +10,21 @@ use omnibus_engine::{AddSpecial, Handle, Input, ModelSource};
 use omnibus_server::{Keys, Limits, Settings};
 use serde_json::json;
 
-use super::{engine, say, warm};
+use super::engine;
 use crate::error::Error;
-use crate::settings::{Config, Isolate, Listen, LogFormat};
-use crate::{log, model, output};
+use crate::settings::{Config, EngineIsolation, Listen, LogFormat};
+use crate::{completion_output, log, model, output, warm_prompts};
 
-/// Serves until told to stop.
+/// Serves until Ctrl-C or SIGTERM.
 pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
     log::install(&config.log);
     let settings = settings(&config.listen)?;
     let sources = sources(models, &config.served_names)?;
-    let prompts = config.listen.warm_prompts.as_deref().map(warm::read).transpose()?.unwrap_or_default();
+    let prompts =
+        config.listen.warm_prompts.as_deref().map(warm_prompts::read).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::failed)?;
     runtime.block_on(serve(config, settings, sources, prompts))?;
-    // Whoever still waits for a prompt to be tokenized has been told no.
+    // Requests that are still being tokenized were already refused.
     runtime.shutdown_timeout(Duration::from_millis(100));
     Ok(ExitCode::SUCCESS)
 }
@@ -41,9 +42,9 @@ async fn serve(
     let address = listener.local_addr().map_err(Error::failed)?;
     let mut settings_of_engine = config.engine.clone();
     settings_of_engine.faults = engine::faults()?;
-    let isolation = match config.isolation.isolate {
-        Isolate::Process => Some(engine::isolation(&config)?),
-        Isolate::Nothing => None,
+    let isolation = match config.isolation.mode {
+        EngineIsolation::Process => Some(engine::isolation(&config)?),
+        EngineIsolation::InProcess => None,
     };
     let started = tokio::task::spawn_blocking(move || match isolation {
         Some(isolation) => omnibus_engine::start_isolated(sources, settings_of_engine, isolation),
@@ -51,21 +52,22 @@ async fn serve(
     });
     let handle = tokio::select! {
         started = started => started.map_err(Error::failed)?.map_err(Error::failed)?,
-        () = asked_to_stop() => return Ok(()),
+        () = stop_signal() => return Ok(()),
     };
     if !prompts.is_empty() {
         let (engine, tenants) = (handle.clone(), settings.keys.tenants());
-        let computed = tokio::task::spawn_blocking(move || warm::compute(&engine, &prompts, &tenants));
+        let computed =
+            tokio::task::spawn_blocking(move || warm_prompts::compute(&engine, &prompts, &tenants));
         tokio::select! {
             computed = computed => computed.map_err(Error::failed)?,
-            () = asked_to_stop() => return Ok(()),
+            () = stop_signal() => return Ok(()),
         }
     }
     announce(&config, address, &handle);
     let stop = async {
-        asked_to_stop().await;
+        stop_signal().await;
         tokio::spawn(async {
-            asked_to_stop().await;
+            stop_signal().await;
             std::process::exit(1);
         });
     };
@@ -99,14 +101,14 @@ fn sources(models: &[String], served_names: &[String]) -> Result<Vec<ModelSource
         [] => Ok(vec![model::source(None, served_names)?]),
         [one] => Ok(vec![model::source(Some(one), served_names)?]),
         several if !served_names.is_empty() => {
-            Err(Error::usage(format!("--served-model-name names one model, and there are {}", several.len())))
+            Err(Error::usage(format!("--served-model-name needs exactly one model, not {}", several.len())))
         }
         several => several.iter().map(|model| model::source(Some(model), &[])).collect(),
     }
 }
 
-/// Ctrl-C, or SIGTERM.
-async fn asked_to_stop() {
+/// Resolves at Ctrl-C or SIGTERM.
+async fn stop_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
@@ -121,13 +123,15 @@ async fn asked_to_stop() {
     _ = tokio::signal::ctrl_c().await;
 }
 
-/// Says where the server is, and how to ask it something.
+/// Prints the address and a `curl` line.
 fn announce(config: &Config, address: SocketAddr, handle: &Handle) {
     let (model, memory) =
         handle.models().into_iter().next().map(|model| (model.id, model.memory)).unwrap_or_default();
     let url = format!("http://{}", reachable(address));
     if !address.ip().is_loopback() && is_open(&config.listen) {
-        tracing::warn!("whoever can reach {address} is let in: set --api-key, or --host 127.0.0.1");
+        tracing::warn!(
+            "{address} accepts requests from other machines without a key: set --api-key, or --host 127.0.0.1"
+        );
     }
     match config.log.format {
         LogFormat::Json => {
@@ -143,7 +147,7 @@ fn announce(config: &Config, address: SocketAddr, handle: &Handle) {
     }
 }
 
-/// An address that can be connected to from here.
+/// An address that this machine can connect to.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -154,11 +158,11 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// A line that works, whether or not the model has a chat template.
+/// A `curl` line for chat, or for text completion when the model has no chat template.
 fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
-    let hello = say::chat(vec![say::message("user", "Hello!")]);
-    let talks = handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
-    let (path, ask) = if talks {
+    let hello = completion_output::chat(vec![completion_output::message("user", "Hello!")]);
+    let has_template = handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
+    let (path, ask) = if has_template {
         ("chat/completions", r#""messages":[{"role":"user","content":"Hello!"}]"#)
     } else {
         ("completions", r#""prompt":"Once upon a time""#)

@@ -1,199 +1,199 @@
-//! What the commands read: the settings, typed and in groups.
+//! The typed configuration that commands read, in groups.
 
 use std::path::PathBuf;
 
 use omnibus_engine::{Sampling, Settings as EngineSettings};
 
-/// Everything that was set. A command reads the groups it has settings in.
+/// All settings. A command reads the groups that it has settings in.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// Where the server listens, and for whom.
+    /// The server's address, keys and limits.
     pub listen: Listen,
-    /// The model of a command that has one.
+    /// The model directory or name.
     pub model: Option<String>,
-    /// What the model is called.
+    /// The served names of the model.
     pub served_names: Vec<String>,
-    /// What the engine is told.
+    /// Engine settings.
     pub engine: EngineSettings,
-    /// Where it runs.
+    /// The engine process.
     pub isolation: IsolationSettings,
-    /// How diagnostics look.
+    /// Log output.
     pub log: Log,
-    /// A generation of ours.
+    /// The prompt and sampling of `generate` and `chat`.
     pub prompt: Prompt,
-    /// A measurement.
+    /// Benchmark settings.
     pub bench: BenchSettings,
-    /// A simulation.
+    /// Simulation settings.
     pub sim: SimSettings,
-    /// How results look.
+    /// Format of results.
     pub output: Output,
-    /// Whether to say how it was.
-    pub report: Report,
-    /// Do the work, or only show the settings.
-    pub purpose: Purpose,
+    /// Whether to print statistics.
+    pub verbosity: Verbosity,
+    /// Run the command, or print its settings.
+    pub action: Action,
 }
 
-/// Where the server listens, and for whom.
+/// The server's address, keys and limits.
 #[derive(Debug, Clone, Default)]
 pub struct Listen {
-    /// An address or a name.
+    /// Address or host name to listen on.
     pub host: String,
-    /// 0 is any that is free.
+    /// Port to listen on; 0 is any free port.
     pub port: u16,
-    /// Who is let in.
+    /// API keys.
     pub keys: Vec<String>,
-    /// More of them, one a line.
+    /// File with more keys, one per line.
     pub key_file: Option<PathBuf>,
-    /// Prompts to compute before anybody asks.
+    /// File with prompts to compute before serving.
     pub warm_prompts: Option<PathBuf>,
-    /// Largest body.
+    /// Largest request body, in bytes.
     pub body_bytes: usize,
-    /// How long a stop waits.
+    /// Seconds that a shutdown waits for running requests.
     pub shutdown_timeout_s: f64,
 }
 
-/// Where an engine runs.
+/// The engine process.
 #[derive(Debug, Clone, Default)]
 pub struct IsolationSettings {
-    /// In which process.
-    pub isolate: Isolate,
-    /// A process that has work and says nothing for so long is started again.
+    /// Whether the engine has its own process.
+    pub mode: EngineIsolation,
+    /// Seconds without progress after which a busy engine process is restarted.
     pub watchdog_s: f64,
-    /// The libmlx to load in any case.
+    /// Folder of the libmlx to load, whatever the device.
     pub folder: Option<PathBuf>,
-    /// The libmlx to load for the CPU.
+    /// Folder of the libmlx to load for the CPU.
     pub cpu_folder: Option<PathBuf>,
-    /// The libmlx to load for CUDA.
+    /// Folder of the libmlx to load for CUDA.
     pub cuda_folder: Option<PathBuf>,
 }
 
-/// In which process an engine runs.
+/// Whether the engine has its own process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Isolate {
-    /// In one of its own.
+pub enum EngineIsolation {
+    /// The engine runs in a child process.
     #[default]
     Process,
-    /// In the server's.
-    Nothing,
+    /// The engine runs in the server's process.
+    InProcess,
 }
 
-/// How diagnostics look.
+/// Log output.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
-    /// For people or for machines.
+    /// Text or JSON.
     pub format: LogFormat,
-    /// Which of them.
+    /// Which log lines are printed, in `tracing`'s filter syntax.
     pub filter: String,
 }
 
-/// For people or for machines.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text.
     #[default]
     Text,
-    /// One object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How results look.
+/// Format of results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Output {
-    /// For people.
+    /// Plain text.
     #[default]
     Text,
-    /// For machines.
+    /// JSON.
     Json,
 }
 
-/// Whether to say how it was.
+/// Whether to print statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Report {
-    /// Results alone.
+pub enum Verbosity {
+    /// Results only.
     #[default]
     Quiet,
     /// Speed and memory, on stderr.
     Verbose,
 }
 
-/// Do the work, or only show the settings.
+/// Run the command, or print its settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Purpose {
-    /// Do it.
+pub enum Action {
+    /// Run the command.
     #[default]
-    Work,
-    /// Show them.
+    Run,
+    /// Print the settings.
     PrintConfig,
 }
 
-/// A generation of ours.
+/// The prompt and sampling of `generate` and `chat`.
 #[derive(Debug, Clone, Default)]
 pub struct Prompt {
     /// `-` is stdin.
     pub text: Option<String>,
-    /// What comes before it.
+    /// The system prompt.
     pub system: Option<String>,
-    /// A computed prompt.
+    /// Prompt cache file.
     pub cache_file: Option<PathBuf>,
-    /// As a message, or as it is.
-    pub form: PromptForm,
-    /// Most tokens of an answer.
+    /// Chat message or raw text.
+    pub format: PromptFormat,
+    /// Most tokens of a completion.
     pub max_tokens: usize,
-    /// How they are drawn.
+    /// Sampling parameters.
     pub sampling: Sampling,
 }
 
-/// As a message, or as it is.
+/// Chat message or raw text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PromptForm {
-    /// The chat template puts it into words.
+pub enum PromptFormat {
+    /// A user message, rendered by the chat template.
     #[default]
     Chat,
-    /// The model continues it.
+    /// Raw text that the model continues.
     Raw,
 }
 
-/// A measurement.
+/// Benchmark settings.
 #[derive(Debug, Clone, Default)]
 pub struct BenchSettings {
-    /// Where the API begins: `http://…/v1`.
+    /// Base URL of the API: `http://…/v1`.
     pub url: String,
     /// Sent as a bearer token.
     pub api_key: Option<String>,
-    /// By which API.
+    /// The API to use.
     pub endpoint: Endpoint,
-    /// What is asked.
+    /// The kind of prompts.
     pub dataset: Dataset,
-    /// How often.
+    /// Number of requests.
     pub num_prompts: usize,
-    /// Before anything is measured.
+    /// Number of requests before the measurement.
     pub num_warmups: usize,
-    /// Words of a prompt.
+    /// Prompt length in words.
     pub input_len: usize,
-    /// Most tokens of an answer.
+    /// Most tokens of a completion.
     pub output_len: usize,
-    /// When.
+    /// When requests are sent.
     pub arrivals: Arrivals,
-    /// Of prompts and arrivals.
+    /// Seed of prompts and arrivals.
     pub seed: u64,
-    /// Sent as it is.
+    /// Sampling temperature.
     pub temperature: f64,
-    /// Ask for answers of full length.
+    /// Whether to generate past end tokens, up to `output_len`.
     pub ignore_eos: bool,
 }
 
-/// A simulation.
+/// Simulation settings.
 #[derive(Debug, Clone, Default)]
 pub struct SimSettings {
-    /// How long steps take: a name, or a file with what a server has learned.
+    /// Cost model: a name, or a file with the learned cost model of a server.
     pub profile: String,
-    /// What is asked, and when.
+    /// Name of the workload.
     pub workload: String,
-    /// Or a file that says so.
+    /// Trace file to run instead of a workload.
     pub trace: Option<PathBuf>,
 }
 
-/// By which API a measurement asks.
+/// The API that a benchmark uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Endpoint {
     /// `/chat/completions`
@@ -203,21 +203,21 @@ pub enum Endpoint {
     Completions,
 }
 
-/// What a measurement asks.
+/// The kind of prompts of a benchmark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Dataset {
-    /// Words drawn at random, different from the first on.
+    /// Random words, with no common prefix.
     #[default]
     Random,
-    /// The same, after a first half that all prompts share.
+    /// Random words after a first half that all prompts share.
     SharedPrefix,
 }
 
-/// When requests arrive.
+/// When requests are sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Arrivals {
-    /// Requests a second, in a Poisson process; `None` is as soon as there is room.
+    /// Requests per second of a Poisson process; `None` sends as soon as `concurrency` allows.
     pub rate: Option<f64>,
-    /// Most at once; `None` is no limit.
+    /// Most requests at once; `None` is no limit.
     pub concurrency: Option<usize>,
 }

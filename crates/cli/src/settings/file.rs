@@ -1,25 +1,26 @@
-//! `omnibus.toml`: flags without their dashes, as keys.
+//! `omnibus.toml`: its keys are the flags without their dashes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Kind, Reach, Setting, Value, all};
+use super::{Kind, Scope, Setting, Value, all};
+use crate::environment;
 use crate::error::Error;
 
-/// What a file says.
+/// A parsed settings file.
 #[derive(Debug, Default)]
 pub struct File {
-    /// Where it was found.
+    /// Its path.
     pub path: PathBuf,
-    /// By setting.
+    /// Values by setting.
     pub values: BTreeMap<&'static str, Value>,
 }
 
-/// Reads the file that was named, or the one in this folder, or the user's.
+/// Reads the named file, else `omnibus.toml` in the working directory, else the user's.
 pub fn read(named: Option<&Path>) -> Result<Option<File>, Error> {
     let found = match named {
         Some(path) => Some(path.to_owned()),
-        None => places().into_iter().find(|path| path.is_file()),
+        None => default_paths().into_iter().find(|path| path.is_file()),
     };
     let Some(path) = found else { return Ok(None) };
     let text = std::fs::read_to_string(&path)
@@ -27,22 +28,21 @@ pub fn read(named: Option<&Path>) -> Result<Option<File>, Error> {
     parse(&path, &text).map(Some)
 }
 
-fn places() -> Vec<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+fn default_paths() -> Vec<PathBuf> {
+    let config = environment::user_folder("XDG_CONFIG_HOME", ".config");
     let user = config.map(|config| config.join("omnibus").join("omnibus.toml"));
     std::iter::once(PathBuf::from("omnibus.toml")).chain(user).collect()
 }
 
-/// Reads the text of a file.
+/// Parses the text of a file.
 pub fn parse(path: &Path, text: &str) -> Result<File, Error> {
-    let wrong = |why: String| Error::usage(format!("{}: {why}", path.display()));
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    let invalid = |why: String| Error::usage(format!("{}: {why}", path.display()));
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| invalid(error.to_string()))?;
     let mut values = BTreeMap::new();
     for (key, value) in table {
-        let setting = all().find(|setting| setting.name == key && setting.reach == Reach::Everywhere);
-        let setting = setting.ok_or_else(|| wrong(format!("there is no setting `{key}`")))?;
-        let value = read_value(setting, &value).map_err(|why| wrong(format!("`{key}` {why}")))?;
+        let setting = all().find(|setting| setting.name == key && setting.scope == Scope::Everywhere);
+        let setting = setting.ok_or_else(|| invalid(format!("unknown setting `{key}`")))?;
+        let value = read_value(setting, &value).map_err(|why| invalid(format!("`{key}` {why}")))?;
         values.insert(setting.name, value);
     }
     Ok(File { path: path.to_owned(), values })

@@ -1,6 +1,6 @@
-//! What can be set, where it is set, and what comes of it.
+//! Settings: their table, the places they come from, and the typed configuration.
 //!
-//! Invariant: a flag beats an `OMNIBUS_*` variable, which beats `omnibus.toml`, which beats the default.
+//! Invariant: a flag overrides an `OMNIBUS_*` variable, which overrides `omnibus.toml`, which overrides the default.
 
 mod config;
 mod file;
@@ -9,60 +9,60 @@ mod table;
 mod value;
 
 pub use config::{
-    BenchSettings, Config, Dataset, Endpoint, Isolate, IsolationSettings, Listen, Log, LogFormat, Output,
-    PromptForm, Purpose, Report, SimSettings,
+    Action, BenchSettings, Config, Dataset, Endpoint, EngineIsolation, IsolationSettings, Listen, Log,
+    LogFormat, Output, PromptFormat, SimSettings, Verbosity,
 };
-pub use resolve::{Given, Resolved, resolve};
+pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;
 pub use value::{Kind, Value};
 
-use crate::commands::Name;
+use crate::command_name::CommandName;
 
 /// One row of the table.
 pub struct Setting {
-    /// The flag without its dashes; the key in `omnibus.toml`; `OMNIBUS_*` in capitals.
+    /// The flag without its dashes, which is also the key in `omnibus.toml`, and in capitals the variable.
     pub name: &'static str,
-    /// The flag's single letter.
+    /// The flag's short form.
     pub short: Option<char>,
-    /// What it can be.
+    /// The type of its value.
     pub kind: Kind,
-    /// What it is when nobody says; empty is nothing.
+    /// The default; empty is unset.
     pub default: &'static str,
-    /// Where help shows it.
+    /// The section of `--help`.
     pub section: &'static str,
-    /// Which commands have it.
-    pub commands: &'static [Name],
+    /// The commands that have it.
+    pub commands: &'static [CommandName],
     /// Where it can be set.
-    pub reach: Reach,
+    pub scope: Scope,
     /// One sentence or two.
     pub help: &'static str,
-    /// What it changes. Fails with what would have worked.
+    /// Applies a value to the configuration. Fails with a description of valid values.
     pub set: fn(&mut Config, &Value) -> Result<(), String>,
 }
 
 /// Where a setting can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum Scope {
     /// By flag, variable and file.
     Everywhere,
-    /// By flag: it belongs to one run.
-    Flag,
+    /// By flag only, because it concerns a single run.
+    FlagOnly,
 }
 
 impl Setting {
-    /// The variable that sets it.
+    /// Its environment variable.
     pub fn variable(&self) -> String {
         format!("OMNIBUS_{}", self.name.replace('-', "_").to_uppercase())
     }
 
     /// Whether a command has it.
-    pub fn is_for(&self, command: Name) -> bool {
+    pub fn is_for(&self, command: CommandName) -> bool {
         self.commands.contains(&command)
     }
 }
 
 /// The settings of a command, in the table's order.
-pub fn of(command: Name) -> impl Iterator<Item = &'static Setting> {
+pub fn of(command: CommandName) -> impl Iterator<Item = &'static Setting> {
     all().filter(move |setting| setting.is_for(command))
 }
 

@@ -1,16 +1,16 @@
-//! Which of the four places decides each setting.
+//! Resolves each setting from flag, variable, file or default.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{Config, Kind, Reach, Setting, Value, file, of};
-use crate::commands::Name;
+use super::{Config, Kind, Scope, Setting, Value, file, of};
+use crate::command_name::CommandName;
 use crate::error::Error;
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// Nobody said anything.
+pub enum ValueSource {
+    /// The default.
     Default,
     /// `omnibus.toml`
     File(PathBuf),
@@ -20,7 +20,7 @@ pub enum Origin {
     Flag,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => formatter.write_str("default"),
@@ -31,95 +31,103 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What the command line and the environment say.
-pub struct Given<'a> {
-    /// The texts of a flag, none when it is absent; a switch is `true`.
+/// The command line and the environment.
+pub struct Inputs<'a> {
+    /// The values of a flag, none when it is absent; a switch is `true`.
     pub flag: &'a dyn Fn(&str) -> Vec<String>,
     /// The value of a variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// Every setting of a command.
-pub struct Resolved {
-    /// What comes of them.
-    pub config: Config,
-    /// Each with its value and where that came from; `None` is unset.
-    pub rows: Vec<(&'static Setting, Option<Value>, Origin)>,
+impl Inputs<'_> {
+    /// The value of a variable. An empty one counts as unset.
+    fn set_variable(&self, name: &str) -> Option<String> {
+        (self.variable)(name).filter(|text| !text.is_empty())
+    }
 }
 
-/// Settles the settings of a command.
-pub fn resolve(command: Name, given: &Given<'_>) -> Result<Resolved, Error> {
-    let named = (given.flag)("config").pop().or_else(|| (given.variable)("OMNIBUS_CONFIG"));
+/// The resolved settings of a command.
+pub struct Resolved {
+    /// The typed configuration.
+    pub config: Config,
+    /// Each setting with its value and the value's source; `None` is unset.
+    pub rows: Vec<(&'static Setting, Option<Value>, ValueSource)>,
+}
+
+/// Resolves all settings of a command. Fails at the first invalid value.
+pub fn resolve(command: CommandName, inputs: &Inputs<'_>) -> Result<Resolved, Error> {
+    let named = (inputs.flag)("config").pop().or_else(|| inputs.set_variable("OMNIBUS_CONFIG"));
     let file = file::read(named.as_deref().map(Path::new))?;
     let mut resolved = Resolved { config: Config::default(), rows: Vec::new() };
     for setting in of(command) {
-        let (value, origin) = decide(setting, given, file.as_ref())?;
+        let (value, source) = decide(setting, inputs, file.as_ref())?;
         if let Some(value) = &value {
             (setting.set)(&mut resolved.config, value)
-                .map_err(|why| Error::usage(format!("{}: {why}", place(setting, &origin))))?;
+                .map_err(|why| Error::usage(format!("{}: {why}", location(setting, &source))))?;
         }
-        resolved.rows.push((setting, value, origin));
+        resolved.rows.push((setting, value, source));
     }
     Ok(resolved)
 }
 
 fn decide(
     setting: &'static Setting,
-    given: &Given<'_>,
+    inputs: &Inputs<'_>,
     file: Option<&file::File>,
-) -> Result<(Option<Value>, Origin), Error> {
-    let flags = (given.flag)(setting.name);
+) -> Result<(Option<Value>, ValueSource), Error> {
+    let flags = (inputs.flag)(setting.name);
     if !flags.is_empty() {
-        return Ok((Some(from_flags(setting, &flags)?), Origin::Flag));
+        return Ok((Some(from_flags(setting, &flags)?), ValueSource::Flag));
     }
-    if setting.reach == Reach::Everywhere {
+    if setting.scope == Scope::Everywhere {
         let name = setting.variable();
-        if let Some(text) = (given.variable)(&name).filter(|text| !text.is_empty()) {
-            let origin = Origin::Variable(name);
-            return Ok((Some(parse(setting, &text, &origin)?), origin));
+        if let Some(text) = inputs.set_variable(&name) {
+            let source = ValueSource::Variable(name);
+            return Ok((Some(parse(setting, &text, &source)?), source));
         }
         if let Some((file, value)) = file.and_then(|file| Some((file, file.values.get(setting.name)?))) {
-            return Ok((Some(value.clone()), Origin::File(file.path.clone())));
+            return Ok((Some(value.clone()), ValueSource::File(file.path.clone())));
         }
     }
-    let default = (!setting.default.is_empty()).then(|| parse(setting, setting.default, &Origin::Default));
-    Ok((default.transpose()?, Origin::Default))
+    let default =
+        (!setting.default.is_empty()).then(|| parse(setting, setting.default, &ValueSource::Default));
+    Ok((default.transpose()?, ValueSource::Default))
 }
 
-/// A list takes all, anything else the last.
+/// A list takes all values of a repeated flag, any other kind the last.
 fn from_flags(setting: &Setting, flags: &[String]) -> Result<Value, Error> {
     match (setting.kind, flags) {
         (Kind::List(_), all) => Ok(Value::List(all.to_vec())),
-        (_, [.., last]) => parse(setting, last, &Origin::Flag),
+        (_, [.., last]) => parse(setting, last, &ValueSource::Flag),
         (_, []) => Err(Error::usage(format!("--{} has no value", setting.name))),
     }
 }
 
-fn parse(setting: &Setting, text: &str, origin: &Origin) -> Result<Value, Error> {
+fn parse(setting: &Setting, text: &str, source: &ValueSource) -> Result<Value, Error> {
     setting
         .kind
         .parse(text)
-        .map_err(|why| Error::usage(format!("{} {why}, not `{text}`", place(setting, origin))))
+        .map_err(|why| Error::usage(format!("{} {why}, not `{text}`", location(setting, source))))
 }
 
-fn place(setting: &Setting, origin: &Origin) -> String {
-    match origin {
-        Origin::File(path) => format!("{}: `{}`", path.display(), setting.name),
-        Origin::Variable(name) => name.clone(),
-        Origin::Default | Origin::Flag => format!("--{}", setting.name),
+fn location(setting: &Setting, source: &ValueSource) -> String {
+    match source {
+        ValueSource::File(path) => format!("{}: `{}`", path.display(), setting.name),
+        ValueSource::Variable(name) => name.clone(),
+        ValueSource::Default | ValueSource::Flag => format!("--{}", setting.name),
     }
 }
 
 impl Resolved {
-    /// What `--print-config` prints: TOML, with the origins as comments.
+    /// The output of `--print-config`: TOML, with the sources as comments.
     pub fn printed(&self) -> String {
-        let rows = self.rows.iter().filter(|(setting, ..)| setting.reach == Reach::Everywhere);
-        let line = |(setting, value, origin): &(&Setting, Option<Value>, Origin)| match value {
+        let rows = self.rows.iter().filter(|(setting, ..)| setting.scope == Scope::Everywhere);
+        let line = |(setting, value, source): &(&Setting, Option<Value>, ValueSource)| match value {
             None => format!("# {} is unset", setting.name),
-            Some(_) if setting.name == "api-key" => format!("# {} is hidden ({origin})", setting.name),
+            Some(_) if setting.name == "api-key" => format!("# {} is hidden ({source})", setting.name),
             Some(value) => {
                 let assignment = format!("{} = {}", setting.name, value.shown());
-                format!("{assignment:<40} # {origin}")
+                format!("{assignment:<40} # {source}")
             }
         };
         rows.map(line).collect::<Vec<_>>().join("\n")

@@ -1,5 +1,5 @@
-//! Every setting. The flag, the variable, the key in `omnibus.toml`, `--help` and docs/cli.md are
-//! all made from this.
+//! The table of settings. Flags, variables, keys in `omnibus.toml`, `--help` and docs/cli.md are all
+//! generated from it.
 
 mod engine;
 mod generation;
@@ -10,9 +10,9 @@ mod output;
 mod simulation;
 
 use super::{Setting, Value};
-use crate::commands::Name;
+use crate::command_name::CommandName;
 
-/// In the order in which they are shown.
+/// The sections, in the order of `--help`.
 const SECTIONS: &[&[Setting]] = &[
     network::SETTINGS,
     model::SETTINGS,
@@ -28,23 +28,42 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
     SECTIONS.iter().copied().flatten()
 }
 
-const SERVE: &[Name] = &[Name::Serve];
-const ENGINE: &[Name] = &[Name::Serve, Name::Generate, Name::Chat, Name::CachePrompt];
-/// All that are given one prompt.
-const PROMPT: &[Name] = &[Name::Generate, Name::CachePrompt];
-const WORDS: &[Name] = &[Name::Generate, Name::Chat];
-/// All that have to do with `--cache-dir`.
-const CACHED: &[Name] = &[Name::Serve, Name::Generate, Name::Chat, Name::CacheList, Name::CacheRemove];
-const BENCH: &[Name] = &[Name::BenchServe];
-const SIM: &[Name] = &[Name::BenchSim];
-const TRAFFIC: &[Name] = &[Name::BenchServe, Name::BenchSim];
-const SCHEDULING: &[Name] = &[Name::Serve, Name::BenchSim];
-const STEPS: &[Name] = &[Name::Serve, Name::Generate, Name::Chat, Name::CachePrompt, Name::BenchSim];
-const JSON: &[Name] = &[Name::Models, Name::Doctor, Name::CacheList, Name::BenchServe, Name::BenchSim];
+const SERVE: &[CommandName] = &[CommandName::Serve];
+const LOCAL_ENGINE: &[CommandName] =
+    &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::CachePrompt];
+/// Commands that take one prompt.
+const PROMPT: &[CommandName] = &[CommandName::Generate, CommandName::CachePrompt];
+const SAMPLING: &[CommandName] = &[CommandName::Generate, CommandName::Chat];
+/// Commands that use `--cache-dir`.
+const CACHE_DIR: &[CommandName] = &[
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::CacheList,
+    CommandName::CacheRemove,
+];
+const BENCH: &[CommandName] = &[CommandName::BenchServe];
+const SIM: &[CommandName] = &[CommandName::BenchSim];
+const LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchSim];
+const SCHEDULING: &[CommandName] = &[CommandName::Serve, CommandName::BenchSim];
+const SCHEDULER_BASICS: &[CommandName] = &[
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::CachePrompt,
+    CommandName::BenchSim,
+];
+const JSON: &[CommandName] = &[
+    CommandName::Models,
+    CommandName::Doctor,
+    CommandName::CacheList,
+    CommandName::BenchServe,
+    CommandName::BenchSim,
+];
 
 const MAX: u64 = i32::MAX as u64;
 
-/// Of a setting in milliseconds.
+/// The value of a setting in milliseconds, in microseconds.
 fn microseconds(value: &Value) -> u64 {
     (value.number() * 1e3).round() as u64
 }

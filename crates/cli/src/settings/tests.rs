@@ -1,4 +1,4 @@
-//! Where a setting comes from, and what its mistakes say.
+//! Sources of settings, and the errors of invalid values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn resolved(flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str) -> R
     };
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
     let variable = |name: &str| variables.get(name).map(|value| (*value).to_owned());
-    let resolved = resolve(Name::Serve, &Given { flag: &flag, variable: &variable });
+    let resolved = resolve(CommandName::Serve, &Inputs { flag: &flag, variable: &variable });
     std::fs::remove_dir_all(&folder).unwrap();
     resolved.map_err(|error| error.to_string().replace(&path.display().to_string(), "omnibus.toml"))
 }
@@ -36,7 +36,7 @@ fn check_port(flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str, po
 }
 
 fn check_error(flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str, expected: Expect) {
-    expected.assert_eq(&resolved(flags, variables, file).map(|_| ()).expect_err("a mistake"));
+    expected.assert_eq(&resolved(flags, variables, file).map(|_| ()).expect_err("an error"));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 }
 
 #[test]
-fn mistakes_name_the_place_and_what_would_work() {
+fn errors_name_the_source_and_the_valid_values() {
     check_error(
         &[("port", "high")],
         &[],
@@ -75,8 +75,8 @@ fn mistakes_name_the_place_and_what_would_work() {
         "",
         expect!["OMNIBUS_KV_CACHE_MEMORY must be a size such as 512MB or 4GiB, not `lots`"],
     );
-    check_error(&[], &[], "prot = 1", expect!["omnibus.toml: there is no setting `prot`"]);
-    check_error(&[], &[], "print-config = true", expect!["omnibus.toml: there is no setting `print-config`"]);
+    check_error(&[], &[], "prot = 1", expect!["omnibus.toml: unknown setting `prot`"]);
+    check_error(&[], &[], "print-config = true", expect!["omnibus.toml: unknown setting `print-config`"]);
     check_error(&[], &[], "port = \"a\"", expect![[r#"omnibus.toml: `port` cannot be "a"; it takes N"#]]);
     check_error(&[], &[], "api-key = [1]", expect!["omnibus.toml: `api-key` must be a list of strings"]);
     check_error(
@@ -88,7 +88,7 @@ fn mistakes_name_the_place_and_what_would_work() {
 }
 
 #[test]
-fn sizes_have_units_of_a_thousand_and_of_1024() {
+fn sizes_take_decimal_and_binary_units() {
     let size = |text: &str| {
         resolved(&[("kv-cache-memory", text)], &[], "").map(|resolved| resolved.config.engine.kv_cache_memory)
     };
@@ -109,7 +109,7 @@ fn lists_come_from_repeated_flags_from_commas_and_from_arrays() {
 }
 
 #[test]
-fn the_settings_are_shown_with_their_origins_and_keys_are_not() {
+fn print_config_shows_sources_and_hides_keys() {
     let resolved = resolved(&[("api-key", "secret")], &[("OMNIBUS_PORT", "2")], "device = \"cpu\"").unwrap();
     let printed = resolved.printed();
     let wanted = ["api-key", "port", "device", "host", "max-model-len"];
@@ -131,11 +131,11 @@ fn the_settings_are_shown_with_their_origins_and_keys_are_not() {
         device = "cpu" # FILE"#]]
     .assert_eq(&shown.join("\n"));
     assert!(!printed.contains("secret"));
-    assert!(file::parse(Path::new("printed"), &printed).is_ok(), "what is printed can be read");
+    assert!(file::parse(Path::new("printed"), &printed).is_ok(), "the printed configuration parses");
 }
 
 #[test]
-fn every_default_is_a_value_and_every_row_reads_its_own_kind() {
+fn every_default_parses_and_every_row_reads_its_own_kind() {
     for setting in all() {
         let sample = match setting.kind {
             Kind::Count(least, _) => least.to_string(),
@@ -169,13 +169,22 @@ fn no_command_has_two_settings_of_one_name_or_letter() {
 }
 
 #[test]
-fn the_engines_defaults_are_the_tables() {
+fn the_tables_defaults_equal_the_engines() {
     let config = resolved(&[], &[], "").unwrap().config;
     let expected = omnibus_engine::Settings {
         max_num_batched_tokens: config.engine.max_num_batched_tokens,
-        // Only a server has somebody to warm up for.
+        // The engine's own default is off; `serve` sets it to auto.
         warm_up: WarmUp::Auto,
         ..omnibus_engine::Settings::default()
     };
     assert_eq!(config.engine, expected);
+}
+
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    let flag = |_: &str| Vec::new();
+    let variable = |_: &str| Some(String::new());
+    let resolved = resolve(CommandName::Serve, &Inputs { flag: &flag, variable: &variable }).unwrap();
+    let from_variables = resolved.rows.iter().filter(|row| matches!(row.2, ValueSource::Variable(_)));
+    assert_eq!(from_variables.count(), 0);
 }

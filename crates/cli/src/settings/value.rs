@@ -1,25 +1,25 @@
-//! What a setting can be, and how text says so.
+//! Types of settings, and parsing their values.
 
-/// What a setting can be.
+/// The type of a setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// Any text; the name stands for it in help.
+    /// Any text; the placeholder in help.
     Text(&'static str),
-    /// Text that may be given several times.
+    /// Text that may be repeated; the placeholder in help.
     List(&'static str),
-    /// A whole number within limits.
+    /// An integer within inclusive limits.
     Count(u64, u64),
-    /// A number within limits.
+    /// A number within inclusive limits.
     Number(f64, f64),
     /// Bytes, with an optional unit: `512MB`, `4GiB`.
     Bytes,
-    /// One of these.
+    /// One of these values.
     Choice(&'static [&'static str]),
-    /// Off unless it is there.
+    /// A flag without a value.
     Switch,
 }
 
-/// What a setting is.
+/// The value of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Of [`Kind::Text`] and [`Kind::Choice`].
@@ -35,7 +35,7 @@ pub enum Value {
 }
 
 impl Kind {
-    /// Reads a value. Fails with what was wanted.
+    /// Parses a value. Fails with a description of valid values.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Text(_) => Ok(Value::Text(text.to_owned())),
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// What stands for the value in help; nothing for switches.
+    /// The placeholder in help; `None` for switches.
     pub fn placeholder(self) -> Option<String> {
         match self {
             Self::Text(name) | Self::List(name) => Some(name.into()),
@@ -82,7 +82,7 @@ fn limit(most: u64) -> String {
     if most == u64::MAX { "2^64-1".into() } else { most.to_string() }
 }
 
-/// Units of a thousand, and of 1024 with an `i`. A bare number is bytes.
+/// Decimal units (`MB`) or binary ones (`MiB`). A bare number is bytes.
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits =
@@ -143,7 +143,7 @@ impl Value {
         matches!(self, Self::Switch(true))
     }
 
-    /// As TOML spells it.
+    /// As TOML.
     pub fn shown(&self) -> String {
         match self {
             Self::Text(text) => format!("{text:?}"),
@@ -155,7 +155,7 @@ impl Value {
     }
 }
 
-/// A row of the table reads what its own kind does not produce: the test of the table finds it.
-fn unreachable_kind<T>(wanted: &str) -> T {
-    panic!("a setting that is read as {wanted} has a kind that is not")
+/// A row's `set` reads another type than its kind: a bug that the test of the table finds.
+fn unreachable_kind<T>(expected: &str) -> T {
+    panic!("a setting is read as {expected}, but has another kind")
 }

@@ -1,4 +1,4 @@
-//! Every command: what it prints where, and its exit code.
+//! Commands: output, and exit codes.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use super::process::{Server, omnibus, run, text};
 
-fn check_wrong_usage(arguments: &[&str], says: &str) {
+fn check_wrong_usage(arguments: &[&str], expected: &str) {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
     assert!(output.stdout.is_empty(), "{arguments:?}");
-    assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(expected), "{arguments:?}: {}", text(&output.stderr));
 }
 
-/// Exit code 1 and one line that says why.
-fn check_failed(arguments: &[&str], says: &str) {
+/// Exit code 1, and one line on stderr with the reason.
+fn check_failed(arguments: &[&str], expected: &str) {
     let output = run(arguments);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-    assert!(said.starts_with("error: ") && said.lines().count() == 1, "{arguments:?}: {said}");
-    assert!(said.contains(says), "{arguments:?}: {said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
 }
 
 fn result(arguments: &[&str]) -> String {
@@ -65,14 +65,14 @@ fn help_and_version_are_results() {
 }
 
 #[test]
-fn shells_get_a_script_each() {
+fn each_shell_has_a_completion_script() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(result(&["completions", shell]).contains("max-num-seqs"), "{shell}");
     }
 }
 
 #[test]
-fn the_settings_are_shown_with_their_origins() {
+fn print_config_shows_sources() {
     let output =
         omnibus(&["serve", "--print-config", "--port", "9"]).env("OMNIBUS_MAX_QUEUE", "7").output().unwrap();
     let lines: Vec<String> = text(&output.stdout)
@@ -85,14 +85,14 @@ fn the_settings_are_shown_with_their_origins() {
 }
 
 #[test]
-fn architectures_are_listed_for_people_and_machines() {
+fn architectures_are_listed_as_text_and_json() {
     assert!(result(&["models"]).lines().any(|line| line.starts_with("qwen3 ")));
     let list: Value = serde_json::from_str(&result(&["models", "--json"])).unwrap();
     assert!(list.as_array().unwrap().iter().any(|row| row["architecture"] == "qwen3"));
 }
 
 #[test]
-fn a_prompt_is_answered_on_stdout_and_nothing_else_is() {
+fn stdout_has_the_completion_only() {
     let arguments = ["generate", "-p", "What is two plus two?", "--max-tokens", "12"];
     let once = run(&arguments);
     assert!(once.status.success() && once.stderr.is_empty(), "{once:?}");
@@ -105,7 +105,7 @@ fn a_prompt_is_answered_on_stdout_and_nothing_else_is() {
 }
 
 #[test]
-fn a_prompt_can_come_from_stdin_and_without_a_template() {
+fn a_raw_prompt_is_read_from_stdin() {
     let mut child = omnibus(&["generate", "-p", "-", "--raw", "--max-tokens", "4"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -120,7 +120,7 @@ fn a_prompt_can_come_from_stdin_and_without_a_template() {
 }
 
 #[test]
-fn a_conversation_goes_on_until_the_user_leaves() {
+fn a_chat_session_runs_until_quit() {
     let mut child = omnibus(&["chat", "--max-tokens", "8"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -133,11 +133,11 @@ fn a_conversation_goes_on_until_the_user_leaves() {
     let (answers, notes) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{notes}");
     assert!(answers.lines().filter(|line| !line.trim().is_empty()).count() >= 3, "{answers}");
-    assert!(notes.contains("/system TEXT") && notes.contains("there is no /nothing"), "{notes}");
+    assert!(notes.contains("/system TEXT") && notes.contains("unknown command /nothing"), "{notes}");
 }
 
 #[test]
-fn a_server_can_be_measured() {
+fn bench_serve_measures_a_server() {
     let server = Server::start(&["--log", "error"]);
     let url = format!("http://{}/v1", server.address);
     let load = ["--num-prompts", "6", "--input-len", "16", "--output-len", "8", "--json"];
@@ -183,7 +183,7 @@ fn a_server_can_be_measured() {
 }
 
 #[test]
-fn the_machine_is_checked() {
+fn doctor_checks_the_machine() {
     let output = run(&["doctor", "--json"]);
     let findings: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     let engine =

@@ -1,4 +1,4 @@
-//! Model directories that are broken, or want something they should not get.
+//! Model directories that are broken or hostile.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::process::{run, text};
 
 const MINI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/omnibus-mini");
 
-/// A copy of the embedded model, changed, and removed when dropped.
+/// A copy of the embedded model to change, removed when dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +37,7 @@ impl Folder {
         self.write("config.json", config.to_string());
     }
 
-    /// Replaces the weights by this header and these bytes.
+    /// Replaces the weights by this safetensors header and data.
     fn weights(&self, header: &str, data: &[u8]) {
         let length = (header.len() as u64).to_le_bytes();
         self.write("model.safetensors", [length.as_slice(), header.as_bytes(), data].concat());
@@ -54,20 +54,20 @@ impl Drop for Folder {
     }
 }
 
-/// One line that says what is wrong, and no answer.
-fn check_refused(name: &str, change: impl FnOnce(&Folder), says: &str) {
+/// Exit code 1 and one line with the reason, after this change to the model.
+fn check_refused(name: &str, change: impl FnOnce(&Folder), expected: &str) {
     let folder = Folder::new(name);
     change(&folder);
     let output =
         run(&["generate", "-m", folder.0.to_str().unwrap(), "--raw", "-p", "a", "--max-tokens", "1"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{name}: {said}");
-    assert!(said.starts_with("error: ") && said.lines().count() == 1, "{name}: {said}");
-    assert!(said.contains(says), "{name}: {said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{name}: {stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{name}: {stderr}");
+    assert!(stderr.contains(expected), "{name}: {stderr}");
 }
 
 #[test]
-fn an_untouched_copy_is_served() {
+fn an_unchanged_copy_is_served() {
     let folder = Folder::new("whole");
     let output = run(&["generate", "-m", folder.0.to_str().unwrap(), "-p", "hi", "--max-tokens", "1"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -148,7 +148,7 @@ fn broken_tokenizers_are_refused_in_one_line() {
 }
 
 #[test]
-fn code_in_a_folder_is_not_run() {
+fn code_in_a_model_directory_is_not_run() {
     let folder = Folder::new("code");
     let trace = folder.0.join("trace");
     folder.write("evil.py", format!("open({:?}, 'w')", trace.display().to_string()));

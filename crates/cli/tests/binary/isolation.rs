@@ -1,4 +1,4 @@
-//! The engine's process: it dies, and nobody notices more than a pause.
+//! Crashes of the engine process: streams resume after a pause.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use super::process::{Server, signal};
 
 const TEXT: &str = "/v1/completions";
 
-/// Requests that draw in every way: greedy, from a seed, with penalties that look back, with scores.
+/// Requests with all kinds of sampling: greedy, seeded, with penalties, with log-probabilities.
 fn requests(count: usize) -> Vec<Value> {
     let body = |number: usize| {
         let mut body = json!({
@@ -36,16 +36,16 @@ fn begin(address: SocketAddr, body: &Value) -> TcpStream {
     stream
 }
 
-/// Reads a stream's beginning, which is then some tokens long.
-fn listen(stream: &mut TcpStream) -> Vec<u8> {
-    let mut heard = vec![0; 900];
-    stream.read_exact(&mut heard).unwrap();
-    heard
+/// Reads the first bytes of a stream, which hold some tokens.
+fn read_first_tokens(stream: &mut TcpStream) -> Vec<u8> {
+    let mut received = vec![0; 900];
+    stream.read_exact(&mut received).unwrap();
+    received
 }
 
-fn finish(mut stream: TcpStream, mut heard: Vec<u8>) -> String {
-    stream.read_to_end(&mut heard).unwrap();
-    let reply = parse(&heard);
+fn finish(mut stream: TcpStream, mut received: Vec<u8>) -> String {
+    stream.read_to_end(&mut received).unwrap();
+    let reply = parse(&received);
     assert_eq!(reply.status, 200, "{}", reply.body);
     let text = |chunk: Value| chunk["choices"][0]["text"].as_str().unwrap_or_default().to_owned();
     reply.chunks().into_iter().map(text).collect()
@@ -63,16 +63,16 @@ fn process(server: &Server) -> u32 {
     engine(server)["process"].as_u64().unwrap() as u32
 }
 
-/// Starts all, disturbs when each has begun, and gives the texts.
+/// Starts all requests, calls `disturb` when each has sent tokens, and returns the texts.
 fn disturbed(server: &Server, bodies: &[Value], disturb: impl Fn()) -> Vec<String> {
     let mut streams: Vec<TcpStream> = bodies.iter().map(|body| begin(server.address, body)).collect();
-    let heard: Vec<Vec<u8>> = streams.iter_mut().map(listen).collect();
+    let received: Vec<Vec<u8>> = streams.iter_mut().map(read_first_tokens).collect();
     disturb();
-    streams.into_iter().zip(heard).map(|(stream, heard)| finish(stream, heard)).collect()
+    streams.into_iter().zip(received).map(|(stream, received)| finish(stream, received)).collect()
 }
 
 #[test]
-fn streams_go_on_where_they_were_when_the_engine_is_killed() {
+fn streams_resume_after_the_engine_is_killed() {
     let server = Server::start(&["--log", "off", "--max-num-seqs", "6"]);
     let bodies = requests(8);
     let expected = undisturbed(server.address, &bodies[..6]);
@@ -80,7 +80,7 @@ fn streams_go_on_where_they_were_when_the_engine_is_killed() {
     assert_ne!(first, server.id());
     let waiting = begin(server.address, &bodies[7]);
     assert_eq!(disturbed(&server, &bodies[..6], || assert!(signal(first, "KILL"))), expected);
-    // It was in the queue, or came while there was no engine.
+    // The request was queued, or arrived while there was no engine process.
     let waited = finish(waiting, Vec::new());
     assert_eq!(undisturbed(server.address, &bodies[7..]), [waited]);
     let second = process(&server);
@@ -89,14 +89,14 @@ fn streams_go_on_where_they_were_when_the_engine_is_killed() {
     assert_eq!(get(server.address, "/health").status, 200);
     let now = engine(&server);
     assert_eq!((&now["running"], &now["queued"], &now["kv_blocks_used"]), (&json!(0), &json!(0), &json!(0)));
-    // Who stops a service tells all its processes, in whatever order. The pipe that both write to ends when both have.
+    // Service managers signal all processes, in any order. The pipe that both write to closes when both have ended.
     signal(second, "TERM");
     server.signal("TERM");
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
 #[test]
-fn an_engine_that_hangs_is_started_again() {
+fn an_engine_that_hangs_is_restarted() {
     let server = Server::start(&["--log", "off", "--watchdog-s", "3"]);
     let bodies = requests(2);
     let expected = undisturbed(server.address, &bodies);
@@ -109,29 +109,29 @@ fn an_engine_that_hangs_is_started_again() {
 fn an_engine_does_not_outlive_its_server() {
     let server = Server::start(&["--log", "off"]);
     let mut stream = begin(server.address, &requests(1)[0]);
-    listen(&mut stream);
+    read_first_tokens(&mut stream);
     server.signal("KILL");
-    // Both write to the same pipe: it ends when the last of them has.
+    // Both write to the same pipe, which closes when both have ended.
     server.wait();
 }
 
 #[test]
-fn one_process_can_do_it_all() {
+fn in_process_serves_without_a_child() {
     let server = Server::start(&["--log", "error", "--in-process"]);
     assert_eq!(post(server.address, TEXT, r#"{"prompt":"a","max_tokens":3}"#).status, 200);
     assert_eq!(process(&server), server.id());
     server.signal("TERM");
-    let (status, said) = server.wait();
-    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let (status, stderr) = server.wait();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
 }
 
 #[test]
-fn what_the_engine_cannot_load_is_said_in_one_line() {
+fn a_load_error_is_one_line() {
     let output = super::process::run(&["serve", "--port", "0", "--log", "error", "--kv-cache-memory", "1"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = super::process::text(&output.stderr);
-    assert!(said.starts_with("error: ") && said.lines().count() == 1, "{said}");
-    assert!(said.contains("--kv-cache-memory needs at least"), "{said}");
+    let stderr = super::process::text(&output.stderr);
+    assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.contains("--kv-cache-memory needs at least"), "{stderr}");
 }
 
 fn check_poison(when: &str) {
@@ -144,23 +144,27 @@ fn check_poison(when: &str) {
     assert_eq!(refused.status, 500, "{}", refused.body);
     let message = refused.error()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("this request ended the engine twice"), "{message}");
-    assert_eq!(engine(&server)["engine_restarts_total"], 2, "alone, it is found out at once");
+    assert_eq!(
+        engine(&server)["engine_restarts_total"],
+        2,
+        "a request that ran alone is identified after two crashes"
+    );
     assert_eq!(disturbed(&server, &bodies, || assert_eq!(poison().status, 500)), expected);
     assert_eq!(undisturbed(server.address, &bodies), expected);
 }
 
 #[test]
-fn a_request_that_ends_the_engine_is_refused_and_costs_the_others_a_pause() {
+fn a_request_that_crashes_the_engine_is_refused_and_the_others_resume() {
     check_poison("");
 }
 
 #[test]
-fn so_is_one_that_ends_it_in_the_middle_of_its_answer() {
+fn a_request_that_crashes_the_engine_while_decoding_is_refused() {
     check_poison("/5");
 }
 
 #[test]
-fn a_model_that_cannot_be_loaded_again_is_said_to_be_gone_until_it_can() {
+fn a_model_that_cannot_be_reloaded_answers_503_until_it_can() {
     let folder = Folder::new("gone");
     let config = std::path::Path::new(folder.path()).join("config.json");
     let aside = config.with_extension("aside");
@@ -168,10 +172,10 @@ fn a_model_that_cannot_be_loaded_again_is_said_to_be_gone_until_it_can() {
     let bodies = requests(2);
     let expected = undisturbed(server.address, &bodies);
     let mut begun = begin(server.address, &bodies[0]);
-    let heard = listen(&mut begun);
+    let received = read_first_tokens(&mut begun);
     std::fs::rename(&config, &aside).unwrap();
     assert!(signal(process(&server), "KILL"));
-    // It came while there was hope, and is not held when there is none.
+    // The request arrives while loads are retried, and is refused when they have failed repeatedly.
     let held = post(server.address, TEXT, r#"{"prompt":"a","max_tokens":3}"#);
     let check_refused = |reply: super::client::Reply| {
         assert_eq!(reply.status, 503, "{}", reply.body);
@@ -179,10 +183,10 @@ fn a_model_that_cannot_be_loaded_again_is_said_to_be_gone_until_it_can() {
         assert!((1..=60).contains(&reply.header("retry-after").unwrap().parse::<u64>().unwrap()));
     };
     check_refused(held);
-    let mut rest = heard;
+    let mut rest = received;
     begun.read_to_end(&mut rest).unwrap();
-    let told = parse(&rest);
-    assert!(told.chunks().last().unwrap()["error"]["message"].as_str().unwrap().contains("config.json"));
+    let reply = parse(&rest);
+    assert!(reply.chunks().last().unwrap()["error"]["message"].as_str().unwrap().contains("config.json"));
     check_refused(post(server.address, TEXT, &bodies[1].to_string()));
     for path in ["/ready", "/health"] {
         check_refused(get(server.address, path));
@@ -197,12 +201,12 @@ fn a_model_that_cannot_be_loaded_again_is_said_to_be_gone_until_it_can() {
     assert_eq!(undisturbed(server.address, &bodies), expected);
 }
 
-/// Memory really runs out: on a CPU no allocation of MLX is checked, and the process dies of it.
+/// The process's memory is limited: on a CPU, MLX does not check allocations, so the process crashes.
 #[cfg(target_os = "linux")]
 #[test]
-fn an_engine_that_runs_out_of_memory_costs_a_pause() {
-    // First come, first served reads a prompt in as large pieces as it can.
-    // Should the process not die of it but wait for ever, the watchdog does what is left.
+fn streams_resume_after_the_engine_runs_out_of_memory() {
+    // `fcfs` prefills in the largest chunks.
+    // If the process hangs instead of crashing, the watchdog restarts it.
     let server = Server::start(&["--log", "off", "--schedule", "fcfs", "--watchdog-s", "20"]);
     let bodies = requests(6);
     let expected = undisturbed(server.address, &bodies);
@@ -210,17 +214,17 @@ fn an_engine_that_runs_out_of_memory_costs_a_pause() {
         "prompt": "a long way, ".repeat(400), "max_tokens": 20, "temperature": 0, "ignore_eos": true, "stream": true,
         "echo": true, "logprobs": 5,
     });
-    let asked = std::sync::Mutex::new(None);
-    let no_more = || {
+    let started = std::sync::Mutex::new(None);
+    let limit_memory = || {
         let limited = process(&server).to_string();
         let mut prlimit = std::process::Command::new("prlimit");
         assert!(prlimit.args(["--pid", &limited, "--as=1", "--data=1"]).status().unwrap().success());
-        // What runs is served from memory that is held. A prompt of another size is not.
-        *asked.lock().unwrap() = Some(begin(server.address, &long));
+        // Running requests use memory that is already allocated. A prompt of another size needs more.
+        *started.lock().unwrap() = Some(begin(server.address, &long));
     };
-    assert_eq!(disturbed(&server, &bodies, no_more), expected);
-    let answered = finish(asked.into_inner().unwrap().unwrap(), Vec::new());
+    assert_eq!(disturbed(&server, &bodies, limit_memory), expected);
+    let resumed = finish(started.into_inner().unwrap().unwrap(), Vec::new());
     assert!(engine(&server)["engine_restarts_total"].as_u64().unwrap() >= 1);
-    assert_eq!(undisturbed(server.address, &[long]), [answered]);
+    assert_eq!(undisturbed(server.address, &[long]), [resumed]);
     assert_eq!(undisturbed(server.address, &bodies), expected);
 }

@@ -1,4 +1,4 @@
-//! The binary as its users meet it: processes, sockets, exit codes, with the model inside it.
+//! Tests of the binary with the embedded model: processes, sockets, exit codes.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../../../server/tests/http/client.rs"]

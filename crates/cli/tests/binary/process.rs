@@ -1,14 +1,14 @@
-//! Starts the binary, and ends it.
+//! Starts and stops the binary.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 
-/// The binary, untouched by the settings of whoever runs the tests.
+/// The binary, in an environment without settings of the test's user.
 pub fn omnibus(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_omnibus"));
-    let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OMNIBUS_"));
-    for (name, _) in ours {
+    let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OMNIBUS_"));
+    for (name, _) in settings {
         command.env_remove(name);
     }
     let nowhere = std::env::temp_dir().join("omnibus-tests-home");
@@ -21,7 +21,7 @@ pub fn omnibus(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the binary to its end.
 pub fn run(arguments: &[&str]) -> Output {
     omnibus(arguments).stdin(Stdio::null()).output().unwrap()
 }
@@ -40,8 +40,8 @@ pub fn signal(process: u32, name: &str) -> bool {
 /// A server, killed when dropped.
 pub struct Server {
     pub address: SocketAddr,
-    /// What it said before it listened, and the line one can try.
-    pub said: Vec<String>,
+    /// The lines on stderr up to the `curl` line.
+    pub startup_lines: Vec<String>,
     child: Child,
     stderr: BufReader<ChildStderr>,
 }
@@ -51,7 +51,7 @@ impl Server {
         Self::start_with(arguments, &[])
     }
 
-    /// With more variables in its environment.
+    /// Starts a server with additional environment variables.
     pub fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let all: Vec<&str> = ["serve", "--port", "0"].iter().chain(arguments).copied().collect();
         let mut child = omnibus(&all)
@@ -61,42 +61,42 @@ impl Server {
             .spawn()
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let (mut said, mut address) = (Vec::new(), None);
+        let (mut startup_lines, mut address) = (Vec::new(), None);
         loop {
             let mut line = String::new();
             if stderr.read_line(&mut line).unwrap() == 0 {
-                panic!("the server ended: {said:?}, {:?}", child.wait());
+                panic!("the server ended: {startup_lines:?}, {:?}", child.wait());
             }
             let line = line.trim().to_owned();
             if let Some((_, found)) = line.split_once(" on http://") {
                 address = found.parse().ok();
             }
             let last = line.starts_with("try: ");
-            said.push(line);
+            startup_lines.push(line);
             if last {
                 break;
             }
         }
-        Self { address: address.unwrap(), said, child, stderr }
+        Self { address: address.unwrap(), startup_lines, child, stderr }
     }
 
     pub fn signal(&self, name: &str) {
         assert!(signal(self.child.id(), name));
     }
 
-    /// Its process.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end; what it said since it listened comes with it.
+    /// Waits for its end; returns the exit status and the rest of stderr.
     pub fn wait(mut self) -> (ExitStatus, String) {
-        let mut said = String::new();
-        self.stderr.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap(), said)
+        let mut stderr = String::new();
+        self.stderr.read_to_string(&mut stderr).unwrap();
+        (self.child.wait().unwrap(), stderr)
     }
 
-    /// Whether it still runs.
+    /// Whether the process runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -104,7 +104,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         _ = self.child.kill();
         _ = self.child.wait();
     }

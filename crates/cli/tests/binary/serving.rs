@@ -1,4 +1,4 @@
-//! The real engine behind the real server.
+//! The server with the real engine.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -43,7 +43,7 @@ fn content(answer: &Value) -> String {
 }
 
 #[test]
-fn hostile_requests_are_refused_by_name_and_the_next_is_answered() {
+fn hostile_requests_are_refused_by_name_and_the_next_succeeds() {
     let mut server = Server::start(&["--log", "error"]);
     for case in cases() {
         let reply =
@@ -60,9 +60,9 @@ fn hostile_requests_are_refused_by_name_and_the_next_is_answered() {
 }
 
 #[test]
-fn the_line_to_try_is_a_request_that_works() {
+fn the_printed_curl_line_works() {
     let server = Server::start(&["--log", "error"]);
-    let line = server.said.last().unwrap();
+    let line = server.startup_lines.last().unwrap();
     let (_, body) = line.split_once("-d '").unwrap();
     let reply = post(server.address, CHAT, body.trim_end_matches('\''));
     assert_eq!(reply.status, 200, "{}", reply.body);
@@ -70,7 +70,7 @@ fn the_line_to_try_is_a_request_that_works() {
 }
 
 #[test]
-fn whatever_way_it_travels_an_answer_is_the_same() {
+fn streamed_and_full_responses_have_the_same_text() {
     let server = Server::start(&["--log", "error"]);
     let fields = json!({"temperature": 0, "max_tokens": 24});
     let whole = content(&chat(server.address, fields.clone()));
@@ -91,7 +91,7 @@ fn whatever_way_it_travels_an_answer_is_the_same() {
 }
 
 #[test]
-fn a_seed_gives_the_same_text_and_n_gives_different_ones() {
+fn a_seed_is_reproducible_and_choices_differ() {
     let server = Server::start(&["--log", "error"]);
     let fields = json!({"prompt": "Once upon a time", "temperature": 1.5, "max_tokens": 24, "ignore_eos": true, "seed": 5, "n": 3});
     let texts = |answer: Value| -> Vec<String> {
@@ -108,7 +108,7 @@ fn a_seed_gives_the_same_text_and_n_gives_different_ones() {
 }
 
 #[test]
-fn usage_counts_and_a_second_look_at_a_prompt_is_cached() {
+fn usage_counts_tokens_and_a_repeated_prompt_is_cached() {
     let server = Server::start(&["--log", "error"]);
     let prompt: String = (0..200).map(|number| format!("{number} ")).collect();
     let fields = json!({"prompt": prompt, "max_tokens": 3, "ignore_eos": true});
@@ -121,7 +121,7 @@ fn usage_counts_and_a_second_look_at_a_prompt_is_cached() {
 }
 
 #[test]
-fn log_probabilities_fit_the_text() {
+fn log_probabilities_match_the_text() {
     let server = Server::start(&["--log", "error"]);
     let answer = text(
         server.address,
@@ -135,13 +135,16 @@ fn log_probabilities_fit_the_text() {
     assert_eq!(text, joined);
     let probabilities = lists["token_logprobs"].as_array().unwrap();
     assert_eq!(probabilities.len(), tokens.len());
-    assert!(probabilities[0].is_null(), "nothing precedes the first token");
+    assert!(probabilities[0].is_null(), "the first token has no log-probability");
     let best = |index: usize| {
         let top = lists["top_logprobs"][index].as_object().unwrap();
         top.values().filter_map(Value::as_f64).fold(f64::MIN, f64::max)
     };
     for (index, drawn) in probabilities.iter().enumerate().skip(tokens.len() - 4) {
-        assert!((drawn.as_f64().unwrap() - best(index)).abs() < 1e-4, "greedy draws the likeliest");
+        assert!(
+            (drawn.as_f64().unwrap() - best(index)).abs() < 1e-4,
+            "greedy sampling takes the most likely token"
+        );
     }
     let chat =
         chat(server.address, json!({"max_tokens": 3, "logprobs": true, "top_logprobs": 2, "temperature": 0}));
@@ -150,7 +153,7 @@ fn log_probabilities_fit_the_text() {
 }
 
 #[test]
-fn an_answer_stops_before_its_stop_string() {
+fn a_completion_ends_before_its_stop_string() {
     let server = Server::start(&["--log", "error"]);
     let free = text(
         server.address,
@@ -165,7 +168,7 @@ fn an_answer_stops_before_its_stop_string() {
 }
 
 #[test]
-fn text_and_tokens_turn_into_each_other() {
+fn tokenize_and_detokenize_are_inverse() {
     let server = Server::start(&["--log", "error"]);
     let prompt = "Grüße, 世界! 🚌";
     let tokenized =
@@ -177,21 +180,21 @@ fn text_and_tokens_turn_into_each_other() {
 }
 
 #[test]
-fn many_clients_at_once_get_what_each_would_get_alone() {
+fn concurrent_clients_get_the_same_text_as_alone() {
     let server = Server::start(&["--log", "error"]);
     let address = server.address;
     let question = |number: usize| json!({"prompt": format!("number {number} and"), "max_tokens": 12, "temperature": 0, "ignore_eos": true});
     let alone: Vec<Value> =
         (0..12).map(|number| text(address, question(number))["choices"].clone()).collect();
-    let asked =
+    let threads =
         (0..12).map(|number| std::thread::spawn(move || text(address, question(number))["choices"].clone()));
     let together: Vec<Value> =
-        asked.collect::<Vec<_>>().into_iter().map(|asked| asked.join().unwrap()).collect();
+        threads.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect();
     assert_eq!(alone, together);
 }
 
 #[test]
-fn a_client_that_leaves_frees_what_it_held() {
+fn a_disconnect_frees_the_requests_blocks() {
     let server = Server::start(&["--log", "error"]);
     let long = json!({"prompt": "a", "max_tokens": 3000, "ignore_eos": true, "stream": true}).to_string();
     let mut stream = connect(server.address);
@@ -211,7 +214,7 @@ fn a_client_that_leaves_frees_what_it_held() {
 }
 
 #[test]
-fn a_request_can_be_cancelled_by_its_id() {
+fn a_request_is_cancelled_by_its_id() {
     let server = Server::start(&["--log", "error"]);
     let long = json!({"prompt": "a", "max_tokens": 3000, "ignore_eos": true, "stream": true}).to_string();
     let mut stream = connect(server.address);
@@ -225,7 +228,7 @@ fn a_request_can_be_cancelled_by_its_id() {
 }
 
 #[test]
-fn a_full_queue_says_when_to_come_back() {
+fn a_full_queue_answers_429_with_retry_after() {
     let server = Server::start(&["--log", "error", "--max-queue", "1", "--max-num-seqs", "1"]);
     let long = json!({"prompt": "a", "max_tokens": 3000, "ignore_eos": true, "stream": true}).to_string();
     let hold = || {
@@ -233,14 +236,14 @@ fn a_full_queue_says_when_to_come_back() {
         stream.write_all(&request("POST", TEXT, &[JSON], long.as_bytes())).unwrap();
         stream
     };
-    // One has the only seat before the next one comes to wait for it.
+    // The first request runs before the second is queued.
     let count = |what: &str| get(server.address, "/v1/status").json()["engine"][what].clone();
     let mut held = vec![hold()];
     while count("running") != 1 {
         std::thread::yield_now();
     }
     held.push(hold());
-    // And the next one waits before anybody asks for a place.
+    // The second request is queued before the next is sent.
     while count("queued") != 1 {
         std::thread::yield_now();
     }
@@ -256,14 +259,14 @@ fn a_full_queue_says_when_to_come_back() {
 }
 
 #[test]
-fn a_request_that_takes_too_long_is_given_up() {
+fn a_request_fails_after_its_timeout() {
     let server = Server::start(&["--log", "error", "--request-timeout", "0.05"]);
     let reply = post(server.address, TEXT, r#"{"prompt":"a","max_tokens":4000,"ignore_eos":true}"#);
     assert_eq!((reply.status, reply.error()["code"].as_str()), (504, Some("timeout")), "{}", reply.body);
 }
 
 #[test]
-fn metrics_and_models_tell_what_is_served() {
+fn models_lists_the_served_names_and_metrics_are_exported() {
     let server =
         Server::start(&["--log", "error", "--served-model-name", "one", "--served-model-name", "two"]);
     let models = get(server.address, "/v1/models").json();

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Shutdown by SIGINT and SIGTERM.
 
 use std::io::{Read, Write};
 
@@ -8,18 +8,18 @@ use super::process::Server;
 const LONG: &str = r#"{"prompt":"a","max_tokens":4000,"ignore_eos":true,"stream":true}"#;
 
 #[test]
-fn a_stop_without_work_is_a_stop() {
+fn an_idle_server_stops_at_once() {
     for name in ["TERM", "INT"] {
         let server = Server::start(&["--log", "error"]);
         assert_eq!(post(server.address, "/v1/completions", r#"{"prompt":"a","max_tokens":1}"#).status, 200);
         server.signal(name);
-        let (status, said) = server.wait();
-        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{name}");
+        let (status, stderr) = server.wait();
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{name}");
     }
 }
 
 #[test]
-fn what_runs_is_cancelled_after_the_timeout_and_told_so() {
+fn running_requests_are_cancelled_after_the_timeout() {
     let server = Server::start(&["--log", "error", "--shutdown-timeout", "0"]);
     let mut stream = connect(server.address);
     stream.write_all(&request("POST", "/v1/completions", &[JSON], LONG.as_bytes())).unwrap();
@@ -32,7 +32,7 @@ fn what_runs_is_cancelled_after_the_timeout_and_told_so() {
 }
 
 #[test]
-fn what_runs_is_finished_within_the_timeout() {
+fn running_requests_finish_within_the_timeout() {
     let server = Server::start(&["--log", "error", "--shutdown-timeout", "600"]);
     let mut stream = connect(server.address);
     let body = LONG.replace("4000", "200");

@@ -2,8 +2,8 @@
 
 use omnibus_engine::{Event, FinishReason, TokenInfo};
 
-use super::{Answer, Collected, FINGERPRINT, Head, finish_reason, logprobs};
-use crate::wire::chat::{AnswerMessage, ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta};
+use super::{Answer, Collected, FINGERPRINT, ResponseHeader, finish_reason, logprobs};
+use crate::wire::chat::{ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage};
 use crate::wire::generation::StreamUsage;
 use crate::wire::logprobs::ChatLogprobs;
 use crate::wire::usage::Usage;
@@ -13,7 +13,7 @@ use crate::wire::usage::Usage;
 #[derive(Debug)]
 pub struct ChatAnswer {
     /// What all parts repeat.
-    pub head: Head,
+    pub header: ResponseHeader,
     /// Whether chunks have a place for the usage.
     pub usage: StreamUsage,
     /// Whether log-probabilities were asked for.
@@ -32,10 +32,10 @@ pub enum Logprobs {
 impl ChatAnswer {
     fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> ChatChunk {
         ChatChunk {
-            id: self.head.id.clone(),
+            id: self.header.id.clone(),
             object: "chat.completion.chunk",
-            created: self.head.created,
-            model: self.head.model.clone(),
+            created: self.header.created,
+            model: self.header.model.clone(),
             choices,
             usage: (self.usage == StreamUsage::Include).then_some(usage),
             system_fingerprint: FINGERPRINT,
@@ -90,15 +90,15 @@ impl Answer for ChatAnswer {
     fn whole(self, collected: Vec<Collected>, usage: Usage) -> ChatCompletion {
         let choice = |(index, collected): (usize, Collected)| Choice {
             index,
-            message: AnswerMessage { role: "assistant", content: collected.text, refusal: None },
+            message: ResponseMessage { role: "assistant", content: collected.text, refusal: None },
             logprobs: self.shown(collected.tokens),
             finish_reason: finish_reason(collected.reason.unwrap_or(FinishReason::Cancelled)),
         };
         ChatCompletion {
-            id: self.head.id.clone(),
+            id: self.header.id.clone(),
             object: "chat.completion",
-            created: self.head.created,
-            model: self.head.model.clone(),
+            created: self.header.created,
+            model: self.header.model.clone(),
             choices: collected.into_iter().enumerate().map(choice).collect(),
             usage,
             system_fingerprint: FINGERPRINT,

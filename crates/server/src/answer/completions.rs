@@ -4,7 +4,7 @@ use omnibus_engine::{Event, FinishReason, TokenInfo};
 
 use super::chat::Logprobs;
 use super::logprobs::Offsets;
-use super::{Answer, Choices, Collected, FINGERPRINT, Head, finish_reason};
+use super::{Answer, Choices, Collected, FINGERPRINT, ResponseHeader, finish_reason};
 use crate::wire::completions::{Choice, Completion};
 use crate::wire::generation::StreamUsage;
 use crate::wire::logprobs::TextLogprobs;
@@ -13,7 +13,7 @@ use crate::wire::usage::Usage;
 /// Texts that go on where prompts end.
 #[derive(Debug)]
 pub struct TextAnswer {
-    head: Head,
+    header: ResponseHeader,
     usage: StreamUsage,
     logprobs: Logprobs,
     /// What comes before each choice's text; empty unless it is echoed.
@@ -35,21 +35,21 @@ pub struct Shown {
 
 impl TextAnswer {
     /// An answer of which nothing is known yet.
-    pub fn new(head: Head, choices: Choices, shown: Shown) -> Self {
+    pub fn new(header: ResponseHeader, choices: Choices, shown: Shown) -> Self {
         let prompts = shown.echoes.unwrap_or_else(|| vec![String::new(); choices.count / choices.per_prompt]);
         let echoes: Vec<String> =
             prompts.into_iter().flat_map(|echo| vec![echo; choices.per_prompt]).collect();
         assert_eq!(echoes.len(), choices.count, "every choice has a prompt");
         let offsets = vec![Offsets::default(); choices.count];
-        Self { head, usage: shown.usage, logprobs: shown.logprobs, echoes, offsets }
+        Self { header, usage: shown.usage, logprobs: shown.logprobs, echoes, offsets }
     }
 
     fn completion(&self, choices: Vec<Choice>, usage: Option<Option<Usage>>) -> Completion {
         Completion {
-            id: self.head.id.clone(),
+            id: self.header.id.clone(),
             object: "text_completion",
-            created: self.head.created,
-            model: self.head.model.clone(),
+            created: self.header.created,
+            model: self.header.model.clone(),
             choices,
             usage,
             system_fingerprint: FINGERPRINT,

@@ -17,9 +17,9 @@ pub fn chat(tokens: Vec<TokenInfo>) -> ChatLogprobs {
 
 fn chat_token(token: TokenInfo) -> ChatLogprob {
     let logprob = token.logprob.unwrap_or(LOGPROB_MIN);
-    let drawn = Candidate { id: token.id, bytes: token.bytes, logprob };
+    let sampled = Candidate { id: token.id, bytes: token.bytes, logprob };
     ChatLogprob {
-        drawn: chat_candidate(drawn),
+        sampled: chat_candidate(sampled),
         top_logprobs: token.top.into_iter().map(chat_candidate).collect(),
     }
 }
@@ -51,7 +51,7 @@ impl Offsets {
         for token in tokens {
             lists.text_offset.push(self.characters);
             self.advance(&token.bytes);
-            lists.tokens.push(spelled(&token.bytes));
+            lists.tokens.push(token_text(&token.bytes));
             lists.token_logprobs.push(token.logprob.map(finite));
             lists.top_logprobs.push(token.logprob.map(|_| top(token.top)));
         }
@@ -76,11 +76,14 @@ impl Offsets {
 }
 
 fn top(candidates: Vec<Candidate>) -> BTreeMap<String, f32> {
-    candidates.into_iter().map(|candidate| (spelled(&candidate.bytes), finite(candidate.logprob))).collect()
+    candidates
+        .into_iter()
+        .map(|candidate| (token_text(&candidate.bytes), finite(candidate.logprob)))
+        .collect()
 }
 
 /// A token's text, or its bytes the way OpenAI spells them.
-pub fn spelled(bytes: &[u8]) -> String {
+pub fn token_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
         Err(_) => bytes.iter().fold("bytes:".to_owned(), |mut spelled, byte| {

@@ -22,7 +22,7 @@ pub const FINGERPRINT: &str = concat!("omnibus-", env!("CARGO_PKG_VERSION"));
 
 /// What all parts of an answer repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct ResponseHeader {
     /// `chatcmpl-…` or `cmpl-…`
     pub id: String,
     /// Unix seconds.

@@ -69,42 +69,42 @@ async fn streamed<A: Answer>(
     choices: Choices,
     usage: StreamUsage,
 ) -> Result<Response, ApiError> {
-    let mut flow =
-        Flow { answer, totals: Totals::new(choices), usage, ready: Vec::new(), state: State::Open };
+    let mut stream =
+        SseStream { answer, totals: Totals::new(choices), usage, ready: Vec::new(), state: State::Open };
     let first = tokio::time::timeout(FIRST_EVENT_WAIT, events.next()).await;
     if let Ok(Some((_, Event::Failed(failure)))) = first {
         return Err(failure.into());
     }
     for choice in 0..choices.count {
-        let opening = flow.answer.opening(choice);
-        flow.push(opening.as_ref());
+        let opening = stream.answer.opening(choice);
+        stream.push(opening.as_ref());
     }
     match first {
-        Ok(Some((choice, event))) => flow.take(choice, event),
+        Ok(Some((choice, event))) => stream.take(choice, event),
         Ok(None) => return Err(lost()),
         Err(_still_queued) => {}
     }
-    let opened = stream::once(std::future::ready(std::mem::take(&mut flow.ready)));
-    let rest = stream::unfold((flow, events), step);
+    let opened = stream::once(std::future::ready(std::mem::take(&mut stream.ready)));
+    let rest = stream::unfold((stream, events), step);
     Ok(sse::response(opened.chain(rest).flat_map(stream::iter)))
 }
 
 /// The messages that the next event leads to.
 async fn step<A: Answer>(
-    (mut flow, mut events): (Flow<A>, Merged),
-) -> Option<(Vec<sse::Message>, (Flow<A>, Merged))> {
-    if flow.state == State::Closed {
+    (mut stream, mut events): (SseStream<A>, Merged),
+) -> Option<(Vec<sse::Message>, (SseStream<A>, Merged))> {
+    if stream.state == State::Closed {
         return None;
     }
     match events.next().await {
-        Some((choice, event)) => flow.take(choice, event),
-        None => flow.close(),
+        Some((choice, event)) => stream.take(choice, event),
+        None => stream.close(),
     }
-    let ready = std::mem::take(&mut flow.ready);
-    Some((ready, (flow, events)))
+    let ready = std::mem::take(&mut stream.ready);
+    Some((ready, (stream, events)))
 }
 
-struct Flow<A> {
+struct SseStream<A> {
     answer: A,
     totals: Totals,
     usage: StreamUsage,
@@ -118,7 +118,7 @@ enum State {
     Closed,
 }
 
-impl<A: Answer> Flow<A> {
+impl<A: Answer> SseStream<A> {
     fn take(&mut self, choice: usize, event: Event) {
         match event {
             Event::Failed(failure) => return self.fail(&failure.into()),

@@ -1,22 +1,22 @@
-//! Conversations.
+//! Lowers `POST /v1/chat/completions`.
 
 use omnibus_engine::{Chat, Input};
 use serde_json::{Map, Value, json};
 
-use super::{Caller, Plan, generation};
-use crate::wire::chat::{ChatRequest, Conversation, Turn};
-use crate::wire::messages::{Message, Said, ToolCall};
+use super::{Caller, GenerationBatch, generation};
+use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation};
+use crate::wire::messages::{Message, TextContent, ToolCall};
 use crate::wire::tools::Tool;
 
-/// A plan for the answers to a conversation.
-pub fn lower(wire: ChatRequest, caller: &Caller) -> Plan {
+/// The engine requests of a chat request.
+pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
     let input = Input::Chat(chat(wire.conversation));
     let mut request = generation::lower(&wire.generation, input, caller);
     request.logprobs = wire.logprobs;
-    Plan { prompts: vec![request], n: wire.generation.n }
+    GenerationBatch { prompts: vec![request], n: wire.generation.n }
 }
 
-/// A conversation in the shape chat templates expect.
+/// A conversation in the shape that chat templates expect.
 pub fn chat(wire: Conversation) -> Chat {
     let tools: Vec<Value> = wire.tools.into_iter().map(tool).collect();
     Chat {
@@ -25,18 +25,18 @@ pub fn chat(wire: Conversation) -> Chat {
         documents: wire.documents.map(Value::Array),
         template_kwargs: wire.template_kwargs,
         template: None,
-        continues: wire.turn == Turn::Continue,
+        continues: wire.continuation == ContinuationMode::LastMessage,
     }
 }
 
 fn message(wire: Message) -> Value {
     let object = match wire {
-        // Templates were written before OpenAI renamed the role.
-        Message::System(words) => said("system", words),
-        Message::User(words) => said("user", words),
-        Message::Assistant { said: words, reasoning, calls } => assistant(words, reasoning, calls),
-        Message::Tool { said: words, call_id } => {
-            let mut object = said("tool", words);
+        // Chat templates use the older role name `system`.
+        Message::System(text) => text_message("system", text),
+        Message::User(text) => text_message("user", text),
+        Message::Assistant { text, reasoning, calls } => assistant(text, reasoning, calls),
+        Message::Tool { text, call_id } => {
+            let mut object = text_message("tool", text);
             object.insert("tool_call_id".into(), call_id.into());
             object
         }
@@ -44,18 +44,18 @@ fn message(wire: Message) -> Value {
     Value::Object(object)
 }
 
-fn said(role: &str, words: Said) -> Map<String, Value> {
+fn text_message(role: &str, text: TextContent) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("role".into(), role.into());
-    object.insert("content".into(), words.content.into());
-    if let Some(name) = words.name {
+    object.insert("content".into(), text.content.into());
+    if let Some(name) = text.name {
         object.insert("name".into(), name.into());
     }
     object
 }
 
-fn assistant(words: Said, reasoning: Option<String>, calls: Vec<ToolCall>) -> Map<String, Value> {
-    let mut object = said("assistant", words);
+fn assistant(text: TextContent, reasoning: Option<String>, calls: Vec<ToolCall>) -> Map<String, Value> {
+    let mut object = text_message("assistant", text);
     if let Some(reasoning) = reasoning {
         object.insert("reasoning_content".into(), reasoning.into());
     }
@@ -65,7 +65,7 @@ fn assistant(words: Said, reasoning: Option<String>, calls: Vec<ToolCall>) -> Ma
     object
 }
 
-/// Templates expect arguments as an object. What a model wrote is not always JSON: then it stays text.
+/// Chat templates expect arguments as an object. Arguments that are not a JSON object stay a string.
 fn call(wire: ToolCall) -> Value {
     let arguments = match crate::wire::json::parse(wire.arguments.as_bytes()) {
         Ok(object @ Value::Object(_)) => object,

@@ -1,15 +1,15 @@
-//! Text completions.
+//! Lowers `POST /v1/completions`.
 
 use omnibus_engine::{Input, Request};
 
-use super::{Caller, Plan, generation};
+use super::{Caller, GenerationBatch, generation};
 use crate::wire::completions::{CompletionRequest, Echo, Prompt};
 
-/// What OpenAI generates when nobody says how much.
+/// OpenAI's default of `max_tokens`.
 pub const MAX_TOKENS_DEFAULT: usize = 16;
 
-/// A plan for the answers to each prompt.
-pub fn lower(wire: CompletionRequest, caller: &Caller) -> Plan {
+/// The engine requests of a completions request.
+pub fn lower(wire: CompletionRequest, caller: &Caller) -> GenerationBatch {
     let CompletionRequest { generation: shared, prompts, echo, logprobs } = wire;
     let request = |prompt: Prompt| Request {
         max_new_tokens: Some(shared.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT)),
@@ -17,10 +17,10 @@ pub fn lower(wire: CompletionRequest, caller: &Caller) -> Plan {
         prompt_logprobs: logprobs.filter(|_| echo == Echo::Include),
         ..generation::lower(&shared, input(prompt), caller)
     };
-    Plan { prompts: prompts.into_iter().map(request).collect(), n: shared.n }
+    GenerationBatch { prompts: prompts.into_iter().map(request).collect(), n: shared.n }
 }
 
-/// The input that a prompt is.
+/// The engine input of a prompt.
 pub fn input(prompt: Prompt) -> Input {
     match prompt {
         Prompt::Text(text) => Input::Text(text),

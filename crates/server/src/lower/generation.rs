@@ -1,11 +1,11 @@
-//! The shared fields.
+//! Lowers the generation fields that chat and text completions share.
 
 use omnibus_engine::{Input, Request, Sampling, Stop};
 
 use super::Caller;
 use crate::wire::generation as wire;
 
-/// A request for one answer to `input`.
+/// An engine request for one completion of `input`.
 pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request {
     Request {
         model: wire.model.clone(),
@@ -16,7 +16,7 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
         tenant: caller.tenant.clone(),
         cache_salt: wire.cache_salt.clone(),
         session_id: wire.session_id.clone(),
-        ..Request::new(caller.answer_id.clone(), input)
+        ..Request::new(caller.response_id.clone(), input)
     }
 }
 

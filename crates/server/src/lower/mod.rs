@@ -1,29 +1,29 @@
-//! What an API asked for, as requests of the engine.
+//! Lowers wire types to engine requests.
 //!
-//! Invariant: one direction, once. Everything here is a pure function from wire types.
+//! Invariant: one direction, once. Everything here is a pure function of wire types.
 
 pub mod chat;
 pub mod completions;
-pub mod fan;
+pub mod expand;
 mod generation;
 pub mod tokenize;
 
 use omnibus_engine::Request;
 
-/// Who asks, and what the answer will be called.
+/// The caller's tenant, and the id of the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The answer's id, as in its chunks.
-    pub answer_id: String,
-    /// Whose request it is; empty when there are no keys.
+    /// The response's id, as in its chunks.
+    pub response_id: String,
+    /// The tenant; empty when no keys are configured.
     pub tenant: String,
 }
 
-/// What to generate: a request for each prompt, and how many answers each is to have.
+/// Engine requests of one API request: one per prompt, each to be completed `n` times.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// One for each prompt.
+pub struct GenerationBatch {
+    /// One request per prompt.
     pub prompts: Vec<Request>,
-    /// Answers to each.
+    /// Completions of each prompt.
     pub n: usize,
 }

@@ -1,11 +1,11 @@
-//! What to tokenize.
+//! Lowers `POST /tokenize`.
 
 use omnibus_engine::{AddSpecial, Input};
 
 use super::chat;
 use crate::wire::tokenize::{Source, Special};
 
-/// The input a generation would start from.
+/// The engine input to tokenize.
 pub fn input(source: Source) -> Input {
     match source {
         Source::Prompt(text) => Input::Text(text),
@@ -17,6 +17,6 @@ pub fn input(source: Source) -> Input {
 pub fn special(wire: Special) -> AddSpecial {
     match wire {
         Special::Add => AddSpecial::Yes,
-        Special::Leave => AddSpecial::No,
+        Special::Omit => AddSpecial::No,
     }
 }

@@ -6,41 +6,45 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::Value;
 
-use super::generate::{self, Origin, Submitted};
+use super::generate::{self, RequestContext, Submitted};
 use crate::answer::chat::Logprobs;
 use crate::answer::completions::{Shown, TextAnswer};
 use crate::answer::reply::reply;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::lower;
-use crate::watch::Api;
+use crate::observe::Api;
 use crate::wire::completions::{CompletionRequest, Echo, Prompt};
 use crate::wire::generation::{Delivery, StreamUsage};
 
-/// Continues prompts.
+/// Completes prompts.
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (answer, submitted, delivery) = generate::submitted(&app, request, Api::Completions, submit).await?;
     reply(answer, submitted.events, submitted.choices, delivery).await
 }
 
-fn submit(app: &App, origin: &Origin, body: Value) -> Result<(TextAnswer, Submitted, Delivery), ApiError> {
+fn submit(
+    app: &App,
+    context: &RequestContext,
+    body: Value,
+) -> Result<(TextAnswer, Submitted, Delivery), ApiError> {
     let wire = CompletionRequest::read(body)?;
     let delivery = wire.generation.delivery;
     let usage = match delivery {
         Delivery::Stream(usage) => usage,
-        Delivery::Whole => StreamUsage::Leave,
+        Delivery::Whole => StreamUsage::Omit,
     };
     let logprobs = if wire.logprobs.is_some() { Logprobs::Show } else { Logprobs::Hide };
     let shown = Shown { usage, logprobs, echoes: echoes(app, &wire)? };
-    let plan = lower::completions::lower(wire, &origin.caller);
-    let submitted = generate::submit(app, origin, plan).map_err(|error| match error.outcome() {
+    let batch = lower::completions::lower(wire, &context.caller);
+    let submitted = generate::submit(app, context, batch).map_err(|error| match error.outcome() {
         "context_length_exceeded" => error.or_param("prompt"),
         _ => error,
     })?;
-    Ok((TextAnswer::new(submitted.head.clone(), submitted.choices, shown), submitted, delivery))
+    Ok((TextAnswer::new(submitted.header.clone(), submitted.choices, shown), submitted, delivery))
 }
 
-/// The text of each prompt, when it is to be repeated.
+/// The text of each prompt, when `echo` is set.
 fn echoes(app: &App, wire: &CompletionRequest) -> Result<Option<Vec<String>>, ApiError> {
     let echo = |prompt: &Prompt| match prompt {
         Prompt::Text(text) => Ok(text.clone()),
@@ -49,7 +53,7 @@ fn echoes(app: &App, wire: &CompletionRequest) -> Result<Option<Vec<String>>, Ap
         }
     };
     match wire.echo {
-        Echo::Leave => Ok(None),
+        Echo::Omit => Ok(None),
         Echo::Include => wire.prompts.iter().map(echo).collect::<Result<_, _>>().map(Some),
     }
 }

@@ -1,4 +1,4 @@
-//! Every route, in one table.
+//! The routes.
 
 mod chat;
 mod completions;
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::{auth, metrics, request_id};
 
-/// The whole API.
+/// The router of all routes.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
@@ -41,7 +41,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(status::metrics))
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_route)
-        .layer(from_fn_with_state(Arc::clone(&app), auth::layer))
+        .layer(from_fn_with_state(app.keys.clone(), auth::layer))
         .layer(from_fn(metrics::layer))
         .layer(from_fn(request_id::layer))
         .with_state(app)

@@ -11,12 +11,12 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::wire::models::{Model, ModelList};
 
-/// All names that can be asked for.
+/// Lists the models, once per served name.
 pub async fn list(State(app): State<Arc<App>>) -> Json<ModelList> {
     Json(ModelList { object: "list", data: app.engine.models().into_iter().flat_map(named).collect() })
 }
 
-/// One of them.
+/// One model by name.
 pub async fn one(
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
@@ -26,7 +26,7 @@ pub async fn one(
     found.map(Json).ok_or_else(|| omnibus_engine::Failure::UnknownModel { model: id }.into())
 }
 
-/// A model under each of its names.
+/// A model once per served name.
 fn named(info: ModelInfo) -> Vec<Model> {
     let names = std::iter::once(&info.id).chain(&info.aliases);
     let model = |name: &String| Model {

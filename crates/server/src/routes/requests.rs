@@ -1,4 +1,4 @@
-//! `GET /v1/requests` and `DELETE /v1/requests/{id}`: a tenant's own.
+//! `GET /v1/requests` and `DELETE /v1/requests/{id}`, for the tenant's own requests.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::wire::requests::{Cancelled, RequestList, RunningRequest};
 
-/// What is queued or running.
+/// Lists queued and running requests.
 pub async fn list(State(app): State<Arc<App>>, Extension(tenant): Extension<Tenant>) -> Json<RequestList> {
     let running = |info: RequestInfo| {
-        let owner = app.running.owner(&info.id).filter(|owner| owner.tenant == tenant.0)?;
+        let owner = app.active.owner(&info.id).filter(|owner| owner.tenant == tenant.0)?;
         Some(RunningRequest {
-            id: owner.answer_id,
+            id: owner.response_id,
             object: "request",
             request_id: owner.request_id,
             index: owner.index,
@@ -40,14 +40,14 @@ fn state(state: RequestState) -> &'static str {
     }
 }
 
-/// Ends an answer early, or all answers of an HTTP request.
+/// Cancels a response, one of its choices, or all choices of an HTTP request.
 pub async fn cancel(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Tenant>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Cancelled>, ApiError> {
     let Path(id) = id?;
-    let found = app.running.find(&id, &tenant.0);
+    let found = app.active.find(&id, &tenant.0);
     let cancelled = found.iter().filter(|engine_id| app.engine.cancel(engine_id)).count();
     if cancelled == 0 {
         return Err(ApiError::not_found(format!("no request `{id}` is queued or running")));

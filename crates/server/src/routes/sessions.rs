@@ -1,4 +1,4 @@
-//! `GET /v1/sessions`, `DELETE /v1/sessions/{id}` and `GET /v1/cache/stats`: what is kept for later.
+//! `GET /v1/sessions`, `DELETE /v1/sessions/{id}` and `GET /v1/cache/stats`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::wire::sessions::{Deleted, Session, SessionList};
 
-/// A tenant's conversations whose blocks are kept between turns.
+/// Lists the tenant's sessions: conversations whose blocks are pinned between requests.
 pub async fn list(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Tenant>,
@@ -29,22 +29,22 @@ pub async fn list(
     Ok(Json(SessionList { object: "list", data: sessions.into_iter().map(session).collect() }))
 }
 
-/// Keeps a conversation no longer.
+/// Drops a session, so that its blocks can be evicted.
 pub async fn delete(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Tenant>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Deleted>, ApiError> {
     let Path(id) = id?;
-    let asked = id.clone();
-    if blocking(move || Ok(app.engine.drop_session(&tenant.0, &asked)?)).await? {
+    let session_id = id.clone();
+    if blocking(move || Ok(app.engine.drop_session(&tenant.0, &session_id)?)).await? {
         Ok(Json(Deleted { id, object: "session.deleted", deleted: true }))
     } else {
         Err(ApiError::not_found(format!("there is no session `{id}`")))
     }
 }
 
-/// How the cache of keys, values and states does.
+/// Statistics of the KV cache and the prefix index.
 pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
     let stats = app.engine.stats();
     let groups = stats.groups.iter().map(|group| {

@@ -1,4 +1,4 @@
-//! `GET /health`, `/ready`, `/version`, `/metrics` and `/v1/status`: how the server is.
+//! `GET /health`, `/ready`, `/version`, `/metrics` and `/v1/status`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::metrics::scrape;
 
-/// Whether steps happen when there is work.
+/// 200 while the engine steps or is idle, else 503.
 pub async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let health = alive(&app)?;
     Ok(Json(json!({"status": "ok", "detail": health.detail})))
@@ -28,27 +28,27 @@ fn alive(app: &App) -> Result<Health, ApiError> {
     }
 }
 
-/// Whether a request would be taken.
+/// 200 while requests are accepted, else 503.
 pub async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     if app.stopping() {
-        return Err(ApiError::unavailable("the server is stopping"));
+        return Err(ApiError::unavailable("the server is shutting down"));
     }
     alive(&app)?;
     Ok(Json(json!({"status": "ready"})))
 }
 
-/// Which server this is.
+/// The server's name and version.
 pub async fn version() -> Json<Value> {
     Json(json!({"version": env!("CARGO_PKG_VERSION"), "name": "mlx-omnibus"}))
 }
 
-/// What Prometheus scrapes.
+/// Metrics in Prometheus' text format.
 pub async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     let text = scrape(&app.metrics, app.engine.as_ref());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
-/// The same for people.
+/// Statistics and state as JSON.
 pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let health = app.engine.health();
     let mut stats = serde_json::to_value(app.engine.stats())

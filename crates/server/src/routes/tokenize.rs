@@ -13,7 +13,7 @@ use crate::lower;
 use crate::wire::json;
 use crate::wire::tokenize::{DetokenizeRequest, Detokenized, Strings, TokenizeRequest, Tokenized};
 
-/// The tokens of a text or a conversation.
+/// Tokenizes a text or a conversation.
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Json<Tokenized>, ApiError> {
     let body = json_body(request, &app.limits).await?;
     blocking(move || tokenized(&app, TokenizeRequest::read(json::parse(&body)?)?)).await.map(Json)
@@ -28,7 +28,7 @@ fn tokenized(app: &App, wire: TokenizeRequest) -> Result<Tokenized, ApiError> {
         lower::tokenize::special(wire.special),
     )?;
     let token_strs = match wire.strings {
-        Strings::Leave => None,
+        Strings::Omit => None,
         Strings::Return => {
             Some(app.engine.pieces(model, &tokens)?.iter().map(|piece| lossy(piece)).collect())
         }
@@ -52,7 +52,7 @@ fn max_model_len(app: &App, model: Option<&str>) -> Result<usize, ApiError> {
     Ok(found.ok_or_else(unknown)?.max_model_len)
 }
 
-/// The text of tokens.
+/// Detokenizes token ids.
 pub async fn detokenize(
     State(app): State<Arc<App>>,
     request: Request,

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`, as OpenAI documents it and with the extra fields of ours.
+//! `POST /v1/chat/completions`: OpenAI's fields and our extensions.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,29 +11,29 @@ use super::tools::{self, Tool};
 use super::usage::Usage;
 use crate::error::ApiError;
 
-/// What happens to each field, besides [`generation::FIELDS`].
+/// Fields, besides [`generation::FIELDS`].
 pub const FIELDS: &[Field] = &[
     honoured("messages", "the conversation; text only"),
     honoured("max_completion_tokens", "the newer name of `max_tokens`"),
-    honoured("logprobs", "true reports the probability of each token"),
-    honoured("top_logprobs", "with `logprobs`: how many of the likeliest tokens, at most 20"),
-    honoured("tools", "given to the chat template; calls come back as text for now"),
+    honoured("logprobs", "true reports the log-probability of each token"),
+    honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
+    honoured("tools", "passed to the chat template; calls are returned as text for now"),
     honoured("tool_choice", "`none` or `auto`"),
     honoured("parallel_tool_calls", "only true, which is the default"),
     honoured("response_format", "only `{\"type\": \"text\"}`"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
-    honoured("reasoning_effort", "given to the chat template"),
-    honoured("documents", "given to the chat template"),
+    honoured("reasoning_effort", "passed to the chat template"),
+    honoured("documents", "passed to the chat template"),
     honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
-    honoured("continue_final_message", "the last assistant message is continued instead of answered"),
+    honoured("continue_final_message", "continues the last assistant message instead of adding a new one"),
     honoured("modalities", "only `[\"text\"]`"),
     honoured("store", "only false: nothing is stored"),
-    harmless("prediction", "it can only change the speed"),
-    refused("audio", "the answer is text"),
+    harmless("prediction", "a hint that affects speed only"),
+    refused("audio", "only text output is supported"),
     refused("functions", "use `tools`"),
     refused("function_call", "use `tool_choice`"),
     refused("web_search_options", "this server does not search"),
-    refused("verbosity", "say it in a message"),
+    refused("verbosity", "state it in a message"),
     refused("prompt_logprobs", "use `/v1/completions` with `echo` and `logprobs`"),
     refused("chat_template", "templates come with the model or from the server's settings"),
     refused("best_of", "use `n`"),
@@ -41,7 +41,7 @@ pub const FIELDS: &[Field] = &[
     refused("prompt", "use `messages`, or `/v1/completions`"),
 ];
 
-/// Variables of the template that are not the client's to set.
+/// Template variables that clients cannot set.
 const TEMPLATE_RESERVED: &[&str] = &[
     "messages",
     "tools",
@@ -61,40 +61,40 @@ const TEMPLATE_RESERVED: &[&str] = &[
     "strftime_now",
 ];
 
-/// A request, read and checked as far as the wire goes.
+/// A request body, read and validated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
-    /// The fields that text completions have as well.
+    /// The fields shared with text completions.
     pub generation: Generation,
-    /// What is answered.
+    /// The messages and tools.
     pub conversation: Conversation,
-    /// How many alternatives to report for each token, if any are wanted.
+    /// How many alternatives to report per token; `None` reports no log-probabilities.
     pub logprobs: Option<usize>,
 }
 
-/// What the chat template is given.
+/// The inputs of the chat template.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     /// At least one.
     pub messages: Vec<Message>,
-    /// Empty when there are none, or when none may be called.
+    /// Empty without tools, or with `tool_choice` of `none`.
     pub tools: Vec<Tool>,
     /// For retrieval templates.
     pub documents: Option<Vec<Value>>,
-    /// More variables.
+    /// Additional template variables.
     pub template_kwargs: Map<String, Value>,
-    /// What the answer begins with.
-    pub turn: Turn,
+    /// Where the completion starts.
+    pub continuation: ContinuationMode,
 }
 
-/// Where the answer begins.
+/// Where the completion starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Turn {
-    /// With a new assistant message.
+pub enum ContinuationMode {
+    /// In a new assistant message.
     #[default]
-    Answer,
-    /// At the end of the last message.
-    Continue,
+    NewMessage,
+    /// At the end of the last message, an assistant's.
+    LastMessage,
 }
 
 impl ChatRequest {
@@ -115,12 +115,12 @@ impl ChatRequest {
 }
 
 impl Conversation {
-    /// Reads the fields that a chat template gets to see.
+    /// Reads the fields that are passed to the chat template.
     pub fn read(fields: &mut Fields) -> Result<Self, ApiError> {
         let list = fields.list("messages")?;
         let messages = messages::read(fields.required("messages", list)?)?;
-        let turn = turn(fields)?;
-        check_turn(turn, &messages)?;
+        let continuation = continuation(fields)?;
+        check_continuation(continuation, &messages)?;
         let mut template_kwargs = template_kwargs(fields)?;
         if let Some(effort) = fields.text("reasoning_effort")? {
             template_kwargs.insert("reasoning_effort".into(), Value::String(effort));
@@ -130,7 +130,7 @@ impl Conversation {
             tools: tools::read(fields)?,
             documents: fields.list("documents")?,
             template_kwargs,
-            turn,
+            continuation,
         })
     }
 }
@@ -150,9 +150,9 @@ fn max_tokens(fields: &mut Fields, old: Option<usize>) -> Result<Option<usize>, 
 }
 
 fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
-    let wanted = fields.flag("logprobs")?.unwrap_or(false);
+    let enabled = fields.flag("logprobs")?.unwrap_or(false);
     let top = fields.count("top_logprobs", (0, super::logprobs::TOP_MAX))?;
-    match (wanted, top) {
+    match (enabled, top) {
         (false, Some(1..)) => {
             Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs` to be true"))
         }
@@ -161,7 +161,7 @@ fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
     }
 }
 
-/// Fields with one value that is fine.
+/// Checks fields of which only one value is supported.
 fn check_text_only(fields: &mut Fields) -> Result<(), ApiError> {
     if fields.flag("store")? == Some(true) {
         return Err(ApiError::unsupported("store", "`store` must be false: nothing is stored"));
@@ -181,7 +181,7 @@ fn check_text_only(fields: &mut Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn turn(fields: &mut Fields) -> Result<Turn, ApiError> {
+fn continuation(fields: &mut Fields) -> Result<ContinuationMode, ApiError> {
     let answers = fields.flag("add_generation_prompt")?;
     let continues = fields.flag("continue_final_message")?.unwrap_or(false);
     match (answers, continues) {
@@ -193,15 +193,16 @@ fn turn(fields: &mut Fields) -> Result<Turn, ApiError> {
             "add_generation_prompt",
             "`add_generation_prompt` can be false only with `continue_final_message`",
         )),
-        (_, true) => Ok(Turn::Continue),
-        (_, false) => Ok(Turn::Answer),
+        (_, true) => Ok(ContinuationMode::LastMessage),
+        (_, false) => Ok(ContinuationMode::NewMessage),
     }
 }
 
-fn check_turn(turn: Turn, messages: &[Message]) -> Result<(), ApiError> {
-    let last_is_ours = messages.last().is_some_and(|message| matches!(message, Message::Assistant { .. }));
-    match turn {
-        Turn::Continue if !last_is_ours => Err(ApiError::invalid(
+fn check_continuation(continuation: ContinuationMode, messages: &[Message]) -> Result<(), ApiError> {
+    let last_is_assistant =
+        messages.last().is_some_and(|message| matches!(message, Message::Assistant { .. }));
+    match continuation {
+        ContinuationMode::LastMessage if !last_is_assistant => Err(ApiError::invalid(
             "continue_final_message",
             "`continue_final_message` needs the last message to be the assistant's",
         )),
@@ -215,12 +216,12 @@ fn template_kwargs(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> 
         None => Ok(kwargs),
         Some(key) => {
             let at = format!("chat_template_kwargs.{key}");
-            Err(ApiError::invalid(&at, format!("`{at}` is the server's to set")))
+            Err(ApiError::invalid(&at, format!("`{at}` is reserved")))
         }
     }
 }
 
-/// The whole answer.
+/// A full response.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChatCompletion {
     /// `chatcmpl-…`
@@ -229,41 +230,41 @@ pub struct ChatCompletion {
     pub object: &'static str,
     /// Unix seconds.
     pub created: u64,
-    /// As asked for.
+    /// The requested model.
     pub model: String,
-    /// One for each of `n`.
+    /// One entry per completion.
     pub choices: Vec<Choice>,
-    /// Of all choices.
+    /// Token counts of all choices.
     pub usage: Usage,
     /// The server's version.
     pub system_fingerprint: &'static str,
 }
 
-/// One answer.
+/// One choice.
 #[derive(Debug, Clone, Serialize)]
 pub struct Choice {
     /// Below `n`.
     pub index: usize,
-    /// What the assistant says.
-    pub message: AnswerMessage,
-    /// When asked for.
+    /// The assistant's message.
+    pub message: ResponseMessage,
+    /// When requested.
     pub logprobs: Option<ChatLogprobs>,
-    /// Why it ends.
+    /// Why the completion ended.
     pub finish_reason: &'static str,
 }
 
-/// What the assistant says.
+/// The assistant's message.
 #[derive(Debug, Clone, Serialize)]
-pub struct AnswerMessage {
+pub struct ResponseMessage {
     /// `assistant`
     pub role: &'static str,
     /// The text.
     pub content: String,
-    /// Always null: models here answer in text.
+    /// Always null.
     pub refusal: Option<String>,
 }
 
-/// A part of a streamed answer.
+/// One chunk of a stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChatChunk {
     /// The same in all chunks.
@@ -272,34 +273,34 @@ pub struct ChatChunk {
     pub object: &'static str,
     /// The same in all chunks.
     pub created: u64,
-    /// As asked for.
+    /// The requested model.
     pub model: String,
-    /// One, or none in the chunk with the usage.
+    /// One entry; none in the usage chunk.
     pub choices: Vec<ChunkChoice>,
-    /// Absent unless asked for; then null in all but the last.
+    /// Absent without `include_usage`; with it, null in all chunks but the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Option<Usage>>,
     /// The server's version.
     pub system_fingerprint: &'static str,
 }
 
-/// More of one answer.
+/// A delta of one choice.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChunkChoice {
     /// Below `n`.
     pub index: usize,
-    /// What is new.
+    /// The delta.
     pub delta: Delta,
-    /// When asked for.
+    /// When requested.
     pub logprobs: Option<ChatLogprobs>,
-    /// In the last chunk of this choice.
+    /// Set in the last chunk of the choice.
     pub finish_reason: Option<&'static str>,
 }
 
-/// What is new in a chunk.
+/// The new parts of a message.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Delta {
-    /// In the first chunk of a choice.
+    /// Set in the first chunk of a choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<&'static str>,
     /// Text to append.

@@ -1,21 +1,21 @@
-//! `POST /v1/completions`, as OpenAI documents it and with the extra fields of ours.
+//! `POST /v1/completions`: OpenAI's fields and our extensions.
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::fields::{Field, Fields, honoured, refused, token_ids, wanted};
+use super::fields::{Field, Fields, honoured, refused, token_ids, type_error};
 use super::generation::{self, Generation};
 use super::logprobs::TextLogprobs;
 use super::usage::Usage;
 use crate::error::ApiError;
 
-/// What happens to each field, besides [`generation::FIELDS`].
+/// Fields, besides [`generation::FIELDS`].
 pub const FIELDS: &[Field] = &[
     honoured("prompt", "a string, a list of token ids, or a list of several of either"),
-    honoured("echo", "the prompt comes before the answer"),
-    honoured("logprobs", "how many of the likeliest tokens to report, at most 20"),
-    honoured("best_of", "only what `n` is: every answer is returned"),
-    honoured("suffix", "only empty: models are not asked to fill in"),
+    honoured("echo", "returns the prompt before the completion"),
+    honoured("logprobs", "how many of the most likely tokens to report, at most 20"),
+    honoured("best_of", "only the value of `n`: every completion is returned"),
+    honoured("suffix", "only empty: fill-in-the-middle is not implemented"),
     refused("messages", "use `prompt`, or `/v1/chat/completions`"),
     refused("max_completion_tokens", "use `max_tokens`"),
     refused("prompt_logprobs", "use `echo` with `logprobs`"),
@@ -25,38 +25,38 @@ pub const FIELDS: &[Field] = &[
 
 /// Most prompts of one request.
 pub const PROMPTS_MAX: usize = 128;
-/// Most answers of one request.
+/// Most choices of one request.
 pub const CHOICES_MAX: usize = 1024;
 
-/// A request, read and checked as far as the wire goes.
+/// A request body, read and validated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompletionRequest {
     /// The fields that chat completions have as well.
     pub generation: Generation,
     /// At least one.
     pub prompts: Vec<Prompt>,
-    /// Whether the prompt comes before the answer.
+    /// Whether the prompt is returned before the completion.
     pub echo: Echo,
-    /// How many alternatives to report for each token, if any are wanted.
+    /// How many alternatives to report per token; `None` reports no log-probabilities.
     pub logprobs: Option<usize>,
 }
 
-/// What is continued.
+/// A prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prompt {
     /// To be tokenized.
     Text(String),
-    /// As they are.
+    /// Token ids.
     Tokens(Vec<u32>),
 }
 
-/// Whether the prompt comes before the answer.
+/// Whether the prompt is returned before the completion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Echo {
-    /// The answer alone.
+    /// The completion alone.
     #[default]
-    Leave,
-    /// The prompt, then the answer.
+    Omit,
+    /// The prompt, then the completion.
     Include,
 }
 
@@ -67,7 +67,7 @@ impl CompletionRequest {
         if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
             return Err(ApiError::unsupported(
                 "suffix",
-                "`suffix` is not supported: models are not asked to fill in",
+                "`suffix` is not supported: fill-in-the-middle is not implemented",
             ));
         }
         let prompt = fields.value("prompt");
@@ -75,7 +75,7 @@ impl CompletionRequest {
         let request = Self {
             generation: Generation::read(&mut fields)?,
             prompts,
-            echo: if fields.flag("echo")?.unwrap_or(false) { Echo::Include } else { Echo::Leave },
+            echo: if fields.flag("echo")?.unwrap_or(false) { Echo::Include } else { Echo::Omit },
             logprobs: fields.count("logprobs", (0, super::logprobs::TOP_MAX))?,
         };
         check_choices(&mut fields, &request)?;
@@ -89,7 +89,7 @@ fn check_choices(fields: &mut Fields, request: &CompletionRequest) -> Result<(),
     if fields.count("best_of", (1, generation::N_MAX))?.is_some_and(|best_of| best_of != n) {
         return Err(ApiError::unsupported(
             "best_of",
-            "`best_of` must be what `n` is: every answer is returned",
+            "`best_of` must equal `n`: every completion is returned",
         ));
     }
     if n * request.prompts.len() > CHOICES_MAX {
@@ -103,7 +103,7 @@ fn prompts(value: Value) -> Result<Vec<Prompt>, ApiError> {
     let list = match value {
         Value::String(text) => return Ok(vec![Prompt::Text(text)]),
         Value::Array(list) => list,
-        other => return Err(wanted("prompt", "a string or a list", &other)),
+        other => return Err(type_error("prompt", "a string or a list", &other)),
     };
     if list.is_empty() {
         return Err(ApiError::invalid("prompt", "`prompt` must not be empty"));
@@ -124,11 +124,11 @@ fn prompt(at: &str, value: Value) -> Result<Prompt, ApiError> {
             Err(ApiError::invalid(at, format!("`{at}` must not be empty")))
         }
         Value::Array(list) => token_ids(at, &list).map(Prompt::Tokens),
-        other => Err(wanted(at, "a string or a list of token ids", &other)),
+        other => Err(type_error(at, "a string or a list of token ids", &other)),
     }
 }
 
-/// A whole answer, or a part of a streamed one.
+/// A full response, or one chunk of a stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct Completion {
     /// `cmpl-…`
@@ -137,26 +137,26 @@ pub struct Completion {
     pub object: &'static str,
     /// Unix seconds.
     pub created: u64,
-    /// As asked for.
+    /// The requested model.
     pub model: String,
     /// Prompt by prompt, `n` for each.
     pub choices: Vec<Choice>,
-    /// Absent in streams unless asked for; then null in all chunks but the last.
+    /// Absent in streams without `include_usage`; with it, null in all chunks but the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Option<Usage>>,
     /// The server's version.
     pub system_fingerprint: &'static str,
 }
 
-/// One answer, or more of one.
+/// One choice, or a delta of one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Choice {
     /// Prompt by prompt, `n` for each.
     pub index: usize,
-    /// What is new.
+    /// The new text.
     pub text: String,
-    /// When asked for.
+    /// When requested.
     pub logprobs: Option<TextLogprobs>,
-    /// Why it ends, once it does.
+    /// Set in the last chunk of the choice.
     pub finish_reason: Option<&'static str>,
 }

@@ -2,23 +2,23 @@
 
 use serde::Serialize;
 
-/// The body of every answer that is not 2xx.
+/// The body of every response that is not 2xx.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ErrorBody {
     /// The only field.
     pub error: ErrorObject,
 }
 
-/// What went wrong, for people and for programs.
+/// OpenAI's error object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ErrorObject {
-    /// For people.
+    /// Human-readable description.
     pub message: String,
-    /// A coarse kind, in OpenAI's words.
+    /// Error type, one of OpenAI's.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The field at fault.
+    /// The invalid field, if one is.
     pub param: Option<String>,
-    /// A fine kind, for programs.
+    /// Machine-readable code.
     pub code: Option<&'static str>,
 }

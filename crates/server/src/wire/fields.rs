@@ -1,31 +1,31 @@
-//! Reads the fields of an object one by one, and answers for those nobody reads.
+//! Reads the fields of a JSON object one by one, and refuses unknown ones.
 //!
-//! Invariant: a field is honoured, harmless or refused by name; none is dropped in silence. A null
+//! Invariant: a field is honoured, harmless or refused by name; none is ignored silently. A null
 //! counts as absent.
 
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 
-/// What becomes of a field.
+/// How a field is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
-    /// It does what the note says.
+    /// The field has the effect in the note.
     Honoured,
-    /// It is accepted, and changes nothing for the reason in the note.
+    /// The field is accepted without effect, for the reason in the note.
     Harmless,
-    /// It is a 400, for the reason in the note.
+    /// The field is a 400, for the reason in the note.
     Refused,
 }
 
-/// One field of an API. The reader, its errors and the documentation go by these.
+/// One field of an API. The reader, its errors and docs/api.md are made from these.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// As spelled on the wire.
+    /// The field's name.
     pub name: &'static str,
-    /// What becomes of it.
+    /// How the field is handled.
     pub handling: Handling,
-    /// What it does, or why it does nothing.
+    /// The field's effect, or why there is none.
     pub note: &'static str,
 }
 
@@ -44,11 +44,11 @@ pub const fn refused(name: &'static str, note: &'static str) -> Field {
     Field { name, handling: Handling::Refused, note }
 }
 
-/// An object whose fields are all known to be honoured, to be taken one by one.
+/// The honoured fields of an object, to be taken one by one.
 #[derive(Debug)]
 pub struct Fields {
     object: Map<String, Value>,
-    /// Where the object is, with a dot; empty for the body itself.
+    /// The object's path with a trailing dot; empty for the body itself.
     prefix: String,
 }
 
@@ -56,7 +56,7 @@ impl Fields {
     /// Checks every key against the tables. `path` is empty for the body.
     pub fn open(value: Value, path: &str, tables: &[&[Field]]) -> Result<Self, ApiError> {
         let Value::Object(object) = value else {
-            return Err(wanted(if path.is_empty() { "the body" } else { path }, "an object", &value));
+            return Err(type_error(if path.is_empty() { "the body" } else { path }, "an object", &value));
         };
         let prefix = if path.is_empty() { String::new() } else { format!("{path}.") };
         let mut kept = Map::new();
@@ -78,12 +78,12 @@ impl Fields {
         Ok(Self { object: kept, prefix })
     }
 
-    /// The field's place in the body, for errors.
+    /// The field's path in the body, for errors.
     pub fn at(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Whatever is there.
+    /// A value of any type.
     pub fn value(&mut self, name: &str) -> Option<Value> {
         self.object.remove(name)
     }
@@ -128,7 +128,7 @@ impl Fields {
         })
     }
 
-    /// An object whose keys are the caller's business.
+    /// An object with arbitrary keys.
     pub fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, ApiError> {
         self.take(name, "an object", |value| match value {
             Value::Object(object) => Ok(object),
@@ -142,13 +142,13 @@ impl Fields {
         self.value(name).map(|value| Self::open(value, &at, &[table])).transpose()
     }
 
-    /// A field that must be there.
+    /// A required field. Fails when it is absent.
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Result<T, ApiError> {
         let at = self.at(name);
         value.ok_or_else(|| ApiError::invalid(&at, format!("`{at}` is missing")))
     }
 
-    /// For fields that are honoured elsewhere: whatever is left is an error.
+    /// Fails when any field is left, for fields that are honoured in other contexts only.
     pub fn refuse_rest(self, why: &str) -> Result<(), ApiError> {
         match self.object.keys().next() {
             None => Ok(()),
@@ -159,9 +159,9 @@ impl Fields {
         }
     }
 
-    /// Call after the last field was taken.
+    /// Checks that all fields were taken.
     pub fn finish(self) {
-        debug_assert!(self.object.is_empty(), "honoured fields are read: {:?}", self.object);
+        debug_assert!(self.object.is_empty(), "all honoured fields are read: {:?}", self.object);
     }
 
     fn take<T>(
@@ -171,12 +171,12 @@ impl Fields {
         read: impl FnOnce(Value) -> Result<T, Value>,
     ) -> Result<Option<T>, ApiError> {
         let Some(value) = self.object.remove(name) else { return Ok(None) };
-        read(value).map(Some).map_err(|value| wanted(&self.at(name), kind, &value))
+        read(value).map(Some).map_err(|value| type_error(&self.at(name), kind, &value))
     }
 }
 
-/// An error that says what was wanted and what came.
-pub fn wanted(at: &str, kind: &str, got: &Value) -> ApiError {
+/// An error that names the expected and the actual type.
+pub fn type_error(at: &str, kind: &str, got: &Value) -> ApiError {
     let got = match got {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
@@ -193,16 +193,16 @@ pub fn wanted(at: &str, kind: &str, got: &Value) -> ApiError {
 pub fn token_ids(at: &str, list: &[Value]) -> Result<Vec<u32>, ApiError> {
     let read = |(index, value): (usize, &Value)| {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-        id.ok_or_else(|| wanted_token(&format!("{at}[{index}]"), value))
+        id.ok_or_else(|| token_id_error(&format!("{at}[{index}]"), value))
     };
     list.iter().enumerate().map(read).collect()
 }
 
-fn wanted_token(at: &str, value: &Value) -> ApiError {
+fn token_id_error(at: &str, value: &Value) -> ApiError {
     if value.is_number() {
         ApiError::invalid(at, format!("`{at}` must be a token id, not {value}"))
     } else {
-        wanted(at, "a token id", value)
+        type_error(at, "a token id", value)
     }
 }
 

@@ -1,47 +1,47 @@
-//! The fields that chat and text completions share.
+//! The generation fields that chat and text completions share.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, wanted};
+use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, type_error};
 use crate::error::ApiError;
 
-/// What happens to each shared field.
+/// Fields that chat and text completions share.
 pub const FIELDS: &[Field] = &[
     honoured("model", "a served name; absent is the default model"),
     honoured("max_tokens", "most tokens to generate"),
-    honoured("temperature", "0 always takes the likeliest token; 1 when absent"),
-    honoured("top_p", "keeps the smallest set of tokens whose probabilities reach it"),
-    honoured("top_k", "keeps the likeliest tokens; 0 or -1 keeps all"),
-    honoured("min_p", "keeps tokens at least this fraction as likely as the likeliest"),
+    honoured("temperature", "0 is greedy; 1 when absent"),
+    honoured("top_p", "nucleus sampling: keeps the smallest set of tokens with this total probability"),
+    honoured("top_k", "keeps the k most likely tokens; 0 or -1 keeps all"),
+    honoured("min_p", "keeps tokens at least this fraction as likely as the most likely one"),
     honoured("repetition_penalty", "over the last `repetition_context_size` tokens, prompt included"),
     honoured("repetition_context_size", "20 when absent"),
-    honoured("presence_penalty", "over the whole answer"),
-    honoured("frequency_penalty", "over the whole answer"),
+    honoured("presence_penalty", "over the generated tokens"),
+    honoured("frequency_penalty", "over the generated tokens"),
     honoured("logit_bias", "token ids to -100…100"),
-    honoured("seed", "the same seed draws the same text, whatever else runs"),
-    honoured("n", "answers to draw, at most 128"),
+    honoured("seed", "the same seed gives the same text, whatever else is in the batch"),
+    honoured("n", "completions per prompt, at most 128"),
     honoured("stop", "a string or a list of at most 64"),
-    honoured("stop_token_ids", "tokens that end the answer, besides the model's own"),
-    honoured("ignore_eos", "goes on past the model's end tokens"),
+    honoured("stop_token_ids", "tokens that end the completion, besides the model's own end tokens"),
+    honoured("ignore_eos", "generates past the model's end tokens"),
     honoured("include_stop_str_in_output", "keeps the stop string in the text"),
     honoured("stream", "server-sent events"),
     honoured("stream_options", "`include_usage`"),
-    honoured("priority", "higher goes first; 0 when absent"),
-    honoured("session_id", "keeps the conversation's cache between turns"),
-    honoured("cache_salt", "shares cached prefixes only with requests of the same salt"),
-    harmless("user", "a label for whoever runs the server"),
-    harmless("metadata", "labels for stored answers, and none are stored"),
-    harmless("service_tier", "there is one tier"),
-    harmless("prompt_cache_key", "every prompt is looked up in the cache; `session_id` pins one"),
-    harmless("prompt_cache_retention", "cached prompts stay until their room is needed"),
-    harmless("safety_identifier", "a label for whoever runs the server"),
-    refused("logits_processors", "code does not travel in requests"),
+    honoured("priority", "higher is scheduled first; 0 when absent"),
+    honoured("session_id", "pins the conversation's blocks between requests"),
+    honoured("cache_salt", "shares cached prefixes only with requests that have the same salt"),
+    harmless("user", "a label for the operator"),
+    harmless("metadata", "labels for stored responses; none are stored"),
+    harmless("service_tier", "there is one service tier"),
+    harmless("prompt_cache_key", "every prompt is looked up in the prefix cache; `session_id` pins one"),
+    harmless("prompt_cache_retention", "cached prefixes stay until they are evicted"),
+    harmless("safety_identifier", "a label for the operator"),
+    refused("logits_processors", "requests cannot carry code"),
     refused("min_tokens", "use `ignore_eos` with `max_tokens`"),
     refused("xtc_probability", "xtc sampling is not implemented"),
     refused("xtc_threshold", "xtc sampling is not implemented"),
-    refused("use_beam_search", "answers are sampled"),
+    refused("use_beam_search", "beam search is not implemented"),
     refused("guided_json", "structured output is not implemented yet"),
     refused("guided_regex", "structured output is not implemented yet"),
     refused("guided_choice", "structured output is not implemented yet"),
@@ -49,17 +49,17 @@ pub const FIELDS: &[Field] = &[
     refused("structured_outputs", "structured output is not implemented yet"),
 ];
 
-/// What happens to the fields of `stream_options`.
+/// Fields of `stream_options`.
 pub const STREAM_OPTIONS: &[Field] = &[
-    honoured("include_usage", "a last chunk with the usage"),
+    honoured("include_usage", "adds a last chunk with the usage"),
     harmless("include_obfuscation", "chunks are not padded"),
 ];
 
-/// Most answers to one prompt.
+/// Most completions of one prompt.
 pub const N_MAX: usize = 128;
-/// Most of anything that is counted in tokens.
+/// Upper limit of all fields that count tokens.
 pub const TOKENS_MAX: usize = i32::MAX as usize;
-/// Longest name a client may give: sessions, salts.
+/// Longest `session_id` or `cache_salt`, in bytes.
 pub const LABEL_BYTES_MAX: usize = 256;
 
 /// The shared fields, as sent.
@@ -69,23 +69,23 @@ pub struct Generation {
     pub model: Option<String>,
     /// `max_tokens`.
     pub max_tokens: Option<usize>,
-    /// How tokens are drawn.
+    /// Sampling parameters.
     pub sampling: Sampling,
-    /// What ends an answer.
+    /// Stop conditions.
     pub stop: Stop,
-    /// Answers to each prompt.
+    /// Completions per prompt.
     pub n: usize,
-    /// Whether and how to stream.
+    /// Whether to stream.
     pub delivery: Delivery,
-    /// Higher goes first.
+    /// Higher is scheduled first.
     pub priority: i32,
-    /// Keeps the conversation's cache.
+    /// Pins the conversation's blocks.
     pub session_id: Option<String>,
-    /// Isolates the cache.
+    /// Separates cached prefixes.
     pub cache_salt: Option<String>,
 }
 
-/// How tokens are drawn; `None` leaves a default alone.
+/// Sampling parameters; `None` keeps the default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampling {
     /// `temperature`.
@@ -110,7 +110,7 @@ pub struct Sampling {
     pub seed: Option<u64>,
 }
 
-/// What ends an answer.
+/// Stop conditions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stop {
     /// `stop`.
@@ -123,22 +123,22 @@ pub struct Stop {
     pub include: bool,
 }
 
-/// How the answer travels.
+/// How the response is delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// One object at the end.
+    /// One JSON object at the end.
     #[default]
     Whole,
-    /// Events as they come.
+    /// Server-sent events.
     Stream(StreamUsage),
 }
 
-/// What a stream ends with.
+/// Whether a stream ends with a usage chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamUsage {
-    /// Its last delta.
-    Leave,
-    /// A chunk with the usage.
+    /// Without.
+    Omit,
+    /// With a usage chunk.
     Include,
 }
 
@@ -184,7 +184,7 @@ impl Stop {
             Some(Value::Array(list)) => {
                 list.into_iter().enumerate().map(stop_string).collect::<Result<_, _>>()?
             }
-            Some(other) => return Err(wanted("stop", "a string or a list of strings", &other)),
+            Some(other) => return Err(type_error("stop", "a string or a list of strings", &other)),
         };
         let token_ids = fields.list("stop_token_ids")?.unwrap_or_default();
         Ok(Self {
@@ -199,7 +199,7 @@ impl Stop {
 fn stop_string((index, value): (usize, Value)) -> Result<String, ApiError> {
     match value {
         Value::String(stop) => Ok(stop),
-        other => Err(wanted(&format!("stop[{index}]"), "a string", &other)),
+        other => Err(type_error(&format!("stop[{index}]"), "a string", &other)),
     }
 }
 
@@ -215,7 +215,7 @@ fn top_k(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
             "top_k",
             format!("`top_k` must be -1 or an integer of at least 0, not {value}"),
         )),
-        None => Err(wanted("top_k", "an integer", &value)),
+        None => Err(type_error("top_k", "an integer", &value)),
     }
 }
 
@@ -225,7 +225,7 @@ fn logit_bias(fields: &mut Fields) -> Result<BTreeMap<u32, f64>, ApiError> {
         let token = id.parse::<u32>().map_err(|_| {
             ApiError::invalid("logit_bias", format!("the key `{id}` of `logit_bias` is not a token id"))
         })?;
-        let bias = bias.as_f64().ok_or_else(|| wanted(&at, "a number", &bias))?;
+        let bias = bias.as_f64().ok_or_else(|| type_error(&at, "a number", &bias))?;
         Ok((token, bias))
     };
     fields.object("logit_bias")?.unwrap_or_default().into_iter().map(entry).collect()
@@ -243,7 +243,7 @@ fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
     };
     Ok(match (stream, include) {
         (false, _) => Delivery::Whole,
-        (true, false) => Delivery::Stream(StreamUsage::Leave),
+        (true, false) => Delivery::Stream(StreamUsage::Omit),
         (true, true) => Delivery::Stream(StreamUsage::Include),
     })
 }

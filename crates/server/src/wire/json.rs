@@ -1,6 +1,6 @@
-//! Bytes to a JSON value, refusing what parsers disagree about.
+//! Parses a JSON body strictly: duplicate keys, invalid UTF-8 and non-finite numbers are refused.
 //!
-//! Invariant: depth and size are checked before anything is allocated for them; a key appears once.
+//! Invariant: depth and size are checked before memory is allocated for them; keys are unique.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use serde_json::{Map, Number, Value};
 
 use crate::error::ApiError;
 
-/// Objects and lists inside each other must be fewer than this.
+/// Nesting depth at which a body is refused.
 pub const DEPTH_MAX: usize = 128;
-/// Most values in one body, so that a body of commas cannot cost a hundred times its size.
+/// Most values in one body, so that a small body cannot allocate a hundred times its size.
 pub const VALUES_MAX: usize = 1 << 20;
 
-/// The value of a whole body.
+/// Parses a body.
 pub fn parse(body: &[u8]) -> Result<Value, ApiError> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(ApiError::malformed("the body is empty; a JSON object is wanted"));
+        return Err(ApiError::malformed("the body is empty; send a JSON object"));
     }
     measure(body)?;
     let text = std::str::from_utf8(body).map_err(|error| {
@@ -33,7 +33,7 @@ fn malformed(error: serde_json::Error) -> ApiError {
     ApiError::malformed(format!("the body is not valid JSON: {error}"))
 }
 
-/// Counts brackets and commas outside of strings.
+/// Counts nesting and values by the brackets and commas outside of strings.
 fn measure(body: &[u8]) -> Result<(), ApiError> {
     let (mut depth, mut values, mut quoted, mut escaped) = (0_usize, 1_usize, false, false);
     for byte in body {
@@ -125,17 +125,17 @@ mod tests {
     use super::*;
 
     fn check(body: &[u8], expected: Expect) {
-        let told = match parse(body) {
+        let result = match parse(body) {
             Ok(value) => value.to_string(),
             Err(error) => error.body().error.message,
         };
-        expected.assert_eq(&told);
+        expected.assert_eq(&result);
     }
 
     #[test]
-    fn what_parsers_disagree_about_is_refused() {
+    fn ambiguous_json_is_refused() {
         check(b"{\"a\":[1,-2,0.5,\"\\u00e9\",null]}", expect![[r#"{"a":[1,-2,0.5,"é",null]}"#]]);
-        check(b" \n", expect!["the body is empty; a JSON object is wanted"]);
+        check(b" \n", expect!["the body is empty; send a JSON object"]);
         check(
             b"{\"a\":1,\"a\":2}",
             expect![

@@ -1,51 +1,51 @@
-//! Log-probabilities, in the two shapes OpenAI has for them.
+//! Log-probabilities in OpenAI's two formats.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Most alternatives to one token.
+/// Most alternatives per token.
 pub const TOP_MAX: usize = 20;
 
-/// Of a chat answer or chunk.
+/// Log-probabilities of a chat choice or chunk.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatLogprobs {
-    /// One for each token.
+    /// One entry per token.
     pub content: Vec<ChatLogprob>,
     /// Always null.
     pub refusal: Option<Vec<ChatLogprob>>,
 }
 
-/// A token of an answer.
+/// A generated token.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatLogprob {
-    /// What was drawn.
+    /// The sampled token.
     #[serde(flatten)]
-    pub drawn: ChatCandidate,
-    /// What is likeliest there, best first.
+    pub sampled: ChatCandidate,
+    /// The most likely tokens at this position, best first.
     pub top_logprobs: Vec<ChatCandidate>,
 }
 
-/// A token and how likely it is.
+/// A token with its log-probability.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatCandidate {
-    /// Its text, with replacement characters where it is not whole characters.
+    /// The token's text, with replacement characters for incomplete UTF-8.
     pub token: String,
     /// Natural logarithm.
     pub logprob: f32,
-    /// Its bytes.
+    /// The token's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Of a text completion: four lists of one length.
+/// Log-probabilities of a text completion: four lists of equal length.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TextLogprobs {
-    /// The text of each token; `bytes:\x..` where it is not whole characters.
+    /// The text of each token; `bytes:\x..` for incomplete UTF-8.
     pub tokens: Vec<String>,
     /// Null for the first token of an echoed prompt.
     pub token_logprobs: Vec<Option<f32>>,
     /// Null for the first token of an echoed prompt.
     pub top_logprobs: Vec<Option<BTreeMap<String, f32>>>,
-    /// Where each token begins in the text, in characters.
+    /// The offset of each token in the text, in characters.
     pub text_offset: Vec<usize>,
 }

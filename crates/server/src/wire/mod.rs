@@ -1,6 +1,6 @@
-//! The types of each API, read strictly and written plainly.
+//! The request and response types of each API.
 //!
-//! Invariant: the only place that knows how an API spells things. Nothing here knows the engine.
+//! Invariant: the only place with an API's field names. Nothing here knows the engine.
 
 pub mod chat;
 pub mod completions;

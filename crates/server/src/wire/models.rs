@@ -1,4 +1,4 @@
-//! `GET /v1/models`, in OpenAI's shape with what else a client wants to know.
+//! `GET /v1/models`: OpenAI's fields and our extensions.
 
 use serde::Serialize;
 
@@ -7,14 +7,14 @@ use serde::Serialize;
 pub struct ModelList {
     /// `list`
     pub object: &'static str,
-    /// One for each name that can be asked for.
+    /// One entry per served name.
     pub data: Vec<Model>,
 }
 
 /// One model.
 #[derive(Debug, Clone, Serialize)]
 pub struct Model {
-    /// What to ask for.
+    /// The served name.
     pub id: String,
     /// `model`
     pub object: &'static str,
@@ -22,16 +22,16 @@ pub struct Model {
     pub created: u64,
     /// `omnibus`
     pub owned_by: &'static str,
-    /// The model's own name, where `id` is an alias of it.
+    /// The model's first name, of which `id` may be an alias.
     pub root: String,
-    /// Most tokens the model was made for.
+    /// The model's own context length, in tokens.
     pub context_length: usize,
-    /// Most tokens of prompt and answer that this server takes.
+    /// Most tokens of prompt and completion together that this server accepts.
     pub max_model_len: usize,
-    /// The family, as its configuration names it.
+    /// The `model_type` of `config.json`.
     pub architecture: String,
-    /// How its weights are quantized, if they are.
+    /// The quantization of the weights, if any.
     pub quantization: Option<String>,
-    /// Whether it is in memory.
+    /// Whether the model is loaded.
     pub loaded: bool,
 }

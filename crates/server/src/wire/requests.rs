@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What is queued or running.
+/// Queued and running requests.
 #[derive(Debug, Clone, Serialize)]
 pub struct RequestList {
     /// `list`
@@ -11,36 +11,36 @@ pub struct RequestList {
     pub data: Vec<RunningRequest>,
 }
 
-/// One answer in the making.
+/// One queued or running request.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunningRequest {
-    /// The answer's id, as in its chunks.
+    /// The response's id, as in its chunks.
     pub id: String,
     /// `request`
     pub object: &'static str,
     /// The HTTP request's id.
     pub request_id: String,
-    /// Which of the answers to it.
+    /// The choice's index.
     pub index: usize,
-    /// The model it runs on.
+    /// The model's name.
     pub model: String,
     /// `queued` or `running`
     pub state: &'static str,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Tokens so far.
+    /// Tokens generated so far.
     pub generated_tokens: usize,
-    /// Since it was taken.
+    /// Time since it was accepted.
     pub age_seconds: f64,
 }
 
-/// What a cancellation did.
+/// The response to a cancellation.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cancelled {
-    /// As asked for.
+    /// The id in the request.
     pub id: String,
     /// `request.cancelled`
     pub object: &'static str,
-    /// How many answers ended by it.
+    /// Number of choices cancelled.
     pub cancelled: usize,
 }

@@ -2,34 +2,34 @@
 
 use serde::Serialize;
 
-/// Conversations whose blocks are kept.
+/// Sessions: conversations whose blocks are pinned.
 #[derive(Debug, Clone, Serialize)]
 pub struct SessionList {
     /// `list`
     pub object: &'static str,
-    /// In no order.
+    /// Unordered.
     pub data: Vec<Session>,
 }
 
-/// One conversation.
+/// One session.
 #[derive(Debug, Clone, Serialize)]
 pub struct Session {
     /// The `session_id` of its requests.
     pub id: String,
     /// `session`
     pub object: &'static str,
-    /// Leading tokens that its next turn would find.
+    /// Leading tokens that the next request of the session would find in the cache.
     pub tokens: usize,
-    /// Blocks that are kept for it.
+    /// Blocks pinned for it.
     pub blocks: usize,
-    /// Since its last request.
+    /// Time since its last request.
     pub idle_seconds: f64,
 }
 
-/// What a deletion did.
+/// The response to a deletion.
 #[derive(Debug, Clone, Serialize)]
 pub struct Deleted {
-    /// As asked for.
+    /// The id in the request.
     pub id: String,
     /// `session.deleted`
     pub object: &'static str,

@@ -1,4 +1,4 @@
-//! `POST /tokenize` and `POST /detokenize`, in vLLM's shapes.
+//! `POST /tokenize` and `POST /detokenize`, as in vLLM.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,31 +7,31 @@ use super::chat::Conversation;
 use super::fields::{Field, Fields, honoured, refused, token_ids};
 use crate::error::ApiError;
 
-/// What happens to the fields of `/tokenize`.
+/// Fields of `/tokenize`.
 pub const FIELDS: &[Field] = &[
     honoured("model", "a served name; absent is the default model"),
     honoured("prompt", "text; or `messages`"),
     honoured("messages", "a conversation; or `prompt`"),
     honoured("add_special_tokens", "true when absent with `prompt`, false with `messages`"),
-    honoured("return_token_strs", "the text of each token as well"),
+    honoured("return_token_strs", "returns the text of each token as well"),
     honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
-    honoured("continue_final_message", "the last assistant message stays open"),
-    honoured("tools", "given to the chat template"),
+    honoured("continue_final_message", "leaves the last assistant message open"),
+    honoured("tools", "passed to the chat template"),
     honoured("tool_choice", "`none` or `auto`"),
     honoured("parallel_tool_calls", "only true, which is the default"),
-    honoured("documents", "given to the chat template"),
-    honoured("reasoning_effort", "given to the chat template"),
+    honoured("documents", "passed to the chat template"),
+    honoured("reasoning_effort", "passed to the chat template"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
     refused("chat_template", "templates come with the model or from the server's settings"),
 ];
 
-/// What happens to the fields of `/detokenize`.
+/// Fields of `/detokenize`.
 pub const DETOKENIZE: &[Field] = &[
     honoured("model", "a served name; absent is the default model"),
     honoured("tokens", "a list of token ids"),
 ];
 
-/// What to tokenize.
+/// A `/tokenize` request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenizeRequest {
     /// A served name.
@@ -44,31 +44,31 @@ pub struct TokenizeRequest {
     pub strings: Strings,
 }
 
-/// Where the tokens come from.
+/// The input to tokenize.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// Plain text.
     Prompt(String),
-    /// A conversation, put into words by the chat template.
+    /// A conversation, rendered by the chat template.
     Messages(Conversation),
 }
 
 /// Whether the tokenizer adds its special tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
-    /// It does.
+    /// Special tokens are added.
     Add,
-    /// Only what the text says.
-    Leave,
+    /// Only special tokens in the text itself.
+    Omit,
 }
 
-/// Whether the text of each token is wanted.
+/// Whether to return the text of each token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strings {
-    /// It is.
+    /// Returned.
     Return,
-    /// Numbers are enough.
-    Leave,
+    /// Only token ids.
+    Omit,
 }
 
 impl TokenizeRequest {
@@ -84,8 +84,8 @@ impl TokenizeRequest {
         Ok(Self {
             model,
             source,
-            special: if special { Special::Add } else { Special::Leave },
-            strings: if strings { Strings::Return } else { Strings::Leave },
+            special: if special { Special::Add } else { Special::Omit },
+            strings: if strings { Strings::Return } else { Strings::Omit },
         })
     }
 }
@@ -97,7 +97,7 @@ fn source(fields: &mut Fields) -> Result<Source, ApiError> {
     Ok(Source::Prompt(prompt))
 }
 
-/// What to turn into text.
+/// A `/detokenize` request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DetokenizeRequest {
     /// A served name.
@@ -118,20 +118,20 @@ impl DetokenizeRequest {
     }
 }
 
-/// The tokens of a text.
+/// A `/tokenize` response.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tokenized {
-    /// How many.
+    /// Number of tokens.
     pub count: usize,
-    /// Most tokens of prompt and answer that this server takes.
+    /// Most tokens of prompt and completion together that this server accepts.
     pub max_model_len: usize,
     /// Token ids.
     pub tokens: Vec<u32>,
-    /// The text of each, when asked for.
+    /// The text of each token, when requested.
     pub token_strs: Option<Vec<String>>,
 }
 
-/// The text of tokens.
+/// A `/detokenize` response.
 #[derive(Debug, Clone, Serialize)]
 pub struct Detokenized {
     /// The text.

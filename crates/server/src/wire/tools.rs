@@ -1,18 +1,19 @@
-//! The tools a model may call, and whether it may.
+//! Tool definitions and `tool_choice`.
 
 use serde_json::Value;
 
-use super::fields::{Field, Fields, honoured, wanted};
+use super::fields::{Field, Fields, honoured, type_error};
 use crate::error::ApiError;
 
-/// What happens to the fields of a tool.
-pub const FIELDS: &[Field] = &[honoured("type", "`function`"), honoured("function", "what can be called")];
+/// Fields of a tool.
+pub const FIELDS: &[Field] =
+    &[honoured("type", "`function`"), honoured("function", "the function's definition")];
 
-/// What happens to the fields of a function.
+/// Fields of a tool's `function`.
 pub const FUNCTION: &[Field] = &[
-    honoured("name", "what the model calls it by"),
-    honoured("description", "given to the chat template"),
-    honoured("parameters", "a JSON schema, given to the chat template"),
+    honoured("name", "the function's name"),
+    honoured("description", "passed to the chat template"),
+    honoured("parameters", "a JSON schema; passed to the chat template"),
     honoured("strict", "only false: arguments are not constrained yet"),
 ];
 
@@ -21,14 +22,14 @@ pub const TOOLS_MAX: usize = 1024;
 /// Longest name of a function, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// A function the model may call, as the chat template sees it.
+/// A function that the model may call, as passed to the chat template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
-    /// What the model calls it by.
+    /// The function's name.
     pub name: String,
-    /// When to call it.
+    /// The function's description.
     pub description: Option<String>,
-    /// A JSON schema.
+    /// A JSON schema of the arguments.
     pub parameters: Option<Value>,
 }
 
@@ -41,7 +42,7 @@ pub fn read(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
     let tool = |(index, value)| tool(value, &format!("tools[{index}]"));
     let tools: Vec<Tool> = list.into_iter().enumerate().map(tool).collect::<Result<_, _>>()?;
     if fields.flag("parallel_tool_calls")? == Some(false) && !tools.is_empty() {
-        let message = "`parallel_tool_calls` cannot be false: the model calls as many as it likes";
+        let message = "`parallel_tool_calls` cannot be false: the number of calls is not limited yet";
         return Err(ApiError::unsupported("parallel_tool_calls", message));
     }
     match fields.value("tool_choice") {
@@ -64,7 +65,7 @@ fn refused_choice(choice: &Value, tools: &[Tool]) -> ApiError {
         Value::String(_) | Value::Object(_) => {
             ApiError::unsupported(at, "`tool_choice` must be none or auto: a call cannot be forced yet")
         }
-        other => wanted(at, "a string or an object", other),
+        other => type_error(at, "a string or an object", other),
     }
 }
 
@@ -79,7 +80,7 @@ fn tool(value: Value, at: &str) -> Result<Tool, ApiError> {
         None if value.is_object() => {
             return Err(ApiError::invalid(format!("{at}.type"), format!("`{at}.type` must be `function`")));
         }
-        None => return Err(wanted(at, "an object", &value)),
+        None => return Err(type_error(at, "an object", &value)),
     }
     let mut fields = Fields::open(value, at, &[FIELDS])?;
     let function = fields.nested("function", FUNCTION)?;

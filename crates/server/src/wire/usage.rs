@@ -1,23 +1,23 @@
-//! What an answer cost.
+//! Token usage of a response.
 
 use serde::Serialize;
 
-/// In tokens.
+/// Token counts of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Of the prompts, each counted once.
+    /// Tokens of all prompts, each prompt counted once.
     pub prompt_tokens: usize,
-    /// Of all answers.
+    /// Tokens of all completions.
     pub completion_tokens: usize,
-    /// Both.
+    /// The sum of both.
     pub total_tokens: usize,
-    /// Where the prompt's tokens came from.
+    /// Cached tokens among the prompt's.
     pub prompt_tokens_details: PromptTokensDetails,
 }
 
-/// Where the prompt's tokens came from.
+/// Cached tokens among the prompt's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PromptTokensDetails {
-    /// Tokens that were not computed again.
+    /// Tokens found in the prefix cache.
     pub cached_tokens: usize,
 }

@@ -1,4 +1,4 @@
-//! What comes back when everything is fine.
+//! Responses to valid requests.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use super::{server, server_with_keys};
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 
-/// What varies from run to run, replaced.
-fn settled(mut value: Value) -> Value {
+/// Replaces the fields that vary from run to run.
+fn normalized(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         for (key, replacement) in [("id", json!("ID")), ("created", json!(0))] {
             if object.contains_key(key) {
@@ -23,12 +23,12 @@ fn settled(mut value: Value) -> Value {
 }
 
 fn check(reply: &Reply, expected: Expect) {
-    expected.assert_eq(&format!("{} {}", reply.status, settled(reply.json())));
+    expected.assert_eq(&format!("{} {}", reply.status, normalized(reply.json())));
 }
 
 fn check_stream(reply: &Reply, expected: Expect) {
     assert_eq!(reply.header("content-type"), Some("text/event-stream"));
-    let chunks: Vec<String> = reply.chunks().into_iter().map(|chunk| settled(chunk).to_string()).collect();
+    let chunks: Vec<String> = reply.chunks().into_iter().map(|chunk| normalized(chunk).to_string()).collect();
     expected.assert_eq(&chunks.join("\n"));
 }
 
@@ -37,7 +37,7 @@ fn hi(fields: &str) -> String {
 }
 
 #[test]
-fn a_conversation_is_answered_whole_or_in_chunks() {
+fn chat_responses_are_full_or_streamed() {
     let server = server();
     check(
         &post(server.address, CHAT, &hi("")),
@@ -66,7 +66,7 @@ fn a_conversation_is_answered_whole_or_in_chunks() {
 }
 
 #[test]
-fn chunks_put_together_are_the_whole_answer() {
+fn concatenated_chunks_equal_the_full_response() {
     let server = server();
     let whole = post(server.address, CHAT, &hi("")).json();
     let chunks = post(server.address, CHAT, &hi(r#","stream":true"#)).chunks();
@@ -77,16 +77,16 @@ fn chunks_put_together_are_the_whole_answer() {
 }
 
 #[test]
-fn several_answers_are_several_requests_with_seeds_of_their_own() {
+fn n_choices_are_n_requests_with_different_seeds() {
     let server = server();
     let reply = post(server.address, CHAT, &hi(r#","n":3,"seed":7"#));
     let indices: Vec<_> =
         reply.json()["choices"].as_array().unwrap().iter().map(|choice| choice["index"].clone()).collect();
     assert_eq!(indices, [0, 1, 2]);
-    assert_eq!(reply.json()["usage"]["prompt_tokens"], 2, "a prompt counts once");
+    assert_eq!(reply.json()["usage"]["prompt_tokens"], 2, "a prompt is counted once");
     assert_eq!(reply.json()["usage"]["completion_tokens"], 6);
     let seen = [server.submitted(), server.submitted(), server.submitted()];
-    assert!(seen.iter().all(|request| request.tokens == Some(2)), "tokenized once");
+    assert!(seen.iter().all(|request| request.tokens == Some(2)), "a prompt is tokenized once");
     assert_eq!(seen[0].seed, Some(7));
     assert!(seen[1].seed != seen[2].seed && seen[1].seed != Some(7));
     let chunks = post(server.address, CHAT, &hi(r#","n":2,"stream":true"#)).chunks();
@@ -100,7 +100,7 @@ fn several_answers_are_several_requests_with_seeds_of_their_own() {
 }
 
 #[test]
-fn log_probabilities_come_in_each_apis_shape() {
+fn log_probabilities_have_each_apis_format() {
     let server = server();
     let chat =
         post(server.address, CHAT, &hi(r#","max_completion_tokens":2,"logprobs":true,"top_logprobs":1"#));
@@ -164,7 +164,7 @@ fn prompts_are_text_or_tokens_or_several_of_either() {
 }
 
 #[test]
-fn models_are_listed_under_each_of_their_names() {
+fn models_are_listed_once_per_served_name() {
     let server = server();
     check(
         &get(server.address, "/v1/models"),
@@ -187,7 +187,7 @@ fn models_are_listed_under_each_of_their_names() {
 }
 
 #[test]
-fn text_and_tokens_turn_into_each_other() {
+fn tokenize_and_detokenize_return_tokens_and_text() {
     let server = server();
     check(
         &post(server.address, "/tokenize", r#"{"prompt":"a b"}"#),
@@ -209,25 +209,25 @@ fn text_and_tokens_turn_into_each_other() {
 }
 
 #[test]
-fn the_server_says_how_it_is() {
+fn health_and_status_report_the_engine() {
     let server = server();
     check(&get(server.address, "/health"), expect![[r#"200 {"status":"ok","detail":"scripted"}"#]]);
     check(&get(server.address, "/ready"), expect![[r#"200 {"status":"ready"}"#]]);
     assert_eq!(get(server.address, "/version").json()["name"], "mlx-omnibus");
     assert_eq!(get(server.address, "/v1/status").json()["alive"], true);
     server.engine.die();
-    let sick = get(server.address, "/health");
+    let unhealthy = get(server.address, "/health");
     check(
-        &sick,
+        &unhealthy,
         expect![[
             r#"503 {"error":{"message":"the engine does not step: scripted","type":"server_error","param":null,"code":"unavailable"}}"#
         ]],
     );
-    assert!(sick.header("retry-after").is_some());
+    assert!(unhealthy.header("retry-after").is_some());
 }
 
 #[test]
-fn metrics_count_what_happened() {
+fn metrics_count_requests_and_tokens() {
     let server = server();
     post(server.address, CHAT, &hi(""));
     post(server.address, CHAT, "{}");
@@ -248,18 +248,18 @@ fn metrics_count_what_happened() {
 }
 
 #[test]
-fn every_response_has_an_id_the_clients_where_it_is_sane() {
+fn every_response_has_a_request_id_the_clients_when_valid() {
     let server = server();
     let ask = |id: &str| {
         exchange(server.address, &request("GET", "/nowhere", &[("x-request-id", id)], b"")).unwrap()
     };
     assert_eq!(ask("mine-1").header("x-request-id"), Some("mine-1"));
-    assert!(ask("not sane").header("x-request-id").unwrap().starts_with("req-"));
+    assert!(ask("not valid").header("x-request-id").unwrap().starts_with("req-"));
     assert!(get(server.address, "/health").header("x-request-id").unwrap().starts_with("req-"));
 }
 
 #[test]
-fn keys_open_everything_but_health_and_ready_which_are_open() {
+fn all_routes_but_health_and_ready_need_a_key() {
     let server = server_with_keys(&["first-key", "second-key"]);
     let ask = |path: &str, headers: &[(&str, &str)]| {
         exchange(server.address, &request("GET", path, headers, b"")).unwrap().status

@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes it is given, so that it can be wrong in every way.
+//! A client that sends arbitrary bytes, valid HTTP or not.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Only to fail instead of hanging: nothing waits for it.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Makes a hanging test fail.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -36,7 +36,7 @@ impl Reply {
         self.body.lines().filter_map(|line| line.strip_prefix("data: ")).map(str::to_owned).collect()
     }
 
-    /// The chunks among them, and the check that the stream ends as it should.
+    /// The chunks of a stream; asserts that it ends with `[DONE]`.
     pub fn chunks(&self) -> Vec<Value> {
         let mut events = self.events();
         assert_eq!(events.pop().as_deref(), Some("[DONE]"), "{}", self.body);
@@ -46,12 +46,12 @@ impl Reply {
 
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(SOCKET_TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(SOCKET_TIMEOUT)).unwrap();
     stream
 }
 
-/// The bytes of a request with this body, which asks for the connection to be closed.
+/// The bytes of a request with this body and `connection: close`.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n").into_bytes();
     for (name, value) in headers {
@@ -67,8 +67,8 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
 
 pub const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// Sends bytes as they are and reads until the other side closes. A server may answer and close
-/// before it has read everything.
+/// Sends bytes and reads until the server closes. The server may respond and close before it has read
+/// everything.
 pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Reply> {
     let mut stream = connect(address);
     let sent = stream.write_all(bytes);
@@ -92,7 +92,7 @@ pub fn post(address: SocketAddr, path: &str, body: &str) -> Reply {
     exchange(address, &request("POST", path, &[JSON], body.as_bytes())).unwrap()
 }
 
-/// Sends bytes and goes away, having read this much of the answer.
+/// Sends bytes, reads `read` bytes of the response, and disconnects.
 pub fn send_and_leave(address: SocketAddr, bytes: &[u8], read: usize) {
     let mut stream = connect(address);
     stream.write_all(bytes).unwrap();

@@ -1,11 +1,11 @@
-//! Clients that leave, stay, stall and stop making sense.
+//! Clients that disconnect, stall, or send invalid HTTP; cancellation and shutdown.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use super::client::{JSON, connect, exchange, get, parse, post, request, send_and_leave};
 use super::refusals::check_works;
-use super::scripted::Fate;
+use super::scripted::RequestEvent;
 use super::{server, server_with_keys};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -19,7 +19,7 @@ fn chat(word: &str, fields: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_client_that_leaves_cancels_what_it_asked_for() {
+fn a_disconnect_cancels_the_request() {
     let server = server();
     for (fields, read) in [("", 0), (r#","stream":true"#, 0), (r#","stream":true"#, 50)] {
         let bytes = chat("forever", fields);
@@ -28,28 +28,28 @@ fn a_client_that_leaves_cancels_what_it_asked_for() {
         let id = server.submitted().id;
         stream.read_exact(&mut vec![0; read]).unwrap();
         stream.shutdown(Shutdown::Both).unwrap();
-        assert_eq!(server.fate(), Fate::Dropped(id));
-        check_works(server.address, "a client left");
+        assert_eq!(server.next_event(), RequestEvent::Dropped(id));
+        check_works(server.address, "a disconnect");
         server.submitted();
     }
 }
 
 #[test]
-fn all_answers_of_a_client_that_leaves_are_cancelled() {
+fn a_disconnect_cancels_all_choices() {
     let server = server();
     let mut stream = connect(server.address);
     let prompt = r#"{"prompt":["forever","forever"],"n":1,"stream":true}"#;
     stream.write_all(&request("POST", "/v1/completions", &[JSON], prompt.as_bytes())).unwrap();
-    let mut ids = [server.submitted().id, server.submitted().id].map(Fate::Dropped);
+    let mut ids = [server.submitted().id, server.submitted().id].map(RequestEvent::Dropped);
     drop(stream);
-    let mut dropped = [server.fate(), server.fate()];
-    ids.sort_by_key(|fate| format!("{fate:?}"));
-    dropped.sort_by_key(|fate| format!("{fate:?}"));
+    let mut dropped = [server.next_event(), server.next_event()];
+    ids.sort_by_key(|event| format!("{event:?}"));
+    dropped.sort_by_key(|event| format!("{event:?}"));
     assert_eq!(dropped, ids);
 }
 
 #[test]
-fn connections_that_break_off_cost_nobody_else() {
+fn broken_connections_do_not_affect_other_requests() {
     let server = server();
     let good = chat("hi", "");
     let promised = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
@@ -69,7 +69,7 @@ fn connections_that_break_off_cost_nobody_else() {
 }
 
 #[test]
-fn requests_that_are_not_http_get_a_4xx_or_nothing() {
+fn invalid_http_gets_a_4xx_or_no_response() {
     let server = server();
     let long_header = format!("GET /health HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "a".repeat(1 << 20));
     let many_headers = format!("GET /health HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(5000));
@@ -93,7 +93,7 @@ fn requests_that_are_not_http_get_a_4xx_or_nothing() {
 }
 
 #[test]
-fn one_connection_serves_many_requests_even_pipelined_ones() {
+fn one_connection_serves_pipelined_requests() {
     let server = server();
     let one = |close: &str| {
         let body = body("hi", r#","max_tokens":1"#);
@@ -111,12 +111,12 @@ fn one_connection_serves_many_requests_even_pipelined_ones() {
 }
 
 #[test]
-fn a_client_that_never_reads_holds_up_nobody() {
+fn a_client_that_does_not_read_does_not_block_others() {
     let server = server();
     let mut stalled = connect(server.address);
     stalled.write_all(&chat("hi", r#","max_tokens":4000,"stream":true"#)).unwrap();
     server.submitted();
-    check_works(server.address, "a client stalled");
+    check_works(server.address, "a stalled client");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_tenant_lists_and_cancels_its_own_requests() {
     assert_eq!(ask("GET", "/v1/requests", theirs).json()["data"].as_array().unwrap().len(), 0);
     assert_eq!(ask("DELETE", "/v1/requests/my-request", theirs).status, 404);
     assert_eq!(ask("DELETE", "/v1/requests/my-request", mine).json()["cancelled"], 1);
-    assert_eq!(server.fate(), Fate::Cancelled(id));
+    assert_eq!(server.next_event(), RequestEvent::Cancelled(id));
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let chunks = parse(&answer).chunks();
@@ -149,7 +149,7 @@ fn a_tenant_lists_and_cancels_its_own_requests() {
 }
 
 #[test]
-fn a_stop_ends_streams_properly_and_then_the_server() {
+fn a_shutdown_finishes_streams() {
     let mut server = server();
     let mut stream = connect(server.address);
     stream.write_all(&chat("forever", r#","stream":true"#)).unwrap();
@@ -164,7 +164,7 @@ fn a_stop_ends_streams_properly_and_then_the_server() {
 }
 
 #[test]
-fn a_stop_without_work_is_a_stop() {
+fn an_idle_server_stops_at_once() {
     let mut server = server();
     let idle = connect(server.address);
     assert_eq!(get(server.address, "/health").status, 200);
@@ -174,7 +174,7 @@ fn a_stop_without_work_is_a_stop() {
 }
 
 #[test]
-fn sessions_are_listed_and_ended_by_their_own_key() {
+fn a_tenant_lists_and_drops_its_own_sessions() {
     let server = server_with_keys(&["mine", "theirs"]);
     let ask = |method: &str, path: &str, key: &str| {
         let key = format!("Bearer {key}");

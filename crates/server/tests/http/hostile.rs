@@ -1,16 +1,16 @@
-//! Requests that real clients and attackers have sent, each of which must be refused by name.
+//! Invalid requests of real clients and attackers, each of which must be refused by name.
 //!
-//! The table is also run against the real engine, so it promises nothing about a model but that its
-//! vocabulary is below 4 million tokens and its context below 100 million.
+//! The table also runs against the real engine. It assumes that the model's vocabulary is below 4 million
+//! tokens and its context below 100 million.
 
 use super::client::{JSON, request};
 
-/// A request, and how it must be refused.
+/// A request, and its expected refusal.
 pub struct Case {
     pub name: String,
     pub bytes: Vec<u8>,
     pub status: u16,
-    /// What `param` must be, where the JSON was understood.
+    /// The expected `param`, when the JSON is valid.
     pub param: Option<&'static str>,
 }
 
@@ -27,7 +27,7 @@ fn refused(path: &str, body: String, param: &'static str) -> Case {
     Case { param: Some(param), ..raw(&name, path, body, 400) }
 }
 
-/// A chat request that is fine but for these fields.
+/// A chat request that is valid except for these fields.
 fn chat(fields: impl AsRef<str>, param: &'static str) -> Case {
     let fields = fields.as_ref();
     let own = |name: &str| fields.starts_with(&format!("\"{name}\":"));
@@ -39,7 +39,7 @@ fn chat(fields: impl AsRef<str>, param: &'static str) -> Case {
     refused(CHAT, format!("{{{base},{fields}}}"), param)
 }
 
-/// A completion request that is fine but for these fields.
+/// A completion request that is valid except for these fields.
 fn text(fields: impl AsRef<str>, param: &'static str) -> Case {
     refused(TEXT, format!("{{\"max_tokens\":4,{}}}", fields.as_ref()), param)
 }
@@ -48,7 +48,7 @@ fn messages(list: &str, param: &'static str) -> Case {
     chat(format!("\"messages\":{list}"), param)
 }
 
-/// All of them.
+/// All cases.
 pub fn cases() -> Vec<Case> {
     let parts = [
         unparsable(),
@@ -360,9 +360,9 @@ fn envelopes() -> Vec<Case> {
         case("POST of a GET route", request("POST", "/v1/models", &[JSON], b"{}"), 405),
         case("an invented method", request("BREW", CHAT, &[], b""), 405),
         case("no such route", request("GET", "/v1/nothing", &[], b""), 404),
-        case("up and away", request("GET", "/v1/../../etc/passwd", &[], b""), 404),
-        case("an encoded way up", request("GET", "/v1/models/..%2f..%2fetc%2fpasswd", &[], b""), 404),
-        case("a model that is not here", request("GET", "/v1/models/nobody", &[], b""), 404),
+        case("a path with ..", request("GET", "/v1/../../etc/passwd", &[], b""), 404),
+        case("a path with encoded ..", request("GET", "/v1/models/..%2f..%2fetc%2fpasswd", &[], b""), 404),
+        case("a model that is not served", request("GET", "/v1/models/unknown", &[], b""), 404),
         case("a path that is not UTF-8", request("GET", "/v1/models/%ff", &[], b""), 400),
         case("nothing to cancel", request("DELETE", "/v1/requests/ghost", &[], b""), 404),
     ]

@@ -1,4 +1,4 @@
-//! The HTTP server over a real socket, with an engine that follows a script.
+//! The HTTP server over a real socket, with a scripted engine.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod answers;
@@ -15,13 +15,13 @@ use std::sync::mpsc::{Receiver, channel};
 use omnibus_server::{Keys, Settings, bind, serve};
 use tokio::sync::oneshot;
 
-use scripted::{Fate, Scripted};
+use scripted::{RequestEvent, ScriptedEngine};
 
-/// A server on a port of its own, stopped when dropped.
+/// A server on its own port, stopped when dropped.
 pub struct Server {
     pub address: SocketAddr,
-    pub engine: Arc<Scripted>,
-    pub fates: Receiver<Fate>,
+    pub engine: Arc<ScriptedEngine>,
+    pub request_events: Receiver<RequestEvent>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -36,10 +36,10 @@ pub fn server_with_keys(keys: &[&str]) -> Server {
 }
 
 pub fn server_with(settings: Settings) -> Server {
-    let (tell, fates) = channel();
+    let (recorder, request_events) = channel();
     let (stop, stopped) = oneshot::channel();
     let (found, address) = channel();
-    let engine = Arc::new(Scripted::new(tell));
+    let engine = Arc::new(ScriptedEngine::new(recorder));
     let shared: Arc<dyn omnibus_server::Engine> = Arc::clone(&engine) as _;
     let run = async move {
         let listener = bind("127.0.0.1", 0).await.unwrap();
@@ -51,31 +51,37 @@ pub fn server_with(settings: Settings) -> Server {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let thread = std::thread::spawn(move || runtime.block_on(run));
-    Server { address: address.recv().unwrap(), engine, fates, stop: Some(stop), thread: Some(thread) }
+    Server {
+        address: address.recv().unwrap(),
+        engine,
+        request_events,
+        stop: Some(stop),
+        thread: Some(thread),
+    }
 }
 
 impl Server {
-    /// What the engine was asked to do next.
-    pub fn fate(&self) -> Fate {
-        self.fates.recv_timeout(std::time::Duration::from_secs(120)).unwrap()
+    /// The next event that the engine recorded.
+    pub fn next_event(&self) -> RequestEvent {
+        self.request_events.recv_timeout(std::time::Duration::from_secs(120)).unwrap()
     }
 
-    /// The id of the request that was submitted next.
+    /// The next submitted request.
     pub fn submitted(&self) -> scripted::RequestSeen {
-        match self.fate() {
-            Fate::Submitted(seen) => *seen,
+        match self.next_event() {
+            RequestEvent::Submitted(seen) => *seen,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Asks the server to stop.
+    /// Starts the shutdown.
     pub fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             _ = stop.send(());
         }
     }
 
-    /// Stops it and waits for its end.
+    /// Shuts down and waits for the end.
     pub fn join(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,4 @@
-//! What comes back when something is wrong with the request, and that the next one is answered.
+//! Responses to invalid requests, each followed by a valid one.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ fn hi(word: &str, fields: &str) -> String {
     format!(r#"{{"messages":[{{"role":"user","content":"{word}"}}]{fields}}}"#)
 }
 
-/// A request that is fine is answered.
+/// Checks that a valid request succeeds.
 pub fn check_works(address: SocketAddr, after: &str) {
     let reply = post(address, CHAT, &hi("hi", r#","max_tokens":1"#));
     assert_eq!(reply.status, 200, "after {after}: {}", reply.body);
@@ -33,7 +33,7 @@ fn check_refused(address: SocketAddr, case: &Case) {
 }
 
 #[test]
-fn hostile_requests_are_refused_by_name_and_the_next_is_answered() {
+fn hostile_requests_are_refused_by_name_and_the_next_succeeds() {
     let server = server();
     let cases = cases();
     assert!(cases.len() >= 200, "{} cases", cases.len());
@@ -44,7 +44,7 @@ fn hostile_requests_are_refused_by_name_and_the_next_is_answered() {
 }
 
 #[test]
-fn refusals_by_the_engine_keep_their_status() {
+fn engine_failures_keep_their_status() {
     let server = server();
     for fields in ["", r#","stream":true"#] {
         let busy = post(server.address, CHAT, &hi("busy", fields));
@@ -59,7 +59,7 @@ fn refusals_by_the_engine_keep_their_status() {
 }
 
 #[test]
-fn a_failure_after_the_first_byte_is_an_event() {
+fn a_failure_after_the_first_byte_is_an_error_event() {
     let server = server();
     for word in ["break", "vanish"] {
         let reply = post(server.address, CHAT, &hi(word, r#","stream":true"#));

@@ -1,4 +1,4 @@
-//! An engine whose answers are decided by the prompt's first word, and that tells what became of them.
+//! An engine whose behaviour depends on the prompt's first word, and that records requests and cancellations.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -19,14 +19,14 @@ use tokio::sync::watch;
 pub const VOCAB: u32 = 1000;
 pub const CONTEXT: usize = 4096;
 
-/// What became of a request.
+/// An event in the life of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
-    /// It was taken.
+pub enum RequestEvent {
+    /// The engine accepted it.
     Submitted(Box<RequestSeen>),
-    /// Its stream was dropped before its last event.
+    /// Its event stream was dropped before the last event.
     Dropped(String),
-    /// Somebody cancelled it.
+    /// It was cancelled by id.
     Cancelled(String),
 }
 
@@ -38,26 +38,26 @@ pub struct RequestSeen {
     pub tokens: Option<usize>,
 }
 
-pub struct Scripted {
-    fates: Sender<Fate>,
+pub struct ScriptedEngine {
+    request_events: Sender<RequestEvent>,
     cancelled: watch::Sender<BTreeSet<String>>,
     alive: Mutex<bool>,
     running: Arc<Mutex<BTreeSet<String>>>,
 }
 
-impl Scripted {
-    pub fn new(fates: Sender<Fate>) -> Self {
+impl ScriptedEngine {
+    pub fn new(request_events: Sender<RequestEvent>) -> Self {
         let cancelled = watch::Sender::new(BTreeSet::new());
-        Self { fates, cancelled, alive: Mutex::new(true), running: Arc::default() }
+        Self { request_events, cancelled, alive: Mutex::new(true), running: Arc::default() }
     }
 
     pub fn die(&self) {
         *self.alive.lock().unwrap() = false;
     }
 
-    fn tell(&self, fate: Fate) {
-        // A test that has seen enough listens no more.
-        _ = self.fates.send(fate);
+    fn record(&self, event: RequestEvent) {
+        // The receiver is gone when the test has ended.
+        _ = self.request_events.send(event);
     }
 
     fn check_model(&self, model: Option<&str>) -> Result<(), Failure> {
@@ -67,7 +67,7 @@ impl Scripted {
         }
     }
 
-    /// Ends when it is cancelled.
+    /// A stream that ends when it is cancelled.
     fn endless(&self, id: &str) -> Events {
         let mut cancelled = self.cancelled.subscribe();
         let own = id.to_owned();
@@ -122,7 +122,7 @@ fn finished(reason: FinishReason, prompt_tokens: usize, completion_tokens: usize
     Event::Finished { reason, matched: None, usage }
 }
 
-impl Engine for Scripted {
+impl Engine for ScriptedEngine {
     fn models(&self) -> Vec<ModelInfo> {
         vec![ModelInfo {
             id: "scripted".into(),
@@ -141,8 +141,8 @@ impl Engine for Scripted {
     fn submit(&self, request: Request) -> Result<Events, Failure> {
         self.check_model(request.model.as_deref())?;
         request.validate()?;
-        let foreign = request.sampling.logit_bias.keys().any(|id| *id >= VOCAB);
-        if foreign {
+        let unknown_token = request.sampling.logit_bias.keys().any(|id| *id >= VOCAB);
+        if unknown_token {
             return Err(Failure::bad_request("logit_bias", "a token id is outside of the vocabulary"));
         }
         let prompt = words(&request.input);
@@ -154,7 +154,7 @@ impl Engine for Scripted {
             });
         }
         let given = matches!(request.input, Input::Tokens(_)).then_some(tokens.len());
-        self.tell(Fate::Submitted(Box::new(RequestSeen {
+        self.record(RequestEvent::Submitted(Box::new(RequestSeen {
             id: request.id.clone(),
             tenant: request.tenant.clone(),
             seed: request.sampling.seed,
@@ -162,7 +162,7 @@ impl Engine for Scripted {
         })));
         let events = match prompt.split_whitespace().next().unwrap_or_default() {
             "busy" => return Err(Failure::Busy { retry_after_s: 3 }),
-            "panic" => panic!("as asked"),
+            "panic" => panic!("scripted panic"),
             "forever" => self.endless(&request.id),
             "fail" => stream::iter([Event::Failed(Failure::Timeout { after_s: 1.0 })]).boxed(),
             "break" => stream::iter([
@@ -190,14 +190,14 @@ impl Engine for Scripted {
             id: request.id,
             ended: false,
             events,
-            fates: self.fates.clone(),
+            request_events: self.request_events.clone(),
             running: Arc::clone(&self.running),
         }
         .boxed())
     }
 
     fn cancel(&self, id: &str) -> bool {
-        self.tell(Fate::Cancelled(id.into()));
+        self.record(RequestEvent::Cancelled(id.into()));
         self.cancelled.send_modify(|ids| _ = ids.insert(id.into()));
         true
     }
@@ -251,20 +251,20 @@ impl Engine for Scripted {
         Health { alive: *self.alive.lock().unwrap(), detail: "scripted".into() }
     }
 
-    /// Every tenant has one session, of its own name.
+    /// Every tenant has one session.
     fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
-        Ok(vec![SessionInfo { id: format!("talk of {tenant}"), tokens: 64, blocks: 2, idle_s: 1.5 }])
+        Ok(vec![SessionInfo { id: format!("session of {tenant}"), tokens: 64, blocks: 2, idle_s: 1.5 }])
     }
 
     fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure> {
-        Ok(id == format!("talk of {tenant}"))
+        Ok(id == format!("session of {tenant}"))
     }
 
     fn stats(&self) -> Stats {
         Stats { running: self.running.lock().unwrap().len(), ..Stats::default() }
     }
 
-    /// Cancels at once: the timeout is the real engine's to keep.
+    /// Cancels at once, without waiting for the timeout.
     fn drain(&self, _timeout: Duration) -> BoxFuture<'_, ()> {
         let running = self.running.lock().unwrap().clone();
         self.cancelled.send_modify(|ids| ids.extend(running));
@@ -276,7 +276,7 @@ struct Tracked {
     id: String,
     ended: bool,
     events: Events,
-    fates: Sender<Fate>,
+    request_events: Sender<RequestEvent>,
     running: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -296,7 +296,7 @@ impl Drop for Tracked {
     fn drop(&mut self) {
         self.running.lock().unwrap().remove(&self.id);
         if !self.ended {
-            _ = self.fates.send(Fate::Dropped(self.id.clone()));
+            _ = self.request_events.send(RequestEvent::Dropped(self.id.clone()));
         }
     }
 }

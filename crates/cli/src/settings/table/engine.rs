@@ -1,12 +1,12 @@
-//! How requests are scheduled, what is kept of them, and the process they run in.
+//! Settings of the engine: scheduling, KV cache, and its process.
 
 use omnibus_engine::{AsyncScheduling, PreemptionPolicy, PrefixCache, Schedule, WarmUp};
 
-use super::{CACHED, ENGINE, MAX, SCHEDULING, SERVE, STEPS, microseconds};
-use crate::settings::config::Isolate;
-use crate::settings::{Kind, Reach, Setting};
+use super::{CACHE_DIR, LOCAL_ENGINE, MAX, SCHEDULER_BASICS, SCHEDULING, SERVE, microseconds};
+use crate::settings::config::EngineIsolation;
+use crate::settings::{Kind, Scope, Setting};
 
-/// In the order in which they are shown.
+/// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "max-num-seqs",
@@ -15,7 +15,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "64",
         section: "Engine",
         commands: SCHEDULING,
-        reach: Reach::Everywhere,
+        scope: Scope::Everywhere,
         help: "Most sequences in one step.",
         set: |config, value| {
             config.engine.max_num_seqs = value.count() as usize;
@@ -28,9 +28,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["on", "off"]),
         default: "off",
         section: "Engine",
-        commands: STEPS,
-        reach: Reach::Everywhere,
-        help: "Whether a step is launched while the one before it computes, where kernels allow it. On the CPU it gains nothing, and each token is told a step later.",
+        commands: SCHEDULER_BASICS,
+        scope: Scope::Everywhere,
+        help: "Launch a step while the previous one still computes, where kernels allow it. Slower on the CPU: each token is sent one step later.",
         set: |config, value| {
             config.engine.async_scheduling = match value.text().as_str() {
                 "on" => AsyncScheduling::On,
@@ -46,8 +46,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "auto",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Whether steps are taken when a model is loaded, before anybody waits for one; auto does so on a GPU, which compiles its kernels then.",
+        scope: Scope::Everywhere,
+        help: "Run warm-up steps after loading a model; `auto` does so on GPUs, which compile kernels at first use.",
         set: |config, value| {
             config.engine.warm_up = match value.text().as_str() {
                 "on" => WarmUp::On,
@@ -63,9 +63,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, MAX),
         default: "512",
         section: "Engine",
-        commands: STEPS,
-        reach: Reach::Everywhere,
-        help: "Most tokens computed in one step. Lower answers sooner; higher finishes more a second.",
+        commands: SCHEDULER_BASICS,
+        scope: Scope::Everywhere,
+        help: "Most tokens computed in one step. Lower values reduce latency, higher ones raise throughput.",
         set: |config, value| {
             config.engine.max_num_batched_tokens = value.count() as usize;
             Ok(())
@@ -78,8 +78,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "1024",
         section: "Engine",
         commands: SCHEDULING,
-        reach: Reach::Everywhere,
-        help: "Most requests that wait. Beyond them the answer is 429.",
+        scope: Scope::Everywhere,
+        help: "Most requests in the queue. Further ones get status 429.",
         set: |config, value| {
             config.engine.max_queue = value.count() as usize;
             Ok(())
@@ -92,8 +92,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "fair",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Who goes first: `fair` reads prompts in chunks that leave answers their pace, and takes turns among keys; `fcfs` is first come, first served; `static` runs a batch to its end before the next; `split` reads and answers in steps of their own.",
+        scope: Scope::Everywhere,
+        help: "Scheduling policy: `fair` chunks prefill so that decode keeps its target latency, and is round-robin among API keys; `fcfs` is first come, first served; `static` runs each batch to its end; `split` runs prefill and decode in separate steps.",
         set: |config, value| {
             config.engine.schedule = match value.text().as_str() {
                 "fcfs" => Schedule::Fcfs,
@@ -111,8 +111,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Engine",
         commands: SCHEDULING,
-        reach: Reach::Everywhere,
-        help: "Milliseconds in which `fair` aims to begin an answer. Otherwise two seconds.",
+        scope: Scope::Everywhere,
+        help: "Target time to first token of `fair`, in milliseconds. Default: 2000.",
         set: |config, value| {
             config.engine.tuning.targets.ttft = Some(microseconds(value));
             Ok(())
@@ -125,8 +125,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Engine",
         commands: SCHEDULING,
-        reach: Reach::Everywhere,
-        help: "Milliseconds between tokens that `fair` aims at. Otherwise four times what a step takes that reads no prompt, and at least 50.",
+        scope: Scope::Everywhere,
+        help: "Target time per output token of `fair`, in milliseconds. Default: four times a decode step, at least 50.",
         set: |config, value| {
             config.engine.tuning.targets.tpot = Some(microseconds(value));
             Ok(())
@@ -139,8 +139,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "8",
         section: "Engine",
         commands: SCHEDULING,
-        reach: Reach::Everywhere,
-        help: "Sequences that `static` waits for before it begins a batch.",
+        scope: Scope::Everywhere,
+        help: "Sequences per batch of `static`.",
         set: |config, value| {
             config.engine.tuning.batch.sequences = value.count() as usize;
             Ok(())
@@ -153,8 +153,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "50",
         section: "Engine",
         commands: SCHEDULING,
-        reach: Reach::Everywhere,
-        help: "Milliseconds after which `static` begins a batch that is not full.",
+        scope: Scope::Everywhere,
+        help: "Milliseconds after which `static` starts a batch that is not full.",
         set: |config, value| {
             config.engine.tuning.batch.wait = microseconds(value);
             Ok(())
@@ -167,8 +167,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "4",
         section: "Engine",
         commands: SCHEDULING,
-        reach: Reach::Everywhere,
-        help: "Most sequences in the pool of `split` that reads prompts.",
+        scope: Scope::Everywhere,
+        help: "Most sequences in the prefill pool of `split`.",
         set: |config, value| {
             config.engine.tuning.stages.prefill = value.count() as usize;
             Ok(())
@@ -181,8 +181,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "64",
         section: "Engine",
         commands: SCHEDULING,
-        reach: Reach::Everywhere,
-        help: "Most sequences in the pool of `split` that answers.",
+        scope: Scope::Everywhere,
+        help: "Most sequences in the decode pool of `split`.",
         set: |config, value| {
             config.engine.tuning.stages.decode = value.count() as usize;
             Ok(())
@@ -194,9 +194,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Bytes,
         default: "",
         section: "Engine",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "Memory for keys and values. Otherwise a share of what the machine has.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Memory for the KV cache. Default: a share of the machine's memory.",
         set: |config, value| {
             config.engine.kv_cache_memory = Some(value.count());
             Ok(())
@@ -208,9 +208,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Bytes,
         default: "",
         section: "Engine",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "Memory of the host for keys and values of requests that have to wait for others. Otherwise a tenth of what is left, at most 4 GB; 0 is none.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Host memory for KV blocks of preempted requests. Default: a tenth of the remaining memory, at most 4 GB; 0 disables swapping.",
         set: |config, value| {
             config.engine.swap_space = Some(value.count());
             Ok(())
@@ -222,9 +222,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["auto", "swap", "recompute"]),
         default: "auto",
         section: "Engine",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "What becomes of the keys and values of requests that have to wait: moved, computed again, or what takes less time.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Preemption of requests: `swap` their KV blocks to host memory, `recompute` them, or `auto`, which takes the faster way.",
         set: |config, value| {
             config.engine.preemption = match value.text().as_str() {
                 "swap" => PreemptionPolicy::Swap,
@@ -240,9 +240,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("DIR"),
         default: "",
         section: "Engine",
-        commands: CACHED,
-        reach: Reach::Everywhere,
-        help: "Directory for blocks of keys and values that outlive the process. Without it they are forgotten at the end.",
+        commands: CACHE_DIR,
+        scope: Scope::Everywhere,
+        help: "Directory for KV blocks of cached prefixes, which survive restarts. Default: none.",
         set: |config, value| {
             config.engine.disk.get_or_insert_default().directory = value.text().into();
             Ok(())
@@ -254,9 +254,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Bytes,
         default: "",
         section: "Engine",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "Bytes that `--cache-dir` may take; what was used longest ago goes first. Otherwise 10 GB.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Most bytes in --cache-dir; least recently used blocks are evicted first. Default: 10 GB.",
         set: |config, value| {
             config.engine.disk.get_or_insert_default().limit_bytes = value.count();
             Ok(())
@@ -268,9 +268,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 4096),
         default: "32",
         section: "Engine",
-        commands: STEPS,
-        reach: Reach::Everywhere,
-        help: "Tokens of a block of keys and values.",
+        commands: SCHEDULER_BASICS,
+        scope: Scope::Everywhere,
+        help: "Tokens per KV block.",
         set: |config, value| {
             config.engine.block_size = value.count() as usize;
             Ok(())
@@ -282,9 +282,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["4", "8"]),
         default: "",
         section: "Engine",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "Bits in which each element of keys and values is kept. Otherwise floats.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Bits per element of a quantized KV cache. Default: not quantized.",
         set: |config, value| {
             config.engine.kv_bits = Some(value.text().parse().map_err(|_| "not a number".to_owned())?);
             Ok(())
@@ -296,9 +296,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["32", "64", "128"]),
         default: "64",
         section: "Engine",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "Most elements that share a scale, with --kv-bits. The largest that divides the heads is taken.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Group size of a quantized KV cache: the largest that divides the head size, up to this value.",
         set: |config, value| {
             config.engine.kv_group_size = value.text().parse().map_err(|_| "not a number".to_owned())?;
             Ok(())
@@ -310,9 +310,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(0, MAX),
         default: "0",
         section: "Engine",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "With --kv-bits, let the first so many tokens of a sequence see floats; a sequence that is no longer is as without.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "With --kv-bits, the number of first tokens of each sequence whose KV cache is not quantized.",
         set: |config, value| {
             config.engine.quantized_kv_start = value.count() as usize;
             Ok(())
@@ -324,9 +324,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(8, MAX),
         default: "",
         section: "Engine",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "Positions that a token sees: the first four and the last ones. Bounds the memory of long sequences.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Most positions in a sequence's KV cache: the first four and the most recent ones. Bounds the memory of long sequences.",
         set: |config, value| {
             config.engine.max_kv_size = Some(value.count() as usize);
             Ok(())
@@ -338,9 +338,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["on", "off"]),
         default: "on",
         section: "Engine",
-        commands: STEPS,
-        reach: Reach::Everywhere,
-        help: "Whether equal beginnings of prompts are computed once.",
+        commands: SCHEDULER_BASICS,
+        scope: Scope::Everywhere,
+        help: "Reuse the KV blocks of common prompt prefixes.",
         set: |config, value| {
             config.engine.prefix_cache =
                 if value.text() == "off" { PrefixCache::Off } else { PrefixCache::On };
@@ -354,8 +354,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "3600",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Seconds without a request after which the blocks of a `session_id` are no longer kept before others.",
+        scope: Scope::Everywhere,
+        help: "Seconds without a request after which the blocks of a `session_id` are no longer pinned.",
         set: |config, value| {
             config.engine.session_ttl_s = value.number();
             Ok(())
@@ -368,8 +368,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "File of prompts to compute before serving: a system prompt, or JSON lines with `system`, `prompt` or `messages`.",
+        scope: Scope::Everywhere,
+        help: "File with prompts to compute before serving: a system prompt, or JSON lines with `system`, `prompt` or `messages`.",
         set: |config, value| {
             config.listen.warm_prompts = Some(value.text().into());
             Ok(())
@@ -382,10 +382,11 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Run the engine in the server's own process. What ends the engine then ends the server.",
+        scope: Scope::Everywhere,
+        help: "Run the engine in the server's process. A crash of the engine then ends the server.",
         set: |config, value| {
-            config.isolation.isolate = if value.is_on() { Isolate::Nothing } else { Isolate::Process };
+            config.isolation.mode =
+                if value.is_on() { EngineIsolation::InProcess } else { EngineIsolation::Process };
             Ok(())
         },
     },
@@ -396,8 +397,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "120",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Seconds after which an engine that has work and does not get on is started again.",
+        scope: Scope::Everywhere,
+        help: "Seconds without progress after which a busy engine process is restarted.",
         set: |config, value| {
             config.isolation.watchdog_s = value.number();
             Ok(())
@@ -410,8 +411,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Folder of the libmlx that the engine loads, whatever the device. Otherwise the one the binary was built with.",
+        scope: Scope::Everywhere,
+        help: "Folder of the libmlx that the engine loads, for any device. Default: the libmlx that the binary was built with.",
         set: |config, value| {
             config.isolation.folder = Some(value.text().into());
             Ok(())
@@ -424,7 +425,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
+        scope: Scope::Everywhere,
         help: "Folder of a libmlx for the CPU, for `--device cpu`, and for `auto` without an NVIDIA GPU.",
         set: |config, value| {
             config.isolation.cpu_folder = Some(value.text().into());
@@ -438,7 +439,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Engine",
         commands: SERVE,
-        reach: Reach::Everywhere,
+        scope: Scope::Everywhere,
         help: "Folder of a libmlx for CUDA, for `--device gpu`, and for `auto` with an NVIDIA GPU.",
         set: |config, value| {
             config.isolation.cuda_folder = Some(value.text().into());

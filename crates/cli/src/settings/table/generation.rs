@@ -1,11 +1,11 @@
-//! What to answer, and how tokens are drawn.
+//! Settings of the prompt and of sampling.
 
-use super::{MAX, PROMPT, WORDS};
-use crate::commands::Name;
-use crate::settings::config::PromptForm;
-use crate::settings::{Kind, Reach, Setting};
+use super::{MAX, PROMPT, SAMPLING};
+use crate::command_name::CommandName;
+use crate::settings::config::PromptFormat;
+use crate::settings::{Kind, Scope, Setting};
 
-/// In the order in which they are shown.
+/// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "prompt",
@@ -14,8 +14,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Generation",
         commands: PROMPT,
-        reach: Reach::Flag,
-        help: "What to answer. `-` reads it from stdin.",
+        scope: Scope::FlagOnly,
+        help: "The prompt. `-` reads it from stdin.",
         set: |config, value| {
             config.prompt.text = Some(value.text());
             Ok(())
@@ -28,8 +28,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Generation",
         commands: PROMPT,
-        reach: Reach::Flag,
-        help: "Computed prompt in mlx-lm's format (*.safetensors): `cache prompt` writes it, `generate` goes on from it.",
+        scope: Scope::FlagOnly,
+        help: "Prompt cache file in mlx-lm's format (*.safetensors): `cache prompt` writes it, `generate` continues from it.",
         set: |config, value| {
             config.prompt.cache_file = Some(value.text().into());
             Ok(())
@@ -41,9 +41,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("TEXT"),
         default: "",
         section: "Generation",
-        commands: &[Name::Generate, Name::Chat, Name::CachePrompt],
-        reach: Reach::Flag,
-        help: "What the model is told before the conversation.",
+        commands: &[CommandName::Generate, CommandName::Chat, CommandName::CachePrompt],
+        scope: Scope::FlagOnly,
+        help: "System prompt of the conversation.",
         set: |config, value| {
             config.prompt.system = Some(value.text());
             Ok(())
@@ -56,10 +56,10 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Generation",
         commands: PROMPT,
-        reach: Reach::Flag,
-        help: "Continue the prompt as it is, without the chat template.",
+        scope: Scope::FlagOnly,
+        help: "Continue the raw prompt, without the chat template.",
         set: |config, value| {
-            config.prompt.form = if value.is_on() { PromptForm::Raw } else { PromptForm::Chat };
+            config.prompt.format = if value.is_on() { PromptFormat::Raw } else { PromptFormat::Chat };
             Ok(())
         },
     },
@@ -69,9 +69,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, MAX),
         default: "256",
         section: "Generation",
-        commands: WORDS,
-        reach: Reach::Everywhere,
-        help: "Most tokens of an answer.",
+        commands: SAMPLING,
+        scope: Scope::Everywhere,
+        help: "Most tokens of a completion.",
         set: |config, value| {
             config.prompt.max_tokens = value.count() as usize;
             Ok(())
@@ -83,9 +83,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.0, 100.0),
         default: "0",
         section: "Generation",
-        commands: WORDS,
-        reach: Reach::Everywhere,
-        help: "Temperature. 0 always takes the likeliest token.",
+        commands: SAMPLING,
+        scope: Scope::Everywhere,
+        help: "Sampling temperature. 0 is greedy.",
         set: |config, value| {
             config.prompt.sampling.temperature = value.number() as f32;
             Ok(())
@@ -97,9 +97,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.0, 1.0),
         default: "1",
         section: "Generation",
-        commands: WORDS,
-        reach: Reach::Everywhere,
-        help: "Keeps the smallest set of tokens whose probabilities reach it.",
+        commands: SAMPLING,
+        scope: Scope::Everywhere,
+        help: "Nucleus sampling: keep the smallest set of tokens with this total probability.",
         set: |config, value| {
             config.prompt.sampling.top_p = value.number() as f32;
             Ok(())
@@ -111,9 +111,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(0, MAX),
         default: "0",
         section: "Generation",
-        commands: WORDS,
-        reach: Reach::Everywhere,
-        help: "Keeps the likeliest tokens. 0 keeps all.",
+        commands: SAMPLING,
+        scope: Scope::Everywhere,
+        help: "Keep the k most likely tokens. 0 keeps all.",
         set: |config, value| {
             config.prompt.sampling.top_k = value.count() as usize;
             Ok(())
@@ -125,9 +125,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.0, 1.0),
         default: "0",
         section: "Generation",
-        commands: WORDS,
-        reach: Reach::Everywhere,
-        help: "Keeps tokens at least this fraction as likely as the likeliest.",
+        commands: SAMPLING,
+        scope: Scope::Everywhere,
+        help: "Keep tokens at least this fraction as likely as the most likely one.",
         set: |config, value| {
             config.prompt.sampling.min_p = value.number() as f32;
             Ok(())
@@ -139,9 +139,15 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(0, u64::MAX),
         default: "0",
         section: "Generation",
-        commands: &[Name::Serve, Name::Generate, Name::Chat, Name::BenchServe, Name::BenchSim],
-        reach: Reach::Everywhere,
-        help: "Seeds what is drawn at random, where a request brings no seed of its own.",
+        commands: &[
+            CommandName::Serve,
+            CommandName::Generate,
+            CommandName::Chat,
+            CommandName::BenchServe,
+            CommandName::BenchSim,
+        ],
+        scope: Scope::Everywhere,
+        help: "Seed of sampling for requests without a seed of their own, and of benchmark prompts.",
         set: |config, value| {
             config.engine.seed = value.count();
             config.bench.seed = value.count();

@@ -1,10 +1,10 @@
-//! The traffic that `bench` makes.
+//! Settings of the load of `bench`.
 
-use super::{BENCH, MAX, TRAFFIC};
+use super::{BENCH, LOAD, MAX};
 use crate::settings::config::{Dataset, Endpoint};
-use crate::settings::{Kind, Reach, Setting};
+use crate::settings::{Kind, Scope, Setting};
 
-/// In the order in which they are shown.
+/// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "url",
@@ -13,8 +13,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "http://127.0.0.1:8000/v1",
         section: "Load",
         commands: BENCH,
-        reach: Reach::Flag,
-        help: "Where the API of the server begins; any that speaks OpenAI's.",
+        scope: Scope::FlagOnly,
+        help: "Base URL of a server with an OpenAI API.",
         set: |config, value| {
             config.bench.url = value.text().trim_end_matches('/').to_owned();
             Ok(())
@@ -27,8 +27,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "chat",
         section: "Load",
         commands: BENCH,
-        reach: Reach::Flag,
-        help: "Which API to measure.",
+        scope: Scope::FlagOnly,
+        help: "API to benchmark.",
         set: |config, value| {
             config.bench.endpoint =
                 if value.text() == "completions" { Endpoint::Completions } else { Endpoint::Chat };
@@ -42,8 +42,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "random",
         section: "Load",
         commands: BENCH,
-        reach: Reach::Flag,
-        help: "Prompts of random words; or the same after a first half that all of them share.",
+        scope: Scope::FlagOnly,
+        help: "Prompts of random words; `shared-prefix` has a first half that all prompts share.",
         set: |config, value| {
             config.bench.dataset =
                 if value.text() == "shared-prefix" { Dataset::SharedPrefix } else { Dataset::Random };
@@ -56,9 +56,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 1_000_000),
         default: "32",
         section: "Load",
-        commands: TRAFFIC,
-        reach: Reach::Flag,
-        help: "How many requests to measure.",
+        commands: LOAD,
+        scope: Scope::FlagOnly,
+        help: "Number of requests to measure.",
         set: |config, value| {
             config.bench.num_prompts = value.count() as usize;
             Ok(())
@@ -71,8 +71,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "1",
         section: "Load",
         commands: BENCH,
-        reach: Reach::Flag,
-        help: "How many requests to send before, one after the other.",
+        scope: Scope::FlagOnly,
+        help: "Number of requests to send before the measurement, one after the other.",
         set: |config, value| {
             config.bench.num_warmups = value.count() as usize;
             Ok(())
@@ -84,9 +84,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 10_000_000),
         default: "128",
         section: "Load",
-        commands: TRAFFIC,
-        reach: Reach::Flag,
-        help: "Words of a prompt. The server's usage says how many tokens they were.",
+        commands: LOAD,
+        scope: Scope::FlagOnly,
+        help: "Words per prompt. The server's usage reports the number of tokens.",
         set: |config, value| {
             config.bench.input_len = value.count() as usize;
             Ok(())
@@ -98,9 +98,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, MAX),
         default: "64",
         section: "Load",
-        commands: TRAFFIC,
-        reach: Reach::Flag,
-        help: "Most tokens of an answer.",
+        commands: LOAD,
+        scope: Scope::FlagOnly,
+        help: "Most tokens of a completion.",
         set: |config, value| {
             config.bench.output_len = value.count() as usize;
             Ok(())
@@ -113,8 +113,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Load",
         commands: BENCH,
-        reach: Reach::Flag,
-        help: "Most requests at once. Alone, the next is sent when one ends; 1 without --request-rate.",
+        scope: Scope::FlagOnly,
+        help: "Most requests at once. Default: 1, or no limit with --request-rate.",
         set: |config, value| {
             config.bench.arrivals.concurrency = Some(value.count() as usize);
             Ok(())
@@ -126,9 +126,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.001, 1e6),
         default: "",
         section: "Load",
-        commands: TRAFFIC,
-        reach: Reach::Flag,
-        help: "Requests a second, in a Poisson process, whether or not earlier ones have ended.",
+        commands: LOAD,
+        scope: Scope::FlagOnly,
+        help: "Requests per second of a Poisson process, independent of earlier requests' progress.",
         set: |config, value| {
             config.bench.arrivals.rate = Some(value.number());
             Ok(())
@@ -141,8 +141,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "0",
         section: "Load",
         commands: BENCH,
-        reach: Reach::Flag,
-        help: "Temperature to ask for.",
+        scope: Scope::FlagOnly,
+        help: "Sampling temperature of the requests.",
         set: |config, value| {
             config.bench.temperature = value.number();
             Ok(())
@@ -155,8 +155,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Load",
         commands: BENCH,
-        reach: Reach::Flag,
-        help: "Ask for answers of full length. Not every server can.",
+        scope: Scope::FlagOnly,
+        help: "Generate past end tokens, up to --output-len. Not every server supports it.",
         set: |config, value| {
             config.bench.ignore_eos = value.is_on();
             Ok(())

@@ -1,12 +1,12 @@
-//! Which model, what it is called, and where it runs.
+//! Settings of the model: directory, served names, length and device.
 
 use omnibus_engine::DeviceChoice;
 
-use super::{ENGINE, MAX, SERVE};
-use crate::commands::Name;
-use crate::settings::{Kind, Reach, Setting};
+use super::{LOCAL_ENGINE, MAX, SERVE};
+use crate::command_name::CommandName;
+use crate::settings::{Kind, Scope, Setting};
 
-/// In the order in which they are shown.
+/// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "model",
@@ -14,9 +14,14 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("MODEL"),
         default: "",
         section: "Model",
-        commands: &[Name::Generate, Name::Chat, Name::CachePrompt, Name::BenchServe],
-        reach: Reach::Flag,
-        help: "Model directory; for `bench serve` a served name. Without it, the embedded model or the first served.",
+        commands: &[
+            CommandName::Generate,
+            CommandName::Chat,
+            CommandName::CachePrompt,
+            CommandName::BenchServe,
+        ],
+        scope: Scope::FlagOnly,
+        help: "Model directory; for `bench serve` a served name. Default: the embedded model, or the first served one.",
         set: |config, value| {
             config.model = Some(value.text());
             Ok(())
@@ -29,8 +34,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Model",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "What clients call the model; may be repeated, the first is listed. Otherwise the directory's name.",
+        scope: Scope::Everywhere,
+        help: "Name of the model in the API; may be repeated for aliases. Default: the directory's name.",
         set: |config, value| {
             config.served_names = value.list();
             Ok(())
@@ -42,9 +47,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("FILE"),
         default: "",
         section: "Model",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "File with a chat template to use instead of the model's own.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "File with a chat template that replaces the model's own.",
         set: |config, value| {
             let path = value.text();
             let read =
@@ -59,9 +64,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, MAX),
         default: "",
         section: "Model",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "Longest sequence, prompt and answer together, in tokens. Otherwise what the model was trained for, or what memory holds.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Longest sequence, prompt and completion together, in tokens. Default: the model's context length, or what fits in memory.",
         set: |config, value| {
             config.engine.max_model_len = Some(value.count() as usize);
             Ok(())
@@ -73,9 +78,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["auto", "gpu", "cpu"]),
         default: "auto",
         section: "Model",
-        commands: ENGINE,
-        reach: Reach::Everywhere,
-        help: "Where the model runs.",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Device that runs the model.",
         set: |config, value| {
             config.engine.device = match value.text().as_str() {
                 "gpu" => DeviceChoice::Gpu,

@@ -1,10 +1,10 @@
-//! Where the server listens, who is let in, and how long things may take.
+//! Settings of the HTTP server: address, keys, limits and timeouts.
 
 use super::SERVE;
-use crate::commands::Name;
-use crate::settings::{Kind, Reach, Setting};
+use crate::command_name::CommandName;
+use crate::settings::{Kind, Scope, Setting};
 
-/// In the order in which they are shown.
+/// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "host",
@@ -13,8 +13,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "127.0.0.1",
         section: "Network",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Address to listen on. Anything but loopback lets others in: set an API key.",
+        scope: Scope::Everywhere,
+        help: "Address to listen on. Any address but loopback accepts requests from other machines: set an API key.",
         set: |config, value| {
             config.listen.host = value.text();
             Ok(())
@@ -27,8 +27,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "8000",
         section: "Network",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Port to listen on. 0 takes any that is free, and says which.",
+        scope: Scope::Everywhere,
+        help: "Port to listen on. 0 picks a free port and prints it.",
         set: |config, value| {
             config.listen.port = u16::try_from(value.count()).map_err(|error| error.to_string())?;
             Ok(())
@@ -40,9 +40,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::List("KEY"),
         default: "",
         section: "Network",
-        commands: &[Name::Serve, Name::BenchServe],
-        reach: Reach::Everywhere,
-        help: "Key that lets a client in; may be repeated. Without any, everybody is let in. `bench serve` sends the first.",
+        commands: &[CommandName::Serve, CommandName::BenchServe],
+        scope: Scope::Everywhere,
+        help: "API key that clients must send; may be repeated. Without one, all requests are accepted. `bench serve` sends the first.",
         set: |config, value| {
             config.listen.keys = value.list();
             config.bench.api_key = value.list().into_iter().next();
@@ -56,8 +56,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Network",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "File with more keys, one a line.",
+        scope: Scope::Everywhere,
+        help: "File with more API keys, one per line.",
         set: |config, value| {
             config.listen.key_file = Some(value.text().into());
             Ok(())
@@ -70,7 +70,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "32MiB",
         section: "Network",
         commands: SERVE,
-        reach: Reach::Everywhere,
+        scope: Scope::Everywhere,
         help: "Largest request body.",
         set: |config, value| {
             config.listen.body_bytes = usize::try_from(value.count()).map_err(|error| error.to_string())?;
@@ -84,8 +84,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Network",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Seconds after which a request is given up. Without it, requests take as long as they take.",
+        scope: Scope::Everywhere,
+        help: "Seconds after which a request fails with a timeout. Default: no timeout.",
         set: |config, value| {
             config.engine.request_timeout_s = Some(value.number());
             Ok(())
@@ -98,8 +98,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "30",
         section: "Network",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Seconds that Ctrl-C and SIGTERM give to what runs, before it is cancelled.",
+        scope: Scope::Everywhere,
+        help: "Seconds that running requests have to finish after Ctrl-C or SIGTERM, before they are cancelled.",
         set: |config, value| {
             config.listen.shutdown_timeout_s = value.number();
             Ok(())

@@ -1,11 +1,11 @@
-//! What is said, and how.
+//! Settings of log lines and results.
 
-use super::{JSON, SERVE, WORDS};
-use crate::commands::Name;
-use crate::settings::config::{LogFormat, Output, Purpose, Report};
-use crate::settings::{Kind, Reach, Setting};
+use super::{JSON, SAMPLING, SERVE};
+use crate::command_name::CommandName;
+use crate::settings::config::{Action, LogFormat, Output, Verbosity};
+use crate::settings::{Kind, Scope, Setting};
 
-/// In the order in which they are shown.
+/// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "log-format",
@@ -14,8 +14,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "text",
         section: "Output",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "How diagnostics look.",
+        scope: Scope::Everywhere,
+        help: "Format of log lines.",
         set: |config, value| {
             config.log.format = if value.text() == "json" { LogFormat::Json } else { LogFormat::Text };
             Ok(())
@@ -28,8 +28,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "info",
         section: "Output",
         commands: SERVE,
-        reach: Reach::Everywhere,
-        help: "Which diagnostics to show: error, warn, info, debug or trace, also by module.",
+        scope: Scope::Everywhere,
+        help: "Log level: error, warn, info, debug or trace; also by module, as in `info,omnibus_engine=debug`.",
         set: |config, value| {
             config.log.filter = value.text();
             Ok(())
@@ -41,11 +41,11 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: "",
         section: "Output",
-        commands: WORDS,
-        reach: Reach::Everywhere,
-        help: "Say tokens a second and peak memory, on stderr.",
+        commands: SAMPLING,
+        scope: Scope::Everywhere,
+        help: "Print tokens per second and peak memory to stderr.",
         set: |config, value| {
-            config.report = if value.is_on() { Report::Verbose } else { Report::Quiet };
+            config.verbosity = if value.is_on() { Verbosity::Verbose } else { Verbosity::Quiet };
             Ok(())
         },
     },
@@ -56,8 +56,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Output",
         commands: JSON,
-        reach: Reach::Flag,
-        help: "Results as JSON.",
+        scope: Scope::FlagOnly,
+        help: "Print results as JSON.",
         set: |config, value| {
             config.output = if value.is_on() { Output::Json } else { Output::Text };
             Ok(())
@@ -69,9 +69,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("FILE"),
         default: "",
         section: "Output",
-        commands: &[Name::Serve, Name::Generate, Name::Chat, Name::BenchServe],
-        reach: Reach::Flag,
-        help: "Settings file. Otherwise `omnibus.toml` in this folder, or in `omnibus/` of the user's configuration.",
+        commands: &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::BenchServe],
+        scope: Scope::FlagOnly,
+        help: "Settings file. Default: `omnibus.toml` in the working directory, else in ~/.config/omnibus.",
         set: |_, _| Ok(()),
     },
     Setting {
@@ -80,11 +80,11 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: "",
         section: "Output",
-        commands: &[Name::Serve, Name::Generate, Name::Chat, Name::BenchServe],
-        reach: Reach::Flag,
-        help: "Show each setting and where it came from, and do nothing else.",
+        commands: &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::BenchServe],
+        scope: Scope::FlagOnly,
+        help: "Print each setting and where it comes from, then exit.",
         set: |config, value| {
-            config.purpose = if value.is_on() { Purpose::PrintConfig } else { Purpose::Work };
+            config.action = if value.is_on() { Action::PrintConfig } else { Action::Run };
             Ok(())
         },
     },

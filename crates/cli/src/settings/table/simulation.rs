@@ -1,9 +1,9 @@
-//! What `bench sim` plays.
+//! Settings of `bench sim`.
 
 use super::SIM;
-use crate::settings::{Kind, Reach, Setting};
+use crate::settings::{Kind, Scope, Setting};
 
-/// In the order in which they are shown.
+/// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "profile",
@@ -12,8 +12,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "m5-max-70b",
         section: "Simulation",
         commands: SIM,
-        reach: Reach::Flag,
-        help: "How long steps take: `m5-max-70b` (published throughput of a 70B model in 4 bits), `laptop`, or a file with the answer of a server's /v1/status.",
+        scope: Scope::FlagOnly,
+        help: "Cost model of the simulated machine: `m5-max-70b` (published throughput of a 70B model in 4 bits), `laptop`, or a file with the response of a server's /v1/status.",
         set: |config, value| {
             config.sim.profile = value.text();
             Ok(())
@@ -26,8 +26,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "sharegpt",
         section: "Simulation",
         commands: SIM,
-        reach: Reach::Flag,
-        help: "What is asked, and when. `random` is what `bench serve` sends: --input-len and --output-len are tokens.",
+        scope: Scope::FlagOnly,
+        help: "Requests and their arrival times. `random` is the load of `bench serve`, with --input-len and --output-len in tokens.",
         set: |config, value| {
             config.sim.workload = value.text();
             Ok(())
@@ -40,8 +40,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         section: "Simulation",
         commands: SIM,
-        reach: Reach::Flag,
-        help: "File with a request a line to play instead, as JSON: `at` in microseconds, `prompt` and `max_new_tokens` in tokens; also `answer`, `priority`, `key`.",
+        scope: Scope::FlagOnly,
+        help: "Trace to simulate instead: JSON lines with `at` in microseconds, `prompt` and `max_new_tokens` in tokens; optionally `answer`, `priority`, `key`.",
         set: |config, value| {
             config.sim.trace = Some(value.text().into());
             Ok(())

@@ -1,4 +1,4 @@
-//! What conversations become, and which are refused.
+//! Lowering of chat requests, and their refusals.
 
 use expect_test::{Expect, expect};
 use omnibus_engine::Request;
@@ -7,10 +7,10 @@ use super::*;
 use crate::wire::json;
 
 fn caller() -> Caller {
-    Caller { answer_id: "chatcmpl-1".into(), tenant: "key-1".into() }
+    Caller { response_id: "chatcmpl-1".into(), tenant: "key-1".into() }
 }
 
-fn read(body: &str) -> Result<Plan, String> {
+fn read(body: &str) -> Result<GenerationBatch, String> {
     let wire = json::parse(body.as_bytes()).and_then(ChatRequest::read);
     wire.map(|wire| lower(wire, &caller())).map_err(|error| {
         let object = error.body().error;
@@ -18,19 +18,19 @@ fn read(body: &str) -> Result<Plan, String> {
     })
 }
 
-/// What a template gets for these messages.
+/// Checks the messages that the chat template gets.
 fn check_messages(messages: &str, expected: Expect) {
-    let told = match read(&format!(r#"{{"messages":{messages}}}"#)) {
-        Ok(plan) => match &plan.prompts[0].input {
+    let lowered = match read(&format!(r#"{{"messages":{messages}}}"#)) {
+        Ok(batch) => match &batch.prompts[0].input {
             Input::Chat(chat) => chat.messages.to_string(),
             other => format!("{other:?}"),
         },
         Err(error) => error,
     };
-    expected.assert_eq(&told);
+    expected.assert_eq(&lowered);
 }
 
-/// What is refused in a request that is fine but for these fields.
+/// Checks the error for these fields in an otherwise valid request.
 fn check_refused(fields: &str, expected: Expect) {
     let body = format!(r#"{{"messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
     expected.assert_eq(&read(&body).expect_err("a refusal"));
@@ -121,9 +121,9 @@ fn every_field_reaches_the_engine() {
 
 #[test]
 fn absent_fields_leave_the_defaults() {
-    let plan = read(r#"{"messages":[{"role":"user","content":"hi"}]}"#).unwrap();
-    assert_eq!(plan.prompts[0].sampling, omnibus_engine::Sampling::default());
-    assert_eq!((plan.n, plan.prompts[0].max_new_tokens, plan.prompts[0].logprobs), (1, None, None));
+    let batch = read(r#"{"messages":[{"role":"user","content":"hi"}]}"#).unwrap();
+    assert_eq!(batch.prompts[0].sampling, omnibus_engine::Sampling::default());
+    assert_eq!((batch.n, batch.prompts[0].max_new_tokens, batch.prompts[0].logprobs), (1, None, None));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn messages_become_what_templates_expect() {
 }
 
 #[test]
-fn conversations_that_make_no_sense_are_refused() {
+fn inconsistent_conversations_are_refused() {
     check_messages("[]", expect!["messages: `messages` must have at least one message"]);
     check_messages("\"hi\"", expect!["messages: `messages` must be a list, not a string"]);
     check_messages("[3]", expect!["messages[0]: `messages[0]` must be an object, not an integer"]);
@@ -207,7 +207,7 @@ fn conversations_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn tools_go_to_the_template_unless_none_may_be_called() {
+fn tools_reach_the_template_unless_tool_choice_is_none() {
     let tools = r#""tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}]"#;
     let of = |fields: &str| match lowered(fields).input {
         Input::Chat(chat) => chat.tools.map(|tools| tools.to_string()),
@@ -226,7 +226,7 @@ fn tools_go_to_the_template_unless_none_may_be_called() {
     check_refused(
         &format!("{tools},\"parallel_tool_calls\":false"),
         expect![
-            "parallel_tool_calls: `parallel_tool_calls` cannot be false: the model calls as many as it likes"
+            "parallel_tool_calls: `parallel_tool_calls` cannot be false: the number of calls is not limited yet"
         ],
     );
     check_refused(r#""tool_choice":"required""#, expect!["tool_choice: `tool_choice` needs `tools`"]);
@@ -247,7 +247,7 @@ fn tools_go_to_the_template_unless_none_may_be_called() {
 }
 
 #[test]
-fn a_message_can_be_continued() {
+fn the_last_message_can_be_continued() {
     let body = r#"{"messages":[{"role":"assistant","content":"Once"}],"continue_final_message":true}"#;
     assert!(matches!(&read(body).unwrap().prompts[0].input, Input::Chat(chat) if chat.continues));
     check_refused(
@@ -265,7 +265,7 @@ fn a_message_can_be_continued() {
 }
 
 #[test]
-fn what_cannot_be_honoured_is_refused_by_name() {
+fn unsupported_fields_are_refused_by_name() {
     check_refused(r#""temprature":1"#, expect!["temprature: unknown field `temprature`"]);
     check_refused(
         r#""response_format":{"type":"json_object"}"#,
@@ -281,7 +281,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     check_refused(r#""functions":[]"#, expect!["functions: `functions` is not supported: use `tools`"]);
     check_refused(
         r#""chat_template_kwargs":{"bos_token":"x"}"#,
-        expect!["chat_template_kwargs.bos_token: `chat_template_kwargs.bos_token` is the server's to set"],
+        expect!["chat_template_kwargs.bos_token: `chat_template_kwargs.bos_token` is reserved"],
     );
     check_refused(
         r#""stream_options":{"include_usage":true}"#,
@@ -295,7 +295,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 }
 
 #[test]
-fn wrong_types_and_ranges_name_the_field_and_what_was_wanted() {
+fn type_and_range_errors_name_the_field_and_the_limits() {
     check_refused(
         r#""temperature":"hot""#,
         expect!["temperature: `temperature` must be a number, not a string"],

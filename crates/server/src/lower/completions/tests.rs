@@ -1,12 +1,12 @@
-//! What prompts become, and which are refused.
+//! Lowering of completions requests, and their refusals.
 
 use expect_test::{Expect, expect};
 
 use super::*;
 use crate::wire::json;
 
-fn read(fields: &str) -> Result<Plan, String> {
-    let caller = Caller { answer_id: "cmpl-1".into(), tenant: String::new() };
+fn read(fields: &str) -> Result<GenerationBatch, String> {
+    let caller = Caller { response_id: "cmpl-1".into(), tenant: String::new() };
     let wire = json::parse(format!("{{{fields}}}").as_bytes()).and_then(CompletionRequest::read);
     wire.map(|wire| lower(wire, &caller)).map_err(|error| {
         let object = error.body().error;
@@ -15,13 +15,13 @@ fn read(fields: &str) -> Result<Plan, String> {
 }
 
 fn check_prompts(fields: &str, expected: Expect) {
-    let told = match read(fields) {
-        Ok(plan) => {
-            plan.prompts.iter().map(|request| format!("{:?}", request.input)).collect::<Vec<_>>().join(" ")
+    let lowered = match read(fields) {
+        Ok(batch) => {
+            batch.prompts.iter().map(|request| format!("{:?}", request.input)).collect::<Vec<_>>().join(" ")
         }
         Err(error) => error,
     };
-    expected.assert_eq(&told);
+    expected.assert_eq(&lowered);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn prompts_are_text_or_tokens_or_several_of_either() {
 }
 
 #[test]
-fn prompts_that_are_neither_are_refused() {
+fn invalid_prompts_are_refused() {
     check_prompts(r#""n":1"#, expect!["prompt: `prompt` is missing"]);
     check_prompts(r#""prompt":null"#, expect!["prompt: `prompt` is missing"]);
     check_prompts(r#""prompt":[]"#, expect!["prompt: `prompt` must not be empty"]);
@@ -60,14 +60,14 @@ fn prompts_that_are_neither_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_honoured_is_refused_by_name() {
+fn unsupported_fields_are_refused_by_name() {
     check_prompts(
         r#""prompt":"a","suffix":"b""#,
-        expect!["suffix: `suffix` is not supported: models are not asked to fill in"],
+        expect!["suffix: `suffix` is not supported: fill-in-the-middle is not implemented"],
     );
     check_prompts(
         r#""prompt":"a","best_of":3"#,
-        expect!["best_of: `best_of` must be what `n` is: every answer is returned"],
+        expect!["best_of: `best_of` must equal `n`: every completion is returned"],
     );
     check_prompts(
         r#""prompt":"a","logprobs":21"#,

@@ -1,4 +1,4 @@
-//! One answer, shown as it comes.
+//! Streams one completion to stdout, and prints its statistics to stderr.
 
 use std::time::{Duration, Instant};
 
@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::output;
-use crate::settings::{Config, Report};
+use crate::settings::{Config, Verbosity};
 
-/// What came of a generation.
+/// A finished completion.
 #[derive(Debug)]
-pub struct Said {
-    /// The answer.
+pub struct Completion {
+    /// The text.
     pub text: String,
     /// Why it ended.
     pub reason: FinishReason,
-    /// What it cost.
+    /// Token counts.
     pub usage: Usage,
-    /// Until the first token.
-    pub first: Duration,
-    /// From then on.
-    pub rest: Duration,
+    /// Time to first text.
+    pub ttft: Duration,
+    /// Time from the first text to the end.
+    pub decode: Duration,
 }
 
-/// A request for one answer.
+/// A request for one completion of `input`.
 pub fn request(config: &Config, input: Input) -> Request {
     Request {
         max_new_tokens: Some(config.prompt.max_tokens),
@@ -33,18 +33,18 @@ pub fn request(config: &Config, input: Input) -> Request {
     }
 }
 
-/// A conversation so far.
+/// The input of a conversation.
 pub fn chat(messages: Vec<Value>) -> Input {
     Input::Chat(Chat { messages: Value::Array(messages), ..Chat::default() })
 }
 
-/// One message of it.
+/// One message of a conversation.
 pub fn message(role: &str, content: &str) -> Value {
     json!({"role": role, "content": content})
 }
 
-/// Shows an answer as it comes.
-pub async fn show(mut events: EventStream) -> Result<Said, Error> {
+/// Prints a completion as it is generated. Fails when the request fails.
+pub async fn print_stream(mut events: EventStream) -> Result<Completion, Error> {
     let (since, mut first, mut text) = (Instant::now(), None, String::new());
     while let Some(event) = events.next().await {
         match event {
@@ -56,37 +56,39 @@ pub async fn show(mut events: EventStream) -> Result<Said, Error> {
             }
             Event::Finished { reason, usage, .. } => {
                 output::piece("\n");
-                let first = first.unwrap_or_else(|| since.elapsed());
-                return Ok(Said { text, reason, usage, first, rest: since.elapsed().saturating_sub(first) });
+                let ttft = first.unwrap_or_else(|| since.elapsed());
+                let decode = since.elapsed().saturating_sub(ttft);
+                return Ok(Completion { text, reason, usage, ttft, decode });
             }
             Event::Failed(failure) => return Err(Error::failed(failure)),
         }
     }
-    Err(Error::failed("the engine stopped before the answer was complete"))
+    Err(Error::failed("the engine stopped before the completion was finished"))
 }
 
-/// Says how it was, if anybody wants to know.
-pub fn report(config: &Config, handle: &Handle, said: &Said) {
-    if config.report == Report::Quiet {
+/// Prints speed and memory, with `--verbose`.
+pub fn print_stats(config: &Config, handle: &Handle, completion: &Completion) {
+    if config.verbosity == Verbosity::Quiet {
         return;
     }
-    let Usage { prompt_tokens, cached_tokens, completion_tokens } = said.usage;
-    let prompt_rate = (prompt_tokens - cached_tokens.min(prompt_tokens)) as f64 / said.first.as_secs_f64();
+    let Usage { prompt_tokens, cached_tokens, completion_tokens } = completion.usage;
+    let prompt_rate =
+        (prompt_tokens - cached_tokens.min(prompt_tokens)) as f64 / completion.ttft.as_secs_f64();
     output::note(format!(
         "prompt: {prompt_tokens} tokens, {cached_tokens} cached, {prompt_rate:.1} tokens/s"
     ));
-    let rate = completion_tokens.saturating_sub(1) as f64 / said.rest.as_secs_f64().max(1e-9);
-    let why = match said.reason {
-        FinishReason::Stop => "it was done",
-        FinishReason::Length => "it reached --max-tokens",
-        FinishReason::Cancelled => "it was stopped",
+    let rate = completion_tokens.saturating_sub(1) as f64 / completion.decode.as_secs_f64().max(1e-9);
+    let why = match completion.reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "--max-tokens reached",
+        FinishReason::Cancelled => "cancelled",
     };
-    output::note(format!("answer: {completion_tokens} tokens, {rate:.1} tokens/s, until {why}"));
+    output::note(format!("generation: {completion_tokens} tokens, {rate:.1} tokens/s, finish reason: {why}"));
     let peak = handle.stats().peak_memory_bytes as f64 / 1e9;
     output::note(format!("peak memory: {peak:.3} GB"));
 }
 
-/// A runtime for commands that wait for one thing at a time.
+/// A single-threaded async runtime.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::failed)
 }

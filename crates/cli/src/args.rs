@@ -1,23 +1,25 @@
-//! The command line, made from the two tables.
+//! The clap command line, built from the tables of commands and settings.
 
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::commands::{COMMANDS, Name, Spec};
-use crate::settings::{Given, Kind, Reach, Resolved, Setting, of, resolve};
+use crate::command_name::CommandName;
+use crate::commands::{COMMANDS, Spec};
+use crate::environment;
+use crate::settings::{Inputs, Kind, Resolved, Scope, Setting, of, resolve};
 
-/// What was asked for.
-pub struct Asked {
-    /// Which command.
-    pub name: Name,
-    /// Its arguments without a flag.
+/// A parsed command line.
+pub struct ParsedArgs {
+    /// The command.
+    pub name: CommandName,
+    /// Its positional arguments.
     pub arguments: Vec<String>,
     matches: ArgMatches,
 }
 
-/// Reads a command line.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::Error> {
+/// Parses a command line.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs, clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
     let (mut words, mut matches) = (Vec::new(), matches);
     while let Some((word, inner)) = matches.remove_subcommand() {
@@ -32,15 +34,15 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, cla
         None => Vec::new(),
         Some(argument) => matches.get_many::<String>(argument.name).unwrap_or_default().cloned().collect(),
     };
-    Ok(Asked { name: spec.name, arguments, matches })
+    Ok(ParsedArgs { name: spec.name, arguments, matches })
 }
 
-impl Asked {
-    /// Settles the settings of the command.
-    pub fn settle(&self) -> Result<Resolved, crate::error::Error> {
+impl ParsedArgs {
+    /// Resolves the command's settings from flags, environment and files.
+    pub fn resolve(&self) -> Result<Resolved, crate::error::Error> {
         let flag = |name: &str| self.flag(name);
-        let variable = |name: &str| std::env::var(name).ok();
-        resolve(self.name, &Given { flag: &flag, variable: &variable })
+        let variable = |name: &str| environment::text(name);
+        resolve(self.name, &Inputs { flag: &flag, variable: &variable })
     }
 
     fn flag(&self, name: &str) -> Vec<String> {
@@ -53,27 +55,27 @@ impl Asked {
     }
 }
 
-/// Commands that only gather others.
+/// Groups of commands.
 const GROUPS: &[(&str, &str)] =
-    &[("bench", "Measures"), ("cache", "Computed prompts in files, and what --cache-dir keeps")];
+    &[("bench", "Benchmarks"), ("cache", "Prompt cache files, and the blocks in --cache-dir")];
 
 /// The whole command line.
 pub fn command() -> Command {
     let root = Command::new("omnibus")
-        .about("Serves language models on MLX")
+        .about("LLM server on MLX")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true);
     let flat = COMMANDS.iter().filter(|spec| spec.path.len() == 1);
-    let root = flat.fold(root, |root, spec| root.subcommand(of_spec(spec)));
+    let root = flat.fold(root, |root, spec| root.subcommand(subcommand_of(spec)));
     GROUPS.iter().fold(root, |root, (name, about)| {
         let group = Command::new(*name).about(*about).subcommand_required(true).arg_required_else_help(true);
         let nested = COMMANDS.iter().filter(|spec| matches!(spec.path, [first, _] if first == name));
-        root.subcommand(nested.fold(group, |group, spec| group.subcommand(of_spec(spec))))
+        root.subcommand(nested.fold(group, |group, spec| group.subcommand(subcommand_of(spec))))
     })
 }
 
-fn of_spec(spec: &Spec) -> Command {
+fn subcommand_of(spec: &Spec) -> Command {
     let name = spec.path.last().copied().unwrap_or_default();
     let mut command = Command::new(name).about(spec.about);
     if let Some(argument) = spec.argument {
@@ -82,10 +84,10 @@ fn of_spec(spec: &Spec) -> Command {
         command =
             command.arg(arg.num_args(argument.count.0..=argument.count.1).required(argument.count.0 > 0));
     }
-    of(spec.name).fold(command, |command, setting| command.arg(of_setting(setting)))
+    of(spec.name).fold(command, |command, setting| command.arg(arg_of(setting)))
 }
 
-fn of_setting(setting: &Setting) -> Arg {
+fn arg_of(setting: &Setting) -> Arg {
     let arg = Arg::new(setting.name).long(setting.name).help(help(setting)).help_heading(setting.section);
     let arg = match setting.short {
         Some(short) => arg.short(short),
@@ -106,7 +108,7 @@ fn help(setting: &Setting) -> String {
     if !setting.default.is_empty() {
         help += &format!(" [default: {}]", setting.default);
     }
-    if setting.reach == Reach::Everywhere {
+    if setting.scope == Scope::Everywhere {
         help += &format!(" [env: {}]", setting.variable());
     }
     help
@@ -115,7 +117,7 @@ fn help(setting: &Setting) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn clap_finds_nothing_wrong_with_the_tables() {
+    fn clap_accepts_the_tables() {
         super::command().debug_assert();
     }
 }

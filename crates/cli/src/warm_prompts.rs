@@ -1,4 +1,4 @@
-//! Prompts that are computed before anybody asks, so that the first who does need not wait for their beginning.
+//! `--warm-prompts`: prompts that are computed before serving, so that later requests find their prefix cached.
 //!
 //! A file of text is one system prompt. A file whose first line is a JSON object is JSON lines: `{"system": TEXT}`,
 //! `{"prompt": TEXT}` or `{"messages": [...], "tools": [...]}`.
@@ -10,17 +10,17 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 
-/// Reads the prompts of a file. Fails with the line that is wrong.
+/// Reads the prompts of a file. Fails with the number of the invalid line.
 pub fn read(path: &Path) -> Result<Vec<Input>, Error> {
-    let wrong = |why: String| Error::usage(format!("--warm-prompts: {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    parse(&text).map_err(wrong)
+    let invalid = |why: String| Error::usage(format!("--warm-prompts: {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| invalid(error.to_string()))?;
+    parse(&text).map_err(invalid)
 }
 
 fn parse(text: &str) -> Result<Vec<Input>, String> {
     if !text.trim_start().starts_with('{') {
         return match text.trim() {
-            "" => Err("there is nothing in it".to_owned()),
+            "" => Err("the file is empty".to_owned()),
             system => Ok(vec![system_prompt(system)]),
         };
     }
@@ -29,7 +29,7 @@ fn parse(text: &str) -> Result<Vec<Input>, String> {
 }
 
 fn line_of(line: &str) -> Result<Input, String> {
-    const WANTED: &str = "must be an object with one of `system`, `prompt` and `messages`";
+    const EXPECTED: &str = "must be an object with one of `system`, `prompt` and `messages`";
     let fields: Map<String, Value> = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
     match (text("system"), text("prompt"), fields.get("messages")) {
@@ -39,17 +39,17 @@ fn line_of(line: &str) -> Result<Input, String> {
             let (messages, tools) = (messages.clone(), fields.get("tools").cloned());
             Ok(Input::Chat(Chat { messages, tools, ..Chat::default() }))
         }
-        _ => Err(WANTED.to_owned()),
+        _ => Err(EXPECTED.to_owned()),
     }
 }
 
-/// A conversation that has only begun. Templates want somebody to answer, so there is an empty question.
+/// A conversation with a system prompt. Chat templates need a user message, so there is an empty one.
 fn system_prompt(text: &str) -> Input {
     let messages = json!([{"role": "system", "content": text}, {"role": "user", "content": ""}]);
     Input::Chat(Chat { messages, ..Chat::default() })
 }
 
-/// Computes them for each tenant, one after another. What cannot be computed is said and left out.
+/// Computes the prompts for each tenant, one after another. Logs and skips those that fail.
 pub fn compute(engine: &Handle, prompts: &[Input], tenants: &[String]) {
     for (number, prompt) in prompts.iter().enumerate() {
         for tenant in tenants {
@@ -66,7 +66,7 @@ pub fn compute(engine: &Handle, prompts: &[Input], tenants: &[String]) {
                 Ok(())
             });
             if let Err(error) = computed {
-                tracing::warn!(number, %error, "a prompt of --warm-prompts was not computed");
+                tracing::warn!(number, %error, "cannot compute a prompt of --warm-prompts");
             }
         }
     }
@@ -89,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_line() {
-        assert_eq!(parse(" \n"), Err("there is nothing in it".to_owned()));
+    fn errors_name_the_line() {
+        assert_eq!(parse(" \n"), Err("the file is empty".to_owned()));
         let two = parse("{\"system\": \"a\"}\n{\"question\": \"b\"}").unwrap_err();
         assert!(two.starts_with("line 2: must be an object"), "{two}");
         assert!(parse("{\"system\":").unwrap_err().starts_with("line 1: "));

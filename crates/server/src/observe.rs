@@ -1,7 +1,6 @@
-//! Looks at a request's events as they pass, for the metrics.
+//! Records the metrics of a generation request from its events.
 //!
-//! Invariant: the events are passed on as they are. A stream that is dropped before its last event
-//! counts as disconnected.
+//! Invariant: events pass unchanged. A stream that is dropped before its last event counts as disconnected.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,11 +10,11 @@ use futures::{Stream, StreamExt};
 use metrics::{counter, histogram};
 use omnibus_engine::{Event, FinishReason, Usage};
 
+use crate::active::ActiveGuard;
 use crate::engine::Events;
 use crate::error::ApiError;
-use crate::running::Seat;
 
-/// Which API a request came by.
+/// The API of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
     /// `/v1/chat/completions`
@@ -25,7 +24,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// What a metric calls it.
+    /// The value of the `api` label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -34,42 +33,42 @@ impl Api {
     }
 }
 
-/// Events of a request that is being watched.
-pub struct Watched {
+/// Events of a request, with its metrics recorded as they pass.
+pub struct ObservedEvents {
     events: Events,
-    tally: Tally,
-    _seat: Seat,
+    metrics: RequestMetrics,
+    _guard: ActiveGuard,
 }
 
-impl Watched {
-    /// Watches from now on.
-    pub fn new(events: Events, api: Api, seat: Seat) -> Self {
-        let tally = Tally { api, since: Instant::now(), first: None, outcome: None };
-        Self { events, tally, _seat: seat }
+impl ObservedEvents {
+    /// Wraps the events of a request that was just submitted.
+    pub fn new(events: Events, api: Api, guard: ActiveGuard) -> Self {
+        let metrics = RequestMetrics { api, since: Instant::now(), first: None, outcome: None };
+        Self { events, metrics, _guard: guard }
     }
 }
 
-impl Stream for Watched {
+impl Stream for ObservedEvents {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let polled = self.events.poll_next_unpin(context);
         if let Poll::Ready(Some(event)) = &polled {
-            self.tally.see(event);
+            self.metrics.observe(event);
         }
         polled
     }
 }
 
-struct Tally {
+struct RequestMetrics {
     api: Api,
     since: Instant,
     first: Option<Instant>,
     outcome: Option<&'static str>,
 }
 
-impl Tally {
-    fn see(&mut self, event: &Event) {
+impl RequestMetrics {
+    fn observe(&mut self, event: &Event) {
         match event {
             Event::Started { .. } => self.record("omnibus_queue_seconds", self.since.elapsed().as_secs_f64()),
             Event::Prompt(_) => {}
@@ -106,7 +105,7 @@ impl Tally {
     }
 }
 
-impl Drop for Tally {
+impl Drop for RequestMetrics {
     fn drop(&mut self) {
         let outcome = self.outcome.unwrap_or("disconnected");
         counter!("omnibus_requests_total", "api" => self.api.name(), "outcome" => outcome).increment(1);

@@ -1,48 +1,48 @@
-//! Which engine requests belong to which answer, and to whom.
+//! Active engine requests, with the response, HTTP request and tenant of each.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What runs for clients of this server.
+/// Requests of this server's clients that are queued or running.
 #[derive(Debug, Clone, Default)]
-pub struct Running(Arc<Mutex<BTreeMap<String, Owner>>>);
+pub struct ActiveRequests(Arc<Mutex<BTreeMap<String, Owner>>>);
 
-/// Where a request of the engine came from.
+/// The response, HTTP request and tenant of an engine request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// The answer's id, as in its chunks.
-    pub answer_id: String,
+    /// The response's id, as in its chunks.
+    pub response_id: String,
     /// The HTTP request's id.
     pub request_id: String,
-    /// Which of the answers.
+    /// The choice's index in the response.
     pub index: usize,
-    /// Whose.
+    /// The tenant of the request.
     pub tenant: String,
 }
 
-/// A place among what runs, given up when dropped.
+/// Removes the entry of an active request when dropped.
 #[derive(Debug)]
-pub struct Seat {
-    running: Running,
+pub struct ActiveGuard {
+    running: ActiveRequests,
     engine_id: String,
 }
 
-impl Running {
-    /// Takes a place.
-    pub fn enter(&self, engine_id: String, owner: Owner) -> Seat {
+impl ActiveRequests {
+    /// Registers an engine request.
+    pub fn register(&self, engine_id: String, owner: Owner) -> ActiveGuard {
         self.with(|owners| owners.insert(engine_id.clone(), owner));
-        Seat { running: self.clone(), engine_id }
+        ActiveGuard { running: self.clone(), engine_id }
     }
 
-    /// Who asked for this.
+    /// The owner of an engine request.
     pub fn owner(&self, engine_id: &str) -> Option<Owner> {
         self.with(|owners| owners.get(engine_id).cloned())
     }
 
-    /// The engine's ids of what a tenant knows as `id`: an answer, one of its choices, or an HTTP request.
+    /// The engine ids of a tenant's requests that `id` names: a response, one of its choices, or an HTTP request.
     pub fn find(&self, id: &str, tenant: &str) -> Vec<String> {
         let known = |engine_id: &str, owner: &Owner| {
-            owner.tenant == tenant && (engine_id == id || owner.answer_id == id || owner.request_id == id)
+            owner.tenant == tenant && (engine_id == id || owner.response_id == id || owner.request_id == id)
         };
         self.with(|owners| {
             let found = owners.iter().filter(|(engine_id, owner)| known(engine_id, owner));
@@ -55,7 +55,7 @@ impl Running {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ActiveGuard {
     fn drop(&mut self) {
         self.running.with(|owners| owners.remove(&self.engine_id));
     }
@@ -66,16 +66,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_finds_its_own_by_any_of_three_names_until_they_end() {
-        let running = Running::default();
+    fn a_tenant_finds_its_own_active_requests_by_three_ids() {
+        let running = ActiveRequests::default();
         let owner = |tenant: &str| Owner {
-            answer_id: "cmpl-1".into(),
+            response_id: "cmpl-1".into(),
             request_id: "req-1".into(),
             index: 0,
             tenant: tenant.into(),
         };
-        let mine = running.enter("cmpl-1-0".into(), owner("me"));
-        let _theirs = running.enter("cmpl-2".into(), owner("them"));
+        let mine = running.register("cmpl-1-0".into(), owner("me"));
+        let _theirs = running.register("cmpl-2".into(), owner("them"));
         for name in ["cmpl-1", "cmpl-1-0", "req-1"] {
             assert_eq!(running.find(name, "me"), ["cmpl-1-0"]);
         }

@@ -1,0 +1,28 @@
+//! The name of each command, apart from the table of commands so that settings can refer to it.
+
+/// A command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandName {
+    /// `omnibus serve`
+    Serve,
+    /// `omnibus generate`
+    Generate,
+    /// `omnibus chat`
+    Chat,
+    /// `omnibus models`
+    Models,
+    /// `omnibus doctor`
+    Doctor,
+    /// `omnibus bench serve`
+    BenchServe,
+    /// `omnibus bench sim`
+    BenchSim,
+    /// `omnibus cache prompt`
+    CachePrompt,
+    /// `omnibus cache ls`
+    CacheList,
+    /// `omnibus cache rm`
+    CacheRemove,
+    /// `omnibus completions`
+    Completions,
+}
