@@ -1,5 +1,9 @@
 //! The environment variables of the build script. Each case runs this test again in a process with its own environment.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail, and its child process reports")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may fail, and its child process reports"
+)]
 
 #[path = "../build/environment.rs"]
 mod environment;

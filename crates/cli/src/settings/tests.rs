@@ -6,6 +6,7 @@ use std::path::Path;
 use expect_test::{Expect, expect};
 use omnibus_engine::WarmUp;
 
+use super::resolve::ValueSource;
 use super::*;
 use crate::commands::COMMANDS;
 
