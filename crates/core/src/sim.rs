@@ -13,6 +13,7 @@ mod report;
 mod rng;
 mod scenario;
 mod script;
+mod starvation;
 mod tier;
 mod workload;
 mod world;

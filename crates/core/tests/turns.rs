@@ -141,6 +141,29 @@ fn a_batch_begins_when_it_is_full_or_has_waited_and_ends_before_the_next() {
 }
 
 #[test]
+fn a_held_member_of_a_batch_resumes_before_the_next_batch_begins() {
+    let settings = Settings { max_sequences: 4, ..settings(Schedule::Static) };
+    let mut scheduler = Scheduler::new(settings);
+    let submit = |scheduler: &mut Scheduler, now, answer| {
+        scheduler.submit(now, request(0, 0, answer)).expect("there is room")
+    };
+    let [_, held, _] = [1, 3, 1].map(|answer| submit(&mut scheduler, 0, answer));
+    scheduler.hold(held);
+    submit(&mut scheduler, 0, 1);
+    assert_eq!(step(&mut scheduler, 1), [(0, 3), (2, 3), (3, 3)], "a batch of three");
+    let next = submit(&mut scheduler, 10, 1);
+    assert_eq!(
+        step(&mut scheduler, 20),
+        [],
+        "the next batch is not full, and the held one is not waited for"
+    );
+    scheduler.release_hold(held);
+    assert_eq!(step(&mut scheduler, 2_000), [(held.0, 3)], "its batch resumes, though the next one is due");
+    scheduler.cancel(held);
+    assert_eq!(step(&mut scheduler, 2_001), [(next.0, 3)]);
+}
+
+#[test]
 fn a_step_of_pools_reads_or_answers_and_handing_over_is_told() {
     let mut scheduler = Scheduler::new(settings(Schedule::Split));
     (0..2).for_each(|_| submit(&mut scheduler, request(0, 0, 3)));

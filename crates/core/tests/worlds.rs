@@ -34,6 +34,13 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Members of a static batch were cancelled while steps were in flight for them, and the first of the next batch was said
+/// to starve. `sim::starvation` has what happened as a test of its own, which does not depend on the random stream.
+#[test]
+fn seed_226874_ends_well() {
+    run(&Scenario::adversarial(226_874));
+}
+
 fn play(seed: u64) -> Report {
     catch_unwind(|| run(&Scenario::adversarial(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
 }

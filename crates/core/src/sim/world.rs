@@ -5,6 +5,7 @@ use omnibus_kv::CacheKind;
 use super::clients::{Clients, Excuses};
 use super::device::{Device, Fate, Job};
 use super::script::Script;
+use super::starvation::Starvation;
 use super::tier::Storage;
 use super::{Audits, Overlap, Report, Rng, Scenario};
 use crate::{CacheGroup, Event, Outcome, Plan, Schedule, Scheduler, SequenceId, Settings, Tick};
@@ -40,8 +41,7 @@ pub(super) struct World<'a> {
     longest: usize,
     /// Plans in a row that computed nothing.
     workless: usize,
-    /// Who was oldest, and how many steps ago it was last computed.
-    oldest: (Option<SequenceId>, u64),
+    starvation: Starvation,
     random_failures: usize,
     /// The sequence that was alone in the steps that failed last, and how many of those failed at random in a row.
     struck: (Option<SequenceId>, usize),
@@ -70,7 +70,7 @@ impl<'a> World<'a> {
             attempts_max: STEPS_MORE + STEPS_PER_TOKEN * tokens as u64,
             longest: longest(&scenario.settings),
             workless: 0,
-            oldest: (None, 0),
+            starvation: Starvation::default(),
             random_failures: 0,
             struck: (None, 0),
             report: Report::default(),
@@ -293,6 +293,8 @@ impl<'a> World<'a> {
         let alone = self.scenario.machine.of(plan);
         let took = self.scenario.faults.interference.of(alone, begins, &mut self.rng);
         let done = begins + took;
+        let oldest = self.oldest();
+        self.starvation.launch(oldest);
         let (clients, scripts) = (&self.clients, &self.scripts);
         self.device.launch(&self.scheduler, plan, &fates, (done, took), |id| clients.script(id), scripts);
     }
@@ -321,7 +323,7 @@ impl<'a> World<'a> {
 
     fn commit(&mut self, job: &Job) {
         let suspects = self.scheduler.stats().suspects;
-        self.follow_oldest(job, suspects > 0);
+        self.check_starvation(job, suspects > 0);
         let is_trial = suspects > 0 && job.sequences.iter().any(|id| self.clients.is_live(*id));
         let outputs = job.outputs(&self.clients, &self.scripts);
         let outcome = Outcome { plan: job.plan, outputs, took: Some(job.took) };
@@ -338,25 +340,32 @@ impl<'a> World<'a> {
         self.report.steps += 1;
     }
 
-    /// Panics if the oldest sequence is passed over for too long.
-    fn follow_oldest(&mut self, job: &Job, is_trial: bool) {
+    /// The oldest sequence that is not held, where the policy goes by age; else the first in line.
+    fn oldest(&self) -> Option<SequenceId> {
         let mut live = self.clients.live().filter(|id| !self.scheduler.is_held(*id));
-        let oldest = match self.scenario.settings.schedule {
+        match self.scenario.settings.schedule {
             Schedule::Fair => live.min_by_key(|id| self.clients.place(*id)),
             Schedule::Fcfs | Schedule::Static | Schedule::Split => live.next(),
-        };
-        let advanced = oldest.is_none_or(|oldest| job.sequences.contains(&oldest));
-        let waited = if advanced || oldest != self.oldest.0 || is_trial { 0 } else { self.oldest.1 + 1 };
-        self.oldest = (oldest, waited);
+        }
+    }
+
+    /// Panics if the oldest sequence is passed over for too long.
+    fn check_starvation(&mut self, job: &Job, is_trial: bool) {
+        let oldest = self.oldest();
+        let passed_over = self.starvation.finish(oldest, &job.sequences);
+        if is_trial {
+            self.starvation.reset();
+            return;
+        }
         // One that was held comes back while younger ones are in flight, and they make room first.
         let returning = oldest.is_some_and(|oldest| self.storage.has_held(oldest));
         let most = if returning { 2 * STARVATION_STEPS } else { STARVATION_STEPS };
-        // StageLimits take turns, and who comes late and first in line is not in what is in flight.
+        // Prefill and decode take turns.
         let most = match self.scenario.settings.schedule {
-            Schedule::Fair | Schedule::Split => 2 * most,
-            Schedule::Fcfs | Schedule::Static => most,
+            Schedule::Split => 2 * most,
+            Schedule::Fair | Schedule::Fcfs | Schedule::Static => most,
         };
-        assert!(waited < most, "{oldest:?} is the oldest, and starves");
+        assert!(passed_over < most, "{oldest:?} is the oldest, and starves");
     }
 
     fn why_it_fails(&mut self, job: &Job) -> Option<Cause> {
@@ -384,7 +393,7 @@ impl<'a> World<'a> {
         let events = self.scheduler.fail_steps();
         self.tell(events, &excuses);
         self.device.crash();
-        self.oldest = (None, 0);
+        self.starvation.crash();
         let stats = self.scheduler.stats();
         assert_eq!(stats.running, 0, "all memory is suspect");
         assert!(stats.groups.iter().all(|group| group.used + group.cached == 0), "all memory is suspect");
