@@ -20,11 +20,11 @@ pub use transfer::{Transfer, TransferCost, TransferCosts};
 /// The work of one step in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct StepLoad {
-    /// Works of one token.
+    /// Tokens of sequences that decode: one, and draft tokens.
     pub decode_tokens: f64,
     /// Positions they attend to, added up.
     pub decode_context: f64,
-    /// Tokens of works of several tokens.
+    /// Tokens of prompts.
     pub prefill_tokens: f64,
     /// Positions that each of those tokens attends to, added up.
     pub prefill_context: f64,
@@ -37,8 +37,8 @@ impl StepLoad {
     }
 
     fn of_work(work: &ScheduledSequence) -> Self {
-        if work.positions.len() == 1 {
-            Self::decode(work.positions.end)
+        if work.is_decode() {
+            Self::verify(work.positions.start, work.positions.len())
         } else {
             Self::prefill(work.positions.start, work.positions.len())
         }
@@ -47,6 +47,12 @@ impl StepLoad {
     /// One token after others, itself included in `context`.
     pub fn decode(context: usize) -> Self {
         Self { decode_tokens: 1.0, decode_context: context as f64, ..Self::default() }
+    }
+
+    /// A decode step of `tokens` positions from `start` on: the newest token, and draft tokens behind it.
+    pub fn verify(start: usize, tokens: usize) -> Self {
+        let Self { prefill_tokens, prefill_context, .. } = Self::prefill(start, tokens);
+        Self { decode_tokens: prefill_tokens, decode_context: prefill_context, ..Self::default() }
     }
 
     /// So many tokens from position `start` on.

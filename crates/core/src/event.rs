@@ -1,8 +1,12 @@
 //! What came of a step, and what to tell the clients about it.
 
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 use crate::{PlanId, SequenceId, Tick, Token};
+
+/// Tokens that one step yields for a sequence. A few need no allocation.
+pub type AcceptedTokens = SmallVec<[Token; 4]>;
 
 /// What the engine computed for the oldest plan in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,17 +21,24 @@ pub struct Outcome {
 }
 
 /// What came of one sampling work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SequenceOutput {
-    /// A token.
-    Sampled {
-        /// The token.
-        token: Token,
-        /// The engine's reason to stop after it. The scheduler knows the length limit itself.
+    /// Tokens: those of the draft that were accepted, then the one sampled after them.
+    Accepted {
+        /// At least one, and at most [`crate::ScheduledSequence::samples`].
+        tokens: AcceptedTokens,
+        /// The engine's reason to stop after the last of them. The scheduler knows the length limit itself.
         stop: Option<StopKind>,
     },
     /// This row alone went wrong. Its sequence ends; the others do not notice.
     Failed,
+}
+
+impl SequenceOutput {
+    /// One token.
+    pub fn token(token: Token, stop: Option<StopKind>) -> Self {
+        Self::Accepted { tokens: smallvec![token], stop }
+    }
 }
 
 /// The engine's reason to stop a sequence.

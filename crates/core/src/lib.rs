@@ -21,7 +21,7 @@ pub mod sim;
 mod stats;
 
 pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};
-pub use event::{Event, Failure, FinishReason, Outcome, SequenceOutput, StopKind};
+pub use event::{AcceptedTokens, Event, Failure, FinishReason, Outcome, SequenceOutput, StopKind};
 pub use plan::{
     Allocation, BlockCopy, CacheMiss, CachedBlock, Plan, PlanId, Preempted, PreemptionMode, PrefixLookup,
     ScheduledSequence, TokenSource,

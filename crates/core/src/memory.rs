@@ -338,11 +338,13 @@ impl Memory {
         self.groups.get(group).is_some_and(|(_, pool)| pool.has(block, seal))
     }
 
-    /// Takes the blocks that positions up to `end` lack. Never moves one that is held.
-    pub(crate) fn grow(&mut self, tables: &mut [BlockTable], start: usize, end: usize) {
+    /// Takes the blocks that these positions lack, and a state slot for each sample. Never moves one that is held.
+    pub(crate) fn grow(&mut self, tables: &mut [BlockTable], positions: &Range<usize>, samples: usize) {
+        let (start, end) = (positions.start, positions.end);
         for (group, table) in tables.iter_mut().enumerate() {
             let kind = self.groups[group].0;
             let reach = kind.blocks_for(self.block_size, end);
+            let reach = if kind.is_state() { reach.max(samples) } else { reach };
             while table.end() < reach {
                 table.blocks.push(self.take(group));
             }
@@ -404,6 +406,19 @@ impl Memory {
             }
         }
         self.content.enter(chain.before(at), key, page);
+    }
+
+    /// Releases the blocks behind the first `tokens` positions, and all state slots but the one that holds the state after
+    /// the last accepted of several samples.
+    pub(crate) fn truncate(&mut self, tables: &mut [BlockTable], tokens: usize, accepted: usize) {
+        for (table, (kind, pool)) in tables.iter_mut().zip(&mut self.groups) {
+            if kind.is_state() {
+                table.blocks.swap(0, accepted - 1);
+                table.blocks.drain(1..).rev().for_each(|slot| pool.release(slot));
+            } else {
+                table.truncate(*kind, self.block_size, tokens).for_each(|block| pool.release(block));
+            }
+        }
     }
 
     /// Releases what nothing reads once `next` is the first position still to compute.

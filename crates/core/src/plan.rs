@@ -73,14 +73,27 @@ pub struct ScheduledSequence {
     /// Leading tokens found in the prefix index. Not zero only in the work that admits a sequence, and then
     /// equal to `positions.start`.
     pub cached: usize,
-    /// Sample a token after the last position. False while a prompt is computed in pieces.
-    pub sample: bool,
+    /// Tokens to sample: one after each of the last `samples` positions. Zero while a prompt is computed in chunks. More
+    /// than one: the last `samples − 1` positions are draft tokens, which the engine proposes and verifies.
+    pub samples: usize,
+}
+
+impl ScheduledSequence {
+    /// Draft tokens among the positions. They come last, and the scheduler does not know them.
+    pub fn draft_tokens(&self) -> usize {
+        self.samples.saturating_sub(1)
+    }
+
+    /// True for a decode step, with or without draft tokens; a chunk of one token costs as much.
+    pub fn is_decode(&self) -> bool {
+        self.positions.len() == self.samples.max(1)
+    }
 }
 
 /// Where a work's tokens come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenSource {
-    /// All are in [`crate::Scheduler::tokens`].
+    /// All are in [`crate::Scheduler::tokens`], but for draft tokens.
     Known,
     /// There is one position, and its token is a sample of a step still in flight.
     InFlight {

@@ -44,6 +44,8 @@ pub struct Request {
     /// The conversation it is a turn of: what it leaves behind is kept for the next one. Two that continue the same
     /// turn differently are both kept.
     pub session: Option<u64>,
+    /// Draft tokens that each decode step verifies, where there is room: [`crate::Scheduler::set_draft_tokens`].
+    pub draft_tokens: usize,
     /// Who asks. No tenant can fill the queue against the others, and `fair` takes turns among them.
     pub tenant: u64,
 }
@@ -63,6 +65,7 @@ impl Request {
             boundaries,
             history: 0..0,
             session: None,
+            draft_tokens: 0,
             tenant: 0,
         }
     }

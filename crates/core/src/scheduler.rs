@@ -98,9 +98,9 @@ impl Flight {
 #[derive(Debug, Clone)]
 struct FlightWork {
     sequence: SequenceId,
-    /// One past the last position.
+    /// One past the last position, draft tokens included.
     end: usize,
-    sample: bool,
+    samples: usize,
 }
 
 impl Scheduler {
@@ -222,6 +222,16 @@ impl Scheduler {
         culprit.and_then(|id| self.end(id, failed(id))).into_iter().collect()
     }
 
+    /// How many draft tokens the next decode steps of a sequence verify, as far as there are tokens, blocks and state slots
+    /// that no other sequence needs. A sequence with draft tokens is in one step at a time once it decodes, since the
+    /// next drafts follow from what is accepted. Nothing happens to one that is not there.
+    pub fn set_draft_tokens(&mut self, id: SequenceId, draft_tokens: usize) {
+        if let Some(sequence) = self.sequences.get_mut(&id).filter(|of| of.draft_tokens != draft_tokens) {
+            sequence.draft_tokens = draft_tokens;
+            self.now_at.0 += 1;
+        }
+    }
+
     /// The most the next step may do; less than the settings say after a failed step, for a while.
     pub fn limits(&self) -> StepLimits {
         self.recovery.limits()
@@ -296,6 +306,7 @@ impl Scheduler {
             hold: Hold::Never,
             leaving: PreemptionMode::Recompute,
             is_looked_up: false,
+            draft_tokens: request.draft_tokens,
             bookings: Default::default(),
         }
     }

@@ -6,7 +6,7 @@ use omnibus_kv::BlockTable;
 
 use crate::prefix::Chain;
 use crate::scheduler::Asked;
-use crate::{PlanId, PreemptionMode, SequenceId, Tick, Token, TokenSource};
+use crate::{PlanId, PreemptionMode, ScheduledSequence, SequenceId, Tick, Token, TokenSource};
 
 /// Where a sequence is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,8 @@ pub(crate) struct Sequence {
     pub(crate) token_at: Tick,
     pub(crate) deadline: Option<Tick>,
     pub(crate) phase: Phase,
-    /// Leading positions whose keys and values are in the blocks, or will be once all steps in flight are done.
+    /// Leading positions whose keys and values are in the blocks, or will be once all steps in flight are done, whatever
+    /// becomes of draft tokens.
     pub(crate) computed: usize,
     /// In the order of the groups.
     pub(crate) tables: Vec<BlockTable>,
@@ -107,6 +108,8 @@ pub(crate) struct Sequence {
     pub(crate) leaving: PreemptionMode,
     /// What is kept elsewhere of it has been looked for since it last had memory.
     pub(crate) is_looked_up: bool,
+    /// Draft tokens that each of its decode steps verifies, where there is room.
+    pub(crate) draft_tokens: usize,
     /// Its work in steps in flight, oldest first.
     pub(crate) bookings: VecDeque<Booking>,
 }
@@ -116,14 +119,18 @@ pub(crate) struct Sequence {
 pub(crate) struct Booking {
     /// The first position it computes, and reads from.
     pub(crate) start: usize,
-    /// The sample that will come of it.
-    pub(crate) sample: Option<TokenSource>,
+    /// One past the last position it has blocks for.
+    pub(crate) end: usize,
+    /// Tokens that it samples.
+    pub(crate) samples: usize,
+    /// Where the first of them will be.
+    pub(crate) source: Option<TokenSource>,
 }
 
 impl Sequence {
-    /// Tokens once all samples in flight have arrived.
+    /// Tokens once all samples in flight have arrived and no draft token was accepted.
     pub(crate) fn expected(&self) -> usize {
-        self.tokens.len() + self.bookings.iter().filter(|booking| booking.sample.is_some()).count()
+        self.tokens.len() + self.bookings.iter().filter(|booking| booking.samples > 0).count()
     }
 
     /// Tokens told and in flight beyond the prompt.
@@ -136,17 +143,47 @@ impl Sequence {
         self.expected() == self.max_tokens
     }
 
-    /// Positions that can be planned. None once its limit is in flight.
+    /// Positions that can be planned, draft tokens not counted. None once its limit is in flight, nor while draft tokens
+    /// are verified, or wait for the token in flight that they follow.
     pub(crate) fn pending(&self) -> usize {
-        if self.is_finishing() { 0 } else { self.expected() - self.computed }
+        if self.is_finishing() || self.awaits_verification() { 0 } else { self.expected() - self.computed }
     }
 
-    /// Where the tokens of the next positions come from.
+    /// True while it is not known how many tokens it will have, or which drafts would follow.
+    pub(crate) fn awaits_verification(&self) -> bool {
+        let verifies =
+            |booking: &Booking| booking.samples > 1 || (booking.samples > 0 && self.draft_tokens > 0);
+        self.bookings.iter().any(verifies)
+    }
+
+    /// True when its newest token is all there is to compute.
+    pub(crate) fn is_decoding(&self) -> bool {
+        self.pending() == 1
+    }
+
+    /// Draft tokens that its next step may verify.
+    pub(crate) fn drafts(&self) -> usize {
+        let decodes = self.phase == Phase::Running && self.is_decoding() && !self.is_in_flight();
+        // At least one token is sampled after those that are accepted.
+        if decodes { self.draft_tokens.min(self.max_tokens - self.tokens.len() - 1) } else { 0 }
+    }
+
+    /// Positions that it holds blocks for.
+    pub(crate) fn reserved(&self) -> usize {
+        self.bookings.back().map_or(self.computed, |booking| booking.end)
+    }
+
+    /// State slots that it holds in each group of states, once it was admitted.
+    pub(crate) fn state_slots(&self) -> usize {
+        self.bookings.iter().map(|booking| booking.samples).max().unwrap_or(0).max(1)
+    }
+
+    /// Where the tokens of the next positions up to `end` come from, draft tokens aside.
     pub(crate) fn input(&self, end: usize) -> TokenSource {
         if end <= self.tokens.len() {
             return TokenSource::Known;
         }
-        let sample = self.bookings.iter().rev().find_map(|booking| booking.sample);
+        let sample = self.bookings.iter().rev().find_map(|booking| booking.source);
         assert!(sample.is_some(), "a token that is not known is being sampled");
         sample.unwrap_or(TokenSource::Known)
     }
@@ -171,10 +208,11 @@ impl Sequence {
         !self.bookings.is_empty()
     }
 
-    /// Books work in a step.
-    pub(crate) fn book(&mut self, end: usize, plan: PlanId, row: Option<usize>) {
-        let sample = row.map(|row| TokenSource::InFlight { plan, row });
-        self.bookings.push_back(Booking { start: self.computed, sample });
-        self.computed = end;
+    /// Books work in a step. What it computes of draft tokens counts once they are accepted.
+    pub(crate) fn book(&mut self, work: &ScheduledSequence, plan: PlanId, row: Option<usize>) {
+        let source = row.map(|row| TokenSource::InFlight { plan, row });
+        let (start, end) = (self.computed, work.positions.end);
+        self.bookings.push_back(Booking { start, end, samples: work.samples, source });
+        self.computed = end - work.draft_tokens();
     }
 }

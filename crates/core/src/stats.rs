@@ -101,6 +101,10 @@ pub struct Stats {
     pub computed_tokens_total: u64,
     /// Tokens told to clients.
     pub sampled_tokens_total: u64,
+    /// Draft tokens that were verified.
+    pub draft_tokens_total: u64,
+    /// Draft tokens that were accepted.
+    pub accepted_draft_tokens_total: u64,
     /// Prompts that were not found as far as they could have been.
     pub misses: CacheMisses,
     /// Sequences that began in the middle of a block, whose beginning was copied.

@@ -39,8 +39,8 @@ fn begin(scheduler: &mut Scheduler) -> (Plan, Allocation) {
 
 /// Commits a step whose samples are all 1.
 fn commit(scheduler: &mut Scheduler, plan: &Plan) {
-    let samples = plan.scheduled.iter().filter(|work| work.sample);
-    let outputs = samples.map(|_| SequenceOutput::Sampled { token: 1, stop: None }).collect();
+    let samples = plan.scheduled.iter().filter(|work| work.samples > 0);
+    let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
     scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
     scheduler.audit();
 }

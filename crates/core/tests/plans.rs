@@ -60,13 +60,13 @@ impl Stage {
     }
 
     fn commit(&mut self) {
-        self.commit_with(|_| SequenceOutput::Sampled { token: 1, stop: None });
+        self.commit_with(|_| SequenceOutput::token(1, None));
     }
 
     fn commit_with(&mut self, row: impl Fn(SequenceId) -> SequenceOutput) {
         let plan = self.flights.pop_front().expect("a step is in flight");
         let outputs =
-            plan.scheduled.iter().filter(|work| work.sample).map(|work| row(work.sequence)).collect();
+            plan.scheduled.iter().filter(|work| work.samples > 0).map(|work| row(work.sequence)).collect();
         let events = self.scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
         self.print_events(&events);
         self.scheduler.audit();
@@ -116,7 +116,7 @@ fn print_plan(plan: &Plan) -> String {
     let preempt = plan.preempt.iter().map(|preempted| format!("preempt {}", preempted.sequence.0));
     let work = plan.scheduled.iter().map(|work| {
         let flight = if matches!(work.input, TokenSource::InFlight { .. }) { " from flight" } else { "" };
-        let sample = if work.sample { " sample" } else { "" };
+        let sample = if work.samples > 0 { " sample" } else { "" };
         let cached = if work.cached > 0 { format!(" cached {}", work.cached) } else { String::new() };
         format!("#{} {:?}{cached}{flight}{sample}", work.sequence.0, work.positions)
     });
@@ -244,7 +244,7 @@ fn what_is_sampled_after_the_end_is_nobodys_and_its_blocks_stay_until_then() {
     stage.ask(1, 3, 9);
     stage.begin();
     stage.begin();
-    stage.commit_with(|_| SequenceOutput::Sampled { token: 2, stop: Some(StopKind::Token) });
+    stage.commit_with(|_| SequenceOutput::token(2, Some(StopKind::Token)));
     assert_eq!(stage.scheduler.stats().groups[0].used, 1, "a step in flight uses it");
     stage.commit();
     assert_eq!(stage.scheduler.stats().groups[0].used, 0);
@@ -445,7 +445,7 @@ fn a_row_that_fails_ends_its_sequence_alone() {
     stage.begin();
     stage.begin();
     let row = |id| {
-        if id == bad { SequenceOutput::Failed } else { SequenceOutput::Sampled { token: 1, stop: None } }
+        if id == bad { SequenceOutput::Failed } else { SequenceOutput::token(1, None) }
     };
     stage.commit_with(row);
     stage.commit();

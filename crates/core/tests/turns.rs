@@ -51,8 +51,8 @@ fn step(scheduler: &mut Scheduler, now: Tick) -> Vec<(u64, usize)> {
 }
 
 fn commit(scheduler: &mut Scheduler, plan: &Plan, took: Tick) {
-    let samples = plan.scheduled.iter().filter(|work| work.sample);
-    let outputs = samples.map(|_| SequenceOutput::Sampled { token: 1, stop: None }).collect();
+    let samples = plan.scheduled.iter().filter(|work| work.samples > 0);
+    let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
     scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(took) });
 }
 

@@ -46,7 +46,7 @@ fn play(seed: u64) -> Report {
 }
 
 /// What happened. Panics if something did not: a world in which nothing happens proves nothing.
-fn events(reports: &[Report]) -> [(&'static str, u64); 16] {
+fn events(reports: &[Report]) -> [(&'static str, u64); 18] {
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
         ("steps", sum(|report| report.steps)),
@@ -64,10 +64,16 @@ fn events(reports: &[Report]) -> [(&'static str, u64); 16] {
         ("evicted", sum(|report| 20 * report.stats.misses.evicted)),
         ("changed histories", sum(|report| 20 * report.stats.misses.history_changed)),
         ("tokens of sessions", sum(|report| report.session_tokens)),
+        ("draft tokens accepted", sum(|report| report.stats.accepted_draft_tokens_total)),
+        ("draft tokens rejected", sum(rejected)),
         ("cached tokens", sum(|report| report.stats.cached_tokens_total)),
     ];
     assert!(counts.iter().all(|(_, count)| *count > reports.len() as u64 / 10), "{counts:?}");
     counts
+}
+
+fn rejected(report: &Report) -> u64 {
+    report.stats.draft_tokens_total - report.stats.accepted_draft_tokens_total
 }
 
 #[test]

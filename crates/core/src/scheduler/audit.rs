@@ -33,6 +33,16 @@ impl Scheduler {
 
     fn audit_sequence(&self, sequence: &Sequence) {
         assert!(sequence.tokens.len() <= sequence.max_tokens, "grew past its limit");
+        assert!(sequence.reserved() < sequence.max_tokens, "the last token is never computed");
+        let verified = sequence.bookings.iter().filter(|booking| booking.samples > 1).count();
+        assert!(
+            verified == 0 || sequence.bookings.len() == 1,
+            "draft tokens are verified in one step at a time"
+        );
+        assert!(
+            sequence.sealed * self.settings.block_size <= sequence.tokens.len(),
+            "unknown tokens are cached"
+        );
         assert!(
             sequence.computed < sequence.expected() || sequence.phase == Phase::Ended,
             "has nothing to do"
@@ -44,7 +54,8 @@ impl Scheduler {
         let block_size = self.settings.block_size;
         for (table, group) in sequence.tables.iter().zip(&self.settings.groups) {
             let first = group.kind().out_of_window_blocks(block_size, sequence.next_start());
-            let end = group.kind().blocks_for(block_size, sequence.computed);
+            let end = group.kind().blocks_for(block_size, sequence.reserved());
+            let end = if group.kind().is_state() { sequence.state_slots() } else { end };
             if waits {
                 assert!(table.blocks.is_empty(), "waits but holds blocks");
             } else {

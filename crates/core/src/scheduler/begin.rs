@@ -51,7 +51,7 @@ impl Scheduler {
         }
         let mut rows = 0..;
         for work in &plan.scheduled {
-            let row = if work.sample { rows.next() } else { None };
+            let row = if work.samples > 0 { rows.next() } else { None };
             self.book(plan, work, row);
         }
         self.copy(plan, &loans, &mut begun.copies);
@@ -129,8 +129,9 @@ impl Scheduler {
         let Some(sequence) = sequence else { return };
         assert_eq!(sequence.phase, Phase::Running, "only running sequences advance");
         assert_eq!(sequence.computed, work.positions.start, "work starts where the last ended");
-        self.memory.grow(&mut sequence.tables, work.positions.start, work.positions.end);
-        sequence.book(work.positions.end, plan.id, row);
+        self.memory.grow(&mut sequence.tables, &work.positions, work.samples);
+        sequence.book(work, plan.id, row);
+        self.totals.draft_tokens_total += work.draft_tokens() as u64;
         self.totals.computed_tokens_total += work.positions.len() as u64;
     }
 
@@ -142,7 +143,7 @@ impl Scheduler {
         let flown = |work: &ScheduledSequence| FlightWork {
             sequence: work.sequence,
             end: work.positions.end,
-            sample: work.sample,
+            samples: work.samples,
         };
         let works = plan.scheduled.iter().map(flown).collect();
         self.next_pool = self.pool_after(plan);

@@ -2,7 +2,9 @@
 
 use super::{Flight, FlightWork, Scheduler};
 use crate::sequence::Phase;
-use crate::{Event, Failure, FinishReason, Outcome, SequenceId, SequenceOutput, StopKind, Token};
+use crate::{
+    AcceptedTokens, Event, Failure, FinishReason, Outcome, SequenceId, SequenceOutput, StopKind, Token,
+};
 
 impl Scheduler {
     /// Enters what came of the oldest plan in flight, and says what to tell the clients.
@@ -18,15 +20,15 @@ impl Scheduler {
         if let Some(took) = outcome.took {
             self.cost.learn(&load, took);
         }
-        let asked = works.iter().filter(|work| work.sample).count();
-        assert_eq!(asked, outcome.outputs.len(), "one row for each sample asked for");
+        let asked = works.iter().filter(|work| work.samples > 0).count();
+        assert_eq!(asked, outcome.outputs.len(), "one output for each sequence that samples");
         self.now_at.0 += 1;
         let mut events = Vec::new();
         let mut outputs = outcome.outputs.into_iter();
         for work in &works {
-            let row = if work.sample { outputs.next() } else { None };
-            self.settle(work, row, &mut events);
-            if let Some(sequence) = self.sequences.get_mut(&work.sequence).filter(|_| work.sample) {
+            let output = if work.samples > 0 { outputs.next() } else { None };
+            self.settle(work, output, &mut events);
+            if let Some(sequence) = self.sequences.get_mut(&work.sequence).filter(|_| work.samples > 0) {
                 sequence.token_at = ended;
             }
         }
@@ -35,7 +37,7 @@ impl Scheduler {
     }
 
     /// Takes in one sequence's share of the step.
-    fn settle(&mut self, work: &FlightWork, row: Option<SequenceOutput>, events: &mut Vec<Event>) {
+    fn settle(&mut self, work: &FlightWork, output: Option<SequenceOutput>, events: &mut Vec<Event>) {
         let id = work.sequence;
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         let booking = sequence.bookings.pop_front();
@@ -44,32 +46,52 @@ impl Scheduler {
         if phase == Phase::Ended {
             // Whatever was sampled after the end is nobody's.
             if !in_flight {
-                if row != Some(SequenceOutput::Failed) {
+                if output != Some(SequenceOutput::Failed) {
                     self.keep_tail(id);
                 }
                 self.remove(id);
             }
             return;
         }
-        if row == Some(SequenceOutput::Failed) {
-            let failure = Failure::Sampling;
-            events.extend(self.end(id, Event::Failed { sequence: id, failure }));
-            return;
-        }
-        self.seal(work);
-        let ended = match row {
-            Some(SequenceOutput::Sampled { token, stop }) => self.append(id, token, stop, events),
-            Some(SequenceOutput::Failed) | None => false,
+        let (tokens, stop) = match output {
+            Some(SequenceOutput::Accepted { tokens, stop }) => (tokens, stop),
+            None => (AcceptedTokens::new(), None),
+            Some(SequenceOutput::Failed) => {
+                let failure = Failure::Sampling;
+                events.extend(self.end(id, Event::Failed { sequence: id, failure }));
+                return;
+            }
         };
-        if !ended {
-            self.make_way(id, phase, in_flight);
+        let accepted = tokens.len();
+        assert!(
+            accepted.min(1) == work.samples.min(1) && accepted <= work.samples,
+            "as many as were sampled"
+        );
+        self.roll_back(work, accepted);
+        let finish = self.append(id, &tokens, stop, events);
+        self.cache_blocks(id, work.end - (work.samples - accepted));
+        match finish {
+            Some(reason) => self.finish(id, reason, events),
+            None => self.make_way(id, phase, in_flight),
         }
     }
 
-    /// Makes the blocks findable that this work filled.
-    fn seal(&mut self, work: &FlightWork) {
-        let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return };
-        let full = work.end / self.settings.block_size;
+    /// Gives back what a step computed behind the last accepted token.
+    fn roll_back(&mut self, work: &FlightWork, accepted: usize) {
+        if work.samples < 2 {
+            return;
+        }
+        if let Some(sequence) = self.sequences.get_mut(&work.sequence) {
+            sequence.computed += accepted - 1;
+            self.memory.truncate(&mut sequence.tables, sequence.computed, accepted);
+            self.totals.accepted_draft_tokens_total += accepted as u64 - 1;
+        }
+    }
+
+    /// Makes the full blocks among the first `end` positions findable. Their tokens are known and accepted.
+    fn cache_blocks(&mut self, id: SequenceId, end: usize) {
+        let Some(sequence) = self.sequences.get_mut(&id) else { return };
+        let full = end / self.settings.block_size;
         if self.memory.shares() && full > sequence.sealed {
             let blocks = sequence.sealed..full;
             self.memory.seal(&sequence.tables, &sequence.chain, &sequence.tokens, blocks);
@@ -94,35 +116,35 @@ impl Scheduler {
         self.memory.seal_tail(&sequence.tables, &sequence.chain, known);
     }
 
-    /// Adds a token. True if it was the last.
+    /// Adds tokens. Says why they were the last, if so.
     fn append(
         &mut self,
         id: SequenceId,
-        token: Token,
+        tokens: &[Token],
         stop: Option<StopKind>,
         events: &mut Vec<Event>,
-    ) -> bool {
-        let Some(sequence) = self.sequences.get_mut(&id) else { return true };
-        sequence.tokens.push(token);
+    ) -> Option<FinishReason> {
+        let sequence = self.sequences.get_mut(&id).filter(|_| !tokens.is_empty())?;
+        sequence.tokens.extend_from_slice(tokens);
         if self.memory.shares() {
             sequence.chain.extend(&sequence.tokens);
         }
+        self.totals.sampled_tokens_total += tokens.len() as u64;
+        events.extend(tokens.iter().map(|token| Event::Token { sequence: id, token: *token }));
+        assert!(sequence.tokens.len() <= sequence.max_tokens, "no more is sampled than the request's limit");
         let full = sequence.tokens.len() == sequence.max_tokens;
-        let answer = sequence.tokens.len() - sequence.prompt;
-        self.totals.sampled_tokens_total += 1;
-        events.push(Event::Token { sequence: id, token });
-        let reason = match stop {
-            Some(kind) => FinishReason::Stop(kind),
-            None if full => FinishReason::Length,
-            None => return false,
-        };
-        self.answers.ended(answer);
+        stop.map(FinishReason::Stop).or(full.then_some(FinishReason::Length))
+    }
+
+    /// Ends a sequence that has come to its last token.
+    fn finish(&mut self, id: SequenceId, reason: FinishReason, events: &mut Vec<Event>) {
+        let Some(sequence) = self.sequences.get_mut(&id) else { return };
+        self.answers.ended(sequence.tokens.len() - sequence.prompt);
         sequence.is_complete = true;
         if !sequence.is_in_flight() {
             self.keep_tail(id);
         }
         events.extend(self.end(id, Event::Finished { sequence: id, reason }));
-        true
     }
 
     /// Releases what the sequence needs no more, now that this step is done with it.

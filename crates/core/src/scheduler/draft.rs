@@ -21,6 +21,8 @@ pub(super) struct Draft<'a> {
     sequences_left: usize,
     /// The most tokens that the next work may have.
     work_most: usize,
+    /// Tokens that draft tokens may take: what is left when every running sequence has its next token.
+    pub(super) drafts_left: usize,
     /// How much of the step prompts may take. `None`: as much as fits.
     pub(super) pace: Option<Pace<'a>>,
 }
@@ -55,6 +57,7 @@ impl<'a> Draft<'a> {
             tokens_left: limits.tokens,
             sequences_left: limits.sequences,
             work_most: usize::MAX,
+            drafts_left: 0,
             pace: None,
         };
         for (&id, sequence) in &books.sequences {
@@ -64,6 +67,8 @@ impl<'a> Draft<'a> {
                 draft.let_go(sequence);
             }
         }
+        let plannable = books.running.iter().filter(|id| books.sequences[id].pending() > 0).count();
+        draft.drafts_left = draft.tokens_left.saturating_sub(plannable);
         draft
     }
 
@@ -72,10 +77,11 @@ impl<'a> Draft<'a> {
         self.plan
     }
 
-    /// Sequences that hold blocks and have something to compute, oldest first.
+    /// Sequences that hold blocks and will have more to compute, oldest first. Those that verify draft tokens, or wait for
+    /// the token in flight that those follow, keep their place though they cannot be planned.
     pub(super) fn runners(&self) -> VecDeque<SequenceId> {
         let running = self.books.running.iter().copied();
-        running.filter(|id| !self.is_expired(*id) && self.books.sequences[id].pending() > 0).collect()
+        running.filter(|id| !self.is_expired(*id) && !self.books.sequences[id].is_finishing()).collect()
     }
 
     /// Sequences that wait and are not held, oldest first.
@@ -140,9 +146,12 @@ impl<'a> Draft<'a> {
         !self.plan.preempt.is_empty()
     }
 
-    /// Plans as much of a running sequence as fits. If nothing does, takes back from `victims`, last first.
+    /// Plans as much of a running sequence as fits: nothing while it verifies draft tokens. If nothing does, takes back from `victims`, last first.
     pub(super) fn advance(&mut self, id: SequenceId, victims: &mut VecDeque<SequenceId>) -> Move {
         let sequence = &self.books.sequences[&id];
+        if sequence.awaits_verification() {
+            return Move::Made;
+        }
         let held = || sequence.tables.iter().map(|table| table.end());
         while self.reach(held()) <= sequence.computed {
             if self.make_room(held, sequence.computed, victims) == Move::Stuck {
@@ -227,28 +236,40 @@ impl<'a> Draft<'a> {
         held: impl Fn() -> H,
     ) {
         let expected = sequence.expected();
-        let end = expected.min(start + self.most(start, expected)).min(self.reach(held()));
+        let drafts = self.drafts(sequence);
+        let wanted = self.most(start, expected + drafts, drafts);
+        let end = (start + wanted).min(self.reach(held()));
         // What is put off for the sake of a checkpoint is not given to younger ones, who would be in the way later.
         self.tokens_left -= end - start;
         let end = sequence.cut(start, end);
-        self.forecast.take(held(), end);
-        if let Some(pace) = self.pace.as_mut().filter(|_| end - start > 1) {
+        let samples = (end + 1).saturating_sub(expected);
+        let work = ScheduledSequence {
+            sequence: id,
+            positions: start..end,
+            input: sequence.input(end - samples.saturating_sub(1)),
+            cached: start - sequence.computed,
+            samples,
+        };
+        self.forecast.take(held(), end, samples);
+        self.drafts_left -= work.draft_tokens();
+        if let Some(pace) = self.pace.as_mut().filter(|_| end - start > 1 && !work.is_decode()) {
             pace.take(start, end - start);
         }
         self.sequences_left -= 1;
-        self.plan.scheduled.push(ScheduledSequence {
-            sequence: id,
-            positions: start..end,
-            input: sequence.input(end),
-            cached: start - sequence.computed,
-            sample: end == expected,
-        });
+        self.plan.scheduled.push(work);
+    }
+
+    /// Draft tokens that the sequence's next step may verify: memory and tokens that nobody else needs for the next one.
+    fn drafts(&self, sequence: &Sequence) -> usize {
+        let wanted = sequence.drafts().min(self.drafts_left);
+        if wanted > 0 { wanted.min(self.forecast.free_state_slots()) } else { 0 }
     }
 
     /// The most tokens from `start` on that a work may have.
-    fn most(&self, start: usize, expected: usize) -> usize {
-        let most = self.tokens_left.min(self.work_most).min(expected - start);
-        self.pace.as_ref().filter(|_| most > 1).map_or(most, |pace| pace.tokens(start, most).max(1))
+    fn most(&self, start: usize, end: usize, drafts: usize) -> usize {
+        let most = self.tokens_left.min(self.work_most).min(end - start);
+        let prompt = self.pace.as_ref().filter(|_| most > 1 && drafts == 0);
+        prompt.map_or(most, |pace| pace.tokens(start, most).max(1))
     }
 
     fn fits(

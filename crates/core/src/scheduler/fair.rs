@@ -62,9 +62,12 @@ impl<'a> Fair<'a> {
     fn new(draft: &mut Draft<'a>, now: Tick) -> Self {
         let books = draft.books;
         let runners = draft.runners();
-        let decoding = |id: &&SequenceId| books.sequences[id].pending() == 1;
+        let decoding = |id: &&SequenceId| books.sequences[id].is_decoding();
         let load = runners.iter().filter(decoding);
-        let load = load.map(|id| StepLoad::decode(books.sequences[id].expected()));
+        let load = load.map(|id| {
+            let sequence = &books.sequences[id];
+            StepLoad::verify(sequence.computed, 1 + sequence.drafts())
+        });
         let load = load.fold(StepLoad::default(), StepLoad::plus);
         let mut fair = Self {
             books,
@@ -77,12 +80,14 @@ impl<'a> Fair<'a> {
             kept_tokens: 0,
         };
         let with_slack = |id: &SequenceId| (fair.slack(&books.sequences[id]), *id);
+        let plannable = runners.iter().filter(|id| books.sequences[id].pending() > 0);
         let (mut decodes, mut prompts): (Vec<_>, Vec<_>) =
-            runners.iter().map(with_slack).partition(|(_, id)| books.sequences[id].pending() == 1);
+            plannable.map(with_slack).partition(|(_, id)| books.sequences[id].is_decoding());
         decodes.sort_by(by_slack);
         prompts.sort_by(by_slack);
         if !prompts.is_empty() || draft.queue().next().is_some() {
             fair.kept_tokens = draft.tokens_left() / 4;
+            draft.drafts_left = draft.drafts_left.saturating_sub(fair.kept_tokens);
         }
         let budget = decodes.first().map(|(least, _)| fair.budget(*least));
         let tokens = draft.tokens_left().saturating_sub(decodes.len()).max(fair.kept_tokens);
@@ -97,7 +102,7 @@ impl<'a> Fair<'a> {
         let reading = self.books.cost.predict(&StepLoad::prefill(0, sequence.prompt));
         let first = sequence.rank.came as f64 + ttft.max(2.0 * reading);
         let scheduled = first + self.tpot * sequence.answered() as f64;
-        let is_answering = sequence.pending() == 1 && sequence.answered() > 0;
+        let is_answering = sequence.is_decoding() && sequence.answered() > 0;
         let due = if is_answering {
             // The token in flight comes when the step before this one ends. Time may have jumped back since the last.
             let last = if sequence.is_in_flight() { self.begins } else { sequence.token_at as f64 };

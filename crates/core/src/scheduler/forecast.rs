@@ -46,13 +46,21 @@ impl<'a> Forecast<'a> {
         self.available.iter_mut().zip(coming).for_each(|(available, coming)| *available += *coming as i64);
     }
 
-    /// Takes the blocks that positions up to `end` lack.
-    pub(super) fn take(&mut self, held: impl Iterator<Item = usize>, end: usize) {
+    /// Takes the blocks that positions up to `end` lack, and a state slot for each sample.
+    pub(super) fn take(&mut self, held: impl Iterator<Item = usize>, end: usize, samples: usize) {
         for ((available, (kind, _)), held) in self.available.iter_mut().zip(self.memory.groups()).zip(held) {
-            let missing = kind.blocks_for(self.memory.block_size(), end).saturating_sub(held) as i64;
+            let blocks = kind.blocks_for(self.memory.block_size(), end);
+            let blocks = if kind.is_state() { blocks.max(samples) } else { blocks };
+            let missing = blocks.saturating_sub(held) as i64;
             assert!(missing <= *available, "room is counted before it is taken");
             *available -= missing;
         }
+    }
+
+    /// State slots that draft tokens can have: those that nobody holds, of the group that has fewest.
+    pub(super) fn free_state_slots(&self) -> usize {
+        let groups = self.memory.groups().zip(&self.available).filter(|((kind, _), _)| kind.is_state());
+        groups.map(|(_, available)| usize::try_from(*available).unwrap_or(0)).min().unwrap_or(usize::MAX)
     }
 
     /// True when a sequence that takes up after all of these keys finds a slot for its own state beside the one it

@@ -76,7 +76,7 @@ fn oldest(draft: &Draft<'_>) -> Option<SequenceId> {
 
 /// True when what is left to compute is the token sampled last.
 fn is_read(sequence: &Sequence) -> bool {
-    sequence.pending() == 1 && sequence.answered() > 0
+    sequence.is_decoding() && sequence.answered() > 0
 }
 
 fn fill_pool(draft: &mut Draft<'_>, turn: Pool) {
@@ -101,7 +101,7 @@ fn fill_pool(draft: &mut Draft<'_>, turn: Pool) {
             (None, Some(runner)) => {
                 let sequence = &books.sequences[&runner];
                 let is_its_turn = pool(draft, runner) == turn && (turn == Pool::Decode || !is_read(sequence));
-                if !is_its_turn {
+                if !is_its_turn || sequence.pending() == 0 {
                     continue;
                 }
                 draft.advance(runner, &mut rest)

@@ -10,9 +10,9 @@ use crate::{Plan, ScheduledSequence, Tick};
 pub struct Cost {
     /// Of any step, in nanoseconds.
     pub step_ns: u64,
-    /// Of works of several tokens.
+    /// Of a sequence that computes its prompt.
     pub prefill: Price,
-    /// Of works of one token.
+    /// Of a sequence that decodes.
     pub decode: Price,
 }
 
@@ -29,7 +29,7 @@ impl Cost {
     /// Microseconds that the plan takes, at least one.
     pub fn of(&self, plan: &Plan) -> Tick {
         let works = plan.scheduled.iter().map(|work| {
-            let price = if work.positions.len() > 1 { self.prefill } else { self.decode };
+            let price = if work.is_decode() { self.decode } else { self.prefill };
             price.token_ns * work.positions.len() as u64 + price.context_ps * attended(work) / 1000
         });
         ((self.step_ns + works.sum::<u64>()) / 1000).max(1)

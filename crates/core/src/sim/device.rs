@@ -53,15 +53,34 @@ pub(super) struct Job {
     /// Which sequences are in it.
     pub(super) sequences: Vec<SequenceId>,
     pub(super) tokens: usize,
-    /// Whose token at which position, and whether that goes wrong.
-    samples: Vec<(SequenceId, usize, Fate)>,
+    samples: Vec<Sample>,
 }
 
-/// What happens to a row.
+/// What a step yields for a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sample {
+    sequence: SequenceId,
+    /// Where its first token belongs.
+    position: usize,
+    fate: Fate,
+}
+
+/// What happens to a sequence in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    Good,
+    /// So many of its sampled tokens are accepted.
+    Good(usize),
     Bad,
+}
+
+impl Fate {
+    /// Positions of the work that hold what the sequence really says: not those of rejected draft tokens.
+    fn valid_end(self, work: &ScheduledSequence) -> usize {
+        match self {
+            Self::Good(accepted) => work.positions.end - (work.samples - accepted),
+            Self::Bad => work.positions.end,
+        }
+    }
 }
 
 impl Device {
@@ -104,21 +123,28 @@ impl Device {
         let doomed: BTreeSet<SequenceId> = self.doomed().collect();
         for (work, fate) in plan.scheduled.iter().zip(fates) {
             let spoilt = *fate == Fate::Bad || doomed.contains(&work.sequence);
-            self.write(books, work, &all[scripts(work.sequence)], spoilt);
+            let valid_end = if spoilt { 0 } else { fate.valid_end(work) };
+            self.write(books, work, &all[scripts(work.sequence)], valid_end);
         }
         for (work, fate) in plan.scheduled.iter().zip(fates) {
-            if *fate == Fate::Good && !doomed.contains(&work.sequence) {
-                self.read(books, work, &all[scripts(work.sequence)]);
+            if *fate != Fate::Bad && !doomed.contains(&work.sequence) {
+                self.read(books, work, &all[scripts(work.sequence)], fate.valid_end(work));
             }
         }
-        let sampling = plan.scheduled.iter().zip(fates).filter(|(work, _)| work.sample);
+        let sampling = plan.scheduled.iter().zip(fates).filter(|(work, _)| work.samples > 0);
         self.jobs.push_back(Job {
             plan: plan.id,
             done,
             took,
             sequences: plan.scheduled.iter().map(|work| work.sequence).collect(),
             tokens: plan.tokens(),
-            samples: sampling.map(|(work, fate)| (work.sequence, work.positions.end, *fate)).collect(),
+            samples: sampling
+                .map(|(work, fate)| Sample {
+                    sequence: work.sequence,
+                    position: work.positions.end - work.draft_tokens(),
+                    fate: *fate,
+                })
+                .collect(),
         });
     }
 
@@ -165,7 +191,7 @@ impl Device {
     /// Sequences with a row in flight that goes wrong: what they compute on top of it is worth nothing.
     fn doomed(&self) -> impl Iterator<Item = SequenceId> {
         let samples = self.jobs.iter().flat_map(|job| &job.samples);
-        samples.filter(|(_, _, fate)| *fate == Fate::Bad).map(|(sequence, _, _)| *sequence)
+        samples.filter(|sample| sample.fate == Fate::Bad).map(|sample| sample.sequence)
     }
 
     /// The tokens that go in are known, or are the right sample of the right step in flight.
@@ -173,12 +199,18 @@ impl Device {
         let known = books.tokens(work.sequence);
         assert_eq!(known, &script.tokens[..known.len()], "the scheduler lost a token");
         match work.input {
-            TokenSource::Known => assert!(work.positions.end <= known.len(), "a token is not known"),
+            TokenSource::Known => {
+                assert!(work.positions.end - work.draft_tokens() <= known.len(), "a token is not known");
+                assert!(
+                    work.samples < 2 || work.positions.start + 1 == known.len(),
+                    "drafts follow the newest"
+                );
+            }
             TokenSource::InFlight { plan, row } => {
                 assert_eq!(work.positions, known.len()..known.len() + 1, "one token is in flight");
                 let job = self.jobs.iter().find(|job| job.plan == plan);
                 let sample = job.map(|job| job.samples[row]);
-                let sample = sample.map(|(sequence, position, _)| (sequence, position));
+                let sample = sample.map(|sample| (sample.sequence, sample.position));
                 assert_eq!(sample, Some((work.sequence, known.len())), "somebody else's sample");
             }
         }
@@ -211,17 +243,22 @@ impl Device {
         }
     }
 
-    fn write(&mut self, books: &Scheduler, work: &ScheduledSequence, script: &Script, spoilt: bool) {
+    fn write(&mut self, books: &Scheduler, work: &ScheduledSequence, script: &Script, valid_end: usize) {
         let oldest = self.launched - self.jobs.len() as u64;
         for (at, group) in self.groups.iter_mut().enumerate() {
             let table = books.block_table(work.sequence, at);
             if group.kind == CacheKind::State {
-                assert_eq!(table.blocks.len(), 1, "one state a sequence");
-                group.claim(table.blocks[0], work.sequence, oldest);
-                let slot = &mut group.slots[table.blocks[0].0 as usize * self.block_size];
+                assert_eq!(table.blocks.len(), work.samples.max(1), "a slot for each sample");
                 let before = work.positions.start.checked_sub(1).map(|last| script.prints[last]);
-                assert!(spoilt || before.is_none_or(|before| before == *slot), "the state is another's");
-                *slot = if spoilt { GARBAGE } else { script.prints[work.positions.end - 1] };
+                let own = group.slots[table.blocks[0].index() * self.block_size];
+                let spoilt = valid_end <= work.positions.start;
+                assert!(spoilt || before.is_none_or(|before| before == own), "the state is another's");
+                // The state after the first sampled position, after the second, and so on.
+                for (slot, last) in table.blocks.iter().zip(work.positions.end - table.blocks.len()..) {
+                    group.claim(*slot, work.sequence, oldest);
+                    let print = if last < valid_end { script.prints[last] } else { GARBAGE };
+                    group.slots[slot.index() * self.block_size] = print;
+                }
                 continue;
             }
             // What nobody reads may be anything, and has to be the same wherever a block is kept.
@@ -229,21 +266,21 @@ impl Device {
             for position in work.positions.start..end {
                 let block = held(&table, position / self.block_size);
                 group.claim(block, work.sequence, oldest);
-                let print = if spoilt { GARBAGE } else { script.prints[position] };
+                let print = if position < valid_end { script.prints[position] } else { GARBAGE };
                 group.slots[block.0 as usize * self.block_size + position % self.block_size] = print;
             }
         }
     }
 
     /// Everything the work attends to was written by itself or by one that began alike.
-    fn read(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script) {
+    fn read(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script, valid_end: usize) {
         for (at, group) in self.groups.iter().enumerate() {
             let table = books.block_table(work.sequence, at);
             if group.kind == CacheKind::State {
                 continue;
             }
             let first = group.first_read(work);
-            for position in (0..group.kept().min(first)).chain(first..group.end(work)) {
+            for position in (0..group.kept().min(first)).chain(first..group.end(work).min(valid_end)) {
                 let (block, print) = (held(&table, position / self.block_size), &script.prints[position]);
                 let slot = group.slots[block.0 as usize * self.block_size + position % self.block_size];
                 assert_eq!(slot, *print, "{:?} reads what is not its own at {position}", work.sequence);
@@ -299,21 +336,23 @@ impl GroupMemory {
 impl Job {
     /// What is read back.
     pub(super) fn outputs(&self, clients: &Clients, scripts: &[Script]) -> Vec<SequenceOutput> {
-        let row = |(sequence, position, fate): &(SequenceId, usize, Fate)| {
-            let script = &scripts[clients.script(*sequence)];
-            match fate {
-                Fate::Good => {
-                    SequenceOutput::Sampled { token: script.tokens[*position], stop: script.stop(*position) }
+        let output = |sample: &Sample| {
+            let script = &scripts[clients.script(sample.sequence)];
+            match sample.fate {
+                Fate::Good(accepted) => {
+                    let positions = sample.position..sample.position + accepted;
+                    let stop = script.stop(positions.end - 1);
+                    SequenceOutput::Accepted { tokens: script.tokens[positions].into(), stop }
                 }
                 Fate::Bad => SequenceOutput::Failed,
             }
         };
-        self.samples.iter().map(row).collect()
+        self.samples.iter().map(output).collect()
     }
 
     /// Sequences whose row went wrong.
     pub(super) fn failed_rows(&self) -> impl Iterator<Item = SequenceId> {
-        let failed = self.samples.iter().filter(|(_, _, fate)| *fate == Fate::Bad);
-        failed.map(|(sequence, _, _)| *sequence)
+        let failed = self.samples.iter().filter(|sample| sample.fate == Fate::Bad);
+        failed.map(|sample| sample.sequence)
     }
 }

@@ -61,6 +61,8 @@ pub struct Arrival {
     /// [`crate::Request::tenant`].
     #[serde(rename = "key")]
     pub tenant: u64,
+    /// [`crate::Request::draft_tokens`].
+    pub draft_tokens: usize,
     /// From arrival until nobody waits any more.
     pub patience: Option<Tick>,
     /// From arrival until the client goes away.
@@ -86,6 +88,8 @@ pub struct Faults {
     pub jump_one_in: u64,
     /// At one in so many steps, a client goes away or the engine gives up on a sequence; zero for never.
     pub loss_one_in: u64,
+    /// At one in so many steps, a sequence's number of draft tokens changes; zero for never.
+    pub drafts_one_in: u64,
     /// Who else uses the machine.
     pub interference: Interference,
 }
@@ -265,6 +269,7 @@ fn adversarial_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
     let gap = [50, 500, 3_000][rng.within(0..=2)];
     let longest_prompt = settings.max_context * [1, 3][rng.within(0..=1)] / 4;
     let leaves_one_in = rng.within(0..=6) as u64;
+    let drafts_max = if rng.one_in(2) { 0 } else { rng.within(1..=4) };
     let mut at = 0;
     let mut arrival = |rng: &mut Rng| {
         at += rng.below(gap);
@@ -285,6 +290,7 @@ fn adversarial_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
             boundaries: (0..rng.below(5)).map(|_| rng.within(0..=prompt + 2)).collect(),
             priority: if rng.one_in(3) { rng.within(0..=4) as i32 - 2 } else { 0 },
             tenant: if rng.one_in(3) { rng.below(4) } else { 0 },
+            draft_tokens: rng.within(0..=drafts_max),
             patience: rng.one_in(8).then(|| rng.below(40_000)),
             leaves_after: rng.one_in(leaves_one_in).then(|| rng.below(20_000)),
             is_poison: rng.one_in(60),
@@ -327,6 +333,7 @@ fn adversarial_faults(rng: &mut Rng, settings: &Settings) -> Faults {
         row_one_in: if rng.one_in(2) { 0 } else { rng.within(20..=100) as u64 },
         tokens_max: rng.one_in(5).then(|| rng.within(tokens)),
         sequences_max: rng.one_in(5).then(|| rng.within(1..=4)),
+        drafts_one_in: if rng.one_in(2) { 0 } else { rng.within(1..=20) as u64 },
         jump_one_in: if rng.one_in(3) { rng.within(5..=40) as u64 } else { 0 },
         loss_one_in: if rng.one_in(2) { 0 } else { rng.within(10..=60) as u64 },
         interference: adversarial_guests(rng),

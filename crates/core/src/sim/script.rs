@@ -44,6 +44,7 @@ impl Script {
         Request {
             deadline: self.deadline(now),
             priority: self.arrival.priority,
+            draft_tokens: self.arrival.draft_tokens,
             tenant: self.arrival.tenant,
             cache_salt: self.arrival.salt,
             adapter: self.arrival.adapter,

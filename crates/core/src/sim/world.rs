@@ -8,7 +8,9 @@ use super::script::Script;
 use super::starvation::Starvation;
 use super::tier::Storage;
 use super::{Audits, Overlap, Report, Rng, Scenario};
-use crate::{CacheGroup, Event, Outcome, Plan, Schedule, Scheduler, SequenceId, Settings, Tick};
+use crate::{
+    CacheGroup, Event, Outcome, Plan, Schedule, ScheduledSequence, Scheduler, SequenceId, Settings, Tick,
+};
 
 /// The oldest sequence is computed at least once in so many steps, while no step fails.
 const STARVATION_STEPS: u64 = 3;
@@ -176,6 +178,11 @@ impl<'a> World<'a> {
             assert_eq!(self.scheduler.stats().sessions, known - usize::from(dropped));
             self.scheduler.audit();
         }
+        if self.rng.one_in(self.scenario.faults.drafts_one_in)
+            && let Some(id) = self.clients.live().next()
+        {
+            self.scheduler.set_draft_tokens(id, self.rng.below(5) as usize);
+        }
         if self.rng.one_in(self.scenario.faults.loss_one_in) {
             let live: Vec<_> = self.clients.live().collect();
             if live.is_empty() {
@@ -288,7 +295,7 @@ impl<'a> World<'a> {
     }
 
     fn launch(&mut self, plan: &Plan) {
-        let fates: Vec<Fate> = plan.scheduled.iter().map(|work| self.fate(work.sample)).collect();
+        let fates: Vec<Fate> = plan.scheduled.iter().map(|work| self.fate(work)).collect();
         let begins = self.now.max(self.device.free_at());
         let alone = self.scenario.machine.of(plan);
         let took = self.scenario.faults.interference.of(alone, begins, &mut self.rng);
@@ -299,9 +306,19 @@ impl<'a> World<'a> {
         self.device.launch(&self.scheduler, plan, &fates, (done, took), |id| clients.script(id), scripts);
     }
 
-    fn fate(&mut self, samples: bool) -> Fate {
-        let fails = samples && self.rng.one_in(self.scenario.faults.row_one_in);
-        if fails { Fate::Bad } else { Fate::Good }
+    /// Whether the sequence's sampling fails; else how many of its tokens are accepted. None behind one that stops it.
+    fn fate(&mut self, work: &ScheduledSequence) -> Fate {
+        if work.samples == 0 {
+            return Fate::Good(0);
+        }
+        if self.rng.one_in(self.scenario.faults.row_one_in) {
+            return Fate::Bad;
+        }
+        let drawn = if work.samples > 1 { self.rng.within(1..=work.samples) } else { 1 };
+        let script = &self.scripts[self.clients.script(work.sequence)];
+        let first = work.positions.end - work.draft_tokens();
+        let stop = (first..first + drawn).position(|position| script.stop(position).is_some());
+        Fate::Good(stop.map_or(drawn, |stop| stop + 1))
     }
 
     /// The oldest step is done, one way or the other.

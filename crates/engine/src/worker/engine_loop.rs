@@ -311,7 +311,7 @@ impl EngineLoop {
     fn row(&self, sequence: SequenceId, sampled: &SampledToken) -> SequenceOutput {
         let Some(token) = sampled.token else { return SequenceOutput::Failed };
         let stops = self.jobs.get(&sequence).is_some_and(|job| job.stop_tokens.binary_search(&token).is_ok());
-        SequenceOutput::Sampled { token, stop: stops.then_some(StopKind::Token) }
+        SequenceOutput::token(token, stops.then_some(StopKind::Token))
     }
 
     fn handle_token(&mut self, sequence: SequenceId, token: u32, sampled: Option<SampledToken>) {

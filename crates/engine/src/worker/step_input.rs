@@ -102,7 +102,7 @@ impl Rows {
                 });
                 rows.logits_at.extend((0..scored.len()).map(|row| first + row));
             }
-            if work.sample {
+            if work.samples > 0 {
                 rows.samples.push(SampleRow {
                     sequence: work.sequence,
                     logits: rows.logits_at.len(),
