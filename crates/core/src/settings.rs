@@ -1,4 +1,4 @@
-//! What a scheduler is told once: its memory, its limits and its policy.
+//! Settings of a scheduler: memory, limits and policy.
 
 use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 use serde::{Deserialize, Serialize};
@@ -36,22 +36,22 @@ pub struct StepLimits {
     pub tokens: usize,
 }
 
-/// Who goes first.
+/// The scheduling policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Schedule {
-    /// By slack, within a time that is learned: prompts are read in chunks that leave those who are being answered
-    /// their pace, and nobody who asks much makes others wait.
+    /// By slack, within a learned step time: prefill chunks leave decodes on time, and no tenant with many requests
+    /// delays the others.
     #[default]
     Fair,
     /// First come, first served: continuous batching with chunked prefill, decode first.
     Fcfs,
     /// A batch at a time: the next begins when the last one has ended.
     Static,
-    /// A pool of sequences that read their prompts and a pool of sequences that are answered, in steps of their own.
+    /// A pool of sequences in prefill and a pool of sequences in decode, in separate steps.
     Split,
 }
 
-/// What policies aim at. Each looks at its own.
+/// Parameters of the policies.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tuning {
     /// Of [`Schedule::Fair`].
@@ -65,9 +65,9 @@ pub struct Tuning {
 /// When a batch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticBatch {
-    /// As soon as so many wait. At least one.
+    /// When this many wait. At least one.
     pub sequences: usize,
-    /// Or when the first of them has waited so long.
+    /// Or when the first of them has waited this long.
     pub wait: Tick,
 }
 
@@ -80,9 +80,9 @@ impl Default for StaticBatch {
 /// Sequences in each pool. At least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageLimits {
-    /// That read their prompts, or wait for a place to be answered in.
+    /// In prefill, or waiting for a place in decode.
     pub prefill: usize,
-    /// That are answered.
+    /// In decode.
     pub decode: usize,
 }
 
@@ -92,7 +92,7 @@ impl Default for StageLimits {
     }
 }
 
-/// When tokens should come.
+/// Latency targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LatencyTargets {
     /// From arrival to the first token. Without it, two seconds. A prompt that takes longer than half of this to
@@ -103,30 +103,30 @@ pub struct LatencyTargets {
     pub tpot: Option<Tick>,
 }
 
-/// Whether equal beginnings are computed once.
+/// Prefix caching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum PrefixCache {
-    /// Full blocks stay findable by their content until their memory is needed, and so do copies of states (made
-    /// at [`crate::Request::boundaries`] and at the prompt's end) in slots that no sequence needs.
+    /// Full blocks stay cached until they are evicted, and so do checkpoints of states (at
+    /// [`crate::Request::boundaries`] and at the prompt's end) in slots that no sequence needs.
     #[default]
     On,
     /// Every sequence computes all its tokens.
     Off,
 }
 
-/// How a sequence that gave its memory back comes by what it had computed.
+/// What happens to the blocks of preempted sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum PreemptionPolicy {
-    /// What the prefix index has forgotten by then is computed again.
+    /// Evicted blocks are computed again.
     Recompute,
-    /// Its blocks are copied out and come back.
+    /// Blocks are offloaded and restored.
     Swap,
     /// Whichever is expected to take less time.
     #[default]
     Auto,
 }
 
-/// Whether there is memory besides the pools that blocks can be copied to: the host's, or a disk.
+/// Whether blocks can be offloaded to host memory or a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Offload {
     /// There is none: lost blocks are recomputed.
@@ -145,7 +145,7 @@ pub struct SwapSettings {
     pub offload: Offload,
 }
 
-/// Everything a scheduler is told once.
+/// All settings of a scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Tokens per block. At least one.
@@ -160,15 +160,15 @@ pub struct Settings {
     pub max_queue: usize,
     /// Tokens of a sequence, prompt and answer together.
     pub max_context: usize,
-    /// Who goes first.
+    /// The policy.
     pub schedule: Schedule,
-    /// What the policy aims at.
+    /// Its parameters.
     pub tuning: Tuning,
-    /// Whether equal beginnings are computed once.
+    /// Prefix caching.
     pub prefix_cache: PrefixCache,
-    /// After so long without a request, the blocks of a [`crate::Request::session`] are as good as any others.
+    /// Time without a request after which the blocks of a [`crate::Request::session`] are unpinned.
     pub session_ttl: Tick,
-    /// Where blocks can be besides.
+    /// Offloading.
     pub swap: SwapSettings,
 }
 
@@ -183,7 +183,7 @@ impl Settings {
         self.prefix_cache == PrefixCache::On
     }
 
-    /// True when a prompt can only be taken up where its state was kept.
+    /// True when a prefix can only end at a checkpoint of a state.
     pub(crate) fn keeps_states(&self) -> bool {
         self.shares() && self.groups.iter().any(|group| group.kind().is_state())
     }
@@ -199,8 +199,8 @@ impl Settings {
         );
         assert!(self.max_sequences > 0 && self.max_step_tokens > 0, "a step that may do nothing never ends");
         let Tuning { batch, stages, .. } = &self.tuning;
-        assert!(batch.sequences > 0, "a batch of nobody never ends");
-        assert!(stages.prefill > 0 && stages.decode > 0, "a pool for nobody never empties");
+        assert!(batch.sequences > 0, "a batch has at least one sequence");
+        assert!(stages.prefill > 0 && stages.decode > 0, "a pool has at least one sequence");
         assert!(self.max_queue > 0, "a sequence waits at least until the next plan");
     }
 }

@@ -2,7 +2,7 @@
 //! must hold after every step.
 //!
 //! Everything comes from a [`Scenario`], so a failure is replayed by running that again. A fake device remembers what
-//! was written where and checks every read; fake clients check what they are told; tokens depend on the request and
+//! was written where and checks every read; simulated clients check every event; tokens depend on the request and
 //! the position only. What is wrong panics with a sentence.
 
 mod clients;

@@ -75,7 +75,7 @@ fn a_machine_that_becomes_slower_is_learned_anew() {
 }
 
 #[test]
-fn a_guest_on_the_machine_is_reckoned_with_within_some_steps_and_forgotten_as_soon() {
+fn background_load_is_learned_within_some_steps_and_unlearned_as_fast() {
     let (mut model, mut rng) = (CostModel::default(), Rng::new(6));
     watch(&mut model, &mut rng, &MACHINE, 400, (0.02, 0));
     let slower = Truth { step: 12_600.0, decode: 560.0, prefill: 210.0, context: 0.028 };

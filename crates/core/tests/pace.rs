@@ -46,7 +46,7 @@ fn interrupted(schedule: Schedule, targets: LatencyTargets) -> Report {
     run(&scenario(schedule, targets, arrivals))
 }
 
-/// Microseconds between tokens of eight streams with nobody else around.
+/// Microseconds between tokens of eight streams without other load.
 fn unloaded() -> Tick {
     let arrivals = (0..8).map(|_| arrival(0, 20, 400)).collect();
     run(&scenario(Schedule::Fcfs, LatencyTargets::default(), arrivals)).itl.p99

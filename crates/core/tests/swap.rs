@@ -78,11 +78,11 @@ fn steps_max(places: Places) -> u64 {
     (every * SEQUENCES * TOKENS) as u64
 }
 
-/// Whoever is not the first begins only if all of it fits beside the others. So when it is sent back, those before it in
-/// line have grown by a block since, which they do only so often.
+/// A sequence that is not the first is admitted only if all of it fits beside the others. So when it is preempted, those
+/// before it in line have grown by a block since, which is bounded.
 const PREEMPTIONS_MAX: u64 = (SEQUENCES * TOKENS.div_ceil(BLOCK)) as u64;
 
-/// The world itself checks each token and that nobody starves. Whether it all ends soon is checked here.
+/// The simulation itself checks each token and the starvation bound. Whether all sequences end soon is checked here.
 fn play(schedule: Schedule, kinds: &[CacheKind], places: Places) -> Report {
     let report = run(&scenario(schedule, kinds, places));
     let world = format!("{schedule:?} {kinds:?} {places:?} {report:#?}");

@@ -1,12 +1,12 @@
-//! `static`: waits until there are enough, or for long enough, and runs these to the end before anybody else begins.
+//! `static`: waits for a full batch, or for a time limit, and runs the batch to its end before the next one.
 //!
-//! Invariant: everyone in a batch is older than everyone who is not, so within it the rules are those of `fcfs`.
+//! Invariant: every sequence in the batch is older than every other, so within it the rules are those of `fcfs`.
 
 use super::draft::Draft;
 use super::{Scheduler, fcfs};
 use crate::{SequenceId, Tick};
 
-/// Plans the batch that runs, or opens the next.
+/// Plans the running batch, or opens the next.
 pub(super) fn fill(draft: &mut Draft<'_>, now: Tick) {
     let books = draft.books;
     let last = match last_of_batch(books) {
@@ -22,8 +22,8 @@ pub(super) fn fill(draft: &mut Draft<'_>, now: Tick) {
     fcfs::fill_up_to(draft, last);
 }
 
-/// The last of the batch that runs, if one does. Of those that are held it is not known when they go on, so nobody
-/// waits for them.
+/// The last sequence of the running batch, if there is one. The batch does not wait for held sequences: it is unknown
+/// when they are released.
 fn last_of_batch(books: &Scheduler) -> Option<SequenceId> {
     let last = books.batch?;
     let waiting = books.waiting.iter().filter(|id| !books.sequences[id].is_held());
@@ -31,23 +31,23 @@ fn last_of_batch(books: &Scheduler) -> Option<SequenceId> {
     live.min().filter(|oldest| **oldest <= last).map(|_| last)
 }
 
-/// The last of the next batch, if it may begin.
+/// The last sequence of the next batch, if it may begin.
 fn ready(draft: &Draft<'_>, now: Tick) -> Option<SequenceId> {
     let books = draft.books;
     let waiting: Vec<_> = draft.queue().take(books.settings.tuning.batch.sequences).collect();
     let is_full = waiting.len() == books.settings.tuning.batch.sequences;
-    // Time that was told may have jumped back since.
+    // The given time may have jumped back since.
     let oldest = *waiting.first()?;
     let is_late = due(books, oldest) <= now || books.sequences[&oldest].arrived > now;
     waiting.last().copied().filter(|_| is_full || is_late)
 }
 
-/// When a batch begins that this one is the oldest of, full or not.
+/// When a batch with this oldest sequence begins, full or not.
 fn due(books: &Scheduler, oldest: SequenceId) -> Tick {
     books.sequences[&oldest].arrived.saturating_add(books.settings.tuning.batch.wait)
 }
 
-/// When the plan changes though nothing happens.
+/// When the plan changes without an event.
 pub(super) fn next_wakeup(books: &Scheduler) -> Option<Tick> {
     let mut waiting = books.waiting.iter().filter(|id| !books.sequences[id].is_held());
     let oldest = waiting.next().filter(|_| last_of_batch(books).is_none())?;

@@ -1,6 +1,6 @@
-//! When steps begin and end on the device, reckoned from what the scheduler is told.
+//! When steps begin and end on the device, estimated from the times that the scheduler is given.
 //!
-//! Invariant: never read from anywhere. Time that is told may jump; arrivals keep their order all the same.
+//! Invariant: reads no clock. A given time may jump; arrivals keep their order all the same.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub(super) struct StepTimes {
 }
 
 impl Clock {
-    /// Somebody arrives: never before those who came earlier, whatever the time that is told.
+    /// The time of an arrival: never before earlier arrivals, whatever time is given.
     pub(super) fn arrive(&mut self, now: Tick) -> Tick {
         self.arrived = self.arrived.max(now);
         self.arrived
@@ -39,7 +39,7 @@ impl Clock {
 
     /// A step is launched.
     pub(super) fn launch(&mut self, now: Tick, expected_us: f64) -> StepTimes {
-        // What was committed has ended, even if the time that is told has jumped back since.
+        // A committed step has ended, even if the given time has jumped back since.
         self.ended = self.ended.min(now);
         StepTimes { launched: now, expected: expected_us as Tick }
     }

@@ -132,7 +132,7 @@ impl<'a> Fair<'a> {
         if let Some(first) =
             waiting.filter(|id| running.is_none_or(|running| in_line(id) < in_line(&running)))
         {
-            if fcfs::is_anybody_returning(books) {
+            if fcfs::is_preempting(books) {
                 return;
             }
             if self.places_left == 0
@@ -177,7 +177,7 @@ impl<'a> Fair<'a> {
     /// Prompts that have begun and those that wait, by slack, as long as there is time.
     fn read_prompts(&mut self, draft: &mut Draft<'_>) {
         let mut queue = self.by_turns(draft).into_iter().peekable();
-        let mut is_open = !fcfs::is_anybody_returning(self.books);
+        let mut is_open = !fcfs::is_preempting(self.books);
         while !draft.is_spent() && !draft.pace.as_ref().is_some_and(Pace::is_spent) {
             is_open &= !draft.preempts() && self.places_left > 0;
             let waiting = queue.peek().copied().filter(|_| is_open);

@@ -1,4 +1,4 @@
-//! Why a prompt, or the rest of it, was not found in the prefix index.
+//! Why a prompt, or the rest of it, was not found in the prefix cache.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -8,10 +8,10 @@ use crate::prefix::BlockKey;
 use crate::sequence::Sequence;
 use crate::{CacheMiss, PrefixLookup};
 
-/// Beginnings of prompts that are remembered.
+/// Most first blocks that are remembered.
 const BEGINNINGS_MAX: usize = 4096;
 
-/// What a lookup needs to know of a request besides its tokens.
+/// What a lookup needs of a request besides its tokens.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) salt: u64,
@@ -19,17 +19,17 @@ pub(crate) struct Asked {
     pub(crate) history: Range<usize>,
 }
 
-/// The first blocks of prompts, whatever their salt. Nothing is shared through it: it only counts.
+/// The first blocks of prompts, whatever their salt. It only counts: nothing is shared through it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Beginnings {
-    /// The last salt that each came with.
+    /// The last salt of each.
     salts: BTreeMap<BlockKey, u64>,
     /// Oldest first.
     order: VecDeque<BlockKey>,
 }
 
 impl Beginnings {
-    /// Remembers a beginning. True if it came with another salt before.
+    /// Inserts a first block. True if it had another salt before.
     fn meet(&mut self, beginning: BlockKey, salt: u64) -> bool {
         let before = self.salts.insert(beginning, salt);
         if before.is_none() {
@@ -45,7 +45,7 @@ impl Beginnings {
 }
 
 impl Scheduler {
-    /// What is found of a sequence that is admitted for the first time, `cached` tokens, and why not more.
+    /// The cache hit of a newly admitted sequence, `cached` tokens, and why it is not longer.
     pub(super) fn look_up(
         &mut self,
         asked: &Asked,
@@ -66,7 +66,7 @@ impl Scheduler {
         Some(PrefixLookup { sequence: id, cached, computed: sequence.tokens.len() - cached, miss })
     }
 
-    /// `blocks`: those that were not found.
+    /// `blocks`: the missing ones.
     fn why(&self, asked: &Asked, sequence: &Sequence, blocks: Range<usize>, salted: bool) -> CacheMiss {
         let keys = sequence.chain.keys();
         let (memory, found) = (&self.memory, blocks.start);

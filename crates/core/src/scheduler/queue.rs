@@ -1,19 +1,19 @@
-//! Who may wait, and how long it will be until there is room for more.
+//! The queue's limit, and the expected waiting time when it is full.
 //!
-//! Invariant: no tenant can keep the others out. One that has less than its share of the queue may wait even when the queue
-//! is full, in a quarter more of places that are kept for such.
+//! Invariant: no tenant can shut out the others. One with less than its share of the queue may wait even when the queue
+//! is full, in a quarter more places that are reserved for this.
 
 use std::collections::BTreeSet;
 
 use super::Scheduler;
 use crate::{Rejection, StepLoad, Tick};
 
-/// What the newest answer counts in the usual length of one.
+/// The weight of the newest output in the usual length.
 const ANSWER_GAIN: f64 = 0.05;
-/// The usual length of an answer before there was one, in tokens.
+/// The usual length of an output before any measurement, in tokens.
 const ANSWER_GUESS: f64 = 128.0;
 
-/// How long answers usually are.
+/// The usual length of outputs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answers {
     tokens: f64,
@@ -26,14 +26,14 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// An answer came to its end after so many tokens.
+    /// An output ended after `tokens`.
     pub(super) fn ended(&mut self, tokens: usize) {
         self.tokens += ANSWER_GAIN * (tokens as f64 - self.tokens);
     }
 }
 
 impl Scheduler {
-    /// Fails when there is no room for one more of this tenant.
+    /// Fails when the queue is full for this tenant.
     pub(super) fn find_room(&self, tenant: u64) -> Result<(), Rejection> {
         let (queued, limit) = (self.waiting.len(), self.settings.max_queue);
         if queued < limit || (queued < limit + limit.div_ceil(4) && self.has_less_than_its_share(tenant)) {
@@ -49,8 +49,8 @@ impl Scheduler {
         tenants.len() > 1 && own * tenants.len() < self.settings.max_queue
     }
 
-    /// Microseconds until half of those that wait have been served, as far as that can be told: their prompts read and
-    /// answers of the usual length decoded, beside those that run. Zero while nobody waits.
+    /// Expected microseconds until half of the waiting sequences have been served: prefill of their prompts and decode
+    /// of outputs of the usual length, beside the running ones. Zero for an empty queue.
     pub fn retry_after(&self) -> Tick {
         if self.waiting.is_empty() {
             return 0;

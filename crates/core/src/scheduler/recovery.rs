@@ -1,32 +1,32 @@
-//! What is remembered of failed steps: how much a step may do, and who is suspected.
+//! Recovery from failed steps: the limits of a step, and the suspected sequences.
 //!
 //! Invariant: between two failures, limits only grow after a number of good steps that doubles with each failure. So
-//! a machine that cannot do what it is told loses less and less time to trying.
+//! a machine that cannot run such steps loses less and less time to trying.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::Flight;
 use crate::{SequenceId, StepLimits};
 
-/// Good steps before limits are doubled, if there was no failure for long.
-const PATIENCE_MIN: u32 = 8;
-/// However often steps failed.
-const PATIENCE_MAX: u32 = 4096;
+/// Good steps before limits are doubled, without recent failures.
+const BACKOFF_MIN: u32 = 8;
+/// The same after any number of failures.
+const BACKOFF_MAX: u32 = 4096;
 
-/// What is remembered of failed steps.
+/// Limits and suspects after failed steps.
 #[derive(Debug, Clone)]
 pub(super) struct Recovery {
     full: StepLimits,
     limits: StepLimits,
-    /// A step of so few tokens is not made smaller.
+    /// A step of this many tokens is not made smaller.
     floor_tokens: usize,
-    /// Were in a failed step, and not in a good one since. They wait.
+    /// Sequences that were in a failed step, and in no good one since. They wait.
     suspects: BTreeSet<SequenceId>,
-    /// Failed alone in the smallest step, and was in no good one since.
-    struck: Option<SequenceId>,
+    /// The sequence that failed alone in the smallest step, and was in no good one since.
+    failed_alone: Option<SequenceId>,
     /// Good steps since the limits last changed.
-    calm: u32,
-    patience: u32,
+    good_steps: u32,
+    backoff: u32,
 }
 
 impl Recovery {
@@ -38,13 +38,13 @@ impl Recovery {
             limits: full,
             floor_tokens,
             suspects: BTreeSet::new(),
-            struck: None,
-            calm: 0,
-            patience: PATIENCE_MIN,
+            failed_alone: None,
+            good_steps: 0,
+            backoff: BACKOFF_MIN,
         }
     }
 
-    /// The most the next step may do.
+    /// The limits of the next step.
     pub(super) fn limits(&self) -> StepLimits {
         self.limits
     }
@@ -54,7 +54,7 @@ impl Recovery {
         !self.suspects.is_empty()
     }
 
-    /// How many are suspected.
+    /// Number of suspects.
     pub(super) fn suspects(&self) -> usize {
         self.suspects.len()
     }
@@ -67,10 +67,10 @@ impl Recovery {
     /// The sequence has ended.
     pub(super) fn forget(&mut self, id: SequenceId) {
         self.suspects.remove(&id);
-        self.struck = self.struck.filter(|struck| *struck != id);
+        self.failed_alone = self.failed_alone.filter(|failed_alone| *failed_alone != id);
     }
 
-    /// Takes note of steps that failed together. Says who is to blame, if that is proven: who fails alone, in the
+    /// Records steps that failed together. Returns the faulty sequence, if that is proven: one that fails alone, in the
     /// smallest step, twice in a row.
     pub(super) fn failed(
         &mut self,
@@ -81,32 +81,32 @@ impl Recovery {
         let tokens = flights.iter().map(|flight| flight.tokens).max()?;
         let sequences = flights.iter().map(|flight| flight.works.len()).max()?;
         let smallest = involved.len() == 1 && tokens <= self.floor_tokens;
-        let struck = if smallest { involved.first().copied() } else { None };
-        let culprit = struck.filter(|_| self.struck == struck);
-        self.struck = struck;
+        let failed_alone = if smallest { involved.first().copied() } else { None };
+        let faulty = failed_alone.filter(|_| self.failed_alone == failed_alone);
+        self.failed_alone = failed_alone;
         self.suspects.extend(involved.into_iter().filter(|id| is_there(*id)));
         self.limits = StepLimits {
             sequences: (sequences.min(self.limits.sequences) / 2).max(1),
             tokens: (tokens.min(self.limits.tokens) / 2).max(self.floor_tokens),
         };
-        self.calm = 0;
-        self.patience = (self.patience * 2).min(PATIENCE_MAX);
-        culprit
+        self.good_steps = 0;
+        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+        faulty
     }
 
-    /// Takes note of a good step.
+    /// Records a good step.
     pub(super) fn succeeded(&mut self, sequences: impl Iterator<Item = SequenceId>) {
         sequences.for_each(|id| self.forget(id));
         if self.is_on() {
             return;
         }
-        self.calm = self.calm.saturating_add(1);
-        if self.calm < self.patience {
+        self.good_steps = self.good_steps.saturating_add(1);
+        if self.good_steps < self.backoff {
             return;
         }
-        self.calm = 0;
+        self.good_steps = 0;
         if self.limits == self.full {
-            self.patience = PATIENCE_MIN;
+            self.backoff = BACKOFF_MIN;
         }
         self.limits = StepLimits {
             sequences: (self.limits.sequences * 2).min(self.full.sequences),

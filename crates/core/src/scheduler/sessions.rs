@@ -1,7 +1,7 @@
-//! Conversations whose blocks are kept between their turns.
+//! Sessions: conversations with blocks that stay pinned between turns.
 //!
-//! Invariant: a session holds nothing. Its blocks are only forgotten after all others that nobody holds, those of the
-//! session that was used longest ago first; so no session is ever in the way of a sequence.
+//! Invariant: a session has no references to blocks. Its blocks are evicted after all other unused blocks, the least
+//! recently used session first; so no session takes memory from a sequence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,27 +11,27 @@ use crate::prefix::BlockKey;
 use crate::sequence::Sequence;
 use crate::{SessionInfo, Tick};
 
-/// Sessions at once; beyond them, the one used longest ago ends.
+/// Most sessions at once; beyond, the least recently used one ends.
 const SESSIONS_MAX: usize = 4096;
-/// Continuations of one session that are kept; beyond them, the oldest is not.
+/// Most branches of a session; beyond, the oldest is dropped.
 const BRANCHES_MAX: usize = 4;
 
 /// All sessions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sessions {
     by_id: BTreeMap<u64, Session>,
-    /// Before this, no session ends for its age.
+    /// No session expires before this time.
     quiet_until: Tick,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Session {
     last_used: Tick,
-    /// Oldest first. None is the beginning of another.
+    /// Oldest first. None is a prefix of another.
     branches: Vec<Branch>,
 }
 
-/// One continuation of a conversation.
+/// One branch of a conversation.
 #[derive(Debug, Clone)]
 struct Branch {
     keys: Vec<BlockKey>,
@@ -45,17 +45,17 @@ impl Session {
 }
 
 impl Sessions {
-    /// Forgets all of them, when their blocks are gone.
+    /// Drops all sessions, when their blocks are gone.
     pub(super) fn clear(&mut self) {
         self.by_id.clear();
     }
 
-    /// How many there are.
+    /// Number of sessions.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// What they pin.
+    /// All pins.
     pub(super) fn pins(&self) -> impl Iterator<Item = &Pin> {
         self.by_id.values().flat_map(|session| &session.branches).flat_map(|branch| &branch.pins)
     }
@@ -86,7 +86,7 @@ impl Scheduler {
         alive.map(|(id, session)| self.session_info(*id, session)).collect()
     }
 
-    /// Ends a session. What runs goes on, and begins it anew when it ends. False if there is none of this id.
+    /// Ends a session. A running request of it continues, and starts it anew when it ends. False for an unknown id.
     pub fn drop_session(&mut self, id: u64) -> bool {
         let session = self.sessions.by_id.remove(&id);
         let was_there = session.is_some();
@@ -106,14 +106,14 @@ impl Scheduler {
         }
     }
 
-    /// A request of a session has come, or is computed.
+    /// A request of a session has arrived, or its prompt is computed.
     pub(super) fn use_session(&mut self, id: Option<u64>) {
         if let (Some(id), true) = (id, self.memory.shares()) {
             self.sessions.touch(id, self.latest, &mut self.memory);
         }
     }
 
-    /// Keeps what a sequence leaves behind, if it belongs to a session.
+    /// Pins the blocks of a finished sequence, if it belongs to a session.
     pub(super) fn remember(&mut self, sequence: &Sequence) {
         let keys = &sequence.chain.keys()[..sequence.sealed];
         let Some(id) = sequence.session.filter(|_| !keys.is_empty()) else { return };
@@ -130,7 +130,7 @@ impl Scheduler {
         grown.iter().chain(&others).for_each(|branch| self.memory.unpin(&branch.pins));
     }
 
-    /// Ends the sessions that nobody has used for long.
+    /// Ends the sessions that were not used for the TTL.
     pub(super) fn expire_sessions(&mut self) {
         if self.sessions.by_id.is_empty() || self.latest < self.sessions.quiet_until {
             return;
@@ -147,7 +147,7 @@ impl Scheduler {
         self.sessions.quiet_until = next.unwrap_or(0);
     }
 
-    /// Those with a sequence that has not ended.
+    /// Sessions with a live sequence.
     fn busy_sessions(&self) -> BTreeSet<u64> {
         self.sequences.values().filter_map(|sequence| sequence.session).collect()
     }

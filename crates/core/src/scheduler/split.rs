@@ -130,7 +130,7 @@ impl Admits {
             queue: draft.queue().collect(),
             oldest: oldest(draft),
             places: books.settings.tuning.stages.prefill.saturating_sub(reading).min(room),
-            is_open: turn == Pool::Prefill && !fcfs::is_anybody_returning(books),
+            is_open: turn == Pool::Prefill && !fcfs::is_preempting(books),
         }
     }
 

@@ -1,10 +1,10 @@
-//! What a slower tier of storage needs: what to keep, what to fetch for whom, and where to put it.
+//! The scheduler's side of an offload tier: which blocks to store, which to load, and where to put them.
 //!
-//! The engine writes what [`Scheduler::take_newly_cached`] names to the tier. For a sequence that waits, [`Scheduler::missing_blocks`] says
-//! what of the tier would help it; while that is read, [`Scheduler::hold`] keeps the sequence in the queue, and
-//! [`Scheduler::restore`] then says where the content goes.
+//! The engine stores the blocks of [`Scheduler::take_newly_cached`] in the tier. For a waiting sequence,
+//! [`Scheduler::missing_blocks`] names the blocks that would extend its cache hit; while they are read,
+//! [`Scheduler::hold`] keeps the sequence in the queue, and [`Scheduler::restore`] then says where the content goes.
 //!
-//! Invariant: what a step in flight uses is never handed out here, and neither is what the sequence needs.
+//! Invariant: never returns a block that a step in flight uses, nor one of the sequence's cache hit.
 
 use omnibus_kv::BlockId;
 
@@ -14,15 +14,15 @@ use crate::sequence::{Hold, Phase, Sequence};
 use crate::{CachedBlock, SequenceId};
 
 impl Scheduler {
-    /// At most `most` blocks that became findable, still are and have not been named here before, each group's oldest
-    /// first. Their content is final and stays until the next [`Self::apply`] or [`Self::restore`]. What was restored
-    /// is not among them.
+    /// At most `most` newly cached blocks that are still cached and were not returned before, each group's oldest first.
+    /// Their content is final and stays until the next [`Self::apply`] or [`Self::restore`]. Restored blocks are not
+    /// among them.
     pub fn take_newly_cached(&mut self, most: usize) -> Vec<CachedBlock> {
         self.memory.drain_fresh(most)
     }
 
-    /// For a sequence that waits: the blocks, by group and key and in order, that are missing for it to take up as
-    /// late as it could if everything that `stored` has were here. Empty if the tier does not help it.
+    /// For a waiting sequence: the blocks, by group and hash and in order, that are missing for its longest cache hit if
+    /// all blocks in `stored` were cached. Empty if the tier does not extend the hit.
     pub fn missing_blocks(&self, id: SequenceId, stored: impl Fn(usize, u128) -> bool) -> Vec<(usize, u128)> {
         let Some(keys) = self.reusable_keys(id) else { return Vec::new() };
         let here = self.memory.reusable(keys, keys.len());
@@ -31,8 +31,8 @@ impl Scheduler {
         self.memory.missing(&keys[..blocks]).into_iter().map(|(group, at)| (group, keys[at].0)).collect()
     }
 
-    /// Keeps a sequence that waits from being planned, until [`Self::release_hold`]. It can still expire, be
-    /// cancelled and be overtaken. Nothing happens to one that does not wait.
+    /// Keeps a waiting sequence from being planned, until [`Self::release_hold`]. It can still expire, be cancelled and
+    /// be overtaken. No effect on other sequences.
     pub fn hold(&mut self, id: SequenceId) {
         let sequence = self.sequences.get_mut(&id).filter(|sequence| sequence.phase == Phase::Waiting);
         if let Some(sequence) = sequence {
@@ -41,7 +41,7 @@ impl Scheduler {
         }
     }
 
-    /// Lets a held sequence be planned. Nothing happens to others.
+    /// Lets a held sequence be planned again. No effect on others.
     pub fn release_hold(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(&id).filter(|sequence| sequence.is_held()) {
             sequence.hold = Hold::Released;
@@ -49,25 +49,25 @@ impl Scheduler {
         }
     }
 
-    /// The keys of a sequence's full blocks, in order. None if it is not there, or nothing is shared.
+    /// The hashes of a sequence's full blocks, in order. Empty for an unknown sequence, or without prefix caching.
     pub fn block_hashes(&self, id: SequenceId) -> Vec<u128> {
         let sequence = self.sequences.get(&id);
         sequence.map_or_else(Vec::new, |sequence| sequence.chain.keys().iter().map(|key| key.0).collect())
     }
 
-    /// Where the block of a key is in a group. Its content stays until the next [`Self::apply`] or [`Self::restore`].
+    /// The block of a hash in a group. Its content stays until the next [`Self::apply`] or [`Self::restore`].
     pub fn find_cached_block(&self, group: usize, key: u128) -> Option<BlockId> {
         self.memory.groups().nth(group).and_then(|(_, pool)| pool.find(&BlockKey(key)))
     }
 
-    /// True while a sequence is kept from being planned.
+    /// True while a sequence is held.
     pub fn is_held(&self, id: SequenceId) -> bool {
         self.sequences.get(&id).is_some_and(Sequence::is_held)
     }
 
-    /// Makes what `loaded` has findable for a sequence that waits, as much as helps it and fits. The engine writes the
-    /// content of these blocks before the next [`Self::apply`], after all that was launched so far. Nobody holds
-    /// them, so they may be forgotten again before the sequence is admitted.
+    /// Allocates cached blocks for what `loaded` has, as many as extend a waiting sequence's cache hit and fit. The
+    /// engine writes their content before the next [`Self::apply`], after all launched steps. They have no references,
+    /// so they may be evicted before the sequence is admitted.
     pub fn restore(&mut self, id: SequenceId, loaded: impl Fn(usize, u128) -> bool) -> Vec<CachedBlock> {
         let Some(keys) = self.reusable_keys(id) else { return Vec::new() };
         let here = self.memory.reusable(keys, keys.len());
@@ -83,7 +83,7 @@ impl Scheduler {
         self.memory.restore(&sequence.chain, &sequence.tokens, blocks)
     }
 
-    /// The keys of the blocks that a sequence that waits need not compute if they are found.
+    /// The hashes of the blocks that a waiting sequence need not compute if they are cached.
     fn reusable_keys(&self, id: SequenceId) -> Option<&[BlockKey]> {
         let sequence = self.sequences.get(&id).filter(|sequence| sequence.phase == Phase::Waiting)?;
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;

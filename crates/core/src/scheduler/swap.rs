@@ -1,12 +1,12 @@
-//! Whether what a sequence had computed is moved or computed again.
+//! Preemption: swap or recompute.
 //!
-//! A sequence that gives its memory back loses what others take of it. What only it held can be copied out before:
-//! [`crate::Allocation::swaps`]. When it is to run again, [`Scheduler::newly_admitted`] says so, the engine puts back what is kept
-//! elsewhere ([`Scheduler::missing_blocks`], [`Scheduler::restore`]), and plans once more.
+//! A preempted sequence loses the blocks that other sequences take. The blocks that only it held can be offloaded first:
+//! [`crate::Allocation::swaps`]. When it is planned again, [`Scheduler::newly_admitted`] names it, the engine restores
+//! its offloaded blocks ([`Scheduler::missing_blocks`], [`Scheduler::restore`]), and plans once more.
 //!
-//! Invariant: memory is given and taken by the policy alone. What is moved decides how much there is to compute, never
-//! who runs; and each time that a sequence gives its memory back, it is looked for once. So nobody waits for anybody
-//! else's blocks, and nothing moves back and forth without steps between.
+//! Invariant: the policy alone allocates and frees memory. Transfers decide how much there is to compute, never which
+//! sequence runs; and a preempted sequence is looked up once. So no sequence waits for another's blocks, and no block
+//! moves back and forth without a step between.
 
 use std::collections::BTreeSet;
 
@@ -16,17 +16,17 @@ use crate::prefix::BlockKey;
 use crate::sequence::{Phase, Sequence};
 use crate::{Offload, Plan, PreemptionMode, PreemptionPolicy, SequenceId, StepLoad, Tick, Transfer};
 
-/// A place outside of the pools that holds blocks.
+/// A store of blocks outside of the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OffloadTier {
-    /// The host's memory.
+    /// Host memory.
     Host,
     /// A disk.
     Disk,
 }
 
 impl Scheduler {
-    /// What should become of the blocks of a sequence that is preempted.
+    /// What happens to the blocks of a preempted sequence.
     pub(super) fn leaving(&self, sequence: &Sequence) -> PreemptionMode {
         let swaps = match self.settings.swap.preemption {
             _ if self.settings.swap.offload == Offload::Unavailable => false,
@@ -37,8 +37,8 @@ impl Scheduler {
         if swaps { PreemptionMode::Swap } else { PreemptionMode::Recompute }
     }
 
-    /// Out now and back later takes less than computing what may be lost. Where nothing is known of moves they are
-    /// tried, and where nothing is known of computing there is nothing to lose.
+    /// True if offload and onload take less time than computing what may be lost. Transfers without measurements are
+    /// tried; without measured steps, nothing is swapped.
     fn is_cheaper_to_swap(&self, stake: &Stake) -> bool {
         let back = stake.blocks.iter().map(|block| self.bytes_of(block.group)).sum();
         let unnamed = stake.blocks.iter().filter(|block| self.memory.is_fresh(block));
@@ -48,9 +48,9 @@ impl Scheduler {
         moving < self.computing(&stake.positions)
     }
 
-    /// Whether blocks that are [`Self::missing_blocks`] for a sequence that waits should be put back, or rather be computed
-    /// again: whichever is expected to take less time. Where nothing is known they are put back, and each time that they
-    /// are not, what is known is doubted a little.
+    /// Whether the [`Self::missing_blocks`] of a waiting sequence should be restored rather than computed again:
+    /// whichever is expected to take less time. Without measurements they are restored; each time they are not, the
+    /// expected cost of transfers decays a little.
     pub fn is_worth_restoring(&mut self, id: SequenceId, absent: &[(usize, u128, OffloadTier)]) -> bool {
         let Some(sequence) = self.sequences.get(&id) else { return false };
         if self.settings.swap.preemption == PreemptionPolicy::Swap {
@@ -77,12 +77,12 @@ impl Scheduler {
         is_worth
     }
 
-    /// Learns how long it took to move so many bytes.
+    /// Learns the time of one transfer.
     pub fn learn_transfer(&mut self, which: Transfer, bytes: u64, took: Tick) {
         self.cost.learn_transfer(which, bytes, took);
     }
 
-    /// Sequences that a plan lets begin and that were not [`Self::mark_looked_up`] since they last had memory, in its order.
+    /// Sequences that a plan admits and that were not [`Self::mark_looked_up`] since they last had memory, in its order.
     pub fn newly_admitted(&self, plan: &Plan) -> Vec<SequenceId> {
         let works = plan.scheduled.iter().map(|work| work.sequence);
         let enters = |id: &SequenceId| {
@@ -92,19 +92,19 @@ impl Scheduler {
         works.filter(enters).collect()
     }
 
-    /// What is kept elsewhere of a sequence has been looked for.
+    /// The offloaded blocks of a sequence have been looked up.
     pub fn mark_looked_up(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(&id) {
             sequence.is_looked_up = true;
         }
     }
 
-    /// True while nothing has happened since the plan was made.
+    /// True while the state is unchanged since the plan was made.
     pub fn is_current(&self, plan: &Plan) -> bool {
         plan.id == self.now_at
     }
 
-    /// Names what a sequence is about to lose, if that shall be copied out.
+    /// Records the blocks that a sequence is about to lose, if they are to be swapped.
     pub(super) fn note_swaps(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get(&id)
             && sequence.sealed * self.settings.block_size == sequence.computed
@@ -121,7 +121,7 @@ impl Scheduler {
         self.swaps.extend(stake.blocks);
     }
 
-    /// Of what was noted since the last plan was begun, what has been overwritten is not worth copying any more.
+    /// Drops recorded blocks that have been overwritten since the last plan was applied.
     pub(super) fn forget_gone_swaps(&mut self) {
         let memory = &self.memory;
         self.swaps.retain(|block| memory.is_there(block));

@@ -1,8 +1,9 @@
-//! Finds out whose steps fail: runs those of a failed step in small groups, one step each, while all others pause.
+//! Bisect: finds the faulty sequence by running those of a failed step in small groups, one step each, while all others
+//! pause.
 //!
-//! Invariant: one step at a time is in flight, so it is known who was in the step that failed. The first of a group
-//! can have everybody's memory, so each trial clears somebody, makes the groups smaller, or ends a sequence.
-//! Suspects wait until their trial.
+//! Invariant: one step at a time is in flight, so the sequences of a failed step are known. The first of a group can
+//! take all memory, so each step clears a suspect, makes the groups smaller, or ends a sequence. Suspects wait until
+//! their group is run.
 
 use super::draft::{Admission, Draft, Move};
 

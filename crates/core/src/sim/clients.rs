@@ -1,4 +1,4 @@
-//! Those who ask, and check what they are told.
+//! Simulated clients: they send requests and check every event.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,31 @@ use super::script::Script;
 use super::{Quantiles, Report};
 use crate::{Event, Failure, FinishReason, LatencyTargets, SequenceId, StopKind, Tick};
 
-/// All clients whose requests were taken.
+/// All clients with an accepted request.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     by_sequence: BTreeMap<SequenceId, Client>,
-    /// Those that have not heard their last.
+    /// Clients without a terminal event so far.
     live: std::collections::BTreeSet<SequenceId>,
-    /// The latest that anybody asked.
+    /// The latest arrival.
     latest: Tick,
 }
 
-/// One of them.
+/// One client.
 #[derive(Debug)]
 struct Client {
     script: usize,
-    /// When it asked, by the time that the scheduler was told.
+    /// When it sent the request, by the scheduler's clock.
     asked: Tick,
-    /// Its place in line, where that goes by time and priority.
+    /// Its place in line, where the order is by time and priority.
     place: (i64, SequenceId),
-    /// Where the next token belongs.
+    /// The position of the next token.
     position: usize,
     token_times: Vec<Tick>,
     end: Option<(Tick, Event)>,
 }
 
-/// What the world has done to a sequence, so that its ending can be judged.
+/// Faults that were injected into a sequence, to check its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Excuses {
     /// Its row failed.
@@ -40,7 +40,7 @@ pub(super) struct Excuses {
 }
 
 impl Clients {
-    /// A request was taken that was made at a time.
+    /// A request was accepted.
     pub(super) fn join(&mut self, id: SequenceId, asked: Tick, (index, script): (usize, &Script)) {
         let (position, priority) = (script.arrival.prompt, script.arrival.priority);
         self.latest = self.latest.max(asked);
@@ -52,38 +52,38 @@ impl Clients {
         self.live.insert(id);
     }
 
-    /// Which script the sequence plays.
+    /// The index of the sequence's script.
     pub(super) fn script(&self, id: SequenceId) -> usize {
         self.by_sequence[&id].script
     }
 
-    /// True if it has not heard its last.
+    /// True if it has no terminal event so far.
     pub(super) fn is_live(&self, id: SequenceId) -> bool {
         self.live.contains(&id)
     }
 
-    /// Its place in line, where that goes by time and priority.
+    /// Its place in line, where the order is by time and priority.
     pub(super) fn place(&self, id: SequenceId) -> (i64, SequenceId) {
         self.by_sequence[&id].place
     }
 
-    /// Those that have not heard their last, oldest first.
+    /// Clients without a terminal event so far, oldest first.
     pub(super) fn live(&self) -> impl Iterator<Item = SequenceId> {
         self.live.iter().copied()
     }
 
-    /// Tokens in order, each once; then one ending, for the right reason; then silence.
-    /// `told`: the time that the scheduler was told.
-    pub(super) fn hear(
+    /// Checks an event: tokens in order, each once; then one terminal event with the right reason; then none.
+    /// `given`: the time that the scheduler was given.
+    pub(super) fn check(
         &mut self,
         event: Event,
-        (now, told): (Tick, Tick),
+        (now, given): (Tick, Tick),
         scripts: &[Script],
         excuses: Excuses,
     ) {
         let id = event.sequence();
-        let Some(client) = self.by_sequence.get_mut(&id) else { panic!("{id:?} was never taken") };
-        assert!(client.end.is_none(), "{id:?} hears something after its end");
+        let Some(client) = self.by_sequence.get_mut(&id) else { panic!("{id:?} was never accepted") };
+        assert!(client.end.is_none(), "{id:?} has an event after its end");
         let script = &scripts[client.script];
         if let Event::Token { token, .. } = event {
             let expected = script.tokens[client.position];
@@ -94,10 +94,10 @@ impl Clients {
         }
         client.end = Some((now, event));
         self.live.remove(&id);
-        client.judge(event, told, script, excuses);
+        client.check_end(event, given, script, excuses);
     }
 
-    /// Puts the numbers into the report.
+    /// Fills in the report.
     pub(super) fn report(&self, scripts: &[Script], targets: &LatencyTargets, report: &mut Report) {
         let (mut ttft, mut tpot, mut itl, mut e2e) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for client in self.by_sequence.values() {
@@ -106,7 +106,7 @@ impl Clients {
             itl.extend(client.token_times.windows(2).map(|pair| pair[1] - pair[0]));
             tpot.extend(client.mean_gap());
             report.tokens += client.token_times.len() as u64;
-            let Some((end, event)) = client.end else { panic!("somebody is still waiting") };
+            let Some((end, event)) = client.end else { panic!("a client has no terminal event") };
             match event {
                 Event::Finished { reason: FinishReason::Stop(_) | FinishReason::Length, .. } => {
                     e2e.push(end - at);
@@ -136,13 +136,13 @@ impl Client {
         first && self.mean_gap().unwrap_or(0) <= targets.tpot.unwrap_or(100_000)
     }
 
-    /// Panics if this ending is not the right one.
-    fn judge(&self, event: Event, told: Tick, script: &Script, excuses: Excuses) {
+    /// Panics if the terminal event is wrong.
+    fn check_end(&self, event: Event, given: Tick, script: &Script, excuses: Excuses) {
         let arrival = &script.arrival;
         match event {
             Event::Token { .. } => {}
             Event::Finished { reason: FinishReason::Stop(kind), .. } => {
-                assert_eq!(kind, StopKind::Token, "stopped for another reason than the model's");
+                assert_eq!(kind, StopKind::Token, "stopped by a token that is not the model's");
                 assert!(script.stop(self.position - 1).is_some(), "stopped too late or too early");
             }
             Event::Finished { reason: FinishReason::Length, .. } => {
@@ -150,22 +150,22 @@ impl Client {
             }
             Event::Finished { reason: FinishReason::Deadline, .. } => {
                 let deadline = script.deadline(self.asked);
-                assert!(deadline.is_some_and(|deadline| deadline <= told), "expired too early");
+                assert!(deadline.is_some_and(|deadline| deadline <= given), "expired too early");
             }
             Event::Finished { reason: FinishReason::Cancelled, .. }
             | Event::Failed { failure: Failure::Engine, .. } => {
-                panic!("these are told to whoever asks for them, and to nobody else")
+                panic!("only `cancel` and `fail` return these")
             }
             Event::Failed { failure: Failure::Sampling, .. } => {
-                assert!(excuses.row, "blamed for somebody else's row");
+                assert!(excuses.row, "failed for another sequence's row");
             }
             Event::Failed { failure: Failure::Step, .. } => {
-                assert!(arrival.is_poison || excuses.steps, "blamed for somebody else's step");
+                assert!(arrival.is_poison || excuses.steps, "failed for another sequence's step");
             }
         }
     }
 
-    /// Ends at its own or the engine's wish.
+    /// Ends by the client's or the engine's request.
     fn leave(&mut self, event: Event, now: Tick) {
         assert!(self.end.is_none(), "ended twice");
         self.end = Some((now, event));
@@ -173,11 +173,11 @@ impl Client {
 }
 
 impl Clients {
-    /// Takes in what `cancel` or `fail` said. Only one that had not heard its last hears it now.
+    /// Takes the result of `cancel` or `fail`: an event for a live sequence, none for others.
     pub(super) fn leave(&mut self, id: SequenceId, event: Option<Event>, now: Tick) {
         assert_eq!(event.is_some(), self.live.remove(&id), "{id:?} ends once");
         if let (Some(client), Some(event)) = (self.by_sequence.get_mut(&id), event) {
-            assert_eq!(event.sequence(), id, "somebody else was ended");
+            assert_eq!(event.sequence(), id, "another sequence was ended");
             client.leave(event, now);
         }
     }

@@ -42,7 +42,7 @@ pub struct Report {
     /// Sequences completed whose first token and whose tokens after it came on average as soon as
     /// [`crate::LatencyTargets`] say; unset ones are two seconds and a tenth.
     pub good: usize,
-    /// Tokens told.
+    /// Generated tokens.
     pub tokens: u64,
     /// From arrival to the end, of those completed.
     pub e2e: Quantiles,

@@ -14,7 +14,7 @@ pub enum Workload {
     /// it and adds a result, log-normal with median 300 and sigma 1; answers have 20 to 120 tokens. Two seconds and
     /// what the answer might take lie between the requests of a conversation.
     Agents,
-    /// One tenant asks for everything at once, and nine of ten requests are its; the others come one by one, from tenants of
+    /// One tenant sends nine of ten requests, all at once; the others come one by one, from tenants of
     /// their own. Lengths as in `Sharegpt`.
     Flood,
     /// The same lengths, in bursts: ten requests within a tenth of a second, then a pause that keeps the rate.

@@ -425,7 +425,7 @@ impl<'a> World<'a> {
 
     fn tell(&mut self, events: Vec<Event>, excuses: &Excuses) {
         for event in events {
-            self.clients.hear(event, (self.now, self.told()), &self.scripts, *excuses);
+            self.clients.check(event, (self.now, self.told()), &self.scripts, *excuses);
         }
     }
 
