@@ -23,6 +23,8 @@ rust::String array_repr(const Array& a);
 rust::String array_origin(const Array& a);
 
 ArrayPtr from_bytes(rust::Slice<const uint8_t> data, Ints shape, DtypeVal dtype);
+// Evaluated, and its memory as the allocator gives it.
+ArrayPtr uninitialized(Ints shape, DtypeVal dtype);
 ArrayPtr full(Ints shape, double v, DtypeVal dtype);
 ArrayPtr arange(double start, double stop, double step, DtypeVal dtype);
 

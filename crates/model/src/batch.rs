@@ -1,6 +1,7 @@
 //! The input of one forward pass: tokens of several sequences end to end.
 
 use mlx::Array;
+use omnibus_kv::BlockTable;
 
 /// Tokens of several sequences, end to end, padded at the end to one of a few sizes, for compiled kernels.
 pub struct Batch {
@@ -24,33 +25,13 @@ pub struct Segment {
     pub context: usize,
     /// Length of the prompt, in tokens; rotations that depend on a sequence's length take it from here.
     pub prompt: usize,
-    /// The blocks it reads and writes, one table for each state group.
-    pub tables: Vec<Table>,
+    /// The blocks it reads and writes, one table for each cache group.
+    pub tables: Vec<BlockTable>,
 }
 
 impl Segment {
     /// Position after its last row.
     pub fn end(&self) -> usize {
         self.context + self.len
-    }
-}
-
-/// A sequence's blocks in one group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Table {
-    /// Blocks of the sequence that were freed because they are out of the window.
-    pub first: usize,
-    /// Blocks of the pool: those with sink tokens, if any, then those after the freed ones, through the segment's end.
-    pub blocks: Vec<u32>,
-}
-
-impl Table {
-    /// The flat slot of `position` in the pool; `None` out of the window or past the end. `kept`: blocks with sink
-    /// tokens.
-    pub fn slot(&self, position: usize, block_size: usize, kept: usize) -> Option<usize> {
-        let block = position / block_size;
-        let index =
-            if block < kept { block } else { block.checked_sub(self.first).filter(|at| *at >= kept)? };
-        Some(*self.blocks.get(index)? as usize * block_size + position % block_size)
     }
 }

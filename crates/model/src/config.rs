@@ -104,7 +104,7 @@ pub enum ConfigError {
     #[error("`{field}` is {found}; supported: {supported}")]
     Unsupported { field: String, found: String, supported: String },
     #[error("does not hold: {}", rules.join("; "))]
-    Inconsistent { rules: Vec<&'static str> },
+    Inconsistent { rules: Vec<String> },
     #[error("unknown or unsupported field: {}", fields.join(", "))]
     Unread { fields: Vec<String> },
 }
@@ -132,12 +132,23 @@ impl Field for NonZeroUsize {
 }
 
 impl Field for f32 {
-    const WANT: &'static str = "a number";
+    const WANT: &'static str = "a finite number";
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_f64().map(|number| number as f32).filter(|number| number.is_finite())
+    }
+}
+
+/// A limit, which may be infinite.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit(pub f32);
+
+impl Field for Limit {
+    const WANT: &'static str = "a number or Infinity";
     fn from_json(value: &Value) -> Option<Self> {
         match value {
             // JSON has no infinity; Python writes one all the same, which our reader puts in quotes.
-            Value::String(text) if text == "Infinity" => Some(f32::INFINITY),
-            _ => value.as_f64().map(|number| number as f32),
+            Value::String(text) if text == "Infinity" => Some(Self(f32::INFINITY)),
+            _ => f32::from_json(value).map(Self),
         }
     }
 }

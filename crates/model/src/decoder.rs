@@ -1,13 +1,14 @@
 //! The one decoder: embeds rows, runs the layers over them, and returns logits of the requested rows.
 
 use mlx::{Array, Dtype};
+use omnibus_kv::FloatType;
 
 use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, ResidualStream, RmsNorm};
 use crate::forward::ForwardContext;
 use crate::weights::Store;
 use crate::{
     Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, LayerSpec, LoadError, Mixer, NormPlacement,
-    Quantization, Source, Weights, families,
+    Quantization, Source, Weights, families, kv_format,
 };
 
 /// A network with its weights. Stays on the thread that built it.
@@ -93,9 +94,14 @@ impl Model {
         &self.quantization
     }
 
-    /// The dtype of activations, and of keys and values by default.
+    /// The dtype of activations.
     pub fn dtype(&self) -> Dtype {
         self.dtype
+    }
+
+    /// The type that unquantized keys and values are stored in.
+    pub fn kv_float(&self) -> FloatType {
+        kv_format::float_of(self.dtype)
     }
 
     /// Which kernels compute.

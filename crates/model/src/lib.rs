@@ -33,19 +33,19 @@ mod rope;
 mod validate;
 pub mod weights;
 
-pub use batch::{Batch, Segment, Table};
+pub use batch::{Batch, Segment};
 pub use blueprint::{
     Activation, Attention, AttentionSpan, Blueprint, GatedDelta, GatedMlp, Head, LayerSpec, Mamba2, Mixer,
     Mlp, Moe, Names, Norm, NormPlacement, QkNorm, Routing, SharedExpert,
 };
-pub use config::{Config, ConfigError, IGNORABLE};
+pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use decoder::{Model, RowLogits};
 pub use dims::Dims;
 pub use error::Error;
 pub use forward::KvPath;
 pub use kernels::Kernels;
-pub use kv_cache::{BlockExport, GroupKind, KvCache, KvCacheGroup, VisibleTo};
-pub use kv_format::{KvFormat, KvStorage, UnquantizedPrefix};
+pub use kv_cache::{BlockExport, KvCache, KvCacheGroup, VisibleTo};
+pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use pattern::{Captures, Pattern};
 pub use prompt_cache::{BlockImport, PromptCache};

@@ -16,9 +16,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use mlx::io::Safetensors;
+use omnibus_kv::{BlockId, KvCacheSpec};
 
 use crate::kv_cache::BlockExport;
-use crate::{Blueprint, GroupKind, KvCache, KvCacheGroup, LoadError};
+use crate::{Blueprint, KvCache, KvCacheGroup, LoadError};
 use layer::LayerCache;
 
 /// Where we note a prompt's tokens, in the metadata.
@@ -38,7 +39,7 @@ pub struct PromptCache {
 #[allow(missing_docs)]
 pub struct BlockImport {
     pub group: usize,
-    pub block: u32,
+    pub block: BlockId,
     pub logical: usize,
 }
 
@@ -97,24 +98,20 @@ impl PromptCache {
         (1..=most.max(1)).rev().find(|size| self.len.is_multiple_of(*size)).unwrap_or(1)
     }
 
-    /// True if block `logical` of the prompt can be filled in a group of this kind.
-    pub fn has(&self, kind: GroupKind, logical: usize, block_size: usize) -> bool {
-        match kind {
-            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
-                (logical + 1) * block_size <= self.len
-            }
-            GroupKind::State => (logical + 1) * block_size == self.len,
-        }
+    /// True if block `logical` of the prompt can be filled in a group with this spec.
+    pub fn has(&self, spec: &KvCacheSpec, logical: usize, block_size: usize) -> bool {
+        let end = (logical + 1) * block_size;
+        if spec.kind.is_state() { end == self.len } else { end <= self.len }
     }
 
     /// Fills blocks.
-    pub fn fill(&self, state: &mut KvCache, blocks: &[BlockImport]) -> mlx::Result<()> {
-        let size = state.block_size();
-        for group in 0..state.groups().len() {
+    pub fn fill(&self, cache: &mut KvCache, blocks: &[BlockImport]) -> mlx::Result<()> {
+        let size = cache.block_size();
+        for group in 0..cache.groups().len() {
             let of_group: Vec<&BlockImport> = blocks.iter().filter(|placed| placed.group == group).collect();
-            let ids: Vec<u32> = of_group.iter().map(|placed| placed.block).collect();
+            let ids: Vec<BlockId> = of_group.iter().map(|placed| placed.block).collect();
             let logical: Vec<usize> = of_group.iter().map(|placed| placed.logical).collect();
-            state.write_parts(group, &ids, |pool| {
+            cache.write_parts(group, &ids, |pool| {
                 let layer =
                     self.layers.get(pool.layer).ok_or_else(|| mlx::Error::new("a layer is missing"))?;
                 layer.blocks(&logical, size, self.len)
@@ -123,8 +120,8 @@ impl PromptCache {
         Ok(())
     }
 
-    /// Writes a file of the state with these groups. `parts` are, for each of them, its blocks that hold the last of the prompt's tokens, in order, and
-    /// of a recurrence the one slot.
+    /// Writes a file of a cache with these groups. `parts`: for each group its blocks with the last of the prompt's
+    /// tokens, in order, or a recurrence's slot.
     pub fn write(
         path: &Path,
         groups: &[KvCacheGroup],
@@ -135,7 +132,7 @@ impl PromptCache {
         let mut file = layout::File::default();
         for (group, parts) in groups.iter().zip(parts) {
             for (layer, pair) in group.layers.iter().zip(parts.arrays_by_layer()) {
-                LayerCache::of_blocks(group.kind, pair, tokens.len())?.put(*layer, &mut file)?;
+                LayerCache::of_blocks(group.spec.kind, pair, tokens.len())?.put(*layer, &mut file)?;
             }
         }
         for (name, value) in metadata {

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use mlx::Array;
 use thiserror::Error;
 
+pub use check::Difference;
 pub use files::Source;
 pub(crate) use files::check_header;
 pub(crate) use store::Store;
@@ -33,8 +34,8 @@ pub enum LoadError {
     Experts { to: String, found: usize, experts: usize },
     #[error("{name}: {shape:?} is not {want}")]
     Shape { name: String, shape: Vec<i32>, want: String },
-    #[error("the weights do not fit the config: {}", check::listed(missing, unexpected, misshapen))]
-    Mismatch { missing: Vec<String>, unexpected: Vec<String>, misshapen: Vec<String> },
+    #[error("the weights do not fit the config: {}", check::listed(.0))]
+    Mismatch(Difference),
     #[error(transparent)]
     Mlx(#[from] mlx::Error),
 }

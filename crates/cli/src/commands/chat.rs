@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use omnibus_engine::{Handle, Request};
+use omnibus_engine::{Handle, Request, Settings as EngineSettings};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use serde_json::Value;
@@ -25,7 +25,9 @@ const COMMANDS: &[(&str, &str)] = &[
 /// Runs a chat session until `/quit` or Ctrl-D.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let source = model::source(config.model.as_deref(), &[])?;
-    let handle = omnibus_engine::start(vec![source], config.engine.clone()).map_err(Error::failed)?;
+    // One sequence: pools have room for the longest, not for a server's load.
+    let engine = EngineSettings { max_num_seqs: 1, ..config.engine.clone() };
+    let handle = omnibus_engine::start(vec![source], engine).map_err(Error::failed)?;
     let mut editor = DefaultEditor::new().map_err(Error::failed)?;
     let history = history();
     if let Some(path) = &history {

@@ -1,8 +1,8 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
 use omnibus_core as core;
-use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat as StoredFormat};
-use omnibus_model::{GroupKind, KvCacheGroup, KvFormat, KvStorage, Model, UnquantizedPrefix};
+use omnibus_kv::CacheKind;
+use omnibus_model::{KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
 
 use crate::settings::{PrefixCache, Settings};
 use crate::{MemoryPlan, StartError};
@@ -96,7 +96,7 @@ impl Capacity {
             groups: groups
                 .iter()
                 .zip(&self.blocks)
-                .map(|(group, blocks)| core::CacheGroup { spec: spec_of(group), blocks: *blocks as u32 })
+                .map(|(group, blocks)| core::CacheGroup { spec: group.spec, blocks: *blocks as u32 })
                 .collect(),
             max_sequences: settings.max_num_seqs,
             max_step_tokens: settings.max_num_batched_tokens,
@@ -109,23 +109,6 @@ impl Capacity {
             swap: core::SwapSettings { preemption: settings.preemption, offload: self.offload(settings) },
         }
     }
-}
-
-/// The cache spec of a model's layer group.
-fn spec_of(group: &KvCacheGroup) -> KvCacheSpec {
-    let kind = match group.kind {
-        GroupKind::Full => CacheKind::Full,
-        GroupKind::Window { tokens, sink_tokens } => CacheKind::SlidingWindow { tokens, sinks: sink_tokens },
-        GroupKind::UnquantizedPrefix { tokens } => CacheKind::UnquantizedPrefix { tokens },
-        GroupKind::State => return KvCacheSpec::state(group.elements_per_slot),
-    };
-    let format = match group.format {
-        KvFormat::Float(mlx::Dtype::F16) => StoredFormat::Float(FloatType::F16),
-        KvFormat::Float(mlx::Dtype::Bf16) => StoredFormat::Float(FloatType::Bf16),
-        KvFormat::Float(_) => StoredFormat::Float(FloatType::F32),
-        KvFormat::Packed { bits, group } => StoredFormat::Packed { bits, group_size: group },
-    };
-    KvCacheSpec { kind, format, elements: group.elements_per_token }
 }
 
 const DEFAULT_CONTEXT: usize = 1 << 20;
@@ -152,16 +135,14 @@ struct Sizing<'a> {
 
 /// Floats, quantized, or quantized with an unquantized prefix.
 fn storage(model: &Model, settings: &Settings, context: usize) -> Result<KvStorage, StartError> {
-    let floats = KvFormat::Float(model.dtype());
-    let Some(bits) = settings.kv_bits else { return Ok(floats.into()) };
-    let format = KvFormat::packed(model.blueprint(), bits, settings.kv_group_size);
+    let float = model.kv_float();
+    let Some(bits) = settings.kv_bits else { return Ok(float.into()) };
+    let format = model.blueprint().quantized_kv_format(bits, settings.kv_group_size);
     let format = format.map_err(StartError::new)?;
     Ok(match settings.quantized_kv_start {
         0 => format.into(),
-        start if start >= context => floats.into(),
-        tokens => {
-            KvStorage { format, unquantized_prefix: Some(UnquantizedPrefix { tokens, format: floats }) }
-        }
+        start if start >= context => float.into(),
+        tokens => KvStorage { format, unquantized_prefix: Some(UnquantizedPrefix { tokens, float }) },
     })
 }
 
@@ -170,27 +151,28 @@ impl Sizing<'_> {
     fn blocks(&self, group: &KvCacheGroup, tokens: usize) -> usize {
         let size = self.settings.block_size;
         let all = tokens.div_ceil(size);
-        match group.kind {
-            GroupKind::Full => all,
-            GroupKind::Window { tokens: window, sink_tokens } => {
+        match group.spec.kind {
+            CacheKind::Full | CacheKind::Latent => all,
+            CacheKind::SlidingWindow { tokens: window, .. } => {
                 // A window's blocks, the chunk being computed, a partial block at either end, and the sinks; twice, so
                 // that cached blocks of earlier windows can be found.
                 let reach = window.saturating_add(self.settings.max_num_batched_tokens).min(self.context);
-                let one = reach.div_ceil(size) + 2 + sink_tokens.div_ceil(size);
+                let one = reach.div_ceil(size) + 2 + group.spec.kind.sink_blocks(size);
                 all.min(2 * self.settings.max_num_seqs * one).max(one)
             }
-            GroupKind::UnquantizedPrefix { tokens } => {
+            CacheKind::UnquantizedPrefix { tokens } => {
                 all.min(self.unquantized).max(tokens.min(self.context).div_ceil(size))
             }
-            GroupKind::State => self.slots,
+            CacheKind::State => self.slots,
         }
     }
 
     /// How many blocks of unquantized prefixes fit the budget beside the longest requested sequence.
     fn unquantized_within(&self, budget: u64) -> usize {
-        let unquantized =
-            || self.groups.iter().filter(|group| matches!(group.kind, GroupKind::UnquantizedPrefix { .. }));
-        let block: u64 = unquantized().map(|group| group.block_bytes(self.settings.block_size)).sum();
+        let unquantized = || {
+            self.groups.iter().filter(|group| matches!(group.spec.kind, CacheKind::UnquantizedPrefix { .. }))
+        };
+        let block: u64 = unquantized().map(|group| group.spec.block_bytes(self.settings.block_size)).sum();
         let least = Sizing { unquantized: 0, ..*self };
         let asked = self.settings.max_model_len.map_or(0, |asked| asked + self.settings.block_size);
         let one: usize = unquantized().map(|group| least.blocks(group, asked)).max().unwrap_or(0);
@@ -201,8 +183,8 @@ impl Sizing<'_> {
     /// How many slots fit the budget; at least one, so that the error can name the missing bytes.
     fn slots_within(&self, budget: u64) -> usize {
         let bytes = |state: bool| {
-            let groups = self.groups.iter().filter(|group| (group.kind == GroupKind::State) == state);
-            groups.map(|group| group.block_bytes(self.settings.block_size)).sum::<u64>()
+            let groups = self.groups.iter().filter(|group| (group.spec.kind == CacheKind::State) == state);
+            groups.map(|group| group.spec.block_bytes(self.settings.block_size)).sum::<u64>()
         };
         let (slot, token_block) = (bytes(true), bytes(false));
         let share = if token_block > 0 { budget / STATES_SHARE } else { budget };
@@ -217,7 +199,7 @@ impl Sizing<'_> {
 
     fn bytes(&self, tokens: usize) -> u64 {
         let bytes = self.groups.iter().map(|group| {
-            let block = group.block_bytes(self.settings.block_size);
+            let block = group.spec.block_bytes(self.settings.block_size);
             (self.blocks(group, tokens) as u64 + 1).saturating_mul(block)
         });
         bytes.fold(0, u64::saturating_add)

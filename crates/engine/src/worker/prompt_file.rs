@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use omnibus_core::{Scheduler, SequenceId};
-use omnibus_kv::BlockId;
-use omnibus_model::{BlockImport, Blueprint, GroupKind, PromptCache, Source};
+use omnibus_kv::{BlockId, CacheKind};
+use omnibus_model::{BlockImport, Blueprint, PromptCache, Source};
 
 use super::runner::Runner;
 use crate::settings::{PromptCacheFile, Settings};
@@ -102,12 +102,12 @@ impl PromptFile {
                 let places: BTreeMap<u128, usize> = keys.into_iter().zip(0..).collect();
                 let place = |group: usize, key: u128| {
                     let logical = places.get(&key).copied()?;
-                    groups.get(group).is_some_and(|of| cache.has(of.kind, logical, size)).then_some(logical)
+                    groups.get(group).is_some_and(|of| cache.has(&of.spec, logical, size)).then_some(logical)
                 };
                 let restored = scheduler.restore(id, |group, key| place(group, key).is_some());
                 let placed = restored.iter().filter_map(|block| {
                     let logical = place(block.group, block.hash)?;
-                    Some(BlockImport { group: block.group, block: block.block.0, logical })
+                    Some(BlockImport { group: block.group, block: block.block, logical })
                 });
                 runner.fill(cache, &placed.collect::<Vec<_>>())
             }
@@ -122,21 +122,22 @@ impl PromptFile {
             message: format!("the prompt was computed and could not be written to {}: {why}", path.display()),
         };
         let mut parts = Vec::new();
-        for (group, spec) in runner.state().groups().iter().enumerate() {
-            let wanted = match spec.kind {
-                GroupKind::Full | GroupKind::UnquantizedPrefix { .. } => keys.len(),
-                GroupKind::Window { tokens, .. } => tokens.min(keys.len()),
-                GroupKind::State => 1,
+        for (index, group) in runner.state().groups().iter().enumerate() {
+            let wanted = match group.spec.kind {
+                CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } => keys.len(),
+                CacheKind::SlidingWindow { tokens, .. } => tokens.min(keys.len()),
+                CacheKind::State => 1,
             };
             let last = keys.iter().rev().take(wanted);
             let found: Vec<BlockId> =
-                last.map_while(|key| scheduler.find_cached_block(group, *key)).collect();
+                last.map_while(|key| scheduler.find_cached_block(index, *key)).collect();
             // The oldest token of a full window may be gone: the next one takes its place.
-            if found.len() + usize::from(matches!(spec.kind, GroupKind::Window { .. })) < wanted {
+            if found.len() + usize::from(matches!(group.spec.kind, CacheKind::SlidingWindow { .. })) < wanted
+            {
                 return Err(failed("it did not fit into the memory for keys and values".to_owned()));
             }
             let blocks = found.into_iter().rev();
-            parts.push(runner.read_blocks(group, blocks).map_err(|error| failed(error.to_string()))?);
+            parts.push(runner.read_blocks(index, blocks).map_err(|error| failed(error.to_string()))?);
         }
         let metadata = [("model", model.as_str()), ("tokenizer_config", "{}"), ("written_by", "mlx-omnibus")];
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned())).into();

@@ -101,11 +101,8 @@ impl Runner {
         tokens_of: impl Fn(SequenceId) -> Vec<u32>,
     ) -> mlx::Result<Launched> {
         for group in 0..self.groups() {
-            let copies: Vec<(u32, u32)> = copies
-                .iter()
-                .filter(|copy| copy.group == group)
-                .map(|copy| (copy.from.0, copy.to.0))
-                .collect();
+            let copies: Vec<(BlockId, BlockId)> =
+                copies.iter().filter(|copy| copy.group == group).map(|copy| (copy.from, copy.to)).collect();
             self.state.copy_blocks(group, &copies)?;
         }
         let tokens = self.feed(&rows.tokens, before)?;
@@ -210,7 +207,7 @@ impl Runner {
         group: usize,
         blocks: impl Iterator<Item = BlockId>,
     ) -> mlx::Result<BlockExport> {
-        let blocks: Vec<u32> = blocks.map(|block| block.0).collect();
+        let blocks: Vec<BlockId> = blocks.collect();
         let outgoing = self.state.read_blocks(group, &blocks)?;
         match self.model.kv_path() {
             KvPath::Paged => mlx::async_eval(outgoing.arrays())?,
@@ -224,8 +221,8 @@ impl Runner {
     pub(super) fn write_blocks(&mut self, blocks: &[CachedBlock], contents: &[&[u8]]) -> mlx::Result<()> {
         for group in 0..self.groups() {
             let of_group = blocks.iter().zip(contents).filter(|(block, _)| block.group == group);
-            let (blocks, contents): (Vec<u32>, Vec<&[u8]>) =
-                of_group.map(|(block, content)| (block.block.0, *content)).unzip();
+            let (blocks, contents): (Vec<BlockId>, Vec<&[u8]>) =
+                of_group.map(|(block, content)| (block.block, *content)).unzip();
             self.state.write_blocks(group, &blocks, &contents)?;
         }
         Ok(())

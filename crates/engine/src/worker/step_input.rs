@@ -1,7 +1,7 @@
 //! A plan put into rows: which tokens, at which positions, over which blocks, sampled how.
 
 use omnibus_core::{Plan, Scheduler, SequenceId, TokenSource};
-use omnibus_model::{Segment, Table};
+use omnibus_model::Segment;
 
 use crate::fault::RowFault;
 use crate::message::Job;
@@ -75,13 +75,7 @@ impl Rows {
                 }
                 TokenSource::InFlight { row, .. } => rows.tokens.push(Feed::Sample(row)),
             }
-            let tables = (0..groups).map(|group| {
-                let table = scheduler.block_table(work.sequence, group);
-                Table {
-                    first: table.freed_blocks,
-                    blocks: table.blocks.iter().map(|block| block.0).collect(),
-                }
-            });
+            let tables = (0..groups).map(|group| scheduler.block_table(work.sequence, group).clone());
             let prompt = job.prompt.len();
             rows.segments.push(Segment {
                 first,

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use mlx::Array;
 use omnibus_core::SequenceId;
-use omnibus_model::{GroupKind, Segment, Table};
+use omnibus_kv::{BlockId, BlockTable};
+use omnibus_model::{KvCacheGroup, Segment};
 
 use super::catch_panic::catch_panic;
 use super::runner::Runner;
@@ -79,16 +80,15 @@ fn rows(runner: &Runner, block_size: usize, room: usize, tokens: &[usize]) -> Ro
     let groups = runner.state().groups();
     let mut rows = Rows::default();
     for (sequence, tokens) in tokens.iter().copied().enumerate() {
-        let table = |kind: &GroupKind| match kind {
-            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
-                sequence * room..sequence * room + tokens.div_ceil(block_size)
-            }
-            GroupKind::State => sequence..sequence + 1,
+        let table = |group: &KvCacheGroup| {
+            let blocks = match group.spec.kind.is_state() {
+                true => sequence..sequence + 1,
+                false => sequence * room..sequence * room + tokens.div_ceil(block_size),
+            };
+            let blocks = blocks.map(|block| BlockId(block as u32)).collect();
+            BlockTable { blocks, ..BlockTable::new(group.spec.kind, block_size) }
         };
-        let tables = groups.iter().map(|group| table(&group.kind));
-        let tables =
-            tables.map(|blocks| Table { first: 0, blocks: blocks.map(|block| block as u32).collect() });
-        let tables = tables.collect();
+        let tables = groups.iter().map(table).collect();
         let first = rows.tokens.len();
         rows.tokens.extend((0..tokens).map(|_| Feed::Token(0)));
         rows.segments.push(Segment { first, len: tokens, context: 0, prompt: tokens, tables });

@@ -4,6 +4,7 @@
 //! primitive that norms, rotates, writes in place and attends.
 
 use mlx::{Array, cpu, fast};
+use omnibus_kv::KvFormat;
 
 use super::rotary::Rotation;
 use super::{Fused, Linear, RmsNorm};
@@ -11,7 +12,7 @@ use crate::forward::{AttentionMetadata, ForwardContext, Gather, Rows};
 use crate::kv_cache::{Pool, poisoned};
 use crate::weights::Store;
 use crate::{
-    Attention, AttentionSpan, Kernels, KvCache, KvFormat, KvPath, LoadError, Position, QkNorm, RotaryPairing,
+    Attention, AttentionSpan, Kernels, KvCache, KvPath, LoadError, Position, QkNorm, RotaryPairing, kv_format,
 };
 
 /// One attention layer.
@@ -137,7 +138,7 @@ impl AttentionBlock {
             sinks: None,
             k_pool,
             v_pool,
-            packing: format.packing(),
+            packing: kv_format::packing_of(format),
             metadata: cpu::AttentionMetadata {
                 slots: &group.slots,
                 segments: &group.segments,
@@ -178,8 +179,8 @@ impl AttentionBlock {
         for (at, format, group) in ctx.attention_pools(cache, index)? {
             let pool = cache.pools.get_mut(at).ok_or_else(poisoned)?;
             let [keys, values] = pool.take()?;
-            let keys = write(keys, &group.slots, &format.store(&k)?)?;
-            let values = write(values, &group.slots, &format.store(&v)?)?;
+            let keys = write(keys, &group.slots, &kv_format::store(format, &k)?)?;
+            let values = write(values, &group.slots, &kv_format::store(format, &v)?)?;
             pool.put([keys.clone(), values.clone()]);
             for gather in &group.gathers {
                 attended.push(self.attend(&q, (&keys, &values), format, gather)?);
@@ -228,7 +229,7 @@ impl AttentionBlock {
                 }
                 _ => rows,
             };
-            format.read(&rows, self.spec.head_dim, q.dtype()?)?.transpose(&[0, 2, 1, 3])
+            kv_format::load(format, &rows, self.spec.head_dim, q.dtype()?)?.transpose(&[0, 2, 1, 3])
         };
         let (k, v) = (in_order(keys)?, in_order(values)?);
         let y = fast::sdpa(&q, &k, &v, self.spec.scale, gather.mask(), None)?;

@@ -28,7 +28,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         groups: count("n_groups")?,
         state_dim: count("state_size")?,
         conv_kernel_size: count("conv_kernel")?,
-        step_limits: cfg.or("time_step_limit", [0.0, f32::INFINITY])?,
+        step_limits: cfg.or("time_step_limit", [Limit(0.0), Limit(f32::INFINITY)])?.map(|limit| limit.0),
         bias: cfg.or("use_bias", false)?,
         conv_bias: cfg.or("use_conv_bias", true)?,
         norm,
@@ -44,7 +44,11 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         cfg.opt::<usize>("expand")?.map(|times| times.saturating_mul(hidden)),
     ];
     if widths.into_iter().flatten().any(|width| Some(width) != inner) {
-        return Err(ConfigError::Inconsistent { rules: vec!["the heads have the layer's inner width"] });
+        let (heads, head_dim) = (mixer.heads, mixer.head_dim);
+        let rule = format!(
+            "`num_heads` ({heads}) · `head_dim` ({head_dim}) is `intermediate_size`, and `expand` · `hidden_size` ({hidden})"
+        );
+        return Err(ConfigError::Inconsistent { rules: vec![rule] });
     }
     cfg.pass_by(WITHOUT_EFFECT);
     let head = match cfg.opt("tie_word_embeddings")? {

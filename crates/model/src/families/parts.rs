@@ -13,7 +13,9 @@ pub(super) fn layer_spans(cfg: &Config, layers: usize) -> Result<Vec<AttentionSp
         return Ok(vec![window.map_or(AttentionSpan::Full, AttentionSpan::Window); layers]);
     };
     if kinds.len() != layers {
-        return Err(ConfigError::Inconsistent { rules: vec!["`layer_types` names every layer"] });
+        let rule =
+            format!("`layer_types` ({}) names every layer (`num_hidden_layers`: {layers})", kinds.len());
+        return Err(ConfigError::Inconsistent { rules: vec![rule] });
     }
     let span = |kind: &String| match (kind.as_str(), window) {
         ("full_attention", _) => Ok(AttentionSpan::Full),

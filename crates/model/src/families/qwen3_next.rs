@@ -47,7 +47,7 @@ fn layer_kinds(cfg: &Config, layers: usize) -> Result<Vec<bool>, ConfigError> {
     let name = |attends: bool| if attends { "full_attention" } else { "linear_attention" };
     if said.is_some_and(|said| !said.iter().eq(kinds.iter().map(|attends| name(*attends)))) {
         return Err(ConfigError::Inconsistent {
-            rules: vec!["`layer_types` names the layers that `full_attention_interval` counts"],
+            rules: vec![format!("`layer_types` repeats every `full_attention_interval` ({period}) layers")],
         });
     }
     Ok(kinds)

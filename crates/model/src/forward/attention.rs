@@ -1,11 +1,13 @@
 //! Where the attention layers of one cache group read and write keys and values in one pass.
 
 use mlx::{Array, fast};
+use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
 use super::KvPath;
 use super::row_split::RowSplit;
 use super::rows::{Rows, indices, singles_and_chunks, table_of};
-use crate::{GroupKind, KvCache, Segment, Table};
+use crate::kv_cache::block_indices;
+use crate::{KvCache, Segment};
 
 /// Slots, block tables and masks of one group.
 pub(crate) struct AttentionMetadata {
@@ -58,9 +60,9 @@ impl AttentionMetadata {
         let (mut segments, mut tables) = (Vec::new(), Vec::new());
         for segment in split.reading(visible) {
             let table = table_of(segment, group)?;
-            let numbers = [segment.first, segment.len, segment.context, tables.len(), table.first];
+            let numbers = [segment.first, segment.len, segment.context, tables.len(), table.freed_blocks];
             segments.extend(numbers.map(|number| number as i32));
-            tables.extend(table.blocks.iter().map(|block| *block as i32));
+            tables.extend(table.blocks.iter().map(|block| block.0 as i32));
         }
         let (gathers, order) = match kv_path {
             KvPath::Paged => (Vec::new(), None),
@@ -98,7 +100,7 @@ fn slots(
     for segment in written {
         let table = table_of(segment, group)?;
         for row in 0..segment.len {
-            let slot = table.slot(segment.context + row, size, cache.kept_blocks(group));
+            let slot = table.slot(segment.context + row, size);
             let slot = slot.filter(|slot| *slot < scratch);
             slots[segment.first + row] =
                 slot.ok_or_else(|| mlx::Error::new("a block table covers its segment"))? as i32;
@@ -122,23 +124,23 @@ fn gathers(segments: &[Segment], group: usize, cache: &KvCache) -> mlx::Result<V
 fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::Result<Gather> {
     let tables = segments.iter().map(|segment| table_of(segment, group)).collect::<mlx::Result<Vec<_>>>()?;
     let width = tables.iter().map(|table| table.blocks.len()).max().unwrap_or(0);
-    let scratch = cache.blocks[group] as i32;
-    let padded: Vec<i32> = tables
+    let scratch = BlockId(cache.blocks[group] as u32);
+    let padded: Vec<BlockId> = tables
         .iter()
-        .flat_map(|table| (0..width).map(|i| table.blocks.get(i).map_or(scratch, |block| *block as i32)))
+        .flat_map(|table| (0..width).map(|i| table.blocks.get(i).copied().unwrap_or(scratch)))
         .collect();
-    let keys = width * cache.block_size;
+    let (kind, keys) = (cache.spec(group)?.kind, width * cache.block_size);
     let mask: Vec<bool> = segments
         .iter()
         .zip(&tables)
         .flat_map(|(segment, table)| {
-            (0..keys).map(move |key| is_visible(segment.context, key, table, cache, group))
+            (0..keys).map(move |key| is_visible(kind, cache.block_size, table, (segment.context, key)))
         })
         .collect();
     let count = segments.len() as i32;
     Ok(Gather {
         rows: Rows::of(segments)?,
-        tables: Array::from_slice(&padded, &[count, width as i32])?,
+        tables: block_indices(&padded)?.reshape(&[count, width as i32])?,
         keys: keys as i32,
         mask: Some(Array::from_slice(&mask, &[count, 1, 1, keys as i32])?),
     })
@@ -146,28 +148,33 @@ fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::
 
 fn gather_chunk(segment: &Segment, group: usize, cache: &KvCache) -> mlx::Result<Gather> {
     let table = table_of(segment, group)?;
-    let blocks: Vec<i32> = table.blocks.iter().map(|block| *block as i32).collect();
-    let keys = segment.end() - table.first * cache.block_size;
-    let mask = match cache.kind(group) {
-        Some(GroupKind::Window { .. }) => {
+    let keys = segment.end() - table.freed_blocks * cache.block_size;
+    let mask = match cache.spec(group)?.kind {
+        kind @ CacheKind::SlidingWindow { .. } => {
+            let visible = |at| is_visible(kind, cache.block_size, table, at);
             let mask: Vec<bool> = (segment.context..segment.end())
-                .flat_map(|position| (0..keys).map(move |key| is_visible(position, key, table, cache, group)))
+                .flat_map(|position| (0..keys).map(move |key| visible((position, key))))
                 .collect();
             Some(Array::from_slice(&mask, &[1, 1, segment.len as i32, keys as i32])?)
         }
-        Some(GroupKind::Full | GroupKind::UnquantizedPrefix { .. } | GroupKind::State) | None => None,
+        CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } | CacheKind::State => None,
     };
     Ok(Gather {
         rows: Rows::of(&[segment])?,
-        tables: Array::from_slice(&blocks, &[1, blocks.len() as i32])?,
+        tables: block_indices(&table.blocks)?.expand_dims(&[0])?,
         keys: keys as i32,
         mask,
     })
 }
 
-/// True if the query at `position` attends to key number `key` of a table's blocks.
-fn is_visible(position: usize, key: usize, table: &Table, cache: &KvCache, group: usize) -> bool {
-    let kept = cache.kept_blocks(group) * cache.block_size;
-    let freed = if key < kept { 0 } else { table.first * cache.block_size };
-    cache.sees(group, position, key + freed)
+/// True if the query at a position attends to the key at an index of the gathered blocks, `(position, key)`.
+fn is_visible(
+    kind: CacheKind,
+    block_size: usize,
+    table: &BlockTable,
+    (position, key): (usize, usize),
+) -> bool {
+    let is_sink = key < table.sink_blocks * block_size;
+    let freed = if is_sink { 0 } else { table.freed_blocks * block_size };
+    kind.is_visible(position, key + freed)
 }

@@ -1,13 +1,14 @@
 //! The shared inputs of one forward pass: positions, lengths, and each cache group's metadata.
 
 use mlx::Array;
+use omnibus_kv::KvFormat;
 
 use super::attention::AttentionMetadata;
 use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::StateMetadata;
 use crate::kv_cache::poisoned;
-use crate::{Batch, GroupKind, Kernels, KvCache, KvFormat};
+use crate::{Batch, Kernels, KvCache};
 
 /// How rows reach their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +57,10 @@ impl ForwardContext {
         let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
         let prefix = cache.storage.unquantized_prefix.map(|prefix| prefix.tokens);
         let split = RowSplit::new(&batch.segments, prefix);
-        let groups = cache.groups.iter().enumerate().map(|(group, spec)| match spec.kind {
-            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
+        let groups = cache.groups.iter().enumerate().map(|(group, of)| match of.spec.kind.is_state() {
+            true => Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, kernels)?)),
+            false => {
                 Ok(GroupMetadata::Attention(AttentionMetadata::new(&split, rows, group, cache, kv_path)?))
-            }
-            GroupKind::State => {
-                Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, kernels)?))
             }
         });
         Ok(Self {
@@ -85,8 +84,8 @@ impl ForwardContext {
             let group = cache.pools.get(at).ok_or_else(poisoned)?.group;
             match (self.groups.get(group), cache.groups.get(group)) {
                 (Some(GroupMetadata::Attention(metadata)), Some(_)) if metadata.is_idle => {}
-                (Some(GroupMetadata::Attention(metadata)), Some(spec)) => {
-                    used.push((at, spec.format, metadata));
+                (Some(GroupMetadata::Attention(metadata)), Some(group)) => {
+                    used.push((at, group.spec.format, metadata));
                 }
                 _ => return Err(poisoned()),
             }

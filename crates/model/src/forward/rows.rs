@@ -1,8 +1,9 @@
 //! Rows of a packed batch: selecting them, ordering them, and index arrays.
 
 use mlx::Array;
+use omnibus_kv::BlockTable;
 
-use crate::{Segment, Table};
+use crate::Segment;
 
 /// Rows that are computed together.
 pub(crate) enum Rows {
@@ -49,7 +50,7 @@ pub(super) fn order_of<'a>(
 }
 
 /// A segment's block table in a group.
-pub(super) fn table_of(segment: &Segment, group: usize) -> mlx::Result<&Table> {
+pub(super) fn table_of(segment: &Segment, group: usize) -> mlx::Result<&BlockTable> {
     segment.tables.get(group).ok_or_else(|| mlx::Error::new("one block table for each group"))
 }
 

@@ -132,7 +132,6 @@ impl StateMetadata {
 
 /// The state slot of a segment's sequence.
 fn slot(segment: &Segment, group: usize, cache: &KvCache) -> mlx::Result<i32> {
-    let slot =
-        table_of(segment, group)?.blocks.first().filter(|slot| (**slot as usize) < cache.blocks[group]);
-    slot.map(|slot| *slot as i32).ok_or_else(|| mlx::Error::new("a sequence has a slot for its state"))
+    let slot = table_of(segment, group)?.blocks.first().filter(|slot| slot.index() < cache.blocks[group]);
+    slot.map(|slot| slot.0 as i32).ok_or_else(|| mlx::Error::new("a sequence has a slot for its state"))
 }

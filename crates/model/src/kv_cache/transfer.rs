@@ -4,8 +4,9 @@
 //! arrays.
 
 use mlx::Array;
+use omnibus_kv::BlockId;
 
-use super::{KvCache, Pool, poisoned};
+use super::{KvCache, Pool, block_indices, poisoned};
 
 /// Exported blocks of one group: their part of each array, `[blocks, …]`, lazy.
 #[derive(Debug)]
@@ -48,8 +49,8 @@ impl KvCache {
         let parts =
             each.map(|(array, group)| format!("{group}:{:?}{:?}", array.dtype().ok(), &array.shape()[1..]));
         // From the second layer on, keys and values depend on which tokens were visible.
-        let kinds = self.groups.iter().map(|group| format!("{:?}", group.kind));
-        kinds.chain([format!("{:?}", self.storage)]).chain(parts).collect::<Vec<_>>().join(",")
+        let specs = self.groups.iter().map(|group| format!("{:?}", group.spec));
+        specs.chain(parts).collect::<Vec<_>>().join(",")
     }
 
     /// Bytes of a block of a group.
@@ -59,8 +60,8 @@ impl KvCache {
     }
 
     /// Copies blocks out of a group.
-    pub fn read_blocks(&self, group: usize, blocks: &[u32]) -> mlx::Result<BlockExport> {
-        let indices = indices(blocks)?;
+    pub fn read_blocks(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockExport> {
+        let indices = block_indices(blocks)?;
         let parts =
             self.group_arrays(group).map(|array| array.take(&indices, 0)).collect::<mlx::Result<_>>()?;
         Ok(BlockExport { parts, blocks: blocks.len() })
@@ -68,7 +69,7 @@ impl KvCache {
 
     /// Writes blocks of a group, each of [`Self::block_bytes`] bytes. Waits for the step in flight, so that the
     /// pools are written in place.
-    pub fn write_blocks(&mut self, group: usize, blocks: &[u32], contents: &[&[u8]]) -> mlx::Result<()> {
+    pub fn write_blocks(&mut self, group: usize, blocks: &[BlockId], contents: &[&[u8]]) -> mlx::Result<()> {
         let size = self.block_bytes(group);
         if contents.len() != blocks.len() || contents.iter().any(|content| content.len() != size) {
             return Err(mlx::Error::new("each block has its bytes, and as many as a block has"));
@@ -99,17 +100,17 @@ impl KvCache {
     pub(crate) fn write_parts(
         &mut self,
         group: usize,
-        blocks: &[u32],
+        blocks: &[BlockId],
         mut parts: impl FnMut(&Pool) -> mlx::Result<[Array; 2]>,
     ) -> mlx::Result<()> {
         if blocks.is_empty() {
             return Ok(());
         }
         mlx::eval(self.group_arrays(group))?;
-        let indices = indices(blocks)?;
+        let indices = block_indices(blocks)?;
         // An unused pool allocates consecutive blocks; one copy is then much faster than a scatter.
-        let consecutive = blocks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-        let run = blocks.first().filter(|_| consecutive).map(|first| *first as i32);
+        let consecutive = blocks.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0);
+        let run = blocks.first().filter(|_| consecutive).map(|first| first.0 as i32);
         let write = |array: Array, update: Array| -> mlx::Result<Array> {
             let update = update.astype(array.dtype()?)?;
             let written = match run {
@@ -138,9 +139,4 @@ impl KvCache {
     fn group_arrays(&self, group: usize) -> impl Iterator<Item = &Array> {
         self.pools_of(group).flat_map(Pool::arrays)
     }
-}
-
-fn indices(blocks: &[u32]) -> mlx::Result<Array> {
-    let indices: Vec<i32> = blocks.iter().map(|block| *block as i32).collect();
-    Array::from_slice(&indices, &[indices.len() as i32])
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use mlx::{Array, Dtype};
+use omnibus_kv::CacheKind;
 
 use super::layout::File;
-use crate::{AttentionSpan, GroupKind, Mixer};
+use crate::{AttentionSpan, Mixer};
 
 /// One layer's cache.
 #[derive(Debug)]
@@ -111,11 +112,11 @@ impl LayerCache {
 
     /// A layer from its blocks that end with the prompt's last token, `[blocks, block_size, kv_heads, head_dim]`, or
     /// from its slot.
-    pub(super) fn of_blocks(kind: GroupKind, pair: [&Array; 2], len: usize) -> mlx::Result<Self> {
+    pub(super) fn of_blocks(kind: CacheKind, pair: [&Array; 2], len: usize) -> mlx::Result<Self> {
         let window = match kind {
-            GroupKind::State => return Ok(Self::State(pair.map(Array::clone))),
-            GroupKind::Full | GroupKind::UnquantizedPrefix { .. } => None,
-            GroupKind::Window { tokens, .. } => Some(tokens),
+            CacheKind::State => return Ok(Self::State(pair.map(Array::clone))),
+            CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } => None,
+            CacheKind::SlidingWindow { tokens, .. } => Some(tokens),
         };
         let wanted = window.map_or(len, |tokens| tokens.min(len));
         let part = |array: &Array| -> mlx::Result<Array> {

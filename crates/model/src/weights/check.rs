@@ -2,16 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use mlx::QuantMode;
+use mlx::{Array, Dtype, QuantMode};
 
 use crate::quantization::{Quantization, QuantizationChoice};
 use crate::{Blueprint, LoadError, Weights};
 
 const LISTED_MAX: usize = 12;
 
+/// How the tensors of a checkpoint differ from those of a blueprint, each list by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Difference {
+    pub missing: Vec<String>,
+    pub unexpected: Vec<String>,
+    pub misshapen: Vec<String>,
+    pub mistyped: Vec<String>,
+}
+
 /// One line that lists what is wrong, each list cut short where it would not end.
-pub(super) fn listed(missing: &[String], unexpected: &[String], misshapen: &[String]) -> String {
-    let lists = [("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen)];
+pub(super) fn listed(difference: &Difference) -> String {
+    let Difference { missing, unexpected, misshapen, mistyped } = difference;
+    let lists = [
+        ("missing", missing),
+        ("unexpected", unexpected),
+        ("of another shape", misshapen),
+        ("of another type", mistyped),
+    ];
     let lists = lists.into_iter().filter(|(_, names)| !names.is_empty()).map(|(what, names)| {
         let shown: Vec<&str> = names.iter().take(LISTED_MAX).map(String::as_str).collect();
         let more = names.len().saturating_sub(LISTED_MAX);
@@ -27,48 +43,74 @@ pub(crate) fn check(
     quantization: &Quantization,
     weights: &Weights,
 ) -> Result<(), LoadError> {
-    let wanted = blueprint.manifest().0;
-    let (mut missing, mut misshapen, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for (name, want) in &wanted {
+    let (mut difference, mut known) = (Difference::default(), BTreeSet::new());
+    for (name, want) in &blueprint.manifest().0 {
         let Some(found) = weights.get(name) else {
-            missing.push(name.clone());
+            difference.missing.push(name.clone());
             continue;
         };
         known.insert(name.clone());
         let path = name.strip_suffix(".weight").unwrap_or(name);
-        match weights.get(&format!("{path}.scales")) {
-            None => {
-                if !fits(found.shape(), want) {
-                    misshapen.push(format!("{name} is {:?}, not {want:?}", found.shape()));
-                }
+        let part = |part: &str| weights.get_key_value(&format!("{path}.{part}"));
+        let (scales, biases) = (part("scales"), part("biases").filter(|_| part("scales").is_some()));
+        known.extend([scales, biases].into_iter().flatten().map(|(name, _)| name.clone()));
+        let Some((_, scales)) = scales else {
+            if !fits(found.shape(), want) {
+                difference.misshapen.push(format!("{name} is {:?}, not {want:?}", found.shape()));
             }
-            Some(scales) => {
-                known.insert(format!("{path}.scales"));
-                let Some(choice) = quantization.at(path) else {
-                    misshapen.push(format!("{name} is packed, but the config says nothing of `{path}`"));
-                    continue;
-                };
-                let biases = weights.get(&format!("{path}.biases"));
-                if biases.is_some() {
-                    known.insert(format!("{path}.biases"));
-                }
-                let (packed, scaled) = packed_shapes(want, choice);
-                let shapes_fit = fits(found.shape(), &packed)
-                    && fits(scales.shape(), &scaled)
-                    && biases.is_none_or(|biases| fits(biases.shape(), &scaled));
-                if !shapes_fit || biases.is_some() != (choice.mode == QuantMode::Affine) {
-                    let QuantizationChoice { group, bits, mode } = choice;
-                    misshapen
-                        .push(format!("{name} is not {want:?} in {bits} bits, groups of {group}, {mode:?}"));
-                }
-            }
+            difference.check_type(name, found, Stored::Floats)?;
+            continue;
+        };
+        let Some(choice) = quantization.at(path) else {
+            difference.misshapen.push(format!("{name} is packed, but the config says nothing of `{path}`"));
+            continue;
+        };
+        let (packed, scaled) = packed_shapes(want, choice);
+        let affine = choice.mode == QuantMode::Affine;
+        let shapes_fit = fits(found.shape(), &packed)
+            && fits(scales.shape(), &scaled)
+            && biases.is_none_or(|(_, biases)| fits(biases.shape(), &scaled));
+        if !shapes_fit || biases.is_some() != affine {
+            let QuantizationChoice { group, bits, mode } = choice;
+            let what = format!("{name} is not {want:?} in {bits} bits, groups of {group}, {mode:?}");
+            difference.misshapen.push(what);
+        }
+        difference.check_type(name, found, Stored::Words)?;
+        let of_scales = if affine { Stored::Floats } else { Stored::Bytes };
+        difference.check_type(&format!("{path}.scales"), scales, of_scales)?;
+        if let Some((name, biases)) = biases {
+            difference.check_type(name, biases, Stored::Floats)?;
         }
     }
-    let unexpected: Vec<String> = weights.keys().filter(|name| !known.contains(*name)).cloned().collect();
-    if missing.is_empty() && unexpected.is_empty() && misshapen.is_empty() {
-        return Ok(());
+    difference.unexpected = weights.keys().filter(|name| !known.contains(*name)).cloned().collect();
+    if difference == Difference::default() { Ok(()) } else { Err(LoadError::Mismatch(difference)) }
+}
+
+/// What a tensor's elements are.
+#[derive(Clone, Copy)]
+enum Stored {
+    Floats,
+    /// Codes in uint32 words.
+    Words,
+    /// Scales in bytes.
+    Bytes,
+}
+
+impl Difference {
+    fn check_type(&mut self, name: &str, tensor: &Array, want: Stored) -> mlx::Result<()> {
+        let dtype = tensor.dtype()?;
+        let (holds, want) = match want {
+            Stored::Floats => {
+                (matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64), "a float")
+            }
+            Stored::Words => (dtype == Dtype::U32, "uint32"),
+            Stored::Bytes => (dtype == Dtype::U8, "uint8"),
+        };
+        if !holds {
+            self.mistyped.push(format!("{name} is {dtype}, not {want}"));
+        }
+        Ok(())
     }
-    Err(LoadError::Mismatch { missing, unexpected, misshapen })
 }
 
 /// The shapes of a packed weight (u32 words) and of its scales.

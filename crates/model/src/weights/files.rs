@@ -118,14 +118,21 @@ impl Source {
             let Some(map) = index.get("weight_map").and_then(Value::as_object) else {
                 return Err(problem(&self.path(INDEX), "has no `weight_map`".to_owned()));
             };
-            let files: BTreeSet<&str> = map.values().filter_map(Value::as_str).collect();
+            let file = |(tensor, file): (&'_ String, &'_ Value)| match file {
+                Value::String(file) => Ok(file.clone()),
+                other => Err(problem(
+                    &self.path(INDEX),
+                    format!("`weight_map` should map `{tensor}` to a file name, not to {other}"),
+                )),
+            };
+            let files: BTreeSet<String> = map.iter().map(file).collect::<Result<_, _>>()?;
             let inside = |name: &str| {
                 let mut parts = Path::new(name).components();
                 matches!((parts.next(), parts.next()), (Some(std::path::Component::Normal(_)), None))
             };
             return files
                 .into_iter()
-                .map(|name| match (inside(name), directory.join(name)) {
+                .map(|name| match (inside(&name), directory.join(&name)) {
                     (false, _) => {
                         Err(problem(&self.path(INDEX), format!("`{name}` is not a file of this directory")))
                     }
@@ -205,12 +212,12 @@ fn from_memory(path: &Path, bytes: &[u8]) -> Result<Weights, LoadError> {
     Ok(weights)
 }
 
-/// Python's `Infinity` becomes a string and its `NaN` null: JSON lacks both, and configs are written with them.
+/// Python's `Infinity` and `NaN` become strings: JSON lacks both, and configs are written with them.
 fn as_json(text: &str) -> String {
     let mut json = String::with_capacity(text.len());
     let (mut quoted, mut escaped, mut rest) = (false, false, text);
     while let Some(next) = rest.chars().next() {
-        let found = [("Infinity", "\"Infinity\""), ("NaN", "null")]
+        let found = [("-Infinity", "\"-Infinity\""), ("Infinity", "\"Infinity\""), ("NaN", "\"NaN\"")]
             .into_iter()
             .find(|(word, _)| !quoted && rest.starts_with(word));
         if let Some((word, instead)) = found {
@@ -235,8 +242,9 @@ mod tests {
 
     #[test]
     fn only_bare_words_change() {
-        let python = r#"{"limit": [0.0, Infinity], "NaN": NaN, "note": "\"Infinity\" and NaN"}"#;
-        let json = r#"{"limit": [0.0, "Infinity"], "NaN": null, "note": "\"Infinity\" and NaN"}"#;
+        let python = r#"{"limit": [0.0, Infinity, -Infinity], "NaN": NaN, "note": "\"Infinity\" and NaN"}"#;
+        let json =
+            r#"{"limit": [0.0, "Infinity", "-Infinity"], "NaN": "NaN", "note": "\"Infinity\" and NaN"}"#;
         assert_eq!(as_json(python), json);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
-use super::check::check;
+use super::check::{Difference, check};
 use crate::blocks::{Linear, RmsNorm, SwitchLinear};
 use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
 
@@ -117,11 +117,8 @@ impl Store {
     }
 
     fn take(&mut self, name: &str) -> Result<Array, LoadError> {
-        let missing = || LoadError::Mismatch {
-            missing: vec![name.to_owned()],
-            unexpected: Vec::new(),
-            misshapen: Vec::new(),
-        };
+        let missing =
+            || LoadError::Mismatch(Difference { missing: vec![name.to_owned()], ..Difference::default() });
         self.weights.remove(name).ok_or_else(missing)
     }
 

@@ -1,9 +1,10 @@
 //! Keys and values in 8 and 4 bits: nearly the same logits, the same by every kernel, in less memory.
 
-use mlx::{Array, Dtype};
+use mlx::Array;
+use omnibus_kv::{BlockId, BlockTable, FloatType, KvFormat};
 use omnibus_model::{
-    Batch, Blueprint, Kernels, KvCache, KvFormat, KvStorage, Model, Quantization, Segment, Table,
-    UnquantizedPrefix, Weights, families,
+    Batch, Blueprint, Kernels, KvCache, KvStorage, Model, Quantization, Segment, UnquantizedPrefix, Weights,
+    families,
 };
 use serde_json::{Map, Value, json};
 
@@ -50,8 +51,9 @@ fn step_through(model: &Model, state: &mut KvCache) -> Vec<f32> {
     for len in [7, 10, 1, 1, 3, 1] {
         let (mut tokens, mut segments) = (Vec::new(), Vec::new());
         for sequence in 0..2 {
-            let blocks = (0..8).map(|block| (2 * block + sequence) as u32).rev().collect();
-            let (first, tables) = (tokens.len(), vec![Table { first: 0, blocks }; groups]);
+            let blocks = (0..8).map(|block| BlockId((2 * block + sequence) as u32)).rev().collect();
+            let (first, tables) =
+                (tokens.len(), vec![BlockTable { blocks, ..BlockTable::default() }; groups]);
             segments.push(Segment { first, len, context, prompt: 17, tables });
             tokens.extend((context..context + len).map(|position| token(sequence, position)));
         }
@@ -76,12 +78,12 @@ fn fewer_bits_give_nearly_the_same_logits_by_every_kernel() {
         [(64, 8, 64, 0.02), (64, 4, 32, 0.3), (96, 8, 32, 0.02), (128, 4, 64, 0.3)]
     {
         let blueprint = blueprint(head_dim);
-        let format = KvFormat::packed(&blueprint, bits, group).unwrap();
-        assert_eq!(format, KvFormat::Packed { bits, group });
+        let format = blueprint.quantized_kv_format(bits, group).unwrap();
+        assert_eq!(format, KvFormat::Packed { bits, group_size: group });
         let of = |kernels| {
             let weights = weights(&blueprint);
             let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
-            (logits(&model, model.dtype()), logits(&model, format))
+            (logits(&model, model.kv_float()), logits(&model, format))
         };
         let (exact, reference) = of(Kernels::Mlx);
         let off = apart(&reference, &exact);
@@ -89,7 +91,7 @@ fn fewer_bits_give_nearly_the_same_logits_by_every_kernel() {
         if mlx::cpu::available() {
             let (_, kernel) = of(Kernels::Cpu);
             assert!(apart(&kernel, &exact) < near, "{bits} bits by the kernel: {}", apart(&kernel, &exact));
-            // A code at a border may round the other way, and its error goes on through the layers.
+            // A code at a border may round the other way, and the error grows through the layers.
             let off = apart(&kernel, &reference);
             assert!(off < 0.002, "{bits} bits, the kernel against MLX's operations: {off}");
         }
@@ -97,19 +99,19 @@ fn fewer_bits_give_nearly_the_same_logits_by_every_kernel() {
 }
 
 #[test]
-fn an_opening_sees_floats_and_what_follows_sees_codes() {
+fn rows_of_the_unquantized_prefix_read_floats_and_later_rows_read_codes() {
     const TOKENS: usize = 23;
-    // With one layer, keys and values depend on nothing that was attended to.
+    // With one layer, keys and values do not depend on attention.
     for (layers, start) in [(3, 1), (3, 9), (1, 9), (3, 17), (1, 18), (3, TOKENS)] {
         let blueprint = families::read(&config(64, layers)).unwrap();
-        let format = KvFormat::packed(&blueprint, 4, 32).unwrap();
+        let format = blueprint.quantized_kv_format(4, 32).unwrap();
         let kernels = [Kernels::Mlx, Kernels::Cpu];
         for kernels in kernels.into_iter().take(if mlx::cpu::available() { 2 } else { 1 }) {
             let weights = weights(&blueprint);
             let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
-            let opening = Some(UnquantizedPrefix { tokens: start, format: model.dtype().into() });
-            let found = logits(&model, KvStorage { format, unquantized_prefix: opening });
-            let (floats, codes) = (logits(&model, model.dtype()), logits(&model, format));
+            let prefix = Some(UnquantizedPrefix { tokens: start, float: model.kv_float() });
+            let found = logits(&model, KvStorage { format, unquantized_prefix: prefix });
+            let (floats, codes) = (logits(&model, model.kv_float()), logits(&model, format));
             // Two sequences take turns.
             let mut positions = Vec::new();
             for (context, len) in [(0, 7), (7, 10), (17, 1), (18, 1), (19, 3), (22, 1)] {
@@ -129,7 +131,7 @@ fn an_opening_sees_floats_and_what_follows_sees_codes() {
                     differs |= off > 0.0;
                 }
             }
-            assert!(differs || layers == 1 || start == TOKENS, "what follows is not in codes");
+            assert!(differs || layers == 1 || start == TOKENS, "later rows read no codes");
         }
     }
 }
@@ -140,40 +142,40 @@ fn memory_is_what_was_computed() {
     let bytes_of = |format: KvFormat| {
         let state = KvCache::new(&blueprint, &[BLOCKS], BLOCK_SIZE, format).unwrap();
         let bytes: usize = state.arrays().map(Array::nbytes).sum();
-        assert_eq!(bytes as u64, (BLOCKS as u64 + 1) * state.groups()[0].block_bytes(BLOCK_SIZE));
+        assert_eq!(bytes as u64, (BLOCKS as u64 + 1) * state.groups()[0].spec.block_bytes(BLOCK_SIZE));
         bytes as f32
     };
-    let whole = bytes_of(KvFormat::Float(Dtype::F16));
+    let whole = bytes_of(KvFormat::Float(FloatType::F16));
     // 8 bits and two words for each 64 elements, of 16 bits each.
-    assert_eq!(bytes_of(KvFormat::Packed { bits: 8, group: 64 }) / whole, 72.0 / 128.0);
-    assert_eq!(bytes_of(KvFormat::Packed { bits: 4, group: 64 }) / whole, 40.0 / 128.0);
+    assert_eq!(bytes_of(KvFormat::Packed { bits: 8, group_size: 64 }) / whole, 72.0 / 128.0);
+    assert_eq!(bytes_of(KvFormat::Packed { bits: 4, group_size: 64 }) / whole, 40.0 / 128.0);
 }
 
 #[test]
-fn groups_divide_heads_or_the_reason_is_said() {
-    assert_eq!(KvFormat::packed(&blueprint(96), 4, 64), Ok(KvFormat::Packed { bits: 4, group: 32 }));
-    assert_eq!(KvFormat::packed(&blueprint(64), 4, 128), Ok(KvFormat::Packed { bits: 4, group: 64 }));
-    assert!(KvFormat::packed(&blueprint(16), 4, 64).unwrap_err().contains("16 wide"));
-    assert!(KvFormat::packed(&blueprint(64), 3, 64).unwrap_err().contains("4 or 8 bits"));
+fn groups_divide_heads_or_the_error_says_why() {
+    assert_eq!(blueprint(96).quantized_kv_format(4, 64), Ok(KvFormat::Packed { bits: 4, group_size: 32 }));
+    assert_eq!(blueprint(64).quantized_kv_format(4, 128), Ok(KvFormat::Packed { bits: 4, group_size: 64 }));
+    assert!(blueprint(16).quantized_kv_format(4, 64).unwrap_err().contains("16 wide"));
+    assert!(blueprint(64).quantized_kv_format(3, 64).unwrap_err().contains("4 or 8 bits"));
 }
 
 #[test]
-fn what_a_pool_held_before_is_not_seen() {
+fn stale_contents_of_a_pool_are_not_read() {
     let blueprint = blueprint(64);
-    let format = KvFormat::packed(&blueprint, 4, 32).unwrap();
+    let format = blueprint.quantized_kv_format(4, 32).unwrap();
     for kernels in [Kernels::Mlx, Kernels::Cpu].into_iter().take(1 + usize::from(mlx::cpu::available())) {
         let weights = weights(&blueprint);
         let model = Model::build(blueprint.clone(), Quantization::default(), weights, kernels).unwrap();
-        let floats = KvFormat::from(model.dtype());
-        let opening = Some(UnquantizedPrefix { tokens: 9, format: floats });
-        for storage in [floats.into(), format.into(), KvStorage { format, unquantized_prefix: opening }] {
+        let float = model.kv_float();
+        let prefix = Some(UnquantizedPrefix { tokens: 9, float });
+        for storage in [float.into(), format.into(), KvStorage { format, unquantized_prefix: prefix }] {
             let groups = blueprint.kv_cache_groups(storage).len();
             let new = || KvCache::new(&blueprint, &vec![BLOCKS; groups], BLOCK_SIZE, storage).unwrap();
             let (mut clean, mut spoilt) = (new(), new());
             for group in 0..groups {
                 // All ones are a NaN, as an element and as a scale.
                 let content = vec![0xff; spoilt.block_bytes(group)];
-                let blocks: Vec<u32> = (0..BLOCKS as u32).collect();
+                let blocks: Vec<BlockId> = (0..BLOCKS as u32).map(BlockId).collect();
                 spoilt.write_blocks(group, &blocks, &[content.as_slice(); BLOCKS]).unwrap();
             }
             let same = step_through(&model, &mut clean) == step_through(&model, &mut spoilt);

@@ -83,7 +83,7 @@ fn an_unknown_type_is_refused_with_the_known_ones() {
 }
 
 #[test]
-fn a_field_nobody_reads_is_refused() {
+fn an_unknown_field_is_refused() {
     let directory = Directory::new("unread");
     directory.config(|config| config["attn_output_gate"] = json!(true));
     directory.check(expect!["DIR/config.json: unknown or unsupported field: attn_output_gate"]);
@@ -93,13 +93,73 @@ fn a_field_nobody_reads_is_refused() {
 fn sizes_that_contradict_each_other_are_refused() {
     let directory = Directory::new("sizes");
     directory.config(|config| config["num_key_value_heads"] = json!(3));
-    directory.check(expect!["DIR/config.json: does not hold: key/value heads divide the query heads"]);
+    directory.check(expect![
+        "DIR/config.json: does not hold: `num_key_value_heads` (3) divides `num_attention_heads` (4)"
+    ]);
     directory.config(|config| config["num_key_value_heads"] = json!(0));
     directory
         .check(expect!["DIR/config.json: `num_key_value_heads` should be a positive whole number, not 0"]);
     directory.config(|config| config["num_key_value_heads"] = json!(-1));
     directory
         .check(expect!["DIR/config.json: `num_key_value_heads` should be a positive whole number, not -1"]);
+}
+
+#[test]
+fn a_size_beyond_any_model_is_refused_by_field_and_value() {
+    let directory = Directory::new("large");
+    directory.config(|config| config["intermediate_size"] = json!(1 << 25));
+    directory.check(expect![
+        "DIR/config.json: does not hold: `intermediate_size` (33554432) is from 1 to 16777216"
+    ]);
+}
+
+#[test]
+fn a_number_that_is_not_finite_is_refused_by_field() {
+    let directory = Directory::new("finite");
+    let path = directory.0.join("config.json");
+    let sound = fs::read_to_string(&path).unwrap();
+    let mut config: Value = serde_json::from_str(&sound).unwrap();
+    config["rms_norm_eps"] = json!("EPS");
+    for (eps, expect) in [
+        ("NaN", expect![[r#"DIR/config.json: `rms_norm_eps` should be a finite number, not "NaN""#]]),
+        (
+            "Infinity",
+            expect![[r#"DIR/config.json: `rms_norm_eps` should be a finite number, not "Infinity""#]],
+        ),
+        (
+            "-Infinity",
+            expect![[r#"DIR/config.json: `rms_norm_eps` should be a finite number, not "-Infinity""#]],
+        ),
+        ("1e39", expect!["DIR/config.json: `rms_norm_eps` should be a finite number, not 1e+39"]),
+    ] {
+        fs::write(&path, config.to_string().replace("\"EPS\"", eps)).unwrap();
+        directory.check(expect);
+    }
+}
+
+#[test]
+fn a_float_tensor_stored_as_integers_is_refused_by_name() {
+    let directory = Directory::new("integers");
+    let file = directory.0.join("model.safetensors");
+    let mut weights = mlx::io::load_safetensors(&file).unwrap();
+    mlx::eval(weights.values()).unwrap();
+    for name in ["model.norm.weight", "model.layers.0.mlp.up_proj.weight"] {
+        let tensor = weights.get_mut(name).unwrap();
+        *tensor = tensor.astype(mlx::Dtype::I32).unwrap();
+    }
+    mlx::eval(weights.values()).unwrap();
+    fs::remove_file(&file).unwrap();
+    let tensors = weights.iter().map(|(name, tensor)| (name.as_str(), tensor));
+    mlx::io::save_safetensors(&file, tensors, []).unwrap();
+    directory.check(expect!["the weights do not fit the config: of another type: model.layers.0.mlp.up_proj.weight is int32, not a float, model.norm.weight is int32, not a float"]);
+}
+
+#[test]
+fn an_index_that_maps_to_no_file_name_is_refused() {
+    let directory = Directory::new("index-numbers");
+    let index = json!({"weight_map": {"model.norm.weight": 1}}).to_string();
+    fs::write(directory.0.join("model.safetensors.index.json"), index).unwrap();
+    directory.check(expect!["DIR/model.safetensors.index.json: `weight_map` should map `model.norm.weight` to a file name, not to 1"]);
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! States of recurrences: copied with their slots, and the same bits however a sequence is cut.
+//! States of recurrences: copied with their slots, and the same bits for all chunk sizes.
 
 use std::path::Path;
 
 use crate::golden::Fixture;
 use mlx::Array;
-use omnibus_model::{Batch, GroupKind, Kernels, KvCache, Model, Segment, Table};
+use omnibus_kv::{BlockId, BlockTable, FloatType};
+use omnibus_model::{Batch, Kernels, KvCache, KvCacheGroup, Model, Segment};
 
 const BLOCK_SIZE: usize = 4;
 const BLOCKS: usize = 16;
@@ -21,21 +22,22 @@ fn fixture(name: &str) -> Fixture {
 }
 
 fn state_of(model: &Model) -> KvCache {
-    let blocks = vec![BLOCKS; model.blueprint().kv_cache_groups(mlx::Dtype::F32).len()];
-    KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap()
+    let blocks = vec![BLOCKS; model.blueprint().kv_cache_groups(FloatType::F32).len()];
+    KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, model.kv_float()).unwrap()
 }
 
 /// Logits after the last of `tokens`.
 fn step(model: &Model, state: &mut KvCache, walk: &mut Walk, tokens: &[i32]) -> Vec<f32> {
-    let tables =
-        model.blueprint().kv_cache_groups(mlx::Dtype::F32).into_iter().map(|group| match group.kind {
-            GroupKind::State => Table { first: 0, blocks: vec![walk.slot] },
-            GroupKind::Full | GroupKind::Window { .. } | GroupKind::UnquantizedPrefix { .. } => {
-                Table { first: 0, blocks: (walk.first_block..BLOCKS as u32).collect() }
-            }
-        });
+    let table = |group: &KvCacheGroup| {
+        let blocks = match group.spec.kind.is_state() {
+            true => vec![BlockId(walk.slot)],
+            false => (walk.first_block..BLOCKS as u32).map(BlockId).collect(),
+        };
+        BlockTable { blocks, ..BlockTable::new(group.spec.kind, BLOCK_SIZE) }
+    };
+    let tables: Vec<BlockTable> = state.groups().iter().map(table).collect();
     let context = walk.computed;
-    let segment = Segment { first: 0, len: tokens.len(), context, prompt: 1, tables: tables.collect() };
+    let segment = Segment { first: 0, len: tokens.len(), context, prompt: 1, tables };
     walk.computed += tokens.len();
     let rows = Array::from_slice(tokens, &[tokens.len() as i32]).unwrap();
     let batch = Batch { tokens: rows, segments: vec![segment], logits_at: vec![tokens.len() - 1] };
@@ -43,24 +45,24 @@ fn step(model: &Model, state: &mut KvCache, walk: &mut Walk, tokens: &[i32]) -> 
 }
 
 #[test]
-fn a_copied_slot_goes_on_where_the_first_one_was() {
+fn a_copied_slot_continues_from_the_same_state() {
     for kernels in [Kernels::Mlx, Kernels::fastest()] {
         let fixture = fixture("mamba2");
         let model = fixture.model(kernels).unwrap();
         let (tokens, mut state) = (&fixture.prompts[0].tokens, state_of(&model));
-        let group = model.blueprint().kv_cache_groups(mlx::Dtype::F32).len() - 1;
+        let group = model.blueprint().kv_cache_groups(FloatType::F32).len() - 1;
         let mut walk = Walk { slot: 3, first_block: 0, computed: 0 };
         step(&model, &mut state, &mut walk, &tokens[..10]);
-        state.copy_blocks(group, &[(3, 9)]).unwrap();
+        state.copy_blocks(group, &[(BlockId(3), BlockId(9))]).unwrap();
         let first = step(&model, &mut state, &mut walk, &tokens[10..]);
-        // The first sequence is over; its slot was written since.
+        // The first sequence has finished; its slot was written since.
         let mut copy = Walk { slot: 9, first_block: 0, computed: 10 };
         assert_eq!(step(&model, &mut state, &mut copy, &tokens[10..]), first, "{kernels:?}");
     }
 }
 
 #[test]
-fn a_slot_that_somebody_used_before_starts_from_nothing() {
+fn a_reused_slot_starts_from_zero() {
     for name in ["mamba2", "qwen3_next"] {
         for kernels in [Kernels::Mlx, Kernels::fastest()] {
             let fixture = fixture(name);
@@ -74,7 +76,7 @@ fn a_slot_that_somebody_used_before_starts_from_nothing() {
 }
 
 #[test]
-fn the_kernels_give_the_same_bits_however_a_sequence_is_cut() {
+fn chunk_sizes_do_not_change_the_bits() {
     if !mlx::cpu::available() {
         return;
     }

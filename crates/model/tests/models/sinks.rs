@@ -4,12 +4,13 @@ use std::path::Path;
 
 use crate::golden::Fixture;
 use mlx::Array;
-use omnibus_model::{Batch, GroupKind, Kernels, KvCache, Model, Segment, Table};
+use omnibus_kv::{BlockId, BlockTable, CacheKind, FloatType};
+use omnibus_model::{Batch, Kernels, KvCache, KvCacheGroup, Model, Segment};
 
 const BLOCK_SIZE: usize = 2;
 const BLOCKS: usize = 64;
 const TOKENS: usize = 9;
-const KEEP: usize = 3;
+const SINKS: usize = 3;
 
 fn model(name: &str, kernels: Kernels) -> (Fixture, Model) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
@@ -18,29 +19,26 @@ fn model(name: &str, kernels: Kernels) -> (Fixture, Model) {
     (fixture, model)
 }
 
-/// Logits of all tokens, computed in pieces of `sizes`; blocks behind the window are other sequences'.
+/// Logits of all tokens, computed in pieces of `sizes`; blocks out of the window are reused.
 fn logits(model: &Model, tokens: &[i32], sizes: &[usize]) -> Vec<f32> {
-    let groups = model.blueprint().kv_cache_groups(mlx::Dtype::F32);
+    let groups = model.blueprint().kv_cache_groups(FloatType::F32);
     let blocks = vec![BLOCKS; groups.len()];
-    let mut state = KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, model.dtype()).unwrap();
+    let mut state = KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, model.kv_float()).unwrap();
     let (mut found, mut context) = (Vec::new(), 0);
     for len in sizes.iter().copied().chain(std::iter::repeat(1)) {
         let len = len.min(tokens.len() - context);
         if len == 0 {
             break;
         }
-        let table = |group: &omnibus_model::KvCacheGroup| {
-            let (kept, first) = match group.kind {
-                GroupKind::Window { tokens, sink_tokens } => {
-                    (sink_tokens.div_ceil(BLOCK_SIZE), (context + 1).saturating_sub(tokens) / BLOCK_SIZE)
-                }
-                GroupKind::Full | GroupKind::UnquantizedPrefix { .. } | GroupKind::State => (0, 0),
-            };
-            let end = (context + len).div_ceil(BLOCK_SIZE);
-            let held = (0..kept.min(first)).chain(first..end);
+        let table = |group: &KvCacheGroup| {
+            let kind = group.spec.kind;
+            let freed_blocks = kind.out_of_window_blocks(BLOCK_SIZE, context);
+            let mut table = BlockTable { freed_blocks, ..BlockTable::new(kind, BLOCK_SIZE) };
+            let end = kind.blocks_for(BLOCK_SIZE, context + len);
+            let held = (0..table.sink_blocks.min(end)).chain(table.sink_blocks + freed_blocks..end);
             // Never in order, and no two sequences' alike.
-            let blocks = held.map(|block| ((block * 7 + 5) % BLOCKS) as u32).collect();
-            Table { first: first.saturating_sub(kept), blocks }
+            table.blocks = held.map(|block| BlockId(((block * 7 + 5) % BLOCKS) as u32)).collect();
+            table
         };
         let tables = groups.iter().map(table).collect();
         let segment = Segment { first: 0, len, context, prompt: tokens.len(), tables };
@@ -63,22 +61,25 @@ fn apart(found: &[f32], want: &[f32]) -> f32 {
 }
 
 #[test]
-fn both_paths_see_the_first_and_the_last_tokens() {
+fn both_paths_attend_to_sinks_and_the_window() {
     let (fixture, mut reference) = model("qwen3", Kernels::Mlx);
     let tokens = [fixture.prompts[0].tokens.as_slice(), &fixture.prompts[0].decode].concat();
     let whole = logits(&reference, &tokens, &[tokens.len()]);
-    reference.limit_attention_span(TOKENS, KEEP);
+    reference.limit_attention_span(TOKENS, SINKS);
     let bounded = logits(&reference, &tokens, &[tokens.len()]);
     let row = whole.len() / tokens.len();
-    assert!(apart(&bounded[..row * TOKENS], &whole[..row * TOKENS]) < 1e-5, "nothing is hidden at first");
-    assert!(apart(&bounded, &whole) > 1e-2, "then something is");
+    assert!(
+        apart(&bounded[..row * TOKENS], &whole[..row * TOKENS]) < 1e-5,
+        "all tokens are visible at first"
+    );
+    assert!(apart(&bounded, &whole) > 1e-2, "later ones are out of the window");
     let mut without = model("qwen3", Kernels::Mlx).1;
-    without.limit_attention_span(TOKENS - KEEP, 0);
+    without.limit_attention_span(TOKENS - SINKS, 0);
     let without = logits(&without, &tokens, &[tokens.len()]);
-    assert!(apart(&bounded, &without) > 1e-2, "the first ones are seen");
+    assert!(apart(&bounded, &without) > 1e-2, "sinks are visible");
     for kernels in [Kernels::Mlx, Kernels::fastest()] {
         let mut model = model("qwen3", kernels).1;
-        model.limit_attention_span(TOKENS, KEEP);
+        model.limit_attention_span(TOKENS, SINKS);
         for sizes in [&[tokens.len()][..], &[5, 7, 1, 1, 3], &[1]] {
             let off = apart(&logits(&model, &tokens, sizes), &bounded);
             assert!(off < 1e-4, "{kernels:?} in {sizes:?}: {off}");
@@ -87,13 +88,13 @@ fn both_paths_see_the_first_and_the_last_tokens() {
 }
 
 #[test]
-fn layers_that_have_a_window_keep_theirs() {
+fn layers_with_a_window_keep_it() {
     let (_, mut model) = model("gemma3_text", Kernels::Mlx);
-    let kinds = |model: &Model| -> Vec<GroupKind> {
-        model.blueprint().kv_cache_groups(mlx::Dtype::F32).into_iter().map(|group| group.kind).collect()
+    let kinds = |model: &Model| -> Vec<CacheKind> {
+        model.blueprint().kv_cache_groups(FloatType::F32).into_iter().map(|group| group.spec.kind).collect()
     };
-    assert_eq!(kinds(&model), [GroupKind::Full, GroupKind::Window { tokens: 8, sink_tokens: 0 }]);
-    model.limit_attention_span(TOKENS, KEEP);
-    let bounded = GroupKind::Window { tokens: TOKENS - KEEP, sink_tokens: KEEP };
-    assert_eq!(kinds(&model), [bounded, GroupKind::Window { tokens: 8, sink_tokens: 0 }]);
+    assert_eq!(kinds(&model), [CacheKind::Full, CacheKind::SlidingWindow { tokens: 8, sinks: 0 }]);
+    model.limit_attention_span(TOKENS, SINKS);
+    let bounded = CacheKind::SlidingWindow { tokens: TOKENS - SINKS, sinks: SINKS };
+    assert_eq!(kinds(&model), [bounded, CacheKind::SlidingWindow { tokens: 8, sinks: 0 }]);
 }

@@ -1,17 +1,16 @@
 //! The ways a sequence can be computed. All must give the same logits.
 
 use mlx::Array;
-use omnibus_model::{
-    Batch, GroupKind, KvCache, KvFormat, KvStorage, Model, Segment, Table, UnquantizedPrefix,
-};
+use omnibus_kv::{BlockId, BlockTable, KvFormat};
+use omnibus_model::{Batch, KvCache, KvCacheGroup, KvStorage, Model, Segment, UnquantizedPrefix};
 
 use super::{Fixture, Prompt};
 
 /// Small, so that every fixture crosses block borders.
 const BLOCK_SIZE: usize = 4;
 
-/// Openings that end in the middle of a block, before and behind the fixtures' windows.
-const OPENINGS: [usize; 2] = [5, 11];
+/// Unquantized prefixes that end inside a block, before and after the fixtures' windows.
+const PREFIXES: [usize; 2] = [5, 11];
 
 /// A way, and how far its logits are from the reference's, relative to the largest logit.
 pub struct Distance {
@@ -23,26 +22,30 @@ pub struct Distance {
 pub fn distances(fixture: &Fixture, model: &Model) -> mlx::Result<Vec<Distance>> {
     let mut distances = Vec::new();
     let mut note = |way, distance: f32| distances.push(Distance { way, distance });
-    let format = KvFormat::Float(model.dtype());
+    let float = model.kv_float();
     for prompt in &fixture.prompts {
-        let (prefill, decode) = alone(model, format, prompt, prompt.tokens.len(), 0)?;
+        let (prefill, decode) = alone(model, float, prompt, prompt.tokens.len(), 0)?;
         note("prefill", prefill);
         note("decode", decode);
-        let (chunked, after) = alone(model, format, prompt, 5, 3)?;
+        let (chunked, after) = alone(model, float, prompt, 5, 3)?;
         note("chunked", chunked.max(after));
-        for tokens in OPENINGS {
-            let storage =
-                KvStorage { format, unquantized_prefix: Some(UnquantizedPrefix { tokens, format }) };
+        for tokens in PREFIXES {
+            let storage = KvStorage {
+                format: KvFormat::Float(float),
+                unquantized_prefix: Some(UnquantizedPrefix { tokens, float }),
+            };
             let (chunked, after) = alone(model, storage, prompt, 7, 1)?;
-            note("opening", chunked.max(after));
+            note("unquantized prefix", chunked.max(after));
         }
     }
     if fixture.prompts.len() > 1 {
-        note("batch", together(model, format, &fixture.prompts)?);
-        for tokens in OPENINGS {
-            let storage =
-                KvStorage { format, unquantized_prefix: Some(UnquantizedPrefix { tokens, format }) };
-            note("openings in a batch", together(model, storage, &fixture.prompts)?);
+        note("batch", together(model, float, &fixture.prompts)?);
+        for tokens in PREFIXES {
+            let storage = KvStorage {
+                format: KvFormat::Float(float),
+                unquantized_prefix: Some(UnquantizedPrefix { tokens, float }),
+            };
+            note("unquantized prefix in a batch", together(model, storage, &fixture.prompts)?);
         }
     }
     Ok(distances)
@@ -50,17 +53,17 @@ pub fn distances(fixture: &Fixture, model: &Model) -> mlx::Result<Vec<Distance>>
 
 /// One sequence's walk over a pool: which blocks it holds in each group.
 struct Walk {
-    tables: Vec<Table>,
+    tables: Vec<BlockTable>,
     computed: usize,
     prompt: usize,
 }
 
-/// The pools and who holds which block of them.
+/// The pools and their free blocks.
 struct World<'a> {
     model: &'a Model,
     state: KvCache,
     /// Free blocks of each group; taken from the end, so that tables are never in order.
-    free: Vec<Vec<u32>>,
+    free: Vec<Vec<BlockId>>,
 }
 
 impl<'a> World<'a> {
@@ -72,13 +75,15 @@ impl<'a> World<'a> {
         // An order far from sorted: odd blocks first, then even ones backwards.
         let shuffled = |count: &usize| {
             let (odd, even): (Vec<u32>, Vec<u32>) = (0..*count as u32).partition(|block| block % 2 == 1);
-            odd.into_iter().chain(even.into_iter().rev()).collect()
+            odd.into_iter().chain(even.into_iter().rev()).map(BlockId).collect()
         };
         Ok(Self { model, state, free: blocks.iter().map(shuffled).collect() })
     }
 
     fn walk(&self, prompt: &Prompt) -> Walk {
-        Walk { tables: vec![Table::default(); self.free.len()], computed: 0, prompt: prompt.tokens.len() }
+        let table = |group: &KvCacheGroup| BlockTable::new(group.spec.kind, BLOCK_SIZE);
+        let tables = self.state.groups().iter().map(table).collect();
+        Walk { tables, computed: 0, prompt: prompt.tokens.len() }
     }
 
     /// Computes the next tokens of some sequences in one packed batch with `padding` rows after
@@ -106,29 +111,14 @@ impl<'a> World<'a> {
         Ok(logits.to_vec::<f32>()?.chunks(vocab as usize).map(<[f32]>::to_vec).collect())
     }
 
-    /// Takes blocks for `count` more tokens, and lets those behind a window go first.
+    /// Allocates blocks for `count` more tokens, after freeing those out of the window.
     fn make_room(&mut self, walk: &mut Walk, count: usize) {
         for ((group, table), free) in self.state.groups().iter().zip(&mut walk.tables).zip(&mut self.free) {
-            if let GroupKind::Window { tokens, .. } = group.kind {
-                let oldest = (walk.computed + 1).saturating_sub(tokens) / BLOCK_SIZE;
-                while table.first < oldest && !table.blocks.is_empty() {
-                    free.insert(0, table.blocks.remove(0));
-                    table.first += 1;
-                }
+            let kind = group.spec.kind;
+            for block in table.free_out_of_window(kind, BLOCK_SIZE, walk.computed) {
+                free.insert(0, block);
             }
-            let end = walk.computed + count;
-            let blocks = match group.kind {
-                GroupKind::State => 1,
-                GroupKind::Full | GroupKind::Window { .. } => end.div_ceil(BLOCK_SIZE),
-                GroupKind::UnquantizedPrefix { tokens } => {
-                    if walk.computed >= tokens {
-                        table.first += table.blocks.len();
-                        free.append(&mut table.blocks);
-                    }
-                    end.min(tokens).div_ceil(BLOCK_SIZE)
-                }
-            };
-            while table.first + table.blocks.len() < blocks {
+            while table.end() < kind.blocks_for(BLOCK_SIZE, walk.computed + count) {
                 table.blocks.push(free.pop().expect("enough blocks"));
             }
         }
