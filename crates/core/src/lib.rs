@@ -7,11 +7,11 @@
 //! Invariant: no clock, no files, no arrays, no text, no randomness, no threads. Time arrives as an argument,
 //! so a whole day of traffic is a unit test: see [`sim`].
 
+mod block_pool;
 mod cost;
 mod event;
-mod memory;
+mod kv_cache;
 mod plan;
-mod pool;
 mod prefix;
 mod request;
 mod scheduler;

@@ -1,4 +1,4 @@
-//! Names the content of blocks, so that equal beginnings are found.
+//! Names the content of blocks, so that equal first_blocks are found.
 //!
 //! A block's key depends on its tokens, on what they stand for, on all tokens before it, on the adapter and on the salt:
 //! two blocks of equal key hold equal keys and values. Clients choose tokens, so the hash must resist them: half of
@@ -6,151 +6,152 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::memory::Page;
+use crate::kv_cache::BlockContent;
 use crate::{Request, Token};
 
 /// Names the content of a full block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct BlockKey(pub(crate) u128);
+pub(crate) struct BlockHash(pub(crate) u128);
 
 /// The keys of a sequence's full blocks, in order.
 #[derive(Debug, Clone)]
-pub(crate) struct Chain {
-    root: BlockKey,
+pub(crate) struct BlockHashes {
+    root: BlockHash,
     adapter: u64,
     block_size: usize,
     /// [`Request::mm_hashes`].
-    marks: Vec<(usize, u128)>,
-    keys: Vec<BlockKey>,
+    mm_hashes: Vec<(usize, u128)>,
+    hashes: Vec<BlockHash>,
 }
 
-impl Chain {
-    /// The chain of a request's sequence, before its tokens.
+impl BlockHashes {
+    /// The hashes of a request's sequence, before its tokens.
     pub(crate) fn new(request: &Request, block_size: usize) -> Self {
         let root = Sha256::new()
             .chain_update(b"omnibus")
             .chain_update(request.cache_salt.to_le_bytes())
             .chain_update(request.adapter.to_le_bytes());
-        let marks = request.mm_hashes.clone();
-        Self { root: digest(root), adapter: request.adapter, block_size, marks, keys: Vec::new() }
+        let mm_hashes = request.mm_hashes.clone();
+        Self { root: digest(root), adapter: request.adapter, block_size, mm_hashes, hashes: Vec::new() }
     }
 
     /// One for each full block.
-    pub(crate) fn keys(&self) -> &[BlockKey] {
-        &self.keys
+    pub(crate) fn all(&self) -> &[BlockHash] {
+        &self.hashes
     }
 
     /// Adds the keys of blocks that have become full. `tokens` is the whole sequence and only ever grows.
     pub(crate) fn extend(&mut self, tokens: &[Token]) {
-        let done = self.keys.len() * self.block_size;
+        let done = self.hashes.len() * self.block_size;
         for _ in tokens[done..].chunks_exact(self.block_size) {
-            let block = self.keys.len();
-            let mut hash = Sha256::new().chain_update(self.before(block).0.to_le_bytes());
+            let block = self.hashes.len();
+            let mut hash = Sha256::new().chain_update(self.parent(block).0.to_le_bytes());
             // All pages here have equally many tokens, so that a mark is not mistaken for tokens.
-            self.page(block, tokens).hash_into(&mut hash);
-            self.keys.push(digest(hash));
+            self.content(block, tokens).hash_into(&mut hash);
+            self.hashes.push(digest(hash));
         }
     }
 
     /// What a block follows: the block before it, or the beginning.
-    pub(crate) fn before(&self, block: usize) -> BlockKey {
-        block.checked_sub(1).and_then(|before| self.keys.get(before)).copied().unwrap_or(self.root)
+    pub(crate) fn parent(&self, block: usize) -> BlockHash {
+        block.checked_sub(1).and_then(|before| self.hashes.get(before)).copied().unwrap_or(self.root)
     }
 
     /// Names the first block of these tokens, whatever the salt is. None if it is not full.
-    pub(crate) fn beginning(&self, tokens: &[Token]) -> Option<BlockKey> {
-        let page = self.page(0, tokens);
-        if page.tokens.len() < self.block_size {
+    pub(crate) fn first_block_hash(&self, tokens: &[Token]) -> Option<BlockHash> {
+        let content = self.content(0, tokens);
+        if content.tokens.len() < self.block_size {
             return None;
         }
         let mut hash = Sha256::new().chain_update(b"any salt").chain_update(self.adapter.to_le_bytes());
-        page.hash_into(&mut hash);
+        content.hash_into(&mut hash);
         Some(digest(hash))
     }
 
     /// Names the content of a block that has only these tokens yet. Never the name of a full block.
-    pub(crate) fn tail_key(&self, block: usize, page: &Page) -> BlockKey {
+    pub(crate) fn partial_hash(&self, block: usize, content: &BlockContent) -> BlockHash {
         let mut hash = Sha256::new()
             .chain_update(b"tail")
-            .chain_update(self.before(block).0.to_le_bytes())
-            .chain_update((page.tokens.len() as u64).to_le_bytes());
-        page.hash_into(&mut hash);
+            .chain_update(self.parent(block).0.to_le_bytes())
+            .chain_update((content.tokens.len() as u64).to_le_bytes());
+        content.hash_into(&mut hash);
         digest(hash)
     }
 
     /// What the part of `tokens` in a block looks like. `tokens`: the whole sequence's, or its beginning's.
-    pub(crate) fn page(&self, block: usize, tokens: &[Token]) -> Page {
+    pub(crate) fn content(&self, block: usize, tokens: &[Token]) -> BlockContent {
         let start = block * self.block_size;
         let end = tokens.len().min(start + self.block_size);
         let tokens = tokens.get(start..end).unwrap_or_default().to_vec();
-        let marks = self.marks_in(block).filter(|(at, _)| *at < tokens.len()).collect();
-        Page { tokens, marks }
+        let mm_hashes = self.mm_hashes_in(block).filter(|(at, _)| *at < tokens.len()).collect();
+        BlockContent { tokens, mm_hashes }
     }
 
-    /// The marks in a block, by their place in it.
-    fn marks_in(&self, block: usize) -> impl Iterator<Item = (usize, u128)> {
+    /// The mm_hashes in a block, by their place in it.
+    fn mm_hashes_in(&self, block: usize) -> impl Iterator<Item = (usize, u128)> {
         let start = block * self.block_size;
-        let inside = self.marks.iter().filter(move |(at, _)| (start..start + self.block_size).contains(at));
+        let inside =
+            self.mm_hashes.iter().filter(move |(at, _)| (start..start + self.block_size).contains(at));
         inside.map(move |(at, content)| (at - start, *content))
     }
 }
 
-impl Page {
+impl BlockContent {
     fn hash_into(&self, hash: &mut Sha256) {
         self.tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
-        for (offset, content) in &self.marks {
+        for (offset, content) in &self.mm_hashes {
             hash.update((*offset as u64).to_le_bytes());
             hash.update(content.to_le_bytes());
         }
     }
 }
 
-fn digest(hash: Sha256) -> BlockKey {
+fn digest(hash: Sha256) -> BlockHash {
     let bytes = hash.finalize();
     let mut half = [0; 16];
     half.copy_from_slice(&bytes[..16]);
-    BlockKey(u128::from_le_bytes(half))
+    BlockHash(u128::from_le_bytes(half))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn keys(salt: u64, tokens: &[Token]) -> Vec<BlockKey> {
-        keys_of(&Request { cache_salt: salt, ..Request::new(tokens.to_vec(), 1) })
+    fn hashes(salt: u64, tokens: &[Token]) -> Vec<BlockHash> {
+        hashes_of(&Request { cache_salt: salt, ..Request::new(tokens.to_vec(), 1) })
     }
 
-    fn keys_of(request: &Request) -> Vec<BlockKey> {
-        let mut chain = Chain::new(request, 2);
-        chain.extend(&request.prompt);
-        chain.keys().to_vec()
+    fn hashes_of(request: &Request) -> Vec<BlockHash> {
+        let mut hashes = BlockHashes::new(request, 2);
+        hashes.extend(&request.prompt);
+        hashes.all().to_vec()
     }
 
     #[test]
     fn a_key_depends_on_what_tokens_stand_for_and_on_the_adapter() {
         let plain = Request::new(vec![1, 2, 3, 4, 5, 6], 1);
-        let marked = |at, content| keys_of(&Request { mm_hashes: vec![(at, content)], ..plain.clone() });
-        let bare = keys_of(&plain);
+        let marked = |at, content| hashes_of(&Request { mm_hashes: vec![(at, content)], ..plain.clone() });
+        let bare = hashes_of(&plain);
         assert_eq!(marked(2, 7)[0], bare[0], "what is before an image does not depend on it");
         assert_ne!(marked(2, 7)[1], bare[1]);
         assert_ne!(marked(2, 7)[2], bare[2]);
         assert_ne!(marked(2, 7)[1], marked(3, 7)[1]);
         assert_ne!(marked(2, 7)[1], marked(2, 8)[1]);
-        assert_ne!(keys_of(&Request { adapter: 1, ..plain.clone() })[0], bare[0]);
+        assert_ne!(hashes_of(&Request { adapter: 1, ..plain.clone() })[0], bare[0]);
     }
 
     #[test]
     fn a_key_depends_on_everything_before_it() {
-        assert_eq!(keys(1, &[1, 2, 3, 4, 5]).len(), 2, "only full blocks have one");
-        assert_eq!(keys(1, &[1, 2, 3, 4])[0], keys(1, &[1, 2, 9, 9])[0]);
-        assert_ne!(keys(1, &[1, 2, 3, 4])[1], keys(1, &[9, 9, 3, 4])[1]);
-        assert_ne!(keys(1, &[1, 2]), keys(2, &[1, 2]));
+        assert_eq!(hashes(1, &[1, 2, 3, 4, 5]).len(), 2, "only full blocks have one");
+        assert_eq!(hashes(1, &[1, 2, 3, 4])[0], hashes(1, &[1, 2, 9, 9])[0]);
+        assert_ne!(hashes(1, &[1, 2, 3, 4])[1], hashes(1, &[9, 9, 3, 4])[1]);
+        assert_ne!(hashes(1, &[1, 2]), hashes(2, &[1, 2]));
     }
 
     #[test]
     fn a_chain_grown_in_pieces_is_the_same() {
-        let mut chain = Chain::new(&Request { cache_salt: 1, ..Request::new(vec![], 1) }, 2);
+        let mut chain = BlockHashes::new(&Request { cache_salt: 1, ..Request::new(vec![], 1) }, 2);
         (1..=5).for_each(|end| chain.extend(&[1, 2, 3, 4, 5][..end]));
-        assert_eq!(chain.keys(), keys(1, &[1, 2, 3, 4, 5]));
+        assert_eq!(chain.all(), hashes(1, &[1, 2, 3, 4, 5]));
     }
 }

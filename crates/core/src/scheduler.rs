@@ -1,102 +1,102 @@
-//! Decides which sequences advance, and keeps the books of who holds which blocks.
+//! Decides which sequences advance, and keeps the scheduler of who holds which blocks.
 //!
-//! Invariant: the books always show the state after all steps in flight, as if their samples had arrived; so planning
+//! Invariant: the scheduler always show the state after all steps in flight, as if their samples had arrived; so planning
 //! past a step in flight is planning. A block in use by a step in flight is not handed out until that step is
 //! committed.
 
+mod apply;
 mod audit;
 mod batch;
-mod begin;
+mod bisect;
 mod clock;
 mod commit;
-mod draft;
 mod fair;
 mod fcfs;
-mod forecast;
+mod free_blocks;
 mod lookup;
-mod pace;
+mod plan_builder;
+mod prefill_budget;
 mod queue;
 mod recovery;
 mod sessions;
 mod split;
 mod storage;
 mod swap;
-mod trial;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use omnibus_kv::BlockTable;
 
-use crate::memory::Memory;
-use crate::prefix::Chain;
-use crate::sequence::{Hold, Phase, Pool, Rank, Sequence};
+use crate::kv_cache::KvCacheManager;
+use crate::prefix::BlockHashes;
+use crate::sequence::{Hold, Phase, Rank, Sequence, Stage};
 use crate::{
     CachedBlock, CostModel, Event, Failure, FinishReason, Plan, PlanId, PreemptionMode, Rejection, Request,
     Schedule, SequenceId, Settings, Stats, StepLimits, StepLoad, Tick, Token,
 };
 use clock::{Clock, StepTimes};
-use draft::Draft;
-pub(crate) use lookup::Asked;
-use lookup::Beginnings;
-use queue::Answers;
+use lookup::FirstBlocks;
+pub(crate) use lookup::LookupContext;
+use plan_builder::PlanBuilder;
+use queue::AnswerLengths;
 use recovery::Recovery;
 use sessions::Sessions;
 pub use swap::OffloadTier;
 
 /// Plans with work that may be in flight at once: one computes while the next is built.
-const FLIGHTS_MAX: usize = 2;
+const IN_FLIGHT_MAX: usize = 2;
 /// States kept of one prompt: each costs a slot, and a step that ends there.
 const CHECKPOINTS_MAX: usize = 4;
 
-/// Decides which sequences advance, and keeps the books of who holds which blocks.
+/// Decides which sequences advance, and keeps the scheduler of who holds which blocks.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     settings: Settings,
-    memory: Memory,
+    kv_cache: KvCacheManager,
     sequences: BTreeMap<SequenceId, Sequence>,
     waiting: BTreeSet<SequenceId>,
     running: BTreeSet<SequenceId>,
     /// Preempted or ended, and still used by a step in flight.
     leaving: BTreeSet<SequenceId>,
-    flights: VecDeque<Flight>,
+    steps: VecDeque<InFlightStep>,
     recovery: Recovery,
-    beginnings: Beginnings,
+    first_blocks: FirstBlocks,
     cost: CostModel,
     clock: Clock,
-    answers: Answers,
+    answer_lengths: AnswerLengths,
     /// The last of the batch that was begun last.
     batch: Option<SequenceId>,
     /// Whose turn it is, if there are pools.
-    next_pool: Pool,
+    next_stage: Stage,
     sessions: Sessions,
     /// To be copied out with the next plan.
     swaps: Vec<CachedBlock>,
     /// The latest time anybody has told.
     latest: Tick,
     /// Changes with everything that happens.
-    now_at: PlanId,
+    version: PlanId,
     next_id: u64,
     totals: Stats,
 }
 
 /// A plan begun and not committed.
 #[derive(Debug, Clone)]
-struct Flight {
+struct InFlightStep {
     id: PlanId,
     tokens: usize,
     load: StepLoad,
     times: StepTimes,
-    works: Vec<FlightWork>,
+    works: Vec<InFlightSequence>,
 }
 
-impl Flight {
+impl InFlightStep {
     fn sequences(&self) -> impl Iterator<Item = SequenceId> {
         self.works.iter().map(|work| work.sequence)
     }
 }
 
 #[derive(Debug, Clone)]
-struct FlightWork {
+struct InFlightSequence {
     sequence: SequenceId,
     /// One past the last position, draft tokens included.
     end: usize,
@@ -107,17 +107,17 @@ impl Scheduler {
     /// A scheduler with nothing to do. Panics on settings that could never run anything.
     pub fn new(settings: Settings) -> Self {
         settings.check();
-        let (sequences, waiting, running, leaving, flights) = Default::default();
+        let (sequences, waiting, running, leaving, steps) = Default::default();
         Self {
-            memory: Memory::new(&settings),
+            kv_cache: KvCacheManager::new(&settings),
             recovery: Recovery::new(settings.limits(), settings.block_size),
             cost: CostModel::default(),
             clock: Clock::default(),
-            answers: Answers::default(),
+            answer_lengths: AnswerLengths::default(),
             batch: None,
-            next_pool: Pool::Prefill,
+            next_stage: Stage::Prefill,
             settings,
-            beginnings: Beginnings::default(),
+            first_blocks: FirstBlocks::default(),
             sessions: Sessions::default(),
             swaps: Vec::new(),
             latest: 0,
@@ -125,8 +125,8 @@ impl Scheduler {
             waiting,
             running,
             leaving,
-            flights,
-            now_at: PlanId(0),
+            steps,
+            version: PlanId(0),
             next_id: 0,
             totals: Stats::default(),
         }
@@ -139,11 +139,11 @@ impl Scheduler {
 
     /// The longest sequence that can be taken, in tokens, prompt and answer together.
     pub fn max_sequence_tokens(&self) -> usize {
-        self.memory.longest().min(self.settings.max_context)
+        self.kv_cache.longest().min(self.settings.max_context)
     }
 
     /// Queues a request. Refuses what could not run even alone; that is what makes progress certain: the oldest
-    /// sequence can always have all memory.
+    /// sequence can always have all kv_cache.
     pub fn submit(&mut self, now: Tick, request: Request) -> Result<SequenceId, Rejection> {
         if request.prompt.is_empty() || request.max_new_tokens == 0 {
             return Err(Rejection::Empty);
@@ -155,7 +155,7 @@ impl Scheduler {
         self.find_room(request.tenant)?;
         let id = SequenceId(self.next_id);
         self.next_id += 1;
-        self.now_at.0 += 1;
+        self.version.0 += 1;
         self.latest = self.latest.max(now);
         self.expire_sessions();
         self.use_session(request.session);
@@ -181,20 +181,20 @@ impl Scheduler {
     /// samples arrive and end no sequence, unless its length does. The same state and time give the same plan.
     /// It is empty while two steps are in flight.
     pub fn plan(&self, now: Tick) -> Plan {
-        let mut draft = Draft::new(self, now);
-        if self.flights.len() < FLIGHTS_MAX {
+        let mut builder = PlanBuilder::new(self, now);
+        if self.steps.len() < IN_FLIGHT_MAX {
             if self.recovery.is_on() {
-                trial::fill(&mut draft);
+                bisect::fill(&mut builder);
             } else {
                 match self.settings.schedule {
-                    Schedule::Fair => fair::fill(&mut draft, now),
-                    Schedule::Fcfs => fcfs::fill(&mut draft),
-                    Schedule::Static => batch::fill(&mut draft, now),
-                    Schedule::Split => split::fill(&mut draft),
+                    Schedule::Fair => fair::fill(&mut builder, now),
+                    Schedule::Fcfs => fcfs::fill(&mut builder),
+                    Schedule::Static => batch::fill(&mut builder, now),
+                    Schedule::Split => split::fill(&mut builder),
                 }
             }
         }
-        draft.into_plan()
+        builder.into_plan()
     }
 
     /// When the plan may change though nothing happens: a batch begins that is not full, or somebody's deadline passes.
@@ -213,13 +213,13 @@ impl Scheduler {
     /// are halved. Sequences of the failed steps then run in ever smaller groups, one step each, before anything
     /// else does; one that fails alone in the smallest step ends. Nothing is told twice.
     pub fn fail_steps(&mut self) -> Vec<Event> {
-        self.now_at.0 += 1;
+        self.version.0 += 1;
         self.totals.failed_steps_total += 1;
-        let flights = std::mem::take(&mut self.flights);
+        let steps = std::mem::take(&mut self.steps);
         self.start_over();
-        let culprit = self.recovery.failed(&flights, |id| self.sequences.contains_key(&id));
+        let faulty = self.recovery.failed(&steps, |id| self.sequences.contains_key(&id));
         let failed = |sequence| Event::Failed { sequence, failure: Failure::Step };
-        culprit.and_then(|id| self.end(id, failed(id))).into_iter().collect()
+        faulty.and_then(|id| self.end(id, failed(id))).into_iter().collect()
     }
 
     /// How many draft tokens the next decode steps of a sequence verify, as far as there are tokens, blocks and state slots
@@ -228,7 +228,7 @@ impl Scheduler {
     pub fn set_draft_tokens(&mut self, id: SequenceId, draft_tokens: usize) {
         if let Some(sequence) = self.sequences.get_mut(&id).filter(|of| of.draft_tokens != draft_tokens) {
             sequence.draft_tokens = draft_tokens;
-            self.now_at.0 += 1;
+            self.version.0 += 1;
         }
     }
 
@@ -250,7 +250,7 @@ impl Scheduler {
 
     /// Plans begun and not committed.
     pub fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.steps.len()
     }
 
     /// How long steps take, as learned so far.
@@ -270,27 +270,27 @@ impl Scheduler {
             running: self.running.len() + self.leaving.len(),
             suspects: self.recovery.suspects(),
             sessions: self.sessions.len(),
-            groups: self.memory.stats(),
+            groups: self.kv_cache.stats(),
             ..self.totals.clone()
         }
     }
 
     fn sequence_of(&self, request: Request, rank: Rank, arrived: Tick) -> Sequence {
-        let mut chain = Chain::new(&request, self.settings.block_size);
+        let mut hashes = BlockHashes::new(&request, self.settings.block_size);
         let checkpoints = match self.settings.keeps_states() {
             true => checkpoints(&request, self.settings.block_size),
             false => Vec::new(),
         };
-        if self.memory.shares() {
-            chain.extend(&request.prompt);
+        if self.kv_cache.shares() {
+            hashes.extend(&request.prompt);
         }
         Sequence {
             session: request.session,
-            asked: Some(Asked { salt: request.cache_salt, history: request.history.clone() }),
+            asked: Some(LookupContext { salt: request.cache_salt, history: request.history.clone() }),
             max_tokens: request.max_tokens(),
             prompt: request.prompt.len(),
             arrived,
-            pool: Pool::Prefill,
+            stage: Stage::Prefill,
             rank,
             tenant: request.tenant,
             token_at: 0,
@@ -298,8 +298,8 @@ impl Scheduler {
             deadline: request.deadline,
             phase: Phase::Waiting,
             computed: 0,
-            tables: self.memory.nothing(),
-            chain,
+            tables: self.kv_cache.empty_tables(),
+            hashes,
             checkpoints,
             sealed: 0,
             is_complete: false,
@@ -307,7 +307,7 @@ impl Scheduler {
             leaving: PreemptionMode::Recompute,
             is_looked_up: false,
             draft_tokens: request.draft_tokens,
-            bookings: Default::default(),
+            in_flight: Default::default(),
         }
     }
 
@@ -334,7 +334,7 @@ impl Scheduler {
     /// Ends a sequence unless it has ended. What a step in flight uses stays until that is committed.
     fn end(&mut self, id: SequenceId, event: Event) -> Option<Event> {
         let sequence = self.sequences.get(&id).filter(|sequence| sequence.phase != Phase::Ended)?;
-        self.now_at.0 += 1;
+        self.version.0 += 1;
         self.recovery.forget(id);
         match sequence.is_in_flight() {
             true => self.enter(id, Phase::Ended),
@@ -363,10 +363,10 @@ impl Scheduler {
     fn wait(&mut self, id: SequenceId) {
         self.note_swaps(id);
         if let Some(sequence) = self.sequences.get_mut(&id) {
-            self.memory.release(&mut sequence.tables);
+            self.kv_cache.release(&mut sequence.tables);
             sequence.is_looked_up = false;
             sequence.computed = 0;
-            sequence.pool = Pool::Prefill;
+            sequence.stage = Stage::Prefill;
         }
         self.enter(id, Phase::Waiting);
     }
@@ -374,7 +374,7 @@ impl Scheduler {
     fn remove(&mut self, id: SequenceId) {
         if let Some(mut sequence) = self.sequences.remove(&id) {
             self.remember(&sequence);
-            self.memory.release(&mut sequence.tables);
+            self.kv_cache.release(&mut sequence.tables);
         }
         for set in [&mut self.waiting, &mut self.running, &mut self.leaving] {
             set.remove(&id);
@@ -383,17 +383,17 @@ impl Scheduler {
 
     /// Takes all memory back from everyone. Those that have ended are gone; the others wait.
     fn start_over(&mut self) {
-        self.memory.reset();
+        self.kv_cache.reset();
         self.sessions.clear();
         self.swaps.clear();
         self.sequences.retain(|_, sequence| sequence.phase != Phase::Ended);
         for sequence in self.sequences.values_mut() {
             sequence.phase = Phase::Waiting;
-            sequence.tables = self.memory.nothing();
-            sequence.bookings.clear();
+            sequence.tables = self.kv_cache.empty_tables();
+            sequence.in_flight.clear();
             sequence.is_looked_up = false;
             sequence.computed = 0;
-            sequence.pool = Pool::Prefill;
+            sequence.stage = Stage::Prefill;
         }
         self.waiting = self.sequences.keys().copied().collect();
         self.running.clear();

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use omnibus_kv::BlockTable;
 
-use crate::prefix::Chain;
-use crate::scheduler::Asked;
+use crate::prefix::BlockHashes;
+use crate::scheduler::LookupContext;
 use crate::{PlanId, PreemptionMode, ScheduledSequence, SequenceId, Tick, Token, TokenSource};
 
 /// Where a sequence is in its life.
@@ -34,7 +34,7 @@ pub(crate) enum Hold {
 
 /// Where a running sequence is, if there are pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pool {
+pub(crate) enum Stage {
     /// With those that read their prompts.
     Prefill,
     /// With those that are answered.
@@ -76,7 +76,7 @@ pub(crate) struct Sequence {
     /// When it was submitted, as it was told then.
     pub(crate) arrived: Tick,
     /// Where it is, if there are pools.
-    pub(crate) pool: Pool,
+    pub(crate) stage: Stage,
     /// Its place in line.
     pub(crate) rank: Rank,
     /// Whose it is.
@@ -91,32 +91,32 @@ pub(crate) struct Sequence {
     /// In the order of the groups.
     pub(crate) tables: Vec<BlockTable>,
     /// Keys of the full blocks of `tokens`; empty when nothing is shared.
-    pub(crate) chain: Chain,
+    pub(crate) hashes: BlockHashes,
     /// Positions before which a copy of its state is made, ascending. No step reaches past one.
     pub(crate) checkpoints: Vec<usize>,
-    /// Leading blocks that are shared or have been made findable; since it was last admitted.
+    /// Leading blocks that are shared or have been made cached; since it was last admitted.
     pub(crate) sealed: usize,
     /// The conversation it belongs to.
     pub(crate) session: Option<u64>,
     /// Until it is admitted for the first time.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<LookupContext>,
     /// It stopped by itself or reached its limit: what it has computed is right.
     pub(crate) is_complete: bool,
     /// Whether it may be planned while it waits.
     pub(crate) hold: Hold,
     /// What becomes of its blocks, once it was preempted.
     pub(crate) leaving: PreemptionMode,
-    /// What is kept elsewhere of it has been looked for since it last had memory.
+    /// What is kept elsewhere of it has been looked for since it last had kv_cache.
     pub(crate) is_looked_up: bool,
     /// Draft tokens that each of its decode steps verifies, where there is room.
     pub(crate) draft_tokens: usize,
     /// Its work in steps in flight, oldest first.
-    pub(crate) bookings: VecDeque<Booking>,
+    pub(crate) in_flight: VecDeque<InFlightTokens>,
 }
 
 /// A sequence's work in a step in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Booking {
+pub(crate) struct InFlightTokens {
     /// The first position it computes, and reads from.
     pub(crate) start: usize,
     /// One past the last position it has blocks for.
@@ -130,7 +130,8 @@ pub(crate) struct Booking {
 impl Sequence {
     /// Tokens once all samples in flight have arrived and no draft token was accepted.
     pub(crate) fn expected(&self) -> usize {
-        self.tokens.len() + self.bookings.iter().filter(|booking| booking.samples > 0).count()
+        self.tokens.len()
+            + self.in_flight.iter().filter(|tokens_in_flight| tokens_in_flight.samples > 0).count()
     }
 
     /// Tokens told and in flight beyond the prompt.
@@ -151,9 +152,10 @@ impl Sequence {
 
     /// True while it is not known how many tokens it will have, or which drafts would follow.
     pub(crate) fn awaits_verification(&self) -> bool {
-        let verifies =
-            |booking: &Booking| booking.samples > 1 || (booking.samples > 0 && self.draft_tokens > 0);
-        self.bookings.iter().any(verifies)
+        let verifies = |tokens_in_flight: &InFlightTokens| {
+            tokens_in_flight.samples > 1 || (tokens_in_flight.samples > 0 && self.draft_tokens > 0)
+        };
+        self.in_flight.iter().any(verifies)
     }
 
     /// True when its newest token is all there is to compute.
@@ -170,12 +172,12 @@ impl Sequence {
 
     /// Positions that it holds blocks for.
     pub(crate) fn reserved(&self) -> usize {
-        self.bookings.back().map_or(self.computed, |booking| booking.end)
+        self.in_flight.back().map_or(self.computed, |tokens_in_flight| tokens_in_flight.end)
     }
 
     /// State slots that it holds in each group of states, once it was admitted.
     pub(crate) fn state_slots(&self) -> usize {
-        self.bookings.iter().map(|booking| booking.samples).max().unwrap_or(0).max(1)
+        self.in_flight.iter().map(|tokens_in_flight| tokens_in_flight.samples).max().unwrap_or(0).max(1)
     }
 
     /// Where the tokens of the next positions up to `end` come from, draft tokens aside.
@@ -183,7 +185,7 @@ impl Sequence {
         if end <= self.tokens.len() {
             return TokenSource::Known;
         }
-        let sample = self.bookings.iter().rev().find_map(|booking| booking.source);
+        let sample = self.in_flight.iter().rev().find_map(|tokens_in_flight| tokens_in_flight.source);
         assert!(sample.is_some(), "a token that is not known is being sampled");
         sample.unwrap_or(TokenSource::Known)
     }
@@ -195,7 +197,7 @@ impl Sequence {
 
     /// The first position still to be computed when the oldest steps are done: what is behind it in windows is free.
     pub(crate) fn next_start(&self) -> usize {
-        self.bookings.front().map_or(self.computed, |booking| booking.start)
+        self.in_flight.front().map_or(self.computed, |tokens_in_flight| tokens_in_flight.start)
     }
 
     /// True while it may not be planned.
@@ -205,14 +207,14 @@ impl Sequence {
 
     /// True while a step in flight uses its blocks.
     pub(crate) fn is_in_flight(&self) -> bool {
-        !self.bookings.is_empty()
+        !self.in_flight.is_empty()
     }
 
     /// Books work in a step. What it computes of draft tokens counts once they are accepted.
     pub(crate) fn book(&mut self, work: &ScheduledSequence, plan: PlanId, row: Option<usize>) {
         let source = row.map(|row| TokenSource::InFlight { plan, row });
         let (start, end) = (self.computed, work.positions.end);
-        self.bookings.push_back(Booking { start, end, samples: work.samples, source });
+        self.in_flight.push_back(InFlightTokens { start, end, samples: work.samples, source });
         self.computed = end - work.draft_tokens();
     }
 }

@@ -1,14 +1,14 @@
-//! Whether the books balance.
+//! Whether the scheduler balance.
 
-use super::{FLIGHTS_MAX, Scheduler, fcfs};
+use super::{IN_FLIGHT_MAX, Scheduler, fcfs};
 use crate::Schedule;
 use crate::sequence::{Phase, Sequence};
 
 impl Scheduler {
-    /// Panics if the books do not balance. Costs a pass over everything, so only tests call it.
+    /// Panics if the scheduler do not balance. Costs a pass over everything, so only tests call it.
     pub fn audit(&self) {
         let tables = self.sequences.values().map(|sequence| &sequence.tables[..]);
-        self.memory.audit(tables, self.sessions.pins());
+        self.kv_cache.audit(tables, self.sessions.pins());
         let sets = [&self.waiting, &self.running, &self.leaving];
         let members: usize = sets.iter().map(|set| set.len()).sum();
         assert_eq!(members, self.sequences.len(), "a sequence is in two queues or in none");
@@ -19,12 +19,12 @@ impl Scheduler {
                 Phase::Preempted | Phase::Ended => &self.leaving,
             };
             assert!(set.contains(id), "{id:?} is in the wrong queue");
-            let booked = self.flights.iter().flat_map(|flight| &flight.works);
+            let booked = self.steps.iter().flat_map(|flight| &flight.works);
             let booked = booked.filter(|work| work.sequence == *id).count();
-            assert_eq!(booked, sequence.bookings.len(), "{id:?} is in other steps than it is booked for");
+            assert_eq!(booked, sequence.in_flight.len(), "{id:?} is in other steps than it is booked for");
             self.audit_sequence(sequence);
         }
-        assert!(self.flights.len() <= FLIGHTS_MAX, "too many steps are in flight");
+        assert!(self.steps.len() <= IN_FLIGHT_MAX, "too many steps are in flight");
         match self.settings.schedule {
             Schedule::Fcfs | Schedule::Static if self.totals.failed_steps_total == 0 => fcfs::audit(self),
             Schedule::Fair | Schedule::Fcfs | Schedule::Static | Schedule::Split => {}
@@ -34,9 +34,10 @@ impl Scheduler {
     fn audit_sequence(&self, sequence: &Sequence) {
         assert!(sequence.tokens.len() <= sequence.max_tokens, "grew past its limit");
         assert!(sequence.reserved() < sequence.max_tokens, "the last token is never computed");
-        let verified = sequence.bookings.iter().filter(|booking| booking.samples > 1).count();
+        let verified =
+            sequence.in_flight.iter().filter(|tokens_in_flight| tokens_in_flight.samples > 1).count();
         assert!(
-            verified == 0 || sequence.bookings.len() == 1,
+            verified == 0 || sequence.in_flight.len() == 1,
             "draft tokens are verified in one step at a time"
         );
         assert!(

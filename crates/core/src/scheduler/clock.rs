@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::Flight;
+use super::InFlightStep;
 use crate::Tick;
 
 /// When steps begin and end on the device.
@@ -31,10 +31,10 @@ impl Clock {
     }
 
     /// When a step that is launched now will begin.
-    pub(super) fn begins(&self, now: Tick, flights: &VecDeque<Flight>) -> Tick {
+    pub(super) fn begins(&self, now: Tick, steps: &VecDeque<InFlightStep>) -> Tick {
         let ended = self.ended.min(now);
         let end = |ended: Tick, times: StepTimes| ended.max(times.launched).saturating_add(times.expected);
-        flights.iter().fold(ended, |ended, flight| end(ended, flight.times)).max(now)
+        steps.iter().fold(ended, |ended, flight| end(ended, flight.times)).max(now)
     }
 
     /// A step is launched.

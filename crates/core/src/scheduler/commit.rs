@@ -1,6 +1,6 @@
-//! Enters what came of a step into the books.
+//! Enters what came of a step into the scheduler.
 
-use super::{Flight, FlightWork, Scheduler};
+use super::{InFlightSequence, InFlightStep, Scheduler};
 use crate::sequence::Phase;
 use crate::{
     AcceptedTokens, Event, Failure, FinishReason, Outcome, SequenceId, SequenceOutput, StopKind, Token,
@@ -12,17 +12,17 @@ impl Scheduler {
     /// Panics if it is not the oldest, or if the rows are not as many as it asked for: both are bugs in the
     /// engine, and going on would hand one client's memory to another.
     pub fn commit(&mut self, outcome: Outcome) -> Vec<Event> {
-        let flight = self.flights.pop_front();
+        let flight = self.steps.pop_front();
         let oldest = flight.as_ref().map(|flight| flight.id);
         assert_eq!(oldest, Some(outcome.plan), "the oldest plan in flight is committed first");
-        let Some(Flight { load, times, works, .. }) = flight else { return Vec::new() };
+        let Some(InFlightStep { load, times, works, .. }) = flight else { return Vec::new() };
         let ended = self.clock.land(times, outcome.took);
         if let Some(took) = outcome.took {
             self.cost.learn(&load, took);
         }
         let asked = works.iter().filter(|work| work.samples > 0).count();
         assert_eq!(asked, outcome.outputs.len(), "one output for each sequence that samples");
-        self.now_at.0 += 1;
+        self.version.0 += 1;
         let mut events = Vec::new();
         let mut outputs = outcome.outputs.into_iter();
         for work in &works {
@@ -37,17 +37,17 @@ impl Scheduler {
     }
 
     /// Takes in one sequence's share of the step.
-    fn settle(&mut self, work: &FlightWork, output: Option<SequenceOutput>, events: &mut Vec<Event>) {
+    fn settle(&mut self, work: &InFlightSequence, output: Option<SequenceOutput>, events: &mut Vec<Event>) {
         let id = work.sequence;
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
-        let booking = sequence.bookings.pop_front();
-        assert!(booking.is_some(), "a step in flight is booked with its sequences");
+        let tokens_in_flight = sequence.in_flight.pop_front();
+        assert!(tokens_in_flight.is_some(), "a step in flight is booked with its sequences");
         let (phase, in_flight) = (sequence.phase, sequence.is_in_flight());
         if phase == Phase::Ended {
             // Whatever was sampled after the end is nobody's.
             if !in_flight {
                 if output != Some(SequenceOutput::Failed) {
-                    self.keep_tail(id);
+                    self.cache_tail(id);
                 }
                 self.remove(id);
             }
@@ -77,43 +77,43 @@ impl Scheduler {
     }
 
     /// Gives back what a step computed behind the last accepted token.
-    fn roll_back(&mut self, work: &FlightWork, accepted: usize) {
+    fn roll_back(&mut self, work: &InFlightSequence, accepted: usize) {
         if work.samples < 2 {
             return;
         }
         if let Some(sequence) = self.sequences.get_mut(&work.sequence) {
             sequence.computed += accepted - 1;
-            self.memory.truncate(&mut sequence.tables, sequence.computed, accepted);
+            self.kv_cache.truncate(&mut sequence.tables, sequence.computed, accepted);
             self.totals.accepted_draft_tokens_total += accepted as u64 - 1;
         }
     }
 
-    /// Makes the full blocks among the first `end` positions findable. Their tokens are known and accepted.
+    /// Makes the full blocks among the first `end` positions cached. Their tokens are known and accepted.
     fn cache_blocks(&mut self, id: SequenceId, end: usize) {
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         let full = end / self.settings.block_size;
-        if self.memory.shares() && full > sequence.sealed {
+        if self.kv_cache.shares() && full > sequence.sealed {
             let blocks = sequence.sealed..full;
-            self.memory.seal(&sequence.tables, &sequence.chain, &sequence.tokens, blocks);
+            self.kv_cache.cache_block(&sequence.tables, &sequence.hashes, &sequence.tokens, blocks);
             sequence.sealed = full;
         }
     }
 
-    /// Makes everything findable that a sequence leaves behind which has come to its end, for whoever goes on from
+    /// Makes everything cached that a sequence leaves behind which has come to its end, for whoever goes on from
     /// there.
-    fn keep_tail(&mut self, id: SequenceId) {
+    fn cache_tail(&mut self, id: SequenceId) {
         let Some(sequence) = self.sequences.get_mut(&id).filter(|sequence| sequence.is_complete) else {
             return;
         };
-        if !self.memory.shares() {
+        if !self.kv_cache.shares() {
             return;
         }
         let known = &sequence.tokens[..sequence.computed.min(sequence.tokens.len())];
         let full = known.len() / self.settings.block_size;
         if full > sequence.sealed {
-            self.memory.seal(&sequence.tables, &sequence.chain, known, sequence.sealed..full);
+            self.kv_cache.cache_block(&sequence.tables, &sequence.hashes, known, sequence.sealed..full);
         }
-        self.memory.seal_tail(&sequence.tables, &sequence.chain, known);
+        self.kv_cache.cache_partial_block(&sequence.tables, &sequence.hashes, known);
     }
 
     /// Adds tokens. Says why they were the last, if so.
@@ -126,8 +126,8 @@ impl Scheduler {
     ) -> Option<FinishReason> {
         let sequence = self.sequences.get_mut(&id).filter(|_| !tokens.is_empty())?;
         sequence.tokens.extend_from_slice(tokens);
-        if self.memory.shares() {
-            sequence.chain.extend(&sequence.tokens);
+        if self.kv_cache.shares() {
+            sequence.hashes.extend(&sequence.tokens);
         }
         self.totals.sampled_tokens_total += tokens.len() as u64;
         events.extend(tokens.iter().map(|token| Event::Token { sequence: id, token: *token }));
@@ -139,10 +139,10 @@ impl Scheduler {
     /// Ends a sequence that has come to its last token.
     fn finish(&mut self, id: SequenceId, reason: FinishReason, events: &mut Vec<Event>) {
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
-        self.answers.ended(sequence.tokens.len() - sequence.prompt);
+        self.answer_lengths.ended(sequence.tokens.len() - sequence.prompt);
         sequence.is_complete = true;
         if !sequence.is_in_flight() {
-            self.keep_tail(id);
+            self.cache_tail(id);
         }
         events.extend(self.end(id, Event::Finished { sequence: id, reason }));
     }
@@ -155,7 +155,7 @@ impl Scheduler {
             }
         } else if let Some(sequence) = self.sequences.get_mut(&id) {
             let next = sequence.next_start();
-            self.memory.slide(&mut sequence.tables, next);
+            self.kv_cache.free_out_of_window(&mut sequence.tables, next);
         }
     }
 }

@@ -11,8 +11,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::draft::{Admission, Draft, Move};
-use super::pace::{Budget, LEAST_TOKENS, Pace};
+use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
+use super::prefill_budget::{LEAST_TOKENS, PrefillBudget, TimeBudget};
 use super::{Scheduler, fcfs};
 use crate::sequence::{Rank, Sequence};
 use crate::{SequenceId, StepLoad, Tick};
@@ -29,19 +29,19 @@ const HOST_SHARE: f64 = 0.12;
 const GUEST_SHARE: f64 = 0.1;
 
 /// Plans a step.
-pub(super) fn fill(draft: &mut Draft<'_>, now: Tick) {
-    let mut fair = Fair::new(draft, now);
-    fair.first_in_line(draft);
+pub(super) fn fill(builder: &mut PlanBuilder<'_>, now: Tick) {
+    let mut fair = Fair::new(builder, now);
+    fair.first_in_line(builder);
     let (urgent, others) = fair.decodes_by_need();
-    fair.decode(draft, &urgent, fair.kept_tokens);
-    fair.read_prompts(draft);
-    fair.decode(draft, &others, 0);
-    fair.decode(draft, &urgent, 0);
+    fair.decode(builder, &urgent, fair.kept_tokens);
+    fair.read_prompts(builder);
+    fair.decode(builder, &others, 0);
+    fair.decode(builder, &urgent, 0);
 }
 
 /// What a step is made from.
 struct Fair<'a> {
-    books: &'a Scheduler,
+    scheduler: &'a Scheduler,
     /// When the step will begin, in microseconds.
     begins: f64,
     /// Between the tokens of an answer.
@@ -59,47 +59,47 @@ struct Fair<'a> {
 }
 
 impl<'a> Fair<'a> {
-    fn new(draft: &mut Draft<'a>, now: Tick) -> Self {
-        let books = draft.books;
-        let runners = draft.runners();
-        let decoding = |id: &&SequenceId| books.sequences[id].is_decoding();
+    fn new(builder: &mut PlanBuilder<'a>, now: Tick) -> Self {
+        let scheduler = builder.scheduler;
+        let runners = builder.runners();
+        let decoding = |id: &&SequenceId| scheduler.sequences[id].is_decoding();
         let load = runners.iter().filter(decoding);
         let load = load.map(|id| {
-            let sequence = &books.sequences[id];
+            let sequence = &scheduler.sequences[id];
             StepLoad::verify(sequence.computed, 1 + sequence.drafts())
         });
         let load = load.fold(StepLoad::default(), StepLoad::plus);
         let mut fair = Self {
-            books,
-            begins: books.clock.begins(now, &books.flights) as f64,
-            tpot: tpot(books, &load),
+            scheduler,
+            begins: scheduler.clock.begins(now, &scheduler.steps) as f64,
+            tpot: tpot(scheduler, &load),
             decodes: Vec::new(),
             prompts: VecDeque::new(),
-            rest: in_line(books, runners.iter().copied()),
-            places_left: books.limits().sequences.saturating_sub(runners.len()),
+            rest: in_line(scheduler, runners.iter().copied()),
+            places_left: scheduler.limits().sequences.saturating_sub(runners.len()),
             kept_tokens: 0,
         };
-        let with_slack = |id: &SequenceId| (fair.slack(&books.sequences[id]), *id);
-        let plannable = runners.iter().filter(|id| books.sequences[id].pending() > 0);
+        let with_slack = |id: &SequenceId| (fair.slack(&scheduler.sequences[id]), *id);
+        let plannable = runners.iter().filter(|id| scheduler.sequences[id].pending() > 0);
         let (mut decodes, mut prompts): (Vec<_>, Vec<_>) =
-            plannable.map(with_slack).partition(|(_, id)| books.sequences[id].is_decoding());
+            plannable.map(with_slack).partition(|(_, id)| scheduler.sequences[id].is_decoding());
         decodes.sort_by(by_slack);
         prompts.sort_by(by_slack);
-        if !prompts.is_empty() || draft.queue().next().is_some() {
-            fair.kept_tokens = draft.tokens_left() / 4;
-            draft.drafts_left = draft.drafts_left.saturating_sub(fair.kept_tokens);
+        if !prompts.is_empty() || builder.queue().next().is_some() {
+            fair.kept_tokens = builder.tokens_left() / 4;
+            builder.drafts_left = builder.drafts_left.saturating_sub(fair.kept_tokens);
         }
         let budget = decodes.first().map(|(least, _)| fair.budget(*least));
-        let tokens = draft.tokens_left().saturating_sub(decodes.len()).max(fair.kept_tokens);
-        draft.pace = Some(Pace::new(&books.cost, load, budget, tokens));
+        let tokens = builder.tokens_left().saturating_sub(decodes.len()).max(fair.kept_tokens);
+        builder.prefill_budget = Some(PrefillBudget::new(&scheduler.cost, load, budget, tokens));
         (fair.decodes, fair.prompts) = (decodes, prompts.into());
         fair
     }
 
     /// Microseconds until the sequence's next token is due, counted from when the step begins.
     fn slack(&self, sequence: &Sequence) -> f64 {
-        let ttft = self.books.settings.tuning.targets.ttft.map_or(TTFT, |ttft| ttft as f64);
-        let reading = self.books.cost.predict(&StepLoad::prefill(0, sequence.prompt));
+        let ttft = self.scheduler.settings.tuning.targets.ttft.map_or(TTFT, |ttft| ttft as f64);
+        let reading = self.scheduler.cost.predict(&StepLoad::prefill(0, sequence.prompt));
         let first = sequence.rank.came as f64 + ttft.max(2.0 * reading);
         let scheduled = first + self.tpot * sequence.answered() as f64;
         let is_answering = sequence.is_decoding() && sequence.answered() > 0;
@@ -114,44 +114,44 @@ impl<'a> Fair<'a> {
     }
 
     /// What a step may take in which the least slack is this, in microseconds.
-    fn budget(&self, least: f64) -> Budget {
+    fn budget(&self, least: f64) -> TimeBudget {
         let least = least.min(self.tpot);
-        let doubt = self.books.cost.doubt();
-        Budget {
-            sure_us: least / (1.0 + HOST_SHARE + GUEST_SHARE + doubt),
-            likely_us: least / (1.0 + HOST_SHARE),
+        let doubt = self.scheduler.cost.doubt();
+        TimeBudget {
+            conservative_us: least / (1.0 + HOST_SHARE + GUEST_SHARE + doubt),
+            expected_us: least / (1.0 + HOST_SHARE),
         }
     }
 
     /// The first in line comes first of all. A prompt that others are ahead of by slack gets little more than nothing.
-    fn first_in_line(&mut self, draft: &mut Draft<'_>) {
-        let books = self.books;
-        let waiting = draft.queue().min_by_key(|id| books.sequences[id].rank);
+    fn first_in_line(&mut self, builder: &mut PlanBuilder<'_>) {
+        let scheduler = self.scheduler;
+        let waiting = builder.queue().min_by_key(|id| scheduler.sequences[id].rank);
         let running = self.rest.front().copied();
-        let in_line = |id: &SequenceId| books.sequences[id].rank;
+        let in_line = |id: &SequenceId| scheduler.sequences[id].rank;
         if let Some(first) =
             waiting.filter(|id| running.is_none_or(|running| in_line(id) < in_line(&running)))
         {
-            if fcfs::is_preempting(books) {
+            if fcfs::is_preempting(scheduler) {
                 return;
             }
             if self.places_left == 0
                 && let Some(last) = self.rest.pop_back()
             {
-                draft.preempt(last);
+                builder.preempt(last);
                 self.places_left += 1;
             }
-            let most = self.most_of_first(draft, first);
-            draft.within(most, |draft| self.admit(draft, first, Admission::Piece));
+            let most = self.most_of_first(builder, first);
+            builder.within(most, |builder| self.admit(builder, first, Reserve::Chunk));
         } else if let Some(first) = running {
-            let most = self.most_of_first(draft, first);
-            draft.within(most, |draft| self.advance(draft, first));
+            let most = self.most_of_first(builder, first);
+            builder.within(most, |builder| self.advance(builder, first));
         }
     }
 
-    fn most_of_first(&self, draft: &Draft<'_>, first: SequenceId) -> usize {
-        let own = self.slack(&self.books.sequences[&first]);
-        let waiting = draft.queue().map(|id| self.slack(&self.books.sequences[&id]));
+    fn most_of_first(&self, builder: &PlanBuilder<'_>, first: SequenceId) -> usize {
+        let own = self.slack(&self.scheduler.sequences[&first]);
+        let waiting = builder.queue().map(|id| self.slack(&self.scheduler.sequences[&id]));
         let mut others = self.prompts.iter().map(|(slack, _)| *slack).chain(waiting);
         if others.any(|slack| slack < own) { LEAST_TOKENS } else { usize::MAX }
     }
@@ -165,32 +165,32 @@ impl<'a> Fair<'a> {
     }
 
     /// Plans decodes, as long as more than `kept` tokens of the step are left.
-    fn decode(&mut self, draft: &mut Draft<'_>, ids: &[SequenceId], kept: usize) {
+    fn decode(&mut self, builder: &mut PlanBuilder<'_>, ids: &[SequenceId], kept: usize) {
         for id in ids {
-            if draft.is_spent() || draft.tokens_left() <= kept {
+            if builder.is_spent() || builder.tokens_left() <= kept {
                 return;
             }
-            self.advance(draft, *id);
+            self.advance(builder, *id);
         }
     }
 
     /// Prompts that have begun and those that wait, by slack, as long as there is time.
-    fn read_prompts(&mut self, draft: &mut Draft<'_>) {
-        let mut queue = self.by_turns(draft).into_iter().peekable();
-        let mut is_open = !fcfs::is_preempting(self.books);
-        while !draft.is_spent() && !draft.pace.as_ref().is_some_and(Pace::is_spent) {
-            is_open &= !draft.preempts() && self.places_left > 0;
+    fn read_prompts(&mut self, builder: &mut PlanBuilder<'_>) {
+        let mut queue = self.round_robin(builder).into_iter().peekable();
+        let mut is_open = !fcfs::is_preempting(self.scheduler);
+        while !builder.is_spent() && !builder.prefill_budget.as_ref().is_some_and(PrefillBudget::is_spent) {
+            is_open &= !builder.preempts() && self.places_left > 0;
             let waiting = queue.peek().copied().filter(|_| is_open);
-            let waits = waiting.map_or(f64::INFINITY, |id| self.slack(&self.books.sequences[&id]));
+            let waits = waiting.map_or(f64::INFINITY, |id| self.slack(&self.scheduler.sequences[&id]));
             let begun = self.prompts.front().copied();
             match (begun, waiting) {
                 (Some((slack, id)), _) if slack <= waits => {
                     self.prompts.pop_front();
-                    self.advance(draft, id);
+                    self.advance(builder, id);
                 }
                 (_, Some(id)) => {
                     queue.next();
-                    is_open = self.admit(draft, id, Admission::Whole) == Move::Made;
+                    is_open = self.admit(builder, id, Reserve::FullPrompt) == Scheduled::Yes;
                 }
                 (_, None) => return,
             }
@@ -199,51 +199,51 @@ impl<'a> Fair<'a> {
 
     /// Those that wait, in turns: who has fewest running and before it in its own line, whoever asks; then by place
     /// in line.
-    fn by_turns(&self, draft: &Draft<'_>) -> Vec<SequenceId> {
-        let books = self.books;
+    fn round_robin(&self, builder: &PlanBuilder<'_>) -> Vec<SequenceId> {
+        let scheduler = self.scheduler;
         if self.places_left == 0 {
             return Vec::new();
         }
         let mut turns: BTreeMap<u64, usize> = BTreeMap::new();
-        let begun = draft.queue().filter(|id| draft.is_planned(*id));
-        for id in books.running.iter().chain(&books.leaving).copied().chain(begun) {
-            *turns.entry(books.sequences[&id].tenant).or_default() += 1;
+        let begun = builder.queue().filter(|id| builder.is_planned(*id));
+        for id in scheduler.running.iter().chain(&scheduler.leaving).copied().chain(begun) {
+            *turns.entry(scheduler.sequences[&id].tenant).or_default() += 1;
         }
         let turn = |id: SequenceId| {
-            let turn = turns.entry(books.sequences[&id].tenant).or_default();
+            let turn = turns.entry(scheduler.sequences[&id].tenant).or_default();
             *turn += 1;
-            (*turn, books.sequences[&id].rank)
+            (*turn, scheduler.sequences[&id].rank)
         };
-        let waiting = draft.queue().filter(|id| !draft.is_planned(*id));
-        let mut ordered: Vec<(usize, Rank)> = in_line(books, waiting).into_iter().map(turn).collect();
+        let waiting = builder.queue().filter(|id| !builder.is_planned(*id));
+        let mut ordered: Vec<(usize, Rank)> = in_line(scheduler, waiting).into_iter().map(turn).collect();
         ordered.sort_unstable();
         ordered.into_iter().map(|(_, rank)| rank.id).collect()
     }
 
     /// Lets a waiting sequence begin. One that begins beside others takes nothing from them.
-    fn admit(&mut self, draft: &mut Draft<'_>, id: SequenceId, admission: Admission) -> Move {
+    fn admit(&mut self, builder: &mut PlanBuilder<'_>, id: SequenceId, reserve: Reserve) -> Scheduled {
         let mut nobody = VecDeque::new();
-        let victims = match admission {
-            Admission::Piece => &mut self.rest,
-            Admission::Whole => &mut nobody,
+        let victims = match reserve {
+            Reserve::Chunk => &mut self.rest,
+            Reserve::FullPrompt => &mut nobody,
         };
-        let moved = draft.admit(id, admission, victims);
-        if moved == Move::Made {
+        let scheduled = builder.admit(id, reserve, victims);
+        if scheduled == Scheduled::Yes {
             self.places_left -= 1;
         }
-        moved
+        scheduled
     }
 
     /// Plans a running sequence, unless it is planned or was sent back. Those behind it in line may have to make room.
-    fn advance(&mut self, draft: &mut Draft<'_>, id: SequenceId) {
-        let rank = self.books.sequences[&id].rank;
-        let own = self.rest.partition_point(|other| self.books.sequences[other].rank < rank);
+    fn advance(&mut self, builder: &mut PlanBuilder<'_>, id: SequenceId) {
+        let rank = self.scheduler.sequences[&id].rank;
+        let own = self.rest.partition_point(|other| self.scheduler.sequences[other].rank < rank);
         if self.rest.get(own) != Some(&id) {
             return;
         }
         let mut behind = self.rest.split_off(own);
         behind.pop_front();
-        if draft.advance(id, &mut behind) == Move::Stuck {
+        if builder.advance(id, &mut behind) == Scheduled::NoBlocks {
             self.rest.push_back(id);
         }
         self.rest.append(&mut behind);
@@ -251,16 +251,16 @@ impl<'a> Fair<'a> {
 }
 
 /// What there should be between tokens, in microseconds.
-fn tpot(books: &Scheduler, decodes: &StepLoad) -> f64 {
-    match books.settings.tuning.targets.tpot {
+fn tpot(scheduler: &Scheduler, decodes: &StepLoad) -> f64 {
+    match scheduler.settings.tuning.targets.tpot {
         Some(tpot) => tpot as f64,
-        None => (TPOT_STEPS * books.cost.predict(decodes)).max(TPOT_MIN),
+        None => (TPOT_STEPS * scheduler.cost.predict(decodes)).max(TPOT_MIN),
     }
 }
 
-fn in_line(books: &Scheduler, ids: impl Iterator<Item = SequenceId>) -> VecDeque<SequenceId> {
+fn in_line(scheduler: &Scheduler, ids: impl Iterator<Item = SequenceId>) -> VecDeque<SequenceId> {
     let mut ids: Vec<_> = ids.collect();
-    ids.sort_by_key(|id| books.sequences[id].rank);
+    ids.sort_by_key(|id| scheduler.sequences[id].rank);
     ids.into()
 }
 

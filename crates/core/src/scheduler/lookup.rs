@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::Scheduler;
-use crate::prefix::BlockKey;
+use crate::prefix::BlockHash;
 use crate::sequence::Sequence;
 use crate::{CacheMiss, PrefixLookup};
 
@@ -13,7 +13,7 @@ const BEGINNINGS_MAX: usize = 4096;
 
 /// What a lookup needs of a request besides its tokens.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct LookupContext {
     pub(crate) salt: u64,
     /// [`crate::Request::history`].
     pub(crate) history: Range<usize>,
@@ -21,16 +21,16 @@ pub(crate) struct Asked {
 
 /// The first blocks of prompts, whatever their salt. It only counts: nothing is shared through it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Beginnings {
+pub(super) struct FirstBlocks {
     /// The last salt of each.
-    salts: BTreeMap<BlockKey, u64>,
+    salts: BTreeMap<BlockHash, u64>,
     /// Oldest first.
-    order: VecDeque<BlockKey>,
+    order: VecDeque<BlockHash>,
 }
 
-impl Beginnings {
+impl FirstBlocks {
     /// Inserts a first block. True if it had another salt before.
-    fn meet(&mut self, beginning: BlockKey, salt: u64) -> bool {
+    fn insert(&mut self, beginning: BlockHash, salt: u64) -> bool {
         let before = self.salts.insert(beginning, salt);
         if before.is_none() {
             self.order.push_back(beginning);
@@ -48,17 +48,17 @@ impl Scheduler {
     /// The cache hit of a newly admitted sequence, `cached` tokens, and why it is not longer.
     pub(super) fn look_up(
         &mut self,
-        asked: &Asked,
+        asked: &LookupContext,
         id: crate::SequenceId,
         cached: usize,
     ) -> Option<PrefixLookup> {
         let sequence = self.sequences.get(&id)?;
         let block_size = self.settings.block_size;
         let (found, most) = (cached / block_size, (sequence.tokens.len() - 1) / block_size);
-        let beginning = sequence.chain.beginning(&sequence.tokens);
-        let salted = beginning.is_some_and(|beginning| self.beginnings.meet(beginning, asked.salt));
+        let beginning = sequence.hashes.first_block_hash(&sequence.tokens);
+        let salted = beginning.is_some_and(|beginning| self.first_blocks.insert(beginning, asked.salt));
         let sequence = self.sequences.get(&id)?;
-        let shares = self.memory.shares();
+        let shares = self.kv_cache.shares();
         let miss = (shares && found < most).then(|| self.why(asked, sequence, found..most, salted));
         if let Some(miss) = miss {
             self.totals.misses.count(miss);
@@ -67,19 +67,25 @@ impl Scheduler {
     }
 
     /// `blocks`: the missing ones.
-    fn why(&self, asked: &Asked, sequence: &Sequence, blocks: Range<usize>, salted: bool) -> CacheMiss {
-        let keys = sequence.chain.keys();
-        let (memory, found) = (&self.memory, blocks.start);
-        if memory.reusable_without_states(keys, blocks.end) > found {
+    fn why(
+        &self,
+        asked: &LookupContext,
+        sequence: &Sequence,
+        blocks: Range<usize>,
+        salted: bool,
+    ) -> CacheMiss {
+        let keys = sequence.hashes.all();
+        let (kv_cache, found) = (&self.kv_cache, blocks.start);
+        if kv_cache.longest_hit_without_states(keys, blocks.end) > found {
             return CacheMiss::State;
         }
-        if memory.reusable_in_full(keys, blocks.end) > found {
+        if kv_cache.longest_hit_in_full_groups(keys, blocks.end) > found {
             return CacheMiss::Window;
         }
-        if memory.was_forgotten(&keys[found]) {
+        if kv_cache.was_evicted(&keys[found]) {
             return CacheMiss::Evicted;
         }
-        match memory.diverges(&sequence.chain, &sequence.tokens, found) {
+        match kv_cache.divergence(&sequence.hashes, &sequence.tokens, found) {
             Some(position) if asked.history.contains(&position) => CacheMiss::HistoryChanged { position },
             _ if salted && found == 0 => CacheMiss::Salt,
             _ => CacheMiss::Cold,

@@ -15,17 +15,17 @@ const ANSWER_GUESS: f64 = 128.0;
 
 /// The usual length of outputs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answers {
+pub(super) struct AnswerLengths {
     tokens: f64,
 }
 
-impl Default for Answers {
+impl Default for AnswerLengths {
     fn default() -> Self {
         Self { tokens: ANSWER_GUESS }
     }
 }
 
-impl Answers {
+impl AnswerLengths {
     /// An output ended after `tokens`.
     pub(super) fn ended(&mut self, tokens: usize) {
         self.tokens += ANSWER_GAIN * (tokens as f64 - self.tokens);
@@ -62,7 +62,7 @@ impl Scheduler {
             let unread = sequence.tokens.len().saturating_sub(sequence.computed);
             reading = reading.plus(StepLoad::prefill(sequence.computed, unread));
             let most = sequence.max_tokens - sequence.prompt;
-            let usual = self.answers.tokens.min(most as f64);
+            let usual = self.answer_lengths.tokens.min(most as f64);
             answers += (usual - (sequence.tokens.len() - sequence.prompt) as f64).max(1.0);
             context += sequence.tokens.len() as f64;
         }

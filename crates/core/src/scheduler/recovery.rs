@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::Flight;
+use super::InFlightStep;
 use crate::{SequenceId, StepLimits};
 
 /// Good steps before limits are doubled, without recent failures.
@@ -74,17 +74,17 @@ impl Recovery {
     /// smallest step, twice in a row.
     pub(super) fn failed(
         &mut self,
-        flights: &VecDeque<Flight>,
-        is_there: impl Fn(SequenceId) -> bool,
+        steps: &VecDeque<InFlightStep>,
+        is_cached_at: impl Fn(SequenceId) -> bool,
     ) -> Option<SequenceId> {
-        let involved: BTreeSet<_> = flights.iter().flat_map(Flight::sequences).collect();
-        let tokens = flights.iter().map(|flight| flight.tokens).max()?;
-        let sequences = flights.iter().map(|flight| flight.works.len()).max()?;
+        let involved: BTreeSet<_> = steps.iter().flat_map(InFlightStep::sequences).collect();
+        let tokens = steps.iter().map(|flight| flight.tokens).max()?;
+        let sequences = steps.iter().map(|flight| flight.works.len()).max()?;
         let smallest = involved.len() == 1 && tokens <= self.floor_tokens;
         let failed_alone = if smallest { involved.first().copied() } else { None };
         let faulty = failed_alone.filter(|_| self.failed_alone == failed_alone);
         self.failed_alone = failed_alone;
-        self.suspects.extend(involved.into_iter().filter(|id| is_there(*id)));
+        self.suspects.extend(involved.into_iter().filter(|id| is_cached_at(*id)));
         self.limits = StepLimits {
             sequences: (sequences.min(self.limits.sequences) / 2).max(1),
             tokens: (tokens.min(self.limits.tokens) / 2).max(self.floor_tokens),

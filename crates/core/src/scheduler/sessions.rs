@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Scheduler;
-use crate::memory::{Memory, Pin};
-use crate::prefix::BlockKey;
+use crate::kv_cache::{KvCacheManager, Pin};
+use crate::prefix::BlockHash;
 use crate::sequence::Sequence;
 use crate::{SessionInfo, Tick};
 
@@ -34,13 +34,13 @@ struct Session {
 /// One branch of a conversation.
 #[derive(Debug, Clone)]
 struct Branch {
-    keys: Vec<BlockKey>,
+    keys: Vec<BlockHash>,
     pins: Vec<Pin>,
 }
 
 impl Session {
-    fn end(self, memory: &mut Memory) {
-        self.branches.iter().for_each(|branch| memory.unpin(&branch.pins));
+    fn end(self, kv_cache: &mut KvCacheManager) {
+        self.branches.iter().for_each(|branch| kv_cache.unpin(&branch.pins));
     }
 }
 
@@ -60,11 +60,11 @@ impl Sessions {
         self.by_id.values().flat_map(|session| &session.branches).flat_map(|branch| &branch.pins)
     }
 
-    fn touch(&mut self, id: u64, now: Tick, memory: &mut Memory) -> &mut Session {
+    fn touch(&mut self, id: u64, now: Tick, kv_cache: &mut KvCacheManager) -> &mut Session {
         if self.by_id.len() >= SESSIONS_MAX && !self.by_id.contains_key(&id) {
             let oldest = self.by_id.iter().min_by_key(|(_, session)| session.last_used);
             if let Some(oldest) = oldest.map(|(id, _)| *id).and_then(|id| self.by_id.remove(&id)) {
-                oldest.end(memory);
+                oldest.end(kv_cache);
             }
         }
         let session = self.by_id.entry(id).or_default();
@@ -90,44 +90,44 @@ impl Scheduler {
     pub fn drop_session(&mut self, id: u64) -> bool {
         let session = self.sessions.by_id.remove(&id);
         let was_there = session.is_some();
-        session.into_iter().for_each(|session| session.end(&mut self.memory));
+        session.into_iter().for_each(|session| session.end(&mut self.kv_cache));
         was_there
     }
 
     fn session_info(&self, id: u64, session: &Session) -> SessionInfo {
-        let tokens = |branch: &Branch| self.memory.reusable(&branch.keys, branch.keys.len());
+        let tokens = |branch: &Branch| self.kv_cache.longest_cache_hit(&branch.keys, branch.keys.len());
         let blocks = session.branches.iter().map(tokens).max().unwrap_or(0);
         let pins: BTreeSet<_> = session.branches.iter().flat_map(|branch| &branch.pins).collect();
         SessionInfo {
             session: id,
             tokens: blocks * self.settings.block_size,
-            blocks: pins.into_iter().filter(|pin| self.memory.is_pinned(pin)).count(),
+            blocks: pins.into_iter().filter(|pin| self.kv_cache.is_pinned(pin)).count(),
             last_used: session.last_used,
         }
     }
 
     /// A request of a session has arrived, or its prompt is computed.
     pub(super) fn use_session(&mut self, id: Option<u64>) {
-        if let (Some(id), true) = (id, self.memory.shares()) {
-            self.sessions.touch(id, self.latest, &mut self.memory);
+        if let (Some(id), true) = (id, self.kv_cache.shares()) {
+            self.sessions.touch(id, self.latest, &mut self.kv_cache);
         }
     }
 
     /// Pins the blocks of a finished sequence, if it belongs to a session.
     pub(super) fn remember(&mut self, sequence: &Sequence) {
-        let keys = &sequence.chain.keys()[..sequence.sealed];
+        let keys = &sequence.hashes.all()[..sequence.sealed];
         let Some(id) = sequence.session.filter(|_| !keys.is_empty()) else { return };
-        let session = self.sessions.touch(id, self.latest, &mut self.memory);
+        let session = self.sessions.touch(id, self.latest, &mut self.kv_cache);
         if session.branches.iter().any(|branch| branch.keys.starts_with(keys)) {
             return;
         }
-        let pins = self.memory.pin(keys);
+        let pins = self.kv_cache.pin(keys);
         let (grown, mut others): (Vec<_>, Vec<_>) =
             session.branches.drain(..).partition(|branch| keys.starts_with(&branch.keys));
         others.push(Branch { keys: keys.to_vec(), pins });
         let kept = others.split_off(others.len().saturating_sub(BRANCHES_MAX));
         session.branches = kept;
-        grown.iter().chain(&others).for_each(|branch| self.memory.unpin(&branch.pins));
+        grown.iter().chain(&others).for_each(|branch| self.kv_cache.unpin(&branch.pins));
     }
 
     /// Ends the sessions that were not used for the TTL.
@@ -142,7 +142,7 @@ impl Scheduler {
         let (over, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.sessions.by_id).into_iter().partition(|(id, session)| ends(id, session));
         self.sessions.by_id = kept;
-        over.into_values().for_each(|session| session.end(&mut self.memory));
+        over.into_values().for_each(|session| session.end(&mut self.kv_cache));
         let next = self.sessions.by_id.values().map(|session| session.last_used.saturating_add(ttl)).min();
         self.sessions.quiet_until = next.unwrap_or(0);
     }

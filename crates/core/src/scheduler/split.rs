@@ -10,68 +10,68 @@
 
 use std::collections::VecDeque;
 
-use super::draft::{Admission, Draft, Move};
+use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
 use super::{Scheduler, fcfs};
-use crate::sequence::{Pool, Sequence};
+use crate::sequence::{Sequence, Stage};
 use crate::{Plan, SequenceId};
 
 /// Plans a step of the pool whose turn it is.
-pub(super) fn fill(draft: &mut Draft<'_>) {
-    handoff(draft);
-    let turn = draft.books.next_pool;
-    fill_pool(draft, turn);
-    if draft.is_empty() && !draft.preempts() {
-        fill_pool(draft, other(turn));
+pub(super) fn fill(builder: &mut PlanBuilder<'_>) {
+    handoff(builder);
+    let turn = builder.scheduler.next_stage;
+    fill_pool(builder, turn);
+    if builder.is_empty() && !builder.preempts() {
+        fill_pool(builder, other(turn));
     }
 }
 
-fn other(pool: Pool) -> Pool {
-    match pool {
-        Pool::Prefill => Pool::Decode,
-        Pool::Decode => Pool::Prefill,
+fn other(stage: Stage) -> Stage {
+    match stage {
+        Stage::Prefill => Stage::Decode,
+        Stage::Decode => Stage::Prefill,
     }
 }
 
 impl Scheduler {
     /// Whose turn it is after a plan. It stays a pool's as long as the oldest sequence of all is there and has no room:
     /// what becomes free is for it, not for those who begin in the other pool's turn.
-    pub(super) fn pool_after(&self, plan: &Plan) -> Pool {
-        let pool = |id: &SequenceId| self.sequences.get(id).map(|sequence| sequence.pool);
-        let Some(stepped) = plan.scheduled.first().and_then(|work| pool(&work.sequence)) else {
-            return self.next_pool;
+    pub(super) fn stage_after(&self, plan: &Plan) -> Stage {
+        let stage = |id: &SequenceId| self.sequences.get(id).map(|sequence| sequence.stage);
+        let Some(stepped) = plan.scheduled.first().and_then(|work| stage(&work.sequence)) else {
+            return self.next_stage;
         };
         let oldest = self.running.iter().find(|id| self.sequences[id].pending() > 0);
         let is_stuck = oldest.is_some_and(|id| {
-            pool(id) == Some(stepped) && plan.scheduled.iter().all(|work| work.sequence != *id)
+            stage(id) == Some(stepped) && plan.scheduled.iter().all(|work| work.sequence != *id)
         });
         if is_stuck { stepped } else { other(stepped) }
     }
 }
 
 /// Which pool a sequence is in, once this plan is begun.
-fn pool(draft: &Draft<'_>, id: SequenceId) -> Pool {
-    if draft.hands_off(id) { Pool::Decode } else { draft.books.sequences[&id].pool }
+fn stage_of(builder: &PlanBuilder<'_>, id: SequenceId) -> Stage {
+    if builder.hands_off(id) { Stage::Decode } else { builder.scheduler.sequences[&id].stage }
 }
 
-/// TransferCosts those whose prompts are read, the oldest first, as long as there are places.
-fn handoff(draft: &mut Draft<'_>) {
-    let books = draft.books;
-    let runners = draft.runners();
-    let decoding = runners.iter().filter(|id| books.sequences[id].pool == Pool::Decode);
-    let mut places = books.settings.tuning.stages.decode.saturating_sub(decoding.count());
-    let oldest = oldest(draft);
+/// Hands off those whose prompts are read, the oldest first, as long as there are places.
+fn handoff(builder: &mut PlanBuilder<'_>) {
+    let scheduler = builder.scheduler;
+    let runners = builder.runners();
+    let decoding = runners.iter().filter(|id| scheduler.sequences[id].stage == Stage::Decode);
+    let mut places = scheduler.settings.tuning.stages.decode.saturating_sub(decoding.count());
+    let oldest = oldest(builder);
     for id in runners {
-        let sequence = &books.sequences[&id];
-        if sequence.pool == Pool::Prefill && is_read(sequence) && (places > 0 || Some(id) == oldest) {
-            draft.handoff(id);
+        let sequence = &scheduler.sequences[&id];
+        if sequence.stage == Stage::Prefill && is_read(sequence) && (places > 0 || Some(id) == oldest) {
+            builder.handoff(id);
             places = places.saturating_sub(1);
         }
     }
 }
 
 /// The oldest of those that run and those that may be planned.
-fn oldest(draft: &Draft<'_>) -> Option<SequenceId> {
-    draft.runners().front().copied().into_iter().chain(draft.queue().next()).min()
+fn oldest(builder: &PlanBuilder<'_>) -> Option<SequenceId> {
+    builder.runners().front().copied().into_iter().chain(builder.queue().next()).min()
 }
 
 /// True when what is left to compute is the token sampled last.
@@ -79,35 +79,36 @@ fn is_read(sequence: &Sequence) -> bool {
     sequence.is_decoding() && sequence.answered() > 0
 }
 
-fn fill_pool(draft: &mut Draft<'_>, turn: Pool) {
-    let books = draft.books;
-    let mut rest = draft.runners();
+fn fill_pool(builder: &mut PlanBuilder<'_>, turn: Stage) {
+    let scheduler = builder.scheduler;
+    let mut rest = builder.runners();
     let mut works = 0;
     let most = match turn {
-        Pool::Prefill => books.settings.tuning.stages.prefill,
-        Pool::Decode => books.settings.tuning.stages.decode,
+        Stage::Prefill => scheduler.settings.tuning.stages.prefill,
+        Stage::Decode => scheduler.settings.tuning.stages.decode,
     };
-    let mut admits = Admits::new(draft, turn);
-    while !draft.is_spent() && works < most {
+    let mut admits = Admits::new(builder, turn);
+    while !builder.is_spent() && works < most {
         let waiting = admits.next(rest.front().copied());
-        let moved = match (waiting, rest.pop_front()) {
+        let scheduled = match (waiting, rest.pop_front()) {
             (None, None) => return,
             (Some(next), runner) => {
                 runner.into_iter().for_each(|runner| rest.push_front(runner));
-                let moved = draft.admit(next, admits.admission(next), &mut rest);
-                admits.note(moved, draft.preempts());
-                moved
+                let scheduled = builder.admit(next, admits.reserve(next), &mut rest);
+                admits.note(scheduled, builder.preempts());
+                scheduled
             }
             (None, Some(runner)) => {
-                let sequence = &books.sequences[&runner];
-                let is_its_turn = pool(draft, runner) == turn && (turn == Pool::Decode || !is_read(sequence));
+                let sequence = &scheduler.sequences[&runner];
+                let is_its_turn =
+                    stage_of(builder, runner) == turn && (turn == Stage::Decode || !is_read(sequence));
                 if !is_its_turn || sequence.pending() == 0 {
                     continue;
                 }
-                draft.advance(runner, &mut rest)
+                builder.advance(runner, &mut rest)
             }
         };
-        works += usize::from(moved == Move::Made);
+        works += usize::from(scheduled == Scheduled::Yes);
     }
 }
 
@@ -121,16 +122,16 @@ struct Admits {
 }
 
 impl Admits {
-    fn new(draft: &Draft<'_>, turn: Pool) -> Self {
-        let books = draft.books;
-        let runners = draft.runners();
-        let reading = runners.iter().filter(|id| pool(draft, **id) == Pool::Prefill).count();
-        let room = books.limits().sequences.saturating_sub(runners.len());
+    fn new(builder: &PlanBuilder<'_>, turn: Stage) -> Self {
+        let scheduler = builder.scheduler;
+        let runners = builder.runners();
+        let reading = runners.iter().filter(|id| stage_of(builder, **id) == Stage::Prefill).count();
+        let room = scheduler.limits().sequences.saturating_sub(runners.len());
         Self {
-            queue: draft.queue().collect(),
-            oldest: oldest(draft),
-            places: books.settings.tuning.stages.prefill.saturating_sub(reading).min(room),
-            is_open: turn == Pool::Prefill && !fcfs::is_preempting(books),
+            queue: builder.queue().collect(),
+            oldest: oldest(builder),
+            places: scheduler.settings.tuning.stages.prefill.saturating_sub(reading).min(room),
+            is_open: turn == Stage::Prefill && !fcfs::is_preempting(scheduler),
         }
     }
 
@@ -142,12 +143,12 @@ impl Admits {
         if may { self.queue.pop_front() } else { None }
     }
 
-    fn admission(&self, next: SequenceId) -> Admission {
-        if self.oldest == Some(next) { Admission::Piece } else { Admission::Whole }
+    fn reserve(&self, next: SequenceId) -> Reserve {
+        if self.oldest == Some(next) { Reserve::Chunk } else { Reserve::FullPrompt }
     }
 
-    fn note(&mut self, moved: Move, preempts: bool) {
-        self.is_open &= moved == Move::Made && !preempts;
+    fn note(&mut self, scheduled: Scheduled, preempts: bool) {
+        self.is_open &= scheduled == Scheduled::Yes && !preempts;
         self.places = self.places.saturating_sub(1);
     }
 }

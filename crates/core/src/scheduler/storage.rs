@@ -9,7 +9,7 @@
 use omnibus_kv::BlockId;
 
 use super::Scheduler;
-use crate::prefix::BlockKey;
+use crate::prefix::BlockHash;
 use crate::sequence::{Hold, Phase, Sequence};
 use crate::{CachedBlock, SequenceId};
 
@@ -18,17 +18,18 @@ impl Scheduler {
     /// Their content is final and stays until the next [`Self::apply`] or [`Self::restore`]. Restored blocks are not
     /// among them.
     pub fn take_newly_cached(&mut self, most: usize) -> Vec<CachedBlock> {
-        self.memory.drain_fresh(most)
+        self.kv_cache.take_newly_cached(most)
     }
 
     /// For a waiting sequence: the blocks, by group and hash and in order, that are missing for its longest cache hit if
     /// all blocks in `stored` were cached. Empty if the tier does not extend the hit.
     pub fn missing_blocks(&self, id: SequenceId, stored: impl Fn(usize, u128) -> bool) -> Vec<(usize, u128)> {
-        let Some(keys) = self.reusable_keys(id) else { return Vec::new() };
-        let here = self.memory.reusable(keys, keys.len());
-        let there = self.memory.takeoffs(keys, keys.len(), |group, key| stored(group, key.0), |_| {});
+        let Some(keys) = self.lookup_hashes(id) else { return Vec::new() };
+        let here = self.kv_cache.longest_cache_hit(keys, keys.len());
+        let there =
+            self.kv_cache.cache_hit_lengths(keys, keys.len(), |group, key| stored(group, key.0), |_| {});
         let Some(blocks) = there.filter(|there| *there > here) else { return Vec::new() };
-        self.memory.missing(&keys[..blocks]).into_iter().map(|(group, at)| (group, keys[at].0)).collect()
+        self.kv_cache.missing(&keys[..blocks]).into_iter().map(|(group, at)| (group, keys[at].0)).collect()
     }
 
     /// Keeps a waiting sequence from being planned, until [`Self::release_hold`]. It can still expire, be cancelled and
@@ -37,7 +38,7 @@ impl Scheduler {
         let sequence = self.sequences.get_mut(&id).filter(|sequence| sequence.phase == Phase::Waiting);
         if let Some(sequence) = sequence {
             sequence.hold = Hold::Now;
-            self.now_at.0 += 1;
+            self.version.0 += 1;
         }
     }
 
@@ -45,19 +46,19 @@ impl Scheduler {
     pub fn release_hold(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(&id).filter(|sequence| sequence.is_held()) {
             sequence.hold = Hold::Released;
-            self.now_at.0 += 1;
+            self.version.0 += 1;
         }
     }
 
     /// The hashes of a sequence's full blocks, in order. Empty for an unknown sequence, or without prefix caching.
     pub fn block_hashes(&self, id: SequenceId) -> Vec<u128> {
         let sequence = self.sequences.get(&id);
-        sequence.map_or_else(Vec::new, |sequence| sequence.chain.keys().iter().map(|key| key.0).collect())
+        sequence.map_or_else(Vec::new, |sequence| sequence.hashes.all().iter().map(|key| key.0).collect())
     }
 
     /// The block of a hash in a group. Its content stays until the next [`Self::apply`] or [`Self::restore`].
     pub fn find_cached_block(&self, group: usize, key: u128) -> Option<BlockId> {
-        self.memory.groups().nth(group).and_then(|(_, pool)| pool.find(&BlockKey(key)))
+        self.kv_cache.groups().nth(group).and_then(|(_, pool)| pool.find(&BlockHash(key)))
     }
 
     /// True while a sequence is held.
@@ -69,24 +70,25 @@ impl Scheduler {
     /// engine writes their content before the next [`Self::apply`], after all launched steps. They have no references,
     /// so they may be evicted before the sequence is admitted.
     pub fn restore(&mut self, id: SequenceId, loaded: impl Fn(usize, u128) -> bool) -> Vec<CachedBlock> {
-        let Some(keys) = self.reusable_keys(id) else { return Vec::new() };
-        let here = self.memory.reusable(keys, keys.len());
-        let mut takeoffs = Vec::new();
-        let visit = |blocks| takeoffs.extend((blocks > here).then_some(blocks));
-        self.memory.takeoffs(keys, keys.len(), |group, key| loaded(group, key.0), visit);
-        let fitting = takeoffs.partition_point(|&blocks| self.memory.has_room_for(&keys[..blocks]));
-        let Some(&blocks) = fitting.checked_sub(1).and_then(|last| takeoffs.get(last)) else {
+        let Some(keys) = self.lookup_hashes(id) else { return Vec::new() };
+        let here = self.kv_cache.longest_cache_hit(keys, keys.len());
+        let mut cache_hit_lengths = Vec::new();
+        let visit = |blocks| cache_hit_lengths.extend((blocks > here).then_some(blocks));
+        self.kv_cache.cache_hit_lengths(keys, keys.len(), |group, key| loaded(group, key.0), visit);
+        let fitting =
+            cache_hit_lengths.partition_point(|&blocks| self.kv_cache.has_room_for(&keys[..blocks]));
+        let Some(&blocks) = fitting.checked_sub(1).and_then(|last| cache_hit_lengths.get(last)) else {
             return Vec::new();
         };
-        self.now_at.0 += 1;
+        self.version.0 += 1;
         let Some(sequence) = self.sequences.get(&id) else { return Vec::new() };
-        self.memory.restore(&sequence.chain, &sequence.tokens, blocks)
+        self.kv_cache.restore(&sequence.hashes, &sequence.tokens, blocks)
     }
 
     /// The hashes of the blocks that a waiting sequence need not compute if they are cached.
-    fn reusable_keys(&self, id: SequenceId) -> Option<&[BlockKey]> {
+    fn lookup_hashes(&self, id: SequenceId) -> Option<&[BlockHash]> {
         let sequence = self.sequences.get(&id).filter(|sequence| sequence.phase == Phase::Waiting)?;
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;
-        sequence.chain.keys().get(..most)
+        sequence.hashes.all().get(..most)
     }
 }

@@ -4,22 +4,22 @@
 //! [`crate::Allocation::swaps`]. When it is planned again, [`Scheduler::newly_admitted`] names it, the engine restores
 //! its offloaded blocks ([`Scheduler::missing_blocks`], [`Scheduler::restore`]), and plans once more.
 //!
-//! Invariant: the policy alone allocates and frees memory. Transfers decide how much there is to compute, never which
+//! Invariant: the policy alone allocates and frees kv_cache. Transfers decide how much there is to compute, never which
 //! sequence runs; and a preempted sequence is looked up once. So no sequence waits for another's blocks, and no block
 //! moves back and forth without a step between.
 
 use std::collections::BTreeSet;
 
 use super::Scheduler;
-use crate::memory::Stake;
-use crate::prefix::BlockKey;
+use crate::kv_cache::PreemptionLoss;
+use crate::prefix::BlockHash;
 use crate::sequence::{Phase, Sequence};
 use crate::{Offload, Plan, PreemptionMode, PreemptionPolicy, SequenceId, StepLoad, Tick, Transfer};
 
 /// A store of blocks outside of the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OffloadTier {
-    /// Host memory.
+    /// Host kv_cache.
     Host,
     /// A disk.
     Disk,
@@ -32,20 +32,20 @@ impl Scheduler {
             _ if self.settings.swap.offload == Offload::Unavailable => false,
             PreemptionPolicy::Recompute => false,
             PreemptionPolicy::Swap => true,
-            PreemptionPolicy::Auto => self.is_cheaper_to_swap(&self.stake(sequence)),
+            PreemptionPolicy::Auto => self.is_cheaper_to_swap(&self.preemption_loss(sequence)),
         };
         if swaps { PreemptionMode::Swap } else { PreemptionMode::Recompute }
     }
 
     /// True if offload and onload take less time than computing what may be lost. Transfers without measurements are
     /// tried; without measured steps, nothing is swapped.
-    fn is_cheaper_to_swap(&self, stake: &Stake) -> bool {
-        let back = stake.blocks.iter().map(|block| self.bytes_of(block.group)).sum();
-        let unnamed = stake.blocks.iter().filter(|block| self.memory.is_fresh(block));
+    fn is_cheaper_to_swap(&self, preemption_loss: &PreemptionLoss) -> bool {
+        let back = preemption_loss.blocks.iter().map(|block| self.bytes_of(block.group)).sum();
+        let unnamed = preemption_loss.blocks.iter().filter(|block| self.kv_cache.is_newly_cached(block));
         let out = unnamed.map(|block| self.bytes_of(block.group)).sum();
         let moves = &self.cost.transfers;
         let moving = moves.predict(Transfer::Offload, out) + moves.predict(Transfer::Onload, back);
-        moving < self.computing(&stake.positions)
+        moving < self.computing(&preemption_loss.positions)
     }
 
     /// Whether the [`Self::missing_blocks`] of a waiting sequence should be restored rather than computed again:
@@ -63,12 +63,12 @@ impl Scheduler {
         let moves = &self.cost.transfers;
         let moving = moves.predict(Transfer::DiskRead, bytes(&|store| store == OffloadTier::Disk))
             + moves.predict(Transfer::Onload, bytes(&|_| true));
-        let keys = sequence.chain.keys();
+        let keys = sequence.hashes.all();
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;
         let names: BTreeSet<(usize, u128)> = absent.iter().map(|(group, name, _)| (*group, *name)).collect();
-        let elsewhere = |group, key: BlockKey| names.contains(&(group, key.0));
-        let here = self.memory.reusable(keys, most);
-        let there = self.memory.takeoffs(keys, most, elsewhere, |_| {}).unwrap_or(0);
+        let elsewhere = |group, key: BlockHash| names.contains(&(group, key.0));
+        let here = self.kv_cache.longest_cache_hit(keys, most);
+        let there = self.kv_cache.cache_hit_lengths(keys, most, elsewhere, |_| {}).unwrap_or(0);
         let computing = self.computing(&(here * self.settings.block_size..there * self.settings.block_size));
         let is_worth = computing == 0.0 || moving <= computing;
         if !is_worth {
@@ -82,7 +82,7 @@ impl Scheduler {
         self.cost.learn_transfer(which, bytes, took);
     }
 
-    /// Sequences that a plan admits and that were not [`Self::mark_looked_up`] since they last had memory, in its order.
+    /// Sequences that a plan admits and that were not [`Self::mark_looked_up`] since they last had kv_cache, in its order.
     pub fn newly_admitted(&self, plan: &Plan) -> Vec<SequenceId> {
         let works = plan.scheduled.iter().map(|work| work.sequence);
         let enters = |id: &SequenceId| {
@@ -101,7 +101,7 @@ impl Scheduler {
 
     /// True while the state is unchanged since the plan was made.
     pub fn is_current(&self, plan: &Plan) -> bool {
-        plan.id == self.now_at
+        plan.id == self.version
     }
 
     /// Records the blocks that a sequence is about to lose, if they are to be swapped.
@@ -109,26 +109,27 @@ impl Scheduler {
         if let Some(sequence) = self.sequences.get(&id)
             && sequence.sealed * self.settings.block_size == sequence.computed
         {
-            self.memory.keep_states(&sequence.tables, &sequence.chain.keys()[..sequence.sealed]);
+            self.kv_cache.cache_states(&sequence.tables, &sequence.hashes.all()[..sequence.sealed]);
         }
         let Some(sequence) =
             self.sequences.get(&id).filter(|sequence| sequence.leaving == PreemptionMode::Swap)
         else {
             return;
         };
-        let stake = self.stake(sequence);
-        self.memory.name(&stake.blocks);
-        self.swaps.extend(stake.blocks);
+        let preemption_loss = self.preemption_loss(sequence);
+        self.kv_cache.name(&preemption_loss.blocks);
+        self.swaps.extend(preemption_loss.blocks);
     }
 
     /// Drops recorded blocks that have been overwritten since the last plan was applied.
     pub(super) fn forget_gone_swaps(&mut self) {
-        let memory = &self.memory;
-        self.swaps.retain(|block| memory.is_there(block));
+        let kv_cache = &self.kv_cache;
+        self.swaps.retain(|block| kv_cache.is_cached_at(block));
     }
 
-    fn stake(&self, sequence: &Sequence) -> Stake {
-        self.memory.stake(&sequence.chain.keys()[..sequence.sealed.min(sequence.chain.keys().len())])
+    fn preemption_loss(&self, sequence: &Sequence) -> PreemptionLoss {
+        self.kv_cache
+            .preemption_loss(&sequence.hashes.all()[..sequence.sealed.min(sequence.hashes.all().len())])
     }
 
     fn computing(&self, positions: &std::ops::Range<usize>) -> f64 {

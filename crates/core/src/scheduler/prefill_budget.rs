@@ -14,29 +14,34 @@ pub(super) const LEAST_TOKENS: usize = 16;
 
 /// Microseconds that a step may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Budget {
+pub(super) struct TimeBudget {
     /// Conservative: nearly every step is in time.
-    pub(super) sure_us: f64,
+    pub(super) conservative_us: f64,
     /// Expected: the step is in time if it takes as long as predicted.
-    pub(super) likely_us: f64,
+    pub(super) expected_us: f64,
 }
 
 /// How much prefill a step may do.
-pub(super) struct Pace<'a> {
+pub(super) struct PrefillBudget<'a> {
     cost: &'a CostModel,
     /// The load that is scheduled or reserved.
     load: StepLoad,
     /// `None` when no sequence decodes.
-    budget: Option<Budget>,
+    budget: Option<TimeBudget>,
     /// Prefill tokens left, whatever the time.
     tokens_left: usize,
     /// The minimum for the next prompt, if it is the first.
     least: usize,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> PrefillBudget<'a> {
     /// For a step that decodes `load`. `tokens`: most prefill tokens.
-    pub(super) fn new(cost: &'a CostModel, load: StepLoad, budget: Option<Budget>, tokens: usize) -> Self {
+    pub(super) fn new(
+        cost: &'a CostModel,
+        load: StepLoad,
+        budget: Option<TimeBudget>,
+        tokens: usize,
+    ) -> Self {
         let known = CAREFUL_TOKENS.max(2 * cost.prefill_tokens_max as usize);
         let tokens_left = if budget.is_some() { tokens.min(known) } else { tokens };
         Self { cost, load, budget, tokens_left, least: LEAST_TOKENS }
@@ -50,17 +55,17 @@ impl<'a> Pace<'a> {
     /// The most tokens from `start` on, up to `wanted`, for the next prompt.
     pub(super) fn tokens(&self, start: usize, wanted: usize) -> usize {
         let most = wanted.min(self.tokens_left);
-        let Some(Budget { sure_us, likely_us }) = self.budget else { return most };
+        let Some(TimeBudget { conservative_us, expected_us }) = self.budget else { return most };
         let within = |budget_us| self.cost.prefill_within(&self.load, start, most, budget_us);
-        let sure = within(sure_us);
+        let sure = within(conservative_us);
         if self.least == 0 {
             // Chunks under `LEAST_TOKENS` cost more steps than they save latency.
             return if sure < LEAST_TOKENS.min(most) { 0 } else { sure };
         }
         let alone_us = self.cost.predict(&self.load);
-        match within(likely_us).max(sure) {
+        match within(expected_us).max(sure) {
             // Decodes in time are delayed as little as possible, and small chunks are measured.
-            0 if alone_us <= likely_us => most.min(1),
+            0 if alone_us <= expected_us => most.min(1),
             // Decodes that are late anyway pay for some progress.
             0 => match within(alone_us * (1.0 + PROMPT_SHARE)) {
                 0 => most.min(self.least),

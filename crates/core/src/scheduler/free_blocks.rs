@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
-use crate::memory::{Memory, Partial};
-use crate::prefix::BlockKey;
+use crate::kv_cache::{KvCacheManager, PartialBlock};
+use crate::prefix::BlockHash;
 
 /// Counts of blocks as the plan so far will leave them.
 #[derive(Debug, Clone)]
-pub(super) struct Forecast<'a> {
-    memory: &'a Memory,
+pub(super) struct FreeBlocks<'a> {
+    kv_cache: &'a KvCacheManager,
     /// Blocks of each group that nobody holds. Below zero when more were found than are left, until room is made.
     available: Vec<i64>,
     /// Holders that the plan adds to a block, or takes from it.
     changes: BTreeMap<(usize, BlockId), i64>,
 }
 
-impl<'a> Forecast<'a> {
+impl<'a> FreeBlocks<'a> {
     /// A plan that does nothing yet.
-    pub(super) fn new(memory: &'a Memory) -> Self {
-        let available = memory.groups().map(|(_, pool)| pool.available() as i64).collect();
-        Self { memory, available, changes: BTreeMap::new() }
+    pub(super) fn new(kv_cache: &'a KvCacheManager) -> Self {
+        let available = kv_cache.groups().map(|(_, pool)| pool.available() as i64).collect();
+        Self { kv_cache, available, changes: BTreeMap::new() }
     }
 
     /// True when some group has nothing left.
@@ -35,9 +35,9 @@ impl<'a> Forecast<'a> {
         &self,
         held: impl Iterator<Item = usize>,
     ) -> impl Iterator<Item = (CacheKind, usize)> {
-        self.memory.groups().zip(held).zip(&self.available).map(|(((kind, _), held), available)| {
+        self.kv_cache.groups().zip(held).zip(&self.available).map(|(((kind, _), held), available)| {
             let more = usize::try_from(*available);
-            (kind, more.map_or(0, |more| kind.tokens_in(self.memory.block_size(), held + more)))
+            (kind, more.map_or(0, |more| kind.tokens_in(self.kv_cache.block_size(), held + more)))
         })
     }
 
@@ -48,8 +48,9 @@ impl<'a> Forecast<'a> {
 
     /// Takes the blocks that positions up to `end` lack, and a state slot for each sample.
     pub(super) fn take(&mut self, held: impl Iterator<Item = usize>, end: usize, samples: usize) {
-        for ((available, (kind, _)), held) in self.available.iter_mut().zip(self.memory.groups()).zip(held) {
-            let blocks = kind.blocks_for(self.memory.block_size(), end);
+        for ((available, (kind, _)), held) in self.available.iter_mut().zip(self.kv_cache.groups()).zip(held)
+        {
+            let blocks = kind.blocks_for(self.kv_cache.block_size(), end);
             let blocks = if kind.is_state() { blocks.max(samples) } else { blocks };
             let missing = blocks.saturating_sub(held) as i64;
             assert!(missing <= *available, "room is counted before it is taken");
@@ -59,35 +60,35 @@ impl<'a> Forecast<'a> {
 
     /// State slots that draft tokens can have: those that nobody holds, of the group that has fewest.
     pub(super) fn free_state_slots(&self) -> usize {
-        let groups = self.memory.groups().zip(&self.available).filter(|((kind, _), _)| kind.is_state());
+        let groups = self.kv_cache.groups().zip(&self.available).filter(|((kind, _), _)| kind.is_state());
         groups.map(|(_, available)| usize::try_from(*available).unwrap_or(0)).min().unwrap_or(usize::MAX)
     }
 
     /// True when a sequence that takes up after all of these keys finds a slot for its own state beside the one it
     /// copies.
-    pub(super) fn can_lend(&self, keys: &[BlockKey]) -> bool {
-        let states = self.memory.adoptable(keys).filter(|(group, _)| self.memory.is_state(*group));
+    pub(super) fn can_lend(&self, keys: &[BlockHash]) -> bool {
+        let states = self.kv_cache.prefix_blocks(keys).filter(|(group, _)| self.kv_cache.is_state(*group));
         states
             .into_iter()
-            .all(|(group, slot)| self.available[group] > i64::from(self.holders(group, slot) == 0))
+            .all(|(group, slot)| self.available[group] > i64::from(self.ref_count(group, slot) == 0))
     }
 
     /// Counts on the blocks that were found for a sequence.
-    pub(super) fn adopt(&mut self, keys: &[BlockKey], start: usize) {
-        for (group, block) in self.memory.adoptable_at(keys, start) {
+    pub(super) fn attach_prefix(&mut self, keys: &[BlockHash], start: usize) {
+        for (group, block) in self.kv_cache.prefix_blocks_at(keys, start) {
             self.hold(group, block);
         }
     }
 
     /// Counts on the blocks that a sequence copies the beginning of.
-    pub(super) fn borrow(&mut self, partial: &Partial) {
-        for (group, block) in self.memory.with_key(partial.key) {
+    pub(super) fn borrow(&mut self, partial: &PartialBlock) {
+        for (group, block) in self.kv_cache.with_hash(partial.key) {
             self.hold(group, block);
         }
     }
 
     fn hold(&mut self, group: usize, block: BlockId) {
-        if self.holders(group, block) == 0 {
+        if self.ref_count(group, block) == 0 {
             self.available[group] -= 1;
         }
         *self.changes.entry((group, block)).or_default() += 1;
@@ -98,7 +99,7 @@ impl<'a> Forecast<'a> {
         for (group, table) in tables.iter().enumerate() {
             for &block in &table.blocks {
                 *self.changes.entry((group, block)).or_default() -= 1;
-                if self.holders(group, block) == 0 {
+                if self.ref_count(group, block) == 0 {
                     self.available[group] += 1;
                 }
             }
@@ -107,12 +108,12 @@ impl<'a> Forecast<'a> {
 
     /// How many of these blocks would be available if their holder let go of them.
     pub(super) fn releasable(&self, group: usize, blocks: &[BlockId]) -> usize {
-        blocks.iter().filter(|&&block| self.holders(group, block) == 1).count()
+        blocks.iter().filter(|&&block| self.ref_count(group, block) == 1).count()
     }
 
-    fn holders(&self, group: usize, block: BlockId) -> i64 {
-        let pool = self.memory.groups().nth(group).map(|(_, pool)| pool);
-        let now = pool.map_or(0, |pool| pool.holders(block));
+    fn ref_count(&self, group: usize, block: BlockId) -> i64 {
+        let pool = self.kv_cache.groups().nth(group).map(|(_, pool)| pool);
+        let now = pool.map_or(0, |pool| pool.ref_count(block));
         i64::from(now) + self.changes.get(&(group, block)).copied().unwrap_or(0)
     }
 }

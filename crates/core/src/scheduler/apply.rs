@@ -1,18 +1,18 @@
-//! Enters a plan into the books when its step is about to be launched.
+//! Enters a plan into the scheduler when its step is about to be launched.
 //!
 //! Invariant: found blocks are shared before any block is taken, and what is copied is kept until all is booked; so
 //! nothing that a plan counts on is overwritten by the plan itself.
 
 use omnibus_kv::BlockId;
 
-use super::{FLIGHTS_MAX, Flight, FlightWork, Scheduler};
-use crate::sequence::{Phase, Pool};
+use super::{IN_FLIGHT_MAX, InFlightSequence, InFlightStep, Scheduler};
+use crate::sequence::{Phase, Stage};
 use crate::{
     Allocation, BlockCopy, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId, StepLoad,
 };
 
 /// A block that a sequence copies before its first work.
-struct Loan {
+struct CopyOnWrite {
     sequence: SequenceId,
     group: usize,
     from: BlockId,
@@ -24,7 +24,7 @@ impl Scheduler {
     /// Books a plan: blocks are claimed, sequences admitted, preempted and expired. At most two plans with work
     /// are in flight. Panics if anything has happened since the plan was made.
     pub fn apply(&mut self, plan: &Plan) -> Allocation {
-        assert_eq!(plan.id, self.now_at, "a plan is begun before anything else happens");
+        assert_eq!(plan.id, self.version, "a plan is begun before anything else happens");
         self.latest = self.latest.max(plan.at);
         self.expire_sessions();
         let mut begun = Allocation::default();
@@ -35,7 +35,7 @@ impl Scheduler {
         self.batch = plan.batch.or(self.batch);
         for id in &plan.handoff {
             if let Some(sequence) = self.sequences.get_mut(id) {
-                sequence.pool = Pool::Decode;
+                sequence.stage = Stage::Decode;
             }
         }
         self.totals.handoffs_total += plan.handoff.len() as u64;
@@ -56,7 +56,7 @@ impl Scheduler {
         }
         self.copy(plan, &loans, &mut begun.copies);
         self.launch(plan);
-        self.now_at.0 += 1;
+        self.version.0 += 1;
         begun
     }
 
@@ -67,7 +67,7 @@ impl Scheduler {
     }
 
     /// Starts a waiting sequence on what was found of it. Says what it must copy.
-    fn admit(&mut self, work: &ScheduledSequence) -> Vec<Loan> {
+    fn admit(&mut self, work: &ScheduledSequence) -> Vec<CopyOnWrite> {
         let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return Vec::new() };
         if sequence.phase != Phase::Waiting {
             return Vec::new();
@@ -76,12 +76,13 @@ impl Scheduler {
             (work.cached / self.settings.block_size, work.cached % self.settings.block_size);
         let partial = match beginning {
             0 => None,
-            _ => self.memory.partial(&sequence.chain, &sequence.tokens, found),
+            _ => self.kv_cache.longest_partial_hit(&sequence.hashes, &sequence.tokens, found),
         };
         assert_eq!(partial.map_or(0, |partial| partial.tokens), beginning, "what was planned is still there");
-        let mut lent = self.memory.adopt(&mut sequence.tables, &sequence.chain.keys()[..found], work.cached);
+        let mut acquired =
+            self.kv_cache.attach_prefix(&mut sequence.tables, &sequence.hashes.all()[..found], work.cached);
         if let Some(partial) = partial {
-            lent.extend(self.memory.lend(partial.key));
+            acquired.extend(self.kv_cache.acquire(partial.key));
             self.totals.partial_copies_total += 1;
         }
         let session = sequence.session;
@@ -91,13 +92,13 @@ impl Scheduler {
         self.use_session(session);
         self.totals.admissions_total += 1;
         self.totals.cached_tokens_total += work.cached as u64;
-        let loan = |(group, from)| Loan { sequence: work.sequence, group, from, next: found };
-        lent.into_iter().map(loan).collect()
+        let loan = |(group, from)| CopyOnWrite { sequence: work.sequence, group, from, next: found };
+        acquired.into_iter().map(loan).collect()
     }
 
-    /// Copies what was lent to who borrowed it, and the states of those whose next work would change a state that
+    /// Copies what was acquired to who borrowed it, and the states of those whose next work would change a state that
     /// shall be kept.
-    fn copy(&mut self, plan: &Plan, loans: &[Loan], copies: &mut Vec<BlockCopy>) {
+    fn copy(&mut self, plan: &Plan, loans: &[CopyOnWrite], copies: &mut Vec<BlockCopy>) {
         let mut kept: Vec<(usize, BlockId)> = Vec::new();
         for work in &plan.scheduled {
             let Some(sequence) = self.sequences.get(&work.sequence) else { continue };
@@ -105,22 +106,22 @@ impl Scheduler {
             if start == work.cached || sequence.checkpoints.binary_search(&start).is_err() {
                 continue;
             }
-            let keys = &sequence.chain.keys()[..start / self.settings.block_size];
-            for (group, to) in self.memory.checkpoint(keys) {
+            let keys = &sequence.hashes.all()[..start / self.settings.block_size];
+            for (group, to) in self.kv_cache.checkpoint(keys) {
                 let from = sequence.tables[group].blocks[0];
                 copies.push(BlockCopy { group, from, to });
                 kept.push((group, to));
                 self.totals.checkpoints_total += 1;
             }
         }
-        for &Loan { sequence, group, from, next } in loans {
+        for &CopyOnWrite { sequence, group, from, next } in loans {
             let table = &self.sequence(sequence).tables[group];
-            let next = if self.memory.is_state(group) { 0 } else { next };
+            let next = if self.kv_cache.is_state(group) { 0 } else { next };
             let to = table.blocks[next - table.freed_blocks];
             copies.push(BlockCopy { group, from, to });
             kept.push((group, from));
         }
-        kept.into_iter().for_each(|(group, block)| self.memory.give_back(group, block));
+        kept.into_iter().for_each(|(group, block)| self.kv_cache.release_block(group, block));
     }
 
     fn book(&mut self, plan: &Plan, work: &ScheduledSequence, row: Option<usize>) {
@@ -129,7 +130,7 @@ impl Scheduler {
         let Some(sequence) = sequence else { return };
         assert_eq!(sequence.phase, Phase::Running, "only running sequences advance");
         assert_eq!(sequence.computed, work.positions.start, "work starts where the last ended");
-        self.memory.grow(&mut sequence.tables, &work.positions, work.samples);
+        self.kv_cache.allocate(&mut sequence.tables, &work.positions, work.samples);
         sequence.book(work, plan.id, row);
         self.totals.draft_tokens_total += work.draft_tokens() as u64;
         self.totals.computed_tokens_total += work.positions.len() as u64;
@@ -139,16 +140,16 @@ impl Scheduler {
         if plan.scheduled.is_empty() {
             return;
         }
-        assert!(self.flights.len() < FLIGHTS_MAX, "at most {FLIGHTS_MAX} steps are in flight");
-        let flown = |work: &ScheduledSequence| FlightWork {
+        assert!(self.steps.len() < IN_FLIGHT_MAX, "at most {IN_FLIGHT_MAX} steps are in flight");
+        let flown = |work: &ScheduledSequence| InFlightSequence {
             sequence: work.sequence,
             end: work.positions.end,
             samples: work.samples,
         };
         let works = plan.scheduled.iter().map(flown).collect();
-        self.next_pool = self.pool_after(plan);
+        self.next_stage = self.stage_after(plan);
         let load = StepLoad::of(plan);
         let times = self.clock.launch(plan.at, self.cost.predict(&load));
-        self.flights.push_back(Flight { id: plan.id, tokens: plan.tokens(), load, times, works });
+        self.steps.push_back(InFlightStep { id: plan.id, tokens: plan.tokens(), load, times, works });
     }
 }

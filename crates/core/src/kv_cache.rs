@@ -1,27 +1,27 @@
 //! The pools of all layer groups, and what is done to them for one sequence at a time.
 
 mod content;
-mod stake;
+mod preemption_loss;
 
 use std::ops::Range;
 
 use omnibus_kv::{BlockId, BlockTable, CacheKind, RequiredBlocks};
 
-use crate::pool::Pool;
-use crate::prefix::{BlockKey, Chain};
+use crate::block_pool::BlockPool;
+use crate::prefix::{BlockHash, BlockHashes};
 use crate::{CachedBlock, GroupStats, Settings, Token};
-pub(crate) use content::{Content, Page};
-pub(crate) use stake::Stake;
+pub(crate) use content::{BlockContent, ContentIndex};
+pub(crate) use preemption_loss::PreemptionLoss;
 
 /// The pools of all layer groups.
 #[derive(Debug, Clone)]
-pub(crate) struct Memory {
+pub(crate) struct KvCacheManager {
     block_size: usize,
-    groups: Vec<(CacheKind, Pool)>,
+    groups: Vec<(CacheKind, BlockPool)>,
     shares: bool,
     /// The group whose blocks `content` follows: the first that has one for all of a sequence.
-    anchor: Option<usize>,
-    content: Content,
+    tracked_group: Option<usize>,
+    content: ContentIndex,
 }
 
 /// A block that a session wants kept: its group, which it is, and what names its content there.
@@ -29,32 +29,32 @@ pub(crate) type Pin = (usize, BlockId, u64);
 
 /// The beginning of a block that can be copied instead of computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Partial {
+pub(crate) struct PartialBlock {
     /// Of the block it is the beginning of.
-    pub(crate) key: BlockKey,
+    pub(crate) key: BlockHash,
     /// How long it is. Never zero.
     pub(crate) tokens: usize,
 }
 
-impl Memory {
+impl KvCacheManager {
     /// Everything free.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let groups = settings.groups.iter().map(|group| (group.kind(), Pool::new(group.blocks)));
-        let mut memory = Self {
+        let groups = settings.groups.iter().map(|group| (group.kind(), BlockPool::new(group.blocks)));
+        let mut kv_cache = Self {
             block_size: settings.block_size,
             groups: groups.collect(),
             shares: settings.shares(),
-            anchor: settings.groups.iter().position(|group| {
+            tracked_group: settings.groups.iter().position(|group| {
                 matches!(group.kind(), CacheKind::Full | CacheKind::Latent | CacheKind::SlidingWindow { .. })
             }),
-            content: Content::new(0),
+            content: ContentIndex::new(0),
         };
-        memory.reset();
-        memory
+        kv_cache.reset();
+        kv_cache
     }
 
     /// The kind and pool of each group.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (CacheKind, &Pool)> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (CacheKind, &BlockPool)> {
         self.groups.iter().map(|(kind, pool)| (*kind, pool))
     }
 
@@ -80,7 +80,7 @@ impl Memory {
     }
 
     /// What a sequence holds before it is admitted: nothing, in each group.
-    pub(crate) fn nothing(&self) -> Vec<BlockTable> {
+    pub(crate) fn empty_tables(&self) -> Vec<BlockTable> {
         self.groups().map(|(kind, _)| BlockTable::new(kind, self.block_size)).collect()
     }
 
@@ -88,44 +88,48 @@ impl Memory {
     ///
     /// Taking up at a block needs every block before it in a full group, those the window still sees in a window
     /// group, and the state right there in a state group.
-    pub(crate) fn reusable(&self, keys: &[BlockKey], most: usize) -> usize {
-        self.takeoffs(keys, most, |_, _| false, |_| {}).unwrap_or(0)
+    pub(crate) fn longest_cache_hit(&self, keys: &[BlockHash], most: usize) -> usize {
+        self.cache_hit_lengths(keys, most, |_, _| false, |_| {}).unwrap_or(0)
     }
 
     /// The same, if every state had been kept.
-    pub(crate) fn reusable_without_states(&self, keys: &[BlockKey], most: usize) -> usize {
-        self.takeoffs(keys, most, |group, _| self.is_state(group), |_| {}).unwrap_or(0)
+    pub(crate) fn longest_hit_without_states(&self, keys: &[BlockHash], most: usize) -> usize {
+        self.cache_hit_lengths(keys, most, |group, _| self.is_state(group), |_| {}).unwrap_or(0)
     }
 
     /// The same, if nothing but blocks of full groups were needed. Zero without a full group.
-    pub(crate) fn reusable_in_full(&self, keys: &[BlockKey], most: usize) -> usize {
+    pub(crate) fn longest_hit_in_full_groups(&self, keys: &[BlockHash], most: usize) -> usize {
         let is_full = |group: usize| self.groups[group].0.is_full();
         if !(0..self.groups.len()).any(is_full) {
             return 0;
         }
-        self.takeoffs(keys, most, |group, _| !is_full(group), |_| {}).unwrap_or(0)
+        self.cache_hit_lengths(keys, most, |group, _| !is_full(group), |_| {}).unwrap_or(0)
     }
 
     /// True if a block with this content could be found once, not too long ago.
-    pub(crate) fn was_forgotten(&self, key: &BlockKey) -> bool {
-        self.content.was_lost(key)
+    pub(crate) fn was_evicted(&self, key: &BlockHash) -> bool {
+        self.content.was_evicted(key)
     }
 
     /// After `found` blocks that are found: the position of the first token that is different in the sequence that goes
     /// on most like this one. None if no other is known to go on from there.
-    pub(crate) fn diverges(&self, chain: &Chain, tokens: &[Token], found: usize) -> Option<usize> {
-        let (_, common) = self.content.likest(&chain.before(found), &chain.page(found, tokens), |_| true)?;
+    pub(crate) fn divergence(&self, hashes: &BlockHashes, tokens: &[Token], found: usize) -> Option<usize> {
+        let (_, common) = self.content.longest_partial_match(
+            &hashes.parent(found),
+            &hashes.content(found, tokens),
+            |_| true,
+        )?;
         Some(found * self.block_size + common)
     }
 
     /// Numbers of leading blocks, at most `most`, after which a sequence with these keys could take up, if the blocks
     /// that `elsewhere` knows (by group and key) were found too. Each is shown to `visit`, ascending; the last
     /// one comes back.
-    pub(crate) fn takeoffs(
+    pub(crate) fn cache_hit_lengths(
         &self,
-        keys: &[BlockKey],
+        keys: &[BlockHash],
         most: usize,
-        elsewhere: impl Fn(usize, BlockKey) -> bool,
+        elsewhere: impl Fn(usize, BlockHash) -> bool,
         mut visit: impl FnMut(usize),
     ) -> Option<usize> {
         if !self.shares {
@@ -134,7 +138,7 @@ impl Memory {
         let mut best = None;
         let mut runs = vec![0; self.groups.len()];
         // Whether what a window keeps was found as far as it goes.
-        let mut rooted = vec![true; self.groups.len()];
+        let mut sinks_cached = vec![true; self.groups.len()];
         for (at, key) in keys.iter().take(most).enumerate() {
             let blocks = at + 1;
             let mut usable = true;
@@ -143,9 +147,9 @@ impl Memory {
                 if kind.is_full() && *run < blocks {
                     return best;
                 }
-                rooted[group] &= *run == blocks || at >= kind.sink_blocks(self.block_size);
-                usable &=
-                    rooted[group] && *run >= blocks - kind.first_required_block(self.block_size, blocks);
+                sinks_cached[group] &= *run == blocks || at >= kind.sink_blocks(self.block_size);
+                usable &= sinks_cached[group]
+                    && *run >= blocks - kind.first_required_block(self.block_size, blocks);
             }
             if usable {
                 visit(blocks);
@@ -156,14 +160,14 @@ impl Memory {
     }
 
     /// The blocks that taking up after all of these keys uses, each with its group.
-    pub(crate) fn adoptable(&self, keys: &[BlockKey]) -> impl Iterator<Item = (usize, BlockId)> {
-        self.adoptable_at(keys, keys.len() * self.block_size)
+    pub(crate) fn prefix_blocks(&self, keys: &[BlockHash]) -> impl Iterator<Item = (usize, BlockId)> {
+        self.prefix_blocks_at(keys, keys.len() * self.block_size)
     }
 
     /// The same for taking up at a position `start` in the next block.
-    pub(crate) fn adoptable_at(
+    pub(crate) fn prefix_blocks_at(
         &self,
-        keys: &[BlockKey],
+        keys: &[BlockHash],
         start: usize,
     ) -> impl Iterator<Item = (usize, BlockId)> {
         self.needed(keys, start).flat_map(move |(group, range)| {
@@ -173,93 +177,98 @@ impl Memory {
     }
 
     /// True when the beginning of a block can be copied: a state has no beginning.
-    pub(crate) fn copies_beginnings(&self) -> bool {
+    pub(crate) fn supports_partial_hits(&self) -> bool {
         self.shares && self.groups().all(|(kind, _)| kind != CacheKind::State)
     }
 
     /// After `found` blocks that are found, the beginning of the next one, if copying it is worth while. A token of
     /// `tokens` is left to compute.
-    pub(crate) fn partial(&self, chain: &Chain, tokens: &[Token], found: usize) -> Option<Partial> {
-        if !self.copies_beginnings() {
+    pub(crate) fn longest_partial_hit(
+        &self,
+        hashes: &BlockHashes,
+        tokens: &[Token],
+        found: usize,
+    ) -> Option<PartialBlock> {
+        if !self.supports_partial_hits() {
             return None;
         }
-        let page = chain.page(found, &tokens[..tokens.len() - 1]);
-        let whole = |key: &BlockKey| {
+        let content = hashes.content(found, &tokens[..tokens.len() - 1]);
+        let whole = |key: &BlockHash| {
             let mut groups = self.groups().filter(|(kind, _)| kind.has_block(self.block_size, found));
             groups.all(|(_, pool)| pool.find(key).is_some())
         };
-        let (key, tokens) = self.content.likest(&chain.before(found), &page, whole)?;
-        (tokens >= self.worth_copying()).then_some(Partial { key, tokens })
+        let (key, tokens) = self.content.longest_partial_match(&hashes.parent(found), &content, whole)?;
+        (tokens >= self.min_partial_tokens()).then_some(PartialBlock { key, tokens })
     }
 
     /// Tokens of a block from which on copying it is worth while.
-    fn worth_copying(&self) -> usize {
+    fn min_partial_tokens(&self) -> usize {
         (self.block_size / 4).max(1)
     }
 
     /// The blocks with this content, each with its group.
-    pub(crate) fn with_key(&self, key: BlockKey) -> impl Iterator<Item = (usize, BlockId)> {
+    pub(crate) fn with_hash(&self, key: BlockHash) -> impl Iterator<Item = (usize, BlockId)> {
         self.groups().enumerate().filter_map(move |(group, (_, pool))| Some((group, pool.find(&key)?)))
     }
 
-    /// Keeps the blocks with this content until each is given back with [`Self::give_back`].
-    pub(crate) fn lend(&mut self, key: BlockKey) -> Vec<(usize, BlockId)> {
-        let lent: Vec<_> = self.with_key(key).collect();
-        lent.iter().for_each(|&(group, block)| self.groups[group].1.share(block));
-        lent
+    /// Keeps the blocks with this content until each is given back with [`Self::release_block`].
+    pub(crate) fn acquire(&mut self, key: BlockHash) -> Vec<(usize, BlockId)> {
+        let acquired: Vec<_> = self.with_hash(key).collect();
+        acquired.iter().for_each(|&(group, block)| self.groups[group].1.incref(block));
+        acquired
     }
 
     /// Shares the blocks of these keys with a sequence that holds nothing yet and takes up at `start`, after them or
-    /// in the next block. States are only lent, each in its group: the sequence copies them, and gives them back
-    /// with [`Self::give_back`].
-    pub(crate) fn adopt(
+    /// in the next block. States are only acquired, each in its group: the sequence copies them, and gives them back
+    /// with [`Self::release_block`].
+    pub(crate) fn attach_prefix(
         &mut self,
         tables: &mut [BlockTable],
-        keys: &[BlockKey],
+        keys: &[BlockHash],
         start: usize,
     ) -> Vec<(usize, BlockId)> {
-        let mut lent = Vec::new();
+        let mut acquired = Vec::new();
         let needed: Vec<(usize, RequiredBlocks)> = self.needed(keys, start).collect();
         for ((table, (kind, pool)), (group, range)) in tables.iter_mut().zip(&mut self.groups).zip(needed) {
             let asked = range.clone().count();
             let found: Vec<BlockId> = range.filter_map(|at| pool.find(&keys[at])).collect();
             assert_eq!(found.len(), asked, "what was found is still there");
-            found.iter().for_each(|&block| pool.share(block));
+            found.iter().for_each(|&block| pool.incref(block));
             if *kind == CacheKind::State {
-                lent.extend(found.into_iter().map(|block| (group, block)));
+                acquired.extend(found.into_iter().map(|block| (group, block)));
             } else {
                 let end = kind.blocks_for(self.block_size, keys.len() * self.block_size);
                 (table.freed_blocks, table.blocks) = (end - asked, found);
             }
         }
-        lent
+        acquired
     }
 
-    /// Takes a slot of each state group for a copy of the state after all of these keys, and makes it findable.
-    /// Groups that have one, or have no slot left, are left out. The slots are kept until [`Self::give_back`].
-    pub(crate) fn checkpoint(&mut self, keys: &[BlockKey]) -> Vec<(usize, BlockId)> {
+    /// Takes a slot of each state group for a copy of the state after all of these keys, and makes it cached.
+    /// Groups that have one, or have no slot left, are left out. The slots are kept until [`Self::release_block`].
+    pub(crate) fn checkpoint(&mut self, keys: &[BlockHash]) -> Vec<(usize, BlockId)> {
         let Some(key) = keys.last() else { return Vec::new() };
         let mut taken = Vec::new();
         for group in 0..self.groups.len() {
             let pool = &self.groups[group].1;
             if self.is_state(group) && pool.find(key).is_none() && pool.available() > 0 {
-                let slot = self.take(group);
-                self.groups[group].1.seal(slot, *key);
+                let slot = self.allocate_block(group);
+                self.groups[group].1.cache_block(slot, *key);
                 taken.push((group, slot));
             }
         }
         taken
     }
 
-    /// Lets go of a block that was lent or taken.
-    pub(crate) fn give_back(&mut self, group: usize, block: BlockId) {
-        self.groups[group].1.release(block);
+    /// Lets go of a block that was acquired or taken.
+    pub(crate) fn release_block(&mut self, group: usize, block: BlockId) {
+        self.groups[group].1.decref(block);
     }
 
     /// What taking up at `start`, after all of these keys, needs of them in each group.
     fn needed(
         &self,
-        keys: &[BlockKey],
+        keys: &[BlockHash],
         start: usize,
     ) -> impl Iterator<Item = (usize, RequiredBlocks)> + use<'_> {
         let (block_size, blocks) = (self.block_size, keys.len());
@@ -268,7 +277,7 @@ impl Memory {
     }
 
     /// Of what taking up after all of these keys needs, what is not here: each by its group and which key it is.
-    pub(crate) fn missing(&self, keys: &[BlockKey]) -> Vec<(usize, usize)> {
+    pub(crate) fn missing(&self, keys: &[BlockHash]) -> Vec<(usize, usize)> {
         let missing = self.needed(keys, keys.len() * self.block_size).flat_map(|(group, range)| {
             let pool = &self.groups[group].1;
             range.filter(|at| pool.find(&keys[*at]).is_none()).map(move |at| (group, at))
@@ -277,54 +286,59 @@ impl Memory {
     }
 
     /// True when what is missing for taking up after all of these keys fits beside what is there.
-    pub(crate) fn has_room_for(&self, keys: &[BlockKey]) -> bool {
+    pub(crate) fn has_room_for(&self, keys: &[BlockHash]) -> bool {
         self.needed(keys, keys.len() * self.block_size).all(|(group, range)| {
             let pool = &self.groups[group].1;
-            let lacking = |key: &&BlockKey| pool.find(key).is_none_or(|block| pool.holders(block) == 0);
+            let lacking = |key: &&BlockHash| pool.find(key).is_none_or(|block| pool.ref_count(block) == 0);
             range.map(|at| &keys[at]).filter(lacking).count() <= pool.available()
         })
     }
 
-    /// Takes blocks for what is missing for taking up after so many blocks of a sequence, and makes them findable
+    /// Takes blocks for what is missing for taking up after so many blocks of a sequence, and makes them cached
     /// though nobody holds them. Their content is still to be written.
-    pub(crate) fn restore(&mut self, chain: &Chain, tokens: &[Token], blocks: usize) -> Vec<CachedBlock> {
-        let keys = &chain.keys()[..blocks];
+    pub(crate) fn restore(
+        &mut self,
+        hashes: &BlockHashes,
+        tokens: &[Token],
+        blocks: usize,
+    ) -> Vec<CachedBlock> {
+        let keys = &hashes.all()[..blocks];
         let missing = self.missing(keys);
-        let mut kept: Vec<(usize, BlockId)> = self.adoptable(keys).collect();
+        let mut kept: Vec<(usize, BlockId)> = self.prefix_blocks(keys).collect();
         for &(group, block) in &kept {
-            self.groups[group].1.share(block);
+            self.groups[group].1.incref(block);
         }
         let mut restored = Vec::new();
         for (group, at) in missing {
-            let (block, key) = (self.take(group), keys[at]);
-            self.groups[group].1.seal_quietly(block, key);
-            if self.anchor == Some(group) {
-                self.content.enter(chain.before(at), key, chain.page(at, tokens));
+            let (block, key) = (self.allocate_block(group), keys[at]);
+            self.groups[group].1.cache_offloaded_block(block, key);
+            if self.tracked_group == Some(group) {
+                self.content.insert(hashes.parent(at), key, hashes.content(at, tokens));
             }
             restored.push(CachedBlock { group, block, hash: key.0 });
             kept.push((group, block));
         }
-        kept.into_iter().rev().for_each(|(group, block)| self.groups[group].1.release(block));
+        kept.into_iter().rev().for_each(|(group, block)| self.groups[group].1.decref(block));
         restored
     }
 
-    /// At most `most` blocks that became findable, still are and have not been named here before.
-    pub(crate) fn drain_fresh(&mut self, most: usize) -> Vec<CachedBlock> {
-        let mut fresh = Vec::new();
+    /// At most `most` blocks that became cached, still are and have not been named here before.
+    pub(crate) fn take_newly_cached(&mut self, most: usize) -> Vec<CachedBlock> {
+        let mut newly_cached = Vec::new();
         for (group, (_, pool)) in self.groups.iter_mut().enumerate() {
-            while fresh.len() < most
-                && let Some((block, key)) = pool.next_fresh()
+            while newly_cached.len() < most
+                && let Some((block, key)) = pool.pop_newly_cached()
             {
-                fresh.push(CachedBlock { group, block, hash: key.0 });
+                newly_cached.push(CachedBlock { group, block, hash: key.0 });
             }
         }
-        fresh
+        newly_cached
     }
 
     /// Wants kept what taking up after as many of these keys as possible needs.
-    pub(crate) fn pin(&mut self, keys: &[BlockKey]) -> Vec<Pin> {
-        let keys = &keys[..self.reusable(keys, keys.len())];
-        let blocks: Vec<(usize, BlockId)> = self.adoptable(keys).collect();
+    pub(crate) fn pin(&mut self, keys: &[BlockHash]) -> Vec<Pin> {
+        let keys = &keys[..self.longest_cache_hit(keys, keys.len())];
+        let blocks: Vec<(usize, BlockId)> = self.prefix_blocks(keys).collect();
         blocks.into_iter().map(|(group, block)| (group, block, self.groups[group].1.pin(block))).collect()
     }
 
@@ -339,30 +353,30 @@ impl Memory {
     }
 
     /// Takes the blocks that these positions lack, and a state slot for each sample. Never moves one that is held.
-    pub(crate) fn grow(&mut self, tables: &mut [BlockTable], positions: &Range<usize>, samples: usize) {
+    pub(crate) fn allocate(&mut self, tables: &mut [BlockTable], positions: &Range<usize>, samples: usize) {
         let (start, end) = (positions.start, positions.end);
         for (group, table) in tables.iter_mut().enumerate() {
             let kind = self.groups[group].0;
             let reach = kind.blocks_for(self.block_size, end);
             let reach = if kind.is_state() { reach.max(samples) } else { reach };
             while table.end() < reach {
-                table.blocks.push(self.take(group));
+                table.blocks.push(self.allocate_block(group));
             }
             if kind != CacheKind::State {
                 let pool = &self.groups[group].1;
                 let first = (start / self.block_size).min(reach);
                 let written = first - table.freed_blocks..reach - table.freed_blocks;
-                let private = table.blocks[written].iter().all(|&block| pool.is_private(block));
+                let private = table.blocks[written].iter().all(|&block| pool.is_exclusive(block));
                 assert!(private, "what others can see is never written");
             }
         }
     }
 
-    /// Makes blocks findable. `blocks`: logical, all of them full.
-    pub(crate) fn seal(
+    /// Makes blocks cached. `blocks`: logical, all of them full.
+    pub(crate) fn cache_block(
         &mut self,
         tables: &[BlockTable],
-        chain: &Chain,
+        hashes: &BlockHashes,
         tokens: &[Token],
         blocks: Range<usize>,
     ) {
@@ -370,7 +384,7 @@ impl Memory {
             if *kind == CacheKind::State {
                 continue;
             }
-            // What a window keeps was sealed before it moved on.
+            // What a window keeps was sealed before it scheduled on.
             let behind = if table.freed_blocks > 0 {
                 table.freed_blocks + kind.sink_blocks(self.block_size)
             } else {
@@ -378,34 +392,40 @@ impl Memory {
             };
             let has = |at: &usize| kind.has_block(self.block_size, *at);
             for at in (blocks.start.max(behind)..blocks.end).take_while(has) {
-                let key = chain.keys()[at];
-                pool.seal(table.blocks[at - table.freed_blocks], key);
-                if self.anchor == Some(group) {
-                    self.content.enter(chain.before(at), key, chain.page(at, tokens));
+                let key = hashes.all()[at];
+                pool.cache_block(table.blocks[at - table.freed_blocks], key);
+                if self.tracked_group == Some(group) {
+                    self.content.insert(hashes.parent(at), key, hashes.content(at, tokens));
                 }
             }
         }
     }
 
-    /// Makes the last block of `tokens` findable by its beginning, if it has one worth copying that nobody else has.
-    pub(crate) fn seal_tail(&mut self, tables: &[BlockTable], chain: &Chain, tokens: &[Token]) {
+    /// Makes the last block of `tokens` cached by its beginning, if it has one worth copying that nobody else has.
+    pub(crate) fn cache_partial_block(
+        &mut self,
+        tables: &[BlockTable],
+        hashes: &BlockHashes,
+        tokens: &[Token],
+    ) {
         let at = tokens.len() / self.block_size;
-        let page = chain.page(at, tokens);
-        let key = chain.tail_key(at, &page);
+        let content = hashes.content(at, tokens);
+        let key = hashes.partial_hash(at, &content);
         let mut held = tables.iter().zip(&self.groups);
         let held = held.all(|(table, (kind, _))| {
             !kind.has_block(self.block_size, at) || (table.freed_blocks..table.end()).contains(&at)
         });
-        let known = self.with_key(key).next().is_some();
-        if !self.copies_beginnings() || page.tokens.len() < self.worth_copying() || !held || known {
+        let known = self.with_hash(key).next().is_some();
+        if !self.supports_partial_hits() || content.tokens.len() < self.min_partial_tokens() || !held || known
+        {
             return;
         }
         for (table, (kind, pool)) in tables.iter().zip(&mut self.groups) {
             if kind.has_block(self.block_size, at) {
-                pool.seal_quietly(table.blocks[at - table.freed_blocks], key);
+                pool.cache_offloaded_block(table.blocks[at - table.freed_blocks], key);
             }
         }
-        self.content.enter(chain.before(at), key, page);
+        self.content.insert(hashes.parent(at), key, content);
     }
 
     /// Releases the blocks behind the first `tokens` positions, and all state slots but the one that holds the state after
@@ -414,41 +434,41 @@ impl Memory {
         for (table, (kind, pool)) in tables.iter_mut().zip(&mut self.groups) {
             if kind.is_state() {
                 table.blocks.swap(0, accepted - 1);
-                table.blocks.drain(1..).rev().for_each(|slot| pool.release(slot));
+                table.blocks.drain(1..).rev().for_each(|slot| pool.decref(slot));
             } else {
-                table.truncate(*kind, self.block_size, tokens).for_each(|block| pool.release(block));
+                table.truncate(*kind, self.block_size, tokens).for_each(|block| pool.decref(block));
             }
         }
     }
 
     /// Releases what nothing reads once `next` is the first position still to compute.
-    pub(crate) fn slide(&mut self, tables: &mut [BlockTable], next: usize) {
+    pub(crate) fn free_out_of_window(&mut self, tables: &mut [BlockTable], next: usize) {
         for (table, (kind, pool)) in tables.iter_mut().zip(&mut self.groups) {
             let passed = table.free_out_of_window(*kind, self.block_size, next);
-            passed.for_each(|block| pool.release(block));
+            passed.for_each(|block| pool.decref(block));
         }
     }
 
-    /// Releases everything. The end of a sequence is forgotten before its beginning, which more may share.
+    /// Releases everything. The end of a sequence is evicted before its beginning, which more may share.
     pub(crate) fn release(&mut self, tables: &mut [BlockTable]) {
         for (table, (_, pool)) in tables.iter_mut().zip(&mut self.groups) {
-            table.clear().for_each(|block| pool.release(block));
+            table.clear().for_each(|block| pool.decref(block));
         }
     }
 
     /// Frees and forgets everything. Nobody may hold anything afterwards.
     pub(crate) fn reset(&mut self) {
         for (_, pool) in &mut self.groups {
-            *pool = Pool::new(pool.total() as u32);
+            *pool = BlockPool::new(pool.total() as u32);
         }
-        let anchor = self.anchor.map(|anchor| self.groups[anchor].1.total());
-        self.content = Content::new(anchor.unwrap_or(0));
+        let tracked_group = self.tracked_group.map(|tracked_group| self.groups[tracked_group].1.total());
+        self.content = ContentIndex::new(tracked_group.unwrap_or(0));
     }
 
-    fn take(&mut self, group: usize) -> BlockId {
-        let (block, forgotten) = self.groups[group].1.take();
-        if let Some(key) = forgotten.filter(|_| self.anchor == Some(group)) {
-            self.content.leave(key);
+    fn allocate_block(&mut self, group: usize) -> BlockId {
+        let (block, evicted) = self.groups[group].1.allocate();
+        if let Some(key) = evicted.filter(|_| self.tracked_group == Some(group)) {
+            self.content.remove(key);
         }
         block
     }
@@ -476,7 +496,7 @@ impl Memory {
         }
         let counts = counts.iter().zip(&pinned);
         self.groups().zip(counts).for_each(|((_, pool), (count, pinned))| pool.audit(count, pinned));
-        let found = self.anchor.map_or(0, |anchor| self.groups[anchor].1.findable());
+        let found = self.tracked_group.map_or(0, |tracked_group| self.groups[tracked_group].1.cached());
         assert_eq!(self.content.len(), found, "content is known of other blocks than can be found");
     }
 }

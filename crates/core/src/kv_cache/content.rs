@@ -1,30 +1,30 @@
-//! What is known of content: which blocks follow which, what is in them, and what was forgotten.
+//! What is known of content: which blocks follow which, what is in them, and what was evicted.
 //!
 //! Invariant: follows one pool, so it never knows more blocks than that has, and a bounded number that it had.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Token;
-use crate::prefix::BlockKey;
+use crate::prefix::BlockHash;
 
 /// Forgotten blocks that are remembered by name, for each block there is.
 const LOST_PER_BLOCK: usize = 4;
 
 /// What a block holds: its tokens, perhaps fewer than it has room for, and what some of them stand for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct BlockContent {
     pub(crate) tokens: Vec<Token>,
     /// Place in the block, and content.
-    pub(crate) marks: Vec<(usize, u128)>,
+    pub(crate) mm_hashes: Vec<(usize, u128)>,
 }
 
-impl Page {
+impl BlockContent {
     /// How many leading tokens are the same, and stand for the same.
     fn common(&self, other: &Self) -> usize {
         let pairs = self.tokens.iter().zip(&other.tokens);
         let alike = pairs.take_while(|(one, another)| one == another).count();
-        let only = |page: &Self, than: &Self| {
-            let lone = page.marks.iter().find(|mark| !than.marks.contains(mark));
+        let only = |content: &Self, than: &Self| {
+            let lone = content.mm_hashes.iter().find(|mark| !than.mm_hashes.contains(mark));
             lone.map_or(usize::MAX, |(at, _)| *at)
         };
         alike.min(only(self, other)).min(only(other, self))
@@ -33,20 +33,20 @@ impl Page {
 
 /// What is known of the content of one pool's blocks.
 #[derive(Debug, Clone)]
-pub(crate) struct Content {
+pub(crate) struct ContentIndex {
     /// The blocks that follow a block, or a sequence's beginning.
-    next: BTreeMap<BlockKey, BTreeMap<BlockKey, Page>>,
+    next: BTreeMap<BlockHash, BTreeMap<BlockHash, BlockContent>>,
     /// What a block follows.
-    before: BTreeMap<BlockKey, BlockKey>,
+    before: BTreeMap<BlockHash, BlockHash>,
     /// Forgotten blocks, each with its place in `lost_order`.
-    lost: BTreeMap<BlockKey, u64>,
-    /// Longest forgotten first. Some have come back.
-    lost_order: VecDeque<(BlockKey, u64)>,
+    lost: BTreeMap<BlockHash, u64>,
+    /// Longest evicted first. Some have come back.
+    lost_order: VecDeque<(BlockHash, u64)>,
     lost_max: usize,
     losses: u64,
 }
 
-impl Content {
+impl ContentIndex {
     /// Nothing is known of a pool of so many blocks.
     pub(crate) fn new(blocks: usize) -> Self {
         let (next, before, lost, lost_order, losses) = Default::default();
@@ -54,14 +54,14 @@ impl Content {
     }
 
     /// A block can be found.
-    pub(crate) fn enter(&mut self, before: BlockKey, key: BlockKey, page: Page) {
+    pub(crate) fn insert(&mut self, before: BlockHash, key: BlockHash, content: BlockContent) {
         self.lost.remove(&key);
         self.before.insert(key, before);
-        self.next.entry(before).or_default().insert(key, page);
+        self.next.entry(before).or_default().insert(key, content);
     }
 
-    /// A block was forgotten.
-    pub(crate) fn leave(&mut self, key: BlockKey) {
+    /// A block was evicted.
+    pub(crate) fn remove(&mut self, key: BlockHash) {
         let Some(before) = self.before.remove(&key) else { return };
         if let Some(siblings) = self.next.get_mut(&before) {
             siblings.remove(&key);
@@ -81,20 +81,20 @@ impl Content {
     }
 
     /// True if the block could be found once, not too long ago.
-    pub(crate) fn was_lost(&self, key: &BlockKey) -> bool {
+    pub(crate) fn was_evicted(&self, key: &BlockHash) -> bool {
         self.lost.contains_key(key)
     }
 
-    /// Of the blocks that follow `before` and are `allowed`, the one that begins most like `page`, and how many
+    /// Of the blocks that follow `before` and are `allowed`, the one that begins most like `content`, and how many
     /// leading tokens they share.
-    pub(crate) fn likest(
+    pub(crate) fn longest_partial_match(
         &self,
-        before: &BlockKey,
-        page: &Page,
-        allowed: impl Fn(&BlockKey) -> bool,
-    ) -> Option<(BlockKey, usize)> {
+        before: &BlockHash,
+        content: &BlockContent,
+        allowed: impl Fn(&BlockHash) -> bool,
+    ) -> Option<(BlockHash, usize)> {
         let siblings = self.next.get(before)?.iter().filter(|(key, _)| allowed(key));
-        siblings.map(|(key, other)| (*key, page.common(other))).max_by_key(|(_, common)| *common)
+        siblings.map(|(key, other)| (*key, content.common(other))).max_by_key(|(_, common)| *common)
     }
 
     /// Blocks that are known.
@@ -107,33 +107,33 @@ impl Content {
 mod tests {
     use super::*;
 
-    fn page(tokens: &[Token], marks: &[(usize, u128)]) -> Page {
-        Page { tokens: tokens.to_vec(), marks: marks.to_vec() }
+    fn content(tokens: &[Token], mm_hashes: &[(usize, u128)]) -> BlockContent {
+        BlockContent { tokens: tokens.to_vec(), mm_hashes: mm_hashes.to_vec() }
     }
 
     #[test]
     fn pages_are_alike_until_a_token_or_what_it_stands_for_differs() {
-        let plain = page(&[1, 2, 3, 4], &[]);
-        assert_eq!(plain.common(&page(&[1, 2, 9], &[])), 2);
-        assert_eq!(plain.common(&page(&[1, 2, 3, 4], &[(1, 5)])), 1);
-        assert_eq!(page(&[1, 2, 3], &[(1, 5)]).common(&page(&[1, 2], &[(1, 5)])), 2);
-        assert_eq!(page(&[1, 2, 3], &[(1, 5), (2, 8)]).common(&page(&[1, 2, 3], &[(1, 5)])), 2);
+        let plain = content(&[1, 2, 3, 4], &[]);
+        assert_eq!(plain.common(&content(&[1, 2, 9], &[])), 2);
+        assert_eq!(plain.common(&content(&[1, 2, 3, 4], &[(1, 5)])), 1);
+        assert_eq!(content(&[1, 2, 3], &[(1, 5)]).common(&content(&[1, 2], &[(1, 5)])), 2);
+        assert_eq!(content(&[1, 2, 3], &[(1, 5), (2, 8)]).common(&content(&[1, 2, 3], &[(1, 5)])), 2);
     }
 
     #[test]
     fn what_was_forgotten_is_remembered_for_a_while() {
-        let mut content = Content::new(1);
-        let key = |number| BlockKey(number);
+        let mut index = ContentIndex::new(1);
+        let key = |number| BlockHash(number);
         for number in 1..=5 {
-            content.enter(key(0), key(number), page(&[number as Token], &[]));
-            content.leave(key(number));
+            index.insert(key(0), key(number), content(&[number as Token], &[]));
+            index.remove(key(number));
         }
-        assert!(!content.was_lost(&key(1)), "four for each block");
-        assert!(content.was_lost(&key(2)) && content.was_lost(&key(5)));
-        content.enter(key(0), key(5), page(&[5], &[]));
-        assert!(!content.was_lost(&key(5)), "it is back");
-        assert_eq!(content.likest(&key(0), &page(&[5, 6], &[]), |_| true), Some((key(5), 1)));
-        assert_eq!(content.likest(&key(1), &page(&[5, 6], &[]), |_| true), None);
-        assert_eq!(content.len(), 1);
+        assert!(!index.was_evicted(&key(1)), "four for each block");
+        assert!(index.was_evicted(&key(2)) && index.was_evicted(&key(5)));
+        index.insert(key(0), key(5), content(&[5], &[]));
+        assert!(!index.was_evicted(&key(5)), "it is back");
+        assert_eq!(index.longest_partial_match(&key(0), &content(&[5, 6], &[]), |_| true), Some((key(5), 1)));
+        assert_eq!(index.longest_partial_match(&key(1), &content(&[5, 6], &[]), |_| true), None);
+        assert_eq!(index.len(), 1);
     }
 }

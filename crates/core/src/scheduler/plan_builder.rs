@@ -7,16 +7,16 @@ use std::collections::VecDeque;
 use omnibus_kv::CacheKind;
 
 use super::Scheduler;
-use super::forecast::Forecast;
-use super::pace::Pace;
+use super::free_blocks::FreeBlocks;
+use super::prefill_budget::PrefillBudget;
 use crate::sequence::{Phase, Sequence};
 use crate::{Plan, Preempted, ScheduledSequence, SequenceId, Tick};
 
 /// A plan in the making.
-pub(super) struct Draft<'a> {
-    pub(super) books: &'a Scheduler,
+pub(super) struct PlanBuilder<'a> {
+    pub(super) scheduler: &'a Scheduler,
     plan: Plan,
-    forecast: Forecast<'a>,
+    free_blocks: FreeBlocks<'a>,
     tokens_left: usize,
     sequences_left: usize,
     /// The most tokens that the next work may have.
@@ -24,52 +24,52 @@ pub(super) struct Draft<'a> {
     /// Tokens that draft tokens may take: what is left when every running sequence has its next token.
     pub(super) drafts_left: usize,
     /// How much of the step prompts may take. `None`: as much as fits.
-    pub(super) pace: Option<Pace<'a>>,
+    pub(super) prefill_budget: Option<PrefillBudget<'a>>,
 }
 
 /// What came of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Move {
+pub(super) enum Scheduled {
     /// The sequence is in the plan.
-    Made,
+    Yes,
     /// There is no memory for it in this step.
-    Stuck,
+    NoBlocks,
 }
 
 /// What must fit before a sequence is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum Reserve {
     /// One token. For those that have the memory to themselves.
-    Piece,
+    Chunk,
     /// All of it and its next token; in a window group its first piece, as far as the window sees. Whoever starts
     /// beside others shall not soon be in their way.
-    Whole,
+    FullPrompt,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PlanBuilder<'a> {
     /// Sequences whose deadline has passed are dealt with; nothing else is planned.
-    pub(super) fn new(books: &'a Scheduler, now: Tick) -> Self {
-        let limits = books.limits();
-        let mut draft = Self {
-            books,
-            plan: Plan { id: books.now_at, at: now, ..Plan::default() },
-            forecast: Forecast::new(&books.memory),
+    pub(super) fn new(scheduler: &'a Scheduler, now: Tick) -> Self {
+        let limits = scheduler.limits();
+        let mut builder = Self {
+            scheduler,
+            plan: Plan { id: scheduler.version, at: now, ..Plan::default() },
+            free_blocks: FreeBlocks::new(&scheduler.kv_cache),
             tokens_left: limits.tokens,
             sequences_left: limits.sequences,
             work_most: usize::MAX,
             drafts_left: 0,
-            pace: None,
+            prefill_budget: None,
         };
-        for (&id, sequence) in &books.sequences {
+        for (&id, sequence) in &scheduler.sequences {
             let late = sequence.deadline.is_some_and(|deadline| deadline <= now);
             if late && sequence.phase != Phase::Ended {
-                draft.plan.expire.push(id);
-                draft.let_go(sequence);
+                builder.plan.expire.push(id);
+                builder.let_go(sequence);
             }
         }
-        let plannable = books.running.iter().filter(|id| books.sequences[id].pending() > 0).count();
-        draft.drafts_left = draft.tokens_left.saturating_sub(plannable);
-        draft
+        let plannable = scheduler.running.iter().filter(|id| scheduler.sequences[id].pending() > 0).count();
+        builder.drafts_left = builder.tokens_left.saturating_sub(plannable);
+        builder
     }
 
     /// What was planned.
@@ -80,14 +80,14 @@ impl<'a> Draft<'a> {
     /// Sequences that hold blocks and will have more to compute, oldest first. Those that verify draft tokens, or wait for
     /// the token in flight that those follow, keep their place though they cannot be planned.
     pub(super) fn runners(&self) -> VecDeque<SequenceId> {
-        let running = self.books.running.iter().copied();
-        running.filter(|id| !self.is_expired(*id) && !self.books.sequences[id].is_finishing()).collect()
+        let running = self.scheduler.running.iter().copied();
+        running.filter(|id| !self.is_expired(*id) && !self.scheduler.sequences[id].is_finishing()).collect()
     }
 
     /// Sequences that wait and are not held, oldest first.
     pub(super) fn queue(&self) -> impl Iterator<Item = SequenceId> + use<'a> {
-        let (books, expired) = (self.books, self.plan.expire.clone());
-        let waiting = books.waiting.iter().copied().filter(|id| !books.sequences[id].is_held());
+        let (scheduler, expired) = (self.scheduler, self.plan.expire.clone());
+        let waiting = scheduler.waiting.iter().copied().filter(|id| !scheduler.sequences[id].is_held());
         waiting.filter(move |id| expired.binary_search(id).is_err())
     }
 
@@ -136,8 +136,8 @@ impl<'a> Draft<'a> {
 
     /// Sends a running sequence back to wait.
     pub(super) fn preempt(&mut self, victim: SequenceId) {
-        let sequence = &self.books.sequences[&victim];
-        self.plan.preempt.push(Preempted { sequence: victim, mode: self.books.leaving(sequence) });
+        let sequence = &self.scheduler.sequences[&victim];
+        self.plan.preempt.push(Preempted { sequence: victim, mode: self.scheduler.leaving(sequence) });
         self.let_go(sequence);
     }
 
@@ -147,19 +147,19 @@ impl<'a> Draft<'a> {
     }
 
     /// Plans as much of a running sequence as fits: nothing while it verifies draft tokens. If nothing does, takes back from `victims`, last first.
-    pub(super) fn advance(&mut self, id: SequenceId, victims: &mut VecDeque<SequenceId>) -> Move {
-        let sequence = &self.books.sequences[&id];
+    pub(super) fn advance(&mut self, id: SequenceId, victims: &mut VecDeque<SequenceId>) -> Scheduled {
+        let sequence = &self.scheduler.sequences[&id];
         if sequence.awaits_verification() {
-            return Move::Made;
+            return Scheduled::Yes;
         }
         let held = || sequence.tables.iter().map(|table| table.end());
         while self.reach(held()) <= sequence.computed {
-            if self.make_room(held, sequence.computed, victims) == Move::Stuck {
-                return Move::Stuck;
+            if self.make_room(held, sequence.computed, victims) == Scheduled::NoBlocks {
+                return Scheduled::NoBlocks;
             }
         }
         self.give(id, sequence, sequence.computed, held);
-        Move::Made
+        Scheduled::Yes
     }
 
     /// Plans the beginning of a waiting sequence, on top of what is found of it in the prefix index. If it does not
@@ -167,64 +167,64 @@ impl<'a> Draft<'a> {
     pub(super) fn admit(
         &mut self,
         id: SequenceId,
-        admission: Admission,
+        reserve: Reserve,
         victims: &mut VecDeque<SequenceId>,
-    ) -> Move {
-        if self.forecast.is_full() && victims.is_empty() {
-            return Move::Stuck;
+    ) -> Scheduled {
+        if self.free_blocks.is_full() && victims.is_empty() {
+            return Scheduled::NoBlocks;
         }
-        let sequence = &self.books.sequences[&id];
-        let memory = &self.books.memory;
-        let keys = sequence.chain.keys();
-        let found = memory.reusable(keys, (sequence.tokens.len() - 1) / memory.block_size());
-        let found = if self.forecast.can_lend(&keys[..found]) { found } else { 0 };
-        let start = found * memory.block_size();
-        let held = || memory.groups().map(|(kind, _)| kind.shared_blocks(found));
-        let before = self.forecast.clone();
-        if let Some(partial) = memory.partial(&sequence.chain, &sequence.tokens, found) {
+        let sequence = &self.scheduler.sequences[&id];
+        let kv_cache = &self.scheduler.kv_cache;
+        let keys = sequence.hashes.all();
+        let found = kv_cache.longest_cache_hit(keys, (sequence.tokens.len() - 1) / kv_cache.block_size());
+        let found = if self.free_blocks.can_lend(&keys[..found]) { found } else { 0 };
+        let start = found * kv_cache.block_size();
+        let held = || kv_cache.groups().map(|(kind, _)| kind.shared_blocks(found));
+        let before = self.free_blocks.clone();
+        if let Some(partial) = kv_cache.longest_partial_hit(&sequence.hashes, &sequence.tokens, found) {
             let start = start + partial.tokens;
-            self.forecast.adopt(&keys[..found], start);
-            self.forecast.borrow(&partial);
+            self.free_blocks.attach_prefix(&keys[..found], start);
+            self.free_blocks.borrow(&partial);
             // Nobody makes room for a copy.
-            if self.fits(sequence, start, held(), admission) {
+            if self.fits(sequence, start, held(), reserve) {
                 self.give(id, sequence, start, held);
-                return Move::Made;
+                return Scheduled::Yes;
             }
-            self.forecast = before.clone();
+            self.free_blocks = before.clone();
         }
-        self.forecast.adopt(&keys[..found], start);
-        while !self.fits(sequence, start, held(), admission) {
-            if self.make_room(held, start, victims) == Move::Stuck {
-                self.forecast = before;
-                return Move::Stuck;
+        self.free_blocks.attach_prefix(&keys[..found], start);
+        while !self.fits(sequence, start, held(), reserve) {
+            if self.make_room(held, start, victims) == Scheduled::NoBlocks {
+                self.free_blocks = before;
+                return Scheduled::NoBlocks;
             }
         }
         self.give(id, sequence, start, held);
-        Move::Made
+        Scheduled::Yes
     }
 
-    /// Frees memory for one that can compute nothing. `Stuck`: there is nobody left to take from, or enough becomes
+    /// Frees memory for one that can compute nothing. `NoBlocks`: there is nobody left to take from, or enough becomes
     /// free by itself when the step in flight is done.
     fn make_room<H: Iterator<Item = usize>>(
         &mut self,
         held: impl Fn() -> H,
         start: usize,
         victims: &mut VecDeque<SequenceId>,
-    ) -> Move {
-        let mut later = self.forecast.clone();
+    ) -> Scheduled {
+        let mut later = self.free_blocks.clone();
         later.add(&self.coming());
         if reach(&later, held()) > start {
-            return Move::Stuck;
+            return Scheduled::NoBlocks;
         }
-        let Some(victim) = victims.pop_back() else { return Move::Stuck };
+        let Some(victim) = victims.pop_back() else { return Scheduled::NoBlocks };
         self.preempt(victim);
-        Move::Made
+        Scheduled::Yes
     }
 
     /// Counts on what a sequence holds, unless the step in flight uses it.
     fn let_go(&mut self, sequence: &Sequence) {
         if !sequence.is_in_flight() {
-            self.forecast.release(&sequence.tables);
+            self.free_blocks.release(&sequence.tables);
         }
     }
 
@@ -250,26 +250,28 @@ impl<'a> Draft<'a> {
             cached: start - sequence.computed,
             samples,
         };
-        self.forecast.take(held(), end, samples);
+        self.free_blocks.take(held(), end, samples);
         self.drafts_left -= work.draft_tokens();
-        if let Some(pace) = self.pace.as_mut().filter(|_| end - start > 1 && !work.is_decode()) {
-            pace.take(start, end - start);
+        if let Some(prefill_budget) =
+            self.prefill_budget.as_mut().filter(|_| end - start > 1 && !work.is_decode())
+        {
+            prefill_budget.take(start, end - start);
         }
         self.sequences_left -= 1;
         self.plan.scheduled.push(work);
     }
 
-    /// Draft tokens that the sequence's next step may verify: memory and tokens that nobody else needs for the next one.
+    /// PlanBuilder tokens that the sequence's next step may verify: memory and tokens that nobody else needs for the next one.
     fn drafts(&self, sequence: &Sequence) -> usize {
         let wanted = sequence.drafts().min(self.drafts_left);
-        if wanted > 0 { wanted.min(self.forecast.free_state_slots()) } else { 0 }
+        if wanted > 0 { wanted.min(self.free_blocks.free_state_slots()) } else { 0 }
     }
 
     /// The most tokens from `start` on that a work may have.
     fn most(&self, start: usize, end: usize, drafts: usize) -> usize {
         let most = self.tokens_left.min(self.work_most).min(end - start);
-        let prompt = self.pace.as_ref().filter(|_| most > 1 && drafts == 0);
-        prompt.map_or(most, |pace| pace.tokens(start, most).max(1))
+        let prompt = self.prefill_budget.as_ref().filter(|_| most > 1 && drafts == 0);
+        prompt.map_or(most, |prefill_budget| prefill_budget.tokens(start, most).max(1))
     }
 
     fn fits(
@@ -277,31 +279,33 @@ impl<'a> Draft<'a> {
         sequence: &Sequence,
         start: usize,
         held: impl Iterator<Item = usize>,
-        admission: Admission,
+        reserve: Reserve,
     ) -> bool {
         let len = sequence.tokens.len();
         let whole = (len + 1).min(sequence.max_tokens - 1);
-        let needed = |kind| match (admission, kind) {
-            (Admission::Piece, _) => start + 1,
-            (Admission::Whole, CacheKind::SlidingWindow { tokens, .. }) => {
+        let needed = |kind| match (reserve, kind) {
+            (Reserve::Chunk, _) => start + 1,
+            (Reserve::FullPrompt, CacheKind::SlidingWindow { tokens, .. }) => {
                 len.min(start + self.tokens_left.min(tokens))
             }
-            (Admission::Whole, CacheKind::UnquantizedPrefix { tokens }) => whole.min(tokens.max(start + 1)),
-            (Admission::Whole, CacheKind::Full | CacheKind::Latent | CacheKind::State) => whole,
+            (Reserve::FullPrompt, CacheKind::UnquantizedPrefix { tokens }) => {
+                whole.min(tokens.max(start + 1))
+            }
+            (Reserve::FullPrompt, CacheKind::Full | CacheKind::Latent | CacheKind::State) => whole,
         };
-        self.forecast.reaches(held).all(|(kind, reach)| reach >= needed(kind))
+        self.free_blocks.reaches(held).all(|(kind, reach)| reach >= needed(kind))
     }
 
     fn reach(&self, held: impl Iterator<Item = usize>) -> usize {
-        reach(&self.forecast, held)
+        reach(&self.free_blocks, held)
     }
 
     /// Blocks of each group that become available when the step in flight is done, whatever comes of it.
     fn coming(&self) -> Vec<usize> {
-        let groups = &self.books.settings.groups;
+        let groups = &self.scheduler.settings.groups;
         let mut coming = vec![0; groups.len()];
-        for id in self.books.running.union(&self.books.leaving) {
-            let sequence = &self.books.sequences[id];
+        for id in self.scheduler.running.union(&self.scheduler.leaving) {
+            let sequence = &self.scheduler.sequences[id];
             if !sequence.is_in_flight() {
                 continue;
             }
@@ -310,10 +314,13 @@ impl<'a> Draft<'a> {
                 || self.is_expired(*id)
                 || self.plan.preempt.iter().any(|preempted| preempted.sequence == *id);
             for (at, table) in sequence.tables.iter().enumerate() {
-                let behind =
-                    table.out_of_window(groups[at].kind(), self.books.settings.block_size, sequence.computed);
+                let behind = table.out_of_window(
+                    groups[at].kind(),
+                    self.scheduler.settings.block_size,
+                    sequence.computed,
+                );
                 let gone = if leaves { 0..table.blocks.len() } else { behind };
-                coming[at] += self.forecast.releasable(at, &table.blocks[gone]);
+                coming[at] += self.free_blocks.releasable(at, &table.blocks[gone]);
             }
         }
         coming
@@ -324,6 +331,6 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn reach(forecast: &Forecast<'_>, held: impl Iterator<Item = usize>) -> usize {
-    forecast.reaches(held).map(|(_, reach)| reach).min().unwrap_or(0)
+fn reach(free_blocks: &FreeBlocks<'_>, held: impl Iterator<Item = usize>) -> usize {
+    free_blocks.reaches(held).map(|(_, reach)| reach).min().unwrap_or(0)
 }

@@ -1,0 +1,326 @@
+//! Counts the blocks of one layer group: who holds them, and what can be found in those that nobody holds.
+//!
+//! Invariant: a block is free, idle (nobody holds it, its content can be found) or held by one or more. ContentIndex
+//! never changes while it can be found, nor while two hold it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use omnibus_kv::BlockId;
+
+use crate::GroupStats;
+use crate::prefix::BlockHash;
+
+/// The blocks of one layer group.
+#[derive(Debug, Clone)]
+pub(crate) struct BlockPool {
+    blocks: Vec<Block>,
+    /// Handed out from the end, lowest first at the beginning, so that equal histories give equal tables.
+    free: Vec<BlockId>,
+    /// In the order in which they are evicted: least recently held first, those that are pinned last.
+    evictable: BTreeMap<(EvictionClass, u64), BlockId>,
+    index: BTreeMap<BlockHash, BlockId>,
+    /// Blocks that became idle so far: the clock of `idle`.
+    freed: u64,
+    /// Those that became cached since somebody asked, oldest first.
+    newly_cached: BTreeSet<(u64, BlockId)>,
+    /// Blocks that became cached so far: the clock of `newly_cached`.
+    epoch: u64,
+}
+
+/// What becomes of a block that nobody holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum EvictionClass {
+    Unpinned,
+    Pinned,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Block {
+    ref_count: u32,
+    /// Sessions that want it kept.
+    pins: u32,
+    key: Option<BlockHash>,
+    /// Its place in `idle`, while it is there.
+    stamp: u64,
+    /// Which sealing made it cached.
+    epoch: u64,
+}
+
+impl BlockPool {
+    /// `total` free blocks.
+    pub(crate) fn new(total: u32) -> Self {
+        let free = (0..total).rev().map(BlockId).collect();
+        Self {
+            blocks: vec![Block::default(); total as usize],
+            free,
+            evictable: BTreeMap::new(),
+            index: BTreeMap::new(),
+            freed: 0,
+            newly_cached: BTreeSet::new(),
+            epoch: 0,
+        }
+    }
+
+    /// Blocks there are.
+    pub(crate) fn total(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Blocks that can be taken.
+    pub(crate) fn available(&self) -> usize {
+        self.free.len() + self.evictable.len()
+    }
+
+    /// Sequences that hold the block.
+    pub(crate) fn ref_count(&self, block: BlockId) -> u32 {
+        self.slot(block).ref_count
+    }
+
+    /// True when one sequence holds the block and nobody can find it: only then may it be written.
+    pub(crate) fn is_exclusive(&self, block: BlockId) -> bool {
+        let slot = self.slot(block);
+        slot.ref_count == 1 && slot.key.is_none()
+    }
+
+    /// The block with this content.
+    pub(crate) fn find(&self, key: &BlockHash) -> Option<BlockId> {
+        self.index.get(key).copied()
+    }
+
+    /// Blocks that can be found.
+    pub(crate) fn cached(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Takes a block nobody holds. What has been idle longest is evicted once nothing is free, and named.
+    pub(crate) fn allocate(&mut self) -> (BlockId, Option<BlockHash>) {
+        let (block, evicted) = match self.free.pop() {
+            Some(block) => (block, None),
+            None => self.evict(),
+        };
+        self.slot_mut(block).ref_count = 1;
+        (block, evicted)
+    }
+
+    /// Adds a holder to a block that was found.
+    pub(crate) fn incref(&mut self, block: BlockId) {
+        let slot = &mut self.blocks[block.0 as usize];
+        assert!(slot.key.is_some(), "{block:?} was found by its content");
+        if slot.ref_count == 0 {
+            let evictable = self.evictable.remove(&slot.place());
+            assert_eq!(evictable, Some(block), "a block that nobody holds and that can be found is idle");
+        }
+        slot.ref_count += 1;
+    }
+
+    /// Removes a holder.
+    pub(crate) fn decref(&mut self, block: BlockId) {
+        let stamp = self.freed;
+        let slot = self.slot_mut(block);
+        assert!(slot.ref_count > 0, "{block:?} is held by nobody");
+        slot.ref_count -= 1;
+        if slot.ref_count > 0 {
+            return;
+        }
+        if slot.key.is_none() {
+            self.free.push(block);
+            return;
+        }
+        slot.stamp = stamp;
+        let place = slot.place();
+        self.evictable.insert(place, block);
+        self.freed += 1;
+    }
+
+    /// Lets all loose blocks be evicted before this one, which was found by its content. The number names the
+    /// content, for [`Self::unpin`].
+    pub(crate) fn pin(&mut self, block: BlockId) -> u64 {
+        assert!(self.slot(block).key.is_some(), "{block:?} was found by its content");
+        self.change_pins(block, |pins| pins + 1);
+        self.slot(block).epoch
+    }
+
+    /// Takes a pin back, if the block still has the content that was pinned.
+    pub(crate) fn unpin(&mut self, block: BlockId, epoch: u64) {
+        if self.has(block, epoch) {
+            self.change_pins(block, |pins| pins - 1);
+        }
+    }
+
+    /// True while the block has the content that was pinned.
+    pub(crate) fn has(&self, block: BlockId, epoch: u64) -> bool {
+        let slot = self.slot(block);
+        slot.key.is_some() && slot.epoch == epoch
+    }
+
+    fn change_pins(&mut self, block: BlockId, change: impl Fn(u32) -> u32) {
+        let slot = &mut self.blocks[block.0 as usize];
+        let before = slot.place();
+        slot.pins = change(slot.pins);
+        let after = slot.place();
+        if slot.ref_count == 0 {
+            self.evictable.remove(&before);
+            self.evictable.insert(after, block);
+        }
+    }
+
+    /// Makes a full block cached. Of two with the same content, the first stays the one that is found.
+    pub(crate) fn cache_block(&mut self, block: BlockId, key: BlockHash) {
+        if self.index.contains_key(&key) {
+            return;
+        }
+        assert!(self.is_exclusive(block), "{block:?} was written by one sequence, and is sealed once");
+        let epoch = self.epoch;
+        let slot = self.slot_mut(block);
+        (slot.key, slot.epoch) = (Some(key), epoch);
+        self.index.insert(key, block);
+        self.newly_cached.insert((epoch, block));
+        self.epoch += 1;
+    }
+
+    /// Like [`Self::epoch`], for content that shall not be stored elsewhere: nobody is told of it.
+    pub(crate) fn cache_offloaded_block(&mut self, block: BlockId, key: BlockHash) {
+        self.cache_block(block, key);
+        self.mark_offloaded(block);
+    }
+
+    /// The oldest block that became cached, still is and has not been named here before.
+    pub(crate) fn pop_newly_cached(&mut self) -> Option<(BlockId, BlockHash)> {
+        let (_, block) = self.newly_cached.pop_first()?;
+        Some((block, self.slot(block).key?))
+    }
+
+    /// True for a block that became cached and was not named since.
+    pub(crate) fn is_newly_cached(&self, block: BlockId) -> bool {
+        self.newly_cached.contains(&(self.slot(block).epoch, block))
+    }
+
+    /// A block has been named otherwise than by [`Self::pop_newly_cached`].
+    pub(crate) fn mark_offloaded(&mut self, block: BlockId) {
+        let epoch = self.slot(block).epoch;
+        self.newly_cached.remove(&(epoch, block));
+    }
+
+    /// How full it is.
+    pub(crate) fn stats(&self) -> GroupStats {
+        let pinned = self.evictable.range((EvictionClass::Pinned, 0)..).count();
+        let used = self.total() - self.available();
+        GroupStats { used, cached: self.evictable.len(), pinned, total: self.total() }
+    }
+
+    /// Panics if a block is lost, or if `ref_count` or `pins` (of each block) is not what was counted.
+    pub(crate) fn audit(&self, ref_count: &[u32], pins: &[u32]) {
+        let mut resting = vec![0; self.total()];
+        for block in self.free.iter().chain(self.evictable.values()) {
+            resting[block.0 as usize] += 1;
+        }
+        for (at, slot) in self.blocks.iter().enumerate() {
+            assert_eq!(slot.ref_count, ref_count[at], "block {at} is counted wrong");
+            assert_eq!(slot.pins, pins[at], "block {at} is pinned by more or fewer than it should");
+            assert_eq!(resting[at], usize::from(slot.ref_count == 0), "block {at} is lost or in two places");
+            if let Some(key) = slot.key {
+                assert_eq!(self.find(&key), Some(BlockId(at as u32)), "block {at} cannot be found");
+            }
+        }
+        for (epoch, block) in &self.newly_cached {
+            let slot = self.slot(*block);
+            assert!(slot.key.is_some() && slot.epoch == *epoch, "{block:?} is news, and cannot be found");
+        }
+        let keyed = self.blocks.iter().filter(|slot| slot.key.is_some()).count();
+        assert_eq!(keyed, self.index.len(), "something is found that was evicted");
+        assert!(self.free.iter().all(|&block| self.slot(block).key.is_none()), "a free block can be found");
+    }
+
+    fn evict(&mut self) -> (BlockId, Option<BlockHash>) {
+        let oldest = self.evictable.pop_first();
+        assert!(oldest.is_some(), "a plan takes no more blocks than there are");
+        let block = oldest.map_or(BlockId(0), |(_, block)| block);
+        let slot = self.slot_mut(block);
+        let (key, epoch) = (slot.key.take(), slot.epoch);
+        slot.pins = 0;
+        if let Some(key) = key {
+            self.index.remove(&key);
+        }
+        self.newly_cached.remove(&(epoch, block));
+        (block, key)
+    }
+
+    fn slot(&self, block: BlockId) -> &Block {
+        &self.blocks[block.0 as usize]
+    }
+
+    fn slot_mut(&mut self, block: BlockId) -> &mut Block {
+        &mut self.blocks[block.0 as usize]
+    }
+}
+
+impl Block {
+    /// Its place among the evictable, while it is there.
+    fn place(&self) -> (EvictionClass, u64) {
+        (if self.pins > 0 { EvictionClass::Pinned } else { EvictionClass::Unpinned }, self.stamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Request;
+    use crate::prefix::BlockHashes;
+
+    fn key(salt: u64) -> BlockHash {
+        let mut hashes = BlockHashes::new(&Request { cache_salt: salt, ..Request::new(vec![], 1) }, 1);
+        hashes.extend(&[7]);
+        hashes.all()[0]
+    }
+
+    #[test]
+    fn a_block_found_again_is_not_handed_out() {
+        let mut pool = BlockPool::new(2);
+        let [first, second] = [pool.allocate().0, pool.allocate().0];
+        pool.cache_block(first, key(1));
+        pool.cache_block(second, key(2));
+        pool.decref(first);
+        pool.decref(second);
+        pool.incref(first);
+        assert_eq!(pool.allocate(), (second, Some(key(2))), "the other one was idle");
+        assert_eq!(pool.find(&key(2)), None, "and is evicted");
+        assert_eq!(pool.find(&key(1)), Some(first));
+        pool.audit(&[1, 1], &[0, 0]);
+    }
+
+    #[test]
+    fn what_is_pinned_is_forgotten_last() {
+        let mut pool = BlockPool::new(3);
+        let [first, second, third] = [pool.allocate().0, pool.allocate().0, pool.allocate().0];
+        [first, second, third].iter().zip(1..).for_each(|(&block, salt)| pool.cache_block(block, key(salt)));
+        let epoch = pool.pin(first);
+        let twice = pool.pin(second);
+        assert_eq!(pool.pin(second), twice);
+        [first, second, third].iter().for_each(|&block| pool.decref(block));
+        pool.unpin(second, twice);
+        assert_eq!(pool.stats().pinned, 2, "another still wants the second");
+        assert_eq!([pool.allocate().0, pool.allocate().0], [third, first]);
+        pool.unpin(first, epoch);
+        pool.cache_block(first, key(4));
+        pool.unpin(first, epoch);
+        pool.audit(&[1, 0, 1], &[0, 1, 0]);
+    }
+
+    #[test]
+    fn the_longest_idle_goes_first_and_the_free_before_it() {
+        let mut pool = BlockPool::new(3);
+        let [first, second, third] = [pool.allocate().0, pool.allocate().0, pool.allocate().0];
+        pool.cache_block(first, key(1));
+        pool.cache_block(second, key(2));
+        [second, first, third].iter().for_each(|&block| pool.decref(block));
+        assert_eq!([pool.allocate().0, pool.allocate().0, pool.allocate().0], [third, second, first]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no more blocks than there are")]
+    fn an_empty_pool_gives_nothing() {
+        let mut pool = BlockPool::new(1);
+        pool.allocate();
+        pool.allocate();
+    }
+}
