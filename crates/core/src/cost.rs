@@ -1,12 +1,13 @@
-//! How long steps take on this machine, learned from the steps that were taken.
+//! The cost model: predicts the time of a step, learned from measured steps.
 //!
-//! A step's time is `a + b · new tokens + c · context`, once for steps that only decode and once for those that also
-//! read prompts, because memory bounds the one and arithmetic the other. Both are fitted to measured steps by least
-//! squares of the relative error, with forgetting, and coefficients below zero are not allowed: more work never
-//! takes less time. A step far from what was expected counts less, so that a hiccup is not learned.
+//! A step's time is `a + b · new tokens + c · context`, once for decode-only steps and once for steps with prefill,
+//! because memory bounds the one and arithmetic the other. Both are fitted to measured steps by least squares of the
+//! relative error, with decay, and coefficients are never negative: more work never takes less time. A step far from
+//! its prediction counts less, so that an outlier is not learned.
 //!
-//! Others who use the machine slow all steps for a while: by how much the last few took longer than fitted is the drift,
-//! and what is predicted is stretched by it. So the fit need not follow every guest, and no prediction is long wrong.
+//! Other load on the machine slows all steps for a while: the drift is how much longer than fitted the last few steps
+//! took, and predictions are multiplied by it. So the fit need not follow other load, and no prediction is wrong for
+//! long.
 //!
 //! Invariant: the same measurements in the same order give the same model.
 
@@ -17,14 +18,14 @@ use serde::{Deserialize, Serialize};
 use crate::{Plan, ScheduledSequence, Tick};
 pub use transfer::{Transfer, TransferCost, TransferCosts};
 
-/// The work of one step in numbers.
+/// The load of one step in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct StepLoad {
-    /// Tokens of sequences that decode: one, and draft tokens.
+    /// Tokens of decoding sequences: one each, and draft tokens.
     pub decode_tokens: f64,
     /// Positions they attend to, added up.
     pub decode_context: f64,
-    /// Tokens of prompts.
+    /// Prefill tokens.
     pub prefill_tokens: f64,
     /// Positions that each of those tokens attends to, added up.
     pub prefill_context: f64,
@@ -55,7 +56,7 @@ impl StepLoad {
         Self { decode_tokens: prefill_tokens, decode_context: prefill_context, ..Self::default() }
     }
 
-    /// So many tokens from position `start` on.
+    /// A prefill chunk of `tokens` from position `start` on.
     pub fn prefill(start: usize, tokens: usize) -> Self {
         let (start, tokens) = (start as f64, tokens as f64);
         let prefill_context = tokens * start + tokens * (tokens + 1.0) / 2.0;
@@ -73,19 +74,19 @@ impl StepLoad {
     }
 }
 
-/// How long steps take on this machine.
+/// The cost model of this machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CostModel {
-    /// Of steps that only decode.
+    /// Of decode-only steps.
     pub decode: StepCost,
-    /// Of steps that read prompts. What is decoded beside them costs what it adds to a step of its own.
+    /// Of steps with prefill. Decodes beside prefill cost what they add to a decode-only step.
     pub prefill: StepCost,
-    /// The most prompt tokens that a measured step read.
+    /// The most prefill tokens of a measured step.
     pub prefill_tokens_max: f64,
-    /// How many times as long as the parts say the last few steps took, less one.
+    /// The last few steps' time divided by the fit, minus one.
     #[serde(skip)]
     drift: f64,
-    /// Of moving blocks.
+    /// Of transfers of blocks.
     #[serde(rename = "moves", default)]
     pub transfers: TransferCosts,
 }
@@ -101,15 +102,15 @@ pub struct StepCost {
     pub context_us: f64,
     /// Steps it was fitted to.
     pub samples: u64,
-    /// How far off it was lately, as a share of the time taken: the mean over some twenty steps, before it learned
-    /// from them.
+    /// The recent prediction error, as a share of the time taken: the mean over some twenty steps, before they were
+    /// learned.
     pub error_ratio: f64,
-    /// What the fit remembers. Absent in a profile that only predicts.
+    /// The fit's state. Absent in a profile that only predicts.
     #[serde(skip)]
     moments: Moments<3>,
 }
 
-/// Weighted sums over measurements, older ones counting less.
+/// Weighted sums over measurements, with decay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Moments<const N: usize> {
     products: [[f64; N]; N],
@@ -123,7 +124,7 @@ impl<const N: usize> Default for Moments<N> {
 }
 
 impl<const N: usize> Moments<N> {
-    /// `row`: what each coefficient is multiplied with. `time`: what they explain together.
+    /// `row`: the coefficients' factors. `time`: the sum to explain.
     fn add(&mut self, row: [f64; N], time: f64, weight: f64) {
         for (products, x) in self.products.iter_mut().zip(row) {
             for (product, y) in products.iter_mut().zip(row) {
@@ -135,7 +136,7 @@ impl<const N: usize> Moments<N> {
         }
     }
 
-    /// TransferCosts the coefficients, one at a time and none below zero, to where the squares are least.
+    /// Moves the coefficients, one at a time and none below zero, to the least squares.
     fn settle(&self, found: &mut [f64; N]) {
         for _ in 0..ROUNDS {
             for at in 0..N {
@@ -155,57 +156,57 @@ impl<const N: usize> Moments<N> {
 /// A measured step, in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// What the parts say.
+    /// The fit's prediction.
     usual: f64,
-    /// What was expected after the last few steps.
+    /// The prediction with drift.
     expected: f64,
     took: f64,
 }
 
-/// What a measurement counts that is off by this share of itself.
+/// The weight of a measurement with this relative error.
 fn trust(samples: u64, error_ratio: f64, off: f64) -> f64 {
     let usual = error_ratio.max(ERROR_MIN);
     if samples < SAMPLES_MIN { 1.0 } else { (OUTLIER * usual / off.max(1e-9)).min(1.0) }
 }
 
-/// The usual error after a measurement that is off by this share of itself.
+/// The usual error after a measurement with this relative error.
 fn after(samples: u64, error_ratio: f64, off: f64) -> f64 {
     match samples {
-        // There was nothing to be right about.
+        // The first measurement had no prediction.
         0 => error_ratio,
         samples => error_ratio + ERROR_GAIN.max(1.0 / samples as f64) * (off.min(1.0) - error_ratio),
     }
 }
 
-/// What a step counts after one more was measured.
+/// Decay of a step's weight with each later step.
 const FORGETTING: f64 = 0.99;
-/// What the newest step counts in the error.
+/// The weight of the newest step in the error.
 const ERROR_GAIN: f64 = 0.05;
-/// Of the usual error of a prediction, how many times it a step is taken to be late: one in a hundred is later, if
-/// errors are spread as Laplace's.
+/// How many usual errors a step is assumed to be late: one in a hundred is later, for errors with a Laplace
+/// distribution.
 const ERRORS_APART: f64 = 4.0;
-/// Who doubts more reads nothing any more, and learns nothing either.
+/// With a larger margin no prefill fits any more, and nothing is learned.
 const DOUBT_MAX: f64 = 0.2;
-/// What the newest step counts in the drift: others who use the machine come and go within some steps.
+/// The weight of the newest step in the drift: other load comes and goes within some steps.
 const DRIFT_GAIN: f64 = 0.3;
-/// A single step is not taken for more than this.
+/// The largest ratio that a single step counts with.
 const DRIFT_MAX: f64 = 0.5;
 /// A step further off than this many times the usual error counts less.
 const OUTLIER: f64 = 3.0;
-/// The usual error is taken to be at least this.
+/// The least usual error that is assumed.
 const ERROR_MIN: f64 = 0.02;
-/// Steps before one is called unusual.
+/// Steps before outliers are detected.
 const SAMPLES_MIN: u64 = 8;
-/// Rounds of coordinate descent after each step; they go on where the last ones ended.
+/// Rounds of coordinate descent after each step; they start from the last result.
 const ROUNDS: usize = 40;
 
 impl CostModel {
-    /// Microseconds that a step of this load is expected to take. Zero while nothing is known.
+    /// Expected microseconds of a step of this load. Zero without measurements.
     pub fn predict(&self, load: &StepLoad) -> f64 {
         self.usual(load) * (1.0 + self.drift)
     }
 
-    /// The same, whatever the last few steps were like.
+    /// The same, without drift.
     fn usual(&self, load: &StepLoad) -> f64 {
         if load.prefill_tokens > 0.0 {
             self.prefill.at(load.prefill_tokens, load.prefill_context) + self.beside(load)
@@ -216,17 +217,17 @@ impl CostModel {
         }
     }
 
-    /// What decoding adds to a step that reads prompts.
+    /// What decodes add to a step with prefill.
     fn beside(&self, load: &StepLoad) -> f64 {
         self.decode.token_us * load.decode_tokens + self.decode.context_us * load.decode_context
     }
 
-    /// Learns from a step that took so long.
+    /// Learns from a measured step.
     pub fn learn(&mut self, load: &StepLoad, took: Tick) {
         let took = (took as f64).max(1.0);
         let seen = Seen { usual: self.usual(load), expected: self.predict(load), took };
         if load.prefill_tokens > 0.0 {
-            // At least a tenth is the prompt's, whatever is believed of decoding.
+            // At least a tenth is the prefill's, whatever decoding is predicted to take.
             let own = (took - self.beside(load)).max(took / 10.0);
             self.prefill.learn([load.prefill_tokens, 1.0, load.prefill_context], own, seen);
             self.prefill_tokens_max = self.prefill_tokens_max.max(load.prefill_tokens);
@@ -238,27 +239,27 @@ impl CostModel {
             self.drift += DRIFT_GAIN * (now - self.drift);
         }
         // The order of coordinates is the order in which one measurement is explained: a decode step by its base,
-        // a prompt by its tokens. Growing from a small prompt is then expected to cost more than it will, not less.
+        // a prefill by its tokens. So the cost of larger chunks is overestimated at first, not underestimated.
         self.decode.settle([0, 1, 2]);
         self.prefill.settle([1, 0, 2]);
     }
 
-    /// Learns from blocks that were moved: so many bytes in so long.
+    /// Learns from a measured transfer.
     pub fn learn_transfer(&mut self, which: Transfer, bytes: u64, took: Tick) {
         self.transfers.learn(which, bytes, took);
     }
 
-    /// The share of its expected time that a step which reads prompts takes longer, at most: nearly always.
+    /// The margin for a step with prefill, as a share of its expected time: nearly no step takes longer.
     pub fn doubt(&self) -> f64 {
         (ERRORS_APART * self.prefill.error_ratio).min(DOUBT_MAX)
     }
 
-    /// How far off predictions of steps are lately, as a share of the time taken: of either part, the worse.
+    /// The recent prediction error of steps, as a share of the time taken: the larger one of the two parts.
     pub fn error_ratio(&self) -> f64 {
         self.decode.error_ratio.max(self.prefill.error_ratio)
     }
 
-    /// The most tokens from `start` on, at most `most`, with which a step of `load` stays within so many microseconds.
+    /// The most tokens from `start` on, at most `most`, with which a step of `load` stays within the budget.
     pub fn prefill_within(&self, load: &StepLoad, start: usize, most: usize, budget_us: f64) -> usize {
         let fits = |tokens: usize| self.predict(&load.plus(StepLoad::prefill(start, tokens))) <= budget_us;
         if fits(most) {
@@ -274,7 +275,7 @@ impl CostModel {
 }
 
 impl StepCost {
-    /// A part that was measured elsewhere.
+    /// A part with known coefficients.
     pub fn new(base_us: f64, token_us: f64, context_us: f64) -> Self {
         Self { base_us, token_us, context_us, ..Self::default() }
     }
@@ -283,8 +284,8 @@ impl StepCost {
         self.base_us + self.token_us * tokens + self.context_us * context
     }
 
-    /// `row`: what each coefficient is multiplied with, in the order of [`StepCost::settle`]. `own` is what this part has
-    /// to explain of the step's time.
+    /// `row`: the coefficients' factors, in the order of [`StepCost::settle`]. `own`: the part of the step's time to
+    /// explain.
     fn learn(&mut self, row: [f64; 3], own: f64, seen: Seen) {
         let off = |expected: f64| (expected - seen.took).abs() / seen.took;
         let weight = trust(self.samples, self.error_ratio, off(seen.usual)) / (own * own);

@@ -1,4 +1,4 @@
-//! What came of a step, and what to tell the clients about it.
+//! The outcome of a step, and the events for clients.
 
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
@@ -20,7 +20,7 @@ pub struct Outcome {
     pub took: Option<Tick>,
 }
 
-/// What came of one sampling work.
+/// The output of one sequence that samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SequenceOutput {
     /// Tokens: those of the draft that were accepted, then the one sampled after them.
@@ -30,7 +30,7 @@ pub enum SequenceOutput {
         /// The engine's reason to stop after the last of them. The scheduler knows the length limit itself.
         stop: Option<StopKind>,
     },
-    /// This row alone went wrong. Its sequence ends; the others do not notice.
+    /// This row alone failed. Its sequence ends; the others are unaffected.
     Failed,
 }
 
@@ -48,30 +48,30 @@ pub enum StopKind {
     Token,
     /// A stop string.
     Text,
-    /// A grammar that accepts nothing more.
+    /// A grammar that accepts no further token.
     Grammar,
 }
 
-/// Something to tell a client. A sequence has any number of `Token`, then one of the others, then nothing.
+/// An event for a client. A sequence has any number of `Token`, then one of the others, then none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// A new token. Reported once, however often the sequence starts over.
+    /// A new token. Reported once, however often the sequence is preempted.
     Token {
-        /// Whose.
+        /// The sequence.
         sequence: SequenceId,
         /// The token.
         token: Token,
     },
     /// The end of a sequence.
     Finished {
-        /// Whose.
+        /// The sequence.
         sequence: SequenceId,
-        /// Why.
+        /// The reason.
         reason: FinishReason,
     },
     /// The end of a sequence that could not be computed.
     Failed {
-        /// Whose.
+        /// The sequence.
         sequence: SequenceId,
         /// What went wrong.
         failure: Failure,
@@ -79,7 +79,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whom it concerns.
+    /// The event's sequence.
     pub fn sequence(&self) -> SequenceId {
         match *self {
             Self::Token { sequence, .. }
@@ -97,13 +97,13 @@ impl Event {
 /// Why a sequence ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FinishReason {
-    /// The engine found a reason.
+    /// The engine's stop reason.
     Stop(StopKind),
     /// The request's token limit.
     Length,
     /// The request's deadline.
     Deadline,
-    /// Somebody asked for it.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -114,6 +114,6 @@ pub enum Failure {
     Sampling,
     /// Its steps fail even when it is alone in the smallest step.
     Step,
-    /// The engine said so: [`crate::Scheduler::fail`].
+    /// The engine failed it: [`crate::Scheduler::fail`].
     Engine,
 }

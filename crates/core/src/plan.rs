@@ -1,4 +1,4 @@
-//! A step of the engine, decided and not yet done.
+//! One planned step.
 
 use std::ops::Range;
 
@@ -6,46 +6,45 @@ use omnibus_kv::BlockId;
 
 use crate::{Event, SequenceId, Tick};
 
-/// Which plan. Plans are begun and committed in this order; some numbers are never used.
+/// The number of a plan. Plans are applied and committed in this order; some numbers are never used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PlanId(pub u64);
 
-/// One step of the engine, decided and not yet done.
+/// One planned step of the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Which plan this is. It can be begun only while nothing else has happened since it was made.
+    /// The plan's number. It can be applied only while the scheduler's state is unchanged since it was made.
     pub id: PlanId,
     /// When it was made.
     pub at: Tick,
     /// Sequences whose deadline has passed.
     pub expire: Vec<SequenceId>,
-    /// Sequences that give their blocks back and start over later. Clients notice nothing but the pause.
+    /// Preempted sequences: their blocks are freed and they resume later. Clients only see a pause.
     pub preempt: Vec<Preempted>,
-    /// The last of the batch that begins with this plan, where there are batches.
+    /// The last sequence of the batch that begins with this plan, for `static`.
     pub batch: Option<SequenceId>,
-    /// Sequences that change from the pool that reads prompts to the one that is answered, where there are pools. What
-    /// their block tables name is handed over with them.
+    /// Sequences that change from prefill to decode, for `split`. Their block tables are handed over with them.
     pub handoff: Vec<SequenceId>,
     /// What to compute, at most one entry for each sequence, in the order the policy chose.
     pub scheduled: Vec<ScheduledSequence>,
 }
 
-/// A sequence that gives its blocks back, and what becomes of them.
+/// A preempted sequence, and what happens to its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preempted {
-    /// Whose blocks.
+    /// The sequence.
     pub sequence: SequenceId,
-    /// What becomes of those that only it holds.
+    /// What happens to the blocks that only it holds.
     pub mode: PreemptionMode,
 }
 
-/// What becomes of the blocks of a sequence that is preempted.
+/// What happens to the blocks of a preempted sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PreemptionMode {
-    /// They can be found until their memory is needed; then what was in them is computed again.
+    /// They stay cached until they are evicted; then their content is computed again.
     #[default]
     Recompute,
-    /// They are copied out, too: [`Allocation::swaps`].
+    /// They are offloaded, too: [`Allocation::swaps`].
     Swap,
 }
 
@@ -64,14 +63,14 @@ impl Plan {
 /// One sequence's share of a step. Where it reads and writes is [`crate::Scheduler::block_table`], once begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduledSequence {
-    /// Whose tokens.
+    /// The sequence.
     pub sequence: SequenceId,
     /// Positions to compute, within the sequence. Never empty.
     pub positions: Range<usize>,
     /// Where the tokens at those positions come from.
     pub input: TokenSource,
-    /// Leading tokens found in the prefix index. Not zero only in the work that admits a sequence, and then
-    /// equal to `positions.start`.
+    /// Leading tokens found in the prefix cache. Nonzero only when the sequence is admitted, and then equal to
+    /// `positions.start`.
     pub cached: usize,
     /// Tokens to sample: one after each of the last `samples` positions. Zero while a prompt is computed in chunks. More
     /// than one: the last `samples − 1` positions are draft tokens, which the engine proposes and verifies.
@@ -90,7 +89,7 @@ impl ScheduledSequence {
     }
 }
 
-/// Where a work's tokens come from.
+/// Where the input tokens come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenSource {
     /// All are in [`crate::Scheduler::tokens`], but for draft tokens.
@@ -99,68 +98,68 @@ pub enum TokenSource {
     InFlight {
         /// The step.
         plan: PlanId,
-        /// Which of its samples, counting only works that sample.
+        /// Index of its sample, counting only sequences that sample.
         row: usize,
     },
 }
 
-/// What booking a plan asks of the engine before it computes the plan's work.
+/// What the engine must do before it computes a plan that was applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allocation {
-    /// To be told now. A plan without work is over with this: it is not committed.
+    /// Events to send now. A plan without sequences ends with this: it is not committed.
     pub events: Vec<Event>,
-    /// Blocks to copy after all that was launched so far and before anything of this plan is written, all at once:
-    /// no block is both read and written. Growing a sequence never asks for one.
+    /// Blocks to copy after all launched steps and before anything of this plan is written, all at once: no block is
+    /// both read and written. Growing a sequence never needs one.
     pub copies: Vec<BlockCopy>,
-    /// Blocks to copy out of the pools, unless they are known elsewhere, after all that was launched so far and before
-    /// anything of this plan is written, and before [`Self::copies`]. They may not be findable here any more.
+    /// Blocks to offload, unless they are offloaded already, after all launched steps and before anything of this plan
+    /// is written, and before [`Self::copies`]. They may be evicted here already.
     pub swaps: Vec<CachedBlock>,
     /// One for each sequence that is admitted for the first time.
     pub lookups: Vec<PrefixLookup>,
 }
 
-/// What the prefix index had for a prompt.
+/// The cache hit of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixLookup {
-    /// Whose prompt.
+    /// The sequence.
     pub sequence: SequenceId,
-    /// Leading tokens that were found.
+    /// Leading tokens that were cached.
     pub cached: usize,
-    /// Tokens that were not.
+    /// Tokens that were not cached.
     pub computed: usize,
-    /// Why not, if at least one full block was not found that could have been.
+    /// The reason, if at least one full block was missing.
     pub miss: Option<CacheMiss>,
 }
 
-/// Why a full block of a prompt was not found: the first reason of these that applies to the first such block.
+/// Why a full block of a prompt was not cached: the first of these reasons that applies to the first such block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheMiss {
-    /// The blocks are there, and no copy of the state that belongs to them.
+    /// The blocks are cached, but no checkpoint of the state.
     State,
-    /// The blocks are there, and those of a window or of an opening are not.
+    /// The blocks are cached, but not those of a window or of an unquantized prefix.
     Window,
-    /// It was there, and its memory was needed.
+    /// It was evicted.
     Evicted,
-    /// An earlier request of the conversation went on otherwise, within [`crate::Request::history`]: something that
-    /// the client or the chat template rewrote.
+    /// An earlier request of the conversation differs within [`crate::Request::history`]: the client or the chat
+    /// template rewrote something.
     HistoryChanged {
         /// The first token that is different.
         position: usize,
     },
-    /// Another salt has it. Not for the eyes of whoever asked: it says what others ask.
+    /// It is cached under another salt. Do not report this to the client: it reveals another tenant's prompts.
     Salt,
-    /// Nobody asked for it before.
+    /// It was never cached.
     Cold,
 }
 
-/// A block that can be found by its content.
+/// A block that is cached under the hash of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachedBlock {
     /// Index into [`crate::Settings::groups`].
     pub group: usize,
     /// Where it is.
     pub block: BlockId,
-    /// Names its content within the group, and means the same in every process that serves the same model.
+    /// Hash of its content within the group, equal in every process that serves the same model.
     pub hash: u128,
 }
 

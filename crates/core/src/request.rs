@@ -1,4 +1,4 @@
-//! What a client asks for, and why it may be refused before it is queued.
+//! A request as the scheduler gets it, and why it may be rejected.
 
 use std::ops::Range;
 
@@ -15,43 +15,41 @@ pub type Token = u32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SequenceId(pub u64);
 
-/// What a client asks for.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// At least one token.
     pub prompt: Vec<Token>,
     /// At least one.
     pub max_new_tokens: usize,
-    /// Higher goes first, where the schedule looks at it: one more is as good as having come ten seconds earlier.
-    /// `fcfs` does not look at it.
+    /// Higher goes first, for schedules with priorities: one more is worth arriving ten seconds earlier. `fcfs` ignores
+    /// it.
     pub priority: i32,
-    /// When nobody will be waiting for the answer any more.
+    /// The deadline.
     pub deadline: Option<Tick>,
     /// Only requests of equal salt share blocks.
     pub cache_salt: u64,
-    /// What changes the model's weights for this request; zero for nothing. Only requests of equal adapter share
-    /// blocks.
+    /// The adapter; zero for none. Only requests of equal adapter share blocks.
     pub adapter: u64,
     /// Content that stands for some tokens of the prompt (an image, a sound): the position of the first such token and
     /// a hash of the content. Ascending. From there on, only requests of equal content share blocks.
     pub mm_hashes: Vec<(usize, u128)>,
-    /// Where messages of the prompt end, in tokens. States are kept for the last of them.
+    /// Message boundaries of the prompt, in tokens. States are checkpointed at the last of them.
     pub boundaries: Vec<usize>,
-    /// Positions that an earlier request of the same conversation should have had too: what came before the newest
-    /// message, without the beginning that many conversations share. Empty if there are none. A prompt that is
-    /// found to differ there from what is remembered has a history that was changed.
+    /// Positions that an earlier request of the same conversation should share: those before the newest message, without
+    /// the system prompt that many conversations share. Empty if there are none. A prompt that differs there from a
+    /// cached one has a changed history.
     pub history: Range<usize>,
-    /// The conversation it is a turn of: what it leaves behind is kept for the next one. Two that continue the same
-    /// turn differently are both kept.
+    /// The session: its blocks stay pinned for the next turn. Two different continuations of a turn are both kept.
     pub session: Option<u64>,
     /// Draft tokens that each decode step verifies, where there is room: [`crate::Scheduler::set_draft_tokens`].
     pub draft_tokens: usize,
-    /// Who asks. No tenant can fill the queue against the others, and `fair` takes turns among them.
+    /// The tenant. No tenant can fill the queue against the others, and `fair` schedules tenants round-robin.
     pub tenant: u64,
 }
 
 impl Request {
-    /// A request with nothing special about it.
+    /// A request with default parameters.
     pub fn new(prompt: Vec<Token>, max_new_tokens: usize) -> Self {
         let (mm_hashes, boundaries) = Default::default();
         Self {
@@ -76,7 +74,7 @@ impl Request {
     }
 }
 
-/// Why a request is not taken. All but `QueueFull` will be so for ever.
+/// Why a request is rejected. All but `QueueFull` are permanent.
 #[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Rejection {

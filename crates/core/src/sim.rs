@@ -1,8 +1,8 @@
-//! A day of traffic in a millisecond: drives a [`crate::Scheduler`] through a made-up world and checks everything that
-//! must hold after every step.
+//! The simulator: drives a [`crate::Scheduler`] through a scenario and checks after every step everything that must
+//! hold.
 //!
-//! Everything comes from a [`Scenario`], so a failure is replayed by running that again. A fake device remembers what
-//! was written where and checks every read; simulated clients check every event; tokens depend on the request and
+//! Everything comes from a [`Scenario`], so a failure is reproduced by running it again. A simulated device records
+//! what was written where and checks every read; simulated clients check every event; tokens depend on the request and
 //! the position only. What is wrong panics with a sentence.
 
 mod clients;
@@ -26,7 +26,7 @@ pub use scenario::{Arrival, Audits, Faults, Interference, Overlap, Scenario};
 pub use tier::Tier;
 pub use workload::Workload;
 
-/// Plays a scenario to its end. Panics if anything does not hold that must.
+/// Runs a scenario to its end. Panics if an invariant is violated.
 pub fn run(scenario: &Scenario) -> Report {
     world::World::new(scenario).run()
 }

@@ -1,37 +1,36 @@
-//! Numbers for people and for `/metrics`.
+//! Statistics.
 
 use serde::{Deserialize, Serialize};
 
 use crate::CacheMiss;
 
-/// How full a pool is.
+/// Blocks of a pool by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GroupStats {
-    /// Blocks some sequence holds.
+    /// Blocks with references.
     pub used: usize,
-    /// Blocks no sequence holds that can still be found by their content. They are handed out when the rest is
-    /// used up.
+    /// Cached blocks without references. They are evicted when no free block is left.
     pub cached: usize,
-    /// Those of `cached` that some session wants kept. They are handed out last.
+    /// Those of `cached` that a session pins. They are evicted last.
     pub pinned: usize,
-    /// Blocks there are.
+    /// All blocks.
     pub total: usize,
 }
 
-/// A conversation whose blocks are kept between its turns.
+/// A conversation with pinned blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
     /// [`crate::Request::session`].
     pub session: u64,
-    /// Leading tokens that its longest continuation would find.
+    /// Cached leading tokens of its longest branch.
     pub tokens: usize,
-    /// Blocks that are kept for it, over all groups. Some are kept for others, too.
+    /// Blocks that are pinned for it, over all groups. Some are pinned for other sessions, too.
     pub blocks: usize,
-    /// When one of its requests last came or was computed.
+    /// When one of its requests last arrived or was computed.
     pub last_used: crate::Tick,
 }
 
-/// Prompts that were not found as far as they could have been, by [`crate::CacheMiss`].
+/// Prompts with missing full blocks, by [`crate::CacheMiss`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct CacheMisses {
@@ -56,7 +55,7 @@ impl CacheMisses {
         *count += 1;
     }
 
-    /// Those of two schedulers.
+    /// The sum of two schedulers' counts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -69,7 +68,7 @@ impl CacheMisses {
         }
     }
 
-    /// Each reason's name, as metrics spell it, and how often it was the reason.
+    /// Each reason's name in metrics, and its count.
     pub fn by_reason(&self) -> [(&'static str, u64); 6] {
         [
             ("state", self.state),
@@ -82,42 +81,42 @@ impl CacheMisses {
     }
 }
 
-/// A look at the scheduler. Those named `…_total` only ever grow.
+/// Statistics of the scheduler. Those named `…_total` are counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stats {
-    /// Sequences that hold nothing and wait.
+    /// Waiting sequences.
     pub queued: usize,
-    /// Sequences that hold blocks, those included that have ended and are still in a step in flight.
+    /// Sequences with blocks, including ended ones in a step in flight.
     pub running: usize,
-    /// Sequences of a failed step that were in no good one since. While there are any, only they are computed.
+    /// Sequences of a failed step that were in no good one since. While there are any, only they run.
     pub suspects: usize,
-    /// Conversations whose blocks are kept.
+    /// Sessions.
     pub sessions: usize,
     /// In the order of [`crate::Settings::groups`].
     pub groups: Vec<GroupStats>,
-    /// Tokens found in the prefix index when a sequence was admitted.
+    /// Prompt tokens that were cached when a sequence was admitted.
     pub cached_tokens_total: u64,
-    /// Tokens computed, those computed again included.
+    /// Computed tokens, including recomputed ones.
     pub computed_tokens_total: u64,
-    /// Tokens told to clients.
+    /// Generated tokens.
     pub sampled_tokens_total: u64,
     /// Draft tokens that were verified.
     pub draft_tokens_total: u64,
     /// Draft tokens that were accepted.
     pub accepted_draft_tokens_total: u64,
-    /// Prompts that were not found as far as they could have been.
+    /// Prompts with missing full blocks.
     pub misses: CacheMisses,
-    /// Sequences that began in the middle of a block, whose beginning was copied.
+    /// Sequences that reused part of a block, by a copy.
     pub partial_copies_total: u64,
-    /// Copies of states that were made findable.
+    /// Checkpoints of states.
     pub checkpoints_total: u64,
-    /// Sequences admitted, those admitted again included.
+    /// Admitted sequences, including readmitted ones.
     pub admissions_total: u64,
-    /// Sequences sent back to wait because an older one needed their blocks.
+    /// Preempted sequences.
     pub preemptions_total: u64,
-    /// Of those, sequences whose blocks were to be copied out.
+    /// Those of them that were swapped.
     pub swap_preemptions_total: u64,
-    /// Sequences that changed from the pool that reads prompts to the one that is answered.
+    /// Sequences handed over from prefill to decode.
     pub handoffs_total: u64,
     /// Steps that failed as a whole.
     pub failed_steps_total: u64,

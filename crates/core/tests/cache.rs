@@ -67,7 +67,7 @@ fn submit(scheduler: &mut Scheduler, prompt: Vec<Token>) -> SequenceId {
 }
 
 #[test]
-fn what_was_forgotten_comes_back_from_elsewhere() {
+fn evicted_blocks_are_restored_from_a_tier() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 5)]));
     ask(&mut scheduler, Request::new(prompt(1, 13), 1));
     let stored: BTreeSet<_> = scheduler
@@ -96,7 +96,7 @@ fn what_was_forgotten_comes_back_from_elsewhere() {
 }
 
 #[test]
-fn what_comes_back_takes_no_memory_from_those_who_run() {
+fn restoring_takes_no_blocks_from_running_sequences() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 6)]));
     ask(&mut scheduler, Request::new(prompt(1, 21), 1));
     let stored: BTreeSet<_> =
@@ -111,7 +111,7 @@ fn what_comes_back_takes_no_memory_from_those_who_run() {
 }
 
 #[test]
-fn what_comes_back_over_a_block_that_was_to_be_moved_is_not_moved_in_its_place() {
+fn a_restored_block_replaces_a_pending_swap() {
     let swap = SwapSettings { preemption: PreemptionPolicy::Swap, offload: Offload::Available };
     let mut scheduler = Scheduler::new(Settings { swap, ..settings(&[(FULL, 4)]) });
     let [_, younger] =
@@ -132,7 +132,7 @@ fn what_comes_back_over_a_block_that_was_to_be_moved_is_not_moved_in_its_place()
 }
 
 #[test]
-fn of_a_window_only_what_it_still_sees_comes_back() {
+fn only_blocks_inside_a_window_are_restored() {
     let mut scheduler =
         Scheduler::new(settings(&[(FULL, 12), (CacheKind::SlidingWindow { tokens: 5, sinks: 0 }, 12)]));
     let id = submit(&mut scheduler, prompt(1, 21));
@@ -144,7 +144,7 @@ fn of_a_window_only_what_it_still_sees_comes_back() {
 }
 
 #[test]
-fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
+fn states_are_checkpointed_at_message_boundaries_and_copied_for_equal_prefixes() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 32), (CacheKind::State, 4)]));
     let request = |boundaries: Vec<usize>| Request { boundaries, ..Request::new(prompt(1, 22), 1) };
     scheduler.submit(0, request(vec![9])).expect("it fits");
@@ -164,7 +164,7 @@ fn states_are_kept_at_the_ends_of_messages_and_copied_by_who_begins_alike() {
 }
 
 #[test]
-fn the_beginning_of_a_block_is_copied_from_who_has_it() {
+fn a_partly_matching_block_is_copied() {
     let mut scheduler =
         Scheduler::new(settings(&[(FULL, 32), (CacheKind::SlidingWindow { tokens: 6, sinks: 0 }, 16)]));
     ask(&mut scheduler, Request::new(prompt(1, 16), 1));
@@ -178,7 +178,7 @@ fn the_beginning_of_a_block_is_copied_from_who_has_it() {
 }
 
 #[test]
-fn a_conversation_goes_on_from_the_middle_of_a_block() {
+fn a_conversation_resumes_inside_a_block() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 32)]));
     ask(&mut scheduler, Request::new(prompt(1, 5), 6));
     let next = [prompt(1, 5), vec![1; 6], prompt(2, 3)].concat();
@@ -190,7 +190,7 @@ fn a_conversation_goes_on_from_the_middle_of_a_block() {
 }
 
 #[test]
-fn behind_an_opening_nothing_of_it_is_needed() {
+fn past_an_unquantized_prefix_its_blocks_are_not_needed() {
     let mut scheduler =
         Scheduler::new(settings(&[(FULL, 32), (CacheKind::UnquantizedPrefix { tokens: 10 }, 4)]));
     ask(&mut scheduler, Request::new(prompt(1, 22), 1));
@@ -203,7 +203,7 @@ fn behind_an_opening_nothing_of_it_is_needed() {
 }
 
 #[test]
-fn of_an_opening_only_what_is_read_can_be_found() {
+fn only_readable_blocks_of_an_unquantized_prefix_are_cached() {
     let mut scheduler =
         Scheduler::new(settings(&[(FULL, 32), (CacheKind::UnquantizedPrefix { tokens: 10 }, 16)]));
     let id = scheduler.submit(0, Request::new(prompt(1, 22), 1)).expect("it fits");
@@ -227,7 +227,7 @@ fn look_up(scheduler: &mut Scheduler, request: Request) -> PrefixLookup {
 }
 
 #[test]
-fn a_miss_says_why() {
+fn a_miss_has_a_reason() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 8)]));
     let mut miss = |request: Request| look_up(&mut scheduler, request).miss;
     let first = Request::new(prompt(1, 13), 1);
@@ -245,7 +245,7 @@ fn a_miss_says_why() {
 }
 
 #[test]
-fn a_miss_says_whether_a_window_or_a_state_was_missing() {
+fn a_miss_names_a_missing_window_or_state() {
     let window = CacheKind::SlidingWindow { tokens: 5, sinks: 0 };
     for (kind, blocks, expected) in [(window, 4, CacheMiss::Window), (CacheKind::State, 1, CacheMiss::State)]
     {
@@ -262,7 +262,7 @@ fn turn(tokens: Vec<Token>) -> Request {
 }
 
 #[test]
-fn a_session_is_kept_when_others_are_forgotten() {
+fn a_session_is_evicted_last() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 10)]));
     ask(&mut scheduler, turn(prompt(1, 17)));
     for number in 2..6 {
@@ -271,12 +271,16 @@ fn a_session_is_kept_when_others_are_forgotten() {
     let info = scheduler.sessions(0)[0];
     assert_eq!((info.session, info.tokens, info.blocks), (7, 16, 4));
     assert_eq!(ask(&mut scheduler, turn(prompt(1, 17))), 16);
-    assert_eq!(ask(&mut scheduler, Request::new(prompt(8, 39), 1)), 0, "it is in nobody's way");
+    assert_eq!(
+        ask(&mut scheduler, Request::new(prompt(8, 39), 1)),
+        0,
+        "a session takes no memory from a request"
+    );
     assert_eq!(scheduler.sessions(0)[0].tokens, 0);
 }
 
 #[test]
-fn forks_of_a_session_share_their_beginning_and_are_both_kept() {
+fn branches_of_a_session_share_their_prefix_and_are_both_kept() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 16)]));
     let fork = |number| [prompt(1, 8), prompt(number, 5)].concat();
     ask(&mut scheduler, turn(prompt(1, 9)));
@@ -292,7 +296,7 @@ fn forks_of_a_session_share_their_beginning_and_are_both_kept() {
 }
 
 #[test]
-fn a_session_ends_when_nobody_uses_it_for_long() {
+fn an_unused_session_expires() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 16)]));
     ask(&mut scheduler, turn(prompt(1, 9)));
     assert_eq!(scheduler.sessions(999).len(), 1);

@@ -59,14 +59,14 @@ fn a_machine_is_learned_within_a_hundred_steps() {
 }
 
 #[test]
-fn hiccups_are_not_learned() {
+fn outliers_are_not_learned() {
     let (mut model, mut rng) = (CostModel::default(), Rng::new(2));
     watch(&mut model, &mut rng, &MACHINE, 400, (0.05, 25));
     assert!(error(&model, &MACHINE) < 0.1, "{model:#?}");
 }
 
 #[test]
-fn a_machine_that_becomes_slower_is_learned_anew() {
+fn a_slower_machine_is_learned_again() {
     let (mut model, mut rng) = (CostModel::default(), Rng::new(3));
     watch(&mut model, &mut rng, &MACHINE, 400, (0.05, 0));
     let slower = Truth { step: 20_000.0, decode: 900.0, prefill: 300.0, context: 0.05 };

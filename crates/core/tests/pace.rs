@@ -53,7 +53,7 @@ fn unloaded() -> Tick {
 }
 
 #[test]
-fn answers_keep_their_pace_while_a_long_prompt_is_read() {
+fn decodes_meet_their_target_during_a_long_prefill() {
     let tpot = 2 * unloaded();
     let fair = interrupted(Schedule::Fair, LatencyTargets { tpot: Some(tpot), ttft: None });
     assert!(fair.itl.p99 <= tpot, "{fair:#?} against {tpot}");
@@ -63,7 +63,7 @@ fn answers_keep_their_pace_while_a_long_prompt_is_read() {
 }
 
 #[test]
-fn a_prompt_is_read_even_if_answers_have_no_time_to_spare() {
+fn prefill_progresses_even_if_decodes_have_no_slack() {
     let tpot = unloaded() / 2;
     let fair = interrupted(Schedule::Fair, LatencyTargets { tpot: Some(tpot), ttft: None });
     assert_eq!(fair.completed, 9);
@@ -103,7 +103,7 @@ fn hiccups() -> Interference {
 }
 
 #[test]
-fn answers_keep_their_pace_on_a_machine_that_others_use_too() {
+fn decodes_meet_their_target_under_background_load() {
     let (late, gaps) = late_beside(|_| hiccups());
     assert!(100 * late <= gaps, "{late} of {gaps} are late for hiccups");
     // Everything is slower for ten seconds, sooner or later.

@@ -124,7 +124,7 @@ fn print_plan(plan: &Plan) -> String {
 }
 
 #[test]
-fn a_long_prompt_comes_in_pieces_and_decoding_goes_on() {
+fn a_long_prompt_is_chunked_and_decoding_continues() {
     let mut stage = Stage::new(Settings { max_step_tokens: 5, ..settings(&[(FULL, 8)]) });
     stage.ask(1, 2, 4);
     stage.ask(2, 9, 1);
@@ -140,7 +140,7 @@ fn a_long_prompt_comes_in_pieces_and_decoding_goes_on() {
 }
 
 #[test]
-fn the_youngest_makes_room_and_starts_over() {
+fn the_youngest_is_preempted_and_recomputed() {
     let mut stage = Stage::new(settings(&[(FULL, 4)]));
     stage.ask(1, 7, 4);
     stage.ask(2, 7, 4);
@@ -158,7 +158,7 @@ fn the_youngest_makes_room_and_starts_over() {
 }
 
 #[test]
-fn nobody_makes_room_that_a_step_in_flight_makes_anyway() {
+fn no_sequence_is_preempted_for_blocks_that_a_step_in_flight_frees() {
     let mut stage = Stage::new(settings(&[(FULL, 4)]));
     stage.ask(1, 7, 4);
     stage.ask(2, 3, 2);
@@ -179,7 +179,7 @@ fn nobody_makes_room_that_a_step_in_flight_makes_anyway() {
 }
 
 #[test]
-fn nobody_starts_beside_others_without_room_for_all_of_its_prompt() {
+fn a_sequence_is_admitted_beside_others_only_with_blocks_for_its_whole_prompt() {
     let mut stage = Stage::new(Settings { max_step_tokens: 11, ..settings(&[(FULL, 5)]) });
     stage.ask(1, 7, 3);
     stage.ask(2, 14, 1);
@@ -196,7 +196,7 @@ fn nobody_starts_beside_others_without_room_for_all_of_its_prompt() {
 }
 
 #[test]
-fn nobody_overtakes_a_sequence_on_its_way_back_to_the_queue() {
+fn no_sequence_overtakes_one_that_is_being_preempted() {
     let mut stage = Stage::new(settings(&[(FULL, 4)]));
     let oldest = stage.ask(1, 7, 9);
     stage.ask(2, 7, 9);
@@ -239,7 +239,7 @@ fn a_step_is_planned_before_the_last_one_is_read() {
 }
 
 #[test]
-fn what_is_sampled_after_the_end_is_nobodys_and_its_blocks_stay_until_then() {
+fn samples_after_the_end_are_dropped_and_their_blocks_stay_until_then() {
     let mut stage = Stage::new(settings(&[(FULL, 8)]));
     stage.ask(1, 3, 9);
     stage.begin();
@@ -257,7 +257,7 @@ fn what_is_sampled_after_the_end_is_nobodys_and_its_blocks_stay_until_then() {
 }
 
 #[test]
-fn a_sequence_cancelled_in_flight_ends_at_once_and_lets_go_later() {
+fn a_sequence_cancelled_in_flight_ends_at_once_and_frees_blocks_later() {
     let mut stage = Stage::new(settings(&[(FULL, 8)]));
     let id = stage.ask(1, 3, 9);
     stage.begin();
@@ -273,7 +273,7 @@ fn a_sequence_cancelled_in_flight_ends_at_once_and_lets_go_later() {
 }
 
 #[test]
-fn equal_beginnings_are_computed_once_and_stored_once() {
+fn equal_prefixes_are_computed_once_and_stored_once() {
     let mut stage = Stage::new(settings(&[(FULL, 8)]));
     let first = stage.ask(1, 9, 3);
     stage.begin();
@@ -293,7 +293,7 @@ fn equal_beginnings_are_computed_once_and_stored_once() {
 }
 
 #[test]
-fn a_conversation_goes_on_from_its_answer() {
+fn a_conversation_resumes_after_its_answer() {
     let mut stage = Stage::new(settings(&[(FULL, 8)]));
     let request = |tokens: Vec<u32>| Request::new(tokens, 6);
     stage.scheduler.submit(0, request(vec![9, 9, 9])).expect("it fits");
@@ -314,7 +314,7 @@ fn a_conversation_goes_on_from_its_answer() {
 }
 
 #[test]
-fn the_end_of_a_sequence_is_forgotten_before_its_beginning() {
+fn the_end_of_a_sequence_is_evicted_before_its_beginning() {
     let mut stage = Stage::new(settings(&[(FULL, 5)]));
     stage.ask(1, 16, 1);
     stage.run();
@@ -344,7 +344,7 @@ fn check_held(kind: CacheKind, expected: Expect) {
 }
 
 #[test]
-fn a_window_lets_go_of_what_it_no_longer_sees() {
+fn blocks_outside_a_window_are_freed() {
     check_held(
         CacheKind::SlidingWindow { tokens: 5, sinks: 0 },
         expect![[r#"
@@ -359,7 +359,7 @@ fn a_window_lets_go_of_what_it_no_longer_sees() {
 }
 
 #[test]
-fn an_opening_is_held_whole_until_it_is_passed() {
+fn an_unquantized_prefix_is_held_until_it_is_passed() {
     check_held(
         CacheKind::UnquantizedPrefix { tokens: 12 },
         expect![[r#"
@@ -374,7 +374,7 @@ fn an_opening_is_held_whole_until_it_is_passed() {
 }
 
 #[test]
-fn a_prefix_is_taken_up_only_where_its_window_is_left() {
+fn a_prefix_is_reused_only_where_its_window_is_cached() {
     let mut stage = Stage::new(settings(&[(FULL, 9), (CacheKind::SlidingWindow { tokens: 4, sinks: 0 }, 3)]));
     stage.ask(1, 17, 1);
     stage.run();
@@ -393,7 +393,7 @@ fn a_prefix_is_taken_up_only_where_its_window_is_left() {
 }
 
 #[test]
-fn a_state_is_taken_up_where_it_was_kept() {
+fn a_state_is_reused_at_its_checkpoint() {
     let mut stage = Stage::new(settings(&[(FULL, 8), (CacheKind::State, 3)]));
     stage.ask(1, 9, 2);
     stage.ask(1, 9, 1);
@@ -411,7 +411,7 @@ fn a_state_is_taken_up_where_it_was_kept() {
 }
 
 #[test]
-fn whose_steps_fail_is_found_and_the_others_go_on() {
+fn the_faulty_sequence_is_found_and_the_others_continue() {
     let mut stage = Stage::new(settings(&[(FULL, 16)]));
     let [_, poison, _] = [1, 2, 3].map(|number| stage.ask(number, 3, 2));
     while !stage.scheduler.is_idle() && stage.printed.len() < 2000 {
@@ -474,7 +474,7 @@ fn a_deadline_passes_in_the_queue_and_in_flight() {
 }
 
 #[test]
-fn what_can_never_run_is_refused_and_so_is_what_cannot_be_queued() {
+fn requests_that_cannot_run_or_be_queued_are_rejected() {
     let mut scheduler = Scheduler::new(Settings { max_queue: 1, ..settings(&[(FULL, 4)]) });
     assert_eq!(scheduler.max_sequence_tokens(), 17, "the last token is sampled and never computed");
     let mut submit = |prompt, new| scheduler.submit(0, Request::new(vec![1; prompt], new)).err();
@@ -487,7 +487,7 @@ fn what_can_never_run_is_refused_and_so_is_what_cannot_be_queued() {
 
 #[test]
 #[should_panic(expected = "before anything else happens")]
-fn a_stale_plan_is_not_begun() {
+fn a_stale_plan_is_not_applied() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 4)]));
     let id = scheduler.submit(0, Request::new(vec![1], 1)).expect("it fits");
     let plan = scheduler.plan(0);

@@ -94,7 +94,7 @@ fn play(schedule: Schedule, kinds: &[CacheKind], places: Places) -> Report {
 }
 
 #[test]
-fn all_come_to_their_end_with_memory_for_one_and_a_half() {
+fn all_sequences_finish_with_memory_for_one_and_a_half() {
     let window = CacheKind::SlidingWindow { tokens: 9, sinks: 3 };
     let mixtures: [&[CacheKind]; 5] = [
         &[CacheKind::Full],
@@ -127,7 +127,7 @@ fn all_come_to_their_end_with_memory_for_one_and_a_half() {
 }
 
 #[test]
-fn what_was_moved_is_not_computed_again() {
+fn swapped_blocks_are_not_recomputed() {
     for schedule in every_schedule() {
         let (without, with) =
             (play(schedule, &[CacheKind::Full], NOWHERE), play(schedule, &[CacheKind::Full], HOST));
@@ -141,7 +141,7 @@ fn what_was_moved_is_not_computed_again() {
 }
 
 #[test]
-fn what_is_dear_is_tried_once_and_what_is_cheap_is_done() {
+fn expensive_transfers_are_tried_once_and_cheap_ones_are_made() {
     for schedule in every_schedule() {
         let cheaper = |byte_ns| Places { preemption: PreemptionPolicy::Auto, byte_ns, ..HOST };
         let fast = play(schedule, &[CacheKind::Full], cheaper(FAST_NS)).stats;

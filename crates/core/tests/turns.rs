@@ -73,7 +73,7 @@ fn beginnings(scheduler: &mut Scheduler) -> Vec<u64> {
 }
 
 #[test]
-fn a_key_that_asks_much_takes_turns_with_one_that_asks_little() {
+fn tenants_are_scheduled_round_robin() {
     let mut scheduler = Scheduler::new(settings(Schedule::Fair));
     (0..6).for_each(|_| submit(&mut scheduler, request(1, 0, 4)));
     (0..2).for_each(|_| submit(&mut scheduler, request(2, 0, 4)));
@@ -81,7 +81,7 @@ fn a_key_that_asks_much_takes_turns_with_one_that_asks_little() {
 }
 
 #[test]
-fn priority_is_a_head_start_and_not_a_privilege() {
+fn priority_is_a_head_start() {
     let mut scheduler = Scheduler::new(Settings { max_sequences: 1, ..settings(Schedule::Fair) });
     let at = [(0, 0), (9_000_000, 1), (30_000_000, 2), (41_000_000, 4)];
     for (arrived, priority) in at {
@@ -91,7 +91,7 @@ fn priority_is_a_head_start_and_not_a_privilege() {
 }
 
 #[test]
-fn a_full_queue_still_has_room_for_a_key_with_less_than_its_share() {
+fn a_full_queue_has_places_for_a_tenant_below_its_share() {
     let mut scheduler = Scheduler::new(settings(Schedule::Fair));
     let mut submit = |tenant| scheduler.submit(0, request(tenant, 0, 1));
     assert!((0..8).all(|_| submit(1).is_ok()));
@@ -106,9 +106,9 @@ fn a_full_queue_still_has_room_for_a_key_with_less_than_its_share() {
 }
 
 #[test]
-fn the_longer_the_queue_the_later_one_should_come_back() {
+fn retry_after_grows_with_the_queue() {
     let mut scheduler = Scheduler::new(settings(Schedule::Fair));
-    assert_eq!(scheduler.retry_after(), 0, "nobody waits");
+    assert_eq!(scheduler.retry_after(), 0, "the queue is empty");
     let mut after = Vec::new();
     scheduler.submit(0, request(0, 0, 40)).expect("there is room");
     for round in 0..20 {
@@ -136,7 +136,7 @@ fn a_batch_begins_when_it_is_full_or_has_waited_and_ends_before_the_next() {
     assert_eq!(scheduler.next_wakeup(), Some(1_000));
     assert_eq!(step(&mut scheduler, 1_000), [(0, 3), (1, 3)], "the first has waited enough");
     (0..3).for_each(|_| submit(&mut scheduler, 1_000));
-    assert_eq!(step(&mut scheduler, 2_000), [(0, 1), (1, 1)], "nobody joins");
+    assert_eq!(step(&mut scheduler, 2_000), [(0, 1), (1, 1)], "no sequence joins");
     assert_eq!(step(&mut scheduler, 2_001), [(2, 3), (3, 3), (4, 3)], "full at once");
 }
 
@@ -164,7 +164,7 @@ fn a_held_member_of_a_batch_resumes_before_the_next_batch_begins() {
 }
 
 #[test]
-fn a_step_of_pools_reads_or_answers_and_handing_over_is_told() {
+fn a_split_step_prefills_or_decodes_and_handoffs_are_reported() {
     let mut scheduler = Scheduler::new(settings(Schedule::Split));
     (0..2).for_each(|_| submit(&mut scheduler, request(0, 0, 3)));
     let mut handed = Vec::new();

@@ -10,7 +10,7 @@ use omnibus_core::sim::{Report, Scenario, run};
 const WORLDS: u64 = 12_000;
 
 #[test]
-fn every_world_ends_well() {
+fn every_world_holds_its_invariants() {
     if let Some(seed) = variable("SEED") {
         let scenario = Scenario::adversarial(seed.parse().expect("SEED is a number"));
         println!("{scenario:#?}\n{:#?}", run(&scenario));
@@ -37,7 +37,7 @@ fn variable(name: &str) -> Option<String> {
 /// Members of a static batch were cancelled while steps were in flight for them, and the first of the next batch was said
 /// to starve. `sim::starvation` has what happened as a test of its own, which does not depend on the random stream.
 #[test]
-fn seed_226874_ends_well() {
+fn seed_226874_holds_its_invariants() {
     run(&Scenario::adversarial(226_874));
 }
 
@@ -77,7 +77,7 @@ fn rejected(report: &Report) -> u64 {
 }
 
 #[test]
-fn shared_beginnings_pay() {
+fn shared_prefixes_save_work() {
     let with = Scenario::typical(1, 150, 120_000);
     let mut without = with.clone();
     without.settings.prefix_cache = PrefixCache::Off;

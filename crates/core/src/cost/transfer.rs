@@ -1,22 +1,22 @@
-//! How long blocks take from one place to another, learned from those that were moved.
+//! The cost of transfers of blocks, learned from measured ones.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Moments, after, trust};
 use crate::Tick;
 
-/// A way that blocks take.
+/// A kind of transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
-    /// From the pools into the host's memory.
+    /// From the pools into host memory.
     Offload,
-    /// From there back into the pools.
+    /// From host memory into the pools.
     Onload,
-    /// From a disk into the host's memory.
+    /// From a disk into host memory.
     DiskRead,
 }
 
-/// How long blocks take on each way.
+/// The cost of each kind of transfer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TransferCosts {
     /// [`Transfer::Offload`].
@@ -33,20 +33,20 @@ pub struct TransferCosts {
 /// `base + byte · bytes`, in microseconds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TransferCost {
-    /// Of any move.
+    /// Of any transfer.
     pub base_us: f64,
     /// Of each byte.
     pub byte_us: f64,
-    /// TransferCosts it was fitted to.
+    /// Transfers it was fitted to.
     pub samples: u64,
-    /// How far off it was lately, as a share of the time taken.
+    /// The recent prediction error, as a share of the time taken.
     pub error_ratio: f64,
-    /// What the fit remembers.
+    /// The fit's state.
     #[serde(skip)]
     moments: Moments<2>,
 }
 
-/// What is left of an expected time each time that a move was not made for it.
+/// Decay of an expected time for each transfer that was not made because of it.
 const DOUBT: f64 = 0.98;
 
 impl TransferCosts {
@@ -58,13 +58,13 @@ impl TransferCosts {
         }
     }
 
-    /// Microseconds that a move of so many bytes is expected to take. Zero for none, and while nothing is known.
+    /// Expected microseconds of a transfer. Zero for no bytes, and without measurements.
     pub fn predict(&self, which: Transfer, bytes: u64) -> f64 {
         let way = self.way(which);
         if bytes == 0 { 0.0 } else { way.base_us + way.byte_us * bytes as f64 }
     }
 
-    /// Learns from a move that took so long.
+    /// Learns from a measured transfer.
     pub(super) fn learn(&mut self, which: Transfer, bytes: u64, took: Tick) {
         if bytes == 0 {
             return;
@@ -77,15 +77,15 @@ impl TransferCosts {
         }
     }
 
-    /// A move was not made because of what it was expected to take. What is never made is never measured, so it is
-    /// expected to take a little less each time, until it is tried again and the truth is back.
+    /// A transfer was not made because of its expected time. Without transfers there are no measurements, so the
+    /// expectation decays each time, until a transfer is tried and measured again.
     pub(crate) fn doubt(&mut self) {
         for way in [&mut self.offload, &mut self.onload, &mut self.disk_read] {
             (way.base_us, way.byte_us) = (way.base_us * DOUBT, way.byte_us * DOUBT);
         }
     }
 
-    /// How far off predictions are lately: of all ways, the worst.
+    /// The recent prediction error: the largest of all kinds.
     pub fn error_ratio(&self) -> f64 {
         [&self.offload, &self.onload, &self.disk_read]
             .into_iter()
@@ -102,7 +102,7 @@ impl TransferCost {
         self.error_ratio = after(self.samples, self.error_ratio, off);
         self.samples += 1;
         self.moments.add([bytes as f64, 1.0], took, weight);
-        // One measurement is explained by its bytes: a larger one is then expected to cost more than it will, not less.
+        // One measurement is explained by its bytes: so larger transfers are overestimated at first.
         let mut found = [self.byte_us, self.base_us];
         self.moments.settle(&mut found);
         [self.byte_us, self.base_us] = found;

@@ -1,7 +1,7 @@
-//! A device that computes nothing, and remembers what was written where.
+//! A simulated device: it computes nothing, and records what was written where.
 //!
-//! It runs a step when it is launched, as far as memory goes, and hands out its samples when it is read; so whatever
-//! a step may not touch because an earlier one is still in flight is checked at launch.
+//! It runs a step's memory accesses at launch and returns its samples when the step is read; so accesses that conflict
+//! with a step in flight are found at launch.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,10 +14,10 @@ use crate::{
     TokenSource,
 };
 
-/// What nobody may read.
+/// Content that no step may read.
 const GARBAGE: u64 = 0;
 
-/// A device that remembers.
+/// A simulated device.
 #[derive(Debug)]
 pub(super) struct Device {
     block_size: usize,
@@ -32,7 +32,7 @@ struct GroupMemory {
     kind: CacheKind,
     /// For each slot, the print of what was written last.
     slots: Vec<u64>,
-    /// For each block and each of the last two launches: which launch, and who used it there.
+    /// For each block and each of the last two launches: the launch, and the sequence that used it.
     users: Vec<[(u64, User); 2]>,
 }
 
@@ -62,19 +62,19 @@ struct Sample {
     sequence: SequenceId,
     /// Where its first token belongs.
     position: usize,
-    fate: Fate,
+    result: RowResult,
 }
 
-/// What happens to a sequence in a step.
+/// The result of a sequence in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// So many of its sampled tokens are accepted.
+pub(super) enum RowResult {
+    /// The number of accepted tokens.
     Good(usize),
     Bad,
 }
 
-impl Fate {
-    /// Positions of the work that hold what the sequence really says: not those of rejected draft tokens.
+impl RowResult {
+    /// Positions with tokens of the sequence: not those of rejected draft tokens.
     fn valid_end(self, work: &ScheduledSequence) -> usize {
         match self {
             Self::Good(accepted) => work.positions.end - (work.samples - accepted),
@@ -84,7 +84,7 @@ impl Fate {
 }
 
 impl Device {
-    /// Memory full of garbage.
+    /// Memory with garbage.
     pub(super) fn new(settings: &Settings) -> Self {
         let group = |group: &crate::CacheGroup| GroupMemory {
             kind: group.kind(),
@@ -105,12 +105,12 @@ impl Device {
         self.jobs.back().map_or(0, |job| job.done)
     }
 
-    /// Runs a plan that was just begun. `fates`: one for each work.
+    /// Runs a plan that was just applied. `results`: one for each scheduled sequence.
     pub(super) fn launch(
         &mut self,
         books: &Scheduler,
         plan: &Plan,
-        fates: &[Fate],
+        results: &[RowResult],
         (done, took): (Tick, Tick),
         scripts: impl Fn(SequenceId) -> usize,
         all: &[Script],
@@ -121,17 +121,17 @@ impl Device {
             self.mark(books, work);
         }
         let doomed: BTreeSet<SequenceId> = self.doomed().collect();
-        for (work, fate) in plan.scheduled.iter().zip(fates) {
-            let spoilt = *fate == Fate::Bad || doomed.contains(&work.sequence);
-            let valid_end = if spoilt { 0 } else { fate.valid_end(work) };
+        for (work, result) in plan.scheduled.iter().zip(results) {
+            let spoilt = *result == RowResult::Bad || doomed.contains(&work.sequence);
+            let valid_end = if spoilt { 0 } else { result.valid_end(work) };
             self.write(books, work, &all[scripts(work.sequence)], valid_end);
         }
-        for (work, fate) in plan.scheduled.iter().zip(fates) {
-            if *fate != Fate::Bad && !doomed.contains(&work.sequence) {
-                self.read(books, work, &all[scripts(work.sequence)], fate.valid_end(work));
+        for (work, result) in plan.scheduled.iter().zip(results) {
+            if *result != RowResult::Bad && !doomed.contains(&work.sequence) {
+                self.read(books, work, &all[scripts(work.sequence)], result.valid_end(work));
             }
         }
-        let sampling = plan.scheduled.iter().zip(fates).filter(|(work, _)| work.samples > 0);
+        let sampling = plan.scheduled.iter().zip(results).filter(|(work, _)| work.samples > 0);
         self.jobs.push_back(Job {
             plan: plan.id,
             done,
@@ -139,10 +139,10 @@ impl Device {
             sequences: plan.scheduled.iter().map(|work| work.sequence).collect(),
             tokens: plan.tokens(),
             samples: sampling
-                .map(|(work, fate)| Sample {
+                .map(|(work, result)| Sample {
                     sequence: work.sequence,
                     position: work.positions.end - work.draft_tokens(),
-                    fate: *fate,
+                    result: *result,
                 })
                 .collect(),
         });
@@ -166,7 +166,7 @@ impl Device {
         self.groups[group].slots[start..start + self.block_size].to_vec()
     }
 
-    /// Writes a whole block from outside. Nobody may use it in a step in flight.
+    /// Writes a whole block from outside. No step in flight may use it.
     pub(super) fn fill(&mut self, group: usize, block: BlockId, prints: &[u64]) {
         let oldest = self.launched - self.jobs.len() as u64;
         let group = &mut self.groups[group];
@@ -182,19 +182,19 @@ impl Device {
         job
     }
 
-    /// Everything is lost.
+    /// All memory is lost.
     pub(super) fn crash(&mut self) {
         self.jobs.clear();
         self.groups.iter_mut().for_each(|group| group.slots.fill(GARBAGE));
     }
 
-    /// Sequences with a row in flight that goes wrong: what they compute on top of it is worth nothing.
+    /// Sequences with a failing row in flight: what they compute after it is discarded.
     fn doomed(&self) -> impl Iterator<Item = SequenceId> {
         let samples = self.jobs.iter().flat_map(|job| &job.samples);
-        samples.filter(|sample| sample.fate == Fate::Bad).map(|sample| sample.sequence)
+        samples.filter(|sample| sample.result == RowResult::Bad).map(|sample| sample.sequence)
     }
 
-    /// The tokens that go in are known, or are the right sample of the right step in flight.
+    /// The input tokens are known, or are the right sample of the right step in flight.
     fn check_input(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script) {
         let known = books.tokens(work.sequence);
         assert_eq!(known, &script.tokens[..known.len()], "the scheduler lost a token");
@@ -261,7 +261,7 @@ impl Device {
                 }
                 continue;
             }
-            // What nobody reads may be anything, and has to be the same wherever a block is kept.
+            // Content that is never read is arbitrary, but equal in every copy of a block.
             let end = group.end(work).next_multiple_of(self.block_size).min(work.positions.end);
             for position in work.positions.start..end {
                 let block = held(&table, position / self.block_size);
@@ -272,7 +272,7 @@ impl Device {
         }
     }
 
-    /// Everything the work attends to was written by itself or by one that began alike.
+    /// Everything the sequence attends to was written by itself or by one with the same prefix.
     fn read(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script, valid_end: usize) {
         for (at, group) in self.groups.iter().enumerate() {
             let table = books.block_table(work.sequence, at);
@@ -324,7 +324,7 @@ impl GroupMemory {
         }
     }
 
-    /// A block is written. Nobody else may use it, in any launch from `oldest` on.
+    /// A block is written. No other sequence may use it, in any launch from `oldest` on.
     fn claim(&self, block: BlockId, writer: SequenceId, oldest: u64) {
         for (launch, user) in self.users[block.0 as usize] {
             let uninvolved = launch < oldest || user == User::One(writer);
@@ -334,25 +334,25 @@ impl GroupMemory {
 }
 
 impl Job {
-    /// What is read back.
+    /// The content of a read.
     pub(super) fn outputs(&self, clients: &Clients, scripts: &[Script]) -> Vec<SequenceOutput> {
         let output = |sample: &Sample| {
             let script = &scripts[clients.script(sample.sequence)];
-            match sample.fate {
-                Fate::Good(accepted) => {
+            match sample.result {
+                RowResult::Good(accepted) => {
                     let positions = sample.position..sample.position + accepted;
                     let stop = script.stop(positions.end - 1);
                     SequenceOutput::Accepted { tokens: script.tokens[positions].into(), stop }
                 }
-                Fate::Bad => SequenceOutput::Failed,
+                RowResult::Bad => SequenceOutput::Failed,
             }
         };
         self.samples.iter().map(output).collect()
     }
 
-    /// Sequences whose row went wrong.
+    /// Sequences with a failed row.
     pub(super) fn failed_rows(&self) -> impl Iterator<Item = SequenceId> {
-        let failed = self.samples.iter().filter(|sample| sample.fate == Fate::Bad);
+        let failed = self.samples.iter().filter(|sample| sample.result == RowResult::Bad);
         failed.map(|sample| sample.sequence)
     }
 }

@@ -1,15 +1,15 @@
-//! What came of a scenario.
+//! The result of a scenario.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Stats, Tick};
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Requests taken.
+    /// Accepted requests.
     pub taken: usize,
-    /// Requests refused.
+    /// Rejected requests.
     pub refused: usize,
     /// Sequences that stopped or reached their length.
     pub completed: usize,
@@ -19,11 +19,11 @@ pub struct Report {
     pub steps: u64,
     /// Tokens that sessions would have found at the end.
     pub session_tokens: u64,
-    /// Blocks that came back from disk.
+    /// Blocks restored from disk.
     pub restored: u64,
-    /// Blocks that were copied out for sequences that were preempted.
+    /// Blocks offloaded for preempted sequences.
     pub swapped_out: u64,
-    /// Blocks that came back from the host's memory.
+    /// Blocks restored from host memory.
     pub swapped_in: u64,
     /// When the last one was.
     pub end: Tick,
@@ -46,11 +46,11 @@ pub struct Report {
     pub tokens: u64,
     /// From arrival to the end, of those completed.
     pub e2e: Quantiles,
-    /// The scheduler's own view of it all.
+    /// The scheduler's statistics.
     pub stats: Stats,
 }
 
-/// What a half, 95 and 99 of 100 did not exceed, in microseconds.
+/// The 50th, 95th and 99th percentile, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Quantiles {

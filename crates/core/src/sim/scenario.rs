@@ -1,4 +1,4 @@
-//! A world to be played: a machine, its clients and what goes wrong.
+//! A scenario: a machine, its clients and its faults.
 
 use omnibus_kv::CacheKind;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::{
     StaticBatch, SwapSettings, Tick, Tuning,
 };
 
-/// A world to be played.
+/// A scenario to simulate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// Of the scheduler.
@@ -18,13 +18,13 @@ pub struct Scenario {
     pub arrivals: Vec<Arrival>,
     /// How long steps take.
     pub machine: Machine,
-    /// What goes wrong.
+    /// Faults.
     pub faults: Faults,
     /// Whether a step is launched before the last one is read.
     pub overlap: Overlap,
-    /// Where blocks are kept besides.
+    /// Offload tiers.
     pub tier: Tier,
-    /// When the books are looked at.
+    /// When the scheduler's state is audited.
     pub audits: Audits,
     /// Decides when faults happen.
     pub seed: u64,
@@ -63,15 +63,15 @@ pub struct Arrival {
     pub tenant: u64,
     /// [`crate::Request::draft_tokens`].
     pub draft_tokens: usize,
-    /// From arrival until nobody waits any more.
+    /// From arrival to the deadline.
     pub patience: Option<Tick>,
-    /// From arrival until the client goes away.
+    /// From arrival until the client disconnects.
     pub leaves_after: Option<Tick>,
     /// Every step with this request fails.
     pub is_poison: bool,
 }
 
-/// What goes wrong.
+/// Faults.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Faults {
     /// One in so many steps fails; zero for none.
@@ -84,35 +84,35 @@ pub struct Faults {
     pub tokens_max: Option<usize>,
     /// Steps of more sequences run out of memory. Not less than one.
     pub sequences_max: Option<usize>,
-    /// At one in so many steps, the time that the scheduler is told jumps, back or ahead; zero for never.
+    /// At one in so many steps, the time that the scheduler is given jumps, back or ahead; zero for never.
     pub jump_one_in: u64,
-    /// At one in so many steps, a client goes away or the engine gives up on a sequence; zero for never.
+    /// At one in so many steps, a client disconnects or the engine fails a sequence; zero for never.
     pub loss_one_in: u64,
     /// At one in so many steps, a sequence's number of draft tokens changes; zero for never.
     pub drafts_one_in: u64,
-    /// Who else uses the machine.
+    /// Background load.
     pub interference: Interference,
 }
 
-/// Others who use the machine, as steps feel them. Times are in microseconds.
+/// Background load, as it slows steps. Times are in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Interference {
     /// Any step takes up to so many thousandths more or less.
     pub jitter: u64,
-    /// Something else runs once in this much time on average; zero for never.
+    /// Mean time between other programs' bursts; zero for never.
     pub hiccup_every: Tick,
-    /// For so long.
+    /// Their length.
     pub hiccup: Tick,
-    /// Stretches in which everything is slower begin once in this much time; zero for never.
+    /// Mean time between slow periods; zero for never.
     pub slow_every: Tick,
-    /// They last so long.
+    /// Their length.
     pub slow_for: Tick,
-    /// By so many thousandths.
+    /// The slowdown in thousandths.
     pub slow: u64,
 }
 
 impl Interference {
-    /// What a step takes that begins now and would take so long on a machine of its own.
+    /// The time of a step that begins now and would take `alone` on an idle machine.
     pub fn of(&self, took: Tick, now: Tick, rng: &mut Rng) -> Tick {
         let slow = if self.slow_every > 0 && now % self.slow_every < self.slow_for { self.slow } else { 0 };
         let jitter = if self.jitter > 0 { rng.below(2 * self.jitter + 1) } else { 0 };
@@ -122,10 +122,10 @@ impl Interference {
     }
 }
 
-/// When the books are looked at, which takes longer than all the rest.
+/// When the scheduler's state is audited, which takes longer than the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Audits {
-    /// After everything that happens.
+    /// After every change.
     #[default]
     EveryStep,
     /// Once.

@@ -39,7 +39,7 @@ impl Script {
         Self { prints: prints.collect(), arrival, tokens, marks }
     }
 
-    /// What its client asks for at a time.
+    /// The request that its client sends.
     pub(super) fn request(&self, now: Tick) -> Request {
         Request {
             deadline: self.deadline(now),
@@ -56,7 +56,7 @@ impl Script {
         }
     }
 
-    /// When its client gives up, if it asked at a time.
+    /// The deadline of a request sent at a time.
     pub(super) fn deadline(&self, asked: Tick) -> Option<Tick> {
         self.arrival.patience.map(|patience| asked.saturating_add(patience))
     }

@@ -1,5 +1,5 @@
-//! Slower tiers of storage: a disk that keeps what became findable and gives some of it back, late and not all of it; and
-//! the host's memory, which keeps what preempted sequences leave as long as there is room.
+//! Simulated offload tiers: a disk that stores cached blocks and returns some of them, late and not all; and host
+//! memory, which stores blocks of preempted sequences while there is room.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -38,9 +38,9 @@ pub(super) struct Storage {
     /// The prints of the blocks in the host's memory, and which were put there first.
     host: BTreeMap<Name, Vec<u64>>,
     host_order: VecDeque<Name>,
-    /// Who is held, and until when.
+    /// Held sequences, and until when.
     held: BTreeMap<SequenceId, Tick>,
-    /// Who was, ever.
+    /// Sequences that were ever held.
     ever_held: BTreeSet<SequenceId>,
     pub(super) restored: u64,
     pub(super) swapped_out: u64,
@@ -70,7 +70,7 @@ impl Storage {
         }
     }
 
-    /// Writes down what became findable.
+    /// Stores newly cached blocks.
     pub(super) fn keep(&mut self, scheduler: &mut Scheduler, device: &Device) {
         if self.tier.delay == 0 {
             return;
@@ -86,7 +86,7 @@ impl Storage {
         assert!(before.is_none_or(|before| before == prints), "one key, and two contents");
     }
 
-    /// Copies blocks out. How long that takes.
+    /// Offloads blocks. Returns the time it takes.
     pub(super) fn swap_out(
         &mut self,
         scheduler: &mut Scheduler,
@@ -95,7 +95,7 @@ impl Storage {
     ) -> Tick {
         let unknown = blocks.iter().filter(|block| self.find((block.group, block.hash)).is_none());
         let unknown: Vec<CachedBlock> = unknown.copied().collect();
-        // Should there not be room for all, the beginning is what is of use.
+        // Where there is no room for all, the prefix is kept.
         for block in unknown.iter().rev() {
             let name = (block.group, block.hash);
             if self.tier.delay > 0 {
@@ -122,7 +122,7 @@ impl Storage {
         host.or_else(|| self.disk.contains_key(&name).then_some(OffloadTier::Disk))
     }
 
-    /// What would help a sequence that waits, if it is worth while.
+    /// Blocks that would extend a waiting sequence's cache hit, if reading them is worth it.
     fn seek(&self, scheduler: &mut Scheduler, id: SequenceId) -> Vec<Name> {
         let absent = scheduler.missing_blocks(id, |group, key| self.find((group, key)).is_some());
         let stored: Vec<(usize, u128, OffloadTier)> = absent
@@ -135,7 +135,7 @@ impl Storage {
         }
     }
 
-    /// Holds a sequence if the disk has something for it.
+    /// Holds a sequence if the disk has blocks for it.
     pub(super) fn fetch(&mut self, scheduler: &mut Scheduler, id: SequenceId, now: Tick) {
         if self.tier.delay == 0 || self.held.contains_key(&id) {
             return;
@@ -150,7 +150,7 @@ impl Storage {
         self.held.insert(id, now + 1 + self.rng.below(self.tier.delay));
     }
 
-    /// Puts back what is kept of a sequence that is about to begin, or holds it until it is read. How long that takes.
+    /// Restores the offloaded blocks of an admitted sequence, or holds it until they are read. Returns the time it takes.
     pub(super) fn bring_back(
         &mut self,
         scheduler: &mut Scheduler,
@@ -187,7 +187,7 @@ impl Storage {
         self.held.values().copied().min()
     }
 
-    /// Puts what was read where the scheduler wants it, and releases those that waited for it.
+    /// Writes blocks that were read, and releases the sequences that waited for them.
     pub(super) fn load(&mut self, scheduler: &mut Scheduler, device: &mut Device, now: Tick) {
         let due: Vec<_> = self.held.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
         for id in due {

@@ -1,9 +1,9 @@
-//! The loop that plays a scenario, and what must hold after every step.
+//! The loop that runs a scenario, and what must hold after every step.
 
 use omnibus_kv::CacheKind;
 
 use super::clients::{Clients, Excuses};
-use super::device::{Device, Fate, Job};
+use super::device::{Device, Job, RowResult};
 use super::script::Script;
 use super::starvation::Starvation;
 use super::tier::Storage;
@@ -14,18 +14,18 @@ use crate::{
 
 /// The oldest sequence is computed at least once in so many steps, while no step fails.
 const STARVATION_STEPS: u64 = 3;
-/// Nobody sleeps for longer than this without another look.
-const PATIENCE: Tick = 10_000;
-/// A world takes at most so many steps for each token in it, failed ones included; and so many more.
+/// The longest sleep without another plan.
+const SLEEP_MAX: Tick = 10_000;
+/// Most steps for each token of the world, including failed ones, and a constant.
 const STEPS_PER_TOKEN: u64 = 4;
 const STEPS_MORE: u64 = 100;
 
-/// A scenario being played.
+/// A running scenario.
 pub(super) struct World<'a> {
     scenario: &'a Scenario,
     rng: Rng,
     now: Tick,
-    /// What the time that the scheduler is told is ahead by.
+    /// Offset of the time that the scheduler is given.
     ahead: i128,
     scheduler: Scheduler,
     device: Device,
@@ -34,19 +34,19 @@ pub(super) struct World<'a> {
     clients: Clients,
     /// Index of the next arrival.
     next_arrival: usize,
-    /// Clients that will go away, and when.
+    /// Clients that will disconnect, and when.
     leaving: Vec<(Tick, SequenceId)>,
     /// Steps that were committed or failed.
     attempts: u64,
     attempts_max: u64,
-    /// Tokens that one sequence can have at most.
+    /// Most tokens of one sequence.
     longest: usize,
-    /// Plans in a row that computed nothing.
+    /// Consecutive plans without scheduled sequences.
     workless: usize,
     starvation: Starvation,
     random_failures: usize,
-    /// The sequence that was alone in the steps that failed last, and how many of those failed at random in a row.
-    struck: (Option<SequenceId>, usize),
+    /// The sequence that was alone in the last failed steps, and how many of those failed at random in a row.
+    failed_alone: (Option<SequenceId>, usize),
     report: Report,
 }
 
@@ -74,12 +74,12 @@ impl<'a> World<'a> {
             workless: 0,
             starvation: Starvation::default(),
             random_failures: 0,
-            struck: (None, 0),
+            failed_alone: (None, 0),
             report: Report::default(),
         }
     }
 
-    /// Until everybody has heard the end.
+    /// Runs until every client has a terminal event.
     pub(super) fn run(mut self) -> Report {
         let flights_max = if self.scenario.overlap == Overlap::On { 2 } else { 1 };
         loop {
@@ -99,17 +99,17 @@ impl<'a> World<'a> {
         }
     }
 
-    /// When something happens by itself.
+    /// The time of the next event that needs no step.
     fn next(&self) -> Option<Tick> {
         let arrival = self.scenario.arrivals.get(self.next_arrival).map(|arrival| arrival.at);
-        let told = self.told();
+        let given = self.given_time();
         let planned = self.scheduler.next_wakeup().filter(|_| !self.scheduler.is_idle());
         // Where time jumps, what was far away a moment ago may be near.
-        let planned = planned.map(|change| self.now + change.saturating_sub(told).clamp(1, PATIENCE));
+        let planned = planned.map(|change| self.now + change.saturating_sub(given).clamp(1, SLEEP_MAX));
         arrival.into_iter().chain(self.storage.next()).chain(planned).min()
     }
 
-    /// What was read from the slower tier arrives; and now and then something is looked up there.
+    /// Finishes reads from the disk tier; sometimes looks something up there.
     fn load(&mut self) {
         self.storage.load(&mut self.scheduler, &mut self.device, self.now);
         if self.rng.one_in(8)
@@ -128,12 +128,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The time that the scheduler is told.
-    fn told(&self) -> Tick {
+    /// The time that the scheduler is given.
+    fn given_time(&self) -> Tick {
         Tick::try_from((i128::from(self.now) + self.ahead).max(0)).unwrap_or(Tick::MAX)
     }
 
-    /// Clocks are set, machines sleep, and programs subtract wrongly.
+    /// A clock that jumps, as when it is set or the machine sleeps.
     fn jump(&mut self) {
         if self.rng.one_in(self.scenario.faults.jump_one_in) {
             let jumps =
@@ -148,8 +148,8 @@ impl<'a> World<'a> {
         let script = &self.scripts[index];
         let queued = self.scheduler.stats().queued;
         let fits = script.tokens.len() <= self.longest;
-        let told = self.told();
-        let submitted = self.scheduler.submit(told, script.request(told));
+        let given = self.given_time();
+        let submitted = self.scheduler.submit(given, script.request(given));
         let max_queue = self.scenario.settings.max_queue;
         match submitted {
             Ok(_) => assert!(fits && queued < max_queue + max_queue.div_ceil(4), "took what is not possible"),
@@ -159,13 +159,13 @@ impl<'a> World<'a> {
             self.report.refused += 1;
             return;
         };
-        self.clients.join(id, told, (index, script));
+        self.clients.join(id, given, (index, script));
         let leaves = script.arrival.leaves_after.map(|after| (script.arrival.at + after, id));
         self.leaving.extend(leaves);
         self.storage.fetch(&mut self.scheduler, id, self.now);
     }
 
-    /// Clients go away when they like, and the engine gives up on sequences when it must.
+    /// Clients disconnect, and the engine fails sequences.
     fn leave(&mut self) {
         let now = self.now;
         let (gone, rest): (Vec<_>, Vec<_>) = self.leaving.drain(..).partition(|(at, _)| *at <= now);
@@ -212,36 +212,36 @@ impl<'a> World<'a> {
         let plan = self.plan_and_bring_back();
         if plan.is_empty() {
             let is_held = |id| self.scheduler.is_held(id);
-            // The others pause until all suspects had their trial, and a held one's comes later.
+            // The others pause during a bisect, and a held suspect's group comes later.
             let free = match self.scheduler.stats().suspects {
                 0 => self.clients.live().any(|id| !is_held(id)),
                 _ => !self.clients.live().any(is_held),
             };
-            let waits = self.scheduler.next_wakeup().is_some_and(|change| change > self.told());
+            let waits = self.scheduler.next_wakeup().is_some_and(|change| change > self.given_time());
             let may_wait = self.scenario.settings.schedule == Schedule::Static && waits;
             assert!(
                 self.scheduler.in_flight() > 0 || !free || may_wait,
-                "somebody waits, and nothing happens: {:?}",
+                "a sequence waits, and no step runs: {:?}",
                 self.scheduler.stats()
             );
             self.workless = 0;
             return false;
         }
-        let begun = self.scheduler.apply(&plan);
-        let took = self.storage.swap_out(&mut self.scheduler, &self.device, &begun.swaps);
+        let allocation = self.scheduler.apply(&plan);
+        let took = self.storage.swap_out(&mut self.scheduler, &self.device, &allocation.swaps);
         self.wait_for_move(took);
-        self.device.copy(&begun.copies);
-        for lookup in &begun.lookups {
+        self.device.copy(&allocation.copies);
+        for lookup in &allocation.lookups {
             let work = plan.scheduled.iter().find(|work| work.sequence == lookup.sequence);
             assert_eq!(
                 work.map(|work| work.cached),
                 Some(lookup.cached),
-                "found something else than planned"
+                "the cache hit is not the planned one"
             );
             let prompt = self.scripts[self.clients.script(lookup.sequence)].arrival.prompt;
             assert_eq!(lookup.cached + lookup.computed, prompt, "a prompt is looked up once, and whole");
         }
-        self.tell(begun.events, &Excuses::default());
+        self.send(allocation.events, &Excuses::default());
         self.workless = if plan.scheduled.is_empty() { self.workless + 1 } else { 0 };
         assert!(
             self.workless <= 1,
@@ -254,10 +254,10 @@ impl<'a> World<'a> {
         true
     }
 
-    /// Plans, and puts back what is kept elsewhere of those that begin, until there is nothing more to put back.
+    /// Plans, and restores offloaded blocks of admitted sequences, until there are no more.
     fn plan_and_bring_back(&mut self) -> Plan {
         loop {
-            let plan = self.scheduler.plan(self.told());
+            let plan = self.scheduler.plan(self.given_time());
             self.check_plan(&plan);
             for id in self.scheduler.newly_admitted(&plan) {
                 let (scheduler, device) = (&mut self.scheduler, &mut self.device);
@@ -274,7 +274,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Blocks are moved between steps.
+    /// Blocks are transferred between steps.
     fn wait_for_move(&mut self, took: Tick) {
         if took > 0 {
             self.now = self.now.max(self.device.free_at()) + took;
@@ -282,7 +282,11 @@ impl<'a> World<'a> {
     }
 
     fn check_plan(&self, plan: &Plan) {
-        assert_eq!(*plan, self.scheduler.plan(self.told()), "planning is deterministic and changes nothing");
+        assert_eq!(
+            *plan,
+            self.scheduler.plan(self.given_time()),
+            "planning is deterministic and changes nothing"
+        );
         let limits = self.scheduler.limits();
         let settings = &self.scenario.settings;
         assert!(plan.tokens() <= limits.tokens.min(settings.max_step_tokens), "too many tokens");
@@ -295,7 +299,7 @@ impl<'a> World<'a> {
     }
 
     fn launch(&mut self, plan: &Plan) {
-        let fates: Vec<Fate> = plan.scheduled.iter().map(|work| self.fate(work)).collect();
+        let results: Vec<RowResult> = plan.scheduled.iter().map(|work| self.row_result(work)).collect();
         let begins = self.now.max(self.device.free_at());
         let alone = self.scenario.machine.of(plan);
         let took = self.scenario.faults.interference.of(alone, begins, &mut self.rng);
@@ -303,25 +307,25 @@ impl<'a> World<'a> {
         let oldest = self.oldest();
         self.starvation.launch(oldest);
         let (clients, scripts) = (&self.clients, &self.scripts);
-        self.device.launch(&self.scheduler, plan, &fates, (done, took), |id| clients.script(id), scripts);
+        self.device.launch(&self.scheduler, plan, &results, (done, took), |id| clients.script(id), scripts);
     }
 
     /// Whether the sequence's sampling fails; else how many of its tokens are accepted. None behind one that stops it.
-    fn fate(&mut self, work: &ScheduledSequence) -> Fate {
+    fn row_result(&mut self, work: &ScheduledSequence) -> RowResult {
         if work.samples == 0 {
-            return Fate::Good(0);
+            return RowResult::Good(0);
         }
         if self.rng.one_in(self.scenario.faults.row_one_in) {
-            return Fate::Bad;
+            return RowResult::Bad;
         }
         let drawn = if work.samples > 1 { self.rng.within(1..=work.samples) } else { 1 };
         let script = &self.scripts[self.clients.script(work.sequence)];
         let first = work.positions.end - work.draft_tokens();
         let stop = (first..first + drawn).position(|position| script.stop(position).is_some());
-        Fate::Good(stop.map_or(drawn, |stop| stop + 1))
+        RowResult::Good(stop.map_or(drawn, |stop| stop + 1))
     }
 
-    /// The oldest step is done, one way or the other.
+    /// The oldest step ends, or fails.
     fn finish(&mut self) {
         let job = self.device.finish();
         self.now = self.now.max(job.done);
@@ -341,19 +345,19 @@ impl<'a> World<'a> {
     fn commit(&mut self, job: &Job) {
         let suspects = self.scheduler.stats().suspects;
         self.check_starvation(job, suspects > 0);
-        let is_trial = suspects > 0 && job.sequences.iter().any(|id| self.clients.is_live(*id));
+        let is_bisect = suspects > 0 && job.sequences.iter().any(|id| self.clients.is_live(*id));
         let outputs = job.outputs(&self.clients, &self.scripts);
         let outcome = Outcome { plan: job.plan, outputs, took: Some(job.took) };
         let failed: Vec<_> = job.failed_rows().collect();
         for event in self.scheduler.commit(outcome) {
             let excuses = Excuses { row: failed.contains(&event.sequence()), steps: false };
-            self.tell(vec![event], &excuses);
+            self.send(vec![event], &excuses);
         }
-        if job.sequences.iter().any(|id| self.struck.0 == Some(*id)) {
-            self.struck = (None, 0);
+        if job.sequences.iter().any(|id| self.failed_alone.0 == Some(*id)) {
+            self.failed_alone = (None, 0);
         }
         let left = self.scheduler.stats().suspects;
-        assert!(!is_trial || left < suspects, "a good step clears somebody");
+        assert!(!is_bisect || left < suspects, "a good step clears a suspect");
         self.report.steps += 1;
     }
 
@@ -367,10 +371,10 @@ impl<'a> World<'a> {
     }
 
     /// Panics if the oldest sequence is passed over for too long.
-    fn check_starvation(&mut self, job: &Job, is_trial: bool) {
+    fn check_starvation(&mut self, job: &Job, is_bisect: bool) {
         let oldest = self.oldest();
         let passed_over = self.starvation.finish(oldest, &job.sequences);
-        if is_trial {
+        if is_bisect {
             self.starvation.reset();
             return;
         }
@@ -403,12 +407,12 @@ impl<'a> World<'a> {
 
     fn crash(&mut self, job: &Job, cause: Cause) {
         let alone = if job.sequences.len() == 1 { job.sequences.first().copied() } else { None };
-        let before = if self.struck.0 == alone { self.struck.1 } else { 0 };
-        self.struck = (alone, before + usize::from(cause == Cause::Chance));
+        let before = if self.failed_alone.0 == alone { self.failed_alone.1 } else { 0 };
+        self.failed_alone = (alone, before + usize::from(cause == Cause::Chance));
         self.random_failures += usize::from(cause == Cause::Chance);
-        let excuses = Excuses { row: false, steps: alone.is_some() && self.struck.1 >= 2 };
+        let excuses = Excuses { row: false, steps: alone.is_some() && self.failed_alone.1 >= 2 };
         let events = self.scheduler.fail_steps();
-        self.tell(events, &excuses);
+        self.send(events, &excuses);
         self.device.crash();
         self.starvation.crash();
         let stats = self.scheduler.stats();
@@ -416,24 +420,24 @@ impl<'a> World<'a> {
         assert!(stats.groups.iter().all(|group| group.used + group.cached == 0), "all memory is suspect");
     }
 
-    /// Whether the books balance, if that is looked at after every step.
+    /// Audits the scheduler's state, if the scenario does so after every step.
     fn audit(&self) {
         if self.scenario.audits == Audits::EveryStep {
             self.scheduler.audit();
         }
     }
 
-    fn tell(&mut self, events: Vec<Event>, excuses: &Excuses) {
+    fn send(&mut self, events: Vec<Event>, excuses: &Excuses) {
         for event in events {
-            self.clients.check(event, (self.now, self.told()), &self.scripts, *excuses);
+            self.clients.check(event, (self.now, self.given_time()), &self.scripts, *excuses);
         }
     }
 
-    /// Everybody has heard the end, and nothing is left behind.
+    /// Every client has a terminal event, and no block is left.
     fn close(mut self) -> Report {
         assert!(self.scheduler.is_idle() && self.scheduler.in_flight() == 0, "something is left to do");
         self.scheduler.audit();
-        assert!(self.clients.live().next().is_none(), "somebody is still waiting");
+        assert!(self.clients.live().next().is_none(), "a client has no terminal event");
         let stats = self.scheduler.stats();
         assert!(stats.groups.iter().all(|group| group.used == 0), "a block is lost");
         let (tokens, blocks): (usize, usize) = self
@@ -451,14 +455,14 @@ impl<'a> World<'a> {
         self.report.swapped_in = self.storage.swapped_in;
         self.report.end = self.now;
         self.report.stats = stats;
-        let told: u64 = self.scripts.iter().map(|script| script.arrival.max_new_tokens as u64).sum();
-        assert!(self.report.stats.sampled_tokens_total <= told, "more was told than was asked for");
+        let limit: u64 = self.scripts.iter().map(|script| script.arrival.max_new_tokens as u64).sum();
+        assert!(self.report.stats.sampled_tokens_total <= limit, "more tokens than requested");
         self.report
     }
 }
 
-/// What one sequence can have at most, counted in another way than the scheduler does: up to the first position that
-/// cannot be computed, since the last token never is.
+/// The most tokens of one sequence, counted in another way than the scheduler does: up to the first position that cannot
+/// be computed, since the last token never is.
 fn longest(settings: &Settings) -> usize {
     let block = |position: usize| position / settings.block_size;
     let fits = |last: usize, group: &CacheGroup| {
