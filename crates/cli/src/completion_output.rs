@@ -49,10 +49,11 @@ pub async fn print_stream(mut events: EventStream) -> Result<Completion, Error> 
     while let Some(event) = events.next().await {
         match event {
             Event::Started { .. } | Event::Prompt(_) => {}
-            Event::Delta { text: more, .. } => {
+            Event::Delta { delta, .. } => {
+                let more = delta.text();
                 first.get_or_insert_with(|| since.elapsed());
-                output::piece(&more);
-                text.push_str(&more);
+                output::piece(more);
+                text.push_str(more);
             }
             Event::Finished { reason, usage, .. } => {
                 output::piece("\n");

@@ -20,12 +20,12 @@ pub enum Event {
     /// More tokens of the prompt, when their log-probabilities were requested: all of them, in order and
     /// in chunks, before the first delta.
     Prompt(Vec<TokenInfo>),
-    /// More of the answer. Text or tokens may be empty: text is held back while it may be half a
-    /// character or the start of a stop string.
+    /// More of the generated message. The text may be empty when there are tokens: text is held back while
+    /// it may be an incomplete character or the start of a stop string.
     Delta {
-        /// Text that is final.
-        text: String,
-        /// Tokens since the last delta, with log-probabilities where they were requested.
+        /// The new part of the message.
+        delta: Delta,
+        /// Tokens since the last delta, with log-probabilities when requested.
         tokens: Vec<TokenInfo>,
     },
     /// The last event of a request that succeeded.
@@ -39,6 +39,36 @@ pub enum Event {
     },
     /// The last event of a request that failed.
     Failed(Failure),
+}
+
+/// A typed part of a generated message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Delta {
+    /// Text outside of reasoning and tool calls.
+    Text(String),
+    /// Reasoning text.
+    Reasoning(String),
+    /// The start of a tool call.
+    ToolCallStart {
+        /// The id that the tool's result refers to.
+        id: String,
+        /// The function's name.
+        name: String,
+    },
+    /// More of the arguments of the last started tool call: a part of a JSON text.
+    ToolCallArguments(String),
+    /// The end of the last started tool call.
+    ToolCallEnd,
+}
+
+impl Delta {
+    /// The delta's text, whatever its type; empty at the start and end of a tool call.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Reasoning(text) | Self::ToolCallArguments(text) => text,
+            Self::ToolCallStart { .. } | Self::ToolCallEnd => "",
+        }
+    }
 }
 
 /// A token and its log-probability.

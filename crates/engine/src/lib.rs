@@ -34,7 +34,7 @@ mod worker;
 
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};
-pub use event::{Candidate, Event, FinishReason, StopMatch, TokenInfo, Usage};
+pub use event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
 #[doc(hidden)]
 pub use fault::FaultPlan;
 pub use front::{EventStream, Handle};

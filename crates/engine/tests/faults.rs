@@ -65,7 +65,7 @@ fn output_until_failure(mut stream: EventStream) -> (String, Failure) {
         match event {
             Event::Failed(failure) => return (output_tokens, failure),
             Event::Finished { .. } => panic!("it does not fail"),
-            Event::Delta { text, .. } => output_tokens.push_str(&text),
+            Event::Delta { delta, .. } => output_tokens.push_str(delta.text()),
             Event::Started { .. } | Event::Prompt(_) => {}
         }
     }

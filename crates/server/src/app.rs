@@ -69,11 +69,12 @@ impl App {
     }
 }
 
-/// Runs work of some milliseconds off the threads that serve connections.
+/// Runs work of some milliseconds off the threads that serve connections, in the same tracing span.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    match tokio::task::spawn_blocking(work).await {
+    let span = tracing::Span::current();
+    match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
         Ok(result) => result,
         Err(error) => {
             tracing::error!(%error, "request handler panicked");

@@ -25,7 +25,7 @@ const OPEN: &[&str] = &["/health", "/ready"];
 pub struct Keys(Arc<[Padded]>);
 
 /// The tenant of a request; empty when no keys are configured.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tenant(pub String);
 
 /// Why a key is invalid.

@@ -1,122 +1,181 @@
-//! A refusal as a client sees it: a status, and OpenAI's error object.
+//! API errors: one type for all APIs, rendered in the format of the route's API.
 //!
-//! Invariant: whatever goes wrong in a route leaves as one of these, so every error has one shape.
+//! Invariant: every failure of a route leaves as an [`ApiError`]; nothing here knows an API's format.
 
-use axum::Json;
 use axum::extract::rejection::PathRejection;
-use axum::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use omnibus_engine::Failure;
 
-use crate::wire::error::{ErrorBody, ErrorObject};
+use crate::response::JsonBody;
 
-/// Why a request got no answer. Built with the constructors below, one a remedy.
+/// Why a request failed. Built with the constructors below, one per remedy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
-    status: StatusCode,
-    object: ErrorObject,
+    kind: ErrorKind,
+    code: &'static str,
+    message: String,
+    param: Option<String>,
     retry_after_s: Option<u64>,
 }
 
+/// The kind of an error. It determines the status, and the type in an API's error format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// 400: the request is invalid.
+    InvalidRequest,
+    /// 401: the API key is missing or wrong.
+    Unauthorized,
+    /// 404: the route, model or object does not exist.
+    NotFound,
+    /// 405: the route has other methods.
+    MethodNotAllowed,
+    /// 408: the body did not arrive in time.
+    BodyTimeout,
+    /// 413: the body is too large.
+    TooLarge,
+    /// 415: the body is not JSON.
+    UnsupportedMediaType,
+    /// 429: the queue is full.
+    RateLimited,
+    /// 500: a bug, or a failure of the engine.
+    Internal,
+    /// 503: the server is starting, stopping or restarting its engine.
+    Unavailable,
+    /// 504: the request's time limit passed.
+    Timeout,
+}
+
+impl ErrorKind {
+    /// The HTTP status.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::InvalidRequest => StatusCode::BAD_REQUEST,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+}
+
 impl ApiError {
-    fn new(status: StatusCode, kind: &'static str, code: &'static str, message: impl Into<String>) -> Self {
-        let object = ErrorObject { message: message.into(), kind, param: None, code: Some(code) };
-        Self { status, object, retry_after_s: None }
+    fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, code, message: message.into(), param: None, retry_after_s: None }
     }
 
-    /// 400: change this field.
+    /// 400: a field has an invalid value.
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::malformed(message).with_param(param).with_code("invalid_value")
+        Self::new(ErrorKind::InvalidRequest, "invalid_value", message).with_param(param)
     }
 
-    /// 400: nobody here knows this field.
+    /// 400: a field is unknown.
     pub fn unknown_field(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::malformed(message).with_param(param).with_code("unknown_field")
+        Self::new(ErrorKind::InvalidRequest, "unknown_field", message).with_param(param)
     }
 
-    /// 400: the field means something, but it cannot be had here.
+    /// 400: a field has a valid value that this server does not support.
     pub fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::malformed(message).with_param(param).with_code("unsupported_value")
+        Self::new(ErrorKind::InvalidRequest, "unsupported_value", message).with_param(param)
     }
 
-    /// 400: not even a request.
+    /// 400: the body is not valid JSON.
     pub fn malformed(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", "invalid_json", message)
+        Self::new(ErrorKind::InvalidRequest, "invalid_json", message)
     }
 
-    /// 401: say who you are.
+    /// 401: the API key is missing or wrong.
     pub fn unauthorized() -> Self {
-        let message = "a valid API key is needed, as `Authorization: Bearer KEY`";
-        Self::new(StatusCode::UNAUTHORIZED, "authentication_error", "invalid_api_key", message)
+        let message = "a valid API key is required, as `Authorization: Bearer KEY`";
+        Self::new(ErrorKind::Unauthorized, "invalid_api_key", message)
     }
 
-    /// 404: nothing by that name.
+    /// 404: the route or object does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
+        Self::new(ErrorKind::NotFound, "not_found", message)
     }
 
     /// 405: the route has other methods.
     pub fn method_not_allowed(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "method_not_allowed", message)
+        Self::new(ErrorKind::MethodNotAllowed, "method_not_allowed", message)
     }
 
-    /// 408: the body never came.
+    /// 408: the body did not arrive in time.
     pub fn body_timeout(after_s: u64) -> Self {
         let message = format!("the request body did not arrive within {after_s} s");
-        Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", "request_timeout", message)
+        Self::new(ErrorKind::BodyTimeout, "request_timeout", message)
     }
 
-    /// 413: send less.
+    /// 413: the body is too large.
     pub fn too_large(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", "request_too_large", message)
+        Self::new(ErrorKind::TooLarge, "request_too_large", message)
     }
 
-    /// 415: send JSON.
+    /// 415: the body is not JSON.
     pub fn unsupported_media(message: impl Into<String>) -> Self {
-        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        Self::new(status, "invalid_request_error", "unsupported_media_type", message)
+        Self::new(ErrorKind::UnsupportedMediaType, "unsupported_media_type", message)
     }
 
-    /// 500: ours to mend.
+    /// 500: a bug, or a failure of the engine.
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "internal_error", message)
+        Self::new(ErrorKind::Internal, "internal_error", message)
     }
 
-    /// 503: come back later.
+    /// 503: the server does not accept requests at the moment.
     pub fn unavailable(message: impl Into<String>) -> Self {
-        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "unavailable", message);
+        let error = Self::new(ErrorKind::Unavailable, "unavailable", message);
         Self { retry_after_s: Some(UNAVAILABLE_RETRY_S), ..error }
     }
 
-    /// Names the field at fault, unless one is named already.
-    pub fn or_param(self, param: &str) -> Self {
-        if self.object.param.is_some() { self } else { self.with_param(param) }
+    /// Names the field at fault of an error that names none, if the error is about the input's length.
+    pub fn with_input_param(self, param: &str) -> Self {
+        if self.code == CONTEXT_LENGTH && self.param.is_none() { self.with_param(param) } else { self }
     }
 
-    /// What a metric calls it.
-    pub fn outcome(&self) -> &'static str {
-        self.object.code.unwrap_or("error")
+    /// The kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
     }
 
-    /// The body, for a stream that can no longer change its status.
-    pub fn body(&self) -> ErrorBody {
-        ErrorBody { error: self.object.clone() }
+    /// A machine-readable code, also the value of the `outcome` label.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// A human-readable description.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The field at fault.
+    pub fn param(&self) -> Option<&str> {
+        self.param.as_deref()
+    }
+
+    /// When to retry, in seconds.
+    pub fn retry_after_s(&self) -> Option<u64> {
+        self.retry_after_s
     }
 
     fn with_param(mut self, param: impl Into<String>) -> Self {
-        self.object.param = Some(param.into());
-        self
-    }
-
-    fn with_code(mut self, code: &'static str) -> Self {
-        self.object.code = Some(code);
+        self.param = Some(param.into());
         self
     }
 }
 
-/// What `Retry-After` says when nobody can estimate.
+/// `Retry-After` when there is no estimate.
 const UNAVAILABLE_RETRY_S: u64 = 5;
+/// The code of a prompt that does not fit the context.
+const CONTEXT_LENGTH: &str = "context_length_exceeded";
 
 impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
@@ -124,19 +183,14 @@ impl From<Failure> for ApiError {
         match failure {
             Failure::BadRequest { field, .. } => Self::invalid(field, message),
             Failure::UnknownModel { .. } => {
-                let error =
-                    Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "model_not_found", message);
-                error.with_param("model")
+                Self::new(ErrorKind::NotFound, "model_not_found", message).with_param("model")
             }
-            Failure::TooLong { .. } => Self::malformed(message).with_code("context_length_exceeded"),
+            Failure::TooLong { .. } => Self::new(ErrorKind::InvalidRequest, CONTEXT_LENGTH, message),
             Failure::Busy { retry_after_s } => {
-                let status = StatusCode::TOO_MANY_REQUESTS;
-                let error = Self::new(status, "rate_limit_error", "queue_full", message);
+                let error = Self::new(ErrorKind::RateLimited, "queue_full", message);
                 Self { retry_after_s: Some(retry_after_s.max(1)), ..error }
             }
-            Failure::Timeout { .. } => {
-                Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout_error", "timeout", message)
-            }
+            Failure::Timeout { .. } => Self::new(ErrorKind::Timeout, "timeout", message),
             Failure::Unavailable { retry_after_s, .. } => {
                 let error = Self::unavailable(message);
                 Self { retry_after_s: retry_after_s.or(error.retry_after_s), ..error }
@@ -148,44 +202,84 @@ impl From<Failure> for ApiError {
 
 impl From<PathRejection> for ApiError {
     fn from(rejection: PathRejection) -> Self {
-        Self::malformed(rejection.body_text()).with_code("invalid_path")
+        Self::new(ErrorKind::InvalidRequest, "invalid_path", rejection.body_text())
     }
 }
 
+/// A response without a body, which [`render`] adds.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(self.body())).into_response();
+        let mut response = self.kind.status().into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.status == StatusCode::UNAUTHORIZED {
+        if self.kind == ErrorKind::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        debug_assert!(!headers.contains_key(ALLOW), "the router knows the methods of a route");
-        response.extensions_mut().insert(Refused(self));
+        response.extensions_mut().insert(Failed(self));
         response
     }
 }
 
-/// Left on a response so that metrics and logs can say why.
+/// The error of a failed response, for rendering, metrics and logs.
 #[derive(Debug, Clone)]
-pub struct Refused(pub ApiError);
+pub struct Failed(pub ApiError);
+
+/// The error format of the routes below a path.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorFormat {
+    /// The prefix of the routes' paths.
+    pub path: &'static str,
+    /// Renders an error as a body.
+    pub render: fn(&ApiError) -> JsonBody,
+}
+
+/// Adds the body to error responses, in the format of the longest path that is a prefix of the request's.
+pub async fn render(State(formats): State<&'static [ErrorFormat]>, request: Request, next: Next) -> Response {
+    let format = format_of(formats, request.uri().path());
+    let mut response = next.run(request).await;
+    let failed = response.extensions().get::<Failed>().cloned();
+    if let (Some(format), Some(Failed(error))) = (format, failed) {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *response.body_mut() = (format.render)(&error).into_text().into();
+    }
+    response
+}
+
+fn format_of(formats: &[ErrorFormat], path: &str) -> Option<ErrorFormat> {
+    formats
+        .iter()
+        .filter(|format| path.starts_with(format.path))
+        .max_by_key(|format| format.path.len())
+        .copied()
+}
 
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
+    use crate::response::openai::error_body;
 
     fn check(failure: Failure, expected: Expect) {
         let error = ApiError::from(failure);
-        let body = serde_json::to_string(&error.body()).unwrap();
-        expected.assert_eq(&format!("{} {:?} {body}", error.status.as_u16(), error.retry_after_s));
+        let body = error_body(&error).into_text();
+        expected.assert_eq(&format!("{} {:?} {body}", error.kind.status().as_u16(), error.retry_after_s));
     }
 
     #[test]
-    fn each_failure_has_a_status_and_says_what_to_do() {
+    fn the_longest_path_chooses_the_format() {
+        let named = |path: &'static str| ErrorFormat { path, render: error_body };
+        let formats = [named("/"), named("/v1/messages"), named("/v1")];
+        let path_of = |path: &str| format_of(&formats, path).map(|format| format.path);
+        assert_eq!(path_of("/v1/messages/count_tokens"), Some("/v1/messages"));
+        assert_eq!(path_of("/v1/models"), Some("/v1"));
+        assert_eq!(path_of("/health"), Some("/"));
+    }
+
+    #[test]
+    fn each_failure_has_a_status_and_a_remedy() {
         check(
             Failure::bad_request("top_p", "top_p must be above 0 and at most 1"),
             expect![[

@@ -1,10 +1,10 @@
 //! HTTP APIs over the engine. Start at [`serve`]; every route is in `routes`.
 //!
 //! Invariant: a request body is read in [`wire`], becomes an engine request in [`lower`] once, and the
-//! engine's events become wire types in [`answer`]. Nothing here knows arrays or blocks.
+//! engine's events become frames in [`response`]. Nothing here knows arrays or blocks.
 
 mod active;
-pub mod answer;
+mod api;
 mod app;
 mod auth;
 mod engine;
@@ -15,14 +15,16 @@ pub mod lower;
 mod metrics;
 mod observe;
 mod request_id;
+pub mod response;
 mod routes;
 mod sse;
 pub mod wire;
 
+pub use api::{Api, Prepared, RequestContext, generate};
 pub use app::{App, Settings};
 pub use auth::{KeyError, Keys};
 pub use engine::{Engine, Events};
-pub use error::ApiError;
+pub use error::{ApiError, ErrorFormat, ErrorKind, render as render_errors};
 pub use limits::Limits;
 pub use listen::{bind, serve};
 pub use routes::router;

@@ -12,8 +12,7 @@ use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::engine::Engine;
-use crate::error::Refused;
-use crate::request_id::RequestId;
+use crate::error::Failed;
 
 /// Bucket bounds for durations, from a decode step to a long request.
 const SECONDS: &[f64] = &[
@@ -186,12 +185,11 @@ pub async fn layer(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = route.unwrap_or_else(|| "unmatched".into());
     let method = method_label(request.method().as_str());
-    let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    let error = response.extensions().get::<Refused>().map(|refused| refused.0.body().error.message);
+    let error = response.extensions().get::<Failed>().map(|failed| failed.0.message().to_owned());
     let seconds = since.elapsed().as_secs_f64();
-    tracing::info!(id, method, route, status, seconds, error, "request");
+    tracing::info!(method, route, status, seconds, error, "response");
     histogram!("omnibus_http_request_seconds", "route" => route.clone()).record(seconds);
     let labels = [("route", route), ("method", method.into()), ("status", status.to_string())];
     counter!("omnibus_http_requests_total", &labels).increment(1);

@@ -11,40 +11,24 @@ use metrics::{counter, histogram};
 use omnibus_engine::{Event, FinishReason, Usage};
 
 use crate::active::ActiveGuard;
+use tracing::Span;
+
 use crate::engine::Events;
 use crate::error::ApiError;
-
-/// The API of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Api {
-    /// `/v1/chat/completions`
-    Chat,
-    /// `/v1/completions`
-    Completions,
-}
-
-impl Api {
-    /// The value of the `api` label.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Completions => "completions",
-        }
-    }
-}
 
 /// Events of a request, with its metrics recorded as they pass.
 pub struct ObservedEvents {
     events: Events,
     metrics: RequestMetrics,
+    span: Span,
     _guard: ActiveGuard,
 }
 
 impl ObservedEvents {
     /// Wraps the events of a request that was just submitted.
-    pub fn new(events: Events, api: Api, guard: ActiveGuard) -> Self {
+    pub fn new(events: Events, api: &'static str, guard: ActiveGuard) -> Self {
         let metrics = RequestMetrics { api, since: Instant::now(), first: None, outcome: None };
-        Self { events, metrics, _guard: guard }
+        Self { events, metrics, span: Span::current(), _guard: guard }
     }
 }
 
@@ -52,6 +36,8 @@ impl Stream for ObservedEvents {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        let span = self.span.clone();
+        let _entered = span.enter();
         let polled = self.events.poll_next_unpin(context);
         if let Poll::Ready(Some(event)) = &polled {
             self.metrics.observe(event);
@@ -61,7 +47,7 @@ impl Stream for ObservedEvents {
 }
 
 struct RequestMetrics {
-    api: Api,
+    api: &'static str,
     since: Instant,
     first: Option<Instant>,
     outcome: Option<&'static str>,
@@ -78,7 +64,10 @@ impl RequestMetrics {
             }
             Event::Delta { .. } => {}
             Event::Finished { reason, usage, .. } => self.finish(*reason, usage),
-            Event::Failed(failure) => self.outcome = Some(ApiError::from(failure.clone()).outcome()),
+            Event::Failed(failure) => {
+                tracing::warn!(error = %failure, "generation failed");
+                self.outcome = Some(ApiError::from(failure.clone()).code());
+            }
         }
     }
 
@@ -91,7 +80,10 @@ impl RequestMetrics {
         counter!("omnibus_prompt_tokens_total").increment(usage.prompt_tokens as u64);
         counter!("omnibus_cached_tokens_total").increment(usage.cached_tokens as u64);
         counter!("omnibus_generated_tokens_total").increment(usage.completion_tokens as u64);
-        self.record("omnibus_e2e_seconds", self.since.elapsed().as_secs_f64());
+        let seconds = self.since.elapsed().as_secs_f64();
+        let Usage { prompt_tokens, cached_tokens, completion_tokens } = *usage;
+        tracing::debug!(prompt_tokens, cached_tokens, completion_tokens, seconds, "generation finished");
+        self.record("omnibus_e2e_seconds", seconds);
         if let (Some(first), 2..) = (self.first, usage.completion_tokens) {
             self.record(
                 "omnibus_tpot_seconds",
@@ -101,13 +93,13 @@ impl RequestMetrics {
     }
 
     fn record(&self, name: &'static str, seconds: f64) {
-        histogram!(name, "api" => self.api.name()).record(seconds);
+        histogram!(name, "api" => self.api).record(seconds);
     }
 }
 
 impl Drop for RequestMetrics {
     fn drop(&mut self) {
         let outcome = self.outcome.unwrap_or("disconnected");
-        counter!("omnibus_requests_total", "api" => self.api.name(), "outcome" => outcome).increment(1);
+        counter!("omnibus_requests_total", "api" => self.api, "outcome" => outcome).increment(1);
     }
 }

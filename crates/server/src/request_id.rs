@@ -4,6 +4,7 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
+use tracing::{Instrument, field};
 use uuid::Uuid;
 
 /// Name of the header.
@@ -12,17 +13,18 @@ pub const HEADER: &str = "x-request-id";
 const BYTES_MAX: usize = 128;
 
 /// The id of an HTTP request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestId(pub String);
 
-/// Assigns an id to each request.
+/// Assigns an id to each request. Log lines of the request are in a span with the id.
 pub async fn layer(mut request: Request, next: Next) -> Response {
     let theirs =
         request.headers().get(HEADER).and_then(|value| value.to_str().ok()).filter(|id| is_valid(id));
     let id = theirs.map_or_else(|| format!("req-{}", Uuid::new_v4().simple()), str::to_owned);
     let header = HeaderValue::from_str(&id);
+    let span = tracing::info_span!("request", request_id = id, response_id = field::Empty);
     request.extensions_mut().insert(RequestId(id));
-    let mut response = next.run(request).await;
+    let mut response = next.run(request).instrument(span).await;
     if let Ok(value) = header {
         response.headers_mut().insert(HEADER, value);
     }

@@ -142,7 +142,7 @@ fn announce(config: &Config, address: SocketAddr, handle: &Handle) {
         LogFormat::Text => {
             output::note(format!("memory: {memory}"));
             output::note(format!("serving {model} on {url}"));
-            output::note(format!("try: {}", curl(config, &url, &model, handle)));
+            output::note(curl(config, &url, &model, handle));
         }
     }
 }

@@ -9,6 +9,7 @@ mod folders;
 #[path = "../../../server/tests/http/hostile.rs"]
 mod hostile;
 mod isolation;
+mod logging;
 mod process;
 mod serving;
 mod stopping;

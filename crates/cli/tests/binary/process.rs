@@ -68,10 +68,11 @@ impl Server {
                 panic!("the server ended: {startup_lines:?}, {:?}", child.wait());
             }
             let line = line.trim().to_owned();
-            if let Some((_, found)) = line.split_once(" on http://") {
-                address = found.parse().ok();
+            if let Some((_, found)) = line.split_once("http://") {
+                let end = found.find(['"', '/']).unwrap_or(found.len());
+                address = address.or_else(|| found[..end].parse().ok());
             }
-            let last = line.starts_with("try: ");
+            let last = line.starts_with("curl ") || line.contains(r#""message":"listening""#);
             startup_lines.push(line);
             if last {
                 break;

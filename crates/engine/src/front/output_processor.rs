@@ -10,7 +10,7 @@ use std::time::Instant;
 use omnibus_text::{Detokenizer, Keep, SkipSpecial, StopMatcher, Tokenizer};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::event::{Candidate, Event, FinishReason, StopMatch, TokenInfo, Usage};
+use crate::event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
 use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate, Report, TokenLogprobs};
 use crate::request::Stop;
 use crate::status::EngineStatus;
@@ -187,7 +187,7 @@ impl RequestOutput {
         // An end token has no text, so it has no log-probability either.
         let tokens = if self.with_logprobs && !ends { vec![self.info_of(token)] } else { Vec::new() };
         if !stopped.emit.is_empty() || !tokens.is_empty() {
-            self.send(Event::Delta { text: stopped.emit, tokens });
+            self.send(Event::Delta { delta: Delta::Text(stopped.emit), tokens });
         }
         match stopped.matched.and_then(|place| self.stops.get(place).cloned()) {
             Some(stop) => {
@@ -207,7 +207,7 @@ impl RequestOutput {
             None => stopped.emit + &self.matcher.flush(),
         };
         if !text.is_empty() {
-            self.send(Event::Delta { text, tokens: Vec::new() });
+            self.send(Event::Delta { delta: Delta::Text(text), tokens: Vec::new() });
         }
         let by_text = stopped.matched.and_then(|place| self.stops.get(place).cloned());
         match by_text {

@@ -50,7 +50,7 @@ pub fn wait_for(mut stream: EventStream) -> Output {
     while let Some(event) = stream.blocking_next() {
         events.push(event.clone());
         match event {
-            Event::Delta { text: more, .. } => text.push_str(&more),
+            Event::Delta { delta, .. } => text.push_str(delta.text()),
             Event::Finished { reason, usage, .. } => {
                 assert!(stream.blocking_next().is_none(), "silence after the end");
                 return Output { text, reason, usage, events };

@@ -27,3 +27,19 @@ pub struct GenerationBatch {
     /// Completions of each prompt.
     pub n: usize,
 }
+
+/// The number of choices in a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choices {
+    /// All choices.
+    pub count: usize,
+    /// Choices of each prompt.
+    pub per_prompt: usize,
+}
+
+impl GenerationBatch {
+    /// The number of choices.
+    pub fn choices(&self) -> Choices {
+        Choices { count: self.prompts.len() * self.n, per_prompt: self.n }
+    }
+}

@@ -2,7 +2,6 @@
 
 mod chat;
 mod completions;
-mod generate;
 mod models;
 mod requests;
 mod sessions;
@@ -16,15 +15,20 @@ use axum::extract::Request;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{delete, get, post};
 
+use crate::api::generate;
 use crate::app::App;
-use crate::error::ApiError;
-use crate::{auth, metrics, request_id};
+use crate::error::{ApiError, ErrorFormat};
+use crate::response::openai;
+use crate::{auth, error, metrics, request_id};
+
+/// The error format of each API, by the path of its routes.
+const ERROR_FORMATS: &[ErrorFormat] = &[ErrorFormat { path: "/", render: openai::error_body }];
 
 /// The router of all routes.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(chat::create))
-        .route("/v1/completions", post(completions::create))
+        .route("/v1/chat/completions", post(generate::<chat::ChatApi>))
+        .route("/v1/completions", post(generate::<completions::CompletionsApi>))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/v1/requests", get(requests::list))
@@ -42,6 +46,7 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_route)
         .layer(from_fn_with_state(app.keys.clone(), auth::layer))
+        .layer(from_fn_with_state(ERROR_FORMATS, error::render))
         .layer(from_fn(metrics::layer))
         .layer(from_fn(request_id::layer))
         .with_state(app)

@@ -258,8 +258,14 @@ pub struct Choice {
 pub struct ResponseMessage {
     /// `assistant`
     pub role: &'static str,
-    /// The text.
-    pub content: String,
+    /// The text; null when there are only tool calls.
+    pub content: Option<String>,
+    /// The reasoning, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// The tool calls, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Vec<ToolCallDelta>>,
     /// Always null.
     pub refusal: Option<String>,
 }
@@ -306,4 +312,48 @@ pub struct Delta {
     /// Text to append.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// Reasoning to append.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// A tool call that starts, or arguments to append to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Vec<ToolCallDelta>>,
+}
+
+/// A tool call, or a part of one.
+#[derive(Debug, Clone, Serialize)]
+pub struct ToolCallDelta {
+    /// Which of the choice's tool calls.
+    pub index: usize,
+    /// The id, when the call starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `function`, when the call starts.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    /// The function.
+    pub function: FunctionDelta,
+}
+
+/// A called function, or a part of its arguments.
+#[derive(Debug, Clone, Serialize)]
+pub struct FunctionDelta {
+    /// The function's name, when the call starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Arguments to append, as JSON text.
+    pub arguments: String,
+}
+
+impl ToolCallDelta {
+    /// A call that starts, without arguments yet.
+    pub fn start(index: usize, id: String, name: String) -> Self {
+        let function = FunctionDelta { name: Some(name), arguments: String::new() };
+        Self { index, id: Some(id), kind: Some("function"), function }
+    }
+
+    /// Arguments to append to a call.
+    pub fn arguments(index: usize, arguments: String) -> Self {
+        Self { index, id: None, kind: None, function: FunctionDelta { name: None, arguments } }
+    }
 }

@@ -20,5 +20,5 @@ pub struct ErrorObject {
     /// The invalid field, if one is.
     pub param: Option<String>,
     /// Machine-readable code.
-    pub code: Option<&'static str>,
+    pub code: &'static str,
 }

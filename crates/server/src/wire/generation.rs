@@ -76,7 +76,7 @@ pub struct Generation {
     /// Completions per prompt.
     pub n: usize,
     /// Whether to stream.
-    pub delivery: Delivery,
+    pub streaming: Streaming,
     /// Higher is scheduled first.
     pub priority: i32,
     /// Pins the conversation's blocks.
@@ -123,14 +123,14 @@ pub struct Stop {
     pub include: bool,
 }
 
-/// How the response is delivered.
+/// `stream` and `stream_options`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Delivery {
+pub enum Streaming {
     /// One JSON object at the end.
     #[default]
-    Whole,
+    Off,
     /// Server-sent events.
-    Stream(StreamUsage),
+    On(StreamUsage),
 }
 
 /// Whether a stream ends with a usage chunk.
@@ -151,7 +151,7 @@ impl Generation {
             sampling: Sampling::read(fields)?,
             stop: Stop::read(fields)?,
             n: fields.count("n", (1, N_MAX))?.unwrap_or(1),
-            delivery: delivery(fields)?,
+            streaming: streaming(fields)?,
             priority: priority(fields)?,
             session_id: label(fields, "session_id")?,
             cache_salt: label(fields, "cache_salt")?,
@@ -231,7 +231,7 @@ fn logit_bias(fields: &mut Fields) -> Result<BTreeMap<u32, f64>, ApiError> {
     fields.object("logit_bias")?.unwrap_or_default().into_iter().map(entry).collect()
 }
 
-fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
+fn streaming(fields: &mut Fields) -> Result<Streaming, ApiError> {
     let stream = fields.flag("stream")?.unwrap_or(false);
     let options = fields.nested("stream_options", STREAM_OPTIONS)?;
     if options.is_some() && !stream {
@@ -242,9 +242,9 @@ fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
         None => false,
     };
     Ok(match (stream, include) {
-        (false, _) => Delivery::Whole,
-        (true, false) => Delivery::Stream(StreamUsage::Omit),
-        (true, true) => Delivery::Stream(StreamUsage::Include),
+        (false, _) => Streaming::Off,
+        (true, false) => Streaming::On(StreamUsage::Omit),
+        (true, true) => Streaming::On(StreamUsage::Include),
     })
 }
 

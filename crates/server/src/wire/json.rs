@@ -127,7 +127,7 @@ mod tests {
     fn check(body: &[u8], expected: Expect) {
         let result = match parse(body) {
             Ok(value) => value.to_string(),
-            Err(error) => error.body().error.message,
+            Err(error) => error.message().to_owned(),
         };
         expected.assert_eq(&result);
     }

@@ -7,6 +7,7 @@ mod connections;
 mod hostile;
 mod refusals;
 mod scripted;
+mod third_api;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Candidate, Event, Failure, FinishReason, Health, Input, ModelInfo, Request, RequestInfo,
-    RequestState, SessionInfo, Stats, TokenInfo, Usage,
+    AddSpecial, Candidate, Delta, Event, Failure, FinishReason, Health, Input, ModelInfo, Request,
+    RequestInfo, RequestState, SessionInfo, Stats, TokenInfo, Usage,
 };
 use omnibus_server::{Engine, Events};
 use tokio::sync::watch;
@@ -114,12 +114,26 @@ fn started(prompt_tokens: usize) -> Event {
 
 fn delta(text: &str, index: usize, logprobs: Option<usize>) -> Event {
     let text = format!("{text}{index} ");
-    Event::Delta { tokens: vec![token(&text, logprobs)], text }
+    Event::Delta { tokens: vec![token(&text, logprobs)], delta: Delta::Text(text) }
 }
 
 fn finished(reason: FinishReason, prompt_tokens: usize, completion_tokens: usize) -> Event {
     let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens };
     Event::Finished { reason, matched: None, usage }
+}
+
+fn tool_call_events() -> Vec<Event> {
+    let typed = |delta| Event::Delta { delta, tokens: Vec::new() };
+    vec![
+        started(1),
+        typed(Delta::Reasoning("hm".into())),
+        typed(Delta::Text("calling".into())),
+        typed(Delta::ToolCallStart { id: "call-1".into(), name: "f".into() }),
+        typed(Delta::ToolCallArguments("{\"a\":".into())),
+        typed(Delta::ToolCallArguments("1}".into())),
+        typed(Delta::ToolCallEnd),
+        finished(FinishReason::Stop, 1, 9),
+    ]
 }
 
 impl Engine for ScriptedEngine {
@@ -171,6 +185,7 @@ impl Engine for ScriptedEngine {
                 Event::Failed(Failure::Engine { message: "broke".into() }),
             ])
             .boxed(),
+            "tools" => stream::iter(tool_call_events()).boxed(),
             "vanish" => stream::iter([started(1), delta("w", 0, None)]).boxed(),
             _ => {
                 let prompt_infos = request.prompt_logprobs.map(|top| {

@@ -30,7 +30,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: SCHEDULER_BASICS,
         scope: Scope::Everywhere,
-        help: "Launch a step while the previous one still computes, where kernels allow it. Slower on the CPU: each token is sent one step later.",
+        help: "Launch a step while the previous one still computes, where kernels allow it. No gain on the CPU, where each token is sent one step later.",
         set: |config, value| {
             config.engine.async_scheduling = match value.text().as_str() {
                 "on" => AsyncScheduling::On,

@@ -12,10 +12,8 @@ fn caller() -> Caller {
 
 fn read(body: &str) -> Result<GenerationBatch, String> {
     let wire = json::parse(body.as_bytes()).and_then(ChatRequest::read);
-    wire.map(|wire| lower(wire, &caller())).map_err(|error| {
-        let object = error.body().error;
-        format!("{}: {}", object.param.unwrap_or_default(), object.message)
-    })
+    wire.map(|wire| lower(wire, &caller()))
+        .map_err(|error| format!("{}: {}", error.param().unwrap_or_default(), error.message()))
 }
 
 /// Checks the messages that the chat template gets.

@@ -8,10 +8,8 @@ use crate::wire::json;
 fn read(fields: &str) -> Result<GenerationBatch, String> {
     let caller = Caller { response_id: "cmpl-1".into(), tenant: String::new() };
     let wire = json::parse(format!("{{{fields}}}").as_bytes()).and_then(CompletionRequest::read);
-    wire.map(|wire| lower(wire, &caller)).map_err(|error| {
-        let object = error.body().error;
-        format!("{}: {}", object.param.unwrap_or_default(), object.message)
-    })
+    wire.map(|wire| lower(wire, &caller))
+        .map_err(|error| format!("{}: {}", error.param().unwrap_or_default(), error.message()))
 }
 
 fn check_prompts(fields: &str, expected: Expect) {

@@ -1,4 +1,4 @@
-//! The events of several requests as one stream.
+//! Merges the event streams of all choices.
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll, select_all};
@@ -7,10 +7,10 @@ use omnibus_engine::Event;
 use crate::engine::Events;
 
 /// Events with the index of their choice.
-pub type Merged = SelectAll<BoxStream<'static, (usize, Event)>>;
+pub type ChoiceEvents = SelectAll<BoxStream<'static, (usize, Event)>>;
 
-/// Merges the choices of an answer, fairly. Dropping it drops them all.
-pub fn merge(choices: Vec<Events>) -> Merged {
+/// Merges the events of all choices, fairly. Dropping the result drops all of them.
+pub fn merge(choices: Vec<Events>) -> ChoiceEvents {
     let tagged = |(choice, events): (usize, Events)| events.map(move |event| (choice, event)).boxed();
     select_all(choices.into_iter().enumerate().map(tagged))
 }

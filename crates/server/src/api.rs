@@ -1,0 +1,162 @@
+//! Generation APIs: what an API implements, and the handler that all of them share.
+//!
+//! Invariant: nothing here knows an API's format.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use futures::StreamExt;
+use omnibus_engine::{AddSpecial, Input};
+use serde_json::Value;
+use tracing::Span;
+use uuid::Uuid;
+
+use crate::active::Owner;
+use crate::app::{App, blocking};
+use crate::auth::Tenant;
+use crate::engine::{Engine, Events};
+use crate::error::ApiError;
+use crate::lower::{Caller, Choices, GenerationBatch, expand};
+use crate::observe::ObservedEvents;
+use crate::request_id::RequestId;
+use crate::response::{ChoiceEvents, Delivery, Framer, ResponseHeader, merge, reply};
+use crate::{limits, wire};
+
+/// A generation API: a wire module, a lowering and a framer.
+pub trait Api: Send + Sync + 'static {
+    /// The value of the `api` label of metrics.
+    const NAME: &'static str;
+    /// The prefix of response ids.
+    const ID_PREFIX: &'static str;
+    /// The field at fault when the input is too long.
+    const INPUT_FIELD: &'static str;
+    /// Makes the API's frames.
+    type Framer: Framer;
+
+    /// Reads a body and lowers it. Runs off the threads that serve connections. Fails when the body is invalid.
+    fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<Self::Framer>, ApiError>;
+}
+
+/// A generation request that is ready to be submitted.
+pub struct Prepared<F> {
+    /// The engine requests.
+    pub batch: GenerationBatch,
+    /// Frames the response.
+    pub framer: F,
+    /// How the response is delivered.
+    pub delivery: Delivery,
+}
+
+/// The context of a generation request.
+pub struct RequestContext<'a> {
+    /// The engine.
+    pub engine: &'a dyn Engine,
+    /// The tenant, and the response's id.
+    pub caller: Caller,
+}
+
+impl RequestContext<'_> {
+    /// The header of the response to a batch.
+    pub fn header(&self, batch: &GenerationBatch) -> ResponseHeader {
+        let requested = batch.prompts.first().and_then(|prompt| prompt.model.clone());
+        let default = || self.engine.models().into_iter().next().map(|model| model.id);
+        ResponseHeader {
+            id: self.caller.response_id.clone(),
+            created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            model: requested.or_else(default).unwrap_or_default(),
+        }
+    }
+}
+
+/// The handler of an API's route: reads, lowers, submits, responds.
+pub async fn generate<A: Api>(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let submitted = match submitted::<A>(&app, request).await {
+        Ok(submitted) => submitted,
+        Err(error) => {
+            count_refused(A::NAME, &error);
+            return Err(error);
+        }
+    };
+    let Submitted { framer, events, choices, delivery } = submitted;
+    reply(framer, events, choices, delivery).await
+}
+
+/// A request that the engine has accepted.
+struct Submitted<F> {
+    framer: F,
+    events: ChoiceEvents,
+    choices: Choices,
+    delivery: Delivery,
+}
+
+async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted<A::Framer>, ApiError> {
+    let extensions = request.extensions();
+    let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
+    let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
+    // A new id: clients may reuse an HTTP request id.
+    let response_id = format!("{}-{}", A::ID_PREFIX, Uuid::new_v4().simple());
+    Span::current().record("response_id", &response_id);
+    let body = limits::json_body(request, &app.limits).await?;
+    let app = Arc::clone(app);
+    let work = move || {
+        let body = wire::json::parse(&body)?;
+        let context = RequestContext { engine: app.engine.as_ref(), caller: Caller { response_id, tenant } };
+        let Prepared { batch, framer, delivery } = A::prepare(body, &context)?;
+        let choices = batch.choices();
+        let submission = Submission { app: &app, api: A::NAME, request_id, caller: &context.caller };
+        let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
+        Ok(Submitted { framer, events, choices, delivery })
+    };
+    blocking(work).await
+}
+
+/// Submits the requests of one HTTP request.
+struct Submission<'a> {
+    app: &'a App,
+    api: &'static str,
+    request_id: RequestId,
+    caller: &'a Caller,
+}
+
+impl Submission<'_> {
+    /// Submits all requests of a batch, or none: when one is refused, those before it are dropped.
+    fn submit(&self, mut batch: GenerationBatch) -> Result<ChoiceEvents, ApiError> {
+        if batch.n > 1 {
+            self.tokenize_once(&mut batch)?;
+        }
+        let requests = expand::expand_n(batch).into_iter().enumerate();
+        let events = requests.map(|(index, request)| self.submit_one(index, request));
+        Ok(merge(events.collect::<Result<_, _>>()?))
+    }
+
+    fn submit_one(&self, index: usize, request: omnibus_engine::Request) -> Result<Events, ApiError> {
+        let owner = Owner {
+            response_id: self.caller.response_id.clone(),
+            request_id: self.request_id.0.clone(),
+            index,
+            tenant: self.caller.tenant.clone(),
+        };
+        let guard = self.app.active.register(request.id.clone(), owner);
+        let events = self.app.engine.submit(request)?;
+        Ok(ObservedEvents::new(events, self.api, guard).boxed())
+    }
+
+    /// Tokenizes each prompt once for all of its completions.
+    fn tokenize_once(&self, batch: &mut GenerationBatch) -> Result<(), ApiError> {
+        for prompt in &mut batch.prompts {
+            if !matches!(prompt.input, Input::Tokens(_)) {
+                let model = prompt.model.as_deref();
+                prompt.input =
+                    Input::Tokens(self.app.engine.tokenize(model, &prompt.input, AddSpecial::Yes)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts a request that was refused before it reached the engine.
+fn count_refused(api: &'static str, error: &ApiError) {
+    metrics::counter!("omnibus_requests_total", "api" => api, "outcome" => error.code()).increment(1);
+}

@@ -1,0 +1,44 @@
+//! Responses, made from the engine's events. Start at [`Framer`]; [`reply()`] sends what a framer makes.
+//!
+//! Invariant: nothing here but `openai` knows an API's format. An API is a wire module, a lowering and a framer.
+
+mod completion;
+mod frame;
+mod merge;
+pub mod openai;
+mod reply;
+mod usage;
+
+use omnibus_engine::{Event, Usage};
+
+pub use completion::{Completion, ToolCall};
+pub use frame::{Frame, Frames, JsonBody};
+pub use merge::{ChoiceEvents, merge};
+pub use reply::{Delivery, reply};
+
+use crate::error::ApiError;
+
+/// The fields that all chunks of a response repeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseHeader {
+    /// The response's id, as in `chatcmpl-…`.
+    pub id: String,
+    /// Unix seconds.
+    pub created: u64,
+    /// The requested model, or the default one.
+    pub model: String,
+}
+
+/// Turns the engine's events into the frames of an API, or into one full response. One value frames one response.
+pub trait Framer: Send + 'static {
+    /// The frames before the first event.
+    fn start(&mut self, frames: &mut Frames);
+    /// The frames of an event of a choice. Never called with [`Event::Failed`].
+    fn event(&mut self, choice: usize, event: Event, frames: &mut Frames);
+    /// The frames after the last event of the last choice.
+    fn finish(&mut self, usage: Usage, frames: &mut Frames);
+    /// The frames that end a stream which failed after its first byte.
+    fn fail(&mut self, error: &ApiError, frames: &mut Frames);
+    /// The body of a response that is not streamed. `completions` has one entry per choice.
+    fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody;
+}

@@ -1,0 +1,164 @@
+//! The framer of `POST /v1/chat/completions`.
+
+use omnibus_engine::{Event, FinishReason, TokenInfo, Usage};
+
+use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, logprobs, usage_of};
+use crate::error::ApiError;
+use crate::lower::Choices;
+use crate::response::{Completion, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
+use crate::wire::chat::{
+    ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, FunctionDelta, ResponseMessage, ToolCallDelta,
+};
+use crate::wire::generation::StreamUsage;
+use crate::wire::logprobs::ChatLogprobs;
+
+/// Frames chat completions.
+#[derive(Debug)]
+pub struct ChatFramer {
+    header: ResponseHeader,
+    include: Include,
+    /// The number of tool calls that each choice has started.
+    tool_calls: Vec<usize>,
+}
+
+impl ChatFramer {
+    /// The framer of one response.
+    pub fn new(header: ResponseHeader, choices: Choices, include: Include) -> Self {
+        Self { header, include, tool_calls: vec![0; choices.count] }
+    }
+
+    fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> ChatChunk {
+        ChatChunk {
+            id: self.header.id.clone(),
+            object: "chat.completion.chunk",
+            created: self.header.created,
+            model: self.header.model.clone(),
+            choices,
+            usage: self.include.usage_field(usage),
+            system_fingerprint: FINGERPRINT,
+        }
+    }
+
+    fn logprobs(&self, tokens: Vec<TokenInfo>) -> Option<ChatLogprobs> {
+        (self.include.logprobs == Logprobs::Include).then(|| logprobs::chat(tokens))
+    }
+
+    fn delta(
+        &mut self,
+        index: usize,
+        delta: omnibus_engine::Delta,
+        tokens: Vec<TokenInfo>,
+    ) -> Option<ChunkChoice> {
+        let has_logprobs = !tokens.is_empty() && self.include.logprobs == Logprobs::Include;
+        let calls = self.tool_calls.get_mut(index)?;
+        let (is_empty, delta) = match delta {
+            omnibus_engine::Delta::Text(text) => {
+                (text.is_empty(), Delta { content: Some(text), ..Delta::default() })
+            }
+            omnibus_engine::Delta::Reasoning(text) => {
+                (text.is_empty(), Delta { reasoning_content: Some(text), ..Delta::default() })
+            }
+            omnibus_engine::Delta::ToolCallStart { id, name } => {
+                *calls += 1;
+                (false, tool_call(ToolCallDelta::start(*calls - 1, id, name)))
+            }
+            omnibus_engine::Delta::ToolCallArguments(text) => {
+                (text.is_empty(), tool_call(ToolCallDelta::arguments(calls.saturating_sub(1), text)))
+            }
+            omnibus_engine::Delta::ToolCallEnd => (true, Delta::default()),
+        };
+        if is_empty && !has_logprobs {
+            return None;
+        }
+        Some(ChunkChoice { index, delta, logprobs: self.logprobs(tokens), finish_reason: None })
+    }
+
+    fn finish_reason(&self, index: usize, reason: FinishReason) -> &'static str {
+        reason_with_calls(reason, self.tool_calls.get(index).copied().unwrap_or(0))
+    }
+}
+
+fn tool_call(call: ToolCallDelta) -> Delta {
+    Delta { tool_calls: Some(vec![call]), ..Delta::default() }
+}
+
+/// A completion that stopped after tool calls has a finish reason of its own.
+fn reason_with_calls(reason: FinishReason, tool_calls: usize) -> &'static str {
+    match reason {
+        FinishReason::Stop if tool_calls > 0 => "tool_calls",
+        other => finish_reason(other),
+    }
+}
+
+impl Framer for ChatFramer {
+    fn start(&mut self, frames: &mut Frames) {
+        for index in 0..self.tool_calls.len() {
+            let delta = Delta { role: Some("assistant"), content: Some(String::new()), ..Delta::default() };
+            let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None };
+            frames.data(&self.chunk(vec![choice], None));
+        }
+    }
+
+    fn event(&mut self, index: usize, event: Event, frames: &mut Frames) {
+        let choice = match event {
+            Event::Delta { delta, tokens } => self.delta(index, delta, tokens),
+            Event::Finished { reason, .. } => Some(ChunkChoice {
+                index,
+                delta: Delta::default(),
+                logprobs: None,
+                finish_reason: Some(self.finish_reason(index, reason)),
+            }),
+            Event::Started { .. } | Event::Prompt(_) | Event::Failed(_) => None,
+        };
+        if let Some(choice) = choice {
+            frames.data(&self.chunk(vec![choice], None));
+        }
+    }
+
+    fn finish(&mut self, usage: Usage, frames: &mut Frames) {
+        if self.include.usage == StreamUsage::Include {
+            frames.data(&self.chunk(Vec::new(), Some(usage)));
+        }
+        done(frames);
+    }
+
+    fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
+        failed(error, frames);
+    }
+
+    fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+        let choice = |(index, completion): (usize, Completion)| {
+            let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
+            Choice {
+                index,
+                finish_reason: reason_with_calls(reason, completion.tool_calls.len()),
+                logprobs: self.logprobs(completion.tokens),
+                message: message(completion.text, completion.reasoning, completion.tool_calls),
+            }
+        };
+        JsonBody::of(&ChatCompletion {
+            id: self.header.id.clone(),
+            object: "chat.completion",
+            created: self.header.created,
+            model: self.header.model.clone(),
+            choices: completions.into_iter().enumerate().map(choice).collect(),
+            usage: usage_of(usage),
+            system_fingerprint: FINGERPRINT,
+        })
+    }
+}
+
+/// The content is null when there are only tool calls.
+fn message(text: String, reasoning: String, calls: Vec<ToolCall>) -> ResponseMessage {
+    let call = |(index, call): (usize, ToolCall)| ToolCallDelta {
+        function: FunctionDelta { name: Some(call.name), arguments: call.arguments },
+        ..ToolCallDelta::start(index, call.id, String::new())
+    };
+    ResponseMessage {
+        role: "assistant",
+        content: (!text.is_empty() || calls.is_empty()).then_some(text),
+        reasoning_content: (!reasoning.is_empty()).then_some(reasoning),
+        tool_calls: (!calls.is_empty()).then(|| calls.into_iter().enumerate().map(call).collect()),
+        refusal: None,
+    }
+}

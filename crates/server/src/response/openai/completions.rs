@@ -1,0 +1,143 @@
+//! The framer of `POST /v1/completions`.
+
+use omnibus_engine::{Delta, Event, FinishReason, TokenInfo, Usage};
+
+use super::logprobs::Offsets;
+use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, usage_of};
+use crate::error::ApiError;
+use crate::lower::Choices;
+use crate::response::{Completion, Framer, Frames, JsonBody, ResponseHeader};
+use crate::wire::completions::{Choice, Completion as Chunk};
+use crate::wire::generation::StreamUsage;
+use crate::wire::logprobs::TextLogprobs;
+use crate::wire::usage as wire;
+
+/// Frames text completions.
+#[derive(Debug)]
+pub struct CompletionsFramer {
+    header: ResponseHeader,
+    include: Include,
+    choices: Vec<ChoiceState>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct ChoiceState {
+    /// The prompt's text until it is sent; empty without `echo`.
+    echo: String,
+    /// Where the next token begins.
+    offsets: Offsets,
+}
+
+impl CompletionsFramer {
+    /// The framer of one response. `echoes` has the text of each prompt, with `echo`.
+    pub fn new(
+        header: ResponseHeader,
+        choices: Choices,
+        include: Include,
+        echoes: Option<Vec<String>>,
+    ) -> Self {
+        let prompts = echoes.unwrap_or_else(|| vec![String::new(); choices.count / choices.per_prompt]);
+        let state = |echo: String| vec![ChoiceState { echo, ..ChoiceState::default() }; choices.per_prompt];
+        let states: Vec<ChoiceState> = prompts.into_iter().flat_map(state).collect();
+        assert_eq!(states.len(), choices.count, "every choice has a prompt");
+        Self { header, include, choices: states }
+    }
+
+    fn body(&self, choices: Vec<Choice>, usage: Option<Option<wire::Usage>>) -> Chunk {
+        Chunk {
+            id: self.header.id.clone(),
+            object: "text_completion",
+            created: self.header.created,
+            model: self.header.model.clone(),
+            choices,
+            usage,
+            system_fingerprint: FINGERPRINT,
+        }
+    }
+
+    fn chunk(&self, choices: Vec<Choice>, usage: Option<Usage>) -> Chunk {
+        self.body(choices, self.include.usage_field(usage))
+    }
+
+    fn logprobs(&mut self, index: usize, tokens: Vec<TokenInfo>) -> Option<TextLogprobs> {
+        let state = self.choices.get_mut(index)?;
+        (self.include.logprobs == Logprobs::Include).then(|| state.offsets.text(tokens))
+    }
+
+    fn echo(&mut self, index: usize) -> String {
+        self.choices.get_mut(index).map(|state| std::mem::take(&mut state.echo)).unwrap_or_default()
+    }
+
+    /// A choice with new text, after the prompt when that is not sent yet.
+    fn delta(&mut self, index: usize, text: &str, tokens: Vec<TokenInfo>) -> Option<Choice> {
+        let text = self.echo(index) + text;
+        let has_logprobs = !tokens.is_empty() && self.include.logprobs == Logprobs::Include;
+        if text.is_empty() && !has_logprobs {
+            return None;
+        }
+        let logprobs = self.logprobs(index, tokens);
+        Some(Choice { index, text, logprobs, finish_reason: None })
+    }
+
+    fn full_choice(&mut self, index: usize, completion: Completion) -> Choice {
+        let Completion { text, reasoning, tokens, prompt_tokens, finish_reason: reason, .. } = completion;
+        let text = self.echo(index) + &reasoning + &text;
+        let logprobs = self.logprobs(index, prompt_tokens.into_iter().chain(tokens).collect());
+        let reason = finish_reason(reason.unwrap_or(FinishReason::Cancelled));
+        Choice { index, text, logprobs, finish_reason: Some(reason) }
+    }
+}
+
+/// The text of a delta. Raw prompts have no tool definitions, so that there are no tool calls.
+fn text_of(delta: &Delta) -> &str {
+    match delta {
+        Delta::Text(text) | Delta::Reasoning(text) => text,
+        Delta::ToolCallStart { .. } | Delta::ToolCallArguments(_) | Delta::ToolCallEnd => "",
+    }
+}
+
+impl Framer for CompletionsFramer {
+    /// Sends the prompts, unless they wait for their log-probabilities.
+    fn start(&mut self, frames: &mut Frames) {
+        if self.include.logprobs == Logprobs::Include {
+            return;
+        }
+        for index in 0..self.choices.len() {
+            if let Some(choice) = self.delta(index, "", Vec::new()) {
+                frames.data(&self.chunk(vec![choice], None));
+            }
+        }
+    }
+
+    fn event(&mut self, index: usize, event: Event, frames: &mut Frames) {
+        let choice = match event {
+            Event::Prompt(tokens) => self.delta(index, "", tokens),
+            Event::Delta { delta, tokens } => self.delta(index, text_of(&delta), tokens),
+            Event::Finished { reason, .. } => {
+                let finish_reason = Some(finish_reason(reason));
+                Some(Choice { index, text: self.echo(index), logprobs: None, finish_reason })
+            }
+            Event::Started { .. } | Event::Failed(_) => None,
+        };
+        if let Some(choice) = choice {
+            frames.data(&self.chunk(vec![choice], None));
+        }
+    }
+
+    fn finish(&mut self, usage: Usage, frames: &mut Frames) {
+        if self.include.usage == StreamUsage::Include {
+            frames.data(&self.chunk(Vec::new(), Some(usage)));
+        }
+        done(frames);
+    }
+
+    fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
+        failed(error, frames);
+    }
+
+    fn full(mut self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+        let choices = completions.into_iter().enumerate();
+        let choices = choices.map(|(index, completion)| self.full_choice(index, completion)).collect();
+        JsonBody::of(&self.body(choices, Some(Some(usage_of(usage)))))
+    }
+}

@@ -1,0 +1,91 @@
+//! OpenAI's format: chunks without event names, `[DONE]` at the end of every stream, and its error object.
+
+pub mod chat;
+pub mod completions;
+mod error;
+mod logprobs;
+
+use omnibus_engine::{FinishReason, Usage};
+
+pub use error::error_body;
+
+use super::{Delivery, Frames};
+use crate::error::ApiError;
+use crate::wire::generation::{StreamUsage, Streaming};
+use crate::wire::usage as wire;
+
+/// The value of `system_fingerprint`.
+pub const FINGERPRINT: &str = concat!("omnibus-", env!("CARGO_PKG_VERSION"));
+
+/// Whether log-probabilities were requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logprobs {
+    /// They are included.
+    Include,
+    /// They are left out.
+    Omit,
+}
+
+/// What a request asked to see, besides the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Include {
+    /// A usage chunk at the end of a stream.
+    pub usage: StreamUsage,
+    /// Log-probabilities.
+    pub logprobs: Logprobs,
+}
+
+impl Include {
+    /// What a request with these fields asked to see.
+    pub fn new(streaming: Streaming, logprobs: Option<usize>) -> Self {
+        let usage = match streaming {
+            Streaming::On(usage) => usage,
+            Streaming::Off => StreamUsage::Omit,
+        };
+        Self { usage, logprobs: if logprobs.is_some() { Logprobs::Include } else { Logprobs::Omit } }
+    }
+
+    /// The `usage` field of a chunk: absent without `include_usage`, null in all chunks but the last.
+    fn usage_field(self, usage: Option<Usage>) -> Option<Option<wire::Usage>> {
+        (self.usage == StreamUsage::Include).then(|| usage.map(usage_of))
+    }
+}
+
+impl From<Streaming> for Delivery {
+    fn from(streaming: Streaming) -> Self {
+        match streaming {
+            Streaming::Off => Self::Full,
+            Streaming::On(_) => Self::Stream,
+        }
+    }
+}
+
+/// The last frame of every stream.
+fn done(frames: &mut Frames) {
+    frames.text("[DONE]");
+}
+
+/// Ends a failed stream.
+fn failed(error: &ApiError, frames: &mut Frames) {
+    frames.event("error", &error::object(error));
+    done(frames);
+}
+
+fn usage_of(usage: Usage) -> wire::Usage {
+    let Usage { prompt_tokens, cached_tokens, completion_tokens } = usage;
+    wire::Usage {
+        prompt_tokens,
+        completion_tokens,
+        total_tokens: prompt_tokens + completion_tokens,
+        prompt_tokens_details: wire::PromptTokensDetails { cached_tokens },
+    }
+}
+
+/// OpenAI's finish reason. `cancelled` is ours: only the client that cancels sees it.
+fn finish_reason(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::Cancelled => "cancelled",
+    }
+}

@@ -1,0 +1,146 @@
+//! Sends a response: one JSON object, or a stream of frames.
+//!
+//! Invariant: an error before the first byte has its own status; after it, the framer ends the stream.
+
+use std::time::Duration;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, stream};
+use omnibus_engine::Event;
+
+use super::frame::Frame;
+use super::usage::UsageTotals;
+use super::{ChoiceEvents, Completion, Framer, Frames};
+use crate::error::ApiError;
+use crate::lower::Choices;
+use crate::sse;
+
+/// How long a stream waits for its first event before the status is sent.
+const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How a response is delivered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// One JSON object at the end.
+    #[default]
+    Full,
+    /// Server-sent events.
+    Stream,
+}
+
+/// Responds with the events of all choices.
+pub async fn reply(
+    framer: impl Framer,
+    events: ChoiceEvents,
+    choices: Choices,
+    delivery: Delivery,
+) -> Result<Response, ApiError> {
+    match delivery {
+        Delivery::Full => full(framer, events, choices).await,
+        Delivery::Stream => streamed(framer, events, choices).await,
+    }
+}
+
+async fn full(framer: impl Framer, mut events: ChoiceEvents, choices: Choices) -> Result<Response, ApiError> {
+    let mut totals = UsageTotals::new(choices);
+    let mut completions = vec![Completion::default(); choices.count];
+    while let Some((choice, event)) = events.next().await {
+        match event {
+            Event::Failed(failure) => return Err(failure.into()),
+            Event::Finished { usage, .. } => totals.add(choice, usage),
+            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+        }
+        if let Some(completion) = completions.get_mut(choice) {
+            completion.fold(event);
+        }
+    }
+    let usage = totals.complete().ok_or_else(incomplete)?;
+    let body = framer.full(completions, usage).into_text();
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// The event stream of a choice ended before its last event.
+fn incomplete() -> ApiError {
+    ApiError::internal("the engine stopped before the completion was finished")
+}
+
+async fn streamed(
+    framer: impl Framer,
+    mut events: ChoiceEvents,
+    choices: Choices,
+) -> Result<Response, ApiError> {
+    let first = tokio::time::timeout(FIRST_EVENT_TIMEOUT, events.next()).await;
+    match &first {
+        Ok(Some((_, Event::Failed(failure)))) => return Err(failure.clone().into()),
+        Ok(None) => return Err(incomplete()),
+        Ok(Some(_)) | Err(_) => {}
+    }
+    let mut stream = SseStream::new(framer, choices);
+    if let Ok(Some((choice, event))) = first {
+        stream.event(choice, event);
+    }
+    let start = stream::once(std::future::ready(stream.frames.take()));
+    let rest = stream::unfold((stream, events), next_frames);
+    Ok(sse::response(start.chain(rest).flat_map(stream::iter)))
+}
+
+/// The frames of the next event.
+async fn next_frames<F: Framer>(
+    (mut stream, mut events): (SseStream<F>, ChoiceEvents),
+) -> Option<(Vec<Frame>, (SseStream<F>, ChoiceEvents))> {
+    if stream.state == State::Closed {
+        return None;
+    }
+    match events.next().await {
+        Some((choice, event)) => stream.event(choice, event),
+        None => stream.finish(),
+    }
+    Some((stream.frames.take(), (stream, events)))
+}
+
+/// A stream in progress.
+struct SseStream<F> {
+    framer: F,
+    totals: UsageTotals,
+    frames: Frames,
+    state: State,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    Open,
+    Closed,
+}
+
+impl<F: Framer> SseStream<F> {
+    fn new(mut framer: F, choices: Choices) -> Self {
+        let mut frames = Frames::default();
+        framer.start(&mut frames);
+        Self { framer, totals: UsageTotals::new(choices), frames, state: State::Open }
+    }
+
+    fn event(&mut self, choice: usize, event: Event) {
+        match event {
+            Event::Failed(failure) => return self.fail(&failure.into()),
+            Event::Finished { usage, .. } => self.totals.add(choice, usage),
+            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+        }
+        self.framer.event(choice, event, &mut self.frames);
+    }
+
+    fn finish(&mut self) {
+        match self.totals.complete() {
+            Some(usage) => {
+                self.framer.finish(usage, &mut self.frames);
+                self.state = State::Closed;
+            }
+            None => self.fail(&incomplete()),
+        }
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        self.framer.fail(error, &mut self.frames);
+        self.state = State::Closed;
+    }
+}

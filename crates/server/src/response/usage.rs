@@ -1,0 +1,36 @@
+//! Sums the usage of all choices.
+
+use omnibus_engine::Usage;
+
+use crate::lower::Choices;
+
+/// The usage so far, and how many choices still run.
+#[derive(Debug)]
+pub struct UsageTotals {
+    choices: Choices,
+    running: usize,
+    usage: Usage,
+}
+
+impl UsageTotals {
+    /// The totals before any choice has finished.
+    pub fn new(choices: Choices) -> Self {
+        Self { choices, running: choices.count, usage: Usage::default() }
+    }
+
+    /// Adds a finished choice. A prompt counts once, whatever the number of its choices.
+    pub fn add(&mut self, choice: usize, usage: Usage) {
+        assert!(self.running > 0, "a choice finishes once");
+        self.running -= 1;
+        if choice.is_multiple_of(self.choices.per_prompt) {
+            self.usage.prompt_tokens += usage.prompt_tokens;
+            self.usage.cached_tokens += usage.cached_tokens;
+        }
+        self.usage.completion_tokens += usage.completion_tokens;
+    }
+
+    /// The usage of all choices, once every choice has finished.
+    pub fn complete(&self) -> Option<Usage> {
+        (self.running == 0).then_some(self.usage)
+    }
+}
