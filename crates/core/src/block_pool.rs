@@ -1,7 +1,7 @@
-//! Counts the blocks of one layer group: who holds them, and what can be found in those that nobody holds.
+//! The blocks of one layer group: free, in use and cached.
 //!
-//! Invariant: a block is free, idle (nobody holds it, its content can be found) or held by one or more. ContentIndex
-//! never changes while it can be found, nor while two hold it.
+//! Invariant: a block is free, evictable (cached, without references) or referenced. Content never changes while it is
+//! cached, nor with two references.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +14,20 @@ use crate::prefix::BlockHash;
 #[derive(Debug, Clone)]
 pub(crate) struct BlockPool {
     blocks: Vec<Block>,
-    /// Handed out from the end, lowest first at the beginning, so that equal histories give equal tables.
+    /// Allocated from the end, lowest first at the beginning, so that equal histories give equal tables.
     free: Vec<BlockId>,
-    /// In the order in which they are evicted: least recently held first, those that are pinned last.
+    /// In the order of eviction: least recently used first, pinned blocks last.
     evictable: BTreeMap<(EvictionClass, u64), BlockId>,
     index: BTreeMap<BlockHash, BlockId>,
-    /// Blocks that became idle so far: the clock of `idle`.
+    /// Number of releases so far: the clock of `evictable`.
     freed: u64,
-    /// Those that became cached since somebody asked, oldest first.
+    /// Blocks that became cached since the last [`Self::pop_newly_cached`], oldest first.
     newly_cached: BTreeSet<(u64, BlockId)>,
     /// Blocks that became cached so far: the clock of `newly_cached`.
     epoch: u64,
 }
 
-/// What becomes of a block that nobody holds.
+/// The eviction order of a block without references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EvictionClass {
     Unpinned,
@@ -37,12 +37,12 @@ enum EvictionClass {
 #[derive(Debug, Clone, Default)]
 struct Block {
     ref_count: u32,
-    /// Sessions that want it kept.
+    /// Number of sessions that pin it.
     pins: u32,
     key: Option<BlockHash>,
-    /// Its place in `idle`, while it is there.
+    /// Its place in `evictable`, while it is there.
     stamp: u64,
-    /// Which sealing made it cached.
+    /// The epoch in which it became cached.
     epoch: u64,
 }
 
@@ -61,38 +61,38 @@ impl BlockPool {
         }
     }
 
-    /// Blocks there are.
+    /// All blocks.
     pub(crate) fn total(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Blocks that can be taken.
+    /// Blocks that can be allocated: free or evictable.
     pub(crate) fn available(&self) -> usize {
         self.free.len() + self.evictable.len()
     }
 
-    /// Sequences that hold the block.
+    /// References to the block.
     pub(crate) fn ref_count(&self, block: BlockId) -> u32 {
         self.slot(block).ref_count
     }
 
-    /// True when one sequence holds the block and nobody can find it: only then may it be written.
+    /// True for one reference to a block that is not cached: only then may it be written.
     pub(crate) fn is_exclusive(&self, block: BlockId) -> bool {
         let slot = self.slot(block);
         slot.ref_count == 1 && slot.key.is_none()
     }
 
-    /// The block with this content.
+    /// The cached block with this content.
     pub(crate) fn find(&self, key: &BlockHash) -> Option<BlockId> {
         self.index.get(key).copied()
     }
 
-    /// Blocks that can be found.
+    /// Number of cached blocks.
     pub(crate) fn cached(&self) -> usize {
         self.index.len()
     }
 
-    /// Takes a block nobody holds. What has been idle longest is evicted once nothing is free, and named.
+    /// Allocates a free block, or evicts the least recently used one and returns its hash.
     pub(crate) fn allocate(&mut self) -> (BlockId, Option<BlockHash>) {
         let (block, evicted) = match self.free.pop() {
             Some(block) => (block, None),
@@ -102,22 +102,22 @@ impl BlockPool {
         (block, evicted)
     }
 
-    /// Adds a holder to a block that was found.
+    /// Adds a reference to a cached block.
     pub(crate) fn incref(&mut self, block: BlockId) {
         let slot = &mut self.blocks[block.0 as usize];
         assert!(slot.key.is_some(), "{block:?} was found by its content");
         if slot.ref_count == 0 {
             let evictable = self.evictable.remove(&slot.place());
-            assert_eq!(evictable, Some(block), "a block that nobody holds and that can be found is idle");
+            assert_eq!(evictable, Some(block), "a cached block without references is evictable");
         }
         slot.ref_count += 1;
     }
 
-    /// Removes a holder.
+    /// Removes a reference.
     pub(crate) fn decref(&mut self, block: BlockId) {
         let stamp = self.freed;
         let slot = self.slot_mut(block);
-        assert!(slot.ref_count > 0, "{block:?} is held by nobody");
+        assert!(slot.ref_count > 0, "{block:?} has no references");
         slot.ref_count -= 1;
         if slot.ref_count > 0 {
             return;
@@ -132,22 +132,21 @@ impl BlockPool {
         self.freed += 1;
     }
 
-    /// Lets all loose blocks be evicted before this one, which was found by its content. The number names the
-    /// content, for [`Self::unpin`].
+    /// Pins a cached block: all unpinned blocks are evicted before it. Returns the content's epoch, for [`Self::unpin`].
     pub(crate) fn pin(&mut self, block: BlockId) -> u64 {
         assert!(self.slot(block).key.is_some(), "{block:?} was found by its content");
         self.change_pins(block, |pins| pins + 1);
         self.slot(block).epoch
     }
 
-    /// Takes a pin back, if the block still has the content that was pinned.
+    /// Removes a pin, if the block still has the pinned content.
     pub(crate) fn unpin(&mut self, block: BlockId, epoch: u64) {
         if self.has(block, epoch) {
             self.change_pins(block, |pins| pins - 1);
         }
     }
 
-    /// True while the block has the content that was pinned.
+    /// True while the block has the pinned content.
     pub(crate) fn has(&self, block: BlockId, epoch: u64) -> bool {
         let slot = self.slot(block);
         slot.key.is_some() && slot.epoch == epoch
@@ -164,12 +163,12 @@ impl BlockPool {
         }
     }
 
-    /// Makes a full block cached. Of two with the same content, the first stays the one that is found.
+    /// Caches a full block. Of two with the same content, the first stays cached.
     pub(crate) fn cache_block(&mut self, block: BlockId, key: BlockHash) {
         if self.index.contains_key(&key) {
             return;
         }
-        assert!(self.is_exclusive(block), "{block:?} was written by one sequence, and is sealed once");
+        assert!(self.is_exclusive(block), "{block:?} was written by one sequence, and is cached once");
         let epoch = self.epoch;
         let slot = self.slot_mut(block);
         (slot.key, slot.epoch) = (Some(key), epoch);
@@ -178,57 +177,57 @@ impl BlockPool {
         self.epoch += 1;
     }
 
-    /// Like [`Self::epoch`], for content that shall not be stored elsewhere: nobody is told of it.
+    /// Like [`Self::cache_block`], for content that is offloaded already: it is not newly cached.
     pub(crate) fn cache_offloaded_block(&mut self, block: BlockId, key: BlockHash) {
         self.cache_block(block, key);
         self.mark_offloaded(block);
     }
 
-    /// The oldest block that became cached, still is and has not been named here before.
+    /// The oldest newly cached block that still is cached and was not returned before.
     pub(crate) fn pop_newly_cached(&mut self) -> Option<(BlockId, BlockHash)> {
         let (_, block) = self.newly_cached.pop_first()?;
         Some((block, self.slot(block).key?))
     }
 
-    /// True for a block that became cached and was not named since.
+    /// True for a newly cached block that was not returned since.
     pub(crate) fn is_newly_cached(&self, block: BlockId) -> bool {
         self.newly_cached.contains(&(self.slot(block).epoch, block))
     }
 
-    /// A block has been named otherwise than by [`Self::pop_newly_cached`].
+    /// A block was offloaded without [`Self::pop_newly_cached`].
     pub(crate) fn mark_offloaded(&mut self, block: BlockId) {
         let epoch = self.slot(block).epoch;
         self.newly_cached.remove(&(epoch, block));
     }
 
-    /// How full it is.
+    /// Statistics of the pool.
     pub(crate) fn stats(&self) -> GroupStats {
         let pinned = self.evictable.range((EvictionClass::Pinned, 0)..).count();
         let used = self.total() - self.available();
         GroupStats { used, cached: self.evictable.len(), pinned, total: self.total() }
     }
 
-    /// Panics if a block is lost, or if `ref_count` or `pins` (of each block) is not what was counted.
+    /// Panics if a block is lost, or if the references or pins of a block differ from `ref_count` or `pins`.
     pub(crate) fn audit(&self, ref_count: &[u32], pins: &[u32]) {
         let mut resting = vec![0; self.total()];
         for block in self.free.iter().chain(self.evictable.values()) {
             resting[block.0 as usize] += 1;
         }
         for (at, slot) in self.blocks.iter().enumerate() {
-            assert_eq!(slot.ref_count, ref_count[at], "block {at} is counted wrong");
+            assert_eq!(slot.ref_count, ref_count[at], "block {at} has a wrong reference count");
             assert_eq!(slot.pins, pins[at], "block {at} is pinned by more or fewer than it should");
             assert_eq!(resting[at], usize::from(slot.ref_count == 0), "block {at} is lost or in two places");
             if let Some(key) = slot.key {
-                assert_eq!(self.find(&key), Some(BlockId(at as u32)), "block {at} cannot be found");
+                assert_eq!(self.find(&key), Some(BlockId(at as u32)), "block {at} is not in the index");
             }
         }
         for (epoch, block) in &self.newly_cached {
             let slot = self.slot(*block);
-            assert!(slot.key.is_some() && slot.epoch == *epoch, "{block:?} is news, and cannot be found");
+            assert!(slot.key.is_some() && slot.epoch == *epoch, "{block:?} is newly cached, and not cached");
         }
         let keyed = self.blocks.iter().filter(|slot| slot.key.is_some()).count();
-        assert_eq!(keyed, self.index.len(), "something is found that was evicted");
-        assert!(self.free.iter().all(|&block| self.slot(block).key.is_none()), "a free block can be found");
+        assert_eq!(keyed, self.index.len(), "an evicted block is in the index");
+        assert!(self.free.iter().all(|&block| self.slot(block).key.is_none()), "a free block is cached");
     }
 
     fn evict(&mut self) -> (BlockId, Option<BlockHash>) {
@@ -255,7 +254,7 @@ impl BlockPool {
 }
 
 impl Block {
-    /// Its place among the evictable, while it is there.
+    /// Its place in the eviction order.
     fn place(&self) -> (EvictionClass, u64) {
         (if self.pins > 0 { EvictionClass::Pinned } else { EvictionClass::Unpinned }, self.stamp)
     }
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_found_again_is_not_handed_out() {
+    fn a_cache_hit_is_not_allocated() {
         let mut pool = BlockPool::new(2);
         let [first, second] = [pool.allocate().0, pool.allocate().0];
         pool.cache_block(first, key(1));
@@ -282,14 +281,14 @@ mod tests {
         pool.decref(first);
         pool.decref(second);
         pool.incref(first);
-        assert_eq!(pool.allocate(), (second, Some(key(2))), "the other one was idle");
+        assert_eq!(pool.allocate(), (second, Some(key(2))), "the other one was evictable");
         assert_eq!(pool.find(&key(2)), None, "and is evicted");
         assert_eq!(pool.find(&key(1)), Some(first));
         pool.audit(&[1, 1], &[0, 0]);
     }
 
     #[test]
-    fn what_is_pinned_is_forgotten_last() {
+    fn pinned_blocks_are_evicted_last() {
         let mut pool = BlockPool::new(3);
         let [first, second, third] = [pool.allocate().0, pool.allocate().0, pool.allocate().0];
         [first, second, third].iter().zip(1..).for_each(|(&block, salt)| pool.cache_block(block, key(salt)));
@@ -298,7 +297,7 @@ mod tests {
         assert_eq!(pool.pin(second), twice);
         [first, second, third].iter().for_each(|&block| pool.decref(block));
         pool.unpin(second, twice);
-        assert_eq!(pool.stats().pinned, 2, "another still wants the second");
+        assert_eq!(pool.stats().pinned, 2, "another session pins the second");
         assert_eq!([pool.allocate().0, pool.allocate().0], [third, first]);
         pool.unpin(first, epoch);
         pool.cache_block(first, key(4));
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_idle_goes_first_and_the_free_before_it() {
+    fn free_blocks_are_allocated_before_least_recently_used_ones() {
         let mut pool = BlockPool::new(3);
         let [first, second, third] = [pool.allocate().0, pool.allocate().0, pool.allocate().0];
         pool.cache_block(first, key(1));
@@ -318,7 +317,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no more blocks than there are")]
-    fn an_empty_pool_gives_nothing() {
+    fn an_empty_pool_panics() {
         let mut pool = BlockPool::new(1);
         pool.allocate();
         pool.allocate();

@@ -1,4 +1,4 @@
-//! The pools of all layer groups, and what is done to them for one sequence at a time.
+//! The KV cache of all layer groups: cache hits, allocation and release for one sequence at a time.
 
 mod content;
 mod preemption_loss;
@@ -19,20 +19,20 @@ pub(crate) struct KvCacheManager {
     block_size: usize,
     groups: Vec<(CacheKind, BlockPool)>,
     shares: bool,
-    /// The group whose blocks `content` follows: the first that has one for all of a sequence.
+    /// The group whose blocks `content` describes: the first with a block for every position.
     tracked_group: Option<usize>,
     content: ContentIndex,
 }
 
-/// A block that a session wants kept: its group, which it is, and what names its content there.
+/// A block that a session pins: its group, its id, and the epoch of its content.
 pub(crate) type Pin = (usize, BlockId, u64);
 
-/// The beginning of a block that can be copied instead of computed.
+/// A partial cache hit: the beginning of a block that can be copied instead of computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartialBlock {
-    /// Of the block it is the beginning of.
+    /// Hash of the whole block.
     pub(crate) key: BlockHash,
-    /// How long it is. Never zero.
+    /// Tokens that match. Never zero.
     pub(crate) tokens: usize,
 }
 
@@ -79,20 +79,20 @@ impl KvCacheManager {
         each.min().unwrap_or(0)
     }
 
-    /// What a sequence holds before it is admitted: nothing, in each group.
+    /// The block tables of a sequence before it is admitted: empty, in each group.
     pub(crate) fn empty_tables(&self) -> Vec<BlockTable> {
         self.groups().map(|(kind, _)| BlockTable::new(kind, self.block_size)).collect()
     }
 
-    /// The most leading blocks, at most `most`, that a sequence with these keys need not compute.
+    /// The longest cache hit of these hashes, in blocks, at most `most`.
     ///
-    /// Taking up at a block needs every block before it in a full group, those the window still sees in a window
-    /// group, and the state right there in a state group.
+    /// A hit needs every block before its end in a full group, those inside the window in a window group, and the
+    /// checkpoint at its end in a state group.
     pub(crate) fn longest_cache_hit(&self, keys: &[BlockHash], most: usize) -> usize {
         self.cache_hit_lengths(keys, most, |_, _| false, |_| {}).unwrap_or(0)
     }
 
-    /// The same, if every state had been kept.
+    /// The same, if every state had a checkpoint.
     pub(crate) fn longest_hit_without_states(&self, keys: &[BlockHash], most: usize) -> usize {
         self.cache_hit_lengths(keys, most, |group, _| self.is_state(group), |_| {}).unwrap_or(0)
     }
@@ -106,13 +106,13 @@ impl KvCacheManager {
         self.cache_hit_lengths(keys, most, |group, _| !is_full(group), |_| {}).unwrap_or(0)
     }
 
-    /// True if a block with this content could be found once, not too long ago.
+    /// True if a block with this content was evicted recently.
     pub(crate) fn was_evicted(&self, key: &BlockHash) -> bool {
         self.content.was_evicted(key)
     }
 
-    /// After `found` blocks that are found: the position of the first token that is different in the sequence that goes
-    /// on most like this one. None if no other is known to go on from there.
+    /// After a hit of `found` blocks: the first position at which the most similar cached sequence differs. None if no
+    /// cached block follows the hit.
     pub(crate) fn divergence(&self, hashes: &BlockHashes, tokens: &[Token], found: usize) -> Option<usize> {
         let (_, common) = self.content.longest_partial_match(
             &hashes.parent(found),
@@ -122,9 +122,8 @@ impl KvCacheManager {
         Some(found * self.block_size + common)
     }
 
-    /// Numbers of leading blocks, at most `most`, after which a sequence with these keys could take up, if the blocks
-    /// that `elsewhere` knows (by group and key) were found too. Each is shown to `visit`, ascending; the last
-    /// one comes back.
+    /// Possible hit lengths in blocks, at most `most`, if the blocks that `elsewhere` has (by group and hash) were cached,
+    /// too. Calls `visit` with each, ascending, and returns the last.
     pub(crate) fn cache_hit_lengths(
         &self,
         keys: &[BlockHash],
@@ -137,7 +136,7 @@ impl KvCacheManager {
         }
         let mut best = None;
         let mut runs = vec![0; self.groups.len()];
-        // Whether what a window keeps was found as far as it goes.
+        // Whether the required blocks of a window are cached.
         let mut sinks_cached = vec![true; self.groups.len()];
         for (at, key) in keys.iter().take(most).enumerate() {
             let blocks = at + 1;
@@ -159,12 +158,12 @@ impl KvCacheManager {
         best
     }
 
-    /// The blocks that taking up after all of these keys uses, each with its group.
+    /// The blocks that a hit of all these hashes uses, each with its group.
     pub(crate) fn prefix_blocks(&self, keys: &[BlockHash]) -> impl Iterator<Item = (usize, BlockId)> {
         self.prefix_blocks_at(keys, keys.len() * self.block_size)
     }
 
-    /// The same for taking up at a position `start` in the next block.
+    /// The same for a hit that ends at a position `start` in the next block.
     pub(crate) fn prefix_blocks_at(
         &self,
         keys: &[BlockHash],
@@ -176,12 +175,12 @@ impl KvCacheManager {
         })
     }
 
-    /// True when the beginning of a block can be copied: a state has no beginning.
+    /// True when the beginning of a block can be copied, which is impossible for a state.
     pub(crate) fn supports_partial_hits(&self) -> bool {
         self.shares && self.groups().all(|(kind, _)| kind != CacheKind::State)
     }
 
-    /// After `found` blocks that are found, the beginning of the next one, if copying it is worth while. A token of
+    /// After a hit of `found` blocks, the partial hit in the next one, if copying it is worth it. At least one token of
     /// `tokens` is left to compute.
     pub(crate) fn longest_partial_hit(
         &self,
@@ -201,7 +200,7 @@ impl KvCacheManager {
         (tokens >= self.min_partial_tokens()).then_some(PartialBlock { key, tokens })
     }
 
-    /// Tokens of a block from which on copying it is worth while.
+    /// The least tokens of a partial hit that are worth a copy.
     fn min_partial_tokens(&self) -> usize {
         (self.block_size / 4).max(1)
     }
@@ -211,16 +210,16 @@ impl KvCacheManager {
         self.groups().enumerate().filter_map(move |(group, (_, pool))| Some((group, pool.find(&key)?)))
     }
 
-    /// Keeps the blocks with this content until each is given back with [`Self::release_block`].
+    /// Adds references to the blocks with this content, until [`Self::release_block`] of each.
     pub(crate) fn acquire(&mut self, key: BlockHash) -> Vec<(usize, BlockId)> {
         let acquired: Vec<_> = self.with_hash(key).collect();
         acquired.iter().for_each(|&(group, block)| self.groups[group].1.incref(block));
         acquired
     }
 
-    /// Shares the blocks of these keys with a sequence that holds nothing yet and takes up at `start`, after them or
-    /// in the next block. States are only acquired, each in its group: the sequence copies them, and gives them back
-    /// with [`Self::release_block`].
+    /// Attaches the blocks of these hashes to a new sequence whose hit ends at `start`, after them or in the next block.
+    /// States are only acquired, each in its group: the sequence copies them, and releases them with
+    /// [`Self::release_block`].
     pub(crate) fn attach_prefix(
         &mut self,
         tables: &mut [BlockTable],
@@ -232,7 +231,7 @@ impl KvCacheManager {
         for ((table, (kind, pool)), (group, range)) in tables.iter_mut().zip(&mut self.groups).zip(needed) {
             let asked = range.clone().count();
             let found: Vec<BlockId> = range.filter_map(|at| pool.find(&keys[at])).collect();
-            assert_eq!(found.len(), asked, "what was found is still there");
+            assert_eq!(found.len(), asked, "the cache hit is still cached");
             found.iter().for_each(|&block| pool.incref(block));
             if *kind == CacheKind::State {
                 acquired.extend(found.into_iter().map(|block| (group, block)));
@@ -244,8 +243,8 @@ impl KvCacheManager {
         acquired
     }
 
-    /// Takes a slot of each state group for a copy of the state after all of these keys, and makes it cached.
-    /// Groups that have one, or have no slot left, are left out. The slots are kept until [`Self::release_block`].
+    /// Allocates a slot of each state group for a checkpoint after all of these hashes, and caches it. Skips groups that
+    /// have one, or have no slot left. The slots are referenced until [`Self::release_block`].
     pub(crate) fn checkpoint(&mut self, keys: &[BlockHash]) -> Vec<(usize, BlockId)> {
         let Some(key) = keys.last() else { return Vec::new() };
         let mut taken = Vec::new();
@@ -260,12 +259,12 @@ impl KvCacheManager {
         taken
     }
 
-    /// Lets go of a block that was acquired or taken.
+    /// Releases a block that was acquired or allocated.
     pub(crate) fn release_block(&mut self, group: usize, block: BlockId) {
         self.groups[group].1.decref(block);
     }
 
-    /// What taking up at `start`, after all of these keys, needs of them in each group.
+    /// The blocks that a hit of all these hashes, ending at `start`, needs in each group.
     fn needed(
         &self,
         keys: &[BlockHash],
@@ -276,7 +275,7 @@ impl KvCacheManager {
         self.groups().enumerate().map(move |(group, (kind, _))| (group, required(kind)))
     }
 
-    /// Of what taking up after all of these keys needs, what is not here: each by its group and which key it is.
+    /// The blocks that a hit of all these hashes needs and that are not cached: each by its group and the hash's index.
     pub(crate) fn missing(&self, keys: &[BlockHash]) -> Vec<(usize, usize)> {
         let missing = self.needed(keys, keys.len() * self.block_size).flat_map(|(group, range)| {
             let pool = &self.groups[group].1;
@@ -285,7 +284,7 @@ impl KvCacheManager {
         missing.collect()
     }
 
-    /// True when what is missing for taking up after all of these keys fits beside what is there.
+    /// True when the missing blocks of a hit of all these hashes fit beside the cached ones.
     pub(crate) fn has_room_for(&self, keys: &[BlockHash]) -> bool {
         self.needed(keys, keys.len() * self.block_size).all(|(group, range)| {
             let pool = &self.groups[group].1;
@@ -294,8 +293,8 @@ impl KvCacheManager {
         })
     }
 
-    /// Takes blocks for what is missing for taking up after so many blocks of a sequence, and makes them cached
-    /// though nobody holds them. Their content is still to be written.
+    /// Allocates the missing blocks of a hit of `blocks` blocks, and caches them without references. Their content is
+    /// still to be written.
     pub(crate) fn restore(
         &mut self,
         hashes: &BlockHashes,
@@ -322,7 +321,7 @@ impl KvCacheManager {
         restored
     }
 
-    /// At most `most` blocks that became cached, still are and have not been named here before.
+    /// At most `most` newly cached blocks that still are cached and were not returned before.
     pub(crate) fn take_newly_cached(&mut self, most: usize) -> Vec<CachedBlock> {
         let mut newly_cached = Vec::new();
         for (group, (_, pool)) in self.groups.iter_mut().enumerate() {
@@ -335,24 +334,24 @@ impl KvCacheManager {
         newly_cached
     }
 
-    /// Wants kept what taking up after as many of these keys as possible needs.
+    /// Pins the blocks of the longest cache hit of these hashes.
     pub(crate) fn pin(&mut self, keys: &[BlockHash]) -> Vec<Pin> {
         let keys = &keys[..self.longest_cache_hit(keys, keys.len())];
         let blocks: Vec<(usize, BlockId)> = self.prefix_blocks(keys).collect();
         blocks.into_iter().map(|(group, block)| (group, block, self.groups[group].1.pin(block))).collect()
     }
 
-    /// Takes pins back.
+    /// Removes pins.
     pub(crate) fn unpin(&mut self, pins: &[Pin]) {
         pins.iter().for_each(|&(group, block, seal)| self.groups[group].1.unpin(block, seal));
     }
 
-    /// True while the content that was pinned can be found.
+    /// True while the pinned content is cached.
     pub(crate) fn is_pinned(&self, &(group, block, seal): &Pin) -> bool {
         self.groups.get(group).is_some_and(|(_, pool)| pool.has(block, seal))
     }
 
-    /// Takes the blocks that these positions lack, and a state slot for each sample. Never moves one that is held.
+    /// Allocates the blocks that these positions lack, and a state slot for each sample. Never moves a held block.
     pub(crate) fn allocate(&mut self, tables: &mut [BlockTable], positions: &Range<usize>, samples: usize) {
         let (start, end) = (positions.start, positions.end);
         for (group, table) in tables.iter_mut().enumerate() {
@@ -367,12 +366,12 @@ impl KvCacheManager {
                 let first = (start / self.block_size).min(reach);
                 let written = first - table.freed_blocks..reach - table.freed_blocks;
                 let private = table.blocks[written].iter().all(|&block| pool.is_exclusive(block));
-                assert!(private, "what others can see is never written");
+                assert!(private, "a shared or cached block is never written");
             }
         }
     }
 
-    /// Makes blocks cached. `blocks`: logical, all of them full.
+    /// Caches blocks. `blocks`: logical, all of them full.
     pub(crate) fn cache_block(
         &mut self,
         tables: &[BlockTable],
@@ -384,7 +383,7 @@ impl KvCacheManager {
             if *kind == CacheKind::State {
                 continue;
             }
-            // What a window keeps was sealed before it scheduled on.
+            // Blocks of a window were cached before the window moved on.
             let behind = if table.freed_blocks > 0 {
                 table.freed_blocks + kind.sink_blocks(self.block_size)
             } else {
@@ -401,7 +400,7 @@ impl KvCacheManager {
         }
     }
 
-    /// Makes the last block of `tokens` cached by its beginning, if it has one worth copying that nobody else has.
+    /// Caches the last, partial block of `tokens`, if it is worth a copy and not cached yet.
     pub(crate) fn cache_partial_block(
         &mut self,
         tables: &[BlockTable],
@@ -441,7 +440,7 @@ impl KvCacheManager {
         }
     }
 
-    /// Releases what nothing reads once `next` is the first position still to compute.
+    /// Releases blocks out of the window once `next` is the first position still to compute.
     pub(crate) fn free_out_of_window(&mut self, tables: &mut [BlockTable], next: usize) {
         for (table, (kind, pool)) in tables.iter_mut().zip(&mut self.groups) {
             let passed = table.free_out_of_window(*kind, self.block_size, next);
@@ -456,7 +455,7 @@ impl KvCacheManager {
         }
     }
 
-    /// Frees and forgets everything. Nobody may hold anything afterwards.
+    /// Frees and evicts everything. No sequence may hold a block afterwards.
     pub(crate) fn reset(&mut self) {
         for (_, pool) in &mut self.groups {
             *pool = BlockPool::new(pool.total() as u32);
@@ -473,12 +472,12 @@ impl KvCacheManager {
         block
     }
 
-    /// How full each group is.
+    /// Statistics of each group.
     pub(crate) fn stats(&self) -> Vec<GroupStats> {
         self.groups().map(|(_, pool)| pool.stats()).collect()
     }
 
-    /// Panics if these are not all that is held and pinned.
+    /// Panics if these are not all references and pins.
     pub(crate) fn audit<'a>(
         &self,
         tables: impl Iterator<Item = &'a [BlockTable]>,
@@ -497,6 +496,6 @@ impl KvCacheManager {
         let counts = counts.iter().zip(&pinned);
         self.groups().zip(counts).for_each(|((_, pool), (count, pinned))| pool.audit(count, pinned));
         let found = self.tracked_group.map_or(0, |tracked_group| self.groups[tracked_group].1.cached());
-        assert_eq!(self.content.len(), found, "content is known of other blocks than can be found");
+        assert_eq!(self.content.len(), found, "the content index does not match the cached blocks");
     }
 }

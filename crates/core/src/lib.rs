@@ -1,8 +1,8 @@
 //! Which sequences advance next, and in which blocks. Start at [`Scheduler::plan`].
 //!
-//! A step has four moments: [`Scheduler::plan`] decides, [`Scheduler::apply`] books, the engine computes,
-//! [`Scheduler::commit`] takes in what came of it and says what to tell the clients. A second step may
-//! begin before the first is committed; its unknown input tokens are then samples of the first.
+//! A step has four phases: [`Scheduler::plan`] decides, [`Scheduler::apply`] allocates blocks, the engine computes,
+//! [`Scheduler::commit`] accounts for the outcome and returns events for clients. A second step may be launched before
+//! the first is committed; its unknown input tokens are then samples of the first.
 //!
 //! Invariant: no clock, no files, no arrays, no text, no randomness, no threads. Time arrives as an argument,
 //! so a whole day of traffic is a unit test: see [`sim`].

@@ -60,7 +60,7 @@ impl Plan {
     }
 }
 
-/// One sequence's share of a step. Where it reads and writes is [`crate::Scheduler::block_table`], once begun.
+/// One sequence's share of a step. Where it reads and writes is [`crate::Scheduler::block_table`], once applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduledSequence {
     /// The sequence.

@@ -1,19 +1,19 @@
-//! Names the content of blocks, so that equal first_blocks are found.
+//! Hashes of the content of blocks, so that equal prefixes are found.
 //!
-//! A block's key depends on its tokens, on what they stand for, on all tokens before it, on the adapter and on the salt:
-//! two blocks of equal key hold equal keys and values. Clients choose tokens, so the hash must resist them: half of
-//! SHA-256.
+//! A block's hash depends on its tokens, on their multimodal content, on all tokens before it, on the adapter and on the
+//! salt: two blocks of equal hash hold equal keys and values. Clients choose tokens, so collisions must be infeasible:
+//! half of SHA-256.
 
 use sha2::{Digest, Sha256};
 
 use crate::kv_cache::BlockContent;
 use crate::{Request, Token};
 
-/// Names the content of a full block.
+/// The hash of a block's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlockHash(pub(crate) u128);
 
-/// The keys of a sequence's full blocks, in order.
+/// The hashes of a sequence's full blocks, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockHashes {
     root: BlockHash,
@@ -40,24 +40,24 @@ impl BlockHashes {
         &self.hashes
     }
 
-    /// Adds the keys of blocks that have become full. `tokens` is the whole sequence and only ever grows.
+    /// Adds the hashes of blocks that have become full. `tokens` is the whole sequence and only grows.
     pub(crate) fn extend(&mut self, tokens: &[Token]) {
         let done = self.hashes.len() * self.block_size;
         for _ in tokens[done..].chunks_exact(self.block_size) {
             let block = self.hashes.len();
             let mut hash = Sha256::new().chain_update(self.parent(block).0.to_le_bytes());
-            // All pages here have equally many tokens, so that a mark is not mistaken for tokens.
+            // Full blocks have equally many tokens, so that a content hash is not mistaken for tokens.
             self.content(block, tokens).hash_into(&mut hash);
             self.hashes.push(digest(hash));
         }
     }
 
-    /// What a block follows: the block before it, or the beginning.
+    /// The hash of the block before it, or of the start.
     pub(crate) fn parent(&self, block: usize) -> BlockHash {
         block.checked_sub(1).and_then(|before| self.hashes.get(before)).copied().unwrap_or(self.root)
     }
 
-    /// Names the first block of these tokens, whatever the salt is. None if it is not full.
+    /// The hash of the first block of these tokens without the salt. None if it is not full.
     pub(crate) fn first_block_hash(&self, tokens: &[Token]) -> Option<BlockHash> {
         let content = self.content(0, tokens);
         if content.tokens.len() < self.block_size {
@@ -68,7 +68,7 @@ impl BlockHashes {
         Some(digest(hash))
     }
 
-    /// Names the content of a block that has only these tokens yet. Never the name of a full block.
+    /// The hash of a partial block with these tokens. Never the hash of a full block.
     pub(crate) fn partial_hash(&self, block: usize, content: &BlockContent) -> BlockHash {
         let mut hash = Sha256::new()
             .chain_update(b"tail")
@@ -78,7 +78,7 @@ impl BlockHashes {
         digest(hash)
     }
 
-    /// What the part of `tokens` in a block looks like. `tokens`: the whole sequence's, or its beginning's.
+    /// The content of a block. `tokens`: the whole sequence, or its prefix.
     pub(crate) fn content(&self, block: usize, tokens: &[Token]) -> BlockContent {
         let start = block * self.block_size;
         let end = tokens.len().min(start + self.block_size);
@@ -87,7 +87,7 @@ impl BlockHashes {
         BlockContent { tokens, mm_hashes }
     }
 
-    /// The mm_hashes in a block, by their place in it.
+    /// The content hashes in a block, by their index in it.
     fn mm_hashes_in(&self, block: usize) -> impl Iterator<Item = (usize, u128)> {
         let start = block * self.block_size;
         let inside =
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_depends_on_what_tokens_stand_for_and_on_the_adapter() {
+    fn a_hash_depends_on_multimodal_content_and_on_the_adapter() {
         let plain = Request::new(vec![1, 2, 3, 4, 5, 6], 1);
         let marked = |at, content| hashes_of(&Request { mm_hashes: vec![(at, content)], ..plain.clone() });
         let bare = hashes_of(&plain);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_depends_on_everything_before_it() {
+    fn a_hash_depends_on_everything_before_it() {
         assert_eq!(hashes(1, &[1, 2, 3, 4, 5]).len(), 2, "only full blocks have one");
         assert_eq!(hashes(1, &[1, 2, 3, 4])[0], hashes(1, &[1, 2, 9, 9])[0]);
         assert_ne!(hashes(1, &[1, 2, 3, 4])[1], hashes(1, &[9, 9, 3, 4])[1]);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_grown_in_pieces_is_the_same() {
+    fn hashes_do_not_depend_on_how_tokens_are_added() {
         let mut chain = BlockHashes::new(&Request { cache_salt: 1, ..Request::new(vec![], 1) }, 2);
         (1..=5).for_each(|end| chain.extend(&[1, 2, 3, 4, 5][..end]));
         assert_eq!(chain.all(), hashes(1, &[1, 2, 3, 4, 5]));

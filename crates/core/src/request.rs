@@ -80,7 +80,7 @@ impl Request {
 pub enum Rejection {
     #[error("a request needs a prompt and room for one new token")]
     Empty,
-    #[error("needs {needed} tokens of context; at most {total} fit, so shorten the prompt or ask for fewer")]
+    #[error("needs {needed} tokens of context; at most {total} fit, so shorten the prompt or request fewer")]
     TooLong { needed: usize, total: usize },
     #[error("{queued} requests are waiting, and the queue holds {limit}; try again later")]
     QueueFull { queued: usize, limit: usize },

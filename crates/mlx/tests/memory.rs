@@ -35,7 +35,7 @@ const WRITES: [(&str, Write); 6] = [
 ];
 
 #[test]
-fn a_write_reuses_the_buffer_unless_someone_else_holds_it() -> Result<()> {
+fn a_write_reuses_the_buffer_unless_it_is_shared() -> Result<()> {
     for (name, write) in WRITES {
         let mut a = cache()?;
         let bytes = a.nbytes();

@@ -1,25 +1,25 @@
-//! What is known of content: which blocks follow which, what is in them, and what was evicted.
+//! The content of cached blocks: which blocks follow which, their tokens, and which were evicted.
 //!
-//! Invariant: follows one pool, so it never knows more blocks than that has, and a bounded number that it had.
+//! Invariant: describes one pool, so it has at most as many blocks, and a bounded number of evicted ones.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Token;
 use crate::prefix::BlockHash;
 
-/// Forgotten blocks that are remembered by name, for each block there is.
+/// Hashes of evicted blocks that are kept, for each block of the pool.
 const LOST_PER_BLOCK: usize = 4;
 
-/// What a block holds: its tokens, perhaps fewer than it has room for, and what some of them stand for.
+/// The content of a block: its tokens, perhaps fewer than fit, and the multimodal content of some of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockContent {
     pub(crate) tokens: Vec<Token>,
-    /// Place in the block, and content.
+    /// Index in the block, and content hash.
     pub(crate) mm_hashes: Vec<(usize, u128)>,
 }
 
 impl BlockContent {
-    /// How many leading tokens are the same, and stand for the same.
+    /// The number of equal leading tokens with equal content.
     fn common(&self, other: &Self) -> usize {
         let pairs = self.tokens.iter().zip(&other.tokens);
         let alike = pairs.take_while(|(one, another)| one == another).count();
@@ -31,29 +31,29 @@ impl BlockContent {
     }
 }
 
-/// What is known of the content of one pool's blocks.
+/// The content of one pool's cached blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct ContentIndex {
-    /// The blocks that follow a block, or a sequence's beginning.
+    /// The blocks that follow a block, or the start of a sequence.
     next: BTreeMap<BlockHash, BTreeMap<BlockHash, BlockContent>>,
-    /// What a block follows.
+    /// The parent of a block.
     before: BTreeMap<BlockHash, BlockHash>,
-    /// Forgotten blocks, each with its place in `lost_order`.
+    /// Evicted blocks, each with its place in `lost_order`.
     lost: BTreeMap<BlockHash, u64>,
-    /// Longest evicted first. Some have come back.
+    /// Oldest eviction first. Some are cached again.
     lost_order: VecDeque<(BlockHash, u64)>,
     lost_max: usize,
     losses: u64,
 }
 
 impl ContentIndex {
-    /// Nothing is known of a pool of so many blocks.
+    /// The empty index of a pool.
     pub(crate) fn new(blocks: usize) -> Self {
         let (next, before, lost, lost_order, losses) = Default::default();
         Self { next, before, lost, lost_order, lost_max: blocks * LOST_PER_BLOCK, losses }
     }
 
-    /// A block can be found.
+    /// A block was cached.
     pub(crate) fn insert(&mut self, before: BlockHash, key: BlockHash, content: BlockContent) {
         self.lost.remove(&key);
         self.before.insert(key, before);
@@ -80,13 +80,13 @@ impl ContentIndex {
         }
     }
 
-    /// True if the block could be found once, not too long ago.
+    /// True if the block was evicted recently.
     pub(crate) fn was_evicted(&self, key: &BlockHash) -> bool {
         self.lost.contains_key(key)
     }
 
-    /// Of the blocks that follow `before` and are `allowed`, the one that begins most like `content`, and how many
-    /// leading tokens they share.
+    /// Of the blocks that follow `before` and are `allowed`, the one with the longest common prefix with `content`, and its
+    /// length in tokens.
     pub(crate) fn longest_partial_match(
         &self,
         before: &BlockHash,
@@ -97,7 +97,7 @@ impl ContentIndex {
         siblings.map(|(key, other)| (*key, content.common(other))).max_by_key(|(_, common)| *common)
     }
 
-    /// Blocks that are known.
+    /// Number of blocks.
     pub(crate) fn len(&self) -> usize {
         self.before.len()
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_alike_until_a_token_or_what_it_stands_for_differs() {
+    fn blocks_match_until_a_token_or_its_content_differs() {
         let plain = content(&[1, 2, 3, 4], &[]);
         assert_eq!(plain.common(&content(&[1, 2, 9], &[])), 2);
         assert_eq!(plain.common(&content(&[1, 2, 3, 4], &[(1, 5)])), 1);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_is_remembered_for_a_while() {
+    fn evicted_blocks_are_remembered_for_a_while() {
         let mut index = ContentIndex::new(1);
         let key = |number| BlockHash(number);
         for number in 1..=5 {
@@ -131,7 +131,7 @@ mod tests {
         assert!(!index.was_evicted(&key(1)), "four for each block");
         assert!(index.was_evicted(&key(2)) && index.was_evicted(&key(5)));
         index.insert(key(0), key(5), content(&[5], &[]));
-        assert!(!index.was_evicted(&key(5)), "it is back");
+        assert!(!index.was_evicted(&key(5)), "it is cached again");
         assert_eq!(index.longest_partial_match(&key(0), &content(&[5, 6], &[]), |_| true), Some((key(5), 1)));
         assert_eq!(index.longest_partial_match(&key(1), &content(&[5, 6], &[]), |_| true), None);
         assert_eq!(index.len(), 1);

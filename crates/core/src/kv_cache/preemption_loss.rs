@@ -1,4 +1,4 @@
-//! What a sequence may lose that gives its memory back.
+//! What a sequence may lose by preemption.
 
 use std::ops::Range;
 
@@ -8,17 +8,17 @@ use super::KvCacheManager;
 use crate::CachedBlock;
 use crate::prefix::BlockHash;
 
-/// What a sequence may lose that gives its memory back.
+/// What a sequence may lose by preemption.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PreemptionLoss {
     /// Positions that would have to be computed again.
     pub(crate) positions: Range<usize>,
-    /// The blocks that taking up behind them needs, of those that nobody else holds.
+    /// The blocks that a cache hit of these positions needs and that only this sequence holds.
     pub(crate) blocks: Vec<CachedBlock>,
 }
 
 impl KvCacheManager {
-    /// What a sequence may lose whose cached blocks have these keys.
+    /// What a sequence may lose whose cached blocks have these hashes.
     pub(crate) fn preemption_loss(&self, keys: &[BlockHash]) -> PreemptionLoss {
         let keys = &keys[..self.longest_cache_hit(keys, keys.len())];
         let mut preemption_loss = PreemptionLoss { positions: 0..0, blocks: Vec::new() };
@@ -39,8 +39,8 @@ impl KvCacheManager {
         preemption_loss
     }
 
-    /// Makes the states cached of a sequence that is about to give its memory back. All of these keys' blocks can be
-    /// found, and nothing was computed behind them.
+    /// Caches the states of a sequence that is about to be preempted. All blocks of these hashes are cached, and no
+    /// position after them is computed.
     pub(crate) fn cache_states(&mut self, tables: &[BlockTable], keys: &[BlockHash]) {
         let Some(key) = keys.last().filter(|_| self.shares) else { return };
         for (table, (kind, pool)) in tables.iter().zip(&mut self.groups) {
@@ -50,17 +50,17 @@ impl KvCacheManager {
         }
     }
 
-    /// True for a block that has not been named to whoever keeps blocks elsewhere.
+    /// True for a block that was not offered for offloading yet.
     pub(crate) fn is_newly_cached(&self, block: &CachedBlock) -> bool {
         self.groups.get(block.group).is_some_and(|(_, pool)| pool.is_newly_cached(block.block))
     }
 
-    /// These blocks are named now.
+    /// These blocks are offloaded.
     pub(crate) fn name(&mut self, blocks: &[CachedBlock]) {
         blocks.iter().for_each(|block| self.groups[block.group].1.mark_offloaded(block.block));
     }
 
-    /// True while a block can be found where it was.
+    /// True while the block is cached in this place.
     pub(crate) fn is_cached_at(&self, block: &CachedBlock) -> bool {
         let found: Option<BlockId> =
             self.groups.get(block.group).and_then(|(_, pool)| pool.find(&BlockHash(block.hash)));

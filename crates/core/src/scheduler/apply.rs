@@ -1,7 +1,7 @@
-//! Enters a plan into the scheduler when its step is about to be launched.
+//! Applies a plan to the scheduler's state before its step is launched.
 //!
-//! Invariant: found blocks are shared before any block is taken, and what is copied is kept until all is booked; so
-//! nothing that a plan counts on is overwritten by the plan itself.
+//! Invariant: prefixes are attached before any block is allocated, and sources of copies are referenced until all is
+//! allocated; so a plan never overwrites a block that it relies on.
 
 use omnibus_kv::BlockId;
 
@@ -11,7 +11,7 @@ use crate::{
     Allocation, BlockCopy, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId, StepLoad,
 };
 
-/// A block that a sequence copies before its first work.
+/// A block that a sequence copies before its first step.
 struct CopyOnWrite {
     sequence: SequenceId,
     group: usize,
@@ -21,10 +21,10 @@ struct CopyOnWrite {
 }
 
 impl Scheduler {
-    /// Books a plan: blocks are claimed, sequences admitted, preempted and expired. At most two plans with work
-    /// are in flight. Panics if anything has happened since the plan was made.
+    /// Applies a plan: allocates blocks; admits, preempts and expires sequences. At most two plans with scheduled
+    /// sequences are in flight. Panics if the state has changed since the plan was made.
     pub fn apply(&mut self, plan: &Plan) -> Allocation {
-        assert_eq!(plan.id, self.version, "a plan is begun before anything else happens");
+        assert_eq!(plan.id, self.version, "a plan is applied before the state changes");
         self.latest = self.latest.max(plan.at);
         self.expire_sessions();
         let mut begun = Allocation::default();
@@ -60,13 +60,13 @@ impl Scheduler {
         begun
     }
 
-    /// What was found of a sequence that is admitted for the first time.
+    /// The cache hit of a sequence that is admitted for the first time.
     fn first_lookup(&mut self, work: &ScheduledSequence) -> Option<PrefixLookup> {
         let asked = self.sequences.get_mut(&work.sequence)?.asked.take()?;
         self.look_up(&asked, work.sequence, work.cached)
     }
 
-    /// Starts a waiting sequence on what was found of it. Says what it must copy.
+    /// Admits a waiting sequence with its cache hit. Returns the blocks that it must copy.
     fn admit(&mut self, work: &ScheduledSequence) -> Vec<CopyOnWrite> {
         let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return Vec::new() };
         if sequence.phase != Phase::Waiting {
@@ -78,7 +78,11 @@ impl Scheduler {
             0 => None,
             _ => self.kv_cache.longest_partial_hit(&sequence.hashes, &sequence.tokens, found),
         };
-        assert_eq!(partial.map_or(0, |partial| partial.tokens), beginning, "what was planned is still there");
+        assert_eq!(
+            partial.map_or(0, |partial| partial.tokens),
+            beginning,
+            "the planned partial hit is still cached"
+        );
         let mut acquired =
             self.kv_cache.attach_prefix(&mut sequence.tables, &sequence.hashes.all()[..found], work.cached);
         if let Some(partial) = partial {
@@ -96,8 +100,7 @@ impl Scheduler {
         acquired.into_iter().map(loan).collect()
     }
 
-    /// Copies what was acquired to who borrowed it, and the states of those whose next work would change a state that
-    /// shall be kept.
+    /// Copies acquired blocks for admitted sequences, and states that need a checkpoint before their next change.
     fn copy(&mut self, plan: &Plan, loans: &[CopyOnWrite], copies: &mut Vec<BlockCopy>) {
         let mut kept: Vec<(usize, BlockId)> = Vec::new();
         for work in &plan.scheduled {
@@ -126,7 +129,7 @@ impl Scheduler {
 
     fn book(&mut self, plan: &Plan, work: &ScheduledSequence, row: Option<usize>) {
         let sequence = self.sequences.get_mut(&work.sequence);
-        assert!(sequence.is_some(), "a plan names sequences that are there");
+        assert!(sequence.is_some(), "a plan names known sequences");
         let Some(sequence) = sequence else { return };
         assert_eq!(sequence.phase, Phase::Running, "only running sequences advance");
         assert_eq!(sequence.computed, work.positions.start, "work starts where the last ended");

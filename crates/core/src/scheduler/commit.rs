@@ -1,4 +1,4 @@
-//! Enters what came of a step into the scheduler.
+//! Accounts for the outcome of a step.
 
 use super::{InFlightSequence, InFlightStep, Scheduler};
 use crate::sequence::Phase;
@@ -7,10 +7,10 @@ use crate::{
 };
 
 impl Scheduler {
-    /// Enters what came of the oldest plan in flight, and says what to tell the clients.
+    /// Accounts for the outcome of the oldest plan in flight, and returns the events for clients.
     ///
-    /// Panics if it is not the oldest, or if the rows are not as many as it asked for: both are bugs in the
-    /// engine, and going on would hand one client's memory to another.
+    /// Panics if it is not the oldest, or if the number of rows is wrong: both are bugs in the engine, and continuing
+    /// would expose one client's memory to another.
     pub fn commit(&mut self, outcome: Outcome) -> Vec<Event> {
         let flight = self.steps.pop_front();
         let oldest = flight.as_ref().map(|flight| flight.id);
@@ -36,15 +36,15 @@ impl Scheduler {
         events
     }
 
-    /// Takes in one sequence's share of the step.
+    /// Accounts for one sequence's part of the step.
     fn settle(&mut self, work: &InFlightSequence, output: Option<SequenceOutput>, events: &mut Vec<Event>) {
         let id = work.sequence;
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         let tokens_in_flight = sequence.in_flight.pop_front();
-        assert!(tokens_in_flight.is_some(), "a step in flight is booked with its sequences");
+        assert!(tokens_in_flight.is_some(), "a step in flight is recorded with its sequences");
         let (phase, in_flight) = (sequence.phase, sequence.is_in_flight());
         if phase == Phase::Ended {
-            // Whatever was sampled after the end is nobody's.
+            // Samples after the end are dropped.
             if !in_flight {
                 if output != Some(SequenceOutput::Failed) {
                     self.cache_tail(id);
@@ -76,7 +76,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives back what a step computed behind the last accepted token.
+    /// Releases blocks of positions after the last accepted token.
     fn roll_back(&mut self, work: &InFlightSequence, accepted: usize) {
         if work.samples < 2 {
             return;
@@ -88,7 +88,7 @@ impl Scheduler {
         }
     }
 
-    /// Makes the full blocks among the first `end` positions cached. Their tokens are known and accepted.
+    /// Caches the full blocks among the first `end` positions. Their tokens are known and accepted.
     fn cache_blocks(&mut self, id: SequenceId, end: usize) {
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         let full = end / self.settings.block_size;
@@ -99,8 +99,7 @@ impl Scheduler {
         }
     }
 
-    /// Makes everything cached that a sequence leaves behind which has come to its end, for whoever goes on from
-    /// there.
+    /// Caches all blocks of a finished sequence, including the last, partial one.
     fn cache_tail(&mut self, id: SequenceId) {
         let Some(sequence) = self.sequences.get_mut(&id).filter(|sequence| sequence.is_complete) else {
             return;
@@ -116,7 +115,7 @@ impl Scheduler {
         self.kv_cache.cache_partial_block(&sequence.tables, &sequence.hashes, known);
     }
 
-    /// Adds tokens. Says why they were the last, if so.
+    /// Adds tokens. Returns the finish reason, if they were the last.
     fn append(
         &mut self,
         id: SequenceId,
@@ -147,7 +146,7 @@ impl Scheduler {
         events.extend(self.end(id, Event::Finished { sequence: id, reason }));
     }
 
-    /// Releases what the sequence needs no more, now that this step is done with it.
+    /// Releases the blocks that the sequence no longer needs after this step.
     fn make_way(&mut self, id: SequenceId, phase: Phase, in_flight: bool) {
         if phase == Phase::Preempted {
             if !in_flight {

@@ -1,4 +1,4 @@
-//! What memory there will be once a plan in the making is begun.
+//! The free blocks that are left once a plan in the making is applied.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::prefix::BlockHash;
 #[derive(Debug, Clone)]
 pub(super) struct FreeBlocks<'a> {
     kv_cache: &'a KvCacheManager,
-    /// Blocks of each group that nobody holds. Below zero when more were found than are left, until room is made.
+    /// Blocks of each group without references. Negative when a cache hit needs more, until sequences are preempted.
     available: Vec<i64>,
-    /// Holders that the plan adds to a block, or takes from it.
+    /// References that the plan adds to a block, or removes.
     changes: BTreeMap<(usize, BlockId), i64>,
 }
 
 impl<'a> FreeBlocks<'a> {
-    /// A plan that does nothing yet.
+    /// For an empty plan.
     pub(super) fn new(kv_cache: &'a KvCacheManager) -> Self {
         let available = kv_cache.groups().map(|(_, pool)| pool.available() as i64).collect();
         Self { kv_cache, available, changes: BTreeMap::new() }
@@ -46,26 +46,25 @@ impl<'a> FreeBlocks<'a> {
         self.available.iter_mut().zip(coming).for_each(|(available, coming)| *available += *coming as i64);
     }
 
-    /// Takes the blocks that positions up to `end` lack, and a state slot for each sample.
+    /// Allocates the blocks that positions up to `end` lack, and a state slot for each sample.
     pub(super) fn take(&mut self, held: impl Iterator<Item = usize>, end: usize, samples: usize) {
         for ((available, (kind, _)), held) in self.available.iter_mut().zip(self.kv_cache.groups()).zip(held)
         {
             let blocks = kind.blocks_for(self.kv_cache.block_size(), end);
             let blocks = if kind.is_state() { blocks.max(samples) } else { blocks };
             let missing = blocks.saturating_sub(held) as i64;
-            assert!(missing <= *available, "room is counted before it is taken");
+            assert!(missing <= *available, "blocks are counted before they are allocated");
             *available -= missing;
         }
     }
 
-    /// State slots that draft tokens can have: those that nobody holds, of the group that has fewest.
+    /// State slots for draft tokens: those without references, of the group with the fewest.
     pub(super) fn free_state_slots(&self) -> usize {
         let groups = self.kv_cache.groups().zip(&self.available).filter(|((kind, _), _)| kind.is_state());
         groups.map(|(_, available)| usize::try_from(*available).unwrap_or(0)).min().unwrap_or(usize::MAX)
     }
 
-    /// True when a sequence that takes up after all of these keys finds a slot for its own state beside the one it
-    /// copies.
+    /// True when a sequence with this cache hit has a slot for its own state beside the one it copies.
     pub(super) fn can_lend(&self, keys: &[BlockHash]) -> bool {
         let states = self.kv_cache.prefix_blocks(keys).filter(|(group, _)| self.kv_cache.is_state(*group));
         states
@@ -73,14 +72,14 @@ impl<'a> FreeBlocks<'a> {
             .all(|(group, slot)| self.available[group] > i64::from(self.ref_count(group, slot) == 0))
     }
 
-    /// Counts on the blocks that were found for a sequence.
+    /// References the blocks of a cache hit.
     pub(super) fn attach_prefix(&mut self, keys: &[BlockHash], start: usize) {
         for (group, block) in self.kv_cache.prefix_blocks_at(keys, start) {
             self.hold(group, block);
         }
     }
 
-    /// Counts on the blocks that a sequence copies the beginning of.
+    /// References the block of a partial cache hit.
     pub(super) fn borrow(&mut self, partial: &PartialBlock) {
         for (group, block) in self.kv_cache.with_hash(partial.key) {
             self.hold(group, block);
@@ -94,7 +93,7 @@ impl<'a> FreeBlocks<'a> {
         *self.changes.entry((group, block)).or_default() += 1;
     }
 
-    /// Counts on everything a sequence holds.
+    /// Releases all blocks of a sequence.
     pub(super) fn release(&mut self, tables: &[BlockTable]) {
         for (group, table) in tables.iter().enumerate() {
             for &block in &table.blocks {
@@ -106,7 +105,7 @@ impl<'a> FreeBlocks<'a> {
         }
     }
 
-    /// How many of these blocks would be available if their holder let go of them.
+    /// How many of these blocks would be free if their sequence released them.
     pub(super) fn releasable(&self, group: usize, blocks: &[BlockId]) -> usize {
         blocks.iter().filter(|&&block| self.ref_count(group, block) == 1).count()
     }

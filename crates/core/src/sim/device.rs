@@ -211,7 +211,7 @@ impl Device {
                 let job = self.jobs.iter().find(|job| job.plan == plan);
                 let sample = job.map(|job| job.samples[row]);
                 let sample = sample.map(|sample| (sample.sequence, sample.position));
-                assert_eq!(sample, Some((work.sequence, known.len())), "somebody else's sample");
+                assert_eq!(sample, Some((work.sequence, known.len())), "another sequence's sample");
             }
         }
     }

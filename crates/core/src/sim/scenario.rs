@@ -336,11 +336,11 @@ fn adversarial_faults(rng: &mut Rng, settings: &Settings) -> Faults {
         drafts_one_in: if rng.one_in(2) { 0 } else { rng.within(1..=20) as u64 },
         jump_one_in: if rng.one_in(3) { rng.within(5..=40) as u64 } else { 0 },
         loss_one_in: if rng.one_in(2) { 0 } else { rng.within(10..=60) as u64 },
-        interference: adversarial_guests(rng),
+        interference: adversarial_interference(rng),
     }
 }
 
-fn adversarial_guests(rng: &mut Rng) -> Interference {
+fn adversarial_interference(rng: &mut Rng) -> Interference {
     if rng.one_in(2) {
         return Interference::default();
     }

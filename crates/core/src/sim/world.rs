@@ -487,7 +487,7 @@ fn longest(settings: &Settings) -> usize {
 /// Why a step fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// Somebody in it always fails.
+    /// A sequence in it always fails.
     Poison,
     /// It is too large.
     Memory,

@@ -524,7 +524,7 @@ impl<F: Format> Attend<'_, F> {
         slots
     }
 
-    /// Asks for a tile's keys and values before they are needed: heads lie apart, which hides them from the machine's
+    /// Prefetches a tile's keys and values: heads lie apart, which hides them from the machine's
     /// own prefetching.
     #[inline(always)]
     unsafe fn prefetch(&self, slots: &Slots) {

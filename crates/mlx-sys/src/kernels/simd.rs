@@ -170,7 +170,7 @@ pub(super) unsafe fn with<W: Work>(isa: Isa, work: W) -> W::Output {
     }
 }
 
-/// Asks for the line of memory at `address`, which may be anywhere: it is only a hint. It comes to the second cache:
+/// Prefetches the cache line at `address`, which may be anywhere: it is only a hint. It goes to the second-level cache:
 /// what the first one holds is in use.
 #[inline(always)]
 pub(super) fn prefetch(address: *const u8) {
