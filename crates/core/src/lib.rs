@@ -13,6 +13,7 @@ mod event;
 mod kv_cache;
 mod plan;
 mod prefix;
+pub mod random;
 mod request;
 mod scheduler;
 mod sequence;

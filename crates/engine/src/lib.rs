@@ -42,6 +42,7 @@ pub use info::{Health, ModelInfo, RequestInfo, RequestState, SessionInfo};
 pub use machine::{Gpu, Machine, MemoryLimit, machine};
 pub use memory_plan::MemoryPlan;
 pub use model_source::ModelSource;
+pub use omnibus_core::random;
 pub use omnibus_core::{CacheMisses, GroupStats};
 pub use omnibus_text::AddSpecial;
 pub use process::{EngineExit, run_engine};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use omnibus_engine::random::Rng;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::client::{Client, RequestTiming};
 use super::prompts::prompts;
-use super::random::Random;
 use crate::error::Error;
 use crate::settings::BenchSettings;
 
@@ -49,13 +49,13 @@ async fn send(
         (None, None) => 1,
     };
     let permits = Arc::new(Semaphore::new(most));
-    let mut random = Random::new(settings.seed ^ u64::MAX);
+    let mut random = Rng::new(settings.seed ^ u64::MAX);
     let mut next = tokio::time::Instant::now();
     let mut running = JoinSet::new();
     for prompt in prompts {
         if let Some(rate) = settings.arrivals.rate {
             tokio::time::sleep_until(next).await;
-            next += Duration::from_secs_f64(random.gap_s(rate));
+            next += Duration::from_secs_f64(random.exponential(rate));
         }
         let permit = Arc::clone(&permits).acquire_owned().await.map_err(Error::failed)?;
         let client = client.clone();

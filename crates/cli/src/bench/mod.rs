@@ -5,7 +5,6 @@
 mod client;
 mod load;
 mod prompts;
-mod random;
 mod sim;
 mod summary;
 

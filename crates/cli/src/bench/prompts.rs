@@ -1,6 +1,7 @@
 //! Prompts of random words, reproducible by seed.
 
-use super::random::Random;
+use omnibus_engine::random::Rng;
+
 use crate::settings::{BenchSettings, Dataset};
 
 /// Short, common words, which most tokenizers encode as one token each.
@@ -16,9 +17,9 @@ const WORDS: &[&str] = &[
 pub fn prompts(settings: &BenchSettings) -> Vec<String> {
     let shared = match settings.dataset {
         Dataset::Random => Vec::new(),
-        Dataset::SharedPrefix => words(&mut Random::new(!settings.seed), settings.input_len / 2),
+        Dataset::SharedPrefix => words(&mut Rng::new(!settings.seed), settings.input_len / 2),
     };
-    let mut random = Random::new(settings.seed);
+    let mut random = Rng::new(settings.seed);
     let prompt = |_| {
         let own = words(&mut random, settings.input_len - shared.len());
         [shared.as_slice(), own.as_slice()].concat().join(" ")
@@ -26,8 +27,8 @@ pub fn prompts(settings: &BenchSettings) -> Vec<String> {
     (0..settings.num_warmups + settings.num_prompts).map(prompt).collect()
 }
 
-fn words(random: &mut Random, count: usize) -> Vec<&'static str> {
-    (0..count).map(|_| WORDS[(random.next() % WORDS.len() as u64) as usize]).collect()
+fn words(random: &mut Rng, count: usize) -> Vec<&'static str> {
+    (0..count).map(|_| WORDS[(random.draw() % WORDS.len() as u64) as usize]).collect()
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use omnibus_engine::Schedule;
+use omnibus_engine::random::Rng;
 use omnibus_engine::sim::{self, Arrival, CostModel, Machine, Quantiles, Report, Workload};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::random::Random;
 use crate::error::Error;
 use crate::settings::{BenchSettings, Config, SimSettings};
 
@@ -114,11 +114,11 @@ fn arrivals(bench: &BenchSettings, sim: &SimSettings) -> Result<Vec<Arrival>, Er
 
 /// The requests of `bench serve`, with its arrival times: all of one size.
 fn uniform_arrivals(bench: &BenchSettings, rate: f64) -> Vec<Arrival> {
-    let mut random = Random::new(bench.seed ^ u64::MAX);
+    let mut random = Rng::new(bench.seed ^ u64::MAX);
     let mut at_s = 0.0;
     let arrivals = (0..bench.num_prompts).map(|_| {
         let at = (at_s * 1e6) as u64;
-        at_s += random.gap_s(rate);
+        at_s += random.exponential(rate);
         let (prompt, answer) = (bench.input_len, bench.output_len);
         Arrival { at, prompt, max_new_tokens: answer, answer, ..Arrival::default() }
     });

@@ -1,7 +1,7 @@
 //! What the model says: a token depends on the request and the position, and on nothing else.
 
-use super::rng::mix;
 use super::{Arrival, Scenario};
+use crate::random::mix;
 use crate::{Request, StopKind, Tick, Token};
 
 /// One request's tokens, known from the beginning.

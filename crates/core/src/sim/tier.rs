@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Rng;
 use super::device::Device;
-use super::rng::mix;
+use crate::random::mix;
 use crate::{CachedBlock, OffloadTier, Scheduler, SequenceId, Settings, Tick, Transfer};
 
 /// Slower tiers of storage. How many bytes a block has, [`omnibus_kv::KvCacheSpec`] says.

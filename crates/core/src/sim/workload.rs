@@ -1,6 +1,6 @@
 //! Traffic made from stated distributions, the same for the same seed.
 
-use super::rng::Rng;
+use super::Rng;
 use super::scenario::Arrival;
 use crate::Tick;
 

@@ -32,12 +32,9 @@ pub fn uniform(seed: u64, position: usize) -> f32 {
     (mix(mix(seed) ^ position as u64) >> 40) as f32 / (1u32 << 24) as f32
 }
 
-/// SplitMix64's finalizer, one step from `x`.
-pub(super) fn mix(x: u64) -> u64 {
-    let z = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+/// The first number of a seed.
+pub(super) fn mix(seed: u64) -> u64 {
+    omnibus_core::random::nth(seed, 1)
 }
 
 /// One token for each row of `logits`, `[n, vocab]` f32 → `[n]` i32.

@@ -1,6 +1,6 @@
 //! Expands `n`: one engine request per completion.
 
-use omnibus_engine::Request;
+use omnibus_engine::{Request, random};
 
 use super::GenerationBatch;
 
@@ -21,15 +21,9 @@ pub fn expand_n(batch: GenerationBatch) -> Vec<Request> {
     completions.enumerate().map(choice).collect()
 }
 
-/// The seed of a completion. The first has the request's own seed. Source: splitmix64's finalizer.
+/// The seed of a completion. The first has the request's own seed, so that `n` does not change it.
 fn derived(seed: u64, sample: u64) -> u64 {
-    if sample == 0 {
-        return seed;
-    }
-    let mut mixed = seed.wrapping_add(sample.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    if sample == 0 { seed } else { random::nth(seed, sample) }
 }
 
 #[cfg(test)]
