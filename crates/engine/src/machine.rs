@@ -51,7 +51,7 @@ pub(crate) fn memory_limit() -> Option<MemoryLimit> {
     if matches!(mlx::device::default(), Ok(mlx::device::Device::Gpu)) {
         let info = mlx::device::info().ok()?;
         return match (info.max_recommended_working_set_size, info.memory_size) {
-            (Some(bytes), _) => limit(bytes as u64, "what the system lets the GPU keep resident"),
+            (Some(bytes), _) => limit(bytes as u64, "the GPU's recommended working set"),
             (None, Some(bytes)) => limit(bytes as u64, "the GPU's memory"),
             (None, None) => None,
         };
@@ -61,7 +61,7 @@ pub(crate) fn memory_limit() -> Option<MemoryLimit> {
     let group = control_group_bytes();
     match (free, group) {
         (Some(free), Some(group)) if group < free => limit(group, "the control group's memory limit"),
-        (Some(free), _) => limit(free, "the memory that is free"),
+        (Some(free), _) => limit(free, "available memory"),
         (None, Some(group)) => limit(group, "the control group's memory limit"),
         (None, None) => limit(mlx::memory::memory_limit() as u64, "MLX's share of the machine's memory"),
     }

@@ -36,14 +36,14 @@ impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of weights, {} of keys and values for {} tokens, up to {} while computing",
+            "{} weights, {} KV cache for {} tokens, up to {} activations",
             gigabytes(self.weights_bytes),
             gigabytes(self.kv_bytes),
             self.kv_tokens,
             gigabytes(self.scratch_bytes),
         )?;
         if self.swap_bytes > 0 {
-            write!(f, ", up to {} of host memory for preempted requests", gigabytes(self.swap_bytes))?;
+            write!(f, ", up to {} swap space", gigabytes(self.swap_bytes))?;
         }
         match &self.limit {
             Some(limit) => write!(f, "; {} is {}", limit.source, gigabytes(limit.bytes)),

@@ -93,7 +93,8 @@ async fn read(mut body: Body, most: usize) -> Result<Read, ApiError> {
     Ok(Read::All(bytes.freeze()))
 }
 
-/// Most clients read an answer only after they sent everything. One that expects a go-ahead has sent nothing yet.
+/// Reads and drops the rest of a body: most clients read the response only after they sent everything. A client that
+/// sent `Expect: 100-continue` has sent nothing yet.
 async fn discard(mut body: Body, headers: &HeaderMap) {
     if headers.contains_key(EXPECT) {
         return;

@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn failed_requests_are_counted_apart() {
-        let answered = RequestTiming {
+        let completed = RequestTiming {
             first: ms(10),
             gaps: vec![ms(10), ms(20)],
             whole: ms(45),
@@ -189,7 +189,7 @@ mod tests {
             output_tokens: 4,
         };
         let run =
-            RunResult { model: "m".into(), wall: ms(500), timings: vec![Ok(answered), Err("500".into())] };
+            RunResult { model: "m".into(), wall: ms(500), timings: vec![Ok(completed), Err("500".into())] };
         let summary = Summary::of(&BenchSettings::default(), &run);
         assert_eq!(
             (summary.completed, summary.failed, summary.first_failure.as_deref()),

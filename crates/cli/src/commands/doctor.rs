@@ -188,7 +188,7 @@ fn nearest(folder: &Path) -> PathBuf {
 
 /// Generates tokens with the embedded model.
 fn engine() -> Finding {
-    match answer() {
+    match generate() {
         Ok((tokens, memory)) => {
             fine("engine", format!("the embedded model generated {tokens} tokens; memory: {memory}"))
         }
@@ -200,7 +200,7 @@ fn engine() -> Finding {
     }
 }
 
-fn answer() -> Result<(usize, MemoryPlan), Error> {
+fn generate() -> Result<(usize, MemoryPlan), Error> {
     let config = Config::default();
     let source = model::source(None, &[])?;
     let handle = omnibus_engine::start(vec![source], Settings::default()).map_err(Error::failed)?;

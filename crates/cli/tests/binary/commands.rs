@@ -130,9 +130,9 @@ fn a_chat_session_runs_until_quit() {
     let lines = b"Hello!\n/help\n/nothing\n/retry\n/system Be brief.\nHello!\n/reset\n/quit\nnever read\n";
     child.stdin.take().unwrap().write_all(lines).unwrap();
     let output = child.wait_with_output().unwrap();
-    let (answers, notes) = (text(&output.stdout), text(&output.stderr));
+    let (responses, notes) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{notes}");
-    assert!(answers.lines().filter(|line| !line.trim().is_empty()).count() >= 3, "{answers}");
+    assert!(responses.lines().filter(|line| !line.trim().is_empty()).count() >= 3, "{responses}");
     assert!(notes.contains("/system TEXT") && notes.contains("unknown command /nothing"), "{notes}");
 }
 

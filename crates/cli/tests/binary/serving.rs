@@ -38,8 +38,8 @@ fn with(mut body: Value, fields: Value) -> Value {
     body
 }
 
-fn content(answer: &Value) -> String {
-    answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+fn content(response: &Value) -> String {
+    response["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn hostile_requests_are_refused_by_name_and_the_next_succeeds() {
     let mut server = Server::start(&["--log", "error"]);
     for case in cases() {
         let reply =
-            exchange(server.address, &case.bytes).unwrap_or_else(|| panic!("no answer to {}", case.name));
+            exchange(server.address, &case.bytes).unwrap_or_else(|| panic!("no response to {}", case.name));
         assert_eq!(reply.status, case.status, "{}: {}", case.name, reply.body);
         if let Some(param) = case.param {
             assert_eq!(reply.error()["param"], param, "{}: {}", case.name, reply.body);
@@ -94,8 +94,8 @@ fn streamed_and_full_responses_have_the_same_text() {
 fn a_seed_is_reproducible_and_choices_differ() {
     let server = Server::start(&["--log", "error"]);
     let fields = json!({"prompt": "Once upon a time", "temperature": 1.5, "max_tokens": 24, "ignore_eos": true, "seed": 5, "n": 3});
-    let texts = |answer: Value| -> Vec<String> {
-        answer["choices"]
+    let texts = |response: Value| -> Vec<String> {
+        response["choices"]
             .as_array()
             .unwrap()
             .iter()
@@ -123,15 +123,15 @@ fn usage_counts_tokens_and_a_repeated_prompt_is_cached() {
 #[test]
 fn log_probabilities_match_the_text() {
     let server = Server::start(&["--log", "error"]);
-    let answer = text(
+    let response = text(
         server.address,
         json!({"prompt": "one two three", "max_tokens": 4, "temperature": 0, "logprobs": 3, "echo": true, "ignore_eos": true}),
     );
-    let lists = &answer["choices"][0]["logprobs"];
+    let lists = &response["choices"][0]["logprobs"];
     let tokens = lists["tokens"].as_array().unwrap();
     let joined: String = tokens.iter().map(|token| token.as_str().unwrap()).collect();
-    let text = answer["choices"][0]["text"].as_str().unwrap();
-    assert!(text.starts_with("one two three"), "{answer}");
+    let text = response["choices"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("one two three"), "{response}");
     assert_eq!(text, joined);
     let probabilities = lists["token_logprobs"].as_array().unwrap();
     assert_eq!(probabilities.len(), tokens.len());

@@ -182,9 +182,9 @@ fn check_text_only(fields: &mut Fields) -> Result<(), ApiError> {
 }
 
 fn continuation(fields: &mut Fields) -> Result<ContinuationMode, ApiError> {
-    let answers = fields.flag("add_generation_prompt")?;
+    let adds_prompt = fields.flag("add_generation_prompt")?;
     let continues = fields.flag("continue_final_message")?.unwrap_or(false);
-    match (answers, continues) {
+    match (adds_prompt, continues) {
         (Some(true), true) => Err(ApiError::invalid(
             "continue_final_message",
             "`continue_final_message` and `add_generation_prompt` cannot both be true",

@@ -72,16 +72,16 @@ pub const JSON: (&str, &str) = ("content-type", "application/json");
 pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Reply> {
     let mut stream = connect(address);
     let sent = stream.write_all(bytes);
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut chunk = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut chunk) {
-        answer.extend_from_slice(&chunk[..count]);
+        response.extend_from_slice(&chunk[..count]);
     }
-    if answer.is_empty() {
+    if response.is_empty() {
         drop(sent);
         return None;
     }
-    Some(parse(&answer))
+    Some(parse(&response))
 }
 
 pub fn get(address: SocketAddr, path: &str) -> Reply {
@@ -96,13 +96,13 @@ pub fn post(address: SocketAddr, path: &str, body: &str) -> Reply {
 pub fn send_and_leave(address: SocketAddr, bytes: &[u8], read: usize) {
     let mut stream = connect(address);
     stream.write_all(bytes).unwrap();
-    let mut answer = vec![0; read];
-    stream.read_exact(&mut answer).unwrap();
+    let mut response = vec![0; read];
+    stream.read_exact(&mut response).unwrap();
     stream.shutdown(Shutdown::Both).unwrap();
 }
 
-pub fn parse(answer: &[u8]) -> Reply {
-    let text = String::from_utf8_lossy(answer).into_owned();
+pub fn parse(response: &[u8]) -> Reply {
+    let text = String::from_utf8_lossy(response).into_owned();
     let (head, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());

@@ -105,9 +105,9 @@ fn one_connection_serves_pipelined_requests() {
     let both = one("") + &one("connection: close\r\n");
     let mut stream = connect(server.address);
     stream.write_all(both.as_bytes()).unwrap();
-    let mut answers = String::new();
-    stream.read_to_string(&mut answers).unwrap();
-    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
+    let mut responses = String::new();
+    stream.read_to_string(&mut responses).unwrap();
+    assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 2, "{responses}");
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn a_tenant_lists_and_cancels_its_own_requests() {
     assert_eq!(ask("DELETE", "/v1/requests/my-request", theirs).status, 404);
     assert_eq!(ask("DELETE", "/v1/requests/my-request", mine).json()["cancelled"], 1);
     assert_eq!(server.next_event(), RequestEvent::Cancelled(id));
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let chunks = parse(&answer).chunks();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    let chunks = parse(&response).chunks();
     assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "cancelled");
     assert_eq!(ask("DELETE", "/v1/requests/my-request", mine).status, 404);
 }

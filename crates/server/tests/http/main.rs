@@ -1,11 +1,11 @@
 //! The HTTP server over a real socket, with a scripted engine.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
-mod answers;
 mod client;
 mod connections;
 mod hostile;
 mod refusals;
+mod responses;
 mod scripted;
 mod third_api;
 

@@ -19,7 +19,7 @@ pub fn check_works(address: SocketAddr, after: &str) {
 }
 
 fn check_refused(address: SocketAddr, case: &Case) {
-    let reply = exchange(address, &case.bytes).unwrap_or_else(|| panic!("no answer to {}", case.name));
+    let reply = exchange(address, &case.bytes).unwrap_or_else(|| panic!("no response to {}", case.name));
     assert_eq!(reply.status, case.status, "{}: {}", case.name, reply.body);
     let error = reply.error();
     for field in ["message", "type", "code"] {

@@ -1,4 +1,4 @@
-//! Log-probabilities as each API shows them.
+//! Log-probabilities in the formats of chat and text completions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,10 +7,10 @@ use omnibus_engine::{Candidate, TokenInfo};
 
 use crate::wire::logprobs::{ChatCandidate, ChatLogprob, ChatLogprobs, TextLogprobs};
 
-/// What stands for a probability of zero: JSON has no infinity.
+/// The log-probability of an impossible token: JSON has no infinity.
 const LOGPROB_MIN: f32 = -9999.0;
 
-/// Of the tokens of a chat answer.
+/// Log-probabilities of the tokens of a chat completion.
 pub fn chat(tokens: Vec<TokenInfo>) -> ChatLogprobs {
     ChatLogprobs { content: tokens.into_iter().map(chat_token).collect(), refusal: None }
 }
@@ -36,16 +36,16 @@ fn finite(logprob: f32) -> f32 {
     if logprob.is_finite() { logprob } else { LOGPROB_MIN }
 }
 
-/// Where the next token of a text begins. One for each choice.
+/// The offset of the next token in a choice's text.
 #[derive(Debug, Clone, Default)]
 pub struct Offsets {
     characters: usize,
-    /// The beginning of a character that is not whole yet.
+    /// The first bytes of an incomplete character.
     pending: Vec<u8>,
 }
 
 impl Offsets {
-    /// Of more tokens of a text completion.
+    /// Log-probabilities of more tokens of a text completion.
     pub fn text(&mut self, tokens: Vec<TokenInfo>) -> TextLogprobs {
         let mut lists = TextLogprobs::default();
         for token in tokens {
@@ -65,8 +65,8 @@ impl Offsets {
             let (valid, invalid) = (chunk.valid(), chunk.invalid());
             self.characters += valid.chars().count();
             settled += valid.len();
-            let may_go_on = settled + invalid.len() == total && invalid.len() < 4;
-            if !invalid.is_empty() && !may_go_on {
+            let may_continue = settled + invalid.len() == total && invalid.len() < 4;
+            if !invalid.is_empty() && !may_continue {
                 self.characters += 1;
                 settled += invalid.len();
             }
@@ -82,7 +82,7 @@ fn top(candidates: Vec<Candidate>) -> BTreeMap<String, f32> {
         .collect()
 }
 
-/// A token's text, or its bytes the way OpenAI spells them.
+/// A token's text, or its bytes in OpenAI's notation.
 pub fn token_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_count_characters_and_split_characters_count_once_whole() {
+    fn offsets_count_characters_once_they_are_complete() {
         check(
             &[b"a", "é".as_bytes(), b"b"],
             expect![[
