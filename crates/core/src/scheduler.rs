@@ -22,6 +22,7 @@ mod sessions;
 mod split;
 mod storage;
 mod swap;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -42,6 +43,7 @@ use queue::AnswerLengths;
 use recovery::Recovery;
 use sessions::Sessions;
 pub use swap::OffloadTier;
+use waiting::WaitingQueue;
 
 /// Plans with work that may be in flight at once: one computes while the next is built.
 const IN_FLIGHT_MAX: usize = 2;
@@ -53,8 +55,10 @@ const CHECKPOINTS_MAX: usize = 4;
 pub struct Scheduler {
     settings: Settings,
     kv_cache: KvCacheManager,
-    sequences: BTreeMap<SequenceId, Sequence>,
-    waiting: BTreeSet<SequenceId>,
+    sequences: BTreeMap<SequenceId, Box<Sequence>>,
+    waiting: WaitingQueue,
+    /// Of sequences that have not ended.
+    deadlines: BTreeSet<(Tick, SequenceId)>,
     running: BTreeSet<SequenceId>,
     /// Preempted or ended, and still used by a step in flight.
     leaving: BTreeSet<SequenceId>,
@@ -107,7 +111,7 @@ impl Scheduler {
     /// A scheduler with nothing to do. Panics on settings that could never run anything.
     pub fn new(settings: Settings) -> Self {
         settings.check();
-        let (sequences, waiting, running, leaving, steps) = Default::default();
+        let (sequences, waiting, running, leaving, steps, deadlines) = Default::default();
         Self {
             kv_cache: KvCacheManager::new(&settings),
             recovery: Recovery::new(settings.limits(), settings.block_size),
@@ -123,6 +127,7 @@ impl Scheduler {
             latest: 0,
             sequences,
             waiting,
+            deadlines,
             running,
             leaving,
             steps,
@@ -160,8 +165,10 @@ impl Scheduler {
         self.expire_sessions();
         self.use_session(request.session);
         let rank = Rank::new(self.clock.arrive(now), request.priority, id);
-        self.sequences.insert(id, self.sequence_of(request, rank, now));
-        self.waiting.insert(id);
+        let sequence = Box::new(self.sequence_of(request, rank, now));
+        self.waiting.push(&sequence);
+        self.deadlines.extend(sequence.deadline.map(|deadline| (deadline, id)));
+        self.sequences.insert(id, sequence);
         Ok(id)
     }
 
@@ -199,8 +206,7 @@ impl Scheduler {
 
     /// When the plan may change though nothing happens: a batch begins that is not full, or somebody's deadline passes.
     pub fn next_wakeup(&self) -> Option<Tick> {
-        let deadlines = self.sequences.values().filter(|sequence| sequence.phase != Phase::Ended);
-        let deadline = deadlines.filter_map(|sequence| sequence.deadline).min();
+        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
         let batch = match self.settings.schedule {
             Schedule::Static => batch::next_wakeup(self),
             Schedule::Fair | Schedule::Fcfs | Schedule::Split => None,
@@ -320,15 +326,20 @@ impl Scheduler {
     /// TransferCosts a sequence to a phase, and to the set that goes with it.
     fn enter(&mut self, id: SequenceId, phase: Phase) {
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
-        sequence.phase = phase;
-        for set in [&mut self.waiting, &mut self.running, &mut self.leaving] {
-            set.remove(&id);
-        }
+        let before = std::mem::replace(&mut sequence.phase, phase);
+        let sequence = &self.sequences[&id];
+        leave_set(&mut self.waiting, &mut [&mut self.running, &mut self.leaving], sequence, before);
         match phase {
-            Phase::Waiting => self.waiting.insert(id),
-            Phase::Running => self.running.insert(id),
-            Phase::Preempted | Phase::Ended => self.leaving.insert(id),
-        };
+            Phase::Waiting => self.waiting.push(sequence),
+            Phase::Running => {
+                self.waiting.start(sequence.tenant);
+                self.running.insert(id);
+            }
+            Phase::Preempted | Phase::Ended => {
+                self.waiting.start(sequence.tenant);
+                self.leaving.insert(id);
+            }
+        }
     }
 
     /// Ends a sequence unless it has ended. What a step in flight uses stays until that is committed.
@@ -336,7 +347,10 @@ impl Scheduler {
         let sequence = self.sequences.get(&id).filter(|sequence| sequence.phase != Phase::Ended)?;
         self.version.0 += 1;
         self.recovery.forget(id);
-        match sequence.is_in_flight() {
+        let deadline = sequence.deadline;
+        let is_in_flight = sequence.is_in_flight();
+        deadline.map(|deadline| self.deadlines.remove(&(deadline, id)));
+        match is_in_flight {
             true => self.enter(id, Phase::Ended),
             false => self.remove(id),
         }
@@ -375,9 +389,12 @@ impl Scheduler {
         if let Some(mut sequence) = self.sequences.remove(&id) {
             self.remember(&sequence);
             self.kv_cache.release(&mut sequence.tables);
-        }
-        for set in [&mut self.waiting, &mut self.running, &mut self.leaving] {
-            set.remove(&id);
+            leave_set(
+                &mut self.waiting,
+                &mut [&mut self.running, &mut self.leaving],
+                &sequence,
+                sequence.phase,
+            );
         }
     }
 
@@ -395,9 +412,28 @@ impl Scheduler {
             sequence.computed = 0;
             sequence.stage = Stage::Prefill;
         }
-        self.waiting = self.sequences.keys().copied().collect();
+        self.waiting.clear();
+        self.sequences.values().for_each(|sequence| self.waiting.push(sequence));
         self.running.clear();
         self.leaving.clear();
+    }
+}
+
+/// Removes a sequence from the set of its phase.
+fn leave_set(
+    waiting: &mut WaitingQueue,
+    others: &mut [&mut BTreeSet<SequenceId>; 2],
+    sequence: &Sequence,
+    phase: Phase,
+) {
+    match phase {
+        Phase::Waiting => waiting.remove(sequence),
+        Phase::Running | Phase::Preempted | Phase::Ended => {
+            waiting.stop(sequence.tenant);
+            others.iter_mut().for_each(|set| {
+                set.remove(&sequence.id());
+            });
+        }
     }
 }
 

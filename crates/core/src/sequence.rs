@@ -128,6 +128,11 @@ pub(crate) struct InFlightTokens {
 }
 
 impl Sequence {
+    /// Its id.
+    pub(crate) fn id(&self) -> SequenceId {
+        self.rank.id
+    }
+
     /// Tokens once all samples in flight have arrived and no draft token was accepted.
     pub(crate) fn expected(&self) -> usize {
         self.tokens.len()

@@ -9,16 +9,24 @@ impl Scheduler {
     pub fn audit(&self) {
         let tables = self.sequences.values().map(|sequence| &sequence.tables[..]);
         self.kv_cache.audit(tables, self.sessions.pins());
-        let sets = [&self.waiting, &self.running, &self.leaving];
-        let members: usize = sets.iter().map(|set| set.len()).sum();
+        let holding = self.running.len() + self.leaving.len();
+        let members = self.waiting.len() + holding;
+        let waiting = self.sequences.values().filter(|sequence| sequence.phase == Phase::Waiting);
+        self.waiting.audit(waiting.map(|sequence| &**sequence), holding);
+        let deadlines = self.sequences.iter().filter(|(_, sequence)| sequence.phase != Phase::Ended);
+        let deadlines = deadlines.filter_map(|(id, sequence)| Some((sequence.deadline?, *id)));
+        assert!(
+            deadlines.collect::<std::collections::BTreeSet<_>>() == self.deadlines,
+            "a deadline is missed"
+        );
         assert_eq!(members, self.sequences.len(), "a sequence is in two queues or in none");
         for (id, sequence) in &self.sequences {
-            let set = match sequence.phase {
-                Phase::Waiting => &self.waiting,
-                Phase::Running => &self.running,
-                Phase::Preempted | Phase::Ended => &self.leaving,
+            let is_there = match sequence.phase {
+                Phase::Waiting => self.waiting.contains(id),
+                Phase::Running => self.running.contains(id),
+                Phase::Preempted | Phase::Ended => self.leaving.contains(id),
             };
-            assert!(set.contains(id), "{id:?} is in the wrong queue");
+            assert!(is_there, "{id:?} is in the wrong queue");
             let booked = self.steps.iter().flat_map(|flight| &flight.works);
             let booked = booked.filter(|work| work.sequence == *id).count();
             assert_eq!(booked, sequence.in_flight.len(), "{id:?} is in other steps than it is booked for");

@@ -4,6 +4,7 @@
 
 use super::plan_builder::PlanBuilder;
 use super::{Scheduler, fcfs};
+use crate::sequence::Sequence;
 use crate::{SequenceId, Tick};
 
 /// Plans the running batch, or opens the next.
@@ -26,15 +27,16 @@ pub(super) fn fill(builder: &mut PlanBuilder<'_>, now: Tick) {
 /// when they are released.
 fn last_of_batch(scheduler: &Scheduler) -> Option<SequenceId> {
     let last = scheduler.batch?;
-    let waiting = scheduler.waiting.iter().filter(|id| !scheduler.sequences[id].is_held());
-    let live = waiting.chain(&scheduler.running).chain(&scheduler.leaving);
-    live.min().filter(|oldest| **oldest <= last).map(|_| last)
+    let waiting = scheduler.waiting.ready().next();
+    let running = scheduler.running.first().into_iter().chain(scheduler.leaving.first()).copied();
+    waiting.into_iter().chain(running).min().filter(|oldest| *oldest <= last).map(|_| last)
 }
 
 /// The last sequence of the next batch, if it may begin.
 fn ready(builder: &PlanBuilder<'_>, now: Tick) -> Option<SequenceId> {
     let scheduler = builder.scheduler;
-    let waiting: Vec<_> = builder.queue().take(scheduler.settings.tuning.batch.sequences).collect();
+    let waiting: Vec<_> =
+        builder.queue().map(Sequence::id).take(scheduler.settings.tuning.batch.sequences).collect();
     let is_full = waiting.len() == scheduler.settings.tuning.batch.sequences;
     // The given time may have jumped back since.
     let oldest = *waiting.first()?;
@@ -49,7 +51,6 @@ fn due(scheduler: &Scheduler, oldest: SequenceId) -> Tick {
 
 /// When the plan changes without an event.
 pub(super) fn next_wakeup(scheduler: &Scheduler) -> Option<Tick> {
-    let mut waiting = scheduler.waiting.iter().filter(|id| !scheduler.sequences[id].is_held());
-    let oldest = waiting.next().filter(|_| last_of_batch(scheduler).is_none())?;
-    Some(due(scheduler, *oldest))
+    let oldest = scheduler.waiting.ready().next().filter(|_| last_of_batch(scheduler).is_none())?;
+    Some(due(scheduler, oldest))
 }

@@ -13,8 +13,9 @@ pub(super) fn fill(builder: &mut PlanBuilder<'_>) {
         return;
     }
     let mut victims = builder.runners();
-    for id in builder.queue().filter(|id| builder.scheduler.recovery.is_suspect(*id)) {
-        if builder.is_spent() || builder.admit(id, Reserve::Chunk, &mut victims) == Scheduled::NoBlocks {
+    let scheduler = builder.scheduler;
+    for suspect in builder.queue().filter(|of| scheduler.recovery.is_suspect(of.id())) {
+        if builder.is_spent() || builder.admit(suspect, Reserve::Chunk, &mut victims) == Scheduled::NoBlocks {
             return;
         }
         victims.clear();

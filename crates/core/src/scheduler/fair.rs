@@ -9,13 +9,15 @@
 //! Invariant: the first in line (by [`Rank`]) advances in every step in which a sequence can, and may have the memory
 //! of all others; nobody takes memory from one before it in line. So whoever waits long enough is the first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::Range;
 
-use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
+use super::plan_builder::{PlanBuilder, Reserve, Scheduled, Victims};
 use super::prefill_budget::{LEAST_TOKENS, PrefillBudget, TimeBudget};
 use super::{Scheduler, fcfs};
-use crate::sequence::{Rank, Sequence};
-use crate::{SequenceId, StepLoad, Tick};
+use crate::sequence::Sequence;
+use crate::{StepLoad, Tick};
 
 /// From arrival to the first token, when nobody says.
 const TTFT: f64 = 2e6;
@@ -28,16 +30,22 @@ const HOST_SHARE: f64 = 0.12;
 /// What is kept for others who use the machine: some steps take a fifth longer than any model of them says.
 const GUEST_SHARE: f64 = 0.1;
 
+/// Waiting sequences whose slack is compared with that of the first in line.
+const NEXT_IN_LINE: usize = 64;
+
 /// Plans a step.
 pub(super) fn fill(builder: &mut PlanBuilder<'_>, now: Tick) {
     let mut fair = Fair::new(builder, now);
     fair.first_in_line(builder);
-    let (urgent, others) = fair.decodes_by_need();
-    fair.decode(builder, &urgent, fair.kept_tokens);
+    let (urgent, all) = (fair.urgent(), fair.decodes.len());
+    fair.decode(builder, 0..urgent, fair.kept_tokens);
     fair.read_prompts(builder);
-    fair.decode(builder, &others, 0);
-    fair.decode(builder, &urgent, 0);
+    fair.decode(builder, urgent..all, 0);
+    fair.decode(builder, 0..urgent, 0);
 }
+
+/// A running sequence that can be planned, and its slack.
+type WithSlack<'a> = (f64, &'a Sequence);
 
 /// What a step is made from.
 struct Fair<'a> {
@@ -46,28 +54,70 @@ struct Fair<'a> {
     begins: f64,
     /// Between the tokens of an answer.
     tpot: f64,
-    /// Runs with one token to compute, with its slack; the least first.
-    decodes: Vec<(f64, SequenceId)>,
-    /// Runs with more to compute, with its slack; the least first.
-    prompts: VecDeque<(f64, SequenceId)>,
-    /// Running and not in the plan, in line.
-    rest: VecDeque<SequenceId>,
+    /// Running sequences that decode, by slack.
+    decodes: Vec<WithSlack<'a>>,
+    /// Running sequences that have more to compute, by slack.
+    prompts: VecDeque<WithSlack<'a>>,
+    line: Line<'a>,
+    /// The first in line, if it was waiting and the plan admits it.
+    admitted_first: Option<&'a Sequence>,
     /// Sequences that may begin to run.
     places_left: usize,
     /// Tokens that decodes leave to prompts in any case.
     kept_tokens: usize,
 }
 
+/// Running sequences by rank, and which of them are not in the plan.
+struct Line<'a> {
+    sequences: Vec<&'a Sequence>,
+    is_left: Vec<bool>,
+}
+
+/// Those of a line behind a place in it.
+struct Behind<'l, 'a> {
+    line: &'l mut Line<'a>,
+    first: usize,
+}
+
+impl<'a> Line<'a> {
+    fn new(mut sequences: Vec<&'a Sequence>) -> Self {
+        sequences.sort_unstable_by_key(|sequence| sequence.rank);
+        Self { is_left: vec![true; sequences.len()], sequences }
+    }
+
+    fn first(&self) -> Option<&'a Sequence> {
+        self.sequences.first().copied()
+    }
+
+    /// Where the sequence stands, unless it is planned or was preempted.
+    fn find(&self, sequence: &Sequence) -> Option<usize> {
+        let at = self.sequences.binary_search_by_key(&sequence.rank, |other| other.rank).ok()?;
+        self.is_left[at].then_some(at)
+    }
+
+    fn behind(&mut self, first: usize) -> Behind<'_, 'a> {
+        Behind { line: self, first }
+    }
+}
+
+impl<'a> Victims<'a> for Behind<'_, 'a> {
+    fn is_empty(&self) -> bool {
+        !self.line.is_left[self.first..].contains(&true)
+    }
+
+    fn pop_last(&mut self) -> Option<&'a Sequence> {
+        let last = self.first + self.line.is_left[self.first..].iter().rposition(|is_left| *is_left)?;
+        self.line.is_left[last] = false;
+        Some(self.line.sequences[last])
+    }
+}
+
 impl<'a> Fair<'a> {
     fn new(builder: &mut PlanBuilder<'a>, now: Tick) -> Self {
         let scheduler = builder.scheduler;
         let runners = builder.runners();
-        let decoding = |id: &&SequenceId| scheduler.sequences[id].is_decoding();
-        let load = runners.iter().filter(decoding);
-        let load = load.map(|id| {
-            let sequence = &scheduler.sequences[id];
-            StepLoad::verify(sequence.computed, 1 + sequence.drafts())
-        });
+        let decoding = runners.iter().filter(|sequence| sequence.is_decoding());
+        let load = decoding.map(|sequence| StepLoad::verify(sequence.computed, 1 + sequence.drafts()));
         let load = load.fold(StepLoad::default(), StepLoad::plus);
         let mut fair = Self {
             scheduler,
@@ -75,16 +125,17 @@ impl<'a> Fair<'a> {
             tpot: tpot(scheduler, &load),
             decodes: Vec::new(),
             prompts: VecDeque::new(),
-            rest: in_line(scheduler, runners.iter().copied()),
             places_left: scheduler.limits().sequences.saturating_sub(runners.len()),
+            line: Line::new(runners.iter().copied().collect()),
+            admitted_first: None,
             kept_tokens: 0,
         };
-        let with_slack = |id: &SequenceId| (fair.slack(&scheduler.sequences[id]), *id);
-        let plannable = runners.iter().filter(|id| scheduler.sequences[id].pending() > 0);
-        let (mut decodes, mut prompts): (Vec<_>, Vec<_>) =
-            plannable.map(with_slack).partition(|(_, id)| scheduler.sequences[id].is_decoding());
-        decodes.sort_by(by_slack);
-        prompts.sort_by(by_slack);
+        let plannable = runners.iter().copied().filter(|sequence| sequence.pending() > 0);
+        let (mut decodes, mut prompts): (Vec<_>, Vec<_>) = plannable
+            .map(|sequence| (fair.slack(sequence), sequence))
+            .partition(|(_, sequence)| sequence.is_decoding());
+        decodes.sort_unstable_by(by_slack);
+        prompts.sort_unstable_by(by_slack);
         if !prompts.is_empty() || builder.queue().next().is_some() {
             fair.kept_tokens = builder.tokens_left() / 4;
             builder.drafts_left = builder.drafts_left.saturating_sub(fair.kept_tokens);
@@ -124,129 +175,91 @@ impl<'a> Fair<'a> {
     }
 
     /// The first in line comes first of all. A prompt that others are ahead of by slack gets little more than nothing.
-    fn first_in_line(&mut self, builder: &mut PlanBuilder<'_>) {
-        let scheduler = self.scheduler;
-        let waiting = builder.queue().min_by_key(|id| scheduler.sequences[id].rank);
-        let running = self.rest.front().copied();
-        let in_line = |id: &SequenceId| scheduler.sequences[id].rank;
-        if let Some(first) =
-            waiting.filter(|id| running.is_none_or(|running| in_line(id) < in_line(&running)))
-        {
-            if fcfs::is_preempting(scheduler) {
+    fn first_in_line(&mut self, builder: &mut PlanBuilder<'a>) {
+        let waiting = builder.queue_by_rank().next();
+        let running = self.line.first();
+        if let Some(first) = waiting.filter(|first| running.is_none_or(|running| first.rank < running.rank)) {
+            if fcfs::is_preempting(self.scheduler) {
                 return;
             }
             if self.places_left == 0
-                && let Some(last) = self.rest.pop_back()
+                && let Some(last) = self.line.behind(0).pop_last()
             {
                 builder.preempt(last);
                 self.places_left += 1;
             }
             let most = self.most_of_first(builder, first);
-            builder.within(most, |builder| self.admit(builder, first, Reserve::Chunk));
+            let scheduled = builder
+                .within(most, |builder| builder.admit(first, Reserve::Chunk, &mut self.line.behind(0)));
+            if scheduled == Scheduled::Yes {
+                self.places_left -= 1;
+                self.admitted_first = Some(first);
+            }
         } else if let Some(first) = running {
             let most = self.most_of_first(builder, first);
             builder.within(most, |builder| self.advance(builder, first));
         }
     }
 
-    fn most_of_first(&self, builder: &PlanBuilder<'_>, first: SequenceId) -> usize {
-        let own = self.slack(&self.scheduler.sequences[&first]);
-        let waiting = builder.queue().map(|id| self.slack(&self.scheduler.sequences[&id]));
+    /// The most tokens of the first in line. Of the waiting sequences, those next in line are looked at.
+    fn most_of_first(&self, builder: &PlanBuilder<'a>, first: &Sequence) -> usize {
+        let own = self.slack(first);
+        let waiting = builder.queue_by_rank().take(NEXT_IN_LINE).map(|sequence| self.slack(sequence));
         let mut others = self.prompts.iter().map(|(slack, _)| *slack).chain(waiting);
         if others.any(|slack| slack < own) { LEAST_TOKENS } else { usize::MAX }
     }
 
-    /// Those that cannot wait for the step after this one, and those that can.
-    fn decodes_by_need(&self) -> (Vec<SequenceId>, Vec<SequenceId>) {
-        let (urgent, others): (Vec<_>, Vec<_>) =
-            self.decodes.iter().partition(|(slack, _)| *slack < 2.0 * self.tpot);
-        let ids = |decodes: Vec<&(f64, SequenceId)>| decodes.iter().map(|(_, id)| *id).collect();
-        (ids(urgent), ids(others))
+    /// How many of the decodes, by slack, cannot wait for the step after this one.
+    fn urgent(&self) -> usize {
+        self.decodes.partition_point(|(slack, _)| *slack < 2.0 * self.tpot)
     }
 
     /// Plans decodes, as long as more than `kept` tokens of the step are left.
-    fn decode(&mut self, builder: &mut PlanBuilder<'_>, ids: &[SequenceId], kept: usize) {
-        for id in ids {
+    fn decode(&mut self, builder: &mut PlanBuilder<'a>, which: Range<usize>, kept: usize) {
+        for at in which {
             if builder.is_spent() || builder.tokens_left() <= kept {
                 return;
             }
-            self.advance(builder, *id);
+            self.advance(builder, self.decodes[at].1);
         }
     }
 
     /// Prompts that have begun and those that wait, by slack, as long as there is time.
-    fn read_prompts(&mut self, builder: &mut PlanBuilder<'_>) {
-        let mut queue = self.round_robin(builder).into_iter().peekable();
-        let mut is_open = !fcfs::is_preempting(self.scheduler);
+    fn read_prompts(&mut self, builder: &mut PlanBuilder<'a>) {
+        let scheduler = self.scheduler;
+        let mut queue = scheduler.waiting.round_robin(self.admitted_first).peekable();
+        let mut is_open = !fcfs::is_preempting(scheduler);
         while !builder.is_spent() && !builder.prefill_budget.as_ref().is_some_and(PrefillBudget::is_spent) {
             is_open &= !builder.preempts() && self.places_left > 0;
-            let waiting = queue.peek().copied().filter(|_| is_open);
-            let waits = waiting.map_or(f64::INFINITY, |id| self.slack(&self.scheduler.sequences[&id]));
+            while is_open && queue.next_if(|id| builder.is_expired(*id)).is_some() {}
+            let waiting = if is_open { queue.peek() } else { None };
+            let waiting = waiting.map(|id| &*scheduler.sequences[id]);
+            let waits = waiting.map_or(f64::INFINITY, |sequence| self.slack(sequence));
             let begun = self.prompts.front().copied();
             match (begun, waiting) {
-                (Some((slack, id)), _) if slack <= waits => {
+                (Some((slack, sequence)), _) if slack <= waits => {
                     self.prompts.pop_front();
-                    self.advance(builder, id);
+                    self.advance(builder, sequence);
                 }
-                (_, Some(id)) => {
+                (_, Some(sequence)) => {
                     queue.next();
-                    is_open = self.admit(builder, id, Reserve::FullPrompt) == Scheduled::Yes;
+                    // A sequence that is admitted beside others preempts none.
+                    let scheduled = builder.admit(sequence, Reserve::FullPrompt, &mut VecDeque::new());
+                    is_open = scheduled == Scheduled::Yes;
+                    self.places_left -= usize::from(is_open);
                 }
                 (_, None) => return,
             }
         }
     }
 
-    /// Those that wait, in turns: who has fewest running and before it in its own line, whoever asks; then by place
-    /// in line.
-    fn round_robin(&self, builder: &PlanBuilder<'_>) -> Vec<SequenceId> {
-        let scheduler = self.scheduler;
-        if self.places_left == 0 {
-            return Vec::new();
+    /// Plans a running sequence, unless it is planned or was preempted. Those behind it in line may be preempted for it.
+    fn advance(&mut self, builder: &mut PlanBuilder<'a>, sequence: &Sequence) {
+        let Some(own) = self.line.find(sequence) else { return };
+        self.line.is_left[own] = false;
+        if builder.advance(sequence, &mut self.line.behind(own + 1)) == Scheduled::NoBlocks {
+            self.line.is_left[own] = true;
         }
-        let mut turns: BTreeMap<u64, usize> = BTreeMap::new();
-        let begun = builder.queue().filter(|id| builder.is_planned(*id));
-        for id in scheduler.running.iter().chain(&scheduler.leaving).copied().chain(begun) {
-            *turns.entry(scheduler.sequences[&id].tenant).or_default() += 1;
-        }
-        let turn = |id: SequenceId| {
-            let turn = turns.entry(scheduler.sequences[&id].tenant).or_default();
-            *turn += 1;
-            (*turn, scheduler.sequences[&id].rank)
-        };
-        let waiting = builder.queue().filter(|id| !builder.is_planned(*id));
-        let mut ordered: Vec<(usize, Rank)> = in_line(scheduler, waiting).into_iter().map(turn).collect();
-        ordered.sort_unstable();
-        ordered.into_iter().map(|(_, rank)| rank.id).collect()
-    }
-
-    /// Lets a waiting sequence begin. One that begins beside others takes nothing from them.
-    fn admit(&mut self, builder: &mut PlanBuilder<'_>, id: SequenceId, reserve: Reserve) -> Scheduled {
-        let mut nobody = VecDeque::new();
-        let victims = match reserve {
-            Reserve::Chunk => &mut self.rest,
-            Reserve::FullPrompt => &mut nobody,
-        };
-        let scheduled = builder.admit(id, reserve, victims);
-        if scheduled == Scheduled::Yes {
-            self.places_left -= 1;
-        }
-        scheduled
-    }
-
-    /// Plans a running sequence, unless it is planned or was sent back. Those behind it in line may have to make room.
-    fn advance(&mut self, builder: &mut PlanBuilder<'_>, id: SequenceId) {
-        let rank = self.scheduler.sequences[&id].rank;
-        let own = self.rest.partition_point(|other| self.scheduler.sequences[other].rank < rank);
-        if self.rest.get(own) != Some(&id) {
-            return;
-        }
-        let mut behind = self.rest.split_off(own);
-        behind.pop_front();
-        if builder.advance(id, &mut behind) == Scheduled::NoBlocks {
-            self.rest.push_back(id);
-        }
-        self.rest.append(&mut behind);
     }
 }
 
@@ -258,12 +271,6 @@ fn tpot(scheduler: &Scheduler, decodes: &StepLoad) -> f64 {
     }
 }
 
-fn in_line(scheduler: &Scheduler, ids: impl Iterator<Item = SequenceId>) -> VecDeque<SequenceId> {
-    let mut ids: Vec<_> = ids.collect();
-    ids.sort_by_key(|id| scheduler.sequences[id].rank);
-    ids.into()
-}
-
-fn by_slack(left: &(f64, SequenceId), right: &(f64, SequenceId)) -> std::cmp::Ordering {
-    left.0.total_cmp(&right.0).then(left.1.cmp(&right.1))
+fn by_slack(left: &WithSlack<'_>, right: &WithSlack<'_>) -> Ordering {
+    left.0.total_cmp(&right.0).then(left.1.id().cmp(&right.1.id()))
 }

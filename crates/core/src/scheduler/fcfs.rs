@@ -18,10 +18,11 @@ pub(super) fn fill(builder: &mut PlanBuilder<'_>) {
 /// The same, for queued sequences that are no younger than `last`.
 pub(super) fn fill_up_to(builder: &mut PlanBuilder<'_>, last: SequenceId) {
     let mut runners = builder.runners();
-    let mut queue = builder.queue().take_while(|next| *next <= last).peekable();
+    let mut queue = builder.queue().take_while(|next| next.id() <= last).peekable();
     let mut is_open = !is_preempting(builder.scheduler);
     for older in 0.. {
-        let next = queue.next_if(|next| is_open && runners.front().is_none_or(|runner| next < runner));
+        let next =
+            queue.next_if(|next| is_open && runners.front().is_none_or(|runner| next.id() < runner.id()));
         let scheduled = match next {
             _ if builder.is_spent() => return,
             Some(next) if older < builder.scheduler.limits().sequences => {

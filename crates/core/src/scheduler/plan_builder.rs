@@ -46,6 +46,24 @@ pub(super) enum Reserve {
     FullPrompt,
 }
 
+/// Running sequences that a plan may preempt, first in line first.
+pub(super) trait Victims<'a> {
+    /// True when there is none left.
+    fn is_empty(&self) -> bool;
+    /// Takes the last in line.
+    fn pop_last(&mut self) -> Option<&'a Sequence>;
+}
+
+impl<'a> Victims<'a> for VecDeque<&'a Sequence> {
+    fn is_empty(&self) -> bool {
+        VecDeque::is_empty(self)
+    }
+
+    fn pop_last(&mut self) -> Option<&'a Sequence> {
+        self.pop_back()
+    }
+}
+
 impl<'a> PlanBuilder<'a> {
     /// Sequences whose deadline has passed are dealt with; nothing else is planned.
     pub(super) fn new(scheduler: &'a Scheduler, now: Tick) -> Self {
@@ -60,15 +78,13 @@ impl<'a> PlanBuilder<'a> {
             drafts_left: 0,
             prefill_budget: None,
         };
-        for (&id, sequence) in &scheduler.sequences {
-            let late = sequence.deadline.is_some_and(|deadline| deadline <= now);
-            if late && sequence.phase != Phase::Ended {
-                builder.plan.expire.push(id);
-                builder.let_go(sequence);
-            }
+        let late = scheduler.deadlines.range(..=(now, SequenceId(u64::MAX)));
+        builder.plan.expire.extend(late.map(|(_, id)| *id));
+        builder.plan.expire.sort_unstable();
+        for id in &builder.plan.expire {
+            release(&mut builder.free_blocks, &scheduler.sequences[id]);
         }
-        let plannable = scheduler.running.iter().filter(|id| scheduler.sequences[id].pending() > 0).count();
-        builder.drafts_left = builder.tokens_left.saturating_sub(plannable);
+        builder.drafts_left = builder.tokens_left.saturating_sub(scheduler.running.len());
         builder
     }
 
@@ -79,16 +95,23 @@ impl<'a> PlanBuilder<'a> {
 
     /// Sequences that hold blocks and will have more to compute, oldest first. Those that verify draft tokens, or wait for
     /// the token in flight that those follow, keep their place though they cannot be planned.
-    pub(super) fn runners(&self) -> VecDeque<SequenceId> {
-        let running = self.scheduler.running.iter().copied();
-        running.filter(|id| !self.is_expired(*id) && !self.scheduler.sequences[id].is_finishing()).collect()
+    pub(super) fn runners(&self) -> VecDeque<&'a Sequence> {
+        let running = self.scheduler.running.iter().map(|id| &*self.scheduler.sequences[id]);
+        running.filter(|sequence| !self.is_expired(sequence.id()) && !sequence.is_finishing()).collect()
     }
 
     /// Sequences that wait and are not held, oldest first.
-    pub(super) fn queue(&self) -> impl Iterator<Item = SequenceId> + use<'a> {
+    pub(super) fn queue(&self) -> impl Iterator<Item = &'a Sequence> + use<'a> {
         let (scheduler, expired) = (self.scheduler, self.plan.expire.clone());
-        let waiting = scheduler.waiting.iter().copied().filter(|id| !scheduler.sequences[id].is_held());
-        waiting.filter(move |id| expired.binary_search(id).is_err())
+        let waiting = scheduler.waiting.ready().filter(move |id| expired.binary_search(id).is_err());
+        waiting.map(|id| &*scheduler.sequences[&id])
+    }
+
+    /// The same, by rank.
+    pub(super) fn queue_by_rank(&self) -> impl Iterator<Item = &'a Sequence> + use<'a> {
+        let (scheduler, expired) = (self.scheduler, self.plan.expire.clone());
+        let waiting = scheduler.waiting.by_rank().map(|rank| rank.id);
+        waiting.filter(move |id| expired.binary_search(id).is_err()).map(|id| &*scheduler.sequences[&id])
     }
 
     /// True when the step can take no more.
@@ -101,11 +124,6 @@ impl<'a> PlanBuilder<'a> {
         self.tokens_left
     }
 
-    /// True when the sequence is in the plan.
-    pub(super) fn is_planned(&self, id: SequenceId) -> bool {
-        self.plan.scheduled.iter().any(|work| work.sequence == id)
-    }
-
     /// True when nothing is to be computed yet.
     pub(super) fn is_empty(&self) -> bool {
         self.plan.scheduled.is_empty()
@@ -116,7 +134,7 @@ impl<'a> PlanBuilder<'a> {
         self.plan.batch = Some(last);
     }
 
-    /// TransferCosts a running sequence to the pool of those that are answered.
+    /// Moves a running sequence to the decode stage.
     pub(super) fn handoff(&mut self, id: SequenceId) {
         self.plan.handoff.push(id);
     }
@@ -135,10 +153,9 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Sends a running sequence back to wait.
-    pub(super) fn preempt(&mut self, victim: SequenceId) {
-        let sequence = &self.scheduler.sequences[&victim];
-        self.plan.preempt.push(Preempted { sequence: victim, mode: self.scheduler.leaving(sequence) });
-        self.let_go(sequence);
+    pub(super) fn preempt(&mut self, victim: &Sequence) {
+        self.plan.preempt.push(Preempted { sequence: victim.id(), mode: self.scheduler.leaving(victim) });
+        release(&mut self.free_blocks, victim);
     }
 
     /// True when the plan sends somebody back to wait.
@@ -147,8 +164,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Plans as much of a running sequence as fits: nothing while it verifies draft tokens. If nothing does, takes back from `victims`, last first.
-    pub(super) fn advance(&mut self, id: SequenceId, victims: &mut VecDeque<SequenceId>) -> Scheduled {
-        let sequence = &self.scheduler.sequences[&id];
+    pub(super) fn advance(&mut self, sequence: &Sequence, victims: &mut impl Victims<'a>) -> Scheduled {
         if sequence.awaits_verification() {
             return Scheduled::Yes;
         }
@@ -158,7 +174,7 @@ impl<'a> PlanBuilder<'a> {
                 return Scheduled::NoBlocks;
             }
         }
-        self.give(id, sequence, sequence.computed, held);
+        self.give(sequence, sequence.computed, held);
         Scheduled::Yes
     }
 
@@ -166,14 +182,13 @@ impl<'a> PlanBuilder<'a> {
     /// fit, takes back from `victims`, last first.
     pub(super) fn admit(
         &mut self,
-        id: SequenceId,
+        sequence: &Sequence,
         reserve: Reserve,
-        victims: &mut VecDeque<SequenceId>,
+        victims: &mut impl Victims<'a>,
     ) -> Scheduled {
         if self.free_blocks.is_full() && victims.is_empty() {
             return Scheduled::NoBlocks;
         }
-        let sequence = &self.scheduler.sequences[&id];
         let kv_cache = &self.scheduler.kv_cache;
         let keys = sequence.hashes.all();
         let found = kv_cache.longest_cache_hit(keys, (sequence.tokens.len() - 1) / kv_cache.block_size());
@@ -187,7 +202,7 @@ impl<'a> PlanBuilder<'a> {
             self.free_blocks.borrow(&partial);
             // Nobody makes room for a copy.
             if self.fits(sequence, start, held(), reserve) {
-                self.give(id, sequence, start, held);
+                self.give(sequence, start, held);
                 return Scheduled::Yes;
             }
             self.free_blocks = before.clone();
@@ -199,7 +214,7 @@ impl<'a> PlanBuilder<'a> {
                 return Scheduled::NoBlocks;
             }
         }
-        self.give(id, sequence, start, held);
+        self.give(sequence, start, held);
         Scheduled::Yes
     }
 
@@ -209,32 +224,19 @@ impl<'a> PlanBuilder<'a> {
         &mut self,
         held: impl Fn() -> H,
         start: usize,
-        victims: &mut VecDeque<SequenceId>,
+        victims: &mut impl Victims<'a>,
     ) -> Scheduled {
         let mut later = self.free_blocks.clone();
         later.add(&self.coming());
         if reach(&later, held()) > start {
             return Scheduled::NoBlocks;
         }
-        let Some(victim) = victims.pop_back() else { return Scheduled::NoBlocks };
+        let Some(victim) = victims.pop_last() else { return Scheduled::NoBlocks };
         self.preempt(victim);
         Scheduled::Yes
     }
 
-    /// Counts on what a sequence holds, unless the step in flight uses it.
-    fn let_go(&mut self, sequence: &Sequence) {
-        if !sequence.is_in_flight() {
-            self.free_blocks.release(&sequence.tables);
-        }
-    }
-
-    fn give<H: Iterator<Item = usize>>(
-        &mut self,
-        id: SequenceId,
-        sequence: &Sequence,
-        start: usize,
-        held: impl Fn() -> H,
-    ) {
+    fn give<H: Iterator<Item = usize>>(&mut self, sequence: &Sequence, start: usize, held: impl Fn() -> H) {
         let expected = sequence.expected();
         let drafts = self.drafts(sequence);
         let wanted = self.most(start, expected + drafts, drafts);
@@ -244,7 +246,7 @@ impl<'a> PlanBuilder<'a> {
         let end = sequence.cut(start, end);
         let samples = (end + 1).saturating_sub(expected);
         let work = ScheduledSequence {
-            sequence: id,
+            sequence: sequence.id(),
             positions: start..end,
             input: sequence.input(end - samples.saturating_sub(1)),
             cached: start - sequence.computed,
@@ -261,7 +263,7 @@ impl<'a> PlanBuilder<'a> {
         self.plan.scheduled.push(work);
     }
 
-    /// PlanBuilder tokens that the sequence's next step may verify: memory and tokens that nobody else needs for the next one.
+    /// Draft tokens that the sequence's next step may verify: memory and tokens that nobody else needs for the next one.
     fn drafts(&self, sequence: &Sequence) -> usize {
         let wanted = sequence.drafts().min(self.drafts_left);
         if wanted > 0 { wanted.min(self.free_blocks.free_state_slots()) } else { 0 }
@@ -328,6 +330,13 @@ impl<'a> PlanBuilder<'a> {
 
     pub(super) fn is_expired(&self, id: SequenceId) -> bool {
         self.plan.expire.binary_search(&id).is_ok()
+    }
+}
+
+/// Counts on what a sequence holds, unless a step in flight uses it.
+fn release(free_blocks: &mut FreeBlocks<'_>, sequence: &Sequence) {
+    if !sequence.is_in_flight() {
+        free_blocks.release(&sequence.tables);
     }
 }
 

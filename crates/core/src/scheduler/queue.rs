@@ -3,8 +3,6 @@
 //! Invariant: no tenant can shut out the others. One with less than its share of the queue may wait even when the queue
 //! is full, in a quarter more places that are reserved for this.
 
-use std::collections::BTreeSet;
-
 use super::Scheduler;
 use crate::{Rejection, StepLoad, Tick};
 
@@ -43,10 +41,9 @@ impl Scheduler {
     }
 
     fn has_less_than_its_share(&self, tenant: u64) -> bool {
-        let waiting = || self.waiting.iter().map(|id| self.sequences[id].tenant);
-        let tenants: BTreeSet<u64> = waiting().chain([tenant]).collect();
-        let own = waiting().filter(|other| *other == tenant).count();
-        tenants.len() > 1 && own * tenants.len() < self.settings.max_queue
+        let (others, own) = self.waiting.share(tenant);
+        let tenants = others + usize::from(own == 0);
+        tenants > 1 && own * tenants < self.settings.max_queue
     }
 
     /// Expected microseconds until half of the waiting sequences have been served: prefill of their prompts and decode

@@ -8,7 +8,7 @@
 //! Invariant: age decides within a pool, and about memory in both. The oldest sequence of all is handed over even when
 //! the other pool is full, so it always advances in one step of two.
 
-use std::collections::VecDeque;
+use std::iter::Peekable;
 
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
 use super::{Scheduler, fcfs};
@@ -49,21 +49,21 @@ impl Scheduler {
 }
 
 /// Which pool a sequence is in, once this plan is begun.
-fn stage_of(builder: &PlanBuilder<'_>, id: SequenceId) -> Stage {
-    if builder.hands_off(id) { Stage::Decode } else { builder.scheduler.sequences[&id].stage }
+fn stage_of(builder: &PlanBuilder<'_>, sequence: &Sequence) -> Stage {
+    if builder.hands_off(sequence.id()) { Stage::Decode } else { sequence.stage }
 }
 
 /// Hands off those whose prompts are read, the oldest first, as long as there are places.
 fn handoff(builder: &mut PlanBuilder<'_>) {
     let scheduler = builder.scheduler;
     let runners = builder.runners();
-    let decoding = runners.iter().filter(|id| scheduler.sequences[id].stage == Stage::Decode);
+    let decoding = runners.iter().filter(|sequence| sequence.stage == Stage::Decode);
     let mut places = scheduler.settings.tuning.stages.decode.saturating_sub(decoding.count());
     let oldest = oldest(builder);
-    for id in runners {
-        let sequence = &scheduler.sequences[&id];
-        if sequence.stage == Stage::Prefill && is_read(sequence) && (places > 0 || Some(id) == oldest) {
-            builder.handoff(id);
+    for sequence in runners {
+        let may = places > 0 || Some(sequence.id()) == oldest;
+        if sequence.stage == Stage::Prefill && is_read(sequence) && may {
+            builder.handoff(sequence.id());
             places = places.saturating_sub(1);
         }
     }
@@ -71,7 +71,8 @@ fn handoff(builder: &mut PlanBuilder<'_>) {
 
 /// The oldest of those that run and those that may be planned.
 fn oldest(builder: &PlanBuilder<'_>) -> Option<SequenceId> {
-    builder.runners().front().copied().into_iter().chain(builder.queue().next()).min()
+    let runner = builder.runners().front().copied();
+    runner.into_iter().chain(builder.queue().next()).map(Sequence::id).min()
 }
 
 /// True when what is left to compute is the token sampled last.
@@ -87,7 +88,7 @@ fn fill_pool(builder: &mut PlanBuilder<'_>, turn: Stage) {
         Stage::Prefill => scheduler.settings.tuning.stages.prefill,
         Stage::Decode => scheduler.settings.tuning.stages.decode,
     };
-    let mut admits = Admits::new(builder, turn);
+    let mut admits = Admits::new(builder, builder.queue(), turn);
     while !builder.is_spent() && works < most {
         let waiting = admits.next(rest.front().copied());
         let scheduled = match (waiting, rest.pop_front()) {
@@ -99,10 +100,9 @@ fn fill_pool(builder: &mut PlanBuilder<'_>, turn: Stage) {
                 scheduled
             }
             (None, Some(runner)) => {
-                let sequence = &scheduler.sequences[&runner];
                 let is_its_turn =
-                    stage_of(builder, runner) == turn && (turn == Stage::Decode || !is_read(sequence));
-                if !is_its_turn || sequence.pending() == 0 {
+                    stage_of(builder, runner) == turn && (turn == Stage::Decode || !is_read(runner));
+                if !is_its_turn || runner.pending() == 0 {
                     continue;
                 }
                 builder.advance(runner, &mut rest)
@@ -113,22 +113,22 @@ fn fill_pool(builder: &mut PlanBuilder<'_>, turn: Stage) {
 }
 
 /// Who may begin to read in this step.
-struct Admits {
-    queue: VecDeque<SequenceId>,
+struct Admits<Q: Iterator> {
+    queue: Peekable<Q>,
     oldest: Option<SequenceId>,
     /// Places left in the pool of those that read.
     places: usize,
     is_open: bool,
 }
 
-impl Admits {
-    fn new(builder: &PlanBuilder<'_>, turn: Stage) -> Self {
+impl<'a, Q: Iterator<Item = &'a Sequence>> Admits<Q> {
+    fn new(builder: &PlanBuilder<'a>, queue: Q, turn: Stage) -> Self {
         let scheduler = builder.scheduler;
         let runners = builder.runners();
-        let reading = runners.iter().filter(|id| stage_of(builder, **id) == Stage::Prefill).count();
+        let reading = runners.iter().filter(|sequence| stage_of(builder, sequence) == Stage::Prefill).count();
         let room = scheduler.limits().sequences.saturating_sub(runners.len());
         Self {
-            queue: builder.queue().collect(),
+            queue: queue.peekable(),
             oldest: oldest(builder),
             places: scheduler.settings.tuning.stages.prefill.saturating_sub(reading).min(room),
             is_open: turn == Stage::Prefill && !fcfs::is_preempting(scheduler),
@@ -136,15 +136,16 @@ impl Admits {
     }
 
     /// The next in the queue, if it may begin before the oldest of those left that run.
-    fn next(&mut self, runner: Option<SequenceId>) -> Option<SequenceId> {
-        let next = self.queue.front().copied()?;
-        let is_oldest = self.oldest == Some(next);
-        let may = self.is_open && (self.places > 0 || is_oldest) && runner.is_none_or(|runner| next < runner);
-        if may { self.queue.pop_front() } else { None }
+    fn next(&mut self, runner: Option<&Sequence>) -> Option<&'a Sequence> {
+        let (is_open, places, oldest) = (self.is_open, self.places, self.oldest);
+        self.queue.next_if(|next| {
+            let is_oldest = oldest == Some(next.id());
+            is_open && (places > 0 || is_oldest) && runner.is_none_or(|runner| next.id() < runner.id())
+        })
     }
 
-    fn reserve(&self, next: SequenceId) -> Reserve {
-        if self.oldest == Some(next) { Reserve::Chunk } else { Reserve::FullPrompt }
+    fn reserve(&self, next: &Sequence) -> Reserve {
+        if self.oldest == Some(next.id()) { Reserve::Chunk } else { Reserve::FullPrompt }
     }
 
     fn note(&mut self, scheduled: Scheduled, preempts: bool) {

@@ -10,7 +10,7 @@ use omnibus_kv::BlockId;
 
 use super::Scheduler;
 use crate::prefix::BlockHash;
-use crate::sequence::{Hold, Phase, Sequence};
+use crate::sequence::{Hold, Phase};
 use crate::{CachedBlock, SequenceId};
 
 impl Scheduler {
@@ -38,6 +38,7 @@ impl Scheduler {
         let sequence = self.sequences.get_mut(&id).filter(|sequence| sequence.phase == Phase::Waiting);
         if let Some(sequence) = sequence {
             sequence.hold = Hold::Now;
+            self.waiting.hold(sequence);
             self.version.0 += 1;
         }
     }
@@ -46,6 +47,7 @@ impl Scheduler {
     pub fn release_hold(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(&id).filter(|sequence| sequence.is_held()) {
             sequence.hold = Hold::Released;
+            self.waiting.release(sequence);
             self.version.0 += 1;
         }
     }
@@ -63,7 +65,7 @@ impl Scheduler {
 
     /// True while a sequence is held.
     pub fn is_held(&self, id: SequenceId) -> bool {
-        self.sequences.get(&id).is_some_and(Sequence::is_held)
+        self.sequences.get(&id).is_some_and(|sequence| sequence.is_held())
     }
 
     /// Allocates cached blocks for what `loaded` has, as many as extend a waiting sequence's cache hit and fit. The
