@@ -3,8 +3,11 @@
 use mlx::{Array, Dtype};
 use omnibus_kv::FloatType;
 
-use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, ResidualStream, RmsNorm};
+use crate::blocks::{Embedding, Linear, NormBlock, ResidualStream};
 use crate::forward::ForwardContext;
+use crate::mixers::MixerBlock;
+use crate::mlps::MlpBlock;
+use crate::ops::{ByLength, LayerContext};
 use crate::weights::Store;
 use crate::{
     Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, LayerSpec, LoadError, Mixer, NormPlacement,
@@ -19,15 +22,15 @@ pub struct Model {
     dtype: Dtype,
     embed: Embedding,
     layers: Vec<Layer>,
-    norm: RmsNorm,
+    norm: NormBlock,
     head: Option<Linear>,
 }
 
 struct Layer {
     norm_placement: NormPlacement,
-    norms: Vec<RmsNorm>,
-    mixer: MixerBlock,
-    mlp: Option<MlpBlock>,
+    norms: Vec<NormBlock>,
+    mixer: Box<dyn MixerBlock>,
+    mlp: Option<Box<dyn MlpBlock>>,
 }
 
 /// Float32 logits of the requested rows, `[n, vocab]`.
@@ -68,7 +71,7 @@ impl Model {
             Head::Own => Some(store.linear("lm_head")?),
             Head::Tied | Head::OwnIfPresent => None,
         };
-        eval(head.iter().flat_map(Linear::arrays).chain([&norm.weight]).collect())?;
+        eval(head.iter().flat_map(Linear::arrays).chain(norm.arrays()).collect())?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head })
     }
@@ -78,8 +81,8 @@ impl Model {
     pub fn limit_attention_span(&mut self, tokens: usize, sink_tokens: usize) {
         self.blueprint.limit_attention_span(tokens, sink_tokens);
         for (layer, spec) in self.layers.iter_mut().zip(&self.blueprint.layers) {
-            if let (MixerBlock::Attention(block), Mixer::Attention(spec)) = (&mut layer.mixer, &spec.mixer) {
-                block.set_span(spec.span);
+            if let Mixer::Attention(spec) = &spec.mixer {
+                layer.mixer.set_span(spec.span);
             }
         }
     }
@@ -112,10 +115,8 @@ impl Model {
     /// How rows reach cached keys and values. The paged kernel cannot compute a rotation that depends on a sequence's
     /// length.
     pub fn kv_path(&self) -> KvPath {
-        match self.kernels {
-            Kernels::Cpu if self.blueprint.shares_prefixes() => KvPath::Paged,
-            Kernels::Cpu | Kernels::Mlx => KvPath::Gather,
-        }
+        let by_length = if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes };
+        self.kernels.ops().kv_path(by_length)
     }
 
     /// Builds the graph of one pass. Keys, values and states of every segment's rows are written to `cache`.
@@ -125,8 +126,8 @@ impl Model {
     /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. After
     /// an error `cache` may lack pools ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
-        let ctx = ForwardContext::new(batch, cache, self.kv_path(), self.kernels)?;
-        let x = self.embed.forward(&batch.tokens, self.dtype, self.kernels)?;
+        let ctx = ForwardContext::new(batch, cache, self.kv_path(), self.kernels.ops().state_path())?;
+        let x = self.embed.forward(&batch.tokens, self.dtype)?;
         let x = if self.blueprint.embed_scale == 1.0 {
             x
         } else {
@@ -134,15 +135,14 @@ impl Model {
             let scale = Array::scalar(self.blueprint.embed_scale, Dtype::Bf16)?.astype(self.dtype)?;
             x * scale
         };
-        let mut stream = ResidualStream::new(x, self.kernels);
+        let mut stream = ResidualStream::new(x);
         for (index, layer) in self.layers.iter().enumerate() {
-            layer.forward(&mut stream, &ctx, index, cache, self.kernels)?;
+            layer.forward(&mut stream, LayerContext { ctx: &ctx, index, cache })?;
         }
         let Some(rows) = &ctx.logits_at else { return Ok(None) };
         stream.take_rows(rows)?;
         let x = stream.norm(&self.norm)?;
-        let logits =
-            self.head.as_ref().unwrap_or(&self.embed.0).forward(&x, self.kernels)?.astype(Dtype::F32)?;
+        let logits = self.head.as_ref().unwrap_or(&self.embed.0).forward(&x)?.astype(Dtype::F32)?;
         Ok(Some(RowLogits(match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,
             None => logits,
@@ -157,43 +157,44 @@ impl Layer {
         Ok(Self {
             norm_placement: spec.norm_placement,
             norms: norms.into_iter().map(|(path, norm)| store.norm(&path, norm)).collect::<Result<_, _>>()?,
-            mixer: MixerBlock::load(&spec.mixer, store, &format!("{path}.{}", spec.mixer_name))?,
+            mixer: spec.mixer.spec().load(store, &format!("{path}.{}", spec.mixer_name))?,
             mlp: match &spec.mlp {
-                Some(mlp) => Some(MlpBlock::load(mlp, store, &format!("{path}.mlp"))?),
+                Some(mlp) => Some(mlp.spec().load(store, &format!("{path}.{}", spec.mlp_name))?),
                 None => None,
             },
         })
     }
 
     /// The only place that matches on [`NormPlacement`].
-    fn forward(
-        &self,
-        x: &mut ResidualStream,
-        ctx: &ForwardContext,
-        index: usize,
-        cache: &mut KvCache,
-        kernels: Kernels,
-    ) -> mlx::Result<()> {
-        let mut mixer = |x: &Array| self.mixer.forward(x, ctx, index, cache, kernels);
+    fn forward(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
             (NormPlacement::Alone { .. }, [before], None) => {
-                let mixed = mixer(&x.norm(before)?)?;
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
                 x.add(mixed);
             }
             (NormPlacement::Pre { .. }, [before, before_mlp], Some(mlp)) => {
-                let mixed = mixer(&x.norm(before)?)?;
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
                 x.add(mixed);
-                let transformed = mlp.forward(&x.norm(before_mlp)?, kernels)?;
+                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
                 x.add(transformed);
             }
+            (NormPlacement::Post { .. }, [after, after_mlp], Some(mlp)) => {
+                let mixed = self.mixer.forward(x.value(), layer)?;
+                x.add(after.forward(&mixed)?);
+                let transformed = mlp.forward(x.value())?;
+                x.add(after_mlp.forward(&transformed)?);
+            }
             (NormPlacement::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
-                let mixed = mixer(&x.norm(before)?)?;
-                x.add(after.forward(&mixed, kernels)?);
-                let transformed = mlp.forward(&x.norm(before_mlp)?, kernels)?;
-                x.add(after_mlp.forward(&transformed, kernels)?);
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
+                x.add(after.forward(&mixed)?);
+                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
+                x.add(after_mlp.forward(&transformed)?);
             }
             (
-                NormPlacement::Alone { .. } | NormPlacement::Pre { .. } | NormPlacement::Sandwich { .. },
+                NormPlacement::Alone { .. }
+                | NormPlacement::Pre { .. }
+                | NormPlacement::Post { .. }
+                | NormPlacement::Sandwich { .. },
                 _,
                 _,
             ) => {
@@ -204,8 +205,8 @@ impl Layer {
     }
 
     fn arrays(&self) -> Vec<&Array> {
-        let norms = self.norms.iter().map(|norm| &norm.weight);
-        norms.chain(self.mixer.arrays()).chain(self.mlp.iter().flat_map(MlpBlock::arrays)).collect()
+        let norms = self.norms.iter().flat_map(NormBlock::arrays);
+        norms.chain(self.mixer.arrays()).chain(self.mlp.iter().flat_map(|mlp| mlp.arrays())).collect()
     }
 }
 

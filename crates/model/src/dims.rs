@@ -60,7 +60,7 @@ impl Dims {
     }
 }
 
-/// More layers than any model has would only make us allocate.
+/// More layers would only allocate memory; no model has them.
 const LAYERS_MAX: usize = 4096;
 
 /// Hugging Face's default for Llama.
@@ -74,11 +74,6 @@ impl GatedMlp {
             act: cfg.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu),
             bias: false,
         })
-    }
-
-    /// The same activation at another width.
-    pub fn with_width(self, width: usize) -> Self {
-        Self { width, ..self }
     }
 }
 

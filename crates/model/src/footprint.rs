@@ -1,6 +1,6 @@
 //! Memory of a step's intermediate results, from the blueprint alone.
 
-use crate::{Blueprint, GatedMlp, LayerSpec, Mixer, Mlp};
+use crate::{Blueprint, LayerSpec};
 
 /// Results of how many ops are alive at once. MLX allocates memory when an op is launched, launches ahead of what
 /// computes, and stops when it is this far ahead; measured on the CPU with models of 8 and 16 layers, where it is the
@@ -25,38 +25,7 @@ impl Blueprint {
     fn width(&self, layer: &LayerSpec) -> usize {
         // Each norm gives the normed row and the sum it is of.
         let norms = 2 * self.hidden * (1 + usize::from(layer.mlp.is_some()));
-        mixer(&layer.mixer)
-            + self.hidden
-            + norms
-            + layer.mlp.as_ref().map_or(0, |spec| mlp(spec, self.hidden))
-    }
-}
-
-/// The projections that a mixer reads, and what it gives to its output projection.
-fn mixer(mixer: &Mixer) -> usize {
-    match mixer {
-        Mixer::Attention(attention) => {
-            let queries = attention.heads * (1 + usize::from(attention.out_gate));
-            (queries + 2 * attention.kv_heads + attention.heads) * attention.head_dim
-        }
-        Mixer::Mamba2(spec) => {
-            let (inner, keys) = (spec.heads * spec.head_dim, 2 * spec.groups * spec.state_dim);
-            (2 * inner + keys + spec.heads) + (inner + keys) + inner
-        }
-        Mixer::GatedDelta(spec) => {
-            let (keys, values) = (2 * spec.k_heads * spec.k_dim, spec.v_heads * spec.v_dim);
-            (keys + 2 * values + 2 * spec.v_heads) + (keys + values) + values
-        }
-    }
-}
-
-fn mlp(mlp: &Mlp, hidden: usize) -> usize {
-    let gated = |gated: &GatedMlp| 3 * gated.width + hidden;
-    match mlp {
-        Mlp::Gated(one) => gated(one),
-        Mlp::Moe(moe) => {
-            let shared = moe.shared.as_ref().map_or(0, |shared| 3 * shared.width + hidden);
-            moe.top_k * gated(&moe.expert) + 2 * moe.experts + hidden + shared
-        }
+        let mlp = layer.mlp.as_ref().map_or(0, |mlp| mlp.spec().row_elements(self.hidden));
+        layer.mixer.spec().row_elements() + self.hidden + norms + mlp
     }
 }

@@ -71,7 +71,8 @@ impl KvCache {
         places.sort_by_key(|(layer, group)| (groups[*group].visible_to == VisibleTo::PrefixRows, *layer));
         let pools = places.into_iter().map(|(layer, group)| {
             let format = groups[group].spec.format;
-            let shapes = blueprint.layers[layer].mixer.pool_shapes(blocks[group] + 1, block_size, format);
+            let shapes =
+                blueprint.layers[layer].mixer.spec().pool_shapes(blocks[group] + 1, block_size, format);
             let dtype = kv_format::dtype_of(format);
             let [first, second] = shapes;
             Ok(Pool { layer, group, arrays: Some([allocate(&first, dtype)?, allocate(&second, dtype)?]) })

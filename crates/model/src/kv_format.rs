@@ -7,7 +7,7 @@ use mlx::cpu::Packing;
 use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::{FloatType, KvFormat};
 
-use crate::{Blueprint, Mixer};
+use crate::Blueprint;
 
 /// How the keys and values of a whole model are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,14 +49,8 @@ impl Blueprint {
         if !matches!(bits, 4 | 8) {
             return Err(format!("keys and values are packed in 4 or 8 bits, not {bits}"));
         }
-        let heads: Vec<usize> = self
-            .layers
-            .iter()
-            .filter_map(|layer| match &layer.mixer {
-                Mixer::Attention(attention) => Some(attention.head_dim),
-                Mixer::Mamba2(_) | Mixer::GatedDelta(_) => None,
-            })
-            .collect();
+        let heads: Vec<usize> =
+            self.layers.iter().filter_map(|layer| layer.mixer.spec().kv_head_dim()).collect();
         let divides = |size: &usize| heads.iter().all(|head| head.is_multiple_of(*size));
         match GROUP_SIZES.into_iter().filter(|size| *size <= group_size).find(divides) {
             Some(group_size) => Ok(KvFormat::Packed { bits, group_size }),

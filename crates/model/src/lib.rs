@@ -8,8 +8,8 @@
 //!
 //! Start at [`families::read`] for what a model is and at [`Model::forward`] for what it does.
 //!
-//! Invariant: knows no requests, no clock, no HTTP. A family is data; only `blocks` and `decoder` compute, and neither
-//! branches on a family.
+//! Invariant: knows no requests, no clock, no HTTP. A family is data; `blocks`, `mixers`, `mlps` and `decoder` compute
+//! without a branch on a family, and name no backend: `ops` has one implementation of each operation per backend.
 
 mod batch;
 mod blocks;
@@ -21,10 +21,12 @@ mod error;
 pub mod families;
 mod footprint;
 mod forward;
-mod kernels;
 mod kv_cache;
 mod kv_format;
 mod manifest;
+mod mixers;
+mod mlps;
+mod ops;
 mod pattern;
 mod prompt_cache;
 mod quantization;
@@ -34,19 +36,18 @@ mod validate;
 pub mod weights;
 
 pub use batch::{Batch, Segment};
-pub use blueprint::{
-    Activation, Attention, AttentionSpan, Blueprint, GatedDelta, GatedMlp, Head, LayerSpec, Mamba2, Mixer,
-    Mlp, Moe, Names, Norm, NormPlacement, QkNorm, Routing, SharedExpert,
-};
+pub use blueprint::{Blueprint, Head, LayerSpec, Names, Norm, NormPlacement};
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use decoder::{Model, RowLogits};
 pub use dims::Dims;
 pub use error::Error;
 pub use forward::KvPath;
-pub use kernels::Kernels;
 pub use kv_cache::{BlockExport, KvCache, KvCacheGroup, VisibleTo};
 pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
+pub use mixers::{Attention, AttentionSpan, GatedDelta, Mamba2, Mixer, QkNorm};
+pub use mlps::{Activation, GatedMlp, Mlp, Moe, Router, SharedExpert};
+pub use ops::Kernels;
 pub use pattern::{Captures, Pattern};
 pub use prompt_cache::{BlockImport, PromptCache};
 pub use quantization::{Quantization, QuantizationChoice};

@@ -1,26 +1,57 @@
 //! Normalisation, and the residual stream it reads.
 
-use mlx::{Array, fast};
+use mlx::Array;
 
-use crate::Kernels;
+use crate::ops::Ops;
 
-/// `x / √(mean(x²) + eps) · weight`, over the last axis. `weight`: `[width]`.
-pub(crate) struct RmsNorm {
-    pub(crate) weight: Array,
-    pub(crate) eps: f32,
+/// A norm over the last axis, with its weights.
+pub(crate) struct NormBlock {
+    ops: &'static dyn Ops,
+    kind: NormKind,
+    eps: f32,
 }
 
-impl RmsNorm {
-    /// As the attention primitive takes it.
-    pub(crate) fn of_heads(&self) -> mlx::cpu::HeadNorm<'_> {
-        mlx::cpu::HeadNorm { weight: &self.weight, eps: self.eps }
+enum NormKind {
+    /// `weight`: `[width]`.
+    Rms { weight: Array },
+    /// Both `[width]`.
+    Layer { weight: Array, bias: Option<Array> },
+}
+
+impl NormBlock {
+    pub(crate) fn rms(ops: &'static dyn Ops, weight: Array, eps: f32) -> Self {
+        Self { ops, kind: NormKind::Rms { weight }, eps }
     }
 
-    pub(crate) fn forward(&self, x: &Array, kernels: Kernels) -> mlx::Result<Array> {
-        match kernels {
-            Kernels::Cpu => mlx::cpu::rms_norm(x, &self.weight, self.eps),
-            Kernels::Mlx => fast::rms_norm(x, Some(&self.weight), self.eps),
+    pub(crate) fn layer(ops: &'static dyn Ops, weight: Array, bias: Option<Array>, eps: f32) -> Self {
+        Self { ops, kind: NormKind::Layer { weight, bias }, eps }
+    }
+
+    pub(crate) fn forward(&self, x: &Array) -> mlx::Result<Array> {
+        match &self.kind {
+            NormKind::Rms { weight } => self.ops.rms_norm(x, weight, self.eps),
+            NormKind::Layer { weight, bias } => self.ops.layer_norm(x, weight, bias.as_ref(), self.eps),
         }
+    }
+
+    /// `sum + term`, and its norm.
+    fn forward_sum(&self, sum: &Array, term: &Array) -> mlx::Result<(Array, Array)> {
+        match &self.kind {
+            NormKind::Rms { weight } => self.ops.add_rms_norm(sum, term, weight, self.eps),
+            NormKind::Layer { .. } => {
+                let sum = sum + term;
+                let normed = self.forward(&sum)?;
+                Ok((sum, normed))
+            }
+        }
+    }
+
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
+        let (weight, bias) = match &self.kind {
+            NormKind::Rms { weight } => (weight, None),
+            NormKind::Layer { weight, bias } => (weight, bias.as_ref()),
+        };
+        [weight].into_iter().chain(bias)
     }
 }
 
@@ -29,12 +60,11 @@ impl RmsNorm {
 pub(crate) struct ResidualStream {
     sum: Array,
     pending: Option<Array>,
-    kernels: Kernels,
 }
 
 impl ResidualStream {
-    pub(crate) fn new(x: Array, kernels: Kernels) -> Self {
-        Self { sum: x, pending: None, kernels }
+    pub(crate) fn new(x: Array) -> Self {
+        Self { sum: x, pending: None }
     }
 
     /// `x += term`, later.
@@ -44,20 +74,20 @@ impl ResidualStream {
         }
     }
 
-    /// `norm(x)`, with all that was added.
-    pub(crate) fn norm(&mut self, norm: &RmsNorm) -> mlx::Result<Array> {
-        match (self.pending.take(), self.kernels) {
-            (Some(pending), Kernels::Cpu) => {
-                let (sum, normed) = mlx::cpu::add_rms_norm(&self.sum, &pending, &norm.weight, norm.eps)?;
-                self.sum = sum;
-                Ok(normed)
-            }
-            (Some(pending), Kernels::Mlx) => {
-                self.sum = &self.sum + pending;
-                norm.forward(&self.sum, self.kernels)
-            }
-            (None, kernels) => norm.forward(&self.sum, kernels),
+    /// `x`, with all that was added.
+    pub(crate) fn value(&mut self) -> &Array {
+        if let Some(pending) = self.pending.take() {
+            self.sum = &self.sum + pending;
         }
+        &self.sum
+    }
+
+    /// `norm(x)`, with all that was added.
+    pub(crate) fn norm(&mut self, norm: &NormBlock) -> mlx::Result<Array> {
+        let Some(pending) = self.pending.take() else { return norm.forward(&self.sum) };
+        let (sum, normed) = norm.forward_sum(&self.sum, &pending)?;
+        self.sum = sum;
+        Ok(normed)
     }
 
     /// Keeps only `rows` of the stream, `[n]` i32.

@@ -16,7 +16,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let mlp = GatedMlp { act, ..GatedMlp::read(cfg)? };
     let global = Attention {
         scale: cfg.or::<f32>("query_pre_attn_scalar", 256.0)?.powf(-0.5),
-        qk_norm: Some(QkNorm::PerHead(dims.norm)),
+        qk_norm: Some(QkNorm::PerHead { eps: dims.norm.eps() }),
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
     };
     let local = Attention {

@@ -56,9 +56,14 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Some(false) => Head::Own,
         None => Head::OwnIfPresent,
     };
-    let norm_placement = NormPlacement::Alone { norm: "norm" };
-    let layer =
-        LayerSpec { mixer_name: "mixer", mixer: Mixer::Mamba2(mixer), mlp: None, norm, norm_placement };
+    let layer = LayerSpec {
+        mixer_name: "mixer",
+        mixer: Mixer::Mamba2(mixer),
+        mlp_name: "",
+        mlp: None,
+        norm,
+        norm_placement: NormPlacement::Alone { norm: "norm" },
+    };
     Ok(Blueprint {
         hidden,
         vocab: count("vocab_size")?,

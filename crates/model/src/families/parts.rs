@@ -64,7 +64,7 @@ pub(super) fn qwen_mlps(
         experts,
         top_k: cfg.req("num_experts_per_tok")?,
         expert: dense.with_width(cfg.req("moe_intermediate_size")?),
-        routing: if renormalize { Routing::SoftmaxRenormalized } else { Routing::Softmax },
+        router: if renormalize { Router::SoftmaxRenormalized } else { Router::Softmax },
         shared,
     };
     let step: usize = cfg.or("decoder_sparse_step", 1)?;

@@ -15,7 +15,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let rotated = (cfg.or::<f32>("partial_rotary_factor", 0.25)? * dims.head_dim as f32) as usize;
     let attention = Mixer::Attention(Attention {
         out_gate: true,
-        qk_norm: Some(QkNorm::PerHead(dims.norm)),
+        qk_norm: Some(QkNorm::PerHead { eps: dims.norm.eps() }),
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, rotated)?))
     });
     let delta = Mixer::GatedDelta(GatedDelta {
@@ -24,7 +24,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         k_dim: count("linear_key_head_dim")?,
         v_dim: count("linear_value_head_dim")?,
         conv_kernel_size: count("linear_conv_kernel_dim")?,
-        norm: dims.norm,
+        norm_eps: dims.norm.eps(),
     });
     let shared = SharedExpert { name: "shared_expert", width: cfg.req("shared_expert_intermediate_size")? };
     let mlps = qwen_mlps(cfg, dims.layers, Some(shared))?;

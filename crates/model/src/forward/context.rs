@@ -8,7 +8,7 @@ use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::StateMetadata;
 use crate::kv_cache::poisoned;
-use crate::{Batch, Kernels, KvCache};
+use crate::{Batch, KvCache};
 
 /// How rows reach their keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,11 +45,12 @@ pub(crate) enum GroupMetadata {
 }
 
 impl ForwardContext {
+    /// `state_path`: how recurrences reach their states.
     pub(crate) fn new(
         batch: &Batch,
         cache: &KvCache,
         kv_path: KvPath,
-        kernels: Kernels,
+        state_path: KvPath,
     ) -> mlx::Result<Self> {
         let rows = batch.tokens.shape().first().copied().unwrap_or(0) as usize;
         let lengths = SequenceLengths::of(batch, rows)?;
@@ -58,7 +59,7 @@ impl ForwardContext {
         let prefix = cache.storage.unquantized_prefix.map(|prefix| prefix.tokens);
         let split = RowSplit::new(&batch.segments, prefix);
         let groups = cache.groups.iter().enumerate().map(|(group, of)| match of.spec.kind.is_state() {
-            true => Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, kernels)?)),
+            true => Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, state_path)?)),
             false => {
                 Ok(GroupMetadata::Attention(AttentionMetadata::new(&split, rows, group, cache, kv_path)?))
             }

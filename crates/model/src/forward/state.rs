@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use mlx::{Array, Dtype};
 
+use super::KvPath;
 use super::rows::{Rows, indices, order_of, singles_and_chunks, table_of};
 use crate::kv_cache::{Pool, poisoned};
-use crate::{Batch, Kernels, KvCache, Segment};
+use crate::{Batch, KvCache, Segment};
 
 /// State slots of one group.
 pub(crate) struct StateMetadata {
-    /// For the CPU kernels, `[n, 4]` i32: first row, rows, slot, and 1 where the sequence begins.
+    /// For kernels that write states in place, `[n, 4]` i32: first row, rows, slot, and 1 where the sequence begins.
     pub(crate) segments: Array,
     /// For MLX's operations: sequences that advance together, all of the batch's.
     runs: Vec<Run>,
@@ -70,7 +71,7 @@ impl StateMetadata {
         rows: usize,
         group: usize,
         cache: &KvCache,
-        kernels: Kernels,
+        path: KvPath,
     ) -> mlx::Result<Self> {
         let mut numbers = Vec::with_capacity(4 * batch.segments.len());
         for segment in &batch.segments {
@@ -78,9 +79,9 @@ impl StateMetadata {
             numbers.extend([segment.first as i32, segment.len as i32, slot(segment, group, cache)?, begins]);
         }
         let segments = Array::from_slice(&numbers, &[batch.segments.len() as i32, 4])?;
-        let (runs, slots, order) = match kernels {
-            Kernels::Cpu => (Vec::new(), Vec::new(), None),
-            Kernels::Mlx => {
+        let (runs, slots, order) = match path {
+            KvPath::Paged => (Vec::new(), Vec::new(), None),
+            KvPath::Gather => {
                 let (singles, chunks) = singles_and_chunks(&batch.segments);
                 let slots = singles.iter().chain(&chunks).map(|segment| slot(segment, group, cache));
                 let slots = slots.collect::<mlx::Result<Vec<i32>>>()?;

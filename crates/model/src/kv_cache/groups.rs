@@ -2,7 +2,7 @@
 
 use omnibus_kv::{CacheKind, KvCacheSpec, KvFormat};
 
-use crate::{Attention, AttentionSpan, Blueprint, GatedDelta, KvStorage, Mamba2, Mixer, Position};
+use crate::{Blueprint, KvStorage, Mixer};
 
 /// Which rows read the keys and values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +33,12 @@ impl Blueprint {
         let KvStorage { format, unquantized_prefix } = storage.into();
         let visible_to = if unquantized_prefix.is_some() { VisibleTo::LaterRows } else { VisibleTo::All };
         let mut groups = self.groups_by(|mixer| {
-            let spec = mixer.cache_spec(format);
+            let spec = mixer.spec().cache_spec(format);
             Some((spec, if spec.kind.is_state() { VisibleTo::All } else { visible_to }))
         });
         if let Some(prefix) = unquantized_prefix {
             groups.extend(self.groups_by(|mixer| {
-                let spec = mixer.cache_spec(KvFormat::Float(prefix.float));
+                let spec = mixer.spec().cache_spec(KvFormat::Float(prefix.float));
                 let kind = prefix_kind(spec.kind, prefix.tokens)?;
                 Some((KvCacheSpec { kind, ..spec }, VisibleTo::PrefixRows))
             }));
@@ -65,12 +65,7 @@ impl Blueprint {
 
     /// False when a cached key fits only the sequence it was computed for.
     pub fn shares_prefixes(&self) -> bool {
-        !self.layers.iter().any(|layer| match &layer.mixer {
-            Mixer::Attention(attention) => {
-                matches!(&attention.position, Position::Rope(rope) if rope.depends_on_length())
-            }
-            Mixer::Mamba2(_) | Mixer::GatedDelta(_) => false,
-        })
+        self.layers.iter().all(|layer| layer.mixer.spec().shares_prefixes())
     }
 }
 
@@ -84,61 +79,4 @@ fn prefix_kind(kind: CacheKind, tokens: usize) -> Option<CacheKind> {
         | CacheKind::UnquantizedPrefix { .. } => Some(CacheKind::UnquantizedPrefix { tokens }),
         CacheKind::State => None,
     }
-}
-
-impl Mixer {
-    /// What one layer caches, keys and values in `format`.
-    fn cache_spec(&self, format: KvFormat) -> KvCacheSpec {
-        match self {
-            Self::Attention(spec) => spec.cache_spec(format),
-            Self::Mamba2(spec) => KvCacheSpec::state(elements(&spec.slot_shapes())),
-            Self::GatedDelta(spec) => KvCacheSpec::state(elements(&spec.slot_shapes())),
-        }
-    }
-
-    /// Shapes of the pool's arrays with `blocks` blocks.
-    pub(super) fn pool_shapes(&self, blocks: usize, block_size: usize, format: KvFormat) -> [Vec<usize>; 2] {
-        let slots = |shapes: [Vec<usize>; 2]| shapes.map(|shape| [vec![blocks], shape].concat());
-        match self {
-            Self::Attention(attention) => {
-                let shape = vec![blocks, block_size, attention.kv_heads, format.width(attention.head_dim)];
-                [shape.clone(), shape]
-            }
-            Self::Mamba2(spec) => slots(spec.slot_shapes()),
-            Self::GatedDelta(spec) => slots(spec.slot_shapes()),
-        }
-    }
-}
-
-impl Attention {
-    fn cache_spec(&self, format: KvFormat) -> KvCacheSpec {
-        let kind = match self.span {
-            AttentionSpan::Full => CacheKind::Full,
-            AttentionSpan::Window(tokens) => CacheKind::SlidingWindow { tokens, sinks: 0 },
-            AttentionSpan::Sinks { tokens, sink_tokens } => {
-                CacheKind::SlidingWindow { tokens, sinks: sink_tokens }
-            }
-        };
-        KvCacheSpec { kind, format, elements: 2 * self.kv_heads * self.head_dim }
-    }
-}
-
-impl Mamba2 {
-    /// The convolution's last rows, `[conv_kernel_size − 1, channels]`, and the state, `[heads, head_dim, state_dim]`.
-    fn slot_shapes(&self) -> [Vec<usize>; 2] {
-        let conv = vec![self.conv_kernel_size - 1, self.conv_channels()];
-        [conv, vec![self.heads, self.head_dim, self.state_dim]]
-    }
-}
-
-impl GatedDelta {
-    /// The convolution's last rows, `[conv_kernel_size − 1, channels]`, and the state, `[v_heads, v_dim, k_dim]`.
-    fn slot_shapes(&self) -> [Vec<usize>; 2] {
-        let conv = vec![self.conv_kernel_size - 1, self.conv_channels()];
-        [conv, vec![self.v_heads, self.v_dim, self.k_dim]]
-    }
-}
-
-fn elements(shapes: &[Vec<usize>]) -> usize {
-    shapes.iter().map(|shape| shape.iter().product::<usize>()).sum()
 }

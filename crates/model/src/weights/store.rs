@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::{Difference, check};
-use crate::blocks::{Linear, RmsNorm, SwitchLinear};
+use crate::blocks::{ExpertLinear, Linear, NormBlock};
+use crate::ops::{Ops, Weight};
 use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
 
 /// A checkpoint under the blueprint's names, cast for the kernels that run it.
 pub(crate) struct Store {
     weights: Weights,
     quantization: Quantization,
-    kernels: Kernels,
+    ops: &'static dyn Ops,
 }
 
 impl Store {
@@ -37,7 +38,7 @@ impl Store {
             weights = rewrite.apply(weights, &published)?;
         }
         check(blueprint, &quantization, &weights)?;
-        Ok(Self { weights, quantization, kernels })
+        Ok(Self { weights, quantization, ops: kernels.ops() })
     }
 
     /// True when nothing is left to take.
@@ -47,7 +48,7 @@ impl Store {
 
     /// The dtype of activations: the kernels', else the embedding's.
     pub(crate) fn activation_dtype(&self, embed: &str) -> Result<Dtype, LoadError> {
-        if let Some(dtype) = self.kernels.activations() {
+        if let Some(dtype) = self.ops.activations() {
             return Ok(dtype);
         }
         let stored =
@@ -63,19 +64,14 @@ impl Store {
         let bias = self.weights.remove(&format!("{path}.bias"));
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
-        match self.packed(path, weight)? {
-            Ok(packed) => Ok(Linear::packed(packed, bias)),
-            Err(dense) => Ok(Linear::dense(self.cast_dense(dense)?, bias)),
-        }
+        let weight = self.weight(path, weight)?;
+        Ok(Linear::new(self.ops, weight, bias))
     }
 
     /// Stacked experts at `path`: dense or packed.
-    pub(crate) fn switch_linear(&mut self, path: &str) -> Result<SwitchLinear, LoadError> {
+    pub(crate) fn expert_linear(&mut self, path: &str) -> Result<ExpertLinear, LoadError> {
         let weight = self.take(&format!("{path}.weight"))?;
-        match self.packed(path, weight)? {
-            Ok(packed) => Ok(SwitchLinear::Packed(packed)),
-            Err(dense) => Ok(SwitchLinear::Dense(self.cast_dense(dense)?)),
-        }
+        Ok(ExpertLinear::new(self.ops, self.weight(path, weight)?))
     }
 
     /// A linear layer at `path` whose outputs come in another order: `rows[i]` becomes output `i`.
@@ -97,23 +93,41 @@ impl Store {
         Ok((weight, bias.map(|bias| bias.astype(Dtype::F32)).transpose()?))
     }
 
-    /// A norm's weight, with what the norm's kind adds.
-    pub(crate) fn norm(&mut self, path: &str, norm: Norm) -> Result<RmsNorm, LoadError> {
-        let Norm::Rms { eps } = norm;
-        let weight = self.take(&format!("{path}.weight"))?;
-        Ok(RmsNorm { weight: self.cast(weight)?, eps })
+    /// A small tensor in the dtype of activations.
+    pub(crate) fn vector(&mut self, name: &str) -> Result<Array, LoadError> {
+        let tensor = self.take(name)?;
+        self.cast(tensor)
     }
 
-    /// `Ok` when the checkpoint has scales for `path`, else the weight back.
-    fn packed(&mut self, path: &str, weight: Array) -> Result<Result<Quantized, Array>, LoadError> {
-        let Some(scales) = self.weights.remove(&format!("{path}.scales")) else { return Ok(Err(weight)) };
+    /// A norm at `path`.
+    pub(crate) fn norm(&mut self, path: &str, norm: Norm) -> Result<NormBlock, LoadError> {
+        let weight = self.vector(&format!("{path}.weight"))?;
+        Ok(match norm {
+            Norm::Rms { eps } => NormBlock::rms(self.ops, weight, eps),
+            Norm::Layer { eps, bias: false } => NormBlock::layer(self.ops, weight, None, eps),
+            Norm::Layer { eps, bias: true } => {
+                NormBlock::layer(self.ops, weight, Some(self.vector(&format!("{path}.bias"))?), eps)
+            }
+        })
+    }
+
+    /// The operations that blocks compute with.
+    pub(crate) fn ops(&self) -> &'static dyn Ops {
+        self.ops
+    }
+
+    /// Packed when the checkpoint has scales for `path`, else dense.
+    fn weight(&mut self, path: &str, weight: Array) -> Result<Weight, LoadError> {
+        let scales = self.weights.remove(&format!("{path}.scales"));
+        let (Some(scales), Some(choice)) = (scales, self.quantization.at(path)) else {
+            return Ok(Weight::Dense(self.cast_dense(weight)?));
+        };
         let biases = self.weights.remove(&format!("{path}.biases"));
-        let Some(choice) = self.quantization.at(path) else { return Ok(Err(weight)) };
         let affine = choice.mode == QuantMode::Affine;
         let scales = if affine { self.cast(scales)? } else { scales };
         let biases = biases.map(|biases| self.cast(biases)).transpose()?;
         let (group, bits, mode) = (choice.group, choice.bits, choice.mode);
-        Ok(Ok(Quantized { weight, scales, biases, group, bits, mode }))
+        Ok(Weight::Packed(Quantized { weight, scales, biases, group, bits, mode }))
     }
 
     fn take(&mut self, name: &str) -> Result<Array, LoadError> {
@@ -124,7 +138,7 @@ impl Store {
 
     /// Small tensors take the activations' dtype; packed ones keep theirs where the kernels accept any.
     fn cast(&self, tensor: Array) -> Result<Array, LoadError> {
-        match self.kernels.activations() {
+        match self.ops.activations() {
             Some(dtype) => Ok(tensor.astype(dtype)?),
             None => Ok(tensor),
         }
@@ -132,6 +146,6 @@ impl Store {
 
     /// Dense weights stay as stored where the kernels read them so, which halves what a step reads.
     fn cast_dense(&self, tensor: Array) -> Result<Array, LoadError> {
-        if self.kernels.reads_dense(tensor.dtype()?) { Ok(tensor) } else { self.cast(tensor) }
+        if self.ops.reads_dense(tensor.dtype()?) { Ok(tensor) } else { self.cast(tensor) }
     }
 }

@@ -1,0 +1,72 @@
+//! The forward pass of a gated delta layer.
+
+use mlx::Array;
+
+use super::{GatedDelta, GatedDeltaWeights};
+use crate::LoadError;
+use crate::blocks::{Fused, Linear};
+use crate::mixers::{CausalConv, MixerBlock};
+use crate::ops::{LayerContext, Ops};
+use crate::weights::Store;
+
+/// One layer of the gated delta rule.
+pub(super) struct GatedDeltaBlock {
+    spec: GatedDelta,
+    ops: &'static dyn Ops,
+    /// Queries, keys, values, gates, betas, steps.
+    input: Fused,
+    weights: GatedDeltaWeights,
+    out: Linear,
+}
+
+impl GatedDeltaBlock {
+    pub(super) fn load(spec: &GatedDelta, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let qkvz = store.linear_rows(&format!("{path}.in_proj_qkvz"), &apart(spec.k_heads, &widths(spec)))?;
+        let shared = spec.v_heads / spec.k_heads;
+        let ba = store.linear_rows(&format!("{path}.in_proj_ba"), &apart(spec.k_heads, &[shared, shared]))?;
+        Ok(Self {
+            spec: spec.clone(),
+            ops: store.ops(),
+            input: Fused::new(vec![qkvz, ba])?,
+            weights: GatedDeltaWeights {
+                conv: CausalConv::load(store, &format!("{path}.conv1d"))?,
+                a_log: store.float(&format!("{path}.A_log"))?,
+                dt_bias: store.float(&format!("{path}.dt_bias"))?,
+                norm: store.vector(&format!("{path}.norm.weight"))?,
+            },
+            out: store.linear(&format!("{path}.out_proj"))?,
+        })
+    }
+}
+
+impl MixerBlock for GatedDeltaBlock {
+    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        let projected = self.input.forward(x)?;
+        let y = self.ops.gated_delta(&self.spec, &self.weights, &projected, layer)?;
+        self.out.forward(&y)
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        let own = [&self.weights.a_log, &self.weights.dt_bias, &self.weights.norm];
+        let linears = self.input.arrays().into_iter().chain(self.out.arrays());
+        linears.chain(self.weights.conv.arrays()).chain(own).collect()
+    }
+}
+
+/// Width of a key head's queries, keys, values and gates in the published projection.
+fn widths(spec: &GatedDelta) -> [usize; 4] {
+    let values = spec.v_heads / spec.k_heads * spec.v_dim;
+    [spec.k_dim, spec.k_dim, values, values]
+}
+
+/// Where the rows of a projection come from that is stored head by head and wanted part by part.
+fn apart(heads: usize, widths: &[usize]) -> Vec<usize> {
+    let whole: usize = widths.iter().sum();
+    let mut before = 0;
+    let mut rows = Vec::with_capacity(heads * whole);
+    for width in widths {
+        rows.extend((0..heads * width).map(|row| row / width * whole + before + row % width));
+        before += width;
+    }
+    rows
+}

@@ -1,0 +1,18 @@
+//! Names and shapes of a gated delta layer's tensors.
+
+use super::GatedDelta;
+use crate::Norm;
+use crate::manifest::Scope;
+
+impl GatedDelta {
+    pub(super) fn name_tensors(&self, at: &mut Scope) {
+        at.linear("in_proj_qkvz", at.hidden, self.conv_channels() + self.values(), false);
+        at.linear("in_proj_ba", at.hidden, 2 * self.v_heads, false);
+        at.conv("conv1d", self.conv_channels(), self.conv_kernel_size, false);
+        for per_head in ["A_log", "dt_bias"] {
+            at.tensor(per_head, &[self.v_heads]);
+        }
+        at.norm("norm", Norm::Rms { eps: self.norm_eps }, self.v_dim);
+        at.linear("out_proj", self.values(), at.hidden, false);
+    }
+}

@@ -1,0 +1,53 @@
+//! The forward pass of a Mamba-2 layer.
+
+use mlx::Array;
+
+use super::{Mamba2, Mamba2Weights};
+use crate::LoadError;
+use crate::blocks::{Linear, NormBlock};
+use crate::mixers::{CausalConv, MixerBlock};
+use crate::ops::{LayerContext, Ops};
+use crate::weights::Store;
+
+/// One Mamba-2 layer.
+pub(super) struct Mamba2Block {
+    spec: Mamba2,
+    ops: &'static dyn Ops,
+    /// The gate, the convolution's channels, then a step for each head.
+    input: Linear,
+    weights: Mamba2Weights,
+    norm: NormBlock,
+    out: Linear,
+}
+
+impl Mamba2Block {
+    pub(super) fn load(spec: &Mamba2, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        Ok(Self {
+            spec: spec.clone(),
+            ops: store.ops(),
+            input: store.linear(&format!("{path}.in_proj"))?,
+            weights: Mamba2Weights {
+                conv: CausalConv::load(store, &format!("{path}.conv1d"))?,
+                a_log: store.float(&format!("{path}.A_log"))?,
+                dt_bias: store.float(&format!("{path}.dt_bias"))?,
+                skip: store.float(&format!("{path}.D"))?,
+            },
+            norm: store.norm(&format!("{path}.norm"), spec.norm)?,
+            out: store.linear(&format!("{path}.out_proj"))?,
+        })
+    }
+}
+
+impl MixerBlock for Mamba2Block {
+    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        let projected = self.input.forward(x)?;
+        let y = self.ops.mamba2(&self.spec, &self.weights, &projected, layer)?;
+        self.out.forward(&self.norm.forward(&y)?)
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        let own = [&self.weights.a_log, &self.weights.dt_bias, &self.weights.skip];
+        let linears = self.input.arrays().into_iter().chain(self.out.arrays());
+        linears.chain(self.weights.conv.arrays()).chain(own).chain(self.norm.arrays()).collect()
+    }
+}

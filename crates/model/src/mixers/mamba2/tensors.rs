@@ -1,0 +1,17 @@
+//! Names and shapes of a Mamba-2 layer's tensors.
+
+use super::Mamba2;
+use crate::manifest::Scope;
+
+impl Mamba2 {
+    pub(super) fn name_tensors(&self, at: &mut Scope) {
+        // One projection yields the gate, the convolution's input and one step for each head.
+        at.linear("in_proj", at.hidden, self.inner() + self.conv_channels() + self.heads, self.bias);
+        at.conv("conv1d", self.conv_channels(), self.conv_kernel_size, self.conv_bias);
+        for per_head in ["A_log", "D", "dt_bias"] {
+            at.tensor(per_head, &[self.heads]);
+        }
+        at.norm("norm", self.norm, self.inner());
+        at.linear("out_proj", self.inner(), at.hidden, self.bias);
+    }
+}

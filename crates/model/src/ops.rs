@@ -1,0 +1,146 @@
+//! The computations that have one implementation per backend. [`Kernels`] chooses it once, when a model is loaded; blocks
+//! hold [`Ops`] and name no backend.
+//!
+//! `mlx_ops` is right on every backend and the product on GPUs; `cpu_ops` adds our CPU kernels.
+
+mod cpu_ops;
+mod mlx_ops;
+mod rotary;
+mod weight;
+
+use mlx::{Array, Dtype};
+
+use crate::forward::ForwardContext;
+use crate::mixers::{GatedDeltaWeights, Mamba2Weights};
+use crate::{Activation, Attention, GatedDelta, KvCache, KvPath, Mamba2};
+pub(crate) use rotary::Rotation;
+pub(crate) use weight::Weight;
+
+/// Which kernels compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernels {
+    /// MLX's own operations: right on every backend.
+    Mlx,
+    /// Our CPU primitives, beside MLX's operations. Activations are float32.
+    Cpu,
+}
+
+impl Kernels {
+    /// The fastest that the default device can run.
+    pub fn fastest() -> Self {
+        if mlx::cpu::available() { Self::Cpu } else { Self::Mlx }
+    }
+
+    /// Their operations.
+    pub(crate) fn ops(self) -> &'static dyn Ops {
+        match self {
+            Self::Mlx => &mlx_ops::MlxOps,
+            Self::Cpu => &cpu_ops::CpuOps,
+        }
+    }
+}
+
+/// A layer of a forward pass: what the pass shares, the layer's index, and the cache it reads and writes.
+pub(crate) struct LayerContext<'a> {
+    pub(crate) ctx: &'a ForwardContext,
+    pub(crate) index: usize,
+    pub(crate) cache: &'a mut KvCache,
+}
+
+/// RMS norm of each head of the queries or keys, `weight`: `[head_dim]`.
+#[derive(Clone, Copy)]
+pub(crate) struct HeadNorm<'a> {
+    pub(crate) weight: &'a Array,
+    pub(crate) eps: f32,
+}
+
+/// Attention of one layer over its pools.
+pub(crate) struct AttentionCall<'a> {
+    pub(crate) spec: &'a Attention,
+    /// `[T, (heads + 2 · kv_heads) · head_dim]`: queries, keys and values as projected.
+    pub(crate) qkv: &'a Array,
+    /// Of queries and of keys.
+    pub(crate) head_norms: Option<[HeadNorm<'a>; 2]>,
+    pub(crate) rotation: Option<&'a Rotation>,
+    pub(crate) layer: LayerContext<'a>,
+}
+
+/// One backend's operations. Rows are the first axis, `[T, …]`.
+pub(crate) trait Ops: Sync {
+    /// The dtype that activations need, if any.
+    fn activations(&self) -> Option<Dtype>;
+
+    /// True when dense weights of this dtype can stay as they are stored.
+    fn reads_dense(&self, dtype: Dtype) -> bool;
+
+    /// How attention reaches keys and values. `by_length`: a rotation depends on the sequence's length.
+    fn kv_path(&self, by_length: ByLength) -> KvPath;
+
+    /// How recurrences reach their states.
+    fn state_path(&self) -> KvPath;
+
+    /// Rows of an embedding table, in `dtype`. `tokens`: `[T]` i32, all within the table.
+    fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array>;
+
+    /// `x · Wᵀ`, `[.., in]` → `[.., out]`.
+    fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array>;
+
+    /// Each row through the experts chosen for it. `x`: `[T, in]` or one row for each choice, `[T, top_k, in]`;
+    /// `experts`: `[T, top_k]` u32, all below the number of experts; weight `[experts, out, in]` → `[T, top_k, out]`.
+    fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array>;
+
+    /// `x / √(mean(x²) + eps) · weight` over the last axis.
+    fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array>;
+
+    /// `sum + term`, and its RMS norm.
+    fn add_rms_norm(
+        &self,
+        sum: &Array,
+        term: &Array,
+        weight: &Array,
+        eps: f32,
+    ) -> mlx::Result<(Array, Array)>;
+
+    /// `(x − mean) / √(variance + eps) · weight + bias` over the last axis.
+    fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array>;
+
+    /// `act(gate) · up` of rows `[.., 2 · width]` that hold the gate, then up.
+    fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array>;
+
+    /// `act(gate) · up`, of equal shapes.
+    fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> mlx::Result<Array>;
+
+    /// `sigmoid(gate) · x`, of equal shapes.
+    fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array>;
+
+    /// Norms and rotates queries and keys, writes keys and values to the layer's pools, and attends:
+    /// `[T, heads · head_dim]`.
+    fn attend(&self, call: AttentionCall) -> mlx::Result<Array>;
+
+    /// Convolution and recurrence of a Mamba-2 layer. `projected`: gate, channels, steps → `silu(gate) · y`,
+    /// `[T, inner]`.
+    fn mamba2(
+        &self,
+        spec: &Mamba2,
+        weights: &Mamba2Weights,
+        projected: &Array,
+        layer: LayerContext,
+    ) -> mlx::Result<Array>;
+
+    /// Convolution, recurrence, norm and gate of a gated delta rule. `projected`: channels, gate, beta, steps →
+    /// `[T, values]`.
+    fn gated_delta(
+        &self,
+        spec: &GatedDelta,
+        weights: &GatedDeltaWeights,
+        projected: &Array,
+        layer: LayerContext,
+    ) -> mlx::Result<Array>;
+}
+
+/// Whether a rotation depends on the sequence's length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ByLength {
+    Yes,
+    No,
+}

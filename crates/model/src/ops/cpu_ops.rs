@@ -1,0 +1,204 @@
+//! Our CPU kernels, and MLX's operations for what has none. Activations are float32.
+
+mod recurrent;
+
+use mlx::{Array, Dtype, QuantMode, cpu};
+use omnibus_kv::KvFormat;
+
+use super::mlx_ops::{self, MlxOps};
+use super::{AttentionCall, ByLength, HeadNorm, LayerContext, Ops, Rotation, Weight};
+use crate::forward::AttentionMetadata;
+use crate::kv_cache::{Pool, poisoned};
+use crate::mixers::{GatedDeltaWeights, Mamba2Weights};
+use crate::{Activation, AttentionSpan, GatedDelta, KvPath, Mamba2, RotaryPairing, kv_format};
+
+/// CPU kernels.
+pub(super) struct CpuOps;
+
+impl Ops for CpuOps {
+    fn activations(&self) -> Option<Dtype> {
+        Some(Dtype::F32)
+    }
+
+    /// Half-width weights stay so, which halves what a step reads.
+    fn reads_dense(&self, dtype: Dtype) -> bool {
+        matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16)
+    }
+
+    fn kv_path(&self, by_length: ByLength) -> KvPath {
+        match by_length {
+            // The paged kernel cannot compute such a rotation.
+            ByLength::Yes => KvPath::Gather,
+            ByLength::No => KvPath::Paged,
+        }
+    }
+
+    fn state_path(&self) -> KvPath {
+        KvPath::Paged
+    }
+
+    fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {
+        match table {
+            Weight::Packed(packed) if packed.mode == QuantMode::Affine => cpu::embedding(tokens, packed),
+            Weight::Packed(_) | Weight::Dense(_) => MlxOps.embedding(tokens, table, dtype),
+        }
+    }
+
+    fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
+        match weight {
+            Weight::Dense(weight) => cpu::matmul_t(x, weight),
+            Weight::Packed(packed) => cpu::qmm(x, packed),
+        }
+    }
+
+    fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array> {
+        match weight {
+            Weight::Dense(weight) => cpu::gather_mm(x, experts, weight),
+            Weight::Packed(packed) if packed.mode == QuantMode::Affine => cpu::gather_qmm(x, experts, packed),
+            Weight::Packed(_) => MlxOps.expert_linear(x, experts, weight),
+        }
+    }
+
+    fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
+        cpu::rms_norm(x, weight, eps)
+    }
+
+    fn add_rms_norm(
+        &self,
+        sum: &Array,
+        term: &Array,
+        weight: &Array,
+        eps: f32,
+    ) -> mlx::Result<(Array, Array)> {
+        cpu::add_rms_norm(sum, term, weight, eps)
+    }
+
+    fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array> {
+        match bias {
+            Some(bias) => cpu::layer_norm(x, weight, bias, eps),
+            None => MlxOps.layer_norm(x, weight, bias, eps),
+        }
+    }
+
+    fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
+        cpu::gated(gate_up, act_of(act))
+    }
+
+    fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> mlx::Result<Array> {
+        cpu::gated2(gate, up, act_of(act))
+    }
+
+    fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array> {
+        cpu::gated2(gate, x, cpu::Act::Sigmoid)
+    }
+
+    fn attend(&self, call: AttentionCall) -> mlx::Result<Array> {
+        match call.layer.ctx.kv_path {
+            KvPath::Paged => paged(call),
+            KvPath::Gather => mlx_ops::gather(call),
+        }
+    }
+
+    fn mamba2(
+        &self,
+        spec: &Mamba2,
+        weights: &Mamba2Weights,
+        projected: &Array,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        recurrent::mamba2(spec, weights, projected, layer)
+    }
+
+    fn gated_delta(
+        &self,
+        spec: &GatedDelta,
+        weights: &GatedDeltaWeights,
+        projected: &Array,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        recurrent::gated_delta(spec, weights, projected, layer)
+    }
+}
+
+fn act_of(act: Activation) -> cpu::Act {
+    match act {
+        Activation::Silu => cpu::Act::Silu,
+        Activation::Gelu => cpu::Act::Gelu,
+        Activation::GeluTanh => cpu::Act::GeluTanh,
+    }
+}
+
+/// One kernel over each pool of the layer.
+fn paged(mut call: AttentionCall) -> mlx::Result<Array> {
+    let (ctx, index) = (call.layer.ctx, call.layer.index);
+    let mut attended: Option<Array> = None;
+    for (at, format, metadata) in ctx.attention_pools(call.layer.cache, index)? {
+        // A row that reads nothing of a pool has zeros there.
+        let part = paged_in(&mut call, at, format, metadata)?;
+        attended = Some(attended.map_or(part.clone(), |others| others + part));
+    }
+    attended.ok_or_else(poisoned)
+}
+
+/// The rows that read one pool.
+fn paged_in(
+    call: &mut AttentionCall,
+    at: usize,
+    format: KvFormat,
+    metadata: &AttentionMetadata,
+) -> mlx::Result<Array> {
+    let spec = call.spec;
+    let (window, sink_tokens) = match spec.span {
+        AttentionSpan::Full => (None, 0),
+        AttentionSpan::Window(tokens) => (Some(tokens as i32), 0),
+        AttentionSpan::Sinks { tokens, sink_tokens } => (Some(tokens as i32), sink_tokens as i32),
+    };
+    let [q_norm, k_norm] = match call.head_norms {
+        Some(norms) => norms.map(|norm| Some(head_norm(norm))),
+        None => [None, None],
+    };
+    let pool: &mut Pool = call.layer.cache.pools.get_mut(at).ok_or_else(poisoned)?;
+    let [k_pool, v_pool] = pool.take()?;
+    let cpu::AttentionOutput { out, k_pool, v_pool } = cpu::PagedAttention {
+        qkv: call.qkv,
+        heads: spec.heads as i32,
+        kv_heads: spec.kv_heads as i32,
+        head_dim: spec.head_dim as i32,
+        q_norm,
+        k_norm,
+        positions: &call.layer.ctx.positions,
+        rope: call.rotation.and_then(rope_of),
+        scale: spec.scale,
+        softcap: None,
+        window,
+        sink_tokens,
+        sinks: None,
+        k_pool,
+        v_pool,
+        packing: kv_format::packing_of(format),
+        metadata: cpu::AttentionMetadata {
+            slots: &metadata.slots,
+            segments: &metadata.segments,
+            tables: &metadata.tables,
+        },
+    }
+    .run()?;
+    pool.put([k_pool, v_pool]);
+    Ok(out)
+}
+
+fn head_norm(norm: HeadNorm<'_>) -> cpu::HeadNorm<'_> {
+    cpu::HeadNorm { weight: norm.weight, eps: norm.eps }
+}
+
+fn rope_of(rotation: &Rotation) -> Option<cpu::Rope<'_>> {
+    Some(cpu::Rope {
+        freqs: rotation.radians.as_ref()?,
+        dims: rotation.rope.dims as i32,
+        pairs: match rotation.rope.pairs {
+            RotaryPairing::Halves => cpu::RotaryPairing::Halves,
+            RotaryPairing::Interleaved => cpu::RotaryPairing::Interleaved,
+        },
+        magnitude: rotation.magnitude,
+    })
+}

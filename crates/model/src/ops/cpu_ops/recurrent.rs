@@ -1,0 +1,81 @@
+//! Convolutions and recurrences by our CPU kernels, which write states in place.
+
+use mlx::{Array, cpu};
+
+use crate::forward::StateMetadata;
+use crate::kv_cache::poisoned;
+use crate::mixers::{CausalConv, GatedDeltaWeights, Mamba2Weights};
+use crate::ops::LayerContext;
+use crate::{GatedDelta, Mamba2};
+
+/// `silu(gate) · y`, `[T, inner]`.
+pub(super) fn mamba2(
+    spec: &Mamba2,
+    weights: &Mamba2Weights,
+    projected: &Array,
+    layer: LayerContext,
+) -> mlx::Result<Array> {
+    let metadata = layer.ctx.state_of(layer.cache, layer.index)?;
+    let pool = layer.cache.pools.get_mut(layer.index).ok_or_else(poisoned)?;
+    let inner = spec.inner();
+    let [last, memory] = pool.take()?;
+    let (mixed, last) = causal_conv(&weights.conv, (projected, inner), metadata, last)?;
+    let (y, memory) = cpu::Recurrence {
+        rule: cpu::Rule::StateSpace { limits: spec.step_limits, skip: &weights.skip },
+        key_heads: spec.groups as i32,
+        heads: spec.heads as i32,
+        mixed: &mixed,
+        projected,
+        gate: 0,
+        step: (inner + spec.conv_channels()) as i32,
+        a_log: &weights.a_log,
+        dt_bias: &weights.dt_bias,
+        runs: &metadata.segments,
+        pool: memory,
+    }
+    .run()?;
+    pool.put([last, memory]);
+    Ok(y)
+}
+
+/// `silu(gate) · norm(y)`, `[T, values]`.
+pub(super) fn gated_delta(
+    spec: &GatedDelta,
+    weights: &GatedDeltaWeights,
+    projected: &Array,
+    layer: LayerContext,
+) -> mlx::Result<Array> {
+    let metadata = layer.ctx.state_of(layer.cache, layer.index)?;
+    let pool = layer.cache.pools.get_mut(layer.index).ok_or_else(poisoned)?;
+    let gate = spec.conv_channels();
+    let beta = gate + spec.values();
+    let [last, memory] = pool.take()?;
+    let (mixed, last) = causal_conv(&weights.conv, (projected, 0), metadata, last)?;
+    let (y, memory) = cpu::Recurrence {
+        rule: cpu::Rule::Delta { write: beta as i32, norm: &weights.norm, eps: spec.norm_eps },
+        key_heads: spec.k_heads as i32,
+        heads: spec.v_heads as i32,
+        mixed: &mixed,
+        projected,
+        gate: gate as i32,
+        step: (beta + spec.v_heads) as i32,
+        a_log: &weights.a_log,
+        dt_bias: &weights.dt_bias,
+        runs: &metadata.segments,
+        pool: memory,
+    }
+    .run()?;
+    pool.put([last, memory]);
+    Ok(y)
+}
+
+/// Rows `[T, _]` with channels from an offset on → `[T, channels]` and the pool, which is written in place.
+fn causal_conv(
+    conv: &CausalConv,
+    (x, offset): (&Array, usize),
+    metadata: &StateMetadata,
+    pool: Array,
+) -> mlx::Result<(Array, Array)> {
+    let (weight, bias) = (&conv.weight, conv.bias.as_ref());
+    cpu::CausalConv { x, offset: offset as i32, weight, bias, runs: &metadata.segments, pool }.run()
+}

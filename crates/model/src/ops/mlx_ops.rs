@@ -1,0 +1,133 @@
+//! MLX's own operations: right on every backend.
+
+mod attention;
+mod conv;
+mod gated_delta;
+mod mamba2;
+
+use mlx::{Array, Dtype, Quantized, fast};
+
+use super::{AttentionCall, ByLength, LayerContext, Ops, Weight};
+use crate::mixers::{GatedDeltaWeights, Mamba2Weights};
+use crate::{Activation, GatedDelta, KvPath, Mamba2};
+pub(super) use attention::gather;
+
+/// MLX's own operations.
+pub(super) struct MlxOps;
+
+impl Ops for MlxOps {
+    fn activations(&self) -> Option<Dtype> {
+        // MLX's CPU kernels are many times slower on half-width floats than on float32.
+        mlx::cpu::available().then_some(Dtype::F32)
+    }
+
+    fn reads_dense(&self, _dtype: Dtype) -> bool {
+        false
+    }
+
+    fn kv_path(&self, _by_length: ByLength) -> KvPath {
+        KvPath::Gather
+    }
+
+    fn state_path(&self) -> KvPath {
+        KvPath::Gather
+    }
+
+    fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {
+        let rows = |array: &Array| array.take(tokens, 0);
+        match table {
+            Weight::Dense(weight) => rows(weight)?.astype(dtype),
+            Weight::Packed(packed) => {
+                let biases = packed.biases.as_ref().map(rows).transpose()?;
+                let (weight, scales) = (rows(&packed.weight)?, rows(&packed.scales)?);
+                Quantized { weight, scales, biases, ..*packed }.dequantize(dtype)
+            }
+        }
+    }
+
+    fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
+        match weight {
+            Weight::Dense(weight) => x.matmul(&weight.t()?),
+            Weight::Packed(packed) => x.quantized_matmul(packed),
+        }
+    }
+
+    fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array> {
+        // MLX gathers whole matrices: one row each, [T, (1 | top_k), 1, in].
+        let x = if x.ndim() == 2 { x.expand_dims(&[1, 2])? } else { x.expand_dims(&[2])? };
+        let y = match weight {
+            Weight::Dense(weight) => {
+                x.gather_mm(&weight.swapaxes(-1, -2)?, None, Some(experts), mlx::Sorted::No)?
+            }
+            Weight::Packed(packed) => {
+                x.gather_qmm(packed, None, Some(experts), mlx::Transpose::Yes, mlx::Sorted::No)?
+            }
+        };
+        y.squeeze(&[2])
+    }
+
+    fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
+        fast::rms_norm(x, Some(weight), eps)
+    }
+
+    fn add_rms_norm(
+        &self,
+        sum: &Array,
+        term: &Array,
+        weight: &Array,
+        eps: f32,
+    ) -> mlx::Result<(Array, Array)> {
+        let sum = sum + term;
+        let normed = self.rms_norm(&sum, weight, eps)?;
+        Ok((sum, normed))
+    }
+
+    fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array> {
+        fast::layer_norm(x, Some(weight), bias, eps)
+    }
+
+    fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
+        let width = gate_up.shape().last().copied().unwrap_or(0) / 2;
+        match gate_up.split(&[width], -1)?.as_slice() {
+            [gate, up] => self.gated_act_pair(gate, up, act),
+            _ => Err(mlx::Error::new("a gate and up")),
+        }
+    }
+
+    fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> mlx::Result<Array> {
+        let activated = match act {
+            Activation::Silu => gate.silu()?,
+            Activation::Gelu => gate.gelu()?,
+            Activation::GeluTanh => gate.gelu_tanh()?,
+        };
+        Ok(activated * up)
+    }
+
+    fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array> {
+        Ok(gate.sigmoid()? * x)
+    }
+
+    fn attend(&self, call: AttentionCall) -> mlx::Result<Array> {
+        gather(call)
+    }
+
+    fn mamba2(
+        &self,
+        spec: &Mamba2,
+        weights: &Mamba2Weights,
+        projected: &Array,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        mamba2::forward(spec, weights, projected, layer)
+    }
+
+    fn gated_delta(
+        &self,
+        spec: &GatedDelta,
+        weights: &GatedDeltaWeights,
+        projected: &Array,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        gated_delta::forward(spec, weights, projected, layer)
+    }
+}

@@ -1,0 +1,117 @@
+//! Attention in MLX's operations: scatter keys and values to blocks, gather sequences, fused attention.
+
+use mlx::{Array, fast};
+use omnibus_kv::KvFormat;
+
+use crate::forward::{Gather, Rows};
+use crate::kv_cache::poisoned;
+use crate::kv_format;
+use crate::ops::{AttentionCall, HeadNorm, LayerContext};
+
+/// `[T, heads · head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
+pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
+    let [q, k, v] = prepared(&call)?;
+    let AttentionCall { spec, layer: LayerContext { ctx, index, cache }, .. } = call;
+    let attention = GatherAttention { heads: spec.heads as i32, head_dim: spec.head_dim, scale: spec.scale };
+    let (mut attended, mut order) = (Vec::new(), None);
+    for (at, format, metadata) in ctx.attention_pools(cache, index)? {
+        let pool = cache.pools.get_mut(at).ok_or_else(poisoned)?;
+        let [keys, values] = pool.take()?;
+        let keys = write(keys, &metadata.slots, &kv_format::store(format, &k)?)?;
+        let values = write(values, &metadata.slots, &kv_format::store(format, &v)?)?;
+        pool.put([keys.clone(), values.clone()]);
+        for gather in &metadata.gathers {
+            attended.push(attention.attend(&q, [&keys, &values], format, gather)?);
+        }
+        order = order.or(metadata.order.as_ref());
+    }
+    let attended = match attended.as_slice() {
+        [one] => one.clone(),
+        several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
+    };
+    match order {
+        Some(order) => attended.take(order, 0),
+        None => Ok(attended),
+    }
+}
+
+/// Queries, keys and values, `[T, heads, head_dim]` each, normed and rotated.
+fn prepared(call: &AttentionCall) -> mlx::Result<[Array; 3]> {
+    let [rows, _] = call.qkv.dims()?;
+    let (heads, kv_heads, dim) =
+        (call.spec.heads as i32, call.spec.kv_heads as i32, call.spec.head_dim as i32);
+    let parts = call.qkv.split(&[heads * dim, (heads + kv_heads) * dim], -1)?;
+    let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
+    let (q, k) = (q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?);
+    let v = v.reshape(&[rows, kv_heads, dim])?;
+    let norm = |x: &Array, norm: HeadNorm| fast::rms_norm(x, Some(norm.weight), norm.eps);
+    let (q, k) = match call.head_norms {
+        Some([q_norm, k_norm]) => (norm(&q, q_norm)?, norm(&k, k_norm)?),
+        None => (q, k),
+    };
+    let ctx = call.layer.ctx;
+    match call.rotation {
+        Some(rotation) => {
+            let rotate = |x: &Array| rotation.apply(x, &ctx.positions, &ctx.lengths);
+            Ok([rotate(&q)?, rotate(&k)?, v])
+        }
+        None => Ok([q, k, v]),
+    }
+}
+
+/// Sizes of the attention over gathered keys.
+struct GatherAttention {
+    heads: i32,
+    head_dim: usize,
+    scale: f32,
+}
+
+impl GatherAttention {
+    /// The rows of one gather, `[n, heads · head_dim]`.
+    fn attend(
+        &self,
+        q: &Array,
+        [keys, values]: [&Array; 2],
+        format: KvFormat,
+        gather: &Gather,
+    ) -> mlx::Result<Array> {
+        let (heads, dim) = (self.heads, self.head_dim as i32);
+        let (q, count) = match &gather.rows {
+            Rows::Singles(rows) => {
+                (q.take(rows, 0)?.expand_dims(&[2])?, rows.shape().first().copied().unwrap_or(0))
+            }
+            Rows::Chunk { first, len } => {
+                let rows = q.slice(&[*first, 0, 0], &[first + len, heads, dim])?;
+                (rows.transpose(&[1, 0, 2])?.expand_dims(&[0])?, *len)
+            }
+        };
+        let in_order = |pool: &Array| -> mlx::Result<Array> {
+            let found = pool.take(&gather.tables, 0)?;
+            let [segments, blocks, size, kv_heads, stored] = found.dims()?;
+            let rows = found.reshape(&[segments, blocks * size, kv_heads, stored])?;
+            let rows = rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, stored])?;
+            let rows = match (&gather.rows, &gather.mask) {
+                // Past the end of a sequence its last block holds stale values, and a weight of zero does not
+                // take away a NaN.
+                (Rows::Singles(_), Some(mask)) => {
+                    let seen = mask.reshape(&[segments, gather.keys, 1, 1])?;
+                    mlx::where_(&seen, &rows, &Array::scalar(0.0, rows.dtype()?)?)?
+                }
+                _ => rows,
+            };
+            kv_format::load(format, &rows, self.head_dim, q.dtype()?)?.transpose(&[0, 2, 1, 3])
+        };
+        let (k, v) = (in_order(keys)?, in_order(values)?);
+        let y = fast::sdpa(&q, &k, &v, self.scale, gather.mask(), None)?;
+        y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * dim])
+    }
+}
+
+/// Writes rows `[T, kv_heads, _]`, as they are stored, to flat slots of a pool, in place.
+fn write(pool: Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
+    let shape = pool.shape().to_vec();
+    let [blocks, size, kv_heads, dim] = pool.dims()?;
+    let flat = pool.reshape(&[blocks * size, kv_heads, dim])?;
+    drop(pool);
+    flat.scatter_rows(slots, rows)?.reshape(&shape)
+}
