@@ -7,6 +7,8 @@
 mod gemma3;
 mod llama;
 mod mamba2;
+mod mixtral;
+mod olmo2;
 mod parts;
 mod qwen2;
 mod qwen3;
@@ -34,6 +36,8 @@ pub const FAMILIES: &[Family] = &[
         about: "Llama 1 to 3.3 and the many that copy its shape; all rope scalings, sliding layers",
     },
     Family { model_type: "mistral", read: llama::read_mistral, about: "Mistral 7B, Small, Devstral" },
+    Family { model_type: "mixtral", read: mixtral::read, about: "Mixtral 8x7B and 8x22B" },
+    Family { model_type: "olmo2", read: olmo2::read, about: "OLMo 2, 1B to 32B" },
     Family { model_type: "qwen2", read: qwen2::read, about: "Qwen2 and Qwen2.5" },
     Family { model_type: "qwen3", read: qwen3::read, about: "Qwen3, dense" },
     Family { model_type: "qwen3_moe", read: qwen3::read, about: "Qwen3 with routed experts" },

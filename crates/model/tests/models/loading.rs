@@ -79,7 +79,7 @@ fn a_missing_config_says_what_a_directory_holds() {
 fn an_unknown_type_is_refused_with_the_known_ones() {
     let directory = Directory::new("type");
     directory.config(|config| config["model_type"] = json!("perceptron"));
-    directory.check(expect!["DIR/config.json: `model_type` is perceptron; supported: llama, mistral, qwen2, qwen3, qwen3_moe, qwen3_next, gemma3_text, mamba2"]);
+    directory.check(expect!["DIR/config.json: `model_type` is perceptron; supported: llama, mistral, mixtral, olmo2, qwen2, qwen3, qwen3_moe, qwen3_next, gemma3_text, mamba2"]);
 }
 
 #[test]
