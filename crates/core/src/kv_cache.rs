@@ -1,6 +1,7 @@
 //! The KV cache of all layer groups: cache hits, allocation and release for one sequence at a time.
 
 mod content;
+mod group;
 mod preemption_loss;
 
 use std::ops::Range;
@@ -11,13 +12,14 @@ use crate::block_pool::BlockPool;
 use crate::prefix::{BlockHash, BlockHashes};
 use crate::{CachedBlock, GroupStats, Settings, Token};
 pub(crate) use content::{BlockContent, ContentIndex};
+use group::GroupCache;
 pub(crate) use preemption_loss::PreemptionLoss;
 
 /// The pools of all layer groups.
 #[derive(Debug, Clone)]
 pub(crate) struct KvCacheManager {
     block_size: usize,
-    groups: Vec<(CacheKind, BlockPool)>,
+    groups: Vec<GroupCache>,
     shares: bool,
     /// The group whose blocks `content` describes: the first with a block for every position.
     tracked_group: Option<usize>,
@@ -39,7 +41,8 @@ pub(crate) struct PartialBlock {
 impl KvCacheManager {
     /// Everything free.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let groups = settings.groups.iter().map(|group| (group.kind(), BlockPool::new(group.blocks)));
+        let groups = settings.groups.iter();
+        let groups = groups.map(|group| GroupCache::new(group.kind(), settings.block_size, group.blocks));
         let mut kv_cache = Self {
             block_size: settings.block_size,
             groups: groups.collect(),
@@ -55,12 +58,12 @@ impl KvCacheManager {
 
     /// The kind and pool of each group.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (CacheKind, &BlockPool)> {
-        self.groups.iter().map(|(kind, pool)| (*kind, pool))
+        self.groups.iter().map(|group| (group.kind, &group.pool))
     }
 
     /// True for a group of states.
     pub(crate) fn is_state(&self, group: usize) -> bool {
-        self.groups.get(group).is_some_and(|(kind, _)| *kind == CacheKind::State)
+        self.groups.get(group).is_some_and(|group| group.kind.is_state())
     }
 
     /// Tokens per block.
@@ -99,7 +102,7 @@ impl KvCacheManager {
 
     /// The same, if nothing but blocks of full groups were needed. Zero without a full group.
     pub(crate) fn longest_hit_in_full_groups(&self, keys: &[BlockHash], most: usize) -> usize {
-        let is_full = |group: usize| self.groups[group].0.is_full();
+        let is_full = |group: usize| self.groups[group].kind.is_full();
         if !(0..self.groups.len()).any(is_full) {
             return 0;
         }
@@ -141,7 +144,7 @@ impl KvCacheManager {
         for (at, key) in keys.iter().take(most).enumerate() {
             let blocks = at + 1;
             let mut usable = true;
-            for (group, (run, (kind, pool))) in runs.iter_mut().zip(&self.groups).enumerate() {
+            for (group, (run, (kind, pool))) in runs.iter_mut().zip(self.groups()).enumerate() {
                 *run = if pool.find(key).is_some() || elsewhere(group, *key) { *run + 1 } else { 0 };
                 if kind.is_full() && *run < blocks {
                     return best;
@@ -170,7 +173,7 @@ impl KvCacheManager {
         start: usize,
     ) -> impl Iterator<Item = (usize, BlockId)> {
         self.needed(keys, start).flat_map(move |(group, range)| {
-            let pool = &self.groups[group].1;
+            let pool = &self.groups[group].pool;
             range.filter_map(move |at| Some((group, pool.find(&keys[at])?)))
         })
     }
@@ -213,7 +216,7 @@ impl KvCacheManager {
     /// Adds references to the blocks with this content, until [`Self::release_block`] of each.
     pub(crate) fn acquire(&mut self, key: BlockHash) -> Vec<(usize, BlockId)> {
         let acquired: Vec<_> = self.with_hash(key).collect();
-        acquired.iter().for_each(|&(group, block)| self.groups[group].1.incref(block));
+        acquired.iter().for_each(|&(group, block)| self.groups[group].pool.incref(block));
         acquired
     }
 
@@ -226,21 +229,9 @@ impl KvCacheManager {
         keys: &[BlockHash],
         start: usize,
     ) -> Vec<(usize, BlockId)> {
-        let mut acquired = Vec::new();
-        let needed: Vec<(usize, RequiredBlocks)> = self.needed(keys, start).collect();
-        for ((table, (kind, pool)), (group, range)) in tables.iter_mut().zip(&mut self.groups).zip(needed) {
-            let asked = range.clone().count();
-            let found: Vec<BlockId> = range.filter_map(|at| pool.find(&keys[at])).collect();
-            assert_eq!(found.len(), asked, "the cache hit is still cached");
-            found.iter().for_each(|&block| pool.incref(block));
-            if *kind == CacheKind::State {
-                acquired.extend(found.into_iter().map(|block| (group, block)));
-            } else {
-                let end = kind.blocks_for(self.block_size, keys.len() * self.block_size);
-                (table.freed_blocks, table.blocks) = (end - asked, found);
-            }
-        }
-        acquired
+        let groups = tables.iter_mut().zip(&mut self.groups).enumerate();
+        let acquired = groups.map(|(at, (table, group))| Some((at, group.attach(table, keys, start)?)));
+        acquired.flatten().collect()
     }
 
     /// Allocates a slot of each state group for a checkpoint after all of these hashes, and caches it. Skips groups that
@@ -249,10 +240,10 @@ impl KvCacheManager {
         let Some(key) = keys.last() else { return Vec::new() };
         let mut taken = Vec::new();
         for group in 0..self.groups.len() {
-            let pool = &self.groups[group].1;
+            let pool = &self.groups[group].pool;
             if self.is_state(group) && pool.find(key).is_none() && pool.available() > 0 {
                 let slot = self.allocate_block(group);
-                self.groups[group].1.cache_block(slot, *key);
+                self.groups[group].pool.cache_block(slot, *key);
                 taken.push((group, slot));
             }
         }
@@ -261,7 +252,7 @@ impl KvCacheManager {
 
     /// Releases a block that was acquired or allocated.
     pub(crate) fn release_block(&mut self, group: usize, block: BlockId) {
-        self.groups[group].1.decref(block);
+        self.groups[group].pool.decref(block);
     }
 
     /// The blocks that a hit of all these hashes, ending at `start`, needs in each group.
@@ -270,15 +261,14 @@ impl KvCacheManager {
         keys: &[BlockHash],
         start: usize,
     ) -> impl Iterator<Item = (usize, RequiredBlocks)> + use<'_> {
-        let (block_size, blocks) = (self.block_size, keys.len());
-        let required = move |kind: CacheKind| kind.required_blocks(block_size, blocks, start);
-        self.groups().enumerate().map(move |(group, (kind, _))| (group, required(kind)))
+        let blocks = keys.len();
+        self.groups.iter().map(move |group| group.required(blocks, start)).enumerate()
     }
 
     /// The blocks that a hit of all these hashes needs and that are not cached: each by its group and the hash's index.
     pub(crate) fn missing(&self, keys: &[BlockHash]) -> Vec<(usize, usize)> {
         let missing = self.needed(keys, keys.len() * self.block_size).flat_map(|(group, range)| {
-            let pool = &self.groups[group].1;
+            let pool = &self.groups[group].pool;
             range.filter(|at| pool.find(&keys[*at]).is_none()).map(move |at| (group, at))
         });
         missing.collect()
@@ -287,7 +277,7 @@ impl KvCacheManager {
     /// True when the missing blocks of a hit of all these hashes fit beside the cached ones.
     pub(crate) fn has_room_for(&self, keys: &[BlockHash]) -> bool {
         self.needed(keys, keys.len() * self.block_size).all(|(group, range)| {
-            let pool = &self.groups[group].1;
+            let pool = &self.groups[group].pool;
             let lacking = |key: &&BlockHash| pool.find(key).is_none_or(|block| pool.ref_count(block) == 0);
             range.map(|at| &keys[at]).filter(lacking).count() <= pool.available()
         })
@@ -305,26 +295,26 @@ impl KvCacheManager {
         let missing = self.missing(keys);
         let mut kept: Vec<(usize, BlockId)> = self.prefix_blocks(keys).collect();
         for &(group, block) in &kept {
-            self.groups[group].1.incref(block);
+            self.groups[group].pool.incref(block);
         }
         let mut restored = Vec::new();
         for (group, at) in missing {
             let (block, key) = (self.allocate_block(group), keys[at]);
-            self.groups[group].1.cache_offloaded_block(block, key);
+            self.groups[group].pool.cache_offloaded_block(block, key);
             if self.tracked_group == Some(group) {
                 self.content.insert(hashes.parent(at), key, hashes.content(at, tokens));
             }
             restored.push(CachedBlock { group, block, hash: key.0 });
             kept.push((group, block));
         }
-        kept.into_iter().rev().for_each(|(group, block)| self.groups[group].1.decref(block));
+        kept.into_iter().rev().for_each(|(group, block)| self.groups[group].pool.decref(block));
         restored
     }
 
     /// At most `most` newly cached blocks that still are cached and were not returned before.
     pub(crate) fn take_newly_cached(&mut self, most: usize) -> Vec<CachedBlock> {
         let mut newly_cached = Vec::new();
-        for (group, (_, pool)) in self.groups.iter_mut().enumerate() {
+        for (group, GroupCache { pool, .. }) in self.groups.iter_mut().enumerate() {
             while newly_cached.len() < most
                 && let Some((block, key)) = pool.pop_newly_cached()
             {
@@ -338,36 +328,28 @@ impl KvCacheManager {
     pub(crate) fn pin(&mut self, keys: &[BlockHash]) -> Vec<Pin> {
         let keys = &keys[..self.longest_cache_hit(keys, keys.len())];
         let blocks: Vec<(usize, BlockId)> = self.prefix_blocks(keys).collect();
-        blocks.into_iter().map(|(group, block)| (group, block, self.groups[group].1.pin(block))).collect()
+        blocks.into_iter().map(|(group, block)| (group, block, self.groups[group].pool.pin(block))).collect()
     }
 
     /// Removes pins.
     pub(crate) fn unpin(&mut self, pins: &[Pin]) {
-        pins.iter().for_each(|&(group, block, seal)| self.groups[group].1.unpin(block, seal));
+        pins.iter().for_each(|&(group, block, seal)| self.groups[group].pool.unpin(block, seal));
     }
 
     /// True while the pinned content is cached.
     pub(crate) fn is_pinned(&self, &(group, block, seal): &Pin) -> bool {
-        self.groups.get(group).is_some_and(|(_, pool)| pool.has(block, seal))
+        self.groups.get(group).is_some_and(|group| group.pool.has(block, seal))
     }
 
     /// Allocates the blocks that these positions lack, and a state slot for each sample. Never moves a held block.
     pub(crate) fn allocate(&mut self, tables: &mut [BlockTable], positions: &Range<usize>, samples: usize) {
-        let (start, end) = (positions.start, positions.end);
-        for (group, table) in tables.iter_mut().enumerate() {
-            let kind = self.groups[group].0;
-            let reach = kind.blocks_for(self.block_size, end);
-            let reach = if kind.is_state() { reach.max(samples) } else { reach };
-            while table.end() < reach {
-                table.blocks.push(self.allocate_block(group));
-            }
-            if kind != CacheKind::State {
-                let pool = &self.groups[group].1;
-                let first = (start / self.block_size).min(reach);
-                let written = first - table.freed_blocks..reach - table.freed_blocks;
-                let private = table.blocks[written].iter().all(|&block| pool.is_exclusive(block));
-                assert!(private, "a shared or cached block is never written");
-            }
+        let (content, tracked) = (&mut self.content, self.tracked_group);
+        for (at, (table, group)) in tables.iter_mut().zip(&mut self.groups).enumerate() {
+            group.allocate(table, positions, samples, |hash| {
+                if tracked == Some(at) {
+                    content.remove(hash);
+                }
+            });
         }
     }
 
@@ -379,22 +361,11 @@ impl KvCacheManager {
         tokens: &[Token],
         blocks: Range<usize>,
     ) {
-        for (group, (table, (kind, pool))) in tables.iter().zip(&mut self.groups).enumerate() {
-            if *kind == CacheKind::State {
-                continue;
-            }
-            // Blocks of a window were cached before the window moved on.
-            let behind = if table.freed_blocks > 0 {
-                table.freed_blocks + kind.sink_blocks(self.block_size)
-            } else {
-                0
-            };
-            let has = |at: &usize| kind.has_block(self.block_size, *at);
-            for at in (blocks.start.max(behind)..blocks.end).take_while(has) {
-                let key = hashes.all()[at];
-                pool.cache_block(table.blocks[at - table.freed_blocks], key);
-                if self.tracked_group == Some(group) {
-                    self.content.insert(hashes.parent(at), key, hashes.content(at, tokens));
+        for (at, (table, group)) in tables.iter().zip(&mut self.groups).enumerate() {
+            let cached = group.cache_blocks(table, hashes.all(), blocks.clone());
+            if self.tracked_group == Some(at) {
+                for at in cached {
+                    self.content.insert(hashes.parent(at), hashes.all()[at], hashes.content(at, tokens));
                 }
             }
         }
@@ -410,18 +381,15 @@ impl KvCacheManager {
         let at = tokens.len() / self.block_size;
         let content = hashes.content(at, tokens);
         let key = hashes.partial_hash(at, &content);
-        let mut held = tables.iter().zip(&self.groups);
-        let held = held.all(|(table, (kind, _))| {
-            !kind.has_block(self.block_size, at) || (table.freed_blocks..table.end()).contains(&at)
-        });
+        let held = tables.iter().zip(&self.groups).all(|(table, group)| group.holds(table, at));
         let known = self.with_hash(key).next().is_some();
         if !self.supports_partial_hits() || content.tokens.len() < self.min_partial_tokens() || !held || known
         {
             return;
         }
-        for (table, (kind, pool)) in tables.iter().zip(&mut self.groups) {
-            if kind.has_block(self.block_size, at) {
-                pool.cache_offloaded_block(table.blocks[at - table.freed_blocks], key);
+        for (table, group) in tables.iter().zip(&mut self.groups) {
+            if group.has_block(at) {
+                group.pool.cache_offloaded_block(table.blocks[at - table.freed_blocks], key);
             }
         }
         self.content.insert(hashes.parent(at), key, content);
@@ -430,42 +398,34 @@ impl KvCacheManager {
     /// Releases the blocks behind the first `tokens` positions, and all state slots but the one that holds the state after
     /// the last accepted of several samples.
     pub(crate) fn truncate(&mut self, tables: &mut [BlockTable], tokens: usize, accepted: usize) {
-        for (table, (kind, pool)) in tables.iter_mut().zip(&mut self.groups) {
-            if kind.is_state() {
-                table.blocks.swap(0, accepted - 1);
-                table.blocks.drain(1..).rev().for_each(|slot| pool.decref(slot));
-            } else {
-                table.truncate(*kind, self.block_size, tokens).for_each(|block| pool.decref(block));
-            }
+        for (table, group) in tables.iter_mut().zip(&mut self.groups) {
+            group.truncate(table, tokens, accepted);
         }
     }
 
     /// Releases blocks out of the window once `next` is the first position still to compute.
     pub(crate) fn free_out_of_window(&mut self, tables: &mut [BlockTable], next: usize) {
-        for (table, (kind, pool)) in tables.iter_mut().zip(&mut self.groups) {
-            let passed = table.free_out_of_window(*kind, self.block_size, next);
-            passed.for_each(|block| pool.decref(block));
+        for (table, group) in tables.iter_mut().zip(&mut self.groups) {
+            group.free_out_of_window(table, next);
         }
     }
 
-    /// Releases everything. The end of a sequence is evicted before its beginning, which more may share.
+    /// Releases everything.
     pub(crate) fn release(&mut self, tables: &mut [BlockTable]) {
-        for (table, (_, pool)) in tables.iter_mut().zip(&mut self.groups) {
-            table.clear().for_each(|block| pool.decref(block));
+        for (table, group) in tables.iter_mut().zip(&mut self.groups) {
+            group.release(table);
         }
     }
 
     /// Frees and evicts everything. No sequence may hold a block afterwards.
     pub(crate) fn reset(&mut self) {
-        for (_, pool) in &mut self.groups {
-            *pool = BlockPool::new(pool.total() as u32);
-        }
-        let tracked_group = self.tracked_group.map(|tracked_group| self.groups[tracked_group].1.total());
+        self.groups.iter_mut().for_each(GroupCache::reset);
+        let tracked_group = self.tracked_group.map(|tracked_group| self.groups[tracked_group].pool.total());
         self.content = ContentIndex::new(tracked_group.unwrap_or(0));
     }
 
     fn allocate_block(&mut self, group: usize) -> BlockId {
-        let (block, evicted) = self.groups[group].1.allocate();
+        let (block, evicted) = self.groups[group].pool.allocate();
         if let Some(key) = evicted.filter(|_| self.tracked_group == Some(group)) {
             self.content.remove(key);
         }
@@ -495,7 +455,7 @@ impl KvCacheManager {
         }
         let counts = counts.iter().zip(&pinned);
         self.groups().zip(counts).for_each(|((_, pool), (count, pinned))| pool.audit(count, pinned));
-        let found = self.tracked_group.map_or(0, |tracked_group| self.groups[tracked_group].1.cached());
+        let found = self.tracked_group.map_or(0, |tracked_group| self.groups[tracked_group].pool.cached());
         assert_eq!(self.content.len(), found, "the content index does not match the cached blocks");
     }
 }

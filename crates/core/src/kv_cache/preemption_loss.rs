@@ -5,6 +5,7 @@ use std::ops::Range;
 use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
 use super::KvCacheManager;
+use super::group::GroupCache;
 use crate::CachedBlock;
 use crate::prefix::BlockHash;
 
@@ -25,7 +26,7 @@ impl KvCacheManager {
         // Behind the loss of a state or of a window, everything is lost.
         let mut first = keys.len();
         for (group, range) in self.needed(keys, keys.len() * self.block_size) {
-            let (kind, pool) = &self.groups[group];
+            let GroupCache { kind, pool, .. } = &self.groups[group];
             for at in range {
                 let Some(block) = pool.find(&keys[at]).filter(|block| pool.ref_count(*block) <= 1) else {
                     continue;
@@ -43,27 +44,27 @@ impl KvCacheManager {
     /// position after them is computed.
     pub(crate) fn cache_states(&mut self, tables: &[BlockTable], keys: &[BlockHash]) {
         let Some(key) = keys.last().filter(|_| self.shares) else { return };
-        for (table, (kind, pool)) in tables.iter().zip(&mut self.groups) {
-            if let (CacheKind::State, Some(slot)) = (*kind, table.blocks.first()) {
-                pool.cache_block(*slot, *key);
+        for (table, group) in tables.iter().zip(&mut self.groups) {
+            if let (CacheKind::State, Some(slot)) = (group.kind, table.blocks.first()) {
+                group.pool.cache_block(*slot, *key);
             }
         }
     }
 
     /// True for a block that was not offered for offloading yet.
     pub(crate) fn is_newly_cached(&self, block: &CachedBlock) -> bool {
-        self.groups.get(block.group).is_some_and(|(_, pool)| pool.is_newly_cached(block.block))
+        self.groups.get(block.group).is_some_and(|group| group.pool.is_newly_cached(block.block))
     }
 
     /// These blocks are offloaded.
     pub(crate) fn name(&mut self, blocks: &[CachedBlock]) {
-        blocks.iter().for_each(|block| self.groups[block.group].1.mark_offloaded(block.block));
+        blocks.iter().for_each(|block| self.groups[block.group].pool.mark_offloaded(block.block));
     }
 
     /// True while the block is cached in this place.
     pub(crate) fn is_cached_at(&self, block: &CachedBlock) -> bool {
         let found: Option<BlockId> =
-            self.groups.get(block.group).and_then(|(_, pool)| pool.find(&BlockHash(block.hash)));
+            self.groups.get(block.group).and_then(|group| group.pool.find(&BlockHash(block.hash)));
         found == Some(block.block)
     }
 }

@@ -1,0 +1,136 @@
+//! The cache of one layer group: its pool, and what its kind means for the blocks of a sequence.
+//!
+//! Invariant: a group knows nothing of the others. What depends on all of them, the coordinator decides
+//! ([`super::KvCacheManager`]).
+
+use std::ops::Range;
+
+use omnibus_kv::{BlockId, BlockTable, CacheKind, RequiredBlocks};
+
+use crate::block_pool::BlockPool;
+use crate::prefix::BlockHash;
+
+/// The cache of one layer group.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupCache {
+    pub(super) kind: CacheKind,
+    block_size: usize,
+    pub(super) pool: BlockPool,
+}
+
+impl GroupCache {
+    /// `blocks` free blocks.
+    pub(super) fn new(kind: CacheKind, block_size: usize, blocks: u32) -> Self {
+        Self { kind, block_size, pool: BlockPool::new(blocks) }
+    }
+
+    /// Frees and evicts everything.
+    pub(super) fn reset(&mut self) {
+        self.pool = BlockPool::new(self.pool.total() as u32);
+    }
+
+    /// The logical blocks that a hit of `blocks` blocks needs, for a sequence that resumes at `start`.
+    pub(super) fn required(&self, blocks: usize, start: usize) -> RequiredBlocks {
+        self.kind.required_blocks(self.block_size, blocks, start)
+    }
+
+    /// Takes references to the blocks of these hashes for a sequence that resumes at `start`, and puts them into its table.
+    /// A state does not go there: its slot comes back, to be copied and released.
+    pub(super) fn attach(
+        &mut self,
+        table: &mut BlockTable,
+        hashes: &[BlockHash],
+        start: usize,
+    ) -> Option<BlockId> {
+        let required = self.required(hashes.len(), start);
+        let count = required.clone().count();
+        let found: Vec<BlockId> = required.filter_map(|at| self.pool.find(&hashes[at])).collect();
+        assert_eq!(found.len(), count, "the cache hit is still cached");
+        found.iter().for_each(|&block| self.pool.incref(block));
+        if self.kind.is_state() {
+            return found.first().copied();
+        }
+        let end = self.kind.blocks_for(self.block_size, hashes.len() * self.block_size);
+        (table.freed_blocks, table.blocks) = (end - count, found);
+        None
+    }
+
+    /// Allocates the blocks that these positions lack, and a state slot for each sample. Never moves a held block.
+    pub(super) fn allocate(
+        &mut self,
+        table: &mut BlockTable,
+        positions: &Range<usize>,
+        samples: usize,
+        mut evicted: impl FnMut(BlockHash),
+    ) {
+        let end = self.kind.blocks_for(self.block_size, positions.end);
+        let end = if self.kind.is_state() { end.max(samples) } else { end };
+        while table.end() < end {
+            let (block, hash) = self.pool.allocate();
+            hash.into_iter().for_each(&mut evicted);
+            table.blocks.push(block);
+        }
+        if !self.kind.is_state() {
+            let first = (positions.start / self.block_size).min(end);
+            let written = first - table.freed_blocks..end - table.freed_blocks;
+            let exclusive = table.blocks[written].iter().all(|&block| self.pool.is_exclusive(block));
+            assert!(exclusive, "a shared or cached block is never written");
+        }
+    }
+
+    /// Caches the logical `blocks`, all of them full. Which of them the group has.
+    pub(super) fn cache_blocks(
+        &mut self,
+        table: &BlockTable,
+        hashes: &[BlockHash],
+        blocks: Range<usize>,
+    ) -> Range<usize> {
+        if self.kind.is_state() {
+            return blocks.start..blocks.start;
+        }
+        // Blocks of a window were cached before the window moved on.
+        let sinks = self.kind.sink_blocks(self.block_size);
+        let freed = if table.freed_blocks > 0 { table.freed_blocks + sinks } else { 0 };
+        let start = blocks.start.max(freed).min(blocks.end);
+        let has = |at: &usize| self.kind.has_block(self.block_size, *at);
+        let end = start + (start..blocks.end).take_while(has).count();
+        for at in start..end {
+            self.pool.cache_block(table.blocks[at - table.freed_blocks], hashes[at]);
+        }
+        start..end
+    }
+
+    /// True if a table has the logical block, or no sequence has it in this group.
+    pub(super) fn holds(&self, table: &BlockTable, at: usize) -> bool {
+        !self.has_block(at) || (table.freed_blocks..table.end()).contains(&at)
+    }
+
+    /// False for a logical block that no sequence has in this group.
+    pub(super) fn has_block(&self, at: usize) -> bool {
+        self.kind.has_block(self.block_size, at)
+    }
+
+    /// Releases the blocks behind the first `tokens` positions, and all state slots but the one that holds the state after
+    /// the last accepted of several samples.
+    pub(super) fn truncate(&mut self, table: &mut BlockTable, tokens: usize, accepted: usize) {
+        if self.kind.is_state() {
+            table.blocks.swap(0, accepted - 1);
+            table.blocks.drain(1..).rev().for_each(|slot| self.pool.decref(slot));
+        } else {
+            let pool = &mut self.pool;
+            table.truncate(self.kind, self.block_size, tokens).for_each(|block| pool.decref(block));
+        }
+    }
+
+    /// Releases blocks out of the window once `next` is the first position still to compute.
+    pub(super) fn free_out_of_window(&mut self, table: &mut BlockTable, next: usize) {
+        let pool = &mut self.pool;
+        table.free_out_of_window(self.kind, self.block_size, next).for_each(|block| pool.decref(block));
+    }
+
+    /// Releases all blocks of a table, last first: the end of a sequence is evicted before its beginning, which more may
+    /// share.
+    pub(super) fn release(&mut self, table: &mut BlockTable) {
+        table.clear().for_each(|block| self.pool.decref(block));
+    }
+}
