@@ -486,7 +486,7 @@ fn requests_that_cannot_run_or_be_queued_are_rejected() {
 }
 
 #[test]
-#[should_panic(expected = "before anything else happens")]
+#[should_panic(expected = "before the state changes")]
 fn a_stale_plan_is_not_applied() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 4)]));
     let id = scheduler.submit(0, Request::new(vec![1], 1)).expect("it fits");
