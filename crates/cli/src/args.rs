@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::command_name::CommandName;
-use crate::commands::{COMMANDS, Spec};
+use crate::command_table::{COMMANDS, Spec};
 use crate::environment;
 use crate::settings::{Inputs, Kind, Resolved, Scope, Setting, of, resolve};
 

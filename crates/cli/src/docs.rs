@@ -6,7 +6,7 @@ mod tests {
 
     use expect_test::expect_file;
 
-    use crate::commands::{Argument, COMMANDS, Spec};
+    use crate::command_table::{Argument, COMMANDS, Spec};
     use crate::settings::{Scope, Setting, of};
 
     const HEAD: &str = "\

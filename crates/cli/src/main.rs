@@ -1,10 +1,11 @@
 //! The `omnibus` binary: the server, terminal chat, and tools.
 //!
-//! Invariant: every flag is a row in `settings/table/`; every command a row of [`commands::COMMANDS`].
+//! Invariant: every flag is a row in `settings/table/`; every command a row of [`command_table::COMMANDS`].
 
 mod args;
 mod bench;
 mod command_name;
+mod command_table;
 mod commands;
 mod completion_output;
 mod docs;

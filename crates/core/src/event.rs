@@ -1,45 +1,8 @@
-//! The outcome of a step, and the events for clients.
+//! Events for clients.
 
 use serde::{Deserialize, Serialize};
-use smallvec::{SmallVec, smallvec};
 
-use crate::{PlanId, SequenceId, Tick, Token};
-
-/// Tokens that one step yields for a sequence. A few need no allocation.
-pub type AcceptedTokens = SmallVec<[Token; 4]>;
-
-/// What the engine computed for the oldest plan in flight.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// The plan.
-    pub plan: PlanId,
-    /// One for each work that samples, in the order of the work.
-    pub outputs: Vec<SequenceOutput>,
-    /// How long the step kept the device busy: from its launch, or the end of the step before if that was later, to
-    /// its own end. Without it nothing is learned from the step.
-    pub took: Option<Tick>,
-}
-
-/// The output of one sequence that samples.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SequenceOutput {
-    /// Tokens: those of the draft that were accepted, then the one sampled after them.
-    Accepted {
-        /// At least one, and at most [`crate::ScheduledSequence::samples`].
-        tokens: AcceptedTokens,
-        /// The engine's reason to stop after the last of them. The scheduler knows the length limit itself.
-        stop: Option<StopKind>,
-    },
-    /// This row alone failed. Its sequence ends; the others are unaffected.
-    Failed,
-}
-
-impl SequenceOutput {
-    /// One token.
-    pub fn token(token: Token, stop: Option<StopKind>) -> Self {
-        Self::Accepted { tokens: smallvec![token], stop }
-    }
-}
+use crate::{SequenceId, Token};
 
 /// The engine's reason to stop a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use omnibus_kv::{BlockId, BlockTable, CacheKind, RequiredBlocks};
 use crate::block_pool::BlockPool;
 use crate::prefix::{BlockHash, BlockHashes};
 use crate::{CachedBlock, GroupStats, Settings, Token};
-pub(crate) use content::{BlockContent, ContentIndex};
+use content::ContentIndex;
 use group::GroupCache;
 pub(crate) use preemption_loss::PreemptionLoss;
 

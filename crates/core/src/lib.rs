@@ -17,6 +17,7 @@ mod block_pool;
 mod cost;
 mod event;
 mod kv_cache;
+mod outcome;
 mod plan;
 mod prefix;
 pub mod random;
@@ -28,7 +29,8 @@ pub mod sim;
 mod stats;
 
 pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};
-pub use event::{AcceptedTokens, Event, Failure, FinishReason, Outcome, SequenceOutput, StopKind};
+pub use event::{Event, Failure, FinishReason, StopKind};
+pub use outcome::{AcceptedTokens, Outcome, SequenceOutput};
 pub use plan::{
     Allocation, BlockCopy, CacheMiss, CachedBlock, Plan, PlanId, Preempted, PreemptionMode, PrefixLookup,
     ScheduledSequence, TokenSource,

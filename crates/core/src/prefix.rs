@@ -6,8 +6,28 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::kv_cache::BlockContent;
 use crate::{Request, Token};
+
+/// The content of a block: its tokens, perhaps fewer than fit, and the multimodal content of some of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlockContent {
+    pub(crate) tokens: Vec<Token>,
+    /// Index in the block, and content hash.
+    pub(crate) mm_hashes: Vec<(usize, u128)>,
+}
+
+impl BlockContent {
+    /// The number of equal leading tokens with equal content.
+    pub(crate) fn common(&self, other: &Self) -> usize {
+        let pairs = self.tokens.iter().zip(&other.tokens);
+        let alike = pairs.take_while(|(one, another)| one == another).count();
+        let only = |content: &Self, than: &Self| {
+            let lone = content.mm_hashes.iter().find(|mark| !than.mm_hashes.contains(mark));
+            lone.map_or(usize::MAX, |(at, _)| *at)
+        };
+        alike.min(only(self, other)).min(only(other, self))
+    }
+}
 
 /// The hash of a block's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

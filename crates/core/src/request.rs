@@ -74,6 +74,14 @@ impl Request {
     }
 }
 
+/// What a lookup needs of a request besides its tokens.
+#[derive(Debug, Clone)]
+pub(crate) struct LookupContext {
+    pub(crate) salt: u64,
+    /// [`Request::history`].
+    pub(crate) history: Range<usize>,
+}
+
 /// Why a request is rejected. All but `QueueFull` are permanent.
 #[derive(Debug, Clone, Error, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]

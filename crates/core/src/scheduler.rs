@@ -30,6 +30,7 @@ use omnibus_kv::BlockTable;
 
 use crate::kv_cache::KvCacheManager;
 use crate::prefix::BlockHashes;
+use crate::request::LookupContext;
 use crate::sequence::{Hold, Phase, Rank, Sequence, Stage};
 use crate::{
     CachedBlock, CostModel, Event, Failure, FinishReason, Plan, PlanId, PreemptionMode, Rejection, Request,
@@ -37,7 +38,6 @@ use crate::{
 };
 use clock::{Clock, StepTimes};
 use lookup::FirstBlocks;
-pub(crate) use lookup::LookupContext;
 use plan_builder::PlanBuilder;
 use queue::AnswerLengths;
 use recovery::Recovery;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use omnibus_kv::BlockTable;
 
 use crate::prefix::BlockHashes;
-use crate::scheduler::LookupContext;
+use crate::request::LookupContext;
 use crate::{PlanId, PreemptionMode, ScheduledSequence, SequenceId, Tick, Token, TokenSource};
 
 /// Where a sequence is in its life.

@@ -13,6 +13,18 @@ use crate::{Array, Error, Result};
 /// How many failures [`recover`] drains before it gives up.
 const MOST_FAILURES: usize = 1000;
 
+impl Array {
+    /// Computes this array and waits for it. See [`eval`](crate::eval).
+    pub fn eval(&self) -> Result<()> {
+        eval([self])
+    }
+
+    /// The error of reading this array.
+    pub(crate) fn eval_error(&self, e: &Exception) -> Error {
+        failed(std::slice::from_ref(&self), e)
+    }
+}
+
 /// Computes the arrays and waits for them.
 ///
 /// After an error from here, from [`async_eval`] or from [`synchronize`], treat every array that was in flight
@@ -49,7 +61,7 @@ pub fn recover() -> Result<Vec<Error>> {
 }
 
 /// The error of an evaluation that `arrays` were part of.
-pub(crate) fn failed(arrays: &[&Array], e: &Exception) -> Error {
+fn failed(arrays: &[&Array], e: &Exception) -> Error {
     let op = list(arrays.iter().copied()).map_or(String::new(), |list| sys::stuck_at(&list));
     let work = if !op.is_empty() {
         op

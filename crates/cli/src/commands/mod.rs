@@ -1,4 +1,4 @@
-//! The table of commands.
+//! Runs commands.
 
 mod bench_serve;
 mod bench_sim;
@@ -19,111 +19,6 @@ use crate::command_name::CommandName;
 use crate::error::Error;
 use crate::output;
 use crate::settings::{Action, Resolved};
-
-/// One row of the table.
-pub struct Spec {
-    /// The name in code.
-    pub name: CommandName,
-    /// The words on the command line.
-    pub path: &'static [&'static str],
-    /// One sentence.
-    pub about: &'static str,
-    /// Its positional argument.
-    pub argument: Option<Argument>,
-}
-
-/// A positional argument.
-#[derive(Clone, Copy)]
-pub struct Argument {
-    /// The name in code.
-    pub name: &'static str,
-    /// Its placeholder in help.
-    pub placeholder: &'static str,
-    /// One sentence.
-    pub help: &'static str,
-    /// Smallest and largest number of values.
-    pub count: (usize, usize),
-    /// The accepted values; empty accepts any.
-    pub choices: &'static [&'static str],
-}
-
-/// Every command.
-pub const COMMANDS: &[Spec] = &[
-    Spec {
-        name: CommandName::Serve,
-        path: &["serve"],
-        about: "Serve models over HTTP",
-        argument: Some(Argument {
-            name: "MODEL",
-            placeholder: "MODEL",
-            help: "Model directory. Default: the model embedded in this binary.",
-            count: (0, 64),
-            choices: &[],
-        }),
-    },
-    Spec { name: CommandName::Generate, path: &["generate"], about: "Complete one prompt", argument: None },
-    Spec { name: CommandName::Chat, path: &["chat"], about: "Chat in the terminal", argument: None },
-    Spec {
-        name: CommandName::Models,
-        path: &["models"],
-        about: "List the supported model architectures",
-        argument: None,
-    },
-    Spec {
-        name: CommandName::Doctor,
-        path: &["doctor"],
-        about: "Check this machine and suggest fixes",
-        argument: None,
-    },
-    Spec {
-        name: CommandName::BenchServe,
-        path: &["bench", "serve"],
-        about: "Benchmark a server: latency percentiles and throughput",
-        argument: None,
-    },
-    Spec {
-        name: CommandName::BenchSim,
-        path: &["bench", "sim"],
-        about: "Compare scheduling policies in a simulation",
-        argument: None,
-    },
-    Spec {
-        name: CommandName::CachePrompt,
-        path: &["cache", "prompt"],
-        about: "Compute a prompt and write its KV cache to a file that `generate` and mlx-lm can load",
-        argument: None,
-    },
-    Spec {
-        name: CommandName::CacheList,
-        path: &["cache", "ls"],
-        about: "List the blocks in --cache-dir, by model",
-        argument: None,
-    },
-    Spec {
-        name: CommandName::CacheRemove,
-        path: &["cache", "rm"],
-        about: "Remove blocks from --cache-dir",
-        argument: Some(Argument {
-            name: "MODEL",
-            placeholder: "MODEL",
-            help: "Model fingerprint, as listed by `cache ls`. Default: all models.",
-            count: (0, 64),
-            choices: &[],
-        }),
-    },
-    Spec {
-        name: CommandName::Completions,
-        path: &["completions"],
-        about: "Print a shell completion script",
-        argument: Some(Argument {
-            name: "SHELL",
-            placeholder: "SHELL",
-            help: "The shell.",
-            count: (1, 1),
-            choices: &["bash", "elvish", "fish", "powershell", "zsh"],
-        }),
-    },
-];
 
 /// Runs a command.
 pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {

@@ -8,7 +8,7 @@ use omnibus_engine::WarmUp;
 
 use super::resolve::ValueSource;
 use super::*;
-use crate::commands::COMMANDS;
+use crate::command_table::COMMANDS;
 
 fn resolved(flags: &[(&str, &str)], variables: &[(&str, &str)], file: &str) -> Result<Resolved, String> {
     let folder = std::env::temp_dir().join(format!(

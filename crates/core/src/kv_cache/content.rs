@@ -4,32 +4,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::Token;
-use crate::prefix::BlockHash;
+use crate::prefix::{BlockContent, BlockHash};
 
 /// Hashes of evicted blocks that are kept, for each block of the pool.
 const LOST_PER_BLOCK: usize = 4;
-
-/// The content of a block: its tokens, perhaps fewer than fit, and the multimodal content of some of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BlockContent {
-    pub(crate) tokens: Vec<Token>,
-    /// Index in the block, and content hash.
-    pub(crate) mm_hashes: Vec<(usize, u128)>,
-}
-
-impl BlockContent {
-    /// The number of equal leading tokens with equal content.
-    fn common(&self, other: &Self) -> usize {
-        let pairs = self.tokens.iter().zip(&other.tokens);
-        let alike = pairs.take_while(|(one, another)| one == another).count();
-        let only = |content: &Self, than: &Self| {
-            let lone = content.mm_hashes.iter().find(|mark| !than.mm_hashes.contains(mark));
-            lone.map_or(usize::MAX, |(at, _)| *at)
-        };
-        alike.min(only(self, other)).min(only(other, self))
-    }
-}
 
 /// The content of one pool's cached blocks.
 #[derive(Debug, Clone)]
@@ -106,6 +84,7 @@ impl ContentIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Token;
 
     fn content(tokens: &[Token], mm_hashes: &[(usize, u128)]) -> BlockContent {
         BlockContent { tokens: tokens.to_vec(), mm_hashes: mm_hashes.to_vec() }

@@ -5,19 +5,12 @@ use std::ops::Range;
 
 use super::Scheduler;
 use crate::prefix::BlockHash;
+use crate::request::LookupContext;
 use crate::sequence::Sequence;
 use crate::{CacheMiss, PrefixLookup};
 
 /// Most first blocks that are remembered.
 const BEGINNINGS_MAX: usize = 4096;
-
-/// What a lookup needs of a request besides its tokens.
-#[derive(Debug, Clone)]
-pub(crate) struct LookupContext {
-    pub(crate) salt: u64,
-    /// [`crate::Request::history`].
-    pub(crate) history: Range<usize>,
-}
 
 /// The first blocks of prompts, whatever their salt. It only counts: nothing is shared through it.
 #[derive(Debug, Clone, Default)]

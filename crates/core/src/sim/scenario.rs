@@ -3,7 +3,7 @@
 use omnibus_kv::CacheKind;
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, Machine, Price, Rng, Tier};
+use super::{Cost, Machine, Price, Rng};
 use crate::{
     CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
     StaticBatch, SwapSettings, Tick, Tuning,
@@ -69,6 +69,19 @@ pub struct Arrival {
     pub leaves_after: Option<Tick>,
     /// Every step with this request fails.
     pub is_poison: bool,
+}
+
+/// Offload tiers. The size of a block follows from [`omnibus_kv::KvCacheSpec`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tier {
+    /// At most so long is a sequence held while its blocks are read from disk. Zero: there is no disk.
+    pub delay: Tick,
+    /// One in so many blocks cannot be read back; zero for none.
+    pub loss_one_in: u64,
+    /// Blocks that the host's memory has room for. Zero: none are kept there.
+    pub host_blocks: usize,
+    /// Nanoseconds that a byte takes from the pools to the host, and back.
+    pub byte_ns: (u64, u64),
 }
 
 /// Faults.

@@ -3,25 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde::{Deserialize, Serialize};
-
-use super::Rng;
 use super::device::Device;
+use super::{Rng, Tier};
 use crate::random::mix;
 use crate::{CachedBlock, OffloadTier, Scheduler, SequenceId, Settings, Tick, Transfer};
-
-/// Slower tiers of storage. How many bytes a block has, [`omnibus_kv::KvCacheSpec`] says.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Tier {
-    /// At most so long is a sequence held while its blocks are read from disk. Zero: there is no disk.
-    pub delay: Tick,
-    /// One in so many blocks cannot be read back; zero for none.
-    pub loss_one_in: u64,
-    /// Blocks that the host's memory has room for. Zero: none are kept there.
-    pub host_blocks: usize,
-    /// Nanoseconds that a byte takes from the pools to the host, and back.
-    pub byte_ns: (u64, u64),
-}
 
 /// Names a block: its group and its key.
 type Name = (usize, u128);
