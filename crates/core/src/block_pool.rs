@@ -266,7 +266,7 @@ mod tests {
     use crate::Request;
     use crate::prefix::BlockHashes;
 
-    fn key(salt: u64) -> BlockHash {
+    fn key(salt: u128) -> BlockHash {
         let mut hashes = BlockHashes::new(&Request { cache_salt: salt, ..Request::new(vec![], 1) }, 1);
         hashes.extend(&[7]);
         hashes.all()[0]

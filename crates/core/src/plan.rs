@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use omnibus_kv::BlockId;
+use serde::{Deserialize, Serialize};
 
 use crate::{Event, SequenceId, Tick};
 
@@ -164,7 +165,7 @@ pub struct CachedBlock {
 }
 
 /// One block to copy, in all layers of its group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockCopy {
     /// Index into [`crate::Settings::groups`].
     pub group: usize,

@@ -137,7 +137,7 @@ fn digest(hash: Sha256) -> BlockHash {
 mod tests {
     use super::*;
 
-    fn hashes(salt: u64, tokens: &[Token]) -> Vec<BlockHash> {
+    fn hashes(salt: u128, tokens: &[Token]) -> Vec<BlockHash> {
         hashes_of(&Request { cache_salt: salt, ..Request::new(tokens.to_vec(), 1) })
     }
 

@@ -28,7 +28,7 @@ pub struct Request {
     /// The deadline.
     pub deadline: Option<Tick>,
     /// Only requests of equal salt share blocks.
-    pub cache_salt: u64,
+    pub cache_salt: u128,
     /// The adapter; zero for none. Only requests of equal adapter share blocks.
     pub adapter: u64,
     /// Content that stands for some tokens of the prompt (an image, a sound): the position of the first such token and
@@ -41,7 +41,7 @@ pub struct Request {
     /// cached one has a changed history.
     pub history: Range<usize>,
     /// The session: its blocks stay pinned for the next turn. Two different continuations of a turn are both kept.
-    pub session: Option<u64>,
+    pub session: Option<u128>,
     /// Draft tokens that each decode step verifies, where there is room: [`crate::Scheduler::set_draft_tokens`].
     pub draft_tokens: usize,
     /// The tenant. No tenant can fill the queue against the others, and `fair` schedules tenants round-robin.
@@ -77,7 +77,7 @@ impl Request {
 /// What a lookup needs of a request besides its tokens.
 #[derive(Debug, Clone)]
 pub(crate) struct LookupContext {
-    pub(crate) salt: u64,
+    pub(crate) salt: u128,
     /// [`Request::history`].
     pub(crate) history: Range<usize>,
 }

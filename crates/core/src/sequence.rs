@@ -97,7 +97,7 @@ pub(crate) struct Sequence {
     /// Leading blocks that are shared or have been made cached; since it was last admitted.
     pub(crate) sealed: usize,
     /// The conversation it belongs to.
-    pub(crate) session: Option<u64>,
+    pub(crate) session: Option<u128>,
     /// Until it is admitted for the first time.
     pub(crate) asked: Option<LookupContext>,
     /// It stopped by itself or reached its limit: what it has computed is right.

@@ -21,7 +21,7 @@ pub struct GroupStats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
     /// [`crate::Request::session`].
-    pub session: u64,
+    pub session: u128,
     /// Cached leading tokens of its longest branch.
     pub tokens: usize,
     /// Blocks that are pinned for it, over all groups. Some are pinned for other sessions, too.

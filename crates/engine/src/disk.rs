@@ -3,6 +3,7 @@
 //! Two threads do all reading and writing. Invariant: the loop never waits for a disk. Writes are dropped when the writer
 //! is behind, and reads are requested in advance. File contents are checked: see [`file`].
 
+mod faulty_files;
 mod file;
 mod index;
 mod reader;
@@ -18,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::FaultPlan;
 use crate::{DiskSettings, DiskStats, StartError};
-use file::Fingerprint;
+use faulty_files::FaultyFiles;
+use file::{BlockFiles, Fingerprint, FolderFiles};
 use index::Index;
 
 /// Most bytes that wait to be written. More are dropped.
@@ -67,7 +69,7 @@ struct Shared {
     stats: Mutex<DiskStats>,
     /// Blocks that wait to be written.
     queued: AtomicUsize,
-    faults: FaultPlan,
+    files: Box<dyn BlockFiles>,
 }
 
 /// The reading thread has died.
@@ -82,7 +84,7 @@ impl Disk {
         settings: &DiskSettings,
         fingerprint: [u8; 32],
         block_bytes: Vec<usize>,
-        faults: FaultPlan,
+        faults: &FaultPlan,
         mut on_read: impl FnMut(ReadResult) + Send + 'static,
     ) -> Result<Self, StartError> {
         let refused = |error: std::io::Error| {
@@ -99,7 +101,7 @@ impl Disk {
             index: Mutex::new(index),
             stats: Mutex::default(),
             queued: AtomicUsize::new(0),
-            faults,
+            files: files(faults),
         });
         shared.make_room(0);
         let largest = shared.block_bytes.iter().copied().max().unwrap_or(0).max(1);
@@ -237,6 +239,11 @@ fn create_private(folder: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(folder)
+}
+
+/// The files, failing as planned if a test has injected faults.
+fn files(faults: &FaultPlan) -> Box<dyn BlockFiles> {
+    if faults.is_empty() { Box::new(FolderFiles) } else { Box::new(FaultyFiles::new(faults.clone())) }
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<std::thread::JoinHandle<()>> {

@@ -1,40 +1,40 @@
-//! Failures on order, so that tests can see what becomes of everybody else.
+//! Injected faults, for tests: what fails, and when.
 //!
-//! Invariant: an engine that was ordered none looks at an empty list once a step, and that is all it costs.
+//! Invariant: only wrappers of the runner and of the disk's files use this; an engine without faults has no wrappers.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What is to fail, and when. Written as `KIND@step=N`, `KIND@over=N`, `KIND@token=N` or `KIND@token=N/ANSWERED`, with
+/// The planned faults. Written as `KIND@step=N`, `KIND@over=N`, `KIND@token=N` or `KIND@token=N/ANSWERED`, with
 /// commas between several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultPlan(Vec<Fault>);
 
-/// One failure.
+/// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Fault {
     what: Kind,
     when: When,
 }
 
-/// When a fault strikes.
+/// When a fault happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum When {
     /// In the step of that number, once. The first is 0.
     Step(u64),
-    /// In every step of more than so many tokens, as memory does that holds no more.
+    /// In every step of more than this many tokens, as if memory ran out.
     Over(usize),
-    /// In every step that computes for a prompt with this token in it, once so many tokens of its answer are known.
+    /// In every step with a sequence whose prompt has this token, once this many tokens of its answer are known.
     Token { token: u32, answered: usize },
 }
 
-/// A step, as far as faults look at it.
+/// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FaultContext {
     /// Its number.
     pub(crate) step: u64,
-    /// How many it computes.
+    /// Tokens it computes.
     pub(crate) tokens: usize,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct FaultTarget<'a> {
 }
 
 impl When {
-    fn strikes<'a>(self, context: FaultContext, mut targets: impl Iterator<Item = FaultTarget<'a>>) -> bool {
+    fn applies<'a>(self, context: FaultContext, mut targets: impl Iterator<Item = FaultTarget<'a>>) -> bool {
         match self {
             Self::Step(step) => step == context.step,
             Self::Over(tokens) => context.tokens > tokens,
@@ -61,31 +61,31 @@ impl When {
 /// What fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// Building and launching a step.
+    /// The forward pass of a step, with an error.
     Launch,
-    /// Building it, with a panic.
+    /// The forward pass, with a panic.
     LaunchPanic,
-    /// Building and launching what is drawn from it, when its numbers are on their way.
+    /// The sampling of a step.
     Draw,
-    /// The evaluation of a step, which is known when it is read.
+    /// The evaluation of a step, when it is read.
     Read,
     /// The loop itself, with a panic.
-    Turn,
-    /// The process: it is gone.
+    Loop,
+    /// The process, with an abort.
     Abort,
-    /// The process: it is there and does nothing.
+    /// The process, which hangs.
     Hang,
-    /// The model's numbers for one row.
+    /// The logits of one row.
     NotANumber,
-    /// One row's sampler, with a panic.
+    /// The sampling of one row.
     Sampler,
-    /// Writing a block to disk: there is no room. Its steps are the blocks that come to be written.
+    /// Writing a block to disk. Its steps count the writes.
     DiskFull,
-    /// The thread that reads from disk, with a panic. Its steps are the questions that it is asked.
+    /// The thread that reads from disk, with a panic. Its steps count the blocks read.
     DiskReader,
 }
 
-/// Where a fault strikes.
+/// Where a fault happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Site {
     Step,
@@ -98,35 +98,35 @@ enum Site {
 pub(crate) enum RowFault {
     /// Its logits are not numbers.
     NotANumber,
-    /// Its sampler panics.
-    Panic,
+    /// Its sampling yields no token.
+    Sampler,
 }
 
 impl FaultPlan {
-    /// True when nothing is to fail.
+    /// True without faults.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What fails in a step as a whole, which computes for these.
+    /// The fault of a whole step with these sequences.
     pub(crate) fn of_step<'a>(
         &self,
         context: FaultContext,
         targets: impl Iterator<Item = FaultTarget<'a>> + Clone,
     ) -> Option<Kind> {
         let whole = self.0.iter().filter(|fault| fault.what.site() == Site::Step);
-        whole.filter(|fault| fault.when.strikes(context, targets.clone())).map(|fault| fault.what).next()
+        whole.filter(|fault| fault.when.applies(context, targets.clone())).map(|fault| fault.what).next()
     }
 
-    /// Whether the disk's thread fails in this way at the block or question of this number.
+    /// True if the write or read of this number fails in this way.
     pub(crate) fn of_disk(&self, what: Kind, number: u64) -> bool {
         self.0.contains(&Fault { what, when: When::Step(number) })
     }
 
-    /// What fails of a sequence's row in a step.
+    /// The fault of a sequence's row in a step.
     pub(crate) fn of_row(&self, context: FaultContext, target: FaultTarget<'_>) -> Option<RowFault> {
-        let mut struck = self.0.iter().filter(|fault| fault.when.strikes(context, std::iter::once(target)));
-        struck.find_map(|fault| match fault.what.site() {
+        let mut applying = self.0.iter().filter(|fault| fault.when.applies(context, std::iter::once(target)));
+        applying.find_map(|fault| match fault.what.site() {
             Site::Row(fault) => Some(fault),
             Site::Step | Site::Disk => None,
         })
@@ -137,13 +137,13 @@ impl Kind {
     fn site(self) -> Site {
         match self {
             Self::NotANumber => Site::Row(RowFault::NotANumber),
-            Self::Sampler => Site::Row(RowFault::Panic),
+            Self::Sampler => Site::Row(RowFault::Sampler),
             Self::DiskFull | Self::DiskReader => Site::Disk,
             Self::Launch
             | Self::LaunchPanic
             | Self::Draw
             | Self::Read
-            | Self::Turn
+            | Self::Loop
             | Self::Abort
             | Self::Hang => Site::Step,
         }
@@ -155,7 +155,7 @@ const NAMES: &[(&str, Kind)] = &[
     ("launch-panic", Kind::LaunchPanic),
     ("draw", Kind::Draw),
     ("read", Kind::Read),
-    ("turn", Kind::Turn),
+    ("turn", Kind::Loop),
     ("abort", Kind::Abort),
     ("hang", Kind::Hang),
     ("nan", Kind::NotANumber),
@@ -189,9 +189,9 @@ fn fault(text: &str) -> Result<Fault, String> {
     Ok(Fault { what: *what, when })
 }
 
-/// Panics without a message on stderr: it was ordered.
+/// Panics without a message on stderr.
 pub(crate) fn injected_panic() -> ! {
-    std::panic::resume_unwind(Box::new("a panic on order"))
+    std::panic::resume_unwind(Box::new("an injected panic"))
 }
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_strikes_where_it_says() {
+    fn faults_apply_where_the_plan_says() {
         let plan: FaultPlan = "read@step=3,abort@token=7,nan@token=9/2,draw@over=40".parse().unwrap();
         let target = |prompt, answered| FaultTarget { prompt, answered };
         let targets = [target(&[1, 2], 5), target(&[7], 0)];

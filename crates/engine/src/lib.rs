@@ -11,6 +11,7 @@
 //! Invariant: no HTTP and no wire formats. A slow, disconnected or faulty client costs its own request: the loop never
 //! waits for a client.
 
+mod digest;
 mod disk;
 mod error;
 mod event;

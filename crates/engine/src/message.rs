@@ -3,13 +3,13 @@
 //! Invariant: plain serializable values, because they cross a channel or a socket. The socket's format (postcard) names
 //! no fields, so no field is skipped or of a type that needs a self-describing format.
 
-use std::ops::Range;
 use std::sync::Arc;
 
+use omnibus_core as core;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Disconnected;
-use crate::{Failure, FinishReason, MemoryPlan, Sampling, Stats};
+use crate::{Failure, FinishReason, MemoryPlan, Sampling, SessionStats, Stats};
 
 /// Identifies a job for as long as the front lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,12 +20,11 @@ pub struct JobId(pub u64);
 pub struct Job {
     /// Identifies it in every message.
     pub id: JobId,
-    /// At least one token, all below the vocabulary's size.
-    pub prompt: Vec<u32>,
-    /// Tokens of its answer that an earlier engine process reported; fewer than `max_new_tokens`. It resumes after them.
-    pub generated: Vec<u32>,
-    /// At least one; those in `generated` count.
-    pub max_new_tokens: usize,
+    /// What the scheduler gets, without a deadline. Its prompt ends with the tokens of the answer that an earlier engine
+    /// process reported; the job resumes after them.
+    pub request: core::Request,
+    /// Tokens of the client's prompt, which come first in the request's.
+    pub prompt: usize,
     /// How tokens are sampled; the seed is set.
     pub sampling: Sampling,
     /// Tokens that end it, sorted.
@@ -34,20 +33,8 @@ pub struct Job {
     pub logprobs: Option<usize>,
     /// As in [`crate::Request::prompt_logprobs`].
     pub prompt_logprobs: Option<usize>,
-    /// As in [`crate::Request::priority`].
-    pub priority: i32,
     /// Seconds from its arrival.
     pub timeout_s: Option<f64>,
-    /// Only jobs of equal salt share blocks.
-    pub cache_salt: u64,
-    /// Its tenant.
-    pub tenant: u64,
-    /// Its conversation.
-    pub session: Option<u64>,
-    /// One past the end of each message of the prompt, ascending.
-    pub boundaries: Vec<usize>,
-    /// Positions of the prompt that an earlier request of the conversation had, too.
-    pub history: Range<usize>,
 }
 
 /// From the front to the loop.
@@ -57,13 +44,17 @@ pub enum Command {
     Submit(Box<Job>),
     /// End a job. Unknown ids are ignored: the job's last report may cross this command.
     Cancel(JobId),
-    /// Report the sessions.
-    ListSessions,
+    /// Reply with the sessions.
+    ListSessions(QueryId),
     /// End a session. Unknown ids are ignored.
-    DropSession(u64),
+    DropSession(u128),
     /// End everything and return.
     Stop,
 }
+
+/// Identifies a query, for its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct QueryId(pub u64);
 
 /// Sends commands to the loop, in this process or in the engine's own. Sending never blocks.
 #[derive(Clone)]
@@ -80,15 +71,33 @@ impl CommandSender {
     }
 }
 
-/// From the loop to the front, after each iteration and before the first step of a job is launched.
+/// From the loop to the front, after an iteration and before the first step of a job is launched.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Updates of jobs, in order.
     pub jobs: Vec<JobReport>,
-    /// The loop's statistics. Counters start at zero with the process.
+    /// Statistics, when they are due: on a timer, and when a job starts or ends.
+    pub stats: Option<Box<StatsReport>>,
+    /// Replies to [`Command::ListSessions`].
+    pub sessions: Vec<SessionReply>,
+}
+
+/// The loop's statistics.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatsReport {
+    /// Gauges, and counters that start at zero with the process.
     pub stats: Stats,
-    /// Steps completed since the last report.
+    /// Steps completed since the last statistics.
     pub steps: Vec<StepStats>,
+}
+
+/// The reply to [`Command::ListSessions`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionReply {
+    /// The query.
+    pub query: QueryId,
+    /// All tenants' sessions.
+    pub sessions: Vec<SessionStats>,
 }
 
 /// Receives the loop's reports. Fails when the front is gone.

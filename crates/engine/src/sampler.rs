@@ -1,130 +1,132 @@
-//! From logits to tokens, a row at a time in meaning and all rows at once in work.
+//! Sampling: from logits to tokens, each row by its own parameters, all rows in one graph.
 //!
-//! Rows are sorted into kinds by what they ask for: greedy rows cost one argmax, rows that only have
-//! a temperature one cumulative sum, and only rows with filters a sort. The random number of a token
-//! comes from its request's seed and its position, so no batch changes what a seed draws.
+//! Rows are grouped by what they need: greedy rows cost one argmax, rows with only a temperature one cumulative sum, and
+//! only rows with filters a sort. The parameters are arrays that stay on the device while the batch stays the same.
+//!
+//! Invariant: a token depends on its sequence's parameters, its seed, its position and its logits, on nothing else in
+//! the batch. So samplers that get the same changes and logits yield the same tokens.
 
 mod adjustments;
-mod draw;
-mod score;
+mod batch;
+mod logprobs;
+mod random;
+mod state;
 #[cfg(test)]
 mod tests;
 
-use mlx::{Array, Dtype};
+use std::collections::BTreeMap;
+
+use mlx::Array;
+use omnibus_core::SequenceId;
+use serde::{Deserialize, Serialize};
 
 use crate::Sampling;
-use crate::fault::RowFault;
-use adjustments::LogitAdjustments;
-pub use score::Scores;
+use crate::message::TokenLogprobs;
+use batch::SamplingBatch;
+pub(crate) use logprobs::PendingLogprobs;
+use logprobs::TokenScore;
+use state::SequenceState;
+pub(crate) use state::{NewSequence, SamplingChanges};
 
-/// What the sampler is told of one row of logits.
-pub struct Row<'a> {
-    /// How to draw.
-    pub sampling: &'a Sampling,
-    /// The request's seed.
-    pub seed: u64,
-    /// Position the drawn token will have.
-    pub position: usize,
-    /// Prompt and answer so far, and where the answer begins; read only where penalties need it.
-    pub history: History<'a>,
-    /// As in [`crate::Request::logprobs`].
-    pub logprobs: Option<usize>,
-    /// What is to go wrong with it, in tests.
-    pub fault: Option<RowFault>,
+/// The sampling state of all sequences, and the parameter arrays of the last batch.
+#[derive(Default)]
+pub(crate) struct Sampler {
+    states: BTreeMap<SequenceId, SequenceState>,
+    batch: Option<SamplingBatch>,
 }
 
-/// A row's tokens so far.
-#[derive(Clone, Copy)]
-pub struct History<'a> {
-    /// Prompt, then answer.
-    pub tokens: &'a [u32],
-    /// Tokens of the prompt.
-    pub prompt: usize,
+/// One row that is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SampleRow {
+    pub(crate) sequence: SequenceId,
+    /// Position of the token that is sampled.
+    pub(crate) position: usize,
+    /// Its row of the step's logits.
+    pub(crate) logits: usize,
 }
 
-/// Tokens drawn and not yet read.
-pub struct PendingSample {
-    /// `[n]` i32, safe to feed to the next step whatever the logits were.
-    pub tokens: Array,
-    /// `[2, n]` i32: the tokens again, and 1 where a row's logits were not numbers.
+/// Sampled tokens, not yet read.
+pub(crate) struct PendingSample {
+    /// `[n]` i32, valid input of the next step whatever the logits were.
+    pub(crate) tokens: Array,
+    /// `[2, n]` i32: the tokens again, and 1 where a row's logits are not numbers.
     report: Array,
-    /// Rows whose own part of the work panicked.
-    panicked: Vec<usize>,
-    scores: Option<Scores>,
+    /// Rows of sequences with failed updates.
+    failed: Vec<bool>,
+    logprobs: Option<PendingLogprobs>,
+    requested: Vec<Option<usize>>,
 }
 
-/// One row's outcome.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SampledToken {
-    /// `None` when the logits were not numbers, or when the row's own part of the work panicked.
-    pub token: Option<u32>,
-    /// Its log-probability, where asked for.
-    pub logprob: Option<f32>,
-    /// The likeliest tokens and their log-probabilities, as many as were asked for.
-    pub top: Vec<(u32, f32)>,
+/// A seed for a request without one: different for each, and the same after a restart with the same arrivals, so that a
+/// run can be repeated.
+pub(crate) fn fresh_seed(engine: u64, arrival: u64) -> u64 {
+    random::mix(random::mix(engine) ^ arrival)
 }
 
-/// A seed for a request that brought none: different for each, and the same after a restart with the
-/// same arrivals, so that a run can be repeated.
-pub fn fresh_seed(engine: u64, arrival: u64) -> u64 {
-    draw::mix(draw::mix(engine) ^ arrival)
-}
-
-/// True when the row's logits are adjusted by what was drawn before.
-pub fn needs_history(sampling: &Sampling) -> bool {
+/// True when a row's logits depend on the tokens before it.
+pub(crate) fn needs_history(sampling: &Sampling) -> bool {
     sampling.repetition_penalty != 1.0
         || sampling.presence_penalty != 0.0
         || sampling.frequency_penalty != 0.0
 }
 
-/// Builds the drawing of one token for each row of `logits`, `[n, vocab]` f32.
-pub fn sample(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<PendingSample> {
-    let [_, vocab] = logits.dims()?;
-    let logits = &poison(logits, rows)?;
-    let (adjustments, panicked) = LogitAdjustments::of(rows, vocab as u32);
-    let adjusted = match adjustments {
-        Some(adjustments) => adjustments.apply(logits)?,
-        None => logits.clone(),
-    };
-    let tokens = draw::draw(&adjusted, rows)?;
-    let broken = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
-    let report = mlx::stack(&[&tokens, &broken], 0)?;
-    let wanted = rows.iter().filter_map(|row| row.logprobs).max();
-    let scores = wanted.map(|top| Scores::of(logits, &tokens, top)).transpose()?;
-    Ok(PendingSample { tokens, report, panicked, scores })
-}
-
-/// Makes rows not a number on order.
-fn poison(logits: &Array, rows: &[Row<'_>]) -> mlx::Result<Array> {
-    let ordered = |row: &Row<'_>| row.fault == Some(RowFault::NotANumber);
-    if !rows.iter().any(ordered) {
-        return Ok(logits.clone());
+impl Sampler {
+    /// Applies changes to the sequences' states. Unknown sequences are ignored.
+    pub(crate) fn apply(&mut self, changes: &SamplingChanges) {
+        for sequence in &changes.removed {
+            self.states.remove(sequence);
+        }
+        for new in &changes.added {
+            self.states.insert(new.sequence, SequenceState::new(new));
+        }
+        for (sequence, tokens) in &changes.appended {
+            if let Some(state) = self.states.get_mut(sequence) {
+                state.append(tokens);
+            }
+        }
+        let added = |batch: &SamplingBatch| changes.added.iter().any(|new| batch.contains(new.sequence));
+        if self.batch.as_ref().is_some_and(added) {
+            self.batch = None;
+        }
     }
-    let added: Vec<f32> = rows.iter().map(|row| if ordered(row) { f32::NAN } else { 0.0 }).collect();
-    Ok(logits + Array::from_slice(&added, &[added.len() as i32, 1])?)
+
+    /// Removes all sequences.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Builds the sampling of one token for each row of `logits`, `[n, vocab]` f32.
+    pub(crate) fn sample(&mut self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<PendingSample> {
+        let mut batch = match self.batch.take() {
+            Some(batch) if batch.is_for(rows) => batch,
+            _ => SamplingBatch::new(rows, &self.states)?,
+        };
+        let sample = batch.sample(logits, rows, &self.states)?;
+        self.batch = Some(batch);
+        Ok(sample)
+    }
 }
 
 impl PendingSample {
     /// What must be evaluated before [`PendingSample::read`].
-    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        [&self.tokens, &self.report].into_iter().chain(self.scores.iter().flat_map(Scores::arrays))
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
+        [&self.tokens, &self.report].into_iter().chain(self.logprobs.iter().flat_map(PendingLogprobs::arrays))
     }
 
-    /// Waits, and gives each row's outcome. `rows` are the log-probability logprobs_requested, in order.
-    pub fn read(&self, logprobs_requested: &[Option<usize>]) -> mlx::Result<Vec<SampledToken>> {
+    /// Waits, and returns each row's token; `None` when its logits were not numbers, or when its sequence's update failed.
+    pub(crate) fn read(&self) -> mlx::Result<Vec<Option<TokenLogprobs>>> {
         let report = self.report.to_vec::<i32>()?;
-        let (tokens, broken) = report.split_at(report.len() / 2);
-        let scores = match &self.scores {
-            Some(scores) => scores.read()?,
-            None => vec![score::Score::default(); tokens.len()],
+        let (tokens, invalid) = report.split_at(report.len() / 2);
+        let scores = match &self.logprobs {
+            Some(logprobs) => logprobs.read()?,
+            None => vec![TokenScore::default(); tokens.len()],
         };
-        let sampled = tokens.iter().zip(broken).zip(scores).zip(logprobs_requested).enumerate().map(
-            |(row, (((token, broken), score), wish))| {
-                let sound = *broken == 0 && *token >= 0 && !self.panicked.contains(&row);
-                let top = score.top.into_iter().take(wish.unwrap_or(0)).collect();
-                SampledToken { token: sound.then_some(*token as u32), logprob: wish.and(score.logprob), top }
-            },
-        );
+        let rows = tokens.iter().zip(invalid).zip(&self.failed).zip(scores).zip(&self.requested);
+        let sampled = rows.map(|((((token, invalid), failed), score), requested)| {
+            let valid = *invalid == 0 && *token >= 0 && !failed;
+            let top = score.top.into_iter().take(requested.unwrap_or(0)).collect();
+            valid.then(|| TokenLogprobs { token: *token as u32, logprob: requested.and(score.logprob), top })
+        });
         Ok(sampled.collect())
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionStats {
     /// Its id in the engine.
-    pub session: u64,
+    pub session: u128,
     /// Leading tokens that its next request would find cached.
     pub tokens: usize,
     /// Blocks kept for it, over all layer groups.
@@ -70,10 +70,6 @@ pub struct Stats {
     pub sessions_kept: usize,
     /// Each layer group's blocks, in the model's order.
     pub groups: Vec<GroupStats>,
-    /// Sessions, as of the last query.
-    pub sessions: Vec<SessionStats>,
-    /// Queries of the sessions.
-    pub session_looks_total: u64,
     /// Sequences that ended, for any reason.
     pub finished_total: u64,
     /// Tokens sampled.
@@ -106,7 +102,6 @@ impl Stats {
             prefix_misses: self.prefix_misses.plus(before.prefix_misses),
             partial_copies_total: self.partial_copies_total + before.partial_copies_total,
             checkpoints_total: self.checkpoints_total + before.checkpoints_total,
-            session_looks_total: self.session_looks_total + before.session_looks_total,
             computed_tokens_total: self.computed_tokens_total + before.computed_tokens_total,
             handovers_total: self.handovers_total + before.handovers_total,
             finished_total: self.finished_total + before.finished_total,

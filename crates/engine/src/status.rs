@@ -1,10 +1,12 @@
-//! The engine's latest statistics, and whether it makes progress.
+//! The engine's latest statistics, whether it makes progress, and replies to queries.
 
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::message::StepStats;
-use crate::{Failure, Health, Stats};
+use crate::message::{QueryId, SessionReply, StatsReport};
+use crate::{Failure, Health, SessionStats, Stats};
 
 /// An engine with work whose last report is older than this counts as hung.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
@@ -19,6 +21,9 @@ struct Snapshot {
     earlier: Stats,
     reported_at: Instant,
     state: EngineState,
+    /// Queries without a reply. Dropping a sender ends the wait for it.
+    queries: BTreeMap<QueryId, Sender<Vec<SessionStats>>>,
+    next_query: QueryId,
 }
 
 enum EngineState {
@@ -48,6 +53,7 @@ impl Snapshot {
     fn carry_totals(&mut self) {
         let mut earlier = self.stats.plus_totals(&self.earlier);
         earlier.engine_restarts_total += 1;
+        self.queries.clear();
         let Stats { queued, running, kv_blocks_total, .. } = self.stats;
         self.stats = Stats { queued, running, kv_blocks_total, ..Stats::default() };
         self.earlier = earlier;
@@ -57,24 +63,49 @@ impl Snapshot {
 impl Default for EngineStatus {
     fn default() -> Self {
         let (stats, earlier) = Default::default();
-        let snapshot = Snapshot { stats, earlier, reported_at: Instant::now(), state: EngineState::Running };
-        Self(Mutex::new(snapshot))
+        Self(Mutex::new(Snapshot {
+            stats,
+            earlier,
+            reported_at: Instant::now(),
+            state: EngineState::Running,
+            queries: BTreeMap::new(),
+            next_query: QueryId(0),
+        }))
     }
 }
 
 impl EngineStatus {
-    /// Stores a report's statistics.
-    pub(crate) fn update(&self, mut stats: Stats, steps: &[StepStats]) {
+    /// Stores a report's statistics, if it has any, and delivers its replies.
+    pub(crate) fn update(&self, stats: Option<Box<StatsReport>>, replies: Vec<SessionReply>) {
+        let mut snapshot = self.lock();
+        snapshot.reported_at = Instant::now();
+        for SessionReply { query, sessions } in replies {
+            if let Some(waiting) = snapshot.queries.remove(&query) {
+                let _timed_out = waiting.send(sessions);
+            }
+        }
+        let Some(stats) = stats else { return };
+        let StatsReport { stats, steps } = *stats;
+        snapshot.stats = stats;
         for step in steps {
             metrics::histogram!("omnibus_step_seconds").record(step.seconds);
             metrics::histogram!("omnibus_step_tokens").record(step.tokens as f64);
         }
+    }
+
+    /// A new query of the sessions, and where its reply comes. The channel closes if the engine ends before.
+    pub(crate) fn new_query(&self) -> (QueryId, Receiver<Vec<SessionStats>>) {
+        let (reply, replies) = channel();
         let mut snapshot = self.lock();
-        if stats.session_looks_total == snapshot.stats.session_looks_total {
-            // Sessions are listed on demand only.
-            stats.sessions = std::mem::take(&mut snapshot.stats.sessions);
-        }
-        (snapshot.stats, snapshot.reported_at) = (stats, Instant::now());
+        let query = snapshot.next_query;
+        snapshot.next_query.0 += 1;
+        snapshot.queries.insert(query, reply);
+        (query, replies)
+    }
+
+    /// Drops a query whose reply is no longer awaited.
+    pub(crate) fn end_query(&self, query: QueryId) {
+        self.lock().queries.remove(&query);
     }
 
     /// The process has died. Its requests resume soon, so the queue's limit stays as it was.
@@ -103,7 +134,9 @@ impl EngineStatus {
 
     /// The engine has stopped for good.
     pub(crate) fn set_stopped(&self) {
-        self.lock().state = EngineState::Stopped;
+        let mut snapshot = self.lock();
+        snapshot.state = EngineState::Stopped;
+        snapshot.queries.clear();
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -253,7 +253,8 @@ impl Supervisor {
                 None => self.journal.insert(*job, Instant::now()),
             },
             Command::Cancel(job) => self.cancel(job),
-            command @ (Command::ListSessions | Command::DropSession(_)) => {
+            Command::ListSessions(query) if self.process.is_none() => self.outputs.status.end_query(query),
+            command @ (Command::ListSessions(_) | Command::DropSession(_)) => {
                 self.send(&[ToEngine::Command(command)]);
             }
             Command::Stop => {}
@@ -282,11 +283,11 @@ impl Supervisor {
                 self.load_failed(&why);
             }
             FromEngine::Report(report) => {
-                let Report { jobs, stats, steps } = *report;
+                let Report { jobs, stats, sessions } = *report;
                 if let Some(process) = &mut self.process {
                     process.last_report = Instant::now();
                 }
-                self.outputs.status.update(stats, &steps);
+                self.outputs.status.update(stats, sessions);
                 let reports = self.journal.record(jobs);
                 self.send_reports(reports);
             }

@@ -6,10 +6,13 @@
 mod capacity;
 mod catch_panic;
 mod engine_loop;
+mod faulty_runner;
 mod kv_offload;
 mod memory;
+mod model_runner;
 mod prompt_file;
 mod prompt_logprobs;
+mod proposer;
 mod runner;
 mod step_input;
 mod warm_up;
@@ -36,18 +39,9 @@ pub(crate) fn start(
         Err(error) => {
             let _starter_gone = ready_tx.send(Err(error));
         }
-        Ok(Loaded { ready, runner, scheduler, offload, prompt_file }) => {
-            let _starter_gone = ready_tx.send(Ok(ready));
-            engine_loop::EngineLoop::new(
-                runner,
-                scheduler,
-                offload,
-                prompt_file,
-                inbox,
-                report_tx,
-                settings.faults,
-            )
-            .run();
+        Ok(loaded) => {
+            let _starter_gone = ready_tx.send(Ok(loaded.ready.clone()));
+            engine_loop::EngineLoop::new(loaded, inbox, report_tx).run();
         }
     };
     let thread = std::thread::Builder::new()
@@ -71,7 +65,7 @@ const SINK_TOKENS: usize = 4;
 /// A loaded model, and what the loop needs to run it.
 struct Loaded {
     ready: Ready,
-    runner: runner::Runner,
+    runner: Box<dyn runner::Runner>,
     scheduler: omnibus_core::Scheduler,
     offload: Option<kv_offload::KvOffload>,
     prompt_file: Option<prompt_file::PromptFile>,
@@ -104,9 +98,13 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
         prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
-    let mut runner = runner::Runner::new(model, &capacity, settings).map_err(StartError::new)?;
+    let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
     warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     let offload = kv_offload::KvOffload::open(settings, source, &runner, &capacity)?;
+    let runner: Box<dyn runner::Runner> = match settings.faults.is_empty() {
+        true => Box::new(runner),
+        false => Box::new(faulty_runner::FaultyRunner::new(runner, settings.faults.clone())),
+    };
     Ok(Loaded { ready, runner, scheduler, offload, prompt_file })
 }
 

@@ -130,5 +130,5 @@ fn a_rotating_cache_for_a_full_attention_layer_is_refused() {
         file.arrays.insert("1.2".to_owned(), number(20));
     });
     let error = refusal_of(&model, forged).to_string();
-    assert!(error.contains("it holds 20 tokens of 40, and the layer sees 40"), "{error}");
+    assert!(error.contains("it holds 20 tokens of 40, and the layer attends to 40"), "{error}");
 }

@@ -16,14 +16,14 @@ const BEGINNINGS_MAX: usize = 4096;
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstBlocks {
     /// The last salt of each.
-    salts: BTreeMap<BlockHash, u64>,
+    salts: BTreeMap<BlockHash, u128>,
     /// Oldest first.
     order: VecDeque<BlockHash>,
 }
 
 impl FirstBlocks {
     /// Inserts a first block. True if it had another salt before.
-    fn insert(&mut self, beginning: BlockHash, salt: u64) -> bool {
+    fn insert(&mut self, beginning: BlockHash, salt: u128) -> bool {
         let before = self.salts.insert(beginning, salt);
         if before.is_none() {
             self.order.push_back(beginning);

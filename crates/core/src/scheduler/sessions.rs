@@ -19,7 +19,7 @@ const BRANCHES_MAX: usize = 4;
 /// All sessions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sessions {
-    by_id: BTreeMap<u64, Session>,
+    by_id: BTreeMap<u128, Session>,
     /// No session expires before this time.
     quiet_until: Tick,
 }
@@ -60,7 +60,7 @@ impl Sessions {
         self.by_id.values().flat_map(|session| &session.branches).flat_map(|branch| &branch.pins)
     }
 
-    fn touch(&mut self, id: u64, now: Tick, kv_cache: &mut KvCacheManager) -> &mut Session {
+    fn touch(&mut self, id: u128, now: Tick, kv_cache: &mut KvCacheManager) -> &mut Session {
         if self.by_id.len() >= SESSIONS_MAX && !self.by_id.contains_key(&id) {
             let oldest = self.by_id.iter().min_by_key(|(_, session)| session.last_used);
             if let Some(oldest) = oldest.map(|(id, _)| *id).and_then(|id| self.by_id.remove(&id)) {
@@ -87,14 +87,14 @@ impl Scheduler {
     }
 
     /// Ends a session. A running request of it continues, and starts it anew when it ends. False for an unknown id.
-    pub fn drop_session(&mut self, id: u64) -> bool {
+    pub fn drop_session(&mut self, id: u128) -> bool {
         let session = self.sessions.by_id.remove(&id);
         let was_there = session.is_some();
         session.into_iter().for_each(|session| session.end(&mut self.kv_cache));
         was_there
     }
 
-    fn session_info(&self, id: u64, session: &Session) -> SessionInfo {
+    fn session_info(&self, id: u128, session: &Session) -> SessionInfo {
         let tokens = |branch: &Branch| self.kv_cache.longest_cache_hit(&branch.keys, branch.keys.len());
         let blocks = session.branches.iter().map(tokens).max().unwrap_or(0);
         let pins: BTreeSet<_> = session.branches.iter().flat_map(|branch| &branch.pins).collect();
@@ -107,7 +107,7 @@ impl Scheduler {
     }
 
     /// A request of a session has arrived, or its prompt is computed.
-    pub(super) fn use_session(&mut self, id: Option<u64>) {
+    pub(super) fn use_session(&mut self, id: Option<u128>) {
         if let (Some(id), true) = (id, self.kv_cache.shares()) {
             self.sessions.touch(id, self.latest, &mut self.kv_cache);
         }
@@ -138,7 +138,7 @@ impl Scheduler {
         let (ttl, now) = (self.settings.session_ttl, self.latest);
         let busy = self.busy_sessions();
         let ends =
-            |id: &u64, session: &Session| !busy.contains(id) && session.last_used.saturating_add(ttl) <= now;
+            |id: &u128, session: &Session| !busy.contains(id) && session.last_used.saturating_add(ttl) <= now;
         let (over, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.sessions.by_id).into_iter().partition(|(id, session)| ends(id, session));
         self.sessions.by_id = kept;
@@ -148,7 +148,7 @@ impl Scheduler {
     }
 
     /// Sessions with a live sequence.
-    fn busy_sessions(&self) -> BTreeSet<u64> {
+    fn busy_sessions(&self) -> BTreeSet<u128> {
         self.sequences.values().filter_map(|sequence| sequence.session).collect()
     }
 }

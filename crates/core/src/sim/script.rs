@@ -46,11 +46,11 @@ impl Script {
             priority: self.arrival.priority,
             draft_tokens: self.arrival.draft_tokens,
             tenant: self.arrival.tenant,
-            cache_salt: self.arrival.salt,
+            cache_salt: u128::from(self.arrival.salt),
             adapter: self.arrival.adapter,
             mm_hashes: self.marks.clone(),
             history: self.arrival.boundaries.first().map_or(0..0, |first| *first..self.arrival.prompt),
-            session: self.arrival.session,
+            session: self.arrival.session.map(u128::from),
             boundaries: self.arrival.boundaries.clone(),
             ..Request::new(self.tokens[..self.arrival.prompt].to_vec(), self.arrival.max_new_tokens)
         }

@@ -174,7 +174,7 @@ impl<'a> World<'a> {
         if self.rng.one_in(40) {
             let session = self.rng.below(6);
             let known = self.scheduler.stats().sessions;
-            let dropped = self.scheduler.drop_session(session);
+            let dropped = self.scheduler.drop_session(u128::from(session));
             assert_eq!(self.scheduler.stats().sessions, known - usize::from(dropped));
             self.scheduler.audit();
         }

@@ -33,13 +33,42 @@ impl Fingerprint {
     }
 }
 
+/// Reads and writes block files.
+pub(super) trait BlockFiles: Send + Sync {
+    /// Writes a block's file.
+    fn write(&self, path: &Path, of: &Fingerprint, name: BlockName, bytes: &[u8]) -> std::io::Result<()>;
+
+    /// Reads a block of exactly `block_bytes` bytes, and checks it.
+    fn read(
+        &self,
+        path: &Path,
+        of: &Fingerprint,
+        name: BlockName,
+        block_bytes: usize,
+    ) -> Result<Vec<u8>, ReadError>;
+}
+
+/// Block files in a folder.
+pub(super) struct FolderFiles;
+
+impl BlockFiles for FolderFiles {
+    fn write(&self, path: &Path, of: &Fingerprint, name: BlockName, bytes: &[u8]) -> std::io::Result<()> {
+        write(path, of, name, bytes)
+    }
+
+    fn read(
+        &self,
+        path: &Path,
+        of: &Fingerprint,
+        name: BlockName,
+        block_bytes: usize,
+    ) -> Result<Vec<u8>, ReadError> {
+        read(path, of, name, block_bytes)
+    }
+}
+
 /// Writes a block under a temporary name and renames it.
-pub(super) fn write(
-    path: &Path,
-    fingerprint: &Fingerprint,
-    name: BlockName,
-    bytes: &[u8],
-) -> std::io::Result<()> {
+fn write(path: &Path, fingerprint: &Fingerprint, name: BlockName, bytes: &[u8]) -> std::io::Result<()> {
     let temporary = path.with_extension(format!("{}.{TEMPORARY}", std::process::id()));
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(&header(fingerprint, name, bytes))?;
@@ -67,7 +96,7 @@ pub(super) enum ReadError {
 }
 
 /// Reads a block of exactly `block_bytes` bytes, and checks it.
-pub(super) fn read(
+fn read(
     path: &Path,
     fingerprint: &Fingerprint,
     name: BlockName,

@@ -6,7 +6,6 @@ use std::time::{Instant, SystemTime};
 
 use super::file::{self, ReadError};
 use super::{BlockData, BlockName, ReadResult, Shared};
-use crate::fault::{Kind, injected_panic};
 
 /// Reads the leading valid blocks of each request.
 pub(super) fn run(
@@ -14,10 +13,7 @@ pub(super) fn run(
     requests: &Receiver<Vec<BlockName>>,
     on_read: &mut impl FnMut(ReadResult),
 ) {
-    for (number, names) in requests.iter().enumerate() {
-        if shared.faults.of_disk(Kind::DiskReader, number as u64) {
-            injected_panic();
-        }
+    for names in requests.iter() {
         let started = Instant::now();
         let blocks: Vec<BlockData> = names
             .into_iter()
@@ -32,7 +28,7 @@ fn read(shared: &Shared, name: BlockName) -> Option<Vec<u8>> {
     let block_bytes = *shared.block_bytes.get(name.group as usize)?;
     let path = shared.path_of(name);
     let full = shared.root.join(&path);
-    match file::read(&full, &shared.fingerprint, name, block_bytes) {
+    match shared.files.read(&full, &shared.fingerprint, name, block_bytes) {
         Ok(bytes) => {
             let now = SystemTime::now();
             // The file's modification time keeps the order of use over a restart; it is not essential.

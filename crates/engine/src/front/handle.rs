@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use omnibus_core as core;
 use omnibus_text::AddSpecial;
 
 use super::event_stream::EventStream;
 use super::model_text::{ModelText, TokenizedPrompt};
 use super::output_processor::{ActiveRequests, CancelOnDrop, RequestOutput};
 use super::session_names::SessionNames;
+use crate::digest::digest;
 use crate::message::{Command, CommandSender, Job, JobId, Ready};
 use crate::model_source::ModelSource;
 use crate::request::{Input, Request};
 use crate::settings::Settings;
 use crate::status::EngineStatus;
-use crate::{Failure, Health, ModelInfo, RequestInfo, SessionInfo, Stats, sampler};
+use crate::{Failure, Health, ModelInfo, RequestInfo, SessionInfo, SessionStats, Stats, sampler};
 
 /// A handle to a running engine. Clones share it. Dropping the last one stops the engine and waits for its end.
 #[derive(Clone)]
@@ -112,7 +114,7 @@ impl Handle {
         let text = shared.text_of(request.model.as_deref())?;
         let prompt = text.prompt(&request.input, AddSpecial::Yes)?;
         if let Some(session) = &request.session_id {
-            shared.sessions.insert(&request.tenant, session, || shared.status.stats().sessions);
+            shared.sessions.insert(&request.tenant, session, || shared.list_sessions().ok());
         }
         let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
         let job = shared.job(id, &request, prompt)?;
@@ -123,8 +125,10 @@ impl Handle {
         let tokenizer = Arc::clone(&text.tokenizer);
         let stop_tokens = job.stop_tokens.clone();
         let model = shared.info.id.clone();
-        let output = RequestOutput::new(&request, model, tokenizer, stop_tokens, &job.prompt, events_tx);
+        let output =
+            RequestOutput::new(&request, model, tokenizer, stop_tokens, &job.request.prompt, events_tx);
         shared.requests.insert(id, output);
+        tracing::debug!(request_id = request.id, job = id.0, prompt_tokens = job.prompt, "request queued");
         if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
             shared.requests.remove(id);
             return Err(Failure::unavailable("the engine has stopped"));
@@ -140,23 +144,11 @@ impl Handle {
 
     /// A tenant's sessions. Blocks until the current step is done, at most some seconds.
     pub fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
-        const POLL_INTERVAL: Duration = Duration::from_millis(2);
-        const TIMEOUT: Duration = Duration::from_secs(10);
         let shared = &*self.0;
         if let Some(failure) = shared.status.refusal() {
             return Err(failure);
         }
-        let before = shared.status.stats().session_looks_total;
-        let started = Instant::now();
-        shared.send(Command::ListSessions)?;
-        while started.elapsed() < TIMEOUT {
-            let stats = shared.status.stats();
-            if stats.session_looks_total > before {
-                return Ok(shared.sessions.of(tenant, &stats.sessions));
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        Err(Failure::unavailable("the engine does not answer"))
+        Ok(shared.sessions.of(tenant, &shared.list_sessions()?))
     }
 
     /// Ends a tenant's session; false when none has that id.
@@ -200,8 +192,7 @@ impl Handle {
 
     /// The latest statistics.
     pub fn stats(&self) -> Stats {
-        // Sessions are listed to their tenants only.
-        Stats { sessions: Vec::new(), ..self.0.status.stats() }
+        self.0.status.stats()
     }
 
     /// Accepts no more requests, waits for the running ones, then cancels the rest and waits for their last events.
@@ -209,23 +200,26 @@ impl Handle {
         /// A cancelled request ends with the step in flight; a hung engine is not waited for.
         const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
         self.0.draining.store(true, Ordering::Relaxed);
-        if tokio::time::timeout(timeout, self.all_done()).await.is_err() {
+        if tokio::time::timeout(timeout, self.0.requests.wait_until_empty()).await.is_err() {
             for request in self.requests() {
                 self.cancel(&request.id);
             }
-            let _hung = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.all_done()).await;
-        }
-    }
-
-    async fn all_done(&self) {
-        const POLL_INTERVAL: Duration = Duration::from_millis(20);
-        while self.0.requests.len() > 0 {
-            tokio::time::sleep(POLL_INTERVAL).await;
+            let _hung = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.0.requests.wait_until_empty()).await;
         }
     }
 }
 
 impl Shared {
+    /// All tenants' sessions. Blocks until the loop replies.
+    fn list_sessions(&self) -> Result<Vec<SessionStats>, Failure> {
+        const TIMEOUT: Duration = Duration::from_secs(10);
+        let (query, reply) = self.status.new_query();
+        let sent = self.send(Command::ListSessions(query));
+        let sessions = sent.map(|()| reply.recv_timeout(TIMEOUT));
+        self.status.end_query(query);
+        sessions?.map_err(|_| Failure::unavailable("the engine does not answer"))
+    }
+
     fn send(&self, command: Command) -> Result<(), Failure> {
         self.commands.send(command).map_err(|_| Failure::unavailable("the engine has stopped"))
     }
@@ -276,39 +270,51 @@ impl Shared {
         }
         stop_tokens.sort_unstable();
         let messages = self.text.message_boundaries(&request.input, &tokenized);
+        let prompt = tokenized.tokens.len();
+        let scheduled = core::Request {
+            priority: request.priority,
+            cache_salt: salt(request, id),
+            // Half is enough: the server chooses the tenants' names.
+            tenant: digest(&[b"tenant", request.tenant.as_bytes()]) as u64,
+            session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
+            boundaries: messages.ends,
+            history: messages.history,
+            ..core::Request::new(tokenized.tokens, max_new_tokens)
+        };
         Ok(Job {
             id,
-            prompt: tokenized.tokens,
-            generated: Vec::new(),
-            max_new_tokens,
+            request: scheduled,
+            prompt,
             sampling,
             stop_tokens,
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
-            priority: request.priority,
             timeout_s: request.timeout_s.or(self.timeout_s),
-            cache_salt: salt(request, id),
-            tenant: hash(&[request.tenant.as_bytes()]),
-            session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
-            boundaries: messages.ends,
-            history: messages.history,
         })
     }
 }
 
 /// Requests of equal tenant and salt share blocks. A request with prompt log-probabilities shares none, because cached
 /// blocks have no logits.
-fn salt(request: &Request, id: JobId) -> u64 {
+fn salt(request: &Request, id: JobId) -> u128 {
     if request.prompt_logprobs.is_some() {
-        return hash(&[b"alone", &id.0.to_le_bytes()]);
+        return digest(&[b"unshared", &id.0.to_le_bytes()]);
     }
-    hash(&[request.tenant.as_bytes(), request.cache_salt.as_deref().unwrap_or_default().as_bytes()])
+    salt_of(&request.tenant, request.cache_salt.as_deref().unwrap_or_default())
 }
 
-/// FNV-1a over length-prefixed parts.
-pub(super) fn hash(parts: &[&[u8]]) -> u64 {
-    let bytes = parts
-        .iter()
-        .flat_map(|part| (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied()));
-    bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+fn salt_of(tenant: &str, cache_salt: &str) -> u128 {
+    digest(&[b"salt", tenant.as_bytes(), cache_salt.as_bytes()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that chooses its salt so that FNV-1a gives another tenant's number gets its own.
+    #[test]
+    fn salts_that_collide_under_fnv_are_separate() {
+        let [tenant, salt, victim] = crate::digest::tests::salt_collision();
+        assert_ne!(salt_of(tenant, salt), salt_of(victim, ""));
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use omnibus_text::{Detokenizer, Keep, SkipSpecial, StopMatcher, Tokenizer};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
@@ -18,7 +19,14 @@ use crate::{Failure, RequestInfo, RequestState};
 
 /// The unfinished requests, shared by the handle and the thread that receives reports.
 #[derive(Clone, Default)]
-pub(crate) struct ActiveRequests(Arc<Mutex<BTreeMap<JobId, RequestOutput>>>);
+pub(crate) struct ActiveRequests(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    requests: Mutex<BTreeMap<JobId, RequestOutput>>,
+    /// Notified when the last request has finished.
+    empty: Notify,
+}
 
 /// One request's output so far.
 pub(super) struct RequestOutput {
@@ -114,9 +122,8 @@ impl RequestOutput {
         match update {
             JobUpdate::Started { cached_tokens, history_changed_at } => {
                 if let Some(position) = history_changed_at {
-                    let id = &self.id;
                     tracing::debug!(
-                        id,
+                        request_id = self.id,
                         position,
                         cached_tokens,
                         "the conversation's history was rewritten; only the part before the change is reused"
@@ -147,6 +154,7 @@ impl RequestOutput {
                     (Failure::Timeout { .. }, Some(after_s)) => Failure::Timeout { after_s },
                     (failure, _) => failure,
                 };
+                tracing::warn!(request_id = self.id, %failure, "request failed");
                 self.send(Event::Failed(failure));
                 State::Finished
             }
@@ -160,6 +168,7 @@ impl RequestOutput {
         }
         self.state = RequestState::Running;
         self.usage.cached_tokens = cached_tokens;
+        tracing::debug!(request_id = self.id, cached_tokens, "request started");
         self.send(Event::Started { prompt_tokens: self.usage.prompt_tokens, cached_tokens });
         if let PromptLogprobs::Pending { first } = self.prompt_logprobs {
             let first = TokenLogprobs { token: first, logprob: None, top: Vec::new() };
@@ -218,6 +227,8 @@ impl RequestOutput {
     }
 
     fn end(&self, reason: FinishReason, matched: Option<StopMatch>) {
+        let Usage { prompt_tokens, completion_tokens, .. } = self.usage;
+        tracing::debug!(request_id = self.id, ?reason, prompt_tokens, completion_tokens, "request finished");
         self.send(Event::Finished { reason, matched, usage: self.usage });
     }
 
@@ -249,6 +260,13 @@ impl ActiveRequests {
     /// Removes a request that was not queued.
     pub(super) fn remove(&self, job: JobId) {
         self.lock().remove(&job);
+        self.notify_if_empty();
+    }
+
+    fn notify_if_empty(&self) {
+        if self.lock().is_empty() {
+            self.0.empty.notify_waiters();
+        }
     }
 
     pub(super) fn find(&self, id: &str) -> Option<JobId> {
@@ -259,8 +277,15 @@ impl ActiveRequests {
         self.lock().values().map(RequestOutput::info).collect()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.lock().len()
+    /// Waits until all requests have finished.
+    pub(super) async fn wait_until_empty(&self) {
+        loop {
+            let empty = self.0.empty.notified();
+            if self.lock().is_empty() {
+                return;
+            }
+            empty.await;
+        }
     }
 
     /// True when one more request of this tenant fits, with `running` requests and a queue limit of `queue`. Tenants with
@@ -281,9 +306,9 @@ impl ActiveRequests {
 
     /// Handles reports until the loop ends, then fails the remaining requests.
     pub(crate) fn run(&self, reports: &Receiver<Report>, status: &EngineStatus, commands: &CommandSender) {
-        while let Ok(Report { jobs, stats, steps }) = reports.recv() {
+        while let Ok(Report { jobs, stats, sessions }) = reports.recv() {
             // The statistics come first: they include a request's end when its client sees it.
-            status.update(stats, &steps);
+            status.update(stats, sessions);
             for job in self.handle(jobs) {
                 let _stopping = commands.send(Command::Cancel(job));
             }
@@ -310,6 +335,8 @@ impl ActiveRequests {
                 }
             }
         }
+        drop(active);
+        self.notify_if_empty();
         stopped
     }
 
@@ -318,11 +345,12 @@ impl ActiveRequests {
         for (_, mut output) in std::mem::take(&mut *self.lock()) {
             output.handle(JobUpdate::Failed(Failure::unavailable("the engine has stopped")));
         }
+        self.0.empty.notify_waiters();
     }
 
     /// A panic in one request's output leaves the others' as they were.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, RequestOutput>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::digest::digest;
 use crate::{SessionInfo, SessionStats};
 
 /// Beyond this many, names of sessions that no longer exist are dropped.
@@ -10,19 +11,25 @@ const NAMES_MAX: usize = 8192;
 
 /// Each session number's tenant and name.
 #[derive(Default)]
-pub(super) struct SessionNames(Mutex<BTreeMap<u64, (String, String)>>);
+pub(super) struct SessionNames(Mutex<BTreeMap<u128, (String, String)>>);
 
 impl SessionNames {
     /// The number of a tenant's session.
-    pub(super) fn number(tenant: &str, name: &str) -> u64 {
-        super::handle::hash(&[b"session", tenant.as_bytes(), name.as_bytes()])
+    pub(super) fn number(tenant: &str, name: &str) -> u128 {
+        digest(&[b"session", tenant.as_bytes(), name.as_bytes()])
     }
 
-    /// Adds the session of a new request. `existing` lists the engine's sessions.
-    pub(super) fn insert(&self, tenant: &str, name: &str, existing: impl FnOnce() -> Vec<SessionStats>) {
+    /// Adds the session of a new request. `existing` queries the engine's sessions; without a reply all names are kept.
+    pub(super) fn insert(
+        &self,
+        tenant: &str,
+        name: &str,
+        existing: impl FnOnce() -> Option<Vec<SessionStats>>,
+    ) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= NAMES_MAX {
-            let existing = existing();
+        if names.len() >= NAMES_MAX
+            && let Some(existing) = existing()
+        {
             names.retain(|number, _| existing.iter().any(|session| session.session == *number));
         }
         names.insert(Self::number(tenant, name), (tenant.to_owned(), name.to_owned()));
@@ -49,10 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_that_collide_under_fnv_are_different_sessions() {
+        let [one, other] = crate::digest::tests::session_collision()
+            .map(|(tenant, name)| SessionNames::number(tenant, name));
+        assert_ne!(one, other);
+    }
+
+    #[test]
     fn a_tenant_sees_its_own_sessions_by_the_names_it_gave() {
         let names = SessionNames::default();
-        names.insert("mine", "talk", Vec::new);
-        names.insert("theirs", "talk", Vec::new);
+        names.insert("mine", "talk", || None);
+        names.insert("theirs", "talk", || None);
         let stats = |tenant: &str| {
             let session = SessionNames::number(tenant, "talk");
             SessionStats { session, tokens: 3, blocks: 1, idle_s: 0.5 }

@@ -94,9 +94,13 @@ fn is_hang_up(kind: io::ErrorKind) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use omnibus_core::Request;
+
     use super::*;
-    use crate::message::{Job, JobId, JobReport, JobUpdate, TokenLogprobs};
-    use crate::{Failure, Sampling, Stats};
+    use crate::message::{
+        Job, JobId, JobReport, JobUpdate, QueryId, SessionReply, StatsReport, TokenLogprobs,
+    };
+    use crate::{Failure, Sampling, SessionStats, Stats};
 
     fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
         let mut bytes = Vec::new();
@@ -120,20 +124,20 @@ mod tests {
             Sampling { logit_bias: [(3, -1.5)].into(), seed: Some(u64::MAX), ..Sampling::default() };
         let job = Job {
             id: JobId(7),
-            prompt: vec![1, 2, 300_000],
-            generated: vec![9],
-            max_new_tokens: 5,
+            request: Request {
+                priority: -3,
+                cache_salt: u128::MAX,
+                session: Some(4),
+                boundaries: vec![1, 3],
+                history: 1..2,
+                ..Request::new(vec![1, 2, 300_000, 9], 5)
+            },
+            prompt: 3,
             sampling,
             stop_tokens: vec![0],
             logprobs: Some(2),
             prompt_logprobs: None,
-            priority: -3,
             timeout_s: Some(0.25),
-            cache_salt: 1,
-            tenant: 2,
-            session: Some(4),
-            boundaries: vec![1, 3],
-            history: 1..2,
         };
         let settings = Settings { chat_template: Some("{{ a }}".into()), ..Settings::default() };
         let start = Start { source: SourceName::Directory("a/b".into()), settings };
@@ -151,9 +155,12 @@ mod tests {
             report(JobUpdate::Failed(Failure::Busy { retry_after_s: 2 })),
         ];
         let stats = Stats { queued: 3, wait_seconds_total: 0.5, ..Stats::default() };
+        let stats = Some(Box::new(StatsReport { stats, steps: Vec::new() }));
+        let session = SessionStats { session: u128::MAX, tokens: 3, blocks: 1, idle_s: 0.5 };
+        let sessions = vec![SessionReply { query: QueryId(7), sessions: vec![session] }];
         check(vec![
             FromEngine::Refused("no".into()),
-            FromEngine::Report(Box::new(Report { jobs, stats, steps: Vec::new() })),
+            FromEngine::Report(Box::new(Report { jobs, stats, sessions })),
         ]);
     }
 

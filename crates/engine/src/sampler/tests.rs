@@ -1,11 +1,13 @@
-//! What is drawn, against what should be: exact supports, and frequencies over many positions.
+//! Sampled tokens against what they should be: exact supports, and frequencies over many positions.
 
 use mlx::Array;
+use omnibus_core::SequenceId;
 
-use super::{History, Row, sample};
+use super::{NewSequence, SampleRow, Sampler, SamplingChanges};
 use crate::Sampling;
+use crate::message::TokenLogprobs;
 
-/// Probabilities 0.4, 0.3, 0.15, 0.1, 0.05, in an order that is not theirs.
+/// Probabilities 0.4, 0.3, 0.15, 0.1, 0.05, not in this order.
 const LIKELY: [f32; 5] = [0.1, 0.4, 0.05, 0.3, 0.15];
 
 fn logits(rows: usize) -> Array {
@@ -13,25 +15,37 @@ fn logits(rows: usize) -> Array {
     Array::from_slice(&row.repeat(rows), &[rows as i32, 5]).unwrap()
 }
 
-fn row(sampling: &Sampling, position: usize) -> Row<'_> {
-    Row {
-        sampling,
-        seed: 11,
-        position,
-        history: History { tokens: &[], prompt: 0 },
-        logprobs: None,
-        fault: None,
-    }
+fn new_sequence(id: usize, sampling: &Sampling) -> NewSequence {
+    let sampling = Sampling { seed: Some(11), ..sampling.clone() };
+    let sequence = SequenceId(id as u64);
+    NewSequence { sequence, sampling, logprobs: None, tokens: Vec::new(), prompt: 0 }
 }
 
-/// How often each token is drawn over many positions, as a share.
+fn sampler(added: Vec<NewSequence>) -> Sampler {
+    let mut sampler = Sampler::default();
+    sampler.apply(&SamplingChanges { added, ..SamplingChanges::default() });
+    sampler
+}
+
+fn row(id: usize, position: usize) -> SampleRow {
+    SampleRow { sequence: SequenceId(id as u64), position, logits: 0 }
+}
+
+fn token(sampled: &Option<TokenLogprobs>) -> Option<u32> {
+    sampled.as_ref().map(|sampled| sampled.token)
+}
+
+fn sample(sampler: &mut Sampler, logits: &Array, rows: &[SampleRow]) -> Vec<Option<TokenLogprobs>> {
+    sampler.sample(logits, rows).unwrap().read().unwrap()
+}
+
+/// How often each token is sampled over many positions, as a share.
 fn shares(sampling: &Sampling) -> [f32; 5] {
     const DRAWS: usize = 4000;
-    let rows: Vec<Row<'_>> = (0..DRAWS).map(|position| row(sampling, position)).collect();
-    let drawn = sample(&logits(DRAWS), &rows).unwrap();
+    let rows: Vec<SampleRow> = (0..DRAWS).map(|position| row(0, position)).collect();
     let mut shares = [0.0; 5];
-    for sampled in drawn.read(&vec![None; DRAWS]).unwrap() {
-        shares[sampled.token.unwrap() as usize] += 1.0 / DRAWS as f32;
+    for sampled in sample(&mut sampler(vec![new_sequence(0, sampling)]), &logits(DRAWS), &rows) {
+        shares[sampled.unwrap().token as usize] += 1.0 / DRAWS as f32;
     }
     shares
 }
@@ -47,7 +61,7 @@ fn check(sampling: Sampling, want: [f32; 5]) {
 }
 
 #[test]
-fn a_temperature_of_one_draws_the_models_own_distribution() {
+fn a_temperature_of_one_samples_the_models_own_distribution() {
     check(Sampling::default(), LIKELY);
 }
 
@@ -61,7 +75,7 @@ fn a_low_temperature_sharpens() {
 }
 
 #[test]
-fn top_k_keeps_the_k_likeliest() {
+fn top_k_keeps_the_k_most_likely() {
     check(Sampling { top_k: 2, ..Sampling::default() }, [0.0, 0.4 / 0.7, 0.0, 0.3 / 0.7, 0.0]);
 }
 
@@ -76,62 +90,117 @@ fn top_p_keeps_the_smallest_set_that_reaches_it() {
 }
 
 #[test]
-fn a_tiny_top_p_keeps_the_likeliest() {
+fn a_tiny_top_p_keeps_the_most_likely() {
     check(Sampling { top_p: 1e-6, temperature: 5.0, ..Sampling::default() }, [0.0, 1.0, 0.0, 0.0, 0.0]);
 }
 
 #[test]
-fn min_p_keeps_what_is_near_the_likeliest() {
+fn min_p_keeps_tokens_near_the_most_likely() {
     check(Sampling { min_p: 0.3, ..Sampling::default() }, [0.0, 0.4 / 0.85, 0.0, 0.3 / 0.85, 0.15 / 0.85]);
 }
 
 #[test]
-fn greedy_rows_take_the_likeliest_beside_rows_that_draw() {
-    let (greedy, drawn, filtered) =
-        (Sampling::greedy(), Sampling::default(), Sampling { top_k: 3, ..Sampling::default() });
-    let kinds = [&drawn, &greedy, &filtered, &greedy, &drawn];
-    let rows: Vec<Row<'_>> =
-        kinds.iter().enumerate().map(|(position, sampling)| row(sampling, position)).collect();
-    let together = sample(&logits(5), &rows).unwrap().read(&[None; 5]).unwrap();
-    assert_eq!((together[1].token, together[3].token), (Some(1), Some(1)));
-    for (position, sampling) in kinds.iter().enumerate() {
-        let alone = sample(&logits(1), &[row(sampling, position)]).unwrap().read(&[None]).unwrap();
-        assert_eq!(alone[0], together[position], "a row draws the same in any batch");
-    }
+fn filters_follow_the_temperature() {
+    // Tempered by 2: square roots, 0.632, 0.548, 0.387, 0.316, 0.224, in all 2.107.
+    let roots = LIKELY.map(f32::sqrt);
+    let total: f32 = roots.iter().sum();
+    let hot = |sampling: Sampling| Sampling { temperature: 2.0, ..sampling };
+    // 0.75 of the tempered distribution takes four tokens; of the model's own it would take three.
+    let four = total - roots[2];
+    let want = [roots[0] / four, roots[1] / four, 0.0, roots[3] / four, roots[4] / four];
+    check(hot(Sampling { top_p: 0.75, ..Sampling::default() }), want);
+    // A token of 0.3 of the best before, and of 0.55 now.
+    let three = roots[1] + roots[3] + roots[4];
+    let want = [0.0, roots[1] / three, 0.0, roots[3] / three, roots[4] / three];
+    check(hot(Sampling { min_p: 0.6, ..Sampling::default() }), want);
 }
 
 #[test]
-fn rows_that_are_not_numbers_fail_alone_and_stay_safe_to_feed() {
+fn top_p_applies_to_what_top_k_keeps() {
+    // Of 0.4 and 0.3, the first alone has 0.57 of the weight.
+    check(Sampling { top_k: 2, top_p: 0.5, ..Sampling::default() }, [0.0, 1.0, 0.0, 0.0, 0.0]);
+    check(Sampling { top_k: 2, top_p: 0.6, ..Sampling::default() }, [0.0, 0.4 / 0.7, 0.0, 0.3 / 0.7, 0.0]);
+}
+
+#[test]
+fn greedy_rows_take_the_most_likely_beside_other_rows() {
+    let filtered = Sampling { top_k: 3, ..Sampling::default() };
+    let kinds = [Sampling::default(), Sampling::greedy(), filtered, Sampling::greedy(), Sampling::default()];
+    let added = kinds.iter().enumerate().map(|(id, sampling)| new_sequence(id, sampling)).collect();
+    let rows: Vec<SampleRow> = (0..kinds.len()).map(|id| row(id, id)).collect();
+    let mut all = sampler(added);
+    let together = sample(&mut all, &logits(5), &rows);
+    assert_eq!((token(&together[1]), token(&together[3])), (Some(1), Some(1)));
+    assert_eq!(sample(&mut all, &logits(5), &rows), together, "the kept batch samples the same");
+    for (id, sampling) in kinds.iter().enumerate() {
+        let alone = sample(&mut sampler(vec![new_sequence(id, sampling)]), &logits(1), &[row(id, id)]);
+        assert_eq!(alone[0], together[id], "a row samples the same in any batch");
+    }
+    let some = [rows[4], rows[0]];
+    assert_eq!(
+        sample(&mut all, &logits(2), &some)[1],
+        together[0],
+        "a new batch takes the place of the kept one"
+    );
+}
+
+#[test]
+fn changed_parameters_take_effect_though_the_batch_has_the_same_sequences() {
+    let mut sampler = sampler(vec![new_sequence(0, &Sampling::greedy())]);
+    let rows = [row(0, 0)];
+    assert_eq!(token(&sample(&mut sampler, &logits(1), &rows)[0]), Some(1));
+    let biased = Sampling { logit_bias: [(2, 100.0)].into(), ..Sampling::greedy() };
+    let added = vec![new_sequence(0, &biased)];
+    sampler.apply(&SamplingChanges { added, ..SamplingChanges::default() });
+    assert_eq!(token(&sample(&mut sampler, &logits(1), &rows)[0]), Some(2));
+}
+
+#[test]
+fn rows_that_are_not_numbers_fail_alone_and_stay_valid_input() {
     let sampling = [Sampling::default(), Sampling::greedy(), Sampling { top_k: 2, ..Sampling::default() }];
     for sampling in &sampling {
         let values = [[f32::NAN; 5], [0.0; 5].map(|_: f32| 0.5)].concat();
         let logits = Array::from_slice(&values, &[2, 5]).unwrap();
-        let drawn = sample(&logits, &[row(sampling, 0), row(sampling, 1)]).unwrap();
-        assert!(drawn.tokens.to_vec::<i32>().unwrap().iter().all(|token| (0..5).contains(token)));
-        let sampled = drawn.read(&[None; 2]).unwrap();
-        assert_eq!(sampled[0].token, None);
-        assert!(sampled[1].token.is_some());
+        let mut sampler = sampler(vec![new_sequence(0, sampling), new_sequence(1, sampling)]);
+        let pending = sampler.sample(&logits, &[row(0, 0), row(1, 1)]).unwrap();
+        assert!(pending.tokens.to_vec::<i32>().unwrap().iter().all(|token| (0..5).contains(token)));
+        let sampled = pending.read().unwrap();
+        assert_eq!(token(&sampled[0]), None);
+        assert!(token(&sampled[1]).is_some());
     }
 }
 
 #[test]
-fn penalties_lower_what_was_said() {
-    let history = History { tokens: &[3, 1, 1], prompt: 1 };
+fn a_sequence_with_a_failed_update_fails_alone() {
+    let mut sampler =
+        sampler(vec![new_sequence(0, &Sampling::greedy()), new_sequence(1, &Sampling::greedy())]);
+    let state = sampler.states.get_mut(&SequenceId(0)).unwrap();
+    state.update(|_| std::panic::resume_unwind(Box::new("injected")));
+    let sampled = sample(&mut sampler, &logits(2), &[row(0, 0), row(1, 0)]);
+    assert_eq!((token(&sampled[0]), token(&sampled[1])), (None, Some(1)));
+}
+
+#[test]
+fn penalties_lower_the_logits_of_earlier_tokens() {
     let tokens = |sampling: &Sampling| {
-        let row = Row { sampling, seed: 0, position: 3, history, logprobs: Some(5), fault: None };
-        sample(&logits(1), &[row]).unwrap().read(&[Some(5)]).unwrap().remove(0)
+        let (tokens, logprobs) = (vec![3, 1], Some(5));
+        let new = NewSequence { tokens, prompt: 1, logprobs, ..new_sequence(0, sampling) };
+        let mut sampler = sampler(vec![new]);
+        let appended = vec![(SequenceId(0), vec![1])];
+        sampler.apply(&SamplingChanges { appended, ..SamplingChanges::default() });
+        sample(&mut sampler, &logits(1), &[row(0, 3)]).remove(0).unwrap()
     };
-    // Token 1 was said twice in the answer: 0.4 · e^(-0.2) stays ahead, 0.4 · e^(-0.2 · 2 - 0.1) does not.
+    // Token 1 is in the answer twice: 0.4 · e^(-0.2) stays ahead, 0.4 · e^(-0.2 · 2 - 0.1) does not.
     let light = Sampling { presence_penalty: 0.2, ..Sampling::greedy() };
-    assert_eq!(tokens(&light).token, Some(1));
+    assert_eq!(tokens(&light).token, 1);
     let heavy = Sampling { presence_penalty: 0.1, frequency_penalty: 0.2, ..Sampling::greedy() };
-    assert_eq!(tokens(&heavy).token, Some(3), "the prompt's tokens are not penalized by OpenAI's penalties");
-    // Logits are negative, so the repetition penalty multiplies; it looks at the prompt, too.
+    assert_eq!(tokens(&heavy).token, 3, "OpenAI's penalties leave the prompt's tokens out");
+    // Logits are negative, so the repetition penalty multiplies; it applies to the prompt, too.
     let repeated = Sampling { repetition_penalty: 3.0, ..Sampling::greedy() };
-    assert_eq!(tokens(&repeated).token, Some(4));
+    assert_eq!(tokens(&repeated).token, 4);
     let recent = Sampling { repetition_context: 2, ..repeated };
-    assert_eq!(tokens(&recent).token, Some(3));
-    // Scores are the model's own, before all of this.
+    assert_eq!(tokens(&recent).token, 3);
+    // Log-probabilities are the model's own, before all of this.
     let scored = tokens(&heavy);
     assert!((scored.logprob.unwrap() - 0.3f32.ln()).abs() < 1e-5);
     assert_eq!(scored.top.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [1, 3, 4, 0, 2]);

@@ -117,7 +117,7 @@ impl JobJournal {
         let mut job = entry.job.clone();
         let waited_s = now.saturating_duration_since(entry.arrived).as_secs_f64();
         job.timeout_s = job.timeout_s.map(|timeout_s| (timeout_s - waited_s).max(0.0));
-        if !job.generated.is_empty() {
+        if job.request.prompt.len() > job.prompt {
             // The prompt's log-probabilities precede the first token.
             job.prompt_logprobs = None;
         }
@@ -152,7 +152,8 @@ impl JobJournal {
             }
             JobUpdate::Prompt { .. } => {}
             JobUpdate::Token(token) => {
-                entry.job.generated.push(token.token);
+                entry.job.request.prompt.push(token.token);
+                entry.job.request.max_new_tokens = entry.job.request.max_new_tokens.saturating_sub(1);
                 entry.tokens_sent += 1;
                 if entry.tokens_sent >= probation {
                     self.clear(id);

@@ -1,11 +1,12 @@
 //! The loop: take commands, keep steps in flight, read the oldest, report.
 
 mod commands;
-mod faults;
 mod recovery;
 mod report;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
@@ -13,60 +14,95 @@ use std::time::Instant;
 
 use omnibus_core::{
     self as core, CacheMiss, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, SequenceOutput,
-    StopKind, Tick,
+    StopKind, Tick, TokenSource,
 };
 
+use super::Loaded;
 use super::catch_panic::catch_panic;
 use super::kv_offload::{Idleness, KvOffload};
 use super::prompt_file::PromptFile;
-use super::runner::{Launched, Read, Runner};
-use super::step_input::Rows;
-use crate::fault::{FaultPlan, Kind, injected_panic};
-use crate::message::{Command, Job, JobId, JobReport, JobUpdate, ReportSender, StepStats, TokenLogprobs};
-use crate::sampler::SampledToken;
-use crate::{Failure, FinishReason, Stats};
-use faults::{inject_before_launch, inject_faults, injected_sample_error};
+use super::proposer::{Proposer, Verified, verify};
+use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
+use super::step_input::{RequestRows, StepInput};
+use crate::message::{
+    Command, Job, JobReport, JobUpdate, ReportSender, SessionReply, StepStats, TokenLogprobs,
+};
+use crate::sampler::{NewSequence, SamplingChanges, needs_history};
+use crate::{Failure, FinishReason};
+use report::LoopStats;
 
 /// The loop and everything it owns.
 pub(super) struct EngineLoop {
-    runner: Runner,
+    runner: Box<dyn Runner>,
     scheduler: Scheduler,
     offload: Option<KvOffload>,
     prompt_file: Option<PromptFile>,
-    /// Whether blocks wait to be copied out once there is nothing else to do.
+    proposer: Option<Box<dyn Proposer>>,
+    /// Whether blocks wait to be copied out while the loop is idle.
     pending_offload: PendingOffload,
-    jobs: BTreeMap<SequenceId, Job>,
-    sequences: BTreeMap<JobId, SequenceId>,
+    jobs: BTreeMap<SequenceId, ActiveJob>,
     in_flight: VecDeque<InFlightStep>,
+    /// Sequences that the runner knows.
+    known: BTreeSet<SequenceId>,
+    /// Changes of sampling state for the next step.
+    changes: SamplingChanges,
     inbox: Receiver<Command>,
     report_tx: ReportSender,
-    /// What the next report will say of jobs.
+    /// For the next report.
     reports: Vec<JobReport>,
-    /// Steps that no report has told of.
-    steps: Vec<StepStats>,
-    stats: Stats,
-    faults: FaultPlan,
-    /// Steps launched.
-    launches: u64,
-    /// MessageBoundaries that panicked, since a step was good.
+    sessions: Vec<SessionReply>,
+    stats: LoopStats,
+    /// Consecutive iterations that panicked, without a completed step in between.
     panics: u32,
     started_at: Instant,
     /// When the last step was read.
-    done: Option<Instant>,
+    last_read_at: Option<Instant>,
+}
+
+/// A job in the scheduler, which holds its tokens.
+struct ActiveJob {
+    /// Without its tokens.
+    job: Job,
+    /// Tokens of its prompt, and of its answer as far as they were reported.
+    reported: usize,
+    /// Tokens of its prompt and its answer at most.
+    max_tokens: usize,
 }
 
 struct InFlightStep {
-    /// What is to go wrong when it is read, in tests.
-    fault: Option<Kind>,
     plan: PlanId,
-    /// Sequences that are sampled, in order.
-    samples: Vec<SequenceId>,
+    /// Sequences that are sampled, in order, and their draft tokens. Each has one row more than draft tokens.
+    samples: Vec<(SequenceId, Vec<u32>)>,
     tokens: usize,
-    launched: Launched,
+    computation: Computation,
     started: Instant,
 }
 
-/// What is left to do for the offload while nobody waits for anything.
+enum Computation {
+    /// Its sampling waits for tokens of the step before.
+    Forward(ForwardOutput),
+    Sampled(StepOutput),
+}
+
+impl InFlightStep {
+    fn is_deferred(&self) -> bool {
+        matches!(self.computation, Computation::Forward(_))
+    }
+
+    /// The first row of a sampled sequence.
+    fn row_of(&self, sample: usize) -> usize {
+        self.samples.iter().take(sample).map(|(_, drafts)| 1 + drafts.len()).sum()
+    }
+
+    fn output(&self) -> Option<&StepOutput> {
+        match &self.computation {
+            Computation::Forward(_) => None,
+            Computation::Sampled(output) => Some(output),
+        }
+    }
+}
+
+/// Whether blocks wait to be copied out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PendingOffload {
     No,
@@ -74,41 +110,31 @@ enum PendingOffload {
 }
 
 impl EngineLoop {
-    pub(super) fn new(
-        runner: Runner,
-        scheduler: Scheduler,
-        offload: Option<KvOffload>,
-        prompt_file: Option<PromptFile>,
-        inbox: Receiver<Command>,
-        report_tx: ReportSender,
-        faults: FaultPlan,
-    ) -> Self {
-        let (jobs, sequences, in_flight, reports, steps, stats) = Default::default();
-        let (started_at, done) = (Instant::now(), None);
-        let pending_offload = PendingOffload::No;
+    pub(super) fn new(loaded: Loaded, inbox: Receiver<Command>, report_tx: ReportSender) -> Self {
+        let Loaded { runner, scheduler, offload, prompt_file, .. } = loaded;
         Self {
             runner,
             scheduler,
             offload,
             prompt_file,
-            pending_offload,
-            jobs,
-            sequences,
-            in_flight,
+            proposer: None,
+            pending_offload: PendingOffload::No,
+            jobs: BTreeMap::new(),
+            in_flight: VecDeque::new(),
+            known: BTreeSet::new(),
+            changes: SamplingChanges::default(),
             inbox,
             report_tx,
-            reports,
-            steps,
-            stats,
-            faults,
-            launches: 0,
+            reports: Vec::new(),
+            sessions: Vec::new(),
+            stats: LoopStats::default(),
             panics: 0,
-            started_at,
-            done,
+            started_at: Instant::now(),
+            last_read_at: None,
         }
     }
 
-    /// Runs until told to stop, or until nobody is left to tell.
+    /// Runs until stopped, or until the front is gone.
     pub(super) fn run(mut self) {
         let mut flow = self.publish();
         while flow.is_continue() {
@@ -122,13 +148,13 @@ impl EngineLoop {
         }
         self.in_flight.clear();
         if let Some(offload) = &mut self.offload
-            && let Err(error) = offload.flush(&mut self.scheduler, &self.runner)
+            && let Err(error) = offload.flush(&mut self.scheduler, self.runner.model())
         {
-            tracing::warn!(%error, "not everything that was computed could be kept on disk");
+            tracing::warn!(%error, "some cached blocks could not be written to disk");
         }
     }
 
-    /// One round: commands, launches, one result.
+    /// One iteration: commands, launches, one result.
     fn iterate(&mut self) -> ControlFlow<()> {
         self.take_commands()?;
         if let Err(error) = self.advance() {
@@ -140,23 +166,23 @@ impl EngineLoop {
     fn advance(&mut self) -> mlx::Result<()> {
         let now = self.now();
         if let Some(offload) = &mut self.offload {
-            offload.finish_reads(&mut self.scheduler, &mut self.runner, now)?;
+            offload.finish_reads(&mut self.scheduler, self.runner.model_mut(), now)?;
         }
         self.step()?;
         if let Some(offload) = &mut self.offload {
             let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
             let idleness = if idle { Idleness::Idle } else { Idleness::Busy };
-            let left = offload.offload(&mut self.scheduler, &self.runner, idleness)?;
+            let left = offload.offload(&mut self.scheduler, self.runner.model(), idleness)?;
             self.pending_offload = if idle && left { PendingOffload::Yes } else { PendingOffload::No };
         }
         Ok(())
     }
 
-    /// Keeps as many steps in flight as the kernels allow, and reads the oldest.
+    /// Keeps as many steps in flight as the runner allows, and reads the oldest.
     fn step(&mut self) -> mlx::Result<()> {
         let started = Instant::now();
         while self.in_flight.len() < self.runner.depth()
-            && !self.in_flight.back().is_some_and(|f| f.launched.is_deferred())
+            && !self.in_flight.back().is_some_and(InFlightStep::is_deferred)
         {
             let plan = self.next_plan()?;
             if plan.is_empty() {
@@ -166,22 +192,19 @@ impl EngineLoop {
         }
         let launched = Instant::now();
         let read = self.read_oldest();
-        let (launching, waiting) = (launched - started, launched.elapsed());
-        let dispatching = self.runner.take_dispatching();
-        self.stats.host_seconds_total += launching.saturating_sub(dispatching).as_secs_f64();
-        self.stats.dispatch_seconds_total += dispatching.as_secs_f64();
-        self.stats.wait_seconds_total += waiting.as_secs_f64();
+        let dispatching = self.runner.model_mut().take_dispatching();
+        self.stats.add_times(launched - started, dispatching, launched.elapsed());
         read
     }
 
-    /// Plans, and puts back what is kept elsewhere of those that begin, until there is nothing more to put back.
+    /// Plans, and restores stored blocks of the sequences that begin, until there is nothing more to restore.
     fn next_plan(&mut self) -> mlx::Result<Plan> {
         loop {
             let now = self.now();
             let plan = self.scheduler.plan(now);
             let Some(offload) = &mut self.offload else { return Ok(plan) };
             for id in self.scheduler.newly_admitted(&plan) {
-                offload.restore(&mut self.scheduler, &mut self.runner, id, now)?;
+                offload.restore(&mut self.scheduler, self.runner.model_mut(), id, now)?;
                 if !self.scheduler.is_current(&plan) {
                     break;
                 }
@@ -198,7 +221,7 @@ impl EngineLoop {
             self.handle_event(event);
         }
         if let Some(offload) = &mut self.offload {
-            offload.swap_out(&mut self.scheduler, &self.runner, &allocation.swaps)?;
+            offload.swap_out(&mut self.scheduler, self.runner.model(), &allocation.swaps)?;
         }
         if plan.scheduled.is_empty() {
             return Ok(());
@@ -206,31 +229,64 @@ impl EngineLoop {
         self.report_starts(plan, &allocation.lookups);
         trace(plan, self.scheduler.cost());
         let started = Instant::now();
-        let jobs = &self.jobs;
-        let mut rows = Rows::of(plan, &self.scheduler, self.runner.groups(), |id| jobs.get(&id));
-        let fault = if self.faults.is_empty() {
-            None
-        } else {
-            inject_faults(&self.faults, self.launches, &mut rows, plan, jobs)
-        };
-        self.launches += 1;
-        inject_before_launch(fault)?;
-        let (samples, tokens) = (rows.samples.iter().map(|row| row.sequence).collect(), rows.tokens.len());
-        let before = self.in_flight.back().map(|in_flight| &in_flight.launched);
-        let scheduler = &self.scheduler;
-        let tokens_of = |id| scheduler.tokens(id).to_vec();
+        let (input, samples) = self.step_input(plan);
+        let input = StepInput { copies: allocation.copies, ..input };
+        let deferred = self.is_deferred(plan);
+        let before = self.in_flight.back().and_then(InFlightStep::output);
         let runner = &mut self.runner;
-        let launched = catch_panic(|| {
-            if fault == Some(Kind::LaunchPanic) {
-                injected_panic();
+        let computation = catch_panic(|| {
+            let forward = runner.forward(&input, before)?;
+            if deferred {
+                runner.dispatch(&forward)?;
+                return Ok(Computation::Forward(forward));
             }
-            runner.launch(rows, &allocation.copies, before, jobs, tokens_of)
+            runner.sample(forward, &SamplingChanges::default()).map(Computation::Sampled)
         })?;
-        if fault == Some(Kind::Draw) && !launched.is_deferred() {
-            return Err(injected_sample_error());
-        }
-        self.in_flight.push_back(InFlightStep { fault, plan: plan.id, samples, tokens, launched, started });
+        let tokens = input.tokens.len();
+        self.in_flight.push_back(InFlightStep { plan: plan.id, samples, tokens, computation, started });
         Ok(())
+    }
+
+    /// The step's rows with the changes of sampling state since the last step, and the sampled sequences with their draft
+    /// tokens.
+    fn step_input(&mut self, plan: &Plan) -> (StepInput, Vec<(SequenceId, Vec<u32>)>) {
+        let mut samples = Vec::new();
+        let before = self.in_flight.back();
+        let row_of = |sample| before.map_or(sample, |step| step.row_of(sample));
+        let mut input = StepInput { changes: std::mem::take(&mut self.changes), ..StepInput::default() };
+        for work in &plan.scheduled {
+            let Some(active) = self.jobs.get(&work.sequence) else { continue };
+            if self.known.insert(work.sequence) {
+                input.changes.added.push(NewSequence {
+                    sequence: work.sequence,
+                    sampling: active.job.sampling.clone(),
+                    logprobs: active.job.logprobs,
+                    tokens: self.scheduler.tokens(work.sequence).to_vec(),
+                    prompt: active.job.prompt,
+                });
+            }
+            let request =
+                RequestRows { prompt: active.job.prompt, prompt_logprobs: active.job.prompt_logprobs };
+            let drafts = match &mut self.proposer {
+                Some(proposer) if work.draft_tokens() > 0 => {
+                    proposer.propose(self.scheduler.tokens(work.sequence), work.draft_tokens())
+                }
+                _ => Vec::new(),
+            };
+            input.push(work, &self.scheduler, request, &drafts, row_of);
+            if work.samples > 0 {
+                samples.push((work.sequence, drafts));
+            }
+        }
+        (input, samples)
+    }
+
+    /// True if a row's sampling depends on a token that is still in flight.
+    fn is_deferred(&self, plan: &Plan) -> bool {
+        plan.scheduled.iter().any(|work| {
+            matches!(work.input, TokenSource::InFlight { .. })
+                && self.jobs.get(&work.sequence).is_some_and(|active| needs_history(&active.job.sampling))
+        })
     }
 
     /// Reports the sequences whose first step this is, before anything is computed: if the step crashes the process, the
@@ -239,7 +295,7 @@ impl EngineLoop {
         let before = self.reports.len();
         for work in &plan.scheduled {
             if work.positions.start == work.cached
-                && let Some(job) = self.jobs.get(&work.sequence)
+                && let Some(active) = self.jobs.get(&work.sequence)
             {
                 let lookup = lookups.iter().find(|lookup| lookup.sequence == work.sequence);
                 let history_changed_at = match lookup.and_then(|lookup| lookup.miss) {
@@ -247,7 +303,7 @@ impl EngineLoop {
                     _ => None,
                 };
                 let update = JobUpdate::Started { cached_tokens: work.cached, history_changed_at };
-                self.reports.push(JobReport { job: job.id, update });
+                self.reports.push(JobReport { job: active.job.id, update });
             }
         }
         if self.reports.len() > before {
@@ -256,92 +312,120 @@ impl EngineLoop {
         }
     }
 
-    /// Waits for the oldest step in flight and reports its tokens. Then the next step's deferred sampling, if any, can be
+    /// Waits for the oldest step in flight and reports its tokens. Then the next step's deferred sampling, if any, is
     /// launched.
     fn read_oldest(&mut self) -> mlx::Result<()> {
-        let Some(in_flight) = self.in_flight.pop_front() else { return Ok(()) };
-        if in_flight.fault == Some(Kind::Read) {
-            return Err(mlx::Error::new("an injected evaluation failure"));
-        }
-        let Read { sampled, prompts } = catch_panic(|| in_flight.launched.read())?;
-        let took = self.took(&in_flight);
-        tracing::trace!(step = in_flight.plan.0, took_us = took, "step read");
+        let Some(step) = self.in_flight.pop_front() else { return Ok(()) };
+        let Some(output) = step.output() else {
+            return Err(mlx::Error::new("a step is read before it is sampled"));
+        };
+        let StepResult { sampled, prompts } = catch_panic(|| self.runner.read(output))?;
+        let took = self.took(&step);
+        tracing::trace!(step = step.plan.0, took_us = took, "step read");
         for (sequence, update) in prompts {
-            if let Some(job) = self.jobs.get(&sequence) {
-                self.reports.push(JobReport { job: job.id, update });
+            if let Some(active) = self.jobs.get(&sequence) {
+                self.reports.push(JobReport { job: active.job.id, update });
             }
         }
-        let outputs = in_flight
-            .samples
-            .iter()
-            .zip(&sampled)
-            .map(|(sequence, sampled)| self.row(*sequence, sampled))
-            .collect();
-        let mut scores: BTreeMap<SequenceId, SampledToken> =
-            in_flight.samples.iter().copied().zip(sampled).collect();
-        for event in self.scheduler.commit(Outcome { plan: in_flight.plan, outputs, took: Some(took) }) {
+        let (outputs, accepted) = self.verify(&step, sampled);
+        // Events come in the order of the rows, so each token is found with its log-probability in one pass.
+        let mut accepted = accepted.into_iter();
+        for event in self.scheduler.commit(Outcome { plan: step.plan, outputs, took: Some(took) }) {
             match event {
-                core::Event::Token { sequence, token } => {
-                    let sampled = scores.remove(&sequence);
-                    self.handle_token(sequence, token, sampled);
+                core::Event::Token { sequence, .. } => {
+                    if let Some((_, token)) = accepted.find(|(id, _)| *id == sequence) {
+                        self.handle_token(sequence, token);
+                    }
                 }
                 other => self.handle_event(other),
             }
         }
-        self.observe(&in_flight);
+        self.stats.add_step(StepStats { seconds: step.started.elapsed().as_secs_f64(), tokens: step.tokens });
         self.panics = 0;
-        let (scheduler, runner, jobs) = (&self.scheduler, &mut self.runner, &self.jobs);
-        if let Some(next) = self.in_flight.front_mut().filter(|next| next.launched.is_deferred()) {
-            if next.fault == Some(Kind::Draw) {
-                return Err(injected_sample_error());
+        self.sample_deferred()
+    }
+
+    /// Launches the sampling of the oldest step in flight, if it was deferred.
+    fn sample_deferred(&mut self) -> mlx::Result<()> {
+        let Some(InFlightStep { plan, samples, tokens, computation, started }) = self.in_flight.pop_front()
+        else {
+            return Ok(());
+        };
+        let computation = match computation {
+            Computation::Forward(forward) => {
+                let (runner, changes) = (&mut self.runner, std::mem::take(&mut self.changes));
+                Computation::Sampled(catch_panic(|| runner.sample(forward, &changes))?)
             }
-            catch_panic(|| runner.draw(&mut next.launched, jobs, |id| scheduler.tokens(id).to_vec()))?;
-        }
+            sampled @ Computation::Sampled(_) => sampled,
+        };
+        self.in_flight.push_front(InFlightStep { plan, samples, tokens, computation, started });
         Ok(())
     }
 
     /// How long the step that was just read kept the device busy, in microseconds.
-    fn took(&mut self, in_flight: &InFlightStep) -> Tick {
-        let done = Instant::now();
-        let began = self.done.map_or(in_flight.started, |done| done.max(in_flight.started));
-        self.done = Some(done);
-        (done - began).as_micros() as Tick
+    fn took(&mut self, step: &InFlightStep) -> Tick {
+        let now = Instant::now();
+        let began = self.last_read_at.map_or(step.started, |last| last.max(step.started));
+        self.last_read_at = Some(now);
+        (now - began).as_micros() as Tick
     }
 
-    fn row(&self, sequence: SequenceId, sampled: &SampledToken) -> SequenceOutput {
-        let Some(token) = sampled.token else { return SequenceOutput::Failed };
-        let stops = self.jobs.get(&sequence).is_some_and(|job| job.stop_tokens.binary_search(&token).is_ok());
-        SequenceOutput::token(token, stops.then_some(StopKind::Token))
+    /// Each sampled sequence's output, and all accepted tokens in order.
+    fn verify(
+        &self,
+        step: &InFlightStep,
+        sampled: Vec<Option<TokenLogprobs>>,
+    ) -> (Vec<SequenceOutput>, Vec<(SequenceId, TokenLogprobs)>) {
+        let (mut outputs, mut accepted) = (Vec::new(), Vec::new());
+        let mut sampled = sampled.into_iter();
+        for (sequence, drafts) in &step.samples {
+            let rows: Vec<Option<TokenLogprobs>> = sampled.by_ref().take(1 + drafts.len()).collect();
+            let stop_tokens = self.jobs.get(sequence).map(|active| active.job.stop_tokens.as_slice());
+            let Verified { tokens, stops } = verify(drafts, &rows, stop_tokens.unwrap_or_default());
+            let Some(tokens) = tokens else {
+                outputs.push(SequenceOutput::Failed);
+                continue;
+            };
+            let rows = rows.into_iter().flatten().take(tokens.len());
+            accepted.extend(rows.map(|token| (*sequence, token)));
+            outputs.push(SequenceOutput::Accepted { tokens, stop: stops.then_some(StopKind::Token) });
+        }
+        (outputs, accepted)
     }
 
-    fn handle_token(&mut self, sequence: SequenceId, token: u32, sampled: Option<SampledToken>) {
-        let Some(job) = self.jobs.get_mut(&sequence) else { return };
-        job.generated.push(token);
-        let (logprob, top) = sampled.map_or((None, Vec::new()), |sampled| (sampled.logprob, sampled.top));
-        let update = JobUpdate::Token(TokenLogprobs { token, logprob, top });
-        self.reports.push(JobReport { job: job.id, update });
+    /// Reports a token.
+    fn handle_token(&mut self, sequence: SequenceId, token: TokenLogprobs) {
+        let Some(active) = self.jobs.get_mut(&sequence) else { return };
+        active.reported += 1;
+        if self.known.contains(&sequence) {
+            self.changes.appended.push((sequence, vec![token.token]));
+        }
+        self.reports.push(JobReport { job: active.job.id, update: JobUpdate::Token(token) });
     }
 
-    /// Reports a scheduler's event.
+    /// Reports the end of a sequence.
     fn handle_event(&mut self, event: core::Event) {
         let (sequence, update) = match event {
-            core::Event::Token { sequence, token } => return self.handle_token(sequence, token, None),
+            // Tokens come with their log-probabilities: see `read_oldest`.
+            core::Event::Token { .. } => return,
             core::Event::Finished { sequence, reason } => (sequence, finished(reason)),
             core::Event::Failed { sequence, failure } => (sequence, failed(failure)),
         };
-        if let Some(job) = self.jobs.remove(&sequence) {
-            self.sequences.remove(&job.id);
-            self.stats.finished_total += 1;
-            let update = match (&mut self.prompt_file, update) {
-                (Some(file), JobUpdate::Finished(reason)) => match file.finish(&self.scheduler, &self.runner)
-                {
+        let Some(active) = self.jobs.remove(&sequence) else { return };
+        if self.known.remove(&sequence) {
+            self.changes.removed.push(sequence);
+        }
+        self.stats.finished();
+        let update = match (&mut self.prompt_file, update) {
+            (Some(file), JobUpdate::Finished(reason)) => {
+                match file.finish(&self.scheduler, self.runner.model()) {
                     Ok(()) => JobUpdate::Finished(reason),
                     Err(failure) => JobUpdate::Failed(failure),
-                },
-                (_, update) => update,
-            };
-            self.reports.push(JobReport { job: job.id, update });
-        }
+                }
+            }
+            (_, update) => update,
+        };
+        self.reports.push(JobReport { job: active.job.id, update });
     }
 
     fn now(&self) -> Tick {

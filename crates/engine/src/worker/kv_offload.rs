@@ -17,7 +17,7 @@ use omnibus_model::{BlockExport, Source};
 use sha2::{Digest, Sha256};
 
 use super::capacity::Capacity;
-use super::runner::Runner;
+use super::model_runner::ModelRunner;
 use crate::disk::{BlockName, Disk, QUEUED_BYTES_MAX, ReadResult};
 use crate::{DiskStats, Settings, StartError, SwapStats};
 use host::Host;
@@ -76,11 +76,11 @@ impl KvOffload {
     pub(super) fn open(
         settings: &Settings,
         source: &Source,
-        runner: &Runner,
+        runner: &ModelRunner,
         capacity: &Capacity,
     ) -> Result<Option<Self>, StartError> {
         let block_bytes: Vec<usize> =
-            (0..runner.groups()).map(|group| runner.state().block_bytes(group)).collect();
+            (0..runner.groups()).map(|group| runner.cache().block_bytes(group)).collect();
         let disk = DiskTier::open(settings, source, runner, &block_bytes)?;
         let host = Host::new(capacity.memory.swap_bytes);
         if disk.is_none() && host.limit_bytes() == 0 {
@@ -138,7 +138,7 @@ impl KvOffload {
     pub(super) fn restore(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut Runner,
+        runner: &mut ModelRunner,
         id: SequenceId,
         now: Tick,
     ) -> mlx::Result<()> {
@@ -162,7 +162,7 @@ impl KvOffload {
     fn write_back(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut Runner,
+        runner: &mut ModelRunner,
         id: SequenceId,
         read: &BTreeMap<BlockName, Vec<u8>>,
         wanted: impl Fn(BlockName) -> bool,
@@ -176,7 +176,7 @@ impl KvOffload {
         let names: Vec<BlockName> = restored.iter().map(|block| name_of(block.group, block.hash)).collect();
         let content = |name: &BlockName| read.get(name).map(Vec::as_slice).or_else(|| host.get(*name));
         let contents: Vec<&[u8]> = names.iter().filter_map(content).collect();
-        runner.settle()?;
+        runner.finish()?;
         let started = Instant::now();
         runner.write_blocks(&restored, &contents)?;
         let bytes = contents.iter().map(|content| content.len() as u64).sum();
@@ -193,7 +193,7 @@ impl KvOffload {
     pub(super) fn swap_out(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &Runner,
+        runner: &ModelRunner,
         blocks: &[CachedBlock],
     ) -> mlx::Result<()> {
         let unknown = blocks.iter().filter(|block| self.find(name_of(block.group, block.hash)).is_none());
@@ -201,7 +201,7 @@ impl KvOffload {
         if unknown.is_empty() {
             return Ok(());
         }
-        runner.settle()?;
+        runner.finish()?;
         let started = Instant::now();
         let mut copied: Vec<(BlockName, Vec<u8>)> = Vec::new();
         for (group, bytes) in self.block_bytes.iter().enumerate() {
@@ -254,7 +254,7 @@ impl KvOffload {
     pub(super) fn finish_reads(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut Runner,
+        runner: &mut ModelRunner,
         now: Tick,
     ) -> mlx::Result<()> {
         while let Some(disk_tier) = &self.disk {
@@ -291,7 +291,7 @@ impl KvOffload {
     pub(super) fn offload(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &Runner,
+        runner: &ModelRunner,
         idleness: Idleness,
     ) -> mlx::Result<bool> {
         if let Some(export) = &self.export {
@@ -326,7 +326,7 @@ impl KvOffload {
     }
 
     /// Writes all remaining blocks. For shutdown.
-    pub(super) fn flush(&mut self, scheduler: &mut Scheduler, runner: &Runner) -> mlx::Result<()> {
+    pub(super) fn flush(&mut self, scheduler: &mut Scheduler, runner: &ModelRunner) -> mlx::Result<()> {
         while self.offload(scheduler, runner, Idleness::ShuttingDown)? {}
         Ok(())
     }
@@ -372,21 +372,20 @@ impl DiskTier {
     fn open(
         settings: &Settings,
         source: &Source,
-        runner: &Runner,
+        runner: &ModelRunner,
         block_bytes: &[usize],
     ) -> Result<Option<Self>, StartError> {
         let chosen = settings.disk.as_ref().filter(|disk| !disk.directory.as_os_str().is_empty());
         let Some(chosen) = chosen else { return Ok(None) };
         let weights = source.fingerprint().map_err(StartError::new)?;
-        let layout = runner.state().layout();
+        let layout = runner.cache().layout();
         let fingerprint = Sha256::new().chain_update(weights).chain_update(layout).finalize();
         let (results_tx, results) = channel();
         let on_read = move |result| {
             // The loop drops the receiver before the disk.
             let _receiver_gone = results_tx.send(result);
         };
-        let faults = settings.faults.clone();
-        let disk = Disk::open(chosen, fingerprint.into(), block_bytes.to_vec(), faults, on_read)?;
+        let disk = Disk::open(chosen, fingerprint.into(), block_bytes.to_vec(), &settings.faults, on_read)?;
         Ok(Some(Self { disk, results }))
     }
 }

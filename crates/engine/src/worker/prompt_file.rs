@@ -10,7 +10,7 @@ use omnibus_core::{Scheduler, SequenceId};
 use omnibus_kv::{BlockId, CacheKind};
 use omnibus_model::{BlockImport, Blueprint, PromptCache, Source};
 
-use super::runner::Runner;
+use super::model_runner::ModelRunner;
 use crate::settings::{PromptCacheFile, Settings};
 use crate::{Failure, StartError};
 
@@ -86,7 +86,7 @@ impl PromptFile {
     pub(super) fn begin(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut Runner,
+        runner: &mut ModelRunner,
         id: SequenceId,
     ) -> mlx::Result<()> {
         let keys = scheduler.block_hashes(id);
@@ -98,7 +98,7 @@ impl PromptFile {
                 Ok(())
             }
             Self::Read { cache } => {
-                let (size, groups) = (runner.state().block_size(), runner.state().groups());
+                let (size, groups) = (runner.cache().block_size(), runner.cache().groups());
                 let places: BTreeMap<u128, usize> = keys.into_iter().zip(0..).collect();
                 let place = |group: usize, key: u128| {
                     let logical = places.get(&key).copied()?;
@@ -115,14 +115,14 @@ impl PromptFile {
     }
 
     /// Writes the file, once its prompt has been computed.
-    pub(super) fn finish(&mut self, scheduler: &Scheduler, runner: &Runner) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self, scheduler: &Scheduler, runner: &ModelRunner) -> Result<(), Failure> {
         let Self::Write { path, model, prompt } = self else { return Ok(()) };
         let Some(Prompt { tokens, keys }) = prompt.take() else { return Ok(()) };
         let failed = |why: String| Failure::Engine {
             message: format!("the prompt was computed and could not be written to {}: {why}", path.display()),
         };
         let mut parts = Vec::new();
-        for (index, group) in runner.state().groups().iter().enumerate() {
+        for (index, group) in runner.cache().groups().iter().enumerate() {
             let wanted = match group.spec.kind {
                 CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } => keys.len(),
                 CacheKind::SlidingWindow { tokens, .. } => tokens.min(keys.len()),
@@ -141,7 +141,7 @@ impl PromptFile {
         }
         let metadata = [("model", model.as_str()), ("tokenizer_config", "{}"), ("written_by", "mlx-omnibus")];
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        PromptCache::write(path, runner.state().groups(), &tokens, &parts, &metadata)
+        PromptCache::write(path, runner.cache().groups(), &tokens, &parts, &metadata)
             .map_err(|error| failed(error.to_string()))
     }
 }

@@ -1,50 +1,50 @@
-//! Log-probabilities of prompt tokens, for requests that ask how likely their prompt was.
+//! Log-probabilities of prompt tokens, where they were requested.
 
 use mlx::Array;
 use omnibus_core::SequenceId;
 
 use super::step_input::PromptRows;
 use crate::message::{JobUpdate, TokenLogprobs};
-use crate::sampler::Scores;
+use crate::sampler::PendingLogprobs;
 
-/// Scores of one prompt's rows in one step, not yet read.
+/// Log-probabilities of one prompt's rows in one step, not yet read.
 pub(super) struct PromptLogprobs {
     pub(super) sequence: SequenceId,
     first: usize,
     next: Vec<u32>,
     top: usize,
-    scores: Scores,
+    logprobs: PendingLogprobs,
 }
 
 impl PromptLogprobs {
     /// `logits`: `[n, vocab]` f32 of the whole step.
-    pub(super) fn of(logits: &Array, rows: &PromptRows) -> mlx::Result<Self> {
+    pub(super) fn new(logits: &Array, rows: &PromptRows) -> mlx::Result<Self> {
         let [_, vocab] = logits.dims()?;
         let (start, count) = (rows.logits as i32, rows.next.len() as i32);
         let logits = logits.slice(&[start, 0], &[start + count, vocab])?;
         let next: Vec<i32> = rows.next.iter().map(|token| *token as i32).collect();
-        let scores = Scores::of(&logits, &Array::from_slice(&next, &[count])?, rows.top)?;
+        let logprobs = PendingLogprobs::new(&logits, &Array::from_slice(&next, &[count])?, rows.top)?;
         Ok(Self {
             sequence: rows.sequence,
             first: rows.first,
             next: rows.next.clone(),
             top: rows.top,
-            scores,
+            logprobs,
         })
     }
 
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.scores.arrays()
+        self.logprobs.arrays()
     }
 
-    /// Waits, and gives the prompt's tokens with their scores, as they are told.
+    /// Waits, and returns the update with the prompt's tokens.
     pub(super) fn read(&self) -> mlx::Result<JobUpdate> {
-        let scores = self.scores.read()?;
-        let scored = self.next.iter().zip(scores).map(|(token, score)| TokenLogprobs {
+        let scores = self.logprobs.read()?;
+        let tokens = self.next.iter().zip(scores).map(|(token, score)| TokenLogprobs {
             token: *token,
             logprob: score.logprob,
             top: score.top.into_iter().take(self.top).collect(),
         });
-        Ok(JobUpdate::Prompt { first: self.first, tokens: scored.collect() })
+        Ok(JobUpdate::Prompt { first: self.first, tokens: tokens.collect() })
     }
 }

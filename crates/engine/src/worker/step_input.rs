@@ -1,113 +1,126 @@
-//! A plan put into rows: which tokens, at which positions, over which blocks, sampled how.
+//! The input of one step, from the loop to the runner: tokens, segments, block copies, and changes of sampling state.
+//!
+//! Invariant: plain serializable values. Nothing else of a step reaches the runner, so runners that get the same inputs
+//! in the same order compute the same bits.
 
-use omnibus_core::{Plan, Scheduler, SequenceId, TokenSource};
-use omnibus_model::Segment;
+use omnibus_core::{BlockCopy, ScheduledSequence, Scheduler, SequenceId, TokenSource};
+use omnibus_kv::BlockTable;
+use serde::{Deserialize, Serialize};
 
-use crate::fault::RowFault;
-use crate::message::Job;
-use crate::sampler::needs_history;
+use crate::sampler::{SampleRow, SamplingChanges};
 
-/// The rows of one step, laid end to end in the plan's order.
-#[derive(Debug, Default)]
-pub(super) struct Rows {
-    /// Token of each row; for rows fed by the step before, an index into [`Rows::fed`] stands instead.
-    pub(super) tokens: Vec<Feed>,
-    pub(super) segments: Vec<Segment>,
-    /// Rows whose logits are wanted, ascending.
+/// One step: rows of several sequences, end to end in the plan's order.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct StepInput {
+    /// Applied before the step.
+    pub(super) changes: SamplingChanges,
+    /// Blocks to copy before anything is written.
+    pub(super) copies: Vec<BlockCopy>,
+    /// Each row's token.
+    pub(super) tokens: Vec<InputToken>,
+    pub(super) segments: Vec<InputSegment>,
+    /// Rows that need logits, ascending.
     pub(super) logits_at: Vec<usize>,
     pub(super) samples: Vec<SampleRow>,
     pub(super) prompts: Vec<PromptRows>,
 }
 
-/// Where one row's token comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Feed {
-    /// It is known.
-    Token(u32),
-    /// It is this row of the samples of the step in flight.
-    Sample(usize),
+/// A row's token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum InputToken {
+    Known(u32),
+    /// This row of the samples of the step before, which is still in flight.
+    Sampled(usize),
 }
 
-/// One row that is sampled.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SampleRow {
+/// One sequence's consecutive rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct InputSegment {
     pub(super) sequence: SequenceId,
-    /// Which of `logits_at` it is.
-    pub(super) logits: usize,
-    /// Position of the token that is drawn.
-    pub(super) position: usize,
-    /// What it draws depends on a token that is still in flight.
-    pub(super) deferred: bool,
-    /// What is to go wrong with it, in tests.
-    pub(super) fault: Option<RowFault>,
+    /// Its first row.
+    pub(super) first: usize,
+    /// How many rows.
+    pub(super) len: usize,
+    /// Position of its first row.
+    pub(super) context: usize,
+    /// Tokens of its prompt.
+    pub(super) prompt: usize,
+    /// Its blocks, one table for each layer group.
+    pub(super) tables: Vec<BlockTable>,
 }
 
-/// Rows of a prompt that is to be scored.
-#[derive(Debug, Clone)]
+/// Rows of a prompt whose log-probabilities were requested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PromptRows {
     pub(super) sequence: SequenceId,
-    /// Which token of the prompt the first of `next` is.
+    /// Position of the first of `next`.
     pub(super) first: usize,
-    /// Which of `logits_at` the first of them is; they are consecutive.
+    /// Row of the step's logits of the first of them; they are consecutive.
     pub(super) logits: usize,
-    /// The token that really follows each of them.
+    /// The token that follows each row.
     pub(super) next: Vec<u32>,
-    /// How many of the likeliest are wanted.
+    /// How many of the most likely tokens were requested.
     pub(super) top: usize,
 }
 
-impl Rows {
-    /// Reads the plan's rows off the scheduler, which has allocation it.
-    pub(super) fn of<'a>(
-        plan: &Plan,
+/// What the loop knows of a scheduled sequence's request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestRows {
+    /// Tokens of the prompt.
+    pub(super) prompt: usize,
+    pub(super) prompt_logprobs: Option<usize>,
+}
+
+impl StepInput {
+    /// Adds a scheduled sequence's rows. Its plan has been applied. `drafts`: its draft tokens. `row_of`: the row of the
+    /// step before that holds a scheduled sequence's sample.
+    pub(super) fn push(
+        &mut self,
+        work: &ScheduledSequence,
         scheduler: &Scheduler,
-        groups: usize,
-        job: impl Fn(SequenceId) -> Option<&'a Job>,
-    ) -> Self {
-        let mut rows = Self::default();
-        for work in &plan.scheduled {
-            let Some(job) = job(work.sequence) else { continue };
-            let first = rows.tokens.len();
-            let known = scheduler.tokens(work.sequence);
-            match work.input {
-                TokenSource::Known => {
-                    rows.tokens.extend(known[work.positions.clone()].iter().copied().map(Feed::Token))
-                }
-                TokenSource::InFlight { row, .. } => rows.tokens.push(Feed::Sample(row)),
+        request: RequestRows,
+        drafts: &[u32],
+        row_of: impl Fn(usize) -> usize,
+    ) {
+        let (first, known) = (self.tokens.len(), scheduler.tokens(work.sequence));
+        match work.input {
+            TokenSource::Known => {
+                let positions = work.positions.start..work.positions.end - drafts.len();
+                let tokens = known.get(positions).unwrap_or_default();
+                self.tokens.extend(tokens.iter().chain(drafts).copied().map(InputToken::Known));
             }
-            let tables = (0..groups).map(|group| scheduler.block_table(work.sequence, group).clone());
-            let prompt = job.prompt.len();
-            rows.segments.push(Segment {
-                first,
-                len: work.positions.len(),
-                context: work.positions.start,
-                prompt,
-                tables: tables.collect(),
-            });
-            if let Some(top) = job.prompt_logprobs.filter(|_| work.positions.start + 1 < prompt) {
-                let scored = work.positions.start..work.positions.end.min(prompt - 1);
-                let next = job.prompt[scored.start + 1..=scored.end].to_vec();
-                rows.prompts.push(PromptRows {
-                    sequence: work.sequence,
-                    first: work.positions.start + 1,
-                    logits: rows.logits_at.len(),
-                    next,
-                    top,
-                });
-                rows.logits_at.extend((0..scored.len()).map(|row| first + row));
-            }
-            if work.samples > 0 {
-                rows.samples.push(SampleRow {
-                    sequence: work.sequence,
-                    logits: rows.logits_at.len(),
-                    position: work.positions.end,
-                    deferred: matches!(work.input, TokenSource::InFlight { .. })
-                        && needs_history(&job.sampling),
-                    fault: None,
-                });
-                rows.logits_at.push(first + work.positions.len() - 1);
-            }
+            TokenSource::InFlight { row, .. } => self.tokens.push(InputToken::Sampled(row_of(row))),
         }
-        rows
+        let groups = 0..scheduler.settings().groups.len();
+        self.segments.push(InputSegment {
+            sequence: work.sequence,
+            first,
+            len: work.positions.len(),
+            context: work.positions.start,
+            prompt: request.prompt,
+            tables: groups.map(|group| scheduler.block_table(work.sequence, group).clone()).collect(),
+        });
+        self.push_prompt_rows(work, known, request);
+        for behind in (0..work.samples).rev() {
+            let (logits, position) = (self.logits_at.len(), work.positions.end - behind);
+            self.samples.push(SampleRow { sequence: work.sequence, position, logits });
+            self.logits_at.push(first + work.positions.len() - 1 - behind);
+        }
+    }
+
+    fn push_prompt_rows(&mut self, work: &ScheduledSequence, known: &[u32], request: RequestRows) {
+        let Some(top) = request.prompt_logprobs else { return };
+        let start = work.positions.start;
+        let end = work.positions.end.min(request.prompt.saturating_sub(1));
+        let Some(next) = known.get(start + 1..end + 1).filter(|next| !next.is_empty()) else { return };
+        let first_row = self.segments.last().map_or(0, |segment| segment.first);
+        self.prompts.push(PromptRows {
+            sequence: work.sequence,
+            first: start + 1,
+            logits: self.logits_at.len(),
+            next: next.to_vec(),
+            top,
+        });
+        self.logits_at.extend((0..end - start).map(|row| first_row + row));
     }
 }

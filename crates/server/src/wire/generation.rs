@@ -11,7 +11,7 @@ use crate::error::ApiError;
 pub const FIELDS: &[Field] = &[
     honoured("model", "a served name; absent is the default model"),
     honoured("max_tokens", "most tokens to generate"),
-    honoured("temperature", "0 is greedy; 1 when absent"),
+    honoured("temperature", "0 is greedy; 1 when absent; applied before `top_k`, `top_p` and `min_p`"),
     honoured("top_p", "nucleus sampling: keeps the smallest set of tokens with this total probability"),
     honoured("top_k", "keeps the k most likely tokens; 0 or -1 keeps all"),
     honoured("min_p", "keeps tokens at least this fraction as likely as the most likely one"),

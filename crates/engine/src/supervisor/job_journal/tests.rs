@@ -1,5 +1,7 @@
 //! Processes that run and crash, played against the journal.
 
+use omnibus_core::Request;
+
 use super::*;
 use crate::Sampling;
 use crate::message::TokenLogprobs;
@@ -7,20 +9,13 @@ use crate::message::TokenLogprobs;
 fn job(id: u64) -> Job {
     Job {
         id: JobId(id),
-        prompt: vec![1, 2],
-        generated: Vec::new(),
-        max_new_tokens: 9,
+        request: Request { session: Some(4), ..Request::new(vec![1, 2], 9) },
+        prompt: 2,
         sampling: Sampling::greedy(),
         stop_tokens: Vec::new(),
         logprobs: None,
         prompt_logprobs: Some(0),
-        priority: 0,
         timeout_s: Some(10.0),
-        cache_salt: 0,
-        tenant: 0,
-        session: None,
-        boundaries: Vec::new(),
-        history: 0..0,
     }
 }
 
@@ -86,7 +81,8 @@ fn play(jobs: u64, faulty: u64, fatal: usize) -> (Vec<u64>, usize) {
                     }
                     continue 'processes;
                 }
-                let all = journal.entries.get(&JobId(id)).map_or(0, |entry| entry.job.generated.len() + 1);
+                let all =
+                    journal.entries.get(&JobId(id)).map_or(0, |entry| entry.job.request.prompt.len() - 1);
                 journal.record(vec![token(id, 1)]);
                 if all == 200 {
                     journal.record(vec![finished(id)]);
@@ -134,7 +130,8 @@ fn a_job_resumes_after_its_reported_tokens_with_its_remaining_time() {
     journal.record(vec![started(0), token(0, 7), token(0, 8)]);
     journal.crashed();
     let later = now + std::time::Duration::from_secs(4);
-    let again = Job { generated: vec![7, 8], timeout_s: Some(6.0), prompt_logprobs: None, ..job(0) };
+    let request = Request { session: Some(4), ..Request::new(vec![1, 2, 7, 8], 7) };
+    let again = Job { request, timeout_s: Some(6.0), prompt_logprobs: None, ..job(0) };
     assert_eq!(journal.dispatch(later), [again]);
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use omnibus_core::{self as core, Rejection, SequenceId, Tick};
 
 use super::report::seconds;
-use super::{EngineLoop, PendingOffload};
-use crate::message::{Command, Job, JobReport, JobUpdate};
+use super::{ActiveJob, EngineLoop, PendingOffload};
+use crate::message::{Command, Job, JobReport, JobUpdate, QueryId, SessionReply};
+use crate::sampler::needs_history;
 use crate::worker::kv_offload::KvOffload;
 use crate::{Failure, SessionStats};
 
@@ -50,12 +51,13 @@ impl EngineLoop {
         match command {
             Command::Submit(job) => self.submit(*job),
             Command::Cancel(job) => {
-                let event = self.sequences.get(&job).and_then(|sequence| self.scheduler.cancel(*sequence));
+                let found = self.jobs.iter().find(|(_, active)| active.job.id == job);
+                let event = found.map(|(sequence, _)| *sequence).and_then(|id| self.scheduler.cancel(id));
                 if let Some(event) = event {
                     self.handle_event(event);
                 }
             }
-            Command::ListSessions => self.list_sessions(),
+            Command::ListSessions(query) => self.list_sessions(query),
             Command::DropSession(session) => {
                 self.scheduler.drop_session(session);
             }
@@ -64,7 +66,7 @@ impl EngineLoop {
         ControlFlow::Continue(())
     }
 
-    fn list_sessions(&mut self) {
+    fn list_sessions(&mut self, query: QueryId) {
         let now = self.now();
         let sessions = self.scheduler.sessions(now).into_iter().map(|session| SessionStats {
             session: session.session,
@@ -72,27 +74,25 @@ impl EngineLoop {
             blocks: session.blocks,
             idle_s: now.saturating_sub(session.last_used) as f64 / 1e6,
         });
-        self.stats.sessions = sessions.collect();
-        self.stats.session_looks_total += 1;
+        self.sessions.push(SessionReply { query, sessions: sessions.collect() });
     }
 
-    pub(super) fn submit(&mut self, job: Job) {
+    pub(super) fn submit(&mut self, mut job: Job) {
         let now = self.now();
         let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
-        let request = core::Request {
-            priority: job.priority,
-            deadline,
-            cache_salt: job.cache_salt,
-            tenant: job.tenant,
-            session: job.session,
-            boundaries: job.boundaries.clone(),
-            history: job.history.clone(),
-            ..core::Request::new(self.prompt_of(&job), job.max_new_tokens.saturating_sub(job.generated.len()))
-        };
+        let mut tokens = std::mem::take(&mut job.request.prompt);
+        let reported = tokens.len();
+        let max_tokens = reported + job.request.max_new_tokens;
+        if let Some(file) = &self.prompt_file {
+            tokens = file.prompt(tokens);
+        }
+        // What a penalty changes depends on every token before it, so such sequences have no draft tokens.
+        let proposer = self.proposer.as_ref().filter(|_| !needs_history(&job.sampling));
+        let draft_tokens = proposer.map_or(0, |proposer| proposer.draft_tokens());
+        let request = core::Request { prompt: tokens, deadline, draft_tokens, ..job.request.clone() };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
-                self.sequences.insert(job.id, sequence);
-                self.jobs.insert(sequence, job);
+                self.jobs.insert(sequence, ActiveJob { job, reported, max_tokens });
                 if let Some(offload) = &mut self.offload {
                     offload.fetch(&mut self.scheduler, sequence, now);
                 }
@@ -111,18 +111,9 @@ impl EngineLoop {
         }
     }
 
-    /// The tokens that a job starts with.
-    fn prompt_of(&self, job: &Job) -> Vec<u32> {
-        let tokens = [job.prompt.as_slice(), &job.generated].concat();
-        match &self.prompt_file {
-            Some(file) => file.prompt(tokens),
-            None => tokens,
-        }
-    }
-
     fn start_prompt_file(&mut self, sequence: SequenceId) {
         let Some(file) = &mut self.prompt_file else { return };
-        if let Err(error) = file.begin(&mut self.scheduler, &mut self.runner, sequence) {
+        if let Err(error) = file.begin(&mut self.scheduler, self.runner.model_mut(), sequence) {
             self.recover(&error);
         }
     }

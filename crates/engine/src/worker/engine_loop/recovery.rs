@@ -3,10 +3,13 @@
 use std::any::Any;
 use std::panic::resume_unwind;
 
-use omnibus_core::Scheduler;
+use omnibus_core::{Scheduler, SequenceId};
 
-use super::EngineLoop;
-use crate::worker::catch_panic::panic_message;
+use super::{ActiveJob, EngineLoop};
+use crate::Failure;
+use crate::message::{Job, JobReport, JobUpdate};
+use crate::sampler::SamplingChanges;
+use crate::worker::catch_panic::{catch_panic, panic_message};
 
 /// Consecutive iterations that may panic, without a completed step in between.
 const PANICS_MAX: u32 = 3;
@@ -21,13 +24,11 @@ impl EngineLoop {
         }
     }
 
-    /// After a panic of the loop the scheduler's state is not trusted: a new one gets every job with its tokens so far. Time
-    /// limits start again. A loop that panics repeatedly ends.
+    /// After a panic of the loop the scheduler's state is not trusted: a new one gets every job with its reported tokens.
+    /// Time limits start again. A loop that panics repeatedly ends.
     pub(super) fn rebuild(&mut self, panic: Box<dyn Any + Send>) {
-        tracing::error!(
-            panic = panic_message(panic.as_ref()),
-            "the engine's loop panicked; all sequences are recomputed"
-        );
+        let message = panic_message(panic.as_ref());
+        tracing::error!(panic = message, "the engine's loop panicked; all sequences are recomputed");
         self.panics += 1;
         if self.panics > PANICS_MAX {
             resume_unwind(panic);
@@ -36,19 +37,38 @@ impl EngineLoop {
         if let Some(offload) = &mut self.offload {
             offload.detach();
         }
-        self.scheduler = Scheduler::new(self.scheduler.settings().clone());
-        self.sequences.clear();
         let jobs = std::mem::take(&mut self.jobs);
-        jobs.into_values().for_each(|job| self.submit(job));
+        let jobs: Vec<Job> =
+            jobs.into_iter().filter_map(|(sequence, active)| self.with_tokens(sequence, active)).collect();
+        self.scheduler = Scheduler::new(self.scheduler.settings().clone());
+        jobs.into_iter().for_each(|job| self.submit(job));
     }
 
-    /// Drops the steps in flight and clears the KV cache.
+    /// The job with its tokens, as far as they were reported. If the scheduler has lost them, the job fails.
+    fn with_tokens(&mut self, sequence: SequenceId, active: ActiveJob) -> Option<Job> {
+        let ActiveJob { mut job, reported, max_tokens } = active;
+        let scheduler = &self.scheduler;
+        let Ok(tokens) = catch_panic(|| Ok(scheduler.tokens(sequence).to_vec())) else {
+            let message = "its tokens were lost in a failure of the engine's loop".to_owned();
+            let update = JobUpdate::Failed(Failure::Engine { message });
+            self.reports.push(JobReport { job: job.id, update });
+            return None;
+        };
+        job.request.prompt = tokens;
+        job.request.prompt.truncate(reported);
+        job.request.max_new_tokens = max_tokens.saturating_sub(reported);
+        Some(job)
+    }
+
+    /// Drops the steps in flight, clears the KV cache and the runner's sampling state.
     fn abort_steps(&mut self) {
         self.in_flight.clear();
+        self.known.clear();
+        self.changes = SamplingChanges::default();
         if let Some(offload) = &mut self.offload {
             offload.cancel_all();
         }
-        self.stats.failed_steps_total += 1;
+        self.stats.step_failed();
         if let Err(error) = self.runner.reset() {
             tracing::error!(%error, "the KV cache cannot be allocated again");
         }

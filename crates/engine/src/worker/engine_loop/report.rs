@@ -1,20 +1,53 @@
-//! The loop's reports to the front.
+//! The loop's reports to the front: updates of jobs at once, statistics when they are due.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use omnibus_core::Tick;
 
-use super::{EngineLoop, InFlightStep};
+use super::EngineLoop;
 use crate::Stats;
 use crate::error::Disconnected;
-use crate::message::{Report, StepStats};
+use crate::message::{JobReport, JobUpdate, Report, StatsReport, StepStats};
 use crate::worker::kv_offload::KvOffload;
 
 /// Upper bound of the retry estimate.
 const RETRY_MAX_S: u64 = 600;
+/// Statistics are sent this often while steps run, and when a request starts or ends.
+const STATS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The loop's own counters, and when statistics were last sent.
+#[derive(Default)]
+pub(super) struct LoopStats {
+    counters: Stats,
+    steps: Vec<StepStats>,
+    sent_at: Option<Instant>,
+}
+
+impl LoopStats {
+    pub(super) fn add_step(&mut self, step: StepStats) {
+        self.counters.steps_total += 1;
+        self.steps.push(step);
+    }
+
+    pub(super) fn finished(&mut self) {
+        self.counters.finished_total += 1;
+    }
+
+    pub(super) fn step_failed(&mut self) {
+        self.counters.failed_steps_total += 1;
+    }
+
+    /// Adds a step's times: launching, dispatching included, and waiting.
+    pub(super) fn add_times(&mut self, launching: Duration, dispatching: Duration, waiting: Duration) {
+        self.counters.host_seconds_total += launching.saturating_sub(dispatching).as_secs_f64();
+        self.counters.dispatch_seconds_total += dispatching.as_secs_f64();
+        self.counters.wait_seconds_total += waiting.as_secs_f64();
+    }
+}
 
 impl EngineLoop {
-    /// Ends an iteration with a report, which also shows that the loop makes progress.
+    /// Ends an iteration with a report, if there is anything to report.
     pub(super) fn publish(&mut self) -> ControlFlow<()> {
         match self.report() {
             Ok(()) => ControlFlow::Continue(()),
@@ -22,43 +55,58 @@ impl EngineLoop {
         }
     }
 
-    /// Sends the jobs' updates and the statistics.
+    /// Sends the jobs' updates, and the statistics if they are due. One of both is sent at least once in an interval, so
+    /// reports show that the loop makes progress.
     pub(super) fn report(&mut self) -> Result<(), Disconnected> {
-        let scheduler = self.scheduler.stats();
-        let stats = &mut self.stats;
-        stats.process = std::process::id();
-        (stats.queued, stats.running) = (scheduler.queued, scheduler.running);
-        stats.kv_blocks_used = scheduler.groups.iter().map(|group| group.used).sum();
-        stats.kv_blocks_cached = scheduler.groups.iter().map(|group| group.cached).sum();
-        stats.kv_blocks_total = scheduler.groups.iter().map(|group| group.total).sum();
-        stats.prefix_misses = scheduler.misses;
-        stats.partial_copies_total = scheduler.partial_copies_total;
-        stats.checkpoints_total = scheduler.checkpoints_total;
-        stats.sessions_kept = scheduler.sessions;
-        stats.groups = scheduler.groups;
-        stats.preemptions_total = scheduler.preemptions_total;
-        stats.swap_preemptions_total = scheduler.swap_preemptions_total;
-        stats.cached_tokens_total = scheduler.cached_tokens_total;
-        stats.computed_tokens_total = scheduler.computed_tokens_total;
-        stats.generated_tokens_total = scheduler.sampled_tokens_total;
-        stats.cost_model.clone_from(self.scheduler.cost());
-        stats.retry_after_s = seconds(self.scheduler.retry_after());
-        stats.handovers_total = scheduler.handoffs_total;
-        stats.disk = self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default();
-        stats.swap = self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default();
-        stats.active_memory_bytes = mlx::memory::active_memory() as u64;
-        stats.peak_memory_bytes = mlx::memory::peak_memory() as u64;
-        stats.cache_memory_bytes = mlx::memory::cache_memory() as u64;
-        let (jobs, steps) = (std::mem::take(&mut self.reports), std::mem::take(&mut self.steps));
-        // Sessions are only in the report after a query: the list may be long.
-        let sessions = std::mem::take(&mut stats.sessions);
-        (self.report_tx)(Report { jobs, stats: Stats { sessions, ..stats.clone() }, steps })
+        let stats = self.stats_due().then(|| Box::new(self.collect_stats()));
+        if stats.is_none() && self.reports.is_empty() && self.sessions.is_empty() {
+            return Ok(());
+        }
+        let (jobs, sessions) = (std::mem::take(&mut self.reports), std::mem::take(&mut self.sessions));
+        (self.report_tx)(Report { jobs, stats, sessions })
     }
 
-    pub(super) fn observe(&mut self, in_flight: &InFlightStep) {
-        self.stats.steps_total += 1;
-        let seconds = in_flight.started.elapsed().as_secs_f64();
-        self.steps.push(StepStats { seconds, tokens: in_flight.tokens });
+    fn stats_due(&self) -> bool {
+        let counts = |report: &JobReport| match report.update {
+            JobUpdate::Started { .. } | JobUpdate::Finished(_) | JobUpdate::Failed(_) => true,
+            JobUpdate::Prompt { .. } | JobUpdate::Token(_) => false,
+        };
+        let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
+        idle || self.stats.sent_at.is_none_or(|at| at.elapsed() >= STATS_INTERVAL)
+            || self.reports.iter().any(counts)
+    }
+
+    fn collect_stats(&mut self) -> StatsReport {
+        self.stats.sent_at = Some(Instant::now());
+        let scheduler = self.scheduler.stats();
+        let stats = Stats {
+            process: std::process::id(),
+            queued: scheduler.queued,
+            running: scheduler.running,
+            kv_blocks_used: scheduler.groups.iter().map(|group| group.used).sum(),
+            kv_blocks_cached: scheduler.groups.iter().map(|group| group.cached).sum(),
+            kv_blocks_total: scheduler.groups.iter().map(|group| group.total).sum(),
+            prefix_misses: scheduler.misses,
+            partial_copies_total: scheduler.partial_copies_total,
+            checkpoints_total: scheduler.checkpoints_total,
+            sessions_kept: scheduler.sessions,
+            groups: scheduler.groups,
+            preemptions_total: scheduler.preemptions_total,
+            swap_preemptions_total: scheduler.swap_preemptions_total,
+            cached_tokens_total: scheduler.cached_tokens_total,
+            computed_tokens_total: scheduler.computed_tokens_total,
+            generated_tokens_total: scheduler.sampled_tokens_total,
+            cost_model: self.scheduler.cost().clone(),
+            retry_after_s: seconds(self.scheduler.retry_after()),
+            handovers_total: scheduler.handoffs_total,
+            disk: self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default(),
+            swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
+            active_memory_bytes: mlx::memory::active_memory() as u64,
+            peak_memory_bytes: mlx::memory::peak_memory() as u64,
+            cache_memory_bytes: mlx::memory::cache_memory() as u64,
+            ..self.stats.counters.clone()
+        };
+        StatsReport { stats, steps: std::mem::take(&mut self.stats.steps) }
     }
 }
 

@@ -1,27 +1,27 @@
-//! Log-probabilities of the drawn tokens and of the likeliest ones, from the model's own logits.
+//! Log-probabilities of sampled tokens and of the most likely ones, from the model's own logits.
 
 use mlx::{Array, Dtype};
 
-/// Scores of some rows, not yet read.
-pub struct Scores {
+/// Log-probabilities of some rows, not yet read.
+pub(crate) struct PendingLogprobs {
     /// `[n, 1]` f32
     chosen: Array,
-    /// `[n, top]` i32 and f32, unsorted; `None` when nobody asked.
+    /// `[n, top]` i32 and f32, unsorted; `None` when not requested.
     top: Option<(Array, Array)>,
 }
 
-/// One row's scores.
+/// One row's log-probabilities.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Score {
+pub(crate) struct TokenScore {
     /// Log-probability of the row's token.
-    pub logprob: Option<f32>,
-    /// The likeliest tokens, best first.
-    pub top: Vec<(u32, f32)>,
+    pub(crate) logprob: Option<f32>,
+    /// The most likely tokens, best first.
+    pub(crate) top: Vec<(u32, f32)>,
 }
 
-impl Scores {
-    /// `logits`: `[n, vocab]` f32; `tokens`: `[n]` i32; the `top` likeliest besides.
-    pub fn of(logits: &Array, tokens: &Array, top: usize) -> mlx::Result<Self> {
+impl PendingLogprobs {
+    /// `logits`: `[n, vocab]` f32; `tokens`: `[n]` i32; the `top` most likely ones besides.
+    pub(crate) fn new(logits: &Array, tokens: &Array, top: usize) -> mlx::Result<Self> {
         let [rows, vocab] = logits.dims()?;
         let norm = logits.logsumexp(&[-1])?.expand_dims(&[-1])?;
         let chosen = logits.take_along_axis(&tokens.expand_dims(&[-1])?, -1)? - &norm;
@@ -30,24 +30,26 @@ impl Scores {
             None
         } else {
             let order = logits.argpartition(vocab - top, -1)?;
-            let likeliest = order.slice(&[0, vocab - top], &[rows, vocab])?.astype(Dtype::I32)?;
-            let scores = logits.take_along_axis(&likeliest, -1)? - &norm;
-            Some((likeliest, scores))
+            let most_likely = order.slice(&[0, vocab - top], &[rows, vocab])?.astype(Dtype::I32)?;
+            let scores = logits.take_along_axis(&most_likely, -1)? - &norm;
+            Some((most_likely, scores))
         };
         Ok(Self { chosen, top })
     }
 
-    /// What must be evaluated before [`Scores::read`].
-    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+    /// What must be evaluated before [`PendingLogprobs::read`].
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
         let top = self.top.iter().flat_map(|(tokens, scores)| [tokens, scores]);
         std::iter::once(&self.chosen).chain(top)
     }
 
-    /// Waits, and gives each row's scores.
-    pub fn read(&self) -> mlx::Result<Vec<Score>> {
+    /// Waits, and returns each row's log-probabilities.
+    pub(crate) fn read(&self) -> mlx::Result<Vec<TokenScore>> {
         let chosen = self.chosen.to_vec::<f32>()?;
-        let mut scores: Vec<Score> =
-            chosen.into_iter().map(|logprob| Score { logprob: Some(logprob), top: Vec::new() }).collect();
+        let mut scores: Vec<TokenScore> = chosen
+            .into_iter()
+            .map(|logprob| TokenScore { logprob: Some(logprob), top: Vec::new() })
+            .collect();
         if let Some((tokens, logprobs)) = &self.top {
             let width = tokens.shape().last().copied().unwrap_or(1).max(1) as usize;
             let (tokens, logprobs) = (tokens.to_vec::<i32>()?, logprobs.to_vec::<f32>()?);
@@ -55,7 +57,7 @@ impl Scores {
             for (score, (tokens, logprobs)) in scores.iter_mut().zip(rows) {
                 let pairs = tokens.iter().zip(logprobs).map(|(token, logprob)| (*token as u32, *logprob));
                 score.top = pairs.collect();
-                // Equal scores go by the token, so that equal requests print equal lists.
+                // Equal values are ordered by token, so that equal requests get equal lists.
                 score.top.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
             }
         }

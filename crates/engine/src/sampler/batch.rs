@@ -1,0 +1,247 @@
+//! The sampling parameters of a step's rows as arrays, kept while the rows' sequences stay the same.
+//!
+//! A token is chosen by inverting the cumulative distribution at one uniform number. Temperature and filters follow
+//! vLLM's order (docs/decisions/0011): temperature, `min_p`, `top_k`, then `top_p` over what the others keep.
+
+use std::collections::BTreeMap;
+
+use mlx::{Array, Dtype};
+use omnibus_core::SequenceId;
+
+use super::adjustments::AdjustmentArrays;
+use super::random::uniform;
+use super::state::SequenceState;
+use super::{PendingSample, SampleRow};
+use crate::Sampling;
+use crate::sampler::logprobs::PendingLogprobs;
+
+/// The sampling parameters of a step's rows.
+pub(super) struct SamplingBatch {
+    /// The rows' sequences, in order.
+    members: Vec<SequenceId>,
+    groups: Vec<Group>,
+    /// Each row's index in the concatenation of the groups; `None` if the rows are in order.
+    order: Option<Array>,
+    logprobs: Vec<Option<usize>>,
+    /// The rows' adjustments, and the versions that they are from.
+    adjustments: Option<(Vec<u64>, Option<AdjustmentArrays>)>,
+}
+
+/// How much work a row's choice is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The most likely token.
+    Greedy,
+    /// A temperature and no filter.
+    Plain,
+    /// Filters: the row is sorted.
+    Filtered,
+}
+
+impl Kind {
+    fn of(sampling: &Sampling) -> Self {
+        let filtered = sampling.top_k > 0 || sampling.top_p < 1.0 || sampling.min_p > 0.0;
+        match (sampling.temperature == 0.0 || sampling.top_k == 1, filtered) {
+            (true, _) => Self::Greedy,
+            (false, false) => Self::Plain,
+            (false, true) => Self::Filtered,
+        }
+    }
+}
+
+/// Rows of one kind. The arrays are `[n, 1]`.
+struct Group {
+    kind: Kind,
+    /// Which rows of the step.
+    rows: Vec<usize>,
+    /// The same as an array; `None` if it is all rows.
+    indices: Option<Array>,
+    seeds: Vec<u64>,
+    temperature: Array,
+    top_k: Array,
+    top_p: Array,
+    min_p: Array,
+}
+
+impl SamplingBatch {
+    /// Rows of sequences that have ended are greedy; their tokens are dropped.
+    pub(super) fn new(rows: &[SampleRow], states: &BTreeMap<SequenceId, SequenceState>) -> mlx::Result<Self> {
+        let greedy = Sampling::greedy();
+        let sampling_of =
+            |row: &SampleRow| states.get(&row.sequence).map_or(&greedy, |state| &state.sampling);
+        let sampling: Vec<&Sampling> = rows.iter().map(sampling_of).collect();
+        let mut groups = Vec::new();
+        for kind in [Kind::Greedy, Kind::Plain, Kind::Filtered] {
+            let members: Vec<usize> =
+                (0..rows.len()).filter(|row| Kind::of(sampling[*row]) == kind).collect();
+            if !members.is_empty() {
+                groups.push(Group::new(kind, members, &sampling)?);
+            }
+        }
+        let mut order = vec![0i32; rows.len()];
+        for (place, row) in groups.iter().flat_map(|group| &group.rows).enumerate() {
+            order[*row] = place as i32;
+        }
+        let order =
+            if groups.len() > 1 { Some(Array::from_slice(&order, &[order.len() as i32])?) } else { None };
+        Ok(Self {
+            members: rows.iter().map(|row| row.sequence).collect(),
+            groups,
+            order,
+            logprobs: rows
+                .iter()
+                .map(|row| states.get(&row.sequence).and_then(|state| state.logprobs))
+                .collect(),
+            adjustments: None,
+        })
+    }
+
+    /// True if the rows are of the same sequences.
+    pub(super) fn is_for(&self, rows: &[SampleRow]) -> bool {
+        self.members.iter().copied().eq(rows.iter().map(|row| row.sequence))
+    }
+
+    /// True if a row is of this sequence.
+    pub(super) fn contains(&self, sequence: SequenceId) -> bool {
+        self.members.contains(&sequence)
+    }
+
+    /// Builds the sampling of one token for each row of `logits`, `[n, vocab]` f32.
+    pub(super) fn sample(
+        &mut self,
+        logits: &Array,
+        rows: &[SampleRow],
+        states: &BTreeMap<SequenceId, SequenceState>,
+    ) -> mlx::Result<PendingSample> {
+        let [_, vocab] = logits.dims()?;
+        let tokens = match self.adjustments(states, vocab)? {
+            Some(adjustments) => {
+                let adjusted = adjustments.apply(logits)?;
+                self.choose(&adjusted, rows)?
+            }
+            None => self.choose(logits, rows)?,
+        };
+        let invalid = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
+        let report = mlx::stack(&[&tokens, &invalid], 0)?;
+        let most = self.logprobs.iter().flatten().max();
+        let logprobs = most.map(|top| PendingLogprobs::new(logits, &tokens, *top)).transpose()?;
+        let failed = |row: &SampleRow| states.get(&row.sequence).is_some_and(|state| state.failed);
+        Ok(PendingSample {
+            tokens,
+            report,
+            failed: rows.iter().map(failed).collect(),
+            logprobs,
+            requested: self.logprobs.clone(),
+        })
+    }
+
+    /// The rows' adjustments, built again only if one has changed.
+    fn adjustments(
+        &mut self,
+        states: &BTreeMap<SequenceId, SequenceState>,
+        vocab: i32,
+    ) -> mlx::Result<Option<&AdjustmentArrays>> {
+        let of = |sequence: &SequenceId| states.get(sequence).map(|state| &state.adjustments);
+        let versions: Vec<u64> =
+            self.members.iter().map(|sequence| of(sequence).map_or(0, |one| one.version())).collect();
+        if self.adjustments.as_ref().is_none_or(|(built, _)| *built != versions) {
+            let arrays = AdjustmentArrays::new(self.members.iter().map(of), vocab)?;
+            self.adjustments = Some((versions, arrays));
+        }
+        Ok(self.adjustments.as_ref().and_then(|(_, arrays)| arrays.as_ref()))
+    }
+
+    /// One token for each row of `logits`, `[n, vocab]` f32 → `[n]` i32.
+    fn choose(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+        let parts = self.groups.iter().map(|group| group.choose(logits, rows));
+        let parts = parts.collect::<mlx::Result<Vec<Array>>>()?;
+        match (parts.as_slice(), &self.order) {
+            ([one], _) => Ok(one.clone()),
+            (several, Some(order)) => {
+                let several: Vec<&Array> = several.iter().collect();
+                mlx::concatenate(&several, 0)?.take(order, 0)
+            }
+            (_, None) => Err(mlx::Error::new("a batch of several groups has an order")),
+        }
+    }
+}
+
+impl Group {
+    fn new(kind: Kind, rows: Vec<usize>, sampling: &[&Sampling]) -> mlx::Result<Self> {
+        let column = |number: fn(&Sampling) -> f32| {
+            let numbers: Vec<f32> = rows.iter().map(|row| number(sampling[*row])).collect();
+            Array::from_slice(&numbers, &[numbers.len() as i32, 1])
+        };
+        let top_k: Vec<i32> = rows
+            .iter()
+            .map(|row| match sampling[*row].top_k {
+                0 => i32::MAX,
+                top_k => i32::try_from(top_k).unwrap_or(i32::MAX),
+            })
+            .collect();
+        let indices: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
+        let all = rows.len() == sampling.len();
+        Ok(Self {
+            kind,
+            indices: if all { None } else { Some(Array::from_slice(&indices, &[indices.len() as i32])?) },
+            seeds: rows.iter().map(|row| sampling[*row].seed.unwrap_or(0)).collect(),
+            temperature: column(|sampling| sampling.temperature)?,
+            top_k: Array::from_slice(&top_k, &[top_k.len() as i32, 1])?,
+            top_p: column(|sampling| sampling.top_p)?,
+            min_p: column(|sampling| sampling.min_p)?,
+            rows,
+        })
+    }
+
+    fn choose(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+        let logits = match &self.indices {
+            Some(indices) => &logits.take(indices, 0)?,
+            None => logits,
+        };
+        match self.kind {
+            Kind::Greedy => logits.argmax(-1)?.astype(Dtype::I32),
+            Kind::Plain => self.invert(&(logits / &self.temperature).softmax(-1)?, rows),
+            Kind::Filtered => self.filtered(logits, rows),
+        }
+    }
+
+    /// Sorted, most likely first, so that every filter keeps a prefix.
+    fn filtered(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+        let [count, vocab] = logits.dims()?;
+        let order = (-logits).argsort(-1)?.astype(Dtype::I32)?;
+        let sorted = logits.take_along_axis(&order, -1)?;
+        let probabilities = (sorted / &self.temperature).softmax(-1)?;
+        let zero = Array::scalar(0.0, Dtype::F32)?;
+        let best = probabilities.slice(&[0, 0], &[count, 1])?;
+        let rank = Array::arange(0..vocab, Dtype::I32)?;
+        let kept =
+            probabilities.greater_equal(&(best * &self.min_p))?.logical_and(&rank.less(&self.top_k)?)?;
+        let weights = mlx::where_(&kept, &probabilities, &zero)?;
+        let cumulative = weights.cumsum(-1)?;
+        let total = cumulative.slice(&[0, vocab - 1], &[count, vocab])?;
+        let before = cumulative - &weights;
+        let weights = mlx::where_(&before.less(&(total * &self.top_p))?, &weights, &zero)?;
+        let place = self.invert(&weights, rows)?;
+        order.take_along_axis(&place.expand_dims(&[-1])?, -1)?.squeeze(&[-1])
+    }
+
+    /// The first place where the cumulative weight passes the row's uniform share of the whole. `weights` need not sum
+    /// to one. A place without weight can only result from rounding at the very end; then the heaviest place is taken.
+    fn invert(&self, weights: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+        let [count, vocab] = weights.dims()?;
+        let cumulative = weights.cumsum(-1)?;
+        let total = cumulative.slice(&[0, vocab - 1], &[count, vocab])?;
+        let uniforms: Vec<f32> = self
+            .rows
+            .iter()
+            .zip(&self.seeds)
+            .map(|(row, seed)| uniform(*seed, rows[*row].position))
+            .collect();
+        let share = total * Array::from_slice(&uniforms, &[uniforms.len() as i32, 1])?;
+        let place = cumulative.less_equal(&share)?.astype(Dtype::I32)?.sum(&[-1])?;
+        let place = place.minimum(&Array::from_slice(&[vocab - 1], &[])?)?;
+        let weight = weights.take_along_axis(&place.expand_dims(&[-1])?, -1)?.squeeze(&[-1])?;
+        let heaviest = weights.argmax(-1)?.astype(Dtype::I32)?;
+        mlx::where_(&weight.greater(&Array::scalar(0.0, Dtype::F32)?)?, &place, &heaviest)
+    }
+}

@@ -1,0 +1,271 @@
+//! The runner that holds the model, its KV cache and the sampling state of all sequences.
+
+use std::time::{Duration, Instant};
+
+use mlx::{Array, Dtype};
+use omnibus_core::CachedBlock;
+use omnibus_kv::BlockId;
+use omnibus_model::{
+    Batch, BlockExport, BlockImport, Blueprint, Kernels, KvCache, KvPath, KvStorage, Model, PromptCache,
+    Segment,
+};
+
+use super::capacity::Capacity;
+use super::prompt_logprobs::PromptLogprobs;
+use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
+use super::step_input::{InputSegment, InputToken, StepInput};
+use crate::sampler::{PendingSample, Sampler, SamplingChanges};
+use crate::settings::{AsyncScheduling, Settings};
+
+/// The model, its KV cache and its sampler.
+pub(super) struct ModelRunner {
+    model: Model,
+    cache: KvCache,
+    sampler: Sampler,
+    blocks: Vec<usize>,
+    block_size: usize,
+    storage: KvStorage,
+    padding: Padding,
+    async_scheduling: AsyncScheduling,
+    dispatching: Duration,
+}
+
+/// How the number of rows is rounded up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Padding {
+    /// Not at all: the CPU kernels take any number equally well.
+    None,
+    /// To 1, 2, 4, … 64 and then multiples of 64, so that a GPU compiles for few shapes.
+    Buckets,
+}
+
+impl ModelRunner {
+    pub(super) fn new(model: Model, capacity: &Capacity, settings: &Settings) -> mlx::Result<Self> {
+        let cache = KvCache::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.storage)?;
+        let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
+        Ok(Self {
+            model,
+            cache,
+            sampler: Sampler::default(),
+            blocks: capacity.blocks.clone(),
+            block_size: capacity.block_size,
+            storage: capacity.storage,
+            padding,
+            async_scheduling: settings.async_scheduling,
+            dispatching: Duration::ZERO,
+        })
+    }
+
+    /// Layer groups of the model.
+    pub(super) fn groups(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// True where kernels are compiled on first use.
+    pub(super) fn compiles(&self) -> bool {
+        self.model.kernels() != Kernels::Cpu
+    }
+
+    /// Blocks of the smallest group.
+    pub(super) fn least_blocks(&self) -> usize {
+        self.blocks.iter().copied().min().unwrap_or(0)
+    }
+
+    /// The KV cache.
+    pub(super) fn cache(&self) -> &KvCache {
+        &self.cache
+    }
+
+    /// Waits for all launched steps.
+    pub(super) fn finish(&self) -> mlx::Result<()> {
+        mlx::eval(self.cache.arrays())
+    }
+
+    /// Starts copying blocks of a group out, after the launched steps and before later ones.
+    pub(super) fn read_blocks(
+        &self,
+        group: usize,
+        blocks: impl Iterator<Item = BlockId>,
+    ) -> mlx::Result<BlockExport> {
+        let blocks: Vec<BlockId> = blocks.collect();
+        let export = self.cache.read_blocks(group, &blocks)?;
+        match self.model.kv_path() {
+            KvPath::Paged => mlx::async_eval(export.arrays())?,
+            // While a pool is read, the next step would copy all of it.
+            KvPath::Gather => mlx::eval(export.arrays())?,
+        }
+        Ok(export)
+    }
+
+    /// Writes blocks that no sequence uses yet.
+    pub(super) fn write_blocks(&mut self, blocks: &[CachedBlock], contents: &[&[u8]]) -> mlx::Result<()> {
+        for group in 0..self.groups() {
+            let of_group = blocks.iter().zip(contents).filter(|(block, _)| block.group == group);
+            let (blocks, contents): (Vec<BlockId>, Vec<&[u8]>) =
+                of_group.map(|(block, content)| (block.block, *content)).unzip();
+            self.cache.write_blocks(group, &blocks, &contents)?;
+        }
+        Ok(())
+    }
+
+    /// Fills blocks that no sequence uses yet from a prompt cache file.
+    pub(super) fn fill(&mut self, cache: &PromptCache, blocks: &[BlockImport]) -> mlx::Result<()> {
+        cache.fill(&mut self.cache, blocks)
+    }
+
+    /// The model's blueprint.
+    pub(super) fn blueprint(&self) -> &Blueprint {
+        self.model.blueprint()
+    }
+
+    /// Seconds spent in dispatching graphs to MLX since the last call.
+    pub(super) fn take_dispatching(&mut self) -> Duration {
+        std::mem::take(&mut self.dispatching)
+    }
+
+    fn copy_blocks(&mut self, input: &StepInput) -> mlx::Result<()> {
+        for group in 0..self.groups() {
+            let copies = input.copies.iter().filter(|copy| copy.group == group);
+            let copies: Vec<(BlockId, BlockId)> = copies.map(|copy| (copy.from, copy.to)).collect();
+            self.cache.copy_blocks(group, &copies)?;
+        }
+        Ok(())
+    }
+
+    /// Every row's token, `[T]` i32, padded.
+    fn input_tokens(&self, tokens: &[InputToken], before: Option<&StepOutput>) -> mlx::Result<Array> {
+        let count = self.padding.of(tokens.len());
+        let known = tokens.iter().map(|token| match token {
+            InputToken::Known(token) => *token as i32,
+            InputToken::Sampled(_) => 0,
+        });
+        let known: Vec<i32> = known.chain(std::iter::repeat(0)).take(count).collect();
+        let known = Array::from_slice(&known, &[count as i32])?;
+        if !tokens.iter().any(|token| matches!(token, InputToken::Sampled(_))) {
+            return Ok(known);
+        }
+        let sample = before.and_then(|before| before.sample.as_ref());
+        let sample =
+            sample.ok_or_else(|| mlx::Error::new("a row's token comes from a step without samples"))?;
+        let samples = sample.tokens.size();
+        let place = |(row, token): (usize, &InputToken)| match token {
+            InputToken::Known(_) => Ok(row as i32),
+            InputToken::Sampled(sample) if *sample < samples => Ok((count + sample) as i32),
+            InputToken::Sampled(_) => Err(mlx::Error::new("a row's token comes from a missing sample")),
+        };
+        let mut places = tokens.iter().enumerate().map(place).collect::<mlx::Result<Vec<i32>>>()?;
+        places.extend((tokens.len()..count).map(|row| row as i32));
+        // A decode step usually takes exactly the samples of the last one, in their order.
+        if count == samples && places.iter().enumerate().all(|(row, place)| *place as usize == count + row) {
+            return Ok(sample.tokens.clone());
+        }
+        let places = Array::from_slice(&places, &[count as i32])?;
+        mlx::concatenate(&[&known, &sample.tokens.astype(Dtype::I32)?], 0)?.take(&places, 0)
+    }
+
+    fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {
+        let (Some(logits), false) = (&forward.logits, forward.samples.is_empty()) else { return Ok(None) };
+        let at: Vec<i32> = forward.samples.iter().map(|row| row.logits as i32).collect();
+        let [rows, _] = logits.dims()?;
+        let logits = match at.iter().copied().eq(0..rows) {
+            true => logits,
+            false => &logits.take(&Array::from_slice(&at, &[at.len() as i32])?, 0)?,
+        };
+        self.sampler.sample(logits, &forward.samples).map(Some)
+    }
+}
+
+impl Runner for ModelRunner {
+    fn model(&self) -> &ModelRunner {
+        self
+    }
+
+    fn model_mut(&mut self) -> &mut ModelRunner {
+        self
+    }
+
+    fn depth(&mut self) -> usize {
+        match (self.async_scheduling, self.model.kv_path()) {
+            (AsyncScheduling::On, KvPath::Paged) => 2,
+            (AsyncScheduling::Off, _) | (_, KvPath::Gather) => 1,
+        }
+    }
+
+    fn forward(&mut self, input: &StepInput, before: Option<&StepOutput>) -> mlx::Result<ForwardOutput> {
+        self.sampler.apply(&input.changes);
+        self.copy_blocks(input)?;
+        let tokens = self.input_tokens(&input.tokens, before)?;
+        let segments = input.segments.iter().map(segment).collect();
+        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone() };
+        let logits = self.model.forward(&batch, &mut self.cache)?.map(|logits| logits.0);
+        let prompts = match &logits {
+            Some(logits) => input.prompts.iter().map(|rows| PromptLogprobs::new(logits, rows)).collect(),
+            None => Ok(Vec::new()),
+        };
+        Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts: prompts? })
+    }
+
+    fn dispatch(&mut self, forward: &ForwardOutput) -> mlx::Result<()> {
+        let prompts = forward.prompts.iter().flat_map(PromptLogprobs::arrays);
+        let arrays = forward.logits.iter().chain(prompts).chain(self.cache.arrays());
+        dispatch(&mut self.dispatching, arrays)
+    }
+
+    fn sample(&mut self, forward: ForwardOutput, changes: &SamplingChanges) -> mlx::Result<StepOutput> {
+        self.sampler.apply(changes);
+        let sample = self.build_sample(&forward)?;
+        let prompts = forward.prompts;
+        let arrays = sample.iter().flat_map(PendingSample::arrays);
+        let arrays = arrays.chain(prompts.iter().flat_map(PromptLogprobs::arrays)).chain(self.cache.arrays());
+        dispatch(&mut self.dispatching, arrays)?;
+        Ok(StepOutput { sample, prompts, tail: self.cache.arrays().last().cloned() })
+    }
+
+    fn read(&mut self, output: &StepOutput) -> mlx::Result<StepResult> {
+        let sampled = match &output.sample {
+            Some(sample) => sample.read()?,
+            None => {
+                mlx::eval(output.tail.iter())?;
+                Vec::new()
+            }
+        };
+        let prompts = output.prompts.iter().map(|prompt| Ok((prompt.sequence, prompt.read()?)));
+        Ok(StepResult { sampled, prompts: prompts.collect::<mlx::Result<_>>()? })
+    }
+
+    fn reset(&mut self) -> mlx::Result<()> {
+        let _what_failed = mlx::recover();
+        self.sampler.clear();
+        self.cache = KvCache::new(self.model.blueprint(), &self.blocks, self.block_size, self.storage)?;
+        mlx::memory::clear_cache();
+        Ok(())
+    }
+}
+
+fn segment(segment: &InputSegment) -> Segment {
+    Segment {
+        first: segment.first,
+        len: segment.len,
+        context: segment.context,
+        prompt: segment.prompt,
+        tables: segment.tables.clone(),
+    }
+}
+
+/// Dispatches a graph to MLX, and adds the time that takes to `time`.
+fn dispatch<'a>(time: &mut Duration, arrays: impl IntoIterator<Item = &'a Array>) -> mlx::Result<()> {
+    let started = Instant::now();
+    let launched = mlx::async_eval(arrays);
+    *time += started.elapsed();
+    launched
+}
+
+impl Padding {
+    fn of(self, rows: usize) -> usize {
+        match self {
+            Self::None => rows,
+            Self::Buckets if rows <= 64 => rows.next_power_of_two(),
+            Self::Buckets => rows.next_multiple_of(64),
+        }
+    }
+}
