@@ -4,7 +4,6 @@
 //! To add one: a folder, a variant of [`Mixer`], a row in [`Mixer::spec`].
 
 mod attention;
-mod conv;
 mod gated_delta;
 mod mamba2;
 
@@ -17,11 +16,8 @@ use crate::ops::LayerContext;
 use crate::validate::Broken;
 use crate::weights::Store;
 pub use attention::{Attention, AttentionSpan, QkNorm};
-pub(crate) use conv::CausalConv;
 pub use gated_delta::GatedDelta;
-pub(crate) use gated_delta::GatedDeltaWeights;
 pub use mamba2::Mamba2;
-pub(crate) use mamba2::Mamba2Weights;
 
 /// How positions exchange information.
 #[derive(Debug, Clone, PartialEq)]

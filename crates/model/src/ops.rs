@@ -5,14 +5,15 @@
 
 mod cpu_ops;
 mod mlx_ops;
+mod recurrent;
 mod rotary;
 mod weight;
 
 use mlx::{Array, Dtype};
 
 use crate::forward::ForwardContext;
-use crate::mixers::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, Attention, GatedDelta, KvCache, KvPath, Mamba2};
+pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba2Weights};
 pub(crate) use rotary::Rotation;
 pub(crate) use weight::Weight;
 

@@ -7,7 +7,6 @@ mod footprint;
 mod forward;
 mod spec;
 mod tensors;
-mod weights;
 
 use omnibus_kv::{KvCacheSpec, KvFormat};
 
@@ -17,7 +16,6 @@ use crate::manifest::Scope;
 use crate::validate::Broken;
 use crate::weights::Store;
 pub use spec::Mamba2;
-pub(crate) use weights::Mamba2Weights;
 
 impl MixerSpec for Mamba2 {
     fn check(&self, broken: &mut Broken) {

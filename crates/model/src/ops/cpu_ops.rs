@@ -9,7 +9,7 @@ use super::mlx_ops::{self, MlxOps};
 use super::{AttentionCall, ByLength, HeadNorm, LayerContext, Ops, Rotation, Weight};
 use crate::forward::AttentionMetadata;
 use crate::kv_cache::{Pool, poisoned};
-use crate::mixers::{GatedDeltaWeights, Mamba2Weights};
+use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, AttentionSpan, GatedDelta, KvPath, Mamba2, RotaryPairing, kv_format};
 
 /// CPU kernels.

@@ -8,7 +8,7 @@ mod mamba2;
 use mlx::{Array, Dtype, Quantized, fast};
 
 use super::{AttentionCall, ByLength, LayerContext, Ops, Weight};
-use crate::mixers::{GatedDeltaWeights, Mamba2Weights};
+use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, KvPath, Mamba2};
 pub(super) use attention::gather;
 

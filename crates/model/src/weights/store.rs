@@ -6,7 +6,7 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::{Difference, check};
 use crate::blocks::{ExpertLinear, Linear, NormBlock};
-use crate::ops::{Ops, Weight};
+use crate::ops::{CausalConv, Ops, Weight};
 use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
 
 /// A checkpoint under the blueprint's names, cast for the kernels that run it.
@@ -87,10 +87,10 @@ impl Store {
     }
 
     /// A depthwise convolution at `path`: weights `[conv_kernel_size, channels]` and perhaps a bias `[channels]`, float32.
-    pub(crate) fn conv(&mut self, path: &str) -> Result<(Array, Option<Array>), LoadError> {
+    pub(crate) fn conv(&mut self, path: &str) -> Result<CausalConv, LoadError> {
         let weight = self.float(&format!("{path}.weight"))?.squeeze(&[2])?.t()?.contiguous()?;
         let bias = self.weights.remove(&format!("{path}.bias"));
-        Ok((weight, bias.map(|bias| bias.astype(Dtype::F32)).transpose()?))
+        Ok(CausalConv { weight, bias: bias.map(|bias| bias.astype(Dtype::F32)).transpose()? })
     }
 
     /// A small tensor in the dtype of activations.

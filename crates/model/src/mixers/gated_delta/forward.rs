@@ -2,11 +2,11 @@
 
 use mlx::Array;
 
-use super::{GatedDelta, GatedDeltaWeights};
+use super::GatedDelta;
 use crate::LoadError;
 use crate::blocks::{Fused, Linear};
-use crate::mixers::{CausalConv, MixerBlock};
-use crate::ops::{LayerContext, Ops};
+use crate::mixers::MixerBlock;
+use crate::ops::{GatedDeltaWeights, LayerContext, Ops};
 use crate::weights::Store;
 
 /// One layer of the gated delta rule.
@@ -29,7 +29,7 @@ impl GatedDeltaBlock {
             ops: store.ops(),
             input: Fused::new(vec![qkvz, ba])?,
             weights: GatedDeltaWeights {
-                conv: CausalConv::load(store, &format!("{path}.conv1d"))?,
+                conv: store.conv(&format!("{path}.conv1d"))?,
                 a_log: store.float(&format!("{path}.A_log"))?,
                 dt_bias: store.float(&format!("{path}.dt_bias"))?,
                 norm: store.vector(&format!("{path}.norm.weight"))?,

@@ -2,11 +2,11 @@
 
 use mlx::Array;
 
-use super::{Mamba2, Mamba2Weights};
+use super::Mamba2;
 use crate::LoadError;
 use crate::blocks::{Linear, NormBlock};
-use crate::mixers::{CausalConv, MixerBlock};
-use crate::ops::{LayerContext, Ops};
+use crate::mixers::MixerBlock;
+use crate::ops::{LayerContext, Mamba2Weights, Ops};
 use crate::weights::Store;
 
 /// One Mamba-2 layer.
@@ -27,7 +27,7 @@ impl Mamba2Block {
             ops: store.ops(),
             input: store.linear(&format!("{path}.in_proj"))?,
             weights: Mamba2Weights {
-                conv: CausalConv::load(store, &format!("{path}.conv1d"))?,
+                conv: store.conv(&format!("{path}.conv1d"))?,
                 a_log: store.float(&format!("{path}.A_log"))?,
                 dt_bias: store.float(&format!("{path}.dt_bias"))?,
                 skip: store.float(&format!("{path}.D"))?,

@@ -4,8 +4,8 @@ use mlx::{Array, cpu};
 
 use crate::forward::StateMetadata;
 use crate::kv_cache::poisoned;
-use crate::mixers::{CausalConv, GatedDeltaWeights, Mamba2Weights};
 use crate::ops::LayerContext;
+use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
 use crate::{GatedDelta, Mamba2};
 
 /// `silu(gate) · y`, `[T, inner]`.

@@ -2,7 +2,7 @@
 
 use mlx::Array;
 
-use crate::mixers::CausalConv;
+use crate::ops::CausalConv;
 
 /// `x`: `[n, len, channels]` f32, after `before`, `[n, conv_kernel_size − 1, channels]` → as many rows of
 /// `silu(convolution)`, and what comes before the next ones.

@@ -7,7 +7,7 @@ use mlx::{Array, Dtype, fast};
 use super::conv::causal_conv;
 use crate::GatedDelta;
 use crate::kv_cache::poisoned;
-use crate::mixers::GatedDeltaWeights;
+use crate::ops::GatedDeltaWeights;
 use crate::ops::LayerContext;
 
 /// Added to the square of a key's or query's length.

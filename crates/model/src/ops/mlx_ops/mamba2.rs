@@ -7,8 +7,8 @@ use mlx::{Array, Dtype};
 use super::conv::causal_conv;
 use crate::Mamba2;
 use crate::kv_cache::poisoned;
-use crate::mixers::Mamba2Weights;
 use crate::ops::LayerContext;
+use crate::ops::Mamba2Weights;
 
 /// Rows that are computed at once; their decays form a square.
 const CHUNK: i32 = 64;
