@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use omnibus_engine::{Chat, Event, EventStream, FinishReason, Handle, Input, Request, Usage};
-use serde_json::{Value, json};
+use omnibus_engine::{Chat, Event, EventStream, FinishReason, Handle, Input, Message, Request, Usage};
 
 use crate::error::Error;
 use crate::output;
@@ -34,13 +33,8 @@ pub fn request(config: &Config, input: Input) -> Request {
 }
 
 /// The input of a conversation.
-pub fn chat(messages: Vec<Value>) -> Input {
-    Input::Chat(Chat { messages: Value::Array(messages), ..Chat::default() })
-}
-
-/// One message of a conversation.
-pub fn message(role: &str, content: &str) -> Value {
-    json!({"role": role, "content": content})
+pub fn chat(messages: Vec<Message>) -> Input {
+    Input::Chat(Chat { messages, ..Chat::default() })
 }
 
 /// Prints a completion as it is generated. Fails when the request fails.

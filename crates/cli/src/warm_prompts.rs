@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use omnibus_engine::{Chat, Event, Handle, Input, Request, Sampling};
-use serde_json::{Map, Value, json};
+use omnibus_engine::{Chat, Event, Handle, Input, Message, Request, Role, Sampling};
+use serde_json::{Map, Value};
 
 use crate::error::Error;
 
@@ -35,8 +35,10 @@ fn line_of(line: &str) -> Result<Input, String> {
     match (text("system"), text("prompt"), fields.get("messages")) {
         (Some(system), None, None) => Ok(system_prompt(system)),
         (None, Some(prompt), None) => Ok(Input::Text(prompt.to_owned())),
-        (None, None, Some(messages)) if messages.is_array() => {
-            let (messages, tools) = (messages.clone(), fields.get("tools").cloned());
+        (None, None, Some(Value::Array(messages))) => {
+            let messages = omnibus_server::lower::chat::messages(messages.clone());
+            let (messages, tools) =
+                (messages.map_err(|error| error.body().error.message)?, fields.get("tools").cloned());
             Ok(Input::Chat(Chat { messages, tools, ..Chat::default() }))
         }
         _ => Err(EXPECTED.to_owned()),
@@ -45,7 +47,7 @@ fn line_of(line: &str) -> Result<Input, String> {
 
 /// A conversation with a system prompt. Chat templates need a user message, so there is an empty one.
 fn system_prompt(text: &str) -> Input {
-    let messages = json!([{"role": "system", "content": text}, {"role": "user", "content": ""}]);
+    let messages = vec![Message::new(Role::System, text), Message::new(Role::User, "")];
     Input::Chat(Chat { messages, ..Chat::default() })
 }
 
@@ -93,6 +95,8 @@ mod tests {
         assert_eq!(parse(" \n"), Err("the file is empty".to_owned()));
         let two = parse("{\"system\": \"a\"}\n{\"question\": \"b\"}").unwrap_err();
         assert!(two.starts_with("line 2: must be an object"), "{two}");
+        let robot = parse(r#"{"messages": [{"role": "robot", "content": "hi"}]}"#).unwrap_err();
+        assert!(robot.starts_with("line 1: `messages[0].role` must be"), "{robot}");
         assert!(parse("{\"system\":").unwrap_err().starts_with("line 1: "));
     }
 }

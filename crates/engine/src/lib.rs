@@ -45,7 +45,9 @@ pub use memory_plan::MemoryPlan;
 pub use model_source::ModelSource;
 pub use omnibus_core::random;
 pub use omnibus_core::{CacheMisses, GroupStats};
-pub use omnibus_text::AddSpecial;
+pub use omnibus_text::{
+    AddSpecial, ContentPart, MediaUrl, Message, Role, ToolArguments, ToolCall, ToolResult,
+};
 pub use process::{EngineExit, run_engine};
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use omnibus_text::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -94,11 +95,11 @@ pub enum Input {
     Tokens(Vec<u32>),
 }
 
-/// A conversation in the shape chat templates expect: OpenAI's messages, contents as text or parts.
+/// A conversation, and what else its chat template is given.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chat {
-    /// A list of `{role, content, …}` objects.
-    pub messages: Value,
+    /// The messages, oldest first.
+    pub messages: Vec<Message>,
     /// A list of OpenAI tool objects.
     pub tools: Option<Value>,
     /// Documents for retrieval templates.

@@ -11,12 +11,14 @@ mod decoder;
 pub mod detokenize;
 mod error;
 mod files;
+pub mod message;
 pub mod stop;
 pub mod template;
 pub mod tokenizer;
 
 pub use detokenize::Detokenizer;
 pub use error::Error;
+pub use message::{ContentPart, MediaUrl, Message, Role, ToolArguments, ToolCall, ToolResult};
 pub use stop::{Keep, StopMatcher, Stopped};
 pub use template::{ChatTemplate, GenerationPrompt, Limits, RenderInput, TemplateName};
 pub use tokenizer::{AddSpecial, SkipSpecial, Tokenizer, TokenizerFiles};

@@ -6,6 +6,7 @@
 //! Invariants: a rendering depends on its input alone (the date is part of it); it reads no file; it ends in a
 //! text or an error. A compiled template is shared between threads.
 
+mod messages;
 mod source;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ pub use self::source::TemplateName;
 pub use omnibus_jinja::Limits;
 
 use crate::Error;
+use crate::message::Message;
 
 /// Names of a rendering that `kwargs` may not set.
 const RESERVED: &[&str] = &["messages", "tools", "documents", "add_generation_prompt"];
@@ -42,8 +44,8 @@ pub enum GenerationPrompt {
 /// What a template is rendered with.
 #[derive(Debug, Clone)]
 pub struct RenderInput<'a> {
-    /// The conversation: a list of objects with `role` and `content`.
-    pub messages: &'a serde_json::Value,
+    /// The conversation.
+    pub messages: &'a [Message],
     /// Functions the model may call, in OpenAI's shape.
     pub tools: Option<&'a serde_json::Value>,
     /// Documents to answer from.
@@ -175,7 +177,7 @@ fn context(input: &RenderInput<'_>, limits: &Limits) -> Result<Context, omnibus_
         let text = context.text(text)?;
         context.define(name, text);
     }
-    let messages = context.json(input.messages)?;
+    let messages = messages::list(&context, input.messages)?;
     context.define("messages", messages);
     for (name, value) in [("tools", input.tools), ("documents", input.documents)] {
         let value = value.map_or(Ok(ContextValue::NONE), |value| context.json(value))?;
@@ -200,11 +202,11 @@ fn strftime(format: &str, now: DateTime) -> Result<String, RenderError> {
 
 /// About how many bytes a rendering is given. No recursion: nothing has bounded the depth yet.
 fn input_bytes(input: &RenderInput<'_>) -> usize {
-    let mut waiting: Vec<&serde_json::Value> = vec![input.messages];
+    let mut waiting: Vec<&serde_json::Value> = Vec::new();
     waiting.extend(input.tools);
     waiting.extend(input.documents);
     waiting.extend(input.kwargs.values());
-    let mut bytes = 0;
+    let mut bytes = messages::bytes(input.messages);
     while let Some(json) = waiting.pop() {
         bytes += 64;
         match json {

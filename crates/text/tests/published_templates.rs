@@ -1,6 +1,8 @@
-//! The chat templates of published models, against what Python's jinja2 makes of them.
-//! They are data of others and lie beside the repository; without them this test says that it skips.
+//! The chat templates of published models, with typed messages, against what Python's jinja2 makes of them. They are
+//! others' data and lie beside the repository; without them the test says so.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +11,8 @@ use jiff::civil::date;
 use omnibus_text::{ChatTemplate, Error, GenerationPrompt, RenderInput};
 use serde_json::Value;
 
-/// Starts of the errors that Python's types give, which a renderer may word or take as it likes.
+/// Starts of the messages of Python's type errors. A template that ends in one may render here, or fail with another
+/// message.
 const TYPE_ERRORS: &[&str] = &[
     "'",
     "can only concatenate",
@@ -28,7 +31,7 @@ fn read(path: &Path) -> Value {
 
 fn render(template: &ChatTemplate, case: &Value) -> Result<String, Error> {
     let mut kwargs = case.as_object().unwrap().clone();
-    let messages = kwargs.remove("messages").unwrap();
+    let messages = common::messages(&kwargs.remove("messages").unwrap());
     let tools = kwargs.remove("tools");
     let documents = kwargs.remove("documents");
     let generation_prompt = match kwargs.remove("add_generation_prompt") {
@@ -49,10 +52,10 @@ fn render(template: &ChatTemplate, case: &Value) -> Result<String, Error> {
 }
 
 #[test]
-fn every_published_template_renders_as_in_python() {
+fn published_templates_match_jinja2() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/templates");
     if !shared.is_dir() {
-        println!("skipped: {} is not here", shared.display());
+        println!("skipped: {} does not exist", shared.display());
         return;
     }
     let cases = read(&shared.join("cases.json"));

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
@@ -16,6 +18,7 @@ fn now() -> DateTime {
 fn render_with(template: &ChatTemplate, kwargs: &Map<String, Value>) -> Result<String, Error> {
     let mut kwargs = kwargs.clone();
     let messages = kwargs.remove("messages").unwrap_or(json!([{"role": "user", "content": "Hi"}]));
+    let messages = common::messages(&messages);
     template.render(&RenderInput {
         messages: &messages,
         tools: None,
@@ -151,9 +154,9 @@ fn tools_select_the_tool_use_template() {
     let template = in_folder("named", &[("tokenizer_config.json", config)]).unwrap().unwrap();
     assert_eq!(names(&template), ["default", "tool_use", "rag"]);
     assert_eq!((template.source(false), template.source(true)), ("plain", "tools"));
-    let (messages, kwargs) = (json!([]), Map::new());
+    let kwargs = Map::new();
     let input = RenderInput {
-        messages: &messages,
+        messages: &[],
         tools: None,
         documents: None,
         generation_prompt: GenerationPrompt::Omit,
@@ -182,25 +185,24 @@ fn an_invalid_chat_template_field_names_its_file() {
 }
 
 #[test]
-fn a_deeply_nested_message_exceeds_a_limit() {
-    let mut messages = Value::Null;
+fn a_deeply_nested_input_exceeds_a_limit() {
+    let mut documents = Value::Null;
     for _ in 0..100_000 {
-        messages = Value::Array(vec![messages]);
+        documents = Value::Array(vec![documents]);
     }
-    let kwargs = Map::from_iter([("messages".to_owned(), Value::Null)]);
-    let template = ChatTemplate::new("{{ messages }}").unwrap();
+    let template = ChatTemplate::new("{{ documents }}").unwrap();
     let rendered = template.render(&RenderInput {
-        messages: &messages,
+        messages: &[],
         tools: None,
-        documents: None,
+        documents: Some(&documents),
         generation_prompt: GenerationPrompt::Add,
         special_tokens: &[],
-        kwargs: &kwargs,
+        kwargs: &Map::new(),
         now: now(),
     });
     assert!(matches!(rendered, Err(Error::TemplateLimit { .. })));
     // Dropping it would exhaust this test's own stack.
-    std::mem::forget(messages);
+    std::mem::forget(documents);
 }
 
 #[test]

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use omnibus_engine::{Handle, Request, Settings as EngineSettings};
+use omnibus_engine::{Handle, Message, Request, Role, Settings as EngineSettings};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
-use serde_json::Value;
 
 use crate::completion_output::{self, Completion};
 use crate::error::Error;
@@ -84,7 +83,7 @@ struct ChatSession<'a> {
     config: &'a Config,
     handle: Handle,
     system: Option<String>,
-    messages: Vec<Value>,
+    messages: Vec<Message>,
 }
 
 impl ChatSession<'_> {
@@ -116,11 +115,11 @@ impl ChatSession<'_> {
     }
 
     fn retry(&mut self) -> Result<(), Error> {
-        while self.messages.last().is_some_and(|message| message["role"] == "assistant") {
+        while self.messages.last().is_some_and(|message| message.role == Role::Assistant) {
             self.messages.pop();
         }
         match self.messages.pop() {
-            Some(question) => self.ask(question["content"].as_str().unwrap_or_default()),
+            Some(question) => self.ask(&question.text().unwrap_or_default()),
             None => {
                 output::note("there is no message to answer again");
                 Ok(())
@@ -130,13 +129,13 @@ impl ChatSession<'_> {
 
     /// Answers a message. When that fails, removes the message and continues the conversation.
     fn ask(&mut self, question: &str) -> Result<(), Error> {
-        self.messages.push(completion_output::message("user", question));
-        let system = self.system.as_deref().map(|system| completion_output::message("system", system));
+        self.messages.push(Message::new(Role::User, question));
+        let system = self.system.as_deref().map(|system| Message::new(Role::System, system));
         let messages = system.into_iter().chain(self.messages.iter().cloned()).collect();
         match self.answer(completion_output::request(self.config, completion_output::chat(messages))) {
             Ok(completion) => {
                 completion_output::print_stats(self.config, &self.handle, &completion);
-                self.messages.push(completion_output::message("assistant", &completion.text));
+                self.messages.push(Message::new(Role::Assistant, &completion.text));
             }
             Err(error) => {
                 self.messages.pop();

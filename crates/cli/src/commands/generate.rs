@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use omnibus_engine::{Input, PromptCacheFile, Settings as EngineSettings};
+use omnibus_engine::{Input, Message, PromptCacheFile, Role, Settings as EngineSettings};
 
 use crate::completion_output;
 use crate::error::Error;
@@ -38,9 +38,9 @@ pub(super) fn input(config: &Config) -> Result<Input, Error> {
         }
         (PromptFormat::Raw, None) => Ok(Input::Text(prompt)),
         (PromptFormat::Chat, system) => {
-            let system = system.map(|system| completion_output::message("system", system));
+            let system = system.map(|system| Message::new(Role::System, system));
             Ok(completion_output::chat(
-                system.into_iter().chain([completion_output::message("user", &prompt)]).collect(),
+                system.into_iter().chain([Message::new(Role::User, &prompt)]).collect(),
             ))
         }
     }

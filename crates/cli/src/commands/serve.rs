@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use omnibus_engine::{AddSpecial, Handle, Input, ModelSource};
+use omnibus_engine::{AddSpecial, Handle, Input, Message, ModelSource, Role};
 use omnibus_server::{Keys, Limits, Settings};
 use serde_json::json;
 
@@ -160,7 +160,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 
 /// A `curl` line for chat, or for text completion when the model has no chat template.
 fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
-    let hello = completion_output::chat(vec![completion_output::message("user", "Hello!")]);
+    let hello = completion_output::chat(vec![Message::new(Role::User, "Hello!")]);
     let has_template = handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
     let (path, ask) = if has_template {
         ("chat/completions", r#""messages":[{"role":"user","content":"Hello!"}]"#)

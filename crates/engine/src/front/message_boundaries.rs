@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use serde_json::Value;
+use omnibus_text::{Message, Role};
 
 /// Boundaries are searched for this many of the newest messages; earlier requests have searched the others.
 const NEWEST: usize = 4;
@@ -39,14 +39,14 @@ pub(super) struct Rendered<'a, P, R> {
 impl MessageBoundaries {
     /// Finds them by the tokens, if every message ends with a token for which `is_end` holds, else by renderings as well.
     pub(super) fn of<P, R>(
-        messages: &[Value],
+        messages: &[Message],
         prompt: &[u32],
         is_end: impl Fn(u32) -> bool,
         rendered: Option<Rendered<'_, P, R>>,
     ) -> Self
     where
         P: Iterator<Item = Vec<u8>>,
-        R: Fn(&[Value]) -> Option<String>,
+        R: Fn(&[Message]) -> Option<String>,
     {
         let by_tokens = Self::by_tokens(messages, prompt, is_end);
         if by_tokens.ends.len() >= messages.len() {
@@ -58,7 +58,7 @@ impl MessageBoundaries {
         }
     }
 
-    fn by_tokens(messages: &[Value], prompt: &[u32], is_end: impl Fn(u32) -> bool) -> Self {
+    fn by_tokens(messages: &[Message], prompt: &[u32], is_end: impl Fn(u32) -> bool) -> Self {
         let ends: Vec<usize> =
             prompt.iter().enumerate().filter(|(_, token)| is_end(**token)).map(|(at, _)| at + 1).collect();
         // A template may add a system message.
@@ -72,10 +72,10 @@ impl MessageBoundaries {
         Self { ends, history }
     }
 
-    fn by_text<P, R>(messages: &[Value], rendered: Rendered<'_, P, R>) -> Option<Self>
+    fn by_text<P, R>(messages: &[Message], rendered: Rendered<'_, P, R>) -> Option<Self>
     where
         P: Iterator<Item = Vec<u8>>,
-        R: Fn(&[Value]) -> Option<String>,
+        R: Fn(&[Message]) -> Option<String>,
     {
         let Rendered { text, pieces, render } = rendered;
         let count = messages.len();
@@ -116,8 +116,8 @@ impl MessageBoundaries {
     }
 }
 
-fn first_user_message(messages: &[Value]) -> Option<usize> {
-    messages.iter().position(|message| message["role"] == "user")
+fn first_user_message(messages: &[Message]) -> Option<usize> {
+    messages.iter().position(|message| message.role == Role::User)
 }
 
 fn between(start: Option<usize>, end: Option<usize>) -> Range<usize> {
@@ -129,10 +129,10 @@ fn between(start: Option<usize>, end: Option<usize>) -> Range<usize> {
 
 /// The byte of the text at which the first `before` messages end.
 fn end_of(
-    messages: &[Value],
+    messages: &[Message],
     before: usize,
     text: &str,
-    render: impl Fn(&[Value]) -> Option<String>,
+    render: impl Fn(&[Message]) -> Option<String>,
 ) -> Option<usize> {
     let beginning = messages.get(..before)?;
     let alone = render(beginning);
@@ -146,15 +146,15 @@ fn end_of(
     // the start of the next message's text.
     let mut marked = messages.to_vec();
     if let Some(next) = marked.get_mut(before) {
-        next.as_object_mut()?.insert("content".to_owned(), MARK.into());
+        *next = next.clone().with_text(MARK);
         return render(&marked).map(|marked| common(&marked, text));
     }
     alone.map(|alone| common(&alone, text))
 }
 
 /// Whether a message's text is rendered: some templates defer it until the next message.
-fn shows(text: &str, message: &Value) -> bool {
-    message["content"].as_str().is_none_or(|content| text.contains(content.trim()))
+fn shows(text: &str, message: &Message) -> bool {
+    message.text().is_none_or(|content| text.contains(content.trim()))
 }
 
 /// How many bytes two texts have in common.

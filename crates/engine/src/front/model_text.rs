@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use omnibus_model::Source;
 use omnibus_text::{
-    AddSpecial, ChatTemplate, GenerationPrompt, RenderInput, SkipSpecial, TemplateName, Tokenizer,
+    AddSpecial, ChatTemplate, GenerationPrompt, Message, RenderInput, SkipSpecial, TemplateName, Tokenizer,
     TokenizerFiles,
 };
 use serde_json::{Map, Value};
@@ -82,17 +82,13 @@ impl ModelText {
     /// Where the messages of a conversation end in its prompt.
     pub(crate) fn message_boundaries(&self, input: &Input, prompt: &TokenizedPrompt) -> MessageBoundaries {
         let Input::Chat(chat) = input else { return MessageBoundaries::default() };
-        let messages = chat.messages.as_array().map(Vec::as_slice).unwrap_or_default();
         let ends = self.tokenizer.eos_ids();
         let rendered = prompt.rendered.as_deref().map(|text| Rendered {
             text,
             pieces: prompt.tokens.iter().map(|token| self.tokenizer.id_to_piece(*token).unwrap_or_default()),
-            render: |messages: &[Value]| {
-                let messages = Value::Array(messages.to_vec());
-                self.render_messages(chat, &messages, GenerationPrompt::Omit).ok()
-            },
+            render: |messages: &[Message]| self.render_messages(chat, messages, GenerationPrompt::Omit).ok(),
         });
-        MessageBoundaries::of(messages, &prompt.tokens, |token| ends.contains(&token), rendered)
+        MessageBoundaries::of(&chat.messages, &prompt.tokens, |token| ends.contains(&token), rendered)
     }
 
     /// A conversation from the text of its last message on: the prompt cache file ends before or inside that text.
@@ -100,8 +96,8 @@ impl ModelText {
         const MARK: &str = "<query>";
         let whole = self.render(chat)?;
         let mut marked = chat.clone();
-        if let Some(last) = marked.messages.as_array_mut().and_then(|messages| messages.last_mut()) {
-            last["content"] = MARK.into();
+        if let Some(last) = marked.messages.pop() {
+            marked.messages.push(last.with_text(MARK));
         }
         let begins = self.render(&marked)?.find(MARK).and_then(|at| whole.get(at..).map(str::to_owned));
         begins.ok_or_else(|| {
@@ -120,7 +116,7 @@ impl ModelText {
     fn render_messages(
         &self,
         chat: &Chat,
-        messages: &Value,
+        messages: &[Message],
         generation_prompt: GenerationPrompt,
     ) -> Result<String, Failure> {
         let template = self.template.as_ref().ok_or_else(|| {
@@ -153,8 +149,8 @@ impl ModelText {
 
     /// Cuts a rendering right after the last message's text, so that the model continues it.
     fn open_end(&self, chat: &Chat, rendered: String) -> Result<String, Failure> {
-        let last = chat.messages.as_array().and_then(|messages| messages.last());
-        let text = last.and_then(|message| message["content"].as_str()).unwrap_or_default().trim_end();
+        let text = chat.messages.last().and_then(Message::text).unwrap_or_default();
+        let text = text.trim_end();
         match rendered.rfind(text) {
             Some(at) if !text.is_empty() => Ok(rendered[..at + text.len()].to_owned()),
             _ => {

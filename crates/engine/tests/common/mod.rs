@@ -6,10 +6,9 @@ pub mod fixture;
 use std::path::Path;
 
 use omnibus_engine::{
-    Chat, Event, EventStream, FinishReason, Handle, Input, ModelSource, Request, Sampling, Settings,
-    StartError, Usage, start,
+    Chat, Event, EventStream, FinishReason, Handle, Input, Message, ModelSource, Request, Role, Sampling,
+    Settings, StartError, Usage, start,
 };
-use serde_json::json;
 
 pub fn engine(settings: Settings) -> Handle {
     try_engine(settings).expect("the engine starts")
@@ -23,7 +22,7 @@ pub fn try_engine(mut settings: Settings) -> Result<Handle, StartError> {
 }
 
 pub fn chat(id: &str, question: &str) -> Request {
-    let messages = json!([{"role": "user", "content": question}]);
+    let messages = vec![Message::new(Role::User, question)];
     let chat = Chat { messages, ..Chat::default() };
     Request { sampling: Sampling::greedy(), ..Request::new(id, Input::Chat(chat)) }
 }

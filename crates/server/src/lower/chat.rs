@@ -1,11 +1,12 @@
 //! Lowers `POST /v1/chat/completions`.
 
-use omnibus_engine::{Chat, Input};
+use omnibus_engine::{Chat, ContentPart, Input, Message, Role, ToolArguments, ToolCall, ToolResult};
 use serde_json::{Map, Value, json};
 
 use super::{Caller, GenerationBatch, generation};
+use crate::error::ApiError;
 use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation};
-use crate::wire::messages::{Message, TextContent, ToolCall};
+use crate::wire::messages::{self, TextContent};
 use crate::wire::tools::Tool;
 
 /// The engine requests of a chat request.
@@ -16,7 +17,7 @@ pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
     GenerationBatch { prompts: vec![request], n: wire.generation.n }
 }
 
-/// A conversation in the shape that chat templates expect.
+/// A conversation, as the engine takes it.
 pub fn chat(wire: Conversation) -> Chat {
     let tools: Vec<Value> = wire.tools.into_iter().map(tool).collect();
     Chat {
@@ -29,49 +30,40 @@ pub fn chat(wire: Conversation) -> Chat {
     }
 }
 
-fn message(wire: Message) -> Value {
-    let object = match wire {
+/// The messages of a conversation in OpenAI's shape, from outside of a request.
+pub fn messages(list: Vec<Value>) -> Result<Vec<Message>, ApiError> {
+    Ok(messages::read(list)?.into_iter().map(message).collect())
+}
+
+fn message(wire: messages::Message) -> Message {
+    match wire {
         // Chat templates use the older role name `system`.
-        Message::System(text) => text_message("system", text),
-        Message::User(text) => text_message("user", text),
-        Message::Assistant { text, reasoning, calls } => assistant(text, reasoning, calls),
-        Message::Tool { text, call_id } => {
-            let mut object = text_message("tool", text);
-            object.insert("tool_call_id".into(), call_id.into());
-            object
+        messages::Message::System(text) => text_message(Role::System, text),
+        messages::Message::User(text) => text_message(Role::User, text),
+        messages::Message::Assistant { text, reasoning, calls } => {
+            let mut message = text_message(Role::Assistant, text);
+            message.content.extend(reasoning.map(ContentPart::Reasoning));
+            message.content.extend(calls.into_iter().map(|call| ContentPart::ToolCall(tool_call(call))));
+            message
         }
-    };
-    Value::Object(object)
+        messages::Message::Tool { text, call_id } => {
+            let result = ToolResult { call_id, text: text.content };
+            Message { role: Role::Tool, name: text.name, content: vec![ContentPart::ToolResult(result)] }
+        }
+    }
 }
 
-fn text_message(role: &str, text: TextContent) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("role".into(), role.into());
-    object.insert("content".into(), text.content.into());
-    if let Some(name) = text.name {
-        object.insert("name".into(), name.into());
-    }
-    object
-}
-
-fn assistant(text: TextContent, reasoning: Option<String>, calls: Vec<ToolCall>) -> Map<String, Value> {
-    let mut object = text_message("assistant", text);
-    if let Some(reasoning) = reasoning {
-        object.insert("reasoning_content".into(), reasoning.into());
-    }
-    if !calls.is_empty() {
-        object.insert("tool_calls".into(), calls.into_iter().map(call).collect());
-    }
-    object
+fn text_message(role: Role, text: TextContent) -> Message {
+    Message { role, name: text.name, content: vec![ContentPart::Text(text.content)] }
 }
 
 /// Chat templates expect arguments as an object. Arguments that are not a JSON object stay a string.
-fn call(wire: ToolCall) -> Value {
+fn tool_call(wire: messages::ToolCall) -> ToolCall {
     let arguments = match crate::wire::json::parse(wire.arguments.as_bytes()) {
-        Ok(object @ Value::Object(_)) => object,
-        _ => Value::String(wire.arguments),
+        Ok(Value::Object(_)) => ToolArguments::Json(wire.arguments),
+        _ => ToolArguments::Text(wire.arguments),
     };
-    json!({"id": wire.id, "type": "function", "function": {"name": wire.name, "arguments": arguments}})
+    ToolCall { id: wire.id, name: wire.name, arguments }
 }
 
 fn tool(wire: Tool) -> Value {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Candidate, Delta, Event, Failure, FinishReason, Health, Input, ModelInfo, Request,
+    AddSpecial, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message, ModelInfo, Request,
     RequestInfo, RequestState, SessionInfo, Stats, TokenInfo, Usage,
 };
 use omnibus_server::{Engine, Events};
@@ -85,8 +85,8 @@ fn words(input: &Input) -> String {
         Input::Text(text) => text.clone(),
         Input::Tokens(tokens) => tokens.iter().map(|token| format!("t{token} ")).collect(),
         Input::Chat(chat) => {
-            let last = chat.messages.as_array().and_then(|messages| messages.last());
-            last.and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned()
+            let last = chat.messages.last();
+            last.and_then(Message::text).unwrap_or_default()
         }
     }
 }

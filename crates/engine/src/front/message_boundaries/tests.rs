@@ -4,19 +4,18 @@ use std::path::Path;
 
 use omnibus_model::Source;
 use omnibus_text::AddSpecial;
-use serde_json::json;
 
 use super::*;
 use crate::front::ModelText;
 use crate::request::{Chat, Input};
 
-fn messages(roles: &[&str]) -> Vec<Value> {
-    roles.iter().map(|role| json!({"role": role, "content": "x"})).collect()
+fn messages(roles: &[&str]) -> Vec<Message> {
+    roles.iter().map(|role| Message::new(Role::from(*role), "x")).collect()
 }
 
 /// Each message is one token of text and an end token, 0.
 fn boundaries(roles: &[&str], prompt: &[u32]) -> MessageBoundaries {
-    type Silent<'a> = Rendered<'a, std::iter::Empty<Vec<u8>>, fn(&[Value]) -> Option<String>>;
+    type Silent<'a> = Rendered<'a, std::iter::Empty<Vec<u8>>, fn(&[Message]) -> Option<String>>;
     MessageBoundaries::of(&messages(roles), prompt, |token| token == 0, None::<Silent<'_>>)
 }
 
@@ -34,9 +33,9 @@ fn history_lies_between_the_first_user_message_and_the_newest_message() {
 fn boundaries_come_from_renderings_where_tokens_do_not_show_them() {
     let conversation = messages(&["system", "user", "assistant", "user"]);
     // One character per token; the template refuses to end with a system message.
-    let render = |messages: &[Value]| match messages {
-        [only] if only["role"] == "system" => None,
-        messages => Some(messages.iter().map(|m| format!("<{}>", m["content"].as_str().unwrap())).collect()),
+    let render = |messages: &[Message]| match messages {
+        [only] if only.role == Role::System => None,
+        messages => Some(messages.iter().map(|m| format!("<{}>", m.text().unwrap())).collect()),
     };
     let text = "<x><x><x><x>ANSWER";
     let pieces = text.bytes().map(|byte| vec![byte]);
@@ -71,25 +70,25 @@ const TEXTS: [&str; 7] = [
 ];
 
 /// The conversation's first messages, with or without the system's.
-fn conversation(range: Range<usize>) -> Vec<Value> {
+fn conversation(range: Range<usize>) -> Vec<Message> {
     let role = |at: usize| match at {
-        0 => "system",
-        at if at % 2 == 1 => "user",
-        _ => "assistant",
+        0 => Role::System,
+        at if at % 2 == 1 => Role::User,
+        _ => Role::Assistant,
     };
     let texts = TEXTS.iter().enumerate().take(range.end).skip(range.start);
-    texts.map(|(at, text)| json!({"role": role(at), "content": text})).collect()
+    texts.map(|(at, text)| Message::new(role(at), *text)).collect()
 }
 
 /// Messages without a boundary after their text and before the next one's.
-fn missed(messages: &[Value], shown: &str, before: &[usize]) -> Vec<usize> {
-    let content = |at: usize| messages.get(at).and_then(|message| message["content"].as_str());
-    let start = |at: usize| content(at).and_then(|content| shown.find(content));
+fn missed(messages: &[Message], shown: &str, before: &[usize]) -> Vec<usize> {
+    let content = |at: usize| messages.get(at).and_then(Message::text);
+    let start = |at: usize| content(at).and_then(|content| shown.find(&content));
     let newest = messages.len().saturating_sub(NEWEST);
     (newest..messages.len())
         .filter(|at| {
             let Some(begins) = start(*at) else { return false };
-            let ends = begins + content(*at).map_or(0, str::len);
+            let ends = begins + content(*at).map_or(0, |content| content.len());
             let next = start(at + 1).unwrap_or(shown.len());
             !before.iter().any(|place| (ends..=next).contains(place))
         })
@@ -116,7 +115,7 @@ fn boundaries_are_found_with_published_templates() {
         let template = std::fs::read_to_string(&path).unwrap();
         let text = ModelText::read(&Source::Directory(mini.clone()), Some(&template)).unwrap();
         let prompt_of = |range: Range<usize>| {
-            let input = Input::Chat(Chat { messages: conversation(range).into(), ..Chat::default() });
+            let input = Input::Chat(Chat { messages: conversation(range), ..Chat::default() });
             Some((text.prompt(&input, AddSpecial::Yes).ok()?, input))
         };
         for (first, count) in [(0, 2), (1, 2), (0, 4), (1, 4), (0, 6), (1, 6)] {

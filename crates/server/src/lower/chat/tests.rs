@@ -2,6 +2,7 @@
 
 use expect_test::{Expect, expect};
 use omnibus_engine::Request;
+use omnibus_text::{ChatTemplate, GenerationPrompt, RenderInput};
 
 use super::*;
 use crate::wire::json;
@@ -16,11 +17,26 @@ fn read(body: &str) -> Result<GenerationBatch, String> {
         .map_err(|error| format!("{}: {}", error.param().unwrap_or_default(), error.message()))
 }
 
+/// The messages as a chat template sees them.
+fn rendered(messages: &[Message]) -> String {
+    let template = ChatTemplate::new("{{ messages | tojson(separators=(',', ':')) }}").unwrap();
+    let input = RenderInput {
+        messages,
+        tools: None,
+        documents: None,
+        generation_prompt: GenerationPrompt::Add,
+        special_tokens: &[],
+        kwargs: &Map::new(),
+        now: jiff::civil::DateTime::ZERO,
+    };
+    template.render(&input).unwrap()
+}
+
 /// Checks the messages that the chat template gets.
 fn check_messages(messages: &str, expected: Expect) {
     let lowered = match read(&format!(r#"{{"messages":{messages}}}"#)) {
         Ok(batch) => match &batch.prompts[0].input {
-            Input::Chat(chat) => chat.messages.to_string(),
+            Input::Chat(chat) => rendered(&chat.messages),
             other => format!("{other:?}"),
         },
         Err(error) => error,
@@ -56,10 +72,15 @@ fn every_field_reaches_the_engine() {
             ),
             input: Chat(
                 Chat {
-                    messages: Array [
-                        Object {
-                            "role": String("user"),
-                            "content": String("hi"),
+                    messages: [
+                        Message {
+                            role: User,
+                            name: None,
+                            content: [
+                                Text(
+                                    "hi",
+                                ),
+                            ],
                         },
                     ],
                     tools: None,

@@ -1,0 +1,103 @@
+//! Messages as chat templates see them: dicts in OpenAI's shape, as transformers gives them.
+//!
+//! A message whose only content is a text has a string as its `content`; other content is a list of parts with their
+//! `type`; no content is `None`. Reasoning is `reasoning_content`, calls are `tool_calls`.
+
+use omnibus_jinja::{Context, ContextValue, Error};
+
+use crate::message::{ContentPart, Message, ToolArguments, ToolCall};
+
+/// What a dict and each of its entries are counted as, in bytes, beside their texts.
+const ENTRY_BYTES: usize = 64;
+
+/// A list of dicts.
+pub(super) fn list(context: &Context, messages: &[Message]) -> Result<ContextValue, Error> {
+    context.list(messages.iter().map(|one| message(context, one)).collect::<Result<_, _>>()?)
+}
+
+fn message(context: &Context, message: &Message) -> Result<ContextValue, Error> {
+    let mut entries =
+        vec![("role", context.text(message.role.name())?), ("content", content(context, message)?)];
+    if let Some(name) = &message.name {
+        entries.push(("name", context.text(name)?));
+    }
+    let mut reasoning: Option<String> = None;
+    let mut calls = Vec::new();
+    for part in &message.content {
+        match part {
+            ContentPart::Reasoning(text) => reasoning.get_or_insert_default().push_str(text),
+            ContentPart::ToolCall(call) => calls.push(tool_call(context, call)?),
+            ContentPart::ToolResult(result) => entries.push(("tool_call_id", context.text(&result.call_id)?)),
+            _ => {}
+        }
+    }
+    if let Some(reasoning) = reasoning {
+        entries.push(("reasoning_content", context.text(&reasoning)?));
+    }
+    if !calls.is_empty() {
+        entries.push(("tool_calls", context.list(calls)?));
+    }
+    context.dict(entries)
+}
+
+fn content(context: &Context, message: &Message) -> Result<ContextValue, Error> {
+    let parts: Vec<&ContentPart> = message.content.iter().filter(|part| part.is_content()).collect();
+    match parts.as_slice() {
+        [] => Ok(ContextValue::NONE),
+        [ContentPart::Text(text)] => context.text(text),
+        [ContentPart::ToolResult(result)] => context.text(&result.text),
+        parts => context.list(parts.iter().map(|one| part(context, one)).collect::<Result<_, _>>()?),
+    }
+}
+
+fn part(context: &Context, part: &ContentPart) -> Result<ContextValue, Error> {
+    let (kind, text) = match part {
+        ContentPart::Text(text) | ContentPart::Reasoning(text) => ("text", Some(text)),
+        ContentPart::ToolResult(result) => ("text", Some(&result.text)),
+        ContentPart::Image(_) => ("image", None),
+        ContentPart::Audio(_) => ("audio", None),
+        ContentPart::Video(_) => ("video", None),
+        ContentPart::ToolCall(_) => ("tool_call", None),
+    };
+    let mut entries = vec![("type", context.text(kind)?)];
+    if let Some(text) = text {
+        entries.push(("text", context.text(text)?));
+    }
+    context.dict(entries)
+}
+
+fn tool_call(context: &Context, call: &ToolCall) -> Result<ContextValue, Error> {
+    let arguments = match &call.arguments {
+        ToolArguments::Text(text) => context.text(text)?,
+        ToolArguments::Json(text) => match serde_json::from_str(text) {
+            Ok(arguments) => context.json(&arguments)?,
+            Err(_) => context.text(text)?,
+        },
+    };
+    let function = context.dict(vec![("name", context.text(&call.name)?), ("arguments", arguments)])?;
+    context.dict(vec![
+        ("id", context.text(&call.id)?),
+        ("type", context.text("function")?),
+        ("function", function),
+    ])
+}
+
+/// About how many bytes the messages take as values.
+pub(super) fn bytes(messages: &[Message]) -> usize {
+    let part = |part: &ContentPart| match part {
+        ContentPart::Text(text) | ContentPart::Reasoning(text) => ENTRY_BYTES + text.len(),
+        ContentPart::Image(_) | ContentPart::Audio(_) | ContentPart::Video(_) => 2 * ENTRY_BYTES,
+        ContentPart::ToolResult(result) => 2 * ENTRY_BYTES + result.call_id.len() + result.text.len(),
+        ContentPart::ToolCall(call) => {
+            let (ToolArguments::Json(arguments) | ToolArguments::Text(arguments)) = &call.arguments;
+            // A number or a bracket of the arguments becomes a value.
+            7 * ENTRY_BYTES + call.id.len() + call.name.len() + arguments.len() * 4
+        }
+    };
+    let message = |message: &Message| {
+        4 * ENTRY_BYTES
+            + message.name.as_ref().map_or(0, |name| ENTRY_BYTES + name.len())
+            + message.content.iter().map(part).sum::<usize>()
+    };
+    messages.iter().map(message).sum()
+}
