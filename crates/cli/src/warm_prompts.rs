@@ -38,7 +38,7 @@ fn line_of(line: &str) -> Result<Input, String> {
         (None, None, Some(Value::Array(messages))) => {
             let messages = omnibus_server::lower::chat::messages(messages.clone());
             let (messages, tools) =
-                (messages.map_err(|error| error.body().error.message)?, fields.get("tools").cloned());
+                (messages.map_err(|error| error.message().to_owned())?, fields.get("tools").cloned());
             Ok(Input::Chat(Chat { messages, tools, ..Chat::default() }))
         }
         _ => Err(EXPECTED.to_owned()),

@@ -1,4 +1,4 @@
-//! What a call brings, and how it meets the parameters of what is called.
+//! The arguments of a call, and their binding to parameters.
 
 use crate::ast::Name;
 use crate::error::RenderError;
@@ -45,7 +45,7 @@ impl CallArguments {
     }
 }
 
-/// What an optional argument is taken for.
+/// An optional argument with its default.
 pub(crate) trait ArgumentDefaults {
     fn text_or(&self, default: &str) -> Result<Text, RenderError>;
     fn optional_text(&self) -> Result<Option<Text>, RenderError>;

@@ -1,4 +1,4 @@
-//! What a parsed template is made of.
+//! The syntax tree of a template.
 //!
 //! Invariant: chains (`a.b.c`, `a + b + c`, `elif`) are lists, never nests, so the depth of a tree is the depth
 //! of the brackets in its source, which the parser bounds. Nothing here holds a value of a rendering, so a

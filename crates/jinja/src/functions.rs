@@ -1,4 +1,4 @@
-//! The functions a template finds without defining them.
+//! Global functions.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -339,7 +339,7 @@ fn raw_tag(rest: &str, name: &str) -> Option<(usize, bool)> {
     Some((rest.len() - end.len(), takes_all))
 }
 
-/// One escape sequence of a string literal; what is not one stays as written, as in Python.
+/// One escape sequence of a string literal. An unknown sequence stays as written, as in Python.
 fn unescape(
     escaped: char,
     text: &mut String,

@@ -32,7 +32,7 @@ pub(crate) enum Value {
     Dict(Dict),
     /// What `d.items()`, `d.keys()`, `d.values()` give, named by Python's type.
     View(&'static str, List),
-    /// What lazy filters give. Reading it empties it.
+    /// The result of a lazy filter. Iterating over it empties it.
     Generator(Rc<RefCell<Option<List>>>),
     Namespace(Namespace),
     Macro(Rc<Closure>),
@@ -76,7 +76,7 @@ impl UndefinedReason {
 pub(crate) enum Text {
     Literal(Name),
     Computed(Rc<(String, Reservation)>),
-    /// What `safe` gives: text added to it is escaped for HTML. Python's `Markup`.
+    /// The result of `safe`: text added to it is escaped for HTML. Python's `Markup`.
     Markup(Rc<(String, Reservation)>),
 }
 
@@ -126,7 +126,7 @@ impl<T> Deref for Container<T> {
 }
 
 pub(crate) type List = Rc<Container<Value>>;
-/// What a namespace holds: the one thing a template can change.
+/// The entries of a namespace: the only value a template can change.
 pub(crate) type Namespace = Rc<RefCell<Vec<(Name, Value)>>>;
 pub(crate) type Dict = Rc<Container<(Value, Value)>>;
 
@@ -139,7 +139,7 @@ pub(crate) struct Closure {
     pub scope_id: u64,
 }
 
-/// What `loop` is inside a `for`.
+/// The state of `loop` inside a `for`.
 #[derive(Debug)]
 pub(crate) struct LoopState {
     pub items: List,
@@ -187,7 +187,7 @@ impl Meter {
         Ok(Value::Generator(Rc::new(RefCell::new(Some(self.items(items)?)))))
     }
 
-    /// A dict of entries whose keys differ already.
+    /// A dict of entries with different keys.
     pub fn dict(&self, entries: Vec<(Value, Value)>) -> Result<Value, RenderError> {
         let depth = |(key, value): &(Value, Value)| key.depth().max(value.depth());
         container(entries, self, depth, 2 * SLOT).map(Value::Dict)
@@ -283,7 +283,7 @@ impl Value {
         }
     }
 
-    /// How Jinja calls the object in the error of a missing attribute.
+    /// Jinja's name of the object in the error of a missing attribute.
     pub fn object_name(&self) -> &'static str {
         match self {
             Value::None => "None",
@@ -331,7 +331,7 @@ impl Value {
         }
     }
 
-    /// What a loop may run over: undefined is empty, but not what the sandbox refuses.
+    /// The value, for a loop: undefined is empty, and an unsafe attribute is an error.
     pub fn defined_or_empty(&self) -> Result<&Value, RenderError> {
         match self {
             Value::Unsafe(access) => RenderError::failed(access_message(access)),

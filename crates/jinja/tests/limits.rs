@@ -284,7 +284,7 @@ fn each_limit_is_the_callers() {
     assert!(!parses(Limits { source_depth: 5, ..limits }, "{{ [[[[[[1]]]]]] }}"));
 }
 
-/// Words that templates are made of, odd numbers and odd characters among them.
+/// Tokens of templates, with extreme numbers and unusual characters.
 const FRAGMENTS: &str = "{% %} {%- -%} {{ }} {{- -}} {# #} for in if else elif endif endfor set endset macro endmacro call endcall \
     filter endfilter with endwith raw endraw break continue recursive generation endgeneration namespace( range( loop loop( \
     ( ) [ ] { } , : = == != < <= not and or is ~ + - * / // % ** | . a b ns ns. messages m( caller() 0 1 2 -1 7 1.5 1e308 \
@@ -295,8 +295,13 @@ const FRAGMENTS: &str = "{% %} {%- -%} {{ }} {{- -}} {# #} for in if else elif e
     |dictsort |groupby( |sum |min |max |unique |default( |string |safe |e |title |reverse |trim defined divisibleby string mapping \
     sameas odd lower strftime_now( '%Y%-d%e' raise_exception( joiner( cycler( dict( .append( *a **b";
 
+/// Random templates of each kind.
+fn cases() -> u32 {
+    std::env::var("OMNIBUS_FUZZ_TEMPLATES").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_source_panics(picks in prop::collection::vec(any::<prop::sample::Index>(), 0..30), open in 0usize..3) {

@@ -1,4 +1,4 @@
-//! A tokenizer's decoder as a chain of stages that take one token at a time.
+//! A tokenizer's decoder as a chain of stages that process one token at a time.
 //!
 //! Invariants: fed token by token or all at once, a chain writes the same text, and it is the text that the
 //! `tokenizers` crate decodes; a stage holds back only what a later token can still change, so a token costs the
@@ -16,7 +16,7 @@ pub(crate) struct Decoder {
 #[derive(Debug)]
 struct Stage {
     kind: Kind,
-    /// Whether what comes in is one token in pieces, since an earlier stage joined all tokens.
+    /// Whether the input is one token in pieces, because an earlier stage joined all tokens.
     input: Input,
 }
 
@@ -57,11 +57,11 @@ enum Kind {
     Ctc(Box<DecoderWrapper>),
     /// A space between tokens, when a tokenizer has no decoder.
     Spaces,
-    /// Waits for the end and then decodes what is one token in pieces.
+    /// Decodes at the end, where an earlier stage has joined all tokens into one.
     Whole(Box<DecoderWrapper>),
 }
 
-/// What the stages hold back for one sequence.
+/// The state of the stages for one sequence.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Held {
     stages: Vec<State>,
@@ -69,7 +69,7 @@ pub(crate) struct Held {
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Whether anything came in.
+    /// Whether there was any input.
     begun: bool,
     text: String,
     bytes: Vec<u8>,
@@ -115,7 +115,7 @@ impl Decoder {
         Held { stages: vec![State::default(); self.stages.len()] }
     }
 
-    /// Takes the next token and returns the text that nothing can change any more.
+    /// Takes the next token and returns the text that later tokens cannot change.
     pub fn push(&self, held: &mut Held, token: String) -> String {
         let mut tokens = vec![token];
         for (stage, state) in self.stages.iter().zip(&mut held.stages) {
@@ -131,7 +131,7 @@ impl Decoder {
         if tokens.len() == 1 { tokens.swap_remove(0) } else { tokens.concat() }
     }
 
-    /// The text that was held back, at the end of the sequence.
+    /// The text still held back, at the end of the sequence.
     pub fn finish(&self, held: &mut Held) -> String {
         let mut tokens = Vec::new();
         for (stage, state) in self.stages.iter().zip(&mut held.stages) {
@@ -157,7 +157,7 @@ impl Decoder {
                         return vec![byte];
                     }
                 }
-                // What these change is at the ends of a text.
+                // These change only the ends of a text.
                 Kind::Fuse | Kind::Spaces | Kind::Whole(_) => {}
                 Kind::Strip { .. } if stage.input == Input::Pieces => {}
                 Kind::Suffix(suffix) => text = replace(&text, suffix, " "),
@@ -264,7 +264,7 @@ fn kind(decoder: &DecoderWrapper) -> Result<Kind, String> {
         DecoderWrapper::BPE(words) => Kind::Suffix(words.suffix.clone()),
         DecoderWrapper::CTC(_) => Kind::Ctc(Box::new(decoder.clone())),
         DecoderWrapper::Replace(_) => replacement(decoder)?,
-        // `Decoder::add` takes it apart.
+        // `Decoder::add` adds its parts.
         DecoderWrapper::Sequence(_) => Kind::Fuse,
     })
 }
@@ -279,7 +279,7 @@ fn replacement(decoder: &DecoderWrapper) -> Result<Kind, String> {
     }
 }
 
-/// What a decoder makes of a single token; the token itself where it cannot.
+/// A decoder's text of a single token; the token itself where decoding fails.
 fn decode_one(decoder: &DecoderWrapper, token: String) -> Vec<String> {
     decoder.decode_chain(vec![token.clone()]).unwrap_or_else(|_| vec![token])
 }
@@ -306,8 +306,8 @@ fn byte_level(token: &str) -> Vec<u8> {
     token.chars().map(letter_byte).collect::<Option<Vec<u8>>>().unwrap_or_else(|| token.as_bytes().to_vec())
 }
 
-/// Takes the text off the front of `bytes`, one U+FFFD for each part that is none, and leaves the start of a
-/// character whose end may still come.
+/// Removes the text at the front of `bytes`, with one U+FFFD for each invalid part, and leaves the start of a character
+/// that later bytes may complete.
 fn take_utf8(bytes: &mut Vec<u8>) -> String {
     let mut text = String::new();
     let mut taken = 0;
@@ -393,7 +393,7 @@ fn strip_pieces(
     }
 }
 
-/// English punctuation as BERT's decoder joins it to words.
+/// English punctuation that BERT's decoder joins to the word before.
 fn clean_up(token: &str) -> String {
     const JOINED: &[(&str, &str)] = &[
         (" .", "."),

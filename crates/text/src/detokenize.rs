@@ -1,11 +1,11 @@
-//! Text of a sequence as its tokens come.
+//! Incremental detokenization of one sequence.
 
 use std::sync::Arc;
 
 use crate::decoder::Held;
 use crate::tokenizer::{SkipSpecial, Tokenizer};
 
-/// Turns tokens into text one by one.
+/// Detokenizes one token at a time.
 ///
 /// What it has returned never changes: a character whose bytes are spread over tokens comes whole with the last
 /// of them, and U+FFFD stands only for bytes that no later token can complete. All pieces together, with
@@ -24,7 +24,7 @@ impl Detokenizer {
         Detokenizer { tokenizer, skip_special, held }
     }
 
-    /// Takes the next token and returns the text that is certain now, which may be empty. Unknown tokens have none.
+    /// Takes the next token and returns the text that is now certain, possibly empty. Unknown token ids have no text.
     pub fn push(&mut self, token: u32) -> String {
         match self.tokenizer.shown_piece(token, self.skip_special) {
             Some(piece) => self.tokenizer.decoder().push(&mut self.held, piece),
@@ -32,7 +32,7 @@ impl Detokenizer {
         }
     }
 
-    /// The text that was held back. Afterwards the detokenizer is as new.
+    /// The text still held back. Resets the detokenizer.
     pub fn finish(&mut self) -> String {
         self.tokenizer.decoder().finish(&mut self.held)
     }

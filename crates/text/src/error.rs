@@ -1,55 +1,55 @@
-//! What can go wrong with text, one variant a remedy.
+//! Errors, one variant per remedy.
 
 use std::path::PathBuf;
 
-/// An error of this crate. Messages are one line and say what to do.
+/// An error of this crate. Messages are one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file of the model is missing or broken: the model has to be downloaded or converted again.
+    /// A file of the model is missing or invalid. Remedy: download or convert the model again.
     #[error("{}: {message}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// What is wrong, and the remedy.
         message: String,
     },
-    /// The tokenizer cannot take a text or tokens: the request has to change.
+    /// The tokenizer refused a text or tokens. Remedy: change the request.
     #[error("the tokenizer refused: {message}")]
     Tokenize {
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// The chat template is not one this server can read: another has to be given.
+    /// The chat template does not parse. Remedy: another template.
     #[error("chat template '{name}', line {line}: {message}")]
     TemplateSyntax {
-        /// Which of the model's templates.
+        /// The template's name.
         name: String,
         /// The line of its source.
         line: u32,
         /// What is wrong.
         message: String,
     },
-    /// The chat template refused the conversation in its own words: the conversation has to change.
+    /// The chat template called `raise_exception`. Remedy: change the conversation.
     #[error("{message}")]
     TemplateRaised {
-        /// What the template said.
+        /// The template's message.
         message: String,
     },
-    /// The chat template cannot make a prompt of this conversation: one of them has to change.
+    /// The chat template failed on this conversation. Remedy: change one of them.
     #[error("the chat template failed in line {line}: {message}")]
     TemplateFailed {
         /// The line of its source.
         line: u32,
-        /// What Python would say.
+        /// The message, as in Python.
         message: String,
     },
-    /// The chat template wanted more than a rendering may use.
+    /// The rendering exceeded a limit.
     #[error("the chat template was stopped in line {line}: it exceeds the limit of {what}")]
     TemplateLimit {
         /// The line of its source.
         line: u32,
-        /// What it used too much of.
+        /// The limit.
         what: &'static str,
     },
 }

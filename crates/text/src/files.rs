@@ -1,4 +1,4 @@
-//! Reads the small files of a model directory, which are taken as hostile.
+//! Reads the small files of a model directory, which are not trusted.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};

@@ -7,6 +7,7 @@
 //! templates are one-line errors, never a panic, a hang or a full memory. What never changes is [`Send`] and
 //! [`Sync`] and meant to be shared behind an `Arc`; what a sequence owns depends only on that sequence's tokens.
 
+pub mod catch_panic;
 mod decoder;
 pub mod detokenize;
 mod error;
@@ -16,6 +17,7 @@ pub mod stop;
 pub mod template;
 pub mod tokenizer;
 
+pub use catch_panic::{Panic, catch_panic};
 pub use detokenize::Detokenizer;
 pub use error::Error;
 pub use message::{ContentPart, MediaUrl, Message, Role, ToolArguments, ToolCall, ToolResult};

@@ -1,24 +1,24 @@
 //! Stop strings, also where they span tokens.
 
-/// Whether a stop string that was found is part of the answer.
+/// Whether a matched stop string is part of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// It is the last thing that is emitted.
+    /// The output ends with it.
     Yes,
-    /// The text ends before it.
+    /// The output ends before it.
     No,
 }
 
-/// What a piece of text led to.
+/// The result of one piece of text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stopped {
-    /// Text that can be shown: it is no part of a stop string that may still come.
+    /// Text that is certain: no part of it can become a stop string.
     pub emit: String,
-    /// The stop string that ended the text, by its place in the list.
+    /// The index of the stop string that matched.
     pub matched: Option<usize>,
 }
 
-/// Finds the first stop string in a text that comes in pieces.
+/// Finds the first stop string in streamed text.
 ///
 /// The stop string that is complete first ends the text; of those that are complete at the same place, the one
 /// that starts first. Text is held back only while it is the start of a stop string. A byte costs the same
@@ -27,7 +27,7 @@ pub struct Stopped {
 pub struct StopMatcher {
     stops: Vec<Needle>,
     keep: Keep,
-    /// The text that may be the start of a stop string.
+    /// Text that may be the start of a stop string.
     held: String,
     matched: Option<usize>,
 }
@@ -37,21 +37,21 @@ struct Needle {
     bytes: Vec<u8>,
     /// For each length of a matched start: the longest shorter start that ends it.
     falls_to: Vec<usize>,
-    /// How much of the needle the text ends with.
+    /// How many bytes of the needle the text ends with.
     matched: usize,
-    /// The place in the caller's list.
+    /// The index in the caller's list.
     place: usize,
 }
 
 impl StopMatcher {
-    /// A matcher of these strings; empty ones match nothing.
+    /// A matcher of these strings. An empty string never matches.
     pub fn new(stops: Vec<String>, keep: Keep) -> Self {
         let stops = stops.into_iter().enumerate().filter(|(_, stop)| !stop.is_empty());
         let stops = stops.map(|(place, stop)| Needle::new(stop.into_bytes(), place)).collect();
         StopMatcher { stops, keep, held: String::new(), matched: None }
     }
 
-    /// Takes the next piece of text. After a match nothing more is emitted.
+    /// Takes the next piece of text. After a match the output is empty.
     pub fn push(&mut self, text: &str) -> Stopped {
         if self.matched.is_some() {
             return Stopped { emit: String::new(), matched: self.matched };
@@ -72,7 +72,7 @@ impl StopMatcher {
         Stopped { emit: std::mem::replace(&mut self.held, held), matched: None }
     }
 
-    /// The text that was held back, when no more comes.
+    /// The text still held back, at the end of the sequence.
     pub fn flush(&mut self) -> String {
         for stop in &mut self.stops {
             stop.matched = 0;
@@ -80,7 +80,7 @@ impl StopMatcher {
         std::mem::take(&mut self.held)
     }
 
-    /// Moves all needles on by a byte. Returns the longest that is complete, by its place and length.
+    /// Advances all needles by one byte. Returns the index and length of the longest complete one.
     fn step(&mut self, byte: u8) -> Option<(usize, usize)> {
         let mut found: Option<(usize, usize)> = None;
         for stop in &mut self.stops {

@@ -32,10 +32,10 @@ const FUNCTIONS: &[&str] = &["raise_exception", "strftime_now"];
 const MAX_DATE_FORMAT: usize = 1024;
 const MAX_DATE: usize = 64 << 10;
 
-/// Whether the prompt ends with the words that make the model answer.
+/// Whether the prompt ends with the start of an assistant message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenerationPrompt {
-    /// It does, as before a completion.
+    /// It does, as for a completion.
     Add,
     /// It ends with the last message.
     Omit,

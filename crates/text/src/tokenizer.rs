@@ -3,13 +3,13 @@
 //! Invariant: nothing here changes after loading, and no text and no tokens make it panic.
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
 use crate::Error;
+use crate::catch_panic::catch_panic;
 use crate::decoder::Decoder;
 use crate::files;
 
@@ -22,16 +22,16 @@ pub enum AddSpecial {
     No,
 }
 
-/// Whether decoding leaves out special tokens.
+/// Whether decoding skips special tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipSpecial {
-    /// They are left out.
+    /// They are skipped.
     Yes,
-    /// They are shown as they are written.
+    /// They are decoded as the vocabulary spells them.
     No,
 }
 
-/// What the files of a model say about its tokens. Only `tokenizer.json` has to be there.
+/// The contents of a model's tokenizer files. Only `tokenizer.json` is required.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokenizerFiles<'a> {
     /// `tokenizer.json`.
@@ -79,11 +79,11 @@ impl Tokenizer {
         Self::from_bytes(files).map_err(|error| in_directory(directory, error))
     }
 
-    /// Makes a tokenizer of the contents of its files. Errors name the file that is wrong.
+    /// A tokenizer from the contents of its files. Errors name the invalid file.
     pub fn from_bytes(files: TokenizerFiles<'_>) -> Result<Self, Error> {
         let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(files.tokenizer))
             .map_err(|message| broken("tokenizer.json", &message))?;
-        // A limit or padding that training left in the file is not meant for serving.
+        // Truncation and padding in the file are settings of training.
         inner.with_truncation(None).map_err(|error| broken("tokenizer.json", &error.to_string()))?;
         inner.with_padding(None);
         add_missing(&mut inner, "added_tokens.json", added_tokens(files.added_tokens))?;
@@ -116,7 +116,7 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The text of tokens. Unknown tokens have none.
+    /// The text of tokens. Unknown token ids have no text.
     pub fn decode(&self, tokens: &[u32], skip_special: SkipSpecial) -> String {
         let mut held = self.decoder.start();
         let mut text = String::new();
@@ -129,18 +129,18 @@ impl Tokenizer {
         text
     }
 
-    /// The token that is written exactly so in the vocabulary.
+    /// The id of the token with exactly this spelling in the vocabulary.
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// A token as the vocabulary writes it, as `Ġthe` or `▁the`.
+    /// A token's spelling in the vocabulary, as `Ġthe` or `▁the`.
     pub fn id_to_token(&self, id: u32) -> Option<String> {
         let added = self.inner.get_added_vocabulary().simple_id_to_token(id);
         added.or_else(|| self.inner.id_to_token(id))
     }
 
-    /// The bytes a token adds to a text in the middle of it. They may be part of a character.
+    /// The bytes of a token in the middle of a text, possibly part of a character.
     pub fn id_to_piece(&self, id: u32) -> Option<Vec<u8>> {
         if let Some(added) = self.inner.get_added_vocabulary().simple_id_to_token(id) {
             return Some(added.into_bytes());
@@ -153,17 +153,17 @@ impl Tokenizer {
         self.vocab_size
     }
 
-    /// Ids of tokens that are no text, in order.
+    /// Ids of special tokens, in order.
     pub fn special_ids(&self) -> &BTreeSet<u32> {
         &self.special_ids
     }
 
-    /// Ids that end a text: those of `generation_config.json`, else of `config.json`, and the tokenizer's own.
+    /// End-of-sequence ids: those of `generation_config.json`, else of `config.json`, and the tokenizer's own.
     pub fn eos_ids(&self) -> &BTreeSet<u32> {
         &self.eos_ids
     }
 
-    /// The special tokens by their names, as `bos_token`: what a chat template may mention.
+    /// The special tokens by name, as `bos_token`, for chat templates.
     pub fn special_tokens(&self) -> &[(String, String)] {
         &self.special_tokens
     }
@@ -182,7 +182,7 @@ impl Tokenizer {
         &self.decoder
     }
 
-    /// The vocabulary's writing of a token that is to be shown.
+    /// The vocabulary's spelling of a token that is not skipped.
     pub(crate) fn shown_piece(&self, id: u32, skip_special: SkipSpecial) -> Option<String> {
         if skip_special == SkipSpecial::Yes && self.special_ids.contains(&id) {
             return None;
@@ -203,15 +203,15 @@ impl Tokenizer {
     }
 }
 
-/// The special tokens every tokenizer may have.
+/// Names of special tokens that every tokenizer may have.
 const CORE_NAMES: &[&str] =
     &["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// Runs a call into the `tokenizers` crate, whose panics on odd files or texts become errors.
+/// Runs a call into the `tokenizers` crate. Its panics on malformed files or texts become errors.
 fn guarded<T>(call: impl FnOnce() -> Result<T, tokenizers::Error>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    match catch_panic(call) {
         Ok(result) => result.map_err(|error| one_line(&error.to_string())),
-        Err(_) => Err("the tokenizer panicked".to_owned()),
+        Err(panic) => Err(one_line(&format!("the tokenizer panicked: {}", panic.message))),
     }
 }
 
@@ -272,7 +272,7 @@ fn added_tokens_decoder(config: Option<&Value>) -> Vec<(u32, AddedToken)> {
     entries.filter_map(token).collect()
 }
 
-/// Adds the tokens that `tokenizer.json` lacks. Their ids have to be the ones that follow its own.
+/// Adds the tokens that `tokenizer.json` lacks. Their ids must follow its own without a gap.
 fn add_missing(
     inner: &mut tokenizers::Tokenizer,
     file: &str,

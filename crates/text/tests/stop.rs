@@ -21,27 +21,27 @@ fn check(stops: &[&str], keep: Keep, pieces: &[&str], expected: Expect) {
 }
 
 #[test]
-fn a_stop_string_cut_by_a_token_border_is_held_back() {
+fn a_stop_string_split_across_tokens_is_held_back() {
     check(&["END"], Keep::No, &["all good. E", "ND"], expect!["all good. |#0$"]);
 }
 
 #[test]
-fn a_start_that_goes_on_otherwise_is_shown() {
+fn a_partial_match_that_fails_is_emitted() {
     check(&["END"], Keep::No, &["E", "N", "T", "ER"], expect!["||ENT|ER$"]);
 }
 
 #[test]
-fn a_start_within_a_start_stays_held() {
+fn an_overlapping_partial_match_is_held_back() {
     check(&["aab"], Keep::No, &["aa", "a", "b"], expect!["|a|#0$"]);
 }
 
 #[test]
-fn what_is_held_at_the_end_is_text() {
+fn finish_emits_a_partial_match() {
     check(&["END"], Keep::No, &["the EN"], expect!["the $EN"]);
 }
 
 #[test]
-fn the_stop_string_is_kept_when_asked() {
+fn keep_includes_the_stop_string() {
     check(&["END"], Keep::Yes, &["a E", "ND b"], expect!["a |END#0$"]);
 }
 
@@ -51,31 +51,31 @@ fn text_after_a_match_is_dropped() {
 }
 
 #[test]
-fn the_first_complete_one_wins() {
+fn the_first_complete_match_wins() {
     check(&["bcd", "b"], Keep::No, &["abcd"], expect!["a#1$"]);
     check(&["abcd", "bc"], Keep::No, &["xabcd"], expect!["xa#1$"]);
 }
 
 #[test]
-fn of_two_that_end_together_the_longer_wins() {
+fn the_longer_of_two_matches_wins() {
     check(&["b", "ab"], Keep::No, &["xab"], expect!["x#1$"]);
 }
 
 #[test]
-fn characters_stay_whole() {
+fn held_back_text_ends_at_character_boundaries() {
     check(&["é!"], Keep::No, &["caf", "é", "è", "é", "!"], expect!["caf||éè||#0$"]);
     check(&["東京"], Keep::No, &["の東", "東", "京"], expect!["の|東|#0$"]);
 }
 
 #[test]
-fn empty_stop_strings_match_nothing() {
+fn empty_stop_strings_never_match() {
     check(&["", "x"], Keep::No, &["ab", "x"], expect!["ab|#1$"]);
     check(&[], Keep::No, &["ab"], expect!["ab$"]);
 }
 
 proptest! {
     #[test]
-    fn the_borders_of_pieces_do_not_matter(
+    fn matches_do_not_depend_on_how_text_is_split(
         stops in prop::collection::vec("[abé]{1,4}", 1..4),
         pieces in prop::collection::vec("[abcé]{0,5}", 0..8),
         is_kept in any::<bool>(),

@@ -1,4 +1,4 @@
-//! Small real tokenizers, trained here: encoding, decoding token by token, bytes, and what their files say.
+//! Small tokenizers, trained here: encoding, incremental decoding, bytes, and their files.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::path::{Path, PathBuf};
@@ -167,7 +167,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn pieces_add_up_to_the_whole_text(tokens in prop::collection::vec(0u32..400, 0..40)) {
+    fn incremental_decoding_equals_decoding_at_once(tokens in prop::collection::vec(0u32..400, 0..40)) {
         thread_local!(static PAIRS: Vec<Pair> =
             [byte_level(), byte_fallback(), unigram(), word_piece()].into_iter().chain(odd_decoders()).collect());
         PAIRS.with(|pairs| {
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn text_survives_byte_tokenizers_in_whole_characters(text in "\\PC{0,40}") {
+    fn byte_level_tokenizers_round_trip_text(text in "\\PC{0,40}") {
         thread_local!(static PAIR: Pair = byte_level());
         PAIR.with(|pair| {
             let tokens = pair.ours.encode(&text, AddSpecial::No).unwrap();
@@ -191,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn text_survives_byte_fallback(text in "[a-zA-Z0-9é東👩. \n]{0,30}") {
+    fn byte_fallback_round_trips_text(text in "[a-zA-Z0-9é東👩. \n]{0,30}") {
         thread_local!(static PAIR: Pair = byte_fallback());
         PAIR.with(|pair| {
             let tokens = pair.ours.encode(&text, AddSpecial::No).unwrap();
@@ -207,7 +207,7 @@ fn check_pieces(pair: &Pair, tokens: &[&str], expected: Expect) {
 }
 
 #[test]
-fn a_character_waits_for_its_last_byte() {
+fn a_character_is_emitted_with_its_last_byte() {
     check_pieces(&byte_level(), &["a", "ð", "Ł", "ĺ", "Ģ", "b"], expect!["a||||😀|b|"]);
     check_pieces(
         &byte_fallback(),
@@ -217,27 +217,27 @@ fn a_character_waits_for_its_last_byte() {
 }
 
 #[test]
-fn bytes_that_nothing_completes_are_replaced() {
+fn invalid_bytes_are_replaced() {
     check_pieces(&byte_level(), &["ð", "Ł", "a"], expect!["||�a|"]);
     check_pieces(&byte_level(), &["ð", "Ł"], expect!["||�"]);
     check_pieces(&byte_fallback(), &["<0xF0>", "<0x9F>", "a"], expect!["||��a|"]);
 }
 
 #[test]
-fn more_is_stripped_than_there_is() {
+fn stripping_more_than_the_text_is_safe() {
     check_pieces(&stripped(2, 3), &["▁"], expect!["|"]);
     check_pieces(&stripped(0, 3), &["▁", "▁"], expect!["||"]);
     check_pieces(&stripped(1, 3), &["▁", "a", "▁"], expect!["|a||"]);
 }
 
 #[test]
-fn only_the_first_space_of_a_text_is_dropped() {
+fn only_the_first_space_of_a_text_is_stripped() {
     check_pieces(&byte_fallback(), &["<s>", "▁", "▁", "a", "▁"], expect!["|| |a| |"]);
     check_pieces(&unigram(), &["<s>", "▁", "a", "▁"], expect!["||a| |"]);
 }
 
 #[test]
-fn the_bytes_of_a_token_are_those_in_the_middle_of_a_text() {
+fn token_bytes_are_those_in_the_middle_of_a_text() {
     let check = |pair: Pair, token: &str, expected: &[u8]| {
         let id = pair.ours.token_to_id(token).unwrap();
         assert_eq!(pair.ours.id_to_piece(id).unwrap(), expected, "{token}");
@@ -252,7 +252,7 @@ fn the_bytes_of_a_token_are_those_in_the_middle_of_a_text() {
 }
 
 #[test]
-fn special_tokens_in_a_text_are_tokens() {
+fn special_tokens_in_a_text_are_encoded_as_such() {
     let pair = byte_level();
     let end = pair.ours.token_to_id("<|end|>").unwrap();
     assert_eq!(pair.ours.encode("<|end|>", AddSpecial::No).unwrap(), [end]);
@@ -262,7 +262,7 @@ fn special_tokens_in_a_text_are_tokens() {
 }
 
 #[test]
-fn no_text_makes_a_tokenizer_panic() {
+fn no_text_panics() {
     let long = "a".repeat(1 << 20);
     let words = "the bus 東京 ".repeat(40_000);
     let odd = ["", "\0", "\0\0a\0", "\u{fffd}\u{10ffff}\u{feff}", "\r\n\r\n", " ", "\u{200d}\u{301}"];
@@ -280,7 +280,7 @@ fn with_files(files: TokenizerFiles<'_>) -> Tokenizer {
 }
 
 #[test]
-fn all_files_together_say_what_ends_a_text() {
+fn end_of_sequence_ids_come_from_all_files() {
     let tokenizer_config = json!({
         "bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "<|end|>", "pad_token": null,
         "extra_special_tokens": {"image_token": "<img>"},
@@ -306,7 +306,7 @@ fn all_files_together_say_what_ends_a_text() {
 }
 
 #[test]
-fn tokens_that_only_other_files_know_are_added() {
+fn tokens_of_other_files_are_added() {
     let next = byte_level().ours.vocab_size() as u32;
     let added_tokens = json!({"<extra>": next, "<s>": 5});
     let tokenizer_config =
@@ -351,7 +351,7 @@ fn check_broken(name: &str, files: &[(&str, &str)], expected: Expect) {
 }
 
 #[test]
-fn broken_files_are_named() {
+fn errors_name_the_invalid_file() {
     let good = byte_level().theirs.to_string(false).unwrap();
     check_broken(
         "none",
@@ -396,7 +396,7 @@ fn broken_files_are_named() {
 }
 
 #[test]
-fn odd_values_in_files_are_no_panic() {
+fn unexpected_values_in_files_do_not_panic() {
     let good = byte_level().theirs.to_string(false).unwrap();
     for odd in [
         "null",
@@ -428,9 +428,9 @@ fn a_tokenizer_is_shared_between_threads() {
     shared::<omnibus_text::ChatTemplate>();
 }
 
-/// Tokenizers of published models, where somebody left some beside the repository.
+/// Tokenizers of published models, where they lie beside the repository.
 #[test]
-fn published_tokenizers_decode_as_in_the_tokenizers_crate() {
+fn published_tokenizers_decode_as_the_tokenizers_crate_does() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/real-configs");
     let mut files: Vec<PathBuf> = std::fs::read_dir(&shared)
         .into_iter()
@@ -461,7 +461,7 @@ fn published_tokenizers_decode_as_in_the_tokenizers_crate() {
 }
 
 #[test]
-fn decoders_of_every_kind_are_tried() {
+fn every_kind_of_decoder_is_tested() {
     let kind = |pair: &Pair| match pair.theirs.get_decoder() {
         Some(DecoderWrapper::Sequence(sequence)) => sequence.get_decoders().len(),
         Some(_) => 1,

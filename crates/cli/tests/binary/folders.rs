@@ -144,6 +144,17 @@ fn broken_weights_are_refused_in_one_line() {
 fn broken_tokenizers_are_refused_in_one_line() {
     check_refused("no-tokenizer", |folder| folder.remove("tokenizer.json"), "tokenizer");
     check_refused("tokenizer-cut", |folder| folder.write("tokenizer.json", "{\"model\":"), "tokenizer");
+    check_refused(
+        "tokenizer-panics",
+        |folder| {
+            let bytes = std::fs::read(folder.0.join("tokenizer.json")).unwrap();
+            let mut tokenizer: Value = serde_json::from_slice(&bytes).unwrap();
+            // The tokenizers crate cuts this off the parts of each merge, whatever their length.
+            tokenizer["model"]["continuing_subword_prefix"] = json!("x".repeat(40));
+            folder.write("tokenizer.json", tokenizer.to_string());
+        },
+        "the tokenizer panicked",
+    );
     check_refused("tokenizer-empty", |folder| folder.write("tokenizer.json", "{}"), "tokenizer");
 }
 

@@ -3,14 +3,10 @@
 //! Invariant: the caller drops what a panic may have left half-done: a step, or the scheduler and all memory.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs part of a step; a panic becomes an error.
 pub(super) fn catch_panic<T>(work: impl FnOnce() -> mlx::Result<T>) -> mlx::Result<T> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(result) => result,
-        Err(panic) => Err(mlx::Error::new(format!("a panic: {}", panic_message(panic.as_ref())))),
-    }
+    omnibus_text::catch_panic(work).unwrap_or_else(|panic| Err(mlx::Error::new(format!("a panic: {panic}"))))
 }
 
 /// A panic's message.

@@ -43,7 +43,7 @@ impl Value {
                 }
                 out.push("}")
             }
-            // What a namespace holds may hold the namespace, and nobody prints one.
+            // A namespace may hold itself, so its items are not written.
             _ => {
                 out.push("<")?;
                 out.push(self.type_name())?;

@@ -1,4 +1,4 @@
-//! Where a model directory keeps its chat templates.
+//! The chat templates in a model directory.
 
 use std::fmt;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::path::Path;
 use crate::Error;
 use crate::files;
 
-/// The names of special tokens that templates know.
+/// Names of special tokens that templates use.
 pub(super) const SPECIAL_TOKENS: &[&str] =
     &["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// The name of one of several templates.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TemplateName {
-    /// What is used when nothing else fits.
+    /// The default.
     Default,
     /// Used when there are tools.
     ToolUse,
-    /// Used when it is asked for, as `rag`.
+    /// Selected by name, as `rag`.
     Other(String),
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for TemplateName {
     }
 }
 
-/// The templates of a directory, without duplicates, the strongest source first.
+/// The templates of a directory: those of the first source that has any.
 pub(super) fn read(directory: &Path) -> Result<Vec<(TemplateName, String)>, Error> {
     let mut found = Vec::new();
     if let Some(source) = files::read_text(&directory.join("chat_template.jinja"))? {
