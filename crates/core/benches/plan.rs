@@ -30,7 +30,7 @@ fn main() {
         "{:>8} {:>8} {:>10} {:>10} {:>10} {:>12}",
         "schedule", "queued", "plan p50", "plan p99", "step p50", "allocations"
     );
-    let mut slowest = Duration::ZERO;
+    let (mut slowest, mut most_allocations) = (Duration::ZERO, 0.0_f64);
     for (name, schedule) in [("fair", Schedule::Fair), ("fcfs", Schedule::Fcfs), ("split", Schedule::Split)] {
         for queued in [1_000, 10_000, 100_000] {
             let mut server = Server::new(schedule, queued);
@@ -42,9 +42,14 @@ fn main() {
                 step[step.len() / 2],
             );
             slowest = slowest.max(plan[plan.len() / 2]);
+            most_allocations = most_allocations.max(allocations);
         }
     }
     assert!(slowest <= MOST, "a plan takes {slowest:.1?}, and may take {MOST:?}");
+    assert!(
+        most_allocations < 0.5,
+        "a step allocates for each block of {BLOCK_SIZE} tokens, not for each token"
+    );
 }
 
 struct Measured {

@@ -31,7 +31,7 @@ use omnibus_kv::BlockTable;
 use crate::kv_cache::KvCacheManager;
 use crate::prefix::BlockHashes;
 use crate::request::LookupContext;
-use crate::sequence::{Hold, Phase, Rank, Sequence, Stage};
+use crate::sequence::{Hold, OffloadState, Phase, Rank, Sequence, SequenceCache, Stage};
 use crate::{
     CachedBlock, CostModel, Event, Failure, FinishReason, Plan, PlanId, PreemptionMode, Rejection, Request,
     Schedule, SequenceId, Settings, Stats, StepLimits, StepLoad, Tick, Token,
@@ -50,7 +50,7 @@ const IN_FLIGHT_MAX: usize = 2;
 /// States kept of one prompt: each costs a slot, and a step that ends there.
 const CHECKPOINTS_MAX: usize = 4;
 
-/// Decides which sequences advance, and keeps the scheduler of who holds which blocks.
+/// Decides which sequences advance, and in which blocks.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     settings: Settings,
@@ -61,29 +61,29 @@ pub struct Scheduler {
     deadlines: BTreeSet<(Tick, SequenceId)>,
     running: BTreeSet<SequenceId>,
     /// Preempted or ended, and still used by a step in flight.
-    leaving: BTreeSet<SequenceId>,
+    releasing: BTreeSet<SequenceId>,
     steps: VecDeque<InFlightStep>,
     recovery: Recovery,
     first_blocks: FirstBlocks,
     cost: CostModel,
     clock: Clock,
     answer_lengths: AnswerLengths,
-    /// The last of the batch that was begun last.
+    /// The last sequence of the newest batch, under `static`.
     batch: Option<SequenceId>,
-    /// Whose turn it is, if there are pools.
+    /// The stage of the next step, under `split`.
     next_stage: Stage,
     sessions: Sessions,
-    /// To be copied out with the next plan.
+    /// To be offloaded with the next plan.
     swaps: Vec<CachedBlock>,
-    /// The latest time anybody has told.
+    /// The latest time that was passed in.
     latest: Tick,
-    /// Changes with everything that happens.
+    /// Changes with every change of state.
     version: PlanId,
     next_id: u64,
     totals: Stats,
 }
 
-/// A plan begun and not committed.
+/// A plan that was applied and not committed.
 #[derive(Debug, Clone)]
 struct InFlightStep {
     id: PlanId,
@@ -111,7 +111,7 @@ impl Scheduler {
     /// A scheduler with nothing to do. Panics on settings that could never run anything.
     pub fn new(settings: Settings) -> Self {
         settings.check();
-        let (sequences, waiting, running, leaving, steps, deadlines) = Default::default();
+        let (sequences, waiting, running, releasing, steps, deadlines) = Default::default();
         Self {
             kv_cache: KvCacheManager::new(&settings),
             recovery: Recovery::new(settings.limits(), settings.block_size),
@@ -129,7 +129,7 @@ impl Scheduler {
             waiting,
             deadlines,
             running,
-            leaving,
+            releasing,
             steps,
             version: PlanId(0),
             next_id: 0,
@@ -137,7 +137,7 @@ impl Scheduler {
         }
     }
 
-    /// As it was told.
+    /// The settings it was made with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -178,7 +178,7 @@ impl Scheduler {
         self.end(id, Event::Finished { sequence: id, reason })
     }
 
-    /// Like [`Self::cancel`], for a sequence that the engine cannot go on with.
+    /// Like [`Self::cancel`], for a sequence that the engine cannot continue.
     pub fn fail(&mut self, id: SequenceId) -> Option<Event> {
         let failure = Failure::Engine;
         self.end(id, Event::Failed { sequence: id, failure })
@@ -204,7 +204,7 @@ impl Scheduler {
         builder.into_plan()
     }
 
-    /// When the plan may change though nothing happens: a batch begins that is not full, or somebody's deadline passes.
+    /// When the plan may change without an event: a batch begins that is not full, or a deadline passes.
     pub fn next_wakeup(&self) -> Option<Tick> {
         let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
         let batch = match self.settings.schedule {
@@ -214,10 +214,10 @@ impl Scheduler {
         deadline.into_iter().chain(batch).min()
     }
 
-    /// Drops every plan in flight after a step failed as a whole. All memory is suspect, so all sequences go back
-    /// to waiting and start over from their tokens, the prefix index forgets everything, and the limits of a step
-    /// are halved. Sequences of the failed steps then run in ever smaller groups, one step each, before anything
-    /// else does; one that fails alone in the smallest step ends. Nothing is told twice.
+    /// Drops every plan in flight after a step failed as a whole. All blocks are suspect, so all sequences wait again and are
+    /// recomputed from their tokens, the prefix cache is emptied, and the limits of a step are halved. Sequences of the
+    /// failed steps then run in ever smaller groups, one step each, before any other; one that fails alone in the smallest
+    /// step ends. No token is returned twice.
     pub fn fail_steps(&mut self) -> Vec<Event> {
         self.version.0 += 1;
         self.totals.failed_steps_total += 1;
@@ -245,7 +245,7 @@ impl Scheduler {
 
     /// The blocks of a sequence in a group, as of the last `begin`. Panics if the sequence is not there.
     pub fn block_table(&self, id: SequenceId, group: usize) -> &BlockTable {
-        &self.sequence(id).tables[group]
+        &self.sequence(id).cache.tables[group]
     }
 
     /// Prompt, then everything sampled so far. Panics if the sequence is not there. A sequence is there until its
@@ -273,7 +273,7 @@ impl Scheduler {
     pub fn stats(&self) -> Stats {
         Stats {
             queued: self.waiting.len(),
-            running: self.running.len() + self.leaving.len(),
+            running: self.running.len() + self.releasing.len(),
             suspects: self.recovery.suspects(),
             sessions: self.sessions.len(),
             groups: self.kv_cache.stats(),
@@ -292,7 +292,7 @@ impl Scheduler {
         }
         Sequence {
             session: request.session,
-            asked: Some(LookupContext { salt: request.cache_salt, history: request.history.clone() }),
+            lookup: Some(LookupContext { salt: request.cache_salt, history: request.history.clone() }),
             max_tokens: request.max_tokens(),
             prompt: request.prompt.len(),
             arrived,
@@ -304,14 +304,14 @@ impl Scheduler {
             deadline: request.deadline,
             phase: Phase::Waiting,
             computed: 0,
-            tables: self.kv_cache.empty_tables(),
-            hashes,
-            checkpoints,
-            sealed: 0,
+            cache: SequenceCache {
+                tables: self.kv_cache.empty_tables(),
+                hashes,
+                checkpoints,
+                cached_blocks: 0,
+            },
             is_complete: false,
-            hold: Hold::Never,
-            leaving: PreemptionMode::Recompute,
-            is_looked_up: false,
+            offload: OffloadState { hold: Hold::Never, mode: PreemptionMode::Recompute, is_looked_up: false },
             draft_tokens: request.draft_tokens,
             in_flight: Default::default(),
         }
@@ -328,7 +328,7 @@ impl Scheduler {
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         let before = std::mem::replace(&mut sequence.phase, phase);
         let sequence = &self.sequences[&id];
-        leave_set(&mut self.waiting, &mut [&mut self.running, &mut self.leaving], sequence, before);
+        leave_set(&mut self.waiting, &mut [&mut self.running, &mut self.releasing], sequence, before);
         match phase {
             Phase::Waiting => self.waiting.push(sequence),
             Phase::Running => {
@@ -337,7 +337,7 @@ impl Scheduler {
             }
             Phase::Preempted | Phase::Ended => {
                 self.waiting.start(sequence.tenant);
-                self.leaving.insert(id);
+                self.releasing.insert(id);
             }
         }
     }
@@ -365,7 +365,7 @@ impl Scheduler {
             PreemptionMode::Recompute => self.cost.transfers.doubt(),
         }
         if let Some(sequence) = self.sequences.get_mut(&id) {
-            sequence.leaving = leaving;
+            sequence.offload.mode = leaving;
         }
         match self.sequence(id).is_in_flight() {
             true => self.enter(id, Phase::Preempted),
@@ -377,8 +377,8 @@ impl Scheduler {
     fn wait(&mut self, id: SequenceId) {
         self.note_swaps(id);
         if let Some(sequence) = self.sequences.get_mut(&id) {
-            self.kv_cache.release(&mut sequence.tables);
-            sequence.is_looked_up = false;
+            self.kv_cache.release(&mut sequence.cache.tables);
+            sequence.offload.is_looked_up = false;
             sequence.computed = 0;
             sequence.stage = Stage::Prefill;
         }
@@ -388,17 +388,17 @@ impl Scheduler {
     fn remove(&mut self, id: SequenceId) {
         if let Some(mut sequence) = self.sequences.remove(&id) {
             self.remember(&sequence);
-            self.kv_cache.release(&mut sequence.tables);
+            self.kv_cache.release(&mut sequence.cache.tables);
             leave_set(
                 &mut self.waiting,
-                &mut [&mut self.running, &mut self.leaving],
+                &mut [&mut self.running, &mut self.releasing],
                 &sequence,
                 sequence.phase,
             );
         }
     }
 
-    /// Takes all memory back from everyone. Those that have ended are gone; the others wait.
+    /// Releases all blocks. Sequences that have ended are removed; the others wait.
     fn start_over(&mut self) {
         self.kv_cache.reset();
         self.sessions.clear();
@@ -406,16 +406,16 @@ impl Scheduler {
         self.sequences.retain(|_, sequence| sequence.phase != Phase::Ended);
         for sequence in self.sequences.values_mut() {
             sequence.phase = Phase::Waiting;
-            sequence.tables = self.kv_cache.empty_tables();
+            sequence.cache.tables = self.kv_cache.empty_tables();
             sequence.in_flight.clear();
-            sequence.is_looked_up = false;
+            sequence.offload.is_looked_up = false;
             sequence.computed = 0;
             sequence.stage = Stage::Prefill;
         }
         self.waiting.clear();
         self.sequences.values().for_each(|sequence| self.waiting.push(sequence));
         self.running.clear();
-        self.leaving.clear();
+        self.releasing.clear();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the scheduler knows of one sequence.
+//! The state of one sequence.
 
 use std::collections::VecDeque;
 
@@ -8,55 +8,55 @@ use crate::prefix::BlockHashes;
 use crate::request::LookupContext;
 use crate::{PlanId, PreemptionMode, ScheduledSequence, SequenceId, Tick, Token, TokenSource};
 
-/// Where a sequence is in its life.
+/// The state of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Holds nothing.
     Waiting,
     /// Holds blocks and advances.
     Running,
-    /// Will wait as soon as no step in flight uses its blocks.
+    /// Waits again as soon as no step in flight uses its blocks.
     Preempted,
-    /// Will be gone as soon as no step in flight uses its blocks. Its client has had the last event.
+    /// Is removed as soon as no step in flight uses its blocks. Its last event was returned.
     Ended,
 }
 
-/// Whether a sequence that waits may be planned.
+/// Whether a waiting sequence may be planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// It always could.
+    /// It was never held.
     Never,
-    /// It may not.
+    /// It may not be planned.
     Now,
-    /// It may; meanwhile younger ones may have overtaken it.
+    /// It may be planned again; younger sequences may have overtaken it.
     Released,
 }
 
-/// Where a running sequence is, if there are pools.
+/// The stage of a running sequence, under the `split` schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// With those that read their prompts.
+    /// It computes its prompt.
     Prefill,
-    /// With those that are answered.
+    /// It decodes.
     Decode,
 }
 
-/// A place in line, which never changes: when it came, had it come earlier for its priority; then its number. Lower
-/// goes first, and may have the memory of those behind it.
+/// The order of sequences under `fair`, which never changes: arrival, moved earlier by priority; then the id. A sequence of
+/// lower rank goes first, and may preempt those of higher rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    /// Microseconds, below zero for an early one of high priority.
+    /// Arrival in microseconds less the head start; negative for an early one of high priority.
     pub(crate) came: i64,
     pub(crate) id: SequenceId,
 }
 
-/// How much earlier one more of priority counts as having come, in microseconds.
+/// The head start of one priority level, in microseconds.
 pub(crate) const PRIORITY_WORTH: i64 = 10_000_000;
-/// Priorities beyond this count as this: a bound on how long the urgent can keep others waiting.
+/// Priorities beyond this count as this, which bounds how long others can wait.
 pub(crate) const PRIORITY_MAX: i32 = 1000;
 
 impl Rank {
-    /// Of a sequence that came at a time.
+    /// The rank of a sequence that arrived at `at`.
     pub(crate) fn new(at: Tick, priority: i32, id: SequenceId) -> Self {
         let at = i64::try_from(at).unwrap_or(i64::MAX);
         let head_start = i64::from(priority.clamp(-PRIORITY_MAX, PRIORITY_MAX)) * PRIORITY_WORTH;
@@ -64,54 +64,68 @@ impl Rank {
     }
 }
 
-/// What the scheduler knows of one sequence.
+/// A sequence: its tokens, its place among others, and its blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
-    /// Prompt, then everything sampled so far.
+    /// Prompt, then the sampled tokens.
     pub(crate) tokens: Vec<Token>,
-    /// `tokens` never grows past this.
+    /// Limit of `tokens`.
     pub(crate) max_tokens: usize,
-    /// Of `tokens`, those the client sent.
+    /// Length of the prompt.
     pub(crate) prompt: usize,
-    /// When it was submitted, as it was told then.
+    /// When it was submitted.
     pub(crate) arrived: Tick,
-    /// Where it is, if there are pools.
+    /// Prefill or decode, under `split`.
     pub(crate) stage: Stage,
     /// Its place in line.
     pub(crate) rank: Rank,
-    /// Whose it is.
+    /// [`crate::Request::tenant`].
     pub(crate) tenant: u64,
-    /// When its newest token was sampled, as far as is known.
+    /// When the step of its newest token ended.
     pub(crate) token_at: Tick,
     pub(crate) deadline: Option<Tick>,
     pub(crate) phase: Phase,
     /// Leading positions whose keys and values are in the blocks, or will be once all steps in flight are done, whatever
     /// becomes of draft tokens.
     pub(crate) computed: usize,
-    /// In the order of the groups.
-    pub(crate) tables: Vec<BlockTable>,
-    /// Keys of the full blocks of `tokens`; empty when nothing is shared.
-    pub(crate) hashes: BlockHashes,
-    /// Positions before which a copy of its state is made, ascending. No step reaches past one.
-    pub(crate) checkpoints: Vec<usize>,
-    /// Leading blocks that are shared or have been made cached; since it was last admitted.
-    pub(crate) sealed: usize,
-    /// The conversation it belongs to.
+    /// Its blocks.
+    pub(crate) cache: SequenceCache,
+    /// [`crate::Request::session`].
     pub(crate) session: Option<u128>,
     /// Until it is admitted for the first time.
-    pub(crate) asked: Option<LookupContext>,
-    /// It stopped by itself or reached its limit: what it has computed is right.
+    pub(crate) lookup: Option<LookupContext>,
+    /// It stopped or reached its limit, so its last block can be cached.
     pub(crate) is_complete: bool,
-    /// Whether it may be planned while it waits.
-    pub(crate) hold: Hold,
-    /// What becomes of its blocks, once it was preempted.
-    pub(crate) leaving: PreemptionMode,
-    /// What is kept elsewhere of it has been looked for since it last had kv_cache.
-    pub(crate) is_looked_up: bool,
+    /// Its blocks outside of the pools.
+    pub(crate) offload: OffloadState,
     /// Draft tokens that each of its decode steps verifies, where there is room.
     pub(crate) draft_tokens: usize,
     /// Its work in steps in flight, oldest first.
     pub(crate) in_flight: VecDeque<InFlightTokens>,
+}
+
+/// A sequence's blocks, and what the prefix cache knows of them.
+#[derive(Debug, Clone)]
+pub(crate) struct SequenceCache {
+    /// In the order of the groups.
+    pub(crate) tables: Vec<BlockTable>,
+    /// Hashes of the full blocks of the tokens; empty without prefix caching.
+    pub(crate) hashes: BlockHashes,
+    /// Positions before which its state is copied to a checkpoint, ascending. No step reaches past one.
+    pub(crate) checkpoints: Vec<usize>,
+    /// Leading blocks that are cached, since it was last admitted.
+    pub(crate) cached_blocks: usize,
+}
+
+/// A sequence's blocks outside of the pools: whether it waits for them, and whether they were looked up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OffloadState {
+    /// Whether it may be planned while it waits.
+    pub(crate) hold: Hold,
+    /// Swap or recompute, once it was preempted.
+    pub(crate) mode: PreemptionMode,
+    /// Its offloaded blocks were looked up since it was last preempted.
+    pub(crate) is_looked_up: bool,
 }
 
 /// A sequence's work in a step in flight.
@@ -135,11 +149,10 @@ impl Sequence {
 
     /// Tokens once all samples in flight have arrived and no draft token was accepted.
     pub(crate) fn expected(&self) -> usize {
-        self.tokens.len()
-            + self.in_flight.iter().filter(|tokens_in_flight| tokens_in_flight.samples > 0).count()
+        self.tokens.len() + self.in_flight.iter().filter(|step| step.samples > 0).count()
     }
 
-    /// Tokens told and in flight beyond the prompt.
+    /// Sampled tokens, those in flight included.
     pub(crate) fn answered(&self) -> usize {
         self.expected() - self.prompt
     }
@@ -157,9 +170,8 @@ impl Sequence {
 
     /// True while it is not known how many tokens it will have, or which drafts would follow.
     pub(crate) fn awaits_verification(&self) -> bool {
-        let verifies = |tokens_in_flight: &InFlightTokens| {
-            tokens_in_flight.samples > 1 || (tokens_in_flight.samples > 0 && self.draft_tokens > 0)
-        };
+        let verifies =
+            |step: &InFlightTokens| step.samples > 1 || (step.samples > 0 && self.draft_tokens > 0);
         self.in_flight.iter().any(verifies)
     }
 
@@ -177,12 +189,12 @@ impl Sequence {
 
     /// Positions that it holds blocks for.
     pub(crate) fn reserved(&self) -> usize {
-        self.in_flight.back().map_or(self.computed, |tokens_in_flight| tokens_in_flight.end)
+        self.in_flight.back().map_or(self.computed, |step| step.end)
     }
 
     /// State slots that it holds in each group of states, once it was admitted.
     pub(crate) fn state_slots(&self) -> usize {
-        self.in_flight.iter().map(|tokens_in_flight| tokens_in_flight.samples).max().unwrap_or(0).max(1)
+        self.in_flight.iter().map(|step| step.samples).max().unwrap_or(0).max(1)
     }
 
     /// Where the tokens of the next positions up to `end` come from, draft tokens aside.
@@ -190,24 +202,24 @@ impl Sequence {
         if end <= self.tokens.len() {
             return TokenSource::Known;
         }
-        let sample = self.in_flight.iter().rev().find_map(|tokens_in_flight| tokens_in_flight.source);
+        let sample = self.in_flight.iter().rev().find_map(|step| step.source);
         assert!(sample.is_some(), "a token that is not known is being sampled");
         sample.unwrap_or(TokenSource::Known)
     }
 
     /// How far a step may go that starts at `start` and could go to `end`.
     pub(crate) fn cut(&self, start: usize, end: usize) -> usize {
-        self.checkpoints.iter().copied().find(|at| *at > start).map_or(end, |at| at.min(end))
+        self.cache.checkpoints.iter().copied().find(|at| *at > start).map_or(end, |at| at.min(end))
     }
 
     /// The first position still to be computed when the oldest steps are done: what is behind it in windows is free.
     pub(crate) fn next_start(&self) -> usize {
-        self.in_flight.front().map_or(self.computed, |tokens_in_flight| tokens_in_flight.start)
+        self.in_flight.front().map_or(self.computed, |step| step.start)
     }
 
     /// True while it may not be planned.
     pub(crate) fn is_held(&self) -> bool {
-        self.hold == Hold::Now
+        self.offload.hold == Hold::Now
     }
 
     /// True while a step in flight uses its blocks.

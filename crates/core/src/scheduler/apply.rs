@@ -27,10 +27,10 @@ impl Scheduler {
         assert_eq!(plan.id, self.version, "a plan is applied before the state changes");
         self.latest = self.latest.max(plan.at);
         self.expire_sessions();
-        let mut begun = Allocation::default();
+        let mut allocation = Allocation::default();
         for &id in &plan.expire {
             let reason = FinishReason::Deadline;
-            begun.events.extend(self.end(id, Event::Finished { sequence: id, reason }));
+            allocation.events.extend(self.end(id, Event::Finished { sequence: id, reason }));
         }
         self.batch = plan.batch.or(self.batch);
         for id in &plan.handoff {
@@ -43,26 +43,26 @@ impl Scheduler {
         for preempted in &plan.preempt {
             self.preempt(preempted.sequence, preempted.mode);
         }
-        begun.swaps = std::mem::take(&mut self.swaps);
-        let mut loans = Vec::new();
+        allocation.swaps = std::mem::take(&mut self.swaps);
+        let mut copies = Vec::new();
         for work in &plan.scheduled {
-            begun.lookups.extend(self.first_lookup(work));
-            loans.extend(self.admit(work));
+            allocation.lookups.extend(self.first_lookup(work));
+            copies.extend(self.admit(work));
         }
         let mut rows = 0..;
         for work in &plan.scheduled {
             let row = if work.samples > 0 { rows.next() } else { None };
             self.book(plan, work, row);
         }
-        self.copy(plan, &loans, &mut begun.copies);
+        self.copy(plan, &copies, &mut allocation.copies);
         self.launch(plan);
         self.version.0 += 1;
-        begun
+        allocation
     }
 
     /// The cache hit of a sequence that is admitted for the first time.
     fn first_lookup(&mut self, work: &ScheduledSequence) -> Option<PrefixLookup> {
-        let asked = self.sequences.get_mut(&work.sequence)?.asked.take()?;
+        let asked = self.sequences.get_mut(&work.sequence)?.lookup.take()?;
         self.look_up(&asked, work.sequence, work.cached)
     }
 
@@ -76,49 +76,52 @@ impl Scheduler {
             (work.cached / self.settings.block_size, work.cached % self.settings.block_size);
         let partial = match beginning {
             0 => None,
-            _ => self.kv_cache.longest_partial_hit(&sequence.hashes, &sequence.tokens, found),
+            _ => self.kv_cache.longest_partial_hit(&sequence.cache.hashes, &sequence.tokens, found),
         };
         assert_eq!(
             partial.map_or(0, |partial| partial.tokens),
             beginning,
             "the planned partial hit is still cached"
         );
-        let mut acquired =
-            self.kv_cache.attach_prefix(&mut sequence.tables, &sequence.hashes.all()[..found], work.cached);
+        let mut acquired = self.kv_cache.attach_prefix(
+            &mut sequence.cache.tables,
+            &sequence.cache.hashes.all()[..found],
+            work.cached,
+        );
         if let Some(partial) = partial {
             acquired.extend(self.kv_cache.acquire(partial.key));
             self.totals.partial_copies_total += 1;
         }
         let session = sequence.session;
         sequence.computed = work.cached;
-        sequence.sealed = found;
+        sequence.cache.cached_blocks = found;
         self.enter(work.sequence, Phase::Running);
         self.use_session(session);
         self.totals.admissions_total += 1;
         self.totals.cached_tokens_total += work.cached as u64;
-        let loan = |(group, from)| CopyOnWrite { sequence: work.sequence, group, from, next: found };
-        acquired.into_iter().map(loan).collect()
+        let copy = |(group, from)| CopyOnWrite { sequence: work.sequence, group, from, next: found };
+        acquired.into_iter().map(copy).collect()
     }
 
     /// Copies acquired blocks for admitted sequences, and states that need a checkpoint before their next change.
-    fn copy(&mut self, plan: &Plan, loans: &[CopyOnWrite], copies: &mut Vec<BlockCopy>) {
+    fn copy(&mut self, plan: &Plan, pending: &[CopyOnWrite], copies: &mut Vec<BlockCopy>) {
         let mut kept: Vec<(usize, BlockId)> = Vec::new();
         for work in &plan.scheduled {
             let Some(sequence) = self.sequences.get(&work.sequence) else { continue };
             let start = work.positions.start;
-            if start == work.cached || sequence.checkpoints.binary_search(&start).is_err() {
+            if start == work.cached || sequence.cache.checkpoints.binary_search(&start).is_err() {
                 continue;
             }
-            let keys = &sequence.hashes.all()[..start / self.settings.block_size];
+            let keys = &sequence.cache.hashes.all()[..start / self.settings.block_size];
             for (group, to) in self.kv_cache.checkpoint(keys) {
-                let from = sequence.tables[group].blocks[0];
+                let from = sequence.cache.tables[group].blocks[0];
                 copies.push(BlockCopy { group, from, to });
                 kept.push((group, to));
                 self.totals.checkpoints_total += 1;
             }
         }
-        for &CopyOnWrite { sequence, group, from, next } in loans {
-            let table = &self.sequence(sequence).tables[group];
+        for &CopyOnWrite { sequence, group, from, next } in pending {
+            let table = &self.sequence(sequence).cache.tables[group];
             let next = if self.kv_cache.is_state(group) { 0 } else { next };
             let to = table.blocks[next - table.freed_blocks];
             copies.push(BlockCopy { group, from, to });
@@ -133,7 +136,7 @@ impl Scheduler {
         let Some(sequence) = sequence else { return };
         assert_eq!(sequence.phase, Phase::Running, "only running sequences advance");
         assert_eq!(sequence.computed, work.positions.start, "work starts where the last ended");
-        self.kv_cache.allocate(&mut sequence.tables, &work.positions, work.samples);
+        self.kv_cache.allocate(&mut sequence.cache.tables, &work.positions, work.samples);
         sequence.book(work, plan.id, row);
         self.totals.draft_tokens_total += work.draft_tokens() as u64;
         self.totals.computed_tokens_total += work.positions.len() as u64;

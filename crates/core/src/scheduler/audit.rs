@@ -7,9 +7,9 @@ use crate::sequence::{Phase, Sequence};
 impl Scheduler {
     /// Panics if the scheduler do not balance. Costs a pass over everything, so only tests call it.
     pub fn audit(&self) {
-        let tables = self.sequences.values().map(|sequence| &sequence.tables[..]);
+        let tables = self.sequences.values().map(|sequence| &sequence.cache.tables[..]);
         self.kv_cache.audit(tables, self.sessions.pins());
-        let holding = self.running.len() + self.leaving.len();
+        let holding = self.running.len() + self.releasing.len();
         let members = self.waiting.len() + holding;
         let waiting = self.sequences.values().filter(|sequence| sequence.phase == Phase::Waiting);
         self.waiting.audit(waiting.map(|sequence| &**sequence), holding);
@@ -24,7 +24,7 @@ impl Scheduler {
             let is_there = match sequence.phase {
                 Phase::Waiting => self.waiting.contains(id),
                 Phase::Running => self.running.contains(id),
-                Phase::Preempted | Phase::Ended => self.leaving.contains(id),
+                Phase::Preempted | Phase::Ended => self.releasing.contains(id),
             };
             assert!(is_there, "{id:?} is in the wrong queue");
             let booked = self.steps.iter().flat_map(|flight| &flight.works);
@@ -49,7 +49,7 @@ impl Scheduler {
             "draft tokens are verified in one step at a time"
         );
         assert!(
-            sequence.sealed * self.settings.block_size <= sequence.tokens.len(),
+            sequence.cache.cached_blocks * self.settings.block_size <= sequence.tokens.len(),
             "unknown tokens are cached"
         );
         assert!(
@@ -58,10 +58,10 @@ impl Scheduler {
         );
         let waits = sequence.phase == Phase::Waiting;
         let leaves = matches!(sequence.phase, Phase::Preempted | Phase::Ended);
-        assert!(!leaves || sequence.is_in_flight(), "leaves, and nobody keeps it");
+        assert!(!leaves || sequence.is_in_flight(), "is being released, and in no step");
         assert!(!waits || !sequence.is_in_flight(), "waits and is in a step");
         let block_size = self.settings.block_size;
-        for (table, group) in sequence.tables.iter().zip(&self.settings.groups) {
+        for (table, group) in sequence.cache.tables.iter().zip(&self.settings.groups) {
             let first = group.kind().out_of_window_blocks(block_size, sequence.next_start());
             let end = group.kind().blocks_for(block_size, sequence.reserved());
             let end = if group.kind().is_state() { sequence.state_slots() } else { end };

@@ -28,7 +28,7 @@ pub(super) fn fill(builder: &mut PlanBuilder<'_>, now: Tick) {
 fn last_of_batch(scheduler: &Scheduler) -> Option<SequenceId> {
     let last = scheduler.batch?;
     let waiting = scheduler.waiting.ready().next();
-    let running = scheduler.running.first().into_iter().chain(scheduler.leaving.first()).copied();
+    let running = scheduler.running.first().into_iter().chain(scheduler.releasing.first()).copied();
     waiting.into_iter().chain(running).min().filter(|oldest| *oldest <= last).map(|_| last)
 }
 

@@ -2,7 +2,7 @@
 //! pause.
 //!
 //! Invariant: one step at a time is in flight, so the sequences of a failed step are known. The first of a group can
-//! take all kv_cache, so each step clears a suspect, makes the groups smaller, or ends a sequence. Suspects wait until
+//! take all blocks, so each step clears a suspect, makes the groups smaller, or ends a sequence. Suspects wait until
 //! their group is run.
 
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled};

@@ -83,7 +83,7 @@ impl Scheduler {
         }
         if let Some(sequence) = self.sequences.get_mut(&work.sequence) {
             sequence.computed += accepted - 1;
-            self.kv_cache.truncate(&mut sequence.tables, sequence.computed, accepted);
+            self.kv_cache.truncate(&mut sequence.cache.tables, sequence.computed, accepted);
             self.totals.accepted_draft_tokens_total += accepted as u64 - 1;
         }
     }
@@ -92,10 +92,15 @@ impl Scheduler {
     fn cache_blocks(&mut self, id: SequenceId, end: usize) {
         let Some(sequence) = self.sequences.get_mut(&id) else { return };
         let full = end / self.settings.block_size;
-        if self.kv_cache.shares() && full > sequence.sealed {
-            let blocks = sequence.sealed..full;
-            self.kv_cache.cache_block(&sequence.tables, &sequence.hashes, &sequence.tokens, blocks);
-            sequence.sealed = full;
+        if self.kv_cache.shares() && full > sequence.cache.cached_blocks {
+            let blocks = sequence.cache.cached_blocks..full;
+            self.kv_cache.cache_block(
+                &sequence.cache.tables,
+                &sequence.cache.hashes,
+                &sequence.tokens,
+                blocks,
+            );
+            sequence.cache.cached_blocks = full;
         }
     }
 
@@ -109,10 +114,15 @@ impl Scheduler {
         }
         let known = &sequence.tokens[..sequence.computed.min(sequence.tokens.len())];
         let full = known.len() / self.settings.block_size;
-        if full > sequence.sealed {
-            self.kv_cache.cache_block(&sequence.tables, &sequence.hashes, known, sequence.sealed..full);
+        if full > sequence.cache.cached_blocks {
+            self.kv_cache.cache_block(
+                &sequence.cache.tables,
+                &sequence.cache.hashes,
+                known,
+                sequence.cache.cached_blocks..full,
+            );
         }
-        self.kv_cache.cache_partial_block(&sequence.tables, &sequence.hashes, known);
+        self.kv_cache.cache_partial_block(&sequence.cache.tables, &sequence.cache.hashes, known);
     }
 
     /// Adds tokens. Returns the finish reason, if they were the last.
@@ -126,7 +136,7 @@ impl Scheduler {
         let sequence = self.sequences.get_mut(&id).filter(|_| !tokens.is_empty())?;
         sequence.tokens.extend_from_slice(tokens);
         if self.kv_cache.shares() {
-            sequence.hashes.extend(&sequence.tokens);
+            sequence.cache.hashes.extend(&sequence.tokens);
         }
         self.totals.sampled_tokens_total += tokens.len() as u64;
         events.extend(tokens.iter().map(|token| Event::Token { sequence: id, token: *token }));
@@ -154,7 +164,7 @@ impl Scheduler {
             }
         } else if let Some(sequence) = self.sequences.get_mut(&id) {
             let next = sequence.next_start();
-            self.kv_cache.free_out_of_window(&mut sequence.tables, next);
+            self.kv_cache.free_out_of_window(&mut sequence.cache.tables, next);
         }
     }
 }

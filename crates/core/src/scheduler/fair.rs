@@ -7,7 +7,7 @@
 //! prompt come in chunks; how long it will take, the cost model says.
 //!
 //! Invariant: the first in line (by [`Rank`]) advances in every step in which a sequence can, and may have the memory
-//! of all others; nobody takes memory from one before it in line. So whoever waits long enough is the first.
+//! of all others; no sequence preempts one before it in line. So a sequence that waits long enough becomes the first.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -19,16 +19,16 @@ use super::{Scheduler, fcfs};
 use crate::sequence::Sequence;
 use crate::{StepLoad, Tick};
 
-/// From arrival to the first token, when nobody says.
+/// From arrival to the first token, without a target.
 const TTFT: f64 = 2e6;
-/// From token to token at least, when nobody says.
+/// From token to token at least, without a target.
 const TPOT_MIN: f64 = 5e4;
-/// From token to token, in steps that only decode, when nobody says.
+/// From token to token, in steps that only decode, without a target.
 const TPOT_STEPS: f64 = 4.0;
 /// What is kept for the time between steps.
 const HOST_SHARE: f64 = 0.12;
 /// What is kept for others who use the machine: some steps take a fifth longer than any model of them says.
-const GUEST_SHARE: f64 = 0.1;
+const INTERFERENCE_SHARE: f64 = 0.1;
 
 /// Waiting sequences whose slack is compared with that of the first in line.
 const NEXT_IN_LINE: usize = 64;
@@ -169,7 +169,7 @@ impl<'a> Fair<'a> {
         let least = least.min(self.tpot);
         let doubt = self.scheduler.cost.doubt();
         TimeBudget {
-            conservative_us: least / (1.0 + HOST_SHARE + GUEST_SHARE + doubt),
+            conservative_us: least / (1.0 + HOST_SHARE + INTERFERENCE_SHARE + doubt),
             expected_us: least / (1.0 + HOST_SHARE),
         }
     }

@@ -42,15 +42,15 @@ pub(super) fn fill_up_to(builder: &mut PlanBuilder<'_>, last: SequenceId) {
 
 /// True while a preempted sequence has not reached the queue: it is older than those in it.
 pub(super) fn is_preempting(scheduler: &Scheduler) -> bool {
-    scheduler.leaving.iter().any(|id| scheduler.sequences[id].phase == Phase::Preempted)
+    scheduler.releasing.iter().any(|id| scheduler.sequences[id].phase == Phase::Preempted)
 }
 
 /// Panics if a sequence is overtaken that was never held. After failed steps this happens.
 pub(super) fn audit(scheduler: &Scheduler) {
     let running = scheduler.running.iter().filter(|id| !scheduler.sequences[id].is_finishing());
-    let returning = scheduler.leaving.iter().filter(|id| scheduler.sequences[id].phase == Phase::Preempted);
+    let returning = scheduler.releasing.iter().filter(|id| scheduler.sequences[id].phase == Phase::Preempted);
     let waiting = scheduler.waiting.iter().chain(returning);
-    let next = waiting.filter(|id| scheduler.sequences[id].hold == Hold::Never).min();
+    let next = waiting.filter(|id| scheduler.sequences[id].offload.hold == Hold::Never).min();
     if let (Some(youngest), Some(next)) = (running.max(), next) {
         assert!(youngest < next, "{next:?} waits for the younger {youngest:?}");
     }

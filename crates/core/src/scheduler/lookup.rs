@@ -48,7 +48,7 @@ impl Scheduler {
         let sequence = self.sequences.get(&id)?;
         let block_size = self.settings.block_size;
         let (found, most) = (cached / block_size, (sequence.tokens.len() - 1) / block_size);
-        let beginning = sequence.hashes.first_block_hash(&sequence.tokens);
+        let beginning = sequence.cache.hashes.first_block_hash(&sequence.tokens);
         let salted = beginning.is_some_and(|beginning| self.first_blocks.insert(beginning, asked.salt));
         let sequence = self.sequences.get(&id)?;
         let shares = self.kv_cache.shares();
@@ -67,7 +67,7 @@ impl Scheduler {
         blocks: Range<usize>,
         salted: bool,
     ) -> CacheMiss {
-        let keys = sequence.hashes.all();
+        let keys = sequence.cache.hashes.all();
         let (kv_cache, found) = (&self.kv_cache, blocks.start);
         if kv_cache.longest_hit_without_states(keys, blocks.end) > found {
             return CacheMiss::State;
@@ -78,7 +78,7 @@ impl Scheduler {
         if kv_cache.was_evicted(&keys[found]) {
             return CacheMiss::Evicted;
         }
-        match kv_cache.divergence(&sequence.hashes, &sequence.tokens, found) {
+        match kv_cache.divergence(&sequence.cache.hashes, &sequence.tokens, found) {
             Some(position) if asked.history.contains(&position) => CacheMiss::HistoryChanged { position },
             _ if salted && found == 0 => CacheMiss::Salt,
             _ => CacheMiss::Cold,

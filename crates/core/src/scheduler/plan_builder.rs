@@ -1,6 +1,6 @@
-//! A plan in the making: what its step may still use, and the moves that policies make.
+//! A plan in the making: what its step may still use, and how policies add to it.
 //!
-//! Invariant: who goes first is the policy's affair; what fits is decided here.
+//! Invariant: the policy decides the order; what fits is decided here.
 
 use std::collections::VecDeque;
 
@@ -27,12 +27,12 @@ pub(super) struct PlanBuilder<'a> {
     pub(super) prefill_budget: Option<PrefillBudget<'a>>,
 }
 
-/// What came of a move.
+/// Whether a sequence was scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheduled {
     /// The sequence is in the plan.
     Yes,
-    /// There is no memory for it in this step.
+    /// There are no blocks for it in this step.
     NoBlocks,
 }
 
@@ -41,8 +41,8 @@ pub(super) enum Scheduled {
 pub(super) enum Reserve {
     /// One token. For those that have the memory to themselves.
     Chunk,
-    /// All of it and its next token; in a window group its first piece, as far as the window sees. Whoever starts
-    /// beside others shall not soon be in their way.
+    /// All of it and its next token; in a window group its first piece, as far as the window sees. A sequence
+    /// admitted beside running ones reserves this much, so that it does not preempt them soon.
     FullPrompt,
 }
 
@@ -158,7 +158,7 @@ impl<'a> PlanBuilder<'a> {
         release(&mut self.free_blocks, victim);
     }
 
-    /// True when the plan sends somebody back to wait.
+    /// True when the plan preempts a sequence.
     pub(super) fn preempts(&self) -> bool {
         !self.plan.preempt.is_empty()
     }
@@ -168,7 +168,7 @@ impl<'a> PlanBuilder<'a> {
         if sequence.awaits_verification() {
             return Scheduled::Yes;
         }
-        let held = || sequence.tables.iter().map(|table| table.end());
+        let held = || sequence.cache.tables.iter().map(|table| table.end());
         while self.reach(held()) <= sequence.computed {
             if self.make_room(held, sequence.computed, victims) == Scheduled::NoBlocks {
                 return Scheduled::NoBlocks;
@@ -190,17 +190,17 @@ impl<'a> PlanBuilder<'a> {
             return Scheduled::NoBlocks;
         }
         let kv_cache = &self.scheduler.kv_cache;
-        let keys = sequence.hashes.all();
+        let keys = sequence.cache.hashes.all();
         let found = kv_cache.longest_cache_hit(keys, (sequence.tokens.len() - 1) / kv_cache.block_size());
         let found = if self.free_blocks.can_lend(&keys[..found]) { found } else { 0 };
         let start = found * kv_cache.block_size();
         let held = || kv_cache.groups().map(|(kind, _)| kind.shared_blocks(found));
         let before = self.free_blocks.clone();
-        if let Some(partial) = kv_cache.longest_partial_hit(&sequence.hashes, &sequence.tokens, found) {
+        if let Some(partial) = kv_cache.longest_partial_hit(&sequence.cache.hashes, &sequence.tokens, found) {
             let start = start + partial.tokens;
             self.free_blocks.attach_prefix(&keys[..found], start);
             self.free_blocks.borrow(&partial);
-            // Nobody makes room for a copy.
+            // No sequence is preempted for a copy.
             if self.fits(sequence, start, held(), reserve) {
                 self.give(sequence, start, held);
                 return Scheduled::Yes;
@@ -218,8 +218,8 @@ impl<'a> PlanBuilder<'a> {
         Scheduled::Yes
     }
 
-    /// Frees memory for one that can compute nothing. `NoBlocks`: there is nobody left to take from, or enough becomes
-    /// free by itself when the step in flight is done.
+    /// Frees memory for one that can compute nothing. `NoBlocks`: no victim is left, or enough becomes
+    /// free when the step in flight is done.
     fn make_room<H: Iterator<Item = usize>>(
         &mut self,
         held: impl Fn() -> H,
@@ -263,7 +263,7 @@ impl<'a> PlanBuilder<'a> {
         self.plan.scheduled.push(work);
     }
 
-    /// Draft tokens that the sequence's next step may verify: memory and tokens that nobody else needs for the next one.
+    /// Draft tokens that the sequence's next step may verify: from what no other sequence needs for its next token.
     fn drafts(&self, sequence: &Sequence) -> usize {
         let wanted = sequence.drafts().min(self.drafts_left);
         if wanted > 0 { wanted.min(self.free_blocks.free_state_slots()) } else { 0 }
@@ -306,7 +306,7 @@ impl<'a> PlanBuilder<'a> {
     fn coming(&self) -> Vec<usize> {
         let groups = &self.scheduler.settings.groups;
         let mut coming = vec![0; groups.len()];
-        for id in self.scheduler.running.union(&self.scheduler.leaving) {
+        for id in self.scheduler.running.union(&self.scheduler.releasing) {
             let sequence = &self.scheduler.sequences[id];
             if !sequence.is_in_flight() {
                 continue;
@@ -315,7 +315,7 @@ impl<'a> PlanBuilder<'a> {
                 || sequence.is_finishing()
                 || self.is_expired(*id)
                 || self.plan.preempt.iter().any(|preempted| preempted.sequence == *id);
-            for (at, table) in sequence.tables.iter().enumerate() {
+            for (at, table) in sequence.cache.tables.iter().enumerate() {
                 let behind = table.out_of_window(
                     groups[at].kind(),
                     self.scheduler.settings.block_size,
@@ -336,7 +336,7 @@ impl<'a> PlanBuilder<'a> {
 /// Counts on what a sequence holds, unless a step in flight uses it.
 fn release(free_blocks: &mut FreeBlocks<'_>, sequence: &Sequence) {
     if !sequence.is_in_flight() {
-        free_blocks.release(&sequence.tables);
+        free_blocks.release(&sequence.cache.tables);
     }
 }
 

@@ -115,7 +115,7 @@ impl Scheduler {
 
     /// Pins the blocks of a finished sequence, if it belongs to a session.
     pub(super) fn remember(&mut self, sequence: &Sequence) {
-        let keys = &sequence.hashes.all()[..sequence.sealed];
+        let keys = &sequence.cache.hashes.all()[..sequence.cache.cached_blocks];
         let Some(id) = sequence.session.filter(|_| !keys.is_empty()) else { return };
         let session = self.sessions.touch(id, self.latest, &mut self.kv_cache);
         if session.branches.iter().any(|branch| branch.keys.starts_with(keys)) {

@@ -34,7 +34,7 @@ fn other(stage: Stage) -> Stage {
 
 impl Scheduler {
     /// Whose turn it is after a plan. It stays a pool's as long as the oldest sequence of all is there and has no room:
-    /// what becomes free is for it, not for those who begin in the other pool's turn.
+    /// what becomes free is for it, not for sequences admitted in the other stage's turn.
     pub(super) fn stage_after(&self, plan: &Plan) -> Stage {
         let stage = |id: &SequenceId| self.sequences.get(id).map(|sequence| sequence.stage);
         let Some(stepped) = plan.scheduled.first().and_then(|work| stage(&work.sequence)) else {

@@ -37,7 +37,7 @@ impl Scheduler {
     pub fn hold(&mut self, id: SequenceId) {
         let sequence = self.sequences.get_mut(&id).filter(|sequence| sequence.phase == Phase::Waiting);
         if let Some(sequence) = sequence {
-            sequence.hold = Hold::Now;
+            sequence.offload.hold = Hold::Now;
             self.waiting.hold(sequence);
             self.version.0 += 1;
         }
@@ -46,7 +46,7 @@ impl Scheduler {
     /// Lets a held sequence be planned again. No effect on others.
     pub fn release_hold(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(&id).filter(|sequence| sequence.is_held()) {
-            sequence.hold = Hold::Released;
+            sequence.offload.hold = Hold::Released;
             self.waiting.release(sequence);
             self.version.0 += 1;
         }
@@ -55,7 +55,8 @@ impl Scheduler {
     /// The hashes of a sequence's full blocks, in order. Empty for an unknown sequence, or without prefix caching.
     pub fn block_hashes(&self, id: SequenceId) -> Vec<u128> {
         let sequence = self.sequences.get(&id);
-        sequence.map_or_else(Vec::new, |sequence| sequence.hashes.all().iter().map(|key| key.0).collect())
+        sequence
+            .map_or_else(Vec::new, |sequence| sequence.cache.hashes.all().iter().map(|key| key.0).collect())
     }
 
     /// The block of a hash in a group. Its content stays until the next [`Self::apply`] or [`Self::restore`].
@@ -84,13 +85,13 @@ impl Scheduler {
         };
         self.version.0 += 1;
         let Some(sequence) = self.sequences.get(&id) else { return Vec::new() };
-        self.kv_cache.restore(&sequence.hashes, &sequence.tokens, blocks)
+        self.kv_cache.restore(&sequence.cache.hashes, &sequence.tokens, blocks)
     }
 
     /// The hashes of the blocks that a waiting sequence need not compute if they are cached.
     fn lookup_hashes(&self, id: SequenceId) -> Option<&[BlockHash]> {
         let sequence = self.sequences.get(&id).filter(|sequence| sequence.phase == Phase::Waiting)?;
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;
-        sequence.hashes.all().get(..most)
+        sequence.cache.hashes.all().get(..most)
     }
 }

@@ -63,7 +63,7 @@ impl Scheduler {
         let moves = &self.cost.transfers;
         let moving = moves.predict(Transfer::DiskRead, bytes(&|store| store == OffloadTier::Disk))
             + moves.predict(Transfer::Onload, bytes(&|_| true));
-        let keys = sequence.hashes.all();
+        let keys = sequence.cache.hashes.all();
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;
         let names: BTreeSet<(usize, u128)> = absent.iter().map(|(group, name, _)| (*group, *name)).collect();
         let elsewhere = |group, key: BlockHash| names.contains(&(group, key.0));
@@ -87,7 +87,8 @@ impl Scheduler {
         let works = plan.scheduled.iter().map(|work| work.sequence);
         let enters = |id: &SequenceId| {
             let sequence = self.sequences.get(id);
-            sequence.is_some_and(|sequence| sequence.phase == Phase::Waiting && !sequence.is_looked_up)
+            sequence
+                .is_some_and(|sequence| sequence.phase == Phase::Waiting && !sequence.offload.is_looked_up)
         };
         works.filter(enters).collect()
     }
@@ -95,7 +96,7 @@ impl Scheduler {
     /// The offloaded blocks of a sequence have been looked up.
     pub fn mark_looked_up(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get_mut(&id) {
-            sequence.is_looked_up = true;
+            sequence.offload.is_looked_up = true;
         }
     }
 
@@ -107,12 +108,15 @@ impl Scheduler {
     /// Records the blocks that a sequence is about to lose, if they are to be swapped.
     pub(super) fn note_swaps(&mut self, id: SequenceId) {
         if let Some(sequence) = self.sequences.get(&id)
-            && sequence.sealed * self.settings.block_size == sequence.computed
+            && sequence.cache.cached_blocks * self.settings.block_size == sequence.computed
         {
-            self.kv_cache.cache_states(&sequence.tables, &sequence.hashes.all()[..sequence.sealed]);
+            self.kv_cache.cache_states(
+                &sequence.cache.tables,
+                &sequence.cache.hashes.all()[..sequence.cache.cached_blocks],
+            );
         }
         let Some(sequence) =
-            self.sequences.get(&id).filter(|sequence| sequence.leaving == PreemptionMode::Swap)
+            self.sequences.get(&id).filter(|sequence| sequence.offload.mode == PreemptionMode::Swap)
         else {
             return;
         };
@@ -128,8 +132,10 @@ impl Scheduler {
     }
 
     fn preemption_loss(&self, sequence: &Sequence) -> PreemptionLoss {
-        self.kv_cache
-            .preemption_loss(&sequence.hashes.all()[..sequence.sealed.min(sequence.hashes.all().len())])
+        self.kv_cache.preemption_loss(
+            &sequence.cache.hashes.all()
+                [..sequence.cache.cached_blocks.min(sequence.cache.hashes.all().len())],
+        )
     }
 
     fn computing(&self, positions: &std::ops::Range<usize>) -> f64 {
