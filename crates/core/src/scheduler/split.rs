@@ -8,6 +8,7 @@
 //! Invariant: age decides within a pool, and about memory in both. The oldest sequence of all is handed over even when
 //! the other pool is full, so it always advances in one step of two.
 
+use std::collections::VecDeque;
 use std::iter::Peekable;
 
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
@@ -17,11 +18,12 @@ use crate::{Plan, SequenceId};
 
 /// Plans a step of the pool whose turn it is.
 pub(super) fn fill(builder: &mut PlanBuilder<'_>) {
-    handoff(builder);
+    let runners = builder.runners();
+    handoff(builder, &runners);
     let turn = builder.scheduler.next_stage;
-    fill_pool(builder, turn);
+    fill_stage(builder, &runners, turn);
     if builder.is_empty() && !builder.preempts() {
-        fill_pool(builder, other(turn));
+        fill_stage(builder, &runners, other(turn));
     }
 }
 
@@ -54,13 +56,12 @@ fn stage_of(builder: &PlanBuilder<'_>, sequence: &Sequence) -> Stage {
 }
 
 /// Hands off those whose prompts are read, the oldest first, as long as there are places.
-fn handoff(builder: &mut PlanBuilder<'_>) {
+fn handoff<'a>(builder: &mut PlanBuilder<'a>, runners: &VecDeque<&'a Sequence>) {
     let scheduler = builder.scheduler;
-    let runners = builder.runners();
     let decoding = runners.iter().filter(|sequence| sequence.stage == Stage::Decode);
     let mut places = scheduler.settings.tuning.stages.decode.saturating_sub(decoding.count());
-    let oldest = oldest(builder);
-    for sequence in runners {
+    let oldest = oldest(builder, runners);
+    for sequence in runners.iter().copied() {
         let may = places > 0 || Some(sequence.id()) == oldest;
         if sequence.stage == Stage::Prefill && is_read(sequence) && may {
             builder.handoff(sequence.id());
@@ -70,8 +71,8 @@ fn handoff(builder: &mut PlanBuilder<'_>) {
 }
 
 /// The oldest of those that run and those that may be planned.
-fn oldest(builder: &PlanBuilder<'_>) -> Option<SequenceId> {
-    let runner = builder.runners().front().copied();
+fn oldest<'a>(builder: &PlanBuilder<'a>, runners: &VecDeque<&'a Sequence>) -> Option<SequenceId> {
+    let runner = runners.front().copied();
     runner.into_iter().chain(builder.queue().next()).map(Sequence::id).min()
 }
 
@@ -80,15 +81,15 @@ fn is_read(sequence: &Sequence) -> bool {
     sequence.is_decoding() && sequence.answered() > 0
 }
 
-fn fill_pool(builder: &mut PlanBuilder<'_>, turn: Stage) {
+fn fill_stage<'a>(builder: &mut PlanBuilder<'a>, runners: &VecDeque<&'a Sequence>, turn: Stage) {
     let scheduler = builder.scheduler;
-    let mut rest = builder.runners();
+    let mut rest = runners.clone();
     let mut works = 0;
     let most = match turn {
         Stage::Prefill => scheduler.settings.tuning.stages.prefill,
         Stage::Decode => scheduler.settings.tuning.stages.decode,
     };
-    let mut admits = Admits::new(builder, builder.queue(), turn);
+    let mut admits = Admits::new(builder, builder.queue(), runners, turn);
     while !builder.is_spent() && works < most {
         let waiting = admits.next(rest.front().copied());
         let scheduled = match (waiting, rest.pop_front()) {
@@ -122,14 +123,13 @@ struct Admits<Q: Iterator> {
 }
 
 impl<'a, Q: Iterator<Item = &'a Sequence>> Admits<Q> {
-    fn new(builder: &PlanBuilder<'a>, queue: Q, turn: Stage) -> Self {
+    fn new(builder: &PlanBuilder<'a>, queue: Q, runners: &VecDeque<&'a Sequence>, turn: Stage) -> Self {
         let scheduler = builder.scheduler;
-        let runners = builder.runners();
         let reading = runners.iter().filter(|sequence| stage_of(builder, sequence) == Stage::Prefill).count();
         let room = scheduler.limits().sequences.saturating_sub(runners.len());
         Self {
             queue: queue.peekable(),
-            oldest: oldest(builder),
+            oldest: oldest(builder, runners),
             places: scheduler.settings.tuning.stages.prefill.saturating_sub(reading).min(room),
             is_open: turn == Stage::Prefill && !fcfs::is_preempting(scheduler),
         }
