@@ -1,6 +1,6 @@
 //! Python's two ways to format: `'%s' % value` and `'{}'.format(value)`.
 //!
-//! Invariant: widths and precisions are bounded, so a short pattern cannot ask for a long text.
+//! Invariant: widths and precisions are bounded, so a short pattern cannot produce a long text.
 
 use crate::arguments::CallArguments;
 use crate::error::RenderError;
