@@ -94,8 +94,8 @@ impl GroupCache {
         let start = blocks.start.max(freed).min(blocks.end);
         let has = |at: &usize| self.kind.has_block(self.block_size, *at);
         let end = start + (start..blocks.end).take_while(has).count();
-        for at in start..end {
-            self.pool.cache_block(table.blocks[at - table.freed_blocks], hashes[at]);
+        for (at, hash) in (start..end).zip(&hashes[start..end]) {
+            self.pool.cache_block(table.blocks[at - table.freed_blocks], *hash);
         }
         start..end
     }

@@ -230,7 +230,7 @@ impl Device {
                 | CacheKind::Latent
                 | CacheKind::SlidingWindow { .. }
                 | CacheKind::UnquantizedPrefix { .. } => {
-                    (0..kept).chain(first..end).map(|at| held(&table, at)).collect()
+                    (0..kept).chain(first..end).map(|at| held(table, at)).collect()
                 }
             };
             for block in used {
@@ -264,7 +264,7 @@ impl Device {
             // Content that is never read is arbitrary, but equal in every copy of a block.
             let end = group.end(work).next_multiple_of(self.block_size).min(work.positions.end);
             for position in work.positions.start..end {
-                let block = held(&table, position / self.block_size);
+                let block = held(table, position / self.block_size);
                 group.claim(block, work.sequence, oldest);
                 let print = if position < valid_end { script.prints[position] } else { GARBAGE };
                 group.slots[block.0 as usize * self.block_size + position % self.block_size] = print;
@@ -281,7 +281,7 @@ impl Device {
             }
             let first = group.first_read(work);
             for position in (0..group.kept().min(first)).chain(first..group.end(work).min(valid_end)) {
-                let (block, print) = (held(&table, position / self.block_size), &script.prints[position]);
+                let (block, print) = (held(table, position / self.block_size), &script.prints[position]);
                 let slot = group.slots[block.0 as usize * self.block_size + position % self.block_size];
                 assert_eq!(slot, *print, "{:?} reads what is not its own at {position}", work.sequence);
             }
