@@ -2,6 +2,7 @@
 //!
 //! Invariant: a check reads a [`Tree`] and returns [`Violation`]s; it builds nothing and changes nothing.
 
+mod cycles;
 mod documented;
 mod edges;
 mod headers;
@@ -36,6 +37,7 @@ struct Check {
 
 const CHECKS: &[Check] = &[
     Check { name: "crate edges", run: edges::check },
+    Check { name: "import cycles", run: cycles::check },
     Check { name: "inherited manifest fields", run: manifests::check },
     Check { name: "restricted keywords", run: keywords::check },
     Check { name: "no panics in libraries", run: no_panics::check },
