@@ -14,6 +14,7 @@ mod manifests;
 mod no_panics;
 pub mod source;
 mod tree;
+mod vocabulary;
 mod whitespace;
 
 use crate::docs;
@@ -44,6 +45,7 @@ const CHECKS: &[Check] = &[
     Check { name: "file headers", run: headers::check },
     Check { name: "documented public items", run: documented::check },
     Check { name: "file length", run: length::check },
+    Check { name: "vocabulary", run: vocabulary::check },
     Check { name: "white space", run: whitespace::check },
     Check { name: "links", run: links::check },
     Check { name: "local paths", run: local_paths::check },
