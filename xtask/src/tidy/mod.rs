@@ -44,7 +44,7 @@ const CHECKS: &[Check] = &[
     Check { name: "no panics in libraries", run: no_panics::check },
     Check { name: "file headers", run: headers::check },
     Check { name: "documented public items", run: documented::check },
-    Check { name: "file length", run: length::check },
+    Check { name: "length", run: length::check },
     Check { name: "vocabulary", run: vocabulary::check },
     Check { name: "white space", run: whitespace::check },
     Check { name: "links", run: links::check },

@@ -136,7 +136,7 @@ fn after_attributes(code: &[char], mut at: usize) -> usize {
 }
 
 /// The position after an item: after its body, or after its semicolon.
-fn item_end(code: &[char], mut at: usize) -> usize {
+pub fn item_end(code: &[char], mut at: usize) -> usize {
     while let Some(c) = code.get(at) {
         match c {
             ';' => return at + 1,
