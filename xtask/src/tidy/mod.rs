@@ -5,6 +5,7 @@
 mod cycles;
 mod documented;
 mod edges;
+mod glossary;
 mod headers;
 mod keywords;
 mod length;
@@ -45,6 +46,7 @@ const CHECKS: &[Check] = &[
     Check { name: "file headers", run: headers::check },
     Check { name: "documented public items", run: documented::check },
     Check { name: "length", run: length::check },
+    Check { name: "glossary", run: glossary::check },
     Check { name: "vocabulary", run: vocabulary::check },
     Check { name: "white space", run: whitespace::check },
     Check { name: "links", run: links::check },
