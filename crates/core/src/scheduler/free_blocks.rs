@@ -65,7 +65,7 @@ impl<'a> FreeBlocks<'a> {
     }
 
     /// True when a sequence with this cache hit has a slot for its own state beside the one it copies.
-    pub(super) fn can_lend(&self, keys: &[BlockHash]) -> bool {
+    pub(super) fn can_checkpoint(&self, keys: &[BlockHash]) -> bool {
         let states = self.kv_cache.prefix_blocks(keys).filter(|(group, _)| self.kv_cache.is_state(*group));
         states
             .into_iter()

@@ -192,7 +192,7 @@ impl<'a> PlanBuilder<'a> {
         let kv_cache = &self.scheduler.kv_cache;
         let keys = sequence.cache.hashes.all();
         let found = kv_cache.longest_cache_hit(keys, (sequence.tokens.len() - 1) / kv_cache.block_size());
-        let found = if self.free_blocks.can_lend(&keys[..found]) { found } else { 0 };
+        let found = if self.free_blocks.can_checkpoint(&keys[..found]) { found } else { 0 };
         let start = found * kv_cache.block_size();
         let held = || kv_cache.groups().map(|(kind, _)| kind.shared_blocks(found));
         let before = self.free_blocks.clone();

@@ -1,6 +1,6 @@
 //! The waiting queue: waiting sequences by age, by rank, and by turn among tenants.
 //!
-//! Invariant: no operation looks at the whole queue. Every order that a policy asks for is an index that changes with
+//! Invariant: no operation looks at the whole queue. Every order that a policy needs is an index that changes with
 //! one sequence at a time.
 
 use std::cmp::Reverse;

@@ -46,7 +46,7 @@ impl World {
 
     /// Writes these blocks and waits until they are there.
     fn write(&self, keys: impl IntoIterator<Item = u128>) {
-        let (disk, _told) = self.open();
+        let (disk, _reports) = self.open();
         keys.into_iter().for_each(|key| disk.put(name(key), content(key)));
     }
 
