@@ -3,7 +3,7 @@
 //! `OMNIBUS_FUZZ_MODELS` sets how many, `OMNIBUS_FUZZ_FIRST` the first case. A case that ends the process leaves its
 //! folder behind.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 mod common;
 #[path = "../../../fuzz/mutate.rs"]

@@ -97,11 +97,14 @@ pub(crate) enum Function {
     Host(Rc<HostFunction>),
 }
 
-/// A function of one string that the caller of the rendering gave.
+/// A function from one string to another that may fail.
+type StringFunction = dyn Fn(&str) -> Result<String, RenderError>;
+
+/// A [`StringFunction`] that the caller of the rendering gave.
 pub(crate) struct HostFunction {
     pub name: &'static str,
     pub parameter: &'static str,
-    pub function: Box<dyn Fn(&str) -> Result<String, RenderError>>,
+    pub function: Box<StringFunction>,
 }
 
 impl fmt::Debug for HostFunction {

@@ -1,7 +1,11 @@
 //! Chat templates against what Python's jinja2 makes of them: the sample in `reference/chat`, which always runs, and
 //! those of 70 published models, which are others' data and lie beside the repository. Without them that test says so.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail as tests do, and say what ran"
+)]
 
 mod common;
 

@@ -88,13 +88,13 @@ mod tests {
             assert!(catch_panic(|| panic!("inner")).is_err());
             panic!("outer")
         });
-        assert_eq!(outer.map(|()| ()).unwrap_err().message, "outer");
+        assert_eq!(outer.unwrap_err().message, "outer");
         assert_eq!(DEPTH.get(), 0);
     }
 
     #[test]
     fn a_panic_without_the_hook_has_its_message() {
-        let panic = catch_panic(|| std::panic::resume_unwind(Box::new("quiet"))).map(|()| ()).unwrap_err();
+        let panic = catch_panic(|| std::panic::resume_unwind(Box::new("quiet"))).unwrap_err();
         assert_eq!((panic.message.as_str(), panic.place.as_str()), ("quiet", "unknown"));
     }
 }

@@ -241,7 +241,7 @@ mod tests {
         let tokens: Vec<u32> = (0..200u32).map(|at| at * at * 7 % 13).collect();
         for (sampling, prompt) in [(&sampling, 20), (&sampling, 3), (&only_repetition, 200)] {
             let mut adjustments = LogitAdjustments::new(sampling);
-            let start = 25.max(prompt.min(25));
+            let start = 25;
             adjustments.start(&tokens[..start], prompt);
             for end in start + 1..=tokens.len() {
                 adjustments.push(tokens[end - 1]);

@@ -78,6 +78,7 @@ struct InFlightStep {
     started: Instant,
 }
 
+#[allow(clippy::large_enum_variant, reason = "one a step in flight")]
 enum Computation {
     /// Its sampling waits for tokens of the step before.
     Forward(ForwardOutput),

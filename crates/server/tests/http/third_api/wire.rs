@@ -85,6 +85,7 @@ pub enum Block {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[allow(clippy::enum_variant_names, reason = "the API tags them so")]
 pub enum BlockDelta {
     TextDelta { text: String },
     ThinkingDelta { thinking: String },
