@@ -73,7 +73,7 @@ pub enum FinishReason {
 /// Why a sequence could not be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Failure {
-    /// [`SequenceOutput::Failed`].
+    /// [`crate::SequenceOutput::Failed`].
     Sampling,
     /// Its steps fail even when it is alone in the smallest step.
     Step,
