@@ -1,5 +1,8 @@
 //! Seeded mutations of JSON documents and bytes. Included by the tests of mutated model folders and requests.
 
+#[path = "../tests/environment.rs"]
+mod environment;
+
 use serde_json::{Value, json};
 
 /// SplitMix64. Case `n` of a test is the generator seeded with `n`.
@@ -28,7 +31,7 @@ impl Rng {
 
 /// The cases to run: `count` of them, or as many as the variable says, from `OMNIBUS_FUZZ_FIRST` on.
 pub fn cases(variable: &str, count: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let number = |name: &str| environment::variable(name).and_then(|text| text.parse().ok());
     let first = number("OMNIBUS_FUZZ_FIRST").unwrap_or(0);
     first..first + number(variable).unwrap_or(count)
 }

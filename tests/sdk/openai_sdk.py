@@ -5,7 +5,9 @@ import sys
 
 import openai
 
-URL = sys.argv[1] if len(sys.argv) > 1 else os.environ["OMNIBUS_URL"]
+URL = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("OMNIBUS_URL")
+if not URL:
+    sys.exit("usage: openai_sdk.py URL, or set OMNIBUS_URL, such as http://127.0.0.1:8000/v1")
 client = openai.OpenAI(base_url=URL, api_key=os.environ.get("OMNIBUS_API_KEY") or "none", max_retries=0)
 MODEL = client.models.list().data[0].id
 HELLO = [{"role": "user", "content": "What is two plus two?"}]

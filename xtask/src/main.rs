@@ -6,6 +6,7 @@
 
 mod check;
 mod docs;
+mod environment;
 mod paths;
 mod process;
 mod scripts;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
-use crate::paths;
+use crate::{environment, paths};
 
 /// The cargo that runs this program.
 pub fn cargo(arguments: &[&str]) -> Command {
@@ -21,7 +21,7 @@ pub fn python() -> Command {
 
 /// The program that a variable names; the default when it is unset or empty.
 fn program(variable: &str, default: &str) -> OsString {
-    std::env::var_os(variable).filter(|value| !value.is_empty()).unwrap_or_else(|| default.into())
+    environment::variable(variable).unwrap_or_else(|| default.into())
 }
 
 /// Runs a program with inherited output.

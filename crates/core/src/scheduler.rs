@@ -1,6 +1,6 @@
 //! Decides which sequences advance, and keeps the scheduler of who holds which blocks.
 //!
-//! Invariant: the scheduler always show the state after all steps in flight, as if their samples had arrived; so planning
+//! Invariant: the scheduler always shows the state after all steps in flight, as if their samples had arrived; so planning
 //! past a step in flight is planning. A block in use by a step in flight is not handed out until that step is
 //! committed.
 

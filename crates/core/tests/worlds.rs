@@ -1,9 +1,13 @@
 //! Thousands of small, crowded and unlucky worlds. `SEED=17 cargo test -p omnibus-core --test worlds` replays one, and
 //! `WORLDS=1000000` plays more of them.
 
+#[path = "../../../tests/environment.rs"]
+mod environment;
+
 use std::panic::catch_unwind;
 use std::thread;
 
+use environment::variable;
 use omnibus_core::PrefixCache;
 use omnibus_core::sim::{Report, Scenario, run};
 
@@ -27,11 +31,6 @@ fn every_world_holds_its_invariants() {
         shares.into_iter().flat_map(|share| share.join().unwrap_or_else(|seed| panic!("{seed:?}"))).collect()
     });
     println!("{} worlds: {:?}", reports.len(), events(&reports));
-}
-
-/// The value of a variable, unless it is unset or empty.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Members of a static batch were cancelled while steps were in flight for them, and the first of the next batch was said

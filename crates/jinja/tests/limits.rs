@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;
+#[path = "../../../tests/environment.rs"]
+mod environment;
 
 use common::{check, render, render_with};
 use expect_test::expect;
@@ -297,7 +299,7 @@ const FRAGMENTS: &str = "{% %} {%- -%} {{ }} {{- -}} {# #} for in if else elif e
 
 /// Random templates of each kind.
 fn cases() -> u32 {
-    std::env::var("OMNIBUS_FUZZ_TEMPLATES").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000)
+    environment::variable("OMNIBUS_FUZZ_TEMPLATES").and_then(|count| count.parse().ok()).unwrap_or(2_000)
 }
 
 proptest! {

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+#[path = "../../../tests/environment.rs"]
+mod environment;
+
 use std::net::TcpListener;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use environment::variable;
 use mlx::group::{Group, Transport};
 use mlx::{Array, Dtype, Result};
 
@@ -13,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn two_ranks_add_up() -> Result<()> {
-    if std::env::var_os("MLX_RANK").is_some() {
+    if variable("MLX_RANK").is_some() {
         return one_rank();
     }
     let ports = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -60,7 +64,7 @@ fn ends_well(mut rank: Child, deadline: Instant) -> bool {
 
 #[test]
 fn a_group_that_the_environment_does_not_describe_is_an_error() {
-    if std::env::var_os("MLX_RANK").is_none() {
+    if variable("MLX_RANK").is_none() {
         assert!(Group::join(Transport::Ring).is_err());
     }
 }

@@ -46,76 +46,84 @@ pub fn install() -> PrometheusHandle {
         .clone()
 }
 
-fn describe() {
-    use metrics::{describe_counter as counter, describe_gauge as gauge, describe_histogram as histogram};
-    counter!("omnibus_requests_total", "generation requests by API and outcome");
-    counter!("omnibus_http_requests_total", "HTTP requests by route, method and status");
-    counter!("omnibus_prompt_tokens_total", "prompt tokens");
-    counter!("omnibus_cached_tokens_total", "prompt tokens found in the prefix cache");
-    counter!("omnibus_generated_tokens_total", "tokens generated");
-    counter!("omnibus_steps_total", "engine steps");
-    counter!("omnibus_failed_steps_total", "engine steps that failed as a whole");
-    counter!("omnibus_preemptions_total", "preempted sequences, by kind: swap or recompute");
-    gauge!("omnibus_swap_used_bytes", "host memory used by swapped blocks");
-    gauge!("omnibus_swap_limit_bytes", "host memory available for swapped blocks");
-    counter!("omnibus_swap_out_blocks_total", "blocks swapped out of preempted sequences");
-    counter!("omnibus_swap_out_bytes_total", "bytes swapped out of preempted sequences");
-    counter!("omnibus_swap_in_blocks_total", "blocks swapped in");
-    counter!("omnibus_swap_in_bytes_total", "bytes swapped in");
-    counter!(
+/// Counters with their help.
+const COUNTERS: &[(&str, &str)] = &[
+    ("omnibus_requests_total", "generation requests by API and outcome"),
+    ("omnibus_http_requests_total", "HTTP requests by route, method and status"),
+    ("omnibus_prompt_tokens_total", "prompt tokens"),
+    ("omnibus_cached_tokens_total", "prompt tokens found in the prefix cache"),
+    ("omnibus_generated_tokens_total", "tokens generated"),
+    ("omnibus_steps_total", "engine steps"),
+    ("omnibus_failed_steps_total", "engine steps that failed as a whole"),
+    ("omnibus_preemptions_total", "preempted sequences, by kind: swap or recompute"),
+    ("omnibus_swap_out_blocks_total", "blocks swapped out of preempted sequences"),
+    ("omnibus_swap_out_bytes_total", "bytes swapped out of preempted sequences"),
+    ("omnibus_swap_in_blocks_total", "blocks swapped in"),
+    ("omnibus_swap_in_bytes_total", "bytes swapped in"),
+    (
         "omnibus_handovers_total",
-        "sequences handed from the prefill pool to the decode pool (schedule `split`)"
-    );
-    counter!(
-        "omnibus_prefix_hit_tokens_total",
-        "prompt tokens found in the prefix cache, counted by the scheduler"
-    );
-    counter!("omnibus_prefix_misses_total", "prefix cache misses by reason");
-    gauge!("omnibus_sessions", "sessions whose blocks are pinned");
-    counter!("omnibus_computed_tokens_total", "tokens computed, including recomputed ones");
-    counter!("omnibus_engine_restarts_total", "restarts of the engine process");
-    counter!("omnibus_engine_load_failures_total", "failed model loads of a restarted engine process");
-    gauge!("omnibus_step_host_seconds_total", "host time spent planning and building steps");
-    gauge!("omnibus_step_wait_seconds_total", "time spent waiting for step results");
-    gauge!("omnibus_requests_queued", "requests in the queue");
-    gauge!("omnibus_requests_running", "requests running");
-    gauge!("omnibus_kv_blocks_used", "KV blocks in use");
-    gauge!("omnibus_kv_blocks_cached", "KV blocks that hold cached prefixes and can be evicted");
-    gauge!("omnibus_kv_blocks_total", "KV blocks in total");
-    gauge!("omnibus_disk_files", "blocks stored in --cache-dir, of all models");
-    gauge!("omnibus_disk_bytes", "bytes stored in --cache-dir, of all models");
-    counter!("omnibus_disk_read_blocks_total", "blocks loaded from --cache-dir");
-    counter!("omnibus_disk_written_blocks_total", "blocks written to --cache-dir");
-    counter!(
+        "sequences handed from the prefill pool to the decode pool (schedule `split`)",
+    ),
+    ("omnibus_prefix_hit_tokens_total", "prompt tokens found in the prefix cache, counted by the scheduler"),
+    ("omnibus_prefix_misses_total", "prefix cache misses by reason"),
+    ("omnibus_computed_tokens_total", "tokens computed, including recomputed ones"),
+    ("omnibus_engine_restarts_total", "restarts of the engine process"),
+    ("omnibus_engine_load_failures_total", "failed model loads of a restarted engine process"),
+    ("omnibus_disk_read_blocks_total", "blocks loaded from --cache-dir"),
+    ("omnibus_disk_written_blocks_total", "blocks written to --cache-dir"),
+    (
         "omnibus_disk_dropped_blocks_total",
-        "blocks not written to --cache-dir because the writer was busy or the disk failed"
-    );
-    counter!(
+        "blocks not written to --cache-dir because the writer was busy or the disk failed",
+    ),
+    (
         "omnibus_disk_rejected_files_total",
-        "files of --cache-dir removed because they were corrupt, truncated or foreign"
-    );
-    counter!(
-        "omnibus_disk_evicted_files_total",
-        "files of --cache-dir evicted to stay within --cache-disk-limit"
-    );
-    gauge!("omnibus_memory_active_bytes", "memory of live arrays");
-    gauge!("omnibus_memory_peak_bytes", "peak memory of live arrays");
-    gauge!("omnibus_memory_cache_bytes", "memory kept by MLX's allocator for reuse");
-    gauge!(
+        "files of --cache-dir removed because they were corrupt, truncated or foreign",
+    ),
+    ("omnibus_disk_evicted_files_total", "files of --cache-dir evicted to stay within --cache-disk-limit"),
+];
+
+/// Gauges with their help.
+const GAUGES: &[(&str, &str)] = &[
+    ("omnibus_swap_used_bytes", "host memory used by swapped blocks"),
+    ("omnibus_swap_limit_bytes", "host memory available for swapped blocks"),
+    ("omnibus_sessions", "sessions whose blocks are pinned"),
+    ("omnibus_step_host_seconds_total", "host time spent planning and building steps"),
+    ("omnibus_step_wait_seconds_total", "time spent waiting for step results"),
+    ("omnibus_requests_queued", "requests in the queue"),
+    ("omnibus_requests_running", "requests running"),
+    ("omnibus_kv_blocks_used", "KV blocks in use"),
+    ("omnibus_kv_blocks_cached", "KV blocks that hold cached prefixes and can be evicted"),
+    ("omnibus_kv_blocks_total", "KV blocks in total"),
+    ("omnibus_disk_files", "blocks stored in --cache-dir, of all models"),
+    ("omnibus_disk_bytes", "bytes stored in --cache-dir, of all models"),
+    ("omnibus_memory_active_bytes", "memory of live arrays"),
+    ("omnibus_memory_peak_bytes", "peak memory of live arrays"),
+    ("omnibus_memory_cache_bytes", "memory kept by MLX's allocator for reuse"),
+    (
         "omnibus_cost_model_error_ratio",
-        "recent error of predicted step times, relative to the measured times"
-    );
-    gauge!(
+        "recent error of predicted step times, relative to the measured times",
+    ),
+    (
         "omnibus_move_cost_error_ratio",
-        "recent error of predicted block transfer times, relative to the measured times"
-    );
-    gauge!("omnibus_engine_alive", "1 while the engine steps or is idle, else 0");
-    gauge!("omnibus_build_info", "always 1; the version is a label");
-    histogram!("omnibus_queue_seconds", "time from arrival to the first step");
-    histogram!("omnibus_ttft_seconds", "time from arrival to the first token or text");
-    histogram!("omnibus_tpot_seconds", "mean time between tokens of a request");
-    histogram!("omnibus_e2e_seconds", "time from arrival to the end");
-    histogram!("omnibus_http_request_seconds", "time from a request's headers to its response's headers");
+        "recent error of predicted block transfer times, relative to the measured times",
+    ),
+    ("omnibus_engine_alive", "1 while the engine steps or is idle, else 0"),
+    ("omnibus_build_info", "always 1; the version is a label"),
+];
+
+/// Histograms with their help.
+const HISTOGRAMS: &[(&str, &str)] = &[
+    ("omnibus_queue_seconds", "time from arrival to the first step"),
+    ("omnibus_ttft_seconds", "time from arrival to the first token or text"),
+    ("omnibus_tpot_seconds", "mean time between tokens of a request"),
+    ("omnibus_e2e_seconds", "time from arrival to the end"),
+    ("omnibus_http_request_seconds", "time from a request's headers to its response's headers"),
+];
+
+fn describe() {
+    COUNTERS.iter().for_each(|(name, help)| metrics::describe_counter!(*name, *help));
+    GAUGES.iter().for_each(|(name, help)| metrics::describe_gauge!(*name, *help));
+    HISTOGRAMS.iter().for_each(|(name, help)| metrics::describe_histogram!(*name, *help));
 }
 
 /// Updates the gauges from the engine and renders all metrics.

@@ -9,11 +9,7 @@ const RUST_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Files that are too long, or have a function that is, and are left.
-const LEFT: &[&str] = &[
-    "crates/mlx-sys/src/kernels/attention.rs",
-    "crates/mlx/src/cpu/attention.rs",
-    "crates/server/src/metrics.rs",
-];
+const LEFT: &[&str] = &["crates/mlx-sys/src/kernels/attention.rs", "crates/mlx/src/cpu/attention.rs"];
 
 /// Hand-written files.
 const WRITTEN: &[&str] = &["rs", "py", "cc", "h", "sh", "md"];

@@ -5,6 +5,7 @@
 mod cycles;
 mod documented;
 mod edges;
+mod environment;
 mod glossary;
 mod headers;
 mod keywords;
@@ -42,6 +43,7 @@ const CHECKS: &[Check] = &[
     Check { name: "import cycles", run: cycles::check },
     Check { name: "inherited manifest fields", run: manifests::check },
     Check { name: "restricted keywords", run: keywords::check },
+    Check { name: "environment variables", run: environment::check },
     Check { name: "no panics in libraries", run: no_panics::check },
     Check { name: "file headers", run: headers::check },
     Check { name: "documented public items", run: documented::check },

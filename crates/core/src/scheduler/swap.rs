@@ -19,7 +19,7 @@ use crate::{Offload, Plan, PreemptionMode, PreemptionPolicy, SequenceId, StepLoa
 /// A store of blocks outside of the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OffloadTier {
-    /// Host kv_cache.
+    /// Host memory.
     Host,
     /// A disk.
     Disk,

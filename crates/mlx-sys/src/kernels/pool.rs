@@ -66,7 +66,7 @@ pub(super) fn run(tasks: usize, task: impl Fn(usize) + Sync) {
 fn pool() -> &'static Pool {
     POOL.get_or_init(|| {
         let available = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let asked = std::env::var("OMNIBUS_CPU_THREADS").ok().and_then(|v| v.parse().ok());
+        let asked = crate::environment::variable("OMNIBUS_CPU_THREADS").and_then(|v| v.parse().ok());
         Pool {
             state: AtomicU64::new(0),
             next: AtomicUsize::new(0),

@@ -7,6 +7,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::environment::variable;
+
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -107,9 +109,9 @@ pub fn isa() -> Isa {
         1 => Isa::Portable,
         2 => Isa::Avx2,
         3 => Isa::Avx512,
-        _ => limit_isa(match std::env::var("OMNIBUS_CPU_ISA").as_deref() {
-            Ok("portable") => Isa::Portable,
-            Ok("avx2") => Isa::Avx2,
+        _ => limit_isa(match variable("OMNIBUS_CPU_ISA").as_deref() {
+            Some("portable") => Isa::Portable,
+            Some("avx2") => Isa::Avx2,
             _ => Isa::Avx512,
         }),
     }
