@@ -132,3 +132,18 @@ fn a_rotating_cache_for_a_full_attention_layer_is_refused() {
     let error = refusal_of(&model, forged).to_string();
     assert!(error.contains("it holds 20 tokens of 40, and the layer attends to 40"), "{error}");
 }
+
+#[test]
+fn a_state_of_another_shape_is_refused() {
+    let model = directory("mamba2", "prompt-state");
+    let (honest, forged) = (model.join("honest.safetensors"), model.join("forged.safetensors"));
+    let write = settings(Some(PromptCacheFile::Write(honest.clone())));
+    run(&engine(&model, write), request(0, 20, 1));
+    forge(&honest, &forged, |file| {
+        file.metadata.insert("0.omnibus_tokens".to_owned(), format!("{:?}", vec![1; 20]));
+        let convolution = file.arrays["1.0.0"].clone();
+        file.arrays.insert("1.0.1".to_owned(), convolution);
+    });
+    let error = refusal_of(&model, forged).to_string();
+    assert!(error.contains("layer 1") && error.contains("is not a state of this model"), "{error}");
+}

@@ -1,10 +1,33 @@
 //! Building blocks of layers: linear layers, norms, and the residual stream. A block owns its weights and the operations
-//! that compute with them.
+//! that compute with them; mixers and MLPs are blocks, too.
 //!
 //! Invariant: rows are independent here and in `mlps`, so decode rows, prefill chunks and padding share every matmul.
 
 mod linear;
 mod norm;
 
+use mlx::Array;
+
+use crate::AttentionSpan;
+use crate::ops::LayerContext;
 pub(crate) use linear::{Embedding, ExpertLinear, Fused, Linear};
 pub(crate) use norm::{NormBlock, ResidualStream};
+
+/// One layer's mixer with its weights.
+pub(crate) trait MixerBlock {
+    /// `[T, hidden]` → `[T, hidden]`. Keys and values, or states, are written to the layer's cache.
+    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array>;
+
+    fn arrays(&self) -> Vec<&Array>;
+
+    /// Changes which earlier positions a query attends to.
+    fn set_span(&mut self, _span: AttentionSpan) {}
+}
+
+/// One layer's MLP with its weights.
+pub(crate) trait MlpBlock {
+    /// `[T, hidden]` → `[T, hidden]`.
+    fn forward(&self, x: &Array) -> mlx::Result<Array>;
+
+    fn arrays(&self) -> Vec<&Array>;
+}

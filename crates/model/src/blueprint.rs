@@ -3,7 +3,11 @@
 //! A new family usually adds no variant here, only a file in `families`. A new variant is a new
 //! computation: a folder in `mixers` or a file in `mlps`.
 
-use crate::{Attention, AttentionSpan, Mixer, Mlp, WeightRewrite};
+mod footprint;
+mod manifest;
+mod validate;
+
+use crate::{Attention, AttentionSpan, Mixer, Mlp, Norm, WeightRewrite};
 
 /// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,25 +136,6 @@ impl NormPlacement {
             Self::Alone { norm } => vec![norm],
             Self::Pre { mixer, mlp } | Self::Post { mixer, mlp } => vec![mixer, mlp],
             Self::Sandwich { mixer, mlp } => [mixer, mlp].concat(),
-        }
-    }
-}
-
-/// A normalisation over the last axis.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs)]
-pub enum Norm {
-    /// `x / √(mean(x²) + eps) · weight`. Gemma stores `weight − 1`; a rewrite adds it back.
-    Rms { eps: f32 },
-    /// `(x − mean(x)) / √(variance(x) + eps) · weight`, and `+ bias` if it has one.
-    Layer { eps: f32, bias: bool },
-}
-
-impl Norm {
-    /// Added to the mean square or the variance.
-    pub fn eps(self) -> f32 {
-        match self {
-            Self::Rms { eps } | Self::Layer { eps, .. } => eps,
         }
     }
 }

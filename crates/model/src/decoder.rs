@@ -3,10 +3,8 @@
 use mlx::{Array, Dtype};
 use omnibus_kv::FloatType;
 
-use crate::blocks::{Embedding, Linear, NormBlock, ResidualStream};
+use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, NormBlock, ResidualStream};
 use crate::forward::ForwardContext;
-use crate::mixers::MixerBlock;
-use crate::mlps::MlpBlock;
 use crate::ops::{ByLength, LayerContext};
 use crate::weights::Store;
 use crate::{
@@ -157,9 +155,9 @@ impl Layer {
         Ok(Self {
             norm_placement: spec.norm_placement,
             norms: norms.into_iter().map(|(path, norm)| store.norm(&path, norm)).collect::<Result<_, _>>()?,
-            mixer: spec.mixer.spec().load(store, &format!("{path}.{}", spec.mixer_name))?,
+            mixer: spec.mixer.load(store, &format!("{path}.{}", spec.mixer_name))?,
             mlp: match &spec.mlp {
-                Some(mlp) => Some(mlp.spec().load(store, &format!("{path}.{}", spec.mlp_name))?),
+                Some(mlp) => Some(mlp.load(store, &format!("{path}.{}", spec.mlp_name))?),
                 None => None,
             },
         })

@@ -4,12 +4,13 @@
 
 mod attention;
 mod context;
+mod kv_path;
 mod row_split;
 mod rows;
 mod state;
 
 pub(crate) use attention::{AttentionMetadata, Gather};
-pub use context::KvPath;
 pub(crate) use context::{ForwardContext, SequenceLengths};
+pub use kv_path::KvPath;
 pub(crate) use rows::Rows;
 pub(crate) use state::StateMetadata;

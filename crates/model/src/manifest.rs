@@ -1,32 +1,14 @@
-//! The tensors a blueprint needs: every name, every shape, nothing else.
+//! Names and shapes of tensors: what a blueprint needs of a checkpoint, and nothing else.
 //!
 //! Names follow mlx-lm 0.32, so its converted checkpoints load without a single rewrite.
 
 use std::collections::BTreeMap;
 
-use crate::{Blueprint, Head, LayerSpec, Norm};
+use crate::Norm;
 
 /// Tensor names and shapes, outermost axis first, in name order; as if nothing were quantized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest(pub BTreeMap<String, Vec<usize>>);
-
-impl Blueprint {
-    /// Every tensor this network is made of, unquantized. [`Head::OwnIfPresent`] counts as tied.
-    pub fn manifest(&self) -> Manifest {
-        let mut manifest = Manifest::default();
-        let mut top = Scope { manifest: &mut manifest, path: String::new(), hidden: self.hidden };
-        if self.head == Head::Own {
-            top.linear("lm_head", self.hidden, self.vocab, false);
-        }
-        let mut root = top.at(self.names.root);
-        root.linear(self.names.embed, self.hidden, self.vocab, false);
-        root.norm(self.names.final_norm, self.final_norm, self.hidden);
-        for (index, layer) in self.layers.iter().enumerate() {
-            layer.name(&mut root.at(&format!("layers.{index}")));
-        }
-        manifest
-    }
-}
 
 /// A place in the tensor tree.
 pub(crate) struct Scope<'a> {
@@ -36,7 +18,12 @@ pub(crate) struct Scope<'a> {
     pub(crate) hidden: usize,
 }
 
-impl Scope<'_> {
+impl<'a> Scope<'a> {
+    /// The root of a tree.
+    pub(crate) fn root(manifest: &'a mut Manifest, hidden: usize) -> Self {
+        Self { manifest, path: String::new(), hidden }
+    }
+
     pub(crate) fn at(&mut self, name: &str) -> Scope<'_> {
         Scope { path: format!("{}{name}.", self.path), manifest: self.manifest, hidden: self.hidden }
     }
@@ -70,18 +57,6 @@ impl Scope<'_> {
         match norm {
             Norm::Layer { bias: true, .. } => scope.tensor("bias", &[width]),
             Norm::Layer { bias: false, .. } | Norm::Rms { .. } => {}
-        }
-    }
-}
-
-impl LayerSpec {
-    fn name(&self, at: &mut Scope) {
-        self.mixer.spec().tensors(&mut at.at(self.mixer_name));
-        if let Some(mlp) = &self.mlp {
-            mlp.spec().tensors(&mut at.at(self.mlp_name));
-        }
-        for name in self.norm_placement.norms() {
-            at.norm(name, self.norm, at.hidden);
         }
     }
 }

@@ -1,20 +1,18 @@
 //! Mixers: how positions of a sequence exchange information. A mixer is a folder: its spec and rules, its tensors, what it
 //! caches, its scratch memory, and its forward pass.
 //!
-//! To add one: a folder, a variant of [`Mixer`], a row in [`Mixer::spec`].
+//! To add one: a folder, a variant of [`Mixer`], a row in [`Mixer::spec`] and in [`Mixer::load`].
+//!
+//! Invariant: specs are plain data and know neither weights nor operations; only `forward` and `load` do.
 
 mod attention;
 mod gated_delta;
+mod load;
 mod mamba2;
 
-use mlx::Array;
 use omnibus_kv::{KvCacheSpec, KvFormat};
 
-use crate::LoadError;
-use crate::manifest::Scope;
-use crate::ops::LayerContext;
-use crate::validate::Broken;
-use crate::weights::Store;
+use crate::spec::{Footprint, Rules, Tensors};
 pub use attention::{Attention, AttentionSpan, QkNorm};
 pub use gated_delta::GatedDelta;
 pub use mamba2::Mamba2;
@@ -29,7 +27,7 @@ pub enum Mixer {
 }
 
 impl Mixer {
-    /// The only place that matches on the kinds.
+    /// What its kind says of itself.
     pub(crate) fn spec(&self) -> &dyn MixerSpec {
         match self {
             Self::Attention(spec) => spec,
@@ -40,17 +38,13 @@ impl Mixer {
 }
 
 /// What one kind of mixer says of itself.
-pub(crate) trait MixerSpec {
-    /// Checks its rules.
-    fn check(&self, broken: &mut Broken);
+pub(crate) trait MixerSpec: Rules + Tensors + Footprint + MixerCache {}
 
-    /// Names its tensors.
-    fn tensors(&self, at: &mut Scope);
+impl<T: Rules + Tensors + Footprint + MixerCache> MixerSpec for T {}
 
-    /// Takes its tensors, below `path`.
-    fn load(&self, store: &mut Store, path: &str) -> Result<Box<dyn MixerBlock>, LoadError>;
-
-    /// What one layer caches, keys and values in `format`.
+/// What one layer caches.
+pub(crate) trait MixerCache {
+    /// Its spec, keys and values in `format`.
     fn cache_spec(&self, format: KvFormat) -> KvCacheSpec;
 
     /// Shapes of the layer's pool arrays with `blocks` blocks.
@@ -65,28 +59,20 @@ pub(crate) trait MixerSpec {
     fn kv_head_dim(&self) -> Option<usize> {
         None
     }
-
-    /// Elements of a row's intermediate results: the projections, and the input of the output projection.
-    fn row_elements(&self) -> usize;
 }
 
-/// One layer's mixer with its weights.
-pub(crate) trait MixerBlock {
-    /// `[T, hidden]` → `[T, hidden]`. Keys and values, or states, are written to the layer's cache.
-    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array>;
-
-    fn arrays(&self) -> Vec<&Array>;
-
-    /// Changes which earlier positions a query attends to.
-    fn set_span(&mut self, _span: AttentionSpan) {}
+/// A mixer that caches one state a sequence: a block is a state slot.
+pub(crate) trait Recurrence {
+    /// Shapes of the convolution's last rows and of the state in one slot.
+    fn slot_shapes(&self) -> [Vec<usize>; 2];
 }
 
-/// Shapes of a pool of state slots.
-fn slot_pool_shapes(slots: usize, shapes: [Vec<usize>; 2]) -> [Vec<usize>; 2] {
-    shapes.map(|shape| [vec![slots], shape].concat())
-}
+impl<T: Recurrence> MixerCache for T {
+    fn cache_spec(&self, _format: KvFormat) -> KvCacheSpec {
+        KvCacheSpec::state(self.slot_shapes().iter().map(|shape| shape.iter().product::<usize>()).sum())
+    }
 
-/// The spec of one layer's state slots.
-fn slot_spec(shapes: [Vec<usize>; 2]) -> KvCacheSpec {
-    KvCacheSpec::state(shapes.iter().map(|shape| shape.iter().product::<usize>()).sum())
+    fn pool_shapes(&self, slots: usize, _block_size: usize, _format: KvFormat) -> [Vec<usize>; 2] {
+        self.slot_shapes().map(|shape| [vec![slots], shape].concat())
+    }
 }

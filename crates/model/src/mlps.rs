@@ -1,18 +1,16 @@
-//! MLPs: how each position is transformed on its own. One file per kind: its spec and rules, tensors, scratch memory and
-//! forward pass.
+//! MLPs: how each position is transformed on its own. One file per kind with its spec and rules, tensors and scratch
+//! memory; its forward pass is in a file below it.
 //!
-//! To add one: a file, a variant of [`Mlp`], a row in [`Mlp::spec`].
+//! To add one: a file, a variant of [`Mlp`], a row in [`Mlp::spec`] and in [`Mlp::load`].
+//!
+//! Invariant: specs are plain data and know neither weights nor operations; only `forward` and `load` do.
 
 mod gated;
+mod load;
 mod moe;
 mod router;
 
-use mlx::Array;
-
-use crate::LoadError;
-use crate::manifest::Scope;
-use crate::validate::Broken;
-use crate::weights::Store;
+use crate::spec::{Footprint, Rules, Tensors};
 pub use gated::{Activation, GatedMlp};
 pub use moe::{Moe, SharedExpert};
 pub use router::Router;
@@ -27,7 +25,7 @@ pub enum Mlp {
 }
 
 impl Mlp {
-    /// The only place that matches on the kinds.
+    /// What its kind says of itself.
     pub(crate) fn spec(&self) -> &dyn MlpSpec {
         match self {
             Self::Gated(spec) => spec,
@@ -37,24 +35,6 @@ impl Mlp {
 }
 
 /// What one kind of MLP says of itself.
-pub(crate) trait MlpSpec {
-    /// Checks its rules.
-    fn check(&self, broken: &mut Broken);
+pub(crate) trait MlpSpec: Rules + Tensors + Footprint {}
 
-    /// Names its tensors.
-    fn tensors(&self, at: &mut Scope);
-
-    /// Takes its tensors, below `path`.
-    fn load(&self, store: &mut Store, path: &str) -> Result<Box<dyn MlpBlock>, LoadError>;
-
-    /// Elements of a row's intermediate results, with a residual stream of this width.
-    fn row_elements(&self, hidden: usize) -> usize;
-}
-
-/// One layer's MLP with its weights.
-pub(crate) trait MlpBlock {
-    /// `[T, hidden]` → `[T, hidden]`.
-    fn forward(&self, x: &Array) -> mlx::Result<Array>;
-
-    fn arrays(&self) -> Vec<&Array>;
-}
+impl<T: Rules + Tensors + Footprint> MlpSpec for T {}

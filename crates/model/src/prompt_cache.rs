@@ -20,7 +20,7 @@ use omnibus_kv::{BlockId, KvCacheSpec};
 
 use crate::kv_cache::BlockExport;
 use crate::{Blueprint, KvCache, KvCacheGroup, LoadError};
-use layer::LayerCache;
+use layer::{LayerCache, LayerOfFile};
 
 /// Where we note a prompt's tokens, in the metadata.
 const TOKENS: &str = "omnibus_tokens";
@@ -51,7 +51,8 @@ impl PromptCache {
         crate::weights::check_header(path)?;
         let Safetensors { arrays, metadata } = mlx::io::load_safetensors_with_metadata(path)?;
         let layers = blueprint.layers.iter().enumerate().map(|(index, spec)| {
-            LayerCache::read(index, &spec.mixer, &arrays, &metadata)
+            LayerOfFile { index, arrays: &arrays, metadata: &metadata }
+                .read(spec.mixer.spec())
                 .map_err(|problem| broken(format!("layer {index}: {problem}")))
         });
         let layers: Vec<LayerCache> = layers.collect::<Result<_, _>>()?;

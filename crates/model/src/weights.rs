@@ -7,6 +7,7 @@
 mod check;
 mod files;
 mod fingerprint;
+mod rewrite;
 mod store;
 
 use std::collections::BTreeMap;

@@ -3,22 +3,13 @@
 use mlx::Array;
 use omnibus_kv::KvFormat;
 
+use super::KvPath;
 use super::attention::AttentionMetadata;
 use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::StateMetadata;
 use crate::kv_cache::poisoned;
 use crate::{Batch, KvCache};
-
-/// How rows reach their keys and values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KvPath {
-    /// One kernel writes keys and values to the blocks and attends over the blocks; no pool is ever copied.
-    Paged,
-    /// MLX's operations scatter keys and values to the blocks and gather whole sequences to attend. A pool that a step
-    /// in flight still reads would be copied, so a step is launched only when the last one is done.
-    Gather,
-}
 
 /// One pass's shared inputs.
 pub(crate) struct ForwardContext {

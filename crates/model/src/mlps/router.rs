@@ -13,7 +13,7 @@ pub enum Router {
 
 impl Router {
     /// The chosen experts of each row, u32, and the weight of each, both `[T, top_k]`. `logits`: `[T, experts]`.
-    pub(super) fn choose(self, logits: &Array, top_k: usize) -> mlx::Result<(Array, Array)> {
+    pub(crate) fn choose(self, logits: &Array, top_k: usize) -> mlx::Result<(Array, Array)> {
         let scores = logits.astype(Dtype::F32)?.softmax(-1)?;
         let [rows, experts] = scores.dims()?;
         let kth = experts - top_k as i32;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use mlx::{Array, Dtype};
-use omnibus_kv::CacheKind;
+use omnibus_kv::{CacheKind, FloatType, KvFormat};
 
 use super::layout::File;
-use crate::{AttentionSpan, Mixer};
+use crate::mixers::MixerSpec;
 
 /// One layer's cache.
 #[derive(Debug)]
@@ -18,69 +18,108 @@ pub(super) enum LayerCache {
     State([Array; 2]),
 }
 
-type Arrays = BTreeMap<String, Array>;
-type Metadata = BTreeMap<String, String>;
+/// Files hold unquantized heads.
+const FORMAT: KvFormat = KvFormat::Float(FloatType::F32);
 
-impl LayerCache {
-    /// Reads a layer. Fails with what is wrong.
-    pub(super) fn read(
-        index: usize,
-        mixer: &Mixer,
-        arrays: &Arrays,
-        metadata: &Metadata,
-    ) -> Result<Self, String> {
-        let class = metadata.get(&format!("1.{index}")).ok_or("it is not in this file")?;
-        let array = |place: &str| {
-            let name = format!("{index}.{place}");
-            arrays.get(&name).ok_or_else(|| format!("`{name}` is missing"))
-        };
-        let number = |place: &str| {
-            let numbers = array(place)?.astype(Dtype::I32).and_then(|array| array.to_vec::<i32>());
-            let numbers = numbers.map_err(|error| error.to_string())?;
-            numbers
-                .first()
-                .and_then(|n| usize::try_from(*n).ok())
-                .ok_or_else(|| format!("{place} is no count"))
-        };
-        match (mixer, class.as_str()) {
-            (Mixer::Attention(attention), "KVCache" | "RotatingKVCache") => {
-                let len = number("2")?;
-                let ring = match class.as_str() {
-                    "RotatingKVCache" => Some((number("3")?, number("4")?, number("5")?)),
-                    _ => None,
-                };
-                let want = [1, attention.kv_heads as i32, attention.head_dim as i32];
-                let part = |place: &str| -> Result<Array, String> {
-                    let array = array(place)?;
-                    let &[batch, heads, room, dim] = array.shape() else {
-                        return Err(format!("`{index}.{place}` has {} axes, not 4", array.ndim()));
-                    };
-                    if [batch, heads, dim] != want {
-                        return Err(format!("{:?} are not the keys and values of this model", array.shape()));
-                    }
-                    in_order(array, len, room as usize, ring)?
-                        .transpose(&[0, 2, 1, 3])
-                        .and_then(|array| array.squeeze(&[0]))
-                        .map_err(|error| error.to_string())
-                };
-                let pair = [part("0")?, part("1")?];
-                let seen = match attention.span {
-                    AttentionSpan::Full | AttentionSpan::Sinks { .. } => len,
-                    // The next token counts as one of the window.
-                    AttentionSpan::Window(tokens) => len.min(tokens.saturating_sub(1)),
-                };
-                if let Some(held) = pair.iter().map(rows).find(|held| *held < seen) {
-                    return Err(format!("it holds {held} tokens of {len}, and the layer attends to {seen}"));
-                }
-                Ok(Self::Attention { pair, len, window: ring.map(|ring| ring.1) })
+/// One layer of a file.
+pub(super) struct LayerOfFile<'a> {
+    pub(super) index: usize,
+    pub(super) arrays: &'a BTreeMap<String, Array>,
+    pub(super) metadata: &'a BTreeMap<String, String>,
+}
+
+impl LayerOfFile<'_> {
+    /// The layer's cache. Fails with what is wrong.
+    pub(super) fn read(&self, spec: &dyn MixerSpec) -> Result<LayerCache, String> {
+        let class = self.metadata.get(&format!("1.{}", self.index)).ok_or("it is not in this file")?;
+        match (spec.cache_spec(FORMAT).kind, class.as_str()) {
+            (CacheKind::State, "ArraysCache" | "MambaCache") => self.state(spec),
+            (CacheKind::State, other) => Err(unfit(other)),
+            (kind, "KVCache") => self.attention(spec, kind, None),
+            (kind, "RotatingKVCache") => {
+                let ring = (self.number("3")?, self.number("4")?, self.number("5")?);
+                self.attention(spec, kind, Some(ring))
             }
-            (Mixer::Mamba2(_) | Mixer::GatedDelta(_), "ArraysCache" | "MambaCache") => {
-                Ok(Self::State([array("0.0")?.clone(), array("0.1")?.clone()]))
-            }
-            (_, other) => Err(format!("a {other} does not fit this model")),
+            (_, other) => Err(unfit(other)),
         }
     }
 
+    fn state(&self, spec: &dyn MixerSpec) -> Result<LayerCache, String> {
+        let [first, second] = spec.pool_shapes(1, 1, FORMAT);
+        let part = |place: &str, want: Vec<usize>| {
+            let array = self.array(place)?;
+            if array.shape().iter().map(|n| *n as usize).eq(want.iter().copied()) {
+                return Ok(array.clone());
+            }
+            Err(format!("{:?} is not a state of this model, which is {want:?}", array.shape()))
+        };
+        Ok(LayerCache::State([part("0.0", first)?, part("0.1", second)?]))
+    }
+
+    /// `ring`: keep, size, and where the next row goes.
+    fn attention(
+        &self,
+        spec: &dyn MixerSpec,
+        kind: CacheKind,
+        ring: Option<(usize, usize, usize)>,
+    ) -> Result<LayerCache, String> {
+        let len = self.number("2")?;
+        let [keys, values] = spec.pool_shapes(1, 1, FORMAT);
+        let pair = [self.heads("0", &keys, len, ring)?, self.heads("1", &values, len, ring)?];
+        let seen = match kind {
+            // The next token counts as one of the window.
+            CacheKind::SlidingWindow { tokens, sinks: 0 } => len.min(tokens.saturating_sub(1)),
+            CacheKind::SlidingWindow { .. }
+            | CacheKind::Full
+            | CacheKind::Latent
+            | CacheKind::UnquantizedPrefix { .. }
+            | CacheKind::State => len,
+        };
+        if let Some(held) = pair.iter().map(rows).find(|held| *held < seen) {
+            return Err(format!("it holds {held} tokens of {len}, and the layer attends to {seen}"));
+        }
+        Ok(LayerCache::Attention { pair, len, window: ring.map(|ring| ring.1) })
+    }
+
+    /// Keys or values in order, `[tokens, kv_heads, head_dim]`. `pool`: the shape of a pool of one token.
+    fn heads(
+        &self,
+        place: &str,
+        pool: &[usize],
+        len: usize,
+        ring: Option<(usize, usize, usize)>,
+    ) -> Result<Array, String> {
+        let array = self.array(place)?;
+        let &[batch, heads, room, dim] = array.shape() else {
+            return Err(format!("`{}.{place}` has {} axes, not 4", self.index, array.ndim()));
+        };
+        if [batch, 1, heads, dim].map(|n| n as usize) != *pool {
+            return Err(format!("{:?} are not the keys and values of this model", array.shape()));
+        }
+        in_order(array, len, room as usize, ring)?
+            .transpose(&[0, 2, 1, 3])
+            .and_then(|array| array.squeeze(&[0]))
+            .map_err(|error| error.to_string())
+    }
+
+    fn array(&self, place: &str) -> Result<&Array, String> {
+        let name = format!("{}.{place}", self.index);
+        self.arrays.get(&name).ok_or_else(|| format!("`{name}` is missing"))
+    }
+
+    fn number(&self, place: &str) -> Result<usize, String> {
+        let numbers = self.array(place)?.astype(Dtype::I32).and_then(|array| array.to_vec::<i32>());
+        let numbers = numbers.map_err(|error| error.to_string())?;
+        let number = numbers.first().and_then(|n| usize::try_from(*n).ok());
+        number.ok_or_else(|| format!("{place} is no count"))
+    }
+}
+
+fn unfit(class: &str) -> String {
+    format!("a {class} does not fit this model")
+}
+
+impl LayerCache {
     /// Tokens of the prompt, if the layer's arrays say.
     pub(super) fn len(&self) -> Option<usize> {
         match self {

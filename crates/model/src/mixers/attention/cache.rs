@@ -3,26 +3,32 @@
 use omnibus_kv::{CacheKind, KvCacheSpec, KvFormat};
 
 use super::{Attention, AttentionSpan};
+use crate::Position;
+use crate::mixers::MixerCache;
 
-/// One layer's spec.
-pub(super) fn spec(spec: &Attention, format: KvFormat) -> KvCacheSpec {
-    let kind = match spec.span {
-        AttentionSpan::Full => CacheKind::Full,
-        AttentionSpan::Window(tokens) => CacheKind::SlidingWindow { tokens, sinks: 0 },
-        AttentionSpan::Sinks { tokens, sink_tokens } => {
-            CacheKind::SlidingWindow { tokens, sinks: sink_tokens }
-        }
-    };
-    KvCacheSpec { kind, format, elements: 2 * spec.kv_heads * spec.head_dim }
-}
+impl MixerCache for Attention {
+    fn cache_spec(&self, format: KvFormat) -> KvCacheSpec {
+        let kind = match self.span {
+            AttentionSpan::Full => CacheKind::Full,
+            AttentionSpan::Window(tokens) => CacheKind::SlidingWindow { tokens, sinks: 0 },
+            AttentionSpan::Sinks { tokens, sink_tokens } => {
+                CacheKind::SlidingWindow { tokens, sinks: sink_tokens }
+            }
+        };
+        KvCacheSpec { kind, format, elements: 2 * self.kv_heads * self.head_dim }
+    }
 
-/// Keys and values, `[blocks, block_size, kv_heads, stored width of a head]` each.
-pub(super) fn pool_shapes(
-    spec: &Attention,
-    blocks: usize,
-    block_size: usize,
-    format: KvFormat,
-) -> [Vec<usize>; 2] {
-    let shape = vec![blocks, block_size, spec.kv_heads, format.width(spec.head_dim)];
-    [shape.clone(), shape]
+    /// Keys and values, `[blocks, block_size, kv_heads, stored width of a head]` each.
+    fn pool_shapes(&self, blocks: usize, block_size: usize, format: KvFormat) -> [Vec<usize>; 2] {
+        let shape = vec![blocks, block_size, self.kv_heads, format.width(self.head_dim)];
+        [shape.clone(), shape]
+    }
+
+    fn shares_prefixes(&self) -> bool {
+        !matches!(&self.position, Position::Rope(rope) if rope.depends_on_length())
+    }
+
+    fn kv_head_dim(&self) -> Option<usize> {
+        Some(self.head_dim)
+    }
 }

@@ -1,9 +1,12 @@
 //! Intermediate results of an attention layer.
 
 use super::Attention;
+use crate::spec::Footprint;
 
-/// Queries (and their gates), keys, values, and the heads' output.
-pub(super) fn row_elements(spec: &Attention) -> usize {
-    let queries = spec.heads * (1 + usize::from(spec.out_gate));
-    (queries + 2 * spec.kv_heads + spec.heads) * spec.head_dim
+impl Footprint for Attention {
+    /// Queries (and their gates), keys, values, the heads' output, and the output projection.
+    fn row_elements(&self, hidden: usize) -> usize {
+        let queries = self.heads * (1 + usize::from(self.out_gate));
+        (queries + 2 * self.kv_heads + self.heads) * self.head_dim + hidden
+    }
 }

@@ -2,15 +2,14 @@
 
 use mlx::Array;
 
-use super::{Attention, AttentionSpan, QkNorm, split_qkv};
-use crate::blocks::{Fused, Linear};
-use crate::mixers::MixerBlock;
+use super::{Attention, AttentionSpan, QkNorm};
+use crate::blocks::{Fused, Linear, MixerBlock};
 use crate::ops::{AttentionCall, HeadNorm, LayerContext, Ops, Rotation};
 use crate::weights::Store;
 use crate::{LoadError, Position};
 
 /// One attention layer.
-pub(super) struct AttentionBlock {
+pub(crate) struct AttentionBlock {
     spec: Attention,
     ops: &'static dyn Ops,
     qkv: Fused,
@@ -22,7 +21,7 @@ pub(super) struct AttentionBlock {
 }
 
 impl AttentionBlock {
-    pub(super) fn load(spec: &Attention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+    pub(crate) fn load(spec: &Attention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let (q, k, v, out) = (linear("q_proj")?, linear("k_proj")?, linear("v_proj")?, linear("o_proj")?);
         let (q, gate) = if spec.out_gate { query_and_gate(q, spec)? } else { (q, None) };
@@ -91,4 +90,10 @@ fn query_and_gate(both: Linear, spec: &Attention) -> mlx::Result<(Linear, Option
         Array::from_slice(&rows, &[rows.len() as i32])
     };
     Ok((both.clone().take_rows(&half(0)?)?, Some(both.take_rows(&half(1)?)?)))
+}
+
+/// Queries, keys and values of a projection, apart.
+fn split_qkv(spec: &Attention, qkv: &Array) -> mlx::Result<Vec<Array>> {
+    let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+    qkv.split(&[q as i32, (q + kv) as i32], -1)
 }

@@ -1,7 +1,8 @@
 //! Softmax attention over grouped heads: what a layer computes, and its rules.
 
 use crate::Position;
-use crate::validate::Broken;
+use crate::rules::Broken;
+use crate::spec::Rules;
 
 /// Softmax attention over grouped key/value heads.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,15 +55,26 @@ pub enum QkNorm {
     FullWidth { eps: f32 },
 }
 
-impl Attention {
-    pub(super) fn check_rules(&self, broken: &mut Broken) {
+impl Rules for Attention {
+    fn check_rules(&self, broken: &mut Broken) {
         broken.divides(("num_key_value_heads", self.kv_heads), ("num_attention_heads", self.heads));
         broken.size(&[("num_attention_heads", self.heads), ("head_dim", self.head_dim)]);
-        self.position.check_rules(self.head_dim, broken);
+        check_position(&self.position, self.head_dim, broken);
         let is_empty = matches!(self.span, AttentionSpan::Window(0) | AttentionSpan::Sinks { tokens: 0, .. });
         broken.check(!is_empty, || "`sliding_window` (0) holds at least one token".to_owned());
         broken.check(self.scale.is_finite() && self.scale > 0.0, || {
             format!("the scale of attention scores ({}) is positive", self.scale)
         });
     }
+}
+
+fn check_position(position: &Position, head_dim: usize, broken: &mut Broken) {
+    let Position::Rope(rope) = position else { return };
+    let fits = rope.dims > 0 && rope.dims.is_multiple_of(2) && rope.dims <= head_dim;
+    broken.check(fits, || {
+        format!("an even number of dimensions ({}) rotates, at most `head_dim` ({head_dim})", rope.dims)
+    });
+    broken.check(rope.is_sound(), || {
+        format!("`rope_theta` ({}) and rope factors are positive, one factor for each pair", rope.base)
+    });
 }

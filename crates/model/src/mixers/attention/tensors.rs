@@ -3,9 +3,10 @@
 use super::{Attention, QkNorm};
 use crate::Norm;
 use crate::manifest::Scope;
+use crate::spec::Tensors;
 
-impl Attention {
-    pub(super) fn name_tensors(&self, at: &mut Scope) {
+impl Tensors for Attention {
+    fn name_tensors(&self, at: &mut Scope) {
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let gated = if self.out_gate { 2 * q } else { q };
         at.linear("q_proj", at.hidden, gated, self.qkv_bias);

@@ -1,9 +1,12 @@
 //! The state slot of a gated delta layer.
 
 use super::GatedDelta;
+use crate::mixers::Recurrence;
 
-/// The convolution's last rows, `[conv_kernel_size − 1, channels]`, and the state, `[v_heads, v_dim, k_dim]`.
-pub(super) fn slot_shapes(spec: &GatedDelta) -> [Vec<usize>; 2] {
-    let conv = vec![spec.conv_kernel_size - 1, spec.conv_channels()];
-    [conv, vec![spec.v_heads, spec.v_dim, spec.k_dim]]
+impl Recurrence for GatedDelta {
+    /// The convolution's last rows, `[conv_kernel_size − 1, channels]`, and the state, `[v_heads, v_dim, k_dim]`.
+    fn slot_shapes(&self) -> [Vec<usize>; 2] {
+        let conv = vec![self.conv_kernel_size - 1, self.conv_channels()];
+        [conv, vec![self.v_heads, self.v_dim, self.k_dim]]
+    }
 }

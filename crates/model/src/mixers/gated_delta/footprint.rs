@@ -1,9 +1,12 @@
 //! Intermediate results of a gated delta layer.
 
 use super::GatedDelta;
+use crate::spec::Footprint;
 
-/// The input projections, the convolution's output, and the recurrence's output.
-pub(super) fn row_elements(spec: &GatedDelta) -> usize {
-    let (keys, values) = (2 * spec.keys(), spec.values());
-    (keys + 2 * values + 2 * spec.v_heads) + (keys + values) + values
+impl Footprint for GatedDelta {
+    /// The input projections, the convolution's output, the recurrence's output, and the output projection.
+    fn row_elements(&self, hidden: usize) -> usize {
+        let (keys, values) = (2 * self.keys(), self.values());
+        (keys + 2 * values + 2 * self.v_heads) + (keys + values) + values + hidden
+    }
 }

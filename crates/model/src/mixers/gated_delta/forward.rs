@@ -4,13 +4,12 @@ use mlx::Array;
 
 use super::GatedDelta;
 use crate::LoadError;
-use crate::blocks::{Fused, Linear};
-use crate::mixers::MixerBlock;
+use crate::blocks::{Fused, Linear, MixerBlock};
 use crate::ops::{GatedDeltaWeights, LayerContext, Ops};
 use crate::weights::Store;
 
 /// One layer of the gated delta rule.
-pub(super) struct GatedDeltaBlock {
+pub(crate) struct GatedDeltaBlock {
     spec: GatedDelta,
     ops: &'static dyn Ops,
     /// Queries, keys, values, gates, betas, steps.
@@ -20,7 +19,7 @@ pub(super) struct GatedDeltaBlock {
 }
 
 impl GatedDeltaBlock {
-    pub(super) fn load(spec: &GatedDelta, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+    pub(crate) fn load(spec: &GatedDelta, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let qkvz = store.linear_rows(&format!("{path}.in_proj_qkvz"), &apart(spec.k_heads, &widths(spec)))?;
         let shared = spec.v_heads / spec.k_heads;
         let ba = store.linear_rows(&format!("{path}.in_proj_ba"), &apart(spec.k_heads, &[shared, shared]))?;

@@ -1,6 +1,7 @@
 //! Gated DeltaNet: what a layer computes, and its rules.
 
-use crate::validate::Broken;
+use crate::rules::Broken;
+use crate::spec::Rules;
 
 /// Gated DeltaNet: a recurrence that overwrites what its key already stored. Output: `silu(gate) · norm(y)`, the
 /// other way round from Mamba-2.
@@ -37,8 +38,8 @@ impl GatedDelta {
     }
 }
 
-impl GatedDelta {
-    pub(super) fn check_rules(&self, broken: &mut Broken) {
+impl Rules for GatedDelta {
+    fn check_rules(&self, broken: &mut Broken) {
         let k_heads = ("linear_num_key_heads", self.k_heads);
         let v_heads = ("linear_num_value_heads", self.v_heads);
         let (k_dim, v_dim) = (("linear_key_head_dim", self.k_dim), ("linear_value_head_dim", self.v_dim));

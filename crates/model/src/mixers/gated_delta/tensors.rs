@@ -3,9 +3,10 @@
 use super::GatedDelta;
 use crate::Norm;
 use crate::manifest::Scope;
+use crate::spec::Tensors;
 
-impl GatedDelta {
-    pub(super) fn name_tensors(&self, at: &mut Scope) {
+impl Tensors for GatedDelta {
+    fn name_tensors(&self, at: &mut Scope) {
         at.linear("in_proj_qkvz", at.hidden, self.conv_channels() + self.values(), false);
         at.linear("in_proj_ba", at.hidden, 2 * self.v_heads, false);
         at.conv("conv1d", self.conv_channels(), self.conv_kernel_size, false);

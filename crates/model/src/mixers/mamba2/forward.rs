@@ -4,13 +4,12 @@ use mlx::Array;
 
 use super::Mamba2;
 use crate::LoadError;
-use crate::blocks::{Linear, NormBlock};
-use crate::mixers::MixerBlock;
+use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::ops::{LayerContext, Mamba2Weights, Ops};
 use crate::weights::Store;
 
 /// One Mamba-2 layer.
-pub(super) struct Mamba2Block {
+pub(crate) struct Mamba2Block {
     spec: Mamba2,
     ops: &'static dyn Ops,
     /// The gate, the convolution's channels, then a step for each head.
@@ -21,7 +20,7 @@ pub(super) struct Mamba2Block {
 }
 
 impl Mamba2Block {
-    pub(super) fn load(spec: &Mamba2, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+    pub(crate) fn load(spec: &Mamba2, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         Ok(Self {
             spec: spec.clone(),
             ops: store.ops(),

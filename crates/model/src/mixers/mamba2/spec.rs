@@ -1,7 +1,8 @@
 //! Mamba-2: what a layer computes, and its rules.
 
 use crate::Norm;
-use crate::validate::Broken;
+use crate::rules::Broken;
+use crate::spec::Rules;
 
 /// Mamba-2: a recurrence in which each head's state decays as a whole. Output: `norm(silu(gate) · y)`.
 ///
@@ -36,8 +37,8 @@ impl Mamba2 {
     }
 }
 
-impl Mamba2 {
-    pub(super) fn check_rules(&self, broken: &mut Broken) {
+impl Rules for Mamba2 {
+    fn check_rules(&self, broken: &mut Broken) {
         let (heads, head_dim) = (("num_heads", self.heads), ("head_dim", self.head_dim));
         let (groups, state) = (("n_groups", self.groups), ("state_size", self.state_dim));
         broken.divides(groups, heads);

@@ -2,9 +2,10 @@
 
 use super::Mamba2;
 use crate::manifest::Scope;
+use crate::spec::Tensors;
 
-impl Mamba2 {
-    pub(super) fn name_tensors(&self, at: &mut Scope) {
+impl Tensors for Mamba2 {
+    fn name_tensors(&self, at: &mut Scope) {
         // One projection yields the gate, the convolution's input and one step for each head.
         at.linear("in_proj", at.hidden, self.inner() + self.conv_channels() + self.heads, self.bias);
         at.conv("conv1d", self.conv_channels(), self.conv_kernel_size, self.conv_bias);

@@ -26,6 +26,6 @@ impl Blueprint {
         // Each norm gives the normed row and the sum it is of.
         let norms = 2 * self.hidden * (1 + usize::from(layer.mlp.is_some()));
         let mlp = layer.mlp.as_ref().map_or(0, |mlp| mlp.spec().row_elements(self.hidden));
-        layer.mixer.spec().row_elements() + self.hidden + norms + mlp
+        layer.mixer.spec().row_elements(self.hidden) + norms + mlp
     }
 }

@@ -1,8 +1,6 @@
-//! Rules of a blueprint that its types cannot express. Checked once, after the family has read the config.
+//! Rules that types cannot express: which of them a config breaks.
 //!
 //! A rule names the config fields it is about, as most families spell them, and their values.
-
-use crate::{Blueprint, ConfigError, Position};
 
 /// Larger sizes would only allocate memory; no model has them.
 const SIZE_MAX: usize = 1 << 24;
@@ -37,36 +35,12 @@ impl Broken {
     pub(crate) fn conv_kernel(&mut self, field: &str, size: usize) {
         self.check((2..=64).contains(&size), || format!("`{field}` ({size}) is from 2 to 64"));
     }
-}
 
-impl Blueprint {
-    /// Fails with every rule that some layer breaks, each named once.
-    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        let mut broken = Broken::default();
-        broken.size(&[("hidden_size", self.hidden)]);
-        broken.size(&[("vocab_size", self.vocab)]);
-        for layer in &self.layers {
-            layer.mixer.spec().check(&mut broken);
-            if let Some(mlp) = &layer.mlp {
-                mlp.spec().check(&mut broken);
-            }
-        }
-        let Broken(mut rules) = broken;
+    /// The rules, each once, in order.
+    pub(crate) fn into_rules(self) -> Vec<String> {
+        let Self(mut rules) = self;
         rules.sort_unstable();
         rules.dedup();
-        if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }
-    }
-}
-
-impl Position {
-    pub(crate) fn check_rules(&self, head_dim: usize, broken: &mut Broken) {
-        let Self::Rope(rope) = self else { return };
-        let fits = rope.dims > 0 && rope.dims.is_multiple_of(2) && rope.dims <= head_dim;
-        broken.check(fits, || {
-            format!("an even number of dimensions ({}) rotates, at most `head_dim` ({head_dim})", rope.dims)
-        });
-        broken.check(rope.is_sound(), || {
-            format!("`rope_theta` ({}) and rope factors are positive, one factor for each pair", rope.base)
-        });
+        rules
     }
 }

@@ -1,0 +1,34 @@
+//! The tensors of a whole network.
+
+use crate::manifest::Scope;
+use crate::{Blueprint, Head, LayerSpec, Manifest};
+
+impl Blueprint {
+    /// Every tensor this network is made of, unquantized. [`Head::OwnIfPresent`] counts as tied.
+    pub fn manifest(&self) -> Manifest {
+        let mut manifest = Manifest::default();
+        let mut top = Scope::root(&mut manifest, self.hidden);
+        if self.head == Head::Own {
+            top.linear("lm_head", self.hidden, self.vocab, false);
+        }
+        let mut root = top.at(self.names.root);
+        root.linear(self.names.embed, self.hidden, self.vocab, false);
+        root.norm(self.names.final_norm, self.final_norm, self.hidden);
+        for (index, layer) in self.layers.iter().enumerate() {
+            layer.name(&mut root.at(&format!("layers.{index}")));
+        }
+        manifest
+    }
+}
+
+impl LayerSpec {
+    fn name(&self, at: &mut Scope) {
+        self.mixer.spec().name_tensors(&mut at.at(self.mixer_name));
+        if let Some(mlp) = &self.mlp {
+            mlp.spec().name_tensors(&mut at.at(self.mlp_name));
+        }
+        for name in self.norm_placement.norms() {
+            at.norm(name, self.norm, at.hidden);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The forward pass of a mixture of experts.
+
+use mlx::Array;
+
+use super::{Moe, SharedExpert};
+use crate::blocks::{ExpertLinear, Linear, MlpBlock};
+use crate::mlps::gated::GatedBlock;
+use crate::ops::Ops;
+use crate::weights::Store;
+use crate::{Activation, LoadError, Router};
+
+/// Routed experts.
+pub(crate) struct MoeBlock {
+    ops: &'static dyn Ops,
+    gate: Linear,
+    gate_proj: ExpertLinear,
+    up_proj: ExpertLinear,
+    down_proj: ExpertLinear,
+    act: Activation,
+    top_k: usize,
+    router: Router,
+    shared: Option<SharedExpertBlock>,
+}
+
+/// The expert that computes every row, and the projection to its gate.
+struct SharedExpertBlock {
+    expert: GatedBlock,
+    gate: Linear,
+}
+
+impl MoeBlock {
+    pub(crate) fn load(spec: &Moe, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let mut experts = |name: &str| store.expert_linear(&format!("{path}.switch_mlp.{name}"));
+        let (gate_proj, up_proj, down_proj) =
+            (experts("gate_proj")?, experts("up_proj")?, experts("down_proj")?);
+        let gate = store.linear(&format!("{path}.gate"))?;
+        let shared = match spec.shared {
+            Some(SharedExpert { name, width }) => Some(SharedExpertBlock {
+                expert: GatedBlock::load(&spec.expert.with_width(width), store, &format!("{path}.{name}"))?,
+                gate: store.linear(&format!("{path}.{name}_gate"))?,
+            }),
+            None => None,
+        };
+        let (act, top_k, router) = (spec.expert.act, spec.top_k, spec.router);
+        Ok(Self { ops: store.ops(), gate, gate_proj, up_proj, down_proj, act, top_k, router, shared })
+    }
+}
+
+impl MlpBlock for MoeBlock {
+    fn forward(&self, x: &Array) -> mlx::Result<Array> {
+        let (experts, weights) = self.router.choose(&self.gate.forward(x)?, self.top_k)?;
+        let gate = self.gate_proj.forward(x, &experts)?;
+        let up = self.up_proj.forward(x, &experts)?;
+        let y = self.down_proj.forward(&self.ops.gated_act_pair(&gate, &up, self.act)?, &experts)?;
+        let y = (y * weights.expand_dims(&[-1])?.astype(x.dtype()?)?).sum(&[-2])?;
+        let Some(shared) = &self.shared else { return Ok(y) };
+        Ok(y + shared.gate.forward(x)?.sigmoid()? * shared.expert.forward(x)?)
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        let experts = [&self.gate_proj, &self.up_proj, &self.down_proj];
+        let shared = self
+            .shared
+            .iter()
+            .flat_map(|shared| shared.expert.arrays().into_iter().chain(shared.gate.arrays()));
+        let routed = experts.into_iter().flat_map(ExpertLinear::arrays);
+        self.gate.arrays().into_iter().chain(routed).chain(shared).collect()
+    }
+}

@@ -1,0 +1,20 @@
+//! Norms, as data.
+
+/// A normalisation over the last axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub enum Norm {
+    /// `x / √(mean(x²) + eps) · weight`. Gemma stores `weight − 1`; a rewrite adds it back.
+    Rms { eps: f32 },
+    /// `(x − mean(x)) / √(variance(x) + eps) · weight`, and `+ bias` if it has one.
+    Layer { eps: f32, bias: bool },
+}
+
+impl Norm {
+    /// Added to the mean square or the variance.
+    pub fn eps(self) -> f32 {
+        match self {
+            Self::Rms { eps } | Self::Layer { eps, .. } => eps,
+        }
+    }
+}
