@@ -118,78 +118,25 @@ impl PagedAttention<'_> {
     }
 
     fn check(&self, op: &Op) -> Result<kernels::Attention> {
-        let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
-        op.require(
-            heads > 0 && kv_heads > 0 && head_dim > 0 && heads % kv_heads == 0,
-            "kv heads divide heads",
-        )?;
-        let &[blocks, block_size, _, v_stored] = self.v_pool.shape() else {
-            return Err(op.fail("the pools have four axes"));
-        };
-        let (v_dim, k_stored, pool) = match self.packing {
-            None => (v_stored, head_dim, Store::Float(op.float(&self.k_pool)?)),
-            Some(packing) => {
-                let fits = matches!(packing.bits, 4 | 8)
-                    && packing.group > 0
-                    && packing.group.is_multiple_of(8)
-                    && (head_dim as usize).is_multiple_of(packing.group);
-                op.require(fits, "4 or 8 bits, in groups of whole words that divide a head")?;
-                op.require(self.k_pool.dtype()? == Dtype::U32, "packed pools are uint32")?;
-                let words = size(packing.words(head_dim as usize))?;
-                op.require(v_stored == words, "a packed head has its words")?;
-                (head_dim, words, Store::Packed(packing))
-            }
-        };
-        op.require(block_size > 0 && v_dim > 0, "a block holds something")?;
-        let pools = self.k_pool.shape() == [blocks, block_size, kv_heads, k_stored]
-            && self.v_pool.shape()[2] == kv_heads
-            && self.k_pool.dtype()? == self.v_pool.dtype()?;
-        op.require(pools, "the pools are [blocks, block_size, kv_heads, dim] of one dtype")?;
-        let &[rows, width] = self.qkv.shape() else { return Err(op.fail("qkv has two axes")) };
-        let want = i64::from(heads + kv_heads) * i64::from(head_dim) + i64::from(kv_heads) * i64::from(v_dim);
-        op.require(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
-        let AttentionMetadata { slots, segments, tables } = self.metadata;
-        for numbers in [self.positions, slots, segments, tables] {
-            op.require(numbers.dtype()? == Dtype::I32, "positions, slots, segments and tables are int32")?;
-        }
-        op.require(
-            self.positions.shape() == [rows] && slots.shape() == [rows],
-            "a position and a slot per row",
-        )?;
-        op.require(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
-        op.require(tables.ndim() == 1, "tables have one axis")?;
-        for norm in [self.q_norm, self.k_norm].into_iter().flatten() {
-            op.require(norm.weight.shape() == [head_dim], "norms have the length of a head")?;
-        }
-        if let Some(rope) = self.rope {
-            let fits = rope.dims % 2 == 0 && (0..=head_dim).contains(&rope.dims);
-            op.require(fits, "an even number of elements rotates, no more than a head has")?;
-            let freqs = rope.freqs.shape() == [rope.dims / 2] && rope.freqs.dtype()? == Dtype::F32;
-            op.require(freqs, "frequencies are float32, one per pair")?;
-        }
-        if let Some(sinks) = self.sinks {
-            op.require(sinks.shape() == [heads], "a sink per head")?;
-        }
-        op.require(self.window.is_none_or(|window| window > 0), "a window holds a key")?;
-        op.require(
-            self.sink_tokens >= 0 && (self.sink_tokens == 0 || self.window.is_some()),
-            "sink tokens need a window",
-        )?;
+        let pools = self.check_pools(op)?;
+        let rows = self.check_rows(op, &pools)?;
+        self.check_options(op)?;
+        let AttentionMetadata { segments, tables, .. } = self.metadata;
         let norm = |norm: Option<HeadNorm>| -> Result<_> {
             let Some(HeadNorm { weight, eps }) = norm else { return Ok(None) };
             Ok(Some(kernels::HeadNorm { weight: op.float(weight)?, eps }))
         };
         Ok(kernels::Attention {
             float: op.float(self.qkv)?,
-            pool,
-            rows: rows as usize,
-            heads: heads as usize,
-            kv_heads: kv_heads as usize,
-            head_dim: head_dim as usize,
-            v_dim: v_dim as usize,
-            blocks: blocks as usize,
-            block_size: block_size as usize,
-            segments: segments.shape()[0] as usize,
+            pool: pools.store,
+            rows,
+            heads: self.heads as usize,
+            kv_heads: self.kv_heads as usize,
+            head_dim: self.head_dim as usize,
+            v_dim: pools.v_dim as usize,
+            blocks: pools.blocks as usize,
+            block_size: pools.block_size as usize,
+            segments: segments.dim(0)? as usize,
             tables: tables.size(),
             q_norm: norm(self.q_norm)?,
             k_norm: norm(self.k_norm)?,
@@ -205,4 +152,82 @@ impl PagedAttention<'_> {
             sinks: self.sinks.map(|sinks| op.float(sinks)).transpose()?,
         })
     }
+
+    fn check_pools(&self, op: &Op) -> Result<Pools> {
+        let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
+        op.require(
+            heads > 0 && kv_heads > 0 && head_dim > 0 && heads % kv_heads == 0,
+            "kv heads divide heads",
+        )?;
+        let &[blocks, block_size, v_heads, v_stored] = self.v_pool.shape() else {
+            return Err(op.fail("the pools have four axes"));
+        };
+        let (v_dim, k_stored, store) = match self.packing {
+            None => (v_stored, head_dim, Store::Float(op.float(&self.k_pool)?)),
+            Some(packing) => {
+                let fits = matches!(packing.bits, 4 | 8)
+                    && packing.group > 0
+                    && packing.group.is_multiple_of(8)
+                    && (head_dim as usize).is_multiple_of(packing.group);
+                op.require(fits, "4 or 8 bits, in groups of whole words that divide a head")?;
+                op.require(self.k_pool.dtype()? == Dtype::U32, "packed pools are uint32")?;
+                let words = size(packing.words(head_dim as usize))?;
+                op.require(v_stored == words, "a packed head has its words")?;
+                (head_dim, words, Store::Packed(packing))
+            }
+        };
+        op.require(block_size > 0 && v_dim > 0, "a block holds something")?;
+        let pools = self.k_pool.shape() == [blocks, block_size, kv_heads, k_stored]
+            && v_heads == kv_heads
+            && self.k_pool.dtype()? == self.v_pool.dtype()?;
+        op.require(pools, "the pools are [blocks, block_size, kv_heads, dim] of one dtype")?;
+        Ok(Pools { blocks, block_size, v_dim, store })
+    }
+
+    /// How many rows there are.
+    fn check_rows(&self, op: &Op, pools: &Pools) -> Result<usize> {
+        let (heads, kv_heads) = (i64::from(self.heads), i64::from(self.kv_heads));
+        let &[rows, width] = self.qkv.shape() else { return Err(op.fail("qkv has two axes")) };
+        let want = (heads + kv_heads) * i64::from(self.head_dim) + kv_heads * i64::from(pools.v_dim);
+        op.require(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
+        let AttentionMetadata { slots, segments, tables } = self.metadata;
+        for numbers in [self.positions, slots, segments, tables] {
+            op.require(numbers.dtype()? == Dtype::I32, "positions, slots, segments and tables are int32")?;
+        }
+        op.require(
+            self.positions.shape() == [rows] && slots.shape() == [rows],
+            "a position and a slot per row",
+        )?;
+        op.require(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
+        op.require(tables.ndim() == 1, "tables have one axis")?;
+        Ok(rows as usize)
+    }
+
+    fn check_options(&self, op: &Op) -> Result<()> {
+        for norm in [self.q_norm, self.k_norm].into_iter().flatten() {
+            op.require(norm.weight.shape() == [self.head_dim], "norms have the length of a head")?;
+        }
+        if let Some(rope) = self.rope {
+            let fits = rope.dims % 2 == 0 && (0..=self.head_dim).contains(&rope.dims);
+            op.require(fits, "an even number of elements rotates, no more than a head has")?;
+            let freqs = rope.freqs.shape() == [rope.dims / 2] && rope.freqs.dtype()? == Dtype::F32;
+            op.require(freqs, "frequencies are float32, one per pair")?;
+        }
+        if let Some(sinks) = self.sinks {
+            op.require(sinks.shape() == [self.heads], "a sink per head")?;
+        }
+        op.require(self.window.is_none_or(|window| window > 0), "a window holds a key")?;
+        op.require(
+            self.sink_tokens >= 0 && (self.sink_tokens == 0 || self.window.is_some()),
+            "sink tokens need a window",
+        )
+    }
+}
+
+/// Sizes of the pools, and how they hold keys and values.
+struct Pools {
+    blocks: i32,
+    block_size: i32,
+    v_dim: i32,
+    store: Store,
 }

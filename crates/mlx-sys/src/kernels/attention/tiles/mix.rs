@@ -1,6 +1,7 @@
 //! Weighted sums of values, some rows at a time.
 
-use super::{KEYS, ROWS, Room};
+use super::Room;
+use crate::kernels::attention::{KEYS, ROWS};
 use crate::kernels::simd::{Simd, Work};
 
 /// Some rows by up to four vectors of values.
