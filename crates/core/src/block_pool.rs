@@ -39,7 +39,7 @@ struct Block {
     ref_count: u32,
     /// Number of sessions that pin it.
     pins: u32,
-    key: Option<BlockHash>,
+    hash: Option<BlockHash>,
     /// Its place in `evictable`, while it is there.
     stamp: u64,
     /// The epoch in which it became cached.
@@ -79,12 +79,12 @@ impl BlockPool {
     /// True for one reference to a block that is not cached: only then may it be written.
     pub(crate) fn is_exclusive(&self, block: BlockId) -> bool {
         let slot = self.slot(block);
-        slot.ref_count == 1 && slot.key.is_none()
+        slot.ref_count == 1 && slot.hash.is_none()
     }
 
     /// The cached block with this content.
-    pub(crate) fn find(&self, key: &BlockHash) -> Option<BlockId> {
-        self.index.get(key).copied()
+    pub(crate) fn find(&self, hash: &BlockHash) -> Option<BlockId> {
+        self.index.get(hash).copied()
     }
 
     /// Number of cached blocks.
@@ -105,7 +105,7 @@ impl BlockPool {
     /// Adds a reference to a cached block.
     pub(crate) fn incref(&mut self, block: BlockId) {
         let slot = &mut self.blocks[block.0 as usize];
-        assert!(slot.key.is_some(), "{block:?} was found by its content");
+        assert!(slot.hash.is_some(), "{block:?} was found by its content");
         if slot.ref_count == 0 {
             let evictable = self.evictable.remove(&slot.place());
             assert_eq!(evictable, Some(block), "a cached block without references is evictable");
@@ -122,7 +122,7 @@ impl BlockPool {
         if slot.ref_count > 0 {
             return;
         }
-        if slot.key.is_none() {
+        if slot.hash.is_none() {
             self.free.push(block);
             return;
         }
@@ -134,7 +134,7 @@ impl BlockPool {
 
     /// Pins a cached block: all unpinned blocks are evicted before it. Returns the content's epoch, for [`Self::unpin`].
     pub(crate) fn pin(&mut self, block: BlockId) -> u64 {
-        assert!(self.slot(block).key.is_some(), "{block:?} was found by its content");
+        assert!(self.slot(block).hash.is_some(), "{block:?} was found by its content");
         self.change_pins(block, |pins| pins + 1);
         self.slot(block).epoch
     }
@@ -149,7 +149,7 @@ impl BlockPool {
     /// True while the block has the pinned content.
     pub(crate) fn has(&self, block: BlockId, epoch: u64) -> bool {
         let slot = self.slot(block);
-        slot.key.is_some() && slot.epoch == epoch
+        slot.hash.is_some() && slot.epoch == epoch
     }
 
     fn change_pins(&mut self, block: BlockId, change: impl Fn(u32) -> u32) {
@@ -164,29 +164,29 @@ impl BlockPool {
     }
 
     /// Caches a full block. Of two with the same content, the first stays cached.
-    pub(crate) fn cache_block(&mut self, block: BlockId, key: BlockHash) {
-        if self.index.contains_key(&key) {
+    pub(crate) fn cache_block(&mut self, block: BlockId, hash: BlockHash) {
+        if self.index.contains_key(&hash) {
             return;
         }
         assert!(self.is_exclusive(block), "{block:?} was written by one sequence, and is cached once");
         let epoch = self.epoch;
         let slot = self.slot_mut(block);
-        (slot.key, slot.epoch) = (Some(key), epoch);
-        self.index.insert(key, block);
+        (slot.hash, slot.epoch) = (Some(hash), epoch);
+        self.index.insert(hash, block);
         self.newly_cached.insert((epoch, block));
         self.epoch += 1;
     }
 
     /// Like [`Self::cache_block`], for content that is offloaded already: it is not newly cached.
-    pub(crate) fn cache_offloaded_block(&mut self, block: BlockId, key: BlockHash) {
-        self.cache_block(block, key);
+    pub(crate) fn cache_offloaded_block(&mut self, block: BlockId, hash: BlockHash) {
+        self.cache_block(block, hash);
         self.mark_offloaded(block);
     }
 
     /// The oldest newly cached block that still is cached and was not returned before.
     pub(crate) fn pop_newly_cached(&mut self) -> Option<(BlockId, BlockHash)> {
         let (_, block) = self.newly_cached.pop_first()?;
-        Some((block, self.slot(block).key?))
+        Some((block, self.slot(block).hash?))
     }
 
     /// True for a newly cached block that was not returned since.
@@ -217,17 +217,17 @@ impl BlockPool {
             assert_eq!(slot.ref_count, ref_count[at], "block {at} has a wrong reference count");
             assert_eq!(slot.pins, pins[at], "block {at} is pinned by more or fewer than it should");
             assert_eq!(resting[at], usize::from(slot.ref_count == 0), "block {at} is lost or in two places");
-            if let Some(key) = slot.key {
-                assert_eq!(self.find(&key), Some(BlockId(at as u32)), "block {at} is not in the index");
+            if let Some(hash) = slot.hash {
+                assert_eq!(self.find(&hash), Some(BlockId(at as u32)), "block {at} is not in the index");
             }
         }
         for (epoch, block) in &self.newly_cached {
             let slot = self.slot(*block);
-            assert!(slot.key.is_some() && slot.epoch == *epoch, "{block:?} is newly cached, and not cached");
+            assert!(slot.hash.is_some() && slot.epoch == *epoch, "{block:?} is newly cached, and not cached");
         }
-        let keyed = self.blocks.iter().filter(|slot| slot.key.is_some()).count();
-        assert_eq!(keyed, self.index.len(), "an evicted block is in the index");
-        assert!(self.free.iter().all(|&block| self.slot(block).key.is_none()), "a free block is cached");
+        let hashed = self.blocks.iter().filter(|slot| slot.hash.is_some()).count();
+        assert_eq!(hashed, self.index.len(), "an evicted block is in the index");
+        assert!(self.free.iter().all(|&block| self.slot(block).hash.is_none()), "a free block is cached");
     }
 
     fn evict(&mut self) -> (BlockId, Option<BlockHash>) {
@@ -235,13 +235,13 @@ impl BlockPool {
         assert!(oldest.is_some(), "a plan takes no more blocks than there are");
         let block = oldest.map_or(BlockId(0), |(_, block)| block);
         let slot = self.slot_mut(block);
-        let (key, epoch) = (slot.key.take(), slot.epoch);
+        let (hash, epoch) = (slot.hash.take(), slot.epoch);
         slot.pins = 0;
-        if let Some(key) = key {
-            self.index.remove(&key);
+        if let Some(hash) = hash {
+            self.index.remove(&hash);
         }
         self.newly_cached.remove(&(epoch, block));
-        (block, key)
+        (block, hash)
     }
 
     fn slot(&self, block: BlockId) -> &Block {

@@ -1,29 +1,35 @@
 //! The KV cache of all layer groups: cache hits, allocation and release for one sequence at a time.
+//!
+//! [`block_pool`](crate::block_pool) owns the blocks of one group, [`group`] adds what its kind means for a sequence,
+//! [`coordinator`] has all groups, and [`content`] what cached blocks contain. The manager joins them: what is evicted
+//! from a pool leaves the content index, too.
 
 mod content;
+mod coordinator;
 mod group;
-mod preemption_loss;
 
 use std::ops::Range;
 
-use omnibus_kv::{BlockId, BlockTable, CacheKind, RequiredBlocks};
+use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
 use crate::block_pool::BlockPool;
 use crate::prefix::{BlockHash, BlockHashes};
+use crate::sequence::SequenceCache;
 use crate::{CachedBlock, GroupStats, Settings, Token};
 use content::ContentIndex;
+use coordinator::Coordinator;
+pub(crate) use coordinator::PreemptionLoss;
 use group::GroupCache;
-pub(crate) use preemption_loss::PreemptionLoss;
 
-/// The pools of all layer groups.
+/// The KV cache of all layer groups.
 #[derive(Debug, Clone)]
 pub(crate) struct KvCacheManager {
-    block_size: usize,
-    groups: Vec<GroupCache>,
-    shares: bool,
+    coordinator: Coordinator,
+    content: ContentIndex,
     /// The group whose blocks `content` describes: the first with a block for every position.
     tracked_group: Option<usize>,
-    content: ContentIndex,
+    /// Whether blocks are shared between sequences.
+    shares: bool,
 }
 
 /// A block that a session pins: its group, its id, and the epoch of its content.
@@ -33,7 +39,7 @@ pub(crate) type Pin = (usize, BlockId, u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartialBlock {
     /// Hash of the whole block.
-    pub(crate) key: BlockHash,
+    pub(crate) hash: BlockHash,
     /// Tokens that match. Never zero.
     pub(crate) tokens: usize,
 }
@@ -41,11 +47,8 @@ pub(crate) struct PartialBlock {
 impl KvCacheManager {
     /// Everything free.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let groups = settings.groups.iter();
-        let groups = groups.map(|group| GroupCache::new(group.kind(), settings.block_size, group.blocks));
         let mut kv_cache = Self {
-            block_size: settings.block_size,
-            groups: groups.collect(),
+            coordinator: Coordinator::new(settings),
             shares: settings.shares(),
             tracked_group: settings.groups.iter().position(|group| {
                 matches!(group.kind(), CacheKind::Full | CacheKind::Latent | CacheKind::SlidingWindow { .. })
@@ -58,17 +61,27 @@ impl KvCacheManager {
 
     /// The kind and pool of each group.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (CacheKind, &BlockPool)> {
-        self.groups.iter().map(|group| (group.kind, &group.pool))
+        self.coordinator.groups().iter().map(|group| (group.kind, &group.pool))
+    }
+
+    /// References to a block.
+    pub(crate) fn ref_count(&self, group: usize, block: BlockId) -> u32 {
+        self.coordinator.groups().get(group).map_or(0, |group| group.pool.ref_count(block))
+    }
+
+    /// The block of a hash in a group.
+    pub(crate) fn find(&self, group: usize, hash: BlockHash) -> Option<BlockId> {
+        self.coordinator.groups().get(group).and_then(|group| group.pool.find(&hash))
     }
 
     /// True for a group of states.
     pub(crate) fn is_state(&self, group: usize) -> bool {
-        self.groups.get(group).is_some_and(|group| group.kind.is_state())
+        self.coordinator.groups().get(group).is_some_and(|group| group.kind.is_state())
     }
 
     /// Tokens per block.
     pub(crate) fn block_size(&self) -> usize {
-        self.block_size
+        self.coordinator.block_size()
     }
 
     /// True when blocks are shared between sequences.
@@ -77,105 +90,82 @@ impl KvCacheManager {
     }
 
     /// The longest sequence that can run alone.
-    pub(crate) fn longest(&self) -> usize {
-        let each = self.groups().map(|(kind, pool)| kind.max_sequence_tokens(self.block_size, pool.total()));
-        each.min().unwrap_or(0)
+    pub(crate) fn max_sequence_tokens(&self) -> usize {
+        self.coordinator.max_sequence_tokens()
     }
 
     /// The block tables of a sequence before it is admitted: empty, in each group.
     pub(crate) fn empty_tables(&self) -> Vec<BlockTable> {
-        self.groups().map(|(kind, _)| BlockTable::new(kind, self.block_size)).collect()
+        self.coordinator.empty_tables()
     }
 
     /// The longest cache hit of these hashes, in blocks, at most `most`.
-    ///
-    /// A hit needs every block before its end in a full group, those inside the window in a window group, and the
-    /// checkpoint at its end in a state group.
-    pub(crate) fn longest_cache_hit(&self, keys: &[BlockHash], most: usize) -> usize {
-        self.cache_hit_lengths(keys, most, |_, _| false, |_| {}).unwrap_or(0)
+    pub(crate) fn longest_cache_hit(&self, hashes: &[BlockHash], most: usize) -> usize {
+        self.longest_cache_hit_with(&hashes[..most.min(hashes.len())], |_, _| false)
     }
 
     /// The same, if every state had a checkpoint.
-    pub(crate) fn longest_hit_without_states(&self, keys: &[BlockHash], most: usize) -> usize {
-        self.cache_hit_lengths(keys, most, |group, _| self.is_state(group), |_| {}).unwrap_or(0)
+    pub(crate) fn longest_hit_without_states(&self, hashes: &[BlockHash], most: usize) -> usize {
+        self.longest_cache_hit_with(&hashes[..most.min(hashes.len())], |group, _| self.is_state(group))
     }
 
     /// The same, if nothing but blocks of full groups were needed. Zero without a full group.
-    pub(crate) fn longest_hit_in_full_groups(&self, keys: &[BlockHash], most: usize) -> usize {
-        let is_full = |group: usize| self.groups[group].kind.is_full();
-        if !(0..self.groups.len()).any(is_full) {
+    pub(crate) fn longest_hit_in_full_groups(&self, hashes: &[BlockHash], most: usize) -> usize {
+        let groups = self.coordinator.groups();
+        if !groups.iter().any(|group| group.kind.is_full()) {
             return 0;
         }
-        self.cache_hit_lengths(keys, most, |group, _| !is_full(group), |_| {}).unwrap_or(0)
+        let is_other = |group: usize, _| !groups[group].kind.is_full();
+        self.longest_cache_hit_with(&hashes[..most.min(hashes.len())], is_other)
+    }
+
+    /// The longest cache hit of these hashes, in blocks, if the blocks that `elsewhere` has (by group and hash) were
+    /// cached, too.
+    pub(crate) fn longest_cache_hit_with(
+        &self,
+        hashes: &[BlockHash],
+        elsewhere: impl Fn(usize, BlockHash) -> bool,
+    ) -> usize {
+        if !self.shares {
+            return 0;
+        }
+        self.coordinator.find_cache_hits(hashes, elsewhere, |_| {})
+    }
+
+    /// The same: all possible lengths, ascending.
+    pub(crate) fn cache_hits_with(
+        &self,
+        hashes: &[BlockHash],
+        elsewhere: impl Fn(usize, BlockHash) -> bool,
+    ) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        if self.shares {
+            self.coordinator.find_cache_hits(hashes, elsewhere, |blocks| lengths.push(blocks));
+        }
+        lengths
     }
 
     /// True if a block with this content was evicted recently.
-    pub(crate) fn was_evicted(&self, key: &BlockHash) -> bool {
-        self.content.was_evicted(key)
+    pub(crate) fn was_evicted(&self, hash: &BlockHash) -> bool {
+        self.content.was_evicted(hash)
     }
 
     /// After a hit of `found` blocks: the first position at which the most similar cached sequence differs. None if no
     /// cached block follows the hit.
     pub(crate) fn divergence(&self, hashes: &BlockHashes, tokens: &[Token], found: usize) -> Option<usize> {
-        let (_, common) = self.content.longest_partial_match(
-            &hashes.parent(found),
-            &hashes.content(found, tokens),
-            |_| true,
-        )?;
-        Some(found * self.block_size + common)
+        let content = hashes.content(found, tokens);
+        let (_, common) = self.content.longest_partial_match(&hashes.parent(found), &content, |_| true)?;
+        Some(found * self.block_size() + common)
     }
 
-    /// Possible hit lengths in blocks, at most `most`, if the blocks that `elsewhere` has (by group and hash) were cached,
-    /// too. Calls `visit` with each, ascending, and returns the last.
-    pub(crate) fn cache_hit_lengths(
+    /// The blocks that a hit of all these hashes uses which ends at `start`, after them or in the next block; each with
+    /// its group.
+    pub(crate) fn prefix_blocks(
         &self,
-        keys: &[BlockHash],
-        most: usize,
-        elsewhere: impl Fn(usize, BlockHash) -> bool,
-        mut visit: impl FnMut(usize),
-    ) -> Option<usize> {
-        if !self.shares {
-            return None;
-        }
-        let mut best = None;
-        let mut runs = vec![0; self.groups.len()];
-        // Whether the required blocks of a window are cached.
-        let mut sinks_cached = vec![true; self.groups.len()];
-        for (at, key) in keys.iter().take(most).enumerate() {
-            let blocks = at + 1;
-            let mut usable = true;
-            for (group, (run, (kind, pool))) in runs.iter_mut().zip(self.groups()).enumerate() {
-                *run = if pool.find(key).is_some() || elsewhere(group, *key) { *run + 1 } else { 0 };
-                if kind.is_full() && *run < blocks {
-                    return best;
-                }
-                sinks_cached[group] &= *run == blocks || at >= kind.sink_blocks(self.block_size);
-                usable &= sinks_cached[group]
-                    && *run >= blocks - kind.first_required_block(self.block_size, blocks);
-            }
-            if usable {
-                visit(blocks);
-                best = Some(blocks);
-            }
-        }
-        best
-    }
-
-    /// The blocks that a hit of all these hashes uses, each with its group.
-    pub(crate) fn prefix_blocks(&self, keys: &[BlockHash]) -> impl Iterator<Item = (usize, BlockId)> {
-        self.prefix_blocks_at(keys, keys.len() * self.block_size)
-    }
-
-    /// The same for a hit that ends at a position `start` in the next block.
-    pub(crate) fn prefix_blocks_at(
-        &self,
-        keys: &[BlockHash],
+        hashes: &[BlockHash],
         start: usize,
     ) -> impl Iterator<Item = (usize, BlockId)> {
-        self.needed(keys, start).flat_map(move |(group, range)| {
-            let pool = &self.groups[group].pool;
-            range.filter_map(move |at| Some((group, pool.find(&keys[at])?)))
-        })
+        self.coordinator.required_blocks(hashes, start)
     }
 
     /// True when the beginning of a block can be copied, which is impossible for a state.
@@ -195,28 +185,28 @@ impl KvCacheManager {
             return None;
         }
         let content = hashes.content(found, &tokens[..tokens.len() - 1]);
-        let whole = |key: &BlockHash| {
-            let mut groups = self.groups().filter(|(kind, _)| kind.has_block(self.block_size, found));
-            groups.all(|(_, pool)| pool.find(key).is_some())
+        let is_whole = |hash: &BlockHash| {
+            let mut groups = self.coordinator.groups().iter().filter(|group| group.has_block(found));
+            groups.all(|group| group.pool.find(hash).is_some())
         };
-        let (key, tokens) = self.content.longest_partial_match(&hashes.parent(found), &content, whole)?;
-        (tokens >= self.min_partial_tokens()).then_some(PartialBlock { key, tokens })
+        let (hash, tokens) = self.content.longest_partial_match(&hashes.parent(found), &content, is_whole)?;
+        (tokens >= self.min_partial_tokens()).then_some(PartialBlock { hash, tokens })
     }
 
     /// The least tokens of a partial hit that are worth a copy.
     fn min_partial_tokens(&self) -> usize {
-        (self.block_size / 4).max(1)
+        (self.block_size() / 4).max(1)
     }
 
     /// The blocks with this content, each with its group.
-    pub(crate) fn with_hash(&self, key: BlockHash) -> impl Iterator<Item = (usize, BlockId)> {
-        self.groups().enumerate().filter_map(move |(group, (_, pool))| Some((group, pool.find(&key)?)))
+    pub(crate) fn with_hash(&self, hash: BlockHash) -> impl Iterator<Item = (usize, BlockId)> {
+        self.coordinator.with_hash(hash)
     }
 
     /// Adds references to the blocks with this content, until [`Self::release_block`] of each.
-    pub(crate) fn acquire(&mut self, key: BlockHash) -> Vec<(usize, BlockId)> {
-        let acquired: Vec<_> = self.with_hash(key).collect();
-        acquired.iter().for_each(|&(group, block)| self.groups[group].pool.incref(block));
+    pub(crate) fn acquire(&mut self, hash: BlockHash) -> Vec<(usize, BlockId)> {
+        let acquired: Vec<_> = self.with_hash(hash).collect();
+        acquired.iter().for_each(|&(group, block)| self.pool_mut(group).incref(block));
         acquired
     }
 
@@ -226,25 +216,25 @@ impl KvCacheManager {
     pub(crate) fn attach_prefix(
         &mut self,
         tables: &mut [BlockTable],
-        keys: &[BlockHash],
+        hashes: &[BlockHash],
         start: usize,
     ) -> Vec<(usize, BlockId)> {
-        let groups = tables.iter_mut().zip(&mut self.groups).enumerate();
-        let acquired = groups.map(|(at, (table, group))| Some((at, group.attach(table, keys, start)?)));
+        let groups = tables.iter_mut().zip(self.coordinator.groups_mut()).enumerate();
+        let acquired = groups.map(|(at, (table, group))| Some((at, group.attach(table, hashes, start)?)));
         acquired.flatten().collect()
     }
 
     /// Allocates a slot of each state group for a checkpoint after all of these hashes, and caches it. Skips groups that
     /// have one, or have no slot left. The slots are referenced until [`Self::release_block`].
-    pub(crate) fn checkpoint(&mut self, keys: &[BlockHash]) -> Vec<(usize, BlockId)> {
-        let Some(key) = keys.last() else { return Vec::new() };
+    pub(crate) fn checkpoint(&mut self, hashes: &[BlockHash]) -> Vec<(usize, BlockId)> {
+        let Some(hash) = hashes.last() else { return Vec::new() };
         let mut taken = Vec::new();
-        for group in 0..self.groups.len() {
-            let pool = &self.groups[group].pool;
-            if self.is_state(group) && pool.find(key).is_none() && pool.available() > 0 {
-                let slot = self.allocate_block(group);
-                self.groups[group].pool.cache_block(slot, *key);
-                taken.push((group, slot));
+        for number in 0..self.coordinator.groups().len() {
+            let GroupCache { kind, pool, .. } = &self.coordinator.groups()[number];
+            if kind.is_state() && pool.find(hash).is_none() && pool.available() > 0 {
+                let slot = self.allocate_block(number);
+                self.pool_mut(number).cache_block(slot, *hash);
+                taken.push((number, slot));
             }
         }
         taken
@@ -252,35 +242,17 @@ impl KvCacheManager {
 
     /// Releases a block that was acquired or allocated.
     pub(crate) fn release_block(&mut self, group: usize, block: BlockId) {
-        self.groups[group].pool.decref(block);
-    }
-
-    /// The blocks that a hit of all these hashes, ending at `start`, needs in each group.
-    fn needed(
-        &self,
-        keys: &[BlockHash],
-        start: usize,
-    ) -> impl Iterator<Item = (usize, RequiredBlocks)> + use<'_> {
-        let blocks = keys.len();
-        self.groups.iter().map(move |group| group.required(blocks, start)).enumerate()
+        self.pool_mut(group).decref(block);
     }
 
     /// The blocks that a hit of all these hashes needs and that are not cached: each by its group and the hash's index.
-    pub(crate) fn missing(&self, keys: &[BlockHash]) -> Vec<(usize, usize)> {
-        let missing = self.needed(keys, keys.len() * self.block_size).flat_map(|(group, range)| {
-            let pool = &self.groups[group].pool;
-            range.filter(|at| pool.find(&keys[*at]).is_none()).map(move |at| (group, at))
-        });
-        missing.collect()
+    pub(crate) fn missing(&self, hashes: &[BlockHash]) -> Vec<(usize, usize)> {
+        self.coordinator.missing(hashes)
     }
 
     /// True when the missing blocks of a hit of all these hashes fit beside the cached ones.
-    pub(crate) fn has_room_for(&self, keys: &[BlockHash]) -> bool {
-        self.needed(keys, keys.len() * self.block_size).all(|(group, range)| {
-            let pool = &self.groups[group].pool;
-            let lacking = |key: &&BlockHash| pool.find(key).is_none_or(|block| pool.ref_count(block) == 0);
-            range.map(|at| &keys[at]).filter(lacking).count() <= pool.available()
-        })
+    pub(crate) fn has_room_for(&self, hashes: &[BlockHash]) -> bool {
+        self.coordinator.has_room_for(hashes)
     }
 
     /// Allocates the missing blocks of a hit of `blocks` blocks, and caches them without references. Their content is
@@ -291,60 +263,98 @@ impl KvCacheManager {
         tokens: &[Token],
         blocks: usize,
     ) -> Vec<CachedBlock> {
-        let keys = &hashes.all()[..blocks];
-        let missing = self.missing(keys);
-        let mut kept: Vec<(usize, BlockId)> = self.prefix_blocks(keys).collect();
+        let cached = &hashes.all()[..blocks];
+        let missing = self.missing(cached);
+        let mut kept: Vec<(usize, BlockId)> =
+            self.prefix_blocks(cached, blocks * self.block_size()).collect();
         for &(group, block) in &kept {
-            self.groups[group].pool.incref(block);
+            self.pool_mut(group).incref(block);
         }
         let mut restored = Vec::new();
         for (group, at) in missing {
-            let (block, key) = (self.allocate_block(group), keys[at]);
-            self.groups[group].pool.cache_offloaded_block(block, key);
+            let (block, hash) = (self.allocate_block(group), cached[at]);
+            self.pool_mut(group).cache_offloaded_block(block, hash);
             if self.tracked_group == Some(group) {
-                self.content.insert(hashes.parent(at), key, hashes.content(at, tokens));
+                self.content.insert(hashes.parent(at), hash, hashes.content(at, tokens));
             }
-            restored.push(CachedBlock { group, block, hash: key.0 });
+            restored.push(CachedBlock { group, block, hash: hash.0 });
             kept.push((group, block));
         }
-        kept.into_iter().rev().for_each(|(group, block)| self.groups[group].pool.decref(block));
+        kept.into_iter().rev().for_each(|(group, block)| self.pool_mut(group).decref(block));
         restored
     }
 
     /// At most `most` newly cached blocks that still are cached and were not returned before.
     pub(crate) fn take_newly_cached(&mut self, most: usize) -> Vec<CachedBlock> {
         let mut newly_cached = Vec::new();
-        for (group, GroupCache { pool, .. }) in self.groups.iter_mut().enumerate() {
+        for (number, group) in self.coordinator.groups_mut().iter_mut().enumerate() {
             while newly_cached.len() < most
-                && let Some((block, key)) = pool.pop_newly_cached()
+                && let Some((block, hash)) = group.pool.pop_newly_cached()
             {
-                newly_cached.push(CachedBlock { group, block, hash: key.0 });
+                newly_cached.push(CachedBlock { group: number, block, hash: hash.0 });
             }
         }
         newly_cached
     }
 
+    /// True for a block that was not offered for offloading yet.
+    pub(crate) fn is_newly_cached(&self, block: &CachedBlock) -> bool {
+        let group = self.coordinator.groups().get(block.group);
+        group.is_some_and(|group| group.pool.is_newly_cached(block.block))
+    }
+
+    /// These blocks are offloaded.
+    pub(crate) fn mark_offloaded(&mut self, blocks: &[CachedBlock]) {
+        blocks.iter().for_each(|block| self.pool_mut(block.group).mark_offloaded(block.block));
+    }
+
+    /// True while the block is cached in this place.
+    pub(crate) fn is_cached_at(&self, block: &CachedBlock) -> bool {
+        self.find(block.group, BlockHash(block.hash)) == Some(block.block)
+    }
+
+    /// What a sequence may lose by preemption whose cached blocks have these hashes.
+    pub(crate) fn preemption_loss(&self, hashes: &[BlockHash]) -> PreemptionLoss {
+        self.coordinator.preemption_loss(&hashes[..self.longest_cache_hit(hashes, hashes.len())])
+    }
+
+    /// Caches the states of a sequence that is about to be preempted, if all its `computed` positions are in cached
+    /// blocks.
+    pub(crate) fn cache_states(&mut self, cache: &SequenceCache, computed: usize) {
+        let Some(hash) = cache.cached_hashes().last().filter(|_| self.shares) else { return };
+        if cache.cached_blocks * self.block_size() != computed {
+            return;
+        }
+        for (table, group) in cache.tables.iter().zip(self.coordinator.groups_mut()) {
+            if let (CacheKind::State, Some(slot)) = (group.kind, table.blocks.first()) {
+                group.pool.cache_block(*slot, *hash);
+            }
+        }
+    }
+
     /// Pins the blocks of the longest cache hit of these hashes.
-    pub(crate) fn pin(&mut self, keys: &[BlockHash]) -> Vec<Pin> {
-        let keys = &keys[..self.longest_cache_hit(keys, keys.len())];
-        let blocks: Vec<(usize, BlockId)> = self.prefix_blocks(keys).collect();
-        blocks.into_iter().map(|(group, block)| (group, block, self.groups[group].pool.pin(block))).collect()
+    pub(crate) fn pin(&mut self, hashes: &[BlockHash]) -> Vec<Pin> {
+        let hashes = &hashes[..self.longest_cache_hit(hashes, hashes.len())];
+        let start = hashes.len() * self.block_size();
+        let blocks: Vec<(usize, BlockId)> = self.prefix_blocks(hashes, start).collect();
+        let pinned = blocks.into_iter().map(|(group, block)| (group, block, self.pool_mut(group).pin(block)));
+        pinned.collect()
     }
 
     /// Removes pins.
     pub(crate) fn unpin(&mut self, pins: &[Pin]) {
-        pins.iter().for_each(|&(group, block, seal)| self.groups[group].pool.unpin(block, seal));
+        pins.iter().for_each(|&(group, block, epoch)| self.pool_mut(group).unpin(block, epoch));
     }
 
     /// True while the pinned content is cached.
-    pub(crate) fn is_pinned(&self, &(group, block, seal): &Pin) -> bool {
-        self.groups.get(group).is_some_and(|group| group.pool.has(block, seal))
+    pub(crate) fn is_pinned(&self, &(group, block, epoch): &Pin) -> bool {
+        self.coordinator.groups().get(group).is_some_and(|group| group.pool.has(block, epoch))
     }
 
     /// Allocates the blocks that these positions lack, and a state slot for each sample. Never moves a held block.
     pub(crate) fn allocate(&mut self, tables: &mut [BlockTable], positions: &Range<usize>, samples: usize) {
         let (content, tracked) = (&mut self.content, self.tracked_group);
-        for (at, (table, group)) in tables.iter_mut().zip(&mut self.groups).enumerate() {
+        for (at, (table, group)) in tables.iter_mut().zip(self.coordinator.groups_mut()).enumerate() {
             group.allocate(table, positions, samples, |hash| {
                 if tracked == Some(at) {
                     content.remove(hash);
@@ -353,17 +363,17 @@ impl KvCacheManager {
         }
     }
 
-    /// Caches blocks. `blocks`: logical, all of them full.
-    pub(crate) fn cache_block(
-        &mut self,
-        tables: &[BlockTable],
-        hashes: &BlockHashes,
-        tokens: &[Token],
-        blocks: Range<usize>,
-    ) {
-        for (at, (table, group)) in tables.iter().zip(&mut self.groups).enumerate() {
+    /// Caches the full blocks of `tokens`, a sequence's prefix whose positions are computed.
+    pub(crate) fn cache_full_blocks(&mut self, cache: &mut SequenceCache, tokens: &[Token]) {
+        let blocks = cache.cached_blocks..tokens.len() / self.block_size();
+        if !self.shares || blocks.is_empty() {
+            return;
+        }
+        cache.cached_blocks = blocks.end;
+        let hashes = &cache.hashes;
+        for (number, (table, group)) in cache.tables.iter().zip(self.coordinator.groups_mut()).enumerate() {
             let cached = group.cache_blocks(table, hashes.all(), blocks.clone());
-            if self.tracked_group == Some(at) {
+            if self.tracked_group == Some(number) {
                 for at in cached {
                     self.content.insert(hashes.parent(at), hashes.all()[at], hashes.content(at, tokens));
                 }
@@ -371,65 +381,71 @@ impl KvCacheManager {
         }
     }
 
-    /// Caches the last, partial block of `tokens`, if it is worth a copy and not cached yet.
-    pub(crate) fn cache_partial_block(
-        &mut self,
-        tables: &[BlockTable],
-        hashes: &BlockHashes,
-        tokens: &[Token],
-    ) {
-        let at = tokens.len() / self.block_size;
-        let content = hashes.content(at, tokens);
-        let key = hashes.partial_hash(at, &content);
-        let held = tables.iter().zip(&self.groups).all(|(table, group)| group.holds(table, at));
-        let known = self.with_hash(key).next().is_some();
-        if !self.supports_partial_hits() || content.tokens.len() < self.min_partial_tokens() || !held || known
-        {
+    /// The same for the end of a sequence: the last, partial block, too, if it is worth a copy and not cached yet.
+    pub(crate) fn cache_tail(&mut self, cache: &mut SequenceCache, tokens: &[Token]) {
+        if !self.shares {
             return;
         }
-        for (table, group) in tables.iter().zip(&mut self.groups) {
+        self.cache_full_blocks(cache, tokens);
+        let SequenceCache { tables, hashes, .. } = cache;
+        let at = tokens.len() / self.block_size();
+        let content = hashes.content(at, tokens);
+        if !self.supports_partial_hits() || content.tokens.len() < self.min_partial_tokens() {
+            return;
+        }
+        let hash = hashes.partial_hash(at, &content);
+        let is_held =
+            tables.iter().zip(self.coordinator.groups()).all(|(table, group)| group.holds(table, at));
+        if !is_held || self.with_hash(hash).next().is_some() {
+            return;
+        }
+        for (table, group) in tables.iter().zip(self.coordinator.groups_mut()) {
             if group.has_block(at) {
-                group.pool.cache_offloaded_block(table.blocks[at - table.freed_blocks], key);
+                group.pool.cache_offloaded_block(table.blocks[at - table.freed_blocks], hash);
             }
         }
-        self.content.insert(hashes.parent(at), key, content);
+        self.content.insert(hashes.parent(at), hash, content);
     }
 
     /// Releases the blocks behind the first `tokens` positions, and all state slots but the one that holds the state after
     /// the last accepted of several samples.
     pub(crate) fn truncate(&mut self, tables: &mut [BlockTable], tokens: usize, accepted: usize) {
-        for (table, group) in tables.iter_mut().zip(&mut self.groups) {
+        for (table, group) in tables.iter_mut().zip(self.coordinator.groups_mut()) {
             group.truncate(table, tokens, accepted);
         }
     }
 
     /// Releases blocks out of the window once `next` is the first position still to compute.
     pub(crate) fn free_out_of_window(&mut self, tables: &mut [BlockTable], next: usize) {
-        for (table, group) in tables.iter_mut().zip(&mut self.groups) {
+        for (table, group) in tables.iter_mut().zip(self.coordinator.groups_mut()) {
             group.free_out_of_window(table, next);
         }
     }
 
     /// Releases everything.
     pub(crate) fn release(&mut self, tables: &mut [BlockTable]) {
-        for (table, group) in tables.iter_mut().zip(&mut self.groups) {
+        for (table, group) in tables.iter_mut().zip(self.coordinator.groups_mut()) {
             group.release(table);
         }
     }
 
     /// Frees and evicts everything. No sequence may hold a block afterwards.
     pub(crate) fn reset(&mut self) {
-        self.groups.iter_mut().for_each(GroupCache::reset);
-        let tracked_group = self.tracked_group.map(|tracked_group| self.groups[tracked_group].pool.total());
-        self.content = ContentIndex::new(tracked_group.unwrap_or(0));
+        self.coordinator.groups_mut().iter_mut().for_each(GroupCache::reset);
+        let blocks = self.tracked_group.map(|group| self.coordinator.groups()[group].pool.total());
+        self.content = ContentIndex::new(blocks.unwrap_or(0));
     }
 
     fn allocate_block(&mut self, group: usize) -> BlockId {
-        let (block, evicted) = self.groups[group].pool.allocate();
-        if let Some(key) = evicted.filter(|_| self.tracked_group == Some(group)) {
-            self.content.remove(key);
+        let (block, evicted) = self.pool_mut(group).allocate();
+        if let Some(hash) = evicted.filter(|_| self.tracked_group == Some(group)) {
+            self.content.remove(hash);
         }
         block
+    }
+
+    fn pool_mut(&mut self, group: usize) -> &mut BlockPool {
+        &mut self.coordinator.groups_mut()[group].pool
     }
 
     /// Statistics of each group.
@@ -455,7 +471,7 @@ impl KvCacheManager {
         }
         let counts = counts.iter().zip(&pinned);
         self.groups().zip(counts).for_each(|((_, pool), (count, pinned))| pool.audit(count, pinned));
-        let found = self.tracked_group.map_or(0, |tracked_group| self.groups[tracked_group].pool.cached());
+        let found = self.tracked_group.map_or(0, |group| self.coordinator.groups()[group].pool.cached());
         assert_eq!(self.content.len(), found, "the content index does not match the cached blocks");
     }
 }

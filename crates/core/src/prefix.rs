@@ -5,13 +5,15 @@
 //! half of SHA-256.
 
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
 use crate::{Request, Token};
 
-/// The content of a block: its tokens, perhaps fewer than fit, and the multimodal content of some of them.
+/// The content of a block: its tokens, perhaps fewer than fit, and the multimodal content of some of them. Blocks of the
+/// default size need no allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockContent {
-    pub(crate) tokens: Vec<Token>,
+    pub(crate) tokens: SmallVec<[Token; 32]>,
     /// Index in the block, and content hash.
     pub(crate) mm_hashes: Vec<(usize, u128)>,
 }
@@ -102,9 +104,9 @@ impl BlockHashes {
     pub(crate) fn content(&self, block: usize, tokens: &[Token]) -> BlockContent {
         let start = block * self.block_size;
         let end = tokens.len().min(start + self.block_size);
-        let tokens = tokens.get(start..end).unwrap_or_default().to_vec();
+        let tokens = tokens.get(start..end).unwrap_or_default();
         let mm_hashes = self.mm_hashes_in(block).filter(|(at, _)| *at < tokens.len()).collect();
-        BlockContent { tokens, mm_hashes }
+        BlockContent { tokens: tokens.into(), mm_hashes }
     }
 
     /// The content hashes in a block, by their index in it.

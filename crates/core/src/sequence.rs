@@ -1,12 +1,17 @@
 //! The state of one sequence.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use omnibus_kv::BlockTable;
 
-use crate::prefix::BlockHashes;
+use crate::prefix::{BlockHash, BlockHashes};
 use crate::request::LookupContext;
-use crate::{PlanId, PreemptionMode, ScheduledSequence, SequenceId, Tick, Token, TokenSource};
+use crate::{
+    PlanId, PreemptionMode, Request, ScheduledSequence, SequenceId, Settings, Tick, Token, TokenSource,
+};
+
+/// States kept of one prompt: each costs a slot, and a step that ends there.
+const CHECKPOINTS_MAX: usize = 4;
 
 /// The state of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +105,7 @@ pub(crate) struct Sequence {
     pub(crate) offload: OffloadState,
     /// Draft tokens that each of its decode steps verifies, where there is room.
     pub(crate) draft_tokens: usize,
-    /// Its work in steps in flight, oldest first.
+    /// Its parts of steps in flight, oldest first.
     pub(crate) in_flight: VecDeque<InFlightTokens>,
 }
 
@@ -128,7 +133,7 @@ pub(crate) struct OffloadState {
     pub(crate) is_looked_up: bool,
 }
 
-/// A sequence's work in a step in flight.
+/// A sequence's part of a step in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlightTokens {
     /// The first position it computes, and reads from.
@@ -141,7 +146,63 @@ pub(crate) struct InFlightTokens {
     pub(crate) source: Option<TokenSource>,
 }
 
+impl SequenceCache {
+    /// Without blocks. `tables`: one for each group.
+    fn new(request: &Request, settings: &Settings, tables: Vec<BlockTable>) -> Self {
+        let mut hashes = BlockHashes::new(request, settings.block_size);
+        if settings.shares() {
+            hashes.extend(&request.prompt);
+        }
+        let checkpoints = match settings.keeps_states() {
+            true => checkpoints(request, settings.block_size),
+            false => Vec::new(),
+        };
+        Self { tables, hashes, checkpoints, cached_blocks: 0 }
+    }
+
+    /// The hashes of the leading blocks that are cached.
+    pub(crate) fn cached_hashes(&self) -> &[BlockHash] {
+        &self.hashes.all()[..self.cached_blocks]
+    }
+}
+
 impl Sequence {
+    /// The sequence of a request, which waits. `tables`: one for each group, without blocks.
+    pub(crate) fn new(
+        request: Request,
+        (rank, arrived): (Rank, Tick),
+        settings: &Settings,
+        tables: Vec<BlockTable>,
+    ) -> Self {
+        Self {
+            cache: SequenceCache::new(&request, settings, tables),
+            session: request.session,
+            lookup: Some(LookupContext { salt: request.cache_salt, history: request.history.clone() }),
+            max_tokens: request.max_tokens(),
+            prompt: request.prompt.len(),
+            arrived,
+            stage: Stage::Prefill,
+            rank,
+            tenant: request.tenant,
+            token_at: 0,
+            tokens: request.prompt,
+            deadline: request.deadline,
+            phase: Phase::Waiting,
+            computed: 0,
+            is_complete: false,
+            offload: OffloadState { hold: Hold::Never, mode: PreemptionMode::Recompute, is_looked_up: false },
+            draft_tokens: request.draft_tokens,
+            in_flight: VecDeque::new(),
+        }
+    }
+
+    /// It has released its blocks, and begins anew with the tokens that it has.
+    pub(crate) fn restart(&mut self) {
+        self.offload.is_looked_up = false;
+        self.computed = 0;
+        self.stage = Stage::Prefill;
+    }
+
     /// Its id.
     pub(crate) fn id(&self) -> SequenceId {
         self.rank.id
@@ -227,11 +288,21 @@ impl Sequence {
         !self.in_flight.is_empty()
     }
 
-    /// Books work in a step. What it computes of draft tokens counts once they are accepted.
-    pub(crate) fn book(&mut self, work: &ScheduledSequence, plan: PlanId, row: Option<usize>) {
+    /// A step computes a part of it. What it computes of draft tokens counts once they are accepted.
+    pub(crate) fn launch(&mut self, scheduled: &ScheduledSequence, plan: PlanId, row: Option<usize>) {
         let source = row.map(|row| TokenSource::InFlight { plan, row });
-        let (start, end) = (self.computed, work.positions.end);
-        self.in_flight.push_back(InFlightTokens { start, end, samples: work.samples, source });
-        self.computed = end - work.draft_tokens();
+        let (start, end) = (self.computed, scheduled.positions.end);
+        self.in_flight.push_back(InFlightTokens { start, end, samples: scheduled.samples, source });
+        self.computed = end - scheduled.draft_tokens();
     }
+}
+
+/// Where a prompt's state is kept: the ends of the blocks before its last messages end, and before it ends itself. A
+/// token is always left to compute.
+fn checkpoints(request: &Request, block_size: usize) -> Vec<usize> {
+    let last = request.prompt.len() - 1;
+    let ends = request.boundaries.iter().copied().chain([last]);
+    let ends: BTreeSet<usize> = ends.map(|end| end.min(last) / block_size * block_size).collect();
+    let ends: Vec<usize> = ends.into_iter().filter(|end| *end > 0).collect();
+    ends[ends.len().saturating_sub(CHECKPOINTS_MAX)..].to_vec()
 }

@@ -12,10 +12,10 @@ const LOST_PER_BLOCK: usize = 4;
 /// The content of one pool's cached blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct ContentIndex {
-    /// The blocks that follow a block, or the start of a sequence.
-    next: BTreeMap<BlockHash, BTreeMap<BlockHash, BlockContent>>,
+    /// By parent (a block, or the start of a sequence) and hash.
+    children: BTreeMap<(BlockHash, BlockHash), BlockContent>,
     /// The parent of a block.
-    before: BTreeMap<BlockHash, BlockHash>,
+    parents: BTreeMap<BlockHash, BlockHash>,
     /// Evicted blocks, each with its place in `lost_order`.
     lost: BTreeMap<BlockHash, u64>,
     /// Oldest eviction first. Some are cached again.
@@ -27,28 +27,23 @@ pub(crate) struct ContentIndex {
 impl ContentIndex {
     /// The empty index of a pool.
     pub(crate) fn new(blocks: usize) -> Self {
-        let (next, before, lost, lost_order, losses) = Default::default();
-        Self { next, before, lost, lost_order, lost_max: blocks * LOST_PER_BLOCK, losses }
+        let (children, parents, lost, lost_order, losses) = Default::default();
+        Self { children, parents, lost, lost_order, lost_max: blocks * LOST_PER_BLOCK, losses }
     }
 
     /// A block was cached.
-    pub(crate) fn insert(&mut self, before: BlockHash, key: BlockHash, content: BlockContent) {
-        self.lost.remove(&key);
-        self.before.insert(key, before);
-        self.next.entry(before).or_default().insert(key, content);
+    pub(crate) fn insert(&mut self, parent: BlockHash, hash: BlockHash, content: BlockContent) {
+        self.lost.remove(&hash);
+        self.parents.insert(hash, parent);
+        self.children.insert((parent, hash), content);
     }
 
     /// A block was evicted.
-    pub(crate) fn remove(&mut self, key: BlockHash) {
-        let Some(before) = self.before.remove(&key) else { return };
-        if let Some(siblings) = self.next.get_mut(&before) {
-            siblings.remove(&key);
-            if siblings.is_empty() {
-                self.next.remove(&before);
-            }
-        }
-        self.lost.insert(key, self.losses);
-        self.lost_order.push_back((key, self.losses));
+    pub(crate) fn remove(&mut self, hash: BlockHash) {
+        let Some(parent) = self.parents.remove(&hash) else { return };
+        self.children.remove(&(parent, hash));
+        self.lost.insert(hash, self.losses);
+        self.lost_order.push_back((hash, self.losses));
         self.losses += 1;
         while self.lost_order.len() > self.lost_max {
             let Some((oldest, loss)) = self.lost_order.pop_front() else { return };
@@ -59,25 +54,26 @@ impl ContentIndex {
     }
 
     /// True if the block was evicted recently.
-    pub(crate) fn was_evicted(&self, key: &BlockHash) -> bool {
-        self.lost.contains_key(key)
+    pub(crate) fn was_evicted(&self, hash: &BlockHash) -> bool {
+        self.lost.contains_key(hash)
     }
 
-    /// Of the blocks that follow `before` and are `allowed`, the one with the longest common prefix with `content`, and its
+    /// Of the blocks that follow `parent` and are `allowed`, the one with the longest common prefix with `content`, and its
     /// length in tokens.
     pub(crate) fn longest_partial_match(
         &self,
-        before: &BlockHash,
+        parent: &BlockHash,
         content: &BlockContent,
         allowed: impl Fn(&BlockHash) -> bool,
     ) -> Option<(BlockHash, usize)> {
-        let siblings = self.next.get(before)?.iter().filter(|(key, _)| allowed(key));
-        siblings.map(|(key, other)| (*key, content.common(other))).max_by_key(|(_, common)| *common)
+        let children = self.children.range((*parent, BlockHash(0))..=(*parent, BlockHash(u128::MAX)));
+        let children = children.filter(|((_, hash), _)| allowed(hash));
+        children.map(|((_, hash), other)| (*hash, content.common(other))).max_by_key(|(_, common)| *common)
     }
 
     /// Number of blocks.
     pub(crate) fn len(&self) -> usize {
-        self.before.len()
+        self.parents.len()
     }
 }
 
@@ -87,7 +83,7 @@ mod tests {
     use crate::Token;
 
     fn content(tokens: &[Token], mm_hashes: &[(usize, u128)]) -> BlockContent {
-        BlockContent { tokens: tokens.to_vec(), mm_hashes: mm_hashes.to_vec() }
+        BlockContent { tokens: tokens.into(), mm_hashes: mm_hashes.to_vec() }
     }
 
     #[test]

@@ -10,6 +10,32 @@ use omnibus_kv::{BlockId, BlockTable, CacheKind, RequiredBlocks};
 use crate::block_pool::BlockPool;
 use crate::prefix::BlockHash;
 
+/// The search for a cache hit in one group, block by block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HitRun {
+    /// Blocks that were found in a row, up to the last.
+    found: usize,
+    /// Whether all blocks of sink tokens so far were found.
+    has_sinks: bool,
+}
+
+impl Default for HitRun {
+    fn default() -> Self {
+        Self { found: 0, has_sinks: true }
+    }
+}
+
+/// What a group says of a hit that ends with a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HitState {
+    /// It has all blocks that the hit needs.
+    Usable,
+    /// It lacks some, and a longer hit may not need them.
+    NotHere,
+    /// It lacks some, which every longer hit needs.
+    Over,
+}
+
 /// The cache of one layer group.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupCache {
@@ -27,6 +53,23 @@ impl GroupCache {
     /// Frees and evicts everything.
     pub(super) fn reset(&mut self) {
         self.pool = BlockPool::new(self.pool.total() as u32);
+    }
+
+    /// The longest sequence that can run alone.
+    pub(super) fn max_sequence_tokens(&self) -> usize {
+        self.kind.max_sequence_tokens(self.block_size, self.pool.total())
+    }
+
+    /// Goes on to logical block `at`. Whether a hit may end there.
+    pub(super) fn extend_hit(&self, run: &mut HitRun, at: usize, is_found: bool) -> HitState {
+        let blocks = at + 1;
+        run.found = if is_found { run.found + 1 } else { 0 };
+        if self.kind.is_full() && run.found < blocks {
+            return HitState::Over;
+        }
+        run.has_sinks &= run.found == blocks || at >= self.kind.sink_blocks(self.block_size);
+        let needed = blocks - self.kind.first_required_block(self.block_size, blocks);
+        if run.has_sinks && run.found >= needed { HitState::Usable } else { HitState::NotHere }
     }
 
     /// The logical blocks that a hit of `blocks` blocks needs, for a sequence that resumes at `start`.

@@ -5,7 +5,7 @@
 
 use omnibus_kv::BlockId;
 
-use super::{IN_FLIGHT_MAX, InFlightSequence, InFlightStep, Scheduler};
+use super::Scheduler;
 use crate::sequence::{Phase, Stage};
 use crate::{
     Allocation, BlockCopy, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId, StepLoad,
@@ -25,34 +25,33 @@ impl Scheduler {
     /// sequences are in flight. Panics if the state has changed since the plan was made.
     pub fn apply(&mut self, plan: &Plan) -> Allocation {
         assert_eq!(plan.id, self.version, "a plan is applied before the state changes");
-        self.latest = self.latest.max(plan.at);
-        self.expire_sessions();
+        self.sessions.advance(plan.at, &mut self.kv_cache);
         let mut allocation = Allocation::default();
         for &id in &plan.expire {
             let reason = FinishReason::Deadline;
             allocation.events.extend(self.end(id, Event::Finished { sequence: id, reason }));
         }
-        self.batch = plan.batch.or(self.batch);
+        self.policy.open_batch(plan);
         for id in &plan.handoff {
-            if let Some(sequence) = self.sequences.get_mut(id) {
+            if let Some(sequence) = self.sequences.get_mut(*id) {
                 sequence.stage = Stage::Decode;
             }
         }
         self.totals.handoffs_total += plan.handoff.len() as u64;
-        self.forget_gone_swaps();
+        self.swaps.retain_cached(&self.kv_cache);
         for preempted in &plan.preempt {
             self.preempt(preempted.sequence, preempted.mode);
         }
-        allocation.swaps = std::mem::take(&mut self.swaps);
+        allocation.swaps = self.swaps.take();
         let mut copies = Vec::new();
-        for work in &plan.scheduled {
-            allocation.lookups.extend(self.first_lookup(work));
-            copies.extend(self.admit(work));
+        for scheduled in &plan.scheduled {
+            allocation.lookups.extend(self.first_lookup(scheduled));
+            copies.extend(self.admit(scheduled));
         }
         let mut rows = 0..;
-        for work in &plan.scheduled {
-            let row = if work.samples > 0 { rows.next() } else { None };
-            self.book(plan, work, row);
+        for scheduled in &plan.scheduled {
+            let row = if scheduled.samples > 0 { rows.next() } else { None };
+            self.allocate(plan, scheduled, row);
         }
         self.copy(plan, &copies, &mut allocation.copies);
         self.launch(plan);
@@ -61,59 +60,53 @@ impl Scheduler {
     }
 
     /// The cache hit of a sequence that is admitted for the first time.
-    fn first_lookup(&mut self, work: &ScheduledSequence) -> Option<PrefixLookup> {
-        let asked = self.sequences.get_mut(&work.sequence)?.lookup.take()?;
-        self.look_up(&asked, work.sequence, work.cached)
+    fn first_lookup(&mut self, scheduled: &ScheduledSequence) -> Option<PrefixLookup> {
+        let sequence = self.sequences.get_mut(scheduled.sequence)?;
+        let context = sequence.lookup.take()?;
+        Some(self.lookups.look_up(&context, sequence, scheduled.cached, &self.kv_cache))
     }
 
     /// Admits a waiting sequence with its cache hit. Returns the blocks that it must copy.
-    fn admit(&mut self, work: &ScheduledSequence) -> Vec<CopyOnWrite> {
-        let Some(sequence) = self.sequences.get_mut(&work.sequence) else { return Vec::new() };
-        if sequence.phase != Phase::Waiting {
+    fn admit(&mut self, scheduled: &ScheduledSequence) -> Vec<CopyOnWrite> {
+        let (id, cached) = (scheduled.sequence, scheduled.cached);
+        if self.sequences.get(id).is_none_or(|sequence| sequence.phase != Phase::Waiting) {
             return Vec::new();
         }
-        let (found, beginning) =
-            (work.cached / self.settings.block_size, work.cached % self.settings.block_size);
-        let partial = match beginning {
+        self.sequences.enter(id, Phase::Running);
+        let Some(sequence) = self.sequences.get_mut(id) else { return Vec::new() };
+        let (found, copied) = (cached / self.settings.block_size, cached % self.settings.block_size);
+        let partial = match copied {
             0 => None,
             _ => self.kv_cache.longest_partial_hit(&sequence.cache.hashes, &sequence.tokens, found),
         };
-        assert_eq!(
-            partial.map_or(0, |partial| partial.tokens),
-            beginning,
-            "the planned partial hit is still cached"
-        );
-        let mut acquired = self.kv_cache.attach_prefix(
-            &mut sequence.cache.tables,
-            &sequence.cache.hashes.all()[..found],
-            work.cached,
-        );
+        let is_planned = partial.map_or(0, |partial| partial.tokens) == copied;
+        assert!(is_planned, "the planned partial hit is still cached");
+        let hashes = &sequence.cache.hashes.all()[..found];
+        let mut acquired = self.kv_cache.attach_prefix(&mut sequence.cache.tables, hashes, cached);
         if let Some(partial) = partial {
-            acquired.extend(self.kv_cache.acquire(partial.key));
+            acquired.extend(self.kv_cache.acquire(partial.hash));
             self.totals.partial_copies_total += 1;
         }
-        let session = sequence.session;
-        sequence.computed = work.cached;
+        sequence.computed = cached;
         sequence.cache.cached_blocks = found;
-        self.enter(work.sequence, Phase::Running);
-        self.use_session(session);
+        self.sessions.touch(sequence.session, &mut self.kv_cache);
         self.totals.admissions_total += 1;
-        self.totals.cached_tokens_total += work.cached as u64;
-        let copy = |(group, from)| CopyOnWrite { sequence: work.sequence, group, from, next: found };
+        self.totals.cached_tokens_total += cached as u64;
+        let copy = |(group, from)| CopyOnWrite { sequence: id, group, from, next: found };
         acquired.into_iter().map(copy).collect()
     }
 
     /// Copies acquired blocks for admitted sequences, and states that need a checkpoint before their next change.
     fn copy(&mut self, plan: &Plan, pending: &[CopyOnWrite], copies: &mut Vec<BlockCopy>) {
         let mut kept: Vec<(usize, BlockId)> = Vec::new();
-        for work in &plan.scheduled {
-            let Some(sequence) = self.sequences.get(&work.sequence) else { continue };
-            let start = work.positions.start;
-            if start == work.cached || sequence.cache.checkpoints.binary_search(&start).is_err() {
+        for scheduled in &plan.scheduled {
+            let Some(sequence) = self.sequences.get(scheduled.sequence) else { continue };
+            let start = scheduled.positions.start;
+            if start == scheduled.cached || sequence.cache.checkpoints.binary_search(&start).is_err() {
                 continue;
             }
-            let keys = &sequence.cache.hashes.all()[..start / self.settings.block_size];
-            for (group, to) in self.kv_cache.checkpoint(keys) {
+            let hashes = &sequence.cache.hashes.all()[..start / self.settings.block_size];
+            for (group, to) in self.kv_cache.checkpoint(hashes) {
                 let from = sequence.cache.tables[group].blocks[0];
                 copies.push(BlockCopy { group, from, to });
                 kept.push((group, to));
@@ -121,7 +114,7 @@ impl Scheduler {
             }
         }
         for &CopyOnWrite { sequence, group, from, next } in pending {
-            let table = &self.sequence(sequence).cache.tables[group];
+            let table = &self.sequences[sequence].cache.tables[group];
             let next = if self.kv_cache.is_state(group) { 0 } else { next };
             let to = table.blocks[next - table.freed_blocks];
             copies.push(BlockCopy { group, from, to });
@@ -130,32 +123,24 @@ impl Scheduler {
         kept.into_iter().for_each(|(group, block)| self.kv_cache.release_block(group, block));
     }
 
-    fn book(&mut self, plan: &Plan, work: &ScheduledSequence, row: Option<usize>) {
-        let sequence = self.sequences.get_mut(&work.sequence);
+    /// Allocates the blocks of one sequence's part of the step. `row`: the index of its sample, if it samples.
+    fn allocate(&mut self, plan: &Plan, scheduled: &ScheduledSequence, row: Option<usize>) {
+        let sequence = self.sequences.get_mut(scheduled.sequence);
         assert!(sequence.is_some(), "a plan names known sequences");
         let Some(sequence) = sequence else { return };
         assert_eq!(sequence.phase, Phase::Running, "only running sequences advance");
-        assert_eq!(sequence.computed, work.positions.start, "work starts where the last ended");
-        self.kv_cache.allocate(&mut sequence.cache.tables, &work.positions, work.samples);
-        sequence.book(work, plan.id, row);
-        self.totals.draft_tokens_total += work.draft_tokens() as u64;
-        self.totals.computed_tokens_total += work.positions.len() as u64;
+        assert_eq!(sequence.computed, scheduled.positions.start, "a step starts where the last ended");
+        self.kv_cache.allocate(&mut sequence.cache.tables, &scheduled.positions, scheduled.samples);
+        sequence.launch(scheduled, plan.id, row);
+        self.totals.draft_tokens_total += scheduled.draft_tokens() as u64;
+        self.totals.computed_tokens_total += scheduled.positions.len() as u64;
     }
 
     fn launch(&mut self, plan: &Plan) {
-        if plan.scheduled.is_empty() {
-            return;
+        if !plan.scheduled.is_empty() {
+            self.policy.launch(plan, &self.sequences);
+            let load = StepLoad::of(plan);
+            self.steps.launch(plan, load, self.cost.predict(&load));
         }
-        assert!(self.steps.len() < IN_FLIGHT_MAX, "at most {IN_FLIGHT_MAX} steps are in flight");
-        let flown = |work: &ScheduledSequence| InFlightSequence {
-            sequence: work.sequence,
-            end: work.positions.end,
-            samples: work.samples,
-        };
-        let works = plan.scheduled.iter().map(flown).collect();
-        self.next_stage = self.stage_after(plan);
-        let load = StepLoad::of(plan);
-        let times = self.clock.launch(plan.at, self.cost.predict(&load));
-        self.steps.push_back(InFlightStep { id: plan.id, tokens: plan.tokens(), load, times, works });
     }
 }

@@ -26,10 +26,10 @@ pub(super) fn fill(builder: &mut PlanBuilder<'_>, now: Tick) {
 /// The last sequence of the running batch, if there is one. The batch does not wait for held sequences: it is unknown
 /// when they are released.
 fn last_of_batch(scheduler: &Scheduler) -> Option<SequenceId> {
-    let last = scheduler.batch?;
-    let waiting = scheduler.waiting.ready().next();
-    let running = scheduler.running.first().into_iter().chain(scheduler.releasing.first()).copied();
-    waiting.into_iter().chain(running).min().filter(|oldest| *oldest <= last).map(|_| last)
+    let last = scheduler.policy.batch?;
+    let waiting = scheduler.sequences.waiting().ready().next();
+    let holding = scheduler.sequences.holding().next().map(Sequence::id);
+    waiting.into_iter().chain(holding).min().filter(|oldest| *oldest <= last).map(|_| last)
 }
 
 /// The last sequence of the next batch, if it may begin.
@@ -40,17 +40,18 @@ fn ready(builder: &PlanBuilder<'_>, now: Tick) -> Option<SequenceId> {
     let is_full = waiting.len() == scheduler.settings.tuning.batch.sequences;
     // The given time may have jumped back since.
     let oldest = *waiting.first()?;
-    let is_late = due(scheduler, oldest) <= now || scheduler.sequences[&oldest].arrived > now;
+    let is_late = due(scheduler, oldest) <= now || scheduler.sequences[oldest].arrived > now;
     waiting.last().copied().filter(|_| is_full || is_late)
 }
 
 /// When a batch with this oldest sequence begins, full or not.
 fn due(scheduler: &Scheduler, oldest: SequenceId) -> Tick {
-    scheduler.sequences[&oldest].arrived.saturating_add(scheduler.settings.tuning.batch.wait)
+    scheduler.sequences[oldest].arrived.saturating_add(scheduler.settings.tuning.batch.wait)
 }
 
 /// When the plan changes without an event.
 pub(super) fn next_wakeup(scheduler: &Scheduler) -> Option<Tick> {
-    let oldest = scheduler.waiting.ready().next().filter(|_| last_of_batch(scheduler).is_none())?;
+    let oldest =
+        scheduler.sequences.waiting().ready().next().filter(|_| last_of_batch(scheduler).is_none())?;
     Some(due(scheduler, oldest))
 }

@@ -13,9 +13,9 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::Scheduler;
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled, Victims};
 use super::prefill_budget::{LEAST_TOKENS, PrefillBudget, TimeBudget};
-use super::{Scheduler, fcfs};
 use crate::sequence::Sequence;
 use crate::{StepLoad, Tick};
 
@@ -121,7 +121,7 @@ impl<'a> Fair<'a> {
         let load = load.fold(StepLoad::default(), StepLoad::plus);
         let mut fair = Self {
             scheduler,
-            begins: scheduler.clock.begins(now, &scheduler.steps) as f64,
+            begins: scheduler.steps.next_begins(now) as f64,
             tpot: tpot(scheduler, &load),
             decodes: Vec::new(),
             prompts: VecDeque::new(),
@@ -130,10 +130,11 @@ impl<'a> Fair<'a> {
             admitted_first: None,
             kept_tokens: 0,
         };
-        let plannable = runners.iter().copied().filter(|sequence| sequence.pending() > 0);
-        let (mut decodes, mut prompts): (Vec<_>, Vec<_>) = plannable
-            .map(|sequence| (fair.slack(sequence), sequence))
-            .partition(|(_, sequence)| sequence.is_decoding());
+        let (mut decodes, mut prompts) = (Vec::with_capacity(runners.len()), Vec::new());
+        for sequence in runners.iter().copied().filter(|sequence| sequence.pending() > 0) {
+            let of_its_kind = if sequence.is_decoding() { &mut decodes } else { &mut prompts };
+            of_its_kind.push((fair.slack(sequence), sequence));
+        }
         decodes.sort_unstable_by(by_slack);
         prompts.sort_unstable_by(by_slack);
         if !prompts.is_empty() || builder.queue().next().is_some() {
@@ -179,7 +180,7 @@ impl<'a> Fair<'a> {
         let waiting = builder.queue_by_rank().next();
         let running = self.line.first();
         if let Some(first) = waiting.filter(|first| running.is_none_or(|running| first.rank < running.rank)) {
-            if fcfs::is_preempting(self.scheduler) {
+            if self.scheduler.sequences.is_preempting() {
                 return;
             }
             if self.places_left == 0
@@ -227,13 +228,13 @@ impl<'a> Fair<'a> {
     /// Prompts that have begun and those that wait, by slack, as long as there is time.
     fn read_prompts(&mut self, builder: &mut PlanBuilder<'a>) {
         let scheduler = self.scheduler;
-        let mut queue = scheduler.waiting.round_robin(self.admitted_first).peekable();
-        let mut is_open = !fcfs::is_preempting(scheduler);
+        let mut queue = scheduler.sequences.waiting().round_robin(self.admitted_first).peekable();
+        let mut is_open = !scheduler.sequences.is_preempting();
         while !builder.is_spent() && !builder.prefill_budget.as_ref().is_some_and(PrefillBudget::is_spent) {
             is_open &= !builder.preempts() && self.places_left > 0;
             while is_open && queue.next_if(|id| builder.is_expired(*id)).is_some() {}
             let waiting = if is_open { queue.peek() } else { None };
-            let waiting = waiting.map(|id| &*scheduler.sequences[id]);
+            let waiting = waiting.map(|id| &scheduler.sequences[*id]);
             let waits = waiting.map_or(f64::INFINITY, |sequence| self.slack(sequence));
             let begun = self.prompts.front().copied();
             match (begun, waiting) {

@@ -4,10 +4,10 @@
 //! bisect), and only the youngest running one can still be in prefill; so a long prompt never delays a decode, and the
 //! oldest sequence always advances.
 
-use super::Scheduler;
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
+use super::sequences::Sequences;
 use crate::SequenceId;
-use crate::sequence::{Hold, Phase};
+use crate::sequence::{Hold, Phase, Sequence};
 
 /// Plans sequences, oldest first: running ones advance, waiting ones are admitted. A sequence without free blocks
 /// preempts the youngest running one.
@@ -19,7 +19,7 @@ pub(super) fn fill(builder: &mut PlanBuilder<'_>) {
 pub(super) fn fill_up_to(builder: &mut PlanBuilder<'_>, last: SequenceId) {
     let mut runners = builder.runners();
     let mut queue = builder.queue().take_while(|next| next.id() <= last).peekable();
-    let mut is_open = !is_preempting(builder.scheduler);
+    let mut is_open = !builder.scheduler.sequences.is_preempting();
     for older in 0.. {
         let next =
             queue.next_if(|next| is_open && runners.front().is_none_or(|runner| next.id() < runner.id()));
@@ -40,18 +40,13 @@ pub(super) fn fill_up_to(builder: &mut PlanBuilder<'_>, last: SequenceId) {
     }
 }
 
-/// True while a preempted sequence has not reached the queue: it is older than those in it.
-pub(super) fn is_preempting(scheduler: &Scheduler) -> bool {
-    scheduler.releasing.iter().any(|id| scheduler.sequences[id].phase == Phase::Preempted)
-}
-
 /// Panics if a sequence is overtaken that was never held. After failed steps this happens.
-pub(super) fn audit(scheduler: &Scheduler) {
-    let running = scheduler.running.iter().filter(|id| !scheduler.sequences[id].is_finishing());
-    let returning = scheduler.releasing.iter().filter(|id| scheduler.sequences[id].phase == Phase::Preempted);
-    let waiting = scheduler.waiting.iter().chain(returning);
-    let next = waiting.filter(|id| scheduler.sequences[id].offload.hold == Hold::Never).min();
-    if let (Some(youngest), Some(next)) = (running.max(), next) {
+pub(super) fn audit(sequences: &Sequences) {
+    let running = sequences.running().filter(|sequence| !sequence.is_finishing());
+    let returning = sequences.releasing().filter(|sequence| sequence.phase == Phase::Preempted);
+    let waiting = sequences.waiting().iter().map(|id| &sequences[*id]).chain(returning);
+    let next = waiting.filter(|sequence| sequence.offload.hold == Hold::Never).map(Sequence::id).min();
+    if let (Some(youngest), Some(next)) = (running.map(Sequence::id).max(), next) {
         assert!(youngest < next, "{next:?} waits for the younger {youngest:?}");
     }
 }

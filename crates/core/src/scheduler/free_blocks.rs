@@ -65,23 +65,23 @@ impl<'a> FreeBlocks<'a> {
     }
 
     /// True when a sequence with this cache hit has a slot for its own state beside the one it copies.
-    pub(super) fn can_checkpoint(&self, keys: &[BlockHash]) -> bool {
-        let states = self.kv_cache.prefix_blocks(keys).filter(|(group, _)| self.kv_cache.is_state(*group));
-        states
-            .into_iter()
-            .all(|(group, slot)| self.available[group] > i64::from(self.ref_count(group, slot) == 0))
+    pub(super) fn can_checkpoint(&self, hashes: &[BlockHash]) -> bool {
+        let start = hashes.len() * self.kv_cache.block_size();
+        let blocks = self.kv_cache.prefix_blocks(hashes, start);
+        let mut states = blocks.filter(|(group, _)| self.kv_cache.is_state(*group));
+        states.all(|(group, slot)| self.available[group] > i64::from(self.ref_count(group, slot) == 0))
     }
 
     /// References the blocks of a cache hit.
-    pub(super) fn attach_prefix(&mut self, keys: &[BlockHash], start: usize) {
-        for (group, block) in self.kv_cache.prefix_blocks_at(keys, start) {
+    pub(super) fn attach_prefix(&mut self, hashes: &[BlockHash], start: usize) {
+        for (group, block) in self.kv_cache.prefix_blocks(hashes, start) {
             self.hold(group, block);
         }
     }
 
     /// References the block of a partial cache hit.
-    pub(super) fn borrow(&mut self, partial: &PartialBlock) {
-        for (group, block) in self.kv_cache.with_hash(partial.key) {
+    pub(super) fn acquire(&mut self, partial: &PartialBlock) {
+        for (group, block) in self.kv_cache.with_hash(partial.hash) {
             self.hold(group, block);
         }
     }
@@ -111,8 +111,7 @@ impl<'a> FreeBlocks<'a> {
     }
 
     fn ref_count(&self, group: usize, block: BlockId) -> i64 {
-        let pool = self.kv_cache.groups().nth(group).map(|(_, pool)| pool);
-        let now = pool.map_or(0, |pool| pool.ref_count(block));
-        i64::from(now) + self.changes.get(&(group, block)).copied().unwrap_or(0)
+        i64::from(self.kv_cache.ref_count(group, block))
+            + self.changes.get(&(group, block)).copied().unwrap_or(0)
     }
 }

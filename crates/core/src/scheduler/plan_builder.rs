@@ -19,8 +19,8 @@ pub(super) struct PlanBuilder<'a> {
     free_blocks: FreeBlocks<'a>,
     tokens_left: usize,
     sequences_left: usize,
-    /// The most tokens that the next work may have.
-    work_most: usize,
+    /// The most tokens that the next sequence may have.
+    sequence_most: usize,
     /// Tokens that draft tokens may take: what is left when every running sequence has its next token.
     pub(super) drafts_left: usize,
     /// How much of the step prompts may take. `None`: as much as fits.
@@ -65,7 +65,7 @@ impl<'a> Victims<'a> for VecDeque<&'a Sequence> {
 }
 
 impl<'a> PlanBuilder<'a> {
-    /// Sequences whose deadline has passed are dealt with; nothing else is planned.
+    /// Ends sequences whose deadline has passed; nothing else is planned.
     pub(super) fn new(scheduler: &'a Scheduler, now: Tick) -> Self {
         let limits = scheduler.limits();
         let mut builder = Self {
@@ -74,17 +74,17 @@ impl<'a> PlanBuilder<'a> {
             free_blocks: FreeBlocks::new(&scheduler.kv_cache),
             tokens_left: limits.tokens,
             sequences_left: limits.sequences,
-            work_most: usize::MAX,
+            sequence_most: usize::MAX,
             drafts_left: 0,
             prefill_budget: None,
         };
-        let late = scheduler.deadlines.range(..=(now, SequenceId(u64::MAX)));
-        builder.plan.expire.extend(late.map(|(_, id)| *id));
-        builder.plan.expire.sort_unstable();
+        // Most steps advance the running sequences, and grow no list.
+        builder.plan.scheduled.reserve(scheduler.sequences.running_count().min(limits.sequences));
+        builder.plan.expire = scheduler.sequences.expired(now);
         for id in &builder.plan.expire {
-            release(&mut builder.free_blocks, &scheduler.sequences[id]);
+            release(&mut builder.free_blocks, &scheduler.sequences[*id]);
         }
-        builder.drafts_left = builder.tokens_left.saturating_sub(scheduler.running.len());
+        builder.drafts_left = builder.tokens_left.saturating_sub(scheduler.sequences.running_count());
         builder
     }
 
@@ -96,22 +96,25 @@ impl<'a> PlanBuilder<'a> {
     /// Sequences that hold blocks and will have more to compute, oldest first. Those that verify draft tokens, or wait for
     /// the token in flight that those follow, keep their place though they cannot be planned.
     pub(super) fn runners(&self) -> VecDeque<&'a Sequence> {
-        let running = self.scheduler.running.iter().map(|id| &*self.scheduler.sequences[id]);
-        running.filter(|sequence| !self.is_expired(sequence.id()) && !sequence.is_finishing()).collect()
+        let sequences = &self.scheduler.sequences;
+        let mut runners = VecDeque::with_capacity(sequences.running_count());
+        let runs = |sequence: &&Sequence| !self.is_expired(sequence.id()) && !sequence.is_finishing();
+        runners.extend(sequences.running().filter(runs));
+        runners
     }
 
     /// Sequences that wait and are not held, oldest first.
     pub(super) fn queue(&self) -> impl Iterator<Item = &'a Sequence> + use<'a> {
         let (scheduler, expired) = (self.scheduler, self.plan.expire.clone());
-        let waiting = scheduler.waiting.ready().filter(move |id| expired.binary_search(id).is_err());
-        waiting.map(|id| &*scheduler.sequences[&id])
+        let waiting = scheduler.sequences.waiting().ready();
+        waiting.filter(move |id| expired.binary_search(id).is_err()).map(|id| &scheduler.sequences[id])
     }
 
     /// The same, by rank.
     pub(super) fn queue_by_rank(&self) -> impl Iterator<Item = &'a Sequence> + use<'a> {
         let (scheduler, expired) = (self.scheduler, self.plan.expire.clone());
-        let waiting = scheduler.waiting.by_rank().map(|rank| rank.id);
-        waiting.filter(move |id| expired.binary_search(id).is_err()).map(|id| &*scheduler.sequences[&id])
+        let waiting = scheduler.sequences.waiting().by_rank().map(|rank| rank.id);
+        waiting.filter(move |id| expired.binary_search(id).is_err()).map(|id| &scheduler.sequences[id])
     }
 
     /// True when the step can take no more.
@@ -144,17 +147,19 @@ impl<'a> PlanBuilder<'a> {
         self.plan.handoff.binary_search(&id).is_ok()
     }
 
-    /// Lets no work planned in here have more than so many tokens.
+    /// Lets no sequence planned in here have more than so many tokens.
     pub(super) fn within<T>(&mut self, most: usize, plan: impl FnOnce(&mut Self) -> T) -> T {
-        self.work_most = most;
+        self.sequence_most = most;
         let planned = plan(self);
-        self.work_most = usize::MAX;
+        self.sequence_most = usize::MAX;
         planned
     }
 
     /// Sends a running sequence back to wait.
     pub(super) fn preempt(&mut self, victim: &Sequence) {
-        self.plan.preempt.push(Preempted { sequence: victim.id(), mode: self.scheduler.leaving(victim) });
+        let Scheduler { swaps, kv_cache, cost, .. } = self.scheduler;
+        let mode = swaps.mode(victim, kv_cache, cost);
+        self.plan.preempt.push(Preempted { sequence: victim.id(), mode });
         release(&mut self.free_blocks, victim);
     }
 
@@ -174,11 +179,11 @@ impl<'a> PlanBuilder<'a> {
                 return Scheduled::NoBlocks;
             }
         }
-        self.give(sequence, sequence.computed, held);
+        self.schedule(sequence, sequence.computed, held);
         Scheduled::Yes
     }
 
-    /// Plans the beginning of a waiting sequence, on top of what is found of it in the prefix index. If it does not
+    /// Plans the beginning of a waiting sequence, on top of its cache hit. If it does not
     /// fit, takes back from `victims`, last first.
     pub(super) fn admit(
         &mut self,
@@ -190,31 +195,31 @@ impl<'a> PlanBuilder<'a> {
             return Scheduled::NoBlocks;
         }
         let kv_cache = &self.scheduler.kv_cache;
-        let keys = sequence.cache.hashes.all();
-        let found = kv_cache.longest_cache_hit(keys, (sequence.tokens.len() - 1) / kv_cache.block_size());
-        let found = if self.free_blocks.can_checkpoint(&keys[..found]) { found } else { 0 };
+        let hashes = sequence.cache.hashes.all();
+        let found = kv_cache.longest_cache_hit(hashes, (sequence.tokens.len() - 1) / kv_cache.block_size());
+        let found = if self.free_blocks.can_checkpoint(&hashes[..found]) { found } else { 0 };
         let start = found * kv_cache.block_size();
         let held = || kv_cache.groups().map(|(kind, _)| kind.shared_blocks(found));
         let before = self.free_blocks.clone();
         if let Some(partial) = kv_cache.longest_partial_hit(&sequence.cache.hashes, &sequence.tokens, found) {
             let start = start + partial.tokens;
-            self.free_blocks.attach_prefix(&keys[..found], start);
-            self.free_blocks.borrow(&partial);
+            self.free_blocks.attach_prefix(&hashes[..found], start);
+            self.free_blocks.acquire(&partial);
             // No sequence is preempted for a copy.
             if self.fits(sequence, start, held(), reserve) {
-                self.give(sequence, start, held);
+                self.schedule(sequence, start, held);
                 return Scheduled::Yes;
             }
             self.free_blocks = before.clone();
         }
-        self.free_blocks.attach_prefix(&keys[..found], start);
+        self.free_blocks.attach_prefix(&hashes[..found], start);
         while !self.fits(sequence, start, held(), reserve) {
             if self.make_room(held, start, victims) == Scheduled::NoBlocks {
                 self.free_blocks = before;
                 return Scheduled::NoBlocks;
             }
         }
-        self.give(sequence, start, held);
+        self.schedule(sequence, start, held);
         Scheduled::Yes
     }
 
@@ -236,7 +241,12 @@ impl<'a> PlanBuilder<'a> {
         Scheduled::Yes
     }
 
-    fn give<H: Iterator<Item = usize>>(&mut self, sequence: &Sequence, start: usize, held: impl Fn() -> H) {
+    fn schedule<H: Iterator<Item = usize>>(
+        &mut self,
+        sequence: &Sequence,
+        start: usize,
+        held: impl Fn() -> H,
+    ) {
         let expected = sequence.expected();
         let drafts = self.drafts(sequence);
         let wanted = self.most(start, expected + drafts, drafts);
@@ -245,7 +255,7 @@ impl<'a> PlanBuilder<'a> {
         self.tokens_left -= end - start;
         let end = sequence.cut(start, end);
         let samples = (end + 1).saturating_sub(expected);
-        let work = ScheduledSequence {
+        let scheduled = ScheduledSequence {
             sequence: sequence.id(),
             positions: start..end,
             input: sequence.input(end - samples.saturating_sub(1)),
@@ -253,14 +263,14 @@ impl<'a> PlanBuilder<'a> {
             samples,
         };
         self.free_blocks.take(held(), end, samples);
-        self.drafts_left -= work.draft_tokens();
+        self.drafts_left -= scheduled.draft_tokens();
         if let Some(prefill_budget) =
-            self.prefill_budget.as_mut().filter(|_| end - start > 1 && !work.is_decode())
+            self.prefill_budget.as_mut().filter(|_| end - start > 1 && !scheduled.is_decode())
         {
             prefill_budget.take(start, end - start);
         }
         self.sequences_left -= 1;
-        self.plan.scheduled.push(work);
+        self.plan.scheduled.push(scheduled);
     }
 
     /// Draft tokens that the sequence's next step may verify: from what no other sequence needs for its next token.
@@ -269,9 +279,9 @@ impl<'a> PlanBuilder<'a> {
         if wanted > 0 { wanted.min(self.free_blocks.free_state_slots()) } else { 0 }
     }
 
-    /// The most tokens from `start` on that a work may have.
+    /// The most tokens from `start` on that a sequence may have in this step.
     fn most(&self, start: usize, end: usize, drafts: usize) -> usize {
-        let most = self.tokens_left.min(self.work_most).min(end - start);
+        let most = self.tokens_left.min(self.sequence_most).min(end - start);
         let prompt = self.prefill_budget.as_ref().filter(|_| most > 1 && drafts == 0);
         prompt.map_or(most, |prefill_budget| prefill_budget.tokens(start, most).max(1))
     }
@@ -306,15 +316,14 @@ impl<'a> PlanBuilder<'a> {
     fn coming(&self) -> Vec<usize> {
         let groups = &self.scheduler.settings.groups;
         let mut coming = vec![0; groups.len()];
-        for id in self.scheduler.running.union(&self.scheduler.releasing) {
-            let sequence = &self.scheduler.sequences[id];
+        for sequence in self.scheduler.sequences.holding() {
             if !sequence.is_in_flight() {
                 continue;
             }
             let leaves = sequence.phase != Phase::Running
                 || sequence.is_finishing()
-                || self.is_expired(*id)
-                || self.plan.preempt.iter().any(|preempted| preempted.sequence == *id);
+                || self.is_expired(sequence.id())
+                || self.plan.preempt.iter().any(|preempted| preempted.sequence == sequence.id());
             for (at, table) in sequence.cache.tables.iter().enumerate() {
                 let behind = table.out_of_window(
                     groups[at].kind(),

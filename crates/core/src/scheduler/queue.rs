@@ -1,78 +1,79 @@
 //! The queue's limit, and the expected waiting time when it is full.
 //!
 //! Invariant: no tenant can shut out the others. One with less than its share of the queue may wait even when the queue
-//! is full, in a quarter more places that are reserved for this.
+//! is full, in a quarter more places that are reserved for this. Nothing here looks at each waiting sequence.
 
-use super::Scheduler;
-use crate::{Rejection, StepLoad, Tick};
+use super::sequences::Sequences;
+use super::waiting::WaitingQueue;
+use crate::{CostModel, Rejection, Settings, StepLoad, Tick};
 
 /// The weight of the newest output in the usual length.
 const ANSWER_GAIN: f64 = 0.05;
 /// The usual length of an output before any measurement, in tokens.
 const ANSWER_GUESS: f64 = 128.0;
 
-/// The usual length of outputs.
+/// The queue's limit, and how long outputs usually are.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AnswerLengths {
-    tokens: f64,
+pub(super) struct QueueLimit {
+    /// Most waiting sequences.
+    max_queue: usize,
+    /// The usual length of outputs, in tokens.
+    answer_tokens: f64,
 }
 
-impl Default for AnswerLengths {
-    fn default() -> Self {
-        Self { tokens: ANSWER_GUESS }
+impl QueueLimit {
+    /// Before any output.
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { max_queue: settings.max_queue, answer_tokens: ANSWER_GUESS }
     }
-}
 
-impl AnswerLengths {
     /// An output ended after `tokens`.
-    pub(super) fn ended(&mut self, tokens: usize) {
-        self.tokens += ANSWER_GAIN * (tokens as f64 - self.tokens);
+    pub(super) fn answer_ended(&mut self, tokens: usize) {
+        self.answer_tokens += ANSWER_GAIN * (tokens as f64 - self.answer_tokens);
     }
-}
 
-impl Scheduler {
     /// Fails when the queue is full for this tenant.
-    pub(super) fn find_room(&self, tenant: u64) -> Result<(), Rejection> {
-        let (queued, limit) = (self.waiting.len(), self.settings.max_queue);
-        if queued < limit || (queued < limit + limit.div_ceil(4) && self.has_less_than_its_share(tenant)) {
+    pub(super) fn check(&self, waiting: &WaitingQueue, tenant: u64) -> Result<(), Rejection> {
+        let (queued, limit) = (waiting.len(), self.max_queue);
+        if queued < limit || (queued < limit + limit.div_ceil(4) && self.has_share_left(waiting, tenant)) {
             return Ok(());
         }
         Err(Rejection::QueueFull { queued, limit })
     }
 
-    fn has_less_than_its_share(&self, tenant: u64) -> bool {
-        let (others, own) = self.waiting.share(tenant);
+    /// True for a tenant with less than its share of the queue.
+    fn has_share_left(&self, waiting: &WaitingQueue, tenant: u64) -> bool {
+        let (others, own) = waiting.share(tenant);
         let tenants = others + usize::from(own == 0);
-        tenants > 1 && own * tenants < self.settings.max_queue
+        tenants > 1 && own * tenants < self.max_queue
     }
 
     /// Expected microseconds until half of the waiting sequences have been served: prefill of their prompts and decode
     /// of outputs of the usual length, beside the running ones. Zero for an empty queue.
-    pub fn retry_after(&self) -> Tick {
-        if self.waiting.is_empty() {
+    pub(super) fn retry_after(&self, sequences: &Sequences, settings: &Settings, cost: &CostModel) -> Tick {
+        let waiting = sequences.waiting();
+        if waiting.is_empty() {
             return 0;
         }
-        let places = self.settings.max_sequences as f64;
-        let (mut reading, mut answers, mut context) = (StepLoad::default(), 0.0, 0.0);
-        let live = self.waiting.iter().chain(&self.running);
-        for sequence in live.map(|id| &self.sequences[id]) {
+        let (load, usual) = (waiting.load(), self.answer_tokens);
+        let (mut prefill, mut answers, mut tokens) = (load.prefill(), load.answers(usual), load.tokens());
+        for sequence in sequences.running() {
             let unread = sequence.tokens.len().saturating_sub(sequence.computed);
-            reading = reading.plus(StepLoad::prefill(sequence.computed, unread));
+            prefill = prefill.plus(StepLoad::prefill(sequence.computed, unread));
             let most = sequence.max_tokens - sequence.prompt;
-            let usual = self.answer_lengths.tokens.min(most as f64);
-            answers += (usual - (sequence.tokens.len() - sequence.prompt) as f64).max(1.0);
-            context += sequence.tokens.len() as f64;
+            answers += (usual.min(most as f64) - (sequence.tokens.len() - sequence.prompt) as f64).max(1.0);
+            tokens += sequence.tokens.len() as u64;
         }
-        let count = (self.waiting.len() + self.running.len()) as f64;
-        let abreast = count.min(places);
+        let count = (waiting.len() + sequences.running_count()) as f64;
+        let abreast = count.min(settings.max_sequences as f64);
         let step = StepLoad {
             decode_tokens: abreast,
-            decode_context: context / count * abreast,
+            decode_context: tokens as f64 / count * abreast,
             ..StepLoad::default()
         };
-        let chunks = (reading.prefill_tokens / self.settings.max_step_tokens as f64).ceil();
-        let read = self.cost.predict(&reading) + (chunks - 1.0).max(0.0) * self.cost.prefill.base_us;
-        let decoded = answers / abreast * self.cost.predict(&step);
-        ((read + decoded) / 2.0) as Tick
+        let chunks = (prefill.prefill_tokens / settings.max_step_tokens as f64).ceil();
+        let prefill_us = cost.predict(&prefill) + (chunks - 1.0).max(0.0) * cost.prefill.base_us;
+        let decode_us = answers / abreast * cost.predict(&step);
+        ((prefill_us + decode_us) / 2.0) as Tick
     }
 }

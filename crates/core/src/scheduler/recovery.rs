@@ -3,9 +3,9 @@
 //! Invariant: between two failures, limits only grow after a number of good steps that doubles with each failure. So
 //! a machine that cannot run such steps loses less and less time to trying.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use super::InFlightStep;
+use super::in_flight::InFlightStep;
 use crate::{SequenceId, StepLimits};
 
 /// Good steps before limits are doubled, without recent failures.
@@ -70,21 +70,21 @@ impl Recovery {
         self.failed_alone = self.failed_alone.filter(|failed_alone| *failed_alone != id);
     }
 
-    /// Records steps that failed together. Returns the faulty sequence, if that is proven: one that fails alone, in the
+    /// Records steps that failed together. `is_left`: whether a sequence has not ended. Returns the faulty sequence, if that is proven: one that fails alone, in the
     /// smallest step, twice in a row.
     pub(super) fn failed(
         &mut self,
-        steps: &VecDeque<InFlightStep>,
-        is_cached_at: impl Fn(SequenceId) -> bool,
+        steps: &[InFlightStep],
+        is_left: impl Fn(SequenceId) -> bool,
     ) -> Option<SequenceId> {
-        let involved: BTreeSet<_> = steps.iter().flat_map(InFlightStep::sequences).collect();
-        let tokens = steps.iter().map(|flight| flight.tokens).max()?;
-        let sequences = steps.iter().map(|flight| flight.works.len()).max()?;
+        let involved: BTreeSet<_> = steps.iter().flat_map(|step| &step.sequences).map(|of| of.id).collect();
+        let tokens = steps.iter().map(|step| step.tokens).max()?;
+        let sequences = steps.iter().map(|step| step.sequences.len()).max()?;
         let smallest = involved.len() == 1 && tokens <= self.floor_tokens;
         let failed_alone = if smallest { involved.first().copied() } else { None };
         let faulty = failed_alone.filter(|_| self.failed_alone == failed_alone);
         self.failed_alone = failed_alone;
-        self.suspects.extend(involved.into_iter().filter(|id| is_cached_at(*id)));
+        self.suspects.extend(involved.into_iter().filter(|id| is_left(*id)));
         self.limits = StepLimits {
             sequences: (sequences.min(self.limits.sequences) / 2).max(1),
             tokens: (tokens.min(self.limits.tokens) / 2).max(self.floor_tokens),

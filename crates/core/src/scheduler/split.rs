@@ -1,7 +1,7 @@
-//! `split`: a pool of sequences that read their prompts, a pool of sequences that are answered, and steps that do the
-//! one or the other, in turns.
+//! `split`: a pool of sequences in prefill, a pool of sequences in decode, and steps that do the one or the other, in
+//! turns.
 //!
-//! A sequence changes pools when its prompt is read: [`crate::Plan::handoff`] says so. Its keys and values stay in
+//! A sequence changes pools when its prompt is computed: [`crate::Plan::handoff`] says so. Its keys and values stay in
 //! their blocks, and the block table is what is handed over. With pools on two devices this is where blocks would be
 //! copied; nothing else would change, because no step computes for both.
 //!
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
-use super::{Scheduler, fcfs};
+use super::sequences::Sequences;
 use crate::sequence::{Sequence, Stage};
 use crate::{Plan, SequenceId};
 
@@ -20,7 +20,7 @@ use crate::{Plan, SequenceId};
 pub(super) fn fill(builder: &mut PlanBuilder<'_>) {
     let runners = builder.runners();
     handoff(builder, &runners);
-    let turn = builder.scheduler.next_stage;
+    let turn = builder.scheduler.policy.next_stage;
     fill_stage(builder, &runners, turn);
     if builder.is_empty() && !builder.preempts() {
         fill_stage(builder, &runners, other(turn));
@@ -34,20 +34,18 @@ fn other(stage: Stage) -> Stage {
     }
 }
 
-impl Scheduler {
-    /// Whose turn it is after a plan. It stays a pool's as long as the oldest sequence of all is there and has no room:
-    /// what becomes free is for it, not for sequences admitted in the other stage's turn.
-    pub(super) fn stage_after(&self, plan: &Plan) -> Stage {
-        let stage = |id: &SequenceId| self.sequences.get(id).map(|sequence| sequence.stage);
-        let Some(stepped) = plan.scheduled.first().and_then(|work| stage(&work.sequence)) else {
-            return self.next_stage;
-        };
-        let oldest = self.running.iter().find(|id| self.sequences[id].pending() > 0);
-        let is_stuck = oldest.is_some_and(|id| {
-            stage(id) == Some(stepped) && plan.scheduled.iter().all(|work| work.sequence != *id)
-        });
-        if is_stuck { stepped } else { other(stepped) }
-    }
+/// Whose turn it is after a plan of the stage `before`. It stays a pool's as long as the oldest sequence of all is there
+/// and has no room: what becomes free is for it, not for sequences admitted in the other stage's turn.
+pub(super) fn stage_after(plan: &Plan, sequences: &Sequences, before: Stage) -> Stage {
+    let stage = |id| sequences.get(id).map(|sequence| sequence.stage);
+    let Some(stepped) = plan.scheduled.first().and_then(|first| stage(first.sequence)) else {
+        return before;
+    };
+    let oldest = sequences.running().find(|sequence| sequence.pending() > 0);
+    let is_stuck = oldest.is_some_and(|oldest| {
+        oldest.stage == stepped && plan.scheduled.iter().all(|planned| planned.sequence != oldest.id())
+    });
+    if is_stuck { stepped } else { other(stepped) }
 }
 
 /// Which pool a sequence is in, once this plan is begun.
@@ -55,7 +53,7 @@ fn stage_of(builder: &PlanBuilder<'_>, sequence: &Sequence) -> Stage {
     if builder.hands_off(sequence.id()) { Stage::Decode } else { sequence.stage }
 }
 
-/// Hands off those whose prompts are read, the oldest first, as long as there are places.
+/// Hands off sequences whose prompts are computed, the oldest first, as long as there are places.
 fn handoff<'a>(builder: &mut PlanBuilder<'a>, runners: &VecDeque<&'a Sequence>) {
     let scheduler = builder.scheduler;
     let decoding = runners.iter().filter(|sequence| sequence.stage == Stage::Decode);
@@ -63,7 +61,7 @@ fn handoff<'a>(builder: &mut PlanBuilder<'a>, runners: &VecDeque<&'a Sequence>) 
     let oldest = oldest(builder, runners);
     for sequence in runners.iter().copied() {
         let may = places > 0 || Some(sequence.id()) == oldest;
-        if sequence.stage == Stage::Prefill && is_read(sequence) && may {
+        if sequence.stage == Stage::Prefill && is_prefilled(sequence) && may {
             builder.handoff(sequence.id());
             places = places.saturating_sub(1);
         }
@@ -77,20 +75,20 @@ fn oldest<'a>(builder: &PlanBuilder<'a>, runners: &VecDeque<&'a Sequence>) -> Op
 }
 
 /// True when what is left to compute is the token sampled last.
-fn is_read(sequence: &Sequence) -> bool {
+fn is_prefilled(sequence: &Sequence) -> bool {
     sequence.is_decoding() && sequence.answered() > 0
 }
 
 fn fill_stage<'a>(builder: &mut PlanBuilder<'a>, runners: &VecDeque<&'a Sequence>, turn: Stage) {
     let scheduler = builder.scheduler;
     let mut rest = runners.clone();
-    let mut works = 0;
+    let mut planned = 0;
     let most = match turn {
         Stage::Prefill => scheduler.settings.tuning.stages.prefill,
         Stage::Decode => scheduler.settings.tuning.stages.decode,
     };
     let mut admits = Admits::new(builder, builder.queue(), runners, turn);
-    while !builder.is_spent() && works < most {
+    while !builder.is_spent() && planned < most {
         let waiting = admits.next(rest.front().copied());
         let scheduled = match (waiting, rest.pop_front()) {
             (None, None) => return,
@@ -102,22 +100,22 @@ fn fill_stage<'a>(builder: &mut PlanBuilder<'a>, runners: &VecDeque<&'a Sequence
             }
             (None, Some(runner)) => {
                 let is_its_turn =
-                    stage_of(builder, runner) == turn && (turn == Stage::Decode || !is_read(runner));
+                    stage_of(builder, runner) == turn && (turn == Stage::Decode || !is_prefilled(runner));
                 if !is_its_turn || runner.pending() == 0 {
                     continue;
                 }
                 builder.advance(runner, &mut rest)
             }
         };
-        works += usize::from(scheduled == Scheduled::Yes);
+        planned += usize::from(scheduled == Scheduled::Yes);
     }
 }
 
-/// Who may begin to read in this step.
+/// Which waiting sequences may begin in this step.
 struct Admits<Q: Iterator> {
     queue: Peekable<Q>,
     oldest: Option<SequenceId>,
-    /// Places left in the pool of those that read.
+    /// Places left in the prefill pool.
     places: usize,
     is_open: bool,
 }
@@ -125,13 +123,14 @@ struct Admits<Q: Iterator> {
 impl<'a, Q: Iterator<Item = &'a Sequence>> Admits<Q> {
     fn new(builder: &PlanBuilder<'a>, queue: Q, runners: &VecDeque<&'a Sequence>, turn: Stage) -> Self {
         let scheduler = builder.scheduler;
-        let reading = runners.iter().filter(|sequence| stage_of(builder, sequence) == Stage::Prefill).count();
+        let prefilling =
+            runners.iter().filter(|sequence| stage_of(builder, sequence) == Stage::Prefill).count();
         let room = scheduler.limits().sequences.saturating_sub(runners.len());
         Self {
             queue: queue.peekable(),
             oldest: oldest(builder, runners),
-            places: scheduler.settings.tuning.stages.prefill.saturating_sub(reading).min(room),
-            is_open: turn == Stage::Prefill && !fcfs::is_preempting(scheduler),
+            places: scheduler.settings.tuning.stages.prefill.saturating_sub(prefilling).min(room),
+            is_open: turn == Stage::Prefill && !scheduler.sequences.is_preempting(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::iter::Peekable;
 use std::ops::Bound;
 
+use super::queued_load::QueuedLoad;
 use crate::SequenceId;
 use crate::sequence::{Rank, Sequence};
 
@@ -24,6 +25,9 @@ pub(super) struct WaitingQueue {
     tenants: BTreeMap<u64, Tenant>,
     /// For each tenant with a sequence that may be planned: when its first one has its turn.
     turns: BTreeSet<Turn>,
+    /// Tenants with a waiting sequence.
+    tenants_waiting: usize,
+    load: QueuedLoad,
 }
 
 /// The sequences of one tenant.
@@ -61,6 +65,11 @@ impl WaitingQueue {
         self.ids.contains(id)
     }
 
+    /// What there is to compute of all.
+    pub(super) fn load(&self) -> &QueuedLoad {
+        &self.load
+    }
+
     /// All waiting sequences, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &SequenceId> {
         self.ids.iter()
@@ -78,14 +87,13 @@ impl WaitingQueue {
 
     /// Tenants with a waiting sequence, and how many of them are this tenant's.
     pub(super) fn share(&self, tenant: u64) -> (usize, usize) {
-        let waiting = |tenant: &Tenant| tenant.waiting > 0;
-        let own = self.tenants.get(&tenant).map_or(0, |tenant| tenant.waiting);
-        (self.tenants.values().filter(|tenant| waiting(tenant)).count(), own)
+        (self.tenants_waiting, self.tenants.get(&tenant).map_or(0, |tenant| tenant.waiting))
     }
 
     /// Adds a waiting sequence.
     pub(super) fn push(&mut self, sequence: &Sequence) {
         self.ids.insert(sequence.rank.id);
+        self.load.add(sequence);
         self.change(sequence.tenant, |tenant| tenant.waiting += 1);
         if !sequence.is_held() {
             self.release(sequence);
@@ -96,6 +104,7 @@ impl WaitingQueue {
     pub(super) fn remove(&mut self, sequence: &Sequence) {
         self.hold(sequence);
         self.ids.remove(&sequence.rank.id);
+        self.load.remove(sequence);
         self.change(sequence.tenant, |tenant| tenant.waiting -= 1);
     }
 
@@ -157,9 +166,10 @@ impl WaitingQueue {
             let rank = tenant.ranks.first().copied()?;
             Some(Turn { before: tenant.running, rank, tenant: id })
         };
-        let before = turn(tenant);
+        let (before, waited) = (turn(tenant), tenant.waiting > 0);
         change(tenant);
-        let after = turn(tenant);
+        let (after, waits) = (turn(tenant), tenant.waiting > 0);
+        self.tenants_waiting = self.tenants_waiting + usize::from(waits) - usize::from(waited);
         if tenant.waiting == 0 && tenant.running == 0 {
             self.tenants.remove(&id);
         }
@@ -180,6 +190,11 @@ impl WaitingQueue {
         assert_eq!(of_tenants, ready.len(), "a sequence is in no tenant's line");
         assert_eq!(self.tenants.values().map(|of| of.waiting).sum::<usize>(), waiting.len(), "miscounted");
         assert_eq!(self.tenants.values().map(|of| of.running).sum::<usize>(), running, "miscounted");
+        let tenants_waiting = self.tenants.values().filter(|tenant| tenant.waiting > 0).count();
+        assert_eq!(tenants_waiting, self.tenants_waiting, "miscounted");
+        let mut load = QueuedLoad::default();
+        waiting.iter().for_each(|sequence| load.add(sequence));
+        assert_eq!(load, self.load, "the load of the queue is wrong");
         let lines = self.tenants.values().filter(|tenant| !tenant.ranks.is_empty()).count();
         assert_eq!(self.turns.len(), lines, "a tenant has no turn");
     }
