@@ -1,0 +1,125 @@
+//! Writes our CUDA kernels, at the shapes of some models, as MLX passes them to NVRTC: `kernel_texts FOLDER`. They can
+//! then be compiled without a GPU.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use mlx::Dtype;
+use mlx::fast::TemplateValue;
+use mlx::gpu::{
+    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, Rotary, RotaryNorm,
+    RotaryOrder,
+};
+
+/// What MLX 0.32 writes in front of the header.
+const FRONT: &str = "\n#include \"mlx/backend/cuda/device/utils.cuh\"\n\n#include <cooperative_groups.h>\n\n";
+
+fn main() -> std::io::Result<()> {
+    let folder = PathBuf::from(env::args().nth(1).unwrap_or_else(|| "kernel_texts".into()));
+    fs::create_dir_all(&folder)?;
+    for (at, (plan, inputs)) in plans().iter().enumerate() {
+        fs::write(folder.join(format!("{at:02}_{}.cu", plan.kernel.name)), text(plan, inputs))?;
+    }
+    Ok(())
+}
+
+/// Plans with the types of their inputs.
+fn plans() -> Vec<(Plan, Vec<Dtype>)> {
+    let mut plans = Vec::new();
+    let shape = |heads, kv_heads, head_dim| HeadShape { heads, kv_heads, head_dim };
+    let layers = [
+        (Dtype::Bf16, shape(16, 8, 128), None, 0),
+        (Dtype::Bf16, shape(32, 8, 128), None, 0),
+        (Dtype::F16, shape(32, 4, 128), Some(4096), 4),
+        (Dtype::Bf16, shape(24, 2, 64), Some(128), 0),
+        (Dtype::Bf16, shape(8, 4, 256), Some(1024), 0),
+        (Dtype::F32, shape(6, 2, 80), None, 0),
+        (Dtype::Bf16, shape(32, 8, 80), None, 0),
+    ];
+    for (dtype, shape, window, sink_tokens) in layers {
+        let scale = 0.1;
+        let attention =
+            PagedAttention { dtype, pool: dtype, shape, block_size: 16, window, sink_tokens, scale };
+        let rotary = Rotary {
+            dtype,
+            pool: dtype,
+            shape,
+            dims: shape.head_dim,
+            order: RotaryOrder::Halves,
+            magnitude: 1.0,
+            norm: RotaryNorm::Rms(1e-6),
+        };
+        plans.extend(rotary.plan(3));
+        plans.extend(attention.decode_split(Dialect::Cuda, 4, 4, 2));
+        plans.push(attention.chunks(Dialect::Cuda, 64, 2));
+    }
+    for width in [1024, 4096, 8192] {
+        plans.extend(AddNorm { dtype: Dtype::Bf16, rows: 2, width, eps: 1e-6 }.plan());
+    }
+    for gate in [Gate::Silu, Gate::Gelu, Gate::GeluTanh] {
+        let layout = GateLayout::Joined;
+        plans.extend(Gated { dtype: Dtype::Bf16, rows: 2, width: 3072, gate, layout }.plan());
+    }
+    plans.into_iter().map(|plan| (plan.clone(), types(&plan))).collect()
+}
+
+/// The types of a plan's inputs, from its constants.
+fn types(plan: &Plan) -> Vec<Dtype> {
+    let constant = |name: &str| {
+        plan.constants.iter().find_map(|(constant, value)| match value {
+            TemplateValue::Dtype(dtype) if *constant == name => Some(*dtype),
+            _ => None,
+        })
+    };
+    let main = constant("T").unwrap_or(Dtype::I32);
+    let of = |name: &&str| match *name {
+        "items" | "table" | "pos" | "slot" => Dtype::I32,
+        "counter" => Dtype::U32,
+        "freq" | "part" => Dtype::F32,
+        "kpool" | "vpool" => constant("TP").unwrap_or(main),
+        _ => main,
+    };
+    plan.kernel.inputs.iter().map(of).collect()
+}
+
+fn text(plan: &Plan, inputs: &[Dtype]) -> String {
+    let kernel = plan.kernel;
+    let source = kernel.source(Dialect::Cuda);
+    let mut parameters = Vec::new();
+    for (name, dtype) in kernel.inputs.iter().zip(inputs) {
+        parameters.push(format!("    const {}* {name}", cuda_type(*dtype)));
+        if source.body.contains(&format!("{name}_shape")) {
+            parameters.push(format!("    const __grid_constant__ Shape {name}_shape"));
+        }
+    }
+    for (name, (_, dtype)) in kernel.outputs.iter().zip(&plan.outputs) {
+        parameters.push(format!("    {}* {name}", cuda_type(*dtype)));
+    }
+    let constants: String = plan
+        .constants
+        .iter()
+        .map(|(name, value)| match value {
+            TemplateValue::Int(value) => format!("  constexpr int {name} = {value};\n"),
+            TemplateValue::Bool(value) => format!("  constexpr bool {name} = {value};\n"),
+            TemplateValue::Dtype(dtype) => format!("  using {name} = {};\n", cuda_type(*dtype)),
+        })
+        .collect();
+    format!(
+        "{FRONT}{}namespace mlx::core::cu {{\n\nnamespace cg = cooperative_groups;\n\n__global__ void \
+         custom_kernel_{}(\n{}) {{\n{constants}\n{}\n}}\n\n}} // namespace mlx::core::cu\n",
+        source.header,
+        kernel.name,
+        parameters.join(",\n"),
+        source.body
+    )
+}
+
+fn cuda_type(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::Bf16 => "__nv_bfloat16",
+        Dtype::F16 => "__half",
+        Dtype::F32 => "float",
+        Dtype::I32 => "int32_t",
+        _ => "uint32_t",
+    }
+}

@@ -1,0 +1,18 @@
+//! Our GPU kernels. Each is one text for CUDA and Metal, written in a small dialect that `dialect/*.h` spells for either;
+//! `tests/gpu` compiles the same texts for the CPU and compares them with references.
+//!
+//! A spec ([`Rotary`], [`PagedAttention`], [`AddNorm`], [`Gated`]) chooses constants and the grid: a [`Plan`]. A plan
+//! becomes lazy arrays with [`Plan::call`]. Constants depend on the model and its pools alone, so nothing is compiled
+//! once a model has run each of its kernels; the numbers of rows and of sequences are grid sizes.
+//!
+//! Invariant: no tokens, caches or models. A kernel writes to its outputs, and to the pools that it says it writes to.
+
+mod attention;
+mod elementwise;
+mod plan;
+mod source;
+
+pub use attention::{HeadShape, ITEM_FIELDS, PagedAttention, Rotary, RotaryNorm, RotaryOrder};
+pub use elementwise::{AddNorm, Gate, GateLayout, Gated, upload};
+pub use plan::Plan;
+pub use source::{Dialect, Kernel, Source};

@@ -1,0 +1,287 @@
+//! Attention over keys and values in blocks: rotation and write, rows that decode, prompt chunks.
+
+use super::elementwise::is_float;
+use super::plan::{Plan, bits, dtype, int, unused_output};
+use super::source::{ATTN_CHUNK_MMA, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE};
+use crate::{Dtype, fast::TemplateValue};
+
+/// Numbers of an item of attention: first row, rows, position of the first row (−rows attends to nothing and gives zeros),
+/// start of the sequence's block table, blocks that were freed behind the sink blocks, 1 for rows that are copied from
+/// `other`, and two zeros.
+pub const ITEM_FIELDS: usize = 8;
+
+/// The heads of an attention layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadShape {
+    /// Query heads.
+    pub heads: i32,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: i32,
+    /// Width of a head.
+    pub head_dim: i32,
+}
+
+/// Which elements rotate together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotaryOrder {
+    /// `(i, i + dims / 2)`.
+    Halves,
+    /// `(2i, 2i + 1)`.
+    Interleaved,
+}
+
+/// RMS norm of query and key heads before they are rotated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RotaryNorm {
+    /// None.
+    Absent,
+    /// With this epsilon.
+    Rms(f32),
+}
+
+/// Norm, rotation, and the write of keys and values into their blocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotary {
+    /// Of the projected rows and of the queries.
+    pub dtype: Dtype,
+    /// Of the pools.
+    pub pool: Dtype,
+    /// The heads.
+    pub shape: HeadShape,
+    /// How many elements of a head rotate; even, 0 for no rotation.
+    pub dims: i32,
+    /// Which elements rotate together.
+    pub order: RotaryOrder,
+    /// Rotated elements are multiplied by this.
+    pub magnitude: f32,
+    /// The norm before it.
+    pub norm: RotaryNorm,
+}
+
+impl Rotary {
+    /// Inputs: queries, keys and values `[rows, (heads + 2 · kv_heads) · head_dim]`; weights of the two norms
+    /// `[head_dim]` (any floats without a norm); radians per position `[dims / 2]` f32; positions and flat slots, i32,
+    /// one for each row at least (below zero: not written); the pools of keys and of values
+    /// `[blocks, block_size, kv_heads, head_dim]`, which are written in place. Outputs: queries
+    /// `[rows, heads · head_dim]`, on which every reader of the pools must depend, and the attention's counter.
+    /// `None` for odd heads and types without a kernel.
+    pub fn plan(&self, rows: i32) -> Option<Plan> {
+        let HeadShape { heads, kv_heads, head_dim } = self.shape;
+        let fits = head_dim % 2 == 0 && self.dims % 2 == 0 && self.dims <= head_dim && self.dims >= 0;
+        if !fits || !self.shape.is_sound() || !is_float(self.dtype) || !is_float(self.pool) {
+            return None;
+        }
+        let (norm, eps) = match self.norm {
+            RotaryNorm::Absent => (false, 0.0),
+            RotaryNorm::Rms(eps) => (true, eps),
+        };
+        let simds = 8;
+        Some(Plan {
+            kernel: &QK_ROPE_WRITE,
+            constants: vec![
+                dtype("T", self.dtype),
+                dtype("TP", self.pool),
+                int("HQ", heads),
+                int("HK", kv_heads),
+                int("D", head_dim),
+                int("R", self.dims),
+                int("NS", simds),
+                ("NORM", TemplateValue::Bool(norm)),
+                ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
+                bits("EPS", eps),
+                bits("MAGNITUDE", self.magnitude),
+            ],
+            groups: [(heads + 2 * kv_heads + simds - 1) / simds, rows, 1],
+            threads: simds * 32,
+            outputs: vec![
+                (vec![rows, heads * head_dim], self.dtype),
+                (vec![(rows * kv_heads).max(64)], Dtype::U32),
+            ],
+        })
+    }
+}
+
+impl HeadShape {
+    fn is_sound(&self) -> bool {
+        self.kv_heads > 0 && self.heads >= self.kv_heads && self.heads % self.kv_heads == 0
+    }
+
+    /// Query heads that share a key head.
+    fn group(&self) -> i32 {
+        self.heads / self.kv_heads
+    }
+}
+
+/// Attention of one layer over its pools.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PagedAttention {
+    /// Of queries and of the result.
+    pub dtype: Dtype,
+    /// Of the pools.
+    pub pool: Dtype,
+    /// The heads.
+    pub shape: HeadShape,
+    /// Tokens of a block.
+    pub block_size: i32,
+    /// Positions that a token sees, itself included; `None` for all.
+    pub window: Option<i32>,
+    /// First positions that every token sees as well.
+    pub sink_tokens: i32,
+    /// Scores are multiplied by this.
+    pub scale: f32,
+}
+
+/// How a plan computes attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Plain arithmetic.
+    Rows,
+    /// Tensor cores.
+    Tensor,
+}
+
+/// Groups that keep a large GPU busy: two for each of an H200's multiprocessors.
+const GROUPS_WANTED: i32 = 264;
+/// Threadgroup memory that a group of plain arithmetic takes at most, in floats; Metal has 8,192.
+const SHARED_FLOATS_MAX: i32 = 7_680;
+
+impl PagedAttention {
+    /// Whether there are kernels for it.
+    pub fn is_supported(&self) -> bool {
+        let HeadShape { head_dim, .. } = self.shape;
+        let floats = is_float(self.dtype) && is_float(self.pool);
+        let heads = self.shape.is_sound() && head_dim % 8 == 0 && head_dim <= 256;
+        let shared = (head_dim + 4) * self.shape.group() <= SHARED_FLOATS_MAX;
+        floats && heads && shared && self.block_size > 0 && self.shape.group() <= 32
+    }
+
+    /// Rows that decode: one row an item, `longest` keys at most. The inputs of the first plan are queries
+    /// `[rows, heads · head_dim]`, the two pools, items `[.., 8]` i32, block tables i32, the counter of [`Rotary`], and
+    /// (for the kernel that takes it) any array like the queries. Its outputs are the result
+    /// `[rows, heads · head_dim]` and partial results; a second plan, if there is one, takes the partial results and the
+    /// items, and gives the result.
+    pub fn decode(&self, dialect: Dialect, rows: i32, items: i32, longest: i32) -> Vec<Plan> {
+        let busy = GROUPS_WANTED / (items * self.shape.kv_heads).max(1);
+        let splits = busy.min((f64::from(longest.max(1)).sqrt() / 3.0) as i32).max(1);
+        self.decode_split(dialect, rows, items, splits)
+    }
+
+    /// [`Self::decode`] with a number of groups that share a row's keys.
+    pub fn decode_split(&self, dialect: Dialect, rows: i32, items: i32, splits: i32) -> Vec<Plan> {
+        let group = self.shape.group();
+        let way = if self.decodes_on_tensor_cores(dialect) { Way::Tensor } else { Way::Rows };
+        let (kernel, mut constants, simds) = match way {
+            Way::Tensor => (&ATTN_MMA, self.constants(), 4),
+            Way::Rows => {
+                let (constants, simds) = self.rows_constants(1);
+                (&ATTN_ROWS, constants, simds)
+            }
+        };
+        constants.push(int("NS", simds));
+        let HeadShape { kv_heads, head_dim, .. } = self.shape;
+        let part = match splits {
+            1 => unused_output(),
+            _ => (vec![items, kv_heads, splits, group, head_dim + 4], Dtype::F32),
+        };
+        let out = (vec![rows, self.shape.heads * head_dim], self.dtype);
+        let first = Plan {
+            kernel,
+            constants,
+            groups: [splits, kv_heads, items],
+            threads: simds * 32,
+            outputs: vec![out.clone(), part],
+        };
+        if splits == 1 || dialect == Dialect::Cuda {
+            return vec![first];
+        }
+        let threads = 128;
+        let reduce = Plan {
+            kernel: &ATTN_REDUCE,
+            constants: vec![
+                dtype("T", self.dtype),
+                int("HQ", self.shape.heads),
+                int("HK", kv_heads),
+                int("D", head_dim),
+                int("QN", 1),
+                int("NT", threads),
+            ],
+            groups: [items, kv_heads, 1],
+            threads,
+            outputs: vec![out],
+        };
+        vec![first, reduce]
+    }
+
+    /// Rows of a prompt that an item of [`Self::chunks`] may have.
+    pub fn chunk_rows(&self, dialect: Dialect) -> i32 {
+        let pairs = if self.chunks_on_tensor_cores(dialect) { CHUNK_SIMDS * 16 } else { 16 };
+        (pairs / self.shape.group()).max(1)
+    }
+
+    /// Rows of prompt chunks, and rows that are copied. Inputs as of [`Self::decode`], without the counter where the
+    /// kernel has none; `other` is what rows are copied from. One output, `[rows, heads · head_dim]`, and perhaps an
+    /// unused one.
+    pub fn chunks(&self, dialect: Dialect, rows: i32, items: i32) -> Plan {
+        let HeadShape { heads, kv_heads, head_dim } = self.shape;
+        let out = (vec![rows, heads * head_dim], self.dtype);
+        if self.chunks_on_tensor_cores(dialect) {
+            let mut constants = self.constants();
+            constants.push(int("NS", CHUNK_SIMDS));
+            let (groups, threads) = ([items, kv_heads, 1], CHUNK_SIMDS * 32);
+            return Plan { kernel: &ATTN_CHUNK_MMA, constants, groups, threads, outputs: vec![out] };
+        }
+        let (mut constants, simds) = self.rows_constants(self.chunk_rows(dialect));
+        constants.push(int("NS", simds));
+        let outputs = vec![out, unused_output()];
+        Plan { kernel: &ATTN_ROWS, constants, groups: [1, kv_heads, items], threads: simds * 32, outputs }
+    }
+
+    fn decodes_on_tensor_cores(&self, dialect: Dialect) -> bool {
+        self.has_tensor_types(dialect)
+            && matches!(self.shape.head_dim, 64 | 128)
+            && self.shape.group() <= 16
+            && self.block_size % 16 == 0
+    }
+
+    fn chunks_on_tensor_cores(&self, dialect: Dialect) -> bool {
+        let dim = self.shape.head_dim;
+        self.has_tensor_types(dialect)
+            && dim % 16 == 0
+            && dim <= 128
+            && self.shape.group() <= CHUNK_SIMDS * 16
+    }
+
+    fn has_tensor_types(&self, dialect: Dialect) -> bool {
+        dialect == Dialect::Cuda && self.pool == self.dtype && matches!(self.dtype, Dtype::Bf16 | Dtype::F16)
+    }
+
+    /// What all attention kernels have.
+    fn constants(&self) -> Vec<crate::fast::TemplateArg<'static>> {
+        vec![
+            dtype("T", self.dtype),
+            int("HQ", self.shape.heads),
+            int("HK", self.shape.kv_heads),
+            int("D", self.shape.head_dim),
+            int("BS", self.block_size),
+            int("WINDOW", self.window.unwrap_or(0)),
+            int("SINK", self.sink_tokens),
+            // Powers of two are cheaper than those of e.
+            bits("SCALE", self.scale * std::f32::consts::LOG2_E),
+        ]
+    }
+
+    /// Constants of plain arithmetic with `rows` rows an item, and simd groups: slices of rows times slices of keys.
+    fn rows_constants(&self, rows: i32) -> (Vec<crate::fast::TemplateArg<'static>>, i32) {
+        let pairs = rows * self.shape.group();
+        let per_simd = pairs.min(4);
+        let row_slices = (pairs + per_simd - 1) / per_simd;
+        let room = SHARED_FLOATS_MAX / (pairs * (self.shape.head_dim + 4));
+        let key_slices = if rows > 1 { 1 } else { (8 / row_slices).clamp(1, 4).min(room.max(1)) };
+        let mut constants = self.constants();
+        constants.extend([dtype("TP", self.pool), int("QN", rows), int("GH", per_simd), int("U", 4)]);
+        (constants, row_slices * key_slices)
+    }
+}
+
+/// Simd groups of a prompt chunk's group on tensor cores, 16 pairs of row and head each.
+const CHUNK_SIMDS: i32 = 8;

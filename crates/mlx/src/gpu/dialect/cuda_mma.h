@@ -1,0 +1,78 @@
+// CUDA alone: tensor cores, asynchronous copies and streaming loads; goes behind the dialect where a kernel needs it.
+// The emulator has functions of the same names.
+#ifndef GK_EMU
+// 16x8 += 16x16 * 16x8, of T
+template <typename T> struct gk_tensor;
+template <> struct gk_tensor<__nv_bfloat16> {
+  static GK_FN void mma(float (&c)[4], const gk_uint (&a)[4], gk_uint b0, gk_uint b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+  static GK_FN gk_uint pair(float lo, float hi) {
+    gk_uint r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+  }
+};
+template <> struct gk_tensor<__half> {
+  static GK_FN void mma(float (&c)[4], const gk_uint (&a)[4], gk_uint b0, gk_uint b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+  static GK_FN gk_uint pair(float lo, float hi) {
+    gk_uint r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+  }
+};
+// four 8x8 matrices of 16-bit elements; lane l names row l % 8 of matrix l / 8
+GK_FN void gk_matrices(gk_uint (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((gk_uint)__cvta_generic_to_shared(row)) : "memory");
+}
+GK_FN void gk_matrices_t(gk_uint (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((gk_uint)__cvta_generic_to_shared(row)) : "memory");
+}
+GK_FN uint4 gk_stream4(const void* p) {  // weights: read once, no place in L1
+  uint4 r;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+  return r;
+}
+GK_FN uint2 gk_stream2(const void* p) {
+  uint2 r;
+  asm("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
+  return r;
+}
+GK_FN uint4 gk_kv4(const void* p) {  // keys and values: written by an earlier kernel, read once
+  uint4 r;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+  return r;
+}
+GK_FN uint2 gk_cached2(const void* p) { return __ldg((const uint2*)p); }
+GK_FN uint4 gk_cached4(const void* p) { return __ldg((const uint4*)p); }
+// 16 bytes to shared memory while the threads go on, or zeros
+GK_FN void gk_copy16(void* to, const void* from, bool some) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from), "r"(some ? 16 : 0) : "memory");
+}
+GK_FN void gk_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> GK_FN void gk_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
+GK_FN void gk_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#define GK_SIMD_BARRIER() __syncwarp()
+GK_FN gk_uint gk_bytes(gk_uint a, gk_uint b, gk_uint s) { return __byte_perm(a, b, s); }
+GK_FN float gk_bits(gk_uint x) { return __uint_as_float(x); }
+// 128 + q as bf16, of two nibbles: one instruction, with two constants in registers (as immediates it would be two)
+GK_FN gk_uint gk_nibbles(gk_uint w, gk_uint mask, gk_uint magic) {
+  gk_uint r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(w), "r"(mask), "r"(magic));
+  return r;
+}
+GK_FN gk_uint gk_opaque(gk_uint x) { gk_uint r; asm volatile("mov.u32 %0, %1;" : "=r"(r) : "r"(x)); return r; }
+// bf16 pairs: (128 + q) - 128 is exact, times scale plus bias rounds once
+GK_FN gk_uint gk_affine2(gk_uint q, gk_uint s, gk_uint b) {
+  gk_uint r;
+  asm("{ .reg .b32 t; sub.rn.bf16x2 t, %1, %4; fma.rn.bf16x2 %0, t, %2, %3; }" : "=r"(r) : "r"(q), "r"(s), "r"(b), "r"(0x43004300u));
+  return r;
+}
+#endif
+GK_FN gk_uint gk_word(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }

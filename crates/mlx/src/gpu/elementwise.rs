@@ -1,0 +1,141 @@
+//! Residual add with its norm, gated activations, and copies to the device's memory.
+
+use super::plan::{Plan, bits, dtype, int};
+use super::source::{ADD_NORM, GATED, UPLOAD};
+use crate::{Array, Dtype, Result};
+
+/// `sum = r + x` and its RMS norm, over rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AddNorm {
+    /// Of the rows.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Elements of a row.
+    pub width: i32,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+impl AddNorm {
+    /// Inputs `x`, `r` `[rows, width]` and the weight `[width]`; outputs `sum` and `y`, `[rows, width]`. `None` for widths
+    /// that are no multiple of 8, and for those of over 65,536.
+    pub fn plan(&self) -> Option<Plan> {
+        if self.width % 8 != 0 || self.width > 1 << 16 || !is_float(self.dtype) {
+            return None;
+        }
+        let simds = (self.width / 256).clamp(4, 16);
+        Some(Plan {
+            kernel: &ADD_NORM,
+            constants: vec![
+                dtype("T", self.dtype),
+                int("H", self.width),
+                int("NS", simds),
+                bits("EPS", self.eps),
+            ],
+            groups: [1, self.rows, 1],
+            threads: simds * 32,
+            outputs: vec![(vec![self.rows, self.width], self.dtype); 2],
+        })
+    }
+}
+
+/// The function of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// With the error function.
+    Gelu,
+    /// Gelu's approximation by `tanh`.
+    GeluTanh,
+    /// `sigmoid(x)`.
+    Sigmoid,
+}
+
+/// Where the two operands are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateLayout {
+    /// In one array of rows `[2 · width]`, the gate first; it is passed twice.
+    Joined,
+    /// In two arrays.
+    Apart,
+}
+
+/// `act(gate) · up` over rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gated {
+    /// Of the rows.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Elements of a result's row.
+    pub width: i32,
+    /// The gate's function.
+    pub gate: Gate,
+    /// Where the operands are.
+    pub layout: GateLayout,
+}
+
+impl Gated {
+    /// Inputs `gate` and `up`; output `y`, `[rows, width]`. `None` for widths that are no multiple of 8.
+    pub fn plan(&self) -> Option<Plan> {
+        if self.width % 8 != 0 || !is_float(self.dtype) {
+            return None;
+        }
+        let (stride, up) = match self.layout {
+            GateLayout::Joined => (2 * self.width, self.width),
+            GateLayout::Apart => (self.width, 0),
+        };
+        let act = match self.gate {
+            Gate::Silu => 0,
+            Gate::Gelu => 1,
+            Gate::GeluTanh => 2,
+            Gate::Sigmoid => 3,
+        };
+        let threads = 128;
+        let groups = (self.width / 8 + threads - 1) / threads;
+        Some(Plan {
+            kernel: &GATED,
+            constants: vec![
+                dtype("T", self.dtype),
+                int("F", self.width),
+                int("STRIDE", stride),
+                int("UP", up),
+                int("ACT", act),
+                int("NT", threads),
+            ],
+            groups: [groups, self.rows, 1],
+            threads,
+            outputs: vec![(vec![self.rows, self.width], self.dtype)],
+        })
+    }
+}
+
+/// What an upload is rounded up to: the number of elements is compiled in.
+const UPLOAD_STEP: usize = 256;
+
+/// Numbers in the device's own memory, padded with zeros, `[n]` i32 with `n` a power of two of at least 256. MLX
+/// itself would leave them in managed memory.
+pub fn upload(values: &[i32]) -> Result<Array> {
+    let padded = values.len().max(UPLOAD_STEP).next_power_of_two();
+    let mut numbers = values.to_vec();
+    numbers.resize(padded, 0);
+    let host = Array::from_slice(&numbers, &[padded as i32])?;
+    let mut copies = upload_plan(padded as i32).call(&[&host])?;
+    copies.pop().ok_or_else(|| crate::Error::new("a copy"))
+}
+
+fn upload_plan(len: i32) -> Plan {
+    Plan {
+        kernel: &UPLOAD,
+        constants: vec![int("N", len)],
+        groups: [len.div_euclid(256).max(1), 1, 1],
+        threads: 256,
+        outputs: vec![(vec![len], Dtype::I32)],
+    }
+}
+
+pub(super) fn is_float(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16)
+}

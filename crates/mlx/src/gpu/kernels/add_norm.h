@@ -1,0 +1,33 @@
+// sum = r + x, y = rms_norm(sum) * w. x, r [rows, H] of T, w [H] floats; H a multiple of 8.
+// One group of NS simd groups per row. groups (1, rows)
+GK_SHARED(float, red, NS);
+constexpr int V = H / 8, IT = (V + NS * 32 - 1) / (NS * 32);
+const gk_long row = GK_GROUP_Y;
+gk_fv<8> z[IT];
+float s = 0;
+GK_UNROLL for (int j = 0; j < IT; ++j) {
+  const int i = j * NS * 32 + GK_TID;
+  if (i < V) {
+    z[j] = gk_load<8>(r + row * H + i * 8);
+    const gk_fv<8> a = gk_load<8>(x + row * H + i * 8);
+    GK_UNROLL for (int k = 0; k < 8; ++k) {
+      z[j].v[k] = gk_round<T>(z[j].v[k] + a.v[k]);
+      s += z[j].v[k] * z[j].v[k];
+    }
+    gk_store8<T>::at(sum + row * H + i * 8, z[j]);
+  }
+}
+s = gk_sum(s);
+if (GK_LANE == 0) red[GK_SIMD] = s;
+GK_BARRIER();
+s = 0;
+GK_UNROLL for (int j = 0; j < NS; ++j) s += red[j];
+s = gk_rsqrt(s / H + GK_FLOAT(EPS));
+GK_UNROLL for (int j = 0; j < IT; ++j) {
+  const int i = j * NS * 32 + GK_TID;
+  if (i < V) {
+    gk_fv<8> a = gk_load<8>(w + i * 8);
+    GK_UNROLL for (int k = 0; k < 8; ++k) a.v[k] *= gk_round<T>(z[j].v[k] * s);
+    gk_store8<T>::at(y + row * H + i * 8, a);
+  }
+}

@@ -1,0 +1,64 @@
+// Norm of each query and key head, rotation, and the write of keys and values into their blocks, in place.
+// in:  qkv [rows, (HQ + 2 HK) D] of T; qw, kw [D] floats (read if NORM); freq [R / 2] float, radians per position;
+//      pos, slot [rows or more] int (slot = block * block size + offset; below zero: not written);
+//      kpool, vpool [blocks, block size, HK, D] of TP: WRITTEN although inputs
+// out: q [rows, HQ, D] of T: what reads the pools next must read q, too, which is the dependency;
+//      counter [rows * HK] uint: zeros, which the attention kernel counts with
+// One simd group per head of a row. groups ((HQ + 2 HK) / NS rounded up, rows), NS simd groups
+constexpr int H = HQ + 2 * HK, PAIRS = D / 2, PER = (PAIRS + 31) / 32;
+const int lane = GK_LANE, row = GK_GROUP_Y, h = GK_GROUP_X * NS + GK_SIMD;
+if (h < H) {
+  const GK_DEV T* x = qkv + ((gk_long)row * H + h) * D;
+  float a[PER], b[PER];                   // the two elements of a pair
+  GK_UNROLL for (int j = 0; j < PER; ++j) {
+    const int p = lane + 32 * j;
+    const bool near = INTERLEAVED || p >= R / 2;  // behind the rotated part pairs are neighbours in any case
+    a[j] = p < PAIRS ? gk_f(x[near ? 2 * p : p]) : 0;
+    b[j] = p < PAIRS ? gk_f(x[near ? 2 * p + 1 : p + R / 2]) : 0;
+  }
+  if (h < HQ + HK) {
+    if (NORM) {
+      float s = 0;
+      GK_UNROLL for (int j = 0; j < PER; ++j) s += a[j] * a[j] + b[j] * b[j];
+      s = gk_rsqrt(gk_sum(s) / D + GK_FLOAT(EPS));
+      GK_UNROLL for (int j = 0; j < PER; ++j) {
+        const int p = lane + 32 * j;
+        const bool near = INTERLEAVED || p >= R / 2;
+        const int i0 = near ? 2 * p : p, i1 = near ? 2 * p + 1 : p + R / 2;
+        if (p < PAIRS) {
+          a[j] = gk_round<T>(gk_round<T>(a[j] * s) * (h < HQ ? gk_f(qw[i0]) : gk_f(kw[i0])));
+          b[j] = gk_round<T>(gk_round<T>(b[j] * s) * (h < HQ ? gk_f(qw[i1]) : gk_f(kw[i1])));
+        }
+      }
+    }
+    const float at = (float)pos[row];
+    GK_UNROLL for (int j = 0; j < PER; ++j) {
+      const int p = lane + 32 * j;
+      if (p < R / 2) {
+        const float angle = at * freq[p];
+        const float c = gk_cos(angle) * GK_FLOAT(MAGNITUDE), s = gk_sin(angle) * GK_FLOAT(MAGNITUDE);
+        const float x0 = a[j], x1 = b[j];
+        a[j] = x0 * c - x1 * s;
+        b[j] = x0 * s + x1 * c;
+      }
+    }
+  }
+  const gk_long at = slot[row];
+  GK_UNROLL for (int j = 0; j < PER; ++j) {
+    const int p = lane + 32 * j;
+    const bool near = INTERLEAVED || p >= R / 2;
+    const int i0 = near ? 2 * p : p, i1 = near ? 2 * p + 1 : p + R / 2;
+    if (p < PAIRS) {
+      if (h < HQ) {
+        q[((gk_long)row * HQ + h) * D + i0] = gk_to<T>::of(a[j]);
+        q[((gk_long)row * HQ + h) * D + i1] = gk_to<T>::of(b[j]);
+      } else if (at >= 0) {
+        GK_DEV TP* to = h < HQ + HK ? GK_WRITABLE(TP, kpool) + (at * HK + (h - HQ)) * D
+                                    : GK_WRITABLE(TP, vpool) + (at * HK + (h - HQ - HK)) * D;
+        to[i0] = gk_to<TP>::of(a[j]);
+        to[i1] = gk_to<TP>::of(b[j]);
+      }
+    }
+  }
+  if (h < HK && lane == 0) counter[row * HK + h] = 0;
+}

@@ -1,0 +1,128 @@
+//! The texts of the kernels, and how they are put together for a compiler.
+
+use crate::device::Backend;
+
+/// Which spelling of the common dialect a text uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// CUDA C++, for NVRTC.
+    Cuda,
+    /// Metal's language.
+    Metal,
+}
+
+impl Dialect {
+    /// What a backend compiles; `None` for the CPU.
+    pub fn of(backend: Backend) -> Option<Self> {
+        match backend {
+            Backend::Cuda => Some(Self::Cuda),
+            Backend::Metal => Some(Self::Metal),
+            Backend::Cpu => None,
+        }
+    }
+}
+
+/// A kernel: its interface and its text.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Its name, an identifier.
+    pub name: &'static str,
+    /// Names of the inputs, in order.
+    pub inputs: &'static [&'static str],
+    /// Names of the outputs, in order.
+    pub outputs: &'static [&'static str],
+    body: &'static str,
+    needs: Needs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Dialect,
+    /// `cuda_mma.h`: CUDA alone.
+    TensorCores,
+}
+
+/// A text as MLX's custom kernels take it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// What goes in front of the function.
+    pub header: String,
+    /// The function's body.
+    pub body: String,
+}
+
+/// Inputs of the attention kernels over rows.
+const ATTENTION: &[&str] = &["q", "kpool", "vpool", "items", "table", "counter", "other"];
+
+macro_rules! kernel {
+    ($name:literal, $inputs:expr, $outputs:expr, $needs:ident) => {
+        Kernel {
+            name: $name,
+            inputs: $inputs,
+            outputs: $outputs,
+            body: include_str!(concat!("kernels/", $name, ".h")),
+            needs: Needs::$needs,
+        }
+    };
+}
+
+pub(super) static UPLOAD: Kernel = kernel!("upload", &["x"], &["y"], Dialect);
+pub(super) static QK_ROPE_WRITE: Kernel = kernel!(
+    "qk_rope_write",
+    &["qkv", "qw", "kw", "freq", "pos", "slot", "kpool", "vpool"],
+    &["q", "counter"],
+    Dialect
+);
+pub(super) static ATTN_ROWS: Kernel = kernel!("attn_rows", ATTENTION, &["out", "part"], Dialect);
+pub(super) static ATTN_REDUCE: Kernel = kernel!("attn_reduce", &["part", "items"], &["out"], Dialect);
+pub(super) static ATTN_MMA: Kernel =
+    kernel!("attn_mma", &["q", "kpool", "vpool", "items", "table", "counter"], &["out", "part"], TensorCores);
+pub(super) static ATTN_CHUNK_MMA: Kernel =
+    kernel!("attn_chunk_mma", &["q", "kpool", "vpool", "items", "table", "other"], &["out"], TensorCores);
+pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
+pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dialect);
+
+/// Texts that bodies include.
+const PARTS: &[(&str, &str)] = &[
+    ("attn_item.h", include_str!("kernels/attn_item.h")),
+    ("attn_copy.h", include_str!("kernels/attn_copy.h")),
+    ("attn_tail.h", include_str!("kernels/attn_tail.h")),
+];
+
+/// Built-in arguments of a Metal kernel; MLX declares those that a body names.
+const METAL_BUILT_INS: &str = "// threadgroup_position_in_grid threadgroups_per_grid thread_position_in_threadgroup \
+                               thread_index_in_simdgroup simdgroup_index_in_threadgroup\n";
+
+impl Kernel {
+    /// Whether a dialect has what the kernel needs.
+    pub fn exists_in(&self, dialect: Dialect) -> bool {
+        dialect == Dialect::Cuda || self.needs == Needs::Dialect
+    }
+
+    /// Its text in a dialect. Comments are left out, because MLX copies and hashes the text at each call.
+    pub fn source(&self, dialect: Dialect) -> Source {
+        let (spelling, built_ins) = match dialect {
+            Dialect::Cuda => (include_str!("dialect/cuda.h"), ""),
+            Dialect::Metal => (include_str!("dialect/metal.h"), METAL_BUILT_INS),
+        };
+        let mut header = without_comments(spelling) + &without_comments(include_str!("dialect/common.h"));
+        if self.needs == Needs::TensorCores {
+            header += &without_comments(include_str!("dialect/cuda_mma.h"));
+        }
+        Source { header, body: built_ins.to_owned() + &without_comments(&expanded(self.body)) }
+    }
+}
+
+/// The text with its includes in their places.
+fn expanded(text: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("//@include ") {
+        Some(name) => PARTS.iter().find(|(part, _)| *part == name).map_or("", |(_, text)| text).to_owned(),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+fn without_comments(text: &str) -> String {
+    let code = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code).trim_end());
+    code.filter(|line| !line.trim().is_empty()).flat_map(|line| [line, "\n"]).collect()
+}

@@ -1,0 +1,118 @@
+//! Residual add and norm, and gated activations.
+
+use mlx::Dtype::{self, Bf16, F16, F32};
+use mlx::gpu::{AddNorm, Dialect, Gate, GateLayout, Gated, Plan};
+
+use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
+
+struct Case {
+    plan: Plan,
+    inputs: Vec<Tensor>,
+    expected: Vec<Vec<f64>>,
+    dtype: Dtype,
+}
+
+fn add_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
+    let mut numbers = Numbers(rows as u64 + width as u64);
+    let row = [rows, width];
+    let inputs =
+        [numbers.tensor(dtype, &row), numbers.tensor(dtype, &row), numbers.tensor(F32, &[width])].to_vec();
+    let [x, r, w] = [0, 1, 2].map(|i: usize| inputs[i].to_f64());
+    let sum: Vec<f32> = x.iter().zip(&r).map(|(x, r)| (x + r) as f32).collect();
+    let sum = Tensor::floats(dtype, &[rows, width], &sum).to_f64();
+    let normed = sum.chunks_exact(width as usize).flat_map(|row| {
+        let mean = row.iter().map(|x| x * x).sum::<f64>() / f64::from(width);
+        row.iter().zip(&w).map(move |(x, w)| x / (mean + 1e-5).sqrt() * w).collect::<Vec<_>>()
+    });
+    let expected = vec![sum.clone(), normed.collect()];
+    let plan = AddNorm { dtype, rows, width, eps: 1e-5 }.plan().unwrap();
+    Case { plan, inputs, expected, dtype }
+}
+
+fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) -> Case {
+    let mut numbers = Numbers(rows as u64 * width as u64);
+    let plan = Gated { dtype, rows, width, gate, layout }.plan().unwrap();
+    let w = width as usize;
+    let (inputs, gates, ups): (Vec<Tensor>, Vec<f64>, Vec<f64>) = match layout {
+        GateLayout::Joined => {
+            let both = numbers.tensor(dtype, &[rows, 2 * width]);
+            let values = both.to_f64();
+            let rows = || values.chunks_exact(2 * w);
+            let gates = rows().flat_map(|row| row[..w].to_vec()).collect();
+            let ups = rows().flat_map(|row| row[w..].to_vec()).collect();
+            (vec![both.clone(), both], gates, ups)
+        }
+        GateLayout::Apart => {
+            let [gate, up] = [numbers.tensor(dtype, &[rows, width]), numbers.tensor(dtype, &[rows, width])];
+            let (gates, ups) = (gate.to_f64(), up.to_f64());
+            (vec![gate, up], gates, ups)
+        }
+    };
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let act = |x: f64| match gate {
+        Gate::Silu => x * sigmoid(x),
+        Gate::Gelu => 0.5 * x * (1.0 + erf(x / 2f64.sqrt())),
+        Gate::GeluTanh => 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh()),
+        Gate::Sigmoid => sigmoid(x),
+    };
+    let expected = vec![gates.iter().zip(&ups).map(|(gate, up)| act(*gate) * up).collect()];
+    Case { plan, inputs, expected, dtype }
+}
+
+/// By its series, which converges for the values here.
+fn erf(x: f64) -> f64 {
+    let (mut term, mut sum) = (x, x);
+    for n in 1..60 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
+}
+
+/// The largest error of any case, as a share of what is tolerated.
+fn worst(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> f64 {
+    let types = |case: &Case| case.inputs.iter().map(|input| input.dtype).collect::<Vec<_>>();
+    let plans: Vec<_> = cases.iter().map(|case| (case.plan.clone(), types(case), broken)).collect();
+    let program = Program::new(name, dialect, &plans);
+    let of = |(at, case): (usize, &Case)| {
+        let Ok(arrays) = program.run(at, &case.plan, &case.inputs, 7) else { return f64::INFINITY };
+        let outputs = arrays[case.inputs.len()..].iter().zip(&case.expected);
+        outputs
+            .map(|(found, expected)| error(&found.to_f64(), expected) / tolerance(case.dtype))
+            .fold(0.0, f64::max)
+    };
+    cases.iter().enumerate().map(of).fold(0.0, f64::max)
+}
+
+fn add_norms() -> Vec<Case> {
+    vec![add_norm(Bf16, 3, 1032), add_norm(F32, 2, 520), add_norm(F16, 1, 64), add_norm(Bf16, 2, 4096)]
+}
+
+fn gates() -> Vec<Case> {
+    vec![
+        gated(Bf16, 3, 1048, Gate::Silu, GateLayout::Joined),
+        gated(F32, 2, 24, Gate::Gelu, GateLayout::Joined),
+        gated(F16, 1, 64, Gate::GeluTanh, GateLayout::Apart),
+        gated(F32, 5, 40, Gate::Sigmoid, GateLayout::Apart),
+    ]
+}
+
+#[test]
+fn add_norm_equals_its_reference() {
+    assert!(worst("add_norm_cuda", Dialect::Cuda, &add_norms(), None) < 1.0);
+    assert!(worst("add_norm_metal", Dialect::Metal, &add_norms(), None) < 1.0);
+}
+
+#[test]
+fn gated_activations_equal_their_reference() {
+    assert!(worst("gated_cuda", Dialect::Cuda, &gates(), None) < 1.0);
+    assert!(worst("gated_metal", Dialect::Metal, &gates(), None) < 1.0);
+}
+
+#[test]
+fn a_missing_barrier_or_a_wrong_index_is_noticed() {
+    let broken = worst("add_norm_barrier", Dialect::Cuda, &add_norms(), Some(("GK_BARRIER();", "")));
+    assert!(broken > 1.0, "add_norm without its barrier: {broken}");
+    let broken = worst("gated_up", Dialect::Metal, &gates(), Some(("STRIDE + UP", "STRIDE")));
+    assert!(broken > 1.0, "gated with a wrong operand: {broken}");
+}

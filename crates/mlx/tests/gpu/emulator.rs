@@ -1,0 +1,240 @@
+//! Compiles kernels for the CPU and runs them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::environment;
+use mlx::fast::TemplateValue;
+use mlx::gpu::{Dialect, Plan};
+use mlx::{Dtype, bf16, f16};
+
+/// An array's bytes.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    pub dtype: Dtype,
+    pub shape: Vec<i32>,
+    pub bytes: Vec<u8>,
+}
+
+impl Tensor {
+    pub fn floats(dtype: Dtype, shape: &[i32], values: &[f32]) -> Self {
+        let bytes = values.iter().flat_map(|value| match dtype {
+            Dtype::Bf16 => bf16::from_f32(*value).to_ne_bytes().to_vec(),
+            Dtype::F16 => f16::from_f32(*value).to_ne_bytes().to_vec(),
+            _ => value.to_ne_bytes().to_vec(),
+        });
+        Self { dtype, shape: shape.to_vec(), bytes: bytes.collect() }
+    }
+
+    pub fn ints(values: &[i32]) -> Self {
+        let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        Self { dtype: Dtype::I32, shape: vec![values.len() as i32], bytes }
+    }
+
+    /// Memory that nothing has written.
+    pub fn garbage(shape: &[i32], dtype: Dtype) -> Self {
+        let len: i32 = shape.iter().product();
+        Self { dtype, shape: shape.to_vec(), bytes: vec![0xff; len as usize * dtype.size_of()] }
+    }
+
+    pub fn to_f64(&self) -> Vec<f64> {
+        let each = self.bytes.chunks_exact(self.dtype.size_of());
+        let value = |bytes: &[u8]| match self.dtype {
+            Dtype::Bf16 => bf16::from_ne_bytes(bytes.try_into().unwrap()).to_f64(),
+            Dtype::F16 => f16::from_ne_bytes(bytes.try_into().unwrap()).to_f64(),
+            Dtype::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().unwrap())),
+            _ => f64::from(i32::from_ne_bytes(bytes.try_into().unwrap())),
+        };
+        each.map(value).collect()
+    }
+}
+
+/// Numbers around zero, from a seed.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+
+    /// As a dtype holds them.
+    pub fn tensor(&mut self, dtype: Dtype, shape: &[i32]) -> Tensor {
+        let len: i32 = shape.iter().product();
+        let values: Vec<f32> = (0..len).map(|_| self.below(4001) as f32 / 1000.0 - 2.0).collect();
+        Tensor::floats(dtype, shape, &values)
+    }
+}
+
+/// A text that is replaced in a kernel, to see that a test notices.
+pub type Break = Option<(&'static str, &'static str)>;
+
+/// Several plans of one kernel, compiled into one program.
+pub struct Program(PathBuf);
+
+impl Program {
+    /// `plans`: each with the types of its inputs.
+    pub fn new(name: &str, dialect: Dialect, plans: &[(Plan, Vec<Dtype>, Break)]) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu");
+        fs::create_dir_all(&folder).unwrap();
+        let (source, program) = (folder.join(format!("{name}.cpp")), folder.join(name));
+        let text = program_text(dialect, plans);
+        if program.exists() && fs::read_to_string(&source).is_ok_and(|old| old == text) {
+            return Self(program);
+        }
+        fs::write(&source, text).unwrap();
+        let compiler = environment::compiler();
+        let output = Command::new(compiler)
+            .args(["-std=c++17", "-O1", "-w", "-o"])
+            .args([&program, &source])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} does not compile: {}", &errors[..errors.len().min(4000)]);
+        Self(program)
+    }
+
+    /// Runs a plan: its inputs afterwards, then its outputs. The error is what the emulator says.
+    pub fn run(&self, at: usize, plan: &Plan, inputs: &[Tensor], seed: i32) -> Result<Vec<Tensor>, String> {
+        let mut arrays = inputs.to_vec();
+        arrays.extend(plan.outputs.iter().map(|(shape, dtype)| Tensor::garbage(shape, *dtype)));
+        let [x, y, z] = plan.grid();
+        let head = [arrays.len() as i32, seed, x, y, z, plan.threads];
+        let mut file: Vec<u8> = head.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        for array in &arrays {
+            file.extend((array.bytes.len() as i64).to_ne_bytes());
+            let dims = array.shape.iter().copied().chain(std::iter::repeat(1)).take(8);
+            file.extend(dims.flat_map(i32::to_ne_bytes));
+            file.extend(&array.bytes);
+        }
+        let path = self.0.with_extension(format!("{at}.{seed}.{:?}.launch", std::thread::current().id()));
+        fs::write(&path, file).unwrap();
+        let output = Command::new(&self.0).arg(at.to_string()).arg(&path).output().unwrap();
+        if !output.status.success() {
+            return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)));
+        }
+        let results = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let mut rest = results.as_slice();
+        for array in &mut arrays {
+            let (bytes, others) = rest.split_at(array.bytes.len());
+            array.bytes = bytes.to_vec();
+            rest = others;
+        }
+        Ok(arrays)
+    }
+}
+
+fn program_text(dialect: Dialect, plans: &[(Plan, Vec<Dtype>, Break)]) -> String {
+    let name = match dialect {
+        Dialect::Cuda => "CUDA",
+        Dialect::Metal => "METAL",
+    };
+    let header = &plans[0].0.kernel.source(dialect).header;
+    let mut text = format!("#define EMULATE_{name}\n{}\n{header}\n", include_str!("emulator.h"));
+    let mut cases = String::new();
+    for (at, (plan, inputs, broken)) in plans.iter().enumerate() {
+        let mut body = plan.kernel.source(dialect).body;
+        if let Some((old, new)) = broken {
+            assert!(body.contains(old), "{} has no `{old}`", plan.kernel.name);
+            body = body.replace(old, new);
+        }
+        let (function, call) = function_text(at, dialect, plan, inputs, &body);
+        text += &function;
+        writeln!(cases, "case {at}: emu::run(l.grid, l.threads, l.seed, [&] {{ {call}; }}); break;").unwrap();
+    }
+    text + "int main(int, char** argv) {\n  emu::Launch l;\n  l.load(argv[2]);\n  ++emu_launch;\n"
+        + &format!("  switch (atoi(argv[1])) {{\n{cases}  }}\n  l.store(argv[2]);\n}}\n")
+}
+
+/// The function that MLX would write around a body, and the call of it.
+fn function_text(at: usize, dialect: Dialect, plan: &Plan, inputs: &[Dtype], body: &str) -> (String, String) {
+    let kernel = plan.kernel;
+    assert_eq!(inputs.len(), kernel.inputs.len(), "{}: one type for each input", kernel.name);
+    let (space, of) = match dialect {
+        Dialect::Cuda => ("", cuda_type as fn(Dtype) -> &'static str),
+        Dialect::Metal => ("device ", metal_type as fn(Dtype) -> &'static str),
+    };
+    let (mut parameters, mut arguments) = (Vec::new(), Vec::new());
+    for (i, (name, dtype)) in kernel.inputs.iter().zip(inputs).enumerate() {
+        let dtype = of(*dtype);
+        parameters.push(format!("const {space}{dtype}* {name}"));
+        arguments.push(format!("(const {dtype}*)l.arrays[{i}]"));
+        if body.contains(&format!("{name}_shape")) {
+            parameters.push(format!("const int* {name}_shape"));
+            arguments.push(format!("l.shapes[{i}].data()"));
+        }
+    }
+    for (i, (name, (_, dtype))) in kernel.outputs.iter().zip(&plan.outputs).enumerate() {
+        let dtype = of(*dtype);
+        parameters.push(format!("{space}{dtype}* {name}"));
+        arguments.push(format!("({dtype}*)l.arrays[{}]", inputs.len() + i));
+    }
+    let (parameters, arguments) = (parameters.join(", "), arguments.join(", "));
+    let value = |value: TemplateValue| match value {
+        TemplateValue::Int(value) => ("int", value.to_string()),
+        TemplateValue::Bool(value) => ("bool", value.to_string()),
+        TemplateValue::Dtype(value) => ("typename", of(value).to_owned()),
+    };
+    let constants = plan.constants.iter().map(|(name, of)| (*name, value(*of)));
+    match dialect {
+        Dialect::Cuda => {
+            let constants: String = constants
+                .map(|(name, (kind, value))| match kind {
+                    "typename" => format!("  using {name} = {value};\n"),
+                    kind => format!("  constexpr {kind} {name} = {value};\n"),
+                })
+                .collect();
+            let function = format!("static void k{at}({parameters}) {{\n{constants}{body}\n}}\n");
+            (function, format!("k{at}({arguments})"))
+        }
+        Dialect::Metal => {
+            let (names, values): (Vec<String>, Vec<String>) =
+                constants.map(|(name, (kind, value))| (format!("{kind} {name}"), value)).unzip();
+            let (names, values) = (names.join(", "), values.join(", "));
+            let function = format!("template <{names}>\nvoid k{at}({parameters}) {{\n{body}\n}}\n");
+            (function, format!("k{at}<{values}>({arguments})"))
+        }
+    }
+}
+
+fn cuda_type(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::Bf16 => "__nv_bfloat16",
+        Dtype::F16 => "__half",
+        Dtype::F32 => "float",
+        Dtype::I32 => "int32_t",
+        Dtype::U32 => "uint32_t",
+        other => panic!("no kernel takes {other}"),
+    }
+}
+
+fn metal_type(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::Bf16 => "bfloat16_t",
+        Dtype::F16 => "float16_t",
+        other => cuda_type(other),
+    }
+}
+
+/// Relative error of a result, infinite if it is not finite.
+pub fn error(found: &[f64], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    if !found.iter().all(|x| x.is_finite()) {
+        return f64::INFINITY;
+    }
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    difference / norm(&mut expected.iter().copied()).max(1e-30)
+}
+
+/// What rounding to a type may cost.
+pub fn tolerance(dtype: Dtype) -> f64 {
+    match dtype {
+        Dtype::Bf16 => 1e-2,
+        Dtype::F16 => 2e-3,
+        _ => 3e-5,
+    }
+}

@@ -1,0 +1,11 @@
+//! Our GPU kernels without a GPU: their texts, compiled for the CPU against `emulator.h`, beside plain references, and
+//! seen to fail when a line is broken on purpose.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod attention;
+mod elementwise;
+mod emulator;
+mod environment;
+mod rotary;
+mod text;

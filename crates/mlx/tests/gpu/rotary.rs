@@ -1,0 +1,151 @@
+//! Norm, rotation and the write of keys and values.
+
+use mlx::Dtype::{self, Bf16, F16, F32};
+use mlx::gpu::{Dialect, HeadShape, Plan, Rotary, RotaryNorm, RotaryOrder};
+
+use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
+
+struct Case {
+    plan: Plan,
+    inputs: Vec<Tensor>,
+    /// Queries, then the pools.
+    expected: [Vec<f64>; 3],
+    dtype: Dtype,
+}
+
+fn case(rotary: Rotary, rows: usize) -> Case {
+    let HeadShape { heads, kv_heads, head_dim } = rotary.shape;
+    let mut numbers = Numbers(rows as u64 + head_dim as u64);
+    let all = heads + 2 * kv_heads;
+    let qkv = numbers.tensor(rotary.dtype, &[rows as i32, all * head_dim]);
+    let norms = [numbers.tensor(F32, &[head_dim]), numbers.tensor(rotary.dtype, &[head_dim])];
+    let pairs = (rotary.dims / 2).max(1);
+    let frequencies: Vec<f32> = (0..pairs).map(|i| 100f32.powf(-(i as f32) / pairs as f32)).collect();
+    let frequencies = Tensor::floats(F32, &[pairs], &frequencies);
+    let positions: Vec<i32> = (0..rows).map(|_| numbers.below(500) as i32).collect();
+    let mut slots: Vec<i32> = (0..rows as i32).map(|row| row * 7 % 31).collect();
+    if rows > 2 {
+        slots[rows / 2] = -1;
+    }
+    let pool = [4, 8, kv_heads, head_dim];
+    let pools = [numbers.tensor(rotary.pool, &pool), numbers.tensor(rotary.pool, &pool)];
+    let expected =
+        reference(&rotary, [&qkv, &norms[0], &norms[1], &frequencies], [&positions, &slots], &pools);
+    let [q_norm, k_norm] = norms;
+    let [keys, values] = pools;
+    let (positions, slots) = (Tensor::ints(&positions), Tensor::ints(&slots));
+    let inputs = vec![qkv, q_norm, k_norm, frequencies, positions, slots, keys, values];
+    Case { plan: rotary.plan(rows as i32).unwrap(), inputs, expected, dtype: rotary.dtype }
+}
+
+fn reference(
+    rotary: &Rotary,
+    [qkv, q_norm, k_norm, frequencies]: [&Tensor; 4],
+    [positions, slots]: [&[i32]; 2],
+    pools: &[Tensor; 2],
+) -> [Vec<f64>; 3] {
+    let (heads, kv_heads) = (rotary.shape.heads as usize, rotary.shape.kv_heads as usize);
+    let (dim, half) = (rotary.shape.head_dim as usize, rotary.dims as usize / 2);
+    let (x, frequencies) = (qkv.to_f64(), frequencies.to_f64());
+    let (mut queries, mut keys, mut values) = (Vec::new(), pools[0].to_f64(), pools[1].to_f64());
+    let of_row = (heads + 2 * kv_heads) * dim;
+    for (row, x) in x.chunks_exact(of_row).enumerate() {
+        for (head, x) in x.chunks_exact(dim).enumerate() {
+            let mut y = x.to_vec();
+            let weight = if head < heads { q_norm } else { k_norm }.to_f64();
+            if let (RotaryNorm::Rms(eps), true) = (rotary.norm, head < heads + kv_heads) {
+                let mean = x.iter().map(|x| x * x).sum::<f64>() / dim as f64;
+                y = x.iter().zip(&weight).map(|(x, w)| x / (mean + f64::from(eps)).sqrt() * w).collect();
+            }
+            for (pair, frequency) in frequencies.iter().enumerate().take(half) {
+                let (i, j) = match rotary.order {
+                    RotaryOrder::Halves => (pair, pair + half),
+                    RotaryOrder::Interleaved => (2 * pair, 2 * pair + 1),
+                };
+                let (sin, cos) = (f64::from(positions[row]) * frequency).sin_cos();
+                let (a, b, m) = (y[i], y[j], f64::from(rotary.magnitude));
+                if head < heads + kv_heads {
+                    (y[i], y[j]) = (m * (a * cos - b * sin), m * (a * sin + b * cos));
+                }
+            }
+            match head.checked_sub(heads) {
+                None => queries.extend(y),
+                Some(_) if slots[row] < 0 => {}
+                Some(head) => {
+                    let (pool, head) =
+                        if head < kv_heads { (&mut keys, head) } else { (&mut values, head - kv_heads) };
+                    let at = (slots[row] as usize * kv_heads + head) * dim;
+                    pool[at..at + dim].copy_from_slice(&y);
+                }
+            }
+        }
+    }
+    [queries, keys, values]
+}
+
+fn cases() -> Vec<Case> {
+    let shape = |heads, kv_heads, head_dim| HeadShape { heads, kv_heads, head_dim };
+    let rotary = |dtype, shape: HeadShape, dims| Rotary {
+        dtype,
+        pool: dtype,
+        shape,
+        dims,
+        order: RotaryOrder::Halves,
+        magnitude: 1.0,
+        norm: RotaryNorm::Absent,
+    };
+    let normed = RotaryNorm::Rms(1e-6);
+    let interleaved = RotaryOrder::Interleaved;
+    vec![
+        case(Rotary { norm: normed, ..rotary(Bf16, shape(6, 2, 128), 128) }, 3),
+        case(Rotary { norm: normed, order: interleaved, ..rotary(F16, shape(4, 1, 64), 64) }, 4),
+        case(Rotary { magnitude: 1.25, ..rotary(F32, shape(3, 1, 80), 32) }, 3),
+        case(Rotary { norm: normed, ..rotary(Bf16, shape(2, 2, 256), 64) }, 5),
+        case(Rotary { pool: F32, order: interleaved, ..rotary(Bf16, shape(6, 2, 8), 4) }, 1),
+        case(rotary(F32, shape(2, 1, 96), 0), 2),
+    ]
+}
+
+fn types(case: &Case) -> Vec<Dtype> {
+    case.inputs.iter().map(|input| input.dtype).collect()
+}
+
+/// The largest error of a case, as a share of what is tolerated.
+fn worst(program: &Program, at: usize, case: &Case) -> f64 {
+    let Ok(arrays) = program.run(at, &case.plan, &case.inputs, 3) else { return f64::INFINITY };
+    assert!(arrays[9].bytes.iter().take(4).all(|byte| *byte == 0), "the counter begins at zero");
+    let found = [&arrays[8], &arrays[6], &arrays[7]].into_iter().zip(&case.expected);
+    found
+        .map(|(found, expected)| error(&found.to_f64(), expected) / tolerance(case.dtype))
+        .fold(0.0, f64::max)
+}
+
+#[test]
+fn rotation_and_write_equal_their_reference() {
+    for (name, dialect) in [("rotary_cuda", Dialect::Cuda), ("rotary_metal", Dialect::Metal)] {
+        let cases = cases();
+        let plans: Vec<_> = cases.iter().map(|case| (case.plan.clone(), types(case), None)).collect();
+        let program = Program::new(name, dialect, &plans);
+        for (at, case) in cases.iter().enumerate() {
+            let worst = worst(&program, at, case);
+            assert!(worst < 1.0, "{name}, case {at}: {worst}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_partner_slot_or_head_is_noticed() {
+    let breaks: [(usize, Break); 4] = [
+        (2, Some(("x[near ? 2 * p + 1 : p + R / 2]", "x[near ? 2 * p + 1 : p + R / 2 - 1]"))),
+        (4, Some(("GK_WRITABLE(TP, kpool) + (at * HK", "GK_WRITABLE(TP, kpool) + ((at + 1) * HK"))),
+        (2, Some(("at >= 0", "true"))),
+        (1, Some(("h < HQ ? gk_f(qw[i0])", "h < HQ ? gk_f(kw[i0])"))),
+    ];
+    let cases = cases();
+    let plan = |(case, broken): &(usize, Break)| (cases[*case].plan.clone(), types(&cases[*case]), *broken);
+    let program = Program::new("rotary_broken", Dialect::Cuda, &breaks.iter().map(plan).collect::<Vec<_>>());
+    for (at, (case, broken)) in breaks.iter().enumerate() {
+        let worst = worst(&program, at, &cases[*case]);
+        assert!(worst > 1.0, "{broken:?}: {worst}");
+    }
+}

@@ -1,0 +1,89 @@
+//! What MLX gets to compile: the properties of a text that its wrapping depends on.
+
+use mlx::Dtype;
+use mlx::gpu::{
+    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, Rotary, RotaryNorm,
+    RotaryOrder,
+};
+
+fn plans(dialect: Dialect) -> Vec<Plan> {
+    let dtype = Dtype::Bf16;
+    let shape = HeadShape { heads: 8, kv_heads: 2, head_dim: 128 };
+    let attention = PagedAttention {
+        dtype,
+        pool: dtype,
+        shape,
+        block_size: 16,
+        window: None,
+        sink_tokens: 0,
+        scale: 0.1,
+    };
+    let rotary = Rotary {
+        dtype,
+        pool: dtype,
+        shape,
+        dims: 128,
+        order: RotaryOrder::Halves,
+        magnitude: 1.0,
+        norm: RotaryNorm::Rms(1e-6),
+    };
+    let mut plans = attention.decode_split(dialect, 4, 4, 2);
+    plans.push(attention.chunks(dialect, 64, 2));
+    plans.extend(rotary.plan(3));
+    plans.extend(AddNorm { dtype, rows: 2, width: 64, eps: 1e-6 }.plan());
+    plans.extend(Gated { dtype, rows: 2, width: 64, gate: Gate::Silu, layout: GateLayout::Joined }.plan());
+    plans
+}
+
+#[test]
+fn metal_texts_name_their_built_ins() {
+    for plan in plans(Dialect::Metal) {
+        let source = plan.kernel.source(Dialect::Metal);
+        for name in
+            ["threadgroup_position_in_grid", "thread_index_in_simdgroup", "simdgroup_index_in_threadgroup"]
+        {
+            assert!(source.body.contains(name), "{}: MLX declares what the body names", plan.kernel.name);
+        }
+    }
+}
+
+#[test]
+fn texts_have_no_comments_includes_or_unknown_inputs() {
+    for dialect in [Dialect::Cuda, Dialect::Metal] {
+        for plan in plans(dialect) {
+            let source = plan.kernel.source(dialect);
+            let code = source.body.lines().filter(|line| !line.starts_with("// threadgroup"));
+            assert!(!code.clone().any(|line| line.contains("//")), "{}", plan.kernel.name);
+            let code: String = code.collect();
+            for input in plan.kernel.inputs {
+                assert!(code.contains(input), "{} does not read {input}", plan.kernel.name);
+                // MLX would declare arguments that the emulator does not.
+                assert!(
+                    !code.contains(&format!("{input}_strides")) && !code.contains(&format!("{input}_ndim"))
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_are_whole_simd_groups_that_a_device_can_run() {
+    for dialect in [Dialect::Cuda, Dialect::Metal] {
+        for plan in plans(dialect) {
+            assert!(plan.threads % 32 == 0 && plan.threads <= 512, "{}: {}", plan.kernel.name, plan.threads);
+            for (shape, dtype) in &plan.outputs {
+                let bytes = shape.iter().product::<i32>() as usize * dtype.size_of();
+                assert!(bytes > 8, "{}: MLX keeps 8 bytes in managed memory", plan.kernel.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_its_gpu_is_an_error() {
+    if mlx::device::backend() == mlx::device::Backend::Cpu {
+        let plan = plans(Dialect::Cuda).remove(0);
+        let error = plan.call(&[]).unwrap_err().to_string();
+        assert!(error.contains("no GPU"), "{error}");
+    }
+}
