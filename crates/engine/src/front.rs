@@ -14,4 +14,4 @@ pub use event_stream::EventStream;
 pub use handle::Handle;
 pub(crate) use handle::Started;
 pub(crate) use model_text::ModelText;
-pub(crate) use output_processor::ActiveRequests;
+pub(crate) use output_processor::{OutputState, RequestOutput};

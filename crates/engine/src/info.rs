@@ -39,11 +39,26 @@ pub enum RequestState {
     Running,
 }
 
+/// The part of a client's call that a request computes. The engine only hands it back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestOrigin {
+    /// The response's id, as in its chunks.
+    pub response_id: String,
+    /// The client's call, such as an HTTP request.
+    pub request_id: String,
+    /// The choice's index in the response.
+    pub index: usize,
+}
+
 /// One request that has not finished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestInfo {
     /// As it was submitted.
     pub id: String,
+    /// Its tenant.
+    pub tenant: String,
+    /// As it was submitted.
+    pub origin: RequestOrigin,
     /// The model that serves it.
     pub model: String,
     /// Whether it has started.

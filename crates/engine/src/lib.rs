@@ -23,6 +23,7 @@ mod memory_plan;
 mod message;
 mod model_source;
 mod process;
+mod registry;
 mod request;
 mod sampler;
 mod settings;
@@ -39,7 +40,7 @@ pub use event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usa
 #[doc(hidden)]
 pub use fault::FaultPlan;
 pub use front::{EventStream, Handle};
-pub use info::{Health, ModelInfo, RequestInfo, RequestState, SessionInfo};
+pub use info::{Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
 pub use machine::{Gpu, Machine, MemoryLimit, machine};
 pub use memory_plan::MemoryPlan;
 pub use model_source::ModelSource;

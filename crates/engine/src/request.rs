@@ -9,13 +9,15 @@ use omnibus_text::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Failure;
+use crate::{Failure, RequestOrigin};
 
 /// One generation. `n` answers are `n` requests with their own ids and seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// Unique among the requests that run; cancellation uses it.
     pub id: String,
+    /// Where it comes from.
+    pub origin: RequestOrigin,
     /// A served name; `None` is the default model.
     pub model: Option<String>,
     /// The prompt.
@@ -47,6 +49,7 @@ impl Request {
     pub fn new(id: impl Into<String>, input: Input) -> Self {
         Self {
             id: id.into(),
+            origin: RequestOrigin::default(),
             model: None,
             input,
             max_new_tokens: None,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use crate::error::Disconnected;
-use crate::front::{ActiveRequests, Handle, ModelText, Started};
+use crate::front::{Handle, ModelText, Started};
 use crate::message::CommandSender;
 use crate::model_source::ModelSource;
 use crate::process::wire::{SourceName, Start};
+use crate::registry::ActiveRequests;
 use crate::settings::Settings;
 use crate::status::EngineStatus;
 use crate::supervisor::{self, Isolation, Outputs, Supervised};

@@ -7,6 +7,7 @@
 //! watchdog's limit. Jobs are not held for a model that cannot be loaded.
 
 mod job_journal;
+mod journaled_job;
 mod load_retry;
 
 use std::ffi::OsString;
@@ -23,12 +24,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::Disconnected;
-use crate::front::ActiveRequests;
 use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate, Ready, Report};
 use crate::process::wire::{self, FromEngine, Start, ToEngine};
+use crate::registry::{ActiveRequests, Registry};
 use crate::status::EngineStatus;
 use crate::{FinishReason, StartError};
 use job_journal::{Cancelled, JobJournal};
+pub(crate) use journaled_job::JournaledJob;
 use load_retry::LoadRetry;
 
 /// How the engine process is started and watched.
@@ -204,11 +206,10 @@ impl Supervisor {
     }
 
     /// The next time at which to act without an input.
-    fn next_timer(&self) -> Option<Instant> {
-        let watched = self
-            .process
-            .as_ref()
-            .filter(|process| process.state != ProcessState::Loading && self.journal.has_dispatched());
+    fn next_timer(&mut self) -> Option<Instant> {
+        let dispatched = self.has_dispatched();
+        let watched =
+            self.process.as_ref().filter(|process| process.state != ProcessState::Loading && dispatched);
         let hang = watched.map(|process| process.last_report + self.isolation.watchdog);
         [hang, self.restart_at, self.stable_at()].into_iter().flatten().min()
     }
@@ -238,7 +239,7 @@ impl Supervisor {
         let hangs = |process: &EngineProcess| {
             process.state != ProcessState::Loading && process.last_report + self.isolation.watchdog <= now
         };
-        if self.journal.has_dispatched() && self.process.as_ref().is_some_and(hangs) {
+        if self.process.as_ref().is_some_and(hangs) && self.has_dispatched() {
             tracing::error!(after_s = self.isolation.watchdog.as_secs_f64(), "the engine's process hangs");
             self.crashed();
         }
@@ -248,9 +249,13 @@ impl Supervisor {
         match command {
             Command::Submit(job) => match self.outputs.status.refusal() {
                 Some(failure) => {
-                    self.send_reports(vec![JobReport { job: job.id, update: JobUpdate::Failed(failure) }]);
+                    let update = JobUpdate::Failed(failure);
+                    self.report(|_, _| vec![JobReport { job: job.id, update }]);
                 }
-                None => self.journal.insert(*job, Instant::now()),
+                None => {
+                    let job = JournaledJob::new(*job, Instant::now());
+                    self.outputs.requests.update(|registry| registry.insert_job(job));
+                }
             },
             Command::Cancel(job) => self.cancel(job),
             Command::ListSessions(query) if self.process.is_none() => self.outputs.status.end_query(query),
@@ -262,10 +267,10 @@ impl Supervisor {
     }
 
     fn cancel(&mut self, job: JobId) {
-        match self.journal.cancel(job) {
+        match self.journaled(|journal, registry| journal.cancel(registry, job)) {
             Cancelled::Here => {
                 let update = JobUpdate::Finished(FinishReason::Cancelled);
-                self.send_reports(vec![JobReport { job, update }]);
+                self.report(|_, _| vec![JobReport { job, update }]);
             }
             Cancelled::Forward => self.send(&[ToEngine::Command(Command::Cancel(job))]),
             Cancelled::Unknown => {}
@@ -288,8 +293,7 @@ impl Supervisor {
                     process.last_report = Instant::now();
                 }
                 self.outputs.status.update(stats, sessions);
-                let reports = self.journal.record(jobs);
-                self.send_reports(reports);
+                self.report(|journal, registry| journal.record(registry, jobs));
             }
         }
     }
@@ -303,21 +307,35 @@ impl Supervisor {
         self.outputs.status.set_running();
     }
 
-    /// Passes reports on, and cancels the jobs that end with that.
-    fn send_reports(&mut self, reports: Vec<JobReport>) {
-        for job in self.outputs.requests.handle(reports) {
+    fn journaled<T>(&mut self, change: impl FnOnce(&mut JobJournal, &mut Registry) -> T) -> T {
+        let journal = &mut self.journal;
+        self.outputs.requests.update(|registry| change(journal, registry))
+    }
+
+    /// Passes the journal's reports on, and cancels the jobs that end with that.
+    fn report(&mut self, reports: impl FnOnce(&mut JobJournal, &mut Registry) -> Vec<JobReport>) {
+        let ended = self.journaled(|journal, registry| {
+            let reports = reports(journal, registry);
+            registry.handle(reports)
+        });
+        for job in ended {
             self.cancel(job);
         }
+    }
+
+    fn has_dispatched(&mut self) -> bool {
+        self.journaled(|_, registry| JobJournal::has_dispatched(registry))
     }
 
     /// Sends held jobs to the process, if one runs.
     fn dispatch(&mut self) {
         let running = |process: &&mut EngineProcess| process.state != ProcessState::Loading;
+        let idle = !self.has_dispatched();
         let Some(process) = self.process.as_mut().filter(running) else { return };
-        if !self.journal.has_dispatched() {
+        if idle {
             process.last_report = Instant::now();
         }
-        let jobs = self.journal.dispatch(Instant::now());
+        let jobs = self.journaled(|journal, registry| journal.dispatch(registry, Instant::now()));
         if !jobs.is_empty() {
             let messages = jobs.into_iter().map(|job| ToEngine::Command(Command::Submit(Box::new(job))));
             self.send(&messages.collect::<Vec<_>>());
@@ -351,8 +369,7 @@ impl Supervisor {
             "the engine's process has ended; starting another"
         );
         self.outputs.status.set_restarting();
-        let reports = self.journal.crashed();
-        self.send_reports(reports);
+        self.report(JobJournal::crashed);
         self.restart_at = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
@@ -363,11 +380,10 @@ impl Supervisor {
         let retry_at = Instant::now() + pause;
         self.restart_at = Some(retry_at);
         tracing::error!(why, pause_s = pause.as_secs_f64(), "the engine cannot be loaded; trying again");
-        self.journal.take_back();
+        self.journaled(JobJournal::take_back);
         self.outputs.status.set_load_failed(why, retry_at, self.load_retry.state());
         if let Some(failure) = self.outputs.status.refusal() {
-            let reports = self.journal.fail_all(&failure);
-            self.send_reports(reports);
+            self.report(|journal, registry| journal.fail_all(registry, &failure));
         }
     }
 

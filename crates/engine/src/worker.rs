@@ -8,6 +8,7 @@ mod catch_panic;
 mod engine_loop;
 mod faulty_runner;
 mod kv_offload;
+mod kv_store;
 mod memory;
 mod model_runner;
 mod prompt_file;

@@ -12,9 +12,11 @@ use sys::kernels::{self, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows
 use crate::array::{list, unlist};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 
+mod adjust;
 mod attention;
 mod recurrent;
 
+pub use adjust::{LogitEntries, adjust_logits};
 pub use attention::{AttentionMetadata, AttentionOutput, HeadNorm, PagedAttention, Rope};
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use sys::kernels::{Act, Isa, Packing, RotaryPairing, isa, limit_isa, threads};

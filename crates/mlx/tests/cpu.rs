@@ -304,3 +304,28 @@ fn nothing_in_nothing_out() -> Result<()> {
     assert_eq!(values(&cpu::gated(&none, Act::Silu)?)?, []);
     Ok(())
 }
+
+#[test]
+fn logit_entries_change_their_rows_alone() -> mlx::Result<()> {
+    let logits: Vec<f32> = vec![1.0, -2.0, 3.0, 0.5, 1.0, -2.0, 3.0, 0.5];
+    let logits = Array::from_slice(&logits, &[2, 4])?;
+    // The second entry of the second row is outside the vocabulary.
+    let (starts, tokens) = (Array::from_slice(&[0, 2, 5], &[3])?, Array::from_slice(&[2, 1, 0, 9, 3], &[5])?);
+    let floats = |values: [f32; 5]| Array::from_slice(&values, &[5]);
+    let (bias, repetition, subtract) = (
+        floats([1.0, 0.0, -3.0, 5.0, 0.0])?,
+        floats([2.0, 2.0, 4.0, 1.0, 1.0])?,
+        floats([0.5, 0.0, 0.0, 0.0, 0.25])?,
+    );
+    let entries = cpu::LogitEntries {
+        starts: &starts,
+        tokens: &tokens,
+        bias: &bias,
+        repetition: &repetition,
+        subtract: &subtract,
+    };
+    let adjusted = cpu::adjust_logits(&logits, &entries)?.to_vec::<f32>()?;
+    assert_eq!(adjusted, [1.0, -4.0, 1.5, 0.5, -8.0, -2.0, 3.0, 0.25]);
+    assert_eq!(logits.to_vec::<f32>()?[..4], [1.0, -2.0, 3.0, 0.5]);
+    Ok(())
+}

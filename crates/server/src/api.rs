@@ -8,12 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::StreamExt;
-use omnibus_engine::{AddSpecial, Input};
+use omnibus_engine::{AddSpecial, Input, RequestOrigin};
 use serde_json::Value;
 use tracing::Span;
 use uuid::Uuid;
 
-use crate::active::Owner;
 use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::engine::{Engine, Events};
@@ -131,16 +130,14 @@ impl Submission<'_> {
         Ok(merge(events.collect::<Result<_, _>>()?))
     }
 
-    fn submit_one(&self, index: usize, request: omnibus_engine::Request) -> Result<Events, ApiError> {
-        let owner = Owner {
+    fn submit_one(&self, index: usize, mut request: omnibus_engine::Request) -> Result<Events, ApiError> {
+        request.origin = RequestOrigin {
             response_id: self.caller.response_id.clone(),
             request_id: self.request_id.0.clone(),
             index,
-            tenant: self.caller.tenant.clone(),
         };
-        let guard = self.app.active.register(request.id.clone(), owner);
         let events = self.app.engine.submit(request)?;
-        Ok(ObservedEvents::new(events, self.api, guard).boxed())
+        Ok(ObservedEvents::new(events, self.api).boxed())
     }
 
     /// Tokenizes each prompt once for all of its completions.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use crate::active::ActiveRequests;
 use crate::auth::Keys;
 use crate::engine::Engine;
 use crate::error::ApiError;
@@ -38,8 +37,6 @@ pub struct App {
     pub keys: Keys,
     /// Limits on one request.
     pub limits: Limits,
-    /// Requests that are queued or running, with their tenants.
-    pub active: ActiveRequests,
     /// Renders the metrics for `/metrics`.
     pub metrics: PrometheusHandle,
     stopping: AtomicBool,
@@ -52,7 +49,6 @@ impl App {
             engine,
             keys: settings.keys.clone(),
             limits: settings.limits,
-            active: ActiveRequests::default(),
             metrics: metrics::install(),
             stopping: AtomicBool::new(false),
         }

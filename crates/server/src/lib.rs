@@ -3,7 +3,6 @@
 //! Invariant: a request body is read in [`wire`], becomes an engine request in [`lower`] once, and the
 //! engine's events become frames in [`response`]. Nothing here knows arrays or blocks.
 
-mod active;
 mod api;
 mod app;
 mod auth;

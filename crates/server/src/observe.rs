@@ -10,7 +10,6 @@ use futures::{Stream, StreamExt};
 use metrics::{counter, histogram};
 use omnibus_engine::{Event, FinishReason, Usage};
 
-use crate::active::ActiveGuard;
 use tracing::Span;
 
 use crate::engine::Events;
@@ -21,14 +20,13 @@ pub struct ObservedEvents {
     events: Events,
     metrics: RequestMetrics,
     span: Span,
-    _guard: ActiveGuard,
 }
 
 impl ObservedEvents {
     /// Wraps the events of a request that was just submitted.
-    pub fn new(events: Events, api: &'static str, guard: ActiveGuard) -> Self {
+    pub fn new(events: Events, api: &'static str) -> Self {
         let metrics = RequestMetrics { api, since: Instant::now(), first: None, outcome: None };
-        Self { events, metrics, span: Span::current(), _guard: guard }
+        Self { events, metrics, span: Span::current() }
     }
 }
 

@@ -7,9 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Tree, Violation};
 use imports::Modules;
 
-/// Crates with cycles that are left, and how many files are in the largest.
-const LEFT: &[(&str, usize)] = &[("engine", 2)];
-
 /// Names that a file takes from others of its crate, by the index of both.
 type Edges = BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>>;
 
@@ -21,8 +18,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 fn cycles_of(tree: &Tree, krate: &str) -> Vec<Violation> {
     let modules = Modules::read(tree, krate);
     let edges = edges(&modules);
-    let most = LEFT.iter().find(|(left, _)| *left == krate).map_or(1, |(_, files)| *files);
-    let cycles = components(modules.len(), &edges).into_iter().filter(|files| files.len() > most);
+    let cycles = components(modules.len(), &edges).into_iter().filter(|files| files.len() > 1);
     cycles.map(|files| violation(&modules, &edges, &files)).collect()
 }
 

@@ -10,11 +10,12 @@ use omnibus_text::AddSpecial;
 
 use super::event_stream::EventStream;
 use super::model_text::{ModelText, TokenizedPrompt};
-use super::output_processor::{ActiveRequests, CancelOnDrop, RequestOutput};
+use super::output_processor::{CancelOnDrop, RequestOutput};
 use super::session_names::SessionNames;
 use crate::digest::digest;
 use crate::message::{Command, CommandSender, Job, JobId, Ready};
 use crate::model_source::ModelSource;
+use crate::registry::ActiveRequests;
 use crate::request::{Input, Request};
 use crate::settings::Settings;
 use crate::status::EngineStatus;

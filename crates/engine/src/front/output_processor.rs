@@ -1,37 +1,21 @@
-//! Turns the loop's reports into the clients' events: text, stop strings, usage.
-//!
-//! One thread does this for all requests, so neither the loop nor a slow client delays it.
+//! Turns the loop's reports on one request into its client's events: text, stop strings, usage.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use omnibus_text::{Detokenizer, Keep, SkipSpecial, StopMatcher, Tokenizer};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
-use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate, Report, TokenLogprobs};
+use crate::message::{Command, CommandSender, JobId, JobUpdate, TokenLogprobs};
 use crate::request::Stop;
-use crate::status::EngineStatus;
-use crate::{Failure, RequestInfo, RequestState};
-
-/// The unfinished requests, shared by the handle and the thread that receives reports.
-#[derive(Clone, Default)]
-pub(crate) struct ActiveRequests(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    requests: Mutex<BTreeMap<JobId, RequestOutput>>,
-    /// Notified when the last request has finished.
-    empty: Notify,
-}
+use crate::{Failure, RequestInfo, RequestOrigin, RequestState};
 
 /// One request's output so far.
-pub(super) struct RequestOutput {
+pub(crate) struct RequestOutput {
     id: String,
     tenant: String,
+    origin: RequestOrigin,
     model: String,
     submitted: Instant,
     state: RequestState,
@@ -81,6 +65,7 @@ impl RequestOutput {
         Self {
             id: request.id.clone(),
             tenant: request.tenant.clone(),
+            origin: request.origin.clone(),
             model,
             submitted: Instant::now(),
             state: RequestState::Queued,
@@ -106,9 +91,19 @@ impl RequestOutput {
         }
     }
 
-    fn info(&self) -> RequestInfo {
+    pub(crate) fn is_named(&self, id: &str) -> bool {
+        self.id == id
+    }
+
+    pub(crate) fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    pub(crate) fn info(&self) -> RequestInfo {
         RequestInfo {
             id: self.id.clone(),
+            tenant: self.tenant.clone(),
+            origin: self.origin.clone(),
             model: self.model.clone(),
             state: self.state,
             prompt_tokens: self.usage.prompt_tokens,
@@ -118,7 +113,7 @@ impl RequestOutput {
     }
 
     /// Sends the client the events of an update.
-    fn handle(&mut self, update: JobUpdate) -> State {
+    pub(crate) fn handle(&mut self, update: JobUpdate) -> OutputState {
         match update {
             JobUpdate::Started { cached_tokens, history_changed_at } => {
                 if let Some(position) = history_changed_at {
@@ -130,15 +125,15 @@ impl RequestOutput {
                     );
                 }
                 self.start(cached_tokens);
-                State::Active
+                OutputState::Active
             }
             JobUpdate::Prompt { first, tokens } => {
                 self.handle_prompt(first, tokens);
-                State::Active
+                OutputState::Active
             }
             JobUpdate::Token(_) if self.generation == Generation::PromptOnly => {
                 self.end(FinishReason::Length, None);
-                State::Stopped
+                OutputState::Stopped
             }
             JobUpdate::Token(token) => self.handle_token(token),
             JobUpdate::Finished(reason) => {
@@ -156,7 +151,7 @@ impl RequestOutput {
                 };
                 tracing::warn!(request_id = self.id, %failure, "request failed");
                 self.send(Event::Failed(failure));
-                State::Finished
+                OutputState::Finished
             }
         }
     }
@@ -187,7 +182,7 @@ impl RequestOutput {
         }
     }
 
-    fn handle_token(&mut self, token: TokenLogprobs) -> State {
+    fn handle_token(&mut self, token: TokenLogprobs) -> OutputState {
         self.usage.completion_tokens += 1;
         self.last = Some(token.token);
         let ends = self.stop_tokens.binary_search(&token.token).is_ok();
@@ -201,14 +196,14 @@ impl RequestOutput {
         match stopped.matched.and_then(|place| self.stops.get(place).cloned()) {
             Some(stop) => {
                 self.end(FinishReason::Stop, Some(StopMatch::String(stop)));
-                State::Stopped
+                OutputState::Stopped
             }
-            None => State::Active,
+            None => OutputState::Active,
         }
     }
 
     /// Sends the text that was held back, then ends.
-    fn finish(&mut self, reason: FinishReason, matched: Option<StopMatch>) -> State {
+    fn finish(&mut self, reason: FinishReason, matched: Option<StopMatch>) -> OutputState {
         let rest = self.detokenizer.finish();
         let stopped = self.matcher.push(&rest);
         let text = match stopped.matched {
@@ -223,7 +218,7 @@ impl RequestOutput {
             Some(stop) => self.end(FinishReason::Stop, Some(StopMatch::String(stop))),
             None => self.end(reason, matched),
         }
-        State::Finished
+        OutputState::Finished
     }
 
     fn end(&self, reason: FinishReason, matched: Option<StopMatch>) {
@@ -244,114 +239,12 @@ impl RequestOutput {
     }
 }
 
-/// A request's state after an update.
-enum State {
+/// A request's output after an update.
+pub(crate) enum OutputState {
     Active,
     Finished,
     /// Finished here, while the loop still computes it: a stop string, or a request without generation.
     Stopped,
-}
-
-impl ActiveRequests {
-    pub(super) fn insert(&self, job: JobId, output: RequestOutput) {
-        self.lock().insert(job, output);
-    }
-
-    /// Removes a request that was not queued.
-    pub(super) fn remove(&self, job: JobId) {
-        self.lock().remove(&job);
-        self.notify_if_empty();
-    }
-
-    fn notify_if_empty(&self) {
-        if self.lock().is_empty() {
-            self.0.empty.notify_waiters();
-        }
-    }
-
-    pub(super) fn find(&self, id: &str) -> Option<JobId> {
-        self.lock().iter().find(|(_, output)| output.id == id).map(|(job, _)| *job)
-    }
-
-    pub(super) fn infos(&self) -> Vec<RequestInfo> {
-        self.lock().values().map(RequestOutput::info).collect()
-    }
-
-    /// Waits until all requests have finished.
-    pub(super) async fn wait_until_empty(&self) {
-        loop {
-            let empty = self.0.empty.notified();
-            if self.lock().is_empty() {
-                return;
-            }
-            empty.await;
-        }
-    }
-
-    /// True when one more request of this tenant fits, with `running` requests and a queue limit of `queue`. Tenants with
-    /// less than their share may exceed the limit by a quarter. The scheduler applies the same rule to simultaneous
-    /// requests.
-    pub(super) fn has_room(&self, tenant: &str, queue: usize, running: usize) -> bool {
-        let active = self.lock();
-        let full = queue.saturating_add(running);
-        if active.len() < full {
-            return true;
-        }
-        let tenants: BTreeSet<&str> =
-            active.values().map(|output| output.tenant.as_str()).chain([tenant]).collect();
-        let own = active.values().filter(|output| output.tenant == tenant).count();
-        let under_share = tenants.len() > 1 && own.saturating_mul(tenants.len()) < queue;
-        under_share && active.len() < full.saturating_add(queue.div_ceil(4))
-    }
-
-    /// Handles reports until the loop ends, then fails the remaining requests.
-    pub(crate) fn run(&self, reports: &Receiver<Report>, status: &EngineStatus, commands: &CommandSender) {
-        while let Ok(Report { jobs, stats, sessions }) = reports.recv() {
-            // The statistics come first: they include a request's end when its client sees it.
-            status.update(stats, sessions);
-            for job in self.handle(jobs) {
-                let _stopping = commands.send(Command::Cancel(job));
-            }
-        }
-        status.set_stopped();
-        self.fail_all();
-    }
-
-    /// Sends the clients the events of reports. Returns the jobs that have finished here and must be cancelled in the
-    /// loop.
-    pub(crate) fn handle(&self, reports: Vec<JobReport>) -> Vec<JobId> {
-        let mut stopped = Vec::new();
-        let mut active = self.lock();
-        for JobReport { job, update } in reports {
-            let Some(output) = active.get_mut(&job) else { continue };
-            match output.handle(update) {
-                State::Active => {}
-                State::Finished => {
-                    active.remove(&job);
-                }
-                State::Stopped => {
-                    active.remove(&job);
-                    stopped.push(job);
-                }
-            }
-        }
-        drop(active);
-        self.notify_if_empty();
-        stopped
-    }
-
-    /// Fails all requests: the engine has stopped.
-    pub(crate) fn fail_all(&self) {
-        for (_, mut output) in std::mem::take(&mut *self.lock()) {
-            output.handle(JobUpdate::Failed(Failure::unavailable("the engine has stopped")));
-        }
-        self.0.empty.notify_waiters();
-    }
-
-    /// A panic in one request's output leaves the others' as they were.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, RequestOutput>> {
-        self.0.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Cancels a request when its client drops the stream.

@@ -148,51 +148,88 @@ impl LogitAdjustments {
 
 /// The adjustments of a step's rows as arrays, one entry for each adjusted logit.
 pub(super) struct AdjustmentArrays {
-    /// Flat indices into `[n, vocab]`.
-    places: Array,
+    /// `[n + 1]` i32: where each row's entries start.
+    starts: Array,
+    tokens: Array,
     bias: Array,
     repetition: Array,
     subtract: Array,
+    /// Flat indices into `[n, vocab]`, where no kernel takes the rows' entries as they are.
+    places: Option<Array>,
 }
 
 impl AdjustmentArrays {
-    /// `None` if no row has adjustments. `rows`: each row's adjustments. Tokens outside the vocabulary are ignored.
+    /// `None` if no row has adjustments. `rows`: each row's adjustments; all tokens are of the vocabulary.
     pub(super) fn new<'a>(
         rows: impl Iterator<Item = Option<&'a LogitAdjustments>>,
         vocab: i32,
     ) -> mlx::Result<Option<Self>> {
-        let mut places: Vec<i32> = Vec::new();
-        let (mut bias, mut repetition, mut subtract) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, adjustments) in rows.enumerate() {
-            let Some(adjustments) = adjustments else { continue };
-            let known = adjustments.tokens.iter().enumerate().filter(|(_, token)| **token < vocab as u32);
-            for (at, token) in known {
-                places.push(row as i32 * vocab + *token as i32);
-                bias.push(adjustments.bias[at]);
-                repetition.push(adjustments.repetition[at]);
-                subtract.push(adjustments.subtract[at]);
-            }
+        let rows: Vec<Option<&LogitAdjustments>> = rows.collect();
+        let mut starts = vec![0i32];
+        for row in &rows {
+            starts.push(starts.last().unwrap_or(&0) + row.map_or(0, |row| row.tokens.len()) as i32);
         }
-        if places.is_empty() {
+        let length = starts.last().copied().unwrap_or(0);
+        if length == 0 {
             return Ok(None);
         }
-        let length = places.len() as i32;
-        let column = |values: &[f32]| Array::from_slice(values, &[length]);
-        let places = Array::from_slice(&places, &[length])?;
-        let (bias, repetition, subtract) = (column(&bias)?, column(&repetition)?, column(&subtract)?);
-        Ok(Some(Self { places, bias, repetition, subtract }))
+        let tokens = column(&rows, length, |row| &row.tokens);
+        let places = (!mlx::cpu::available()).then(|| places(&rows, vocab));
+        let floats =
+            |of: fn(&LogitAdjustments) -> &Vec<f32>| Array::from_slice(&column(&rows, length, of), &[length]);
+        Ok(Some(Self {
+            tokens: Array::from_slice(&tokens, &[length])?.view(Dtype::I32)?,
+            bias: floats(|row| &row.bias)?,
+            repetition: floats(|row| &row.repetition)?,
+            subtract: floats(|row| &row.subtract)?,
+            places: places.map(|places| Array::from_slice(&places, &[length])).transpose()?,
+            starts: Array::from_slice(&starts, &[starts.len() as i32])?,
+        }))
     }
 
     /// The adjusted logits. `logits`: `[n, vocab]` f32.
     pub(super) fn apply(&self, logits: &Array) -> mlx::Result<Array> {
+        match &self.places {
+            Some(places) => self.apply_gathered(logits, places),
+            None => self.apply_in_kernel(logits),
+        }
+    }
+
+    fn apply_in_kernel(&self, logits: &Array) -> mlx::Result<Array> {
+        let Self { starts, tokens, bias, repetition, subtract, .. } = self;
+        let entries = mlx::cpu::LogitEntries { starts, tokens, bias, repetition, subtract };
+        mlx::cpu::adjust_logits(logits, &entries)
+    }
+
+    fn apply_gathered(&self, logits: &Array, places: &Array) -> mlx::Result<Array> {
+        let Self { bias, repetition, subtract, .. } = self;
         let [rows, vocab] = logits.dims()?;
         let flat = logits.reshape(&[rows * vocab])?;
-        let biased = flat.take(&self.places, 0)? + &self.bias;
+        let biased = flat.take(places, 0)? + bias;
         let positive = biased.greater(&Array::scalar(0.0, Dtype::F32)?)?;
-        let penalized = mlx::where_(&positive, &(&biased / &self.repetition), &(&biased * &self.repetition))?;
-        let adjusted = penalized - &self.subtract;
-        flat.scatter_rows(&self.places, &adjusted)?.reshape(&[rows, vocab])
+        let penalized = mlx::where_(&positive, &(&biased / repetition), &(&biased * repetition))?;
+        let adjusted = penalized - subtract;
+        flat.scatter_rows(places, &adjusted)?.reshape(&[rows, vocab])
     }
+}
+
+/// One column of all rows, end to end.
+fn column<T: Copy>(
+    rows: &[Option<&LogitAdjustments>],
+    length: i32,
+    of: impl Fn(&LogitAdjustments) -> &Vec<T>,
+) -> Vec<T> {
+    let mut all = Vec::with_capacity(length as usize);
+    rows.iter().flatten().for_each(|row| all.extend_from_slice(of(row)));
+    all
+}
+
+fn places(rows: &[Option<&LogitAdjustments>], vocab: i32) -> Vec<i32> {
+    let of_row = |(row, adjustments): (usize, &Option<&LogitAdjustments>)| {
+        let tokens = adjustments.map(|adjustments| adjustments.tokens.as_slice()).unwrap_or_default();
+        tokens.iter().map(move |token| row as i32 * vocab + *token as i32).collect::<Vec<i32>>()
+    };
+    rows.iter().enumerate().flat_map(of_row).collect()
 }
 
 #[cfg(test)]
@@ -249,5 +286,28 @@ mod tests {
                 assert_eq!(entries(&adjustments), recount(sampling, &tokens[..end], counted), "{end}");
             }
         }
+    }
+
+    #[test]
+    fn the_kernel_and_the_operations_give_equal_bits() {
+        let sampling = Sampling {
+            repetition_penalty: 1.3,
+            presence_penalty: 0.5,
+            frequency_penalty: 0.25,
+            logit_bias: [(3, 1.5), (7, -2.0)].into(),
+            ..Sampling::default()
+        };
+        let mut adjustments = LogitAdjustments::new(&sampling);
+        adjustments.start(&[1, 3, 4, 4, 9, 0, 3], 2);
+        let rows = [Some(&adjustments), None, Some(&adjustments)];
+        let arrays = AdjustmentArrays::new(rows.into_iter(), 10).unwrap().unwrap();
+        let logits: Vec<f32> = (0..30).map(|at| (at as f32 * 0.7).sin() * 3.0).collect();
+        let logits = Array::from_slice(&logits, &[3, 10]).unwrap();
+        let places = places(&rows, 10);
+        let places = Array::from_slice(&places, &[places.len() as i32]).unwrap();
+        let bits = |adjusted: mlx::Result<Array>| adjusted.unwrap().to_vec::<f32>().unwrap();
+        let in_kernel = bits(arrays.apply_in_kernel(&logits));
+        assert_eq!(in_kernel, bits(arrays.apply_gathered(&logits, &places)));
+        assert_ne!(in_kernel, bits(Ok(logits)));
     }
 }

@@ -1,7 +1,5 @@
 //! What sampling keeps of each sequence, and how the loop changes it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use omnibus_core::SequenceId;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +33,7 @@ pub(crate) struct NewSequence {
 
 /// What sampling keeps of one sequence.
 pub(super) struct SequenceState {
+    sequence: SequenceId,
     pub(super) sampling: Sampling,
     pub(super) logprobs: Option<usize>,
     pub(super) adjustments: LogitAdjustments,
@@ -46,7 +45,8 @@ impl SequenceState {
     pub(super) fn new(new: &NewSequence) -> Self {
         let adjustments = LogitAdjustments::new(&new.sampling);
         let (sampling, logprobs) = (new.sampling.clone(), new.logprobs);
-        let mut state = Self { sampling, logprobs, adjustments, failed: false };
+        let sequence = new.sequence;
+        let mut state = Self { sequence, sampling, logprobs, adjustments, failed: false };
         state.update(|state| state.adjustments.start(&new.tokens, new.prompt));
         state
     }
@@ -58,7 +58,8 @@ impl SequenceState {
 
     /// Changes the state. A panic fails this sequence alone: no other shares its state.
     pub(super) fn update(&mut self, change: impl FnOnce(&mut Self)) {
-        if catch_unwind(AssertUnwindSafe(|| change(self))).is_err() {
+        if let Err(panic) = omnibus_text::catch_panic(|| change(self)) {
+            tracing::error!(%panic, sequence = self.sequence.0, "a sequence's sampling state failed");
             self.failed = true;
         }
     }

@@ -1,5 +1,4 @@
-//! Every unfinished job with the tokens reported so far, so that a new engine process can resume it; and which job is
-//! suspected when a process crashes.
+//! Which jobs an engine process gets, and which job is suspected when it crashes.
 //!
 //! A token depends on its request and its position only, so a resumed job continues exactly.
 //!
@@ -11,10 +10,12 @@
 //!
 //! Invariant: no processes, no sockets, no clock: time is an argument.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::journaled_job::JobState;
 use crate::message::{Job, JobId, JobReport, JobUpdate};
+use crate::registry::Registry;
 use crate::{Failure, FinishReason};
 
 /// Crashes alone after which a job is refused.
@@ -22,43 +23,15 @@ const CRASHES_MAX: u32 = 2;
 /// The most doublings of a suspect's probation.
 const PROBATION_DOUBLINGS_MAX: u32 = 8;
 
-/// Every unfinished job.
+/// The order in which the registry's jobs go to processes.
 #[derive(Debug, Default)]
 pub(super) struct JobJournal {
-    entries: BTreeMap<JobId, Entry>,
     /// Suspects not dispatched since the last crash, in the order of their trials.
     suspects: VecDeque<JobId>,
     /// The suspect on trial.
     on_trial: Option<JobId>,
     /// Crashes since the engine last ran long enough.
     recent_crashes: u32,
-}
-
-#[derive(Debug)]
-struct Entry {
-    job: Job,
-    arrived: Instant,
-    state: JobState,
-    /// Tokens reported by the current process.
-    tokens_sent: usize,
-    /// Crashes in which it was alone, without progress in between.
-    crashes_alone: u32,
-    /// An earlier process had accepted it.
-    resumed: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum JobState {
-    /// Waits here.
-    Held,
-    /// Waits here, after the process's queue was full, until another job has ended there.
-    Rejected,
-    /// In the process's queue.
-    Dispatched,
-    /// In the process, and in at least one step.
-    Started,
-    /// Cancelled; the process has been sent the command.
-    Cancelling,
 }
 
 /// The result of cancelling a job.
@@ -73,20 +46,12 @@ pub(super) enum Cancelled {
 }
 
 impl JobJournal {
-    /// Adds a new job.
-    pub(super) fn insert(&mut self, job: Job, now: Instant) {
-        let (tokens_sent, crashes_alone) = (0, 0);
-        let entry =
-            Entry { job, arrived: now, state: JobState::Held, tokens_sent, crashes_alone, resumed: false };
-        self.entries.insert(entry.job.id, entry);
-    }
-
     /// Ends a job.
-    pub(super) fn cancel(&mut self, id: JobId) -> Cancelled {
-        let Some(entry) = self.entries.get_mut(&id) else { return Cancelled::Unknown };
+    pub(super) fn cancel(&mut self, registry: &mut Registry, id: JobId) -> Cancelled {
+        let Some(entry) = registry.job_mut(id) else { return Cancelled::Unknown };
         match entry.state {
             JobState::Held | JobState::Rejected => {
-                self.remove(id);
+                self.remove(registry, id);
                 Cancelled::Here
             }
             JobState::Dispatched | JobState::Started => {
@@ -98,21 +63,21 @@ impl JobJournal {
     }
 
     /// Jobs to send to the process now. While there are suspects, only the next of them.
-    pub(super) fn dispatch(&mut self, now: Instant) -> Vec<Job> {
+    pub(super) fn dispatch(&mut self, registry: &mut Registry, now: Instant) -> Vec<Job> {
         if self.on_trial.is_some() {
             return Vec::new();
         }
         self.on_trial = self.suspects.pop_front();
         if let Some(id) = self.on_trial {
-            return self.dispatch_one(id, now).into_iter().collect();
+            return Self::dispatch_one(registry, id, now).into_iter().collect();
         }
-        let held = self.entries.values().filter(|entry| entry.state == JobState::Held);
+        let held = registry.jobs().filter(|entry| entry.state == JobState::Held);
         let held: Vec<JobId> = held.map(|entry| entry.job.id).collect();
-        held.into_iter().filter_map(|id| self.dispatch_one(id, now)).collect()
+        held.into_iter().filter_map(|id| Self::dispatch_one(registry, id, now)).collect()
     }
 
-    fn dispatch_one(&mut self, id: JobId, now: Instant) -> Option<Job> {
-        let entry = self.entries.get_mut(&id)?;
+    fn dispatch_one(registry: &mut Registry, id: JobId, now: Instant) -> Option<Job> {
+        let entry = registry.job_mut(id)?;
         entry.state = JobState::Dispatched;
         let mut job = entry.job.clone();
         let waited_s = now.saturating_duration_since(entry.arrived).as_secs_f64();
@@ -125,8 +90,8 @@ impl JobJournal {
     }
 
     /// True while the process has jobs.
-    pub(super) fn has_dispatched(&self) -> bool {
-        self.entries.values().any(|entry| !matches!(entry.state, JobState::Held | JobState::Rejected))
+    pub(super) fn has_dispatched(registry: &Registry) -> bool {
+        registry.jobs().any(|entry| !matches!(entry.state, JobState::Held | JobState::Rejected))
     }
 
     /// True while suspects wait or are on trial.
@@ -135,15 +100,15 @@ impl JobJournal {
     }
 
     /// Records the process's reports. Returns those that the clients should get.
-    pub(super) fn record(&mut self, mut reports: Vec<JobReport>) -> Vec<JobReport> {
-        reports.retain(|report| self.record_one(report));
+    pub(super) fn record(&mut self, registry: &mut Registry, mut reports: Vec<JobReport>) -> Vec<JobReport> {
+        reports.retain(|report| self.record_one(registry, report));
         reports
     }
 
     /// False when the clients should not get it.
-    fn record_one(&mut self, report: &JobReport) -> bool {
+    fn record_one(&mut self, registry: &mut Registry, report: &JobReport) -> bool {
         let (id, probation) = (report.job, self.probation());
-        let Some(entry) = self.entries.get_mut(&id) else { return false };
+        let Some(entry) = registry.job_mut(id) else { return false };
         match &report.update {
             JobUpdate::Started { .. } => {
                 if entry.state == JobState::Dispatched {
@@ -156,7 +121,7 @@ impl JobJournal {
                 entry.job.request.max_new_tokens = entry.job.request.max_new_tokens.saturating_sub(1);
                 entry.tokens_sent += 1;
                 if entry.tokens_sent >= probation {
-                    self.clear(id);
+                    self.clear(registry, id);
                 }
             }
             JobUpdate::Failed(Failure::Busy { .. })
@@ -167,14 +132,14 @@ impl JobJournal {
                 if self.on_trial == Some(id) {
                     self.on_trial = None;
                 }
-                if !self.has_dispatched() {
-                    self.retry_rejected();
+                if !Self::has_dispatched(registry) {
+                    Self::retry_rejected(registry);
                 }
                 return false;
             }
             JobUpdate::Finished(_) | JobUpdate::Failed(_) => {
-                self.remove(id);
-                self.retry_rejected();
+                self.remove(registry, id);
+                Self::retry_rejected(registry);
             }
         }
         true
@@ -186,51 +151,51 @@ impl JobJournal {
     }
 
     /// The job has made progress, so it is no suspect.
-    fn clear(&mut self, id: JobId) {
+    fn clear(&mut self, registry: &mut Registry, id: JobId) {
         self.on_trial = self.on_trial.filter(|suspect| *suspect != id);
-        if let Some(entry) = self.entries.get_mut(&id) {
+        if let Some(entry) = registry.job_mut(id) {
             entry.crashes_alone = 0;
         }
     }
 
-    fn remove(&mut self, id: JobId) {
-        self.entries.remove(&id);
+    fn remove(&mut self, registry: &mut Registry, id: JobId) {
+        registry.end_job(id);
         self.suspects.retain(|suspect| *suspect != id);
         self.on_trial = self.on_trial.filter(|suspect| *suspect != id);
     }
 
-    fn retry_rejected(&mut self) {
-        for entry in self.entries.values_mut().filter(|entry| entry.state == JobState::Rejected) {
+    fn retry_rejected(registry: &mut Registry) {
+        for entry in registry.jobs_mut().filter(|entry| entry.state == JobState::Rejected) {
             entry.state = JobState::Held;
         }
     }
 
     /// Takes all jobs back from a crashed process. Returns reports for the clients: mostly none.
-    pub(super) fn crashed(&mut self) -> Vec<JobReport> {
+    pub(super) fn crashed(&mut self, registry: &mut Registry) -> Vec<JobReport> {
         self.recent_crashes = self.recent_crashes.saturating_add(1);
         let mut reports = Vec::new();
         let in_state = |state| {
-            let matching = self.entries.values().filter(move |entry| entry.state == state);
+            let matching = registry.jobs().filter(move |entry| entry.state == state);
             matching.map(|entry| entry.job.id).collect::<Vec<JobId>>()
         };
         let (started, dispatched) = (in_state(JobState::Started), in_state(JobState::Dispatched));
         for id in in_state(JobState::Cancelling) {
-            self.remove(id);
+            self.remove(registry, id);
             reports.push(JobReport { job: id, update: JobUpdate::Finished(FinishReason::Cancelled) });
         }
         // A process that crashes before any job has started crashes because of a job in its queue.
         let suspected = if started.is_empty() { dispatched } else { started };
         if let ([alone], true) = (suspected.as_slice(), reports.is_empty()) {
-            reports.extend(self.count_crash_alone(*alone));
+            reports.extend(self.count_crash_alone(registry, *alone));
         }
         let earlier = self.on_trial.take().into_iter().chain(std::mem::take(&mut self.suspects));
         let suspects = earlier.chain(suspected).filter(|_| self.recent_crashes > 1);
         for id in suspects {
-            if self.entries.contains_key(&id) && !self.suspects.contains(&id) {
+            if registry.job_mut(id).is_some() && !self.suspects.contains(&id) {
                 self.suspects.push_back(id);
             }
         }
-        for entry in self.entries.values_mut() {
+        for entry in registry.jobs_mut() {
             entry.resumed |= entry.state != JobState::Held;
             (entry.state, entry.tokens_sent) = (JobState::Held, 0);
         }
@@ -238,30 +203,31 @@ impl JobJournal {
     }
 
     /// Takes all jobs back from a process that ended before it computed anything. No job is suspected.
-    pub(super) fn take_back(&mut self) {
+    pub(super) fn take_back(&mut self, registry: &mut Registry) {
         if let Some(suspect) = self.on_trial.take() {
             self.suspects.push_front(suspect);
         }
-        for entry in self.entries.values_mut() {
+        for entry in registry.jobs_mut() {
             (entry.state, entry.tokens_sent) = (JobState::Held, 0);
         }
     }
 
     /// Ends every job.
-    pub(super) fn fail_all(&mut self, failure: &Failure) -> Vec<JobReport> {
+    pub(super) fn fail_all(&mut self, registry: &mut Registry, failure: &Failure) -> Vec<JobReport> {
         self.on_trial = None;
         self.suspects.clear();
-        let jobs = std::mem::take(&mut self.entries).into_keys();
-        jobs.map(|job| JobReport { job, update: JobUpdate::Failed(failure.clone()) }).collect()
+        let jobs: Vec<JobId> = registry.jobs().map(|entry| entry.job.id).collect();
+        jobs.iter().for_each(|job| registry.end_job(*job));
+        jobs.into_iter().map(|job| JobReport { job, update: JobUpdate::Failed(failure.clone()) }).collect()
     }
 
-    fn count_crash_alone(&mut self, id: JobId) -> Option<JobReport> {
-        let entry = self.entries.get_mut(&id)?;
+    fn count_crash_alone(&mut self, registry: &mut Registry, id: JobId) -> Option<JobReport> {
+        let entry = registry.job_mut(id)?;
         entry.crashes_alone += 1;
         if entry.crashes_alone < CRASHES_MAX {
             return None;
         }
-        self.remove(id);
+        self.remove(registry, id);
         let message = "this request ended the engine twice, with nothing else running".to_owned();
         Some(JobReport { job: id, update: JobUpdate::Failed(Failure::Engine { message }) })
     }

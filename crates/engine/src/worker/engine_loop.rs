@@ -8,7 +8,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
@@ -139,17 +138,17 @@ impl EngineLoop {
     pub(super) fn run(mut self) {
         let mut flow = self.publish();
         while flow.is_continue() {
-            flow = match catch_unwind(AssertUnwindSafe(|| self.iterate())) {
+            flow = match omnibus_text::catch_panic(|| self.iterate()) {
                 Ok(flow) => flow,
                 Err(panic) => {
-                    self.rebuild(panic);
+                    self.rebuild(&panic);
                     self.publish()
                 }
             };
         }
         self.in_flight.clear();
         if let Some(offload) = &mut self.offload
-            && let Err(error) = offload.flush(&mut self.scheduler, self.runner.model())
+            && let Err(error) = offload.flush(&mut self.scheduler, self.runner.kv())
         {
             tracing::warn!(%error, "some cached blocks could not be written to disk");
         }
@@ -167,13 +166,13 @@ impl EngineLoop {
     fn advance(&mut self) -> mlx::Result<()> {
         let now = self.now();
         if let Some(offload) = &mut self.offload {
-            offload.finish_reads(&mut self.scheduler, self.runner.model_mut(), now)?;
+            offload.finish_reads(&mut self.scheduler, self.runner.kv_mut(), now)?;
         }
         self.step()?;
         if let Some(offload) = &mut self.offload {
             let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
             let idleness = if idle { Idleness::Idle } else { Idleness::Busy };
-            let left = offload.offload(&mut self.scheduler, self.runner.model(), idleness)?;
+            let left = offload.offload(&mut self.scheduler, self.runner.kv(), idleness)?;
             self.pending_offload = if idle && left { PendingOffload::Yes } else { PendingOffload::No };
         }
         Ok(())
@@ -193,7 +192,7 @@ impl EngineLoop {
         }
         let launched = Instant::now();
         let read = self.read_oldest();
-        let dispatching = self.runner.model_mut().take_dispatching();
+        let dispatching = self.runner.take_dispatching();
         self.stats.add_times(launched - started, dispatching, launched.elapsed());
         read
     }
@@ -205,7 +204,7 @@ impl EngineLoop {
             let plan = self.scheduler.plan(now);
             let Some(offload) = &mut self.offload else { return Ok(plan) };
             for id in self.scheduler.newly_admitted(&plan) {
-                offload.restore(&mut self.scheduler, self.runner.model_mut(), id, now)?;
+                offload.restore(&mut self.scheduler, self.runner.kv_mut(), id, now)?;
                 if !self.scheduler.is_current(&plan) {
                     break;
                 }
@@ -222,7 +221,7 @@ impl EngineLoop {
             self.handle_event(event);
         }
         if let Some(offload) = &mut self.offload {
-            offload.swap_out(&mut self.scheduler, self.runner.model(), &allocation.swaps)?;
+            offload.swap_out(&mut self.scheduler, self.runner.kv(), &allocation.swaps)?;
         }
         if plan.scheduled.is_empty() {
             return Ok(());
@@ -419,7 +418,7 @@ impl EngineLoop {
         self.stats.finished();
         let update = match (&mut self.prompt_file, update) {
             (Some(file), JobUpdate::Finished(reason)) => {
-                match file.finish(&self.scheduler, self.runner.model()) {
+                match file.finish(&self.scheduler, self.runner.kv()) {
                     Ok(()) => JobUpdate::Finished(reason),
                     Err(failure) => JobUpdate::Failed(failure),
                 }

@@ -3,10 +3,12 @@
 //! Invariant: it changes nothing but what the plan names; the loop, the runner and the sampler know nothing of faults.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use mlx::Array;
 use omnibus_core::SequenceId;
 
+use super::kv_store::KvStore;
 use super::model_runner::ModelRunner;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::StepInput;
@@ -94,12 +96,16 @@ impl FaultyRunner {
 }
 
 impl Runner for FaultyRunner {
-    fn model(&self) -> &ModelRunner {
-        &self.inner
+    fn kv(&self) -> &dyn KvStore {
+        self.inner.kv()
     }
 
-    fn model_mut(&mut self) -> &mut ModelRunner {
-        &mut self.inner
+    fn kv_mut(&mut self) -> &mut dyn KvStore {
+        self.inner.kv_mut()
+    }
+
+    fn take_dispatching(&mut self) -> Duration {
+        self.inner.take_dispatching()
     }
 
     fn depth(&mut self) -> usize {

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use mlx::Array;
 use omnibus_core::{CachedBlock, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
+use omnibus_kv::BlockId;
 use omnibus_model::{BlockExport, Source};
 use sha2::{Digest, Sha256};
 
 use super::capacity::Capacity;
-use super::model_runner::ModelRunner;
+use super::kv_store::KvStore;
 use crate::disk::{BlockName, Disk, QUEUED_BYTES_MAX, ReadResult};
 use crate::{DiskStats, Settings, StartError, SwapStats};
 use host::Host;
@@ -76,12 +77,12 @@ impl KvOffload {
     pub(super) fn open(
         settings: &Settings,
         source: &Source,
-        runner: &ModelRunner,
+        kv: &dyn KvStore,
         capacity: &Capacity,
     ) -> Result<Option<Self>, StartError> {
-        let block_bytes: Vec<usize> =
-            (0..runner.groups()).map(|group| runner.cache().block_bytes(group)).collect();
-        let disk = DiskTier::open(settings, source, runner, &block_bytes)?;
+        let groups = 0..kv.cache().groups().len();
+        let block_bytes: Vec<usize> = groups.map(|group| kv.cache().block_bytes(group)).collect();
+        let disk = DiskTier::open(settings, source, kv, &block_bytes)?;
         let host = Host::new(capacity.memory.swap_bytes);
         if disk.is_none() && host.limit_bytes() == 0 {
             return Ok(None);
@@ -138,7 +139,7 @@ impl KvOffload {
     pub(super) fn restore(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut ModelRunner,
+        kv: &mut dyn KvStore,
         id: SequenceId,
         now: Tick,
     ) -> mlx::Result<()> {
@@ -149,7 +150,7 @@ impl KvOffload {
             let sought: BTreeSet<BlockName> =
                 self.find_restorable(scheduler, id).into_iter().map(|(name, _)| name).collect();
             let restored =
-                self.write_back(scheduler, runner, id, &nothing_read, |name| sought.contains(&name))?;
+                self.write_back(scheduler, kv, id, &nothing_read, |name| sought.contains(&name))?;
             if restored == 0 {
                 break;
             }
@@ -162,7 +163,7 @@ impl KvOffload {
     fn write_back(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut ModelRunner,
+        kv: &mut dyn KvStore,
         id: SequenceId,
         read: &BTreeMap<BlockName, Vec<u8>>,
         wanted: impl Fn(BlockName) -> bool,
@@ -176,9 +177,14 @@ impl KvOffload {
         let names: Vec<BlockName> = restored.iter().map(|block| name_of(block.group, block.hash)).collect();
         let content = |name: &BlockName| read.get(name).map(Vec::as_slice).or_else(|| host.get(*name));
         let contents: Vec<&[u8]> = names.iter().filter_map(content).collect();
-        runner.finish()?;
+        kv.finish()?;
         let started = Instant::now();
-        runner.write_blocks(&restored, &contents)?;
+        for group in 0..self.block_bytes.len() {
+            let of_group = restored.iter().zip(&contents).filter(|(block, _)| block.group == group);
+            let (blocks, contents): (Vec<BlockId>, Vec<&[u8]>) =
+                of_group.map(|(block, content)| (block.block, *content)).unzip();
+            kv.write_blocks(group, &blocks, &contents)?;
+        }
         let bytes = contents.iter().map(|content| content.len() as u64).sum();
         scheduler.learn_transfer(Transfer::Onload, bytes, ticks(started.elapsed()));
         for name in names.into_iter().filter(|name| !read.contains_key(name)) {
@@ -193,7 +199,7 @@ impl KvOffload {
     pub(super) fn swap_out(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &ModelRunner,
+        kv: &dyn KvStore,
         blocks: &[CachedBlock],
     ) -> mlx::Result<()> {
         let unknown = blocks.iter().filter(|block| self.find(name_of(block.group, block.hash)).is_none());
@@ -201,13 +207,13 @@ impl KvOffload {
         if unknown.is_empty() {
             return Ok(());
         }
-        runner.finish()?;
+        kv.finish()?;
         let started = Instant::now();
         let mut copied: Vec<(BlockName, Vec<u8>)> = Vec::new();
         for (group, bytes) in self.block_bytes.iter().enumerate() {
             let of_group: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
             for batch in of_group.chunks((SWAP_BYTES / bytes.max(&1)).max(1)) {
-                let contents = runner.read_blocks(group, batch.iter().map(|block| block.block))?.bytes()?;
+                let contents = kv.read_blocks(group, &ids(batch))?.bytes()?;
                 copied.extend(batch.iter().map(|block| name_of(group, block.hash)).zip(contents));
             }
         }
@@ -254,7 +260,7 @@ impl KvOffload {
     pub(super) fn finish_reads(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut ModelRunner,
+        kv: &mut dyn KvStore,
         now: Tick,
     ) -> mlx::Result<()> {
         while let Some(disk_tier) = &self.disk {
@@ -272,7 +278,7 @@ impl KvOffload {
             scheduler.learn_transfer(Transfer::DiskRead, bytes, ticks(took));
             let read: BTreeMap<BlockName, Vec<u8>> =
                 blocks.into_iter().map(|block| (block.name, block.bytes)).collect();
-            let restored = self.write_back(scheduler, runner, id, &read, |_| true);
+            let restored = self.write_back(scheduler, kv, id, &read, |_| true);
             scheduler.release_hold(id);
             if restored? > 0 {
                 // A long prompt is read in several batches.
@@ -291,7 +297,7 @@ impl KvOffload {
     pub(super) fn offload(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &ModelRunner,
+        kv: &dyn KvStore,
         idleness: Idleness,
     ) -> mlx::Result<bool> {
         if let Some(export) = &self.export {
@@ -318,7 +324,7 @@ impl KvOffload {
             let blocks: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
             if !blocks.is_empty() {
                 names.extend(blocks.iter().copied().map(name));
-                parts.push(runner.read_blocks(group, blocks.iter().map(|block| block.block))?);
+                parts.push(kv.read_blocks(group, &ids(&blocks))?);
             }
         }
         self.export = Some(PendingExport { names, parts });
@@ -326,8 +332,8 @@ impl KvOffload {
     }
 
     /// Writes all remaining blocks. For shutdown.
-    pub(super) fn flush(&mut self, scheduler: &mut Scheduler, runner: &ModelRunner) -> mlx::Result<()> {
-        while self.offload(scheduler, runner, Idleness::ShuttingDown)? {}
+    pub(super) fn flush(&mut self, scheduler: &mut Scheduler, kv: &dyn KvStore) -> mlx::Result<()> {
+        while self.offload(scheduler, kv, Idleness::ShuttingDown)? {}
         Ok(())
     }
 
@@ -372,13 +378,13 @@ impl DiskTier {
     fn open(
         settings: &Settings,
         source: &Source,
-        runner: &ModelRunner,
+        kv: &dyn KvStore,
         block_bytes: &[usize],
     ) -> Result<Option<Self>, StartError> {
         let chosen = settings.disk.as_ref().filter(|disk| !disk.directory.as_os_str().is_empty());
         let Some(chosen) = chosen else { return Ok(None) };
         let weights = source.fingerprint().map_err(StartError::new)?;
-        let layout = runner.cache().layout();
+        let layout = kv.cache().layout();
         let fingerprint = Sha256::new().chain_update(weights).chain_update(layout).finalize();
         let (results_tx, results) = channel();
         let on_read = move |result| {
@@ -421,4 +427,8 @@ mod tests {
         assert_eq!(batch_blocks(&[1 << 10, 2 << 20]), 4, "the largest counts");
         assert_eq!(batch_blocks(&[64 << 20]), 1, "at least one");
     }
+}
+
+fn ids(blocks: &[&CachedBlock]) -> Vec<BlockId> {
+    blocks.iter().map(|block| block.block).collect()
 }

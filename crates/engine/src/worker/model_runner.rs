@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
-use omnibus_core::CachedBlock;
 use omnibus_kv::BlockId;
 use omnibus_model::{
     Batch, BlockExport, BlockImport, Blueprint, Kernels, KvCache, KvPath, KvStorage, Model, PromptCache,
@@ -11,6 +10,7 @@ use omnibus_model::{
 };
 
 use super::capacity::Capacity;
+use super::kv_store::KvStore;
 use super::prompt_logprobs::PromptLogprobs;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{InputSegment, InputToken, StepInput};
@@ -71,56 +71,9 @@ impl ModelRunner {
         self.blocks.iter().copied().min().unwrap_or(0)
     }
 
-    /// The KV cache.
-    pub(super) fn cache(&self) -> &KvCache {
-        &self.cache
-    }
-
-    /// Waits for all launched steps.
-    pub(super) fn finish(&self) -> mlx::Result<()> {
-        mlx::eval(self.cache.arrays())
-    }
-
-    /// Starts copying blocks of a group out, after the launched steps and before later ones.
-    pub(super) fn read_blocks(
-        &self,
-        group: usize,
-        blocks: impl Iterator<Item = BlockId>,
-    ) -> mlx::Result<BlockExport> {
-        let blocks: Vec<BlockId> = blocks.collect();
-        let export = self.cache.read_blocks(group, &blocks)?;
-        match self.model.kv_path() {
-            KvPath::Paged => mlx::async_eval(export.arrays())?,
-            // While a pool is read, the next step would copy all of it.
-            KvPath::Gather => mlx::eval(export.arrays())?,
-        }
-        Ok(export)
-    }
-
-    /// Writes blocks that no sequence uses yet.
-    pub(super) fn write_blocks(&mut self, blocks: &[CachedBlock], contents: &[&[u8]]) -> mlx::Result<()> {
-        for group in 0..self.groups() {
-            let of_group = blocks.iter().zip(contents).filter(|(block, _)| block.group == group);
-            let (blocks, contents): (Vec<BlockId>, Vec<&[u8]>) =
-                of_group.map(|(block, content)| (block.block, *content)).unzip();
-            self.cache.write_blocks(group, &blocks, &contents)?;
-        }
-        Ok(())
-    }
-
-    /// Fills blocks that no sequence uses yet from a prompt cache file.
-    pub(super) fn fill(&mut self, cache: &PromptCache, blocks: &[BlockImport]) -> mlx::Result<()> {
-        cache.fill(&mut self.cache, blocks)
-    }
-
     /// The model's blueprint.
     pub(super) fn blueprint(&self) -> &Blueprint {
         self.model.blueprint()
-    }
-
-    /// Seconds spent in dispatching graphs to MLX since the last call.
-    pub(super) fn take_dispatching(&mut self) -> Duration {
-        std::mem::take(&mut self.dispatching)
     }
 
     fn copy_blocks(&mut self, input: &StepInput) -> mlx::Result<()> {
@@ -175,13 +128,45 @@ impl ModelRunner {
     }
 }
 
+impl KvStore for ModelRunner {
+    fn cache(&self) -> &KvCache {
+        &self.cache
+    }
+
+    fn finish(&self) -> mlx::Result<()> {
+        mlx::eval(self.cache.arrays())
+    }
+
+    fn read_blocks(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockExport> {
+        let export = self.cache.read_blocks(group, blocks)?;
+        match self.model.kv_path() {
+            KvPath::Paged => mlx::async_eval(export.arrays())?,
+            // While a pool is read, the next step would copy all of it.
+            KvPath::Gather => mlx::eval(export.arrays())?,
+        }
+        Ok(export)
+    }
+
+    fn write_blocks(&mut self, group: usize, blocks: &[BlockId], contents: &[&[u8]]) -> mlx::Result<()> {
+        self.cache.write_blocks(group, blocks, contents)
+    }
+
+    fn fill(&mut self, cache: &PromptCache, blocks: &[BlockImport]) -> mlx::Result<()> {
+        cache.fill(&mut self.cache, blocks)
+    }
+}
+
 impl Runner for ModelRunner {
-    fn model(&self) -> &ModelRunner {
+    fn kv(&self) -> &dyn KvStore {
         self
     }
 
-    fn model_mut(&mut self) -> &mut ModelRunner {
+    fn kv_mut(&mut self) -> &mut dyn KvStore {
         self
+    }
+
+    fn take_dispatching(&mut self) -> Duration {
+        std::mem::take(&mut self.dispatching)
     }
 
     fn depth(&mut self) -> usize {

@@ -10,7 +10,7 @@ use omnibus_core::{Scheduler, SequenceId};
 use omnibus_kv::{BlockId, CacheKind};
 use omnibus_model::{BlockImport, Blueprint, PromptCache, Source};
 
-use super::model_runner::ModelRunner;
+use super::kv_store::KvStore;
 use crate::settings::{PromptCacheFile, Settings};
 use crate::{Failure, StartError};
 
@@ -86,7 +86,7 @@ impl PromptFile {
     pub(super) fn begin(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut ModelRunner,
+        kv: &mut dyn KvStore,
         id: SequenceId,
     ) -> mlx::Result<()> {
         let keys = scheduler.block_hashes(id);
@@ -98,7 +98,7 @@ impl PromptFile {
                 Ok(())
             }
             Self::Read { cache } => {
-                let (size, groups) = (runner.cache().block_size(), runner.cache().groups());
+                let (size, groups) = (kv.cache().block_size(), kv.cache().groups());
                 let places: BTreeMap<u128, usize> = keys.into_iter().zip(0..).collect();
                 let place = |group: usize, key: u128| {
                     let logical = places.get(&key).copied()?;
@@ -109,20 +109,20 @@ impl PromptFile {
                     let logical = place(block.group, block.hash)?;
                     Some(BlockImport { group: block.group, block: block.block, logical })
                 });
-                runner.fill(cache, &placed.collect::<Vec<_>>())
+                kv.fill(cache, &placed.collect::<Vec<_>>())
             }
         }
     }
 
     /// Writes the file, once its prompt has been computed.
-    pub(super) fn finish(&mut self, scheduler: &Scheduler, runner: &ModelRunner) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self, scheduler: &Scheduler, kv: &dyn KvStore) -> Result<(), Failure> {
         let Self::Write { path, model, prompt } = self else { return Ok(()) };
         let Some(Prompt { tokens, keys }) = prompt.take() else { return Ok(()) };
         let failed = |why: String| Failure::Engine {
             message: format!("the prompt was computed and could not be written to {}: {why}", path.display()),
         };
         let mut parts = Vec::new();
-        for (index, group) in runner.cache().groups().iter().enumerate() {
+        for (index, group) in kv.cache().groups().iter().enumerate() {
             let wanted = match group.spec.kind {
                 CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } => keys.len(),
                 CacheKind::SlidingWindow { tokens, .. } => tokens.min(keys.len()),
@@ -136,12 +136,12 @@ impl PromptFile {
             {
                 return Err(failed("it did not fit into the memory for keys and values".to_owned()));
             }
-            let blocks = found.into_iter().rev();
-            parts.push(runner.read_blocks(index, blocks).map_err(|error| failed(error.to_string()))?);
+            let blocks: Vec<BlockId> = found.into_iter().rev().collect();
+            parts.push(kv.read_blocks(index, &blocks).map_err(|error| failed(error.to_string()))?);
         }
         let metadata = [("model", model.as_str()), ("tokenizer_config", "{}"), ("written_by", "mlx-omnibus")];
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        PromptCache::write(path, runner.cache().groups(), &tokens, &parts, &metadata)
+        PromptCache::write(path, kv.cache().groups(), &tokens, &parts, &metadata)
             .map_err(|error| failed(error.to_string()))
     }
 }

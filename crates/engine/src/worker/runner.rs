@@ -4,10 +4,12 @@
 //! its sampling. The forward pass and the sampling are two calls, so that what sampling depends on can be computed while
 //! the forward pass runs.
 
+use std::time::Duration;
+
 use mlx::Array;
 use omnibus_core::SequenceId;
 
-use super::model_runner::ModelRunner;
+use super::kv_store::KvStore;
 use super::prompt_logprobs::PromptLogprobs;
 use super::step_input::StepInput;
 use crate::message::{JobUpdate, TokenLogprobs};
@@ -15,11 +17,14 @@ use crate::sampler::{PendingSample, SampleRow, SamplingChanges};
 
 /// Computes steps.
 pub(super) trait Runner {
-    /// The runner that holds the model and its KV cache.
-    fn model(&self) -> &ModelRunner;
+    /// Its KV cache, between steps.
+    fn kv(&self) -> &dyn KvStore;
 
-    /// The same, for changes of the KV cache.
-    fn model_mut(&mut self) -> &mut ModelRunner;
+    /// The same, to be changed.
+    fn kv_mut(&mut self) -> &mut dyn KvStore;
+
+    /// Time spent in dispatching graphs to MLX since the last call.
+    fn take_dispatching(&mut self) -> Duration;
 
     /// Most steps in flight.
     fn depth(&mut self) -> usize;

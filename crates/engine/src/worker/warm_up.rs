@@ -11,6 +11,7 @@ use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::KvCacheGroup;
 
 use super::catch_panic::catch_panic;
+use super::kv_store::KvStore;
 use super::model_runner::ModelRunner;
 use super::runner::Runner;
 use super::step_input::{InputSegment, InputToken, StepInput};

@@ -8,6 +8,7 @@
 // around every line would hide more than it shows. Loops over lanes read best with an index.
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::needless_range_loop)]
 
+mod adjust;
 mod attention;
 mod bridge;
 mod conv;
@@ -24,6 +25,7 @@ mod rows;
 mod runs;
 mod simd;
 
+pub use adjust::Adjust;
 pub use attention::{Attention, Norm as HeadNorm, Rope, RotaryPairing, Store};
 pub use bridge::kernel_arrays;
 pub use conv::Conv;
@@ -48,6 +50,7 @@ pub enum Kernel {
     Conv(Conv),
     Copy(Copy),
     Recurrence(Recurrence),
+    Adjust(Adjust),
 }
 
 impl Kernel {
@@ -61,6 +64,7 @@ impl Kernel {
             Kernel::Conv(_) => "OmnibusConv",
             Kernel::Copy(_) => "OmnibusCopy",
             Kernel::Recurrence(_) => "OmnibusRecurrence",
+            Kernel::Adjust(_) => "OmnibusAdjust",
         }
     }
 
@@ -76,6 +80,7 @@ impl Kernel {
             Kernel::Conv(kernel) => kernel.run(inputs, outputs),
             Kernel::Copy(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Recurrence(kernel) => kernel.run(inputs, outputs),
+            Kernel::Adjust(kernel) => kernel.run(inputs, outputs[0]),
         }
     }
 }

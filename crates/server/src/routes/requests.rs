@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use omnibus_engine::{RequestInfo, RequestState};
+use omnibus_engine::{RequestInfo, RequestOrigin, RequestState};
 
 use crate::app::App;
 use crate::auth::Tenant;
@@ -14,21 +14,19 @@ use crate::wire::requests::{Cancelled, RequestList, RunningRequest};
 
 /// Lists queued and running requests.
 pub async fn list(State(app): State<Arc<App>>, Extension(tenant): Extension<Tenant>) -> Json<RequestList> {
-    let running = |info: RequestInfo| {
-        let owner = app.active.owner(&info.id).filter(|owner| owner.tenant == tenant.0)?;
-        Some(RunningRequest {
-            id: owner.response_id,
-            object: "request",
-            request_id: owner.request_id,
-            index: owner.index,
-            model: info.model,
-            state: state(info.state),
-            prompt_tokens: info.prompt_tokens,
-            generated_tokens: info.generated_tokens,
-            age_seconds: info.age_s,
-        })
+    let running = |info: RequestInfo| RunningRequest {
+        id: info.origin.response_id,
+        object: "request",
+        request_id: info.origin.request_id,
+        index: info.origin.index,
+        model: info.model,
+        state: state(info.state),
+        prompt_tokens: info.prompt_tokens,
+        generated_tokens: info.generated_tokens,
+        age_seconds: info.age_s,
     };
-    let mut data: Vec<_> = app.engine.requests().into_iter().filter_map(running).collect();
+    let own = app.engine.requests().into_iter().filter(|info| info.tenant == tenant.0);
+    let mut data: Vec<_> = own.map(running).collect();
     data.sort_by(|one, other| other.age_seconds.total_cmp(&one.age_seconds));
     Json(RequestList { object: "list", data })
 }
@@ -47,8 +45,12 @@ pub async fn cancel(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Cancelled>, ApiError> {
     let Path(id) = id?;
-    let found = app.active.find(&id, &tenant.0);
-    let cancelled = found.iter().filter(|engine_id| app.engine.cancel(engine_id)).count();
+    let named = |info: &RequestInfo| {
+        let RequestOrigin { response_id, request_id, .. } = &info.origin;
+        info.tenant == tenant.0 && [&info.id, response_id, request_id].contains(&&id)
+    };
+    let found = app.engine.requests().into_iter().filter(named);
+    let cancelled = found.filter(|info| app.engine.cancel(&info.id)).count();
     if cancelled == 0 {
         return Err(ApiError::not_found(format!("no request `{id}` is queued or running")));
     }

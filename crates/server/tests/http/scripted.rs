@@ -1,6 +1,6 @@
 //! An engine whose behaviour depends on the prompt's first word, and that records requests and cancellations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ pub struct ScriptedEngine {
     request_events: Sender<RequestEvent>,
     cancelled: watch::Sender<BTreeSet<String>>,
     alive: Mutex<bool>,
-    running: Arc<Mutex<BTreeSet<String>>>,
+    running: Arc<Mutex<BTreeMap<String, Request>>>,
 }
 
 impl ScriptedEngine {
@@ -200,7 +200,7 @@ impl Engine for ScriptedEngine {
                 stream::iter(all.collect::<Vec<_>>()).boxed()
             }
         };
-        self.running.lock().unwrap().insert(request.id.clone());
+        self.running.lock().unwrap().insert(request.id.clone(), request.clone());
         Ok(Tracked {
             id: request.id,
             ended: false,
@@ -218,15 +218,17 @@ impl Engine for ScriptedEngine {
     }
 
     fn requests(&self) -> Vec<RequestInfo> {
-        let info = |id: &String| RequestInfo {
-            id: id.clone(),
+        let info = |request: &Request| RequestInfo {
+            id: request.id.clone(),
+            tenant: request.tenant.clone(),
+            origin: request.origin.clone(),
             model: "scripted".into(),
             state: RequestState::Running,
             prompt_tokens: 1,
             generated_tokens: 1,
             age_s: 0.5,
         };
-        self.running.lock().unwrap().iter().map(info).collect()
+        self.running.lock().unwrap().values().map(info).collect()
     }
 
     fn tokenize(
@@ -281,7 +283,7 @@ impl Engine for ScriptedEngine {
 
     /// Cancels at once, without waiting for the timeout.
     fn drain(&self, _timeout: Duration) -> BoxFuture<'_, ()> {
-        let running = self.running.lock().unwrap().clone();
+        let running: Vec<String> = self.running.lock().unwrap().keys().cloned().collect();
         self.cancelled.send_modify(|ids| ids.extend(running));
         Box::pin(std::future::ready(()))
     }
@@ -292,7 +294,7 @@ struct Tracked {
     ended: bool,
     events: Events,
     request_events: Sender<RequestEvent>,
-    running: Arc<Mutex<BTreeSet<String>>>,
+    running: Arc<Mutex<BTreeMap<String, Request>>>,
 }
 
 impl Stream for Tracked {

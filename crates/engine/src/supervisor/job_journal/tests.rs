@@ -1,7 +1,10 @@
 //! Processes that run and crash, played against the journal.
 
+use std::collections::BTreeMap;
+
 use omnibus_core::Request;
 
+use super::super::journaled_job::JournaledJob;
 use super::*;
 use crate::Sampling;
 use crate::message::TokenLogprobs;
@@ -38,8 +41,53 @@ fn finished(id: u64) -> JobReport {
     JobReport { job: JobId(id), update: JobUpdate::Finished(FinishReason::Length) }
 }
 
-fn journal(jobs: std::ops::Range<u64>) -> JobJournal {
-    let mut journal = JobJournal::default();
+/// A journal with its registry.
+#[derive(Default)]
+struct Journal {
+    journal: JobJournal,
+    registry: Registry,
+}
+
+impl Journal {
+    fn insert(&mut self, job: Job, now: Instant) {
+        self.registry.insert_job(JournaledJob::new(job, now));
+    }
+
+    fn cancel(&mut self, id: JobId) -> Cancelled {
+        self.journal.cancel(&mut self.registry, id)
+    }
+
+    fn dispatch(&mut self, now: Instant) -> Vec<Job> {
+        self.journal.dispatch(&mut self.registry, now)
+    }
+
+    fn record(&mut self, reports: Vec<JobReport>) -> Vec<JobReport> {
+        self.journal.record(&mut self.registry, reports)
+    }
+
+    fn crashed(&mut self) -> Vec<JobReport> {
+        self.journal.crashed(&mut self.registry)
+    }
+
+    fn take_back(&mut self) {
+        self.journal.take_back(&mut self.registry);
+    }
+
+    fn fail_all(&mut self, failure: &Failure) -> Vec<JobReport> {
+        self.journal.fail_all(&mut self.registry, failure)
+    }
+
+    fn has_dispatched(&self) -> bool {
+        JobJournal::has_dispatched(&self.registry)
+    }
+
+    fn has_suspects(&self) -> bool {
+        self.journal.has_suspects()
+    }
+}
+
+fn journal(jobs: std::ops::Range<u64>) -> Journal {
+    let mut journal = Journal::default();
     jobs.for_each(|id| journal.insert(job(id), Instant::now()));
     journal
 }
@@ -48,7 +96,7 @@ fn ids(jobs: &[Job]) -> Vec<u64> {
     jobs.iter().map(|job| job.id.0).collect()
 }
 
-fn dispatch(journal: &mut JobJournal) -> Vec<u64> {
+fn dispatch(journal: &mut Journal) -> Vec<u64> {
     ids(&journal.dispatch(Instant::now()))
 }
 
@@ -81,8 +129,8 @@ fn play(jobs: u64, faulty: u64, fatal: usize) -> (Vec<u64>, usize) {
                     }
                     continue 'processes;
                 }
-                let all =
-                    journal.entries.get(&JobId(id)).map_or(0, |entry| entry.job.request.prompt.len() - 1);
+                let entry = journal.registry.job_mut(JobId(id));
+                let all = entry.map_or(0, |entry| entry.job.request.prompt.len() - 1);
                 journal.record(vec![token(id, 1)]);
                 if all == 200 {
                     journal.record(vec![finished(id)]);
@@ -124,7 +172,7 @@ fn a_job_that_makes_progress_between_two_crashes_is_not_refused() {
 
 #[test]
 fn a_job_resumes_after_its_reported_tokens_with_its_remaining_time() {
-    let (mut journal, now) = (JobJournal::default(), Instant::now());
+    let (mut journal, now) = (Journal::default(), Instant::now());
     journal.insert(job(0), now);
     assert_eq!(journal.dispatch(now), [job(0)]);
     journal.record(vec![started(0), token(0, 7), token(0, 8)]);

@@ -113,7 +113,7 @@ impl EngineLoop {
 
     fn start_prompt_file(&mut self, sequence: SequenceId) {
         let Some(file) = &mut self.prompt_file else { return };
-        if let Err(error) = file.begin(&mut self.scheduler, self.runner.model_mut(), sequence) {
+        if let Err(error) = file.begin(&mut self.scheduler, self.runner.kv_mut(), sequence) {
             self.recover(&error);
         }
     }

@@ -1,15 +1,15 @@
 //! Recovery from failed steps and panics: sequences are recomputed from their tokens.
 
-use std::any::Any;
 use std::panic::resume_unwind;
 
 use omnibus_core::{Scheduler, SequenceId};
+use omnibus_text::Panic;
 
 use super::{ActiveJob, EngineLoop};
 use crate::Failure;
 use crate::message::{Job, JobReport, JobUpdate};
 use crate::sampler::SamplingChanges;
-use crate::worker::catch_panic::{catch_panic, panic_message};
+use crate::worker::catch_panic::catch_panic;
 
 /// Consecutive iterations that may panic, without a completed step in between.
 const PANICS_MAX: u32 = 3;
@@ -26,12 +26,11 @@ impl EngineLoop {
 
     /// After a panic of the loop the scheduler's state is not trusted: a new one gets every job with its reported tokens.
     /// Time limits start again. A loop that panics repeatedly ends.
-    pub(super) fn rebuild(&mut self, panic: Box<dyn Any + Send>) {
-        let message = panic_message(panic.as_ref());
-        tracing::error!(panic = message, "the engine's loop panicked; all sequences are recomputed");
+    pub(super) fn rebuild(&mut self, panic: &Panic) {
+        tracing::error!(%panic, "the engine's loop panicked; all sequences are recomputed");
         self.panics += 1;
         if self.panics > PANICS_MAX {
-            resume_unwind(panic);
+            resume_unwind(Box::new(panic.to_string()));
         }
         self.abort_steps();
         if let Some(offload) = &mut self.offload {

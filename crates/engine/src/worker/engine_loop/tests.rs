@@ -6,12 +6,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use omnibus_model::Source;
 
 use super::*;
 use crate::message::JobId;
-use crate::worker::model_runner::ModelRunner;
+use crate::worker::kv_store::KvStore;
 use crate::{AsyncScheduling, Sampling, Settings};
 
 /// What the loop calls, serialized, with the bits that came of it.
@@ -41,12 +42,16 @@ fn tokens(result: &StepResult) -> Vec<Option<u32>> {
 }
 
 impl Runner for Recorder {
-    fn model(&self) -> &ModelRunner {
-        self.inner.model()
+    fn kv(&self) -> &dyn KvStore {
+        self.inner.kv()
     }
 
-    fn model_mut(&mut self) -> &mut ModelRunner {
-        self.inner.model_mut()
+    fn kv_mut(&mut self) -> &mut dyn KvStore {
+        self.inner.kv_mut()
+    }
+
+    fn take_dispatching(&mut self) -> Duration {
+        self.inner.take_dispatching()
     }
 
     fn depth(&mut self) -> usize {
