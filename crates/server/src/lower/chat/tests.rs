@@ -67,6 +67,11 @@ fn every_field_reaches_the_engine() {
     expect![[r#"
         Request {
             id: "chatcmpl-1",
+            origin: RequestOrigin {
+                response_id: "",
+                request_id: "",
+                index: 0,
+            },
             model: Some(
                 "m",
             ),
