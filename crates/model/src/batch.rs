@@ -1,5 +1,7 @@
 //! The input of one forward pass: tokens of several sequences end to end.
 
+use std::ops::Range;
+
 use mlx::Array;
 use omnibus_kv::BlockTable;
 
@@ -25,11 +27,20 @@ pub struct Segment {
     pub context: usize,
     /// Length of the prompt, in tokens; rotations that depend on a sequence's length take it from here.
     pub prompt: usize,
+    /// How many of its rows, the last ones, are sampled: with draft tokens several, in a chunk of a prompt perhaps none.
+    /// A recurrence keeps the state after each of them, the `i`-th in the `i`-th slot of its table; the first slot also has
+    /// the state before the segment.
+    pub samples: usize,
     /// The blocks it reads and writes, one table for each cache group.
     pub tables: Vec<BlockTable>,
 }
 
 impl Segment {
+    /// Its rows in the batch.
+    pub fn rows(&self) -> Range<usize> {
+        self.first..self.first + self.len
+    }
+
     /// Position after its last row.
     pub fn end(&self) -> usize {
         self.context + self.len

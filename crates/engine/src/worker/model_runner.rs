@@ -233,6 +233,7 @@ fn segment(segment: &InputSegment) -> Segment {
         len: segment.len,
         context: segment.context,
         prompt: segment.prompt,
+        samples: segment.samples,
         tables: segment.tables.clone(),
     }
 }

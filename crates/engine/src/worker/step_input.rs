@@ -45,7 +45,9 @@ pub(super) struct InputSegment {
     pub(super) context: usize,
     /// Tokens of its prompt.
     pub(super) prompt: usize,
-    /// Its blocks, one table for each layer group.
+    /// How many of its rows, the last ones, are sampled.
+    pub(super) samples: usize,
+    /// Its blocks, one table for each layer group. The state after the `i`-th sampled row goes to the `i`-th slot.
     pub(super) tables: Vec<BlockTable>,
 }
 
@@ -98,6 +100,7 @@ impl StepInput {
             len: work.positions.len(),
             context: work.positions.start,
             prompt: request.prompt,
+            samples: work.samples,
             tables: groups.map(|group| scheduler.block_table(work.sequence, group).clone()).collect(),
         });
         self.push_prompt_rows(work, known, request);

@@ -91,16 +91,18 @@ fn step_input(runner: &ModelRunner, block_size: usize, room: usize, tokens: &[us
         };
         let (first, sequence) = (input.tokens.len(), SequenceId(at as u64));
         input.tokens.extend((0..tokens).map(|_| InputToken::Known(0)));
+        // Beside decodes, prompts are chunks that are not sampled.
+        let is_sampled = tokens == 1 || at == 0;
         input.segments.push(InputSegment {
             sequence,
             first,
             len: tokens,
             context: 0,
             prompt: tokens,
+            samples: usize::from(is_sampled),
             tables: runner.cache().groups().iter().map(table).collect(),
         });
-        // Beside decodes, prompts are chunks that are not sampled.
-        if tokens == 1 || at == 0 {
+        if is_sampled {
             let logits = input.logits_at.len();
             input.samples.push(SampleRow { sequence, position: tokens, logits });
             input.logits_at.push(first + tokens - 1);

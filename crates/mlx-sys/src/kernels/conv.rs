@@ -1,5 +1,5 @@
 //! A causal convolution of each channel over packed rows, and its activation. What came before a run's first row
-//! is in the run's slot.
+//! is in the slot that it starts from.
 //!
 //! Invariant: a row's bits depend on its own and the `kernel_size - 1` rows before it, wherever those were computed.
 
@@ -97,9 +97,9 @@ impl Channels<'_> {
         let Conv { stride, channels, kernel_size, .. } = *self.what;
         match (row + tap).checked_sub(kernel_size - 1) {
             Some(row) => Some(self.x.add((run.first_row + row) * stride + at)),
-            None if run.fresh => None,
             None => {
-                Some(self.pool.cast_const().add((run.slot * (kernel_size - 1) + row + tap) * channels + at))
+                let from = run.from?;
+                Some(self.pool.cast_const().add((from * (kernel_size - 1) + row + tap) * channels + at))
             }
         }
     }
@@ -133,7 +133,8 @@ impl Channels<'_> {
         }
     }
 
-    /// Keeps the last `kernel_size - 1` rows. Each comes from a later place than it goes to, so the order is safe.
+    /// Keeps the last `kernel_size - 1` rows. Each comes from a later place than it goes to, or from another slot, so the
+    /// order is safe.
     unsafe fn save_state(&self, run: &Run) {
         let Conv { channels, kernel_size, .. } = *self.what;
         let width = self.to - self.from;

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use super::math;
 use super::pool;
-use super::runs::{Run, clear, runs};
+use super::runs::{Run, chains, clear, runs};
 use super::simd::{self, Simd, Work};
 
 /// Inputs, all f32 but the runs: convolved rows `[rows, mixed]`; the projection they came from, `[rows, projected]`,
@@ -56,11 +56,11 @@ pub enum Rule {
 /// Added to the square of a key's or query's length.
 const LENGTH_EPS: f32 = 1e-6;
 
-/// One head of one run.
+/// One head of runs that follow each other.
 struct Head<'a> {
     what: &'a Recurrence,
     buffers: Buffers,
-    run: Run,
+    chain: &'a [Run],
     head: usize,
 }
 
@@ -97,11 +97,11 @@ impl Recurrence {
             pool: outputs[1].cast(),
             out: outputs[0].cast(),
         };
-        let isa = simd::isa();
-        pool::run(runs.len() * self.heads, |task| {
+        let (isa, chains) = (simd::isa(), chains(&runs));
+        pool::run(chains.len() * self.heads, |task| {
             let buffers = &buffers;
-            let (run, head) = (runs[task / self.heads], task % self.heads);
-            simd::with(isa, Head { what: self, buffers: *buffers, run, head })
+            let (chain, head) = (chains[task / self.heads], task % self.heads);
+            simd::with(isa, Head { what: self, buffers: *buffers, chain, head })
         });
     }
 }
@@ -113,16 +113,21 @@ impl Work for Head<'_> {
     unsafe fn run<S: Simd>(self) {
         let Recurrence { heads, key_dim, value_dim, .. } = *self.what;
         let size = value_dim * key_dim;
-        let state = self.buffers.pool.add((self.run.slot * heads + self.head) * size);
-        if self.run.fresh {
-            std::ptr::write_bytes(state, 0, size);
-        }
         let scratch = SCRATCH.with_borrow_mut(|scratch| {
             scratch.reserve((2 * key_dim).saturating_sub(scratch.len()));
             scratch.as_mut_ptr()
         });
-        for row in self.run.first_row..self.run.first_row + self.run.len {
-            self.advance::<S>(row, state, scratch);
+        let state_in = |slot: usize| self.buffers.pool.add((slot * heads + self.head) * size);
+        for run in self.chain {
+            let state = state_in(run.slot);
+            match run.from {
+                None => std::ptr::write_bytes(state, 0, size),
+                Some(from) if from != run.slot => std::ptr::copy_nonoverlapping(state_in(from), state, size),
+                Some(_) => {}
+            }
+            for row in run.first_row..run.first_row + run.len {
+                self.advance::<S>(row, state, scratch);
+            }
         }
     }
 }

@@ -20,7 +20,8 @@ pub struct CausalConv<'a> {
     pub weight: &'a Array,
     /// `[channels]`
     pub bias: Option<&'a Array>,
-    /// i32 `[n, 4]`: first row, length, slot, and 1 where the sequence begins. Rows of no run give zeros.
+    /// i32 `[n, 4]`: first row, length, the slot that the state after these rows is written to, and the slot of the state
+    /// before them: the same, that of the run before, or −1 for zeros. Rows of no run give zeros.
     pub runs: &'a Array,
     /// `[slots, kernel_size - 1, channels]`: the rows before.
     pub pool: Array,

@@ -139,7 +139,7 @@ fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::
         .collect();
     let count = segments.len() as i32;
     Ok(Gather {
-        rows: Rows::of(segments)?,
+        rows: Rows::of(segments.iter().map(|segment| segment.rows()))?,
         tables: block_indices(&padded)?.reshape(&[count, width as i32])?,
         keys: keys as i32,
         mask: Some(Array::from_slice(&mask, &[count, 1, 1, keys as i32])?),
@@ -160,7 +160,7 @@ fn gather_chunk(segment: &Segment, group: usize, cache: &KvCache) -> mlx::Result
         CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } | CacheKind::State => None,
     };
     Ok(Gather {
-        rows: Rows::of(&[segment])?,
+        rows: Rows::of([segment.rows()])?,
         tables: block_indices(&table.blocks)?.expand_dims(&[0])?,
         keys: keys as i32,
         mask,

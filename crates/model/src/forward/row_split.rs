@@ -60,7 +60,7 @@ impl<'a> RowSplit<'a> {
     pub(super) fn order(&self, visible: VisibleTo, rows: usize) -> mlx::Result<Option<Array>> {
         let in_order = |segments| {
             let (singles, chunks) = singles_and_chunks(segments);
-            singles.into_iter().chain(chunks)
+            singles.into_iter().chain(chunks).map(Segment::rows)
         };
         match visible {
             VisibleTo::All => order_of(in_order(self.all), rows),

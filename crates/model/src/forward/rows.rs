@@ -1,5 +1,7 @@
 //! Rows of a packed batch: selecting them, ordering them, and index arrays.
 
+use std::ops::Range;
+
 use mlx::Array;
 use omnibus_kv::BlockTable;
 
@@ -14,12 +16,13 @@ pub(crate) enum Rows {
 }
 
 impl Rows {
-    /// The rows of segments that are computed together: one segment, or several of one row each.
-    pub(super) fn of(segments: &[&Segment]) -> mlx::Result<Self> {
-        match segments {
-            [one] if one.len != 1 => Ok(Self::Chunk { first: one.first as i32, len: one.len as i32 }),
+    /// Rows that are computed together: those of one segment, or one row of each of several.
+    pub(super) fn of(segments: impl IntoIterator<Item = Range<usize>>) -> mlx::Result<Self> {
+        let segments: Vec<Range<usize>> = segments.into_iter().collect();
+        match segments.as_slice() {
+            [one] if one.len() != 1 => Ok(Self::Chunk { first: one.start as i32, len: one.len() as i32 }),
             _ => {
-                let rows: Vec<i32> = segments.iter().map(|segment| segment.first as i32).collect();
+                let rows: Vec<i32> = segments.iter().map(|rows| rows.start as i32).collect();
                 Ok(Self::Singles(indices(&rows)?))
             }
         }
@@ -31,16 +34,15 @@ pub(super) fn singles_and_chunks(segments: &[Segment]) -> (Vec<&Segment>, Vec<&S
     segments.iter().partition(|one| one.len == 1)
 }
 
-/// For each row of the batch, its index when the rows of `segments` are laid end to end; `None` if that is the batch's
-/// own order.
-pub(super) fn order_of<'a>(
-    segments: impl Iterator<Item = &'a Segment>,
+/// For each row of the batch, its index when these rows are laid end to end; `None` if that is the batch's own order.
+pub(super) fn order_of(
+    segments: impl Iterator<Item = Range<usize>>,
     rows: usize,
 ) -> mlx::Result<Option<Array>> {
     let mut order = vec![0; rows];
     let mut next = 0;
     for segment in segments {
-        for place in order.iter_mut().skip(segment.first).take(segment.len) {
+        for place in order.iter_mut().skip(segment.start).take(segment.len()) {
             *place = next;
             next += 1;
         }

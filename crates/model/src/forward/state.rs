@@ -1,23 +1,28 @@
 //! Where the recurrent layers of one cache group read and write the states of a pass's sequences.
+//!
+//! A sequence that verifies draft tokens has several state slots: the state before the step is in the first, and the
+//! states after its sampled rows go to one each, so that rolling back is choosing a slot.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use mlx::{Array, Dtype};
 
 use super::KvPath;
-use super::rows::{Rows, indices, order_of, singles_and_chunks, table_of};
+use super::rows::{Rows, indices, order_of, table_of};
 use crate::kv_cache::{Pool, poisoned};
 use crate::{Batch, KvCache, Segment};
 
 /// State slots of one group.
 pub(crate) struct StateMetadata {
-    /// For kernels that write states in place, `[n, 4]` i32: first row, rows, slot, and 1 where the sequence begins.
-    pub(crate) segments: Array,
-    /// For MLX's operations: sequences that advance together, all of the batch's.
-    runs: Vec<Run>,
-    /// Slots in the order of the runs, `[n]` i32.
+    /// For kernels that write states in place, `[n, 4]` i32: first row, rows, the slot that they write, and the slot whose
+    /// state they start from, −1 for zeros. Those of one sequence follow each other.
+    pub(crate) runs: Array,
+    /// For MLX's operations: the same rows, in an order in which many advance together.
+    waves: Vec<Wave>,
+    /// Slots in the order of the waves' runs, `[n]` i32.
     slots: Array,
-    /// Puts the runs' rows, end to end, back in the batch's order, `[T]` i32; `None` if they are in order.
+    /// Puts the waves' rows, end to end, back in the batch's order, `[T]` i32; `None` if they are in order.
     order: Option<Array>,
 }
 
@@ -25,8 +30,24 @@ pub(crate) struct StateMetadata {
 pub(crate) struct Run {
     rows: Rows,
     /// The initial states of each layer, read before any is written: an array that is read and written by one graph
-    /// would be copied whole.
+    /// would be copied whole. Empty in all waves but the first.
     initial: BTreeMap<usize, [Array; 2]>,
+}
+
+/// Runs that do not depend on each other. The first wave starts from the pools; each later one has a single run, which
+/// starts from final states of the wave before it.
+struct Wave {
+    runs: Vec<Run>,
+    /// Which of those, `[n]` i32; `None` in the first wave.
+    from: Option<Array>,
+}
+
+/// Rows that bring the state of one sequence from one slot to another.
+struct Advance {
+    rows: Range<usize>,
+    /// `None` starts from zeros.
+    from: Option<i32>,
+    to: i32,
 }
 
 impl Run {
@@ -40,11 +61,11 @@ impl Run {
         }
     }
 
-    fn new(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::Result<Self> {
-        let slots: Vec<i32> =
-            segments.iter().map(|segment| slot(segment, group, cache)).collect::<mlx::Result<_>>()?;
+    /// A run of the first wave.
+    fn first(advances: &[&Advance], group: usize, cache: &KvCache) -> mlx::Result<Self> {
+        let slots: Vec<i32> = advances.iter().map(|advance| advance.from.unwrap_or(advance.to)).collect();
         let slots = indices(&slots)?;
-        let begins: Vec<bool> = segments.iter().map(|segment| segment.context == 0).collect();
+        let begins: Vec<bool> = advances.iter().map(|advance| advance.from.is_none()).collect();
         let any_begins = begins.iter().any(|begins| *begins);
         let begins = Array::from_slice(&begins, &[begins.len() as i32])?;
         let zero = Array::scalar(0.0, Dtype::F32)?;
@@ -61,7 +82,7 @@ impl Run {
             [first, second] => Ok((index, [initial(first)?, initial(second)?])),
             _ => Err(poisoned()),
         });
-        Ok(Self { rows: Rows::of(segments)?, initial: states.collect::<mlx::Result<_>>()? })
+        Ok(Self { rows: rows_of(advances)?, initial: states.collect::<mlx::Result<_>>()? })
     }
 }
 
@@ -73,30 +94,22 @@ impl StateMetadata {
         cache: &KvCache,
         path: KvPath,
     ) -> mlx::Result<Self> {
-        let mut numbers = Vec::with_capacity(4 * batch.segments.len());
-        for segment in &batch.segments {
-            let begins = i32::from(segment.context == 0);
-            numbers.extend([segment.first as i32, segment.len as i32, slot(segment, group, cache)?, begins]);
+        let sequences = batch.segments.iter().map(|segment| advances(segment, group, cache));
+        let sequences = sequences.collect::<mlx::Result<Vec<_>>>()?;
+        let mut numbers = Vec::with_capacity(4 * sequences.len());
+        for Advance { rows, from, to } in sequences.iter().flatten() {
+            numbers.extend([rows.start as i32, rows.len() as i32, *to, from.unwrap_or(-1)]);
         }
-        let segments = Array::from_slice(&numbers, &[batch.segments.len() as i32, 4])?;
-        let (runs, slots, order) = match path {
-            KvPath::Paged => (Vec::new(), Vec::new(), None),
+        let runs = Array::from_slice(&numbers, &[numbers.len() as i32 / 4, 4])?;
+        match path {
+            KvPath::Paged => Ok(Self { runs, waves: Vec::new(), slots: indices(&[])?, order: None }),
             KvPath::Gather => {
-                let (singles, chunks) = singles_and_chunks(&batch.segments);
-                let slots = singles.iter().chain(&chunks).map(|segment| slot(segment, group, cache));
-                let slots = slots.collect::<mlx::Result<Vec<i32>>>()?;
-                let mut runs = Vec::new();
-                if !singles.is_empty() {
-                    runs.push(Run::new(&singles, group, cache)?);
-                }
-                for segment in &chunks {
-                    runs.push(Run::new(&[segment], group, cache)?);
-                }
-                mlx::eval(runs.iter().flat_map(|run| run.initial.values().flatten()))?;
-                (runs, slots, order_of(singles.into_iter().chain(chunks), rows)?)
+                let (waves, in_order) = waves(&sequences, group, cache)?;
+                let slots: Vec<i32> = in_order.iter().map(|advance| advance.to).collect();
+                let order = order_of(in_order.iter().map(|advance| advance.rows.clone()), rows)?;
+                Ok(Self { runs, waves, slots: indices(&slots)?, order })
             }
-        };
-        Ok(Self { segments, runs, slots: indices(&slots)?, order })
+        }
     }
 
     /// With MLX's operations: computes every run from the initial states of layer `index`, writes the final states to
@@ -109,15 +122,21 @@ impl StateMetadata {
         compute: impl Fn(&Run, &[Array; 2]) -> mlx::Result<(Array, [Array; 2])>,
     ) -> mlx::Result<Array> {
         let (mut outputs, mut firsts, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
-        for run in &self.runs {
-            let initial = run.initial.get(&index).ok_or_else(|| mlx::Error::new("a state for each layer"))?;
-            let (y, [first, second]) = compute(run, initial)?;
-            let [count, len, width] = y.dims()?;
-            outputs.push(y.reshape(&[count * len, width])?);
-            firsts.push(first);
-            seconds.push(second);
+        let mut before: Option<[Array; 2]> = None;
+        for wave in &self.waves {
+            let (mut first_states, mut second_states) = (Vec::new(), Vec::new());
+            for run in &wave.runs {
+                let (y, [first, second]) = compute(run, &wave.initial(run, index, before.as_ref())?)?;
+                let [count, len, width] = y.dims()?;
+                outputs.push(y.reshape(&[count * len, width])?);
+                first_states.push(first);
+                second_states.push(second);
+            }
+            let [first, second] = [joined(&first_states)?, joined(&second_states)?];
+            firsts.push(first.clone());
+            seconds.push(second.clone());
+            before = Some([first, second]);
         }
-        let joined = |parts: &[Array]| mlx::concatenate(&parts.iter().collect::<Vec<_>>(), 0);
         let [first, second] = pool.take()?;
         pool.put([
             first.scatter_rows(&self.slots, &joined(&firsts)?)?,
@@ -131,8 +150,76 @@ impl StateMetadata {
     }
 }
 
-/// The state slot of a segment's sequence.
-fn slot(segment: &Segment, group: usize, cache: &KvCache) -> mlx::Result<i32> {
-    let slot = table_of(segment, group)?.blocks.first().filter(|slot| slot.index() < cache.blocks[group]);
-    slot.map(|slot| slot.0 as i32).ok_or_else(|| mlx::Error::new("a sequence has a slot for its state"))
+impl Wave {
+    /// What a run of layer `index` starts from. `before`: the final states of the wave before.
+    fn initial(&self, run: &Run, index: usize, before: Option<&[Array; 2]>) -> mlx::Result<[Array; 2]> {
+        match (&self.from, before) {
+            (Some(from), Some([first, second])) => Ok([first.take(from, 0)?, second.take(from, 0)?]),
+            _ => run.initial.get(&index).cloned().ok_or_else(|| mlx::Error::new("a state for each layer")),
+        }
+    }
+}
+
+/// A segment's rows, cut behind each sampled row.
+fn advances(segment: &Segment, group: usize, cache: &KvCache) -> mlx::Result<Vec<Advance>> {
+    let count = segment.samples.max(1);
+    let slots = table_of(segment, group)?
+        .blocks
+        .get(..count)
+        .filter(|slots| count <= segment.len && slots.iter().all(|slot| slot.index() < cache.blocks[group]));
+    let slots = slots.ok_or_else(|| mlx::Error::new("a sequence has a slot for each of its states"))?;
+    let mut start = segment.first;
+    let mut from = slots.first().filter(|_| segment.context > 0).map(|slot| slot.0 as i32);
+    let advances = slots.iter().enumerate().map(|(sample, slot)| {
+        let (rows, to) = (start..segment.rows().end - (count - 1 - sample), slot.0 as i32);
+        start = rows.end;
+        Advance { rows, from: from.replace(to), to }
+    });
+    Ok(advances.collect())
+}
+
+/// The waves of all sequences, and the order of their rows. The first wave has each sequence's first rows, single ones
+/// together; the next ones have one more row each of the sequences that have more.
+fn waves<'a>(
+    sequences: &'a [Vec<Advance>],
+    group: usize,
+    cache: &KvCache,
+) -> mlx::Result<(Vec<Wave>, Vec<&'a Advance>)> {
+    let split = sequences.iter().filter_map(|advances| advances.split_first());
+    let (singles, chunks): (Vec<_>, Vec<_>) = split.partition(|(first, _)| first.rows.len() == 1);
+    let mut runs = Vec::new();
+    if !singles.is_empty() {
+        let firsts: Vec<&Advance> = singles.iter().map(|(first, _)| *first).collect();
+        runs.push(Run::first(&firsts, group, cache)?);
+    }
+    for (first, _) in &chunks {
+        runs.push(Run::first(&[first], group, cache)?);
+    }
+    mlx::eval(runs.iter().flat_map(|run| run.initial.values().flatten()))?;
+    let (mut in_order, mut rest): (Vec<&Advance>, Vec<&[Advance]>) =
+        singles.into_iter().chain(chunks).unzip();
+    let mut waves = vec![Wave { runs, from: None }];
+    loop {
+        let split = rest.iter().enumerate().filter_map(|(place, advances)| {
+            let (next, rest) = advances.split_first()?;
+            Some((place as i32, (next, rest)))
+        });
+        let (places, split): (Vec<i32>, Vec<(&Advance, &[Advance])>) = split.unzip();
+        if places.is_empty() {
+            return Ok((waves, in_order));
+        }
+        let next: Vec<&Advance> = split.iter().map(|(next, _)| *next).collect();
+        let run = Run { rows: rows_of(&next)?, initial: BTreeMap::new() };
+        waves.push(Wave { runs: vec![run], from: Some(indices(&places)?) });
+        in_order.extend(next);
+        rest = split.into_iter().map(|(_, rest)| rest).collect();
+    }
+}
+
+fn rows_of(advances: &[&Advance]) -> mlx::Result<Rows> {
+    Rows::of(advances.iter().map(|advance| advance.rows.clone()))
+}
+
+fn joined(parts: &[Array]) -> mlx::Result<Array> {
+    mlx::concatenate(&parts.iter().collect::<Vec<_>>(), 0)
 }

@@ -1,8 +1,11 @@
 //! Two runners on one stream of inputs, and a loop with a proposer.
 
+#[path = "../../../../model/tests/models/golden/generate.rs"]
+mod generate;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -85,15 +88,31 @@ impl Runner for Recorder {
     }
 }
 
-fn load() -> Loaded {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
+fn embedded() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini")
+}
+
+/// A golden fixture as a model directory, which the test removes.
+fn fixture(name: &str) -> PathBuf {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures").join(name);
+    let to = std::env::temp_dir().join(format!("omnibus-drafts-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&to).unwrap();
+    let recipe = serde_json::from_slice(&std::fs::read(from.join("tensors.json")).unwrap()).unwrap();
+    let weights = generate::weights(&recipe).unwrap();
+    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+    std::fs::copy(from.join("config.json"), to.join("config.json")).unwrap();
+    to
+}
+
+fn load(model: &Path) -> Loaded {
     let settings = Settings {
         kv_cache_memory: Some(8 << 20),
         max_num_batched_tokens: 24,
         async_scheduling: AsyncScheduling::On,
         ..Settings::default()
     };
-    crate::worker::load(&Source::Directory(path), &settings).unwrap()
+    crate::worker::load(&Source::Directory(model.to_owned()), &settings).unwrap()
 }
 
 fn job(id: u64, sampling: Sampling) -> Job {
@@ -158,7 +177,7 @@ fn run(loaded: Loaded, proposer: Option<Box<dyn Proposer>>) -> (Outputs, core::S
 /// Runs all jobs and returns the calls that they made.
 fn record() -> Vec<Call> {
     let calls = Rc::new(RefCell::new(Vec::new()));
-    let mut loaded = load();
+    let mut loaded = load(&embedded());
     loaded.runner = Box::new(Recorder { inner: loaded.runner, calls: Rc::clone(&calls) });
     run(loaded, None);
     Rc::try_unwrap(calls).ok().unwrap().into_inner()
@@ -189,25 +208,39 @@ impl Proposer for Replay {
     }
 }
 
-#[test]
-fn a_proposer_changes_no_bit_of_the_output() {
-    let (expected, stats) = run(load(), None);
+/// Runs all jobs without a proposer and with one that is often right and often wrong.
+fn check_drafts(model: &Path) {
+    let (expected, stats) = run(load(model), None);
     assert_eq!(stats.draft_tokens_total, 0);
     let prompts = jobs().into_iter().map(|job| (job.id, job.request.prompt));
     let known = prompts.map(|(id, prompt)| {
         let answer = expected[&id].iter().map(|(token, _)| *token);
         prompt.into_iter().chain(answer).collect()
     });
-    let (outputs, stats) = run(load(), Some(Box::new(Replay { known: known.collect(), proposals: 0 })));
-    assert!(outputs == expected, "{outputs:?} {expected:?}");
+    let (outputs, stats) = run(load(model), Some(Box::new(Replay { known: known.collect(), proposals: 0 })));
+    assert!(outputs == expected, "{}: {outputs:?} {expected:?}", model.display());
     let (drafts, accepted) = (stats.draft_tokens_total, stats.accepted_draft_tokens_total);
     assert!(drafts > 30 && accepted > 20 && accepted < drafts, "{accepted} of {drafts} accepted");
 }
 
 #[test]
+fn a_proposer_changes_no_bit_of_the_output() {
+    check_drafts(&embedded());
+}
+
+#[test]
+fn a_proposer_changes_no_bit_of_a_recurrent_models_output() {
+    for name in ["mamba2", "qwen3_next"] {
+        let model = fixture(name);
+        check_drafts(&model);
+        std::fs::remove_dir_all(model).unwrap();
+    }
+}
+
+#[test]
 fn a_second_runner_computes_the_same_bits_from_the_recorded_inputs() {
     let calls = record();
-    let mut runner = load().runner;
+    let mut runner = load(&embedded()).runner;
     let mut in_flight: VecDeque<Computation> = VecDeque::new();
     let (mut steps, mut deferred, mut sampled) = (0, 0, 0);
     for call in calls {

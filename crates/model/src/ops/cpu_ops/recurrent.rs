@@ -30,7 +30,7 @@ pub(super) fn mamba2(
         step: (inner + spec.conv_channels()) as i32,
         a_log: &weights.a_log,
         dt_bias: &weights.dt_bias,
-        runs: &metadata.segments,
+        runs: &metadata.runs,
         pool: memory,
     }
     .run()?;
@@ -61,7 +61,7 @@ pub(super) fn gated_delta(
         step: (beta + spec.v_heads) as i32,
         a_log: &weights.a_log,
         dt_bias: &weights.dt_bias,
-        runs: &metadata.segments,
+        runs: &metadata.runs,
         pool: memory,
     }
     .run()?;
@@ -77,5 +77,5 @@ fn causal_conv(
     pool: Array,
 ) -> mlx::Result<(Array, Array)> {
     let (weight, bias) = (&conv.weight, conv.bias.as_ref());
-    cpu::CausalConv { x, offset: offset as i32, weight, bias, runs: &metadata.segments, pool }.run()
+    cpu::CausalConv { x, offset: offset as i32, weight, bias, runs: &metadata.runs, pool }.run()
 }

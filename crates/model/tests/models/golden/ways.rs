@@ -97,6 +97,7 @@ impl<'a> World<'a> {
                 len: new.len(),
                 context: walk.computed,
                 prompt: walk.prompt,
+                samples: 1,
                 tables: walk.tables.clone(),
             });
             tokens.extend_from_slice(new);
