@@ -1,5 +1,5 @@
-//! MLPs: how each position is transformed on its own. One file per kind with its spec and rules, tensors and scratch
-//! memory; its forward pass is in a file below it.
+//! MLPs: how each position is transformed on its own. One file per kind (and for routers) with its spec and rules, tensors
+//! and scratch memory; its forward pass is in a file below it.
 //!
 //! To add one: a file, a variant of [`Mlp`], a row in [`Mlp::spec`] and in [`Mlp::load`].
 //!

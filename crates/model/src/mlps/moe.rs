@@ -50,7 +50,7 @@ impl Rules for Moe {
 impl Tensors for Moe {
     fn name_tensors(&self, at: &mut Scope) {
         let (experts, width, hidden) = (self.experts, self.expert.width, at.hidden);
-        at.linear("gate", hidden, experts, false);
+        self.router.name_tensors(at, experts);
         let mut routed = at.at("switch_mlp");
         routed.tensor("gate_proj.weight", &[experts, width, hidden]);
         routed.tensor("up_proj.weight", &[experts, width, hidden]);
@@ -65,6 +65,7 @@ impl Tensors for Moe {
 impl Footprint for Moe {
     fn row_elements(&self, hidden: usize) -> usize {
         let shared = self.shared.as_ref().map_or(0, |shared| 3 * shared.width + hidden);
-        self.top_k * self.expert.row_elements(hidden) + 2 * self.experts + hidden + shared
+        let routed = self.top_k * self.expert.row_elements(hidden);
+        routed + self.router.row_elements(self.experts) + hidden + shared
     }
 }

@@ -5,20 +5,19 @@ use mlx::Array;
 use super::{Moe, SharedExpert};
 use crate::blocks::{ExpertLinear, Linear, MlpBlock};
 use crate::mlps::gated::GatedBlock;
+use crate::mlps::router::RouterBlock;
 use crate::ops::Ops;
 use crate::weights::Store;
-use crate::{Activation, LoadError, Router};
+use crate::{Activation, LoadError};
 
 /// Routed experts.
 pub(crate) struct MoeBlock {
     ops: &'static dyn Ops,
-    gate: Linear,
+    router: RouterBlock,
     gate_proj: ExpertLinear,
     up_proj: ExpertLinear,
     down_proj: ExpertLinear,
     act: Activation,
-    top_k: usize,
-    router: Router,
     shared: Option<SharedExpertBlock>,
 }
 
@@ -33,7 +32,7 @@ impl MoeBlock {
         let mut experts = |name: &str| store.expert_linear(&format!("{path}.switch_mlp.{name}"));
         let (gate_proj, up_proj, down_proj) =
             (experts("gate_proj")?, experts("up_proj")?, experts("down_proj")?);
-        let gate = store.linear(&format!("{path}.gate"))?;
+        let router = RouterBlock::load(spec.router, spec.top_k, store, path)?;
         let shared = match spec.shared {
             Some(SharedExpert { name, width }) => Some(SharedExpertBlock {
                 expert: GatedBlock::load(&spec.expert.with_width(width), store, &format!("{path}.{name}"))?,
@@ -41,14 +40,14 @@ impl MoeBlock {
             }),
             None => None,
         };
-        let (act, top_k, router) = (spec.expert.act, spec.top_k, spec.router);
-        Ok(Self { ops: store.ops(), gate, gate_proj, up_proj, down_proj, act, top_k, router, shared })
+        let act = spec.expert.act;
+        Ok(Self { ops: store.ops(), router, gate_proj, up_proj, down_proj, act, shared })
     }
 }
 
 impl MlpBlock for MoeBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
-        let (experts, weights) = self.router.choose(&self.gate.forward(x)?, self.top_k)?;
+        let (experts, weights) = self.router.forward(x)?;
         let gate = self.gate_proj.forward(x, &experts)?;
         let up = self.up_proj.forward(x, &experts)?;
         let y = self.down_proj.forward(&self.ops.gated_act_pair(&gate, &up, self.act)?, &experts)?;
@@ -64,6 +63,6 @@ impl MlpBlock for MoeBlock {
             .iter()
             .flat_map(|shared| shared.expert.arrays().into_iter().chain(shared.gate.arrays()));
         let routed = experts.into_iter().flat_map(ExpertLinear::arrays);
-        self.gate.arrays().into_iter().chain(routed).chain(shared).collect()
+        self.router.arrays().into_iter().chain(routed).chain(shared).collect()
     }
 }
