@@ -417,6 +417,10 @@ fn batch_blocks(block_bytes: &[usize]) -> usize {
     (BATCH_BYTES / largest).clamp(1, BATCH_BLOCKS)
 }
 
+fn ids(blocks: &[&CachedBlock]) -> Vec<BlockId> {
+    blocks.iter().map(|block| block.block).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,8 +431,4 @@ mod tests {
         assert_eq!(batch_blocks(&[1 << 10, 2 << 20]), 4, "the largest counts");
         assert_eq!(batch_blocks(&[64 << 20]), 1, "at least one");
     }
-}
-
-fn ids(blocks: &[&CachedBlock]) -> Vec<BlockId> {
-    blocks.iter().map(|block| block.block).collect()
 }
