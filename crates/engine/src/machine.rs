@@ -22,7 +22,7 @@ pub struct Gpu {
     pub memory_bytes: Option<u64>,
 }
 
-/// Asks MLX. LoadRetry no model.
+/// Asks MLX. Loads no model.
 pub fn machine() -> Machine {
     let backend = match mlx::device::backend() {
         mlx::device::Backend::Metal => "metal",

@@ -10,8 +10,11 @@ use crate::{MemoryPlan, StartError};
 
 /// Share of the limit for everything that is not counted: code, driver buffers, fragmentation.
 const HEADROOM_SHARE: f64 = 0.05;
-/// Upper bound of the headroom.
+/// Upper bound of the headroom on a CPU.
 const HEADROOM_BYTES_MAX: u64 = 2 << 30;
+/// The same share on a GPU, without a bound: the libraries' workspaces and compiled kernels are there, too, and what does
+/// not fit fails instead of being paged out.
+const GPU_HEADROOM_SHARE: f64 = 0.08;
 /// Share of the free host memory for swapped blocks by default.
 const SWAP_SHARE: f64 = 0.1;
 /// Upper bound of the default swap space.
@@ -37,7 +40,7 @@ impl MemoryPlan {
     /// The plan of a loaded model, without its KV cache.
     pub(super) fn before_kv(model: &Model, settings: &Settings) -> Self {
         let limit = memory_limit();
-        let headroom = limit.as_ref().map_or(0, |limit| (limit.bytes as f64 * HEADROOM_SHARE) as u64);
+        let headroom = limit.as_ref().map_or(0, |limit| headroom_bytes(limit.bytes));
         let rows = settings.max_num_batched_tokens;
         let sampled = settings.max_num_seqs.min(rows);
         Self {
@@ -46,7 +49,7 @@ impl MemoryPlan {
             kv_bytes: 0,
             kv_tokens: 0,
             scratch_bytes: model.blueprint().scratch_bytes(rows, sampled, model.dtype().size_of()),
-            headroom_bytes: headroom.min(HEADROOM_BYTES_MAX),
+            headroom_bytes: headroom,
             swap_bytes: 0,
         }
     }
@@ -83,5 +86,12 @@ impl MemoryPlan {
             }
         }
         Ok(())
+    }
+}
+
+fn headroom_bytes(limit: u64) -> u64 {
+    match mlx::device::default() {
+        Ok(Device::Gpu) => (limit as f64 * GPU_HEADROOM_SHARE) as u64,
+        _ => ((limit as f64 * HEADROOM_SHARE) as u64).min(HEADROOM_BYTES_MAX),
     }
 }
