@@ -151,8 +151,10 @@ pub enum WarmUp {
 /// On a GPU it needs kernels that write keys and values in place; without those it changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum AsyncScheduling {
-    /// Each step is read before the next is planned.
+    /// On a GPU, wherever the kernels allow it; not on a CPU.
     #[default]
+    Auto,
+    /// Each step is read before the next is planned.
     Off,
     /// Wherever the kernels allow it.
     On,

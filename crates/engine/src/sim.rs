@@ -16,7 +16,8 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
     let blocks = (MEMORY_TOKENS / settings.block_size).max(1);
     let overlap = match settings.async_scheduling {
         AsyncScheduling::On => Overlap::On,
-        AsyncScheduling::Off => Overlap::Off,
+        // The simulated machine launches as a CPU does.
+        AsyncScheduling::Auto | AsyncScheduling::Off => Overlap::Off,
     };
     let settings = CoreSettings {
         block_size: settings.block_size,

@@ -170,9 +170,14 @@ impl Runner for ModelRunner {
     }
 
     fn depth(&mut self) -> usize {
-        match (self.async_scheduling, self.model.kv_path()) {
-            (AsyncScheduling::On, KvPath::Paged) => 2,
-            (AsyncScheduling::Off, _) | (_, KvPath::Gather) => 1,
+        let overlaps = match self.async_scheduling {
+            AsyncScheduling::Auto => self.model.kernels() != Kernels::Cpu,
+            AsyncScheduling::On => true,
+            AsyncScheduling::Off => false,
+        };
+        match self.model.kv_path() {
+            KvPath::Paged if overlaps => 2,
+            KvPath::Paged | KvPath::Gather => 1,
         }
     }
 

@@ -25,16 +25,17 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "async-scheduling",
         short: None,
-        kind: Kind::Choice(&["on", "off"]),
-        default: "off",
+        kind: Kind::Choice(&["auto", "on", "off"]),
+        default: "auto",
         section: "Engine",
         commands: SCHEDULER_BASICS,
         scope: Scope::Everywhere,
-        help: "Launch a step while the previous one still computes, where kernels allow it. No gain on the CPU, where each token is sent one step later.",
+        help: "Launch a step while the previous one still computes, where kernels allow it; `auto` does so on GPUs. No gain on the CPU, where each token is sent one step later.",
         set: |config, value| {
             config.engine.async_scheduling = match value.text().as_str() {
                 "on" => AsyncScheduling::On,
-                _ => AsyncScheduling::Off,
+                "off" => AsyncScheduling::Off,
+                _ => AsyncScheduling::Auto,
             };
             Ok(())
         },
