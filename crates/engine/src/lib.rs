@@ -18,6 +18,7 @@ mod event;
 mod fault;
 mod front;
 mod info;
+mod kernel_table;
 mod machine;
 mod memory_plan;
 mod message;
@@ -41,6 +42,7 @@ pub use event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usa
 pub use fault::FaultPlan;
 pub use front::{EventStream, Handle};
 pub use info::{Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
+pub use kernel_table::{KernelRow, KernelTable, kernel_table};
 pub use machine::{Gpu, Machine, MemoryLimit, machine};
 pub use memory_plan::MemoryPlan;
 pub use model_source::ModelSource;

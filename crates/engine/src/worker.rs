@@ -77,6 +77,9 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     let config = source.json("config.json").map_err(StartError::new)?;
     MemoryPlan::check_weights(source)?;
     let mut model = Model::load(source, Kernels::fastest()).map_err(StartError::new)?;
+    for warning in model.warnings() {
+        tracing::warn!("{warning}");
+    }
     if let Some(tokens) = settings.max_kv_size {
         if tokens <= SINK_TOKENS {
             return Err(StartError::new(format!(

@@ -32,6 +32,7 @@ void wait_for(mx::Device device) {
 
 void eval(const Arrays& v) { mx::eval(v); }
 void async_eval(const Arrays& v) { mx::async_eval(v); }
+ArraysPtr depends(const Arrays& v, const Arrays& on) { return own(mx::depends(v, on)); }
 void synchronize() {
   wait_for(mx::Device::cpu);
   wait_for(mx::Device::gpu);

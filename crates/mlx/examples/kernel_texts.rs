@@ -7,8 +7,8 @@ use std::{env, fs};
 use mlx::Dtype;
 use mlx::fast::TemplateValue;
 use mlx::gpu::{
-    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, Rotary, RotaryNorm,
-    RotaryOrder,
+    AddNorm, BlockCopies, Dialect, FewRows, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, Rotary,
+    RotaryNorm, RotaryOrder, WeightBits,
 };
 
 /// What MLX 0.32 writes in front of the header.
@@ -60,6 +60,15 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
         let layout = GateLayout::Joined;
         plans.extend(Gated { dtype: Dtype::Bf16, rows: 2, width: 3072, gate, layout }.plan());
     }
+    for rows in [1, 16, 32, 64] {
+        for bits in [WeightBits::Four, WeightBits::Sixteen] {
+            for (inputs, outputs) in [(2560, 9728), (4096, 1024)] {
+                let plan = FewRows { bits, rows, inputs, outputs }.plans(Dialect::Cuda);
+                plans.extend(plan.into_iter().flatten());
+            }
+        }
+    }
+    plans.extend(BlockCopies { count: 2, block_bytes: 1 << 15 }.plan());
     plans.into_iter().map(|plan| (plan.clone(), types(&plan))).collect()
 }
 
@@ -71,10 +80,28 @@ fn types(plan: &Plan) -> Vec<Dtype> {
             _ => None,
         })
     };
+    let int = |name: &str| {
+        plan.constants.iter().find_map(|(constant, value)| match value {
+            TemplateValue::Int(value) if *constant == name => Some(*value),
+            _ => None,
+        })
+    };
     let main = constant("T").unwrap_or(Dtype::I32);
     let of = |name: &&str| match *name {
         "items" | "table" | "pos" | "slot" => Dtype::I32,
-        "counter" => Dtype::U32,
+        "counter" | "pool" => Dtype::U32,
+        "pairs" => Dtype::I32,
+        "ss" | "sb" => Dtype::Bf16,
+        "x" if plan.kernel.name == "wmm_sum" => Dtype::F32,
+        "x" if plan.kernel.name.starts_with("wmm") => Dtype::Bf16,
+        "w" if int("BITS") == Some(4) => Dtype::U32,
+        "w" => {
+            if plan.kernel.name.starts_with("wmm") {
+                Dtype::Bf16
+            } else {
+                main
+            }
+        }
         "freq" | "part" => Dtype::F32,
         "kpool" | "vpool" => constant("TP").unwrap_or(main),
         _ => main,

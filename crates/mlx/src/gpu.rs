@@ -8,11 +8,21 @@
 //! Invariant: no tokens, caches or models. A kernel writes to its outputs, and to the pools that it says it writes to.
 
 mod attention;
+mod blocks;
 mod elementwise;
+mod linear;
 mod plan;
 mod source;
 
-pub use attention::{HeadShape, ITEM_FIELDS, PagedAttention, Rotary, RotaryNorm, RotaryOrder};
+pub use attention::{HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, Rotary, RotaryNorm, RotaryOrder};
+pub use blocks::{BlockCopies, copy_blocks};
 pub use elementwise::{AddNorm, Gate, GateLayout, Gated, upload};
-pub use plan::Plan;
+pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
+pub use plan::{Plan, written_by};
 pub use source::{Dialect, Kernel, Source};
+
+/// Whether ops of this thread go to a GPU that has these kernels.
+pub fn available() -> bool {
+    Dialect::of(crate::device::backend()).is_some()
+        && matches!(crate::device::default(), Ok(crate::device::Device::Gpu))
+}

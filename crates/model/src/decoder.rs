@@ -4,12 +4,12 @@ use mlx::{Array, Dtype};
 use omnibus_kv::FloatType;
 
 use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, NormBlock, ResidualStream};
-use crate::forward::ForwardContext;
-use crate::ops::{ByLength, LayerContext};
+use crate::forward::{AttentionPath, ForwardContext};
+use crate::ops::{AttentionNeeds, ByLength, LayerContext};
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, LayerSpec, LoadError, Mixer, NormPlacement,
-    Quantization, Source, Weights, families, kv_format,
+    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer,
+    NormPlacement, Quantization, Source, Weights, families, kernel_check, kv_format,
 };
 
 /// A network with its weights. Stays on the thread that built it.
@@ -22,6 +22,7 @@ pub struct Model {
     layers: Vec<Layer>,
     norm: NormBlock,
     head: Option<Linear>,
+    warnings: Vec<String>,
 }
 
 struct Layer {
@@ -71,7 +72,11 @@ impl Model {
         };
         eval(head.iter().flat_map(Linear::arrays).chain(norm.arrays()).collect())?;
         assert!(store.is_empty(), "the check left only what the blocks take");
-        Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head })
+        let warnings = match kernels {
+            Kernels::Gpu => kernel_check::switch_off_failing(&blueprint, dtype),
+            Kernels::Mlx | Kernels::Cpu => Vec::new(),
+        };
+        Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head, warnings })
     }
 
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together, so
@@ -105,16 +110,30 @@ impl Model {
         kv_format::float_of(self.dtype)
     }
 
+    /// Kernels that are not used because they failed or differed from MLX when the model was loaded, a line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Which kernels compute.
     pub fn kernels(&self) -> Kernels {
         self.kernels
     }
 
-    /// How rows reach cached keys and values. The paged kernel cannot compute a rotation that depends on a sequence's
-    /// length.
-    pub fn kv_path(&self) -> KvPath {
+    /// How rows reach keys and values that are stored like this.
+    pub fn kv_path(&self, storage: KvStorage, block_size: usize) -> KvPath {
+        self.attention_path(storage, block_size).kv_path()
+    }
+
+    fn attention_path(&self, storage: KvStorage, block_size: usize) -> AttentionPath {
+        let layers = self.blueprint.layers.iter().filter_map(|layer| match &layer.mixer {
+            Mixer::Attention(spec) => Some(spec),
+            _ => None,
+        });
         let by_length = if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes };
-        self.kernels.ops().kv_path(by_length)
+        let needs =
+            AttentionNeeds { format: storage.format, by_length, block_size, layers: layers.collect() };
+        self.kernels.ops().attention_path(&needs)
     }
 
     /// Builds the graph of one pass. Keys, values and states of every segment's rows are written to `cache`.
@@ -124,7 +143,8 @@ impl Model {
     /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. After
     /// an error `cache` may lack pools ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
-        let ctx = ForwardContext::new(batch, cache, self.kv_path(), self.kernels.ops().state_path())?;
+        let path = self.attention_path(cache.storage, cache.block_size);
+        let ctx = ForwardContext::new(batch, cache, path, self.kernels.ops().state_path())?;
         let x = self.embed.forward(&batch.tokens, self.dtype)?;
         let x = if self.blueprint.embed_scale == 1.0 {
             x

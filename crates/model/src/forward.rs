@@ -4,13 +4,16 @@
 
 mod attention;
 mod context;
+mod items;
 mod kv_path;
 mod row_split;
 mod rows;
 mod state;
 
-pub(crate) use attention::{AttentionMetadata, Gather};
-pub(crate) use context::{ForwardContext, SequenceLengths};
+pub(crate) use attention::{AttentionReads, Gather, SegmentTables};
+pub(crate) use context::{ForwardContext, LogitRows, SequenceLengths};
+pub(crate) use items::Items;
+pub(crate) use kv_path::AttentionPath;
 pub use kv_path::KvPath;
 pub(crate) use rows::Rows;
 pub(crate) use state::StateMetadata;

@@ -115,6 +115,9 @@ impl KvCache {
             }
             return Ok(());
         }
+        if mlx::gpu::available() && self.copy_blocks_in_place(group, copies)? {
+            return Ok(());
+        }
         let (from, to): (Vec<BlockId>, Vec<BlockId>) = copies.iter().copied().unzip();
         let (from, to) = (block_indices(&from)?, block_indices(&to)?);
         for pool in self.pools.iter_mut().filter(|pool| pool.group == group) {
@@ -127,6 +130,22 @@ impl KvCache {
             pool.put([copied(first)?, copied(second)?]);
         }
         Ok(())
+    }
+
+    /// Copies by our GPU kernel, while steps in flight read the pools. False if there is none for these copies.
+    fn copy_blocks_in_place(&mut self, group: usize, copies: &[(BlockId, BlockId)]) -> mlx::Result<bool> {
+        let is_read = |block: &BlockId| copies.iter().any(|(from, _)| from == block);
+        if copies.iter().any(|(_, to)| is_read(to)) {
+            return Ok(false);
+        }
+        let copies: Vec<(u32, u32)> = copies.iter().map(|(from, to)| (from.0, to.0)).collect();
+        for pool in self.pools.iter_mut().filter(|pool| pool.group == group) {
+            let [first, second] = pool.arrays() else { return Err(poisoned()) };
+            let copied = [mlx::gpu::copy_blocks(first, &copies)?, mlx::gpu::copy_blocks(second, &copies)?];
+            let [Some(first), Some(second)] = copied else { return Ok(false) };
+            pool.put([first, second]);
+        }
+        Ok(true)
     }
 
     /// Every array, to be evaluated with a step's results.

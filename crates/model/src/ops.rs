@@ -1,9 +1,10 @@
 //! The computations that have one implementation per backend. [`Kernels`] chooses it once, when a model is loaded; blocks
 //! hold [`Ops`] and name no backend.
 //!
-//! `mlx_ops` is right on every backend and the product on GPUs; `cpu_ops` adds our CPU kernels.
+//! `mlx_ops` is right on every backend; `cpu_ops` and `gpu_ops` add our kernels.
 
 mod cpu_ops;
+mod gpu_ops;
 mod mlx_ops;
 mod recurrent;
 mod rotary;
@@ -11,8 +12,13 @@ mod weight;
 
 use mlx::{Array, Dtype};
 
-use crate::forward::ForwardContext;
+use omnibus_kv::KvFormat;
+
+use crate::environment;
+use crate::forward::{AttentionPath, AttentionReads, ForwardContext};
+use crate::kv_cache::poisoned;
 use crate::{Activation, Attention, GatedDelta, KvCache, KvPath, Mamba2};
+pub(crate) use gpu_ops::{GpuKernel, switch_off};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba2Weights};
 pub(crate) use rotary::Rotation;
 pub(crate) use weight::Weight;
@@ -24,12 +30,20 @@ pub enum Kernels {
     Mlx,
     /// Our CPU primitives, beside MLX's operations. Activations are float32.
     Cpu,
+    /// Our GPU kernels, beside MLX's operations.
+    Gpu,
 }
 
 impl Kernels {
-    /// The fastest that the default device can run.
+    /// The fastest that the default device can run. On a GPU, `OMNIBUS_KERNELS=mlx` chooses MLX's operations.
     pub fn fastest() -> Self {
-        if mlx::cpu::available() { Self::Cpu } else { Self::Mlx }
+        if mlx::cpu::available() {
+            Self::Cpu
+        } else if mlx::gpu::available() && environment::kernels().as_deref() != Some("mlx") {
+            Self::Gpu
+        } else {
+            Self::Mlx
+        }
     }
 
     /// Their operations.
@@ -37,6 +51,7 @@ impl Kernels {
         match self {
             Self::Mlx => &mlx_ops::MlxOps,
             Self::Cpu => &cpu_ops::CpuOps,
+            Self::Gpu => &gpu_ops::GpuOps,
         }
     }
 }
@@ -46,6 +61,30 @@ pub(crate) struct LayerContext<'a> {
     pub(crate) ctx: &'a ForwardContext,
     pub(crate) index: usize,
     pub(crate) cache: &'a mut KvCache,
+}
+
+impl LayerContext<'_> {
+    /// How the layer's rows find their keys and values; the same for all its pools.
+    pub(crate) fn reads(&self) -> mlx::Result<AttentionPath> {
+        let pools = self.ctx.attention_pools(self.cache, self.index)?;
+        let (_, _, metadata) = pools.first().ok_or_else(poisoned)?;
+        Ok(match &metadata.reads {
+            AttentionReads::Segments(_) => AttentionPath::Segments,
+            AttentionReads::Items(_) => AttentionPath::Items,
+            AttentionReads::Gather(_) => AttentionPath::Gather,
+        })
+    }
+}
+
+/// What decides how a model's attention finds keys and values.
+pub(crate) struct AttentionNeeds<'a> {
+    /// Of all positions but an unquantized prefix.
+    pub(crate) format: KvFormat,
+    pub(crate) by_length: ByLength,
+    /// Tokens of a block.
+    pub(crate) block_size: usize,
+    /// Every attention layer.
+    pub(crate) layers: Vec<&'a Attention>,
 }
 
 /// RMS norm of each head of the queries or keys, `weight`: `[head_dim]`.
@@ -74,8 +113,8 @@ pub(crate) trait Ops: Sync {
     /// True when dense weights of this dtype can stay as they are stored.
     fn reads_dense(&self, dtype: Dtype) -> bool;
 
-    /// How attention reaches keys and values. `by_length`: a rotation depends on the sequence's length.
-    fn kv_path(&self, by_length: ByLength) -> KvPath;
+    /// How attention finds keys and values, the same for all layers of a model.
+    fn attention_path(&self, needs: &AttentionNeeds) -> AttentionPath;
 
     /// How recurrences reach their states.
     fn state_path(&self) -> KvPath;

@@ -17,6 +17,14 @@ pub fn variable(settings: &IsolationSettings, device: DeviceChoice) -> Option<(O
     Some((VARIABLE.into(), search_path(folder, environment::variable(VARIABLE))?))
 }
 
+/// MLX ends a CUDA graph after so many megabytes of inputs, and a pool of keys counts whole for each kernel that reads
+/// it: without a limit a step is a few graphs, not one for every kernel. `None` without a GPU, or if it is set.
+pub fn graph_variable() -> Option<(OsString, OsString)> {
+    const GRAPH_MEGABYTES: &str = "MLX_MAX_MB_PER_BUFFER";
+    let is_set = environment::variable(GRAPH_MEGABYTES).is_some();
+    (has_nvidia_gpu() == Gpu::Found && !is_set).then(|| (GRAPH_MEGABYTES.into(), "1000000".into()))
+}
+
 /// The folder before those of the variable. An empty entry would stand for the working directory.
 fn search_path(folder: PathBuf, others: Option<OsString>) -> Option<OsString> {
     let others = others.map(|all| std::env::split_paths(&all).collect::<Vec<PathBuf>>()).unwrap_or_default();

@@ -6,6 +6,7 @@ mod cache;
 mod chat;
 mod completions;
 mod doctor;
+mod doctor_kernels;
 pub mod engine;
 mod engine_library;
 mod generate;
@@ -18,7 +19,7 @@ use crate::args::ParsedArgs;
 use crate::command_name::CommandName;
 use crate::error::Error;
 use crate::output;
-use crate::settings::{Action, Resolved};
+use crate::settings::{Action, DoctorSubject, Resolved};
 
 /// Runs a command.
 pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
@@ -33,7 +34,10 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::Generate => generate::run(&config),
         CommandName::Chat => chat::run(&config),
         CommandName::Models => models::run(&config),
-        CommandName::Doctor => doctor::run(&config),
+        CommandName::Doctor => match config.doctor {
+            DoctorSubject::Machine => doctor::run(&config),
+            DoctorSubject::Kernels => doctor_kernels::run(config.output),
+        },
         CommandName::BenchServe => bench_serve::run(&config),
         CommandName::BenchSim => bench_sim::run(&config),
         CommandName::CachePrompt => cache::prompt(&config),

@@ -31,6 +31,8 @@ pub struct Config {
     pub verbosity: Verbosity,
     /// Run the command, or print its settings.
     pub action: Action,
+    /// What `doctor` checks.
+    pub doctor: DoctorSubject,
 }
 
 /// The server's address, keys and limits.
@@ -114,6 +116,16 @@ pub enum Verbosity {
     Quiet,
     /// Speed and memory, on stderr.
     Verbose,
+}
+
+/// What `doctor` checks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DoctorSubject {
+    /// The machine and its software.
+    #[default]
+    Machine,
+    /// GPU kernels.
+    Kernels,
 }
 
 /// Run the command, or print its settings.

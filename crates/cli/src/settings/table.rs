@@ -43,6 +43,7 @@ const CACHE_DIR: &[CommandName] = &[
     CommandName::CacheRemove,
 ];
 const BENCH: &[CommandName] = &[CommandName::BenchServe];
+const DOCTOR: &[CommandName] = &[CommandName::Doctor];
 const SIM: &[CommandName] = &[CommandName::BenchSim];
 const LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchSim];
 const SCHEDULING: &[CommandName] = &[CommandName::Serve, CommandName::BenchSim];

@@ -66,6 +66,10 @@ impl ModelRunner {
         self.model.kernels() != Kernels::Cpu
     }
 
+    fn kv_path(&self) -> KvPath {
+        self.model.kv_path(self.storage, self.block_size)
+    }
+
     /// Blocks of the smallest group.
     pub(super) fn least_blocks(&self) -> usize {
         self.blocks.iter().copied().min().unwrap_or(0)
@@ -139,7 +143,7 @@ impl KvStore for ModelRunner {
 
     fn read_blocks(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockExport> {
         let export = self.cache.read_blocks(group, blocks)?;
-        match self.model.kv_path() {
+        match self.kv_path() {
             KvPath::Paged => mlx::async_eval(export.arrays())?,
             // While a pool is read, the next step would copy all of it.
             KvPath::Gather => mlx::eval(export.arrays())?,
@@ -175,7 +179,7 @@ impl Runner for ModelRunner {
             AsyncScheduling::On => true,
             AsyncScheduling::Off => false,
         };
-        match self.model.kv_path() {
+        match self.kv_path() {
             KvPath::Paged if overlaps => 2,
             KvPath::Paged | KvPath::Gather => 1,
         }

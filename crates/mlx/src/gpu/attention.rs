@@ -3,7 +3,8 @@
 use super::elementwise::is_float;
 use super::plan::{Plan, bits, dtype, int, unused_output};
 use super::source::{ATTN_CHUNK_MMA, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE};
-use crate::{Dtype, fast::TemplateValue};
+use crate::fast::{TemplateArg, TemplateValue};
+use crate::{Array, Dtype, Error, Result, device};
 
 /// Numbers of an item of attention: first row, rows, position of the first row (−rows attends to nothing and gives zeros),
 /// start of the sequence's block table, blocks that were freed behind the sink blocks, 1 for rows that are copied from
@@ -131,6 +132,48 @@ pub struct PagedAttention {
     pub scale: f32,
 }
 
+/// The arrays of attention over pools.
+#[derive(Clone, Copy, Debug)]
+pub struct PagedArrays<'a> {
+    /// What [`Rotary`] gave, `[rows, heads · head_dim]`.
+    pub queries: &'a Array,
+    /// The pool of keys, `[blocks, block_size, kv_heads, head_dim]`.
+    pub keys: &'a Array,
+    /// The pool of values.
+    pub values: &'a Array,
+    /// Block tables, i32.
+    pub tables: &'a Array,
+    /// The counter that [`Rotary`] gave.
+    pub counter: &'a Array,
+}
+
+impl<'a> PagedArrays<'a> {
+    fn rows(&self) -> Result<i32> {
+        self.queries.dim(0)
+    }
+
+    /// The inputs of a plan. `part`: what its predecessor left.
+    fn of(&self, plan: &Plan, items: &'a Array, other: &'a Array, part: Option<&'a Array>) -> Vec<&'a Array> {
+        let input = |name: &&str| match *name {
+            "q" => self.queries,
+            "kpool" => self.keys,
+            "vpool" => self.values,
+            "items" => items,
+            "table" => self.tables,
+            "counter" => self.counter,
+            "part" => part.unwrap_or(other),
+            _ => other,
+        };
+        plan.kernel.inputs.iter().map(input).collect()
+    }
+}
+
+/// The dialect of this machine's GPU.
+fn dialect() -> Result<Dialect> {
+    let found = Dialect::of(device::backend());
+    found.ok_or_else(|| Error::Unavailable("attention kernels: there is no GPU".into()))
+}
+
 /// How a plan computes attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -236,6 +279,25 @@ impl PagedAttention {
         Plan { kernel: &ATTN_ROWS, constants, groups: [1, kv_heads, items], threads: simds * 32, outputs }
     }
 
+    /// Computes [`Self::decode`], `[rows, heads · head_dim]`.
+    pub fn run_decode(&self, arrays: &PagedArrays<'_>, items: (&Array, i32), longest: i32) -> Result<Array> {
+        let plans = self.decode(dialect()?, arrays.rows()?, items.1, longest);
+        let mut outputs = Vec::new();
+        for plan in &plans {
+            let inputs = arrays.of(plan, items.0, arrays.queries, outputs.get(1));
+            outputs = plan.call(&inputs)?;
+        }
+        outputs.into_iter().next().ok_or_else(|| Error::new("attention without a plan"))
+    }
+
+    /// Computes [`Self::chunks`], `[rows, heads · head_dim]`. `other`: what [`Self::run_decode`] gave for the rows that
+    /// are copied, or any array like it.
+    pub fn run_chunks(&self, arrays: &PagedArrays<'_>, items: (&Array, i32), other: &Array) -> Result<Array> {
+        let plan = self.chunks(dialect()?, arrays.rows()?, items.1);
+        let outputs = plan.call(&arrays.of(&plan, items.0, other, None))?;
+        outputs.into_iter().next().ok_or_else(|| Error::new("attention without a result"))
+    }
+
     fn decodes_on_tensor_cores(&self, dialect: Dialect) -> bool {
         self.has_tensor_types(dialect)
             && matches!(self.shape.head_dim, 64 | 128)
@@ -256,7 +318,7 @@ impl PagedAttention {
     }
 
     /// What all attention kernels have.
-    fn constants(&self) -> Vec<crate::fast::TemplateArg<'static>> {
+    fn constants(&self) -> Vec<TemplateArg<'static>> {
         vec![
             dtype("T", self.dtype),
             int("HQ", self.shape.heads),
@@ -271,7 +333,7 @@ impl PagedAttention {
     }
 
     /// Constants of plain arithmetic with `rows` rows an item, and simd groups: slices of rows times slices of keys.
-    fn rows_constants(&self, rows: i32) -> (Vec<crate::fast::TemplateArg<'static>>, i32) {
+    fn rows_constants(&self, rows: i32) -> (Vec<TemplateArg<'static>>, i32) {
         let pairs = rows * self.shape.group();
         let per_simd = pairs.min(4);
         let row_slices = (pairs + per_simd - 1) / per_simd;

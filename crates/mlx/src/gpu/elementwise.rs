@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, bits, dtype, int};
 use super::source::{ADD_NORM, GATED, UPLOAD};
-use crate::{Array, Dtype, Result};
+use crate::{Array, Dtype, Error, Result};
 
 /// `sum = r + x` and its RMS norm, over rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,28 +112,24 @@ impl Gated {
     }
 }
 
-/// What an upload is rounded up to: the number of elements is compiled in.
-const UPLOAD_STEP: usize = 256;
+/// Threads of a group that copies.
+const UPLOAD_GROUP: usize = 256;
 
-/// Numbers in the device's own memory, padded with zeros, `[n]` i32 with `n` a power of two of at least 256. MLX
-/// itself would leave them in managed memory.
+/// Numbers in the device's own memory, padded with zeros, `[n]` i32 with `n` a multiple of 256. MLX itself would leave
+/// them in managed memory.
 pub fn upload(values: &[i32]) -> Result<Array> {
-    let padded = values.len().max(UPLOAD_STEP).next_power_of_two();
+    let padded = values.len().max(1).next_multiple_of(UPLOAD_GROUP);
     let mut numbers = values.to_vec();
     numbers.resize(padded, 0);
     let host = Array::from_slice(&numbers, &[padded as i32])?;
-    let mut copies = upload_plan(padded as i32).call(&[&host])?;
-    copies.pop().ok_or_else(|| crate::Error::new("a copy"))
-}
-
-fn upload_plan(len: i32) -> Plan {
-    Plan {
+    let plan = Plan {
         kernel: &UPLOAD,
-        constants: vec![int("N", len)],
-        groups: [len.div_euclid(256).max(1), 1, 1],
-        threads: 256,
-        outputs: vec![(vec![len], Dtype::I32)],
-    }
+        constants: Vec::new(),
+        groups: [(padded / UPLOAD_GROUP) as i32, 1, 1],
+        threads: UPLOAD_GROUP as i32,
+        outputs: vec![(vec![padded as i32], Dtype::I32)],
+    };
+    plan.call(&[&host])?.pop().ok_or_else(|| Error::new("a copy"))
 }
 
 pub(super) fn is_float(dtype: Dtype) -> bool {

@@ -3,7 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use mlx_sys as sys;
+
 use super::source::{Dialect, Kernel};
+use crate::array::{list, unlist};
 use crate::fast::{CustomKernel, KernelSource, Launch, TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, Result, device};
 
@@ -40,6 +43,15 @@ impl Plan {
         let launch = Launch { grid: self.grid(), threads: [self.threads, 1, 1], init: None };
         with_kernel(self.kernel, dialect, |kernel| kernel.call(inputs, &outputs, &self.constants, &launch))
     }
+}
+
+/// The arrays, as values that exist once `written` is computed: what a kernel that wrote to them gave. They share
+/// memory. A kernel that reads them must take `written` as well, because MLX orders launches by their outputs.
+pub fn written_by(arrays: &[&Array], written: &Array) -> Result<Vec<Array>> {
+    let (values, on) = (list(arrays.iter().copied())?, list([written])?);
+    let made =
+        sys::depends(&values, &on).map_err(|e| Error::op("depends", arrays.iter().copied(), e.what()))?;
+    Ok(unlist(&made))
 }
 
 thread_local! {

@@ -82,6 +82,13 @@ pub(super) static ATTN_CHUNK_MMA: Kernel =
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
 pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dialect);
 
+/// Inputs of a product with weights.
+const WEIGHTS: &[&str] = &["x", "w", "ss", "sb"];
+pub(super) static WMM: Kernel = kernel!("wmm", WEIGHTS, &["y"], TensorCores);
+pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
+pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
+pub(super) static COPY_BLOCKS: Kernel = kernel!("copy_blocks", &["pool", "pairs"], &["done"], Dialect);
+
 /// Texts that bodies include.
 const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),

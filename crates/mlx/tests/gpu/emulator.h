@@ -159,26 +159,29 @@ inline void prepare(Fiber& f, int i, int tx) {
   f.at.uc_link = &home;
   makecontext(&f.at, entry, 0);
 }
-// Runs fibers in turns until all are done.
+// Runs fibers in turns until all are done. Simd groups rest at random, so that some are far ahead of others.
 inline void run_group(unsigned& seed) {
   std::vector<int> order(threads);
   for (int i = 0; i < threads; ++i) order[i] = i;
   for (int left = threads; left;) {
-    bool moved = false;
+    bool moved = false, rest = false;
     for (int i = threads - 1; i > 0; --i) {
       seed = seed * 1664525u + 1013904223u;
       std::swap(order[i], order[(seed >> 8) % (i + 1)]);
     }
+    seed = seed * 1664525u + 1013904223u;
+    const unsigned resting = seed >> 8 & seed >> 16;
     for (int i : order) {
       Fiber& b = fibers[i];
       if (b.done || (b.wait && *b.wait < b.target)) continue;
+      if (resting >> (i / 32 % 16) & 1) { rest = true; continue; }
       b.wait = nullptr;
       cur = &b;
       moved = true;
       swapcontext(&home, &b.at);
       if (b.done) --left;
     }
-    if (!moved) fail("deadlock: a barrier or simd operation is not reached by all threads");
+    if (!moved && !rest) fail("deadlock: a barrier or simd operation is not reached by all threads");
   }
 }
 inline void run(const int* grid, int tx, unsigned seed, std::function<void()> f) {

@@ -7,5 +7,6 @@ mod attention;
 mod elementwise;
 mod emulator;
 mod environment;
+mod linear;
 mod rotary;
 mod text;

@@ -2,6 +2,7 @@
 
 use mlx::Array;
 
+use crate::forward::LogitRows;
 use crate::ops::Ops;
 
 /// A norm over the last axis, with its weights.
@@ -90,10 +91,10 @@ impl ResidualStream {
         Ok(normed)
     }
 
-    /// Keeps only `rows` of the stream, `[n]` i32.
-    pub(crate) fn take_rows(&mut self, rows: &Array) -> mlx::Result<()> {
-        self.sum = self.sum.take(rows, 0)?;
-        self.pending = self.pending.take().map(|pending| pending.take(rows, 0)).transpose()?;
+    /// Keeps only these rows of the stream.
+    pub(crate) fn take_rows(&mut self, rows: &LogitRows) -> mlx::Result<()> {
+        self.sum = rows.of(&self.sum)?;
+        self.pending = self.pending.take().map(|pending| rows.of(&pending)).transpose()?;
         Ok(())
     }
 }

@@ -3,25 +3,44 @@
 use mlx::{Array, fast};
 use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
-use super::KvPath;
+use super::items::Items;
+use super::kv_path::AttentionPath;
 use super::row_split::RowSplit;
 use super::rows::{Rows, indices, singles_and_chunks, table_of};
 use crate::kv_cache::block_indices;
 use crate::{KvCache, Segment};
 
-/// Slots, block tables and masks of one group.
+/// What the attention layers of one group read and write.
 pub(crate) struct AttentionMetadata {
-    /// Flat slot of each row's key and value, `[T]` i32. Rows that are not written (padding, and rows outside an
-    /// unquantized prefix) have −1 on the paged path and a slot of the scratch block on the gather path.
-    pub(crate) slots: Array,
     /// True if no row is written and none attends.
     pub(crate) is_idle: bool,
-    /// For the paged kernel, `[n, 5]` i32: first row, rows, first position, start of the segment's table, and how many
-    /// blocks of the sequence the window has freed.
+    pub(crate) reads: AttentionReads,
+}
+
+/// How rows find their keys and values, one for each [`AttentionPath`].
+pub(crate) enum AttentionReads {
+    Segments(SegmentTables),
+    Items(Items),
+    Gather(GatheredRows),
+}
+
+/// For the CPU's paged kernel.
+pub(crate) struct SegmentTables {
+    /// Flat slot of each row's key and value, `[T]` i32; −1 for rows that are not written (padding, and rows outside an
+    /// unquantized prefix).
+    pub(crate) slots: Array,
+    /// `[n, 5]` i32: first row, rows, first position, start of the segment's table, and how many blocks of the sequence
+    /// the window has freed.
     pub(crate) segments: Array,
-    /// For the paged kernel, all block tables end to end, `[m]` i32.
+    /// All block tables end to end, `[m]` i32.
     pub(crate) tables: Array,
-    /// For the gather path: which keys each group of rows gathers.
+}
+
+/// For MLX's operations.
+pub(crate) struct GatheredRows {
+    /// Flat slot of each row's key and value, `[T]` i32; in the scratch block for rows that are not written.
+    pub(crate) slots: Array,
+    /// Which keys each group of rows gathers.
     pub(crate) gathers: Vec<Gather>,
     /// Puts the gathers' rows, end to end and those of an unquantized prefix after them, back in the batch's order,
     /// `[T]` i32; `None` if they are in order.
@@ -49,35 +68,45 @@ impl Gather {
 }
 
 impl AttentionMetadata {
+    /// `positions`: of all rows of the pass.
     pub(super) fn new(
         split: &RowSplit<'_>,
-        rows: usize,
+        positions: &[i32],
         group: usize,
         cache: &KvCache,
-        kv_path: KvPath,
+        path: AttentionPath,
     ) -> mlx::Result<Self> {
         let visible = cache.groups[group].visible_to;
+        let (written, reading, rows) = (split.written(visible), split.reading(visible), positions.len());
+        let slots = slots(written, rows, group, cache, path)?;
+        let reads = match path {
+            AttentionPath::Segments => AttentionReads::Segments(SegmentTables::new(&slots, reading, group)?),
+            AttentionPath::Items => {
+                let kind = cache.spec(group)?.kind;
+                AttentionReads::Items(Items::new(reading, [positions, &slots], group, kind)?)
+            }
+            AttentionPath::Gather => AttentionReads::Gather(GatheredRows {
+                slots: indices(&slots)?,
+                gathers: gathers(reading, group, cache)?,
+                order: split.order(visible, rows)?,
+            }),
+        };
+        Ok(Self { is_idle: written.is_empty(), reads })
+    }
+}
+
+impl SegmentTables {
+    fn new(slots: &[i32], reading: &[Segment], group: usize) -> mlx::Result<Self> {
         let (mut segments, mut tables) = (Vec::new(), Vec::new());
-        for segment in split.reading(visible) {
+        for segment in reading {
             let table = table_of(segment, group)?;
             let numbers = [segment.first, segment.len, segment.context, tables.len(), table.freed_blocks];
             segments.extend(numbers.map(|number| number as i32));
             tables.extend(table.blocks.iter().map(|block| block.0 as i32));
         }
-        let (gathers, order) = match kv_path {
-            KvPath::Paged => (Vec::new(), None),
-            KvPath::Gather => (gathers(split.reading(visible), group, cache)?, split.order(visible, rows)?),
-        };
         let count = segments.len() as i32 / 5;
-        let written = split.written(visible);
-        Ok(Self {
-            slots: indices(&slots(written, rows, group, cache, kv_path)?)?,
-            is_idle: written.is_empty(),
-            segments: Array::from_slice(&segments, &[count, 5])?,
-            tables: indices(&tables)?,
-            gathers,
-            order,
-        })
+        let segments = Array::from_slice(&segments, &[count, 5])?;
+        Ok(Self { slots: indices(slots)?, segments, tables: indices(&tables)? })
     }
 }
 
@@ -87,14 +116,14 @@ fn slots(
     rows: usize,
     group: usize,
     cache: &KvCache,
-    kv_path: KvPath,
+    path: AttentionPath,
 ) -> mlx::Result<Vec<i32>> {
     let size = cache.block_size;
     let scratch = cache.blocks[group] * size;
-    let unwritten = match kv_path {
-        KvPath::Paged => -1,
+    let unwritten = match path {
+        AttentionPath::Segments | AttentionPath::Items => -1,
         // Several rows may write there: the scratch block is never read.
-        KvPath::Gather => scratch as i32,
+        AttentionPath::Gather => scratch as i32,
     };
     let mut slots = vec![unwritten; rows];
     for segment in written {

@@ -3,8 +3,8 @@
 use mlx::Array;
 use omnibus_kv::KvFormat;
 
-use super::KvPath;
 use super::attention::AttentionMetadata;
+use super::kv_path::{AttentionPath, KvPath};
 use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::StateMetadata;
@@ -13,12 +13,11 @@ use crate::{Batch, KvCache};
 
 /// One pass's shared inputs.
 pub(crate) struct ForwardContext {
-    pub(crate) kv_path: KvPath,
-    /// `[T]` i32.
-    pub(crate) positions: Array,
+    /// `[T]` i32; `None` where attention reads items, which have them.
+    positions: Option<Array>,
     pub(crate) lengths: SequenceLengths,
-    /// `[n]` i32, at least one.
-    pub(crate) logits_at: Option<Array>,
+    /// At least one.
+    pub(crate) logits_at: Option<LogitRows>,
     /// One for each cache group.
     pub(crate) groups: Vec<GroupMetadata>,
 }
@@ -26,6 +25,14 @@ pub(crate) struct ForwardContext {
 /// Position of each row, and the length that its sequence is rotated for: the prompt's length for prompt tokens, then
 /// one more with each token. Neither chunks nor other sequences change a rotation.
 pub(crate) struct SequenceLengths(pub(crate) Vec<(usize, usize)>);
+
+/// Rows that need logits.
+pub(crate) enum LogitRows {
+    /// The first ones of the pass, this many.
+    First(i32),
+    /// `[n]` i32.
+    At(Array),
+}
 
 /// Where the layers of one group read and write.
 pub(crate) enum GroupMetadata {
@@ -40,28 +47,30 @@ impl ForwardContext {
     pub(crate) fn new(
         batch: &Batch,
         cache: &KvCache,
-        kv_path: KvPath,
+        path: AttentionPath,
         state_path: KvPath,
     ) -> mlx::Result<Self> {
         let rows = batch.tokens.shape().first().copied().unwrap_or(0) as usize;
         let lengths = SequenceLengths::of(batch, rows)?;
         let positions: Vec<i32> = lengths.0.iter().map(|(position, _)| *position as i32).collect();
-        let logits_at: Vec<i32> = batch.logits_at.iter().map(|row| *row as i32).collect();
         let prefix = cache.storage.unquantized_prefix.map(|prefix| prefix.tokens);
         let split = RowSplit::new(&batch.segments, prefix);
         let groups = cache.groups.iter().enumerate().map(|(group, of)| match of.spec.kind.is_state() {
             true => Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, state_path)?)),
             false => {
-                Ok(GroupMetadata::Attention(AttentionMetadata::new(&split, rows, group, cache, kv_path)?))
+                Ok(GroupMetadata::Attention(AttentionMetadata::new(&split, &positions, group, cache, path)?))
             }
         });
-        Ok(Self {
-            kv_path,
-            positions: indices(&positions)?,
-            logits_at: if logits_at.is_empty() { None } else { Some(indices(&logits_at)?) },
-            groups: groups.collect::<mlx::Result<_>>()?,
-            lengths,
-        })
+        let groups = groups.collect::<mlx::Result<_>>()?;
+        let has_positions = path != AttentionPath::Items;
+        let positions = if has_positions { Some(indices(&positions)?) } else { None };
+        let logits_at = LogitRows::new(&batch.logits_at, path)?;
+        Ok(Self { positions, logits_at, groups, lengths })
+    }
+
+    /// Position of each row, `[T]` i32.
+    pub(crate) fn positions(&self) -> mlx::Result<&Array> {
+        self.positions.as_ref().ok_or_else(|| mlx::Error::new("items have the positions"))
     }
 
     /// The pools of layer `index` that rows are written to or read from: the pool's index, how it stores keys and
@@ -90,6 +99,33 @@ impl ForwardContext {
         match cache.pools.get(index).and_then(|pool| self.groups.get(pool.group)) {
             Some(GroupMetadata::State(metadata)) => Ok(metadata),
             Some(GroupMetadata::Attention(_)) | None => Err(poisoned()),
+        }
+    }
+}
+
+impl LogitRows {
+    fn new(rows: &[usize], path: AttentionPath) -> mlx::Result<Option<Self>> {
+        let numbers: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        if rows.iter().copied().eq(0..rows.len()) {
+            return Ok(Some(Self::First(rows.len() as i32)));
+        }
+        Ok(Some(Self::At(match path {
+            AttentionPath::Items => mlx::gpu::upload(&numbers)?.slice(&[0], &[rows.len() as i32])?,
+            AttentionPath::Segments | AttentionPath::Gather => indices(&numbers)?,
+        })))
+    }
+
+    /// These rows of `x`, `[T, width]`.
+    pub(crate) fn of(&self, x: &Array) -> mlx::Result<Array> {
+        match self {
+            Self::First(rows) => match x.dims()? {
+                [all, _] if all == *rows => Ok(x.clone()),
+                [_, width] => x.slice(&[0, 0], &[*rows, width]),
+            },
+            Self::At(rows) => x.take(rows, 0),
         }
     }
 }

@@ -6,8 +6,8 @@ use mlx::{Array, Dtype, QuantMode, cpu};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
-use super::{AttentionCall, ByLength, HeadNorm, LayerContext, Ops, Rotation, Weight};
-use crate::forward::AttentionMetadata;
+use super::{AttentionCall, AttentionNeeds, ByLength, HeadNorm, LayerContext, Ops, Rotation, Weight};
+use crate::forward::{AttentionPath, AttentionReads, SegmentTables};
 use crate::kv_cache::{Pool, poisoned};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, AttentionSpan, GatedDelta, KvPath, Mamba2, RotaryPairing, kv_format};
@@ -25,11 +25,11 @@ impl Ops for CpuOps {
         matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16)
     }
 
-    fn kv_path(&self, by_length: ByLength) -> KvPath {
-        match by_length {
+    fn attention_path(&self, needs: &AttentionNeeds) -> AttentionPath {
+        match needs.by_length {
             // The paged kernel cannot compute such a rotation.
-            ByLength::Yes => KvPath::Gather,
-            ByLength::No => KvPath::Paged,
+            ByLength::Yes => AttentionPath::Gather,
+            ByLength::No => AttentionPath::Segments,
         }
     }
 
@@ -93,9 +93,9 @@ impl Ops for CpuOps {
     }
 
     fn attend(&self, call: AttentionCall) -> mlx::Result<Array> {
-        match call.layer.ctx.kv_path {
-            KvPath::Paged => paged(call),
-            KvPath::Gather => mlx_ops::gather(call),
+        match call.layer.reads()? {
+            AttentionPath::Segments => paged(call),
+            AttentionPath::Items | AttentionPath::Gather => mlx_ops::gather(call),
         }
     }
 
@@ -134,6 +134,7 @@ fn paged(mut call: AttentionCall) -> mlx::Result<Array> {
     let mut attended: Option<Array> = None;
     for (at, format, metadata) in ctx.attention_pools(call.layer.cache, index)? {
         // A row that reads nothing of a pool has zeros there.
+        let AttentionReads::Segments(metadata) = &metadata.reads else { return Err(poisoned()) };
         let part = paged_in(&mut call, at, format, metadata)?;
         attended = Some(attended.map_or(part.clone(), |others| others + part));
     }
@@ -145,7 +146,7 @@ fn paged_in(
     call: &mut AttentionCall,
     at: usize,
     format: KvFormat,
-    metadata: &AttentionMetadata,
+    metadata: &SegmentTables,
 ) -> mlx::Result<Array> {
     let spec = call.spec;
     let (window, sink_tokens) = match spec.span {
@@ -166,7 +167,7 @@ fn paged_in(
         head_dim: spec.head_dim as i32,
         q_norm,
         k_norm,
-        positions: &call.layer.ctx.positions,
+        positions: call.layer.ctx.positions()?,
         rope: call.rotation.and_then(rope_of),
         scale: spec.scale,
         softcap: None,

@@ -7,7 +7,8 @@ mod mamba2;
 
 use mlx::{Array, Dtype, Quantized, fast};
 
-use super::{AttentionCall, ByLength, LayerContext, Ops, Weight};
+use super::{AttentionCall, AttentionNeeds, LayerContext, Ops, Weight};
+use crate::forward::AttentionPath;
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, KvPath, Mamba2};
 pub(super) use attention::gather;
@@ -25,8 +26,8 @@ impl Ops for MlxOps {
         false
     }
 
-    fn kv_path(&self, _by_length: ByLength) -> KvPath {
-        KvPath::Gather
+    fn attention_path(&self, _needs: &AttentionNeeds) -> AttentionPath {
+        AttentionPath::Gather
     }
 
     fn state_path(&self) -> KvPath {

@@ -39,7 +39,7 @@ fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
         let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0] };
         let logits = model.forward(&batch, &mut state).unwrap().unwrap().0;
         mlx::async_eval(std::iter::once(&logits).chain(state.arrays())).unwrap();
-        match model.kv_path() {
+        match model.kv_path(model.kv_float().into(), BLOCK_SIZE) {
             // The step before is waited for only now, when the next one is already launched.
             KvPath::Paged => {
                 if let Some(before) = ahead.replace(logits) {

@@ -35,7 +35,7 @@ if (h < H) {
     GK_UNROLL for (int j = 0; j < PER; ++j) {
       const int p = lane + 32 * j;
       if (p < R / 2) {
-        const float angle = at * freq[p];
+        const float angle = at * gk_f(freq[p]);
         const float c = gk_cos(angle) * GK_FLOAT(MAGNITUDE), s = gk_sin(angle) * GK_FLOAT(MAGNITUDE);
         const float x0 = a[j], x1 = b[j];
         a[j] = x0 * c - x1 * s;

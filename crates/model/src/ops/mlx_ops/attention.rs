@@ -3,7 +3,7 @@
 use mlx::{Array, fast};
 use omnibus_kv::KvFormat;
 
-use crate::forward::{Gather, Rows};
+use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
 use crate::ops::{AttentionCall, HeadNorm, LayerContext};
@@ -15,6 +15,7 @@ pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
     let attention = GatherAttention { heads: spec.heads as i32, head_dim: spec.head_dim, scale: spec.scale };
     let (mut attended, mut order) = (Vec::new(), None);
     for (at, format, metadata) in ctx.attention_pools(cache, index)? {
+        let AttentionReads::Gather(metadata) = &metadata.reads else { return Err(poisoned()) };
         let pool = cache.pools.get_mut(at).ok_or_else(poisoned)?;
         let [keys, values] = pool.take()?;
         let keys = write(keys, &metadata.slots, &kv_format::store(format, &k)?)?;
@@ -52,7 +53,7 @@ fn prepared(call: &AttentionCall) -> mlx::Result<[Array; 3]> {
     let ctx = call.layer.ctx;
     match call.rotation {
         Some(rotation) => {
-            let rotate = |x: &Array| rotation.apply(x, &ctx.positions, &ctx.lengths);
+            let rotate = |x: &Array| rotation.apply(x, ctx.positions()?, &ctx.lengths);
             Ok([rotate(&q)?, rotate(&k)?, v])
         }
         None => Ok([q, k, v]),

@@ -1,0 +1,47 @@
+//! Copies of blocks within a pool, in place.
+
+use super::elementwise::upload;
+use super::plan::{Plan, int, unused_output, written_by};
+use super::source::COPY_BLOCKS;
+use crate::{Array, Error, Result};
+
+/// Blocks to copy, and how large one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockCopies {
+    /// How many.
+    pub count: i32,
+    /// Bytes of a block.
+    pub block_bytes: usize,
+}
+
+impl BlockCopies {
+    /// Inputs: the pool, which is written in place, and pairs of blocks, from and to, `[2 · count or more]` i32. `None`
+    /// for blocks that are no multiple of 16 bytes.
+    pub fn plan(&self) -> Option<Plan> {
+        let words = i32::try_from(self.block_bytes / 16).ok().filter(|words| *words > 0)?;
+        if !self.block_bytes.is_multiple_of(16) || self.count < 1 {
+            return None;
+        }
+        Some(Plan {
+            kernel: &COPY_BLOCKS,
+            constants: vec![int("WORDS", words)],
+            groups: [(words + 255) / 256, self.count, 1],
+            threads: 256,
+            outputs: vec![unused_output()],
+        })
+    }
+}
+
+/// The pool after its blocks `copies`, `(from, to)`, were copied in place. No block may be both read and written. `None` if
+/// there is no kernel for the pool.
+pub fn copy_blocks(pool: &Array, copies: &[(u32, u32)]) -> Result<Option<Array>> {
+    let blocks = pool.dim(0)?.max(1) as usize;
+    let count = copies.len() as i32;
+    let Some(plan) = (BlockCopies { count, block_bytes: pool.nbytes() / blocks }).plan() else {
+        return Ok(None);
+    };
+    let pairs: Vec<i32> = copies.iter().flat_map(|(from, to)| [*from as i32, *to as i32]).collect();
+    let words = pool.view(crate::Dtype::U32)?;
+    let done = plan.call(&[&words, &upload(&pairs)?])?.pop().ok_or_else(|| Error::new("a copy"))?;
+    written_by(&[pool], &done).map(|mut pools| pools.pop())
+}

@@ -1,0 +1,168 @@
+//! Products of a few rows with weights, on tensor cores.
+
+use super::plan::{Plan, dtype, int};
+use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM};
+use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
+
+/// How the weights of a product are stored, `[outputs, inputs]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightBits {
+    /// Affine codes of 4 bits in groups of 64, with bf16 scales and biases.
+    Four,
+    /// bf16.
+    Sixteen,
+}
+
+/// `x · wᵀ` for up to 64 rows of bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FewRows {
+    /// How the weights are stored.
+    pub bits: WeightBits,
+    /// Rows of `x`.
+    pub rows: i32,
+    /// Columns of `x` and of `w`.
+    pub inputs: i32,
+    /// Rows of `w`.
+    pub outputs: i32,
+}
+
+/// The most rows of a product.
+pub const FEW_ROWS_MAX: i32 = 64;
+/// Groups that keep a large GPU busy.
+const GROUPS_WANTED: i32 = 128;
+
+impl FewRows {
+    /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
+    /// output is `[1, rows, outputs]` bf16, or `[splits, rows, outputs]` f32, which a second plan adds up. Nothing but the
+    /// number of rows is compiled in, in four classes. `None` for sizes without a kernel, and but for CUDA.
+    pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {
+        let fits = self.inputs > 0 && self.inputs % 256 == 0 && self.outputs > 0 && self.outputs % 32 == 0;
+        if !fits || dialect != Dialect::Cuda || !(1..=FEW_ROWS_MAX).contains(&self.rows) {
+            return None;
+        }
+        let bits = match self.bits {
+            WeightBits::Four => 4,
+            WeightBits::Sixteen => 16,
+        };
+        let (plan, splits) = if self.rows <= 16 { self.narrow(bits) } else { self.staged(bits) };
+        let partial = if splits == 1 { Dtype::Bf16 } else { Dtype::F32 };
+        let first = plan.with_output((vec![splits, self.rows, self.outputs], partial));
+        if splits == 1 {
+            return Some(vec![first]);
+        }
+        let sum = Plan {
+            kernel: &WMM_SUM,
+            constants: vec![dtype("T", Dtype::Bf16)],
+            groups: [(self.rows * self.outputs / 8 + 127) / 128, 1, 1],
+            threads: 128,
+            outputs: vec![(vec![self.rows, self.outputs], Dtype::Bf16)],
+        };
+        Some(vec![first, sum])
+    }
+
+    /// Up to 16 rows: simd groups share the inputs of a product.
+    fn narrow(&self, bits: i32) -> (Unfinished, i32) {
+        let units = self.inputs / 256;
+        let row_tiles = if bits == 16 && self.rows > 8 && self.outputs >= 4096 { 2 } else { 1 };
+        let blocks = self.outputs / (16 * row_tiles);
+        let most = if bits == 4 && self.rows > 8 { 4 } else { 8 };
+        let (key_simds, splits) = match blocks < GROUPS_WANTED {
+            true => (4.min(units), (units / 4).min((GROUPS_WANTED + blocks - 1) / blocks).max(1)),
+            false => (most.min(units), 1),
+        };
+        let tiles = if self.rows <= 8 { 1 } else { 2 };
+        let constants = [("MT", tiles), ("RT", row_tiles), ("WN", 1), ("WK", key_simds)];
+        let plan = Unfinished {
+            kernel: &WMM,
+            bits,
+            constants: constants.to_vec(),
+            blocks,
+            splits,
+            simds: key_simds,
+        };
+        (plan, splits)
+    }
+
+    /// 17 to 64 rows, which pass through shared memory.
+    fn staged(&self, bits: i32) -> (Unfinished, i32) {
+        let blocks = (self.outputs + 127) / 128;
+        let splits = (self.inputs / 512).min(2 * GROUPS_WANTED / blocks).max(1);
+        let tiles = if self.rows <= 32 { 4 } else { 8 };
+        let constants = vec![("MT", tiles), ("RT", 2), ("WN", 4)];
+        (Unfinished { kernel: &WMM_STAGED, bits, constants, blocks, splits, simds: 4 }, splits)
+    }
+}
+
+/// A plan whose output is not decided.
+struct Unfinished {
+    kernel: &'static super::Kernel,
+    bits: i32,
+    constants: Vec<(&'static str, i32)>,
+    blocks: i32,
+    splits: i32,
+    simds: i32,
+}
+
+impl Unfinished {
+    fn with_output(self, output: (Vec<i32>, Dtype)) -> Plan {
+        let mut constants = vec![dtype("TO", output.1), int("BITS", self.bits)];
+        constants.extend(self.constants.iter().map(|(name, value)| int(name, *value)));
+        Plan {
+            kernel: self.kernel,
+            constants,
+            groups: [self.blocks, self.splits, 1],
+            threads: self.simds * 32,
+            outputs: vec![output],
+        }
+    }
+}
+
+/// `x · wᵀ` for bf16 rows `[.., inputs]`, up to 64 in all, by our kernels. `None` where there is none for them.
+pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
+    let (bits, w, scales, biases) = match weight {
+        FewRowsWeight::Dense(weight) if weight.dtype()? == Dtype::Bf16 => {
+            (WeightBits::Sixteen, weight, weight, weight)
+        }
+        FewRowsWeight::Packed(packed) => {
+            let affine = packed.mode == QuantMode::Affine && packed.bits == 4 && packed.group == 64;
+            let (Some(biases), true) = (&packed.biases, affine) else { return Ok(None) };
+            if packed.scales.dtype()? != Dtype::Bf16 || biases.dtype()? != Dtype::Bf16 {
+                return Ok(None);
+            }
+            (WeightBits::Four, &packed.weight, &packed.scales, biases)
+        }
+        FewRowsWeight::Dense(_) => return Ok(None),
+    };
+    let (Some(inputs), &[outputs, _]) = (x.shape().last().copied(), w.shape()) else { return Ok(None) };
+    if x.dtype()? != Dtype::Bf16 {
+        return Ok(None);
+    }
+    let rows = x.size() as i32 / inputs.max(1);
+    let dialect = Dialect::of(device::backend());
+    let plans = dialect.and_then(|dialect| FewRows { bits, rows, inputs, outputs }.plans(dialect));
+    let Some(plans) = plans else { return Ok(None) };
+    let flat = x.reshape(&[rows, inputs])?;
+    let mut product: Option<Array> = None;
+    for plan in &plans {
+        let made = match &product {
+            None => plan.call(&[&flat, w, scales, biases])?,
+            Some(parts) => plan.call(&[parts])?,
+        };
+        product = made.into_iter().next();
+    }
+    let product = product.ok_or_else(|| Error::new("a product"))?;
+    let mut shape = x.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = outputs;
+    }
+    product.reshape(&shape).map(Some)
+}
+
+/// The weights of [`few_rows`].
+#[derive(Clone, Copy, Debug)]
+pub enum FewRowsWeight<'a> {
+    /// `[outputs, inputs]` bf16.
+    Dense(&'a Array),
+    /// Affine codes.
+    Packed(&'a Quantized),
+}

@@ -1,0 +1,143 @@
+//! Products of a few rows with weights of 4 and 16 bits.
+
+use mlx::Dtype::{self, Bf16, F32, U32};
+use mlx::gpu::{Dialect, FewRows, Plan, WeightBits};
+
+use crate::emulator::{Numbers, Program, Tensor, error, tolerance};
+
+struct Case {
+    plans: Vec<Plan>,
+    inputs: Vec<Tensor>,
+    expected: Vec<f64>,
+}
+
+fn case(bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
+    let mut numbers = Numbers((rows + inputs + outputs) as u64);
+    let x = numbers.tensor(Bf16, &[rows, inputs]);
+    let (weights, dense) = match bits {
+        WeightBits::Sixteen => {
+            let w = numbers.tensor(Bf16, &[outputs, inputs]);
+            let dense = w.to_f64();
+            let unread = numbers.tensor(Bf16, &[8]);
+            (vec![w, unread.clone(), unread], dense)
+        }
+        WeightBits::Four => packed(&mut numbers, inputs, outputs),
+    };
+    let (columns, x_values) = (inputs as usize, x.to_f64());
+    let expected = x_values
+        .chunks_exact(columns)
+        .flat_map(|x| {
+            dense
+                .chunks_exact(columns)
+                .map(|w| x.iter().zip(w).map(|(x, w)| x * w).sum())
+                .collect::<Vec<f64>>()
+        })
+        .collect();
+    let plans = FewRows { bits, rows, inputs, outputs }.plans(Dialect::Cuda).unwrap();
+    Case { plans, inputs: [vec![x], weights].concat(), expected }
+}
+
+/// Codes, scales and biases as MLX packs them, and the weights they stand for.
+fn packed(numbers: &mut Numbers, inputs: i32, outputs: i32) -> (Vec<Tensor>, Vec<f64>) {
+    let groups = [outputs, inputs / 64];
+    let (scales, biases) = (numbers.tensor(Bf16, &groups), numbers.tensor(Bf16, &groups));
+    let codes: Vec<u32> = (0..outputs * inputs).map(|_| numbers.below(16) as u32).collect();
+    let (s, b) = (scales.to_f64(), biases.to_f64());
+    let dense = codes.iter().enumerate().map(|(i, code)| f64::from(*code) * s[i / 64] + b[i / 64]).collect();
+    let words =
+        codes.chunks_exact(8).map(|codes| codes.iter().rev().fold(0u32, |word, code| word << 4 | code));
+    let bytes = words.flat_map(u32::to_ne_bytes).collect();
+    let words = Tensor { dtype: U32, shape: vec![outputs, inputs / 8], bytes };
+    (vec![words, scales, biases], dense)
+}
+
+fn cases(kernel: &str) -> Vec<Case> {
+    let all = [
+        case(WeightBits::Four, 1, 512, 64),
+        case(WeightBits::Four, 7, 256, 2048),
+        case(WeightBits::Four, 3, 2048, 64),
+        case(WeightBits::Four, 13, 1280, 96),
+        case(WeightBits::Sixteen, 5, 768, 64),
+        case(WeightBits::Sixteen, 16, 512, 96),
+        case(WeightBits::Four, 61, 1536, 160),
+        case(WeightBits::Four, 19, 768, 64),
+        case(WeightBits::Sixteen, 37, 768, 96),
+    ];
+    all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
+}
+
+fn types(case: &Case) -> Vec<Dtype> {
+    case.inputs.iter().map(|input| input.dtype).collect()
+}
+
+fn check(kernel: &str) {
+    let cases = cases(kernel);
+    let plans: Vec<_> = cases.iter().map(|case| (case.plans[0].clone(), types(case), None)).collect();
+    let program = Program::new(kernel, Dialect::Cuda, &plans);
+    let sums: Vec<_> = cases.iter().filter_map(|case| case.plans.get(1)).collect();
+    assert!(!sums.is_empty(), "{kernel}: a case splits its product");
+    let sums: Vec<_> = sums.iter().map(|plan| ((*plan).clone(), vec![F32], None)).collect();
+    let sum = Program::new(&format!("{kernel}_sum"), Dialect::Cuda, &sums);
+    let mut summed = 0;
+    for (at, case) in cases.iter().enumerate() {
+        for seed in [1, 2] {
+            let mut product = program.run(at, &case.plans[0], &case.inputs, seed).unwrap().pop().unwrap();
+            if let Some(plan) = case.plans.get(1) {
+                product = sum.run(summed, plan, &[product], seed).unwrap().pop().unwrap();
+            }
+            let error = error(&product.to_f64(), &case.expected) / tolerance(Bf16);
+            assert!(error < 1.0, "{kernel}, case {at}: {error}");
+        }
+        summed += usize::from(case.plans.len() > 1);
+    }
+}
+
+#[test]
+fn narrow_products_equal_their_reference() {
+    check("wmm");
+}
+
+#[test]
+fn staged_products_equal_their_reference() {
+    check("wmm_staged");
+}
+
+#[test]
+fn broken_products_are_noticed() {
+    let breaks = [
+        ("wmm", 3, "acc[r][c][i];\n  GK_BARRIER();", "acc[r][c][i];"),
+        ("wmm", 0, "0x7632", "0x3276"),
+        ("wmm", 0, "(t & 2) * 4", "(t & 2) * 2"),
+        ("wmm", 0, "gk_wait<ST - 2>();", ""),
+        ("wmm_staged", 0, "GK_BARRIER();", ""),
+        ("wmm_staged", 0, "gk_wait_all();", ""),
+        ("wmm_staged", 0, "t * 2 + (i & 1) : i", "t + (i & 1) * 4 : i"),
+    ];
+    for kernel in ["wmm", "wmm_staged"] {
+        let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
+        let plan = |one: &&(&str, usize, &'static str, &'static str)| {
+            (cases[one.1].plans[0].clone(), types(&cases[one.1]), Some((one.2, one.3)))
+        };
+        let breaks: Vec<_> = breaks.collect();
+        let program = Program::new(
+            &format!("{kernel}_broken"),
+            Dialect::Cuda,
+            &breaks.iter().map(plan).collect::<Vec<_>>(),
+        );
+        for (at, (_, case, old, _)) in breaks.iter().enumerate() {
+            let case = &cases[*case];
+            let fails = |seed| match program.run(at, &case.plans[0], &case.inputs, seed) {
+                Ok(mut arrays) => {
+                    let product = arrays.pop().unwrap();
+                    let parts = product.to_f64();
+                    let sum: Vec<f64> = (0..case.expected.len())
+                        .map(|i| parts.iter().skip(i).step_by(case.expected.len()).sum())
+                        .collect();
+                    error(&sum, &case.expected) > tolerance(Bf16)
+                }
+                Err(_) => true,
+            };
+            assert!((1..=4).any(fails), "{kernel}: `{old}` was replaced, and nothing noticed");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Our GPU kernels beside MLX's operations, at a model's shapes: how far apart they are, and how long each takes.
+//!
+//! Attention runs through everything that a pass has: metadata, block tables, pools and both kinds of rows.
+
+mod attention;
+mod elementwise;
+
+use std::time::Instant;
+
+use mlx::{Array, Dtype};
+
+use crate::ops::{GpuKernel, switch_off};
+use crate::{Blueprint, Mixer};
+
+/// One kernel at one shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelCheck {
+    /// Its name.
+    pub kernel: &'static str,
+    /// The sizes, in words.
+    pub shape: String,
+    /// Relative to MLX's result; infinite if the kernel fails or gives numbers that are not finite.
+    pub error: f64,
+    /// The largest error that is accepted.
+    pub tolerance: f64,
+    /// What failed; empty if nothing did.
+    pub problem: String,
+    /// Absent where only errors are wanted.
+    pub times: Option<KernelTimes>,
+}
+
+/// How long a kernel takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KernelTimes {
+    /// Ours, in microseconds.
+    pub ours_us: f64,
+    /// MLX's.
+    pub mlx_us: f64,
+    /// Bytes that must be read and written.
+    pub bytes: f64,
+}
+
+/// What is wanted of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Errors.
+    Errors,
+    /// Errors and times.
+    Times,
+}
+
+impl KernelCheck {
+    /// Whether the kernel may be used.
+    pub fn holds(&self) -> bool {
+        self.error <= self.tolerance
+    }
+
+    fn new(
+        kernel: &'static str,
+        shape: String,
+        dtype: Dtype,
+        run: impl FnOnce() -> mlx::Result<(f64, Option<KernelTimes>)>,
+    ) -> Self {
+        let tolerance = match dtype {
+            Dtype::Bf16 => 2e-2,
+            Dtype::F16 => 5e-3,
+            _ => 1e-3,
+        };
+        let failed = |error: mlx::Error| {
+            // What else failed with it must not reach the next evaluation.
+            let _failures = mlx::recover();
+            (f64::INFINITY, None, error.to_string())
+        };
+        let (error, times, problem) =
+            run().map_or_else(failed, |(error, times)| (error, times, String::new()));
+        Self { kernel, shape, error, tolerance, problem, times }
+    }
+}
+
+/// Every kernel at the shapes of a network whose activations are of `dtype`.
+pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
+    groups(blueprint, dtype, measure).into_iter().flat_map(|(_, checks)| checks).collect()
+}
+
+/// Checks the kernels at the shapes of a network, and switches those off that fail. One line for each of them.
+pub(crate) fn switch_off_failing(blueprint: &Blueprint, dtype: Dtype) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (kernel, checks) in groups(blueprint, dtype, Measure::Errors) {
+        let Some(failing) = checks.iter().find(|check| !check.holds()) else { continue };
+        switch_off(kernel);
+        let KernelCheck { kernel, shape, error, tolerance, problem, .. } = failing;
+        let why = if problem.is_empty() {
+            format!("it differs from MLX by {error:.1e}, above {tolerance:.0e}")
+        } else {
+            problem.clone()
+        };
+        lines.push(format!("the GPU kernel {kernel} ({shape}) is not used: {why}"));
+    }
+    lines
+}
+
+fn groups(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<(GpuKernel, Vec<KernelCheck>)> {
+    let mut layers = Vec::new();
+    for layer in &blueprint.layers {
+        if let Mixer::Attention(spec) = &layer.mixer
+            && !layers.iter().any(|(known, _)| known == spec)
+        {
+            layers.push((spec.clone(), layer.clone()));
+        }
+    }
+    let attention = layers.iter().flat_map(|(_, layer)| attention::checks(blueprint, layer, dtype, measure));
+    vec![
+        (GpuKernel::Attention, attention.collect()),
+        (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),
+        (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
+        (GpuKernel::Linear, elementwise::linear(blueprint, dtype, measure)),
+    ]
+}
+
+/// Bytes a second that a sum over a large array reads.
+pub fn read_rate() -> mlx::Result<f64> {
+    let array = Array::ones(&[1 << 14, 1 << 14], Dtype::F32)?;
+    array.eval()?;
+    let us = time(|| Ok(vec![array.sum(&[0, 1])?]))?;
+    Ok(array.nbytes() as f64 / us * 1e6)
+}
+
+/// Microseconds of a computation: the best of three runs of twenty that are in flight together.
+fn time(run: impl Fn() -> mlx::Result<Vec<Array>>) -> mlx::Result<f64> {
+    const TOGETHER: usize = 20;
+    mlx::eval(&run()?)?;
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let started = Instant::now();
+        let runs = (0..TOGETHER).map(|_| run()).collect::<mlx::Result<Vec<_>>>()?;
+        mlx::eval(runs.iter().flatten())?;
+        best = best.min(started.elapsed().as_secs_f64() * 1e6 / TOGETHER as f64);
+    }
+    Ok(best)
+}
+
+/// Relative distance of two arrays, infinite if the first is not finite.
+fn distance(ours: &Array, mlx: &Array) -> mlx::Result<f64> {
+    let values = |array: &Array| array.astype(Dtype::F32)?.to_vec::<f32>();
+    let (ours, mlx) = (values(ours)?, values(mlx)?);
+    if ours.len() != mlx.len() || !ours.iter().all(|value| value.is_finite()) {
+        return Ok(f64::INFINITY);
+    }
+    let square = |value: f32| f64::from(value) * f64::from(value);
+    let apart: f64 = ours.iter().zip(&mlx).map(|(a, b)| square(a - b)).sum();
+    let whole: f64 = mlx.iter().map(|value| square(*value)).sum();
+    Ok((apart / whole.max(f64::MIN_POSITIVE)).sqrt())
+}
+
+/// Random numbers, the same for the same seed.
+fn normal(shape: &[usize], dtype: Dtype, seed: u64) -> mlx::Result<Array> {
+    let shape: Vec<i32> = shape.iter().map(|size| *size as i32).collect();
+    let array = mlx::random::normal(&shape, dtype, 1.0, &mlx::random::key(seed)?)?;
+    array.eval()?;
+    Ok(array)
+}

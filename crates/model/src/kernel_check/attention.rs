@@ -1,0 +1,192 @@
+//! Checks of attention: two passes over pools of their own, with chunks, decoding rows and padding.
+
+use mlx::{Array, Dtype};
+use omnibus_kv::{BlockId, BlockTable};
+
+use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
+use crate::forward::ForwardContext;
+use crate::ops::{AttentionCall, AttentionNeeds, ByLength, HeadNorm, Kernels, LayerContext, Ops, Rotation};
+use crate::{
+    Attention, Batch, Blueprint, KvCache, KvStorage, LayerSpec, Mixer, Position, QkNorm, Segment, kv_format,
+};
+
+const BLOCK_SIZE: usize = 16;
+
+/// Sequences of a pass: tokens before it and rows in it.
+type Pass<'a> = &'a [(usize, usize)];
+
+/// What a layer needs besides its cache.
+struct Probe<'a> {
+    spec: &'a Attention,
+    /// The network with this layer alone.
+    blueprint: Blueprint,
+    storage: KvStorage,
+    dtype: Dtype,
+    norms: Option<[Array; 2]>,
+    rotation: Option<Rotation>,
+}
+
+pub(super) fn checks(
+    blueprint: &Blueprint,
+    layer: &LayerSpec,
+    dtype: Dtype,
+    measure: Measure,
+) -> Vec<KernelCheck> {
+    let Mixer::Attention(spec) = &layer.mixer else { return Vec::new() };
+    let span = format!("{:?}", spec.span).to_lowercase();
+    let shape = format!("{}/{} heads of {}, {span}", spec.heads, spec.kv_heads, spec.head_dim);
+    let probe = || Probe::new(blueprint, layer, spec, dtype);
+    let mut checks =
+        vec![KernelCheck::new("attention", shape.clone(), dtype, || Ok((probe()?.error()?, None)))];
+    if measure == Measure::Times {
+        let passes: [(&str, Vec<(usize, usize)>); 4] = [
+            ("decode 1 x 4096", vec![(4095, 1)]),
+            ("decode 16 x 4096", vec![(4095, 1); 16]),
+            ("decode 64 x 512", vec![(511, 1); 64]),
+            ("prompt 2048", vec![(0, 2048)]),
+        ];
+        for (name, pass) in passes {
+            let run = || probe()?.times(&pass).map(|times| (0.0, Some(times)));
+            checks.push(KernelCheck::new("attention", format!("{shape}, {name}"), dtype, run));
+        }
+    }
+    checks
+}
+
+impl<'a> Probe<'a> {
+    fn new(blueprint: &Blueprint, layer: &LayerSpec, spec: &'a Attention, dtype: Dtype) -> mlx::Result<Self> {
+        let weight = |seed| normal(&[spec.head_dim], dtype, seed);
+        let rotation = match &spec.position {
+            Position::Rope(rope) => Some(Rotation::new(rope)?),
+            Position::None => None,
+        };
+        Ok(Self {
+            spec,
+            blueprint: Blueprint { layers: vec![layer.clone()], ..blueprint.clone() },
+            storage: kv_format::float_of(dtype).into(),
+            dtype,
+            norms: match spec.qk_norm {
+                Some(QkNorm::PerHead { .. }) => Some([weight(7)?, weight(8)?]),
+                Some(QkNorm::FullWidth { .. }) | None => None,
+            },
+            rotation,
+        })
+    }
+
+    /// The largest error of prompts and of the pass that follows them.
+    fn error(&self) -> mlx::Result<f64> {
+        let passes: [Pass; 3] =
+            [&[(0, 37), (0, 5), (0, 150)], &[(37, 1), (5, 60), (150, 1)], &[(38, 1), (65, 1), (151, 1)]];
+        let (ours, mlx) = (self.outputs(&passes, Kernels::Gpu)?, self.outputs(&passes, Kernels::Mlx)?);
+        let errors = ours.iter().zip(&mlx).map(|(ours, mlx)| distance(ours, mlx));
+        errors.collect::<mlx::Result<Vec<f64>>>().map(|errors| errors.into_iter().fold(0.0, f64::max))
+    }
+
+    /// The outputs of passes one after another, without padding.
+    fn outputs(&self, passes: &[Pass], kernels: Kernels) -> mlx::Result<Vec<Array>> {
+        let longest = passes.iter().flat_map(|pass| pass.iter()).map(|(context, rows)| context + rows);
+        let mut cache = self.cache(3, longest.max().unwrap_or(0))?;
+        let mut outputs = Vec::new();
+        for (seed, pass) in passes.iter().enumerate() {
+            let used: usize = pass.iter().map(|(_, rows)| rows).sum();
+            let batch = batch(pass, used.next_power_of_two().max(8), &self.tables(&cache, pass))?;
+            let ctx = self.context(&batch, &cache, kernels.ops())?;
+            let qkv = self.projected(batch.tokens.size(), 20 + seed as u64)?;
+            let attended = self.attend(kernels.ops(), &ctx, &mut cache, &qkv)?;
+            mlx::eval([&attended].into_iter().chain(cache.arrays()))?;
+            outputs.push(attended.slice(&[0, 0], &[used as i32, attended.dim(-1)?])?);
+        }
+        Ok(outputs)
+    }
+
+    /// How long one pass takes. The cache holds zeros.
+    fn times(&self, pass: Pass) -> mlx::Result<KernelTimes> {
+        let longest = pass.iter().map(|(context, rows)| context + rows).max().unwrap_or(0);
+        let rows: usize = pass.iter().map(|(_, rows)| rows).sum();
+        let us = |kernels: Kernels| {
+            let cache = self.cache(pass.len(), longest)?;
+            let batch = batch(pass, rows, &self.tables(&cache, pass))?;
+            let ctx = self.context(&batch, &cache, kernels.ops())?;
+            let qkv = self.projected(rows, 9)?;
+            let cache = std::cell::RefCell::new(cache);
+            time(|| {
+                let attended = self.attend(kernels.ops(), &ctx, &mut cache.borrow_mut(), &qkv)?;
+                // MLX's operations copy a pool that is still read.
+                if kernels == Kernels::Mlx {
+                    mlx::eval([&attended].into_iter().chain(cache.borrow().arrays()))?;
+                }
+                Ok(vec![attended])
+            })
+        };
+        let keys: usize = pass.iter().map(|(context, rows)| context + rows).sum();
+        let bytes = 2 * keys * self.spec.kv_heads * self.spec.head_dim * self.dtype.size_of();
+        let times =
+            KernelTimes { ours_us: us(Kernels::Gpu)?, mlx_us: us(Kernels::Mlx)?, bytes: bytes as f64 };
+        mlx::memory::clear_cache();
+        Ok(times)
+    }
+
+    /// A cache of blocks for so many sequences.
+    fn cache(&self, sequences: usize, tokens: usize) -> mlx::Result<KvCache> {
+        let blocks = sequences * tokens.div_ceil(BLOCK_SIZE);
+        KvCache::new(&self.blueprint, &[blocks], BLOCK_SIZE, self.storage)
+    }
+
+    /// Each sequence's table: every n-th block.
+    fn tables(&self, cache: &KvCache, pass: Pass) -> Vec<BlockTable> {
+        let (count, total) = (pass.len(), cache.blocks.first().copied().unwrap_or(0));
+        let kind = cache.groups.first().map(|group| group.spec.kind);
+        let table = |(at, (context, rows)): (usize, &(usize, usize))| {
+            let held = (context + rows).div_ceil(BLOCK_SIZE);
+            let blocks = (at..total).step_by(count).take(held).map(|block| BlockId(block as u32)).collect();
+            let sink_blocks = kind.map_or(0, |kind| kind.sink_blocks(BLOCK_SIZE));
+            BlockTable { freed_blocks: 0, sink_blocks, blocks }
+        };
+        pass.iter().enumerate().map(table).collect()
+    }
+
+    fn context(&self, batch: &Batch, cache: &KvCache, ops: &dyn Ops) -> mlx::Result<ForwardContext> {
+        let needs = AttentionNeeds {
+            format: self.storage.format,
+            by_length: if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes },
+            block_size: BLOCK_SIZE,
+            layers: vec![self.spec],
+        };
+        ForwardContext::new(batch, cache, ops.attention_path(&needs), ops.state_path())
+    }
+
+    fn projected(&self, rows: usize, seed: u64) -> mlx::Result<Array> {
+        normal(&[rows, (self.spec.heads + 2 * self.spec.kv_heads) * self.spec.head_dim], self.dtype, seed)
+    }
+
+    fn attend(
+        &self,
+        ops: &dyn Ops,
+        ctx: &ForwardContext,
+        cache: &mut KvCache,
+        qkv: &Array,
+    ) -> mlx::Result<Array> {
+        let head_norms = match (&self.norms, self.spec.qk_norm) {
+            (Some([q, k]), Some(QkNorm::PerHead { eps })) => {
+                Some([q, k].map(|weight| HeadNorm { weight, eps }))
+            }
+            _ => None,
+        };
+        let rotation = self.rotation.as_ref();
+        let layer = LayerContext { ctx, index: 0, cache };
+        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, layer })
+    }
+}
+
+fn batch(pass: Pass, rows: usize, tables: &[BlockTable]) -> mlx::Result<Batch> {
+    let mut first = 0;
+    let mut segments = Vec::new();
+    for ((context, len), table) in pass.iter().zip(tables) {
+        let prompt = context + len;
+        let (len, context, tables) = (*len, *context, vec![table.clone()]);
+        segments.push(Segment { first, len, context, prompt, samples: 0, tables });
+        first += len;
+    }
+    let tokens = Array::from_slice(&vec![0i32; rows], &[rows as i32])?;
+    Ok(Batch { tokens, segments, logits_at: Vec::new() })
+}

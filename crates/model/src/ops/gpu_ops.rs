@@ -1,0 +1,164 @@
+//! Our GPU kernels, and MLX's operations for what has none: packed keys and values, rotations that depend on a
+//! sequence's length, recurrences, odd sizes.
+
+mod attention;
+mod linear;
+mod switches;
+
+use mlx::gpu::{AddNorm, Gate, GateLayout, Gated};
+use mlx::{Array, Dtype};
+use omnibus_kv::KvFormat;
+
+use super::mlx_ops::{self, MlxOps};
+use super::{AttentionCall, AttentionNeeds, ByLength, LayerContext, Ops, Weight};
+use crate::forward::AttentionPath;
+use crate::ops::{GatedDeltaWeights, Mamba2Weights};
+use crate::{Activation, GatedDelta, KvPath, Mamba2, kv_format};
+pub(crate) use switches::{GpuKernel, is_on, switch_off};
+
+/// GPU kernels.
+pub(super) struct GpuOps;
+
+impl Ops for GpuOps {
+    fn activations(&self) -> Option<Dtype> {
+        MlxOps.activations()
+    }
+
+    fn reads_dense(&self, dtype: Dtype) -> bool {
+        MlxOps.reads_dense(dtype)
+    }
+
+    fn attention_path(&self, needs: &AttentionNeeds) -> AttentionPath {
+        let KvFormat::Float(_) = needs.format else { return AttentionPath::Gather };
+        let pool = kv_format::dtype_of(needs.format);
+        let size = needs.block_size as i32;
+        let supported =
+            needs.layers.iter().all(|spec| attention::paged(spec, [pool, pool], size).is_supported());
+        match (needs.by_length, supported && is_on(GpuKernel::Attention)) {
+            (ByLength::No, true) => AttentionPath::Items,
+            (ByLength::Yes, _) | (_, false) => AttentionPath::Gather,
+        }
+    }
+
+    fn state_path(&self) -> KvPath {
+        KvPath::Gather
+    }
+
+    fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {
+        MlxOps.embedding(tokens, table, dtype)
+    }
+
+    fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
+        match linear::product(x, weight)? {
+            Some(product) => Ok(product),
+            None => MlxOps.linear(x, weight),
+        }
+    }
+
+    fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array> {
+        MlxOps.expert_linear(x, experts, weight)
+    }
+
+    fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
+        MlxOps.rms_norm(x, weight, eps)
+    }
+
+    fn add_rms_norm(
+        &self,
+        sum: &Array,
+        term: &Array,
+        weight: &Array,
+        eps: f32,
+    ) -> mlx::Result<(Array, Array)> {
+        let dtype = sum.dtype()?;
+        let alike = term.dtype()? == dtype && weight.dtype()? == dtype && term.shape() == sum.shape();
+        let plan = match *sum.shape() {
+            [rows, width] if alike && is_on(GpuKernel::AddNorm) => AddNorm { dtype, rows, width, eps }.plan(),
+            _ => None,
+        };
+        let Some(plan) = plan else { return MlxOps.add_rms_norm(sum, term, weight, eps) };
+        let made: Result<[Array; 2], _> = plan.call(&[term, sum, weight])?.try_into();
+        let [sum, normed] = made.map_err(|_| mlx::Error::new("a sum and its norm"))?;
+        Ok((sum, normed))
+    }
+
+    fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array> {
+        MlxOps.layer_norm(x, weight, bias, eps)
+    }
+
+    fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
+        match gated([gate_up, gate_up], gate_of(act), GateLayout::Joined)? {
+            Some(product) => Ok(product),
+            None => MlxOps.gated_act(gate_up, act),
+        }
+    }
+
+    fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> mlx::Result<Array> {
+        match gated([gate, up], gate_of(act), GateLayout::Apart)? {
+            Some(product) => Ok(product),
+            None => MlxOps.gated_act_pair(gate, up, act),
+        }
+    }
+
+    fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array> {
+        match gated([gate, x], Gate::Sigmoid, GateLayout::Apart)? {
+            Some(product) => Ok(product),
+            None => MlxOps.sigmoid_gate(gate, x),
+        }
+    }
+
+    fn attend(&self, call: AttentionCall) -> mlx::Result<Array> {
+        match call.layer.reads()? {
+            AttentionPath::Items => attention::attend(call),
+            AttentionPath::Segments | AttentionPath::Gather => mlx_ops::gather(call),
+        }
+    }
+
+    fn mamba2(
+        &self,
+        spec: &Mamba2,
+        weights: &Mamba2Weights,
+        projected: &Array,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        MlxOps.mamba2(spec, weights, projected, layer)
+    }
+
+    fn gated_delta(
+        &self,
+        spec: &GatedDelta,
+        weights: &GatedDeltaWeights,
+        projected: &Array,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        MlxOps.gated_delta(spec, weights, projected, layer)
+    }
+}
+
+pub(super) fn gate_of(act: Activation) -> Gate {
+    match act {
+        Activation::Silu => Gate::Silu,
+        Activation::Gelu => Gate::Gelu,
+        Activation::GeluTanh => Gate::GeluTanh,
+    }
+}
+
+/// `act(gate) · up` by our kernel, in the shape of the operands but for the last axis; `None` if it does not apply.
+fn gated([gate, up]: [&Array; 2], function: Gate, layout: GateLayout) -> mlx::Result<Option<Array>> {
+    let dtype = gate.dtype()?;
+    let (Some(last), size) = (gate.shape().last().copied(), gate.size() as i32) else { return Ok(None) };
+    let width = if layout == GateLayout::Joined { last / 2 } else { last };
+    let alike = up.dtype()? == dtype && up.shape() == gate.shape();
+    if !alike || size == 0 || !is_on(GpuKernel::Gated) {
+        return Ok(None);
+    }
+    let Some(plan) = (Gated { dtype, rows: size / last, width, gate: function, layout }).plan() else {
+        return Ok(None);
+    };
+    let product = plan.call(&[gate, up])?.pop().ok_or_else(|| mlx::Error::new("a product"))?;
+    let mut shape = gate.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = width;
+    }
+    if shape.len() == 2 { Ok(Some(product)) } else { product.reshape(&shape).map(Some) }
+}

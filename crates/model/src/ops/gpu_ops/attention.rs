@@ -1,0 +1,104 @@
+//! Attention of one layer over its pools, by our kernels.
+
+use mlx::gpu::{HeadShape, PagedArrays, PagedAttention, Rotary, RotaryNorm, RotaryOrder, written_by};
+use mlx::{Array, Dtype};
+use omnibus_kv::KvFormat;
+
+use crate::forward::{AttentionReads, Items};
+use crate::kv_cache::poisoned;
+use crate::ops::AttentionCall;
+use crate::{Attention, AttentionSpan, RotaryPairing, kv_format};
+
+/// The kernels of a layer; the dtypes are those of activations and of pools.
+pub(crate) fn paged(spec: &Attention, [dtype, pool]: [Dtype; 2], block_size: i32) -> PagedAttention {
+    let (window, sink_tokens) = match spec.span {
+        AttentionSpan::Full => (None, 0),
+        AttentionSpan::Window(tokens) => (Some(tokens as i32), 0),
+        AttentionSpan::Sinks { tokens, sink_tokens } => (Some(tokens as i32), sink_tokens as i32),
+    };
+    PagedAttention { dtype, pool, shape: shape(spec), block_size, window, sink_tokens, scale: spec.scale }
+}
+
+fn shape(spec: &Attention) -> HeadShape {
+    HeadShape { heads: spec.heads as i32, kv_heads: spec.kv_heads as i32, head_dim: spec.head_dim as i32 }
+}
+
+/// `[T, heads · head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
+pub(super) fn attend(mut call: AttentionCall) -> mlx::Result<Array> {
+    let (ctx, index) = (call.layer.ctx, call.layer.index);
+    let mut attended: Option<Array> = None;
+    for (at, format, metadata) in ctx.attention_pools(call.layer.cache, index)? {
+        let AttentionReads::Items(items) = &metadata.reads else { return Err(poisoned()) };
+        // A row that reads nothing of a pool has zeros there.
+        let part = attend_in(&mut call, at, format, items)?;
+        attended = Some(attended.map_or(part.clone(), |others| others + part));
+    }
+    attended.ok_or_else(poisoned)
+}
+
+/// The rows that read one pool.
+fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Items) -> mlx::Result<Array> {
+    let (dtype, pool_dtype) = (call.qkv.dtype()?, kv_format::dtype_of(format));
+    let block_size = call.layer.cache.block_size as i32;
+    let rotary = rotary(call, [dtype, pool_dtype]);
+    let plan = rotary.plan(items.rows).ok_or_else(|| mlx::Error::new("a rotation that has a kernel"))?;
+    let norms = call.head_norms.map(|norms| norms.map(|norm| norm.weight));
+    // Arrays that are not read must exist.
+    let [q_norm, k_norm] = norms.unwrap_or([call.qkv; 2]);
+    let radians = call.rotation.and_then(|rotation| rotation.radians.as_ref()).unwrap_or(call.qkv);
+    let pool = call.layer.cache.pools.get_mut(at).ok_or_else(poisoned)?;
+    let [keys, values] = pool.take()?;
+    let inputs = [call.qkv, q_norm, k_norm, radians, &items.positions, &items.slots, &keys, &values];
+    let made: Result<[Array; 2], _> = plan.call(&inputs)?.try_into();
+    let [queries, counter] = made.map_err(|_| mlx::Error::new("queries and a counter"))?;
+    let written: Result<[Array; 2], _> = written_by(&[&keys, &values], &queries)?.try_into();
+    let [keys, values] = written.map_err(|_| mlx::Error::new("keys and values"))?;
+    pool.put([keys.clone(), values.clone()]);
+    let arrays = PagedArrays {
+        queries: &queries,
+        keys: &keys,
+        values: &values,
+        tables: &items.tables,
+        counter: &counter,
+    };
+    let attention = paged(call.spec, [dtype, pool_dtype], block_size);
+    let decoded = match &items.decode {
+        Some(decode) => Some(attention.run_decode(&arrays, (&decode.array, decode.count), items.longest)?),
+        None => None,
+    };
+    let dialect = mlx::gpu::Dialect::of(mlx::device::backend()).ok_or_else(poisoned)?;
+    match (items.chunks(attention.chunk_rows(dialect))?, decoded) {
+        (Some(chunks), decoded) => {
+            let other = decoded.as_ref().unwrap_or(&queries);
+            attention.run_chunks(&arrays, (&chunks.array, chunks.count), other)
+        }
+        (None, Some(decoded)) => Ok(decoded),
+        (None, None) => Err(mlx::Error::new("a pass without rows")),
+    }
+}
+
+fn rotary(call: &AttentionCall, [dtype, pool]: [Dtype; 2]) -> Rotary {
+    let norm = match call.head_norms {
+        Some([queries, _]) => RotaryNorm::Rms(queries.eps),
+        None => RotaryNorm::Absent,
+    };
+    let absent = Rotary {
+        dtype,
+        pool,
+        shape: shape(call.spec),
+        dims: 0,
+        order: RotaryOrder::Halves,
+        magnitude: 1.0,
+        norm,
+    };
+    let Some(rotation) = call.rotation else { return absent };
+    Rotary {
+        dims: rotation.rope.dims as i32,
+        order: match rotation.rope.pairs {
+            RotaryPairing::Halves => RotaryOrder::Halves,
+            RotaryPairing::Interleaved => RotaryOrder::Interleaved,
+        },
+        magnitude: rotation.magnitude,
+        ..absent
+    }
+}

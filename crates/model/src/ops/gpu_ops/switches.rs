@@ -1,0 +1,28 @@
+//! Which GPU kernels are used. All are on until a check switches one off.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A kernel, or several that are used together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GpuKernel {
+    /// Rotation and write, attention of decoding rows and of chunks.
+    Attention,
+    AddNorm,
+    Gated,
+    /// Products with weights.
+    Linear,
+}
+
+static OFF: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
+
+/// Whether a kernel is used.
+pub(crate) fn is_on(kernel: GpuKernel) -> bool {
+    OFF.get(kernel as usize).is_some_and(|off| !off.load(Ordering::Relaxed))
+}
+
+/// No longer uses a kernel, in the whole process.
+pub(crate) fn switch_off(kernel: GpuKernel) {
+    if let Some(off) = OFF.get(kernel as usize) {
+        off.store(true, Ordering::Relaxed);
+    }
+}
