@@ -34,14 +34,14 @@ pub struct StepLoad {
 impl StepLoad {
     /// Of a plan.
     pub fn of(plan: &Plan) -> Self {
-        plan.scheduled.iter().map(Self::of_work).fold(Self::default(), Self::plus)
+        plan.scheduled.iter().map(Self::of_sequence).fold(Self::default(), Self::plus)
     }
 
-    fn of_work(work: &ScheduledSequence) -> Self {
-        if work.is_decode() {
-            Self::verify(work.positions.start, work.positions.len())
+    fn of_sequence(scheduled: &ScheduledSequence) -> Self {
+        if scheduled.is_decode() {
+            Self::verify(scheduled.positions.start, scheduled.positions.len())
         } else {
-            Self::prefill(work.positions.start, work.positions.len())
+            Self::prefill(scheduled.positions.start, scheduled.positions.len())
         }
     }
 
@@ -137,7 +137,7 @@ impl<const N: usize> Moments<N> {
     }
 
     /// Moves the coefficients, one at a time and none below zero, to the least squares.
-    fn settle(&self, found: &mut [f64; N]) {
+    fn fit(&self, found: &mut [f64; N]) {
         for _ in 0..ROUNDS {
             for at in 0..N {
                 let curvature = self.products[at][at];
@@ -240,8 +240,8 @@ impl CostModel {
         }
         // The order of coordinates is the order in which one measurement is explained: a decode step by its base,
         // a prefill by its tokens. So the cost of larger chunks is overestimated at first, not underestimated.
-        self.decode.settle([0, 1, 2]);
-        self.prefill.settle([1, 0, 2]);
+        self.decode.fit([0, 1, 2]);
+        self.prefill.fit([1, 0, 2]);
     }
 
     /// Learns from a measured transfer.
@@ -284,7 +284,7 @@ impl StepCost {
         self.base_us + self.token_us * tokens + self.context_us * context
     }
 
-    /// `row`: the coefficients' factors, in the order of [`StepCost::settle`]. `own`: the part of the step's time to
+    /// `row`: the coefficients' factors, in the order of [`StepCost::fit`]. `own`: the part of the step's time to
     /// explain.
     fn learn(&mut self, row: [f64; 3], own: f64, seen: Seen) {
         let off = |expected: f64| (expected - seen.took).abs() / seen.took;
@@ -295,14 +295,14 @@ impl StepCost {
     }
 
     /// Fits the coefficients. `order`: which of base, token and context each row of the moments is.
-    fn settle(&mut self, order: [usize; 3]) {
+    fn fit(&mut self, order: [usize; 3]) {
         let given = [self.base_us, self.token_us, self.context_us];
         let mut found = order.map(|at| given[at]);
-        self.moments.settle(&mut found);
-        let mut settled = given;
+        self.moments.fit(&mut found);
+        let mut fitted = given;
         for (at, value) in order.into_iter().zip(found) {
-            settled[at] = value;
+            fitted[at] = value;
         }
-        [self.base_us, self.token_us, self.context_us] = settled;
+        [self.base_us, self.token_us, self.context_us] = fitted;
     }
 }

@@ -12,7 +12,7 @@ pub type AcceptedTokens = SmallVec<[Token; 4]>;
 pub struct Outcome {
     /// The plan.
     pub plan: PlanId,
-    /// One for each work that samples, in the order of the work.
+    /// One for each sequence that samples, in the order of the plan.
     pub outputs: Vec<SequenceOutput>,
     /// How long the step kept the device busy: from its launch, or the end of the step before if that was later, to
     /// its own end. Without it nothing is learned from the step.

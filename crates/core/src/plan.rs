@@ -52,7 +52,7 @@ pub enum PreemptionMode {
 impl Plan {
     /// Tokens this plan computes.
     pub fn tokens(&self) -> usize {
-        self.scheduled.iter().map(|work| work.positions.len()).sum()
+        self.scheduled.iter().map(|scheduled| scheduled.positions.len()).sum()
     }
 
     /// True when there is nothing to compute or to change. With a step in flight this means "wait for it".

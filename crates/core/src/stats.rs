@@ -81,7 +81,8 @@ impl CacheMisses {
     }
 }
 
-/// Statistics of the scheduler. Those named `…_total` are counters.
+/// Statistics of the scheduler. Those named `…_total` are counters. Serialized under the names that the server's clients
+/// know.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stats {
     /// Waiting sequences.
@@ -91,6 +92,7 @@ pub struct Stats {
     /// Sequences of a failed step that were in no good one since. While there are any, only they run.
     pub suspects: usize,
     /// Sessions.
+    #[serde(rename = "sessions_kept")]
     pub sessions: usize,
     /// In the order of [`crate::Settings::groups`].
     pub groups: Vec<GroupStats>,
@@ -99,12 +101,14 @@ pub struct Stats {
     /// Computed tokens, including recomputed ones.
     pub computed_tokens_total: u64,
     /// Generated tokens.
+    #[serde(rename = "generated_tokens_total")]
     pub sampled_tokens_total: u64,
     /// Draft tokens that were verified.
     pub draft_tokens_total: u64,
     /// Draft tokens that were accepted.
     pub accepted_draft_tokens_total: u64,
     /// Prompts with missing full blocks.
+    #[serde(rename = "prefix_misses")]
     pub misses: CacheMisses,
     /// Sequences that reused part of a block, by a copy.
     pub partial_copies_total: u64,
@@ -116,8 +120,51 @@ pub struct Stats {
     pub preemptions_total: u64,
     /// Those of them that were swapped.
     pub swap_preemptions_total: u64,
-    /// Sequences handed over from prefill to decode.
+    /// Sequences that changed from prefill to decode.
+    #[serde(rename = "handovers_total")]
     pub handoffs_total: u64,
     /// Steps that failed as a whole.
     pub failed_steps_total: u64,
+}
+
+impl Stats {
+    /// The blocks of all groups, added up.
+    pub fn blocks(&self) -> GroupStats {
+        self.groups.iter().fold(GroupStats::default(), |sum, group| GroupStats {
+            used: sum.used + group.used,
+            cached: sum.cached + group.cached,
+            pinned: sum.pinned + group.pinned,
+            total: sum.total + group.total,
+        })
+    }
+
+    /// These statistics with an earlier scheduler's counters added.
+    #[must_use]
+    pub fn plus_totals(&self, before: &Self) -> Self {
+        Self {
+            cached_tokens_total: self.cached_tokens_total + before.cached_tokens_total,
+            computed_tokens_total: self.computed_tokens_total + before.computed_tokens_total,
+            sampled_tokens_total: self.sampled_tokens_total + before.sampled_tokens_total,
+            draft_tokens_total: self.draft_tokens_total + before.draft_tokens_total,
+            accepted_draft_tokens_total: self.accepted_draft_tokens_total
+                + before.accepted_draft_tokens_total,
+            misses: self.misses.plus(before.misses),
+            partial_copies_total: self.partial_copies_total + before.partial_copies_total,
+            checkpoints_total: self.checkpoints_total + before.checkpoints_total,
+            admissions_total: self.admissions_total + before.admissions_total,
+            preemptions_total: self.preemptions_total + before.preemptions_total,
+            swap_preemptions_total: self.swap_preemptions_total + before.swap_preemptions_total,
+            handoffs_total: self.handoffs_total + before.handoffs_total,
+            failed_steps_total: self.failed_steps_total + before.failed_steps_total,
+            ..self.clone()
+        }
+    }
+
+    /// The state of a scheduler that has lost its blocks: sequences and the size of its pools.
+    #[must_use]
+    pub fn without_blocks(&self) -> Self {
+        let groups =
+            self.groups.iter().map(|group| GroupStats { total: group.total, ..GroupStats::default() });
+        Self { queued: self.queued, running: self.running, groups: groups.collect(), ..Self::default() }
+    }
 }

@@ -39,7 +39,7 @@ fn begin(scheduler: &mut Scheduler) -> (Plan, Allocation) {
 
 /// Commits a step whose samples are all 1.
 fn commit(scheduler: &mut Scheduler, plan: &Plan) {
-    let samples = plan.scheduled.iter().filter(|work| work.samples > 0);
+    let samples = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
     let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
     scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
     scheduler.audit();
@@ -51,8 +51,12 @@ fn ask(scheduler: &mut Scheduler, request: Request) -> usize {
     let mut cached = 0;
     while !scheduler.is_idle() {
         let (plan, _) = begin(scheduler);
-        cached +=
-            plan.scheduled.iter().filter(|work| work.sequence == id).map(|work| work.cached).sum::<usize>();
+        cached += plan
+            .scheduled
+            .iter()
+            .filter(|scheduled| scheduled.sequence == id)
+            .map(|scheduled| scheduled.cached)
+            .sum::<usize>();
         commit(scheduler, &plan);
     }
     cached
@@ -70,11 +74,8 @@ fn submit(scheduler: &mut Scheduler, prompt: Vec<Token>) -> SequenceId {
 fn evicted_blocks_are_restored_from_a_tier() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 5)]));
     ask(&mut scheduler, Request::new(prompt(1, 13), 1));
-    let stored: BTreeSet<_> = scheduler
-        .take_newly_cached(usize::MAX)
-        .into_iter()
-        .map(|sealed| (sealed.group, sealed.hash))
-        .collect();
+    let stored: BTreeSet<_> =
+        scheduler.take_newly_cached(usize::MAX).into_iter().map(|block| (block.group, block.hash)).collect();
     assert_eq!(stored.len(), 3);
     assert!(scheduler.take_newly_cached(usize::MAX).is_empty(), "once");
     ask(&mut scheduler, Request::new(prompt(2, 17), 1));
@@ -100,7 +101,7 @@ fn restoring_takes_no_blocks_from_running_sequences() {
     let mut scheduler = Scheduler::new(settings(&[(FULL, 6)]));
     ask(&mut scheduler, Request::new(prompt(1, 21), 1));
     let stored: BTreeSet<_> =
-        scheduler.take_newly_cached(usize::MAX).into_iter().map(|sealed| sealed.hash).collect();
+        scheduler.take_newly_cached(usize::MAX).into_iter().map(|block| block.hash).collect();
     scheduler.submit(0, Request::new(prompt(2, 15), 9)).expect("it fits");
     let (plan, _) = begin(&mut scheduler);
     commit(&mut scheduler, &plan);

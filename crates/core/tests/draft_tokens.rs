@@ -64,9 +64,9 @@ fn blocks(scheduler: &Scheduler, id: SequenceId, group: usize) -> Vec<BlockId> {
 fn what_is_behind_the_last_accepted_token_is_given_back() {
     let (mut scheduler, id) = decoding(&[(CacheKind::Full, 8)], 6, 20);
     let plan = apply(&mut scheduler);
-    let work = &plan.scheduled[0];
-    assert_eq!((work.positions.clone(), work.samples, work.draft_tokens()), (6..10, 4, 3));
-    assert_eq!((work.input, work.is_decode()), (TokenSource::Known, true));
+    let scheduled = &plan.scheduled[0];
+    assert_eq!((scheduled.positions.clone(), scheduled.samples, scheduled.draft_tokens()), (6..10, 4, 3));
+    assert_eq!((scheduled.input, scheduled.is_decode()), (TokenSource::Known, true));
     assert_eq!(blocks(&scheduler, id, 0).len(), 3);
     assert!(scheduler.plan(0).is_empty(), "how many tokens it will have is not known");
     let events = commit(&mut scheduler, &plan, &[101, 102], None);

@@ -65,8 +65,12 @@ impl Stage {
 
     fn commit_with(&mut self, row: impl Fn(SequenceId) -> SequenceOutput) {
         let plan = self.flights.pop_front().expect("a step is in flight");
-        let outputs =
-            plan.scheduled.iter().filter(|work| work.samples > 0).map(|work| row(work.sequence)).collect();
+        let outputs = plan
+            .scheduled
+            .iter()
+            .filter(|scheduled| scheduled.samples > 0)
+            .map(|scheduled| row(scheduled.sequence))
+            .collect();
         let events = self.scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
         self.print_events(&events);
         self.scheduler.audit();
@@ -114,13 +118,15 @@ impl Stage {
 
 fn print_plan(plan: &Plan) -> String {
     let preempt = plan.preempt.iter().map(|preempted| format!("preempt {}", preempted.sequence.0));
-    let work = plan.scheduled.iter().map(|work| {
-        let flight = if matches!(work.input, TokenSource::InFlight { .. }) { " from flight" } else { "" };
-        let sample = if work.samples > 0 { " sample" } else { "" };
-        let cached = if work.cached > 0 { format!(" cached {}", work.cached) } else { String::new() };
-        format!("#{} {:?}{cached}{flight}{sample}", work.sequence.0, work.positions)
+    let scheduled = plan.scheduled.iter().map(|scheduled| {
+        let flight =
+            if matches!(scheduled.input, TokenSource::InFlight { .. }) { " from flight" } else { "" };
+        let sample = if scheduled.samples > 0 { " sample" } else { "" };
+        let cached =
+            if scheduled.cached > 0 { format!(" cached {}", scheduled.cached) } else { String::new() };
+        format!("#{} {:?}{cached}{flight}{sample}", scheduled.sequence.0, scheduled.positions)
     });
-    preempt.chain(work).collect::<Vec<_>>().join(", ")
+    preempt.chain(scheduled).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
@@ -416,7 +422,7 @@ fn the_faulty_sequence_is_found_and_the_others_continue() {
     let [_, poison, _] = [1, 2, 3].map(|number| stage.ask(number, 3, 2));
     while !stage.scheduler.is_idle() && stage.printed.len() < 2000 {
         stage.begin();
-        match stage.flights[0].scheduled.iter().any(|work| work.sequence == poison) {
+        match stage.flights[0].scheduled.iter().any(|scheduled| scheduled.sequence == poison) {
             true => stage.fail(),
             false => stage.commit(),
         }

@@ -47,11 +47,11 @@ fn step(scheduler: &mut Scheduler, now: Tick) -> Vec<(u64, usize)> {
         commit(scheduler, &plan, 1_000);
     }
     scheduler.audit();
-    plan.scheduled.iter().map(|work| (work.sequence.0, work.positions.len())).collect()
+    plan.scheduled.iter().map(|scheduled| (scheduled.sequence.0, scheduled.positions.len())).collect()
 }
 
 fn commit(scheduler: &mut Scheduler, plan: &Plan, took: Tick) {
-    let samples = plan.scheduled.iter().filter(|work| work.samples > 0);
+    let samples = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
     let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
     scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(took) });
 }

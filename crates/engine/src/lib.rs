@@ -58,7 +58,7 @@ pub use settings::{
     Settings, WarmUp,
 };
 pub use start::{start, start_isolated};
-pub use stats::{DiskStats, SessionStats, Stats, SwapStats};
+pub use stats::{DiskStats, SchedulerStats, SessionStats, Stats, SwapStats};
 pub use supervisor::Isolation;
 
 /// Every supported architecture, with a description for lists.

@@ -3,7 +3,8 @@
 //! Invariant: plain serializable values. Counters of a restarted engine process start at zero; `plus_totals` carries them
 //! on.
 
-use omnibus_core::{CacheMisses, CostModel, GroupStats};
+use omnibus_core::CostModel;
+pub use omnibus_core::Stats as SchedulerStats;
 use serde::{Deserialize, Serialize};
 
 /// A session, by its id in the engine.
@@ -24,16 +25,8 @@ pub struct SessionStats {
 pub struct Stats {
     /// The engine's process id; 0 before its first report.
     pub process: u32,
-    /// Requests waiting for their first step.
-    pub queued: usize,
-    /// Requests that hold blocks.
-    pub running: usize,
-    /// Blocks held by sequences, over all layer groups.
-    pub kv_blocks_used: usize,
-    /// Cached blocks that no sequence holds.
-    pub kv_blocks_cached: usize,
-    /// All blocks.
-    pub kv_blocks_total: usize,
+    /// The scheduler: sequences, blocks, prefix cache.
+    pub scheduler: SchedulerStats,
     /// The disk cache; zero without `--cache-dir`.
     pub disk: DiskStats,
     /// Blocks swapped to host memory and back.
@@ -52,36 +45,14 @@ pub struct Stats {
     pub steps_total: u64,
     /// Steps that failed as a whole.
     pub failed_steps_total: u64,
-    /// Sequences preempted to free their blocks.
-    pub preemptions_total: u64,
-    /// Of those, sequences whose blocks were swapped out.
-    pub swap_preemptions_total: u64,
-    /// Prompt tokens found in the prefix cache.
-    pub cached_tokens_total: u64,
-    /// Tokens computed, recomputed ones included.
-    pub computed_tokens_total: u64,
-    /// Prefix cache misses, by reason.
-    pub prefix_misses: CacheMisses,
-    /// Sequences that started inside a cached block, whose first part was copied.
-    pub partial_copies_total: u64,
-    /// Checkpoints of recurrent states.
-    pub checkpoints_total: u64,
-    /// Sessions whose blocks are kept.
-    pub sessions_kept: usize,
-    /// Each layer group's blocks, in the model's order.
-    pub groups: Vec<GroupStats>,
     /// Sequences that ended, for any reason.
     pub finished_total: u64,
-    /// Tokens sampled.
-    pub generated_tokens_total: u64,
     /// Seconds the loop spent planning steps and building their graphs: the host's share.
     pub host_seconds_total: f64,
     /// Seconds it spent dispatching graphs to MLX. On the CPU this includes most of the computation.
     pub dispatch_seconds_total: f64,
     /// Seconds it spent waiting for results.
     pub wait_seconds_total: f64,
-    /// Sequences handed from the prefill pool to the decode pool.
-    pub handovers_total: u64,
     /// Estimated seconds until half of the queue has been served. At least one.
     pub retry_after_s: u64,
     /// The learned model of step times.
@@ -96,19 +67,11 @@ impl Stats {
             engine_load_failures_total: self.engine_load_failures_total + before.engine_load_failures_total,
             steps_total: self.steps_total + before.steps_total,
             failed_steps_total: self.failed_steps_total + before.failed_steps_total,
-            preemptions_total: self.preemptions_total + before.preemptions_total,
-            swap_preemptions_total: self.swap_preemptions_total + before.swap_preemptions_total,
-            cached_tokens_total: self.cached_tokens_total + before.cached_tokens_total,
-            prefix_misses: self.prefix_misses.plus(before.prefix_misses),
-            partial_copies_total: self.partial_copies_total + before.partial_copies_total,
-            checkpoints_total: self.checkpoints_total + before.checkpoints_total,
-            computed_tokens_total: self.computed_tokens_total + before.computed_tokens_total,
-            handovers_total: self.handovers_total + before.handovers_total,
             finished_total: self.finished_total + before.finished_total,
-            generated_tokens_total: self.generated_tokens_total + before.generated_tokens_total,
             host_seconds_total: self.host_seconds_total + before.host_seconds_total,
             dispatch_seconds_total: self.dispatch_seconds_total + before.dispatch_seconds_total,
             wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
+            scheduler: self.scheduler.plus_totals(&before.scheduler),
             disk: self.disk.plus_totals(&before.disk),
             swap: self.swap.plus_totals(&before.swap),
             ..self.clone()

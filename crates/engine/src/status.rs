@@ -54,8 +54,7 @@ impl Snapshot {
         let mut earlier = self.stats.plus_totals(&self.earlier);
         earlier.engine_restarts_total += 1;
         self.queries.clear();
-        let Stats { queued, running, kv_blocks_total, .. } = self.stats;
-        self.stats = Stats { queued, running, kv_blocks_total, ..Stats::default() };
+        self.stats = Stats { scheduler: self.stats.scheduler.without_blocks(), ..Stats::default() };
         self.earlier = earlier;
     }
 }
@@ -121,7 +120,7 @@ impl EngineStatus {
         snapshot.carry_totals();
         snapshot.earlier.engine_load_failures_total += 1;
         if requests == RetryState::Refusing {
-            (snapshot.stats.queued, snapshot.stats.running) = (0, 0);
+            (snapshot.stats.scheduler.queued, snapshot.stats.scheduler.running) = (0, 0);
         }
         snapshot.state = EngineState::LoadFailed { why: why.to_owned(), retry_at, requests };
     }
@@ -145,7 +144,7 @@ impl EngineStatus {
     }
 
     pub(crate) fn running(&self) -> usize {
-        self.lock().stats.running
+        self.lock().stats.scheduler.running
     }
 
     pub(crate) fn retry_after_s(&self) -> u64 {
@@ -171,7 +170,9 @@ impl EngineStatus {
             EngineState::LoadFailed { why, .. } => {
                 Health { alive: false, detail: format!("the engine cannot be loaded: {why}") }
             }
-            EngineState::Running if snapshot.stats.queued + snapshot.stats.running == 0 => {
+            EngineState::Running
+                if snapshot.stats.scheduler.queued + snapshot.stats.scheduler.running == 0 =>
+            {
                 Health { alive: true, detail: "idle".to_owned() }
             }
             EngineState::Running => {

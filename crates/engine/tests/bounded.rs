@@ -25,7 +25,7 @@ fn check(settings: Settings) {
         let together: Vec<String> = streams.into_iter().map(|stream| wait_for(stream).text).collect();
         assert_eq!(together, alone, "{round}");
     }
-    assert!(crowded.stats().cached_tokens_total > 0, "{:?}", crowded.stats());
+    assert!(crowded.stats().scheduler.cached_tokens_total > 0, "{:?}", crowded.stats());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn fewer_bits_hold_more_tokens() {
         let settings = Settings { kv_bits, kv_cache_memory: Some(8 << 20), ..Settings::default() };
         let engine = engine(settings);
         run(&engine, complete("a", "The bus", 2));
-        engine.stats().kv_blocks_total as f64
+        engine.stats().scheduler.blocks().total as f64
     };
     let (floats, eight, four) = (blocks(None), blocks(Some(8)), blocks(Some(4)));
     // 64 floats of 32 bits against 18 and 10 words.
@@ -96,7 +96,7 @@ fn unquantized_prefixes_take_at_most_half_of_the_memory() {
         };
         let engine = engine(settings);
         run(&engine, complete("a", "The bus", 2));
-        engine.stats().kv_blocks_total as f64
+        engine.stats().scheduler.blocks().total as f64
     };
     // Half of the bytes in blocks of codes, half in blocks of floats, which are 6.4 times as large.
     let expected = blocks(0) * (0.5 + 0.5 / 6.4);

@@ -136,6 +136,10 @@ fn a_dead_reading_thread_changes_no_output() {
         assert_eq!(texts(&engine), expected, "dead at read {read}");
         assert_eq!(run(&engine, long("later")).text, run(&engine, long("again")).text);
         let stats = engine.stats();
-        assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
+        assert_eq!(
+            (stats.scheduler.queued, stats.scheduler.running, stats.scheduler.blocks().used),
+            (0, 0, 0),
+            "{stats:?}"
+        );
     }
 }

@@ -75,7 +75,11 @@ fn output_until_failure(mut stream: EventStream) -> (String, Failure) {
 /// All resources are released; the statistics include the last request's end when its last event comes.
 fn check_empty(engine: &Handle) {
     let stats = engine.stats();
-    assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
+    assert_eq!(
+        (stats.scheduler.queued, stats.scheduler.running, stats.scheduler.blocks().used),
+        (0, 0, 0),
+        "{stats:?}"
+    );
     assert!(engine.requests().is_empty());
     assert!(engine.health().alive);
 }

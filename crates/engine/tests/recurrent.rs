@@ -39,7 +39,7 @@ fn preempted_streams_give_the_same_output_as_alone() {
     let settings =
         Settings { kv_cache_memory: Some(300 << 10), block_size: 4, max_num_seqs: 8, ..Settings::default() };
     let engine = check("qwen3_next", "preempted", 120, settings);
-    assert!(engine.stats().preemptions_total > 0, "{:?}", engine.stats());
+    assert!(engine.stats().scheduler.preemptions_total > 0, "{:?}", engine.stats());
 }
 
 #[test]
@@ -53,6 +53,6 @@ fn a_shared_prompt_resumes_at_a_state_checkpoint() {
         assert_eq!((first.usage.cached_tokens, second.usage.cached_tokens), (0, 64), "{fixture}");
         assert_eq!(longer.usage.cached_tokens, 64, "{fixture}");
         assert_eq!(output_tokens(&first), output_tokens(&second), "{fixture}");
-        assert!(engine.stats().checkpoints_total > 0, "{fixture}");
+        assert!(engine.stats().scheduler.checkpoints_total > 0, "{fixture}");
     }
 }

@@ -50,7 +50,7 @@ fn preempted_streams_give_the_same_output_as_alone() {
         prompts.iter().enumerate().map(|(i, prompt)| tight.submit(request(i, prompt)).unwrap()).collect();
     let together: Vec<String> = streams.into_iter().map(|stream| wait_for(stream).text).collect();
     assert_eq!(alone, together);
-    assert!(tight.stats().preemptions_total > 0, "{:?}", tight.stats());
+    assert!(tight.stats().scheduler.preemptions_total > 0, "{:?}", tight.stats());
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_cache_hit_can_end_inside_a_block() {
     let alone = run(&self::engine(Settings::default()), complete("alone", &longer, 12));
     run(&engine, complete("a", &story, 1));
     let output = run(&engine, complete("b", &longer, 12));
-    assert!(engine.stats().partial_copies_total > 0, "{:?}", engine.stats());
+    assert!(engine.stats().scheduler.partial_copies_total > 0, "{:?}", engine.stats());
     assert!(!output.usage.cached_tokens.is_multiple_of(Settings::default().block_size), "{:?}", output.usage);
     assert_eq!(output.text, alone.text);
 }

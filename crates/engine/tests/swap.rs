@@ -30,7 +30,11 @@ fn check(expected: &Outputs, tight: &Handle, requests: &[Request]) -> Stats {
     let first = tight.stats();
     assert_eq!(together(tight, requests), *expected, "again");
     let stats = tight.stats();
-    assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
+    assert_eq!(
+        (stats.scheduler.queued, stats.scheduler.running, stats.scheduler.blocks().used),
+        (0, 0, 0),
+        "{stats:?}"
+    );
     assert!(stats.active_memory_bytes <= first.active_memory_bytes + (1 << 20), "{first:?} {stats:?}");
     assert!(stats.swap.used_bytes <= stats.swap.limit_bytes, "{stats:?}");
     stats
@@ -73,11 +77,14 @@ fn swapped_streams_give_the_same_output() {
     {
         let engine = common::engine(tight(preemption, 64 << 20));
         let stats = check(&expected, &engine, &requests);
-        assert!(stats.preemptions_total > 0, "{preemption:?}: {stats:?}");
+        assert!(stats.scheduler.preemptions_total > 0, "{preemption:?}: {stats:?}");
         // Which is faster depends on the machine; swapping is tried at least once.
-        assert_eq!(stats.swap_preemptions_total > 0, swaps, "{preemption:?}: {stats:?}");
+        assert_eq!(stats.scheduler.swap_preemptions_total > 0, swaps, "{preemption:?}: {stats:?}");
         if preemption == PreemptionPolicy::Swap {
-            assert_eq!(stats.swap_preemptions_total, stats.preemptions_total, "{stats:?}");
+            assert_eq!(
+                stats.scheduler.swap_preemptions_total, stats.scheduler.preemptions_total,
+                "{stats:?}"
+            );
             assert!(stats.swap.in_blocks_total > 0, "{stats:?}");
             assert!(
                 stats.cost_model.transfers.offload.samples > 0
@@ -94,7 +101,7 @@ fn a_small_swap_space_holds_its_limit() {
     let engine = common::engine(tight(PreemptionPolicy::Swap, 140 << 10));
     let stats = check(&expected, &engine, &requests);
     assert!(stats.swap.out_blocks_total > 0 && stats.swap.limit_bytes == 140 << 10, "{stats:?}");
-    let most = stats.swap_preemptions_total * stats.swap.limit_bytes;
+    let most = stats.scheduler.swap_preemptions_total * stats.swap.limit_bytes;
     assert!(stats.swap.out_bytes_total <= most, "nothing is copied that there is no room for: {stats:?}");
 }
 
@@ -107,7 +114,7 @@ fn the_disk_backs_a_small_swap_space() {
     let disk = DiskSettings { directory: directory.clone(), ..DiskSettings::default() };
     let engine = common::engine(Settings { disk: Some(disk), ..tight(PreemptionPolicy::Swap, 100 << 10) });
     let stats = check(&expected, &engine, &requests);
-    assert!(stats.swap_preemptions_total > 0 && stats.disk.read_blocks_total > 0, "{stats:?}");
+    assert!(stats.scheduler.swap_preemptions_total > 0 && stats.disk.read_blocks_total > 0, "{stats:?}");
     drop(engine);
     std::fs::remove_dir_all(directory).unwrap();
 }
@@ -131,7 +138,7 @@ fn swapped_streams_with_states_give_the_same_output() {
     );
     let requests: Vec<Request> = (0..8).map(|i| fixture::request(i, 40 + i * 3, 170 - 2 * i)).collect();
     let stats = check(&together(&roomy, &requests), &engine, &requests);
-    assert!(stats.preemptions_total > 0, "{stats:?}");
+    assert!(stats.scheduler.preemptions_total > 0, "{stats:?}");
     assert!(stats.swap.in_blocks_total > 0, "{stats:?}");
 }
 
@@ -146,6 +153,10 @@ fn a_failed_step_while_sequences_are_swapped_out_changes_no_output() {
         assert_eq!(together(&engine, &requests), expected, "{fault}");
         let stats = engine.stats();
         assert!(stats.failed_steps_total >= 3, "{fault}: {stats:?}");
-        assert_eq!((stats.queued, stats.running, stats.kv_blocks_used), (0, 0, 0), "{stats:?}");
+        assert_eq!(
+            (stats.scheduler.queued, stats.scheduler.running, stats.scheduler.blocks().used),
+            (0, 0, 0),
+            "{stats:?}"
+        );
     }
 }

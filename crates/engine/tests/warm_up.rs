@@ -17,7 +17,7 @@ fn check(fixture: &str, test: &str, settings: &Settings) {
     let (warm, cold) = (with(WarmUp::On), with(WarmUp::Off));
     let stats = warm.stats();
     assert_eq!(
-        (stats.steps_total, stats.kv_blocks_cached, stats.computed_tokens_total),
+        (stats.steps_total, stats.scheduler.blocks().cached, stats.scheduler.computed_tokens_total),
         (0, 0, 0),
         "{fixture}"
     );

@@ -130,14 +130,14 @@ fn describe() {
 pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
     let stats = engine.stats();
     let gauges = [
-        ("omnibus_requests_queued", stats.queued as f64),
-        ("omnibus_requests_running", stats.running as f64),
-        ("omnibus_kv_blocks_used", stats.kv_blocks_used as f64),
-        ("omnibus_kv_blocks_cached", stats.kv_blocks_cached as f64),
-        ("omnibus_kv_blocks_total", stats.kv_blocks_total as f64),
+        ("omnibus_requests_queued", stats.scheduler.queued as f64),
+        ("omnibus_requests_running", stats.scheduler.running as f64),
+        ("omnibus_kv_blocks_used", stats.scheduler.blocks().used as f64),
+        ("omnibus_kv_blocks_cached", stats.scheduler.blocks().cached as f64),
+        ("omnibus_kv_blocks_total", stats.scheduler.blocks().total as f64),
         ("omnibus_disk_files", stats.disk.files as f64),
         ("omnibus_disk_bytes", stats.disk.bytes as f64),
-        ("omnibus_sessions", stats.sessions_kept as f64),
+        ("omnibus_sessions", stats.scheduler.sessions as f64),
         ("omnibus_memory_active_bytes", stats.active_memory_bytes as f64),
         ("omnibus_memory_peak_bytes", stats.peak_memory_bytes as f64),
         ("omnibus_memory_cache_bytes", stats.cache_memory_bytes as f64),
@@ -161,23 +161,23 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_swap_out_bytes_total", stats.swap.out_bytes_total),
         ("omnibus_swap_in_blocks_total", stats.swap.in_blocks_total),
         ("omnibus_swap_in_bytes_total", stats.swap.in_bytes_total),
-        ("omnibus_handovers_total", stats.handovers_total),
-        ("omnibus_computed_tokens_total", stats.computed_tokens_total),
+        ("omnibus_handovers_total", stats.scheduler.handoffs_total),
+        ("omnibus_computed_tokens_total", stats.scheduler.computed_tokens_total),
         ("omnibus_disk_read_blocks_total", stats.disk.read_blocks_total),
         ("omnibus_disk_written_blocks_total", stats.disk.written_blocks_total),
         ("omnibus_disk_dropped_blocks_total", stats.disk.dropped_blocks_total),
         ("omnibus_disk_rejected_files_total", stats.disk.rejected_files_total),
         ("omnibus_disk_evicted_files_total", stats.disk.evicted_files_total),
-        ("omnibus_prefix_hit_tokens_total", stats.cached_tokens_total),
+        ("omnibus_prefix_hit_tokens_total", stats.scheduler.cached_tokens_total),
     ];
     for (name, value) in counters {
         counter!(name).absolute(value);
     }
-    for (reason, count) in stats.prefix_misses.by_reason() {
+    for (reason, count) in stats.scheduler.misses.by_reason() {
         counter!("omnibus_prefix_misses_total", "reason" => reason).absolute(count);
     }
-    let swapped = stats.swap_preemptions_total;
-    let recomputed = stats.preemptions_total.saturating_sub(swapped);
+    let swapped = stats.scheduler.swap_preemptions_total;
+    let recomputed = stats.scheduler.preemptions_total.saturating_sub(swapped);
     for (kind, count) in [("swap", swapped), ("recompute", recomputed)] {
         counter!("omnibus_preemptions_total", "kind" => kind).absolute(count);
     }

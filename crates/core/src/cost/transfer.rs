@@ -104,7 +104,7 @@ impl TransferCost {
         self.moments.add([bytes as f64, 1.0], took, weight);
         // One measurement is explained by its bytes: so larger transfers are overestimated at first.
         let mut found = [self.byte_us, self.base_us];
-        self.moments.settle(&mut found);
+        self.moments.fit(&mut found);
         [self.byte_us, self.base_us] = found;
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Clients {
 struct Client {
     script: usize,
     /// When it sent the request, by the scheduler's clock.
-    asked: Tick,
+    submitted: Tick,
     /// Its place in line, where the order is by time and priority.
     place: (i64, SequenceId),
     /// The position of the next token.
@@ -41,13 +41,13 @@ pub(super) struct Excuses {
 
 impl Clients {
     /// A request was accepted.
-    pub(super) fn join(&mut self, id: SequenceId, asked: Tick, (index, script): (usize, &Script)) {
+    pub(super) fn join(&mut self, id: SequenceId, submitted: Tick, (index, script): (usize, &Script)) {
         let (position, priority) = (script.arrival.prompt, script.arrival.priority);
-        self.latest = self.latest.max(asked);
+        self.latest = self.latest.max(submitted);
         let came = i64::try_from(self.latest).unwrap_or(i64::MAX);
         // Ten seconds for each step of priority.
         let place = (came.saturating_sub(i64::from(priority) * 10_000_000), id);
-        let client = Client { script: index, asked, place, position, token_times: Vec::new(), end: None };
+        let client = Client { script: index, submitted, place, position, token_times: Vec::new(), end: None };
         assert!(self.by_sequence.insert(id, client).is_none(), "{id:?} was given twice");
         self.live.insert(id);
     }
@@ -130,9 +130,11 @@ impl Client {
         (last - first).checked_div(self.token_times.len() as Tick - 1)
     }
 
-    fn is_in_time(&self, asked: Tick, targets: &LatencyTargets) -> bool {
-        let first =
-            self.token_times.first().is_some_and(|first| first - asked <= targets.ttft.unwrap_or(2_000_000));
+    fn is_in_time(&self, submitted: Tick, targets: &LatencyTargets) -> bool {
+        let first = self
+            .token_times
+            .first()
+            .is_some_and(|first| first - submitted <= targets.ttft.unwrap_or(2_000_000));
         first && self.mean_gap().unwrap_or(0) <= targets.tpot.unwrap_or(100_000)
     }
 
@@ -149,7 +151,7 @@ impl Client {
                 assert_eq!(self.position, script.tokens.len(), "cut off too early");
             }
             Event::Finished { reason: FinishReason::Deadline, .. } => {
-                let deadline = script.deadline(self.asked);
+                let deadline = script.deadline(self.submitted);
                 assert!(deadline.is_some_and(|deadline| deadline <= given), "expired too early");
             }
             Event::Finished { reason: FinishReason::Cancelled, .. }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Plan, ScheduledSequence, Tick};
 
-/// How long a step takes: `step + Σ (token · new tokens + context · tokens attended to)`, with prices for works of one
+/// How long a step takes: `step + Σ (token · new tokens + context · tokens attended to)`, with prices for chunks of one
 /// token and of more, because memory bounds the one and arithmetic the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
@@ -16,7 +16,7 @@ pub struct Cost {
     pub decode: Price,
 }
 
-/// What one work adds.
+/// What one sequence adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
     /// For each new token, in nanoseconds.
@@ -28,17 +28,17 @@ pub struct Price {
 impl Cost {
     /// Microseconds that the plan takes, at least one.
     pub fn of(&self, plan: &Plan) -> Tick {
-        let works = plan.scheduled.iter().map(|work| {
-            let price = if work.is_decode() { self.decode } else { self.prefill };
-            price.token_ns * work.positions.len() as u64 + price.context_ps * attended(work) / 1000
+        let prices = plan.scheduled.iter().map(|scheduled| {
+            let price = if scheduled.is_decode() { self.decode } else { self.prefill };
+            price.token_ns * scheduled.positions.len() as u64 + price.context_ps * attended(scheduled) / 1000
         });
-        ((self.step_ns + works.sum::<u64>()) / 1000).max(1)
+        ((self.step_ns + prices.sum::<u64>()) / 1000).max(1)
     }
 }
 
-/// Positions that each token of a work attends to, itself included, added up.
-fn attended(work: &ScheduledSequence) -> u64 {
-    let (start, tokens) = (work.positions.start as u64, work.positions.len() as u64);
+/// Positions that each token of a sequence's chunk attends to, itself included, added up.
+fn attended(scheduled: &ScheduledSequence) -> u64 {
+    let (start, tokens) = (scheduled.positions.start as u64, scheduled.positions.len() as u64);
     tokens * start + tokens * (tokens + 1) / 2
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Device {
 #[derive(Debug)]
 struct GroupMemory {
     kind: CacheKind,
-    /// For each slot, the print of what was written last.
+    /// For each slot, what was written last.
     slots: Vec<u64>,
     /// For each block and each of the last two launches: the launch, and the sequence that used it.
     users: Vec<[(u64, User); 2]>,
@@ -75,10 +75,10 @@ pub(super) enum RowResult {
 
 impl RowResult {
     /// Positions with tokens of the sequence: not those of rejected draft tokens.
-    fn valid_end(self, work: &ScheduledSequence) -> usize {
+    fn valid_end(self, scheduled: &ScheduledSequence) -> usize {
         match self {
-            Self::Good(accepted) => work.positions.end - (work.samples - accepted),
-            Self::Bad => work.positions.end,
+            Self::Good(accepted) => scheduled.positions.end - (scheduled.samples - accepted),
+            Self::Bad => scheduled.positions.end,
         }
     }
 }
@@ -108,7 +108,7 @@ impl Device {
     /// Runs a plan that was just applied. `results`: one for each scheduled sequence.
     pub(super) fn launch(
         &mut self,
-        books: &Scheduler,
+        scheduler: &Scheduler,
         plan: &Plan,
         results: &[RowResult],
         (done, took): (Tick, Tick),
@@ -116,32 +116,37 @@ impl Device {
         all: &[Script],
     ) {
         self.launched += 1;
-        for work in &plan.scheduled {
-            self.check_input(books, work, &all[scripts(work.sequence)]);
-            self.mark(books, work);
+        for scheduled in &plan.scheduled {
+            self.check_input(scheduler, scheduled, &all[scripts(scheduled.sequence)]);
+            self.mark(scheduler, scheduled);
         }
         let doomed: BTreeSet<SequenceId> = self.doomed().collect();
-        for (work, result) in plan.scheduled.iter().zip(results) {
-            let spoilt = *result == RowResult::Bad || doomed.contains(&work.sequence);
-            let valid_end = if spoilt { 0 } else { result.valid_end(work) };
-            self.write(books, work, &all[scripts(work.sequence)], valid_end);
+        for (scheduled, result) in plan.scheduled.iter().zip(results) {
+            let spoilt = *result == RowResult::Bad || doomed.contains(&scheduled.sequence);
+            let valid_end = if spoilt { 0 } else { result.valid_end(scheduled) };
+            self.write(scheduler, scheduled, &all[scripts(scheduled.sequence)], valid_end);
         }
-        for (work, result) in plan.scheduled.iter().zip(results) {
-            if *result != RowResult::Bad && !doomed.contains(&work.sequence) {
-                self.read(books, work, &all[scripts(work.sequence)], result.valid_end(work));
+        for (scheduled, result) in plan.scheduled.iter().zip(results) {
+            if *result != RowResult::Bad && !doomed.contains(&scheduled.sequence) {
+                self.read(
+                    scheduler,
+                    scheduled,
+                    &all[scripts(scheduled.sequence)],
+                    result.valid_end(scheduled),
+                );
             }
         }
-        let sampling = plan.scheduled.iter().zip(results).filter(|(work, _)| work.samples > 0);
+        let sampling = plan.scheduled.iter().zip(results).filter(|(scheduled, _)| scheduled.samples > 0);
         self.jobs.push_back(Job {
             plan: plan.id,
             done,
             took,
-            sequences: plan.scheduled.iter().map(|work| work.sequence).collect(),
+            sequences: plan.scheduled.iter().map(|scheduled| scheduled.sequence).collect(),
             tokens: plan.tokens(),
             samples: sampling
-                .map(|(work, result)| Sample {
-                    sequence: work.sequence,
-                    position: work.positions.end - work.draft_tokens(),
+                .map(|(scheduled, result)| Sample {
+                    sequence: scheduled.sequence,
+                    position: scheduled.positions.end - scheduled.draft_tokens(),
                     result: *result,
                 })
                 .collect(),
@@ -167,13 +172,13 @@ impl Device {
     }
 
     /// Writes a whole block from outside. No step in flight may use it.
-    pub(super) fn fill(&mut self, group: usize, block: BlockId, prints: &[u64]) {
+    pub(super) fn fill(&mut self, group: usize, block: BlockId, contents: &[u64]) {
         let oldest = self.launched - self.jobs.len() as u64;
         let group = &mut self.groups[group];
         let used = group.users[block.0 as usize].iter().any(|(launch, _)| *launch > oldest);
         assert!(!used, "{block:?} is written while a step in flight uses it");
         let start = block.0 as usize * self.block_size;
-        group.slots[start..start + self.block_size].copy_from_slice(prints);
+        group.slots[start..start + self.block_size].copy_from_slice(contents);
     }
 
     /// The oldest step is done.
@@ -195,33 +200,36 @@ impl Device {
     }
 
     /// The input tokens are known, or are the right sample of the right step in flight.
-    fn check_input(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script) {
-        let known = books.tokens(work.sequence);
+    fn check_input(&self, scheduler: &Scheduler, scheduled: &ScheduledSequence, script: &Script) {
+        let known = scheduler.tokens(scheduled.sequence);
         assert_eq!(known, &script.tokens[..known.len()], "the scheduler lost a token");
-        match work.input {
+        match scheduled.input {
             TokenSource::Known => {
-                assert!(work.positions.end - work.draft_tokens() <= known.len(), "a token is not known");
                 assert!(
-                    work.samples < 2 || work.positions.start + 1 == known.len(),
+                    scheduled.positions.end - scheduled.draft_tokens() <= known.len(),
+                    "a token is not known"
+                );
+                assert!(
+                    scheduled.samples < 2 || scheduled.positions.start + 1 == known.len(),
                     "drafts follow the newest"
                 );
             }
             TokenSource::InFlight { plan, row } => {
-                assert_eq!(work.positions, known.len()..known.len() + 1, "one token is in flight");
+                assert_eq!(scheduled.positions, known.len()..known.len() + 1, "one token is in flight");
                 let job = self.jobs.iter().find(|job| job.plan == plan);
                 let sample = job.map(|job| job.samples[row]);
                 let sample = sample.map(|sample| (sample.sequence, sample.position));
-                assert_eq!(sample, Some((work.sequence, known.len())), "another sequence's sample");
+                assert_eq!(sample, Some((scheduled.sequence, known.len())), "another sequence's sample");
             }
         }
     }
 
-    /// Notes which blocks the work uses, in this launch.
-    fn mark(&mut self, books: &Scheduler, work: &ScheduledSequence) {
+    /// Notes which blocks the sequence uses, in this launch.
+    fn mark(&mut self, scheduler: &Scheduler, scheduled: &ScheduledSequence) {
         let launch = self.launched;
         for (at, group) in self.groups.iter_mut().enumerate() {
-            let table = books.block_table(work.sequence, at);
-            let first = group.first_read(work) / self.block_size;
+            let table = scheduler.block_table(scheduled.sequence, at);
+            let first = group.first_read(scheduled) / self.block_size;
             let end = table.freed_blocks + table.blocks.len();
             let kept = group.kept().div_ceil(self.block_size).min(first);
             let used: Vec<BlockId> = match group.kind {
@@ -237,53 +245,63 @@ impl Device {
                 let user = &mut group.users[block.0 as usize][launch as usize % 2];
                 *user = match *user {
                     (then, _) if then == launch => (launch, User::Several),
-                    _ => (launch, User::One(work.sequence)),
+                    _ => (launch, User::One(scheduled.sequence)),
                 };
             }
         }
     }
 
-    fn write(&mut self, books: &Scheduler, work: &ScheduledSequence, script: &Script, valid_end: usize) {
+    fn write(
+        &mut self,
+        scheduler: &Scheduler,
+        scheduled: &ScheduledSequence,
+        script: &Script,
+        valid_end: usize,
+    ) {
         let oldest = self.launched - self.jobs.len() as u64;
         for (at, group) in self.groups.iter_mut().enumerate() {
-            let table = books.block_table(work.sequence, at);
+            let table = scheduler.block_table(scheduled.sequence, at);
             if group.kind == CacheKind::State {
-                assert_eq!(table.blocks.len(), work.samples.max(1), "a slot for each sample");
-                let before = work.positions.start.checked_sub(1).map(|last| script.prints[last]);
+                assert_eq!(table.blocks.len(), scheduled.samples.max(1), "a slot for each sample");
+                let before = scheduled.positions.start.checked_sub(1).map(|last| script.contents[last]);
                 let own = group.slots[table.blocks[0].index() * self.block_size];
-                let spoilt = valid_end <= work.positions.start;
+                let spoilt = valid_end <= scheduled.positions.start;
                 assert!(spoilt || before.is_none_or(|before| before == own), "the state is another's");
                 // The state after the first sampled position, after the second, and so on.
-                for (slot, last) in table.blocks.iter().zip(work.positions.end - table.blocks.len()..) {
-                    group.claim(*slot, work.sequence, oldest);
-                    let print = if last < valid_end { script.prints[last] } else { GARBAGE };
-                    group.slots[slot.index() * self.block_size] = print;
+                for (slot, last) in table.blocks.iter().zip(scheduled.positions.end - table.blocks.len()..) {
+                    group.claim(*slot, scheduled.sequence, oldest);
+                    let content = if last < valid_end { script.contents[last] } else { GARBAGE };
+                    group.slots[slot.index() * self.block_size] = content;
                 }
                 continue;
             }
             // Content that is never read is arbitrary, but equal in every copy of a block.
-            let end = group.end(work).next_multiple_of(self.block_size).min(work.positions.end);
-            for position in work.positions.start..end {
+            let end = group.end(scheduled).next_multiple_of(self.block_size).min(scheduled.positions.end);
+            for position in scheduled.positions.start..end {
                 let block = held(table, position / self.block_size);
-                group.claim(block, work.sequence, oldest);
-                let print = if position < valid_end { script.prints[position] } else { GARBAGE };
-                group.slots[block.0 as usize * self.block_size + position % self.block_size] = print;
+                group.claim(block, scheduled.sequence, oldest);
+                let content = if position < valid_end { script.contents[position] } else { GARBAGE };
+                group.slots[block.0 as usize * self.block_size + position % self.block_size] = content;
             }
         }
     }
 
     /// Everything the sequence attends to was written by itself or by one with the same prefix.
-    fn read(&self, books: &Scheduler, work: &ScheduledSequence, script: &Script, valid_end: usize) {
+    fn read(&self, scheduler: &Scheduler, scheduled: &ScheduledSequence, script: &Script, valid_end: usize) {
         for (at, group) in self.groups.iter().enumerate() {
-            let table = books.block_table(work.sequence, at);
+            let table = scheduler.block_table(scheduled.sequence, at);
             if group.kind == CacheKind::State {
                 continue;
             }
-            let first = group.first_read(work);
-            for position in (0..group.kept().min(first)).chain(first..group.end(work).min(valid_end)) {
-                let (block, print) = (held(table, position / self.block_size), &script.prints[position]);
+            let first = group.first_read(scheduled);
+            for position in (0..group.kept().min(first)).chain(first..group.end(scheduled).min(valid_end)) {
+                let (block, content) = (held(table, position / self.block_size), &script.contents[position]);
                 let slot = group.slots[block.0 as usize * self.block_size + position % self.block_size];
-                assert_eq!(slot, *print, "{:?} reads what is not its own at {position}", work.sequence);
+                assert_eq!(
+                    slot, *content,
+                    "{:?} reads what is not its own at {position}",
+                    scheduled.sequence
+                );
             }
         }
     }
@@ -305,21 +323,23 @@ impl GroupMemory {
         }
     }
 
-    /// The first position, the kept ones aside, that the work attends to.
-    fn first_read(&self, work: &ScheduledSequence) -> usize {
+    /// The first position, the kept ones aside, that the sequence attends to.
+    fn first_read(&self, scheduled: &ScheduledSequence) -> usize {
         match self.kind {
-            CacheKind::UnquantizedPrefix { tokens } if work.positions.start >= tokens => work.positions.start,
+            CacheKind::UnquantizedPrefix { tokens } if scheduled.positions.start >= tokens => {
+                scheduled.positions.start
+            }
             CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } | CacheKind::State => 0,
-            CacheKind::SlidingWindow { tokens, .. } => (work.positions.start + 1).saturating_sub(tokens),
+            CacheKind::SlidingWindow { tokens, .. } => (scheduled.positions.start + 1).saturating_sub(tokens),
         }
     }
 
-    /// The position after the last that the work attends to.
-    fn end(&self, work: &ScheduledSequence) -> usize {
+    /// The position after the last that the sequence attends to.
+    fn end(&self, scheduled: &ScheduledSequence) -> usize {
         match self.kind {
-            CacheKind::UnquantizedPrefix { tokens } => work.positions.end.min(tokens),
+            CacheKind::UnquantizedPrefix { tokens } => scheduled.positions.end.min(tokens),
             CacheKind::Full | CacheKind::Latent | CacheKind::SlidingWindow { .. } | CacheKind::State => {
-                work.positions.end
+                scheduled.positions.end
             }
         }
     }

@@ -29,7 +29,7 @@ impl Machine {
             Self::Learned(model) => (model.predict(&StepLoad::of(plan)) as Tick).max(1),
             Self::Curves { decode, prefill } => {
                 let load = StepLoad::of(plan);
-                let readers = plan.scheduled.iter().filter(|work| !work.is_decode()).count();
+                let readers = plan.scheduled.iter().filter(|scheduled| !scheduled.is_decode()).count();
                 let decoding = seconds(decode, load.decode_tokens, load.decode_tokens);
                 let reading = seconds(prefill, readers as f64, load.prefill_tokens);
                 (((decoding + reading) * 1e6) as Tick).max(1)

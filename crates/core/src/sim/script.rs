@@ -12,7 +12,7 @@ pub(super) struct Script {
     pub(super) tokens: Vec<Token>,
     /// Names the content that position's keys and values must have: all tokens up to it and what they stand for, the
     /// adapter and the salt.
-    pub(super) prints: Vec<u64>,
+    pub(super) contents: Vec<u64>,
     marks: Vec<(usize, u128)>,
 }
 
@@ -30,13 +30,13 @@ impl Script {
         let mark = |at: usize| mix(voice(at) ^ mix(at as u64 + 3));
         let marked = (0..arrival.prompt).filter(|at| arrival.marks && mark(*at).is_multiple_of(9));
         let marks: Vec<(usize, u128)> = marked.map(|at| (at, u128::from(mark(at)))).collect();
-        let mut print = mix(arrival.salt ^ 0xABCD ^ (arrival.adapter << 20));
-        let prints = tokens.iter().enumerate().map(|(at, token)| {
+        let mut content = mix(arrival.salt ^ 0xABCD ^ (arrival.adapter << 20));
+        let contents = tokens.iter().enumerate().map(|(at, token)| {
             let mark = marks.iter().find(|(place, _)| *place == at).map_or(0, |(_, mark)| *mark as u64);
-            print = mix(print.wrapping_add(u64::from(*token) + 1) ^ mark) | 1;
-            print
+            content = mix(content.wrapping_add(u64::from(*token) + 1) ^ mark) | 1;
+            content
         });
-        Self { prints: prints.collect(), arrival, tokens, marks }
+        Self { contents: contents.collect(), arrival, tokens, marks }
     }
 
     /// The request that its client sends.
@@ -57,8 +57,8 @@ impl Script {
     }
 
     /// The deadline of a request sent at a time.
-    pub(super) fn deadline(&self, asked: Tick) -> Option<Tick> {
-        self.arrival.patience.map(|patience| asked.saturating_add(patience))
+    pub(super) fn deadline(&self, submitted: Tick) -> Option<Tick> {
+        self.arrival.patience.map(|patience| submitted.saturating_add(patience))
     }
 
     /// Whether the model stops with the token at this position.

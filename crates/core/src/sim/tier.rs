@@ -18,9 +18,9 @@ pub(super) struct Storage {
     /// Bytes of a block of each group.
     block_bytes: Vec<u64>,
     rng: Rng,
-    /// The prints of the blocks on disk.
+    /// The contents of the blocks on disk.
     disk: BTreeMap<Name, Vec<u64>>,
-    /// The prints of the blocks in the host's memory, and which were put there first.
+    /// The contents of the blocks in the host's memory, and which were put there first.
     host: BTreeMap<Name, Vec<u64>>,
     host_order: VecDeque<Name>,
     /// Held sequences, and until when.
@@ -60,15 +60,15 @@ impl Storage {
         if self.tier.delay == 0 {
             return;
         }
-        for sealed in scheduler.take_newly_cached(usize::MAX) {
-            self.write(&sealed, device);
+        for block in scheduler.take_newly_cached(usize::MAX) {
+            self.write(&block, device);
         }
     }
 
     fn write(&mut self, block: &CachedBlock, device: &Device) {
-        let prints = device.block(block.group, block.block);
-        let before = self.disk.insert((block.group, block.hash), prints.clone());
-        assert!(before.is_none_or(|before| before == prints), "one key, and two contents");
+        let contents = device.block(block.group, block.block);
+        let before = self.disk.insert((block.group, block.hash), contents.clone());
+        assert!(before.is_none_or(|before| before == contents), "one key, and two contents");
     }
 
     /// Offloads blocks. Returns the time it takes.

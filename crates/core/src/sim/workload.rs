@@ -79,8 +79,8 @@ fn turn(seed: u64, index: usize, rate: f64) -> Arrival {
     let mut story = Rng::new(seed ^ ((conversation as u64 + 1) << 20));
     let began = story.unit() + (conversation * TURNS) as f64 / rate;
     let (mut prompt, mut at, mut answer) = (2000, began, 0);
-    for asked in 0..=turn {
-        if asked > 0 {
+    for earlier in 0..=turn {
+        if earlier > 0 {
             prompt += answer + (story.log_normal(300.0, 1.0) as usize).clamp(1, 4000);
             at += 2.0 + 0.05 * answer as f64;
         }

@@ -232,9 +232,9 @@ impl<'a> World<'a> {
         self.wait_for_move(took);
         self.device.copy(&allocation.copies);
         for lookup in &allocation.lookups {
-            let work = plan.scheduled.iter().find(|work| work.sequence == lookup.sequence);
+            let scheduled = plan.scheduled.iter().find(|scheduled| scheduled.sequence == lookup.sequence);
             assert_eq!(
-                work.map(|work| work.cached),
+                scheduled.map(|scheduled| scheduled.cached),
                 Some(lookup.cached),
                 "the cache hit is not the planned one"
             );
@@ -291,15 +291,16 @@ impl<'a> World<'a> {
         let settings = &self.scenario.settings;
         assert!(plan.tokens() <= limits.tokens.min(settings.max_step_tokens), "too many tokens");
         assert!(plan.scheduled.len() <= limits.sequences.min(settings.max_sequences), "too many sequences");
-        for (at, work) in plan.scheduled.iter().enumerate() {
-            assert!(!work.positions.is_empty(), "work without tokens");
-            let twice = plan.scheduled[..at].iter().any(|other| other.sequence == work.sequence);
-            assert!(!twice, "{:?} is in the step twice", work.sequence);
+        for (at, scheduled) in plan.scheduled.iter().enumerate() {
+            assert!(!scheduled.positions.is_empty(), "work without tokens");
+            let twice = plan.scheduled[..at].iter().any(|other| other.sequence == scheduled.sequence);
+            assert!(!twice, "{:?} is in the step twice", scheduled.sequence);
         }
     }
 
     fn launch(&mut self, plan: &Plan) {
-        let results: Vec<RowResult> = plan.scheduled.iter().map(|work| self.row_result(work)).collect();
+        let results: Vec<RowResult> =
+            plan.scheduled.iter().map(|scheduled| self.row_result(scheduled)).collect();
         let begins = self.now.max(self.device.free_at());
         let alone = self.scenario.machine.of(plan);
         let took = self.scenario.faults.interference.of(alone, begins, &mut self.rng);
@@ -311,16 +312,16 @@ impl<'a> World<'a> {
     }
 
     /// Whether the sequence's sampling fails; else how many of its tokens are accepted. None behind one that stops it.
-    fn row_result(&mut self, work: &ScheduledSequence) -> RowResult {
-        if work.samples == 0 {
+    fn row_result(&mut self, scheduled: &ScheduledSequence) -> RowResult {
+        if scheduled.samples == 0 {
             return RowResult::Good(0);
         }
         if self.rng.one_in(self.scenario.faults.row_one_in) {
             return RowResult::Bad;
         }
-        let drawn = if work.samples > 1 { self.rng.within(1..=work.samples) } else { 1 };
-        let script = &self.scripts[self.clients.script(work.sequence)];
-        let first = work.positions.end - work.draft_tokens();
+        let drawn = if scheduled.samples > 1 { self.rng.within(1..=scheduled.samples) } else { 1 };
+        let script = &self.scripts[self.clients.script(scheduled.sequence)];
+        let first = scheduled.positions.end - scheduled.draft_tokens();
         let stop = (first..first + drawn).position(|position| script.stop(position).is_some());
         RowResult::Good(stop.map_or(drawn, |stop| stop + 1))
     }

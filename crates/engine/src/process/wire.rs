@@ -100,7 +100,7 @@ mod tests {
     use crate::message::{
         Job, JobId, JobReport, JobUpdate, QueryId, SessionReply, StatsReport, TokenLogprobs,
     };
-    use crate::{Failure, Sampling, SessionStats, Stats};
+    use crate::{Failure, Sampling, SchedulerStats, SessionStats, Stats};
 
     fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
         let mut bytes = Vec::new();
@@ -154,7 +154,8 @@ mod tests {
             report(JobUpdate::Token(token)),
             report(JobUpdate::Failed(Failure::Busy { retry_after_s: 2 })),
         ];
-        let stats = Stats { queued: 3, wait_seconds_total: 0.5, ..Stats::default() };
+        let scheduler = SchedulerStats { queued: 3, ..SchedulerStats::default() };
+        let stats = Stats { scheduler, wait_seconds_total: 0.5, ..Stats::default() };
         let stats = Some(Box::new(StatsReport { stats, steps: Vec::new() }));
         let session = SessionStats { session: u128::MAX, tokens: 3, blocks: 1, idle_s: 0.5 };
         let sessions = vec![SessionReply { query: QueryId(7), sessions: vec![session] }];

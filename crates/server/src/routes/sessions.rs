@@ -47,7 +47,7 @@ pub async fn delete(
 /// Statistics of the KV cache and the prefix index.
 pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
     let stats = app.engine.stats();
-    let groups = stats.groups.iter().map(|group| {
+    let groups = stats.scheduler.groups.iter().map(|group| {
         json!({
             "used_blocks": group.used,
             "cached_blocks": group.cached,
@@ -56,7 +56,8 @@ pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
         })
     });
     let misses: Map<String, Value> = stats
-        .prefix_misses
+        .scheduler
+        .misses
         .by_reason()
         .into_iter()
         .map(|(reason, count)| (reason.to_owned(), count.into()))
@@ -64,11 +65,11 @@ pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({
         "object": "cache.stats",
         "groups": groups.collect::<Vec<_>>(),
-        "hit_tokens_total": stats.cached_tokens_total,
-        "computed_tokens_total": stats.computed_tokens_total,
+        "hit_tokens_total": stats.scheduler.cached_tokens_total,
+        "computed_tokens_total": stats.scheduler.computed_tokens_total,
         "misses_total": misses,
-        "partial_copies_total": stats.partial_copies_total,
-        "checkpoints_total": stats.checkpoints_total,
-        "sessions": stats.sessions_kept,
+        "partial_copies_total": stats.scheduler.partial_copies_total,
+        "checkpoints_total": stats.scheduler.checkpoints_total,
+        "sessions": stats.scheduler.sessions,
     }))
 }

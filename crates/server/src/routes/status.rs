@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use omnibus_engine::Health;
-use serde_json::{Value, json};
+use omnibus_engine::{Health, Stats};
+use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -51,9 +51,8 @@ pub async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
 /// Statistics and state as JSON.
 pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let health = app.engine.health();
-    let mut stats = serde_json::to_value(app.engine.stats())
-        .map_err(|error| ApiError::internal(format!("the statistics did not serialize: {error}")))?;
-    let cost_model = stats.as_object_mut().and_then(|stats| stats.remove("cost_model"));
+    let mut stats = flat(&app.engine.stats())?;
+    let cost_model = stats.remove("cost_model");
     let models: Vec<String> = app.engine.models().into_iter().map(|model| model.id).collect();
     Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -64,4 +63,23 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "engine": stats,
         "cost_model": cost_model,
     })))
+}
+
+/// Statistics as one flat object.
+fn flat(stats: &Stats) -> Result<Map<String, Value>, ApiError> {
+    let unserializable = |error| ApiError::internal(format!("the statistics did not serialize: {error}"));
+    let mut flat = Map::new();
+    let mut all = serde_json::to_value(stats).map_err(unserializable)?;
+    let scheduler = all.as_object_mut().and_then(|stats| stats.remove("scheduler"));
+    // Where both count something, failed steps, the engine's number includes the scheduler's.
+    for part in [scheduler.unwrap_or_default(), all] {
+        if let Value::Object(part) = part {
+            flat.extend(part);
+        }
+    }
+    let blocks = stats.scheduler.blocks();
+    for (name, count) in [("used", blocks.used), ("cached", blocks.cached), ("total", blocks.total)] {
+        flat.insert(format!("kv_blocks_{name}"), count.into());
+    }
+    Ok(flat)
 }

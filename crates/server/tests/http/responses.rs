@@ -214,7 +214,22 @@ fn health_and_status_report_the_engine() {
     check(&get(server.address, "/health"), expect![[r#"200 {"status":"ok","detail":"scripted"}"#]]);
     check(&get(server.address, "/ready"), expect![[r#"200 {"status":"ready"}"#]]);
     assert_eq!(get(server.address, "/version").json()["name"], "mlx-omnibus");
-    assert_eq!(get(server.address, "/v1/status").json()["alive"], true);
+    let status = get(server.address, "/v1/status").json();
+    assert_eq!(status["alive"], true);
+    // One flat object, whichever part counts.
+    for name in [
+        "running",
+        "kv_blocks_used",
+        "kv_blocks_total",
+        "steps_total",
+        "failed_steps_total",
+        "generated_tokens_total",
+        "handovers_total",
+        "sessions_kept",
+    ] {
+        assert_eq!(status["engine"][name], 0, "{name} in {status}");
+    }
+    assert_eq!(status["engine"]["prefix_misses"]["cold"], 0);
     server.engine.die();
     let unhealthy = get(server.address, "/health");
     check(

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
     AddSpecial, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message, ModelInfo, Request,
-    RequestInfo, RequestState, SessionInfo, Stats, TokenInfo, Usage,
+    RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Usage,
 };
 use omnibus_server::{Engine, Events};
 use tokio::sync::watch;
@@ -278,7 +278,9 @@ impl Engine for ScriptedEngine {
     }
 
     fn stats(&self) -> Stats {
-        Stats { running: self.running.lock().unwrap().len(), ..Stats::default() }
+        let running = self.running.lock().unwrap().len();
+        let scheduler = SchedulerStats { running, ..SchedulerStats::default() };
+        Stats { scheduler, ..Stats::default() }
     }
 
     /// Cancels at once, without waiting for the timeout.

@@ -39,6 +39,7 @@ impl EngineLoop {
         let jobs = std::mem::take(&mut self.jobs);
         let jobs: Vec<Job> =
             jobs.into_iter().filter_map(|(sequence, active)| self.with_tokens(sequence, active)).collect();
+        self.stats.scheduler_discarded(&self.scheduler.stats());
         self.scheduler = Scheduler::new(self.scheduler.settings().clone());
         jobs.into_iter().for_each(|job| self.submit(job));
     }

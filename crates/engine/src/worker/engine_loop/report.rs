@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use omnibus_core::Tick;
 
 use super::EngineLoop;
-use crate::Stats;
 use crate::error::Disconnected;
 use crate::message::{JobReport, JobUpdate, Report, StatsReport, StepStats};
 use crate::worker::kv_offload::KvOffload;
+use crate::{SchedulerStats, Stats};
 
 /// Upper bound of the retry estimate.
 const RETRY_MAX_S: u64 = 600;
@@ -20,6 +20,8 @@ const STATS_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(super) struct LoopStats {
     counters: Stats,
+    /// Counters of schedulers that were discarded after a panic.
+    discarded: SchedulerStats,
     steps: Vec<StepStats>,
     sent_at: Option<Instant>,
 }
@@ -32,6 +34,11 @@ impl LoopStats {
 
     pub(super) fn finished(&mut self) {
         self.counters.finished_total += 1;
+    }
+
+    /// The scheduler is about to be discarded.
+    pub(super) fn scheduler_discarded(&mut self, scheduler: &SchedulerStats) {
+        self.discarded = scheduler.plus_totals(&self.discarded);
     }
 
     pub(super) fn step_failed(&mut self) {
@@ -78,27 +85,11 @@ impl EngineLoop {
 
     fn collect_stats(&mut self) -> StatsReport {
         self.stats.sent_at = Some(Instant::now());
-        let scheduler = self.scheduler.stats();
         let stats = Stats {
             process: std::process::id(),
-            queued: scheduler.queued,
-            running: scheduler.running,
-            kv_blocks_used: scheduler.groups.iter().map(|group| group.used).sum(),
-            kv_blocks_cached: scheduler.groups.iter().map(|group| group.cached).sum(),
-            kv_blocks_total: scheduler.groups.iter().map(|group| group.total).sum(),
-            prefix_misses: scheduler.misses,
-            partial_copies_total: scheduler.partial_copies_total,
-            checkpoints_total: scheduler.checkpoints_total,
-            sessions_kept: scheduler.sessions,
-            groups: scheduler.groups,
-            preemptions_total: scheduler.preemptions_total,
-            swap_preemptions_total: scheduler.swap_preemptions_total,
-            cached_tokens_total: scheduler.cached_tokens_total,
-            computed_tokens_total: scheduler.computed_tokens_total,
-            generated_tokens_total: scheduler.sampled_tokens_total,
+            scheduler: self.scheduler.stats().plus_totals(&self.stats.discarded),
             cost_model: self.scheduler.cost().clone(),
             retry_after_s: seconds(self.scheduler.retry_after()),
-            handovers_total: scheduler.handoffs_total,
             disk: self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default(),
             swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
             active_memory_bytes: mlx::memory::active_memory() as u64,
