@@ -40,6 +40,13 @@ fn seed_226874_holds_its_invariants() {
     run(&Scenario::adversarial(226_874));
 }
 
+/// After a failed step two sequences decoded in steps of one sequence under `split`. The first verified draft tokens in
+/// each, the second was taken for one that is stuck, and the older one in the queue had no turn.
+#[test]
+fn seed_89932_holds_its_invariants() {
+    run(&Scenario::adversarial(89_932));
+}
+
 fn play(seed: u64) -> Report {
     catch_unwind(|| run(&Scenario::adversarial(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
 }

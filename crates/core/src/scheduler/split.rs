@@ -41,10 +41,10 @@ pub(super) fn stage_after(plan: &Plan, sequences: &Sequences, before: Stage) -> 
     let Some(stepped) = plan.scheduled.first().and_then(|first| stage(first.sequence)) else {
         return before;
     };
-    let oldest = sequences.running().find(|sequence| sequence.pending() > 0);
-    let is_stuck = oldest.is_some_and(|oldest| {
-        oldest.stage == stepped && plan.scheduled.iter().all(|planned| planned.sequence != oldest.id())
-    });
+    let is_planned = |sequence: &Sequence| plan.scheduled.iter().any(|part| part.sequence == sequence.id());
+    // One that verifies draft tokens has nothing pending until its step is done, and may be in this one.
+    let oldest = sequences.running().find(|sequence| sequence.pending() > 0 || is_planned(sequence));
+    let is_stuck = oldest.is_some_and(|oldest| oldest.stage == stepped && !is_planned(oldest));
     if is_stuck { stepped } else { other(stepped) }
 }
 
