@@ -73,7 +73,7 @@ impl Model {
         eval(head.iter().flat_map(Linear::arrays).chain(norm.arrays()).collect())?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         let warnings = match kernels {
-            Kernels::Gpu => kernel_check::switch_off_failing(&blueprint, dtype),
+            Kernels::Gpu => kernel_check::switch_off_failing(&blueprint, &quantization, dtype),
             Kernels::Mlx | Kernels::Cpu => Vec::new(),
         };
         Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head, warnings })

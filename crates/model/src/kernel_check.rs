@@ -10,7 +10,7 @@ use std::time::Instant;
 use mlx::{Array, Dtype};
 
 use crate::ops::{GpuKernel, switch_off};
-use crate::{Blueprint, Mixer};
+use crate::{Blueprint, Mixer, Quantization};
 
 /// One kernel at one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,13 +79,18 @@ impl KernelCheck {
 
 /// Every kernel at the shapes of a network whose activations are of `dtype`.
 pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
-    groups(blueprint, dtype, measure).into_iter().flat_map(|(_, checks)| checks).collect()
+    groups(blueprint, dtype, measure, &[4, 16]).into_iter().flat_map(|(_, checks)| checks).collect()
 }
 
 /// Checks the kernels at the shapes of a network, and switches those off that fail. One line for each of them.
-pub(crate) fn switch_off_failing(blueprint: &Blueprint, dtype: Dtype) -> Vec<String> {
+pub(crate) fn switch_off_failing(
+    blueprint: &Blueprint,
+    quantization: &Quantization,
+    dtype: Dtype,
+) -> Vec<String> {
+    let bits = quantization.default.map_or(16, |choice| choice.bits);
     let mut lines = Vec::new();
-    for (kernel, checks) in groups(blueprint, dtype, Measure::Errors) {
+    for (kernel, checks) in groups(blueprint, dtype, Measure::Errors, &[bits]) {
         let Some(failing) = checks.iter().find(|check| !check.holds()) else { continue };
         switch_off(kernel);
         let KernelCheck { kernel, shape, error, tolerance, problem, .. } = failing;
@@ -99,7 +104,13 @@ pub(crate) fn switch_off_failing(blueprint: &Blueprint, dtype: Dtype) -> Vec<Str
     lines
 }
 
-fn groups(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<(GpuKernel, Vec<KernelCheck>)> {
+/// `bits`: of the weights that products are checked with.
+fn groups(
+    blueprint: &Blueprint,
+    dtype: Dtype,
+    measure: Measure,
+    bits: &[i32],
+) -> Vec<(GpuKernel, Vec<KernelCheck>)> {
     let mut layers = Vec::new();
     for layer in &blueprint.layers {
         if let Mixer::Attention(spec) = &layer.mixer
@@ -113,7 +124,7 @@ fn groups(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<(GpuKern
         (GpuKernel::Attention, attention.collect()),
         (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
-        (GpuKernel::Linear, elementwise::linear(blueprint, dtype, measure)),
+        (GpuKernel::Linear, elementwise::linear(blueprint, bits, dtype, measure)),
     ]
 }
 

@@ -145,6 +145,12 @@ impl KvCache {
             let [Some(first), Some(second)] = copied else { return Ok(false) };
             pool.put([first, second]);
         }
+        // Kernels of one launch are ordered by their outputs, and the copies have none that the next kernels read.
+        let arrays = self.pools.iter().filter(|pool| pool.group == group).flat_map(Pool::arrays);
+        match mlx::device::backend() {
+            mlx::device::Backend::Cuda => mlx::async_eval(arrays)?,
+            _ => mlx::eval(arrays)?,
+        }
         Ok(true)
     }
 

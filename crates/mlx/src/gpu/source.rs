@@ -106,7 +106,7 @@ impl Kernel {
         dialect == Dialect::Cuda || self.needs == Needs::Dialect
     }
 
-    /// Its text in a dialect. Comments are left out, because MLX copies and hashes the text at each call.
+    /// Its text in a dialect. Comments and indentation are left out, because MLX copies and hashes the text at each call.
     pub fn source(&self, dialect: Dialect) -> Source {
         let (spelling, built_ins) = match dialect {
             Dialect::Cuda => (include_str!("dialect/cuda.h"), ""),
@@ -129,7 +129,8 @@ fn expanded(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
+/// The text without comments and indentation.
 fn without_comments(text: &str) -> String {
-    let code = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code).trim_end());
-    code.filter(|line| !line.trim().is_empty()).flat_map(|line| [line, "\n"]).collect()
+    let code = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code).trim());
+    code.filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
 }

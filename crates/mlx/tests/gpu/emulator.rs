@@ -138,8 +138,11 @@ fn program_text(dialect: Dialect, plans: &[(Plan, Vec<Dtype>, Break)]) -> String
     for (at, (plan, inputs, broken)) in plans.iter().enumerate() {
         let mut body = plan.kernel.source(dialect).body;
         if let Some((old, new)) = broken {
-            assert!(body.contains(old), "{} has no `{old}`", plan.kernel.name);
-            body = body.replace(old, new);
+            // The text has no indentation.
+            let [old, new] =
+                [old, new].map(|text| text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n"));
+            assert!(body.contains(&old), "{} has no `{old}`", plan.kernel.name);
+            body = body.replace(&old, &new);
         }
         let (function, call) = function_text(at, dialect, plan, inputs, &body);
         text += &function;

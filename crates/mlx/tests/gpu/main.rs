@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod attention;
+mod blocks;
 mod elementwise;
 mod emulator;
 mod environment;

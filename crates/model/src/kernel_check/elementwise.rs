@@ -60,8 +60,14 @@ pub(super) fn gated(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Ve
     shapes.into_iter().map(check).collect()
 }
 
-/// Four-bit weights of the widest layer.
-pub(super) fn linear(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
+/// Four-bit weights of the widest layer, beside the same weights unpacked: MLX compiles its packed product for half a
+/// minute at the first use.
+pub(super) fn linear(
+    blueprint: &Blueprint,
+    bits: &[i32],
+    dtype: Dtype,
+    measure: Measure,
+) -> Vec<KernelCheck> {
     let width = blueprint.layers.iter().find_map(|layer| match &layer.mlp {
         Some(Mlp::Gated(mlp)) => Some(mlp.width),
         _ => None,
@@ -71,19 +77,48 @@ pub(super) fn linear(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> V
         return Vec::new();
     }
     let rows: &[usize] = match measure {
-        Measure::Errors => &[1, 16],
-        Measure::Times => &[1, 4, 16, 64, 512],
+        Measure::Errors => &[3, 24],
+        Measure::Times => &[1, 4, 16, 32, 64, 512],
     };
-    let check = |rows: &usize| {
-        let rows = *rows;
-        KernelCheck::new("linear", format!("{rows} x {hidden} -> {width}, 4 bits"), dtype, || {
-            let weight = normal(&[width, hidden], dtype, 5)?.quantize(64, 4, QuantMode::Affine)?;
-            let weight = Weight::Packed(weight);
-            mlx::eval(weight.arrays())?;
-            let x = normal(&[rows, hidden], dtype, 6)?;
-            let bytes: usize = weight.arrays().iter().map(|array| array.nbytes()).sum();
-            compare(measure, bytes, |ops| Ok(vec![ops.linear(&x, &weight)?]))
-        })
+    // Every class of rows is compiled; those of dense weights beyond the first are seldom used.
+    let of = |bits: &i32| match (measure, bits) {
+        (Measure::Errors, 16) => rows.iter().take(1),
+        _ => rows.iter().take(rows.len()),
     };
-    rows.iter().map(check).collect()
+    let check = |(rows, bits): (usize, i32)| {
+        let shape = format!("{rows} x {hidden} -> {width}, {bits} bits, beside dense");
+        KernelCheck::new("linear", shape, dtype, || product([rows, hidden, width], bits, dtype, measure))
+    };
+    let packed_or_dense = |bits: &&i32| matches!(bits, 4 | 16);
+    let shapes = bits.iter().filter(packed_or_dense);
+    shapes.flat_map(|bits| of(bits).map(|rows| (*rows, *bits))).map(check).collect()
+}
+
+fn product(
+    [rows, hidden, width]: [usize; 3],
+    bits: i32,
+    dtype: Dtype,
+    measure: Measure,
+) -> mlx::Result<(f64, Option<KernelTimes>)> {
+    let dense = normal(&[width, hidden], dtype, 5)?;
+    let packed = dense.quantize(64, 4, QuantMode::Affine)?;
+    let (weight, reference) = match bits {
+        4 => (Weight::Packed(packed.clone()), Weight::Dense(packed.dequantize(dtype)?)),
+        _ => (Weight::Dense(dense.clone()), Weight::Dense(dense)),
+    };
+    mlx::eval(weight.arrays().into_iter().chain(reference.arrays()))?;
+    let x = normal(&[rows, hidden], dtype, 6)?;
+    let (ours, mlx) =
+        (|| Kernels::Gpu.ops().linear(&x, &weight), || Kernels::Mlx.ops().linear(&x, &reference));
+    let error = distance(&ours()?, &mlx()?)?;
+    let bytes: usize = weight.arrays().iter().map(|array| array.nbytes()).sum();
+    let times = match measure {
+        Measure::Errors => None,
+        Measure::Times => Some(KernelTimes {
+            ours_us: time(|| Ok(vec![ours()?]))?,
+            mlx_us: time(|| Ok(vec![mlx()?]))?,
+            bytes: bytes as f64,
+        }),
+    };
+    Ok((error, times))
 }
