@@ -15,6 +15,8 @@ pub enum CommandName {
     Doctor,
     /// `omnibus bench serve`
     BenchServe,
+    /// `omnibus bench engine`
+    BenchEngine,
     /// `omnibus bench sim`
     BenchSim,
     /// `omnibus cache prompt`

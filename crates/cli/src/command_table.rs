@@ -64,6 +64,12 @@ pub const COMMANDS: &[Spec] = &[
         argument: None,
     },
     Spec {
+        name: CommandName::BenchEngine,
+        path: &["bench", "engine"],
+        about: "Benchmark the engine in this process: time per step beside the device's limits",
+        argument: None,
+    },
+    Spec {
         name: CommandName::BenchSim,
         path: &["bench", "sim"],
         about: "Compare scheduling policies in a simulation",

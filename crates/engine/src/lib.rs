@@ -11,6 +11,7 @@
 //! Invariant: no HTTP and no wire formats. A slow, disconnected or faulty client costs its own request: the loop never
 //! waits for a client.
 
+mod bench;
 mod digest;
 mod disk;
 mod error;
@@ -35,6 +36,10 @@ mod status;
 mod supervisor;
 mod worker;
 
+pub use bench::{
+    BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, MemoryUse, ModelWork, Prefill,
+    StepWork, measure_limits,
+};
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};
 pub use event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
@@ -48,6 +53,7 @@ pub use memory_plan::MemoryPlan;
 pub use model_source::ModelSource;
 pub use omnibus_core::random;
 pub use omnibus_core::{CacheMisses, GroupStats};
+pub use omnibus_model::RandomWeights;
 pub use omnibus_text::{
     AddSpecial, ContentPart, MediaUrl, Message, Role, ToolArguments, ToolCall, ToolResult,
 };

@@ -47,8 +47,10 @@ pub struct Stats {
     pub failed_steps_total: u64,
     /// Sequences that ended, for any reason.
     pub finished_total: u64,
-    /// Seconds the loop spent planning steps and building their graphs: the host's share.
+    /// Seconds the loop spent planning steps, building their graphs and taking in results: the host's share.
     pub host_seconds_total: f64,
+    /// Of those, seconds in the scheduler: planning, allocating, committing.
+    pub plan_seconds_total: f64,
     /// Seconds it spent dispatching graphs to MLX. On the CPU this includes most of the computation.
     pub dispatch_seconds_total: f64,
     /// Seconds it spent waiting for results.
@@ -69,6 +71,7 @@ impl Stats {
             failed_steps_total: self.failed_steps_total + before.failed_steps_total,
             finished_total: self.finished_total + before.finished_total,
             host_seconds_total: self.host_seconds_total + before.host_seconds_total,
+            plan_seconds_total: self.plan_seconds_total + before.plan_seconds_total,
             dispatch_seconds_total: self.dispatch_seconds_total + before.dispatch_seconds_total,
             wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
             scheduler: self.scheduler.plus_totals(&before.scheduler),

@@ -112,7 +112,8 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     Ok(Loaded { ready, runner, scheduler, offload, prompt_file })
 }
 
-fn choose_device(choice: DeviceChoice) -> Result<(), StartError> {
+/// Sets the default device of the calling thread.
+pub(crate) fn choose_device(choice: DeviceChoice) -> Result<(), StartError> {
     let gpu = mlx::device::gpu_available();
     let device = match choice {
         DeviceChoice::Gpu if !gpu => {

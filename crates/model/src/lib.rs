@@ -57,4 +57,4 @@ pub use prompt_cache::{BlockImport, PromptCache};
 pub use quantization::{Quantization, QuantizationChoice};
 pub use rewrite::WeightRewrite;
 pub use rope::{Position, Rope, RotaryPairing, Scaling};
-pub use weights::{LoadError, Source, Weights};
+pub use weights::{LoadError, RandomWeights, Source, Weights};

@@ -7,6 +7,8 @@
 mod check;
 mod files;
 mod fingerprint;
+mod json;
+mod random;
 mod rewrite;
 mod store;
 
@@ -19,6 +21,7 @@ use thiserror::Error;
 pub use check::Difference;
 pub use files::Source;
 pub(crate) use files::check_header;
+pub use random::RandomWeights;
 pub(crate) use store::Store;
 
 /// A checkpoint: lazy arrays by tensor name.

@@ -1,13 +1,16 @@
-//! Benchmarks: load on a server with an OpenAI API, and simulations.
+//! Benchmarks: load on a server with an OpenAI API, the engine in this process, and simulations.
 //!
-//! Invariant: measures as a client does, over HTTP only. `sim` measures nothing.
+//! Invariant: load is measured as a client does, over HTTP only. `sim` measures nothing.
 
 mod client;
+mod engine;
 mod load;
+mod presets;
 mod prompts;
 mod sim;
 mod summary;
 
+pub use engine::run as measure_engine;
 pub use load::measure;
 pub use sim::{Simulation, simulate};
 pub use summary::Summary;

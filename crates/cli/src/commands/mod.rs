@@ -1,5 +1,6 @@
 //! Runs commands.
 
+mod bench_engine;
 mod bench_serve;
 mod bench_sim;
 mod cache;
@@ -39,6 +40,7 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
             DoctorSubject::Kernels => doctor_kernels::run(config.output),
         },
         CommandName::BenchServe => bench_serve::run(&config),
+        CommandName::BenchEngine => bench_engine::run(&config),
         CommandName::BenchSim => bench_sim::run(&config),
         CommandName::CachePrompt => cache::prompt(&config),
         CommandName::CacheList => cache::list(&config),

@@ -23,6 +23,8 @@ pub struct Config {
     pub prompt: Prompt,
     /// Benchmark settings.
     pub bench: BenchSettings,
+    /// Settings of the engine benchmark.
+    pub engine_bench: EngineBenchSettings,
     /// Simulation settings.
     pub sim: SimSettings,
     /// Format of results.
@@ -192,6 +194,25 @@ pub struct BenchSettings {
     pub temperature: f64,
     /// Whether to generate past end tokens, up to `output_len`.
     pub ignore_eos: bool,
+}
+
+/// Settings of the engine benchmark.
+#[derive(Debug, Clone, Default)]
+pub struct EngineBenchSettings {
+    /// A preset's name, or the path of a config.
+    pub random_weights: Option<String>,
+    /// Bits of the random weights, if they are quantized.
+    pub quantize: Option<usize>,
+    /// Numbers of sequences that decode at once.
+    pub streams: Vec<usize>,
+    /// Tokens of each sequence's prompt.
+    pub context: usize,
+    /// Tokens of the prompts of the measurement of prefill, if there is one.
+    pub prefill: Option<usize>,
+    /// Decode steps to measure at least.
+    pub steps: usize,
+    /// Seconds after which a case is given up.
+    pub case_timeout_s: f64,
 }
 
 /// Simulation settings.

@@ -55,9 +55,10 @@ fn read_value(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
                 |item: &toml::Value| item.as_str().map(str::to_owned).ok_or("must be a list of strings");
             Ok(Value::List(items.iter().map(text).collect::<Result<_, _>>()?))
         }
-        (Kind::Text(_) | Kind::Choice(_) | Kind::Bytes | Kind::List(_), toml::Value::String(text)) => {
-            setting.kind.parse(text)
-        }
+        (
+            Kind::Text(_) | Kind::Choice(_) | Kind::Bytes | Kind::List(_) | Kind::Counts(..),
+            toml::Value::String(text),
+        ) => setting.kind.parse(text),
         (Kind::Count(..) | Kind::Number(..) | Kind::Bytes, toml::Value::Integer(number)) => {
             setting.kind.parse(&number.to_string())
         }

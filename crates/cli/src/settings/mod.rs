@@ -9,8 +9,8 @@ mod table;
 mod value;
 
 pub use config::{
-    Action, BenchSettings, Config, Dataset, DoctorSubject, Endpoint, EngineIsolation, IsolationSettings,
-    Listen, Log, LogFormat, Output, PromptFormat, SimSettings, Verbosity,
+    Action, BenchSettings, Config, Dataset, DoctorSubject, Endpoint, EngineBenchSettings, EngineIsolation,
+    IsolationSettings, Listen, Log, LogFormat, Output, PromptFormat, SimSettings, Verbosity,
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

@@ -2,6 +2,7 @@
 //! generated from it.
 
 mod engine;
+mod engine_bench;
 mod generation;
 mod load;
 mod model;
@@ -19,6 +20,7 @@ const SECTIONS: &[&[Setting]] = &[
     engine::SETTINGS,
     generation::SETTINGS,
     load::SETTINGS,
+    engine_bench::SETTINGS,
     simulation::SETTINGS,
     output::SETTINGS,
 ];
@@ -29,8 +31,18 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
 }
 
 const SERVE: &[CommandName] = &[CommandName::Serve];
-const LOCAL_ENGINE: &[CommandName] =
+const LOCAL_ENGINE: &[CommandName] = &[
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::CachePrompt,
+    CommandName::BenchEngine,
+];
+/// Commands that render text.
+const TEXT: &[CommandName] =
     &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::CachePrompt];
+/// Commands with a load of many requests on an engine of their own.
+const LOADED_ENGINE: &[CommandName] = &[CommandName::Serve, CommandName::BenchEngine];
 /// Commands that take one prompt.
 const PROMPT: &[CommandName] = &[CommandName::Generate, CommandName::CachePrompt];
 const SAMPLING: &[CommandName] = &[CommandName::Generate, CommandName::Chat];
@@ -44,14 +56,18 @@ const CACHE_DIR: &[CommandName] = &[
 ];
 const BENCH: &[CommandName] = &[CommandName::BenchServe];
 const DOCTOR: &[CommandName] = &[CommandName::Doctor];
+const ENGINE_BENCH: &[CommandName] = &[CommandName::BenchEngine];
 const SIM: &[CommandName] = &[CommandName::BenchSim];
 const LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchSim];
-const SCHEDULING: &[CommandName] = &[CommandName::Serve, CommandName::BenchSim];
+/// Commands that do not choose the number of sequences themselves.
+const BATCH_SIZE: &[CommandName] = &[CommandName::Serve, CommandName::BenchSim];
+const SCHEDULING: &[CommandName] = &[CommandName::Serve, CommandName::BenchEngine, CommandName::BenchSim];
 const SCHEDULER_BASICS: &[CommandName] = &[
     CommandName::Serve,
     CommandName::Generate,
     CommandName::Chat,
     CommandName::CachePrompt,
+    CommandName::BenchEngine,
     CommandName::BenchSim,
 ];
 const JSON: &[CommandName] = &[
@@ -59,6 +75,7 @@ const JSON: &[CommandName] = &[
     CommandName::Doctor,
     CommandName::CacheList,
     CommandName::BenchServe,
+    CommandName::BenchEngine,
     CommandName::BenchSim,
 ];
 

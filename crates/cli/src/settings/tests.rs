@@ -139,6 +139,7 @@ fn print_config_shows_sources_and_hides_keys() {
 fn every_default_parses_and_every_row_reads_its_own_kind() {
     for setting in all() {
         let sample = match setting.kind {
+            Kind::Counts(least, _) => format!("{least}, {least}"),
             Kind::Count(least, _) => least.to_string(),
             Kind::Number(least, _) => least.to_string(),
             Kind::Bytes => "1".into(),

@@ -9,6 +9,8 @@ pub enum Kind {
     List(&'static str),
     /// An integer within inclusive limits.
     Count(u64, u64),
+    /// Integers within inclusive limits, with commas between them.
+    Counts(u64, u64),
     /// A number within inclusive limits.
     Number(f64, f64),
     /// Bytes, with an optional unit: `512MB`, `4GiB`.
@@ -28,6 +30,8 @@ pub enum Value {
     List(Vec<String>),
     /// Of [`Kind::Count`] and [`Kind::Bytes`].
     Count(u64),
+    /// Of [`Kind::Counts`].
+    Counts(Vec<u64>),
     /// Of [`Kind::Number`].
     Number(f64),
     /// Of [`Kind::Switch`].
@@ -45,6 +49,14 @@ impl Kind {
                 count
                     .map(Value::Count)
                     .ok_or_else(|| format!("must be an integer from {least} to {}", limit(most)))
+            }
+            Self::Counts(least, most) => {
+                let count =
+                    |text: &str| text.trim().parse().ok().filter(|count| (least..=most).contains(count));
+                let counts: Option<Vec<u64>> = text.split(',').map(count).collect();
+                counts.map(Value::Counts).ok_or_else(|| {
+                    format!("must be integers from {least} to {}, with commas between them", limit(most))
+                })
             }
             Self::Number(least, most) => {
                 let number = text.parse().ok().filter(|number| (least..=most).contains(number));
@@ -70,6 +82,7 @@ impl Kind {
         match self {
             Self::Text(name) | Self::List(name) => Some(name.into()),
             Self::Count(..) => Some("N".into()),
+            Self::Counts(..) => Some("N,N".into()),
             Self::Number(..) => Some("X".into()),
             Self::Bytes => Some("SIZE".into()),
             Self::Choice(choices) => Some(choices.join("|")),
@@ -130,6 +143,14 @@ impl Value {
         }
     }
 
+    /// Of counts.
+    pub fn counts(&self) -> Vec<u64> {
+        match self {
+            Self::Counts(counts) => counts.clone(),
+            _ => unreachable_kind("counts"),
+        }
+    }
+
     /// Of a number.
     pub fn number(&self) -> f64 {
         match self {
@@ -149,6 +170,9 @@ impl Value {
             Self::Text(text) => format!("{text:?}"),
             Self::List(list) => format!("{list:?}"),
             Self::Count(count) => count.to_string(),
+            Self::Counts(counts) => {
+                format!("{:?}", counts.iter().map(u64::to_string).collect::<Vec<_>>().join(","))
+            }
             Self::Number(number) => number.to_string(),
             Self::Switch(on) => on.to_string(),
         }

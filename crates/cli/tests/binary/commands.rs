@@ -44,6 +44,9 @@ fn wrong_usage_is_exit_code_2() {
     check_wrong_usage(&["generate"], "-p");
     check_wrong_usage(&["completions", "tcsh"], "tcsh");
     check_wrong_usage(&["bench", "serve", "--url", "https://x"], "http://");
+    check_wrong_usage(&["bench", "engine", "--random-weights", "/nowhere"], "presets are qwen3-0.6b");
+    check_wrong_usage(&["bench", "engine", "--quantize", "4"], "--random-weights");
+    check_wrong_usage(&["bench", "engine", "--streams", "4,x"], "integers");
 }
 
 #[test]
@@ -180,6 +183,19 @@ fn bench_serve_measures_a_server() {
     ]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(text(&unknown.stderr).contains("404"), "{}", text(&unknown.stderr));
+}
+
+#[test]
+fn bench_engine_measures_steps_beside_the_limits_of_the_device() {
+    let arguments = "bench engine --streams 2,1 --context 24 --steps 4 --prefill 40 --json";
+    let results: Value = serde_json::from_str(&result(&arguments.split(' ').collect::<Vec<_>>())).unwrap();
+    assert_eq!(results["architecture"], "qwen3");
+    let decode = results["decode"].as_array().unwrap();
+    assert_eq!(decode.iter().map(|case| case["streams"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(1)]);
+    for case in decode.iter().chain([&results["prefill"]]) {
+        assert!(case["limit_ms"].as_f64().unwrap() > 0.0, "{case}");
+        assert!(case["tokens_per_s"].as_f64().unwrap() > 0.0, "{case}");
+    }
 }
 
 #[test]

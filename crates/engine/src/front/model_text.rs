@@ -34,12 +34,12 @@ impl ModelText {
         let config = Value::Object(source.json("config.json").map_err(StartError::new)?);
         let tokenizer = match source {
             Source::Directory(path) => Tokenizer::from_dir(path, Some(&config)),
-            Source::Embedded(_) => embedded_tokenizer(source, &config)?,
+            Source::Embedded(_) | Source::Random(_) => embedded_tokenizer(source, &config)?,
         };
         let template = match (chat_template, source) {
             (Some(template), _) => ChatTemplate::new(template).map(Some),
             (None, Source::Directory(path)) => ChatTemplate::from_dir(path),
-            (None, Source::Embedded(_)) => embedded_template(source)?,
+            (None, Source::Embedded(_) | Source::Random(_)) => embedded_template(source)?,
         };
         Ok(Self {
             tokenizer: Arc::new(tokenizer.map_err(StartError::new)?),

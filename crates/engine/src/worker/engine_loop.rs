@@ -184,16 +184,17 @@ impl EngineLoop {
         while self.in_flight.len() < self.runner.depth()
             && !self.in_flight.back().is_some_and(InFlightStep::is_deferred)
         {
+            let planning = Instant::now();
             let plan = self.next_plan()?;
+            self.stats.add_planning(planning.elapsed());
             if plan.is_empty() {
                 break;
             }
             self.launch(&plan)?;
         }
-        let launched = Instant::now();
         let read = self.read_oldest();
         let dispatching = self.runner.take_dispatching();
-        self.stats.add_times(launched - started, dispatching, launched.elapsed());
+        self.stats.add_times(started.elapsed(), dispatching);
         read
     }
 
@@ -216,7 +217,9 @@ impl EngineLoop {
     }
 
     fn launch(&mut self, plan: &Plan) -> mlx::Result<()> {
+        let planning = Instant::now();
         let allocation = self.scheduler.apply(plan);
+        self.stats.add_planning(planning.elapsed());
         for event in allocation.events {
             self.handle_event(event);
         }
@@ -319,7 +322,10 @@ impl EngineLoop {
         let Some(output) = step.output() else {
             return Err(mlx::Error::new("a step is read before it is sampled"));
         };
-        let StepResult { sampled, prompts } = catch_panic(|| self.runner.read(output))?;
+        let waiting = Instant::now();
+        let result = catch_panic(|| self.runner.read(output));
+        self.stats.add_waiting(waiting.elapsed());
+        let StepResult { sampled, prompts } = result?;
         let took = self.took(&step);
         tracing::trace!(step = step.plan.0, took_us = took, "step read");
         for (sequence, update) in prompts {
@@ -330,7 +336,10 @@ impl EngineLoop {
         let (outputs, accepted) = self.verify(&step, sampled);
         // Events come in the order of the rows, so each token is found with its log-probability in one pass.
         let mut accepted = accepted.into_iter();
-        for event in self.scheduler.commit(Outcome { plan: step.plan, outputs, took: Some(took) }) {
+        let committing = Instant::now();
+        let events = self.scheduler.commit(Outcome { plan: step.plan, outputs, took: Some(took) });
+        self.stats.add_planning(committing.elapsed());
+        for event in events {
             match event {
                 core::Event::Token { sequence, .. } => {
                     if let Some((_, token)) = accepted.find(|(id, _)| *id == sequence) {

@@ -59,6 +59,7 @@ impl PromptFile {
                 let model = match source {
                     Source::Directory(path) => path.display().to_string(),
                     Source::Embedded(_) => "embedded".to_owned(),
+                    Source::Random(random) => random.name().to_owned(),
                 };
                 Ok(Some(Self::Write { path: path.clone(), model, prompt: None }))
             }

@@ -1,4 +1,4 @@
-//! Where a model's files come from: a directory, or bytes compiled into the binary.
+//! Where a model's files come from: a directory, bytes compiled into the binary, or random numbers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,6 +10,8 @@ use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 use serde_json::{Map, Value};
 
+use super::RandomWeights;
+use super::json::as_json;
 use crate::{LoadError, Weights};
 
 /// Larger configs and indexes are not read.
@@ -24,6 +26,8 @@ pub enum Source {
     Directory(PathBuf),
     /// File names and contents.
     Embedded(&'static [(&'static str, &'static [u8])]),
+    /// A config alone, with random weights: for benchmarks.
+    Random(RandomWeights),
 }
 
 impl Source {
@@ -32,6 +36,7 @@ impl Source {
         match self {
             Self::Directory(directory) => directory.join(file),
             Self::Embedded(_) => PathBuf::from("embedded").join(file),
+            Self::Random(random) => PathBuf::from(random.name()),
         }
     }
 
@@ -40,6 +45,10 @@ impl Source {
         match self {
             Self::Embedded(files) => {
                 Ok(files.iter().find(|(name, _)| *name == file).map(|(_, bytes)| bytes.to_vec()))
+            }
+            Self::Random(random) => {
+                let config = || Value::Object(random.config().clone()).to_string().into_bytes();
+                Ok((file == "config.json").then(config))
             }
             Self::Directory(directory) => {
                 let path = directory.join(file);
@@ -80,6 +89,7 @@ impl Source {
                 }
                 Ok(weights)
             }
+            Self::Random(random) => Ok(random.weights()?),
             Self::Directory(directory) => {
                 let mut weights = Weights::new();
                 for file in self.shards(directory)? {
@@ -102,6 +112,7 @@ impl Source {
                 let weights = files.iter().filter(|(name, _)| name.ends_with(".safetensors"));
                 Ok(weights.map(|(_, bytes)| bytes.len() as u64).sum())
             }
+            Self::Random(random) => Ok(random.bytes()),
             Self::Directory(directory) => {
                 let size =
                     |path: PathBuf| fs::metadata(&path).map_err(|error| problem(&path, error.to_string()));
@@ -210,41 +221,4 @@ fn from_memory(path: &Path, bytes: &[u8]) -> Result<Weights, LoadError> {
         weights.insert(name, Array::from_bytes(view.data(), &shape, dtype)?);
     }
     Ok(weights)
-}
-
-/// Python's `Infinity` and `NaN` become strings: JSON lacks both, and configs are written with them.
-fn as_json(text: &str) -> String {
-    let mut json = String::with_capacity(text.len());
-    let (mut quoted, mut escaped, mut rest) = (false, false, text);
-    while let Some(next) = rest.chars().next() {
-        let found = [("-Infinity", "\"-Infinity\""), ("Infinity", "\"Infinity\""), ("NaN", "\"NaN\"")]
-            .into_iter()
-            .find(|(word, _)| !quoted && rest.starts_with(word));
-        if let Some((word, instead)) = found {
-            json.push_str(instead);
-            rest = &rest[word.len()..];
-            continue;
-        }
-        match next {
-            '"' if !escaped => quoted = !quoted,
-            _ => {}
-        }
-        escaped = quoted && next == '\\' && !escaped;
-        json.push(next);
-        rest = &rest[next.len_utf8()..];
-    }
-    json
-}
-
-#[cfg(test)]
-mod tests {
-    use super::as_json;
-
-    #[test]
-    fn only_bare_words_change() {
-        let python = r#"{"limit": [0.0, Infinity, -Infinity], "NaN": NaN, "note": "\"Infinity\" and NaN"}"#;
-        let json =
-            r#"{"limit": [0.0, "Infinity", "-Infinity"], "NaN": "NaN", "note": "\"Infinity\" and NaN"}"#;
-        assert_eq!(as_json(python), json);
-    }
 }

@@ -30,6 +30,7 @@ impl Source {
                     add(bytes);
                 }
             }
+            Self::Random(_) => add(&self.bytes("config.json")?.unwrap_or_default()),
             Self::Directory(directory) => {
                 add(&self.bytes("config.json")?.unwrap_or_default());
                 for path in self.shards(directory)? {

@@ -2,7 +2,10 @@
 
 use omnibus_engine::{AsyncScheduling, PreemptionPolicy, PrefixCache, Schedule, WarmUp};
 
-use super::{CACHE_DIR, LOCAL_ENGINE, MAX, SCHEDULER_BASICS, SCHEDULING, SERVE, microseconds};
+use super::{
+    BATCH_SIZE, CACHE_DIR, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS, SCHEDULING, SERVE, TEXT,
+    microseconds,
+};
 use crate::settings::config::EngineIsolation;
 use crate::settings::{Kind, Scope, Setting};
 
@@ -14,7 +17,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 65536),
         default: "64",
         section: "Engine",
-        commands: SCHEDULING,
+        commands: BATCH_SIZE,
         scope: Scope::Everywhere,
         help: "Most sequences in one step.",
         set: |config, value| {
@@ -92,7 +95,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["fair", "fcfs", "static", "split"]),
         default: "fair",
         section: "Engine",
-        commands: SERVE,
+        commands: LOADED_ENGINE,
         scope: Scope::Everywhere,
         help: "Scheduling policy: `fair` chunks prefill so that decode keeps its target latency, and is round-robin among API keys; `fcfs` is first come, first served; `static` runs each batch to its end; `split` runs prefill and decode in separate steps.",
         set: |config, value| {
@@ -255,7 +258,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Bytes,
         default: "",
         section: "Engine",
-        commands: LOCAL_ENGINE,
+        commands: TEXT,
         scope: Scope::Everywhere,
         help: "Most bytes in --cache-dir; least recently used blocks are evicted first. Default: 10 GB.",
         set: |config, value| {

@@ -144,6 +144,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::Generate,
             CommandName::Chat,
             CommandName::BenchServe,
+            CommandName::BenchEngine,
             CommandName::BenchSim,
         ],
         scope: Scope::Everywhere,

@@ -2,7 +2,7 @@
 
 use omnibus_engine::DeviceChoice;
 
-use super::{LOCAL_ENGINE, MAX, SERVE};
+use super::{LOCAL_ENGINE, MAX, SERVE, TEXT};
 use crate::command_name::CommandName;
 use crate::settings::{Kind, Scope, Setting};
 
@@ -19,6 +19,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::Chat,
             CommandName::CachePrompt,
             CommandName::BenchServe,
+            CommandName::BenchEngine,
         ],
         scope: Scope::FlagOnly,
         help: "Model directory; for `bench serve` a served name. Default: the embedded model, or the first served one.",
@@ -47,7 +48,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("FILE"),
         default: "",
         section: "Model",
-        commands: LOCAL_ENGINE,
+        commands: TEXT,
         scope: Scope::Everywhere,
         help: "File with a chat template that replaces the model's own.",
         set: |config, value| {

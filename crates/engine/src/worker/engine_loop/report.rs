@@ -23,6 +23,7 @@ pub(super) struct LoopStats {
     /// Counters of schedulers that were discarded after a panic.
     discarded: SchedulerStats,
     steps: Vec<StepStats>,
+    waiting: Duration,
     sent_at: Option<Instant>,
 }
 
@@ -45,11 +46,23 @@ impl LoopStats {
         self.counters.failed_steps_total += 1;
     }
 
-    /// Adds a step's times: launching, dispatching included, and waiting.
-    pub(super) fn add_times(&mut self, launching: Duration, dispatching: Duration, waiting: Duration) {
-        self.counters.host_seconds_total += launching.saturating_sub(dispatching).as_secs_f64();
+    /// Adds the time of an iteration that launched and read steps, and how much of it went to dispatching. What
+    /// [`Self::add_waiting`] got since the last iteration is part of it.
+    pub(super) fn add_times(&mut self, all: Duration, dispatching: Duration) {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.counters.host_seconds_total += all.saturating_sub(dispatching + waiting).as_secs_f64();
         self.counters.dispatch_seconds_total += dispatching.as_secs_f64();
         self.counters.wait_seconds_total += waiting.as_secs_f64();
+    }
+
+    /// Adds time in the scheduler.
+    pub(super) fn add_planning(&mut self, planning: Duration) {
+        self.counters.plan_seconds_total += planning.as_secs_f64();
+    }
+
+    /// Adds time in which the loop waited for a result.
+    pub(super) fn add_waiting(&mut self, waiting: Duration) {
+        self.waiting += waiting;
     }
 }
 

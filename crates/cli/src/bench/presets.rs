@@ -1,0 +1,44 @@
+//! Configs of published models, by name, for benchmarks with random weights. The shapes are those that the models were
+//! published with.
+
+/// Names, and the text of each config.json.
+pub const PRESETS: &[(&str, &str)] = &[
+    ("qwen3-0.6b", include_str!("presets/qwen3-0.6b.json")),
+    ("qwen3-4b", include_str!("presets/qwen3-4b.json")),
+    ("llama-3.1-8b", include_str!("presets/llama-3.1-8b.json")),
+    ("qwen3-30b-a3b", include_str!("presets/qwen3-30b-a3b.json")),
+    ("qwen3-next", include_str!("presets/qwen3-next.json")),
+    ("gemma-3-4b", include_str!("presets/gemma-3-4b.json")),
+];
+
+/// The config of a preset.
+pub fn config(name: &str) -> Option<&'static str> {
+    PRESETS.iter().find(|(preset, _)| *preset == name).map(|(_, config)| *config)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use omnibus_engine::RandomWeights;
+
+    use super::*;
+
+    #[test]
+    fn presets_have_the_sizes_of_their_names() {
+        let sizes = PRESETS.iter().map(|(name, config)| {
+            let gigabytes = |bits| {
+                let random = RandomWeights::new(name, config, bits).unwrap();
+                format!("{:.2}", random.bytes() as f64 / 1e9)
+            };
+            format!("{name}: {} GB, in 4 bits {} GB", gigabytes(None), gigabytes(Some(4)))
+        });
+        expect![[r#"
+            qwen3-0.6b: 1.19 GB, in 4 bits 0.34 GB
+            qwen3-4b: 8.04 GB, in 4 bits 2.26 GB
+            llama-3.1-8b: 16.06 GB, in 4 bits 4.52 GB
+            qwen3-30b-a3b: 61.06 GB, in 4 bits 17.18 GB
+            qwen3-next: 159.35 GB, in 4 bits 44.84 GB
+            gemma-3-4b: 7.76 GB, in 4 bits 2.18 GB"#]]
+        .assert_eq(&sizes.collect::<Vec<_>>().join("\n"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Settings of `bench engine`.
+
+use super::{ENGINE_BENCH, MAX};
+use crate::settings::{Kind, Scope, Setting};
+
+/// In the order of `--help`.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "random-weights",
+        short: None,
+        kind: Kind::Text("CONFIG"),
+        default: "",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Make random weights on the device instead of loading a model: a config.json, its directory, or a preset: qwen3-0.6b, qwen3-4b, llama-3.1-8b, qwen3-30b-a3b, qwen3-next, gemma-3-4b.",
+        set: |config, value| {
+            config.engine_bench.random_weights = Some(value.text());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "quantize",
+        short: None,
+        kind: Kind::Choice(&["2", "3", "4", "5", "6", "8"]),
+        default: "",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Quantize the random weights with so many bits, in groups of 64; routers get 8.",
+        set: |config, value| {
+            config.engine_bench.quantize = value.text().parse().ok();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "streams",
+        short: None,
+        kind: Kind::Counts(1, 65536),
+        default: "1,16",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Numbers of sequences that decode at once, each measured on its own.",
+        set: |config, value| {
+            config.engine_bench.streams = value.counts().into_iter().map(|count| count as usize).collect();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "context",
+        short: None,
+        kind: Kind::Count(1, MAX),
+        default: "512",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Tokens of each sequence's prompt.",
+        set: |config, value| {
+            config.engine_bench.context = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "prefill",
+        short: None,
+        kind: Kind::Count(0, MAX),
+        default: "0",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Also measure the first token of a prompt of so many tokens; 0 does not.",
+        set: |config, value| {
+            config.engine_bench.prefill = Some(value.count() as usize).filter(|tokens| *tokens > 0);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "steps",
+        short: None,
+        kind: Kind::Count(1, 1_000_000),
+        default: "64",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Decode steps to measure at least, for each number of streams.",
+        set: |config, value| {
+            config.engine_bench.steps = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "case-timeout",
+        short: None,
+        kind: Kind::Number(1.0, 1e6),
+        default: "120",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Seconds after which a number of streams, or prefill, is given up.",
+        set: |config, value| {
+            config.engine_bench.case_timeout_s = value.number();
+            Ok(())
+        },
+    },
+];

@@ -1,0 +1,258 @@
+//! Benchmarks of the engine without a front: token ids in, times of steps out.
+//!
+//! Invariant: the loop is the server's, with its scheduler, runner and sampler. Times are taken where the loop reports, on
+//! its own thread.
+
+mod limits;
+mod measured;
+mod work;
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use omnibus_core::{self as core, random::Rng};
+use omnibus_model::{RandomWeights, Source};
+
+pub use limits::{DeviceLimits, measure_limits};
+pub use measured::{Decode, HostSplit, MemoryUse, Prefill};
+pub use work::{ModelWork, StepWork};
+
+use crate::error::Disconnected;
+use crate::message::{Command, Job, JobId, JobUpdate, Ready, Report};
+use work::CacheFormat;
+
+use crate::{ModelSource, Sampling, Settings, StartError, Stats, worker};
+
+/// Full steps after the last stream has begun that are not measured: the first ones compile kernels and fill caches.
+const WARM_UP_STEPS: usize = 16;
+/// Statistics come at intervals, and the host's split needs two: most steps that are added to wait for them.
+const MORE_STEPS: usize = 2000;
+/// Prompts of a measurement of prefill; one more comes first and is not measured.
+const PREFILLS: usize = 3;
+/// How long cancelled requests may take to end.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The model of a benchmark.
+#[derive(Debug, Clone)]
+pub enum BenchModel {
+    /// A model's files.
+    Stored(ModelSource),
+    /// Random weights of a config.
+    Random(RandomWeights),
+}
+
+/// Streams that decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeLoad {
+    /// Sequences in each step.
+    pub streams: usize,
+    /// Tokens of each sequence's prompt.
+    pub context: usize,
+    /// Steps to measure at least.
+    pub steps: usize,
+}
+
+/// An engine that runs benchmarks.
+pub struct BenchEngine {
+    commands: Sender<Command>,
+    reports: Receiver<TimedReport>,
+    thread: Option<JoinHandle<()>>,
+    ready: Ready,
+    work: ModelWork,
+    rng: Rng,
+    jobs: u64,
+}
+
+/// A report, and when the loop sent it.
+struct TimedReport {
+    at: Instant,
+    report: Report,
+}
+
+impl BenchEngine {
+    /// Loads the model in this process.
+    pub fn start(model: &BenchModel, settings: Settings) -> Result<Self, StartError> {
+        let source = match model {
+            BenchModel::Stored(source) => source.files(),
+            BenchModel::Random(random) => Source::Random(random.clone()),
+        };
+        let config = match model {
+            BenchModel::Random(random) => random.clone(),
+            // Random weights of the same config have the same sizes.
+            BenchModel::Stored(_) => sizes_of(&source)?,
+        };
+        let (commands, inbox) = channel();
+        let (to_us, reports) = channel();
+        let report_tx = Box::new(move |report| {
+            to_us.send(TimedReport { at: Instant::now(), report }).map_err(|_| Disconnected)
+        });
+        let cache = match settings.kv_bits {
+            Some(bits) => CacheFormat::Packed { bits, group_size: settings.kv_group_size },
+            None => CacheFormat::Float(settings.device),
+        };
+        let (ready, thread) = worker::start(source, settings, inbox, report_tx)?;
+        let work = ModelWork::of(&config, ready.memory.weights_bytes, cache)?;
+        Ok(Self { commands, reports, thread: Some(thread), ready, work, rng: Rng::new(0), jobs: 0 })
+    }
+
+    /// What steps of this model read and compute.
+    pub fn work(&self) -> &ModelWork {
+        &self.work
+    }
+
+    /// Bytes of the weights in memory.
+    pub fn weights_bytes(&self) -> u64 {
+        self.ready.memory.weights_bytes
+    }
+
+    /// The name of the architecture, and how the weights are packed.
+    pub fn architecture(&self) -> (&str, Option<&str>) {
+        (&self.ready.architecture, self.ready.quantization.as_deref())
+    }
+
+    /// Measures steps in which every stream decodes. Fails with the reason if the streams do not get there in time.
+    pub fn decode(&mut self, load: DecodeLoad, timeout: Duration) -> Result<Decode, String> {
+        mlx::memory::reset_peak_memory();
+        let room = self.ready.max_model_len.saturating_sub(load.context);
+        let jobs = (0..load.streams).map(|_| self.submit(load.context, room));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        let watched = self.watch(&jobs, load, Instant::now() + timeout);
+        let ended = self.cancel(&jobs);
+        let (times, stats) = watched?;
+        ended?;
+        Ok(Decode::of(load, &times, &stats))
+    }
+
+    /// Measures the time to the first token of prompts of so many tokens, one after the other. Each is computed in full.
+    pub fn prefill(&mut self, tokens: usize, timeout: Duration) -> Result<Prefill, String> {
+        mlx::memory::reset_peak_memory();
+        let deadline = Instant::now() + timeout;
+        let mut seconds = Vec::new();
+        for _ in 0..=PREFILLS {
+            let begun = Instant::now();
+            let job = self.submit(tokens, 1)?;
+            seconds.push((self.first_token(job, deadline)? - begun).as_secs_f64());
+        }
+        Ok(Prefill::of(tokens, &seconds[1..]))
+    }
+
+    /// Queues a request with a prompt of random tokens.
+    fn submit(&mut self, prompt: usize, max_new_tokens: usize) -> Result<JobId, String> {
+        let id = JobId(self.jobs);
+        self.jobs += 1;
+        let vocab = self.ready.vocab_size.max(1) as u64;
+        let tokens = (0..prompt.max(1)).map(|_| self.rng.below(vocab) as u32).collect();
+        let job = Job {
+            id,
+            request: core::Request::new(tokens, max_new_tokens),
+            prompt: prompt.max(1),
+            sampling: Sampling { seed: Some(id.0), ..Sampling::greedy() },
+            stop_tokens: Vec::new(),
+            logprobs: None,
+            prompt_logprobs: None,
+            timeout_s: None,
+        };
+        self.send(Command::Submit(Box::new(job)))?;
+        Ok(id)
+    }
+
+    fn send(&self, command: Command) -> Result<(), String> {
+        self.commands.send(command).map_err(|_| "the engine's loop has ended".to_owned())
+    }
+
+    fn next(&self, deadline: Instant) -> Result<TimedReport, String> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.reports.recv_timeout(left).map_err(|error| match error {
+            RecvTimeoutError::Timeout => "it took too long".to_owned(),
+            RecvTimeoutError::Disconnected => "the engine's loop has ended".to_owned(),
+        })
+    }
+
+    /// When each full step after the warm-up was reported, and the statistics sent meanwhile.
+    fn watch(
+        &self,
+        jobs: &[JobId],
+        load: DecodeLoad,
+        deadline: Instant,
+    ) -> Result<(Vec<Instant>, Vec<Stats>), String> {
+        let mut streams: BTreeMap<JobId, usize> = jobs.iter().map(|job| (*job, 0)).collect();
+        let (mut full_steps, mut times, mut stats) = (0, Vec::new(), Vec::new());
+        loop {
+            let TimedReport { at, report } = self.next(deadline).map_err(|why| {
+                let begun = streams.values().filter(|tokens| **tokens > 0).count();
+                format!("{why}: {begun} of {} streams decode, {full_steps} full steps", load.streams)
+            })?;
+            let mut sampled = 0;
+            for job in report.jobs {
+                let Some(tokens) = streams.get_mut(&job.job) else { continue };
+                match job.update {
+                    JobUpdate::Token(_) => (*tokens, sampled) = (*tokens + 1, sampled + 1),
+                    JobUpdate::Failed(failure) => return Err(failure.to_string()),
+                    JobUpdate::Finished(_) => return Err(TOO_SHORT.to_owned()),
+                    JobUpdate::Started { .. } | JobUpdate::Prompt { .. } => {}
+                }
+            }
+            full_steps += usize::from(sampled == load.streams);
+            if full_steps <= WARM_UP_STEPS {
+                continue;
+            }
+            times.extend((sampled == load.streams).then_some(at));
+            stats.extend(report.stats.map(|stats| stats.stats));
+            let done = times.len() > load.steps && stats.len() > 1;
+            if done || times.len() > load.steps + MORE_STEPS {
+                return Ok((times, stats));
+            }
+        }
+    }
+
+    /// Waits for a request's first token.
+    fn first_token(&self, wanted: JobId, deadline: Instant) -> Result<Instant, String> {
+        loop {
+            let TimedReport { at, report } = self.next(deadline)?;
+            for job in report.jobs.into_iter().filter(|job| job.job == wanted) {
+                match job.update {
+                    JobUpdate::Token(_) => return Ok(at),
+                    JobUpdate::Failed(failure) => return Err(failure.to_string()),
+                    JobUpdate::Finished(_) | JobUpdate::Started { .. } | JobUpdate::Prompt { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// Ends requests, and waits until they have.
+    fn cancel(&self, jobs: &[JobId]) -> Result<(), String> {
+        jobs.iter().try_for_each(|job| self.send(Command::Cancel(*job)))?;
+        let deadline = Instant::now() + CANCEL_TIMEOUT;
+        loop {
+            // Statistics come when a request ends.
+            let report = self.next(deadline).map_err(|why| format!("cancelling: {why}"))?.report;
+            if report
+                .stats
+                .is_some_and(|stats| stats.stats.scheduler.running + stats.stats.scheduler.queued == 0)
+            {
+                return Ok(());
+            }
+        }
+    }
+}
+
+const TOO_SHORT: &str = "a stream reached the longest sequence before all were measured; \
+    raise --max-model-len or --kv-cache-memory, or lower --context or --streams";
+
+impl Drop for BenchEngine {
+    /// The process must not exit before the thread has ended.
+    fn drop(&mut self) {
+        let _ended_already = self.commands.send(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// A stored model's config as random weights, for their sizes.
+fn sizes_of(source: &Source) -> Result<RandomWeights, StartError> {
+    let config = serde_json::Value::Object(source.json("config.json").map_err(StartError::new)?);
+    RandomWeights::new("config.json", &config.to_string(), None).map_err(StartError::new)
+}

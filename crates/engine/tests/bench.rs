@@ -1,0 +1,56 @@
+//! Benchmarks of the engine with random weights of a small config.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::time::Duration;
+
+use omnibus_engine::{
+    BenchEngine, BenchModel, DecodeLoad, DeviceChoice, RandomWeights, Settings, measure_limits,
+};
+
+const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 192, "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 4096, "torch_dtype": "bfloat16"}"#;
+
+/// Far more than any step here takes.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+fn engine(bits: Option<usize>) -> BenchEngine {
+    let random = RandomWeights::new("tiny", CONFIG, bits).unwrap();
+    let settings = Settings { max_num_seqs: 4, kv_cache_memory: Some(8 << 20), ..Settings::default() };
+    BenchEngine::start(&BenchModel::Random(random), settings).unwrap()
+}
+
+#[test]
+fn full_steps_are_measured() {
+    for bits in [None, Some(4)] {
+        let mut engine = engine(bits);
+        for streams in [4, 1, 3] {
+            let load = DecodeLoad { streams, context: 40, steps: 8 };
+            let decode = engine.decode(load, TIMEOUT).unwrap();
+            assert!(decode.steps >= 8 && decode.step_ms > 0.0 && decode.tokens_per_s > 0.0, "{decode:?}");
+            assert!(decode.memory.peak_bytes >= decode.memory.active_bytes, "{decode:?}");
+        }
+        let prefill = engine.prefill(600, TIMEOUT).unwrap();
+        assert!(prefill.ms > 0.0 && prefill.tokens == 600, "{prefill:?}");
+    }
+}
+
+#[test]
+fn a_load_that_cannot_run_fails_with_the_reason_and_others_run() {
+    let mut engine = engine(None);
+    let load = DecodeLoad { streams: 2, context: 4095, steps: 8 };
+    let error = engine.decode(load, TIMEOUT).unwrap_err();
+    assert!(error.starts_with("a stream reached the longest sequence"), "{error}");
+    let error = engine.prefill(5000, TIMEOUT).unwrap_err();
+    assert!(error.contains("shorten the prompt"), "{error}");
+    let error = engine.decode(DecodeLoad { streams: 2, context: 16, steps: 8 }, Duration::ZERO).unwrap_err();
+    assert!(error.contains("it took too long: 0 of 2 streams decode"), "{error}");
+    engine.decode(DecodeLoad { streams: 2, context: 16, steps: 8 }, TIMEOUT).unwrap();
+}
+
+#[test]
+fn a_device_has_limits() {
+    let limits = measure_limits(DeviceChoice::Cpu).unwrap();
+    assert!(limits.read_bytes_per_s > 1e8 && limits.matmul_flops > 1e8, "{limits:?}");
+}
