@@ -1,5 +1,5 @@
-//! Writes our CUDA kernels, at the shapes of some models, as MLX passes them to NVRTC: `kernel_texts FOLDER`. They can
-//! then be compiled without a GPU.
+//! Writes our CUDA kernels, at the shapes of some models, as MLX passes them to NVRTC and as we do (`.own.cu`):
+//! `kernel_texts FOLDER`. They can then be compiled without a GPU.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -8,7 +8,7 @@ use mlx::Dtype;
 use mlx::fast::TemplateValue;
 use mlx::gpu::{
     AddNorm, BlockCopies, Dialect, FewRows, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, Rotary,
-    RotaryNorm, RotaryOrder, WeightBits,
+    RotaryNorm, RotaryOrder, WeightBits, cuda_program_text,
 };
 
 /// What MLX 0.32 writes in front of the header.
@@ -18,7 +18,10 @@ fn main() -> std::io::Result<()> {
     let folder = PathBuf::from(env::args().nth(1).unwrap_or_else(|| "kernel_texts".into()));
     fs::create_dir_all(&folder)?;
     for (at, (plan, inputs)) in plans().iter().enumerate() {
-        fs::write(folder.join(format!("{at:02}_{}.cu", plan.kernel.name)), text(plan, inputs))?;
+        let name = format!("{at:02}_{}", plan.kernel.name);
+        fs::write(folder.join(format!("{name}.cu")), text(plan, inputs))?;
+        let own = cuda_program_text(plan, &format!("kernel_{at}"), inputs);
+        fs::write(folder.join(format!("{name}.own.cu")), own)?;
     }
     Ok(())
 }

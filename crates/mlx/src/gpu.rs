@@ -9,16 +9,20 @@
 
 mod attention;
 mod blocks;
+mod call;
 mod elementwise;
 mod linear;
 mod plan;
+mod program;
 mod source;
 
 pub use attention::{HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, Rotary, RotaryNorm, RotaryOrder};
 pub use blocks::{BlockCopies, copy_blocks};
+pub use call::written_by;
 pub use elementwise::{AddNorm, Gate, GateLayout, Gated, upload};
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
-pub use plan::{Plan, written_by};
+pub use plan::Plan;
+pub use program::{compile_with_mlx, text as cuda_program_text};
 pub use source::{Dialect, Kernel, Source};
 
 /// Whether ops of this thread go to a GPU that has these kernels.

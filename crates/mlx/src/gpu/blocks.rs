@@ -1,7 +1,8 @@
 //! Copies of blocks within a pool, in place.
 
+use super::call::written_by;
 use super::elementwise::upload;
-use super::plan::{Plan, int, unused_output, written_by};
+use super::plan::{Plan, int, unused_output};
 use super::source::COPY_BLOCKS;
 use crate::{Array, Error, Result};
 

@@ -1,14 +1,8 @@
 //! One launch of a kernel: constants, grid and outputs, without its input arrays.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-
-use mlx_sys as sys;
-
-use super::source::{Dialect, Kernel};
-use crate::array::{list, unlist};
-use crate::fast::{CustomKernel, KernelSource, Launch, TemplateArg, TemplateValue};
-use crate::{Array, Dtype, Error, Result, device};
+use super::source::Kernel;
+use crate::Dtype;
+use crate::fast::{TemplateArg, TemplateValue};
 
 /// One launch of a kernel, without its input arrays.
 #[derive(Clone, Debug)]
@@ -31,60 +25,6 @@ impl Plan {
         let [x, y, z] = self.groups;
         [x * self.threads, y, z]
     }
-
-    /// Lazy outputs of the launch on the default GPU. Inputs are in the kernel's order, and what they hold is not
-    /// checked. Fails without a GPU of a dialect that has the kernel.
-    pub fn call(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
-        let dialect = Dialect::of(device::backend()).filter(|dialect| self.kernel.exists_in(*dialect));
-        let dialect = dialect.ok_or_else(|| {
-            Error::Unavailable(format!("kernel {}: no GPU that has it", self.kernel.name).into())
-        })?;
-        let outputs: Vec<_> = self.outputs.iter().map(|(shape, dtype)| (shape.as_slice(), *dtype)).collect();
-        let launch = Launch { grid: self.grid(), threads: [self.threads, 1, 1], init: None };
-        with_kernel(self.kernel, dialect, |kernel| kernel.call(inputs, &outputs, &self.constants, &launch))
-    }
-}
-
-/// The arrays, as values that exist once `written` is computed: what a kernel that wrote to them gave. They share
-/// memory. A kernel that reads them must take `written` as well, because MLX orders launches by their outputs.
-pub fn written_by(arrays: &[&Array], written: &Array) -> Result<Vec<Array>> {
-    let (values, on) = (list(arrays.iter().copied())?, list([written])?);
-    let made =
-        sys::depends(&values, &on).map_err(|e| Error::op("depends", arrays.iter().copied(), e.what()))?;
-    Ok(unlist(&made))
-}
-
-thread_local! {
-    /// Made once per thread: arrays belong to their thread, too.
-    static MADE: RefCell<BTreeMap<&'static str, CustomKernel>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-fn with_kernel<R>(
-    kernel: &'static Kernel,
-    dialect: Dialect,
-    call: impl FnOnce(&CustomKernel) -> Result<R>,
-) -> Result<R> {
-    MADE.with_borrow_mut(|made| {
-        if !made.contains_key(kernel.name) {
-            let source = kernel.source(dialect);
-            let backend = match dialect {
-                Dialect::Cuda => device::Backend::Cuda,
-                Dialect::Metal => device::Backend::Metal,
-            };
-            let text = KernelSource {
-                name: kernel.name,
-                inputs: kernel.inputs,
-                outputs: kernel.outputs,
-                source: &source.body,
-                header: &source.header,
-            };
-            made.insert(kernel.name, CustomKernel::new(backend, &text)?);
-        }
-        match made.get(kernel.name) {
-            Some(kernel) => call(kernel),
-            None => Err(Error::new("a kernel that was just made")),
-        }
-    })
 }
 
 /// An `int` constant.
