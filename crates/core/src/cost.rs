@@ -254,6 +254,18 @@ impl CostModel {
         (ERRORS_APART * self.prefill.error_ratio).min(DOUBT_MAX)
     }
 
+    /// The flat part of a step with prefill, which launches and weights take whatever the number of tokens. At least that
+    /// of a decode-only step.
+    pub fn flat_us(&self) -> f64 {
+        self.prefill.base_us.max(self.decode.base_us) * (1.0 + self.drift)
+    }
+
+    /// Prefill tokens of which the parts that are not flat take this time; at most `most`.
+    pub fn prefill_tokens_within(&self, us: f64, most: usize) -> usize {
+        let token_us = self.prefill.token_us * (1.0 + self.drift);
+        if token_us * (most as f64) <= us { most } else { (us / token_us) as usize }
+    }
+
     /// The recent prediction error of steps, as a share of the time taken: the larger one of the two parts.
     pub fn error_ratio(&self) -> f64 {
         self.decode.error_ratio.max(self.prefill.error_ratio)

@@ -76,7 +76,7 @@ fn prefill_progresses_even_if_decodes_have_no_slack() {
 fn small_machine() -> Machine {
     let prefill = Price { token_ns: 850_000, context_ps: 280_000 };
     let decode = Price { token_ns: 800_000, context_ps: 1_700_000 };
-    Machine::Priced(Cost { step_ns: 9_000_000, prefill, decode })
+    Machine::Priced(Cost { step_ns: 9_000_000, prefill_step_ns: 0, prefill, decode })
 }
 
 /// Gaps longer than 40 ms, and gaps at least, while eight streams meet a prompt; of some worlds with such interference.

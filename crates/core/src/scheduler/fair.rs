@@ -25,6 +25,9 @@ const TTFT: f64 = 2e6;
 const TPOT_MIN: f64 = 5e4;
 /// From token to token, in steps that only decode, without a target.
 const TPOT_STEPS: f64 = 4.0;
+/// How many times as long as the flat part of a step its prompts may take, without a target: nine tenths of prefill are
+/// then paid for tokens.
+const FLAT_PARTS: f64 = 8.0;
 /// What is kept for the time between steps.
 const HOST_SHARE: f64 = 0.12;
 /// What is kept for others who use the machine: some steps take a fifth longer than any model of them says.
@@ -168,10 +171,11 @@ impl<'a> Fair<'a> {
     /// What a step may take in which the least slack is this, in microseconds.
     fn budget(&self, least: f64) -> TimeBudget {
         let least = least.min(self.tpot);
-        let doubt = self.scheduler.cost.doubt();
+        let margins = 1.0 + HOST_SHARE + INTERFERENCE_SHARE + self.scheduler.cost.doubt();
         TimeBudget {
-            conservative_us: least / (1.0 + HOST_SHARE + INTERFERENCE_SHARE + doubt),
+            conservative_us: least / margins,
             expected_us: least / (1.0 + HOST_SHARE),
+            late_us: self.tpot / margins,
         }
     }
 
@@ -266,10 +270,15 @@ impl<'a> Fair<'a> {
 
 /// What there should be between tokens, in microseconds.
 fn tpot(scheduler: &Scheduler, decodes: &StepLoad) -> f64 {
-    match scheduler.settings.tuning.targets.tpot {
-        Some(tpot) => tpot as f64,
-        None => (TPOT_STEPS * scheduler.cost.predict(decodes)).max(TPOT_MIN),
+    if let Some(tpot) = scheduler.settings.tuning.targets.tpot {
+        return tpot as f64;
     }
+    let cost = &scheduler.cost;
+    let tokens = scheduler.limits().tokens.saturating_sub(decodes.decode_tokens as usize);
+    let prompts = cost.prefill_tokens_within(FLAT_PARTS * cost.flat_us(), tokens);
+    let step_us = cost.predict(&decodes.plus(StepLoad::prefill(0, prompts)));
+    let margins = 1.0 + HOST_SHARE + INTERFERENCE_SHARE + cost.doubt();
+    (TPOT_STEPS * cost.predict(decodes)).max(TPOT_MIN).max(step_us * margins)
 }
 
 fn by_slack(left: &WithSlack<'_>, right: &WithSlack<'_>) -> Ordering {

@@ -19,6 +19,8 @@ pub(super) struct TimeBudget {
     pub(super) conservative_us: f64,
     /// Expected: the step is in time if it takes as long as predicted.
     pub(super) expected_us: f64,
+    /// Where decodes are late whatever the step does: they get no later if it takes this long.
+    pub(super) late_us: f64,
 }
 
 /// How much prefill a step may do.
@@ -55,7 +57,7 @@ impl<'a> PrefillBudget<'a> {
     /// The most tokens from `start` on, up to `wanted`, for the next prompt.
     pub(super) fn tokens(&self, start: usize, wanted: usize) -> usize {
         let most = wanted.min(self.tokens_left);
-        let Some(TimeBudget { conservative_us, expected_us }) = self.budget else { return most };
+        let Some(TimeBudget { conservative_us, expected_us, late_us }) = self.budget else { return most };
         let within = |budget_us| self.cost.prefill_within(&self.load, start, most, budget_us);
         let sure = within(conservative_us);
         if self.least == 0 {
@@ -66,9 +68,10 @@ impl<'a> PrefillBudget<'a> {
         match within(expected_us).max(sure) {
             // Decodes in time are delayed as little as possible, and small chunks are measured.
             0 if alone_us <= expected_us => most.min(1),
-            // Decodes that are late anyway pay for some progress.
-            0 => match within(alone_us * (1.0 + PROMPT_SHARE)) {
-                0 => most.min(self.least),
+            // Decodes that are late anyway pay for some progress; where the flat part of the step takes all of that, for as
+            // many tokens as it is worth.
+            0 => match within(late_us.max(alone_us * (1.0 + PROMPT_SHARE))) {
+                0 => within(alone_us + 2.0 * self.cost.flat_us()).max(most.min(self.least)),
                 fit => fit,
             },
             _ if sure > 0 => sure,

@@ -10,6 +10,9 @@ use crate::{Plan, ScheduledSequence, Tick};
 pub struct Cost {
     /// Of any step, in nanoseconds.
     pub step_ns: u64,
+    /// Of any step with prefill, on top of that, in nanoseconds.
+    #[serde(default)]
+    pub prefill_step_ns: u64,
     /// Of a sequence that computes its prompt.
     pub prefill: Price,
     /// Of a sequence that decodes.
@@ -32,7 +35,9 @@ impl Cost {
             let price = if scheduled.is_decode() { self.decode } else { self.prefill };
             price.token_ns * scheduled.positions.len() as u64 + price.context_ps * attended(scheduled) / 1000
         });
-        ((self.step_ns + prices.sum::<u64>()) / 1000).max(1)
+        let prefills = plan.scheduled.iter().any(|scheduled| !scheduled.is_decode());
+        let flat_ns = self.step_ns + if prefills { self.prefill_step_ns } else { 0 };
+        ((flat_ns + prices.sum::<u64>()) / 1000).max(1)
     }
 }
 
@@ -47,6 +52,6 @@ impl Default for Cost {
     fn default() -> Self {
         let prefill = Price { token_ns: 200_000, context_ps: 40 };
         let decode = Price { token_ns: 400_000, context_ps: 100_000 };
-        Self { step_ns: 8_000_000, prefill, decode }
+        Self { step_ns: 8_000_000, prefill_step_ns: 0, prefill, decode }
     }
 }

@@ -12,6 +12,11 @@ pub enum Machine {
     Priced(Cost),
     /// What a server has learned of its own steps.
     Learned(Box<CostModel>),
+    /// Times as they were measured at some numbers of rows.
+    Rows {
+        /// Tokens of a step, those of decodes and prompts together, and its milliseconds. Ascending, at least one.
+        curve: Vec<(u64, f64)>,
+    },
     /// Throughput as it was measured at some numbers of streams.
     Curves {
         /// Streams, and tokens a second of all of them, of steps that only decode. Ascending, at least one.
@@ -27,6 +32,7 @@ impl Machine {
         match self {
             Self::Priced(cost) => cost.of(plan),
             Self::Learned(model) => (model.predict(&StepLoad::of(plan)) as Tick).max(1),
+            Self::Rows { curve } => ((1e3 * on_line(curve, plan.tokens() as f64)) as Tick).max(1),
             Self::Curves { decode, prefill } => {
                 let load = StepLoad::of(plan);
                 let readers = plan.scheduled.iter().filter(|scheduled| !scheduled.is_decode()).count();
@@ -53,15 +59,19 @@ impl Default for Machine {
     }
 }
 
-/// Seconds for so many tokens at the throughput of so many streams: on the line between two measured numbers, and
-/// beyond the last as fast as there.
+/// Seconds for so many tokens at the throughput of so many streams, beyond the last measured number as fast as there.
 fn seconds(curve: &[(u64, f64)], streams: f64, tokens: f64) -> f64 {
-    let above = curve.iter().find(|(at, _)| *at as f64 >= streams).or(curve.last());
-    let below = curve.iter().rev().find(|(at, _)| *at as f64 <= streams).or(curve.first());
-    let (Some(above), Some(below)) = (above, below) else { return 0.0 };
+    let most = curve.last().map_or(0.0, |(at, _)| *at as f64);
+    tokens / on_line(curve, streams.min(most)).max(1e-9)
+}
+
+/// The value at `x`: on the line between two measured points, and beyond the last on the line through the last two.
+fn on_line(curve: &[(u64, f64)], x: f64) -> f64 {
+    let at = curve.iter().position(|(at, _)| *at as f64 >= x).unwrap_or(curve.len().saturating_sub(1));
+    let (Some(above), Some(below)) = (curve.get(at), curve.get(at.saturating_sub(1))) else { return 0.0 };
     let width = above.0 as f64 - below.0 as f64;
-    let share = if width > 0.0 { (streams - below.0 as f64) / width } else { 0.0 };
-    tokens / (below.1 + share * (above.1 - below.1)).max(1e-9)
+    let share = if width > 0.0 { ((x - below.0 as f64) / width).max(0.0) } else { 0.0 };
+    below.1 + share * (above.1 - below.1)
 }
 
 #[cfg(test)]

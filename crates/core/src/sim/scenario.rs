@@ -165,7 +165,7 @@ impl Scenario {
         let overlap = if rng.one_in(3) { Overlap::Off } else { Overlap::On };
         let prefill = Price { token_ns: 20_000, context_ps: 100_000 };
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
-        let machine = Machine::Priced(Cost { step_ns: 300_000, prefill, decode });
+        let machine = Machine::Priced(Cost { step_ns: 300_000, prefill_step_ns: 0, prefill, decode });
         let tier = adversarial_tier(&mut rng);
         settings.swap = adversarial_swap(&mut rng, &mut settings, &tier);
         let audits = Audits::EveryStep;
