@@ -209,9 +209,10 @@ fn only_readable_blocks_of_an_unquantized_prefix_are_cached() {
         Scheduler::new(settings(&[(FULL, 32), (CacheKind::UnquantizedPrefix { tokens: 10 }, 16)]));
     let id = scheduler.submit(0, Request::new(prompt(1, 22), 1)).expect("it fits");
     let (plan, _) = begin(&mut scheduler);
-    let keys = scheduler.block_hashes(id);
+    let hashes = scheduler.block_hashes(id);
     commit(&mut scheduler, &plan);
-    let found = |group| keys.iter().filter(|key| scheduler.find_cached_block(group, **key).is_some()).count();
+    let found =
+        |group| hashes.iter().filter(|hash| scheduler.find_cached_block(group, **hash).is_some()).count();
     assert_eq!((found(0), found(1)), (5, 3));
 }
 

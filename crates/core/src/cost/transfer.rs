@@ -113,33 +113,33 @@ impl TransferCost {
 mod tests {
     use super::*;
 
-    fn measure(moves: &mut TransferCosts, times: usize, byte_ns: u64) {
+    fn measure(transfers: &mut TransferCosts, times: usize, byte_ns: u64) {
         for at in 0..times as u64 {
             let bytes = (1 + at * 7 % 10) * 1_000_000;
-            moves.learn(Transfer::Offload, bytes, 200 + bytes * byte_ns / 1000);
+            transfers.learn(Transfer::Offload, bytes, 200 + bytes * byte_ns / 1000);
         }
     }
 
     #[test]
     fn bytes_are_priced_as_measured_and_by_way() {
-        let mut moves = TransferCosts::default();
-        assert_eq!(moves.predict(Transfer::Offload, 1_000_000), 0.0, "nothing is known");
-        measure(&mut moves, 50, 1);
-        let expected = moves.predict(Transfer::Offload, 5_000_000);
-        assert!((expected / 5_200.0 - 1.0).abs() < 0.05, "{moves:?}");
-        assert!(moves.error_ratio() < 0.1, "{moves:?}");
-        assert_eq!(moves.predict(Transfer::Onload, 1_000_000), 0.0);
-        assert_eq!(moves.predict(Transfer::Offload, 0), 0.0);
+        let mut transfers = TransferCosts::default();
+        assert_eq!(transfers.predict(Transfer::Offload, 1_000_000), 0.0, "nothing is known");
+        measure(&mut transfers, 50, 1);
+        let expected = transfers.predict(Transfer::Offload, 5_000_000);
+        assert!((expected / 5_200.0 - 1.0).abs() < 0.05, "{transfers:?}");
+        assert!(transfers.error_ratio() < 0.1, "{transfers:?}");
+        assert_eq!(transfers.predict(Transfer::Onload, 1_000_000), 0.0);
+        assert_eq!(transfers.predict(Transfer::Offload, 0), 0.0);
     }
 
     #[test]
     fn what_is_not_tried_is_believed_less_until_it_is() {
-        let mut moves = TransferCosts::default();
-        measure(&mut moves, 50, 1);
-        let known = moves.predict(Transfer::Offload, 5_000_000);
-        (0..40).for_each(|_| moves.doubt());
-        assert!(moves.predict(Transfer::Offload, 5_000_000) < 0.5 * known);
-        measure(&mut moves, 3, 1);
-        assert!((moves.predict(Transfer::Offload, 5_000_000) / known - 1.0).abs() < 0.1, "{moves:?}");
+        let mut transfers = TransferCosts::default();
+        measure(&mut transfers, 50, 1);
+        let known = transfers.predict(Transfer::Offload, 5_000_000);
+        (0..40).for_each(|_| transfers.doubt());
+        assert!(transfers.predict(Transfer::Offload, 5_000_000) < 0.5 * known);
+        measure(&mut transfers, 3, 1);
+        assert!((transfers.predict(Transfer::Offload, 5_000_000) / known - 1.0).abs() < 0.1, "{transfers:?}");
     }
 }

@@ -25,7 +25,7 @@ const TTFT: f64 = 2e6;
 const TPOT_MIN: f64 = 5e4;
 /// From token to token, in steps that only decode, without a target.
 const TPOT_STEPS: f64 = 4.0;
-/// How many times as long as the flat part of a step its prompts may take, without a target: nine tenths of prefill are
+/// How many times as long as the flat part of a step its prompts may take, without a target: eight ninths of prefill are
 /// then paid for tokens.
 const FLAT_PARTS: f64 = 8.0;
 /// What is kept for the time between steps.
@@ -42,7 +42,7 @@ pub(super) fn fill(builder: &mut PlanBuilder<'_>, now: Tick) {
     fair.first_in_line(builder);
     let (urgent, all) = (fair.urgent(), fair.decodes.len());
     fair.decode(builder, 0..urgent, fair.kept_tokens);
-    fair.read_prompts(builder);
+    fair.prefill(builder);
     fair.decode(builder, urgent..all, 0);
     fair.decode(builder, 0..urgent, 0);
 }
@@ -154,8 +154,8 @@ impl<'a> Fair<'a> {
     /// Microseconds until the sequence's next token is due, counted from when the step begins.
     fn slack(&self, sequence: &Sequence) -> f64 {
         let ttft = self.scheduler.settings.tuning.targets.ttft.map_or(TTFT, |ttft| ttft as f64);
-        let reading = self.scheduler.cost.predict(&StepLoad::prefill(0, sequence.prompt));
-        let first = sequence.rank.came as f64 + ttft.max(2.0 * reading);
+        let prefill_us = self.scheduler.cost.predict(&StepLoad::prefill(0, sequence.prompt));
+        let first = sequence.rank.came as f64 + ttft.max(2.0 * prefill_us);
         let scheduled = first + self.tpot * sequence.answered() as f64;
         let is_answering = sequence.is_decoding() && sequence.answered() > 0;
         let due = if is_answering {
@@ -230,7 +230,7 @@ impl<'a> Fair<'a> {
     }
 
     /// Prompts that have begun and those that wait, by slack, as long as there is time.
-    fn read_prompts(&mut self, builder: &mut PlanBuilder<'a>) {
+    fn prefill(&mut self, builder: &mut PlanBuilder<'a>) {
         let scheduler = self.scheduler;
         let mut queue = scheduler.sequences.waiting().round_robin(self.admitted_first).peekable();
         let mut is_open = !scheduler.sequences.is_preempting();

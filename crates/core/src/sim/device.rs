@@ -315,7 +315,7 @@ fn held(table: &BlockTable, at: usize) -> BlockId {
 }
 
 impl GroupMemory {
-    /// First positions of a sequence that all its work attends to.
+    /// First positions of a sequence that all its tokens attend to.
     fn kept(&self) -> usize {
         match self.kind {
             CacheKind::SlidingWindow { sinks, .. } => sinks,

@@ -21,7 +21,7 @@ pub enum Machine {
     Curves {
         /// Streams, and tokens a second of all of them, of steps that only decode. Ascending, at least one.
         decode: Vec<(u64, f64)>,
-        /// The same of reading prompts. Where a step does both, it takes as long as both.
+        /// The same of prefill, by prompts. Where a step does both, it takes as long as both.
         prefill: Vec<(u64, f64)>,
     },
 }
@@ -35,10 +35,10 @@ impl Machine {
             Self::Rows { curve } => ((1e3 * on_line(curve, plan.tokens() as f64)) as Tick).max(1),
             Self::Curves { decode, prefill } => {
                 let load = StepLoad::of(plan);
-                let readers = plan.scheduled.iter().filter(|scheduled| !scheduled.is_decode()).count();
+                let prompts = plan.scheduled.iter().filter(|scheduled| !scheduled.is_decode()).count();
                 let decoding = seconds(decode, load.decode_tokens, load.decode_tokens);
-                let reading = seconds(prefill, readers as f64, load.prefill_tokens);
-                (((decoding + reading) * 1e6) as Tick).max(1)
+                let prefilling = seconds(prefill, prompts as f64, load.prefill_tokens);
+                (((decoding + prefilling) * 1e6) as Tick).max(1)
             }
         }
     }

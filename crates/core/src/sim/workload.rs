@@ -76,15 +76,15 @@ fn chat(rng: &mut Rng, at: Tick) -> Arrival {
 fn turn(seed: u64, index: usize, rate: f64) -> Arrival {
     const TURNS: usize = 8;
     let (conversation, turn) = (index / TURNS, index % TURNS);
-    let mut story = Rng::new(seed ^ ((conversation as u64 + 1) << 20));
-    let began = story.unit() + (conversation * TURNS) as f64 / rate;
+    let mut rng = Rng::new(seed ^ ((conversation as u64 + 1) << 20));
+    let began = rng.unit() + (conversation * TURNS) as f64 / rate;
     let (mut prompt, mut at, mut answer) = (2000, began, 0);
     for earlier in 0..=turn {
         if earlier > 0 {
-            prompt += answer + (story.log_normal(300.0, 1.0) as usize).clamp(1, 4000);
+            prompt += answer + (rng.log_normal(300.0, 1.0) as usize).clamp(1, 4000);
             at += 2.0 + 0.05 * answer as f64;
         }
-        answer = story.within(20..=120);
+        answer = rng.within(20..=120);
     }
     Arrival {
         at: ticks(at),

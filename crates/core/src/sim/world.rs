@@ -292,7 +292,7 @@ impl<'a> World<'a> {
         assert!(plan.tokens() <= limits.tokens.min(settings.max_step_tokens), "too many tokens");
         assert!(plan.scheduled.len() <= limits.sequences.min(settings.max_sequences), "too many sequences");
         for (at, scheduled) in plan.scheduled.iter().enumerate() {
-            assert!(!scheduled.positions.is_empty(), "work without tokens");
+            assert!(!scheduled.positions.is_empty(), "a sequence without tokens");
             let twice = plan.scheduled[..at].iter().any(|other| other.sequence == scheduled.sequence);
             assert!(!twice, "{:?} is in the step twice", scheduled.sequence);
         }
