@@ -2,6 +2,7 @@
 //! sequence's length, recurrences, odd sizes.
 
 mod attention;
+mod experts;
 mod linear;
 mod switches;
 
@@ -56,7 +57,10 @@ impl Ops for GpuOps {
     }
 
     fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array> {
-        MlxOps.expert_linear(x, experts, weight)
+        match experts::product(x, experts, weight)? {
+            Some(product) => Ok(product),
+            None => MlxOps.expert_linear(x, experts, weight),
+        }
     }
 
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {

@@ -1,0 +1,68 @@
+//! Products of many rows with weights of experts.
+
+use mlx::device::{Backend, backend};
+use mlx::{Array, QuantMode, Sorted};
+
+use super::{GpuKernel, is_on};
+use crate::ops::Weight;
+
+/// On CUDA, from so many rows on, experts are unpacked and the rows sorted by expert. Measured on an H200 with 128 experts
+/// of 2,048 x 2,048 in 4 bits: MLX's packed product takes 1.6 us a row, the sorted dense one 2 ms for any number.
+const SORT_ROWS: usize = 1536;
+
+/// Each row through the experts chosen for it, see [`Ops::expert_linear`](crate::ops::Ops::expert_linear); `None` where
+/// MLX's own operation is the best.
+pub(super) fn product(x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Option<Array>> {
+    if backend() != Backend::Cuda || experts.size() < SORT_ROWS || !is_on(GpuKernel::Linear) {
+        return Ok(None);
+    }
+    match weight {
+        Weight::Dense(dense) => sorted(x, experts, dense).map(Some),
+        Weight::Packed(packed) if packed.mode == QuantMode::Affine => {
+            sorted(x, experts, &packed.dequantize(x.dtype()?)?).map(Some)
+        }
+        Weight::Packed(_) => Ok(None),
+    }
+}
+
+/// With rows in the order of their experts. `weight`: `[experts, out, in]`.
+fn sorted(x: &Array, experts: &Array, weight: &Array) -> mlx::Result<Array> {
+    let [tokens, chosen] = experts.dims()?;
+    let (rows, inputs) = (tokens * chosen, x.dim(-1)?);
+    let flat = experts.reshape(&[rows])?;
+    let order = flat.argsort(0)?;
+    let x = match x.ndim() {
+        2 => x.take(&order.floor_divide(&Array::from_slice(&[chosen as u32], &[1])?)?, 0)?,
+        _ => x.reshape(&[rows, inputs])?.take(&order, 0)?,
+    };
+    let matrices = weight.swapaxes(-1, -2)?;
+    let of_row = flat.take(&order, 0)?;
+    let y = x.expand_dims(&[1])?.gather_mm(&matrices, None, Some(&of_row), Sorted::Yes)?.squeeze(&[1])?;
+    let outputs = y.dim(-1)?;
+    y.take(&order.argsort(0)?, 0)?.reshape(&[tokens, chosen, outputs])
+}
+
+#[cfg(test)]
+mod tests {
+    use mlx::Dtype;
+
+    use super::*;
+    use crate::ops::Kernels;
+
+    #[test]
+    fn sorted_rows_come_back_in_their_order() {
+        let normal = |shape: &[i32], seed| {
+            mlx::random::normal(shape, Dtype::F32, 1.0, &mlx::random::key(seed).unwrap()).unwrap()
+        };
+        let weight = normal(&[4, 6, 8], 1);
+        let experts = Array::from_slice(&[3u32, 0, 1, 3, 2, 0, 1, 2, 0, 1], &[5, 2]).unwrap();
+        for x in [normal(&[5, 8], 2), normal(&[5, 2, 8], 3)] {
+            let found = sorted(&x, &experts, &weight).unwrap();
+            let expected =
+                Kernels::Mlx.ops().expert_linear(&x, &experts, &Weight::Dense(weight.clone())).unwrap();
+            let (found, expected) = (found.to_vec::<f32>().unwrap(), expected.to_vec::<f32>().unwrap());
+            assert_eq!(found.len(), expected.len());
+            assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?} {expected:?}");
+        }
+    }
+}
