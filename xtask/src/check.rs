@@ -1,12 +1,12 @@
 //! `cargo xtask check`: everything CI runs, fastest failures first.
 //!
-//! Formatting and tidy need no build. Clippy needs no machine code. Pages from the binary come after the tests, when
-//! its dependencies are built.
+//! Formatting and tidy need no build. Clippy needs no machine code, and the shim for macOS needs what clippy's build
+//! scripts generate. Pages from the binary come after the tests, when its dependencies are built.
 
 use std::time::Instant;
 
 use crate::process::{cargo, run as finish};
-use crate::{docs, tidy};
+use crate::{docs, macos_shim, tidy};
 
 struct Step {
     name: &'static str,
@@ -17,6 +17,7 @@ const STEPS: &[Step] = &[
     Step { name: "cargo fmt", run: || finish(cargo(&["fmt", "--all", "--check"])) },
     Step { name: "tidy", run: || tidy::run(&[]) },
     Step { name: "clippy", run: clippy },
+    Step { name: "macos-shim", run: || macos_shim::run(&[]) },
     Step { name: "cargo test --workspace", run: || finish(cargo(&["test", "--workspace"])) },
     Step { name: "docs --check", run: || docs::run(&["--check".to_owned()]) },
     Step { name: "cargo doc", run: rustdoc },

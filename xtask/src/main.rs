@@ -7,6 +7,7 @@
 mod check;
 mod docs;
 mod environment;
+mod macos_shim;
 mod paths;
 mod process;
 mod scripts;
@@ -25,6 +26,11 @@ const COMMANDS: &[Command] = &[
     Command { name: "check", about: "everything CI runs, fastest failures first", run: check::run },
     Command { name: "tidy", about: "repository rules that a compiler cannot check", run: tidy::run },
     Command { name: "docs", about: "write the generated pages; --check only compares", run: docs::run },
+    Command {
+        name: "macos-shim",
+        about: "compile the C++ shim for macOS, with a compiler from a wheel",
+        run: macos_shim::run,
+    },
     Command { name: "fixtures", about: "run the reference programs again [NAME…]", run: scripts::fixtures },
     Command { name: "bench", about: "run a script of bench/: NAME [ARGUMENTS…]", run: scripts::bench },
     Command {
@@ -57,6 +63,6 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> String {
-    let rows = COMMANDS.iter().map(|command| format!("  {:9} {}\n", command.name, command.about));
+    let rows = COMMANDS.iter().map(|command| format!("  {:10} {}\n", command.name, command.about));
     format!("cargo xtask COMMAND\n{}", rows.collect::<String>())
 }

@@ -8,6 +8,12 @@ pub fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
+/// The folder of build results.
+pub fn target() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|error| format!("cannot find this program's path: {error}"))?;
+    own.ancestors().nth(2).map(Path::to_owned).ok_or_else(|| format!("{} is in no folder", own.display()))
+}
+
 /// The binary `omnibus` of the profile that built this program.
 pub fn omnibus() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| format!("cannot find this program's path: {error}"))?;
