@@ -12,6 +12,7 @@
 //! waits for a client.
 
 mod bench;
+mod device_memory;
 mod digest;
 mod disk;
 mod error;
@@ -48,8 +49,8 @@ pub use fault::FaultPlan;
 pub use front::{EventStream, Handle};
 pub use info::{Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
 pub use kernel_table::{KernelRow, KernelTable, kernel_table};
-pub use machine::{Gpu, Machine, MemoryLimit, machine};
-pub use memory_plan::MemoryPlan;
+pub use machine::{Gpu, Machine, machine};
+pub use memory_plan::{MemoryLimit, MemoryPlan};
 pub use model_source::ModelSource;
 pub use omnibus_core::random;
 pub use omnibus_core::{CacheMisses, GroupStats};

@@ -4,7 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::MemoryLimit;
+/// How much memory a model may use, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// Bytes that may be in use at once, this process's present use included.
+    pub bytes: u64,
+    /// The limit's source, for messages.
+    pub source: String,
+}
 
 /// How a model's memory is divided.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +36,12 @@ impl MemoryPlan {
     /// Expected peak of all arrays.
     pub fn expected_peak_bytes(&self) -> u64 {
         self.weights_bytes + self.kv_bytes + self.scratch_bytes
+    }
+
+    /// Bytes left for the KV cache.
+    pub(crate) fn left_bytes(&self) -> Option<u64> {
+        let taken = self.expected_peak_bytes() + self.headroom_bytes;
+        self.limit.as_ref().map(|limit| limit.bytes.saturating_sub(taken))
     }
 }
 

@@ -24,6 +24,9 @@ pub struct Settings {
     pub schedule: Schedule,
     /// The policy's targets.
     pub tuning: Tuning,
+    /// Most bytes that weights, KV cache and scratch take together. `None` is what the device and the system have; more
+    /// than that changes nothing.
+    pub memory_limit: Option<u64>,
     /// Bytes for keys and values. `None` takes a share of what the machine has.
     pub kv_cache_memory: Option<u64>,
     /// Bytes of host memory for the blocks of preempted sequences, allocated as needed. `None` takes a share of the
@@ -75,6 +78,7 @@ impl Default for Settings {
             max_queue: 1024,
             schedule: Schedule::default(),
             tuning: Tuning::default(),
+            memory_limit: None,
             kv_cache_memory: None,
             swap_space: None,
             preemption: PreemptionPolicy::default(),

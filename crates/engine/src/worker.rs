@@ -23,6 +23,7 @@ use std::thread::JoinHandle;
 
 use omnibus_model::{Kernels, Model, Source};
 
+use crate::device_memory::DeviceMemory;
 use crate::message::{Command, Ready, ReportSender};
 use crate::settings::{DeviceChoice, Settings};
 use crate::{MemoryPlan, StartError};
@@ -75,7 +76,7 @@ struct Loaded {
 fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.json("config.json").map_err(StartError::new)?;
-    MemoryPlan::check_weights(source)?;
+    MemoryPlan::check_weights(source, &DeviceMemory::read(settings.memory_limit))?;
     let mut model = Model::load(source, Kernels::fastest()).map_err(StartError::new)?;
     for warning in model.warnings() {
         tracing::warn!("{warning}");

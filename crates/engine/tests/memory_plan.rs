@@ -53,3 +53,35 @@ fn models_that_do_not_fit_are_refused() {
     assert!(error.contains("--kv-cache-memory") && error.contains("does not fit"), "{error}");
     assert_eq!(refused(32 << 20), None);
 }
+
+#[test]
+fn a_plan_under_a_memory_limit_holds() {
+    let _alone = ALONE.lock().unwrap();
+    let limit = 192 << 20;
+    let settings = |memory_limit| Settings {
+        max_num_batched_tokens: 128,
+        max_num_seqs: 64,
+        memory_limit: Some(memory_limit),
+        ..Settings::default()
+    };
+    let refused = common::try_engine(settings(1 << 10)).err().expect("the weights alone take more");
+    assert!(refused.to_string().contains("--memory-limit"), "{refused}");
+    let engine = common::engine(settings(limit));
+    let plan = engine.models().remove(0).memory;
+    assert_eq!(plan.limit.as_ref().map(|limit| limit.source.as_str()), Some("--memory-limit"));
+    assert!(plan.expected_peak_bytes() + plan.headroom_bytes <= limit, "{plan}");
+    mlx::memory::clear_cache();
+    mlx::memory::reset_peak_memory();
+    let streams: Vec<_> = (0..64)
+        .map(|seed: u32| {
+            let mut request = complete(&seed.to_string(), "", 4);
+            request.input = Input::Tokens((0..60).map(|at| 5 + (at * 7 + seed * 13) % 1000).collect());
+            engine.submit(request).unwrap()
+        })
+        .collect();
+    streams.into_iter().for_each(|stream| {
+        wait_for(stream);
+    });
+    let peak = mlx::memory::peak_memory() as u64;
+    assert!(peak <= limit, "{plan}, but the peak was {peak}");
+}

@@ -4,15 +4,9 @@ use omnibus_core as core;
 use omnibus_kv::CacheKind;
 use omnibus_model::{KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
 
+use crate::device_memory::DeviceMemory;
 use crate::settings::{PrefixCache, Settings};
 use crate::{MemoryPlan, StartError};
-
-/// On a CPU, the share of the free memory that the KV cache takes by default: other programs use it, too.
-const CPU_SHARE: f64 = 0.25;
-/// On a CPU, the largest default size of the KV cache.
-const CPU_BYTES_MAX: u64 = 2 << 30;
-/// The default size of the KV cache where the free memory is unknown.
-const UNKNOWN_BYTES: u64 = 256 << 20;
 
 /// Blocks of each layer group, and how many tokens they hold.
 pub(super) struct Capacity {
@@ -36,10 +30,11 @@ impl Capacity {
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
         let mut sizing = Sizing { groups: &groups, settings, context, slots, unquantized: usize::MAX };
         let useful = sizing.bytes(settings.max_num_seqs.saturating_mul(context));
-        let mut memory = MemoryPlan::before_kv(model, settings);
+        let device = DeviceMemory::read(settings.memory_limit);
+        let mut memory = MemoryPlan::before_kv(model, settings, &device);
         let budget = match settings.kv_cache_memory {
             Some(bytes) => requested_bytes(bytes, &memory)?,
-            None => default_bytes(&memory).min(useful),
+            None => device.default_kv_bytes(memory.left_bytes()).min(useful),
         };
         sizing.slots = sizing.slots_within(budget);
         sizing.unquantized = sizing.unquantized_within(budget);
@@ -67,8 +62,8 @@ impl Capacity {
             )));
         }
         (memory.kv_bytes, memory.kv_tokens) = (sizing.bytes(fits), longest);
-        memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes());
-        memory.apply().map_err(StartError::new)?;
+        memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes(&device));
+        device.allocator_limits(&memory).apply().map_err(StartError::new)?;
         Ok(Self {
             block_size: settings.block_size,
             storage,
@@ -203,15 +198,6 @@ impl Sizing<'_> {
             (self.blocks(group, tokens) as u64 + 1).saturating_mul(block)
         });
         bytes.fold(0, u64::saturating_add)
-    }
-}
-
-/// The default size of the KV cache.
-fn default_bytes(memory: &MemoryPlan) -> u64 {
-    match (memory.left_bytes(), mlx::device::default()) {
-        (Some(left), Ok(mlx::device::Device::Gpu)) => left,
-        (Some(left), _) => ((left as f64 * CPU_SHARE) as u64).min(CPU_BYTES_MAX),
-        (None, _) => UNKNOWN_BYTES,
     }
 }
 

@@ -193,6 +193,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "memory-limit",
+        short: None,
+        kind: Kind::Bytes,
+        default: "",
+        section: "Engine",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Most memory for weights, KV cache and scratch together. Default: what the device and the system have.",
+        set: |config, value| {
+            config.engine.memory_limit = Some(value.count());
+            Ok(())
+        },
+    },
+    Setting {
         name: "kv-cache-memory",
         short: None,
         kind: Kind::Bytes,

@@ -1,0 +1,203 @@
+//! A device's memory: what there is, how much a model may use, and what MLX's allocator is limited to.
+//!
+//! Invariant: [`DeviceMemory::read`] alone asks MLX and the system, [`AllocatorLimits::apply`] alone sets limits. All
+//! between them is arithmetic, so that tests run it for devices that are not there.
+
+use mlx::device::{Backend, Device, Info};
+
+use crate::MemoryPlan;
+use crate::memory_plan::MemoryLimit;
+
+/// Share of the limit for everything that is not counted: code, driver buffers, fragmentation.
+const HEADROOM_SHARE: f64 = 0.05;
+/// Upper bound of the headroom on a CPU.
+const HEADROOM_BYTES_MAX: u64 = 2 << 30;
+/// The same share on a GPU, without a bound: the libraries' workspaces and compiled kernels are there, too, and what does
+/// not fit fails instead of being paged out.
+const GPU_HEADROOM_SHARE: f64 = 0.08;
+/// Lower bound of MLX's buffer cache.
+const REUSE_BYTES_MIN: u64 = 256 << 20;
+/// On a CPU, the share of the free memory that the KV cache takes by default: other programs use it, too.
+const CPU_SHARE: f64 = 0.25;
+/// On a CPU, the largest default size of the KV cache.
+const CPU_BYTES_MAX: u64 = 2 << 30;
+/// The default size of the KV cache where the free memory is unknown.
+const UNKNOWN_BYTES: u64 = 256 << 20;
+/// The first macOS that keeps a process's GPU memory resident on request.
+const WIRED_SINCE_MACOS: u32 = 15;
+
+/// The memory of the device that models run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeviceMemory {
+    /// `Cpu` also where models run on the CPU beside a GPU.
+    pub(crate) backend: Backend,
+    /// Bytes of a GPU; on a Mac the machine's.
+    pub(crate) total_bytes: Option<u64>,
+    /// Bytes that Metal recommends to use at most. More fails or is paged.
+    pub(crate) working_set_bytes: Option<u64>,
+    /// Free bytes of the host; on a CPU with what this process uses already.
+    pub(crate) host_bytes: Option<u64>,
+    /// The control group's limit.
+    pub(crate) group_bytes: Option<u64>,
+    /// MLX's own limit, for systems that report nothing.
+    pub(crate) allocator_bytes: u64,
+    /// The setting `--memory-limit`.
+    pub(crate) requested_bytes: Option<u64>,
+    /// The version of macOS; `None` elsewhere.
+    pub(crate) macos_major: Option<u32>,
+}
+
+/// What MLX's allocator is limited to, in bytes. `None` keeps MLX's default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct AllocatorLimits {
+    /// Freed buffers that are kept for reuse.
+    pub(crate) cache_bytes: Option<u64>,
+    /// Above this, evaluation waits for running work, and kept buffers are freed.
+    pub(crate) memory_bytes: Option<u64>,
+    /// What stays resident while the model is idle.
+    pub(crate) wired_bytes: Option<u64>,
+}
+
+impl DeviceMemory {
+    /// The default device of the calling thread. `requested_bytes` is the setting `--memory-limit`.
+    pub(crate) fn read(requested_bytes: Option<u64>) -> Self {
+        let on_gpu = matches!(mlx::device::default(), Ok(Device::Gpu));
+        let backend = if on_gpu { mlx::device::backend() } else { Backend::Cpu };
+        let info = if on_gpu { mlx::device::info().unwrap_or_default() } else { Info::default() };
+        let ours = if on_gpu { 0 } else { mlx::memory::active_memory() as u64 };
+        Self {
+            backend,
+            total_bytes: info.memory_size.map(|bytes| bytes as u64),
+            working_set_bytes: info.max_recommended_working_set_size.map(|bytes| bytes as u64),
+            host_bytes: linux_number("/proc/meminfo", "MemAvailable:").map(|kib| kib * 1024 + ours),
+            group_bytes: control_group_bytes(),
+            allocator_bytes: mlx::memory::memory_limit() as u64,
+            requested_bytes,
+            macos_major: macos_major(),
+        }
+    }
+
+    /// How much a model may use: what the device has, or less where the user says so.
+    pub(crate) fn limit(&self) -> Option<MemoryLimit> {
+        let requested = self.requested_bytes.map(|bytes| limit(bytes, "--memory-limit"));
+        match (self.own_limit(), requested) {
+            (Some(own), Some(requested)) if own.bytes < requested.bytes => Some(own),
+            (own, requested) => requested.or(own),
+        }
+    }
+
+    fn own_limit(&self) -> Option<MemoryLimit> {
+        if self.backend != Backend::Cpu {
+            return match (self.working_set_bytes, self.total_bytes) {
+                (Some(bytes), _) => Some(limit(bytes, "the GPU's recommended working set")),
+                (None, Some(bytes)) => Some(limit(bytes, "the GPU's memory")),
+                (None, None) => None,
+            };
+        }
+        Some(match (self.host_bytes, self.group_bytes) {
+            (Some(free), Some(group)) if group < free => limit(group, "the control group's memory limit"),
+            (Some(free), _) => limit(free, "available memory"),
+            (None, Some(group)) => limit(group, "the control group's memory limit"),
+            (None, None) => limit(self.allocator_bytes, "MLX's share of the machine's memory"),
+        })
+    }
+
+    /// Bytes of a limit that are left free on purpose.
+    pub(crate) fn headroom_bytes(&self, limit: u64) -> u64 {
+        match self.backend {
+            Backend::Cpu => ((limit as f64 * HEADROOM_SHARE) as u64).min(HEADROOM_BYTES_MAX),
+            Backend::Metal | Backend::Cuda => (limit as f64 * GPU_HEADROOM_SHARE) as u64,
+        }
+    }
+
+    /// The default size of the KV cache, if a plan without one leaves `left` bytes.
+    pub(crate) fn default_kv_bytes(&self, left: Option<u64>) -> u64 {
+        match (left, self.backend) {
+            (Some(left), Backend::Metal | Backend::Cuda) => left,
+            (Some(left), Backend::Cpu) => ((left as f64 * CPU_SHARE) as u64).min(CPU_BYTES_MAX),
+            (None, _) => UNKNOWN_BYTES,
+        }
+    }
+
+    /// Free bytes of host memory that blocks can be swapped to, if a plan leaves `left` bytes. The device's memory is the
+    /// host's but on CUDA.
+    pub(crate) fn swap_bytes(&self, left: Option<u64>) -> Option<u64> {
+        match self.backend {
+            Backend::Cuda => self.host_bytes,
+            Backend::Metal | Backend::Cpu => left,
+        }
+    }
+
+    /// What MLX's allocator is limited to under a plan. On a CPU its defaults stay.
+    ///
+    /// On Metal the wired limit is the whole plan, so that an idle model is not paged out. Metal wires at most the
+    /// recommended working set, and MLX refuses more. Systems before macOS 15 have no such limit.
+    pub(crate) fn allocator_limits(&self, plan: &MemoryPlan) -> AllocatorLimits {
+        if self.backend == Backend::Cpu {
+            return AllocatorLimits::default();
+        }
+        let memory_bytes = plan.limit.as_ref().map(|limit| limit.bytes);
+        let has_wired_limit = self.backend == Backend::Metal
+            && self.macos_major.is_some_and(|version| version >= WIRED_SINCE_MACOS);
+        let planned = plan.expected_peak_bytes() + plan.headroom_bytes;
+        let most = memory_bytes.into_iter().chain(self.working_set_bytes).min();
+        AllocatorLimits {
+            cache_bytes: Some((2 * plan.scratch_bytes).max(REUSE_BYTES_MIN)),
+            memory_bytes,
+            wired_bytes: most.filter(|_| has_wired_limit).map(|most| planned.min(most)),
+        }
+    }
+}
+
+impl AllocatorLimits {
+    /// Sets them. A system that refuses the wired limit costs a warning.
+    pub(crate) fn apply(&self) -> mlx::Result<()> {
+        if let Some(bytes) = self.cache_bytes {
+            mlx::memory::set_cache_limit(bytes as usize)?;
+        }
+        if let Some(bytes) = self.memory_bytes {
+            mlx::memory::set_memory_limit(bytes as usize)?;
+        }
+        if let Some(bytes) = self.wired_bytes
+            && let Err(error) = mlx::memory::set_wired_limit(bytes as usize)
+        {
+            tracing::warn!(%error, "the system may page the model out while it is idle");
+        }
+        Ok(())
+    }
+}
+
+fn limit(bytes: u64, source: &str) -> MemoryLimit {
+    MemoryLimit { bytes, source: source.to_owned() }
+}
+
+/// The memory limit of this process's control group, if any.
+fn control_group_bytes() -> Option<u64> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let text = std::fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.max")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The number after a word at the start of a line.
+fn linux_number(file: &str, word: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(word))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The first number of the version of macOS, where this is one.
+fn macos_major() -> Option<u32> {
+    let text = std::fs::read_to_string("/System/Library/CoreServices/SystemVersion.plist").ok()?;
+    major_of(&text)
+}
+
+/// The first number of the product's version in a property list.
+fn major_of(list: &str) -> Option<u32> {
+    let (_, rest) = list.split_once("<key>ProductVersion</key>")?;
+    let (_, version) = rest.split_once("<string>")?;
+    version.split(['.', '<']).next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

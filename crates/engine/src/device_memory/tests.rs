@@ -1,0 +1,149 @@
+//! Limits and plans of devices that are not there.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+const GB: u64 = 1_000_000_000;
+const GIB: u64 = 1 << 30;
+
+/// A CPU without any report of the system.
+const NOTHING: DeviceMemory = DeviceMemory {
+    backend: Backend::Cpu,
+    total_bytes: None,
+    working_set_bytes: None,
+    host_bytes: None,
+    group_bytes: None,
+    allocator_bytes: 8 * GIB,
+    requested_bytes: None,
+    macos_major: None,
+};
+
+/// A Mac of 16 GiB, of which Metal recommends two thirds.
+fn mac(macos_major: u32) -> DeviceMemory {
+    DeviceMemory {
+        backend: Backend::Metal,
+        total_bytes: Some(16 * GIB),
+        working_set_bytes: Some(16 * GIB * 2 / 3),
+        macos_major: Some(macos_major),
+        ..NOTHING
+    }
+}
+
+/// An H200 in a host with 100 GB to spare.
+fn h200() -> DeviceMemory {
+    DeviceMemory {
+        backend: Backend::Cuda,
+        total_bytes: Some(144 * GB),
+        host_bytes: Some(100 * GB),
+        group_bytes: Some(50 * GB),
+        ..NOTHING
+    }
+}
+
+fn cpu() -> DeviceMemory {
+    DeviceMemory { host_bytes: Some(24 * GB), ..NOTHING }
+}
+
+/// The default plan of a model on a device.
+fn plan(device: &DeviceMemory, weights_bytes: u64, scratch_bytes: u64) -> MemoryPlan {
+    let limit = device.limit();
+    let headroom_bytes = limit.as_ref().map_or(0, |limit| device.headroom_bytes(limit.bytes));
+    let plan = MemoryPlan { limit, weights_bytes, scratch_bytes, headroom_bytes, ..MemoryPlan::default() };
+    MemoryPlan { kv_bytes: device.default_kv_bytes(plan.left_bytes()), ..plan }
+}
+
+/// What the plan takes, headroom included.
+fn taken(plan: &MemoryPlan) -> u64 {
+    plan.expected_peak_bytes() + plan.headroom_bytes
+}
+
+#[test]
+fn a_mac_keeps_the_plan_resident() {
+    let device = mac(15);
+    let working_set = 16 * GIB * 2 / 3;
+    let full = plan(&device, 5 * GB, GB);
+    assert_eq!(taken(&full), working_set, "the default KV cache takes what is left of the working set");
+    assert_eq!(
+        device.allocator_limits(&full),
+        AllocatorLimits {
+            cache_bytes: Some(2 * GB),
+            memory_bytes: Some(working_set),
+            wired_bytes: Some(working_set),
+        }
+    );
+    let small = MemoryPlan { kv_bytes: GB, ..full };
+    assert_eq!(device.allocator_limits(&small).wired_bytes, Some(taken(&small)), "no more than is planned");
+    let above = MemoryPlan { kv_bytes: 100 * GB, ..small };
+    assert_eq!(device.allocator_limits(&above).wired_bytes, Some(working_set), "MLX refuses more");
+}
+
+#[test]
+fn a_mac_before_macos_15_has_no_wired_limit() {
+    let (old, new) = (mac(14), mac(26));
+    let plan = plan(&old, 5 * GB, GB);
+    let expected = AllocatorLimits { wired_bytes: None, ..new.allocator_limits(&plan) };
+    assert_eq!(old.allocator_limits(&plan), expected);
+    assert!(new.allocator_limits(&plan).wired_bytes.is_some());
+    let unknown = DeviceMemory { macos_major: None, ..old };
+    assert_eq!(unknown.allocator_limits(&plan).wired_bytes, None);
+}
+
+#[test]
+fn a_cuda_gpu_is_limited_to_its_own_memory() {
+    let device = h200();
+    let plan = plan(&device, 16 * GB, 2 * GB);
+    assert_eq!(plan.limit, Some(limit(144 * GB, "the GPU's memory")), "the host's group does not count");
+    assert_eq!(taken(&plan), 144 * GB);
+    assert!(plan.headroom_bytes > 11 * GB, "{plan}");
+    assert_eq!(
+        device.allocator_limits(&plan),
+        AllocatorLimits { cache_bytes: Some(4 * GB), memory_bytes: Some(144 * GB), wired_bytes: None }
+    );
+    assert_eq!(device.swap_bytes(plan.left_bytes()), Some(100 * GB), "the host's memory is another one");
+}
+
+#[test]
+fn a_cpu_keeps_mlxs_limits() {
+    let device = cpu();
+    let plan = plan(&device, 3 * GB, GB);
+    assert_eq!(plan.limit, Some(limit(24 * GB, "available memory")));
+    assert_eq!((plan.headroom_bytes, plan.kv_bytes), (12 * GB / 10, CPU_BYTES_MAX));
+    assert_eq!(device.allocator_limits(&plan), AllocatorLimits::default());
+    assert_eq!(device.swap_bytes(plan.left_bytes()), plan.left_bytes());
+}
+
+#[test]
+fn the_least_limit_counts() {
+    let grouped = DeviceMemory { group_bytes: Some(4 * GB), ..cpu() };
+    assert_eq!(grouped.limit(), Some(limit(4 * GB, "the control group's memory limit")));
+    assert_eq!(NOTHING.limit(), Some(limit(8 * GIB, "MLX's share of the machine's memory")));
+    let requested = |bytes, device| DeviceMemory { requested_bytes: Some(bytes), ..device };
+    assert_eq!(requested(GB, grouped).limit(), Some(limit(GB, "--memory-limit")));
+    assert_eq!(requested(5 * GB, grouped).limit(), grouped.limit());
+    let unknown = DeviceMemory { backend: Backend::Cuda, ..NOTHING };
+    assert_eq!((unknown.limit(), unknown.default_kv_bytes(None)), (None, UNKNOWN_BYTES));
+    assert_eq!(requested(GB, unknown).limit(), Some(limit(GB, "--memory-limit")));
+}
+
+#[test]
+fn a_large_gpu_under_a_small_limit_plans_as_a_small_one() {
+    let working_set = 16 * GIB * 2 / 3;
+    let device = DeviceMemory { requested_bytes: Some(working_set), ..h200() };
+    // Qwen3-4B in 4 bits fits a Mac of 16 GB. Llama-3.1-8B in bf16 does not: nothing is left for the KV cache.
+    let plans = |weights| (plan(&device, weights, GB), plan(&mac(15), weights, GB));
+    let (here, there) = plans(23 * GB / 10);
+    assert_eq!((taken(&here), here.kv_bytes), (working_set, there.kv_bytes));
+    assert_eq!(device.allocator_limits(&here).memory_bytes, Some(working_set));
+    let (here, there) = plans(16 * GB);
+    assert_eq!((here.kv_bytes, there.kv_bytes), (0, 0));
+}
+
+#[test]
+fn the_version_of_macos_is_the_products() {
+    let list = "<dict>\n<key>ProductBuildVersion</key>\n<string>24G90</string>\n\
+                <key>ProductVersion</key>\n\t<string>15.6.1</string>\n</dict>";
+    assert_eq!(major_of(list), Some(15));
+    assert_eq!(major_of("<key>ProductVersion</key><string>26</string>"), Some(26));
+    assert_eq!(major_of("<key>ProductVersion</key>"), None);
+}
