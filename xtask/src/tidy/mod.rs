@@ -13,6 +13,7 @@ mod length;
 mod links;
 mod local_paths;
 mod manifests;
+mod metal_words;
 mod no_panics;
 pub mod source;
 mod tree;
@@ -48,6 +49,7 @@ const CHECKS: &[Check] = &[
     Check { name: "file headers", run: headers::check },
     Check { name: "documented public items", run: documented::check },
     Check { name: "length", run: length::check },
+    Check { name: "words of Metal", run: metal_words::check },
     Check { name: "glossary", run: glossary::check },
     Check { name: "vocabulary", run: vocabulary::check },
     Check { name: "white space", run: whitespace::check },
