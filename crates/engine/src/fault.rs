@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The planned faults. Written as `KIND@step=N`, `KIND@over=N`, `KIND@token=N` or `KIND@token=N/ANSWERED`, with
-/// commas between several.
+/// The planned faults. Written as `KIND@step=N`, `KIND@over=N`, `KIND@blocks=N`, `KIND@token=N` or
+/// `KIND@token=N/ANSWERED`, with commas between several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultPlan(Vec<Fault>);
 
@@ -25,6 +25,8 @@ enum When {
     Step(u64),
     /// In every step of more than this many tokens, as if memory ran out.
     Over(usize),
+    /// In every step while the KV cache's smallest layer group has more than this many blocks.
+    Blocks(usize),
     /// In every step with a sequence whose prompt has this token, once this many tokens of its answer are known.
     Token { token: u32, answered: usize },
 }
@@ -36,6 +38,8 @@ pub(crate) struct FaultContext {
     pub(crate) step: u64,
     /// Tokens it computes.
     pub(crate) tokens: usize,
+    /// Blocks of the KV cache's smallest layer group.
+    pub(crate) blocks: usize,
 }
 
 /// One sequence of a step.
@@ -51,6 +55,7 @@ impl When {
         match self {
             Self::Step(step) => step == context.step,
             Self::Over(tokens) => context.tokens > tokens,
+            Self::Blocks(blocks) => context.blocks > blocks,
             Self::Token { token, answered } => {
                 targets.any(|target| target.answered >= answered && target.prompt.contains(&token))
             }
@@ -63,6 +68,8 @@ impl When {
 pub(crate) enum Kind {
     /// The forward pass of a step, with an error.
     Launch,
+    /// The forward pass, out of memory.
+    Memory,
     /// The forward pass, with a panic.
     LaunchPanic,
     /// The sampling of a step.
@@ -140,6 +147,7 @@ impl Kind {
             Self::Sampler => Site::Row(RowFault::Sampler),
             Self::DiskFull | Self::DiskReader => Site::Disk,
             Self::Launch
+            | Self::Memory
             | Self::LaunchPanic
             | Self::Draw
             | Self::Read
@@ -152,6 +160,7 @@ impl Kind {
 
 const NAMES: &[(&str, Kind)] = &[
     ("launch", Kind::Launch),
+    ("memory", Kind::Memory),
     ("launch-panic", Kind::LaunchPanic),
     ("draw", Kind::Draw),
     ("read", Kind::Read),
@@ -173,12 +182,15 @@ impl FromStr for FaultPlan {
 }
 
 fn fault(text: &str) -> Result<Fault, String> {
-    let wanted = || format!("a fault is KIND@step=N, KIND@over=N or KIND@token=N[/ANSWERED], not `{text}`");
+    let wanted = || {
+        format!("a fault is KIND@step=N, KIND@over=N, KIND@blocks=N or KIND@token=N[/ANSWERED], not `{text}`")
+    };
     let (kind, when) = text.split_once('@').ok_or_else(wanted)?;
     let (_, what) = NAMES.iter().find(|(name, _)| *name == kind).ok_or_else(wanted)?;
     let when = match when.split_once('=').ok_or_else(wanted)? {
         ("step", number) => When::Step(number.parse().map_err(|_| wanted())?),
         ("over", number) => When::Over(number.parse().map_err(|_| wanted())?),
+        ("blocks", number) => When::Blocks(number.parse().map_err(|_| wanted())?),
         ("token", numbers) => {
             let (token, answered) = numbers.split_once('/').unwrap_or((numbers, "0"));
             let token = token.parse().map_err(|_| wanted())?;
@@ -200,10 +212,13 @@ mod tests {
 
     #[test]
     fn faults_apply_where_the_plan_says() {
-        let plan: FaultPlan = "read@step=3,abort@token=7,nan@token=9/2,draw@over=40".parse().unwrap();
+        let plan: FaultPlan =
+            "read@step=3,abort@token=7,nan@token=9/2,draw@over=40,memory@blocks=8".parse().unwrap();
         let target = |prompt, answered| FaultTarget { prompt, answered };
         let targets = [target(&[1, 2], 5), target(&[7], 0)];
-        let context = |step, tokens| FaultContext { step, tokens };
+        let context = |step, tokens| FaultContext { step, tokens, blocks: 8 };
+        let large = FaultContext { blocks: 9, ..context(0, 1) };
+        assert_eq!(plan.of_step(large, std::iter::empty()), Some(Kind::Memory));
         assert_eq!(plan.of_step(context(3, 1), std::iter::empty()), Some(Kind::Read));
         assert_eq!(plan.of_step(context(2, 1), targets.into_iter()), Some(Kind::Abort));
         assert_eq!(plan.of_step(context(2, 40), targets.into_iter().take(1)), None);

@@ -18,6 +18,7 @@ mod runner;
 mod step_input;
 mod warm_up;
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
@@ -71,6 +72,8 @@ struct Loaded {
     scheduler: omnibus_core::Scheduler,
     offload: Option<kv_offload::KvOffload>,
     prompt_file: Option<prompt_file::PromptFile>,
+    /// Of the KV cache, the largest first.
+    smaller_pools: VecDeque<capacity::PoolSize>,
 }
 
 fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
@@ -110,7 +113,8 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
         true => Box::new(runner),
         false => Box::new(faulty_runner::FaultyRunner::new(runner, settings.faults.clone())),
     };
-    Ok(Loaded { ready, runner, scheduler, offload, prompt_file })
+    let smaller_pools = capacity.smaller.into();
+    Ok(Loaded { ready, runner, scheduler, offload, prompt_file, smaller_pools })
 }
 
 /// Sets the default device of the calling thread.

@@ -178,3 +178,20 @@ fn a_client_that_does_not_read_delays_no_other() {
     assert!(unread.into_iter().map(|stream| wait_for(stream).text).all(|text| !text.is_empty()));
     check_empty(&engine);
 }
+
+#[test]
+fn the_kv_cache_shrinks_until_steps_fit_memory() {
+    let _alone = alone();
+    let sized = |faults: &str| Settings { kv_cache_memory: Some(16 << 20), ..settings(faults) };
+    let (expected, blocks) = {
+        let engine = engine(sized(""));
+        (texts(&engine), engine.stats().scheduler.blocks().total)
+    };
+    let most = blocks * 6 / 10;
+    let engine = engine(sized(&format!("memory@blocks={most}")));
+    assert_eq!(texts(&engine), expected);
+    let shrunk = engine.stats().scheduler.blocks().total;
+    assert!((most / 2..=most).contains(&shrunk), "{shrunk} of {blocks} blocks");
+    assert_eq!(texts(&engine), expected, "later requests are served");
+    check_empty(&engine);
+}

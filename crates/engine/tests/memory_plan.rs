@@ -85,3 +85,22 @@ fn a_plan_under_a_memory_limit_holds() {
     let peak = mlx::memory::peak_memory() as u64;
     assert!(peak <= limit, "{plan}, but the peak was {peak}");
 }
+
+#[test]
+fn recovery_never_holds_two_kv_caches() {
+    let _alone = ALONE.lock().unwrap();
+    let settings = Settings {
+        max_num_batched_tokens: 128,
+        kv_cache_memory: Some(64 << 20),
+        faults: "read@step=2".parse().unwrap(),
+        ..Settings::default()
+    };
+    let engine = common::engine(settings);
+    let plan = engine.models().remove(0).memory;
+    mlx::memory::clear_cache();
+    mlx::memory::reset_peak_memory();
+    wait_for(engine.submit(complete("a", "the next stop", 8)).unwrap());
+    assert_eq!(engine.stats().failed_steps_total, 1);
+    let peak = mlx::memory::peak_memory() as u64;
+    assert!(peak < plan.expected_peak_bytes() + plan.kv_bytes / 2, "{plan}, but the peak was {peak}");
+}

@@ -8,6 +8,17 @@ use crate::device_memory::DeviceMemory;
 use crate::settings::{PrefixCache, Settings};
 use crate::{MemoryPlan, StartError};
 
+/// Of the tokens that the KV cache holds, what smaller ones hold.
+const SMALLER_SHARES: &[f64] = &[0.75, 0.5, 0.375, 0.25];
+
+/// The KV cache's size.
+pub(super) struct PoolSize {
+    /// In the order of the blueprint's state groups.
+    pub(super) blocks: Vec<usize>,
+    /// Longest sequence, in tokens.
+    pub(super) max_context: usize,
+}
+
 /// Blocks of each layer group, and how many tokens they hold.
 pub(super) struct Capacity {
     pub(super) block_size: usize,
@@ -19,6 +30,8 @@ pub(super) struct Capacity {
     pub(super) max_context: usize,
     /// How the memory is divided.
     pub(super) memory: MemoryPlan,
+    /// Smaller sizes of the KV cache, the largest first, for when the planned one proves too large.
+    pub(super) smaller: Vec<PoolSize>,
 }
 
 impl Capacity {
@@ -45,7 +58,8 @@ impl Capacity {
             if sizing.bytes(middle) <= budget { fits = middle } else { too_many = middle }
         }
         let blocks: Vec<usize> = groups.iter().map(|group| sizing.blocks(group, fits)).collect();
-        let longest = fits / settings.block_size * settings.block_size;
+        let whole_blocks = |tokens: usize| tokens / settings.block_size * settings.block_size;
+        let longest = whole_blocks(fits);
         let needed = settings.block_size * 2;
         if longest < needed {
             sizing.unquantized = 0;
@@ -64,7 +78,13 @@ impl Capacity {
         (memory.kv_bytes, memory.kv_tokens) = (sizing.bytes(fits), longest);
         memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes(&device));
         device.allocator_limits(&memory).apply().map_err(StartError::new)?;
+        let tokens = SMALLER_SHARES.iter().map(|share| whole_blocks((longest as f64 * share) as usize));
+        let smaller = tokens.filter(|tokens| *tokens >= needed).map(|tokens| PoolSize {
+            blocks: groups.iter().map(|group| sizing.blocks(group, tokens)).collect(),
+            max_context: context.min(tokens),
+        });
         Ok(Self {
+            smaller: smaller.collect(),
             block_size: settings.block_size,
             storage,
             blocks,

@@ -17,6 +17,7 @@ use omnibus_core::{
 };
 
 use super::Loaded;
+use super::capacity::PoolSize;
 use super::catch_panic::catch_panic;
 use super::kv_offload::{Idleness, KvOffload};
 use super::prompt_file::PromptFile;
@@ -36,6 +37,8 @@ pub(super) struct EngineLoop {
     scheduler: Scheduler,
     offload: Option<KvOffload>,
     prompt_file: Option<PromptFile>,
+    /// Of the KV cache, the largest first.
+    smaller_pools: VecDeque<PoolSize>,
     proposer: Option<Box<dyn Proposer>>,
     /// Whether blocks wait to be copied out while the loop is idle.
     pending_offload: PendingOffload,
@@ -111,12 +114,13 @@ enum PendingOffload {
 
 impl EngineLoop {
     pub(super) fn new(loaded: Loaded, inbox: Receiver<Command>, report_tx: ReportSender) -> Self {
-        let Loaded { runner, scheduler, offload, prompt_file, .. } = loaded;
+        let Loaded { runner, scheduler, offload, prompt_file, smaller_pools, .. } = loaded;
         Self {
             runner,
             scheduler,
             offload,
             prompt_file,
+            smaller_pools,
             proposer: None,
             pending_offload: PendingOffload::No,
             jobs: BTreeMap::new(),

@@ -68,7 +68,11 @@ impl FaultyRunner {
     }
 
     fn faults_of(&self, input: &StepInput) -> StepFaults {
-        let context = FaultContext { step: self.launches, tokens: input.tokens.len() };
+        let context = FaultContext {
+            step: self.launches,
+            tokens: input.tokens.len(),
+            blocks: self.inner.least_blocks(),
+        };
         let row = |sequence| self.target(sequence).and_then(|target| self.plan.of_row(context, target));
         let targets = input.segments.iter().filter_map(|segment| self.target(segment.sequence));
         StepFaults {
@@ -121,6 +125,7 @@ impl Runner for FaultyRunner {
         self.launches += 1;
         match faults.step {
             Some(Kind::Launch) => return Err(mlx::Error::new("an injected launch failure")),
+            Some(Kind::Memory) => return Err(mlx::Error::new("an injected failure: out of memory")),
             Some(Kind::LaunchPanic) => injected_panic(),
             Some(Kind::Loop) => self.panic_next = true,
             Some(Kind::Abort) => std::process::abort(),
@@ -172,5 +177,9 @@ impl Runner for FaultyRunner {
         self.sequences.clear();
         self.in_flight.clear();
         self.inner.reset()
+    }
+
+    fn set_blocks(&mut self, blocks: &[usize]) {
+        self.inner.set_blocks(blocks);
     }
 }

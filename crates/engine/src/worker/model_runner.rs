@@ -23,11 +23,20 @@ pub(super) struct ModelRunner {
     cache: KvCache,
     sampler: Sampler,
     blocks: Vec<usize>,
+    allocation: Allocation,
     block_size: usize,
     storage: KvStorage,
     padding: Padding,
     async_scheduling: AsyncScheduling,
     dispatching: Duration,
+}
+
+/// Whether the KV cache has its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Allocation {
+    Done,
+    /// They could not be allocated after a failure; no step runs before they are.
+    Missing,
 }
 
 /// How the number of rows is rounded up.
@@ -48,6 +57,7 @@ impl ModelRunner {
             cache,
             sampler: Sampler::default(),
             blocks: capacity.blocks.clone(),
+            allocation: Allocation::Done,
             block_size: capacity.block_size,
             storage: capacity.storage,
             padding,
@@ -78,6 +88,19 @@ impl ModelRunner {
     /// The model's blueprint.
     pub(super) fn blueprint(&self) -> &Blueprint {
         self.model.blueprint()
+    }
+
+    /// Allocates the KV cache, if the last attempt failed.
+    fn allocate_missing(&mut self) -> mlx::Result<()> {
+        if self.allocation == Allocation::Missing {
+            self.cache = self.allocate(&self.blocks)?;
+            self.allocation = Allocation::Done;
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, blocks: &[usize]) -> mlx::Result<KvCache> {
+        KvCache::new(self.model.blueprint(), blocks, self.block_size, self.storage)
     }
 
     fn copy_blocks(&mut self, input: &StepInput) -> mlx::Result<()> {
@@ -142,6 +165,9 @@ impl KvStore for ModelRunner {
     }
 
     fn read_blocks(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockExport> {
+        if self.allocation == Allocation::Missing {
+            return Err(mlx::Error::new("the KV cache is not allocated"));
+        }
         let export = self.cache.read_blocks(group, blocks)?;
         match self.kv_path() {
             KvPath::Paged => mlx::async_eval(export.arrays())?,
@@ -152,10 +178,12 @@ impl KvStore for ModelRunner {
     }
 
     fn write_blocks(&mut self, group: usize, blocks: &[BlockId], contents: &[&[u8]]) -> mlx::Result<()> {
+        self.allocate_missing()?;
         self.cache.write_blocks(group, blocks, contents)
     }
 
     fn fill(&mut self, cache: &PromptCache, blocks: &[BlockImport]) -> mlx::Result<()> {
+        self.allocate_missing()?;
         cache.fill(&mut self.cache, blocks)
     }
 }
@@ -186,6 +214,7 @@ impl Runner for ModelRunner {
     }
 
     fn forward(&mut self, input: &StepInput, before: Option<&StepOutput>) -> mlx::Result<ForwardOutput> {
+        self.allocate_missing()?;
         self.sampler.apply(&input.changes);
         self.copy_blocks(input)?;
         let tokens = self.input_tokens(&input.tokens, before)?;
@@ -230,9 +259,15 @@ impl Runner for ModelRunner {
     fn reset(&mut self) -> mlx::Result<()> {
         let _what_failed = mlx::recover();
         self.sampler.clear();
-        self.cache = KvCache::new(self.model.blueprint(), &self.blocks, self.block_size, self.storage)?;
+        // The old pools are freed first: a device rarely has room for both.
+        self.allocation = Allocation::Missing;
+        self.cache = self.allocate(&vec![0; self.blocks.len()])?;
         mlx::memory::clear_cache();
-        Ok(())
+        self.allocate_missing()
+    }
+
+    fn set_blocks(&mut self, blocks: &[usize]) {
+        self.blocks = blocks.to_vec();
     }
 }
 

@@ -42,8 +42,11 @@ pub(super) trait Runner {
     /// Waits for a step.
     fn read(&mut self, output: &StepOutput) -> mlx::Result<StepResult>;
 
-    /// Drops all sequences and clears the KV cache, after a failure.
+    /// Drops all sequences and allocates the KV cache again, after a failure.
     fn reset(&mut self) -> mlx::Result<()>;
+
+    /// The blocks of each layer group from the next reset on.
+    fn set_blocks(&mut self, blocks: &[usize]);
 }
 
 /// A forward pass, before sampling.

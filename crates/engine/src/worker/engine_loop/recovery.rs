@@ -2,13 +2,14 @@
 
 use std::panic::resume_unwind;
 
-use omnibus_core::{Scheduler, SequenceId};
+use omnibus_core::{Scheduler, SequenceId, Settings};
 use omnibus_text::Panic;
 
 use super::{ActiveJob, EngineLoop};
 use crate::Failure;
 use crate::message::{Job, JobReport, JobUpdate};
 use crate::sampler::SamplingChanges;
+use crate::worker::capacity::PoolSize;
 use crate::worker::catch_panic::catch_panic;
 
 /// Consecutive iterations that may panic, without a completed step in between.
@@ -16,9 +17,15 @@ const PANICS_MAX: u32 = 3;
 
 impl EngineLoop {
     /// After a failed step the KV cache is not trusted: all sequences are recomputed from their tokens, in smaller steps.
+    /// If the smallest step runs out of memory, or the KV cache cannot be allocated again, the KV cache gets smaller.
     pub(super) fn recover(&mut self, error: &mlx::Error) {
         tracing::warn!(%error, "a step failed; its sequences are recomputed");
-        self.abort_steps();
+        let is_smallest = self.is_smallest_step();
+        let allocated = self.abort_steps();
+        let is_too_large = allocated.is_err() || (is_smallest && is_out_of_memory(error));
+        if is_too_large && self.shrink_pools() {
+            return;
+        }
         for event in self.scheduler.fail_steps() {
             self.handle_event(event);
         }
@@ -32,7 +39,44 @@ impl EngineLoop {
         if self.panics > PANICS_MAX {
             resume_unwind(Box::new(panic.to_string()));
         }
-        self.abort_steps();
+        if self.abort_steps().is_err() && self.shrink_pools() {
+            return;
+        }
+        self.resubmit(self.scheduler.settings().clone());
+    }
+
+    /// Whether the last step was as small as steps get.
+    fn is_smallest_step(&self) -> bool {
+        let limits = self.scheduler.limits();
+        limits.sequences == 1 && limits.tokens <= self.scheduler.settings().block_size
+    }
+
+    /// Allocates a smaller KV cache, and computes all sequences again in it. One that is too long for it fails. False if
+    /// there is none that can be allocated; then nothing happens to sequences.
+    fn shrink_pools(&mut self) -> bool {
+        while let Some(PoolSize { blocks, max_context }) = self.smaller_pools.pop_front() {
+            self.runner.set_blocks(&blocks);
+            if let Err(error) = self.runner.reset() {
+                tracing::error!(%error, "a smaller KV cache cannot be allocated");
+                continue;
+            }
+            tracing::warn!(?blocks, max_context, "out of memory: the KV cache has fewer blocks now");
+            let mut settings = self.scheduler.settings().clone();
+            settings.max_context = settings.max_context.min(max_context);
+            for (group, blocks) in settings.groups.iter_mut().zip(&blocks) {
+                group.blocks = *blocks as u32;
+            }
+            self.resubmit(settings);
+            return true;
+        }
+        // Blocks are allocated before the next step, as many as the scheduler counts on.
+        let groups = &self.scheduler.settings().groups;
+        self.runner.set_blocks(&groups.iter().map(|group| group.blocks as usize).collect::<Vec<_>>());
+        false
+    }
+
+    /// A new scheduler gets every job with its reported tokens.
+    fn resubmit(&mut self, settings: Settings) {
         if let Some(offload) = &mut self.offload {
             offload.detach();
         }
@@ -40,7 +84,7 @@ impl EngineLoop {
         let jobs: Vec<Job> =
             jobs.into_iter().filter_map(|(sequence, active)| self.with_tokens(sequence, active)).collect();
         self.stats.scheduler_discarded(&self.scheduler.stats());
-        self.scheduler = Scheduler::new(self.scheduler.settings().clone());
+        self.scheduler = Scheduler::new(settings);
         jobs.into_iter().for_each(|job| self.submit(job));
     }
 
@@ -60,8 +104,9 @@ impl EngineLoop {
         Some(job)
     }
 
-    /// Drops the steps in flight, clears the KV cache and the runner's sampling state.
-    fn abort_steps(&mut self) {
+    /// Drops the steps in flight, clears the KV cache and the runner's sampling state. Fails if the KV cache cannot be
+    /// allocated again.
+    fn abort_steps(&mut self) -> mlx::Result<()> {
         self.in_flight.clear();
         self.known.clear();
         self.changes = SamplingChanges::default();
@@ -69,8 +114,32 @@ impl EngineLoop {
             offload.cancel_all();
         }
         self.stats.step_failed();
-        if let Err(error) = self.runner.reset() {
+        let allocated = self.runner.reset();
+        if let Err(error) = &allocated {
             tracing::error!(%error, "the KV cache cannot be allocated again");
         }
+        allocated
+    }
+}
+
+/// Whether an error says that memory ran out: in MLX's words, in CUDA's or in Metal's.
+fn is_out_of_memory(error: &mlx::Error) -> bool {
+    let text = error.to_string().to_lowercase();
+    ["out of memory", "outofmemory", "insufficient memory", "unable to allocate"]
+        .iter()
+        .any(|words| text.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_every_backend_say_that_memory_ran_out() {
+        let says = |text: &str| is_out_of_memory(&mlx::Error::new(text));
+        assert!(says("[malloc] Unable to allocate 1024 bytes."));
+        assert!(says("cudaMallocAsync(&p, n, s) failed: out of memory"));
+        assert!(says("Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"));
+        assert!(!says("[matmul] Last dimension of first input must match"));
     }
 }

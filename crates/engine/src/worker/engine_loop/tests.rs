@@ -86,6 +86,10 @@ impl Runner for Recorder {
     fn reset(&mut self) -> mlx::Result<()> {
         self.inner.reset()
     }
+
+    fn set_blocks(&mut self, blocks: &[usize]) {
+        self.inner.set_blocks(blocks);
+    }
 }
 
 fn embedded() -> PathBuf {
