@@ -47,6 +47,19 @@ fn seed_89932_holds_its_invariants() {
     run(&Scenario::adversarial(89_932));
 }
 
+/// A sequence ended while it was in a further step, which kept blocks behind its window until that step was done; the
+/// oldest one waited for them.
+#[test]
+fn seed_340090_holds_its_invariants() {
+    run(&Scenario::adversarial(340_090));
+}
+
+/// The oldest sequence waited for a block of one group, and a younger one took the last block of another.
+#[test]
+fn seed_513717_holds_its_invariants() {
+    run(&Scenario::adversarial(513_717));
+}
+
 fn play(seed: u64) -> Report {
     catch_unwind(|| run(&Scenario::adversarial(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
 }

@@ -46,6 +46,7 @@ impl Scheduler {
         assert!(tokens_in_flight.is_some(), "a step in flight is recorded with its sequences");
         if sequence.phase == Phase::Ended {
             self.drop_outputs(id, output);
+            self.release_unneeded(id);
             return;
         }
         let (tokens, stop) = match output {
@@ -54,6 +55,7 @@ impl Scheduler {
             Some(SequenceOutput::Failed) => {
                 let failure = Failure::Sampling;
                 events.extend(self.end(id, Event::Failed { sequence: id, failure }));
+                self.release_unneeded(id);
                 return;
             }
         };
@@ -66,10 +68,10 @@ impl Scheduler {
             // The tokens of these positions are known and accepted.
             self.kv_cache.cache_full_blocks(cache, &tokens[..part.end - (part.samples - accepted)]);
         }
-        match finish {
-            Some(reason) => self.finish(id, reason, events),
-            None => self.release_unneeded(id),
+        if let Some(reason) = finish {
+            self.finish(id, reason, events);
         }
+        self.release_unneeded(id);
     }
 
     /// Samples after the end of a sequence are dropped, and the sequence is removed after the last of them.
@@ -133,7 +135,8 @@ impl Scheduler {
         events.extend(self.end(id, Event::Finished { sequence: id, reason }));
     }
 
-    /// Releases the blocks that the sequence no longer needs after this step: all, if it is preempted.
+    /// Releases the blocks that the sequence no longer needs after this step: all, if it is preempted. One that has ended
+    /// and is in a further step frees those out of its window like any other; plans count on them.
     fn release_unneeded(&mut self, id: SequenceId) {
         let Some(sequence) = self.sequences.get_mut(id) else { return };
         if sequence.phase != Phase::Preempted {

@@ -58,6 +58,15 @@ impl<'a> FreeBlocks<'a> {
         }
     }
 
+    /// Takes the blocks that positions up to `end` lack, as far as there are any.
+    pub(super) fn reserve(&mut self, held: impl Iterator<Item = usize>, end: usize) {
+        for ((available, (kind, _)), held) in self.available.iter_mut().zip(self.kv_cache.groups()).zip(held)
+        {
+            let missing = kind.blocks_for(self.kv_cache.block_size(), end).saturating_sub(held) as i64;
+            *available -= missing.min((*available).max(0));
+        }
+    }
+
     /// State slots for draft tokens: those without references, of the group with the fewest.
     pub(super) fn free_state_slots(&self) -> usize {
         let groups = self.kv_cache.groups().zip(&self.available).filter(|((kind, _), _)| kind.is_state());

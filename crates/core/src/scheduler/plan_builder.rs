@@ -17,6 +17,8 @@ pub(super) struct PlanBuilder<'a> {
     pub(super) scheduler: &'a Scheduler,
     plan: Plan,
     free_blocks: FreeBlocks<'a>,
+    /// Running sequences that wait for blocks of the step in flight. What they need beside those is reserved.
+    put_off: Vec<SequenceId>,
     tokens_left: usize,
     sequences_left: usize,
     /// The most tokens that the next sequence may have.
@@ -72,6 +74,7 @@ impl<'a> PlanBuilder<'a> {
             scheduler,
             plan: Plan { id: scheduler.version, at: now, ..Plan::default() },
             free_blocks: FreeBlocks::new(&scheduler.kv_cache),
+            put_off: Vec::new(),
             tokens_left: limits.tokens,
             sequences_left: limits.sequences,
             sequence_most: usize::MAX,
@@ -176,6 +179,7 @@ impl<'a> PlanBuilder<'a> {
         let held = || sequence.cache.tables.iter().map(|table| table.end());
         while self.reach(held()) <= sequence.computed {
             if self.make_room(held, sequence.computed, victims) == Scheduled::NoBlocks {
+                self.put_off(sequence);
                 return Scheduled::NoBlocks;
             }
         }
@@ -221,6 +225,16 @@ impl<'a> PlanBuilder<'a> {
         }
         self.schedule(sequence, start, held);
         Scheduled::Yes
+    }
+
+    /// Keeps what a running sequence needs, as far as it is there, from those behind it. Or else they would take a block of
+    /// one group in each step in which a block of another group becomes free.
+    fn put_off(&mut self, sequence: &Sequence) {
+        if !self.put_off.contains(&sequence.id()) {
+            self.put_off.push(sequence.id());
+            let held = sequence.cache.tables.iter().map(|table| table.end());
+            self.free_blocks.reserve(held, sequence.computed + 1);
+        }
     }
 
     /// Frees memory for one that can compute nothing. `NoBlocks`: no victim is left, or enough becomes
