@@ -60,6 +60,12 @@ fn seed_513717_holds_its_invariants() {
     run(&Scenario::adversarial(513_717));
 }
 
+/// The same where the first in line was waiting to be admitted.
+#[test]
+fn seed_635676_holds_its_invariants() {
+    run(&Scenario::adversarial(635_676));
+}
+
 fn play(seed: u64) -> Report {
     catch_unwind(|| run(&Scenario::adversarial(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
 }

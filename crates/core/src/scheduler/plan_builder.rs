@@ -17,7 +17,7 @@ pub(super) struct PlanBuilder<'a> {
     pub(super) scheduler: &'a Scheduler,
     plan: Plan,
     free_blocks: FreeBlocks<'a>,
-    /// Running sequences that wait for blocks of the step in flight. What they need beside those is reserved.
+    /// Sequences that wait for blocks of the step in flight. What they need beside those is reserved.
     put_off: Vec<SequenceId>,
     tokens_left: usize,
     sequences_left: usize,
@@ -179,7 +179,7 @@ impl<'a> PlanBuilder<'a> {
         let held = || sequence.cache.tables.iter().map(|table| table.end());
         while self.reach(held()) <= sequence.computed {
             if self.make_room(held, sequence.computed, victims) == Scheduled::NoBlocks {
-                self.put_off(sequence);
+                self.put_off(sequence.id(), held(), sequence.computed);
                 return Scheduled::NoBlocks;
             }
         }
@@ -220,6 +220,9 @@ impl<'a> PlanBuilder<'a> {
         while !self.fits(sequence, start, held(), reserve) {
             if self.make_room(held, start, victims) == Scheduled::NoBlocks {
                 self.free_blocks = before;
+                if reserve == Reserve::Chunk {
+                    self.put_off(sequence.id(), held(), start);
+                }
                 return Scheduled::NoBlocks;
             }
         }
@@ -227,13 +230,12 @@ impl<'a> PlanBuilder<'a> {
         Scheduled::Yes
     }
 
-    /// Keeps what a running sequence needs, as far as it is there, from those behind it. Or else they would take a block of
-    /// one group in each step in which a block of another group becomes free.
-    fn put_off(&mut self, sequence: &Sequence) {
-        if !self.put_off.contains(&sequence.id()) {
-            self.put_off.push(sequence.id());
-            let held = sequence.cache.tables.iter().map(|table| table.end());
-            self.free_blocks.reserve(held, sequence.computed + 1);
+    /// Keeps what a sequence needs to compute position `start`, as far as it is there, from those behind it. Or else they
+    /// would take a block of one group in each step in which a block of another group becomes free.
+    fn put_off(&mut self, id: SequenceId, held: impl Iterator<Item = usize>, start: usize) {
+        if !self.put_off.contains(&id) {
+            self.put_off.push(id);
+            self.free_blocks.reserve(held, start + 1);
         }
     }
 
