@@ -21,6 +21,7 @@ mod warm_prompts;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    commands::set_cuda_variables();
     if std::env::args_os().nth(1).is_some_and(|word| word == commands::engine::SUBCOMMAND) {
         return commands::engine::run().unwrap_or_else(|error| output::error(&error));
     }

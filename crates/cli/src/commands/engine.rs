@@ -28,7 +28,6 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     let mut variables =
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
     variables.extend(engine_library::variable(&config.isolation, config.engine.device));
-    variables.extend(engine_library::graph_variable());
     Ok(Isolation {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],

@@ -17,12 +17,27 @@ pub fn variable(settings: &IsolationSettings, device: DeviceChoice) -> Option<(O
     Some((VARIABLE.into(), search_path(folder, environment::variable(VARIABLE))?))
 }
 
-/// MLX ends a CUDA graph after so many megabytes of inputs, and a pool of keys counts whole for each kernel that reads
-/// it: without a limit a step is a few graphs, not one for every kernel. `None` without a GPU, or if it is set.
-pub fn graph_variable() -> Option<(OsString, OsString)> {
-    const GRAPH_MEGABYTES: &str = "MLX_MAX_MB_PER_BUFFER";
-    let is_set = environment::variable(GRAPH_MEGABYTES).is_some();
-    (has_nvidia_gpu() == Gpu::Found && !is_set).then(|| (GRAPH_MEGABYTES.into(), "1000000".into()))
+/// Variables that libmlx reads once, for an NVIDIA GPU, with their values unless the user sets them.
+const CUDA_VARIABLES: [(&str, &str); 2] = [
+    // MLX ends a CUDA graph after so many megabytes of inputs, and a pool of keys counts whole for each kernel that reads
+    // it: without a limit a step is a few graphs, not one for every kernel.
+    ("MLX_MAX_MB_PER_BUFFER", "1000000"),
+    // MLX fails when too many steps in a row have new shapes. A server's steps have many.
+    ("MLX_ENABLE_CACHE_THRASHING_CHECK", "0"),
+];
+
+/// Sets libmlx's variables for this process and those it starts. To be called before any thread is started.
+pub fn set_cuda_variables() {
+    if has_nvidia_gpu() == Gpu::Missing {
+        return;
+    }
+    for (name, value) in CUDA_VARIABLES.iter().filter(|(name, _)| environment::variable(name).is_none()) {
+        // SAFETY: the process has one thread, so nothing reads the environment meanwhile.
+        #[allow(unsafe_code, reason = "libmlx has no other way to set them")]
+        unsafe {
+            std::env::set_var(name, value);
+        }
+    }
 }
 
 /// The folder before those of the variable. An empty entry would stand for the working directory.

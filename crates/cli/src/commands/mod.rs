@@ -16,6 +16,8 @@ mod serve;
 
 use std::process::ExitCode;
 
+pub use engine_library::set_cuda_variables;
+
 use crate::args::ParsedArgs;
 use crate::command_name::CommandName;
 use crate::error::Error;

@@ -38,6 +38,13 @@ fn the_cpu_primitives_give_the_golden_logits() {
     }
 }
 
+#[test]
+fn the_gpu_kernels_give_the_golden_logits() {
+    if mlx::gpu::available() {
+        check(Kernels::Gpu);
+    }
+}
+
 /// Published weights are mostly half as wide as the goldens'; rounding moves the logits a little.
 /// (Routed experts stay out of bfloat16 here: it is coarse enough to choose others for these random routers.)
 #[test]
