@@ -72,3 +72,9 @@ pub use supervisor::Isolation;
 pub fn architectures() -> Vec<(&'static str, &'static str)> {
     omnibus_model::families::FAMILIES.iter().map(|family| (family.model_type, family.about)).collect()
 }
+
+/// Sets an environment variable for libmlx, in this process and those it starts, unless it is set. For programs that have
+/// started no thread yet; later it does nothing.
+pub fn set_library_variable(name: &str, value: &str) {
+    mlx::environment::set_default(name, value);
+}

@@ -31,12 +31,8 @@ pub fn set_cuda_variables() {
     if has_nvidia_gpu() == Gpu::Missing {
         return;
     }
-    for (name, value) in CUDA_VARIABLES.iter().filter(|(name, _)| environment::variable(name).is_none()) {
-        // SAFETY: the process has one thread, so nothing reads the environment meanwhile.
-        #[allow(unsafe_code, reason = "libmlx has no other way to set them")]
-        unsafe {
-            std::env::set_var(name, value);
-        }
+    for (name, value) in CUDA_VARIABLES {
+        omnibus_engine::set_library_variable(name, value);
     }
 }
 

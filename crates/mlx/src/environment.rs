@@ -1,0 +1,32 @@
+//! Environment variables that libmlx reads.
+
+/// Sets a variable of this process, for libmlx and for processes that it starts, unless it is set to something. Does
+/// nothing where the process may have other threads, which could read the environment meanwhile.
+pub fn set_default(name: &str, value: &str) {
+    let is_set = std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set || !has_one_thread() {
+        return;
+    }
+    // SAFETY: no other thread runs.
+    unsafe {
+        std::env::set_var(name, value);
+    }
+}
+
+/// False where the system cannot tell.
+fn has_one_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_set_beside_other_threads() {
+        let name = "OMNIBUS_TEST_SET_DEFAULT";
+        // The test harness has a thread of its own.
+        std::thread::spawn(move || set_default(name, "1")).join().unwrap();
+        assert_eq!(std::env::var_os(name), None);
+    }
+}
