@@ -72,7 +72,7 @@ impl RandomWeights {
         self.0.dtype == Dtype::F32
     }
 
-    /// Bytes of a tensor of the manifest, as [`Self::weights`] stores it.
+    /// Bytes of a tensor of the manifest, as it is stored.
     pub fn tensor_bytes(&self, name: &str, shape: &[usize]) -> u64 {
         let elements = shape.iter().product::<usize>() as u64;
         let float = self.0.dtype.size_of() as u64;
