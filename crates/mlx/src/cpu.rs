@@ -7,7 +7,9 @@
 //! Ids, slots and tables are checked while computing: an invalid one gives zeros or is not written.
 
 use mlx_sys as sys;
-use sys::kernels::{self, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays};
+use sys::kernels::{
+    self, Activations, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays,
+};
 
 use crate::array::{list, unlist};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
@@ -37,7 +39,14 @@ pub fn qmm(x: &Array, w: &Quantized) -> Result<Array> {
     let (outer, rows) = op.rows(x, packed.k)?;
     let float = op.float(x)?;
     let shape = with_last(&outer, packed.n)?;
-    let kernel = Linear { weights: packed.weights, float, n: packed.n, k: packed.k, rows: Rows::All(rows) };
+    let kernel = Linear {
+        weights: packed.weights,
+        activations: Activations::Exact,
+        float,
+        n: packed.n,
+        k: packed.k,
+        rows: Rows::All(rows),
+    };
     one(&op, Kernel::Linear(kernel), &[x, &w.weight, &w.scales, packed.biases], &shape, x.dtype()?)
 }
 
@@ -47,7 +56,14 @@ pub fn matmul_t(x: &Array, w: &Array) -> Result<Array> {
     let &[n, k] = w.shape() else { return Err(op.fail("the weights have two axes")) };
     let (outer, rows) = op.rows(x, k as usize)?;
     let weights = Weights::Dense(op.float(w)?);
-    let kernel = Linear { weights, float: op.float(x)?, n: n as usize, k: k as usize, rows: Rows::All(rows) };
+    let kernel = Linear {
+        weights,
+        activations: Activations::Exact,
+        float: op.float(x)?,
+        n: n as usize,
+        k: k as usize,
+        rows: Rows::All(rows),
+    };
     one(&op, Kernel::Linear(kernel), &[x, w], &with_last(&outer, n as usize)?, x.dtype()?)
 }
 
@@ -253,7 +269,14 @@ impl Op<'_> {
             _ => return Err(self.fail("x is [rows, in] or [rows, chosen, in], as ids and weights say")),
         };
         let rows_chosen = Rows::Chosen { results: rows as usize * choices as usize, sharing, experts };
-        let kernel = Linear { weights, float: self.float(x)?, n, k, rows: rows_chosen };
+        let kernel = Linear {
+            weights,
+            activations: Activations::Exact,
+            float: self.float(x)?,
+            n,
+            k,
+            rows: rows_chosen,
+        };
         Ok((kernel, [rows, choices, size(n)?]))
     }
 }

@@ -136,6 +136,37 @@ pub(super) unsafe fn write<S: Simd>(base: *mut u8, float: Float, i: usize, value
     }
 }
 
+/// Rows of a product.
+#[derive(Clone, Copy)]
+pub(super) struct Input(pub *const u8, pub Float);
+/// Results of a product.
+#[derive(Clone, Copy)]
+pub(super) struct Output(pub *mut u8, pub Float);
+// SAFETY: x is only read; tasks write disjoint parts of the output.
+unsafe impl Sync for Input {}
+// SAFETY: as above.
+unsafe impl Sync for Output {}
+
+impl Input {
+    /// Address and type of element `i`.
+    pub(super) unsafe fn at(&self, i: usize) -> (*const u8, Float) {
+        (self.1.at(self.0, i), self.1)
+    }
+}
+
+/// The lanes of `v` that come before `end`, to the columns from `n` on of the row that starts at element `row`.
+#[inline(always)]
+pub(super) unsafe fn store_columns<S: Simd>(out: Output, row: usize, n: usize, end: usize, v: S::F) {
+    if n + S::LANES <= end {
+        return store::<S>(out.0, out.1, row + n, v);
+    }
+    let mut lanes = [0f32; 16];
+    S::store(lanes.as_mut_ptr(), v);
+    for i in 0..end - n {
+        store1(out.0, out.1, row + n + i, lanes[i]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ mod copy;
 mod element;
 mod embed;
 mod gemm;
+mod int8;
 mod linear;
 mod math;
 mod packing;
@@ -24,6 +25,7 @@ mod recurrence;
 mod rows;
 mod runs;
 mod simd;
+mod weights;
 
 pub use adjust::Adjust;
 pub use attention::{Attention, Norm as HeadNorm, Rope, RotaryPairing, Store};
@@ -32,12 +34,13 @@ pub use conv::Conv;
 pub use copy::Copy;
 pub use element::Float;
 pub use embed::Embed;
-pub use linear::{Linear, Rows, Weights};
+pub use linear::{Activations, Linear, Rows};
 pub use packing::Packing;
 pub use pool::threads;
 pub use recurrence::{Recurrence, Rule};
 pub use rows::{Act, Center, Gated, Norm};
 pub use simd::{Isa, isa, limit_isa};
+pub use weights::Weights;
 
 /// What a primitive computes: everything that is known when the graph is built.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::environment::variable;
 
+pub(super) mod dot;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -79,6 +80,16 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn low_nibble(v: Self::I) -> Self::F {
         Self::to_float(Self::and(v, 15))
     }
+
+    unsafe fn no_words() -> Self::I;
+    /// Four bytes, repeated in every lane.
+    unsafe fn word(p: *const u8) -> Self::I;
+    unsafe fn load_words(p: *const u32) -> Self::I;
+    unsafe fn store_words(p: *mut u32, v: Self::I);
+    /// Transposes each quad: lane `i` of vector `v` becomes lane `v` of vector `i`.
+    unsafe fn transpose(v: [Self::I; 4]) -> [Self::I; 4];
+    /// 32 values times `factor`, below 128 in magnitude, to the nearest integer, ties to even.
+    unsafe fn to_bytes(p: *const f32, factor: f32) -> [i8; 32];
 
     /// Runs `work` as a function of its own with this instruction set.
     unsafe fn call<W: Work>(work: W) -> W::Output;

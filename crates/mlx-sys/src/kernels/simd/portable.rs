@@ -12,7 +12,7 @@ pub(crate) struct F4([f32; 4]);
 
 #[derive(Clone, Copy)]
 #[repr(align(16))]
-pub(crate) struct I4([u32; 4]);
+pub(crate) struct I4(pub(super) [u32; 4]);
 
 #[inline(always)]
 fn each(f: impl Fn(usize) -> f32) -> F4 {
@@ -156,6 +156,32 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn as_float(v: I4) -> F4 {
         each(|i| f32::from_bits(v.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn no_words() -> I4 {
+        I4([0; 4])
+    }
+    #[inline(always)]
+    unsafe fn word(p: *const u8) -> I4 {
+        I4([u32::from_le(p.cast::<u32>().read_unaligned()); 4])
+    }
+    #[inline(always)]
+    unsafe fn load_words(p: *const u32) -> I4 {
+        I4(p.cast::<[u32; 4]>().read_unaligned())
+    }
+    #[inline(always)]
+    unsafe fn store_words(p: *mut u32, v: I4) {
+        p.cast::<[u32; 4]>().write_unaligned(v.0)
+    }
+    #[inline(always)]
+    unsafe fn transpose(v: [I4; 4]) -> [I4; 4] {
+        [0, 1, 2, 3].map(|i| I4([v[0].0[i], v[1].0[i], v[2].0[i], v[3].0[i]]))
+    }
+    #[inline(always)]
+    unsafe fn to_bytes(p: *const f32, factor: f32) -> [i8; 32] {
+        const MAGIC: f32 = 12582912.0; // as in `round`: the integer is in the low bits of the sum
+        let values = p.cast::<[f32; 32]>().read_unaligned();
+        values.map(|v| (v * factor + MAGIC).to_bits() as i8)
     }
     #[inline(never)]
     unsafe fn call<W: Work>(work: W) -> W::Output {

@@ -176,6 +176,40 @@ impl Simd for Avx512 {
         _mm512_permutexvar_ps(v, numbers)
     }
     #[inline(always)]
+    unsafe fn no_words() -> __m512i {
+        _mm512_setzero_si512()
+    }
+    #[inline(always)]
+    unsafe fn word(p: *const u8) -> __m512i {
+        _mm512_set1_epi32(p.cast::<i32>().read_unaligned())
+    }
+    #[inline(always)]
+    unsafe fn load_words(p: *const u32) -> __m512i {
+        _mm512_loadu_si512(p.cast())
+    }
+    #[inline(always)]
+    unsafe fn store_words(p: *mut u32, v: __m512i) {
+        _mm512_storeu_si512(p.cast(), v)
+    }
+    #[inline(always)]
+    unsafe fn transpose(v: [__m512i; 4]) -> [__m512i; 4] {
+        let (ab, cd) = (_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpacklo_epi32(v[2], v[3]));
+        let (ab2, cd2) = (_mm512_unpackhi_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[2], v[3]));
+        [
+            _mm512_unpacklo_epi64(ab, cd),
+            _mm512_unpackhi_epi64(ab, cd),
+            _mm512_unpacklo_epi64(ab2, cd2),
+            _mm512_unpackhi_epi64(ab2, cd2),
+        ]
+    }
+    #[inline(always)]
+    unsafe fn to_bytes(p: *const f32, factor: f32) -> [i8; 32] {
+        let factor = _mm512_set1_ps(factor);
+        let low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(p), factor));
+        let high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(p.add(16)), factor));
+        std::mem::transmute([_mm512_cvtepi32_epi8(low), _mm512_cvtepi32_epi8(high)])
+    }
+    #[inline(always)]
     unsafe fn call<W: Work>(work: W) -> W::Output {
         with_avx512(work)
     }
@@ -331,6 +365,46 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn as_float(v: __m256i) -> __m256 {
         _mm256_castsi256_ps(v)
+    }
+    #[inline(always)]
+    unsafe fn no_words() -> __m256i {
+        _mm256_setzero_si256()
+    }
+    #[inline(always)]
+    unsafe fn word(p: *const u8) -> __m256i {
+        _mm256_set1_epi32(p.cast::<i32>().read_unaligned())
+    }
+    #[inline(always)]
+    unsafe fn load_words(p: *const u32) -> __m256i {
+        _mm256_loadu_si256(p.cast())
+    }
+    #[inline(always)]
+    unsafe fn store_words(p: *mut u32, v: __m256i) {
+        _mm256_storeu_si256(p.cast(), v)
+    }
+    #[inline(always)]
+    unsafe fn transpose(v: [__m256i; 4]) -> [__m256i; 4] {
+        let (ab, cd) = (_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpacklo_epi32(v[2], v[3]));
+        let (ab2, cd2) = (_mm256_unpackhi_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[2], v[3]));
+        [
+            _mm256_unpacklo_epi64(ab, cd),
+            _mm256_unpackhi_epi64(ab, cd),
+            _mm256_unpacklo_epi64(ab2, cd2),
+            _mm256_unpackhi_epi64(ab2, cd2),
+        ]
+    }
+    #[inline(always)]
+    unsafe fn to_bytes(p: *const f32, factor: f32) -> [i8; 32] {
+        let factor = _mm256_set1_ps(factor);
+        let mut eights = [_mm256_setzero_si256(); 4];
+        for i in 0..4 {
+            eights[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(p.add(8 * i)), factor));
+        }
+        // Packing works on halves of a vector; the permutation puts their fours in order.
+        let low = _mm256_packs_epi32(eights[0], eights[1]);
+        let high = _mm256_packs_epi32(eights[2], eights[3]);
+        let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        std::mem::transmute(_mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order))
     }
     #[inline(always)]
     unsafe fn call<W: Work>(work: W) -> W::Output {
