@@ -11,6 +11,7 @@ mod attention;
 mod blocks;
 mod call;
 mod elementwise;
+mod experts;
 mod linear;
 mod plan;
 mod program;
@@ -20,6 +21,7 @@ pub use attention::{HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, Rotary,
 pub use blocks::{BlockCopies, copy_blocks};
 pub use call::written_by;
 pub use elementwise::{AddNorm, Gate, GateLayout, Gated, upload};
+pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
 pub use plan::Plan;
 pub use program::{compile_with_mlx, text as cuda_program_text};

@@ -10,6 +10,8 @@ mod recurrent;
 mod rotary;
 mod weight;
 
+use std::cell::OnceCell;
+
 use mlx::{Array, Dtype};
 
 use omnibus_kv::KvFormat;
@@ -109,6 +111,20 @@ pub(crate) struct AttentionCall<'a> {
     pub(crate) layer: LayerContext<'a>,
 }
 
+/// The experts of each row.
+pub(crate) struct ChosenExperts {
+    /// `[T, top_k]` u32, all below the number of experts.
+    pub(crate) indices: Array,
+    /// The pairs of a row and an expert sorted by expert, made by the first product that needs them.
+    pub(crate) sorted: OnceCell<Option<[Array; 2]>>,
+}
+
+impl ChosenExperts {
+    pub(crate) fn new(indices: Array) -> Self {
+        Self { indices, sorted: OnceCell::new() }
+    }
+}
+
 /// One backend's operations. Rows are the first axis, `[T, …]`.
 pub(crate) trait Ops: Sync {
     /// The dtype that activations need, if any.
@@ -130,8 +146,8 @@ pub(crate) trait Ops: Sync {
     fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array>;
 
     /// Each row through the experts chosen for it. `x`: `[T, in]` or one row for each choice, `[T, top_k, in]`;
-    /// `experts`: `[T, top_k]` u32, all below the number of experts; weight `[experts, out, in]` → `[T, top_k, out]`.
-    fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array>;
+    /// weight `[experts, out, in]` → `[T, top_k, out]`.
+    fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array>;
 
     /// `x / √(mean(x²) + eps) · weight` over the last axis.
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array>;

@@ -13,6 +13,15 @@ pub enum WeightBits {
     Sixteen,
 }
 
+impl WeightBits {
+    pub(super) fn bits(self) -> i32 {
+        match self {
+            Self::Four => 4,
+            Self::Sixteen => 16,
+        }
+    }
+}
+
 /// `x · wᵀ` for up to 64 rows of bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewRows {
@@ -30,6 +39,8 @@ pub struct FewRows {
 pub const FEW_ROWS_MAX: i32 = 64;
 /// Groups that keep a large GPU busy.
 const GROUPS_WANTED: i32 = 128;
+/// The same where a group stages its rows: two or three fit a multiprocessor.
+const STAGED_GROUPS_WANTED: i32 = 304;
 
 impl FewRows {
     /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
@@ -40,10 +51,7 @@ impl FewRows {
         if !fits || dialect != Dialect::Cuda || !(1..=FEW_ROWS_MAX).contains(&self.rows) {
             return None;
         }
-        let bits = match self.bits {
-            WeightBits::Four => 4,
-            WeightBits::Sixteen => 16,
-        };
+        let bits = self.bits.bits();
         let (plan, splits) = if self.rows <= 16 { self.narrow(bits) } else { self.staged(bits) };
         let partial = if splits == 1 { Dtype::Bf16 } else { Dtype::F32 };
         let first = plan.with_output((vec![splits, self.rows, self.outputs], partial));
@@ -85,10 +93,11 @@ impl FewRows {
 
     /// 17 to 64 rows, which pass through shared memory.
     fn staged(&self, bits: i32) -> (Unfinished, i32) {
-        let blocks = (self.outputs + 127) / 128;
-        let splits = (self.inputs / 512).min(2 * GROUPS_WANTED / blocks).max(1);
+        let row_tiles = if bits == 4 { 2 } else { 1 };
+        let blocks = (self.outputs + 64 * row_tiles - 1) / (64 * row_tiles);
+        let splits = (self.inputs / 512).min(STAGED_GROUPS_WANTED / blocks).clamp(1, 10);
         let tiles = if self.rows <= 32 { 4 } else { 8 };
-        let constants = vec![("MT", tiles), ("RT", 2), ("WN", 4)];
+        let constants = vec![("MT", tiles), ("RT", row_tiles), ("WN", 4)];
         (Unfinished { kernel: &WMM_STAGED, bits, constants, blocks, splits, simds: 4 }, splits)
     }
 }
@@ -119,20 +128,7 @@ impl Unfinished {
 
 /// `x · wᵀ` for bf16 rows `[.., inputs]`, up to 64 in all, by our kernels. `None` where there is none for them.
 pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
-    let (bits, w, scales, biases) = match weight {
-        FewRowsWeight::Dense(weight) if weight.dtype()? == Dtype::Bf16 => {
-            (WeightBits::Sixteen, weight, weight, weight)
-        }
-        FewRowsWeight::Packed(packed) => {
-            let affine = packed.mode == QuantMode::Affine && packed.bits == 4 && packed.group == 64;
-            let (Some(biases), true) = (&packed.biases, affine) else { return Ok(None) };
-            if packed.scales.dtype()? != Dtype::Bf16 || biases.dtype()? != Dtype::Bf16 {
-                return Ok(None);
-            }
-            (WeightBits::Four, &packed.weight, &packed.scales, biases)
-        }
-        FewRowsWeight::Dense(_) => return Ok(None),
-    };
+    let Some(Stored { bits, w, scales, biases }) = weight.stored()? else { return Ok(None) };
     let (Some(inputs), &[outputs, _]) = (x.shape().last().copied(), w.shape()) else { return Ok(None) };
     if x.dtype()? != Dtype::Bf16 {
         return Ok(None);
@@ -165,4 +161,33 @@ pub enum FewRowsWeight<'a> {
     Dense(&'a Array),
     /// Affine codes.
     Packed(&'a Quantized),
+}
+
+/// Weights as kernels take them; what one does not read is any array.
+pub(super) struct Stored<'a> {
+    pub(super) bits: WeightBits,
+    pub(super) w: &'a Array,
+    pub(super) scales: &'a Array,
+    pub(super) biases: &'a Array,
+}
+
+impl<'a> FewRowsWeight<'a> {
+    /// `None` for weights without a kernel.
+    pub(super) fn stored(self) -> Result<Option<Stored<'a>>> {
+        match self {
+            Self::Dense(w) if w.dtype()? == Dtype::Bf16 => {
+                Ok(Some(Stored { bits: WeightBits::Sixteen, w, scales: w, biases: w }))
+            }
+            Self::Dense(_) => Ok(None),
+            Self::Packed(packed) => {
+                let affine = packed.mode == QuantMode::Affine && packed.bits == 4 && packed.group == 64;
+                let (Some(biases), true) = (&packed.biases, affine) else { return Ok(None) };
+                if packed.scales.dtype()? != Dtype::Bf16 || biases.dtype()? != Dtype::Bf16 {
+                    return Ok(None);
+                }
+                let Quantized { weight: w, scales, .. } = packed;
+                Ok(Some(Stored { bits: WeightBits::Four, w, scales, biases }))
+            }
+        }
+    }
 }

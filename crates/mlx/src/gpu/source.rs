@@ -85,6 +85,12 @@ pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dial
 /// Inputs of a product with weights.
 const WEIGHTS: &[&str] = &["x", "w", "ss", "sb"];
 pub(super) static WMM: Kernel = kernel!("wmm", WEIGHTS, &["y"], TensorCores);
+pub(super) static WMM_EXPERT: Kernel =
+    kernel!("wmm_expert", &["x", "w", "ss", "sb", "experts"], &["y"], TensorCores);
+pub(super) static WMM_EXPERTS: Kernel =
+    kernel!("wmm_experts", &["x", "w", "ss", "sb", "order", "starts"], &["y"], TensorCores);
+pub(super) static EXPERT_ROWS: Kernel =
+    kernel!("expert_rows", &["experts"], &["order", "starts"], TensorCores);
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static COPY_BLOCKS: Kernel = kernel!("copy_blocks", &["pool", "pairs"], &["done"], Dialect);
@@ -94,6 +100,7 @@ const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
     ("attn_copy.h", include_str!("kernels/attn_copy.h")),
     ("attn_tail.h", include_str!("kernels/attn_tail.h")),
+    ("wmm_body.h", include_str!("kernels/wmm_body.h")),
 ];
 
 /// Built-in arguments of a Metal kernel; MLX declares those that a body names.

@@ -372,7 +372,7 @@ fn broken_tensor_chunks_are_noticed() {
         (1, "gk_wait<1>();", ""),
         (1, "gk_wait<1>();\n  GK_BARRIER();", "gk_wait<1>();"),
         (2, "  }\n  GK_BARRIER();\n}", "  }\n}"),
-        (2, "k < n[o]", "k < hi"),
+        (2, "k < keys_seen", "k < hi"),
         (4, "gk_matrices_t", "gk_matrices"),
         (0, "row0 + i / (G * (D / 8))", "row0 + 1 + i / (G * (D / 8))"),
     ];

@@ -38,7 +38,7 @@ fn case(bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
 }
 
 /// Codes, scales and biases as MLX packs them, and the weights they stand for.
-fn packed(numbers: &mut Numbers, inputs: i32, outputs: i32) -> (Vec<Tensor>, Vec<f64>) {
+pub(crate) fn packed(numbers: &mut Numbers, inputs: i32, outputs: i32) -> (Vec<Tensor>, Vec<f64>) {
     let groups = [outputs, inputs / 64];
     let (scales, biases) = (numbers.tensor(Bf16, &groups), numbers.tensor(Bf16, &groups));
     let codes: Vec<u32> = (0..outputs * inputs).map(|_| numbers.below(16) as u32).collect();

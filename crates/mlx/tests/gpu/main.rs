@@ -8,6 +8,7 @@ mod blocks;
 mod elementwise;
 mod emulator;
 mod environment;
+mod experts;
 mod linear;
 mod rotary;
 mod text;

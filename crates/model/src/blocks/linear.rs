@@ -2,7 +2,7 @@
 
 use mlx::{Array, Dtype};
 
-use crate::ops::{Ops, Weight};
+use crate::ops::{ChosenExperts, Ops, Weight};
 
 /// `x · Wᵀ + b`. The weight is `[out, in]`.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ impl ExpertLinear {
     }
 
     /// Each row through the experts chosen for it, see [`Ops::expert_linear`].
-    pub(crate) fn forward(&self, x: &Array, experts: &Array) -> mlx::Result<Array> {
+    pub(crate) fn forward(&self, x: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
         self.ops.expert_linear(x, experts, &self.weight)
     }
 

@@ -6,7 +6,9 @@ use mlx::{Array, Dtype, QuantMode, cpu};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
-use super::{AttentionCall, AttentionNeeds, ByLength, HeadNorm, LayerContext, Ops, Rotation, Weight};
+use super::{
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LayerContext, Ops, Rotation, Weight,
+};
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables};
 use crate::kv_cache::{Pool, poisoned};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
@@ -51,10 +53,10 @@ impl Ops for CpuOps {
         }
     }
 
-    fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array> {
+    fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array> {
         match weight {
-            Weight::Dense(weight) => cpu::gather_mm(x, experts, weight),
-            Weight::Packed(packed) if packed.mode == QuantMode::Affine => cpu::gather_qmm(x, experts, packed),
+            Weight::Dense(weight) => cpu::gather_mm(x, &experts.indices, weight),
+            Weight::Packed(packed) if packed.mode == QuantMode::Affine => cpu::gather_qmm(x, &experts.indices, packed),
             Weight::Packed(_) => MlxOps.expert_linear(x, experts, weight),
         }
     }

@@ -11,7 +11,7 @@ use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
-use super::{AttentionCall, AttentionNeeds, ByLength, LayerContext, Ops, Weight};
+use super::{AttentionCall, AttentionNeeds, ByLength, ChosenExperts, LayerContext, Ops, Weight};
 use crate::forward::AttentionPath;
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, KvPath, Mamba2, kv_format};
@@ -56,7 +56,7 @@ impl Ops for GpuOps {
         }
     }
 
-    fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array> {
+    fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array> {
         match experts::product(x, experts, weight)? {
             Some(product) => Ok(product),
             None => MlxOps.expert_linear(x, experts, weight),

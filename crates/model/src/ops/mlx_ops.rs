@@ -7,7 +7,7 @@ mod mamba2;
 
 use mlx::{Array, Dtype, Quantized, fast};
 
-use super::{AttentionCall, AttentionNeeds, LayerContext, Ops, Weight};
+use super::{AttentionCall, AttentionNeeds, ChosenExperts, LayerContext, Ops, Weight};
 use crate::forward::AttentionPath;
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, KvPath, Mamba2};
@@ -53,7 +53,8 @@ impl Ops for MlxOps {
         }
     }
 
-    fn expert_linear(&self, x: &Array, experts: &Array, weight: &Weight) -> mlx::Result<Array> {
+    fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array> {
+        let experts = &experts.indices;
         // MLX gathers whole matrices: one row each, [T, (1 | top_k), 1, in].
         let x = if x.ndim() == 2 { x.expand_dims(&[1, 2])? } else { x.expand_dims(&[2])? };
         let y = match weight {

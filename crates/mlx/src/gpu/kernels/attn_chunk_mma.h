@@ -1,15 +1,16 @@
 // CUDA alone: attention of prompt chunks on tensor cores, for pools of T (bf16 or f16), D a multiple of 16 up to 128, up
-// to 16 NS heads per key head. The rows of A are pairs of a row and one of the heads that share a key head, 16 NS of
-// them a group; keys and values pass through shared memory in tiles of 32, while the next tile is on its way.
+// to 16 NS heads per key head. The rows of A are pairs of a row and one of the heads that share a key head, 16 NS
+// of them a group; keys and values pass through shared memory in tiles of KT, while the next tile is on its way.
 // in:  q [rows, HQ, D] of T, kpool vpool [blocks, BS, HK, D] of T, items [items, 8] int (attn_item.h; the sixth is 1 for
 //      rows that are copied from `other`), table int, other [rows, HQ, D] of T: what another kernel computed
 // out: out [rows, HQ, D] of T
 // groups (items, HK), NS simd groups; an item has up to 16 NS HK / HQ rows
 // Source: arXiv 2307.08691 (the loop over keys with a running maximum).
-constexpr int G = HQ / HK, KT = 32, PITCH = D + 8, TILE = KT * PITCH, ND = D / 8, NT = NS * 32;
+constexpr int G = HQ / HK, PITCH = D + 8, TILE = KT * PITCH, ND = D / 8, NT = NS * 32;
+constexpr int PER = (KT * ND + NT - 1) / NT;  // pieces of 16 bytes of a tile's keys that a thread copies, and of its values
 GK_SHARED(uint4, stage, 4 * TILE / 8);   // [buffer][keys, values][KT][PITCH], the pitch keeps banks apart
 const int lane = GK_LANE, simd = GK_SIMD, hk = GK_GROUP_Y, g = lane >> 2, t = lane & 3;
-const int ITEM = GK_GROUP_X;
+const int ITEM = GK_GROUPS_X - 1 - GK_GROUP_X;  // the last rows of a prompt see the most keys: they begin first
 //@include attn_item.h
 //@include attn_copy.h
 int lo = WINDOW > 0 && pos0 + 1 > WINDOW ? pos0 + 1 - WINDOW : 0, sink_tiles = 0;
@@ -18,16 +19,24 @@ else if (SINK > 0) lo = 0;
 const int tiles = sink_tiles + (hi - lo + KT - 1) / KT;
 auto first_key = [&](int tile) { return tile < sink_tiles ? tile * KT : lo + (tile - sink_tiles) * KT; };
 T* const staged = reinterpret_cast<T*>(stage);
+// Slots of a tile's keys, looked up a tile before they are copied; below zero: no key.
+int slots[PER];
+auto look_up = [&](int tile) {
+  const int k0 = first_key(tile), end = tile < tiles ? (tile < sink_tiles ? SINK : hi) : 0;
+  GK_UNROLL for (int j = 0; j < PER; ++j) {
+    const int i = GK_TID + j * NT, k = k0 + i / ND, b = k / BS;
+    slots[j] = i < KT * ND && k < end ? table[tab + (b < SB ? b : b - freed)] * BS + k % BS : -1;
+  }
+};
 auto fetch = [&](int tile) {
-  const int k0 = first_key(tile), end = tile < sink_tiles ? SINK : hi;
-  GK_UNROLL for (int j = 0; j < (2 * KT * ND + NT - 1) / NT; ++j) {
+  GK_UNROLL for (int j = 0; j < PER; ++j) {
     const int i = GK_TID + j * NT;
-    if (i < 2 * KT * ND) {
-      const int which = i / (KT * ND), key = i / ND % KT, k = k0 + key, b = k / BS;
-      const T* pool = which ? vpool : kpool;
-      const T* from = pool;
-      if (k < end) from = pool + (((gk_long)table[tab + (b < SB ? b : b - freed)] * BS + k % BS) * HK + hk) * D + i % ND * 8;
-      gk_copy16(staged + ((tile & 1) * 2 + which) * TILE + key * PITCH + i % ND * 8, from, k < end);
+    if (i < KT * ND) {
+      const bool some = slots[j] >= 0;
+      const gk_long from = some ? ((gk_long)slots[j] * HK + hk) * D + i % ND * 8 : 0;
+      T* const to = staged + (tile & 1) * 2 * TILE + i / ND * PITCH + i % ND * 8;
+      gk_copy16(to, kpool + from, some);
+      gk_copy16(to + TILE, vpool + from, some);
     }
   }
 };
@@ -35,7 +44,6 @@ auto fetch = [&](int tile) {
 int n[2];
 gk_long at[2];
 gk_uint qf[D / 16][4];
-int least = 1 << 30, most = 0;            // keys that a row of this simd group sees
 GK_UNROLL for (int o = 0; o < 2; ++o) {
   const int r = simd * 16 + g + 8 * o;
   const bool live = r / G < rows;
@@ -45,18 +53,23 @@ GK_UNROLL for (int o = 0; o < 2; ++o) {
     GK_UNROLL for (int h = 0; h < 2; ++h)
       qf[c][2 * h + o] = live ? *reinterpret_cast<const gk_uint*>(q + at[o] + c * 16 + h * 8 + 2 * t) : 0;
 }
+int least = 1 << 30, most = 0;            // keys that a row of this simd group sees
 GK_UNROLL for (int i = 0; i < 16; ++i) {
   const int r = simd * 16 + i, keys = r / G < rows ? pos0 + r / G + 1 : 0;
   least = keys < least ? keys : least;
   most = keys > most ? keys : most;
 }
+const float scale = GK_FLOAT(SCALE);
 float acc[ND][4], m[2] = {-1e30f, -1e30f}, l[2] = {0, 0};
 GK_UNROLL for (int d = 0; d < ND; ++d) { acc[d][0] = acc[d][1] = acc[d][2] = acc[d][3] = 0; }
-if (tiles > 0) fetch(0);
+look_up(0);
+fetch(0);
 gk_commit();
+look_up(1);
 for (int tile = 0; tile < tiles; ++tile) {
-  if (tile + 1 < tiles) fetch(tile + 1);
+  fetch(tile + 1);
   gk_commit();
+  look_up(tile + 2);
   gk_wait<1>();
   GK_BARRIER();                           // this tile is there for all
   const int k0 = first_key(tile), end = tile < sink_tiles ? SINK : hi;
@@ -74,22 +87,28 @@ for (int tile = 0; tile < tiles; ++tile) {
       }
     }
     const bool all = k0 + KT <= end && k0 + KT <= least && (WINDOW == 0 || k0 + WINDOW >= most);
-    float top[2] = {m[0], m[1]};
-    GK_UNROLL for (int j = 0; j < KT / 8; ++j)
-      GK_UNROLL for (int i = 0; i < 4; ++i) {
-        const int o = i >> 1, k = k0 + j * 8 + 2 * t + (i & 1);
-        const bool seen = all || (k < end && k < n[o] && (WINDOW == 0 || k + WINDOW >= n[o] || k < SINK));
-        s[j][i] = seen ? s[j][i] * GK_FLOAT(SCALE) : -3e38f;
-        top[o] = s[j][i] > top[o] ? s[j][i] : top[o];
-      }
+    if (!all) {
+      GK_UNROLL for (int j = 0; j < KT / 8; ++j)
+        GK_UNROLL for (int i = 0; i < 4; ++i) {
+          const int keys_seen = n[i >> 1], k = k0 + j * 8 + 2 * t + (i & 1);
+          const bool seen = k < end && k < keys_seen && (WINDOW == 0 || k + WINDOW >= keys_seen || k < SINK);
+          s[j][i] = seen ? s[j][i] : -3e38f;
+        }
+    }
     GK_UNROLL for (int o = 0; o < 2; ++o) {
-      { float x = gk_shfl_xor(top[o], 1); top[o] = x > top[o] ? x : top[o]; x = gk_shfl_xor(top[o], 2); top[o] = x > top[o] ? x : top[o]; }
-      const float a = gk_exp2(m[o] - top[o]);
-      m[o] = top[o];
+      float top = m[o];
+      GK_UNROLL for (int j = 0; j < KT / 8; ++j)
+        GK_UNROLL for (int i = 0; i < 2; ++i) top = s[j][2 * o + i] > top ? s[j][2 * o + i] : top;
+      { float x = gk_shfl_xor(top, 1); top = x > top ? x : top; x = gk_shfl_xor(top, 2); top = x > top ? x : top; }
+      const float a = gk_exp2((m[o] - top) * scale), less = top * scale;
+      m[o] = top;
       l[o] *= a;
       GK_UNROLL for (int d = 0; d < ND; ++d) { acc[d][2 * o] *= a; acc[d][2 * o + 1] *= a; }
       GK_UNROLL for (int j = 0; j < KT / 8; ++j)
-        GK_UNROLL for (int i = 0; i < 2; ++i) { s[j][2 * o + i] = gk_exp2(s[j][2 * o + i] - top[o]); l[o] += s[j][2 * o + i]; }
+        GK_UNROLL for (int i = 0; i < 2; ++i) {
+          s[j][2 * o + i] = gk_exp2(fmaf(s[j][2 * o + i], scale, -less));
+          l[o] += s[j][2 * o + i];
+        }
     }
     GK_UNROLL for (int j = 0; j < KT / 8; j += 2) {
       const gk_uint p[4] = {gk_tensor<T>::pair(s[j][0], s[j][1]), gk_tensor<T>::pair(s[j][2], s[j][3]),

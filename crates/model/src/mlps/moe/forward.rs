@@ -6,7 +6,7 @@ use super::{Moe, SharedExpert};
 use crate::blocks::{ExpertLinear, Linear, MlpBlock};
 use crate::mlps::gated::GatedBlock;
 use crate::mlps::router::RouterBlock;
-use crate::ops::Ops;
+use crate::ops::{ChosenExperts, Ops};
 use crate::weights::Store;
 use crate::{Activation, LoadError};
 
@@ -48,6 +48,7 @@ impl MoeBlock {
 impl MlpBlock for MoeBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
         let (experts, weights) = self.router.forward(x)?;
+        let experts = ChosenExperts::new(experts);
         let gate = self.gate_proj.forward(x, &experts)?;
         let up = self.up_proj.forward(x, &experts)?;
         let y = self.down_proj.forward(&self.ops.gated_act_pair(&gate, &up, self.act)?, &experts)?;

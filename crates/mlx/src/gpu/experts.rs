@@ -1,0 +1,120 @@
+//! Products of rows with the weights of the experts that were chosen for them, on tensor cores.
+
+use super::linear::{FewRowsWeight, Stored};
+use super::plan::{Plan, dtype, int};
+use super::source::{Dialect, EXPERT_ROWS, WMM_EXPERT, WMM_EXPERTS};
+use crate::{Array, Dtype, Error, Result, device};
+
+/// Products of bf16 rows with the weights of experts, `[experts, outputs, inputs]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertProduct {
+    /// How the weights are stored.
+    pub bits: super::WeightBits,
+    /// Pairs of a row and an expert.
+    pub pairs: i32,
+    /// Pairs that share a row of `x`: the experts of a row, or 1 where each pair has a row of its own.
+    pub pairs_per_row: i32,
+    /// Experts that there are.
+    pub experts: i32,
+    /// Columns of `x` and of the weights.
+    pub inputs: i32,
+    /// Rows of an expert's weights.
+    pub outputs: i32,
+}
+
+/// Pairs of a row and an expert that a product has at most.
+pub const EXPERT_PAIRS_MAX: i32 = 1024;
+/// The most experts of [`expert_rows`].
+const EXPERTS_MAX: i32 = 512;
+/// Up to so many pairs are multiplied one by one. More are sorted by expert first, so that an expert's weights are read
+/// once for all its pairs.
+const ONE_BY_ONE_MAX: i32 = 16;
+
+impl ExpertProduct {
+    /// Whether pairs must be sorted by expert, see [`expert_rows`].
+    pub fn sorts(&self) -> bool {
+        self.pairs > ONE_BY_ONE_MAX
+    }
+
+    /// Inputs: `x` `[rows, inputs]` bf16; weights, scales and biases (any arrays for bf16 weights) with the experts as
+    /// first axis; the pairs' experts `[pairs]` u32, or the two arrays of [`expert_rows`] if it [sorts](Self::sorts).
+    /// Output: `[pairs, outputs]` bf16. `None` for sizes without a kernel, and but for CUDA.
+    pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
+        let fits = self.inputs > 0 && self.inputs % 256 == 0 && self.outputs > 0 && self.outputs % 16 == 0;
+        let few = (1..=EXPERT_PAIRS_MAX).contains(&self.pairs) && (1..=EXPERTS_MAX).contains(&self.experts);
+        if !fits || !few || dialect != Dialect::Cuda {
+            return None;
+        }
+        let simds = 2.min(self.inputs / 256);
+        let (kernel, of_pairs) = match self.sorts() {
+            false => (&WMM_EXPERT, self.pairs),
+            true => (&WMM_EXPERTS, self.experts),
+        };
+        let constants = vec![
+            dtype("TO", Dtype::Bf16),
+            int("BITS", self.bits.bits()),
+            int("MT", 1),
+            int("RT", 1),
+            int("WN", 1),
+            int("WK", simds),
+            int("CHOSEN", self.pairs_per_row),
+        ];
+        let outputs = vec![(vec![self.pairs, self.outputs], Dtype::Bf16)];
+        let groups = [self.outputs / 16, of_pairs, 1];
+        Some(Plan { kernel, constants, groups, threads: simds * 32, outputs })
+    }
+}
+
+/// Sorts pairs by expert. Input: experts `[pairs]` u32. Outputs: the pairs in the order of their experts `[pairs]` i32, and
+/// where an expert's begin in it `[experts + 1]` i32. `None` for sizes without a kernel, and but for CUDA.
+pub fn expert_rows_plan(pairs: i32, experts: i32, dialect: Dialect) -> Option<Plan> {
+    let few = (1..=EXPERT_PAIRS_MAX).contains(&pairs) && (1..=EXPERTS_MAX).contains(&experts);
+    if !few || dialect != Dialect::Cuda {
+        return None;
+    }
+    let simds = (EXPERT_PAIRS_MAX / 32).min(16);
+    let constants = vec![int("E", experts), int("NS", simds), int("PMAX", EXPERT_PAIRS_MAX)];
+    // MLX keeps arrays of a few bytes in managed memory.
+    let outputs = vec![(vec![pairs], Dtype::I32), (vec![(experts + 1).max(64)], Dtype::I32)];
+    Some(Plan { kernel: &EXPERT_ROWS, constants, groups: [1, 1, 1], threads: simds * 32, outputs })
+}
+
+/// Pairs sorted by expert, see [`expert_rows_plan`]. `experts`: `[pairs]` u32, each below `count`.
+pub fn expert_rows(experts: &Array, count: i32) -> Result<Option<[Array; 2]>> {
+    let dialect = Dialect::of(device::backend());
+    let Some(plan) = dialect.and_then(|dialect| expert_rows_plan(experts.size() as i32, count, dialect))
+    else {
+        return Ok(None);
+    };
+    let made: std::result::Result<[Array; 2], _> = plan.call(&[experts])?.try_into();
+    made.map(Some).map_err(|_| Error::new("an order and its starts"))
+}
+
+/// Rows of `x` `[rows, inputs]` bf16 times the weights of experts: `[pairs, outputs]`. `experts`: `[pairs]` u32;
+/// `sorted`: gives what [`expert_rows`] makes of them, where it is needed. `None` where there is no kernel.
+pub fn expert_product(
+    x: &Array,
+    experts: &Array,
+    weight: FewRowsWeight<'_>,
+    sorted: impl FnOnce() -> Result<Option<[Array; 2]>>,
+) -> Result<Option<Array>> {
+    let Some(Stored { bits, w, scales, biases }) = weight.stored()? else { return Ok(None) };
+    let (&[rows, inputs], &[count, outputs, _]) = (x.shape(), w.shape()) else { return Ok(None) };
+    if x.dtype()? != Dtype::Bf16 {
+        return Ok(None);
+    }
+    let pairs = experts.size() as i32;
+    let product =
+        ExpertProduct { bits, pairs, pairs_per_row: pairs / rows.max(1), experts: count, inputs, outputs };
+    let Some(plan) = Dialect::of(device::backend()).and_then(|dialect| product.plan(dialect)) else {
+        return Ok(None);
+    };
+    let made = match product.sorts() {
+        false => plan.call(&[x, w, scales, biases, experts])?,
+        true => match sorted()? {
+            Some([order, starts]) => plan.call(&[x, w, scales, biases, &order, &starts])?,
+            None => return Ok(None),
+        },
+    };
+    Ok(made.into_iter().next())
+}

@@ -1,0 +1,160 @@
+// The product of M rows of x with N rows of w from row W0 on, of this group's split of k. What includes it defines M, K, N
+// (int), W0 (gk_long), SPLIT and SPLITS (int), x_row(m) and y_row(m): where row m of the product reads and writes.
+// Weights are the A operand (16 rows), rows of x the B operand (8 columns).  A lane of a fragment takes k that lie
+// together in memory: the order of k inside an instruction is free as long as A and B agree.
+//   4 bits: group of 64, lane t: k = 16 t + 8 j + {i, i + 4}, j = 0, 1; instruction (j, h): i = 2 h and 2 h + 1
+//   bf16:   32 k, lane t: k = 8 t + 4 h + {0, 1} and {2, 3}
+// A warp takes 16 RT rows of w and reads x itself (L1/L2); WK warps split k and add up in shared memory.
+const int lane = GK_LANE, simd = GK_SIMD, g = lane >> 2, t = lane & 3;
+const int wn = simd % WN, wk = simd / WN;
+const int KU = K / 256, parts = SPLITS * WK, mine = SPLIT * WK + wk;  // units of 256 k
+const int u0 = KU * mine / parts, u1 = KU * (mine + 1) / parts;
+const int n0 = (GK_GROUP_X * WN + wn) * 16 * RT;
+const bool live = n0 < N;
+constexpr int ST = 3, RING = BITS == 4 ? WN * WK * ST * 128 * RT : 0, RED = WN * WK * RT * MT * 32;
+GK_SHARED(uint4, ring, (RING > RED ? RING : RED));
+float acc[RT][MT][4];
+GK_UNROLL for (int r = 0; r < RT; ++r)
+  GK_UNROLL for (int i = 0; i < MT; ++i) { acc[r][i][0] = acc[r][i][1] = acc[r][i][2] = acc[r][i][3] = 0; }
+if (live && u0 < u1) {
+  const char* xp[MT];                                         // where this lane's columns of B begin
+  GK_UNROLL for (int c = 0; c < MT; ++c)
+    xp[c] = (const char*)x + ((gk_long)(c * 8 + g < M ? x_row(c * 8 + g) : 0) * K + (BITS == 4 ? t * 16 : t * 8)) * 2;
+  if (BITS == 4) {
+    // lane t of a row's four: scales of row g, biases of row g, scales of row g + 8, biases of row g + 8
+    const char* sp = (const char*)((t & 1) ? sb : ss) + (W0 + n0 + g + (t & 2) * 4) * (K / 32);
+    const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
+    // weights pass through a ring of ST units in shared memory, each warp its own: 16 RT rows of 128 bytes, chunks of a row shuffled (banks)
+    uint4* own = ring + simd * ST * 128 * RT;
+    const char* rows = (const char*)w + (W0 + n0) * (K / 2);
+    uint2 sr[RT], sx[RT];
+    auto fetch = [&](int u) {
+      if (u < u1) {
+        GK_UNROLL for (int i = 0; i < 4 * RT; ++i) {
+          const int at = lane + 32 * i, row = at / 8, chunk = at % 8;
+          gk_copy16(own + (u - u0) % ST * 128 * RT + row * 8 + (chunk ^ (row & 3) * 2), rows + (gk_long)row * (K / 2) + u * 128 + chunk * 16, true);
+        }
+      }
+      gk_commit();
+    };
+    auto scales = [&](int u) { GK_UNROLL for (int r = 0; r < RT; ++r) sx[r] = gk_cached2(sp + (gk_long)r * (K / 2) + u * 8); };
+    scales(u0);
+    GK_UNROLL for (int i = 0; i < ST - 1; ++i) fetch(u0 + i);
+    uint4 xv[MT][4], xn[MT][4];                               // half a unit of x, now and next
+    auto xs = [&](int half) {
+      GK_UNROLL for (int c = 0; c < MT; ++c)
+        GK_UNROLL for (int j = 0; j < 4; ++j) {
+          uint4 v = {0, 0, 0, 0};
+          if (c * 8 + g < M && half < 2 * u1) v = gk_cached4(xp[c] + (half * 128 + (j >> 1) * 64 + (j & 1) * 8) * 2);
+          xn[c][j] = v;
+        }
+    };
+    xs(2 * u0);
+    for (int u = u0; u < u1; ++u) {
+      GK_UNROLL for (int r = 0; r < RT; ++r) sr[r] = sx[r];
+      if (u + 1 < u1) scales(u + 1);
+      gk_wait<ST - 2>();
+      GK_SIMD_BARRIER();                                      // this unit is there for all lanes, and the one before is read
+      fetch(u + ST - 1);
+      const uint2* unit = (const uint2*)(own + (u - u0) % ST * 128 * RT);
+      GK_UNROLL for (int i = 0; i < 4; ++i) {                 // groups of 64
+        if ((i & 1) == 0) {
+          GK_UNROLL for (int c = 0; c < MT; ++c)
+            GK_UNROLL for (int j = 0; j < 4; ++j) xv[c][j] = xn[c][j];
+          xs(2 * u + i / 2 + 1);
+        }
+        gk_uint p[MT][2][4];
+        GK_UNROLL for (int c = 0; c < MT; ++c)
+          GK_UNROLL for (int j = 0; j < 2; ++j) {
+            const uint4 v = xv[c][(i & 1) * 2 + j];
+            p[c][j][0] = gk_bytes(v.x, v.z, 0x5410); p[c][j][1] = gk_bytes(v.x, v.z, 0x7632);
+            p[c][j][2] = gk_bytes(v.y, v.w, 0x5410); p[c][j][3] = gk_bytes(v.y, v.w, 0x7632);
+          }
+        float e[MT][4];                                       // sums of x, for the biases
+        const gk_uint one[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+        GK_UNROLL for (int c = 0; c < MT; ++c) {
+          e[c][0] = e[c][1] = e[c][2] = e[c][3] = 0;
+          GK_UNROLL for (int j = 0; j < 4; ++j) gk_tensor<__nv_bfloat16>::mma(e[c], one, p[c][j >> 1][(j & 1) * 2], p[c][j >> 1][(j & 1) * 2 + 1]);
+        }
+        GK_UNROLL for (int r = 0; r < RT; ++r) {
+          const gk_uint pair = i < 2 ? sr[r].x : sr[r].y;
+          const gk_uint sv = (i & 1) ? pair & 0xffff0000u : pair << 16;
+          const float s0 = gk_bits(gk_shfl(sv, g * 4)), b0 = gk_bits(gk_shfl(sv, g * 4 + 1)) - 128.0f * s0;
+          const float s1 = gk_bits(gk_shfl(sv, g * 4 + 2)), b1 = gk_bits(gk_shfl(sv, g * 4 + 3)) - 128.0f * s1;
+          const int at = (r * 16 + g) * 16 + ((2 * i + (t >> 1)) ^ (g & 3) * 2) * 2 + (t & 1);
+          const uint2 wa = unit[at], wb = unit[at + 128];     // rows g and g + 8
+          float d[MT][4];
+          GK_UNROLL for (int c = 0; c < MT; ++c) { d[c][0] = d[c][1] = d[c][2] = d[c][3] = 0; }
+          GK_UNROLL for (int j = 0; j < 4; ++j) {             // 128 + q, exact in bf16
+            const gk_uint w0 = (j >> 1) ? wa.y : wa.x, w1 = (j >> 1) ? wb.y : wb.x;
+            const int h = (j & 1) * 8;
+            const gk_uint a[4] = {gk_nibbles(w0 >> h, mask, magic), gk_nibbles(w1 >> h, mask, magic),
+                                  gk_nibbles(w0 >> (h + 4), mask, magic), gk_nibbles(w1 >> (h + 4), mask, magic)};
+            GK_UNROLL for (int c = 0; c < MT; ++c) gk_tensor<__nv_bfloat16>::mma(d[c], a, p[c][j >> 1][(j & 1) * 2], p[c][j >> 1][(j & 1) * 2 + 1]);
+          }
+          GK_UNROLL for (int c = 0; c < MT; ++c) {
+            acc[r][c][0] = fmaf(s0, d[c][0], fmaf(b0, e[c][0], acc[r][c][0]));
+            acc[r][c][1] = fmaf(s0, d[c][1], fmaf(b0, e[c][1], acc[r][c][1]));
+            acc[r][c][2] = fmaf(s1, d[c][2], fmaf(b1, e[c][2], acc[r][c][2]));
+            acc[r][c][3] = fmaf(s1, d[c][3], fmaf(b1, e[c][3], acc[r][c][3]));
+          }
+        }
+      }
+    }
+  } else {
+    const char* wp = (const char*)w + ((W0 + n0 + g) * K + t * 8) * 2;
+    uint4 wr[RT][2][4], wx[RT][2][4];
+    auto fetch = [&](int u) {
+      GK_UNROLL for (int r = 0; r < RT; ++r)
+        GK_UNROLL for (int i = 0; i < 4; ++i) {
+          wx[r][0][i] = gk_stream4(wp + (gk_long)r * 32 * K + u * 256 + i * 64);
+          wx[r][1][i] = gk_stream4(wp + (gk_long)r * 32 * K + 16 * (gk_long)K + u * 256 + i * 64);
+        }
+    };
+    fetch(2 * u0);
+    for (int u = 2 * u0; u < 2 * u1; ++u) {                   // 128 k
+      uint4 xv[MT][4];
+      GK_UNROLL for (int c = 0; c < MT; ++c)
+        GK_UNROLL for (int i = 0; i < 4; ++i) {
+          uint4 v = {0, 0, 0, 0};
+          if (c * 8 + g < M) v = gk_cached4(xp[c] + (u * 128 + i * 32) * 2);
+          xv[c][i] = v;
+        }
+      GK_UNROLL for (int r = 0; r < RT; ++r)
+        GK_UNROLL for (int i = 0; i < 4; ++i) { wr[r][0][i] = wx[r][0][i]; wr[r][1][i] = wx[r][1][i]; }
+      if (u + 1 < 2 * u1) fetch(u + 1);
+      GK_UNROLL for (int i = 0; i < 4; ++i)                   // 32 k
+        GK_UNROLL for (int r = 0; r < RT; ++r) {
+          const gk_uint a0[4] = {wr[r][0][i].x, wr[r][1][i].x, wr[r][0][i].y, wr[r][1][i].y};
+          const gk_uint a1[4] = {wr[r][0][i].z, wr[r][1][i].z, wr[r][0][i].w, wr[r][1][i].w};
+          GK_UNROLL for (int c = 0; c < MT; ++c) {
+            gk_tensor<__nv_bfloat16>::mma(acc[r][c], a0, xv[c][i].x, xv[c][i].y);
+            gk_tensor<__nv_bfloat16>::mma(acc[r][c], a1, xv[c][i].z, xv[c][i].w);
+          }
+        }
+    }
+  }
+}
+if (WK > 1) {
+  constexpr int S = RT * MT * 128;
+  float* red = (float*)ring;
+  if (BITS == 4) { gk_wait_all(); GK_BARRIER(); }
+  GK_UNROLL for (int r = 0; r < RT; ++r)
+    GK_UNROLL for (int c = 0; c < MT; ++c)
+      GK_UNROLL for (int i = 0; i < 4; ++i)                   // [wk][wn][m][n]
+        red[((wk * WN + wn) * MT * 8 + c * 8 + t * 2 + (i & 1)) * 16 * RT + r * 16 + g + (i >> 1) * 8] = acc[r][c][i];
+  GK_BARRIER();
+  for (int i = GK_TID; i < WN * S; i += WN * WK * 32) {
+    const int n = (GK_GROUP_X * WN + i / S) * 16 * RT + i % (16 * RT), m = i / (16 * RT) % (MT * 8);
+    float s = 0;
+    GK_UNROLL for (int j = 0; j < WK; ++j) s += red[j * WN * S + i];
+    if (m < M && n < N) y[y_row(m) * N + n] = gk_to<TO>::of(s);
+  }
+} else if (live) {
+  GK_UNROLL for (int r = 0; r < RT; ++r)
+    GK_UNROLL for (int c = 0; c < MT; ++c)
+      GK_UNROLL for (int i = 0; i < 4; ++i) {
+        const int m = c * 8 + t * 2 + (i & 1);
+        if (m < M) y[y_row(m) * N + n0 + r * 16 + g + (i >> 1) * 8] = gk_to<TO>::of(acc[r][c][i]);
+      }
+}

@@ -1,0 +1,179 @@
+//! Products with the weights of the experts that were chosen for each row.
+
+use mlx::Dtype::{Bf16, I32, U32};
+use mlx::gpu::{Dialect, ExpertProduct, Plan, WeightBits, expert_rows_plan};
+
+use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
+use crate::linear::packed;
+
+struct Case {
+    product: ExpertProduct,
+    x: Tensor,
+    weights: Vec<Tensor>,
+    chosen: Vec<usize>,
+    expected: Vec<f64>,
+}
+
+/// `tokens` rows with `chosen` different experts each. With `shared`, these read one row of `x`.
+fn case(bits: WeightBits, [tokens, chosen, experts]: [usize; 3], shared: bool, outputs: i32) -> Case {
+    let mut numbers = Numbers((tokens * 31 + chosen * 7 + experts) as u64);
+    let inputs = 768;
+    let rows = if shared { tokens } else { tokens * chosen };
+    let x = numbers.tensor(Bf16, &[rows as i32, inputs]);
+    let all = experts as i32 * outputs;
+    let (mut weights, dense) = match bits {
+        WeightBits::Sixteen => {
+            let w = numbers.tensor(Bf16, &[all, inputs]);
+            let dense = w.to_f64();
+            let unread = numbers.tensor(Bf16, &[8]);
+            (vec![w, unread.clone(), unread], dense)
+        }
+        WeightBits::Four => packed(&mut numbers, inputs, all),
+    };
+    weights[0].shape = vec![experts as i32, outputs, weights[0].shape[1]];
+    let mut pairs = Vec::new();
+    for _ in 0..tokens {
+        let mut of_row: Vec<usize> = (0..experts).collect();
+        for at in 0..chosen {
+            of_row.swap(at, at + numbers.below(experts - at));
+        }
+        pairs.extend(&of_row[..chosen]);
+    }
+    let (x_values, columns) = (x.to_f64(), inputs as usize);
+    let mut expected = Vec::new();
+    for (pair, expert) in pairs.iter().enumerate() {
+        let row = &x_values[if shared { pair / chosen } else { pair } * columns..][..columns];
+        for output in 0..outputs as usize {
+            let w = &dense[(expert * outputs as usize + output) * columns..][..columns];
+            expected.push(row.iter().zip(w).map(|(x, w)| x * w).sum());
+        }
+    }
+    let product = ExpertProduct {
+        bits,
+        pairs: pairs.len() as i32,
+        pairs_per_row: if shared { chosen as i32 } else { 1 },
+        experts: experts as i32,
+        inputs,
+        outputs,
+    };
+    Case { product, x, weights, chosen: pairs, expected }
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        case(WeightBits::Four, [1, 4, 6], true, 48),
+        case(WeightBits::Four, [3, 2, 5], false, 32),
+        case(WeightBits::Four, [9, 2, 40], true, 32),
+        case(WeightBits::Four, [37, 3, 4], false, 32),
+        case(WeightBits::Sixteen, [5, 3, 7], true, 32),
+        case(WeightBits::Sixteen, [2, 3, 4], false, 16),
+    ]
+}
+
+fn experts_of(case: &Case) -> Tensor {
+    let ints: Vec<i32> = case.chosen.iter().map(|expert| *expert as i32).collect();
+    Tensor { dtype: U32, ..Tensor::ints(&ints) }
+}
+
+fn order_plan(case: &Case) -> Plan {
+    expert_rows_plan(case.product.pairs, case.product.experts, Dialect::Cuda).unwrap()
+}
+
+/// The order and the starts that the kernel must find.
+fn order_of(case: &Case) -> (Vec<f64>, Vec<f64>) {
+    let mut order: Vec<usize> = (0..case.chosen.len()).collect();
+    order.sort_by_key(|pair| case.chosen[*pair]);
+    let before = |expert: usize| case.chosen.iter().filter(|other| **other < expert).count() as f64;
+    (order.iter().map(|pair| *pair as f64).collect(), (0..=case.product.experts as usize).map(before).collect())
+}
+
+fn order_program(name: &str, cases: &[Case], broken: Break) -> Program {
+    let plans: Vec<_> = cases.iter().map(|case| (order_plan(case), vec![U32], broken)).collect();
+    Program::new(name, Dialect::Cuda, &plans)
+}
+
+/// Whether a program sorts a case's pairs.
+fn sorts(program: &Program, at: usize, case: &Case, seed: i32) -> bool {
+    let Ok(mut made) = program.run(at, &order_plan(case), &[experts_of(case)], seed) else { return false };
+    let (starts, order) = (made.pop().unwrap().to_f64(), made.pop().unwrap().to_f64());
+    let expected = order_of(case);
+    (order, starts[..expected.1.len()].to_vec()) == expected
+}
+
+/// The error of a case's product, relative to what rounding may cost; infinite if the emulator refuses.
+fn product_error(program: &Program, at: usize, case: &Case, seed: i32) -> f64 {
+    let pairs = match case.product.sorts() {
+        false => vec![experts_of(case)],
+        true => {
+            let (order, starts) = order_of(case);
+            let ints = |values: Vec<f64>| values.iter().map(|value| *value as i32).collect::<Vec<_>>();
+            vec![Tensor::ints(&ints(order)), Tensor::ints(&ints(starts))]
+        }
+    };
+    let inputs = [vec![case.x.clone()], case.weights.clone(), pairs].concat();
+    let plan = case.product.plan(Dialect::Cuda).unwrap();
+    match program.run(at, &plan, &inputs, seed) {
+        Ok(mut made) => error(&made.pop().unwrap().to_f64(), &case.expected) / tolerance(Bf16),
+        Err(_) => f64::INFINITY,
+    }
+}
+
+fn product_program(name: &str, cases: &[Case], broken: Break) -> Program {
+    let plan = |case: &Case| {
+        let mut types = vec![Bf16, case.weights[0].dtype, Bf16, Bf16];
+        types.extend(if case.product.sorts() { vec![I32, I32] } else { vec![U32] });
+        (case.product.plan(Dialect::Cuda).unwrap(), types, broken)
+    };
+    Program::new(name, Dialect::Cuda, &cases.iter().map(plan).collect::<Vec<_>>())
+}
+
+fn cases_of(kernel: &str) -> Vec<Case> {
+    let of = |case: &Case| case.product.plan(Dialect::Cuda).unwrap().kernel.name == kernel;
+    cases().into_iter().filter(of).collect()
+}
+
+#[test]
+fn pairs_are_sorted_by_expert() {
+    let cases = cases();
+    let program = order_program("expert_rows", &cases, None);
+    for (at, case) in cases.iter().enumerate() {
+        assert!((1..=2).all(|seed| sorts(&program, at, case, seed)), "case {at}");
+    }
+}
+
+#[test]
+fn products_with_experts_equal_their_reference() {
+    for kernel in ["wmm_expert", "wmm_experts"] {
+        let cases = cases_of(kernel);
+        assert!(cases.len() > 1, "{kernel}");
+        let program = product_program(kernel, &cases, None);
+        for (at, case) in cases.iter().enumerate() {
+            for seed in [1, 2] {
+                let error = product_error(&program, at, case, seed);
+                assert!(error < 1.0, "{kernel}, case {at}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn broken_kernels_of_experts_are_noticed() {
+    let cases = cases();
+    let program = order_program("expert_rows_broken", &cases, Some(("GK_BARRIER();\nint sum", "int sum")));
+    let all = (1..=16).all(|seed| cases.iter().enumerate().all(|(at, case)| sorts(&program, at, case, seed)));
+    assert!(!all, "a barrier was left out, and nothing noticed");
+    let breaks = [
+        ("wmm_expert", "experts[pair] * N", "experts[0] * N"),
+        ("wmm_experts", "M = end - first < 8 * MT ? end - first : 8 * MT;", "M = 8 * MT;"),
+        ("wmm_experts", "GK_BARRIER();\n}", "}"),
+        ("wmm_experts", "order[first + m] / CHOSEN", "order[first + m]"),
+    ];
+    for (at, (kernel, old, new)) in breaks.into_iter().enumerate() {
+        let cases = cases_of(kernel);
+        let program = product_program(&format!("{kernel}_broken_{at}"), &cases, Some((old, new)));
+        let noticed = (1..=4).any(|seed| {
+            cases.iter().enumerate().any(|(at, case)| product_error(&program, at, case, seed) > 1.0)
+        });
+        assert!(noticed, "{kernel}: `{old}` was replaced, and nothing noticed");
+    }
+}
