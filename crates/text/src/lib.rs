@@ -1,7 +1,8 @@
-//! Text in and out of a model: tokenizers, chat templates, incremental detokenizing and stop strings.
+//! Text in and out of a model: tokenizers, chat templates, incremental detokenizing, stop strings, and the tool calls
+//! and reasoning in generated text.
 //!
-//! Start at [`Tokenizer::from_dir`] and [`ChatTemplate::from_dir`]; a running sequence owns a [`Detokenizer`] and a
-//! [`StopMatcher`].
+//! Start at [`Tokenizer::from_dir`] and [`ChatTemplate::from_dir`]; a running sequence owns a [`Detokenizer`], a
+//! [`StopMatcher`] and an [`OutputParser`].
 //!
 //! Invariants: nothing here knows arrays, HTTP or async. What a model directory holds is hostile: broken files and
 //! templates are one-line errors, never a panic, a hang or a full memory. What never changes is [`Send`] and

@@ -140,6 +140,8 @@ impl OutputParser {
             self.out.end_call(CallEnding::Cut);
         }
         if self.input.is_committed() {
+            let held = self.syntaxes.get_mut(index).map(|syntax| syntax.take_held());
+            self.out.text(&held.unwrap_or_default());
             return;
         }
         self.input.rewind();

@@ -5,6 +5,9 @@ use super::tags::Tags;
 use crate::syntax::{Dropped, Opening};
 use crate::tool_calls::{MUSE_ENDS, MuseHeader, Recipients, harmony};
 
+/// Tokens at which calls begin, for models that leave out the closing tag at times.
+const CALLS: &[&str] = &["<|tool_calls_section_begin|>", "<｜tool▁calls▁begin｜>", "<minimax:tool_call>"];
+
 /// Every format. The first one that a template shows signs of is its format, so special ones come first. A closing tag
 /// at the start of a message is dropped: the prompt may have opened what it closes.
 pub const REASONING_FORMATS: &[ReasoningFormat] = &[
@@ -26,6 +29,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
             const TAGS: &Tags = &Tags {
                 openings: &[Opening::anywhere("<|open|>think<|sep|>")],
                 closings: &["<|close|>think<|sep|>"],
+                ends_before: &[],
             };
             vec![
                 TAGS.syntax(),
@@ -54,6 +58,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
                     Opening::message_start(" to=self<|message|>"),
                 ],
                 closings: &["<|eom|>", "<|eot|>"],
+                ends_before: &[],
             };
             vec![TAGS.syntax(), Box::new(MuseHeader), Dropped::syntax(MUSE_ENDS)]
         },
@@ -68,6 +73,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
             const TAGS: &Tags = &Tags {
                 openings: &[Opening::anywhere("<|begin|>assistant<|think|>"), Opening::anywhere("<|think|>")],
                 closings: &["<|end|>"],
+                ends_before: &[],
             };
             vec![
                 TAGS.syntax(),
@@ -91,7 +97,11 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         prompt_ends: &["[THINK]"],
         closing: "[/THINK]",
         syntaxes: || {
-            const TAGS: &Tags = &Tags { openings: &[Opening::anywhere("[THINK]")], closings: &["[/THINK]"] };
+            const TAGS: &Tags = &Tags {
+                openings: &[Opening::anywhere("[THINK]")],
+                closings: &["[/THINK]"],
+                ends_before: &[],
+            };
             vec![TAGS.syntax()]
         },
     },
@@ -105,6 +115,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
             const TAGS: &Tags = &Tags {
                 openings: &[Opening::anywhere("<|START_THINKING|>")],
                 closings: &["<|END_THINKING|>"],
+                ends_before: &[],
             };
             vec![
                 TAGS.syntax(),
@@ -128,8 +139,11 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         prompt_ends: &["<|channel>thought"],
         closing: "<channel|>",
         syntaxes: || {
-            const TAGS: &Tags =
-                &Tags { openings: &[Opening::anywhere("<|channel>thought")], closings: &["<channel|>"] };
+            const TAGS: &Tags = &Tags {
+                openings: &[Opening::anywhere("<|channel>thought")],
+                closings: &["<channel|>"],
+                ends_before: &[],
+            };
             vec![TAGS.syntax()]
         },
     },
@@ -140,8 +154,11 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         prompt_ends: &["<seed:think>"],
         closing: "</seed:think>",
         syntaxes: || {
-            const TAGS: &Tags =
-                &Tags { openings: &[Opening::anywhere("<seed:think>")], closings: &["</seed:think>"] };
+            const TAGS: &Tags = &Tags {
+                openings: &[Opening::anywhere("<seed:think>")],
+                closings: &["</seed:think>"],
+                ends_before: &[],
+            };
             vec![TAGS.syntax()]
         },
     },
@@ -152,8 +169,11 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         prompt_ends: &["<mm:think>"],
         closing: "</mm:think>",
         syntaxes: || {
-            const TAGS: &Tags =
-                &Tags { openings: &[Opening::anywhere("<mm:think>")], closings: &["</mm:think>"] };
+            const TAGS: &Tags = &Tags {
+                openings: &[Opening::anywhere("<mm:think>")],
+                closings: &["</mm:think>"],
+                ends_before: &[],
+            };
             vec![TAGS.syntax(), Dropped::syntax(const { &[Opening::message_start("</mm:think>")] })]
         },
     },
@@ -167,6 +187,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
             const TAGS: &Tags = &Tags {
                 openings: &[Opening::anywhere("<think:opensource>")],
                 closings: &["</think:opensource>"],
+                ends_before: &[],
             };
             vec![TAGS.syntax()]
         },
@@ -178,8 +199,11 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         prompt_ends: &["<|inner_prefix|>"],
         closing: "<|inner_suffix|>",
         syntaxes: || {
-            const TAGS: &Tags =
-                &Tags { openings: &[Opening::anywhere("<|inner_prefix|>")], closings: &["<|inner_suffix|>"] };
+            const TAGS: &Tags = &Tags {
+                openings: &[Opening::anywhere("<|inner_prefix|>")],
+                closings: &["<|inner_suffix|>"],
+                ends_before: &[],
+            };
             vec![TAGS.syntax()]
         },
     },
@@ -193,9 +217,10 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
             const TAGS: &Tags = &Tags {
                 openings: &[
                     Opening::message_start("Here are my reasoning steps:"),
-                    Opening::anywhere("<thinking>"),
+                    Opening::line_start("<thinking>"),
                 ],
                 closings: &["[BEGIN FINAL RESPONSE]", "</thinking>"],
+                ends_before: &[],
             };
             vec![TAGS.syntax(), Dropped::syntax(const { &[Opening::anywhere("[END FINAL RESPONSE]")] })]
         },
@@ -213,6 +238,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
                     Opening::message_start("Here's my thought process:"),
                 ],
                 closings: &["Here is my response:", "Here's my response:"],
+                ends_before: &[],
             };
             vec![TAGS.syntax()]
         },
@@ -224,7 +250,11 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         prompt_ends: &["<think>"],
         closing: "</think>",
         syntaxes: || {
-            const TAGS: &Tags = &Tags { openings: &[Opening::anywhere("<think>")], closings: &["</think>"] };
+            const TAGS: &Tags = &Tags {
+                openings: &[Opening::line_start("<think>")],
+                closings: &["</think>"],
+                ends_before: &[],
+            };
             vec![
                 TAGS.syntax(),
                 Dropped::syntax(
@@ -246,7 +276,11 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         prompt_ends: &["<think>"],
         closing: "</think>",
         syntaxes: || {
-            const TAGS: &Tags = &Tags { openings: &[Opening::anywhere("<think>")], closings: &["</think>"] };
+            const TAGS: &Tags = &Tags {
+                openings: &[Opening::line_start("<think>")],
+                closings: &["</think>"],
+                ends_before: &[],
+            };
             vec![
                 TAGS.syntax(),
                 Dropped::syntax(
@@ -268,7 +302,11 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         prompt_ends: &["<think>"],
         closing: "</think>",
         syntaxes: || {
-            const TAGS: &Tags = &Tags { openings: &[Opening::anywhere("<think>")], closings: &["</think>"] };
+            const TAGS: &Tags = &Tags {
+                openings: &[Opening::line_start("<think>")],
+                closings: &["</think>"],
+                ends_before: CALLS,
+            };
             vec![TAGS.syntax(), Dropped::syntax(const { &[Opening::message_start("</think>")] })]
         },
     },

@@ -8,6 +8,8 @@ pub(super) struct Tags {
     pub openings: &'static [Opening],
     /// The first that comes ends the reasoning.
     pub closings: &'static [&'static str],
+    /// Markers of calls, which models write without closing their reasoning. They end it, too.
+    pub ends_before: &'static [&'static str],
 }
 
 impl Tags {
@@ -43,8 +45,9 @@ impl Syntax for Reader {
             input.commit();
             self.state = State::Reasoning;
         }
-        let closings = self.tags.closings;
-        let found = find(input.rest(), input.has_ended(), closings, |_, _| true);
+        let Tags { closings, ends_before, .. } = self.tags;
+        let ends: Vec<&str> = closings.iter().chain(*ends_before).copied().collect();
+        let found = find(input.rest(), input.has_ended(), &ends, |_, _| true);
         let (Found::At(at, _) | Found::Before(at)) = found;
         out.reasoning(input.consume(at));
         let Found::At(_, index) = found else {

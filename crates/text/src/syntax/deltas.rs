@@ -95,20 +95,24 @@ impl Deltas {
     }
 
     pub fn text(&mut self, text: &str) {
-        self.is_blank &= text.trim().is_empty();
-        if !text.is_empty() {
-            self.at_line_start = text.ends_with('\n');
+        if text.is_empty() {
+            return;
         }
-        let text = self.border(Kind::Text, text);
-        if !text.is_empty() {
-            self.push(Delta::Text(text));
+        let shown = self.border(Kind::Text, text);
+        self.is_blank &= text.trim().is_empty();
+        self.at_line_start = text.ends_with('\n');
+        if !shown.is_empty() {
+            self.push(Delta::Text(shown));
         }
     }
 
     pub fn reasoning(&mut self, text: &str) {
-        let text = self.border(Kind::Reasoning, text);
-        if !text.is_empty() {
-            self.push(Delta::Reasoning(text));
+        if text.is_empty() {
+            return;
+        }
+        let shown = self.border(Kind::Reasoning, text);
+        if !shown.is_empty() {
+            self.push(Delta::Reasoning(shown));
         }
     }
 

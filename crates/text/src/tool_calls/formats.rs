@@ -100,6 +100,15 @@ impl ToolCallFormat {
         TOOL_CALL_FORMATS.iter().copied().find(|format| has_sign(format.signs, source))
     }
 
+    /// The format of a model: that of its template, or else the one that its special tokens show signs of.
+    pub fn of_model<'a>(
+        template: &str,
+        special_tokens: impl IntoIterator<Item = &'a str>,
+    ) -> Option<&'static Self> {
+        let tokens = || special_tokens.into_iter().collect::<Vec<_>>().join("\n");
+        Self::of_template(template).or_else(|| Self::of_template(&tokens()))
+    }
+
     /// The format of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         TOOL_CALL_FORMATS.iter().copied().find(|format| format.name == name)

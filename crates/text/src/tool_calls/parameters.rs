@@ -146,6 +146,13 @@ impl Syntax for Reader {
         }
         Ok(Flow::Continue)
     }
+
+    fn take_held(&mut self) -> String {
+        match &mut self.state {
+            State::Value(value) => std::mem::take(&mut value.held),
+            _ => String::new(),
+        }
+    }
 }
 
 impl Reader {
@@ -280,7 +287,9 @@ fn is_end_of_value(peek: &mut Peek<'_>, end: &str, layout: &Parameters) -> Resul
     ahead.whitespace()?;
     let follows = [layout.parameter, layout.call_end].into_iter().chain(layout.tail.iter().copied());
     let follows: Vec<&str> = follows.collect();
-    if !ahead.is_end() {
+    // A message may end inside the next tag.
+    let is_cut = ahead.has_ended() && follows.iter().any(|tag| tag.starts_with(ahead.rest()));
+    if !is_cut {
         match ahead.one_of(&follows) {
             Ok(_) => {}
             Err(Stop::More) => return Err(Stop::More),

@@ -5,10 +5,8 @@
 use std::path::Path;
 
 use jiff::civil::date;
-use omnibus_text::{
-    ChatTemplate, ContentPart, GenerationPrompt, Message, RenderInput, Role, ToolArguments, ToolCall,
-};
-use serde_json::{Map, Value, json};
+use omnibus_jinja::{Context, ContextValue, Error, Limits, RenderError};
+use serde_json::{Value, json};
 
 /// Tokens that end a message.
 const ENDS: &[&str] = &[
@@ -52,6 +50,17 @@ const WITHOUT_CONTENT: &[&str] = &[
     "NVIDIA-Nemotron-Nano-v2",
 ];
 
+/// Templates that want reasoning in another field than `reasoning_content`.
+const REASONING_FIELDS: &[(&str, &str)] = &[
+    ("LFM2.5-8B-A1B", "thinking"),
+    ("openai-gpt-oss-120b", "thinking"),
+    ("unsloth-Apriel-1.5", "thought"),
+    ("upstage-Solar-Open-100B", "reasoning"),
+];
+
+/// Templates whose prompt opens reasoning that an answer in the conversation does not open.
+const OPENED_BY_PROMPT: &[&str] = &["Apriel-1.6-15b-Thinker-fixed"];
+
 /// How a template wants arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arguments {
@@ -61,10 +70,11 @@ enum Arguments {
 
 pub struct Template {
     pub name: String,
-    template: ChatTemplate,
+    template: omnibus_jinja::Template,
 }
 
 /// What the assistant answers.
+#[derive(Clone, Copy)]
 pub struct Answer<'a> {
     pub text: &'a str,
     pub reasoning: Option<&'a str>,
@@ -80,16 +90,19 @@ pub fn templates() -> Option<Vec<Template>> {
     }
     let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    let template = |path: &std::path::PathBuf| Template {
-        name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
-        template: ChatTemplate::new(&std::fs::read_to_string(path).unwrap()).unwrap(),
+    let template = |path: &std::path::PathBuf| {
+        let source = std::fs::read_to_string(path).unwrap();
+        Template {
+            name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
+            template: omnibus_jinja::Template::parse(&source, &Limits::default()).unwrap(),
+        }
     };
     Some(paths.iter().map(template).collect())
 }
 
 impl Template {
     pub fn source(&self) -> &str {
-        self.template.source(true)
+        self.template.source()
     }
 
     /// The prompt up to where the answer begins, and the answer as the template writes it.
@@ -104,15 +117,11 @@ impl Template {
     }
 
     fn answer(&self, answer: &Answer<'_>, tools: Option<&Value>) -> Result<(String, String), String> {
-        let user = Message::new(Role::User, "Question?");
-        let prompt = self.render(std::slice::from_ref(&user), tools, GenerationPrompt::Add)?;
+        let user = json!({"role": "user", "content": "Question?"});
+        let prompt = self.render(&json!([user]), tools, true)?;
         let with = |arguments| {
-            let mut assistant = message(answer, arguments);
-            if !answer.calls.is_empty() && WITHOUT_CONTENT.contains(&self.name.as_str()) {
-                assistant.content.retain(|part| !matches!(part, ContentPart::Text(_)));
-            }
-            let messages = [user.clone(), assistant];
-            self.render(&messages, tools, GenerationPrompt::Omit)
+            let messages = json!([user, self.message(answer, arguments)]);
+            self.render(&messages, tools, false)
         };
         let full = with(Arguments::Object).or_else(|_| with(Arguments::Text))?;
         let cut = border(&prompt, &full);
@@ -126,48 +135,80 @@ impl Template {
             let Some(end) = ENDS.iter().find(|end| trimmed.ends_with(**end)) else { break };
             output = trimmed.strip_suffix(end).unwrap();
         }
-        Ok((prompt.get(..cut).unwrap_or_default().to_owned(), output.to_owned()))
+        let is_opened = OPENED_BY_PROMPT.contains(&self.name.as_str())
+            && answer.reasoning.is_some_and(|reasoning| output.contains(reasoning) && !reasoning.is_empty());
+        let prompt = if is_opened { &prompt } else { prompt.get(..cut).unwrap_or_default() };
+        Ok((prompt.to_owned(), output.to_owned()))
     }
 
-    fn render(
-        &self,
-        messages: &[Message],
-        tools: Option<&Value>,
-        generation_prompt: GenerationPrompt,
-    ) -> Result<String, String> {
-        let mut kwargs = Map::new();
-        kwargs.insert("functions".to_owned(), json!("[]"));
-        kwargs.insert("datetime".to_owned(), json!("2026-11-20"));
-        kwargs.insert("thinking".to_owned(), json!(true));
-        kwargs.insert("enable_thinking".to_owned(), json!(true));
-        let rendered = self.template.render(&RenderInput {
-            messages,
-            tools,
-            documents: None,
-            generation_prompt,
-            special_tokens: &[
-                ("bos_token".to_owned(), "<BOS>".to_owned()),
-                ("eos_token".to_owned(), "<EOS>".to_owned()),
-            ],
-            kwargs: &kwargs,
-            now: date(2026, 11, 20).at(9, 30, 5, 0),
-        });
-        rendered.map_err(|error| error.to_string())
-    }
-}
-
-fn message(answer: &Answer<'_>, arguments: Arguments) -> Message {
-    let mut content = vec![ContentPart::Text(answer.text.to_owned())];
-    content.extend(answer.reasoning.map(|text| ContentPart::Reasoning(text.to_owned())));
-    for (index, (name, value)) in answer.calls.iter().enumerate() {
-        let arguments = match arguments {
-            Arguments::Object => ToolArguments::Json(value.to_string()),
-            Arguments::Text => ToolArguments::Text(value.to_string()),
+    fn message(&self, answer: &Answer<'_>, arguments: Arguments) -> Value {
+        let mut message = json!({"role": "assistant", "content": answer.text});
+        if let Some(reasoning) = answer.reasoning {
+            let text = answer.text;
+            match self.name.as_str() {
+                "Apertus-8B-Instruct" => {
+                    let blocks =
+                        json!([{"type": "thoughts", "text": reasoning}, {"type": "response", "text": text}]);
+                    message["content"] = json!({"blocks": blocks});
+                }
+                "mistralai-Ministral-3-14B-Reasoning-2512" => {
+                    message["content"] =
+                        json!([{"type": "thinking", "thinking": reasoning}, {"type": "text", "text": text}]);
+                }
+                "HuggingFaceTB-SmolLM3-3B" => {
+                    message["content"] = format!("<think>\n{reasoning}\n</think>\n\n{text}").into();
+                }
+                name => {
+                    let field = REASONING_FIELDS.iter().find(|(template, _)| *template == name);
+                    message[field.map_or("reasoning_content", |(_, field)| field)] = reasoning.into();
+                }
+            }
+        }
+        if answer.calls.is_empty() {
+            return message;
+        }
+        if WITHOUT_CONTENT.contains(&self.name.as_str()) {
+            message["content"] = Value::Null;
+        }
+        let call = |(index, (name, value)): (usize, &(&str, Value))| {
+            let arguments = match arguments {
+                Arguments::Object => value.clone(),
+                Arguments::Text => value.to_string().into(),
+            };
+            let function = json!({"name": name, "arguments": arguments});
+            json!({"id": format!("call0000{index}"), "type": "function", "function": function})
         };
-        let id = format!("call0000{index}");
-        content.push(ContentPart::ToolCall(ToolCall { id, name: (*name).to_owned(), arguments }));
+        message["tool_calls"] = answer.calls.iter().enumerate().map(call).collect();
+        message
     }
-    Message { role: Role::Assistant, name: None, content }
+
+    fn render(&self, messages: &Value, tools: Option<&Value>, has_prompt: bool) -> Result<String, String> {
+        self.try_render(messages, tools, has_prompt).map_err(|error| error.to_string())
+    }
+
+    fn try_render(&self, messages: &Value, tools: Option<&Value>, has_prompt: bool) -> Result<String, Error> {
+        let mut context = Context::new(&Limits::default());
+        let mut names = json!({
+            "messages": messages, "add_generation_prompt": has_prompt, "bos_token": "<BOS>", "eos_token": "<EOS>",
+            "thinking": true, "enable_thinking": true, "functions": "[]", "datetime": "2026-11-20",
+        });
+        if let Some(tools) = tools {
+            names["tools"] = tools.clone();
+        }
+        for (name, value) in names.as_object().unwrap() {
+            let value = context.json(value)?;
+            context.define(name, value);
+        }
+        context.define("documents", ContextValue::NONE);
+        if tools.is_none() {
+            context.define("tools", ContextValue::NONE);
+        }
+        context.define_function("strftime_now", "format", |format| {
+            let now = date(2026, 11, 20).at(9, 30, 5, 0);
+            jiff::fmt::strtime::format(format, now).map_err(|error| RenderError::Failed(error.to_string()))
+        });
+        self.template.render(context)
+    }
 }
 
 /// Where the answer begins: at the end of what both texts start with, or before a tag that they share in part.
