@@ -16,8 +16,8 @@ pub struct Settings {
     pub max_model_len: Option<usize>,
     /// Sequences in one step.
     pub max_num_seqs: usize,
-    /// Tokens computed in one step.
-    pub max_num_batched_tokens: usize,
+    /// Tokens computed in one step. `None` is what suits the device, see [`Settings::step_tokens`].
+    pub max_num_batched_tokens: Option<usize>,
     /// Most requests that wait; more are refused with [`crate::Failure::Busy`].
     pub max_queue: usize,
     /// The scheduling policy.
@@ -69,12 +69,34 @@ pub struct Settings {
     pub faults: FaultPlan,
 }
 
+/// Tokens of a step on a CPU, unless a setting says otherwise.
+const CPU_STEP_TOKENS: usize = 512;
+/// The same on a GPU. An H200 needs 22 ms for 4 steps of 512 tokens of a 0.6B model that it computes in 13 ms at once.
+const GPU_STEP_TOKENS: usize = 2048;
+
+impl Settings {
+    /// Tokens computed in one step.
+    pub fn step_tokens(&self) -> usize {
+        self.max_num_batched_tokens.unwrap_or(CPU_STEP_TOKENS)
+    }
+
+    /// The same settings with what is left to the device decided: tokens of a step.
+    pub(crate) fn on(&self, device: mlx::device::Device) -> Self {
+        let default = match device {
+            mlx::device::Device::Cpu => CPU_STEP_TOKENS,
+            mlx::device::Device::Gpu => GPU_STEP_TOKENS,
+        };
+        let max_num_batched_tokens = Some(self.max_num_batched_tokens.unwrap_or(default));
+        Self { max_num_batched_tokens, ..self.clone() }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             max_model_len: None,
             max_num_seqs: 64,
-            max_num_batched_tokens: 512,
+            max_num_batched_tokens: None,
             max_queue: 1024,
             schedule: Schedule::default(),
             tuning: Tuning::default(),

@@ -23,7 +23,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
         block_size: settings.block_size,
         groups: vec![CacheGroup::of_kind(CacheKind::Full, blocks as u32)],
         max_sequences: settings.max_num_seqs,
-        max_step_tokens: settings.max_num_batched_tokens,
+        max_step_tokens: settings.step_tokens(),
         max_queue: settings.max_queue.max(1),
         max_context: blocks * settings.block_size,
         schedule: settings.schedule,

@@ -92,7 +92,7 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
         }
         model.limit_attention_span(tokens, SINK_TOKENS);
     }
-    let mut settings = settings.clone();
+    let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
     let capacity = capacity::Capacity::of(&model, settings)?;

@@ -15,7 +15,7 @@ fn check(settings: Settings) {
     let uncached = engine(Settings { prefix_cache: PrefixCache::Off, ..settings.clone() });
     let alone: Vec<String> =
         prompts.iter().enumerate().map(|(i, prompt)| run(&uncached, request(i, prompt)).text).collect();
-    let crowded = engine(Settings { max_num_batched_tokens: 64, ..settings });
+    let crowded = engine(Settings { max_num_batched_tokens: Some(64), ..settings });
     for round in ["first", "again"] {
         let streams: Vec<_> = prompts
             .iter()

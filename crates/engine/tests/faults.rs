@@ -39,7 +39,7 @@ fn marked() -> Request {
 }
 
 fn settings(faults: &str) -> Settings {
-    Settings { max_num_batched_tokens: 64, faults: faults.parse().unwrap(), ..Settings::default() }
+    Settings { max_num_batched_tokens: Some(64), faults: faults.parse().unwrap(), ..Settings::default() }
 }
 
 /// One engine at a time: MLX counts the memory of all.

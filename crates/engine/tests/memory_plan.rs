@@ -18,7 +18,7 @@ fn the_plan_matches_the_peak() {
     for rows in [128, 512] {
         let kv_cache_memory = Some(24 << 20);
         let settings = Settings {
-            max_num_batched_tokens: rows,
+            max_num_batched_tokens: Some(rows),
             max_num_seqs: 8,
             kv_cache_memory,
             ..Settings::default()
@@ -59,7 +59,7 @@ fn a_plan_under_a_memory_limit_holds() {
     let _alone = ALONE.lock().unwrap();
     let limit = 192 << 20;
     let settings = |memory_limit| Settings {
-        max_num_batched_tokens: 128,
+        max_num_batched_tokens: Some(128),
         max_num_seqs: 64,
         memory_limit: Some(memory_limit),
         ..Settings::default()
@@ -90,7 +90,7 @@ fn a_plan_under_a_memory_limit_holds() {
 fn recovery_never_holds_two_kv_caches() {
     let _alone = ALONE.lock().unwrap();
     let settings = Settings {
-        max_num_batched_tokens: 128,
+        max_num_batched_tokens: Some(128),
         kv_cache_memory: Some(64 << 20),
         faults: "read@step=2".parse().unwrap(),
         ..Settings::default()

@@ -28,7 +28,7 @@ fn check(fixture: &str, test: &str, tokens: usize, together: Settings) -> Handle
 fn unequal_streams_give_the_same_output_in_a_batch_and_alone() {
     for fixture in ["mamba2", "qwen3_next"] {
         // Chunked prompts beside decodes, and fewer slots than streams.
-        let settings = Settings { max_num_batched_tokens: 24, max_num_seqs: 5, ..Settings::default() };
+        let settings = Settings { max_num_batched_tokens: Some(24), max_num_seqs: 5, ..Settings::default() };
         check(fixture, "unequal", 40, settings);
     }
 }

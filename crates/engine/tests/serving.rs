@@ -20,7 +20,7 @@ fn a_chat_request_ends_with_an_end_token() {
 fn twenty_four_streams_give_the_same_output_in_a_batch_and_alone() {
     let prompts: Vec<String> =
         (0..24).map(|i| format!("{} and then", "the bus stops here, ".repeat(1 + i * 3))).collect();
-    let small = Settings { max_num_batched_tokens: 96, ..Settings::default() };
+    let small = Settings { max_num_batched_tokens: Some(96), ..Settings::default() };
     let engine = engine(small);
     let request = |i: usize, prompt: &String| complete(&format!("r{i}"), prompt, 12 + i);
     let alone: Vec<String> =
@@ -127,7 +127,7 @@ fn logprobs_are_normalized_and_the_greedy_token_is_the_most_likely() {
 
 #[test]
 fn prompt_logprobs_come_without_generation() {
-    let engine = engine(Settings { max_num_batched_tokens: 8, ..Settings::default() });
+    let engine = engine(Settings { max_num_batched_tokens: Some(8), ..Settings::default() });
     let mut request = complete("a", "The bus stops at every corner of the town.", 0);
     request.prompt_logprobs = Some(0);
     let output = run(&engine, request);

@@ -36,7 +36,7 @@ fn a_warmed_up_engine_gives_the_same_output() {
 #[test]
 fn so_does_one_with_little_memory() {
     let small =
-        Settings { max_num_batched_tokens: 24, max_num_seqs: 5, block_size: 4, ..Settings::default() };
+        Settings { max_num_batched_tokens: Some(24), max_num_seqs: 5, block_size: 4, ..Settings::default() };
     for fixture in FIXTURES {
         let settings = Settings { kv_cache_memory: Some(300 << 10), ..small.clone() };
         check(fixture, "warm-small", &settings);

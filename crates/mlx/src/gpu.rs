@@ -15,6 +15,7 @@ mod experts;
 mod linear;
 mod plan;
 mod program;
+mod route;
 mod source;
 
 pub use attention::{HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, Rotary, RotaryNorm, RotaryOrder};
@@ -25,6 +26,7 @@ pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, 
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
 pub use plan::Plan;
 pub use program::{compile_with_mlx, text as cuda_program_text};
+pub use route::{Route, RouteWeights, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
 
 /// Whether ops of this thread go to a GPU that has these kernels.

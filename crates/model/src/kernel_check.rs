@@ -4,6 +4,7 @@
 
 mod attention;
 mod elementwise;
+mod experts;
 
 use std::time::Instant;
 
@@ -125,6 +126,7 @@ fn groups(
         (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
         (GpuKernel::Linear, elementwise::linear(blueprint, bits, dtype, measure)),
+        (GpuKernel::Experts, experts::checks(blueprint, bits, dtype)),
     ]
 }
 

@@ -19,7 +19,7 @@ use omnibus_kv::KvFormat;
 use crate::environment;
 use crate::forward::{AttentionPath, AttentionReads, ForwardContext};
 use crate::kv_cache::poisoned;
-use crate::{Activation, Attention, GatedDelta, KvCache, KvPath, Mamba2};
+use crate::{Activation, Attention, GatedDelta, KvCache, KvPath, Mamba2, Router};
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba2Weights};
 pub(crate) use rotary::Rotation;
@@ -117,11 +117,38 @@ pub(crate) struct ChosenExperts {
     pub(crate) indices: Array,
     /// The pairs of a row and an expert sorted by expert, made by the first product that needs them.
     pub(crate) sorted: OnceCell<Option<[Array; 2]>>,
+    row_order: OnceCell<RowOrder>,
+}
+
+/// Rows of experts' products in the order of their experts; `[T · top_k]` each.
+pub(crate) struct RowOrder {
+    /// The row, a pair of a token and an expert, that comes at each place.
+    pub(crate) order: Array,
+    /// Its expert.
+    pub(crate) experts: Array,
+    /// Its token.
+    pub(crate) tokens_of: Array,
+    /// The place of each row.
+    pub(crate) back: Array,
 }
 
 impl ChosenExperts {
     pub(crate) fn new(indices: Array) -> Self {
-        Self { indices, sorted: OnceCell::new() }
+        Self { indices, sorted: OnceCell::new(), row_order: OnceCell::new() }
+    }
+
+    /// Made by the first product that needs it.
+    pub(crate) fn row_order(&self) -> mlx::Result<&RowOrder> {
+        if let Some(made) = self.row_order.get() {
+            return Ok(made);
+        }
+        let [tokens, chosen] = self.indices.dims()?;
+        let flat = self.indices.reshape(&[tokens * chosen])?;
+        let order = flat.argsort(0)?;
+        let experts = flat.take(&order, 0)?;
+        let tokens_of = order.floor_divide(&Array::from_slice(&[chosen as u32], &[1])?)?;
+        let back = order.argsort(0)?;
+        Ok(self.row_order.get_or_init(|| RowOrder { order, experts, tokens_of, back }))
     }
 }
 
@@ -148,6 +175,12 @@ pub(crate) trait Ops: Sync {
     /// Each row through the experts chosen for it. `x`: `[T, in]` or one row for each choice, `[T, top_k, in]`;
     /// weight `[experts, out, in]` → `[T, top_k, out]`.
     fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array>;
+
+    /// The best `top_k` experts of each row by its logits `[T, experts]`, and their weights `[T, top_k]` in float32.
+    fn route(&self, logits: &Array, router: Router, top_k: usize) -> mlx::Result<(ChosenExperts, Array)>;
+
+    /// The sum of what a row's experts computed, each times its weight: `[T, top_k, out]`, `[T, top_k]` → `[T, out]`.
+    fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array>;
 
     /// `x / √(mean(x²) + eps) · weight` over the last axis.
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array>;

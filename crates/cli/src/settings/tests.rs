@@ -174,7 +174,6 @@ fn no_command_has_two_settings_of_one_name_or_letter() {
 fn the_tables_defaults_equal_the_engines() {
     let config = resolved(&[], &[], "").unwrap().config;
     let expected = omnibus_engine::Settings {
-        max_num_batched_tokens: config.engine.max_num_batched_tokens,
         // The engine's own default is off; `serve` sets it to auto.
         warm_up: WarmUp::Auto,
         ..omnibus_engine::Settings::default()

@@ -114,7 +114,7 @@ impl Capacity {
                 .map(|(group, blocks)| core::CacheGroup { spec: group.spec, blocks: *blocks as u32 })
                 .collect(),
             max_sequences: settings.max_num_seqs,
-            max_step_tokens: settings.max_num_batched_tokens,
+            max_step_tokens: settings.step_tokens(),
             max_queue: settings.max_queue.max(1),
             max_context: self.max_context,
             schedule: settings.schedule,
@@ -171,7 +171,7 @@ impl Sizing<'_> {
             CacheKind::SlidingWindow { tokens: window, .. } => {
                 // A window's blocks, the chunk being computed, a partial block at either end, and the sinks; twice, so
                 // that cached blocks of earlier windows can be found.
-                let reach = window.saturating_add(self.settings.max_num_batched_tokens).min(self.context);
+                let reach = window.saturating_add(self.settings.step_tokens()).min(self.context);
                 let one = reach.div_ceil(size) + 2 + group.spec.kind.sink_blocks(size);
                 all.min(2 * self.settings.max_num_seqs * one).max(one)
             }

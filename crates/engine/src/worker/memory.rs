@@ -31,7 +31,7 @@ impl MemoryPlan {
     pub(super) fn before_kv(model: &Model, settings: &Settings, device: &DeviceMemory) -> Self {
         let limit = device.limit();
         let headroom = limit.as_ref().map_or(0, |limit| device.headroom_bytes(limit.bytes));
-        let rows = settings.max_num_batched_tokens;
+        let rows = settings.step_tokens();
         let sampled = settings.max_num_seqs.min(rows);
         Self {
             limit,

@@ -65,7 +65,7 @@ fn run_steps(runner: &mut ModelRunner, settings: &Settings) -> mlx::Result<()> {
         let sequences = step.len().min(settings.max_num_seqs).min(blocks).max(1);
         // Each sequence has as many blocks, and no step is larger than the memory plan allows.
         let room = (blocks / sequences).max(1);
-        let most = (settings.max_num_batched_tokens / sequences).min(context);
+        let most = (settings.step_tokens() / sequences).min(context);
         let most = most.clamp(1, room * settings.block_size);
         let tokens: Vec<usize> = step.iter().take(sequences).map(|tokens| (*tokens).min(most)).collect();
         let input = step_input(runner, settings.block_size, room, &tokens);

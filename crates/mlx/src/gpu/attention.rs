@@ -307,10 +307,7 @@ impl PagedAttention {
 
     fn chunks_on_tensor_cores(&self, dialect: Dialect) -> bool {
         let dim = self.shape.head_dim;
-        self.has_tensor_types(dialect)
-            && dim % 16 == 0
-            && dim <= 128
-            && self.shape.group() <= CHUNK_PAIRS
+        self.has_tensor_types(dialect) && dim % 16 == 0 && dim <= 128 && self.shape.group() <= CHUNK_PAIRS
     }
 
     fn has_tensor_types(&self, dialect: Dialect) -> bool {

@@ -91,6 +91,8 @@ pub(super) static WMM_EXPERTS: Kernel =
     kernel!("wmm_experts", &["x", "w", "ss", "sb", "order", "starts"], &["y"], TensorCores);
 pub(super) static EXPERT_ROWS: Kernel =
     kernel!("expert_rows", &["experts"], &["order", "starts"], TensorCores);
+pub(super) static ROUTE: Kernel = kernel!("route", &["logits"], &["experts", "weights"], Dialect);
+pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights"], &["y"], Dialect);
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static COPY_BLOCKS: Kernel = kernel!("copy_blocks", &["pool", "pairs"], &["done"], Dialect);

@@ -84,7 +84,10 @@ fn order_of(case: &Case) -> (Vec<f64>, Vec<f64>) {
     let mut order: Vec<usize> = (0..case.chosen.len()).collect();
     order.sort_by_key(|pair| case.chosen[*pair]);
     let before = |expert: usize| case.chosen.iter().filter(|other| **other < expert).count() as f64;
-    (order.iter().map(|pair| *pair as f64).collect(), (0..=case.product.experts as usize).map(before).collect())
+    (
+        order.iter().map(|pair| *pair as f64).collect(),
+        (0..=case.product.experts as usize).map(before).collect(),
+    )
 }
 
 fn order_program(name: &str, cases: &[Case], broken: Break) -> Program {

@@ -11,4 +11,5 @@ mod environment;
 mod experts;
 mod linear;
 mod rotary;
+mod route;
 mod text;

@@ -104,6 +104,14 @@ impl ExpertLinear {
         Self { ops, weight }
     }
 
+    /// One layer that computes both outputs, `first` before `second`, if they are stored alike.
+    pub(crate) fn join(first: &Self, second: &Self) -> mlx::Result<Option<Self>> {
+        let Some(weight) = Weight::join(&first.weight, &second.weight)? else { return Ok(None) };
+        // Evaluated at once, so that loading never holds the parts of several layers twice.
+        mlx::eval(weight.arrays())?;
+        Ok(Some(Self { ops: first.ops, weight }))
+    }
+
     /// Each row through the experts chosen for it, see [`Ops::expert_linear`].
     pub(crate) fn forward(&self, x: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
         self.ops.expert_linear(x, experts, &self.weight)

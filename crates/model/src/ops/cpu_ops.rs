@@ -12,7 +12,7 @@ use super::{
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables};
 use crate::kv_cache::{Pool, poisoned};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, AttentionSpan, GatedDelta, KvPath, Mamba2, RotaryPairing, kv_format};
+use crate::{Activation, AttentionSpan, GatedDelta, KvPath, Mamba2, RotaryPairing, Router, kv_format};
 
 /// CPU kernels.
 pub(super) struct CpuOps;
@@ -56,9 +56,19 @@ impl Ops for CpuOps {
     fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array> {
         match weight {
             Weight::Dense(weight) => cpu::gather_mm(x, &experts.indices, weight),
-            Weight::Packed(packed) if packed.mode == QuantMode::Affine => cpu::gather_qmm(x, &experts.indices, packed),
+            Weight::Packed(packed) if packed.mode == QuantMode::Affine => {
+                cpu::gather_qmm(x, &experts.indices, packed)
+            }
             Weight::Packed(_) => MlxOps.expert_linear(x, experts, weight),
         }
+    }
+
+    fn route(&self, logits: &Array, router: Router, top_k: usize) -> mlx::Result<(ChosenExperts, Array)> {
+        MlxOps.route(logits, router, top_k)
+    }
+
+    fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {
+        MlxOps.weighted_sum(parts, weights)
     }
 
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {

@@ -14,7 +14,7 @@ use super::mlx_ops::{self, MlxOps};
 use super::{AttentionCall, AttentionNeeds, ByLength, ChosenExperts, LayerContext, Ops, Weight};
 use crate::forward::AttentionPath;
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, GatedDelta, KvPath, Mamba2, kv_format};
+use crate::{Activation, GatedDelta, KvPath, Mamba2, Router, kv_format};
 pub(crate) use switches::{GpuKernel, is_on, switch_off};
 
 /// GPU kernels.
@@ -60,6 +60,20 @@ impl Ops for GpuOps {
         match experts::product(x, experts, weight)? {
             Some(product) => Ok(product),
             None => MlxOps.expert_linear(x, experts, weight),
+        }
+    }
+
+    fn route(&self, logits: &Array, router: Router, top_k: usize) -> mlx::Result<(ChosenExperts, Array)> {
+        match experts::route(logits, router, top_k)? {
+            Some(chosen) => Ok(chosen),
+            None => MlxOps.route(logits, router, top_k),
+        }
+    }
+
+    fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {
+        match experts::weighted_sum(parts, weights)? {
+            Some(sum) => Ok(sum),
+            None => MlxOps.weighted_sum(parts, weights),
         }
     }
 

@@ -10,7 +10,7 @@ use mlx::{Array, Dtype, Quantized, fast};
 use super::{AttentionCall, AttentionNeeds, ChosenExperts, LayerContext, Ops, Weight};
 use crate::forward::AttentionPath;
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, GatedDelta, KvPath, Mamba2};
+use crate::{Activation, GatedDelta, KvPath, Mamba2, Router};
 pub(super) use attention::gather;
 
 /// MLX's own operations.
@@ -66,6 +66,24 @@ impl Ops for MlxOps {
             }
         };
         y.squeeze(&[2])
+    }
+
+    fn route(&self, logits: &Array, router: Router, top_k: usize) -> mlx::Result<(ChosenExperts, Array)> {
+        let scores = logits.astype(Dtype::F32)?.softmax(-1)?;
+        let [rows, experts] = scores.dims()?;
+        let kth = experts - top_k as i32;
+        let order = scores.argpartition(kth, -1)?;
+        let chosen = order.slice(&[0, kth], &[rows, experts])?.astype(Dtype::U32)?;
+        let weights = scores.take_along_axis(&chosen, -1)?;
+        let weights = match router {
+            Router::Softmax => weights,
+            Router::SoftmaxRenormalized => &weights / weights.sum(&[-1])?.expand_dims(&[-1])?,
+        };
+        Ok((ChosenExperts::new(chosen), weights))
+    }
+
+    fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {
+        (parts * weights.expand_dims(&[-1])?.astype(parts.dtype()?)?).sum(&[-2])
     }
 
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {

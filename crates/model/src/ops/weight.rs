@@ -32,9 +32,9 @@ impl Weight {
         })
     }
 
-    /// The rows of one weight and then those of another, if both are stored alike.
+    /// The outputs of one weight and then those of another, of each expert, if both are stored alike.
     pub(crate) fn join(first: &Self, second: &Self) -> mlx::Result<Option<Self>> {
-        let rows = |a: &Array, b: &Array| mlx::concatenate(&[a, b], 0);
+        let rows = |a: &Array, b: &Array| mlx::concatenate(&[a, b], -2);
         Ok(match (first, second) {
             (Self::Dense(a), Self::Dense(b)) if a.dtype()? == b.dtype()? => Some(Self::Dense(rows(a, b)?)),
             (Self::Packed(a), Self::Packed(b))

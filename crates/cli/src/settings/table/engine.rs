@@ -65,13 +65,13 @@ pub const SETTINGS: &[Setting] = &[
         name: "max-num-batched-tokens",
         short: None,
         kind: Kind::Count(1, MAX),
-        default: "512",
+        default: "",
         section: "Engine",
         commands: SCHEDULER_BASICS,
         scope: Scope::Everywhere,
-        help: "Most tokens computed in one step. Lower values reduce latency, higher ones raise throughput.",
+        help: "Most tokens computed in one step. Lower values reduce latency, higher ones raise throughput. Default: 512 on a CPU, 2048 on a GPU.",
         set: |config, value| {
-            config.engine.max_num_batched_tokens = value.count() as usize;
+            config.engine.max_num_batched_tokens = Some(value.count() as usize);
             Ok(())
         },
     },

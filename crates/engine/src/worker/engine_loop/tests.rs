@@ -112,7 +112,7 @@ fn fixture(name: &str) -> PathBuf {
 fn load(model: &Path) -> Loaded {
     let settings = Settings {
         kv_cache_memory: Some(8 << 20),
-        max_num_batched_tokens: 24,
+        max_num_batched_tokens: Some(24),
         async_scheduling: AsyncScheduling::On,
         ..Settings::default()
     };

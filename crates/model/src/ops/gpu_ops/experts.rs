@@ -1,11 +1,12 @@
 //! Products of rows with weights of experts.
 
 use mlx::device::{Backend, backend};
-use mlx::gpu::{FewRowsWeight, expert_product, expert_rows};
+use mlx::gpu::{FewRowsWeight, Route, RouteWeights, WeightedSum, expert_product, expert_rows};
 use mlx::{Array, QuantMode, Sorted};
 
 use super::{GpuKernel, is_on};
-use crate::ops::{ChosenExperts, Weight};
+use crate::Router;
+use crate::ops::{ChosenExperts, RowOrder, Weight};
 
 /// On CUDA, from so many rows on, experts are unpacked and the rows sorted by expert. Measured on an H200 with 128 experts
 /// of 2,048 x 2,048 in 4 bits: MLX's packed product takes 1.6 us a row, the sorted dense one 2 ms for any number.
@@ -14,7 +15,7 @@ const SORT_ROWS: usize = 1536;
 /// Each row through the experts chosen for it, see [`Ops::expert_linear`](crate::ops::Ops::expert_linear); `None` where
 /// MLX's own operation is the best.
 pub(super) fn product(x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Option<Array>> {
-    if backend() != Backend::Cuda || !is_on(GpuKernel::Linear) {
+    if backend() != Backend::Cuda || !is_on(GpuKernel::Experts) {
         return Ok(None);
     }
     if let Some(product) = few_pairs(x, experts, weight)? {
@@ -24,9 +25,9 @@ pub(super) fn product(x: &Array, experts: &ChosenExperts, weight: &Weight) -> ml
         return Ok(None);
     }
     match weight {
-        Weight::Dense(dense) => sorted(x, &experts.indices, dense).map(Some),
+        Weight::Dense(dense) => sorted(x, experts, dense).map(Some),
         Weight::Packed(packed) if packed.mode == QuantMode::Affine => {
-            sorted(x, &experts.indices, &packed.dequantize(x.dtype()?)?).map(Some)
+            sorted(x, experts, &packed.dequantize(x.dtype()?)?).map(Some)
         }
         Weight::Packed(_) => Ok(None),
     }
@@ -55,20 +56,44 @@ fn few_pairs(x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result
 }
 
 /// With rows in the order of their experts. `weight`: `[experts, out, in]`.
-fn sorted(x: &Array, experts: &Array, weight: &Array) -> mlx::Result<Array> {
-    let [tokens, chosen] = experts.dims()?;
+fn sorted(x: &Array, experts: &ChosenExperts, weight: &Array) -> mlx::Result<Array> {
+    let [tokens, chosen] = experts.indices.dims()?;
     let (rows, inputs) = (tokens * chosen, x.dim(-1)?);
-    let flat = experts.reshape(&[rows])?;
-    let order = flat.argsort(0)?;
+    let RowOrder { order, experts, tokens_of, back } = experts.row_order()?;
     let x = match x.ndim() {
-        2 => x.take(&order.floor_divide(&Array::from_slice(&[chosen as u32], &[1])?)?, 0)?,
-        _ => x.reshape(&[rows, inputs])?.take(&order, 0)?,
+        2 => x.take(tokens_of, 0)?,
+        _ => x.reshape(&[rows, inputs])?.take(order, 0)?,
     };
     let matrices = weight.swapaxes(-1, -2)?;
-    let of_row = flat.take(&order, 0)?;
-    let y = x.expand_dims(&[1])?.gather_mm(&matrices, None, Some(&of_row), Sorted::Yes)?.squeeze(&[1])?;
+    let y = x.expand_dims(&[1])?.gather_mm(&matrices, None, Some(experts), Sorted::Yes)?.squeeze(&[1])?;
     let outputs = y.dim(-1)?;
-    y.take(&order.argsort(0)?, 0)?.reshape(&[tokens, chosen, outputs])
+    y.take(back, 0)?.reshape(&[tokens, chosen, outputs])
+}
+
+/// The best experts of each row by our kernel, see [`Ops::route`](crate::ops::Ops::route).
+pub(super) fn route(
+    logits: &Array,
+    router: Router,
+    top_k: usize,
+) -> mlx::Result<Option<(ChosenExperts, Array)>> {
+    let weights = match router {
+        Router::Softmax => RouteWeights::Probabilities,
+        Router::SoftmaxRenormalized => RouteWeights::Renormalized,
+    };
+    let ([rows, experts], top_k) = (logits.dims()?, top_k as i32);
+    let route = Route { dtype: logits.dtype()?, rows, experts, top_k, weights };
+    let Some(plan) = route.plan().filter(|_| rows > 0 && is_on(GpuKernel::Experts)) else { return Ok(None) };
+    let made: Result<[Array; 2], _> = plan.call(&[logits])?.try_into();
+    let [chosen, weights] = made.map_err(|_| mlx::Error::new("experts and their weights"))?;
+    Ok(Some((ChosenExperts::new(chosen), weights)))
+}
+
+/// By our kernel, see [`Ops::weighted_sum`](crate::ops::Ops::weighted_sum).
+pub(super) fn weighted_sum(parts: &Array, weights: &Array) -> mlx::Result<Option<Array>> {
+    let [rows, count, width] = parts.dims()?;
+    let plan = WeightedSum { dtype: parts.dtype()?, rows, parts: count, width }.plan();
+    let Some(plan) = plan.filter(|_| rows > 0 && is_on(GpuKernel::Experts)) else { return Ok(None) };
+    plan.call(&[parts, weights])?.pop().map(Some).ok_or_else(|| mlx::Error::new("a sum"))
 }
 
 #[cfg(test)]
@@ -86,8 +111,8 @@ mod tests {
         let weight = normal(&[4, 6, 8], 1);
         let experts = Array::from_slice(&[3u32, 0, 1, 3, 2, 0, 1, 2, 0, 1], &[5, 2]).unwrap();
         for x in [normal(&[5, 8], 2), normal(&[5, 2, 8], 3)] {
-            let found = sorted(&x, &experts, &weight).unwrap();
             let chosen = ChosenExperts::new(experts.clone());
+            let found = sorted(&x, &chosen, &weight).unwrap();
             let expected =
                 Kernels::Mlx.ops().expert_linear(&x, &chosen, &Weight::Dense(weight.clone())).unwrap();
             let (found, expected) = (found.to_vec::<f32>().unwrap(), expected.to_vec::<f32>().unwrap());

@@ -11,9 +11,11 @@ pub(crate) enum GpuKernel {
     Gated,
     /// Products with weights.
     Linear,
+    /// Choice of experts, products with their weights, and the sum of the results.
+    Experts,
 }
 
-static OFF: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
+static OFF: [AtomicBool; 5] = [const { AtomicBool::new(false) }; 5];
 
 /// Whether a kernel is used.
 pub(crate) fn is_on(kernel: GpuKernel) -> bool {
