@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use mlx::cpu::{self, Act, AttentionMetadata, PagedAttention, Rope, RotaryPairing};
+use mlx::cpu::{self, Act, Activations, AttentionMetadata, PagedAttention, Rope, RotaryPairing};
 use mlx::{Array, Dtype, QuantMode, Result};
 
 fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
@@ -46,9 +46,19 @@ fn time(work: &dyn Fn() -> Result<Array>, budget: Duration) -> Result<(Duration,
     Ok((best, computing))
 }
 
-/// Times both in turns; `flops` of one call.
+/// Times our kernel and MLX's in turns; `flops` of one call.
 fn row(
     name: &str,
+    flops: f64,
+    ours: &dyn Fn() -> Result<Array>,
+    theirs: &dyn Fn() -> Result<Array>,
+) -> Result<()> {
+    row_beside((name, "MLX"), flops, ours, theirs)
+}
+
+/// Times both in turns; `flops` of one call.
+fn row_beside(
+    (name, other): (&str, &str),
     flops: f64,
     ours: &dyn Fn() -> Result<Array>,
     theirs: &dyn Fn() -> Result<Array>,
@@ -66,7 +76,7 @@ fn row(
     }
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
     println!(
-        "{name:<34} {:>10.3} ms {:>8.1} GFLOP/s ({:>6.1} a core)   MLX {:>10.3} ms   {:>7.1}x",
+        "{name:<34} {:>10.3} ms {:>8.1} GFLOP/s ({:>6.1} a core)   {other} {:>10.3} ms   {:>7.1}x",
         ms(mine),
         flops / mine.as_secs_f64() / 1e9,
         flops / computing.as_secs_f64() / 1e9,
@@ -86,7 +96,12 @@ fn products() -> Result<()> {
                 let x = random(&[m, k], Dtype::F32, 2)?;
                 let flops = 2.0 * f64::from(m) * f64::from(n) * f64::from(k);
                 let name = format!("qmm{bits} {scales} {m}x{n}x{k}");
-                row(&name, flops, &|| cpu::qmm(&x, &w), &|| x.quantized_matmul(&w))?;
+                let exact = || cpu::qmm(&x, &w, Activations::Exact);
+                row(&name, flops, &exact, &|| x.quantized_matmul(&w))?;
+                if matches!(bits, 4 | 8) {
+                    let int8 = || cpu::qmm(&x, &w, Activations::Int8);
+                    row_beside((&format!("int8 {name}"), "exact"), flops, &int8, &exact)?;
+                }
             }
         }
         for dtype in [Dtype::F32, Dtype::Bf16] {
@@ -293,7 +308,7 @@ fn noise() -> Result<()> {
     }
     let weights = random(&[2048, 2048], Dtype::F32, 1)?.quantize(64, 4, QuantMode::Affine)?;
     let x = random(&[16, 2048], Dtype::F32, 2)?;
-    let product = || cpu::qmm(&x, &weights);
+    let product = || cpu::qmm(&x, &weights, Activations::Exact);
     let (one, _) = time(&product, Duration::from_millis(200))?;
     let calls = Duration::from_millis(30).div_duration_f64(one) as usize;
     let work = || -> Result<f64> {

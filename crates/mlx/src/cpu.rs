@@ -7,9 +7,7 @@
 //! Ids, slots and tables are checked while computing: an invalid one gives zeros or is not written.
 
 use mlx_sys as sys;
-use sys::kernels::{
-    self, Activations, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays,
-};
+use sys::kernels::{self, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays};
 
 use crate::array::{list, unlist};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
@@ -21,7 +19,7 @@ mod recurrent;
 pub use adjust::{LogitEntries, adjust_logits};
 pub use attention::{AttentionMetadata, AttentionOutput, HeadNorm, PagedAttention, Rope};
 pub use recurrent::{CausalConv, Recurrence, Rule};
-pub use sys::kernels::{Act, Isa, Packing, RotaryPairing, isa, limit_isa, threads};
+pub use sys::kernels::{Act, Activations, Isa, Packing, RotaryPairing, isa, limit_isa, threads};
 
 /// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.
 pub fn available() -> bool {
@@ -29,7 +27,7 @@ pub fn available() -> bool {
 }
 
 /// `x @ w.T` with quantized weights: `[…, in]` to `[…, out]`. Formats other than affine go to MLX.
-pub fn qmm(x: &Array, w: &Quantized) -> Result<Array> {
+pub fn qmm(x: &Array, w: &Quantized, activations: Activations) -> Result<Array> {
     if w.mode != QuantMode::Affine {
         return x.quantized_matmul(w);
     }
@@ -41,7 +39,7 @@ pub fn qmm(x: &Array, w: &Quantized) -> Result<Array> {
     let shape = with_last(&outer, packed.n)?;
     let kernel = Linear {
         weights: packed.weights,
-        activations: Activations::Exact,
+        activations,
         float,
         n: packed.n,
         k: packed.k,
@@ -69,12 +67,13 @@ pub fn matmul_t(x: &Array, w: &Array) -> Result<Array> {
 
 /// [`qmm`] for a mixture of experts: x `[rows, in]`, or `[rows, chosen, in]` for a row per choice, experts
 /// `[rows, chosen]` (i32 or u32), weights `[experts, out, in]`; gives `[rows, chosen, out]`.
-pub fn gather_qmm(x: &Array, experts: &Array, w: &Quantized) -> Result<Array> {
+pub fn gather_qmm(x: &Array, experts: &Array, w: &Quantized, activations: Activations) -> Result<Array> {
     let op = Op { name: "cpu::gather_qmm", inputs: &[x, experts, &w.weight, &w.scales] };
     op.require(w.mode == QuantMode::Affine, "only the affine format has a kernel")?;
     let packed = Packed::check(&op, w)?;
     let count = packed.experts.ok_or_else(|| op.fail("the weights have three axes"))?;
     let (kernel, shape) = op.chosen(x, experts, packed.weights, (count, packed.n, packed.k))?;
+    let kernel = Linear { activations, ..kernel };
     let inputs = [x, &w.weight, &w.scales, packed.biases, experts];
     one(&op, Kernel::Linear(kernel), &inputs, &shape, x.dtype()?)
 }

@@ -1,6 +1,6 @@
 //! Our CPU kernels against MLX's own ops, and the promise that a row's bits depend on nothing but the row.
 
-use mlx::cpu::{self, Act, Isa};
+use mlx::cpu::{self, Act, Activations, Isa};
 use mlx::{Array, Dtype, QuantMode, Quantized, Result};
 
 /// Runs `test` with each instruction set that this machine has. They are a setting of the process, so one
@@ -100,7 +100,12 @@ fn quantized_products_agree_with_mlx() -> Result<()> {
                     let want = x.astype(Dtype::F32)?.matmul(&dense.t()?)?;
                     // MLX rounds decoded weights to the scales' type; we do not.
                     let tolerance = rounding(x.dtype()?).max(rounding(scales));
-                    check_close(&format!("{bits} bits"), &cpu::qmm(&x, &w)?, &want, tolerance)?;
+                    check_close(
+                        &format!("{bits} bits"),
+                        &cpu::qmm(&x, &w, Activations::Exact)?,
+                        &want,
+                        tolerance,
+                    )?;
                 }
             }
         }
@@ -121,7 +126,7 @@ fn a_row_of_a_quantized_product_depends_on_itself_only() -> Result<()> {
             for (n, k) in [(96, 2048), (37, 640)] {
                 let w = quantized(n, k, bits, group, scales)?;
                 let x = random(&[600, k], Dtype::F32, 3)?;
-                check_rows(&format!("{bits} bits"), &x, |x| cpu::qmm(x, &w))?;
+                check_rows(&format!("{bits} bits"), &x, |x| cpu::qmm(x, &w, Activations::Exact))?;
             }
         }
         Ok(())
@@ -154,7 +159,7 @@ fn instruction_sets_with_fma_give_the_same_products() -> Result<()> {
     let products = std::sync::Mutex::new(Vec::new());
     with_each_isa(|| {
         if cpu::isa() != Isa::Portable {
-            products.lock().unwrap().push(values(&cpu::qmm(&x, &w)?)?);
+            products.lock().unwrap().push(values(&cpu::qmm(&x, &w, Activations::Exact)?)?);
         }
         Ok(())
     })?;
@@ -163,14 +168,47 @@ fn instruction_sets_with_fma_give_the_same_products() -> Result<()> {
 }
 
 #[test]
+fn activations_in_8_bits_are_near_and_experts_have_the_bits_of_one_product() -> Result<()> {
+    with_each_isa(|| {
+        for (bits, group) in [(4, 32), (4, 64), (8, 128), (6, 64)] {
+            let (experts, n, k) = (3, 40, 640);
+            let dense = random(&[experts, n, k], Dtype::F32, 2)?;
+            let w = dense.quantize(group, bits, QuantMode::Affine)?;
+            let x = random(&[9, k], Dtype::F32, 4)?;
+            let ids = mlx::random::integers(&[9, 1], Dtype::I32, 0..experts, &mlx::random::key(3)?)?;
+            let exact = cpu::gather_qmm(&x, &ids, &w, Activations::Exact)?;
+            let int8 = cpu::gather_qmm(&x, &ids, &w, Activations::Int8)?;
+            check_close("8-bit activations", &int8, &exact, 0.01)?;
+            // Products of other widths are exact.
+            assert_eq!(values(&int8)? == values(&exact)?, bits == 6);
+            let one = |at: i32| -> Result<Vec<f32>> {
+                let id = ids.slice(&[at, 0], &[at + 1, 1])?.reshape(&[1])?;
+                let part = |a: &Array| a.take(&id, 0)?.squeeze(&[0]);
+                let biases = w.biases.as_ref().map(&part).transpose()?;
+                let w = Quantized { weight: part(&w.weight)?, scales: part(&w.scales)?, biases, ..w.clone() };
+                values(&cpu::qmm(&x.slice(&[at, 0], &[at + 1, k])?, &w, Activations::Int8)?)
+            };
+            let alone = (0..9).map(one).collect::<Result<Vec<_>>>()?.concat();
+            assert_eq!(alone, values(&int8)?);
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn strided_inputs_and_outer_axes_are_fine() -> Result<()> {
     let w = quantized(24, 128, 4, 64, Dtype::F32)?;
     let x = random(&[128, 3, 2], Dtype::F32, 1)?.transpose(&[2, 1, 0])?;
     let want = x.quantized_matmul(&w)?;
     assert_eq!(want.shape(), [2, 3, 24]);
-    check_close("transposed", &cpu::qmm(&x, &w)?, &want, 1e-5)?;
+    check_close("transposed", &cpu::qmm(&x, &w, Activations::Exact)?, &want, 1e-5)?;
     let broadcast = random(&[128], Dtype::F32, 1)?.broadcast_to(&[5, 128])?;
-    check_close("broadcast", &cpu::qmm(&broadcast, &w)?, &broadcast.quantized_matmul(&w)?, 1e-5)
+    check_close(
+        "broadcast",
+        &cpu::qmm(&broadcast, &w, Activations::Exact)?,
+        &broadcast.quantized_matmul(&w)?,
+        1e-5,
+    )
 }
 
 #[test]
@@ -186,9 +224,10 @@ fn experts_agree_with_one_product_each() -> Result<()> {
             let own = random(&[rows, choices, k], Dtype::F32, 5)?;
             let spread = shared.expand_dims(&[1])?.broadcast_to(&[rows, choices, k])?;
             for (x, each) in [(&shared, &spread), (&own, &own)] {
-                for (got, weights) in
-                    [(cpu::gather_qmm(x, &ids, &w)?, &decoded), (cpu::gather_mm(x, &ids, &dense)?, &dense)]
-                {
+                for (got, weights) in [
+                    (cpu::gather_qmm(x, &ids, &w, Activations::Exact)?, &decoded),
+                    (cpu::gather_mm(x, &ids, &dense)?, &dense),
+                ] {
                     let chosen = weights.take(&ids, 0)?;
                     let want = chosen.matmul(&each.expand_dims(&[-1])?)?.squeeze(&[-1])?;
                     check_close("experts", &got, &want, 1e-5)?;
@@ -199,11 +238,15 @@ fn experts_agree_with_one_product_each() -> Result<()> {
             let part = |a: &Array| a.take(&Array::from_slice(&[id], &[1])?, 0)?.squeeze(&[0]);
             let biases = w.biases.as_ref().map(&part).transpose()?;
             let one = Quantized { weight: part(&w.weight)?, scales: part(&w.scales)?, biases, ..w.clone() };
-            let alone = values(&cpu::qmm(&shared.slice(&[0, 0], &[1, k])?, &one)?)?;
-            assert_eq!(alone, values(&cpu::gather_qmm(&shared, &ids, &w)?)?[..n as usize]);
+            let alone = values(&cpu::qmm(&shared.slice(&[0, 0], &[1, k])?, &one, Activations::Exact)?)?;
+            assert_eq!(
+                alone,
+                values(&cpu::gather_qmm(&shared, &ids, &w, Activations::Exact)?)?[..n as usize]
+            );
         }
         let nowhere = Array::from_slice(&[-1i32, 99, 0], &[1, 3])?;
-        let got = values(&cpu::gather_qmm(&random(&[1, k], Dtype::F32, 4)?, &nowhere, &w)?)?;
+        let one_row = random(&[1, k], Dtype::F32, 4)?;
+        let got = values(&cpu::gather_qmm(&one_row, &nowhere, &w, Activations::Exact)?)?;
         assert!(got[..2 * n as usize].iter().all(|v| *v == 0.0) && got[2 * n as usize] != 0.0);
         Ok(())
     })
@@ -286,9 +329,9 @@ fn embedding_rows_are_the_decoded_rows() -> Result<()> {
 #[test]
 fn wrong_shapes_are_errors_that_name_them() -> Result<()> {
     let w = quantized(24, 128, 4, 64, Dtype::F32)?;
-    let error = cpu::qmm(&random(&[2, 64], Dtype::F32, 1)?, &w).unwrap_err().to_string();
+    let error = cpu::qmm(&random(&[2, 64], Dtype::F32, 1)?, &w, Activations::Exact).unwrap_err().to_string();
     assert!(error.contains("cpu::qmm") && error.contains("[2, 64]") && error.contains("128"), "{error}");
-    assert!(cpu::qmm(&Array::zeros(&[2, 128], Dtype::I32)?, &w).is_err());
+    assert!(cpu::qmm(&Array::zeros(&[2, 128], Dtype::I32)?, &w, Activations::Exact).is_err());
     assert!(cpu::matmul_t(&Array::zeros(&[2, 3], Dtype::F32)?, &Array::zeros(&[4, 2], Dtype::F32)?).is_err());
     assert!(cpu::gated(&Array::zeros(&[2, 3], Dtype::F32)?, Act::Silu).is_err());
     assert!(cpu::rms_norm(&Array::scalar(1.0, Dtype::F32)?, None, 1e-5).is_err());
@@ -299,7 +342,7 @@ fn wrong_shapes_are_errors_that_name_them() -> Result<()> {
 fn nothing_in_nothing_out() -> Result<()> {
     let w = quantized(24, 128, 4, 64, Dtype::F32)?;
     let none = Array::zeros(&[0, 128], Dtype::F32)?;
-    assert_eq!(values(&cpu::qmm(&none, &w)?)?, []);
+    assert_eq!(values(&cpu::qmm(&none, &w, Activations::Exact)?)?, []);
     assert_eq!(values(&cpu::rms_norm(&none, None, 1e-5)?)?, []);
     assert_eq!(values(&cpu::gated(&none, Act::Silu)?)?, []);
     Ok(())

@@ -74,7 +74,7 @@ impl Model {
         assert!(store.is_empty(), "the check left only what the blocks take");
         let warnings = match kernels {
             Kernels::Gpu => kernel_check::switch_off_failing(&blueprint, &quantization, dtype),
-            Kernels::Mlx | Kernels::Cpu => Vec::new(),
+            Kernels::Mlx | Kernels::Cpu | Kernels::CpuInt8 => Vec::new(),
         };
         Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head, warnings })
     }

@@ -12,6 +12,7 @@ mod weight;
 
 use std::cell::OnceCell;
 
+use mlx::cpu::Activations;
 use mlx::{Array, Dtype};
 
 use omnibus_kv::KvFormat;
@@ -32,6 +33,8 @@ pub enum Kernels {
     Mlx,
     /// Our CPU primitives, beside MLX's operations. Activations are float32.
     Cpu,
+    /// The same, with activations rounded to 8 bits in products with quantized weights.
+    CpuInt8,
     /// Our GPU kernels, beside MLX's operations.
     Gpu,
 }
@@ -52,11 +55,28 @@ impl Kernels {
         }
     }
 
+    /// The same with activations in 8 bits, where products exist for that.
+    pub fn with_int8_activations(self) -> Self {
+        match self {
+            Self::Cpu | Self::CpuInt8 => Self::CpuInt8,
+            Self::Mlx | Self::Gpu => self,
+        }
+    }
+
+    /// True of our CPU primitives.
+    pub fn on_cpu(self) -> bool {
+        match self {
+            Self::Cpu | Self::CpuInt8 => true,
+            Self::Mlx | Self::Gpu => false,
+        }
+    }
+
     /// Their operations.
     pub(crate) fn ops(self) -> &'static dyn Ops {
         match self {
             Self::Mlx => &mlx_ops::MlxOps,
-            Self::Cpu => &cpu_ops::CpuOps,
+            Self::Cpu => &cpu_ops::CpuOps { activations: Activations::Exact },
+            Self::CpuInt8 => &cpu_ops::CpuOps { activations: Activations::Int8 },
             Self::Gpu => &gpu_ops::GpuOps,
         }
     }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use mlx::{Array, Dtype};
 use omnibus_kv::BlockId;
 use omnibus_model::{
-    Batch, BlockExport, BlockImport, Blueprint, Kernels, KvCache, KvPath, KvStorage, Model, PromptCache,
-    Segment,
+    Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, PromptCache, Segment,
 };
 
 use super::capacity::Capacity;
@@ -51,7 +50,7 @@ enum Padding {
 impl ModelRunner {
     pub(super) fn new(model: Model, capacity: &Capacity, settings: &Settings) -> mlx::Result<Self> {
         let cache = KvCache::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.storage)?;
-        let padding = if model.kernels() == Kernels::Cpu { Padding::None } else { Padding::Buckets };
+        let padding = if model.kernels().on_cpu() { Padding::None } else { Padding::Buckets };
         Ok(Self {
             model,
             cache,
@@ -73,7 +72,7 @@ impl ModelRunner {
 
     /// True where kernels are compiled on first use.
     pub(super) fn compiles(&self) -> bool {
-        self.model.kernels() != Kernels::Cpu
+        !self.model.kernels().on_cpu()
     }
 
     fn kv_path(&self) -> KvPath {
@@ -203,7 +202,7 @@ impl Runner for ModelRunner {
 
     fn depth(&mut self) -> usize {
         let overlaps = match self.async_scheduling {
-            AsyncScheduling::Auto => self.model.kernels() != Kernels::Cpu,
+            AsyncScheduling::Auto => !self.model.kernels().on_cpu(),
             AsyncScheduling::On => true,
             AsyncScheduling::Off => false,
         };

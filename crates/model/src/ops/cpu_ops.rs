@@ -15,7 +15,10 @@ use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, AttentionSpan, GatedDelta, KvPath, Mamba2, RotaryPairing, Router, kv_format};
 
 /// CPU kernels.
-pub(super) struct CpuOps;
+pub(super) struct CpuOps {
+    /// What products with quantized weights do with the rows.
+    pub(super) activations: cpu::Activations,
+}
 
 impl Ops for CpuOps {
     fn activations(&self) -> Option<Dtype> {
@@ -49,7 +52,7 @@ impl Ops for CpuOps {
     fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
         match weight {
             Weight::Dense(weight) => cpu::matmul_t(x, weight),
-            Weight::Packed(packed) => cpu::qmm(x, packed),
+            Weight::Packed(packed) => cpu::qmm(x, packed, self.activations),
         }
     }
 
@@ -57,7 +60,7 @@ impl Ops for CpuOps {
         match weight {
             Weight::Dense(weight) => cpu::gather_mm(x, &experts.indices, weight),
             Weight::Packed(packed) if packed.mode == QuantMode::Affine => {
-                cpu::gather_qmm(x, &experts.indices, packed)
+                cpu::gather_qmm(x, &experts.indices, packed, self.activations)
             }
             Weight::Packed(_) => MlxOps.expert_linear(x, experts, weight),
         }

@@ -73,6 +73,30 @@ fn half_width_weights_give_nearly_the_golden_logits() {
     }
 }
 
+/// Tiny layers average little of the rounding away; docs/performance.md has the difference of a real model.
+#[test]
+fn activations_in_8_bits_give_nearly_the_golden_logits_in_every_way() {
+    const NEAR: f32 = 0.06;
+    if !mlx::cpu::available() {
+        return;
+    }
+    for name in ["llama.q-4bit", "llama.q-8bit32", "qwen3_moe.q-4bit"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        let fixture = Fixture::read(&path).unwrap();
+        let model = fixture.model(Kernels::CpuInt8).unwrap();
+        let found = ways::distances(&fixture, &model).unwrap();
+        for way in &found {
+            assert!(way.distance < NEAR, "{name}, {}: {:e}", way.way, way.distance);
+            assert!(way.distance > fixture.bound, "{name}, {}: not rounded", way.way);
+        }
+        // Of each prompt: computed at once, then a token at a time; then in parts.
+        for prompt in found.chunk_by(|_, next| next.way != "prefill") {
+            let [prefill, decode, parts, ..] = prompt else { panic!("{name}: a prompt has three ways") };
+            assert_eq!(prefill.distance.max(decode.distance), parts.distance, "{name}: {}", parts.way);
+        }
+    }
+}
+
 #[test]
 fn every_family_has_a_fixture() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
