@@ -61,8 +61,8 @@ pub use omnibus_text::{
 pub use process::{EngineExit, run_engine};
 pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{
-    AsyncScheduling, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache, PromptCacheFile, Schedule,
-    Settings, WarmUp,
+    AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache,
+    PromptCacheFile, Schedule, Settings, WarmUp,
 };
 pub use start::{start, start_isolated};
 pub use stats::{DiskStats, SchedulerStats, SessionStats, Stats, SwapStats};

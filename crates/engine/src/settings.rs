@@ -54,6 +54,8 @@ pub struct Settings {
     pub session_ttl_s: f64,
     /// The device that models run on.
     pub device: DeviceChoice,
+    /// What products with quantized weights do with activations on a CPU.
+    pub cpu_activations: CpuActivations,
     /// Whether a step is launched while the one before it computes.
     pub async_scheduling: AsyncScheduling,
     /// Whether kernels are warmed up at start.
@@ -114,6 +116,7 @@ impl Default for Settings {
             prompt_cache: None,
             session_ttl_s: 3600.0,
             device: DeviceChoice::Auto,
+            cpu_activations: CpuActivations::default(),
             async_scheduling: AsyncScheduling::default(),
             warm_up: WarmUp::default(),
             seed: 0,
@@ -157,6 +160,17 @@ pub enum DeviceChoice {
     Gpu,
     /// The CPU.
     Cpu,
+}
+
+/// What products with quantized weights do with activations on a CPU. Nothing changes on a GPU, nor where weights have
+/// other than 4 or 8 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum CpuActivations {
+    /// Multiply them as they are.
+    #[default]
+    Exact,
+    /// Round them to 8 bits in blocks of 32 elements. Products are computed by integer instructions.
+    Int8,
 }
 
 /// Whether steps are run when a model is loaded, so that kernels are compiled before the first request.

@@ -26,7 +26,7 @@ use omnibus_model::{Kernels, Model, Source};
 
 use crate::device_memory::DeviceMemory;
 use crate::message::{Command, Ready, ReportSender};
-use crate::settings::{DeviceChoice, Settings};
+use crate::settings::{CpuActivations, DeviceChoice, Settings};
 use crate::{MemoryPlan, StartError};
 
 /// Starts the thread and waits until it has loaded its model. The process must not exit before the thread has ended: at
@@ -80,7 +80,11 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.json("config.json").map_err(StartError::new)?;
     MemoryPlan::check_weights(source, &DeviceMemory::read(settings.memory_limit))?;
-    let mut model = Model::load(source, Kernels::fastest()).map_err(StartError::new)?;
+    let kernels = match settings.cpu_activations {
+        CpuActivations::Exact => Kernels::fastest(),
+        CpuActivations::Int8 => Kernels::fastest().with_int8_activations(),
+    };
+    let mut model = Model::load(source, kernels).map_err(StartError::new)?;
     for warning in model.warnings() {
         tracing::warn!("{warning}");
     }

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::capacity::Capacity;
 use super::kv_store::KvStore;
 use crate::disk::{BlockName, Disk, QUEUED_BYTES_MAX, ReadResult};
-use crate::{DiskStats, Settings, StartError, SwapStats};
+use crate::{CpuActivations, DiskStats, Settings, StartError, SwapStats};
 use host::Host;
 use pending_reads::PendingReads;
 
@@ -385,7 +385,12 @@ impl DiskTier {
         let Some(chosen) = chosen else { return Ok(None) };
         let weights = source.fingerprint().map_err(StartError::new)?;
         let layout = kv.cache().layout();
-        let fingerprint = Sha256::new().chain_update(weights).chain_update(layout).finalize();
+        let activations: &[u8] = match settings.cpu_activations {
+            CpuActivations::Exact => b"",
+            CpuActivations::Int8 => b"int8 activations",
+        };
+        let parts = Sha256::new().chain_update(weights).chain_update(layout).chain_update(activations);
+        let fingerprint = parts.finalize();
         let (results_tx, results) = channel();
         let on_read = move |result| {
             // The loop drops the receiver before the disk.

@@ -1,6 +1,6 @@
 //! Settings of the model: directory, served names, length and device.
 
-use omnibus_engine::DeviceChoice;
+use omnibus_engine::{CpuActivations, DeviceChoice};
 
 use super::{LOCAL_ENGINE, MAX, SERVE, TEXT};
 use crate::command_name::CommandName;
@@ -87,6 +87,23 @@ pub const SETTINGS: &[Setting] = &[
                 "gpu" => DeviceChoice::Gpu,
                 "cpu" => DeviceChoice::Cpu,
                 _ => DeviceChoice::Auto,
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "cpu-activations",
+        short: None,
+        kind: Kind::Choice(&["exact", "int8"]),
+        default: "exact",
+        section: "Model",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Activations in products with 4- and 8-bit weights on a CPU: `exact` keeps them, `int8` rounds them to 8 bits in blocks of 32, which is faster.",
+        set: |config, value| {
+            config.engine.cpu_activations = match value.text().as_str() {
+                "int8" => CpuActivations::Int8,
+                _ => CpuActivations::Exact,
             };
             Ok(())
         },
