@@ -12,9 +12,6 @@ use crate::reasoning::ReasoningFormat;
 use crate::syntax::{CallEnding, Delta, Deltas, Flow, Found, Input, Place, Stop, Syntax, find};
 use crate::tool_calls::{ToolCallFormat, ToolSchemas};
 
-/// The most text that is held back before a call starts, in bytes. What is longer is text.
-const MAX_HELD: usize = 256 << 10;
-
 /// Parses one generated message.
 ///
 /// The text must hold the special tokens that are markers of the formats, and no token that ends the message.
@@ -70,6 +67,16 @@ impl OutputParser {
         self.out.take()
     }
 
+    /// Whether the text so far ends inside reasoning.
+    pub fn in_reasoning(&self) -> bool {
+        self.active.and_then(|index| self.syntaxes.get(index)).is_some_and(|syntax| syntax.is_reasoning())
+    }
+
+    /// Whether the text so far ends inside a tool call that has started.
+    pub fn in_tool_call(&self) -> bool {
+        self.out.in_call()
+    }
+
     fn advance(&mut self) {
         loop {
             let is_waiting = match self.active {
@@ -119,13 +126,7 @@ impl OutputParser {
                 self.active = None;
                 true
             }
-            Err(Stop::More) if !self.input.has_ended() => {
-                let is_held = !self.input.is_committed() && self.input.held_bytes() > MAX_HELD;
-                if is_held {
-                    self.abandon(index);
-                }
-                is_held
-            }
+            Err(Stop::More) if !self.input.has_ended() && !self.input.is_full() => false,
             Err(Stop::More | Stop::No) => {
                 self.abandon(index);
                 true

@@ -85,6 +85,11 @@ pub(crate) trait Syntax: Send {
     /// When it cannot advance; see [`Stop`].
     fn step(&mut self, input: &mut Input, out: &mut Deltas) -> Result<Flow, Stop>;
 
+    /// Whether what comes next is reasoning.
+    fn is_reasoning(&self) -> bool {
+        false
+    }
+
     /// Text that was consumed and that no delta shows, when a call is cut.
     fn take_held(&mut self) -> String {
         String::new()

@@ -228,6 +228,47 @@ fn a_message_may_begin_inside_reasoning() {
 }
 
 #[test]
+fn the_token_of_a_call_ends_reasoning() {
+    check(
+        "kimi-k2",
+        "<think>hm<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+        expect![[r#"
+            reasoning "hm"
+            call f (functions.f:0) {}
+        "#]],
+    );
+}
+
+#[test]
+fn calls_may_be_a_member_of_an_object() {
+    for format in ["json", "xlam"] {
+        check(
+            format,
+            r#"{"tool_calls": [{"name": "f", "arguments": {"n": 1}}, {"name": "g", "arguments": {}}]}"#,
+            expect![[r#"
+            call f {"n":1}
+            call g {}
+        "#]],
+        );
+    }
+}
+
+#[test]
+fn held_text_is_bounded() {
+    let schemas = schemas();
+    let tools = Some((ToolCallFormat::named("hermes").unwrap(), &schemas));
+    let text =
+        format!("<tool_call>{{\"arguments\": {{\"s\": \"{}\"}}, \"name\": \"f\"}}", "x".repeat(70_000));
+    let setup = Setup { prompt: "", reasoning: None, tools };
+    let pieces = || text.as_bytes().chunks(1000).map(|piece| std::str::from_utf8(piece).unwrap());
+    assert_eq!(setup.parse(pieces()), [Delta::Text(text.clone())]);
+    assert_eq!(setup.parse([text.as_str()]), [Delta::Text(text.clone())]);
+    let mut parser = OutputParser::new("", None, tools);
+    let streamed: usize = pieces().map(|piece| parser.push(piece).len()).sum();
+    assert!(streamed > 0, "text is shown before the end");
+}
+
+#[test]
 fn markers_in_arguments_are_arguments() {
     check(
         "hermes",

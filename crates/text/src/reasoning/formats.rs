@@ -246,7 +246,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
     ReasoningFormat {
         name: "ernie",
         models: "ERNIE 4.5, Granite 3.3",
-        signs: &[&["<response>", "</response>"]],
+        signs: &[&["<response></response>"], &["<response>", "<tool_output>"]],
         prompt_ends: &["<think>"],
         closing: "</think>",
         syntaxes: || {

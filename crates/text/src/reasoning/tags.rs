@@ -57,4 +57,8 @@ impl Syntax for Reader {
         out.drop_whitespace();
         Ok(Flow::Done)
     }
+
+    fn is_reasoning(&self) -> bool {
+        self.state == State::Reasoning
+    }
 }

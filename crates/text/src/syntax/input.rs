@@ -1,8 +1,12 @@
 //! Generated text that arrives in pieces and is consumed from the front.
 //!
 //! From an opening on, consumed text is kept until [`Input::commit`], so that a malformed call can be returned as text.
+//! Until then only a bounded part of the text can be read, so that what is held back is bounded.
 
 use super::{Peek, Stop};
+
+/// The most text that can be read from an opening on before it is committed, in bytes.
+const MAX_HELD: usize = 64 << 10;
 
 /// Text of the message that is not parsed yet.
 #[derive(Debug, Default)]
@@ -29,13 +33,28 @@ impl Input {
         self.ended = true;
     }
 
+    /// Whether nothing follows what can be read.
     pub fn has_ended(&self) -> bool {
-        self.ended
+        self.ended && self.readable_end() == self.text.len()
     }
 
-    /// What is not consumed.
+    /// Whether as much is held back as may be.
+    pub fn is_full(&self) -> bool {
+        self.readable_end() < self.text.len()
+    }
+
+    /// What is not consumed and can be read.
     pub fn rest(&self) -> &str {
-        self.text.get(self.at..).unwrap_or_default()
+        self.text.get(self.at..self.readable_end()).unwrap_or_default()
+    }
+
+    /// Where the text ends that can be read. A char boundary.
+    fn readable_end(&self) -> usize {
+        let end = self.opening.map_or(self.text.len(), |opening| opening + MAX_HELD);
+        if end >= self.text.len() {
+            return self.text.len();
+        }
+        (0..=end).rev().find(|end| self.text.is_char_boundary(*end)).unwrap_or(0)
     }
 
     /// Consumes the first bytes, which end at a char boundary.
@@ -47,7 +66,7 @@ impl Input {
 
     /// Consumes what `read` takes if it succeeds, and nothing otherwise.
     pub fn read<T>(&mut self, read: impl FnOnce(&mut Peek<'_>) -> Result<T, Stop>) -> Result<T, Stop> {
-        let mut peek = Peek::new(self.rest(), self.ended);
+        let mut peek = Peek::new(self.rest(), self.has_ended());
         let value = read(&mut peek)?;
         let bytes = peek.taken();
         self.consume(bytes);
@@ -73,11 +92,6 @@ impl Input {
 
     pub fn is_committed(&self) -> bool {
         self.opening.is_none()
-    }
-
-    /// Bytes since the opening.
-    pub fn held_bytes(&self) -> usize {
-        self.text.len() - self.opening.unwrap_or(self.at)
     }
 
     /// Whether anything was consumed since the opening.

@@ -87,6 +87,10 @@ impl Syntax for Reader {
         }
         Ok(Flow::Continue)
     }
+
+    fn is_reasoning(&self) -> bool {
+        matches!(self.state, State::Reasoning)
+    }
 }
 
 fn header(peek: &mut Peek<'_>) -> Result<Header, Stop> {

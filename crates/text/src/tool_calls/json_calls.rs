@@ -112,10 +112,23 @@ fn opening(peek: &mut Peek<'_>, layout: &JsonCalls) -> Result<List, Stop> {
     }
     take_tail(peek, layout.lead)?;
     peek.whitespace()?;
-    if peek.optional("[")? {
+    if peek.optional("[")? || take_member(peek)? {
         return Ok(List::Array);
     }
     if peek.char()? == '{' { Ok(List::Sequence) } else { Err(Stop::No) }
+}
+
+/// Takes the start of `{"tool_calls": […]}`, if it is there.
+fn take_member(peek: &mut Peek<'_>) -> Result<bool, Stop> {
+    let mut ahead = peek.clone();
+    for token in ["{", "\"tool_calls\"", ":", "["] {
+        ahead.whitespace()?;
+        if !ahead.optional(token)? {
+            return Ok(false);
+        }
+    }
+    peek.take(ahead.taken() - peek.taken());
+    Ok(true)
 }
 
 /// Whether another object follows.

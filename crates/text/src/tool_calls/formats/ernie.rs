@@ -7,7 +7,7 @@ use crate::syntax::Opening;
 pub(super) const FORMAT: ToolCallFormat = ToolCallFormat {
     name: "ernie",
     models: "ERNIE 4.5",
-    signs: &[&["<tool_call>", "<response>"]],
+    signs: &[&["<tool_call>", "<response>", "<tool_output>"]],
     prompt_ends: &[],
     syntaxes: |schemas| vec![CALLS.syntax(schemas)],
 };

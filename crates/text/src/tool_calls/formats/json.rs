@@ -24,7 +24,7 @@ const CALLS: &JsonCalls = &JsonCalls {
         Opening::anywhere("<tool_call>"),
     ],
     lead: &[],
-    tail: &["</tool_call>", "```"],
+    tail: &["}", "</tool_call>", "```"],
     shape: Shape::Members,
     names: Names::Known,
 };

@@ -23,7 +23,7 @@ const CALLS: &JsonCalls = &JsonCalls {
         Opening::line_start("```json"),
     ],
     lead: &[],
-    tail: &["</tool_call>", "```"],
+    tail: &["}", "</tool_call>", "```"],
     shape: Shape::Members,
     names: Names::Known,
 };
