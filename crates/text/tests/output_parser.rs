@@ -254,6 +254,35 @@ fn calls_may_be_a_member_of_an_object() {
 }
 
 #[test]
+fn a_value_may_hold_its_own_closing_tag() {
+    check(
+        "qwen3-coder",
+        "<function=f>\n<parameter=s>\na</parameter> b\n</parameter>\nc\n</parameter>\n</function>",
+        expect![[r#"
+        call f {"s":"a</parameter> b\n</parameter>\nc"}
+    "#]],
+    );
+    // Where another tag follows, as in a text about this format, it cannot be distinguished from the end of the value.
+    check(
+        "qwen3-coder",
+        "<function=f>\n<parameter=s>\na\n</parameter>\n</function>\nb\n</parameter>\n</function>",
+        expect![[r#"
+        call f {"s":"a"}
+        text "b\n</parameter>\n</function>"
+    "#]],
+    );
+    let tag = |tag: &str| format!("]<]minimax[>[<{tag}>");
+    let tags = ["tool_call", "invoke name=\"f\"", "o", "a", "o", "/o", "/a", "/o", "/invoke", "/tool_call"];
+    check(
+        "minimax-m3",
+        &tags.map(tag).concat(),
+        expect![[r#"
+        call f {"o":{"a":{"o":""}}}
+    "#]],
+    );
+}
+
+#[test]
 fn held_text_is_bounded() {
     let schemas = schemas();
     let tools = Some((ToolCallFormat::named("hermes").unwrap(), &schemas));

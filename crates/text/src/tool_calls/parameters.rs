@@ -37,6 +37,8 @@ pub(crate) struct ParameterHead {
     pub value: ValueType,
     /// The end of this value, where it is not the usual one.
     pub end: Option<String>,
+    /// A tag in the value that has the same end.
+    pub nested: Option<String>,
 }
 
 /// How the type of a value is known.
@@ -60,7 +62,7 @@ pub(crate) enum Padding {
 
 impl ParameterHead {
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), value: ValueType::Schema, end: None }
+        Self { name: name.to_owned(), value: ValueType::Schema, end: None, nested: None }
     }
 }
 
@@ -98,6 +100,7 @@ struct Value {
     kind: ValueType,
     types: Types,
     end: String,
+    nested: Option<String>,
     /// The text, where it does not stream.
     held: String,
     is_first: bool,
@@ -190,6 +193,7 @@ impl Reader {
                     kind: head.value,
                     types,
                     end,
+                    nested: head.nested,
                     held: String::new(),
                     is_first: true,
                 };
@@ -246,12 +250,18 @@ impl Value {
                 return Err(if input.has_ended() { Stop::No } else { Stop::More });
             };
             let end = ends.get(index).copied().unwrap_or_default();
-            if input.read(|peek| is_end_of_value(peek, end, layout))? {
+            if !self.is_inside_nested() && input.read(|peek| is_end_of_value(peek, end, layout))? {
                 return Ok(());
             }
             let text = input.consume(end.len()).to_owned();
             self.push(&text, out);
         }
+    }
+
+    /// Whether the next end is that of a tag in the value.
+    fn is_inside_nested(&self) -> bool {
+        let count = |tag: &str| self.held.matches(tag).count();
+        self.nested.as_ref().is_some_and(|nested| count(nested) > count(&self.end))
     }
 
     fn push(&mut self, text: &str, out: &mut Deltas) {

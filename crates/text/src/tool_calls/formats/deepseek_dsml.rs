@@ -45,5 +45,5 @@ fn parameter_head(peek: &mut Peek<'_>) -> Result<ParameterHead, Stop> {
         1 => ValueType::Json,
         _ => ValueType::Schema,
     };
-    Ok(ParameterHead { name, value, end: None })
+    Ok(ParameterHead { name, value, end: None, nested: None })
 }

@@ -48,5 +48,5 @@ fn parameter_head(peek: &mut Peek<'_>) -> Result<ParameterHead, Stop> {
     let name = peek.name(&['"'])?.to_owned();
     let attributes = peek.until("<|sep|>", MAX_ATTRIBUTES)?;
     let value = if attributes.contains("type=\"string\"") { ValueType::String } else { ValueType::Json };
-    Ok(ParameterHead { name, value, end: None })
+    Ok(ParameterHead { name, value, end: None, nested: None })
 }

@@ -42,5 +42,5 @@ fn parameter_head(peek: &mut Peek<'_>) -> Result<ParameterHead, Stop> {
     } else {
         (ValueType::Schema, None)
     };
-    Ok(ParameterHead { name, value, end })
+    Ok(ParameterHead { name, value, end, nested: None })
 }

@@ -53,6 +53,7 @@ fn parameter_head(peek: &mut Peek<'_>) -> Result<ParameterHead, Stop> {
     let mut head = ParameterHead::named(peek.name(&['>'])?);
     peek.literal(">")?;
     head.end = Some(format!("{CLOSE}{}>", head.name));
+    head.nested = Some(format!("{OPEN}{}>", head.name));
     Ok(head)
 }
 
