@@ -18,12 +18,10 @@ pub fn variable(settings: &IsolationSettings, device: DeviceChoice) -> Option<(O
 }
 
 /// Variables that libmlx reads once, for an NVIDIA GPU, with their values unless the user sets them.
-const CUDA_VARIABLES: [(&str, &str); 3] = [
+const CUDA_VARIABLES: [(&str, &str); 2] = [
     // MLX ends a CUDA graph after so many megabytes of inputs, and a pool of keys counts whole for each kernel that reads
     // it: without a limit a step is a few graphs, not one for every kernel.
     ("MLX_MAX_MB_PER_BUFFER", "1000000"),
-    // The same for operations. On an H200, a 0.6B model's step takes 0.2 to 0.6 ms less at 1 and 16 streams.
-    ("MLX_MAX_OPS_PER_BUFFER", "2000"),
     // MLX fails when too many steps in a row have new shapes. A server's steps have many.
     ("MLX_ENABLE_CACHE_THRASHING_CHECK", "0"),
 ];

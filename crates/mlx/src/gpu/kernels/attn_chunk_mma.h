@@ -102,10 +102,8 @@ for (int tile = 0; tile < tiles; ++tile) {
       { float x = gk_shfl_xor(top, 1); top = x > top ? x : top; x = gk_shfl_xor(top, 2); top = x > top ? x : top; }
       const float a = gk_exp2((m[o] - top) * scale), less = top * scale;
       m[o] = top;
-      if (a != 1) {                       // the largest score seldom changes
-        l[o] *= a;
-        GK_UNROLL for (int d = 0; d < ND; ++d) { acc[d][2 * o] *= a; acc[d][2 * o + 1] *= a; }
-      }
+      l[o] *= a;
+      GK_UNROLL for (int d = 0; d < ND; ++d) { acc[d][2 * o] *= a; acc[d][2 * o + 1] *= a; }
       GK_UNROLL for (int j = 0; j < KT / 8; ++j)
         GK_UNROLL for (int i = 0; i < 2; ++i) {
           s[j][2 * o + i] = gk_exp2(fmaf(s[j][2 * o + i], scale, -less));

@@ -13,6 +13,9 @@ use crate::ops::Weight;
 const UNPACK_ROWS: usize = 8;
 /// Rows up to which our dense product is as fast as MLX's, which takes longer to launch.
 const DENSE_ROWS_MAX: usize = 32;
+/// The same for weights of up to `SMALL_WEIGHTS` elements: on an H200 the GPU then waits for the launches.
+const SMALL_DENSE_ROWS_MAX: usize = 64;
+const SMALL_WEIGHTS: usize = 1 << 23;
 
 /// `x · Wᵀ` where MLX's own operation is not the best; `None` elsewhere.
 pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> {
@@ -22,10 +25,13 @@ pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> 
     }
     let rows = x.size() / x.shape().last().map_or(1, |width| (*width).max(1) as usize);
     match weight {
-        Weight::Dense(weight) if (2..=DENSE_ROWS_MAX).contains(&rows) => {
-            few_rows(x, FewRowsWeight::Dense(weight))
+        Weight::Dense(weight) => {
+            let most = if weight.size() <= SMALL_WEIGHTS { SMALL_DENSE_ROWS_MAX } else { DENSE_ROWS_MAX };
+            match (2..=most).contains(&rows) {
+                true => few_rows(x, FewRowsWeight::Dense(weight)),
+                false => Ok(None),
+            }
         }
-        Weight::Dense(_) => Ok(None),
         Weight::Packed(packed) => match few_rows(x, FewRowsWeight::Packed(packed))? {
             Some(product) => Ok(Some(product)),
             None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine => {
