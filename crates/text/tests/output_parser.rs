@@ -110,6 +110,17 @@ fn what_ends_inside_a_call_cuts_it() {
 }
 
 #[test]
+fn other_members_of_a_call_are_dropped() {
+    check(
+        "hermes",
+        r#"<tool_call>{"name": "f", "why": {"a": [1]}, "arguments": {"n": 1}, "n": 2}</tool_call>"#,
+        expect![[r#"
+            call f {"n":1}
+        "#]],
+    );
+}
+
+#[test]
 fn the_closing_tag_may_be_missing() {
     check("hermes", r#"<tool_call>{"name": "f", "arguments": {}}"#, expect![["call f {}\n"]]);
     check(

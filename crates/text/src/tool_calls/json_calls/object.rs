@@ -35,6 +35,8 @@ pub(crate) struct CallObject {
     /// Arguments that came before the name.
     held: String,
     phase: Phase,
+    /// It has members that no call has. They are dropped, unless they stand for the arguments.
+    has_others: bool,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,7 @@ impl CallObject {
             arguments: Arguments::new(Quotes::Json),
             held: String::new(),
             phase: Phase::Before,
+            has_others: false,
         }
     }
 
@@ -140,9 +143,12 @@ impl CallObject {
             }
             "id" | "tool_call_id" => State::Field(Field::Id),
             "type" | "index" => State::Skip(JsonCopy::new(Quotes::Json)),
-            // An object with other members is not a call.
-            _ if self.phase < Phase::Ended => return Err(Stop::No),
-            _ => State::Skip(JsonCopy::new(Quotes::Json)),
+            // An object that begins with other members is an answer in JSON.
+            _ if self.name.is_none() => return Err(Stop::No),
+            _ => {
+                self.has_others = true;
+                State::Skip(JsonCopy::new(Quotes::Json))
+            }
         })
     }
 
@@ -210,7 +216,7 @@ impl CallObject {
     }
 
     fn close(&mut self, input: &mut Input, out: &mut Deltas) -> Result<(), Stop> {
-        if self.name.is_none() {
+        if self.name.is_none() || (self.has_others && self.phase == Phase::Before) {
             return Err(Stop::No);
         }
         if self.phase == Phase::Before {
