@@ -22,6 +22,8 @@ pub struct OutputParser {
     /// The text of every opening, with the index of its syntax.
     openings: Vec<(&'static str, Place, usize)>,
     active: Option<usize>,
+    /// Bytes of the input that are an opening of the prompt, and so no text, until a syntax has read them.
+    from_prompt: usize,
 }
 
 impl OutputParser {
@@ -40,13 +42,20 @@ impl OutputParser {
             syntax.openings().iter().map(move |opening| (opening.text, opening.place, index))
         });
         let openings = openings.collect();
-        let mut parser =
-            Self { input: Input::default(), out: Deltas::new(), syntaxes, openings, active: None };
+        let mut parser = Self {
+            input: Input::default(),
+            out: Deltas::new(),
+            syntaxes,
+            openings,
+            active: None,
+            from_prompt: 0,
+        };
         let of_reasoning = reasoning.and_then(|format| format.opening_at_end(prompt));
         let of_tools = tools.and_then(|(format, _)| format.opening_at_end(prompt));
         if let Some(opening) = of_reasoning.or(of_tools) {
             // The opening is in the prompt, and is read from there.
             parser.input.push(opening);
+            parser.from_prompt = opening.len();
             parser.advance();
         }
         parser
@@ -124,6 +133,7 @@ impl OutputParser {
                 assert!(self.input.has_advanced(), "a syntax that is complete has read its opening");
                 self.input.commit();
                 self.active = None;
+                self.from_prompt = 0;
                 true
             }
             Err(Stop::More) if !self.input.has_ended() && !self.input.is_full() => false,
@@ -141,6 +151,7 @@ impl OutputParser {
             self.out.end_call(CallEnding::Cut);
         }
         if self.input.is_committed() {
+            self.from_prompt = 0;
             let held = self.syntaxes.get_mut(index).map(|syntax| syntax.take_held());
             self.out.text(&held.unwrap_or_default());
             return;
@@ -154,6 +165,10 @@ impl OutputParser {
         if let Some((opening, _)) = other {
             self.input.open();
             self.activate(opening);
+            return;
+        }
+        if self.from_prompt > 0 {
+            self.input.consume(std::mem::take(&mut self.from_prompt));
             return;
         }
         let first = rest.chars().next().map_or(0, char::len_utf8);

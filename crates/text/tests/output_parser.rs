@@ -239,6 +239,19 @@ fn a_message_may_begin_inside_reasoning() {
 }
 
 #[test]
+fn an_opening_of_the_prompt_is_no_text() {
+    let schemas = schemas();
+    let tools = Some((ToolCallFormat::named("functionary-v3.2").unwrap(), &schemas));
+    let setup = Setup { prompt: "assistant\n>>>", reasoning: None, tools };
+    for (text, wanted) in [("all\nHi", "Hi"), ("Hello\nyou", "Hello\nyou"), ("", "")] {
+        let found = setup.parse_every_split(text);
+        assert_eq!(shown(&found), wanted);
+    }
+    let found = lines(&setup.parse_every_split("f\n{\"n\": 1}>>>all\nHi >>> x"));
+    assert_eq!(found, "call f {\"n\":1}\ntext \"Hi >>> x\"\n");
+}
+
+#[test]
 fn the_token_of_a_call_ends_reasoning() {
     check(
         "kimi-k2",
