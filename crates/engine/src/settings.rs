@@ -73,7 +73,7 @@ pub struct Settings {
 
 /// Tokens of a step on a CPU, unless a setting says otherwise.
 const CPU_STEP_TOKENS: usize = 512;
-/// The same on a GPU. An H200 needs 22 ms for 4 steps of 512 tokens of a 0.6B model that it computes in 13 ms at once.
+/// The same on a GPU. An H200 takes 22 ms for 2048 tokens of a 0.6B model in steps of 512, and 11 ms in one step.
 const GPU_STEP_TOKENS: usize = 2048;
 
 impl Settings {

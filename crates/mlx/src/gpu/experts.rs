@@ -45,23 +45,23 @@ impl ExpertProduct {
         if !fits || !few || dialect != Dialect::Cuda {
             return None;
         }
-        let simds = 2.min(self.inputs / 256);
-        let (kernel, of_pairs) = match self.sorts() {
-            false => (&WMM_EXPERT, self.pairs),
-            true => (&WMM_EXPERTS, self.experts),
+        // Simd groups that share outputs, and those that share inputs. Measured on an H200 with 128 experts.
+        let (kernel, of_pairs, output_simds, input_simds) = match self.sorts() {
+            false => (&WMM_EXPERT, self.pairs, 1, 4.min(self.inputs / 256)),
+            true => (&WMM_EXPERTS, self.experts, 4, 1),
         };
         let constants = vec![
             dtype("TO", Dtype::Bf16),
             int("BITS", self.bits.bits()),
             int("MT", 1),
             int("RT", 1),
-            int("WN", 1),
-            int("WK", simds),
+            int("WN", output_simds),
+            int("WK", input_simds),
             int("CHOSEN", self.pairs_per_row),
         ];
         let outputs = vec![(vec![self.pairs, self.outputs], Dtype::Bf16)];
-        let groups = [self.outputs / 16, of_pairs, 1];
-        Some(Plan { kernel, constants, groups, threads: simds * 32, outputs })
+        let groups = [(self.outputs + 16 * output_simds - 1) / (16 * output_simds), of_pairs, 1];
+        Some(Plan { kernel, constants, groups, threads: output_simds * input_simds * 32, outputs })
     }
 }
 

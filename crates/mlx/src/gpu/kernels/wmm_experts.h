@@ -1,7 +1,7 @@
 // CUDA alone: the product of wmm_expert.h for many pairs: a group multiplies all pairs of its expert, 8 MT at a time.
 // in: x [rows, K] bf16, w [E, N, ..], ss, sb as in wmm.h, order [P] and starts [E + 1] int (expert_rows.h)
 // out: y [P, N] bf16
-// groups (N / (16 RT WN) rounded up, E), WN WK simd groups
+// groups (N / (16 RT WN) rounded up, E), WN simd groups; WK is 1, so that simd groups share nothing
 const int K = x_shape[1], N = w_shape[1], SPLIT = 0, SPLITS = 1, end = starts[GK_GROUP_Y + 1];
 const gk_long W0 = (gk_long)GK_GROUP_Y * N;
 for (int first = starts[GK_GROUP_Y]; first < end; first += 8 * MT) {
@@ -9,5 +9,5 @@ const int M = end - first < 8 * MT ? end - first : 8 * MT;
 auto x_row = [&](int m) { return order[first + m] / CHOSEN; };
 auto y_row = [&](int m) { return (gk_long)order[first + m]; };
 //@include wmm_body.h
-GK_BARRIER();                             // shared memory is free
+GK_SIMD_BARRIER();                        // its part of shared memory is free
 }
