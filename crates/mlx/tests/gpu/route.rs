@@ -53,8 +53,8 @@ fn routes(program: &Program, at: usize, seed: i32) -> bool {
 fn the_best_experts_are_chosen() {
     for dialect in [Dialect::Cuda, Dialect::Metal] {
         let program = route_program(&format!("route_{dialect:?}"), dialect, None);
-        for at in 0..ROUTES.len() {
-            assert!((1..=2).all(|seed| routes(&program, at, seed)), "{dialect:?}: {:?}", ROUTES[at]);
+        for (at, route) in ROUTES.iter().enumerate() {
+            assert!((1..=2).all(|seed| routes(&program, at, seed)), "{dialect:?}: {route:?}");
         }
     }
 }
