@@ -168,6 +168,8 @@ impl Engine for ScriptedEngine {
             });
         }
         let given = matches!(request.input, Input::Tokens(_)).then_some(tokens.len());
+        // A test that waits for this event finds the request among the running ones.
+        self.running.lock().unwrap().insert(request.id.clone(), request.clone());
         self.record(RequestEvent::Submitted(Box::new(RequestSeen {
             id: request.id.clone(),
             tenant: request.tenant.clone(),
@@ -175,8 +177,14 @@ impl Engine for ScriptedEngine {
             tokens: given,
         })));
         let events = match prompt.split_whitespace().next().unwrap_or_default() {
-            "busy" => return Err(Failure::Busy { retry_after_s: 3 }),
-            "panic" => panic!("scripted panic"),
+            "busy" => {
+                self.running.lock().unwrap().remove(&request.id);
+                return Err(Failure::Busy { retry_after_s: 3 });
+            }
+            "panic" => {
+                self.running.lock().unwrap().remove(&request.id);
+                panic!("scripted panic");
+            }
             "forever" => self.endless(&request.id),
             "fail" => stream::iter([Event::Failed(Failure::Timeout { after_s: 1.0 })]).boxed(),
             "break" => stream::iter([
@@ -200,7 +208,6 @@ impl Engine for ScriptedEngine {
                 stream::iter(all.collect::<Vec<_>>()).boxed()
             }
         };
-        self.running.lock().unwrap().insert(request.id.clone(), request.clone());
         Ok(Tracked {
             id: request.id,
             ended: false,
