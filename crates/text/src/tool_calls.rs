@@ -1,8 +1,8 @@
 //! Formats of tool calls in generated text.
 //!
 //! Start at [`TOOL_CALL_FORMATS`] and [`ToolCallFormat::of_template`]. Most formats share one of a few layouts: JSON
-//! objects ([`json_calls`]), a name before a JSON object ([`named_json`]), tagged parameters ([`parameters`]) and calls
-//! in Python's notation ([`python_calls`]). A file of `formats` says what its format adds.
+//! objects (`json_calls`), a name before a JSON object (`named_json`), tagged parameters (`parameters`) and calls
+//! in Python's notation (`python_calls`). A file of `formats` says what its format adds.
 
 mod call;
 mod format;
