@@ -4,7 +4,7 @@ use super::element::{Float, load1};
 use super::gemm::{Format, K_BLOCK, Tile};
 use super::simd::Simd;
 
-/// How the weights of a [`Linear`] are stored.
+/// How the weights of a `Linear` are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weights {
     Dense(Float),
