@@ -32,6 +32,7 @@ const MODELS: &[(&str, [usize; 5], &str)] = &[
     ("Qwen3-0.6B", [1024, 3072, 16, 8, 128], "qwen3"),
     ("Qwen3-4B", [2560, 9728, 32, 8, 128], "qwen3"),
     ("Llama-3.1-8B", [4096, 14336, 32, 8, 128], "llama"),
+    ("Qwen3-30B-A3B", [2048, 768, 32, 4, 128], "qwen3_moe"),
     ("Gemma-3-4B-like", [2560, 10240, 8, 4, 256], "gemma3_text"),
 ];
 
@@ -53,7 +54,7 @@ pub fn kernel_table() -> Result<KernelTable, StartError> {
     Ok(KernelTable { rows, read_rate })
 }
 
-/// A config of two layers, and for Gemma of a window and a full layer.
+/// A config of two layers; for Gemma of a window and a full layer, for a mixture of experts of 128.
 fn config([hidden, width, heads, kv_heads, head_dim]: [usize; 5], family: &str) -> Map<String, Value> {
     let mut config = json!({
         "model_type": family, "vocab_size": 32000, "hidden_size": hidden, "num_hidden_layers": 2,
@@ -65,6 +66,12 @@ fn config([hidden, width, heads, kv_heads, head_dim]: [usize; 5], family: &str) 
         config["sliding_window"] = json!(1024);
         config["sliding_window_pattern"] = json!(2);
         config["query_pre_attn_scalar"] = json!(256);
+    }
+    if family == "qwen3_moe" {
+        config["num_experts"] = json!(128);
+        config["num_experts_per_tok"] = json!(8);
+        config["moe_intermediate_size"] = json!(width);
+        config["norm_topk_prob"] = json!(true);
     }
     match config {
         Value::Object(fields) => fields,
