@@ -269,7 +269,7 @@ impl PagedAttention {
         let out = (vec![rows, heads * head_dim], self.dtype);
         if self.chunks_on_tensor_cores(dialect) {
             let mut constants = self.constants();
-            constants.extend([int("NS", CHUNK_SIMDS), int("KT", CHUNK_KEYS)]);
+            constants.extend([int("NS", CHUNK_SIMDS), int("KT", self.chunk_keys())]);
             let (groups, threads) = ([items, kv_heads, 1], CHUNK_SIMDS * 32);
             return Plan { kernel: &ATTN_CHUNK_MMA, constants, groups, threads, outputs: vec![out] };
         }
@@ -307,7 +307,13 @@ impl PagedAttention {
 
     fn chunks_on_tensor_cores(&self, dialect: Dialect) -> bool {
         let dim = self.shape.head_dim;
-        self.has_tensor_types(dialect) && dim % 16 == 0 && dim <= 128 && self.shape.group() <= CHUNK_PAIRS
+        self.has_tensor_types(dialect) && dim % 16 == 0 && dim <= 256 && self.shape.group() <= CHUNK_PAIRS
+    }
+
+    /// Keys of a prompt chunk that pass through shared memory at once: as many as a group may have without asking for more
+    /// than 48 KB.
+    fn chunk_keys(&self) -> i32 {
+        if self.shape.head_dim <= 128 { 32 } else { 16 }
     }
 
     fn has_tensor_types(&self, dialect: Dialect) -> bool {
@@ -347,5 +353,3 @@ impl PagedAttention {
 const CHUNK_SIMDS: i32 = 4;
 /// Pairs of row and head of a group.
 const CHUNK_PAIRS: i32 = CHUNK_SIMDS * 16;
-/// Keys that pass through shared memory at once.
-const CHUNK_KEYS: i32 = 32;

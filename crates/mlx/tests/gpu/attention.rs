@@ -314,6 +314,7 @@ fn tensor_chunks() -> Vec<Case> {
         chunks(&World::new(attention(Bf16, [2, 2, 64], 16), &[(0, 150)])),
         chunks(&World::new(windowed(attention(F16, [4, 2, 64], 16), 19, 3), &[(50, 70), (2, 20)])),
         chunks(&World::new(windowed(attention(Bf16, [2, 1, 32], 16), 40, 0), &[(100, 9)])),
+        chunks(&World::new(windowed(attention(Bf16, [4, 2, 256], 32), 33, 0), &[(7, 61)])),
     ]
 }
 

@@ -1,4 +1,4 @@
-// CUDA alone: attention of prompt chunks on tensor cores, for pools of T (bf16 or f16), D a multiple of 16 up to 128, up
+// CUDA alone: attention of prompt chunks on tensor cores, for pools of T (bf16 or f16), D a multiple of 16 up to 256, up
 // to 16 NS heads per key head. The rows of A are pairs of a row and one of the heads that share a key head, 16 NS
 // of them a group; keys and values pass through shared memory in tiles of KT, while the next tile is on its way.
 // in:  q [rows, HQ, D] of T, kpool vpool [blocks, BS, HK, D] of T, items [items, 8] int (attn_item.h; the sixth is 1 for
