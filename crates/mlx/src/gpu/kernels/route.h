@@ -5,10 +5,10 @@
 constexpr int IT = (E + 31) / 32;
 const int row = GK_GROUP_X * NS + GK_SIMD, lane = GK_LANE;
 if (row < logits_shape[0]) {
-  const GK_DEV T* own = logits + (gk_long)row * E;
+  // By element: Metal has small inputs in another address space.
   float v[IT], top = -3e38f, sum = 0;
   GK_UNROLL for (int i = 0; i < IT; ++i) {
-    v[i] = lane + 32 * i < E ? gk_f(own[lane + 32 * i]) : -3e38f;
+    v[i] = lane + 32 * i < E ? gk_f(logits[(gk_long)row * E + lane + 32 * i]) : -3e38f;
     top = v[i] > top ? v[i] : top;
   }
   GK_UNROLL for (int i = 16; i > 0; i >>= 1) { const float x = gk_shfl_xor(top, i); top = x > top ? x : top; }
