@@ -1,5 +1,5 @@
-// y = the sum of a row's TOPK parts, each times its weight. x [rows TOPK, H] of T, weights [rows, TOPK] float, y [rows, H] of T;
-// H a multiple of 8. groups (H / 8 / NT rounded up, rows), NT threads
+// y = the sum of a row's TOPK parts, each times its weight. x [rows TOPK, H] of T, weights [rows, TOPK] float,
+// y [rows, H] of T; H a multiple of 8. groups (H / 8 / NT rounded up, rows), NT threads
 const int i = GK_GROUP_X * NT + GK_TID;
 const gk_long row = GK_GROUP_Y;
 if (i < H / 8) {

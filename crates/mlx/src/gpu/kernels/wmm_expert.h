@@ -1,5 +1,5 @@
-// CUDA alone: y[p][n] = sum over k of x[p / CHOSEN][k] w[experts[p]][n][k], for pairs p of a row and an expert: few pairs, one
-// a group.
+// CUDA alone: y[p][n] = sum over k of x[p / CHOSEN][k] w[experts[p]][n][k], for pairs p of a row and an
+// expert: few pairs, one a group.
 // in: x [rows, K] bf16, w [E, N, ..], ss, sb as in wmm.h, experts [P] uint; out: y [P, N] bf16
 // groups (N / (16 RT WN) rounded up, P), WN WK simd groups; MT is 1
 const int M = 1, K = x_shape[1], N = w_shape[1], SPLIT = 0, SPLITS = 1, pair = GK_GROUP_Y;
