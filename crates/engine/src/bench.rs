@@ -122,7 +122,7 @@ impl BenchEngine {
         let ended = self.cancel(&jobs);
         let (times, stats) = watched?;
         ended?;
-        Ok(Decode::of(load, &times, &stats))
+        Ok(Decode::of(load, self.work.layers(), &times, &stats))
     }
 
     /// Measures the time to the first token of prompts of so many tokens, one after the other. Each is computed in full.

@@ -65,7 +65,7 @@ pub use settings::{
     PromptCacheFile, Schedule, Settings, WarmUp,
 };
 pub use start::{start, start_isolated};
-pub use stats::{DiskStats, SchedulerStats, SessionStats, Stats, SwapStats};
+pub use stats::{DiskStats, LaunchStats, SchedulerStats, SessionStats, Stats, SwapStats};
 pub use supervisor::Isolation;
 
 /// Every supported architecture, with a description for lists.

@@ -55,6 +55,8 @@ pub struct Stats {
     pub dispatch_seconds_total: f64,
     /// Seconds it spent waiting for results.
     pub wait_seconds_total: f64,
+    /// How a GPU's work is launched; zero on a CPU.
+    pub launches: LaunchStats,
     /// Estimated seconds until half of the queue has been served. At least one.
     pub retry_after_s: u64,
     /// The learned model of step times.
@@ -77,6 +79,7 @@ impl Stats {
             scheduler: self.scheduler.plus_totals(&before.scheduler),
             disk: self.disk.plus_totals(&before.disk),
             swap: self.swap.plus_totals(&before.swap),
+            launches: self.launches.plus_totals(&before.launches),
             ..self.clone()
         }
     }
@@ -110,6 +113,28 @@ impl DiskStats {
             dropped_blocks_total: self.dropped_blocks_total + before.dropped_blocks_total,
             rejected_files_total: self.rejected_files_total + before.rejected_files_total,
             evicted_files_total: self.evicted_files_total + before.evicted_files_total,
+            ..*self
+        }
+    }
+}
+
+/// How a GPU's work is launched. Those named `…_total` only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchStats {
+    /// Kernels that were compiled, or loaded from the compiler's cache: flat once every shape has occurred.
+    pub compiled_kernels_total: u64,
+    /// Graphs of decode steps that were built.
+    pub step_graphs_total: u64,
+    /// Kernels and operations of the last decode step; 0 if it was not a graph.
+    pub step_launches: u64,
+}
+
+impl LaunchStats {
+    /// These statistics with an earlier engine process's totals added.
+    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
+        Self {
+            compiled_kernels_total: self.compiled_kernels_total + before.compiled_kernels_total,
+            step_graphs_total: self.step_graphs_total + before.step_graphs_total,
             ..*self
         }
     }

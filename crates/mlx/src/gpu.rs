@@ -17,17 +17,19 @@ mod plan;
 mod program;
 mod route;
 mod source;
+mod step_graph;
 
 pub use attention::{HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, Rotary, RotaryNorm, RotaryOrder};
 pub use blocks::{BlockCopies, copy_blocks};
 pub use call::written_by;
-pub use elementwise::{AddNorm, Gate, GateLayout, Gated, upload};
+pub use elementwise::{AddNorm, Gate, GateLayout, Gated, copy_to_device, host_numbers, upload};
 pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
 pub use plan::Plan;
-pub use program::{compile_with_mlx, text as cuda_program_text};
+pub use program::{compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use route::{Route, RouteWeights, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
+pub use step_graph::{StepArrays, StepGraph};
 
 /// Whether ops of this thread go to a GPU that has these kernels.
 pub fn available() -> bool {

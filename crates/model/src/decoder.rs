@@ -4,8 +4,9 @@ use mlx::{Array, Dtype};
 use omnibus_kv::FloatType;
 
 use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, NormBlock, ResidualStream};
-use crate::forward::{AttentionPath, ForwardContext};
+use crate::forward::{AttentionPath, ForwardContext, LogitRows};
 use crate::ops::{AttentionNeeds, ByLength, LayerContext};
+use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
     Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer,
@@ -23,6 +24,8 @@ pub struct Model {
     norm: NormBlock,
     head: Option<Linear>,
     warnings: Vec<String>,
+    /// On CUDA.
+    step_graphs: Option<StepGraphs>,
 }
 
 struct Layer {
@@ -30,6 +33,17 @@ struct Layer {
     norms: Vec<NormBlock>,
     mixer: Box<dyn MixerBlock>,
     mlp: Option<Box<dyn MlpBlock>>,
+}
+
+/// How a GPU's work is launched. Those named `…_total` only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaunchStats {
+    /// Kernels that were compiled, or loaded from the compiler's cache.
+    pub compiled_kernels_total: u64,
+    /// Graphs of decode steps that were built.
+    pub step_graphs_total: u64,
+    /// Kernels and operations of the last decode step; 0 if it was not a graph.
+    pub step_launches: u64,
 }
 
 /// Float32 logits of the requested rows, `[n, vocab]`.
@@ -76,7 +90,8 @@ impl Model {
             Kernels::Gpu => kernel_check::switch_off_failing(&blueprint, &quantization, dtype),
             Kernels::Mlx | Kernels::Cpu | Kernels::CpuInt8 => Vec::new(),
         };
-        Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head, warnings })
+        let step_graphs = kernels.uses_step_graphs().then(StepGraphs::default);
+        Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head, warnings, step_graphs })
     }
 
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together, so
@@ -144,8 +159,32 @@ impl Model {
     /// an error `cache` may lack pools ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
         let path = self.attention_path(cache.storage, cache.block_size);
-        let ctx = ForwardContext::new(batch, cache, path, self.kernels.ops().state_path())?;
-        let x = self.embed.forward(&batch.tokens, self.dtype)?;
+        let mut ctx = ForwardContext::new(batch, cache, path, self.kernels.ops().state_path())?;
+        if let (Some(graphs), Some(LogitRows::First(count))) = (&self.step_graphs, &ctx.logits_at) {
+            let count = *count;
+            // Padding rows have logits, too, so that fewer shapes occur.
+            ctx.logits_at = Some(LogitRows::First(batch.tokens.size() as i32));
+            let constants = || self.arrays().into_iter().cloned().collect();
+            let compute = |tokens: &Array, cache: &mut KvCache| {
+                let logits = self.compute(tokens, &ctx, cache)?;
+                logits.ok_or_else(|| mlx::Error::new("logits"))
+            };
+            if let Some(logits) = graphs.run(batch, &ctx, cache, constants, compute)? {
+                return LogitRows::First(count).of(&logits).map(|logits| Some(RowLogits(logits)));
+            }
+            ctx.logits_at = Some(LogitRows::First(count));
+        }
+        Ok(self.compute(&batch.tokens, &ctx, cache)?.map(RowLogits))
+    }
+
+    /// Float32 logits of the rows that the pass names, `[n, vocab]`.
+    fn compute(
+        &self,
+        tokens: &Array,
+        ctx: &ForwardContext,
+        cache: &mut KvCache,
+    ) -> mlx::Result<Option<Array>> {
+        let x = self.embed.forward(tokens, self.dtype)?;
         let x = if self.blueprint.embed_scale == 1.0 {
             x
         } else {
@@ -155,16 +194,38 @@ impl Model {
         };
         let mut stream = ResidualStream::new(x);
         for (index, layer) in self.layers.iter().enumerate() {
-            layer.forward(&mut stream, LayerContext { ctx: &ctx, index, cache })?;
+            layer.forward(&mut stream, LayerContext { ctx, index, cache })?;
         }
         let Some(rows) = &ctx.logits_at else { return Ok(None) };
         stream.take_rows(rows)?;
         let x = stream.norm(&self.norm)?;
         let logits = self.head.as_ref().unwrap_or(&self.embed.0).forward(&x)?.astype(Dtype::F32)?;
-        Ok(Some(RowLogits(match self.blueprint.logit_softcap {
+        Ok(Some(match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,
             None => logits,
-        })))
+        }))
+    }
+
+    /// Every array that it holds.
+    fn arrays(&self) -> Vec<&Array> {
+        let head = self.head.iter().flat_map(Linear::arrays);
+        let layers = self.layers.iter().flat_map(Layer::arrays);
+        self.embed.0.arrays().into_iter().chain(layers).chain(self.norm.arrays()).chain(head).collect()
+    }
+
+    /// How decode steps are launched.
+    pub fn launches(&self) -> LaunchStats {
+        let graphs = self.step_graphs.as_ref();
+        LaunchStats {
+            compiled_kernels_total: mlx::gpu::compiled_kernels(),
+            step_graphs_total: graphs.map_or(0, StepGraphs::built),
+            step_launches: graphs.map_or(0, StepGraphs::launches) as u64,
+        }
+    }
+
+    /// Why decode steps are not launched as graphs, once.
+    pub fn take_launch_problem(&self) -> Option<String> {
+        self.step_graphs.as_ref().and_then(StepGraphs::take_problem)
     }
 }
 

@@ -12,7 +12,7 @@ mod state;
 
 pub(crate) use attention::{AttentionReads, Gather, SegmentTables};
 pub(crate) use context::{ForwardContext, LogitRows, SequenceLengths};
-pub(crate) use items::Items;
+pub(crate) use items::{Items, Numbers};
 pub(crate) use kv_path::AttentionPath;
 pub use kv_path::KvPath;
 pub(crate) use rows::Rows;

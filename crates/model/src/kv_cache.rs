@@ -159,6 +159,15 @@ impl KvCache {
         self.pools.iter().flat_map(Pool::arrays)
     }
 
+    /// Puts back what [`arrays`](Self::arrays) gave, after a pass was built that is not computed.
+    pub(crate) fn restore(&mut self, arrays: &[&Array]) {
+        for (pool, arrays) in self.pools.iter_mut().zip(arrays.chunks_exact(2)) {
+            if let [first, second] = arrays {
+                pool.put([(*first).clone(), (*second).clone()]);
+            }
+        }
+    }
+
     /// False after a step failed while it was built; the pools must then be allocated again.
     pub fn is_whole(&self) -> bool {
         self.pools.iter().all(|pool| pool.arrays.is_some())

@@ -36,12 +36,13 @@ mod rewrite;
 mod rope;
 mod rules;
 mod spec;
+mod step_graphs;
 pub mod weights;
 
 pub use batch::{Batch, Segment};
 pub use blueprint::{Blueprint, Head, LayerSpec, Names, NormPlacement};
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
-pub use decoder::{Model, RowLogits};
+pub use decoder::{LaunchStats, Model, RowLogits};
 pub use dims::Dims;
 pub use error::Error;
 pub use forward::KvPath;

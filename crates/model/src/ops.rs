@@ -40,8 +40,8 @@ pub enum Kernels {
 }
 
 impl Kernels {
-    /// The fastest that the default device can run. On a GPU, `OMNIBUS_KERNELS=mlx` chooses MLX's operations,
-    /// and `jit` leaves compiling our kernels to MLX.
+    /// The fastest that the default device can run. On a GPU, `OMNIBUS_KERNELS=mlx` chooses MLX's operations, and `jit`
+    /// leaves compiling our kernels to MLX.
     pub fn fastest() -> Self {
         if mlx::cpu::available() {
             Self::Cpu
@@ -53,6 +53,12 @@ impl Kernels {
         } else {
             Self::Mlx
         }
+    }
+
+    /// Whether decode steps become prebuilt graphs. `OMNIBUS_KERNELS=launch` launches their kernels one by one.
+    pub(crate) fn uses_step_graphs(self) -> bool {
+        let is_cuda = mlx::device::backend() == mlx::device::Backend::Cuda;
+        self == Self::Gpu && is_cuda && environment::kernels().is_none()
     }
 
     /// The same with activations in 8 bits, where products exist for that.

@@ -69,6 +69,8 @@ const COUNTERS: &[(&str, &str)] = &[
     ("omnibus_computed_tokens_total", "tokens computed, including recomputed ones"),
     ("omnibus_engine_restarts_total", "restarts of the engine process"),
     ("omnibus_engine_load_failures_total", "failed model loads of a restarted engine process"),
+    ("omnibus_gpu_compiled_kernels_total", "our GPU kernels compiled, or loaded from the compiler's cache"),
+    ("omnibus_gpu_step_graphs_total", "decode steps prepared as CUDA graphs, one for each shape of a step"),
     ("omnibus_disk_read_blocks_total", "blocks loaded from --cache-dir"),
     ("omnibus_disk_written_blocks_total", "blocks written to --cache-dir"),
     (
@@ -85,6 +87,10 @@ const COUNTERS: &[(&str, &str)] = &[
 /// Gauges with their help.
 const GAUGES: &[(&str, &str)] = &[
     ("omnibus_swap_used_bytes", "host memory used by swapped blocks"),
+    (
+        "omnibus_gpu_step_launches",
+        "kernels and operations of the last decode step; 0 if it was not a CUDA graph",
+    ),
     ("omnibus_swap_limit_bytes", "host memory available for swapped blocks"),
     ("omnibus_sessions", "sessions whose blocks are pinned"),
     ("omnibus_step_host_seconds_total", "host time spent planning and building steps"),
@@ -144,6 +150,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_cost_model_error_ratio", stats.cost_model.error_ratio()),
         ("omnibus_move_cost_error_ratio", stats.cost_model.transfers.error_ratio()),
         ("omnibus_swap_used_bytes", stats.swap.used_bytes as f64),
+        ("omnibus_gpu_step_launches", stats.launches.step_launches as f64),
         ("omnibus_swap_limit_bytes", stats.swap.limit_bytes as f64),
         // The metrics crate's counters are integers, so these monotonic totals are gauges.
         ("omnibus_step_host_seconds_total", stats.host_seconds_total),
@@ -163,6 +170,8 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_swap_in_bytes_total", stats.swap.in_bytes_total),
         ("omnibus_handovers_total", stats.scheduler.handoffs_total),
         ("omnibus_computed_tokens_total", stats.scheduler.computed_tokens_total),
+        ("omnibus_gpu_compiled_kernels_total", stats.launches.compiled_kernels_total),
+        ("omnibus_gpu_step_graphs_total", stats.launches.step_graphs_total),
         ("omnibus_disk_read_blocks_total", stats.disk.read_blocks_total),
         ("omnibus_disk_written_blocks_total", stats.disk.written_blocks_total),
         ("omnibus_disk_dropped_blocks_total", stats.disk.dropped_blocks_total),

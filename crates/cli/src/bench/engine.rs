@@ -144,8 +144,8 @@ fn settings(config: &Config) -> Settings {
 impl EngineBench {
     /// A Markdown table.
     pub fn table(&self) -> String {
-        let head = "| case | ms | tokens/s | limit, ms | share | plan, ms | build, ms | dispatch, ms | wait, ms | memory, GB | peak, GB |";
-        let rule = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+        let head = "| case | ms | tokens/s | limit, ms | share | launches a layer | plan, ms | build, ms | dispatch, ms | wait, ms | memory, GB | peak, GB |";
+        let rule = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
         let rows = self.decode.iter().map(Case::row).chain(self.prefill.iter().map(Case::row));
         [head.to_owned(), rule.to_owned()].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
     }
@@ -166,6 +166,9 @@ pub trait Measured {
     fn times(&self) -> (String, f64, f64);
 
     fn host(&self) -> Option<HostSplit>;
+
+    /// `None` where kernels are launched one by one.
+    fn launches_per_layer(&self) -> Option<f64>;
 
     fn memory(&self) -> MemoryUse;
 }
@@ -191,14 +194,16 @@ impl<T: Measured> Case<T> {
                     let HostSplit { plan_ms, build_ms, dispatch_ms, wait_ms } = host;
                     format!("{plan_ms:.2} | {build_ms:.2} | {dispatch_ms:.2} | {wait_ms:.2}")
                 });
+                let launches = measured.launches_per_layer();
+                let launches = launches.map_or("–".to_owned(), |launches| format!("{launches:.1}"));
                 let MemoryUse { active_bytes, peak_bytes, .. } = measured.memory();
                 let [active, peak] = [active_bytes, peak_bytes].map(|bytes| bytes as f64 / 1e9);
                 format!(
-                    "| {name} | {ms:.2} | {rate:.0} | {limit_ms:.3} | {share_of_limit:.2} | {host} | {active:.2} | {peak:.2} |"
+                    "| {name} | {ms:.2} | {rate:.0} | {limit_ms:.3} | {share_of_limit:.2} | {launches} | {host} | {active:.2} | {peak:.2} |"
                 )
             }
             Self::Failed { case, error } => {
-                format!("| {case} {} | {error} | – | – | – | – | – | – | – | – | – |", T::label(*case))
+                format!("| {case} {} | {error} | – | – | – | – | – | – | – | – | – | – |", T::label(*case))
             }
         }
     }
@@ -219,6 +224,10 @@ impl Measured for Decode {
         self.host
     }
 
+    fn launches_per_layer(&self) -> Option<f64> {
+        self.launches_per_layer
+    }
+
     fn memory(&self) -> MemoryUse {
         self.memory
     }
@@ -234,6 +243,10 @@ impl Measured for Prefill {
     }
 
     fn host(&self) -> Option<HostSplit> {
+        None
+    }
+
+    fn launches_per_layer(&self) -> Option<f64> {
         None
     }
 

@@ -24,6 +24,8 @@ pub struct Decode {
     pub tokens_per_s: f64,
     /// What the loop's thread did, in milliseconds a step; `None` if the run was too short to say.
     pub host: Option<HostSplit>,
+    /// Kernels and operations of a step over the model's layers, where it is launched as a graph.
+    pub launches_per_layer: Option<f64>,
     /// Memory at the end.
     pub memory: MemoryUse,
 }
@@ -77,8 +79,10 @@ pub struct Prefill {
 
 impl Decode {
     /// `times`: when each full step was reported, at least two; `stats`: statistics sent meanwhile.
-    pub(super) fn of(load: DecodeLoad, times: &[Instant], stats: &[Stats]) -> Self {
+    pub(super) fn of(load: DecodeLoad, layers: usize, times: &[Instant], stats: &[Stats]) -> Self {
         let gaps: Vec<f64> = times.windows(2).map(|pair| 1e3 * (pair[1] - pair[0]).as_secs_f64()).collect();
+        let launches =
+            stats.last().map(|stats| stats.launches.step_launches).filter(|launches| *launches > 0);
         let step_ms_mean = gaps.iter().sum::<f64>() / gaps.len().max(1) as f64;
         Self {
             streams: load.streams,
@@ -88,6 +92,7 @@ impl Decode {
             step_ms_mean,
             tokens_per_s: 1e3 * load.streams as f64 / step_ms_mean.max(f64::MIN_POSITIVE),
             host: HostSplit::between(stats),
+            launches_per_layer: launches.map(|launches| launches as f64 / layers as f64),
             memory: MemoryUse::now(),
         }
     }
@@ -132,6 +137,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::LaunchStats;
 
     #[test]
     fn step_times_are_gaps_between_reports() {
@@ -144,13 +150,15 @@ mod tests {
             plan_seconds_total: seconds,
             dispatch_seconds_total: 4.0 * seconds,
             wait_seconds_total: 5.0 * seconds,
+            launches: LaunchStats { step_launches: 36, ..LaunchStats::default() },
             ..Stats::default()
         };
-        let decode = Decode::of(load, &times, &[stats(10, 1.0), stats(11, 1.5), stats(20, 2.0)]);
+        let decode = Decode::of(load, 4, &times, &[stats(10, 1.0), stats(11, 1.5), stats(20, 2.0)]);
         assert_eq!((decode.steps, decode.step_ms), (3, 2.0));
         assert!((decode.tokens_per_s - 2400.0).abs() < 1.0, "{decode:?}");
         let split = HostSplit { plan_ms: 100.0, build_ms: 200.0, dispatch_ms: 400.0, wait_ms: 500.0 };
         assert_eq!(decode.host, Some(split));
-        assert_eq!(Decode::of(load, &times, &[stats(10, 1.0)]).host, None);
+        assert_eq!(decode.launches_per_layer, Some(9.0));
+        assert_eq!(Decode::of(load, 4, &times, &[stats(10, 1.0)]).host, None);
     }
 }

@@ -53,6 +53,7 @@ pub struct ModelWork {
     expert_elements: f64,
     /// The share of the routed experts that a row meets; zero without any.
     expert_share: f64,
+    layers: usize,
     /// What each layer group caches.
     groups: Vec<KvCacheSpec>,
     /// Of each attention layer: the width of its queries, and how many positions a row sees at most.
@@ -83,6 +84,7 @@ impl ModelWork {
             head_elements: 0.0,
             expert_elements: 0.0,
             expert_share: expert_share(&blueprint),
+            layers: blueprint.layers.len().max(1),
             groups: groups.into_iter().map(|group| group.spec).collect(),
             attention: blueprint.layers.iter().filter_map(|layer| attention(&layer.mixer)).collect(),
         };
@@ -111,6 +113,11 @@ impl ModelWork {
             }
         }
         Ok(work)
+    }
+
+    /// Layers of the model, at least one.
+    pub fn layers(&self) -> usize {
+        self.layers
     }
 
     /// A step in which so many streams with so many tokens each decode.

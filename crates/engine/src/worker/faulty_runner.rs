@@ -12,6 +12,7 @@ use super::kv_store::KvStore;
 use super::model_runner::ModelRunner;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::StepInput;
+use crate::LaunchStats;
 use crate::fault::{FaultContext, FaultPlan, FaultTarget, Kind, RowFault, injected_panic};
 use crate::sampler::SamplingChanges;
 
@@ -110,6 +111,10 @@ impl Runner for FaultyRunner {
 
     fn take_dispatching(&mut self) -> Duration {
         self.inner.take_dispatching()
+    }
+
+    fn launches(&self) -> LaunchStats {
+        self.inner.launches()
     }
 
     fn depth(&mut self) -> usize {

@@ -13,6 +13,7 @@ use super::kv_store::KvStore;
 use super::prompt_logprobs::PromptLogprobs;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{InputSegment, InputToken, StepInput};
+use crate::LaunchStats;
 use crate::sampler::{PendingSample, Sampler, SamplingChanges};
 use crate::settings::{AsyncScheduling, Settings};
 
@@ -200,6 +201,15 @@ impl Runner for ModelRunner {
         std::mem::take(&mut self.dispatching)
     }
 
+    fn launches(&self) -> LaunchStats {
+        let launches = self.model.launches();
+        LaunchStats {
+            compiled_kernels_total: launches.compiled_kernels_total,
+            step_graphs_total: launches.step_graphs_total,
+            step_launches: launches.step_launches,
+        }
+    }
+
     fn depth(&mut self) -> usize {
         let overlaps = match self.async_scheduling {
             AsyncScheduling::Auto => !self.model.kernels().on_cpu(),
@@ -220,6 +230,9 @@ impl Runner for ModelRunner {
         let segments = input.segments.iter().map(segment).collect();
         let batch = Batch { tokens, segments, logits_at: input.logits_at.clone() };
         let logits = self.model.forward(&batch, &mut self.cache)?.map(|logits| logits.0);
+        if let Some(problem) = self.model.take_launch_problem() {
+            tracing::warn!("{problem}");
+        }
         let prompts = match &logits {
             Some(logits) => input.prompts.iter().map(|rows| PromptLogprobs::new(logits, rows)).collect(),
             None => Ok(Vec::new()),

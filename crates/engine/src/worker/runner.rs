@@ -12,6 +12,7 @@ use omnibus_core::SequenceId;
 use super::kv_store::KvStore;
 use super::prompt_logprobs::PromptLogprobs;
 use super::step_input::StepInput;
+use crate::LaunchStats;
 use crate::message::{JobUpdate, TokenLogprobs};
 use crate::sampler::{PendingSample, SampleRow, SamplingChanges};
 
@@ -25,6 +26,9 @@ pub(super) trait Runner {
 
     /// Time spent in dispatching graphs to MLX since the last call.
     fn take_dispatching(&mut self) -> Duration;
+
+    /// How work is launched.
+    fn launches(&self) -> LaunchStats;
 
     /// Most steps in flight.
     fn depth(&mut self) -> usize;

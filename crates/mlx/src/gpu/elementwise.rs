@@ -118,10 +118,20 @@ const UPLOAD_GROUP: usize = 256;
 /// Numbers in the device's own memory, padded with zeros, `[n]` i32 with `n` a multiple of 256. MLX itself would leave
 /// them in managed memory.
 pub fn upload(values: &[i32]) -> Result<Array> {
-    let padded = values.len().max(1).next_multiple_of(UPLOAD_GROUP);
+    copy_to_device(&host_numbers(values, values.len())?)
+}
+
+/// Numbers in the host's memory, padded with zeros to `room` of them at least, `[n]` i32 with `n` a multiple of 256.
+pub fn host_numbers(values: &[i32], room: usize) -> Result<Array> {
+    let padded = values.len().max(room).max(1).next_multiple_of(UPLOAD_GROUP);
     let mut numbers = values.to_vec();
     numbers.resize(padded, 0);
-    let host = Array::from_slice(&numbers, &[padded as i32])?;
+    Array::from_slice(&numbers, &[padded as i32])
+}
+
+/// What [`host_numbers`] made, in the device's own memory.
+pub fn copy_to_device(host: &Array) -> Result<Array> {
+    let padded = host.size();
     let plan = Plan {
         kernel: &UPLOAD,
         constants: Vec::new(),
@@ -129,7 +139,7 @@ pub fn upload(values: &[i32]) -> Result<Array> {
         threads: UPLOAD_GROUP as i32,
         outputs: vec![(vec![padded as i32], Dtype::I32)],
     };
-    plan.call(&[&host])?.pop().ok_or_else(|| Error::new("a copy"))
+    plan.call(&[host])?.pop().ok_or_else(|| Error::new("a copy"))
 }
 
 pub(super) fn is_float(dtype: Dtype) -> bool {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use mlx_sys as sys;
 
@@ -21,6 +21,14 @@ static USED: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const YES: u8 = 1;
 const NO: u8 = 2;
+
+/// Programs made in this process.
+static COMPILED: AtomicU64 = AtomicU64::new(0);
+
+/// Kernels that this process has compiled, or loaded from the compiler's cache. Those that MLX compiles are not counted.
+pub fn compiled_kernels() -> u64 {
+    COMPILED.load(Ordering::Relaxed)
+}
 
 /// Leaves compiling to MLX, in the whole process.
 pub fn compile_with_mlx() {
@@ -105,6 +113,7 @@ fn compiled(plan: &Plan, inputs: &[Dtype]) -> Option<Program> {
     (text(plan, "kernel", inputs), architecture, crate::device::version()).hash(&mut hasher);
     let name = format!("omnibus_{}_{:016x}", plan.kernel.name, hasher.finish());
     sys::cuda_program(&name, &text(plan, &name, inputs)).ok()?;
+    COMPILED.fetch_add(1, Ordering::Relaxed);
     Some(Program { name, shapes: shapes_read(plan) })
 }
 
@@ -114,6 +123,19 @@ fn shapes_read(plan: &Plan) -> Vec<usize> {
     let reads = |name: &str| body.contains(&format!("{name}_shape"));
     let inputs = plan.kernel.inputs.iter().enumerate();
     inputs.filter(|(_, name)| reads(name)).map(|(at, _)| at).collect()
+}
+
+/// In a graph the kernel behind this one may begin now; elsewhere it does nothing.
+const LAUNCH_NEXT: &str =
+    "#if __CUDA_ARCH__ >= 900\nasm volatile(\"griddepcontrol.launch_dependents;\");\n#endif\n";
+/// Waits for the kernel before, which a kernel may do later by itself.
+const WAIT: &str = "GK_WAIT();\n";
+
+/// Whether programs wait for the kernel before them by themselves.
+pub(super) fn waits_itself() -> bool {
+    let architecture = sys::cuda_architecture().unwrap_or_default();
+    let digits: String = architecture.chars().filter(char::is_ascii_digit).collect();
+    digits.parse::<u32>().is_ok_and(|architecture| architecture >= 90)
 }
 
 /// Axes of a shape that is passed.
@@ -160,10 +182,11 @@ pub fn text(plan: &Plan, function: &str, inputs: &[Dtype]) -> String {
     let constants: String = plan.constants.iter().map(constant).collect();
     let (header, body, threads) = (source.header, source.body, plan.threads);
     let parameters = parameters.join(", ");
+    let wait = if body.contains(WAIT.trim_end()) { "" } else { WAIT };
     format!(
         "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\n{header}\
          extern \"C\" __global__ void __launch_bounds__({threads}) {function}({parameters}) {{\n\
-         {constants}{shapes}{body}}}\n"
+         {LAUNCH_NEXT}{wait}{constants}{shapes}{body}}}\n"
     )
 }
 

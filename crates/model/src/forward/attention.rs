@@ -20,7 +20,7 @@ pub(crate) struct AttentionMetadata {
 /// How rows find their keys and values, one for each [`AttentionPath`].
 pub(crate) enum AttentionReads {
     Segments(SegmentTables),
-    Items(Items),
+    Items(Box<Items>),
     Gather(GatheredRows),
 }
 
@@ -83,7 +83,7 @@ impl AttentionMetadata {
             AttentionPath::Segments => AttentionReads::Segments(SegmentTables::new(&slots, reading, group)?),
             AttentionPath::Items => {
                 let kind = cache.spec(group)?.kind;
-                AttentionReads::Items(Items::new(reading, [positions, &slots], group, kind)?)
+                AttentionReads::Items(Box::new(Items::new(reading, [positions, &slots], group, kind)?))
             }
             AttentionPath::Gather => AttentionReads::Gather(GatheredRows {
                 slots: indices(&slots)?,

@@ -3,7 +3,8 @@
 use mlx::Array;
 use omnibus_kv::KvFormat;
 
-use super::attention::AttentionMetadata;
+use super::attention::{AttentionMetadata, AttentionReads};
+use super::items::{Items, Numbers};
 use super::kv_path::{AttentionPath, KvPath};
 use super::row_split::RowSplit;
 use super::rows::indices;
@@ -94,11 +95,31 @@ impl ForwardContext {
         Ok(used)
     }
 
+    /// What differs between two decode steps of the same [shape](Self::shapes_of_decode) beside their tokens, one for each
+    /// group; `None` for a pass with chunks or states.
+    pub(crate) fn numbers_of_decode(&self) -> Option<Vec<&Numbers>> {
+        self.groups.iter().map(|group| group.items()?.numbers_of_decode()).collect()
+    }
+
+    /// The sizes of each group's reads.
+    pub(crate) fn shapes_of_decode(&self) -> Vec<[i32; 3]> {
+        self.groups.iter().filter_map(|group| group.items().map(Items::shape)).collect()
+    }
+
     /// Where the states of layer `index` are.
     pub(crate) fn state_of(&self, cache: &KvCache, index: usize) -> mlx::Result<&StateMetadata> {
         match cache.pools.get(index).and_then(|pool| self.groups.get(pool.group)) {
             Some(GroupMetadata::State(metadata)) => Ok(metadata),
             Some(GroupMetadata::Attention(_)) | None => Err(poisoned()),
+        }
+    }
+}
+
+impl GroupMetadata {
+    fn items(&self) -> Option<&Items> {
+        match self {
+            Self::Attention(AttentionMetadata { reads: AttentionReads::Items(items), .. }) => Some(items),
+            Self::Attention(_) | Self::State(_) => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use mlx::Array;
-use mlx::gpu::{ITEM_FIELDS, upload};
+use mlx::gpu::{ITEM_FIELDS, copy_to_device, host_numbers, upload};
 use omnibus_kv::CacheKind;
 
 use super::rows::table_of;
@@ -22,6 +22,8 @@ pub(crate) struct ItemList {
 
 /// The reads and writes of one cache group in one pass. All arrays are i32 and in the device's memory.
 pub(crate) struct Items {
+    /// Everything but the items of chunks, in the host's memory and in the device's.
+    numbers: Numbers,
     /// Rows of the pass, padding included.
     pub(crate) rows: i32,
     /// `[rows or more]`.
@@ -32,11 +34,19 @@ pub(crate) struct Items {
     pub(crate) tables: Array,
     /// Rows that decode, and where no row is of a chunk, all rows that read nothing.
     pub(crate) decode: Option<ItemList>,
-    /// Keys of the decoding row with the most.
+    /// Keys of the decoding row with the most, rounded up to a power of two.
     pub(crate) longest: i32,
     layout: ItemLayout,
     /// Items of chunks by the rows of an item, made where a layer first needs them.
     chunks: RefCell<BTreeMap<i32, ItemList>>,
+}
+
+/// Numbers of a pass, `[n]` i32.
+#[derive(Clone)]
+pub(crate) struct Numbers {
+    pub(crate) host: Array,
+    /// A lazy copy.
+    pub(crate) device: Array,
 }
 
 /// Rows by what they read.
@@ -81,10 +91,12 @@ impl Items {
             numbers.resize((start + part.len().max(1)).next_multiple_of(ALIGNMENT), 0);
             *section = start..numbers.len();
         }
-        let uploaded = upload(&numbers)?;
+        // Few lengths, so that block tables may grow before a prebuilt graph no longer fits.
+        let host = host_numbers(&numbers, numbers.len().next_power_of_two())?;
+        let numbers = Numbers { device: copy_to_device(&host)?, host };
         let [positions, slots, items, tables] = sections.map(|section| {
             let (start, stop) = (section.start as i32, section.end as i32);
-            uploaded.slice(&[start], &[stop])
+            numbers.device.slice(&[start], &[stop])
         });
         let decode = if count > 0 { Some(ItemList { array: items?, count }) } else { None };
         let keys = |part: &Part| match kind {
@@ -97,10 +109,23 @@ impl Items {
             slots: slots?,
             tables: tables?,
             decode,
-            longest: layout.singles.iter().map(keys).max().unwrap_or(1) as i32,
+            // It decides how many groups share the keys of a row: few values, for the same reason.
+            longest: layout.singles.iter().map(keys).max().unwrap_or(1).next_power_of_two() as i32,
+            numbers,
             layout,
             chunks: RefCell::default(),
         })
+    }
+
+    /// The numbers of a pass without chunks: all that differs from another one with the same [`shape`](Self::shape).
+    pub(crate) fn numbers_of_decode(&self) -> Option<&Numbers> {
+        self.layout.chunks.is_empty().then_some(&self.numbers)
+    }
+
+    /// Sizes that launches depend on.
+    pub(crate) fn shape(&self) -> [i32; 3] {
+        let numbers = self.numbers.host.size() as i32;
+        [numbers, self.longest, self.decode.as_ref().map_or(0, |decode| decode.count)]
     }
 
     /// Items of up to `most` rows for a kernel that computes chunks and copies what decoding rows have; `None` if no row

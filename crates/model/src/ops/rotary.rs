@@ -24,10 +24,16 @@ impl Rotation {
         }
         let frequencies = rope.frequencies(0);
         let pairs = [frequencies.radians.len() as i32];
-        let radians = Array::from_slice(&frequencies.radians, &pairs)?;
+        // A product of MLX's, so that a GPU has them in its own memory.
+        let radians = Array::from_slice(&frequencies.radians, &pairs)? * 1.0;
         let inverse: Vec<f32> = frequencies.radians.iter().map(|radians| 1.0 / radians).collect();
         let inverse = Some(Array::from_slice(&inverse, &pairs)?);
         Ok(Self { rope: rope.clone(), radians: Some(radians), magnitude: frequencies.magnitude, inverse })
+    }
+
+    /// Frequencies, where they do not depend on the sequence.
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.radians.iter().chain(&self.inverse)
     }
 
     /// `x`: `[T, heads, head_dim]`, row `i` at `positions[i]` of a sequence that is rotated as one of

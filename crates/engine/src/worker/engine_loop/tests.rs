@@ -16,7 +16,7 @@ use omnibus_model::Source;
 use super::*;
 use crate::message::JobId;
 use crate::worker::kv_store::KvStore;
-use crate::{AsyncScheduling, Sampling, Settings};
+use crate::{AsyncScheduling, LaunchStats, Sampling, Settings};
 
 /// What the loop calls, serialized, with the bits that came of it.
 enum Call {
@@ -55,6 +55,10 @@ impl Runner for Recorder {
 
     fn take_dispatching(&mut self) -> Duration {
         self.inner.take_dispatching()
+    }
+
+    fn launches(&self) -> LaunchStats {
+        self.inner.launches()
     }
 
     fn depth(&mut self) -> usize {

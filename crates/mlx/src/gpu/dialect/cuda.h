@@ -10,6 +10,12 @@
 #define GK_UNROLL _Pragma("unroll")
 #define GK_WRITABLE(T, p) const_cast<T*>(p)
 #define GK_BARRIER() __syncthreads()
+// Until here a kernel of a graph may run while the one before it ends: it must not have read what others write.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define GK_WAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
+#else
+#define GK_WAIT()
+#endif
 #define GK_GROUP_X ((int)blockIdx.x)
 #define GK_GROUP_Y ((int)blockIdx.y)
 #define GK_GROUP_Z ((int)blockIdx.z)

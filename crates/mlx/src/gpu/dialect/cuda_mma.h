@@ -49,8 +49,12 @@ GK_FN uint4 gk_kv4(const void* p) {  // keys and values: written by an earlier k
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
   return r;
 }
-GK_FN uint2 gk_cached2(const void* p) { return __ldg((const uint2*)p); }
-GK_FN uint4 gk_cached4(const void* p) { return __ldg((const uint4*)p); }
+GK_FN uint2 gk_cached2(const void* p) { return __ldg((const uint2*)p); }  // weights
+GK_FN uint4 gk_cached4(const void* p) {  // written by an earlier kernel, which may have run beside this one
+  uint4 r;
+  asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+  return r;
+}
 // 16 bytes to shared memory while the threads go on, or zeros
 GK_FN void gk_copy16(void* to, const void* from, bool some) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from), "r"(some ? 16 : 0) : "memory");

@@ -49,6 +49,7 @@ if (live && u0 < u1) {
           xn[c][j] = v;
         }
     };
+    GK_WAIT();                                                // x is there
     xs(2 * u0);
     for (int u = u0; u < u1; ++u) {
       GK_UNROLL for (int r = 0; r < RT; ++r) sr[r] = sx[r];
@@ -112,6 +113,7 @@ if (live && u0 < u1) {
         }
     };
     fetch(2 * u0);
+    GK_WAIT();                                                // x is there
     for (int u = 2 * u0; u < 2 * u1; ++u) {                   // 128 k
       uint4 xv[MT][4];
       GK_UNROLL for (int c = 0; c < MT; ++c)

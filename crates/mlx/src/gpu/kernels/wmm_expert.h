@@ -2,6 +2,7 @@
 // expert: few pairs, one a group.
 // in: x [rows, K] bf16, w [E, N, ..], ss, sb as in wmm.h, experts [P] uint; out: y [P, N] bf16
 // groups (N / (16 RT WN) rounded up, P), WN WK simd groups; MT is 1
+GK_WAIT();                                // the experts are chosen
 const int M = 1, K = x_shape[1], N = w_shape[1], SPLIT = 0, SPLITS = 1, pair = GK_GROUP_Y;
 const gk_long W0 = (gk_long)experts[pair] * N;
 auto x_row = [&](int) { return pair / CHOSEN; };

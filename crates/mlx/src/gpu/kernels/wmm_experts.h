@@ -2,6 +2,7 @@
 // in: x [rows, K] bf16, w [E, N, ..], ss, sb as in wmm.h, order [P] and starts [E + 1] int (expert_rows.h)
 // out: y [P, N] bf16
 // groups (N / (16 RT WN) rounded up, E), WN simd groups; WK is 1, so that simd groups share nothing
+GK_WAIT();                                // the pairs are sorted
 const int K = x_shape[1], N = w_shape[1], SPLIT = 0, SPLITS = 1, end = starts[GK_GROUP_Y + 1];
 const gk_long W0 = (gk_long)GK_GROUP_Y * N;
 for (int first = starts[GK_GROUP_Y]; first < end; first += 8 * MT) {

@@ -36,7 +36,9 @@ auto copy = [&](int step) {
     gk_copy16(stage + ((step & 1) * MT * 8 + m) * ROW + at % UX, (const char*)x + ((gk_long)(m < M ? m : 0) * K + u0 * KW + step * KX + at % UX * 8) * 2, m < M);
   }
 };
-if (steps > 0) { copy(0); weights(u0); }
+if (steps > 0) weights(u0);
+GK_WAIT();                                                    // x is there
+if (steps > 0) copy(0);
 for (int u = u0; u < u1; ++u) {
   GK_UNROLL for (int r = 0; r < RT; ++r) {
     GK_UNROLL for (int k = 0; k < 2; ++k) {

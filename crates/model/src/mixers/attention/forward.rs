@@ -73,7 +73,9 @@ impl MixerBlock for AttentionBlock {
     fn arrays(&self) -> Vec<&Array> {
         let norms = self.qk_norm.iter().flatten();
         let gate = self.gate.iter().flat_map(Linear::arrays);
-        self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(norms).chain(gate).collect()
+        let rotation = self.rotation.iter().flat_map(Rotation::arrays);
+        let projections = self.qkv.arrays().into_iter().chain(self.out.arrays());
+        projections.chain(norms).chain(gate).chain(rotation).collect()
     }
 
     fn set_span(&mut self, span: AttentionSpan) {

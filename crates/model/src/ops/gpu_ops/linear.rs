@@ -27,7 +27,7 @@ pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> 
     match weight {
         Weight::Dense(weight) => {
             let most = if weight.size() <= SMALL_WEIGHTS { SMALL_DENSE_ROWS_MAX } else { DENSE_ROWS_MAX };
-            match (2..=most).contains(&rows) {
+            match (1..=most).contains(&rows) {
                 true => few_rows(x, FewRowsWeight::Dense(weight)),
                 false => Ok(None),
             }

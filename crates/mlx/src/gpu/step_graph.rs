@@ -1,0 +1,117 @@
+//! A computation that is launched again with other inputs: runs of our CUDA programs in it become CUDA graphs, built once,
+//! so that the host's part of a step is a few launches instead of hundreds.
+//!
+//! What it computes is traced from lazy arrays. Operations of MLX between the programs are called anew each time.
+
+mod plan;
+
+use cxx::UniquePtr;
+use mlx_sys as sys;
+
+use super::program::waits_itself;
+use crate::array::{list, unlist};
+use crate::{Array, Error, Result};
+use plan::{Node, NodeKind, Part, Place, StepPlan};
+
+/// A computation with its graphs. Belongs to the thread that made it.
+pub struct StepGraph {
+    graph: UniquePtr<sys::StepGraph>,
+    launches: usize,
+    graphs: usize,
+}
+
+/// What a computation reads.
+#[derive(Clone, Copy, Debug)]
+pub struct StepArrays<'a> {
+    /// Differ from call to call, in the same shapes and types. Contiguous.
+    pub inputs: &'a [&'a Array],
+    /// Evaluated, and the same at each call: they live as long as the graph.
+    pub constants: &'a [&'a Array],
+    /// Evaluated, and perhaps written in place; not kept alive. [`StepGraph::fits`] tells whether they have moved.
+    pub borrowed: &'a [&'a Array],
+}
+
+impl StepGraph {
+    /// From what a computation gave lazily. Fails if it reads an evaluated array of more than one element that is not
+    /// named, without CUDA, and where a graph cannot be built.
+    pub fn record(outputs: &[&Array], arrays: &StepArrays<'_>) -> Result<Self> {
+        let failed = |e: cxx::Exception| Error::op("step_graph", arrays.inputs.iter().copied(), e.what());
+        let borrowed = list(arrays.borrowed.iter().copied())?;
+        let trace = sys::trace(
+            &*list(outputs.iter().copied())?,
+            &*list(arrays.inputs.iter().copied())?,
+            &*list(arrays.constants.iter().copied())?,
+            &borrowed,
+        );
+        let trace = trace.map_err(failed)?;
+        let nodes: Vec<Node> = trace.list().iter().map(node).collect();
+        let given = trace.input_values();
+        let plan = StepPlan::new(&nodes, &trace.bytes(), &given, &trace.output_values());
+        let parts: Vec<sys::GraphPart> = plan.parts.iter().map(part).collect();
+        let places: Vec<sys::GraphPlace> = plan.places.iter().map(place).collect();
+        let shape = sys::GraphShape { arena_bytes: plan.arena_bytes, overlaps: waits_itself() };
+        let launches = nodes.iter().filter(|node| node.kind != NodeKind::View).count();
+        let graphs = parts.iter().filter(|part| !part.programs.is_empty()).count();
+        let graph = sys::step_graph(trace, &borrowed, &parts, &places, &shape).map_err(failed)?;
+        Ok(Self { graph, launches, graphs })
+    }
+
+    /// Whether the borrowed arrays are where they were.
+    pub fn fits(&self, borrowed: &[&Array]) -> Result<bool> {
+        Ok(self.graph.fits(&*list(borrowed.iter().copied())?))
+    }
+
+    /// Lazy outputs for other inputs. Calls share memory: one must be dispatched before the next is made.
+    pub fn call(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
+        let made = self.graph.call(&*list(inputs.iter().copied())?);
+        let made = made.map_err(|e| Error::op("step_graph", inputs.iter().copied(), e.what()))?;
+        Ok(unlist(&made))
+    }
+
+    /// Kernels and operations of one call.
+    pub fn launches(&self) -> usize {
+        self.launches
+    }
+
+    /// Graphs of one call.
+    pub fn graphs(&self) -> usize {
+        self.graphs
+    }
+}
+
+impl std::fmt::Debug for StepGraph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StepGraph").field("launches", &self.launches).field("graphs", &self.graphs).finish()
+    }
+}
+
+fn node(node: &sys::TraceNode) -> Node {
+    let kind = match node.kind {
+        sys::NodeKind::Program => NodeKind::Program,
+        sys::NodeKind::View => NodeKind::View,
+        _ => NodeKind::Operation,
+    };
+    Node { kind, inputs: node.inputs.clone(), outputs: node.outputs.clone(), offset: node.offset }
+}
+
+fn part(part: &Part) -> sys::GraphPart {
+    let nothing =
+        sys::GraphPart { node: 0, programs: vec![], copied: vec![], awaited: vec![], writes: vec![] };
+    match part {
+        Part::Operation(node) => sys::GraphPart { node: *node, ..nothing },
+        Part::Graph { programs, copied, awaited, writes } => sys::GraphPart {
+            programs: programs.clone(),
+            copied: copied.clone(),
+            awaited: awaited.clone(),
+            writes: writes.clone(),
+            ..nothing
+        },
+    }
+}
+
+fn place(place: &Place) -> sys::GraphPlace {
+    match *place {
+        Place::Arena(offset) => sys::GraphPlace { in_arena: true, base: 0, offset },
+        Place::Of { base, offset } => sys::GraphPlace { in_arena: false, base, offset },
+    }
+}

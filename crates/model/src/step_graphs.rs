@@ -1,0 +1,156 @@
+//! Decode steps as prebuilt CUDA graphs, one for each shape of a step. Everything that a step takes but its tokens and
+//! the numbers of its rows is in the graph, so the host launches it in a tenth of the time of its kernels.
+//!
+//! Invariant: a step's result does not depend on whether a graph computed it. The first graph's result is compared with
+//! that of the launches one by one, and no graph is used if they differ.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use mlx::gpu::{StepArrays, StepGraph};
+use mlx::{Array, Dtype};
+
+use crate::forward::{ForwardContext, Numbers};
+use crate::{Batch, KvCache};
+
+/// The graphs of one model.
+#[derive(Default)]
+pub(crate) struct StepGraphs {
+    /// `None` for shapes without a graph.
+    graphs: RefCell<BTreeMap<StepShape, Option<StepGraph>>>,
+    trust: Cell<Trust>,
+    built: Cell<u64>,
+    /// Of the last decode step; 0 if it was not a graph.
+    launches: Cell<usize>,
+    problem: RefCell<Option<String>>,
+}
+
+/// Whether graphs compute what their kernels compute.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    #[default]
+    Unchecked,
+    Checked,
+    Refuted,
+}
+
+/// All that the launches of a decode step depend on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct StepShape {
+    rows: i32,
+    groups: Vec<[i32; 3]>,
+}
+
+/// Graphs that are kept. Each takes a few megabytes of the device's memory.
+const GRAPHS_MAX: usize = 48;
+/// Graphs of a step that are worth their launches; operations of MLX between programs make more of them.
+const SEGMENTS_MAX: usize = 4;
+
+impl StepGraphs {
+    /// Logits of all rows, lazily; `None` where the kernels must be launched one by one. `compute`: launches them, for
+    /// logits of all rows. `constants`: all arrays that the model holds.
+    pub(crate) fn run(
+        &self,
+        batch: &Batch,
+        ctx: &ForwardContext,
+        cache: &mut KvCache,
+        constants: impl FnOnce() -> Vec<Array>,
+        compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Array>,
+    ) -> mlx::Result<Option<Array>> {
+        let Some(numbers) = ctx.numbers_of_decode().filter(|_| self.trust.get() != Trust::Refuted) else {
+            return Ok(None);
+        };
+        let tokens = batch.tokens.view(Dtype::I32)?;
+        let shape = StepShape { rows: tokens.size() as i32, groups: ctx.shapes_of_decode() };
+        let inputs = |of: fn(&Numbers) -> &Array| -> Vec<&Array> {
+            std::iter::once(&tokens).chain(numbers.iter().map(|numbers| of(numbers))).collect()
+        };
+        let called = inputs(|numbers| &numbers.host);
+        let pools: Vec<Array> = cache.arrays().cloned().collect();
+        let pools: Vec<&Array> = pools.iter().collect();
+        let mut graphs = self.graphs.borrow_mut();
+        match graphs.get(&shape) {
+            Some(Some(graph)) if graph.fits(&pools)? => {
+                self.launches.set(graph.launches());
+                return first(graph.call(&called)?).map(Some);
+            }
+            Some(None) => {
+                self.launches.set(0);
+                return Ok(None);
+            }
+            Some(Some(_)) | None => {}
+        }
+        if graphs.len() >= GRAPHS_MAX || graphs.contains_key(&shape) {
+            // Those of pools that are gone are useless, too.
+            graphs.clear();
+        }
+        let constants = constants();
+        let traced = inputs(|numbers| &numbers.device);
+        let arrays = StepArrays {
+            inputs: &traced,
+            constants: &constants.iter().collect::<Vec<_>>(),
+            borrowed: &pools,
+        };
+        let computed = compute(&tokens, cache);
+        cache.restore(&pools);
+        let computed = computed?;
+        let graph = match self.recorded(&computed, &arrays, &called) {
+            Ok(graph) => graph,
+            Err(error) => {
+                // What failed must not reach the next evaluation.
+                let _failures = mlx::recover();
+                self.problem.replace(Some(format!("decode steps are not launched as one graph: {error}")));
+                None
+            }
+        };
+        self.built.set(self.built.get() + u64::from(graph.is_some()));
+        self.launches.set(graph.as_ref().map_or(0, StepGraph::launches));
+        let called = graph.as_ref().map(|graph| graph.call(&called)).transpose()?;
+        graphs.insert(shape, graph);
+        // Without a graph the step is built once more, because `computed` writes to pools that were put back.
+        called.map(first).transpose()
+    }
+
+    /// The graph of a computation; `None` if it has too many operations of MLX.
+    fn recorded(
+        &self,
+        computed: &Array,
+        arrays: &StepArrays<'_>,
+        inputs: &[&Array],
+    ) -> mlx::Result<Option<StepGraph>> {
+        let graph = StepGraph::record(&[computed], arrays)?;
+        if graph.graphs() == 0 || graph.graphs() > SEGMENTS_MAX {
+            return Ok(None);
+        }
+        if self.trust.get() == Trust::Unchecked {
+            self.trust.set(Trust::Refuted);
+            // Both write the same keys and values.
+            let found = first(graph.call(inputs)?)?;
+            mlx::eval([&found])?;
+            if found.equal(computed)?.all(&[0, 1])?.to_vec::<bool>()? != [true] {
+                return Err(mlx::Error::new("its logits differ from those of the kernels one by one"));
+            }
+            self.trust.set(Trust::Checked);
+        }
+        Ok(Some(graph))
+    }
+
+    /// Why there are no graphs, once.
+    pub(crate) fn take_problem(&self) -> Option<String> {
+        self.problem.take()
+    }
+
+    /// Graphs that were built so far.
+    pub(crate) fn built(&self) -> u64 {
+        self.built.get()
+    }
+
+    /// Kernels and operations of the last decode step; 0 if it was not a graph.
+    pub(crate) fn launches(&self) -> usize {
+        self.launches.get()
+    }
+}
+
+fn first(arrays: Vec<Array>) -> mlx::Result<Array> {
+    arrays.into_iter().next().ok_or_else(|| mlx::Error::new("logits"))
+}
