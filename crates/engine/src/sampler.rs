@@ -1,13 +1,15 @@
 //! Sampling: from logits to tokens, each row by its own parameters, all rows in one graph.
 //!
-//! Rows are grouped by what they need: greedy rows cost one argmax, rows with only a temperature one cumulative sum, and
-//! only rows with filters a sort. The parameters are arrays that stay on the device while the batch stays the same.
+//! On a CPU one kernel of ours chooses the tokens of all rows, without a sort. With MLX's operations rows are grouped by
+//! what they need: greedy rows cost one argmax, rows with only a temperature one cumulative sum, and only rows with
+//! filters a sort. The parameters are kept while the batch stays the same.
 //!
 //! Invariant: a token depends on its sequence's parameters, its seed, its position and its logits, on nothing else in
 //! the batch. So samplers that get the same changes and logits yield the same tokens.
 
 mod adjustments;
 mod batch;
+mod kernel_rows;
 mod logprobs;
 mod random;
 mod state;

@@ -1,6 +1,6 @@
 //! The sampling parameters of a step's rows as arrays, kept while the rows' sequences stay the same.
 //!
-//! A token is chosen by inverting the cumulative distribution at one uniform number. Temperature and filters follow
+//! A token is chosen by inverting the cumulative distribution, in the order of token ids, at one uniform number. Temperature and filters follow
 //! vLLM's order (docs/decisions/0011): temperature, `min_p`, `top_k`, then `top_p` over what the others keep.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use mlx::{Array, Dtype};
 use omnibus_core::SequenceId;
 
 use super::adjustments::AdjustmentArrays;
+use super::kernel_rows::KernelRows;
 use super::random::uniform;
 use super::state::SequenceState;
 use super::{PendingSample, SampleRow};
@@ -19,12 +20,25 @@ use crate::sampler::logprobs::PendingLogprobs;
 pub(super) struct SamplingBatch {
     /// The rows' sequences, in order.
     members: Vec<SequenceId>,
-    groups: Vec<Group>,
-    /// Each row's index in the concatenation of the groups; `None` if the rows are in order.
-    order: Option<Array>,
+    choice: Choice,
     logprobs: Vec<Option<usize>>,
     /// The rows' adjustments, and the versions that they are from.
     adjustments: Option<(Vec<u64>, Option<AdjustmentArrays>)>,
+}
+
+/// How tokens are chosen.
+enum Choice {
+    /// By one kernel.
+    Kernel(KernelRows),
+    /// By MLX's operations.
+    Operations(Groups),
+}
+
+/// Rows by how much work their choice is.
+struct Groups {
+    groups: Vec<Group>,
+    /// Each row's index in the concatenation of the groups; `None` if the rows are in order.
+    order: Option<Array>,
 }
 
 /// How much work a row's choice is.
@@ -70,24 +84,13 @@ impl SamplingBatch {
         let sampling_of =
             |row: &SampleRow| states.get(&row.sequence).map_or(&greedy, |state| &state.sampling);
         let sampling: Vec<&Sampling> = rows.iter().map(sampling_of).collect();
-        let mut groups = Vec::new();
-        for kind in [Kind::Greedy, Kind::Plain, Kind::Filtered] {
-            let members: Vec<usize> =
-                (0..rows.len()).filter(|row| Kind::of(sampling[*row]) == kind).collect();
-            if !members.is_empty() {
-                groups.push(Group::new(kind, members, &sampling)?);
-            }
-        }
-        let mut order = vec![0i32; rows.len()];
-        for (place, row) in groups.iter().flat_map(|group| &group.rows).enumerate() {
-            order[*row] = place as i32;
-        }
-        let order =
-            if groups.len() > 1 { Some(Array::from_slice(&order, &[order.len() as i32])?) } else { None };
+        let choice = match mlx::cpu::available() {
+            true => Choice::Kernel(KernelRows::new(&sampling)?),
+            false => Choice::Operations(Groups::new(&sampling)?),
+        };
         Ok(Self {
             members: rows.iter().map(|row| row.sequence).collect(),
-            groups,
-            order,
+            choice,
             logprobs: rows
                 .iter()
                 .map(|row| states.get(&row.sequence).and_then(|state| state.logprobs))
@@ -153,6 +156,33 @@ impl SamplingBatch {
 
     /// One token for each row of `logits`, `[n, vocab]` f32 → `[n]` i32.
     fn choose(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+        match &self.choice {
+            Choice::Kernel(parameters) => parameters.choose(logits, rows),
+            Choice::Operations(groups) => groups.choose(logits, rows),
+        }
+    }
+}
+
+impl Groups {
+    fn new(sampling: &[&Sampling]) -> mlx::Result<Self> {
+        let mut groups = Vec::new();
+        for kind in [Kind::Greedy, Kind::Plain, Kind::Filtered] {
+            let members: Vec<usize> =
+                (0..sampling.len()).filter(|row| Kind::of(sampling[*row]) == kind).collect();
+            if !members.is_empty() {
+                groups.push(Group::new(kind, members, sampling)?);
+            }
+        }
+        let mut order = vec![0i32; sampling.len()];
+        for (place, row) in groups.iter().flat_map(|group| &group.rows).enumerate() {
+            order[*row] = place as i32;
+        }
+        let order =
+            if groups.len() > 1 { Some(Array::from_slice(&order, &[order.len() as i32])?) } else { None };
+        Ok(Self { groups, order })
+    }
+
+    fn choose(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
         let parts = self.groups.iter().map(|group| group.choose(logits, rows));
         let parts = parts.collect::<mlx::Result<Vec<Array>>>()?;
         match (parts.as_slice(), &self.order) {
@@ -205,7 +235,7 @@ impl Group {
         }
     }
 
-    /// Sorted, most likely first, so that every filter keeps a prefix.
+    /// Sorted, most likely first, so that every filter keeps a prefix; then put back in the order of ids.
     fn filtered(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
         let [count, vocab] = logits.dims()?;
         let order = (-logits).argsort(-1)?.astype(Dtype::I32)?;
@@ -221,8 +251,7 @@ impl Group {
         let total = cumulative.slice(&[0, vocab - 1], &[count, vocab])?;
         let before = cumulative - &weights;
         let weights = mlx::where_(&before.less(&(total * &self.top_p))?, &weights, &zero)?;
-        let place = self.invert(&weights, rows)?;
-        order.take_along_axis(&place.expand_dims(&[-1])?, -1)?.squeeze(&[-1])
+        self.invert(&weights.take_along_axis(&order.argsort(-1)?, -1)?, rows)
     }
 
     /// The first place where the cumulative weight passes the row's uniform share of the whole. `weights` need not sum
@@ -243,5 +272,38 @@ impl Group {
         let weight = weights.take_along_axis(&place.expand_dims(&[-1])?, -1)?.squeeze(&[-1])?;
         let heaviest = weights.argmax(-1)?.astype(Dtype::I32)?;
         mlx::where_(&weight.greater(&Array::scalar(0.0, Dtype::F32)?)?, &place, &heaviest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_and_the_operations_choose_equal_tokens() {
+        const ROWS: usize = 24;
+        const VOCAB: i32 = 700;
+        let sampling: Vec<Sampling> = (0..ROWS)
+            .map(|row| Sampling {
+                seed: Some(row as u64),
+                temperature: [0.0, 0.7, 1.3][row % 3],
+                top_k: [0, 1, 40][row / 3 % 3],
+                top_p: [1.0, 0.9][row / 9 % 2],
+                min_p: [0.0, 0.02][row / 2 % 2],
+                ..Sampling::default()
+            })
+            .collect();
+        let sampling: Vec<&Sampling> = sampling.iter().collect();
+        for seed in 0..20 {
+            let key = mlx::random::key(seed).unwrap();
+            let logits = mlx::random::normal(&[ROWS as i32, VOCAB], Dtype::F32, 2.0, &key).unwrap();
+            let row =
+                |row| SampleRow { sequence: SequenceId(row as u64), position: seed as usize, logits: row };
+            let rows: Vec<SampleRow> = (0..ROWS).map(row).collect();
+            let tokens = |chosen: mlx::Result<Array>| chosen.unwrap().to_vec::<i32>().unwrap();
+            let kernel = KernelRows::new(&sampling).unwrap().choose(&logits, &rows);
+            let operations = Groups::new(&sampling).unwrap().choose(&logits, &rows);
+            assert_eq!(tokens(kernel), tokens(operations), "seed {seed}");
+        }
     }
 }

@@ -11,6 +11,7 @@
 mod adjust;
 mod attention;
 mod bridge;
+mod choose;
 mod conv;
 mod copy;
 mod element;
@@ -30,6 +31,7 @@ mod weights;
 pub use adjust::Adjust;
 pub use attention::{Attention, Norm as HeadNorm, Rope, RotaryPairing, Store};
 pub use bridge::kernel_arrays;
+pub use choose::Choose;
 pub use conv::Conv;
 pub use copy::Copy;
 pub use element::Float;
@@ -54,6 +56,7 @@ pub enum Kernel {
     Copy(Copy),
     Recurrence(Recurrence),
     Adjust(Adjust),
+    Choose(Choose),
 }
 
 impl Kernel {
@@ -68,6 +71,7 @@ impl Kernel {
             Kernel::Copy(_) => "OmnibusCopy",
             Kernel::Recurrence(_) => "OmnibusRecurrence",
             Kernel::Adjust(_) => "OmnibusAdjust",
+            Kernel::Choose(_) => "OmnibusChoose",
         }
     }
 
@@ -84,6 +88,7 @@ impl Kernel {
             Kernel::Copy(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Recurrence(kernel) => kernel.run(inputs, outputs),
             Kernel::Adjust(kernel) => kernel.run(inputs, outputs[0]),
+            Kernel::Choose(kernel) => kernel.run(inputs, outputs[0]),
         }
     }
 }

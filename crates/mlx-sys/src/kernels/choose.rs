@@ -1,0 +1,269 @@
+//! The sampled token of each row, without a sort of the vocabulary.
+//!
+//! Tokens are ordered by weight, `exp((logit − max) / temperature)`, the largest first, equal ones by id. Each filter keeps
+//! a prefix of that order, so all that is kept is everything up to one [`Cut`]. Where a prefix ends is found with buckets
+//! of similar weights, and one of them is sorted.
+
+use std::cell::RefCell;
+
+use super::math;
+use super::pool;
+use super::simd::{self, Simd, Work};
+
+/// Fewer logits than this are faster on one thread.
+const SMALL: usize = 1 << 12;
+/// Numbers of a row beside its logits.
+const NUMBERS: usize = 4;
+/// Weights are at most one; floats of one bucket share the bits above these.
+const BUCKET_BITS: u32 = 16;
+const BUCKETS: usize = (1.0f32.to_bits() >> BUCKET_BITS) as usize + 1;
+
+/// Inputs: logits `[rows, vocab]` f32; `[rows, 4]` f32: temperature (0 for the most likely token), `top_p`, `min_p`, and a
+/// number in [0, 1); `[rows]` i32: `top_k`, below 1 for all. Output: tokens `[rows]` i32, all of the vocabulary.
+///
+/// Of what `min_p`, `top_k` and then `top_p` keep, the first token in the order of ids is chosen whose weight, with those
+/// before it, passes the number's share of all. Logits that are no numbers choose some token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choose {
+    pub rows: usize,
+    pub vocab: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Buffers {
+    logits: *const f32,
+    numbers: *const f32,
+    top_k: *const i32,
+    out: *mut i32,
+}
+
+// SAFETY: tasks write disjoint rows.
+unsafe impl Sync for Buffers {}
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+/// Memory that a thread keeps from row to row.
+#[derive(Default)]
+struct Room {
+    weights: Vec<f32>,
+    counts: Vec<u32>,
+    sums: Vec<f64>,
+    /// Tokens of one bucket.
+    members: Vec<(f32, usize)>,
+}
+
+/// The last token that is kept: those of more weight are, and those of the same weight up to its id.
+#[derive(Clone, Copy)]
+struct Cut {
+    weight: f32,
+    id: usize,
+}
+
+/// The parameters of a row.
+struct Row {
+    temperature: f32,
+    top_p: f64,
+    min_p: f32,
+    share: f64,
+    top_k: usize,
+}
+
+impl Choose {
+    /// # Safety
+    /// The buffers have the sizes named above.
+    pub(super) unsafe fn run(&self, inputs: &[*const u8], out: *mut u8) {
+        let all = Buffers {
+            logits: inputs[0].cast(),
+            numbers: inputs[1].cast(),
+            top_k: inputs[2].cast(),
+            out: out.cast(),
+        };
+        let isa = simd::isa();
+        let all = &all;
+        let row = |row: usize| {
+            let what = RowWork { vocab: self.vocab, all, row };
+            *all.out.add(row) = simd::with(isa, what) as i32;
+        };
+        if self.rows * self.vocab <= SMALL {
+            return (0..self.rows).for_each(row);
+        }
+        pool::run(self.rows, row);
+    }
+}
+
+struct RowWork<'a> {
+    vocab: usize,
+    all: &'a Buffers,
+    row: usize,
+}
+
+impl Work for RowWork<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> usize {
+        let Self { vocab, all, row } = self;
+        let logits = std::slice::from_raw_parts(all.logits.add(row * vocab), vocab);
+        let numbers = all.numbers.add(row * NUMBERS);
+        let top_k = usize::try_from(*all.top_k.add(row)).ok().filter(|top_k| *top_k > 0);
+        let row = Row {
+            temperature: *numbers,
+            top_p: f64::from(*numbers.add(1)),
+            min_p: *numbers.add(2),
+            share: f64::from(*numbers.add(3)),
+            top_k: top_k.unwrap_or(vocab).min(vocab),
+        };
+        let most = most::<S>(logits);
+        let best = || logits.iter().position(|logit| *logit == most).unwrap_or(0);
+        if row.temperature <= 0.0 || row.top_k == 1 || !most.is_finite() {
+            return best();
+        }
+        ROOM.with_borrow_mut(|room| {
+            weigh::<S>(logits, most, 1.0 / row.temperature, &mut room.weights);
+            let cut = room.cut(&row);
+            choose(&room.weights, cut, row.share).unwrap_or_else(best)
+        })
+    }
+}
+
+/// The largest of all.
+#[inline(always)]
+unsafe fn most<S: Simd>(logits: &[f32]) -> f32 {
+    let whole = logits.len() / S::LANES * S::LANES;
+    let mut best = S::splat(f32::NEG_INFINITY);
+    for at in (0..whole).step_by(S::LANES) {
+        best = S::max(best, S::load(logits.as_ptr().add(at)));
+    }
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    S::store(lanes.as_mut_ptr(), best);
+    lanes.iter().chain(&logits[whole..]).copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// `exp((logit − most) · inverse)` of all.
+#[inline(always)]
+unsafe fn weigh<S: Simd>(logits: &[f32], most: f32, inverse: f32, weights: &mut Vec<f32>) {
+    // Whole vectors; what is behind the last logit has no weight.
+    let room = logits.len().next_multiple_of(S::LANES);
+    weights.clear();
+    weights.extend_from_slice(logits);
+    weights.resize(room, f32::NEG_INFINITY);
+    for at in (0..room).step_by(S::LANES) {
+        let p = weights.as_mut_ptr().add(at);
+        let x = S::mul(S::sub(S::load(p), S::splat(most)), S::splat(inverse));
+        S::store(p, math::exp::<S>(x));
+    }
+    weights.truncate(logits.len());
+}
+
+/// The first kept token whose weight, with those before it, passes the share of all; `None` if nothing has weight.
+fn choose(weights: &[f32], cut: Cut, share: f64) -> Option<usize> {
+    let kept = || {
+        let all = weights.iter().copied().enumerate();
+        all.filter(move |(id, weight)| *weight > cut.weight || (*weight == cut.weight && *id <= cut.id))
+    };
+    let total: f64 = kept().map(|(_, weight)| f64::from(weight)).sum();
+    let (mut passed, mut last) = (0.0, None);
+    for (id, weight) in kept() {
+        passed += f64::from(weight);
+        if weight > 0.0 {
+            last = Some(id);
+            if passed > share * total {
+                return last;
+            }
+        }
+    }
+    last
+}
+
+impl Room {
+    /// What the filters of a row keep of the weights.
+    fn cut(&mut self, row: &Row) -> Cut {
+        let all = Cut { weight: 0.0, id: usize::MAX };
+        let least = if row.min_p > 0.0 { Cut { weight: row.min_p.min(1.0), id: usize::MAX } } else { all };
+        if row.top_k >= self.weights.len() && row.top_p >= 1.0 {
+            return least;
+        }
+        self.fill_buckets(least);
+        let few = if row.top_k < self.weights.len() {
+            self.prefix(least, &Wanted::Tokens(row.top_k))
+        } else {
+            None
+        };
+        let (top_k, total) = few.unwrap_or_else(|| (least, self.sums.iter().rev().sum()));
+        if row.top_p >= 1.0 {
+            return top_k;
+        }
+        let top_p = self.prefix(least, &Wanted::Weight(total * row.top_p));
+        top_p.map_or(top_k, |(cut, _)| cut.stricter(top_k))
+    }
+
+    fn fill_buckets(&mut self, least: Cut) {
+        self.counts.clear();
+        self.counts.resize(BUCKETS, 0);
+        self.sums.clear();
+        self.sums.resize(BUCKETS, 0.0);
+        for weight in self.weights.iter().filter(|weight| **weight >= least.weight) {
+            // "Not a number" has a bucket, too.
+            let bucket = bucket(*weight);
+            self.counts[bucket] += 1;
+            self.sums[bucket] += f64::from(*weight);
+        }
+    }
+
+    /// The shortest prefix that has what is wanted, and its weight; `None` if all of it is needed.
+    fn prefix(&mut self, least: Cut, wanted: &Wanted) -> Option<(Cut, f64)> {
+        let (mut count, mut weight) = (0, 0.0);
+        for at in (0..BUCKETS).rev() {
+            let (more, heavier) = (count + self.counts[at] as usize, weight + self.sums[at]);
+            if wanted.is_met(more, heavier) {
+                self.members.clear();
+                let tokens = self.weights.iter().copied().enumerate();
+                let of_bucket = tokens.filter(|(_, weight)| *weight >= least.weight && bucket(*weight) == at);
+                self.members.extend(of_bucket.map(|(id, weight)| (weight, id)));
+                self.members.sort_unstable_by(|(a, i), (b, j)| b.total_cmp(a).then(i.cmp(j)));
+                for (of, id) in &self.members {
+                    (count, weight) = (count + 1, weight + f64::from(*of));
+                    if wanted.is_met(count, weight) {
+                        return Some((Cut { weight: *of, id: *id }, weight));
+                    }
+                }
+                // Sums in another order differ in the last digits.
+                return self.members.last().map(|(of, id)| (Cut { weight: *of, id: *id }, weight));
+            }
+            (count, weight) = (more, heavier);
+        }
+        None
+    }
+}
+
+/// What a prefix must have.
+enum Wanted {
+    Tokens(usize),
+    Weight(f64),
+}
+
+impl Wanted {
+    fn is_met(&self, tokens: usize, weight: f64) -> bool {
+        match self {
+            Self::Tokens(wanted) => tokens >= *wanted,
+            Self::Weight(wanted) => weight >= *wanted && tokens > 0,
+        }
+    }
+}
+
+impl Cut {
+    /// The one that keeps less.
+    fn stricter(self, other: Self) -> Self {
+        let keeps_less = self.weight > other.weight || (self.weight == other.weight && self.id < other.id);
+        if keeps_less { self } else { other }
+    }
+}
+
+fn bucket(weight: f32) -> usize {
+    ((weight.to_bits() >> BUCKET_BITS) as usize).min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests;

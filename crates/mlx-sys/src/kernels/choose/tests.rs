@@ -1,0 +1,149 @@
+//! Chosen tokens against a sort of the whole vocabulary.
+
+use super::{Choose, NUMBERS};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[(self.unit() * from.len() as f64) as usize]
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Parameters {
+    temperature: f64,
+    top_p: f64,
+    min_p: f64,
+    share: f64,
+    top_k: usize,
+}
+
+impl Parameters {
+    fn random(random: &mut Random, vocab: usize) -> Self {
+        Self {
+            temperature: random.pick(&[0.0, 0.3, 0.7, 1.0, 1.5, 20.0]),
+            top_p: random.pick(&[1.0, 0.95, 0.8, 0.5, 0.01]),
+            min_p: random.pick(&[0.0, 0.0, 0.05, 0.5]),
+            share: random.unit().min(0.999_999),
+            top_k: random.pick(&[0, 1, 2, 20, 300, vocab, vocab + 5]),
+        }
+    }
+}
+
+/// The kept tokens with their weights, in the order of ids.
+fn kept(logits: &[f32], of: &Parameters) -> Vec<(usize, f64)> {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let weight = |logit: f32| ((f64::from(logit) - f64::from(most)) / of.temperature).exp();
+    let mut order: Vec<(usize, f64)> = logits.iter().map(|logit| weight(*logit)).enumerate().collect();
+    order.retain(|(_, weight)| *weight >= of.min_p);
+    order.sort_by(|(i, a), (j, b)| b.total_cmp(a).then(i.cmp(j)));
+    order.truncate(if of.top_k == 0 { usize::MAX } else { of.top_k });
+    let total: f64 = order.iter().map(|(_, weight)| weight).sum();
+    let mut before = 0.0;
+    order.retain(|(_, weight)| {
+        let keeps = before < total * of.top_p;
+        before += weight;
+        keeps
+    });
+    order.sort_by_key(|(id, _)| *id);
+    order
+}
+
+/// How far the share is from choosing this token; infinite for a token that is not kept.
+fn miss(logits: &[f32], of: &Parameters, token: usize) -> f64 {
+    if of.temperature == 0.0 || of.top_k == 1 {
+        let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        return if Some(token) == logits.iter().position(|logit| *logit == most) {
+            0.0
+        } else {
+            f64::INFINITY
+        };
+    }
+    let kept = kept(logits, of);
+    let total: f64 = kept.iter().map(|(_, weight)| weight).sum();
+    let mut passed = 0.0;
+    for (id, weight) in kept {
+        if id == token {
+            let (from, to) = (passed / total, (passed + weight) / total);
+            return (from - of.share).max(of.share - to).max(0.0);
+        }
+        passed += weight;
+    }
+    f64::INFINITY
+}
+
+fn run(logits: &[f32], vocab: usize, rows: &[Parameters]) -> Vec<i32> {
+    let numbers: Vec<f32> = rows
+        .iter()
+        .flat_map(|row| [row.temperature, row.top_p, row.min_p, row.share].map(|number| number as f32))
+        .collect();
+    assert_eq!(numbers.len(), NUMBERS * rows.len());
+    let top_k: Vec<i32> = rows.iter().map(|row| row.top_k as i32).collect();
+    let mut out = vec![-1; rows.len()];
+    let inputs = [logits.as_ptr().cast(), numbers.as_ptr().cast(), top_k.as_ptr().cast()];
+    // SAFETY: the buffers have the sizes that the kernel names.
+    unsafe { Choose { rows: rows.len(), vocab }.run(&inputs, out.as_mut_ptr().cast()) };
+    out
+}
+
+#[test]
+fn tokens_are_those_of_a_sorted_vocabulary() {
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let (vocab, rows) = (random.pick(&[1, 5, 100, 1000, 5003]), random.pick(&[1, 3]));
+        let spread = random.pick(&[0.1, 3.0, 12.0]);
+        // Steps make equal logits.
+        let step = random.pick(&[0.0, 0.25]);
+        let logits: Vec<f32> = (0..vocab * rows)
+            .map(|_| {
+                let logit = spread * (random.unit() + random.unit() + random.unit() - 1.5);
+                (if step > 0.0 { (logit / step).round() * step } else { logit }) as f32
+            })
+            .collect();
+        let parameters: Vec<Parameters> = (0..rows).map(|_| Parameters::random(&mut random, vocab)).collect();
+        let tokens = run(&logits, vocab, &parameters);
+        for ((token, of), logits) in tokens.iter().zip(&parameters).zip(logits.chunks_exact(vocab)) {
+            // A weight at the edge of a filter may round to either side.
+            let near = [0.0, 1e-6, -1e-6].map(|shift| {
+                let moved = Parameters { top_p: of.top_p + shift, min_p: of.min_p * (1.0 + shift), ..*of };
+                miss(logits, &moved, *token as usize)
+            });
+            assert!(
+                near.iter().any(|miss| *miss < 1e-5),
+                "seed {seed}: {token} of {vocab}, {of:?}: {near:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_not_a_number_gives_a_token() {
+    let of = Parameters { temperature: 1.0, top_p: 0.9, min_p: 0.0, share: 0.5, top_k: 7 };
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for logits in [vec![bad; 100], [vec![1.0; 50], vec![bad; 50]].concat()] {
+            let token = run(&logits, 100, &[of])[0];
+            assert!((0..100).contains(&token), "{bad}: {token}");
+        }
+    }
+}
+
+#[test]
+fn masked_tokens_are_never_chosen() {
+    let mut logits = vec![f32::NEG_INFINITY; 3000];
+    (logits[17], logits[2500]) = (-40.0, -41.0);
+    for share in [0.0, 0.3, 0.999] {
+        for top_k in [0, 2, 40] {
+            let of = Parameters { temperature: 1.0, top_p: 0.999, min_p: 0.0, share, top_k };
+            assert!([17, 2500].contains(&run(&logits, 3000, &[of])[0]));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Sampled tokens.
+
+use super::{Op, one};
+use crate::{Array, Dtype, Result};
+use mlx_sys::kernels::{Choose, Kernel};
+
+/// One token for each row of `logits` `[rows, vocab]` f32 → `[rows]` i32, all of the vocabulary. `numbers`: `[rows, 4]` f32:
+/// temperature (0 for the most likely token), `top_p`, `min_p`, and a number in [0, 1); `top_k`: `[rows]` i32, below 1
+/// for all.
+///
+/// Of what `min_p`, `top_k` and then `top_p` keep of the softmax at the temperature, the first token in the order of ids
+/// is chosen whose probability, with those before it, passes the number's share of all.
+pub fn choose_tokens(logits: &Array, numbers: &Array, top_k: &Array) -> Result<Array> {
+    let inputs = [logits, numbers, top_k];
+    let op = Op { name: "cpu::choose_tokens", inputs: &inputs };
+    let &[rows, vocab] = logits.shape() else { return Err(op.fail("the logits have two axes")) };
+    op.require(vocab > 0, "there is a vocabulary")?;
+    op.require(
+        numbers.shape() == [rows, 4] && top_k.shape() == [rows],
+        "each row has four numbers and a top_k",
+    )?;
+    let floats = logits.dtype()? == Dtype::F32 && numbers.dtype()? == Dtype::F32;
+    op.require(floats && top_k.dtype()? == Dtype::I32, "logits and numbers are float32, top_k is int32")?;
+    let kernel = Choose { rows: rows as usize, vocab: vocab as usize };
+    one(&op, Kernel::Choose(kernel), &inputs, &[rows], Dtype::I32)
+}
