@@ -66,7 +66,7 @@ pub fn print_stats(config: &Config, handle: &Handle, completion: &Completion) {
     if config.verbosity == Verbosity::Quiet {
         return;
     }
-    let Usage { prompt_tokens, cached_tokens, completion_tokens } = completion.usage;
+    let Usage { prompt_tokens, cached_tokens, completion_tokens, .. } = completion.usage;
     let prompt_rate =
         (prompt_tokens - cached_tokens.min(prompt_tokens)) as f64 / completion.ttft.as_secs_f64();
     output::note(format!(

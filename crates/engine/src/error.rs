@@ -45,10 +45,17 @@ pub enum Failure {
         model: String,
     },
     /// Shorten the prompt or the answer.
-    #[error("{message}")]
+    #[error(
+        "this model's maximum context length is {limit} tokens; {prompt_tokens} tokens of prompt and \
+         {completion_tokens} of completion do not fit"
+    )]
     TooLong {
-        /// Names the sizes.
-        message: String,
+        /// Tokens of the prompt.
+        prompt_tokens: usize,
+        /// Tokens of the answer at least: as many as the request wants, or one.
+        completion_tokens: usize,
+        /// Most tokens of both.
+        limit: usize,
     },
     /// Try again later.
     #[error("the queue is full; retry in {retry_after_s} s")]

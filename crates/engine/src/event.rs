@@ -3,6 +3,7 @@
 //! Invariant: a stream is [`Event::Started`] at most once, then any number of deltas, then exactly
 //! one [`Event::Finished`] or [`Event::Failed`].
 
+pub use omnibus_text::CallEnding;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -58,7 +59,7 @@ pub enum Delta {
     /// More of the arguments of the last started tool call: a part of a JSON text.
     ToolCallArguments(String),
     /// The end of the last started tool call.
-    ToolCallEnd,
+    ToolCallEnd(CallEnding),
 }
 
 impl Delta {
@@ -66,7 +67,7 @@ impl Delta {
     pub fn text(&self) -> &str {
         match self {
             Self::Text(text) | Self::Reasoning(text) | Self::ToolCallArguments(text) => text,
-            Self::ToolCallStart { .. } | Self::ToolCallEnd => "",
+            Self::ToolCallStart { .. } | Self::ToolCallEnd(_) => "",
         }
     }
 }
@@ -125,4 +126,6 @@ pub struct Usage {
     pub cached_tokens: usize,
     /// Tokens generated, the one that stopped it included.
     pub completion_tokens: usize,
+    /// Of those, tokens of the reasoning.
+    pub reasoning_tokens: usize,
 }

@@ -6,8 +6,10 @@
 mod event_stream;
 mod handle;
 mod message_boundaries;
+mod message_formats;
 mod model_text;
 mod output_processor;
+mod output_text;
 mod session_names;
 
 pub use event_stream::EventStream;

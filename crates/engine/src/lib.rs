@@ -43,7 +43,7 @@ pub use bench::{
 };
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};
-pub use event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
+pub use event::{CallEnding, Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
 #[doc(hidden)]
 pub use fault::FaultPlan;
 pub use front::{EventStream, Handle};
@@ -59,7 +59,7 @@ pub use omnibus_text::{
     AddSpecial, ContentPart, MediaUrl, Message, Role, ToolArguments, ToolCall, ToolResult,
 };
 pub use process::{EngineExit, run_engine};
-pub use request::{Chat, Input, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
+pub use request::{CallLimit, Chat, Input, OutputMode, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache,
     PromptCacheFile, Schedule, Settings, WarmUp,
@@ -71,6 +71,16 @@ pub use supervisor::Isolation;
 /// Every supported architecture, with a description for lists.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {
     omnibus_model::families::FAMILIES.iter().map(|family| (family.model_type, family.about)).collect()
+}
+
+/// Every tool call format, with its models.
+pub fn tool_call_formats() -> Vec<(&'static str, &'static str)> {
+    omnibus_text::TOOL_CALL_FORMATS.iter().map(|format| (format.name, format.models)).collect()
+}
+
+/// Every reasoning format, with its models.
+pub fn reasoning_formats() -> Vec<(&'static str, &'static str)> {
+    omnibus_text::REASONING_FORMATS.iter().map(|format| (format.name, format.models)).collect()
 }
 
 /// Sets an environment variable for libmlx, in this process and those it starts, unless it is set. For programs that have

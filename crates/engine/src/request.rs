@@ -28,6 +28,8 @@ pub struct Request {
     pub sampling: Sampling,
     /// What stops the generation besides its limits.
     pub stop: Stop,
+    /// How the generated text is read.
+    pub output: OutputMode,
     /// `Some(n)` reports the log-probability of each token and of the `n` most likely ones.
     pub logprobs: Option<usize>,
     /// `Some(n)` reports the same for the tokens of the prompt.
@@ -55,6 +57,7 @@ impl Request {
             max_new_tokens: None,
             sampling: Sampling::default(),
             stop: Stop::default(),
+            output: OutputMode::default(),
             logprobs: None,
             prompt_logprobs: None,
             priority: 0,
@@ -113,6 +116,31 @@ pub struct Chat {
     pub template: Option<String>,
     /// Continue the last assistant message instead of answering it.
     pub continues: bool,
+}
+
+/// How the generated text is read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub enum OutputMode {
+    /// All of it is text.
+    #[default]
+    Text,
+    /// It is an assistant's message, in the model's formats of reasoning and tool calls.
+    Message {
+        /// The tools that may be called: a list of OpenAI tool objects. Without, calls are text.
+        tools: Option<Value>,
+        /// How many calls it may have.
+        calls: CallLimit,
+    },
+}
+
+/// How many tool calls a message may have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CallLimit {
+    /// As many as the model writes.
+    #[default]
+    Any,
+    /// One: it ends the message.
+    One,
 }
 
 /// How tokens are sampled. Biases and penalties come first, then the temperature, then the filters.

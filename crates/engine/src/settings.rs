@@ -64,6 +64,10 @@ pub struct Settings {
     pub seed: u64,
     /// A chat template that replaces the model's own.
     pub chat_template: Option<String>,
+    /// The name of the format of tool calls; `none` leaves them in the text. `None` is the model's own.
+    pub tool_call_format: Option<String>,
+    /// The name of the format of reasoning; `none` leaves it in the text. `None` is the model's own.
+    pub reasoning_format: Option<String>,
     /// Time limit in seconds of requests without one.
     pub request_timeout_s: Option<f64>,
     /// Injected faults, for tests.
@@ -121,6 +125,8 @@ impl Default for Settings {
             warm_up: WarmUp::default(),
             seed: 0,
             chat_template: None,
+            tool_call_format: None,
+            reasoning_format: None,
             request_timeout_s: None,
             faults: FaultPlan::default(),
         }

@@ -17,7 +17,7 @@ use crate::{StartError, worker};
 /// Starts the engine in this process, and waits until its model is loaded.
 pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, StartError> {
     let source = only(&models)?;
-    let text = ModelText::read(&source.files(), settings.chat_template.as_deref())?;
+    let text = ModelText::read(&source.files(), &settings)?;
     let (to_loop, inbox) = channel();
     let (reports, from_loop) = channel();
     let (requests, status) = (ActiveRequests::default(), Arc::new(EngineStatus::default()));
@@ -40,7 +40,7 @@ pub fn start_isolated(
     isolation: Isolation,
 ) -> Result<Handle, StartError> {
     let source = only(&models)?;
-    let text = ModelText::read(&source.files(), settings.chat_template.as_deref())?;
+    let text = ModelText::read(&source.files(), &settings)?;
     let name = match source {
         ModelSource::Directory { path, .. } => SourceName::Directory(path.clone()),
         ModelSource::Embedded { .. } => SourceName::Embedded,

@@ -293,7 +293,7 @@ mod tests {
             ]],
         );
         check(
-            Failure::TooLong { message: "9 tokens do not fit 8".into() },
+            Failure::TooLong { prompt_tokens: 9, completion_tokens: 1, limit: 8 },
             expect![[
                 r#"400 None {"error":{"message":"9 tokens do not fit 8","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}"#
             ]],

@@ -79,7 +79,7 @@ impl RequestMetrics {
         counter!("omnibus_cached_tokens_total").increment(usage.cached_tokens as u64);
         counter!("omnibus_generated_tokens_total").increment(usage.completion_tokens as u64);
         let seconds = self.since.elapsed().as_secs_f64();
-        let Usage { prompt_tokens, cached_tokens, completion_tokens } = *usage;
+        let Usage { prompt_tokens, cached_tokens, completion_tokens, .. } = *usage;
         tracing::debug!(prompt_tokens, cached_tokens, completion_tokens, seconds, "generation finished");
         self.record("omnibus_e2e_seconds", seconds);
         if let (Some(first), 2..) = (self.first, usage.completion_tokens) {

@@ -30,6 +30,8 @@ pub use output_parser::OutputParser;
 pub use reasoning::{REASONING_FORMATS, ReasoningFormat};
 pub use stop::{Keep, StopMatcher, Stopped};
 pub use syntax::{CallEnding, Delta};
-pub use template::{ChatTemplate, GenerationPrompt, Limits, RenderInput, TemplateName};
+pub use template::{
+    Adapted, ChatTemplate, GenerationPrompt, Limits, RenderInput, TemplateCaps, TemplateName, ToolPrompt,
+};
 pub use tokenizer::{AddSpecial, SkipSpecial, Tokenizer, TokenizerFiles};
 pub use tool_calls::{TOOL_CALL_FORMATS, ToolCallFormat, ToolSchemas};

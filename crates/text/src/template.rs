@@ -6,8 +6,11 @@
 //! Invariants: a rendering depends on its input alone (the date is part of it); it reads no file; it ends in a
 //! text or an error. A compiled template is shared between threads.
 
+mod adapt;
+mod caps;
 mod messages;
 mod source;
+mod tool_prompt;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +19,10 @@ use jiff::civil::DateTime;
 use jiff::fmt::strtime;
 use omnibus_jinja::{Context, ContextValue, RenderError, Template};
 
+pub use self::adapt::Adapted;
+pub use self::caps::{ArgumentsAs, CallIds, EmptyContent, Support, SystemMessages, TemplateCaps};
 pub use self::source::TemplateName;
+pub use self::tool_prompt::ToolPrompt;
 pub use omnibus_jinja::Limits;
 
 use crate::Error;
@@ -55,6 +61,8 @@ pub struct RenderInput<'a> {
     /// The special tokens by their names in `tokenizer_config.json`, as `bos_token`.
     /// [`crate::Tokenizer::special_tokens`] has them.
     pub special_tokens: &'a [(String, String)],
+    /// The field in which messages have their reasoning, as `reasoning_content`.
+    pub reasoning_field: &'a str,
     /// Further names, as `enable_thinking`. They cannot replace those above.
     pub kwargs: &'a serde_json::Map<String, serde_json::Value>,
     /// What `strftime_now` shows: the caller's local time.
@@ -107,6 +115,11 @@ impl ChatTemplate {
     /// writes look in here for its markers.
     pub fn source(&self, has_tools: bool) -> &str {
         self.choose(has_tools).map_or("", Template::source)
+    }
+
+    /// The field in which the template expects the reasoning of messages.
+    pub fn reasoning_field(&self) -> &'static str {
+        messages::reasoning_field(self.source(true))
     }
 
     /// `tool_use` when there are tools and it exists, else the default, else the only one.
@@ -177,7 +190,7 @@ fn context(input: &RenderInput<'_>, limits: &Limits) -> Result<Context, omnibus_
         let text = context.text(text)?;
         context.define(name, text);
     }
-    let messages = messages::list(&context, input.messages)?;
+    let messages = messages::list(&context, input.messages, input.reasoning_field)?;
     context.define("messages", messages);
     for (name, value) in [("tools", input.tools), ("documents", input.documents)] {
         let value = value.map_or(Ok(ContextValue::NONE), |value| context.json(value))?;

@@ -31,6 +31,7 @@ fn render(template: &ChatTemplate, case: &Value) -> Rendered {
         tools: tools.as_ref(),
         documents: documents.as_ref(),
         generation_prompt,
+        reasoning_field: "reasoning_content",
         special_tokens: &special_tokens,
         kwargs: &kwargs,
         now: date(2026, 11, 20).at(9, 30, 5, 0),

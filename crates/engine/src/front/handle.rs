@@ -103,7 +103,7 @@ impl Handle {
 
     /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt: async callers run
     /// it on a thread that may block.
-    pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
+    pub fn submit(&self, mut request: Request) -> Result<EventStream, Failure> {
         let shared = &*self.0;
         if shared.draining.load(Ordering::Relaxed) {
             return Err(Failure::unavailable("it is shutting down"));
@@ -113,6 +113,7 @@ impl Handle {
         }
         request.validate()?;
         let text = shared.text_of(request.model.as_deref())?;
+        request.input = text.adapt(request.input);
         let prompt = text.prompt(&request.input, AddSpecial::Yes)?;
         if let Some(session) = &request.session_id {
             shared.sessions.insert(&request.tenant, session, || shared.list_sessions().ok());
@@ -123,11 +124,9 @@ impl Handle {
             return Err(Failure::Busy { retry_after_s: shared.status.retry_after_s() });
         }
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
-        let tokenizer = Arc::clone(&text.tokenizer);
-        let stop_tokens = job.stop_tokens.clone();
         let model = shared.info.id.clone();
-        let output =
-            RequestOutput::new(&request, model, tokenizer, stop_tokens, &job.request.prompt, events_tx);
+        let output_text = text.output_text(&request, &job.request.prompt);
+        let output = RequestOutput::new(&request, model, &job, output_text, events_tx);
         shared.requests.insert(id, output);
         tracing::debug!(request_id = request.id, job = id.0, prompt_tokens = job.prompt, "request queued");
         if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
@@ -173,7 +172,8 @@ impl Handle {
         input: &Input,
         special: AddSpecial,
     ) -> Result<Vec<u32>, Failure> {
-        Ok(self.0.text_of(model)?.prompt(input, special)?.tokens)
+        let text = self.0.text_of(model)?;
+        Ok(text.prompt(&text.adapt(input.clone()), special)?.tokens)
     }
 
     /// The bytes of each token.
@@ -252,12 +252,10 @@ impl Shared {
         let requested = request.max_new_tokens.map(|tokens| tokens.max(1));
         let max_new_tokens = requested.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
         if prompt.len().saturating_add(max_new_tokens) > longest {
-            let requested = match request.max_new_tokens {
-                Some(tokens) => format!("{} tokens of prompt and {tokens} of answer", prompt.len()),
-                None => format!("{} tokens of prompt", prompt.len()),
-            };
             return Err(Failure::TooLong {
-                message: format!("this model's context is {longest} tokens; {requested} do not fit"),
+                prompt_tokens: prompt.len(),
+                completion_tokens: max_new_tokens,
+                limit: longest,
             });
         }
         let mut sampling = request.sampling.clone();

@@ -10,13 +10,17 @@ use omnibus_text::{
 use serde_json::{Map, Value};
 
 use super::message_boundaries::{MessageBoundaries, Rendered};
-use crate::request::{Chat, Input};
+use super::message_formats::MessageFormats;
+use super::output_text::OutputText;
+use crate::request::{Chat, Input, Request};
+use crate::settings::Settings;
 use crate::{Failure, StartError};
 
 /// Turns conversations into tokens and tokens into text.
 pub(crate) struct ModelText {
     pub(crate) tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
+    formats: MessageFormats,
     /// Tokens of a prompt cache file that every prompt continues.
     prefix: Vec<u32>,
 }
@@ -29,23 +33,35 @@ pub(crate) struct TokenizedPrompt {
 }
 
 impl ModelText {
-    /// Reads the model's files. `chat_template` replaces the model's own.
-    pub(crate) fn read(source: &Source, chat_template: Option<&str>) -> Result<Self, StartError> {
+    /// Reads the model's files. The settings may replace its chat template and its formats.
+    pub(crate) fn read(source: &Source, settings: &Settings) -> Result<Self, StartError> {
         let config = Value::Object(source.json("config.json").map_err(StartError::new)?);
         let tokenizer = match source {
             Source::Directory(path) => Tokenizer::from_dir(path, Some(&config)),
             Source::Embedded(_) | Source::Random(_) => embedded_tokenizer(source, &config)?,
         };
-        let template = match (chat_template, source) {
+        let template = match (settings.chat_template.as_deref(), source) {
             (Some(template), _) => ChatTemplate::new(template).map(Some),
             (None, Source::Directory(path)) => ChatTemplate::from_dir(path),
             (None, Source::Embedded(_) | Source::Random(_)) => embedded_template(source)?,
         };
-        Ok(Self {
-            tokenizer: Arc::new(tokenizer.map_err(StartError::new)?),
-            template: template.map_err(StartError::new)?,
-            prefix: Vec::new(),
-        })
+        let (tokenizer, template) = (tokenizer.map_err(StartError::new)?, template.map_err(StartError::new)?);
+        let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
+        Ok(Self { tokenizer: Arc::new(tokenizer), template, formats, prefix: Vec::new() })
+    }
+
+    /// The input in the form that the chat template supports.
+    pub(crate) fn adapt(&self, input: Input) -> Input {
+        match input {
+            Input::Chat(chat) => Input::Chat(self.formats.adapt(chat)),
+            other => other,
+        }
+    }
+
+    /// Reads the text that a request with these prompt tokens generates.
+    pub(crate) fn output_text(&self, request: &Request, prompt: &[u32]) -> OutputText {
+        let parser = self.formats.parser(&request.output, &self.tokenizer, prompt);
+        OutputText::new(Arc::clone(&self.tokenizer), parser, request)
     }
 
     /// The same, with every prompt continuing these tokens.
@@ -129,6 +145,7 @@ impl ModelText {
             tools: chat.tools.as_ref(),
             documents: chat.documents.as_ref(),
             generation_prompt,
+            reasoning_field: template.reasoning_field(),
             special_tokens: self.tokenizer.special_tokens(),
             kwargs: &chat.template_kwargs,
             now: jiff::Zoned::now().datetime(),

@@ -1,14 +1,12 @@
 //! Turns the loop's reports on one request into its client's events: text, stop strings, usage.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use omnibus_text::{Detokenizer, Keep, SkipSpecial, StopMatcher, Tokenizer};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::output_text::{Ended, NewText, OutputText, Part};
 use crate::event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
-use crate::message::{Command, CommandSender, JobId, JobUpdate, TokenLogprobs};
-use crate::request::Stop;
+use crate::message::{Command, CommandSender, Job, JobId, JobUpdate, TokenLogprobs};
 use crate::{Failure, RequestInfo, RequestOrigin, RequestState};
 
 /// One request's output so far.
@@ -20,10 +18,7 @@ pub(crate) struct RequestOutput {
     submitted: Instant,
     state: RequestState,
     events: UnboundedSender<Event>,
-    tokenizer: Arc<Tokenizer>,
-    detokenizer: Detokenizer,
-    stops: Vec<String>,
-    matcher: StopMatcher,
+    text: OutputText,
     /// End tokens, sorted; their text is not part of the answer.
     stop_tokens: Vec<u32>,
     with_logprobs: bool,
@@ -56,12 +51,11 @@ impl RequestOutput {
     pub(super) fn new(
         request: &crate::Request,
         model: String,
-        tokenizer: Arc<Tokenizer>,
-        stop_tokens: Vec<u32>,
-        prompt: &[u32],
+        job: &Job,
+        text: OutputText,
         events: UnboundedSender<Event>,
     ) -> Self {
-        let Stop { strings, include, .. } = &request.stop;
+        let prompt = &job.request.prompt;
         Self {
             id: request.id.clone(),
             tenant: request.tenant.clone(),
@@ -70,11 +64,8 @@ impl RequestOutput {
             submitted: Instant::now(),
             state: RequestState::Queued,
             events,
-            detokenizer: Detokenizer::new(Arc::clone(&tokenizer), SkipSpecial::Yes),
-            tokenizer,
-            stops: strings.clone(),
-            matcher: StopMatcher::new(strings.clone(), if *include { Keep::Yes } else { Keep::No }),
-            stop_tokens,
+            text,
+            stop_tokens: job.stop_tokens.clone(),
             with_logprobs: request.logprobs.is_some(),
             prompt_logprobs: match (request.prompt_logprobs, prompt.first()) {
                 (Some(_), Some(first)) => PromptLogprobs::Pending { first: *first },
@@ -186,36 +177,39 @@ impl RequestOutput {
         self.usage.completion_tokens += 1;
         self.last = Some(token.token);
         let ends = self.stop_tokens.binary_search(&token.token).is_ok();
-        let text = if ends { String::new() } else { self.detokenizer.push(token.token) };
-        let stopped = self.matcher.push(&text);
+        let before = self.text.part();
+        let new = if ends { NewText::default() } else { self.text.push(token.token) };
+        if before == Part::Reasoning || self.text.part() == Part::Reasoning {
+            self.usage.reasoning_tokens += 1;
+        }
         // An end token has no text, so it has no log-probability either.
         let tokens = if self.with_logprobs && !ends { vec![self.info_of(token)] } else { Vec::new() };
-        if !stopped.emit.is_empty() || !tokens.is_empty() {
-            self.send(Event::Delta { delta: Delta::Text(stopped.emit), tokens });
-        }
-        match stopped.matched.and_then(|place| self.stops.get(place).cloned()) {
-            Some(stop) => {
-                self.end(FinishReason::Stop, Some(StopMatch::String(stop)));
+        self.send_deltas(new.deltas, tokens);
+        match new.ended {
+            Some(ended) => {
+                self.end(FinishReason::Stop, matched_by(ended));
                 OutputState::Stopped
             }
             None => OutputState::Active,
         }
     }
 
+    /// Sends deltas, the first with the tokens. Tokens without a delta get an empty one.
+    fn send_deltas(&self, deltas: Vec<Delta>, mut tokens: Vec<TokenInfo>) {
+        for delta in deltas {
+            self.send(Event::Delta { delta, tokens: std::mem::take(&mut tokens) });
+        }
+        if !tokens.is_empty() {
+            self.send(Event::Delta { delta: Delta::Text(String::new()), tokens });
+        }
+    }
+
     /// Sends the text that was held back, then ends.
     fn finish(&mut self, reason: FinishReason, matched: Option<StopMatch>) -> OutputState {
-        let rest = self.detokenizer.finish();
-        let stopped = self.matcher.push(&rest);
-        let text = match stopped.matched {
-            Some(_) => stopped.emit,
-            None => stopped.emit + &self.matcher.flush(),
-        };
-        if !text.is_empty() {
-            self.send(Event::Delta { delta: Delta::Text(text), tokens: Vec::new() });
-        }
-        let by_text = stopped.matched.and_then(|place| self.stops.get(place).cloned());
-        match by_text {
-            Some(stop) => self.end(FinishReason::Stop, Some(StopMatch::String(stop))),
+        let new = self.text.finish();
+        self.send_deltas(new.deltas, Vec::new());
+        match new.ended {
+            Some(ended) => self.end(FinishReason::Stop, matched_by(ended)),
             None => self.end(reason, matched),
         }
         OutputState::Finished
@@ -228,7 +222,7 @@ impl RequestOutput {
     }
 
     fn info_of(&self, token: TokenLogprobs) -> TokenInfo {
-        let bytes = |token| self.tokenizer.id_to_piece(token).unwrap_or_default();
+        let bytes = |token| self.text.piece(token);
         let top = token.top.into_iter().map(|(id, logprob)| Candidate { id, bytes: bytes(id), logprob });
         TokenInfo { id: token.token, bytes: bytes(token.token), logprob: token.logprob, top: top.collect() }
     }
@@ -236,6 +230,13 @@ impl RequestOutput {
     /// Dropping the stream cancels the request, so a closed channel needs no action here.
     fn send(&self, event: Event) {
         let _disconnected = self.events.send(event);
+    }
+}
+
+fn matched_by(ended: Ended) -> Option<StopMatch> {
+    match ended {
+        Ended::StopString(stop) => Some(StopMatch::String(stop)),
+        Ended::Call => None,
     }
 }
 

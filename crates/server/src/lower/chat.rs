@@ -1,33 +1,50 @@
 //! Lowers `POST /v1/chat/completions`.
 
-use omnibus_engine::{Chat, ContentPart, Input, Message, Role, ToolArguments, ToolCall, ToolResult};
+use omnibus_engine::{
+    CallLimit, Chat, ContentPart, Input, Message, OutputMode, Role, ToolArguments, ToolCall, ToolResult,
+};
 use serde_json::{Map, Value, json};
 
-use super::{Caller, GenerationBatch, generation};
+use super::{Caller, GenerationBatch, generation, thinking};
 use crate::error::ApiError;
-use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation};
+use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation, Reasoning};
 use crate::wire::messages::{self, TextContent};
-use crate::wire::tools::Tool;
+use crate::wire::tools::{ParallelCalls, Tool};
 
 /// The engine requests of a chat request.
 pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
-    let input = Input::Chat(chat(wire.conversation));
-    let mut request = generation::lower(&wire.generation, input, caller);
+    let calls = match wire.conversation.tools.parallel {
+        ParallelCalls::Allow => CallLimit::Any,
+        ParallelCalls::Refuse => CallLimit::One,
+    };
+    let chat = chat(wire.conversation);
+    let output = OutputMode::Message { tools: chat.tools.clone(), calls };
+    let mut request = generation::lower(&wire.generation, Input::Chat(chat), caller);
+    request.output = output;
     request.logprobs = wire.logprobs;
     GenerationBatch { prompts: vec![request], n: wire.generation.n }
 }
 
 /// A conversation, as the engine takes it.
 pub fn chat(wire: Conversation) -> Chat {
-    let tools: Vec<Value> = wire.tools.into_iter().map(tool).collect();
+    let tools: Vec<Value> = wire.tools.list.into_iter().map(tool).collect();
+    let mut template_kwargs = wire.template_kwargs;
+    reason(&wire.reasoning, &mut template_kwargs);
     Chat {
         messages: wire.messages.into_iter().map(message).collect(),
         tools: (!tools.is_empty()).then_some(Value::Array(tools)),
         documents: wire.documents.map(Value::Array),
-        template_kwargs: wire.template_kwargs,
+        template_kwargs,
         template: None,
         continues: wire.continuation == ContinuationMode::LastMessage,
     }
+}
+
+/// Sets the variables by which chat templates switch reasoning, unless the client set them itself.
+fn reason(wire: &Reasoning, kwargs: &mut Map<String, Value>) {
+    let is_none = wire.effort.as_deref() == Some("none");
+    let enabled = wire.enabled.or(is_none.then_some(false));
+    thinking::switch(enabled, wire.effort.as_deref().filter(|_| !is_none), kwargs);
 }
 
 /// The messages of a conversation in OpenAI's shape, from outside of a request.

@@ -6,6 +6,7 @@ pub mod chat;
 pub mod completions;
 pub mod expand;
 mod generation;
+mod thinking;
 pub mod tokenize;
 
 use omnibus_engine::Request;

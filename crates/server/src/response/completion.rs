@@ -56,7 +56,7 @@ impl Completion {
                     call.arguments.push_str(&text);
                 }
             }
-            Delta::ToolCallEnd => {}
+            Delta::ToolCallEnd(_) => {}
         }
     }
 }

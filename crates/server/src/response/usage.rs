@@ -27,6 +27,7 @@ impl UsageTotals {
             self.usage.cached_tokens += usage.cached_tokens;
         }
         self.usage.completion_tokens += usage.completion_tokens;
+        self.usage.reasoning_tokens += usage.reasoning_tokens;
     }
 
     /// The usage of all choices, once every choice has finished.

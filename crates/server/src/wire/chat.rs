@@ -7,7 +7,7 @@ use super::fields::{Field, Fields, harmless, honoured, refused};
 use super::generation::{self, Generation, TOKENS_MAX};
 use super::logprobs::ChatLogprobs;
 use super::messages::{self, Message};
-use super::tools::{self, Tool};
+use super::tools::{self, Tools};
 use super::usage::Usage;
 use crate::error::ApiError;
 
@@ -17,12 +17,13 @@ pub const FIELDS: &[Field] = &[
     honoured("max_completion_tokens", "the newer name of `max_tokens`"),
     honoured("logprobs", "true reports the log-probability of each token"),
     honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
-    honoured("tools", "passed to the chat template; calls are returned as text for now"),
+    honoured("tools", "functions that the model may call"),
     honoured("tool_choice", "`none` or `auto`"),
-    honoured("parallel_tool_calls", "only true, which is the default"),
+    honoured("parallel_tool_calls", "false ends the message after its first call"),
     honoured("response_format", "only `{\"type\": \"text\"}`"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
-    honoured("reasoning_effort", "passed to the chat template"),
+    honoured("reasoning_effort", "passed to the chat template; `none` switches reasoning off"),
+    honoured("enable_thinking", "switches reasoning on or off, in chat templates that can"),
     honoured("documents", "passed to the chat template"),
     honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
     honoured("continue_final_message", "continues the last assistant message instead of adding a new one"),
@@ -77,14 +78,25 @@ pub struct ChatRequest {
 pub struct Conversation {
     /// At least one.
     pub messages: Vec<Message>,
-    /// Empty without tools, or with `tool_choice` of `none`.
-    pub tools: Vec<Tool>,
+    /// The tools that may be called.
+    pub tools: Tools,
     /// For retrieval templates.
     pub documents: Option<Vec<Value>>,
     /// Additional template variables.
     pub template_kwargs: Map<String, Value>,
+    /// Whether and how much to reason.
+    pub reasoning: Reasoning,
     /// Where the completion starts.
     pub continuation: ContinuationMode,
+}
+
+/// Whether and how much to reason. `None` leaves it to the chat template.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reasoning {
+    /// `reasoning_effort`.
+    pub effort: Option<String>,
+    /// `enable_thinking`.
+    pub enabled: Option<bool>,
 }
 
 /// Where the completion starts.
@@ -121,15 +133,15 @@ impl Conversation {
         let messages = messages::read(fields.required("messages", list)?)?;
         let continuation = continuation(fields)?;
         check_continuation(continuation, &messages)?;
-        let mut template_kwargs = template_kwargs(fields)?;
-        if let Some(effort) = fields.text("reasoning_effort")? {
-            template_kwargs.insert("reasoning_effort".into(), Value::String(effort));
-        }
+        let template_kwargs = template_kwargs(fields)?;
+        let reasoning =
+            Reasoning { effort: fields.text("reasoning_effort")?, enabled: fields.flag("enable_thinking")? };
         Ok(Self {
             messages,
             tools: tools::read(fields)?,
             documents: fields.list("documents")?,
             template_kwargs,
+            reasoning,
             continuation,
         })
     }
@@ -260,9 +272,12 @@ pub struct ResponseMessage {
     pub role: &'static str,
     /// The text; null when there are only tool calls.
     pub content: Option<String>,
-    /// The reasoning, if any.
+    /// The reasoning, if any, in DeepSeek's field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
+    /// The same, in vLLM's field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
     /// The tool calls, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallDelta>>,
@@ -312,9 +327,12 @@ pub struct Delta {
     /// Text to append.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// Reasoning to append.
+    /// Reasoning to append, in DeepSeek's field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
+    /// The same, in vLLM's field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
     /// A tool call that starts, or arguments to append to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallDelta>>,
@@ -323,8 +341,9 @@ pub struct Delta {
 /// A tool call, or a part of one.
 #[derive(Debug, Clone, Serialize)]
 pub struct ToolCallDelta {
-    /// Which of the choice's tool calls.
-    pub index: usize,
+    /// Which of the choice's tool calls; absent in a full response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
     /// The id, when the call starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -349,11 +368,17 @@ impl ToolCallDelta {
     /// A call that starts, without arguments yet.
     pub fn start(index: usize, id: String, name: String) -> Self {
         let function = FunctionDelta { name: Some(name), arguments: String::new() };
-        Self { index, id: Some(id), kind: Some("function"), function }
+        Self { index: Some(index), id: Some(id), kind: Some("function"), function }
+    }
+
+    /// A whole call of a full response.
+    pub fn whole(id: String, name: String, arguments: String) -> Self {
+        let function = FunctionDelta { name: Some(name), arguments };
+        Self { index: None, id: Some(id), kind: Some("function"), function }
     }
 
     /// Arguments to append to a call.
     pub fn arguments(index: usize, arguments: String) -> Self {
-        Self { index, id: None, kind: None, function: FunctionDelta { name: None, arguments } }
+        Self { index: Some(index), id: None, kind: None, function: FunctionDelta { name: None, arguments } }
     }
 }

@@ -20,6 +20,7 @@ pub const FIELDS: &[Field] = &[
     honoured("reasoning_content", "of the assistant; passed to the chat template"),
     honoured("reasoning", "another name of `reasoning_content`"),
     harmless("annotations", "sources; not part of the prompt"),
+    harmless("provider_specific_fields", "LiteLLM's notes on an earlier response"),
     refused("refusal", "send it as `content`"),
     refused("audio", "only text content is supported"),
     refused("function_call", "use `tool_calls`"),
@@ -114,12 +115,12 @@ fn message(value: Value, at: &str, called: &BTreeSet<String>) -> Result<Message,
     let name = fields.text("name")?;
     let content = content(&mut fields)?;
     let message = match role.as_str() {
-        "system" | "developer" => Message::System(text_content(&fields, content, name)?),
-        "user" => Message::User(text_content(&fields, content, name)?),
+        "system" | "developer" => Message::System(text_content(content, name)),
+        "user" => Message::User(text_content(content, name)),
         "assistant" => assistant(&mut fields, content, name)?,
         "tool" => {
             let call_id = call_id(&mut fields, called)?;
-            Message::Tool { text: text_content(&fields, content, name)?, call_id }
+            Message::Tool { text: text_content(content, name), call_id }
         }
         other => {
             let at = fields.at("role");
@@ -131,12 +132,9 @@ fn message(value: Value, at: &str, called: &BTreeSet<String>) -> Result<Message,
     Ok(message)
 }
 
-fn text_content(
-    fields: &Fields,
-    content: Option<String>,
-    name: Option<String>,
-) -> Result<TextContent, ApiError> {
-    Ok(TextContent { content: fields.required("content", content)?, name })
+/// No content is an empty text.
+fn text_content(content: Option<String>, name: Option<String>) -> TextContent {
+    TextContent { content: content.unwrap_or_default(), name }
 }
 
 fn assistant(
@@ -150,17 +148,7 @@ fn assistant(
     let call = |(index, value)| tool_call(value, &format!("{at}[{index}]"));
     let calls = fields.list("tool_calls")?.unwrap_or_default();
     let calls: Vec<_> = calls.into_iter().enumerate().map(call).collect::<Result<_, _>>()?;
-    if content.is_none() && calls.is_empty() && reasoning.is_none() {
-        return Err(ApiError::invalid(
-            fields.at("content"),
-            format!("`{}` is missing, and there are no `tool_calls`", fields.at("content")),
-        ));
-    }
-    Ok(Message::Assistant {
-        text: TextContent { content: content.unwrap_or_default(), name },
-        reasoning,
-        calls,
-    })
+    Ok(Message::Assistant { text: text_content(content, name), reasoning, calls })
 }
 
 fn tool_call(value: Value, at: &str) -> Result<ToolCall, ApiError> {
@@ -196,9 +184,6 @@ fn content(fields: &mut Fields) -> Result<Option<String>, ApiError> {
     match fields.value("content") {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(Value::Array(parts)) if parts.is_empty() => {
-            Err(ApiError::invalid(&at, format!("`{at}` must have at least one part")))
-        }
         Some(Value::Array(parts)) => {
             let part = |(index, value)| part(value, &format!("{at}[{index}]"));
             parts.into_iter().enumerate().map(part).collect::<Result<String, _>>().map(Some)

@@ -18,9 +18,10 @@ pub const FIELDS: &[Field] = &[
     honoured("continue_final_message", "leaves the last assistant message open"),
     honoured("tools", "passed to the chat template"),
     honoured("tool_choice", "`none` or `auto`"),
-    honoured("parallel_tool_calls", "only true, which is the default"),
+    honoured("parallel_tool_calls", "does not change the prompt"),
     honoured("documents", "passed to the chat template"),
     honoured("reasoning_effort", "passed to the chat template"),
+    honoured("enable_thinking", "passed to the chat template"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
     refused("chat_template", "templates come with the model or from the server's settings"),
 ];

@@ -14,7 +14,7 @@ pub const FUNCTION: &[Field] = &[
     honoured("name", "the function's name"),
     honoured("description", "passed to the chat template"),
     honoured("parameters", "a JSON schema; passed to the chat template"),
-    honoured("strict", "only false: arguments are not constrained yet"),
+    honoured("strict", "accepted; arguments follow the model's own reading of the schema"),
 ];
 
 /// Most tools of one request.
@@ -33,23 +33,43 @@ pub struct Tool {
     pub parameters: Option<Value>,
 }
 
+/// The tools that the model may call, and how.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tools {
+    /// Empty without tools, or with `tool_choice` of `none`.
+    pub list: Vec<Tool>,
+    /// `parallel_tool_calls`.
+    pub parallel: ParallelCalls,
+}
+
+/// How many calls a message may have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ParallelCalls {
+    /// Several.
+    #[default]
+    Allow,
+    /// One.
+    Refuse,
+}
+
 /// Takes `tools`, `tool_choice` and `parallel_tool_calls`.
-pub fn read(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
+pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
     let list = fields.list("tools")?.unwrap_or_default();
     if list.len() > TOOLS_MAX {
         return Err(ApiError::invalid("tools", format!("`tools` must have at most {TOOLS_MAX} entries")));
     }
     let tool = |(index, value)| tool(value, &format!("tools[{index}]"));
-    let tools: Vec<Tool> = list.into_iter().enumerate().map(tool).collect::<Result<_, _>>()?;
-    if fields.flag("parallel_tool_calls")? == Some(false) && !tools.is_empty() {
-        let message = "`parallel_tool_calls` cannot be false: the number of calls is not limited yet";
-        return Err(ApiError::unsupported("parallel_tool_calls", message));
-    }
+    let list: Vec<Tool> = list.into_iter().enumerate().map(tool).collect::<Result<_, _>>()?;
+    let parallel = match fields.flag("parallel_tool_calls")? {
+        Some(false) => ParallelCalls::Refuse,
+        Some(true) | None => ParallelCalls::Allow,
+    };
+    let tools = Tools { list, parallel };
     match fields.value("tool_choice") {
         None => Ok(tools),
         Some(Value::String(choice)) if choice == "auto" => Ok(tools),
-        Some(Value::String(choice)) if choice == "none" => Ok(Vec::new()),
-        Some(choice) => Err(refused_choice(&choice, &tools)),
+        Some(Value::String(choice)) if choice == "none" => Ok(Tools::default()),
+        Some(choice) => Err(refused_choice(&choice, &tools.list)),
     }
 }
 
@@ -95,11 +115,7 @@ fn function_of(mut fields: Fields) -> Result<Tool, ApiError> {
         let message = format!("`{at}` must have between 1 and {NAME_BYTES_MAX} bytes");
         return Err(ApiError::invalid(at, message));
     }
-    if fields.flag("strict")? == Some(true) {
-        let at = fields.at("strict");
-        let message = format!("`{at}` must be false: arguments are not constrained yet");
-        return Err(ApiError::unsupported(at, message));
-    }
+    fields.flag("strict")?;
     let parameters = fields.object("parameters")?.map(Value::Object);
     Ok(Tool { name, description: fields.text("description")?, parameters })
 }

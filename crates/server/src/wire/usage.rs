@@ -13,6 +13,15 @@ pub struct Usage {
     pub total_tokens: usize,
     /// Cached tokens among the prompt's.
     pub prompt_tokens_details: PromptTokensDetails,
+    /// Reasoning tokens among the completions'.
+    pub completion_tokens_details: CompletionTokensDetails,
+}
+
+/// Reasoning tokens among the completions'.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct CompletionTokensDetails {
+    /// Tokens of reasoning.
+    pub reasoning_tokens: usize,
 }
 
 /// Cached tokens among the prompt's.

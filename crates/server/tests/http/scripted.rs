@@ -118,7 +118,7 @@ fn delta(text: &str, index: usize, logprobs: Option<usize>) -> Event {
 }
 
 fn finished(reason: FinishReason, prompt_tokens: usize, completion_tokens: usize) -> Event {
-    let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens };
+    let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens, reasoning_tokens: 0 };
     Event::Finished { reason, matched: None, usage }
 }
 
@@ -131,7 +131,7 @@ fn tool_call_events() -> Vec<Event> {
         typed(Delta::ToolCallStart { id: "call-1".into(), name: "f".into() }),
         typed(Delta::ToolCallArguments("{\"a\":".into())),
         typed(Delta::ToolCallArguments("1}".into())),
-        typed(Delta::ToolCallEnd),
+        typed(Delta::ToolCallEnd(omnibus_engine::CallEnding::Complete)),
         finished(FinishReason::Stop, 1, 9),
     ]
 }
@@ -164,7 +164,9 @@ impl Engine for ScriptedEngine {
         let count = request.max_new_tokens.unwrap_or(3);
         if tokens.len() + count > CONTEXT {
             return Err(Failure::TooLong {
-                message: format!("{} + {count} tokens do not fit", tokens.len()),
+                prompt_tokens: tokens.len(),
+                completion_tokens: count,
+                limit: CONTEXT,
             });
         }
         let given = matches!(request.input, Input::Tokens(_)).then_some(tokens.len());

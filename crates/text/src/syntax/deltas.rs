@@ -3,6 +3,8 @@
 //! Whitespace at a border between text, reasoning and calls belongs to the format and is dropped; elsewhere it is
 //! kept. So whitespace is held back until what follows it is known.
 
+use serde::{Deserialize, Serialize};
+
 /// A typed part of a generated message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
@@ -25,7 +27,7 @@ pub enum Delta {
 }
 
 /// How a tool call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallEnding {
     /// Its arguments are a JSON object.
     Complete,

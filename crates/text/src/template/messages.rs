@@ -1,7 +1,7 @@
 //! Messages as chat templates see them: dicts in OpenAI's shape, as transformers gives them.
 //!
 //! A message whose only content is a text has a string as its `content`; other content is a list of parts with their
-//! `type`; no content is `None`. Reasoning is `reasoning_content`, calls are `tool_calls`.
+//! `type`; no content is `None`. Reasoning is in the field that the template reads, calls are `tool_calls`.
 
 use omnibus_jinja::{Context, ContextValue, Error};
 
@@ -10,12 +10,33 @@ use crate::message::{ContentPart, Message, ToolArguments, ToolCall};
 /// What a dict and each of its entries are counted as, in bytes, beside their texts.
 const ENTRY_BYTES: usize = 64;
 
-/// A list of dicts.
-pub(super) fn list(context: &Context, messages: &[Message]) -> Result<ContextValue, Error> {
-    context.list(messages.iter().map(|one| message(context, one)).collect::<Result<_, _>>()?)
+/// Names that templates give the reasoning of a message. The first that a template reads is its own.
+const REASONING_FIELDS: &[&str] = &["reasoning_content", "thinking", "thought", "reasoning"];
+
+/// The field in which a template expects the reasoning of a message.
+pub(super) fn reasoning_field(source: &str) -> &'static str {
+    let reads = |field: &str| {
+        let forms = [format!(".{field}"), format!("'{field}'"), format!("\"{field}\"")];
+        forms.iter().any(|form| has_name(source, form))
+    };
+    REASONING_FIELDS.iter().find(|field| reads(field)).copied().unwrap_or("reasoning_content")
 }
 
-fn message(context: &Context, message: &Message) -> Result<ContextValue, Error> {
+/// Whether the source has this text and no longer name that begins with it.
+fn has_name(source: &str, text: &str) -> bool {
+    source.match_indices(text).any(|(at, _)| {
+        let after = source.get(at + text.len()..).and_then(|rest| rest.chars().next());
+        after.is_none_or(|c| !c.is_alphanumeric() && c != '_')
+    })
+}
+
+/// A list of dicts. `reasoning` is the field of the reasoning.
+pub(super) fn list(context: &Context, messages: &[Message], reasoning: &str) -> Result<ContextValue, Error> {
+    let list = messages.iter().map(|one| message(context, one, reasoning));
+    context.list(list.collect::<Result<_, _>>()?)
+}
+
+fn message(context: &Context, message: &Message, field: &str) -> Result<ContextValue, Error> {
     let mut entries =
         vec![("role", context.text(message.role.name())?), ("content", content(context, message)?)];
     if let Some(name) = &message.name {
@@ -32,7 +53,7 @@ fn message(context: &Context, message: &Message) -> Result<ContextValue, Error> 
         }
     }
     if let Some(reasoning) = reasoning {
-        entries.push(("reasoning_content", context.text(&reasoning)?));
+        entries.push((field, context.text(&reasoning)?));
     }
     if !calls.is_empty() {
         entries.push(("tool_calls", context.list(calls)?));

@@ -6,6 +6,7 @@ use omnibus_model::Source;
 use omnibus_text::AddSpecial;
 
 use super::*;
+use crate::Settings;
 use crate::front::ModelText;
 use crate::request::{Chat, Input};
 
@@ -113,7 +114,7 @@ fn boundaries_are_found_with_published_templates() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let template = std::fs::read_to_string(&path).unwrap();
-        let text = ModelText::read(&Source::Directory(mini.clone()), Some(&template)).unwrap();
+        let text = ModelText::read(&Source::Directory(mini.clone()), &with_template(template)).unwrap();
         let prompt_of = |range: Range<usize>| {
             let input = Input::Chat(Chat { messages: conversation(range), ..Chat::default() });
             Some((text.prompt(&input, AddSpecial::Yes).ok()?, input))
@@ -152,4 +153,8 @@ fn boundaries_are_found_with_published_templates() {
         all_missed.join("\n")
     );
     assert!(rewritten.len() * 20 <= turns_taken, "{rewritten:#?}");
+}
+
+fn with_template(template: String) -> Settings {
+    Settings { chat_template: Some(template), ..Settings::default() }
 }

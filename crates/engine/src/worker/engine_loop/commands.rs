@@ -101,7 +101,11 @@ impl EngineLoop {
             Err(rejection) => {
                 let failure = match rejection {
                     Rejection::Empty => Failure::bad_request("prompt", rejection.to_string()),
-                    Rejection::TooLong { .. } => Failure::TooLong { message: rejection.to_string() },
+                    Rejection::TooLong { needed, total } => Failure::TooLong {
+                        prompt_tokens: job.prompt,
+                        completion_tokens: needed.saturating_sub(job.prompt),
+                        limit: total,
+                    },
                     Rejection::QueueFull { .. } => {
                         Failure::Busy { retry_after_s: seconds(self.scheduler.retry_after()) }
                     }

@@ -25,6 +25,7 @@ fn rendered(messages: &[Message]) -> String {
         tools: None,
         documents: None,
         generation_prompt: GenerationPrompt::Add,
+        reasoning_field: "reasoning_content",
         special_tokens: &[],
         kwargs: &Map::new(),
         now: jiff::civil::DateTime::ZERO,

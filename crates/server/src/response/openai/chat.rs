@@ -7,7 +7,7 @@ use crate::error::ApiError;
 use crate::lower::Choices;
 use crate::response::{Completion, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
 use crate::wire::chat::{
-    ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, FunctionDelta, ResponseMessage, ToolCallDelta,
+    ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage, ToolCallDelta,
 };
 use crate::wire::generation::StreamUsage;
 use crate::wire::logprobs::ChatLogprobs;
@@ -56,7 +56,8 @@ impl ChatFramer {
                 (text.is_empty(), Delta { content: Some(text), ..Delta::default() })
             }
             omnibus_engine::Delta::Reasoning(text) => {
-                (text.is_empty(), Delta { reasoning_content: Some(text), ..Delta::default() })
+                let reasoning = Some(text.clone());
+                (text.is_empty(), Delta { reasoning_content: Some(text), reasoning, ..Delta::default() })
             }
             omnibus_engine::Delta::ToolCallStart { id, name } => {
                 *calls += 1;
@@ -65,7 +66,7 @@ impl ChatFramer {
             omnibus_engine::Delta::ToolCallArguments(text) => {
                 (text.is_empty(), tool_call(ToolCallDelta::arguments(calls.saturating_sub(1), text)))
             }
-            omnibus_engine::Delta::ToolCallEnd => (true, Delta::default()),
+            omnibus_engine::Delta::ToolCallEnd(_) => (true, Delta::default()),
         };
         if is_empty && !has_logprobs {
             return None;
@@ -150,15 +151,14 @@ impl Framer for ChatFramer {
 
 /// The content is null when there are only tool calls.
 fn message(text: String, reasoning: String, calls: Vec<ToolCall>) -> ResponseMessage {
-    let call = |(index, call): (usize, ToolCall)| ToolCallDelta {
-        function: FunctionDelta { name: Some(call.name), arguments: call.arguments },
-        ..ToolCallDelta::start(index, call.id, String::new())
-    };
+    let call = |call: ToolCall| ToolCallDelta::whole(call.id, call.name, call.arguments);
+    let reasoning = (!reasoning.is_empty()).then_some(reasoning);
     ResponseMessage {
         role: "assistant",
         content: (!text.is_empty() || calls.is_empty()).then_some(text),
-        reasoning_content: (!reasoning.is_empty()).then_some(reasoning),
-        tool_calls: (!calls.is_empty()).then(|| calls.into_iter().enumerate().map(call).collect()),
+        reasoning_content: reasoning.clone(),
+        reasoning,
+        tool_calls: (!calls.is_empty()).then(|| calls.into_iter().map(call).collect()),
         refusal: None,
     }
 }

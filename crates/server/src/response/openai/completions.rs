@@ -92,7 +92,7 @@ impl CompletionsFramer {
 fn text_of(delta: &Delta) -> &str {
     match delta {
         Delta::Text(text) | Delta::Reasoning(text) => text,
-        Delta::ToolCallStart { .. } | Delta::ToolCallArguments(_) | Delta::ToolCallEnd => "",
+        Delta::ToolCallStart { .. } | Delta::ToolCallArguments(_) | Delta::ToolCallEnd(_) => "",
     }
 }
 

@@ -72,12 +72,13 @@ fn failed(error: &ApiError, frames: &mut Frames) {
 }
 
 fn usage_of(usage: Usage) -> wire::Usage {
-    let Usage { prompt_tokens, cached_tokens, completion_tokens } = usage;
+    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens } = usage;
     wire::Usage {
         prompt_tokens,
         completion_tokens,
         total_tokens: prompt_tokens + completion_tokens,
         prompt_tokens_details: wire::PromptTokensDetails { cached_tokens },
+        completion_tokens_details: wire::CompletionTokensDetails { reasoning_tokens },
     }
 }
 

@@ -58,7 +58,7 @@ impl MessagesFramer {
             Delta::ToolCallArguments(partial_json) => {
                 self.block_delta(BlockDelta::InputJsonDelta { partial_json }, frames);
             }
-            Delta::ToolCallEnd => self.close_block(frames),
+            Delta::ToolCallEnd(_) => self.close_block(frames),
         }
     }
 
@@ -106,7 +106,7 @@ impl Framer for MessagesFramer {
     fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
         match event {
             Event::Started { prompt_tokens, cached_tokens } => {
-                let message = self.message(Usage { prompt_tokens, cached_tokens, completion_tokens: 0 });
+                let message = self.message(Usage { prompt_tokens, cached_tokens, ..Usage::default() });
                 push(StreamEvent::MessageStart { message }, frames);
             }
             Event::Delta { delta, .. } => self.delta(delta, frames),
