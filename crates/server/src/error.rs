@@ -295,7 +295,7 @@ mod tests {
         check(
             Failure::TooLong { prompt_tokens: 9, completion_tokens: 1, limit: 8 },
             expect![[
-                r#"400 None {"error":{"message":"9 tokens do not fit 8","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}"#
+                r#"400 None {"error":{"message":"this model's maximum context length is 8 tokens; 9 tokens of prompt and 1 of completion do not fit","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}"#
             ]],
         );
         check(

@@ -16,6 +16,7 @@ fn check(message: &Message, expected: Expect) {
         tools: None,
         documents: None,
         generation_prompt: GenerationPrompt::Add,
+        reasoning_field: "reasoning_content",
         special_tokens: &[],
         kwargs: &Map::new(),
         now: date(2026, 3, 9).at(7, 5, 2, 0),

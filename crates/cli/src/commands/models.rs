@@ -1,28 +1,52 @@
-//! `omnibus models`: the supported model architectures.
+//! `omnibus models`: the supported model architectures, or the formats of messages.
 
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::output;
-use crate::settings::{Config, Output};
+use crate::settings::{Config, ModelsSubject, Output};
 
-/// Lists the architectures.
+/// Lists the architectures or the formats.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
-    let architectures = omnibus_engine::architectures();
-    match config.output {
-        Output::Json => {
-            let rows =
-                architectures.iter().map(|(name, about)| json!({"architecture": name, "about": about}));
-            output::line(serde_json::Value::Array(rows.collect()).to_string());
+    match config.models {
+        ModelsSubject::Architectures => {
+            let rows = omnibus_engine::architectures();
+            match config.output {
+                Output::Json => output::line(json(&rows, "architecture", "about").to_string()),
+                Output::Text => table(&rows),
+            }
         }
-        Output::Text => {
-            let width = architectures.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-            for (name, about) in architectures {
-                output::line(format!("{name:<width$}  {about}"));
+        ModelsSubject::Formats => {
+            let (calls, reasoning) =
+                (omnibus_engine::tool_call_formats(), omnibus_engine::reasoning_formats());
+            match config.output {
+                Output::Json => {
+                    let of = |rows| json(rows, "format", "models");
+                    output::line(json!({"tool_calls": of(&calls), "reasoning": of(&reasoning)}).to_string());
+                }
+                Output::Text => {
+                    output::line("--tool-call-format");
+                    table(&calls);
+                    output::line("");
+                    output::line("--reasoning-format");
+                    table(&reasoning);
+                }
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn table(rows: &[(&str, &str)]) {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, about) in rows {
+        output::line(format!("{name:<width$}  {about}"));
+    }
+}
+
+/// A list of objects with these two keys.
+fn json(rows: &[(&str, &str)], name: &str, about: &str) -> Value {
+    rows.iter().map(|(one, other)| json!({name: one, about: other})).collect()
 }

@@ -35,6 +35,8 @@ pub struct Config {
     pub action: Action,
     /// What `doctor` checks.
     pub doctor: DoctorSubject,
+    /// What `models` lists.
+    pub models: ModelsSubject,
 }
 
 /// The server's address, keys and limits.
@@ -118,6 +120,16 @@ pub enum Verbosity {
     Quiet,
     /// Speed and memory, on stderr.
     Verbose,
+}
+
+/// What `models` lists.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ModelsSubject {
+    /// The supported model architectures.
+    #[default]
+    Architectures,
+    /// The formats of tool calls and reasoning.
+    Formats,
 }
 
 /// What `doctor` checks.

@@ -10,7 +10,7 @@ mod value;
 
 pub use config::{
     Action, BenchSettings, Config, Dataset, DoctorSubject, Endpoint, EngineBenchSettings, EngineIsolation,
-    IsolationSettings, Listen, Log, LogFormat, Output, PromptFormat, SimSettings, Verbosity,
+    IsolationSettings, Listen, Log, LogFormat, ModelsSubject, Output, PromptFormat, SimSettings, Verbosity,
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

@@ -55,6 +55,7 @@ const CACHE_DIR: &[CommandName] = &[
     CommandName::CacheRemove,
 ];
 const BENCH: &[CommandName] = &[CommandName::BenchServe];
+const MODELS: &[CommandName] = &[CommandName::Models];
 const DOCTOR: &[CommandName] = &[CommandName::Doctor];
 const ENGINE_BENCH: &[CommandName] = &[CommandName::BenchEngine];
 const SIM: &[CommandName] = &[CommandName::BenchSim];

@@ -11,5 +11,7 @@ mod hostile;
 mod isolation;
 mod logging;
 mod process;
+mod scripted_model;
 mod serving;
 mod stopping;
+mod tool_calls;

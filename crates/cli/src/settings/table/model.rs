@@ -60,6 +60,34 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "tool-call-format",
+        short: None,
+        kind: Kind::Text("NAME"),
+        default: "",
+        section: "Model",
+        commands: TEXT,
+        scope: Scope::Everywhere,
+        help: "Format in which the model writes tool calls, of those that `omnibus models --formats` lists; `none` leaves calls in the text. Default: that of the chat template.",
+        set: |config, value| {
+            config.engine.tool_call_format = Some(value.text());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "reasoning-format",
+        short: None,
+        kind: Kind::Text("NAME"),
+        default: "",
+        section: "Model",
+        commands: TEXT,
+        scope: Scope::Everywhere,
+        help: "Format in which the model writes its reasoning, of those that `omnibus models --formats` lists; `none` leaves it in the text. Default: that of the chat template.",
+        set: |config, value| {
+            config.engine.reasoning_format = Some(value.text());
+            Ok(())
+        },
+    },
+    Setting {
         name: "max-model-len",
         short: None,
         kind: Kind::Count(1, MAX),

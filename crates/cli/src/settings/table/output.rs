@@ -1,8 +1,8 @@
 //! Settings of log lines and results.
 
-use super::{DOCTOR, JSON, SAMPLING, SERVE};
+use super::{DOCTOR, JSON, MODELS, SAMPLING, SERVE};
 use crate::command_name::CommandName;
-use crate::settings::config::{Action, DoctorSubject, LogFormat, Output, Verbosity};
+use crate::settings::config::{Action, DoctorSubject, LogFormat, ModelsSubject, Output, Verbosity};
 use crate::settings::{Kind, Scope, Setting};
 
 /// In the order of `--help`.
@@ -60,6 +60,20 @@ pub const SETTINGS: &[Setting] = &[
         help: "Compare our GPU kernels with MLX's operations: errors, times and the share of the read rate.",
         set: |config, value| {
             config.doctor = if value.is_on() { DoctorSubject::Kernels } else { DoctorSubject::Machine };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "formats",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Output",
+        commands: MODELS,
+        scope: Scope::FlagOnly,
+        help: "List the formats of tool calls and reasoning instead of the architectures.",
+        set: |config, value| {
+            config.models = if value.is_on() { ModelsSubject::Formats } else { ModelsSubject::Architectures };
             Ok(())
         },
     },

@@ -126,6 +126,10 @@ fn every_field_reaches_the_engine() {
                 ignore_eos: true,
                 include: true,
             },
+            output: Message {
+                tools: None,
+                calls: Any,
+            },
             logprobs: Some(
                 4,
             ),
@@ -171,6 +175,28 @@ fn messages_become_what_templates_expect() {
 }
 
 #[test]
+fn no_content_is_an_empty_text() {
+    for message in
+        [r#"{"role":"user"}"#, r#"{"role":"user","content":[]}"#, r#"{"role":"user","content":null}"#]
+    {
+        check_messages(&format!("[{message}]"), expect![[r#"[{"role":"user","content":""}]"#]]);
+    }
+    check_messages(r#"[{"role":"assistant"}]"#, expect![[r#"[{"role":"assistant","content":""}]"#]]);
+}
+
+#[test]
+fn reasoning_is_switched_by_the_names_that_templates_know() {
+    let of = |fields: &str| match lowered(fields).input {
+        Input::Chat(chat) => Value::Object(chat.template_kwargs).to_string(),
+        other => format!("{other:?}"),
+    };
+    expect![[r#"{"enable_thinking":false,"thinking":false}"#]].assert_eq(&of(r#""reasoning_effort":"none""#));
+    expect![[r#"{"reasoning_effort":"low"}"#]].assert_eq(&of(r#""reasoning_effort":"low""#));
+    expect![[r#"{"thinking":"mine","enable_thinking":true}"#]]
+        .assert_eq(&of(r#""enable_thinking":true,"chat_template_kwargs":{"thinking":"mine"}"#));
+}
+
+#[test]
 fn inconsistent_conversations_are_refused() {
     check_messages("[]", expect!["messages: `messages` must have at least one message"]);
     check_messages("\"hi\"", expect!["messages: `messages` must be a list, not a string"]);
@@ -182,16 +208,11 @@ fn inconsistent_conversations_are_refused() {
             "messages[0].role: `messages[0].role` must be system, developer, user, assistant or tool, not `wizard`"
         ],
     );
-    check_messages(r#"[{"role":"user"}]"#, expect!["messages[0].content: `messages[0].content` is missing"]);
     check_messages(
         r#"[{"role":"user","content":7}]"#,
         expect![
             "messages[0].content: `messages[0].content` must be a string or a list of parts, not an integer"
         ],
-    );
-    check_messages(
-        r#"[{"role":"user","content":[]}]"#,
-        expect!["messages[0].content: `messages[0].content` must have at least one part"],
     );
     check_messages(
         r#"[{"role":"user","content":["hi"]}]"#,
@@ -206,10 +227,6 @@ fn inconsistent_conversations_are_refused() {
     check_messages(
         r#"[{"role":"user","content":"hi","mood":"blue"}]"#,
         expect!["messages[0].mood: unknown field `messages[0].mood`"],
-    );
-    check_messages(
-        r#"[{"role":"assistant"}]"#,
-        expect!["messages[0].content: `messages[0].content` is missing, and there are no `tool_calls`"],
     );
     check_messages(
         r#"[{"role":"user","content":"hi","tool_call_id":"1"}]"#,
@@ -248,12 +265,8 @@ fn tools_reach_the_template_unless_tool_choice_is_none() {
         &format!("{tools},\"tool_choice\":\"required\""),
         expect!["tool_choice: `tool_choice` must be none or auto: a call cannot be forced yet"],
     );
-    check_refused(
-        &format!("{tools},\"parallel_tool_calls\":false"),
-        expect![
-            "parallel_tool_calls: `parallel_tool_calls` cannot be false: the number of calls is not limited yet"
-        ],
-    );
+    let one = lowered(&format!("{tools},\"parallel_tool_calls\":false"));
+    assert!(matches!(one.output, OutputMode::Message { tools: Some(_), calls: CallLimit::One }));
     check_refused(r#""tool_choice":"required""#, expect!["tool_choice: `tool_choice` needs `tools`"]);
     check_refused(
         r#""tools":[{"type":"retrieval"}]"#,
@@ -262,12 +275,6 @@ fn tools_reach_the_template_unless_tool_choice_is_none() {
     check_refused(
         r#""tools":[{"type":"function","function":{"name":""}}]"#,
         expect!["tools[0].function.name: `tools[0].function.name` must have between 1 and 128 bytes"],
-    );
-    check_refused(
-        r#""tools":[{"type":"function","function":{"name":"f","strict":true}}]"#,
-        expect![
-            "tools[0].function.strict: `tools[0].function.strict` must be false: arguments are not constrained yet"
-        ],
     );
 }
 
