@@ -8,12 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::StreamExt;
-use omnibus_engine::{AddSpecial, Input, RequestOrigin};
+use omnibus_engine::{AddSpecial, Input, ModelInfo, RequestOrigin};
 use serde_json::Value;
 use tracing::Span;
 use uuid::Uuid;
 
-use crate::app::{App, blocking};
+use crate::app::{App, ModelNames, blocking};
 use crate::auth::Tenant;
 use crate::engine::{Engine, Events};
 use crate::error::ApiError;
@@ -27,7 +27,7 @@ use crate::{limits, wire};
 pub trait Api: Send + Sync + 'static {
     /// The value of the `api` label of metrics.
     const NAME: &'static str;
-    /// The prefix of response ids.
+    /// The prefix of response ids, with what follows it.
     const ID_PREFIX: &'static str;
     /// The field at fault when the input is too long.
     const INPUT_FIELD: &'static str;
@@ -54,9 +54,20 @@ pub struct RequestContext<'a> {
     pub engine: &'a dyn Engine,
     /// The tenant, and the response's id.
     pub caller: Caller,
+    /// Which model names are served.
+    pub names: ModelNames,
 }
 
 impl RequestContext<'_> {
+    /// The served model for a name, in APIs whose clients choose names of their own.
+    pub fn served(&self, name: Option<&str>) -> Option<String> {
+        let name = name?;
+        let is_served =
+            |model: &ModelInfo| model.id == name || model.aliases.iter().any(|alias| alias == name);
+        let keep = self.names == ModelNames::Strict || self.engine.models().iter().any(is_served);
+        keep.then(|| name.to_owned())
+    }
+
     /// The header of the response to a batch.
     pub fn header(&self, batch: &GenerationBatch) -> ResponseHeader {
         let requested = batch.prompts.first().and_then(|prompt| prompt.model.clone());
@@ -79,7 +90,7 @@ pub async fn generate<A: Api>(State(app): State<Arc<App>>, request: Request) -> 
         }
     };
     let Submitted { framer, events, choices, delivery } = submitted;
-    reply(framer, events, choices, delivery).await
+    reply(framer, events, choices, delivery, app.keep_alive).await
 }
 
 /// A request that the engine has accepted.
@@ -95,13 +106,14 @@ async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted
     let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
     let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
     // A new id: clients may reuse an HTTP request id.
-    let response_id = format!("{}-{}", A::ID_PREFIX, Uuid::new_v4().simple());
+    let response_id = format!("{}{}", A::ID_PREFIX, Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);
     let body = limits::json_body(request, &app.limits).await?;
     let app = Arc::clone(app);
     let work = move || {
         let body = wire::json::parse(&body)?;
-        let context = RequestContext { engine: app.engine.as_ref(), caller: Caller { response_id, tenant } };
+        let caller = Caller { response_id, tenant };
+        let context = RequestContext { engine: app.engine.as_ref(), caller, names: app.model_names };
         let Prepared { batch, framer, delivery } = A::prepare(body, &context)?;
         let choices = batch.choices();
         let submission = Submission { app: &app, api: A::NAME, request_id, caller: &context.caller };

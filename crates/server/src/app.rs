@@ -21,11 +21,31 @@ pub struct Settings {
     pub limits: Limits,
     /// How long a shutdown waits for running requests.
     pub shutdown_timeout: Duration,
+    /// Which model names are served on Anthropic's routes and on `/v1/responses`.
+    pub model_names: ModelNames,
+    /// How long a stream is silent before it shows that it is alive.
+    pub keep_alive: Duration,
+}
+
+/// Which model names are served where clients choose names of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ModelNames {
+    /// Any: the loaded model serves unknown names.
+    #[default]
+    Any,
+    /// Those that are listed.
+    Strict,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { keys: Keys::default(), limits: Limits::default(), shutdown_timeout: Duration::from_secs(30) }
+        Self {
+            keys: Keys::default(),
+            limits: Limits::default(),
+            shutdown_timeout: Duration::from_secs(30),
+            model_names: ModelNames::default(),
+            keep_alive: Duration::from_secs(10),
+        }
     }
 }
 
@@ -39,6 +59,10 @@ pub struct App {
     pub limits: Limits,
     /// Renders the metrics for `/metrics`.
     pub metrics: PrometheusHandle,
+    /// Which model names are served where clients choose names of their own.
+    pub model_names: ModelNames,
+    /// How long a stream is silent before it shows that it is alive.
+    pub keep_alive: Duration,
     stopping: AtomicBool,
 }
 
@@ -50,6 +74,8 @@ impl App {
             keys: settings.keys.clone(),
             limits: settings.limits,
             metrics: metrics::install(),
+            model_names: settings.model_names,
+            keep_alive: settings.keep_alive,
             stopping: AtomicBool::new(false),
         }
     }

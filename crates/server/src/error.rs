@@ -20,6 +20,18 @@ pub struct ApiError {
     message: String,
     param: Option<String>,
     retry_after_s: Option<u64>,
+    overflow: Option<Overflow>,
+}
+
+/// The sizes of a request that does not fit the context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overflow {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Tokens of the completion, at most.
+    pub completion_tokens: usize,
+    /// Most tokens of both.
+    pub limit: usize,
 }
 
 /// The kind of an error. It determines the status, and the type in an API's error format.
@@ -70,7 +82,7 @@ impl ErrorKind {
 
 impl ApiError {
     fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, code, message: message.into(), param: None, retry_after_s: None }
+        Self { kind, code, message: message.into(), param: None, retry_after_s: None, overflow: None }
     }
 
     /// 400: a field has an invalid value.
@@ -161,6 +173,11 @@ impl ApiError {
         self.param.as_deref()
     }
 
+    /// The sizes, if the request does not fit the context.
+    pub fn overflow(&self) -> Option<Overflow> {
+        self.overflow
+    }
+
     /// When to retry, in seconds.
     pub fn retry_after_s(&self) -> Option<u64> {
         self.retry_after_s
@@ -185,7 +202,10 @@ impl From<Failure> for ApiError {
             Failure::UnknownModel { .. } => {
                 Self::new(ErrorKind::NotFound, "model_not_found", message).with_param("model")
             }
-            Failure::TooLong { .. } => Self::new(ErrorKind::InvalidRequest, CONTEXT_LENGTH, message),
+            Failure::TooLong { prompt_tokens, completion_tokens, limit } => {
+                let overflow = Some(Overflow { prompt_tokens, completion_tokens, limit });
+                Self { overflow, ..Self::new(ErrorKind::InvalidRequest, CONTEXT_LENGTH, message) }
+            }
             Failure::Busy { retry_after_s } => {
                 let error = Self::new(ErrorKind::RateLimited, "queue_full", message);
                 Self { retry_after_s: Some(retry_after_s.max(1)), ..error }

@@ -20,10 +20,10 @@ mod sse;
 pub mod wire;
 
 pub use api::{Api, Prepared, RequestContext, generate};
-pub use app::{App, Settings};
+pub use app::{App, ModelNames, Settings};
 pub use auth::{KeyError, Keys};
 pub use engine::{Engine, Events};
-pub use error::{ApiError, ErrorFormat, ErrorKind, render as render_errors};
+pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
 pub use limits::Limits;
 pub use listen::{bind, serve};
 pub use routes::router;

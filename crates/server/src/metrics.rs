@@ -49,6 +49,7 @@ pub fn install() -> PrometheusHandle {
 /// Counters with their help.
 const COUNTERS: &[(&str, &str)] = &[
     ("omnibus_requests_total", "generation requests by API and outcome"),
+    ("omnibus_unknown_fields_total", "unknown fields, block types and tool types that were left out"),
     ("omnibus_http_requests_total", "HTTP requests by route, method and status"),
     ("omnibus_prompt_tokens_total", "prompt tokens"),
     ("omnibus_cached_tokens_total", "prompt tokens found in the prefix cache"),

@@ -1,6 +1,10 @@
 //! What published chat templates support, and conversations in the form that they support.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail, and say what is skipped"
+)]
 
 mod common;
 

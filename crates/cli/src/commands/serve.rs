@@ -88,6 +88,8 @@ fn settings(listen: &Listen) -> Result<Settings, Error> {
         keys: Keys::new(keys).map_err(Error::usage)?,
         limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
         shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
+        model_names: listen.model_names,
+        ..Settings::default()
     })
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use omnibus_engine::{Sampling, Settings as EngineSettings};
+use omnibus_server::ModelNames;
 
 /// All settings. A command reads the groups that it has settings in.
 #[derive(Debug, Clone, Default)]
@@ -56,6 +57,8 @@ pub struct Listen {
     pub body_bytes: usize,
     /// Seconds that a shutdown waits for running requests.
     pub shutdown_timeout_s: f64,
+    /// Which model names are served where clients choose names of their own.
+    pub model_names: ModelNames,
 }
 
 /// The engine process.

@@ -10,6 +10,7 @@ mod folders;
 mod hostile;
 mod isolation;
 mod logging;
+mod messages;
 mod process;
 mod scripted_model;
 mod serving;

@@ -6,6 +6,8 @@ pub mod chat;
 pub mod completions;
 pub mod expand;
 mod generation;
+pub mod messages;
+pub mod opaque;
 mod thinking;
 pub mod tokenize;
 

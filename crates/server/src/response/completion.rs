@@ -1,26 +1,35 @@
 //! A choice's events, folded into one completion.
 
-use omnibus_engine::{Delta, Event, FinishReason, TokenInfo};
+use omnibus_engine::{CallEnding, Delta, Event, FinishReason, StopMatch, TokenInfo};
 
 /// The finished completion of one choice.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
-    /// The text outside of reasoning and tool calls.
-    pub text: String,
-    /// The reasoning.
-    pub reasoning: String,
-    /// The tool calls, in order.
-    pub tool_calls: Vec<ToolCall>,
+    /// The parts of the message, in order. Neighbours differ in kind, but for tool calls.
+    pub parts: Vec<CompletionPart>,
     /// The prompt's tokens, when their log-probabilities were requested.
     pub prompt_tokens: Vec<TokenInfo>,
     /// The generated tokens, with log-probabilities when requested.
     pub tokens: Vec<TokenInfo>,
     /// Why the completion ended.
     pub finish_reason: Option<FinishReason>,
+    /// What it ended at.
+    pub matched: Option<StopMatch>,
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CompletionPart {
+    /// Text outside of reasoning and tool calls.
+    Text(String),
+    /// Reasoning.
+    Reasoning(String),
+    /// A tool call.
+    ToolCall(ToolCall),
 }
 
 /// A tool call of the model.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
     /// The id that the tool's result refers to.
     pub id: String,
@@ -28,6 +37,8 @@ pub struct ToolCall {
     pub name: String,
     /// The arguments: JSON text, as generated.
     pub arguments: String,
+    /// Whether the arguments are a complete JSON object.
+    pub ending: CallEnding,
 }
 
 impl Completion {
@@ -40,23 +51,56 @@ impl Completion {
                 self.tokens.extend(tokens);
                 self.fold_delta(delta);
             }
-            Event::Finished { reason, .. } => self.finish_reason = Some(reason),
+            Event::Finished { reason, matched, .. } => {
+                self.finish_reason = Some(reason);
+                self.matched = matched;
+            }
         }
     }
 
+    /// The text, joined.
+    pub fn text(&self) -> String {
+        let text = |part: &CompletionPart| match part {
+            CompletionPart::Text(text) => Some(text.clone()),
+            CompletionPart::Reasoning(_) | CompletionPart::ToolCall(_) => None,
+        };
+        self.parts.iter().filter_map(text).collect()
+    }
+
+    /// The reasoning, joined. `None` if there is none.
+    pub fn reasoning(&self) -> Option<String> {
+        let reasoning = |part: &CompletionPart| match part {
+            CompletionPart::Reasoning(text) => Some(text.clone()),
+            CompletionPart::Text(_) | CompletionPart::ToolCall(_) => None,
+        };
+        let joined: String = self.parts.iter().filter_map(reasoning).collect();
+        (!joined.is_empty()).then_some(joined)
+    }
+
+    /// The tool calls, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(|part| match part {
+            CompletionPart::ToolCall(call) => Some(call),
+            CompletionPart::Text(_) | CompletionPart::Reasoning(_) => None,
+        })
+    }
+
     fn fold_delta(&mut self, delta: Delta) {
-        match delta {
-            Delta::Text(text) => self.text.push_str(&text),
-            Delta::Reasoning(text) => self.reasoning.push_str(&text),
-            Delta::ToolCallStart { id, name } => {
-                self.tool_calls.push(ToolCall { id, name, arguments: String::new() });
+        match (delta, self.parts.last_mut()) {
+            (Delta::Text(more), Some(CompletionPart::Text(text)))
+            | (Delta::Reasoning(more), Some(CompletionPart::Reasoning(text))) => text.push_str(&more),
+            (Delta::Text(text) | Delta::Reasoning(text), _) if text.is_empty() => {}
+            (Delta::Text(text), _) => self.parts.push(CompletionPart::Text(text)),
+            (Delta::Reasoning(text), _) => self.parts.push(CompletionPart::Reasoning(text)),
+            (Delta::ToolCallStart { id, name }, _) => {
+                let call = ToolCall { id, name, arguments: String::new(), ending: CallEnding::Cut };
+                self.parts.push(CompletionPart::ToolCall(call));
             }
-            Delta::ToolCallArguments(text) => {
-                if let Some(call) = self.tool_calls.last_mut() {
-                    call.arguments.push_str(&text);
-                }
+            (Delta::ToolCallArguments(more), Some(CompletionPart::ToolCall(call))) => {
+                call.arguments.push_str(&more);
             }
-            Delta::ToolCallEnd(_) => {}
+            (Delta::ToolCallEnd(ending), Some(CompletionPart::ToolCall(call))) => call.ending = ending,
+            (Delta::ToolCallArguments(_) | Delta::ToolCallEnd(_), _) => {}
         }
     }
 }

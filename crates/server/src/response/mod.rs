@@ -1,7 +1,8 @@
 //! Responses, made from the engine's events. Start at [`Framer`]; [`reply()`] sends what a framer makes.
 //!
-//! Invariant: nothing here but `openai` knows an API's format. An API is a wire module, a lowering and a framer.
+//! Invariant: nothing here but `openai` and `anthropic` knows an API's format. An API is a wire module, a lowering and a framer.
 
+pub mod anthropic;
 mod completion;
 mod frame;
 mod merge;
@@ -11,7 +12,7 @@ mod usage;
 
 use omnibus_engine::{Event, Usage};
 
-pub use completion::{Completion, ToolCall};
+pub use completion::{Completion, CompletionPart, ToolCall};
 pub use frame::{Frame, Frames, JsonBody};
 pub use merge::{ChoiceEvents, merge};
 pub use reply::{Delivery, reply};
@@ -35,6 +36,8 @@ pub trait Framer: Send + 'static {
     fn start(&mut self, frames: &mut Frames);
     /// The frames of an event of a choice. Never called with [`Event::Failed`].
     fn event(&mut self, choice: usize, event: Event, frames: &mut Frames);
+    /// The frames that show, after a silence, that the stream is alive. Without, it is silent but for comments.
+    fn keep_alive(&mut self, _frames: &mut Frames) {}
     /// The frames after the last event of the last choice.
     fn finish(&mut self, usage: Usage, frames: &mut Frames);
     /// The frames that end a stream which failed after its first byte.

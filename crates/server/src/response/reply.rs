@@ -35,10 +35,11 @@ pub async fn reply(
     events: ChoiceEvents,
     choices: Choices,
     delivery: Delivery,
+    keep_alive: Duration,
 ) -> Result<Response, ApiError> {
     match delivery {
         Delivery::Full => full(framer, events, choices).await,
-        Delivery::Stream => streamed(framer, events, choices).await,
+        Delivery::Stream => streamed(framer, events, choices, keep_alive).await,
     }
 }
 
@@ -69,6 +70,7 @@ async fn streamed(
     framer: impl Framer,
     mut events: ChoiceEvents,
     choices: Choices,
+    keep_alive: Duration,
 ) -> Result<Response, ApiError> {
     let first = tokio::time::timeout(FIRST_EVENT_TIMEOUT, events.next()).await;
     match &first {
@@ -76,7 +78,7 @@ async fn streamed(
         Ok(None) => return Err(incomplete()),
         Ok(Some(_)) | Err(_) => {}
     }
-    let mut stream = SseStream::new(framer, choices);
+    let mut stream = SseStream::new(framer, choices, keep_alive);
     if let Ok(Some((choice, event))) = first {
         stream.event(choice, event);
     }
@@ -85,16 +87,17 @@ async fn streamed(
     Ok(sse::response(start.chain(rest).flat_map(stream::iter)))
 }
 
-/// The frames of the next event.
+/// The frames of the next event, or those that show after a silence that the stream is alive.
 async fn next_frames<F: Framer>(
     (mut stream, mut events): (SseStream<F>, ChoiceEvents),
 ) -> Option<(Vec<Frame>, (SseStream<F>, ChoiceEvents))> {
     if stream.state == State::Closed {
         return None;
     }
-    match events.next().await {
-        Some((choice, event)) => stream.event(choice, event),
-        None => stream.finish(),
+    match tokio::time::timeout(stream.keep_alive, events.next()).await {
+        Ok(Some((choice, event))) => stream.event(choice, event),
+        Ok(None) => stream.finish(),
+        Err(_silence) => stream.framer.keep_alive(&mut stream.frames),
     }
     Some((stream.frames.take(), (stream, events)))
 }
@@ -104,6 +107,7 @@ struct SseStream<F> {
     framer: F,
     totals: UsageTotals,
     frames: Frames,
+    keep_alive: Duration,
     state: State,
 }
 
@@ -114,10 +118,10 @@ enum State {
 }
 
 impl<F: Framer> SseStream<F> {
-    fn new(mut framer: F, choices: Choices) -> Self {
+    fn new(mut framer: F, choices: Choices, keep_alive: Duration) -> Self {
         let mut frames = Frames::default();
         framer.start(&mut frames);
-        Self { framer, totals: UsageTotals::new(choices), frames, state: State::Open }
+        Self { framer, totals: UsageTotals::new(choices), frames, keep_alive, state: State::Open }
     }
 
     fn event(&mut self, choice: usize, event: Event) {

@@ -14,7 +14,7 @@ pub struct ChatApi;
 
 impl Api for ChatApi {
     const NAME: &'static str = "chat";
-    const ID_PREFIX: &'static str = "chatcmpl";
+    const ID_PREFIX: &'static str = "chatcmpl-";
     const INPUT_FIELD: &'static str = "messages";
     type Framer = ChatFramer;
 

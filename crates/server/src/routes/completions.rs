@@ -15,7 +15,7 @@ pub struct CompletionsApi;
 
 impl Api for CompletionsApi {
     const NAME: &'static str = "completions";
-    const ID_PREFIX: &'static str = "cmpl";
+    const ID_PREFIX: &'static str = "cmpl-";
     const INPUT_FIELD: &'static str = "prompt";
     type Framer = CompletionsFramer;
 

@@ -2,6 +2,7 @@
 
 mod chat;
 mod completions;
+mod messages;
 mod models;
 mod requests;
 mod sessions;
@@ -18,17 +19,22 @@ use axum::routing::{delete, get, post};
 use crate::api::generate;
 use crate::app::App;
 use crate::error::{ApiError, ErrorFormat};
-use crate::response::openai;
+use crate::response::{anthropic, openai};
 use crate::{auth, error, metrics, request_id};
 
 /// The error format of each API, by the path of its routes.
-const ERROR_FORMATS: &[ErrorFormat] = &[ErrorFormat { path: "/", render: openai::error_body }];
+const ERROR_FORMATS: &[ErrorFormat] = &[
+    ErrorFormat { path: "/", render: openai::error_body },
+    ErrorFormat { path: "/v1/messages", render: anthropic::error_body },
+];
 
 /// The router of all routes.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(generate::<chat::ChatApi>))
         .route("/v1/completions", post(generate::<completions::CompletionsApi>))
+        .route("/v1/messages", post(generate::<messages::MessagesApi>))
+        .route("/v1/messages/count_tokens", post(messages::count_tokens))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/v1/requests", get(requests::list))
@@ -42,6 +48,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))
         .route("/version", get(status::version))
+        .route("/", get(status::version))
+        .route("/api/hello", get(status::version))
         .route("/metrics", get(status::metrics))
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_route)

@@ -1,7 +1,7 @@
 //! Reads the fields of a JSON object one by one, and refuses unknown ones.
 //!
-//! Invariant: a field is honoured, harmless or refused by name; none is ignored silently. A null
-//! counts as absent.
+//! Invariant: a field is honoured, harmless or refused by name; none is ignored silently: where an API tolerates
+//! unknown fields, they are counted and logged. A null counts as absent.
 
 use serde_json::{Map, Value};
 
@@ -53,8 +53,27 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Checks every key against the tables. `path` is empty for the body.
+    /// Checks every key against the tables; an unknown one is an error. `path` is empty for the body.
     pub fn open(value: Value, path: &str, tables: &[&[Field]]) -> Result<Self, ApiError> {
+        Self::read(value, path, tables, |at| {
+            Err(ApiError::unknown_field(at, format!("unknown field `{at}`")))
+        })
+    }
+
+    /// The same, but an unknown key is counted and left out.
+    pub fn tolerant(value: Value, path: &str, tables: &[&[Field]]) -> Result<Self, ApiError> {
+        Self::read(value, path, tables, |at| {
+            count_unknown(at);
+            Ok(())
+        })
+    }
+
+    fn read(
+        value: Value,
+        path: &str,
+        tables: &[&[Field]],
+        unknown: impl Fn(&str) -> Result<(), ApiError>,
+    ) -> Result<Self, ApiError> {
         let Value::Object(object) = value else {
             return Err(type_error(if path.is_empty() { "the body" } else { path }, "an object", &value));
         };
@@ -72,7 +91,7 @@ impl Fields {
                 Some((Handling::Refused, why)) => {
                     return Err(ApiError::unsupported(&at, format!("`{at}` is not supported: {why}")));
                 }
-                None => return Err(ApiError::unknown_field(&at, format!("unknown field `{at}`"))),
+                None => unknown(&at)?,
             }
         }
         Ok(Self { object: kept, prefix })
@@ -173,6 +192,12 @@ impl Fields {
         let Some(value) = self.object.remove(name) else { return Ok(None) };
         read(value).map(Some).map_err(|value| type_error(&self.at(name), kind, &value))
     }
+}
+
+/// Counts what a request has and this server does not know.
+pub fn count_unknown(at: &str) {
+    metrics::counter!("omnibus_unknown_fields_total").increment(1);
+    tracing::debug!(field = at, "an unknown part of a request was left out");
 }
 
 /// An error that names the expected and the actual type.

@@ -1,5 +1,7 @@
 //! Settings of the HTTP server: address, keys, limits and timeouts.
 
+use omnibus_server::ModelNames;
+
 use super::SERVE;
 use crate::command_name::CommandName;
 use crate::settings::{Kind, Scope, Setting};
@@ -74,6 +76,20 @@ pub const SETTINGS: &[Setting] = &[
         help: "Largest request body.",
         set: |config, value| {
             config.listen.body_bytes = usize::try_from(value.count()).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "strict-model-names",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Refuse model names that are not served on /v1/messages and /v1/responses too. Default: the loaded model serves any name there.",
+        set: |config, value| {
+            config.listen.model_names = if value.is_on() { ModelNames::Strict } else { ModelNames::Any };
             Ok(())
         },
     },

@@ -132,9 +132,9 @@ impl Framer for ChatFramer {
             let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
             Choice {
                 index,
-                finish_reason: reason_with_calls(reason, completion.tool_calls.len()),
+                finish_reason: reason_with_calls(reason, completion.tool_calls().count()),
+                message: message(&completion),
                 logprobs: self.logprobs(completion.tokens),
-                message: message(completion.text, completion.reasoning, completion.tool_calls),
             }
         };
         JsonBody::of(&ChatCompletion {
@@ -150,15 +150,17 @@ impl Framer for ChatFramer {
 }
 
 /// The content is null when there are only tool calls.
-fn message(text: String, reasoning: String, calls: Vec<ToolCall>) -> ResponseMessage {
-    let call = |call: ToolCall| ToolCallDelta::whole(call.id, call.name, call.arguments);
-    let reasoning = (!reasoning.is_empty()).then_some(reasoning);
+fn message(completion: &Completion) -> ResponseMessage {
+    let call =
+        |call: &ToolCall| ToolCallDelta::whole(call.id.clone(), call.name.clone(), call.arguments.clone());
+    let calls: Vec<ToolCallDelta> = completion.tool_calls().map(call).collect();
+    let (text, reasoning) = (completion.text(), completion.reasoning());
     ResponseMessage {
         role: "assistant",
         content: (!text.is_empty() || calls.is_empty()).then_some(text),
         reasoning_content: reasoning.clone(),
         reasoning,
-        tool_calls: (!calls.is_empty()).then(|| calls.into_iter().map(call).collect()),
+        tool_calls: (!calls.is_empty()).then_some(calls),
         refusal: None,
     }
 }

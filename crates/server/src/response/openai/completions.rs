@@ -80,8 +80,9 @@ impl CompletionsFramer {
     }
 
     fn full_choice(&mut self, index: usize, completion: Completion) -> Choice {
-        let Completion { text, reasoning, tokens, prompt_tokens, finish_reason: reason, .. } = completion;
-        let text = self.echo(index) + &reasoning + &text;
+        let text = completion.text();
+        let Completion { tokens, prompt_tokens, finish_reason: reason, .. } = completion;
+        let text = self.echo(index) + &text;
         let logprobs = self.logprobs(index, prompt_tokens.into_iter().chain(tokens).collect());
         let reason = finish_reason(reason.unwrap_or(FinishReason::Cancelled));
         Choice { index, text, logprobs, finish_reason: Some(reason) }

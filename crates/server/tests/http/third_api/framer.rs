@@ -134,16 +134,19 @@ impl Framer for MessagesFramer {
     fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
         let mut message = self.message(usage);
         for completion in completions {
-            let calls = completion.tool_calls.into_iter().map(|call| Block::ToolUse {
-                id: call.id,
-                name: call.name,
-                input: serde_json::from_str(&call.arguments).unwrap_or_default(),
-            });
-            message.stop_reason = Some(if calls.len() > 0 { "tool_use" } else { "end_turn" });
-            let thinking = Block::Thinking { thinking: completion.reasoning };
+            let calls: Vec<Block> = completion
+                .tool_calls()
+                .map(|call| Block::ToolUse {
+                    id: call.id.clone(),
+                    name: call.name.clone(),
+                    input: serde_json::from_str(&call.arguments).unwrap_or_default(),
+                })
+                .collect();
+            message.stop_reason = Some(if calls.is_empty() { "end_turn" } else { "tool_use" });
+            let thinking = Block::Thinking { thinking: completion.reasoning().unwrap_or_default() };
             message
                 .content
-                .extend([thinking, Block::Text { text: completion.text }].into_iter().chain(calls));
+                .extend([thinking, Block::Text { text: completion.text() }].into_iter().chain(calls));
         }
         JsonBody::of(&message)
     }

@@ -13,7 +13,7 @@ pub struct MessagesApi;
 
 impl Api for MessagesApi {
     const NAME: &'static str = "messages";
-    const ID_PREFIX: &'static str = "msg";
+    const ID_PREFIX: &'static str = "msg-";
     const INPUT_FIELD: &'static str = "messages";
     type Framer = MessagesFramer;
 

@@ -1,0 +1,152 @@
+//! Lowers `POST /v1/messages`.
+
+use std::collections::BTreeMap;
+
+use omnibus_engine::{
+    CallLimit, Chat, ContentPart, Input, Message, OutputMode, Request, Role, Sampling, Stop, ToolArguments,
+    ToolCall, ToolResult,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Caller, GenerationBatch, opaque, thinking};
+use crate::wire::anthropic::blocks::{Author, Block, ResultPart, Turn};
+use crate::wire::anthropic::tools::{Loading, ToolDefinition, ToolUse};
+use crate::wire::anthropic::{Conversation, MessagesRequest, Thinking};
+use crate::wire::tools::ParallelCalls;
+
+/// A system block that differs for every conversation and says nothing to the model.
+const BILLING: &str = "x-anthropic-billing-header:";
+/// Between texts that become one.
+const GAP: &str = "\n\n";
+
+/// The engine requests of a messages request. `model` is the served name.
+pub fn lower(wire: MessagesRequest, model: Option<String>, caller: &Caller) -> GenerationBatch {
+    let output = output(&wire.conversation);
+    let default = Sampling::default();
+    let sampling = Sampling {
+        temperature: wire.temperature.map_or(default.temperature, |value| value as f32),
+        top_p: wire.top_p.map_or(default.top_p, |value| value as f32),
+        top_k: wire.top_k.unwrap_or(default.top_k),
+        ..default
+    };
+    let request = Request {
+        model,
+        max_new_tokens: wire.max_tokens,
+        sampling,
+        stop: Stop { strings: wire.stop_sequences, ..Stop::default() },
+        output,
+        tenant: caller.tenant.clone(),
+        ..Request::new(caller.response_id.clone(), Input::Chat(chat(wire.conversation)))
+    };
+    GenerationBatch { prompts: vec![request], n: 1 }
+}
+
+/// Every tool may be called, a deferred one as well: the model knows those that were referenced.
+fn output(wire: &Conversation) -> OutputMode {
+    let calls = match wire.tool_use {
+        ToolUse::Auto(ParallelCalls::Allow) => CallLimit::Any,
+        ToolUse::Auto(ParallelCalls::Refuse) => CallLimit::One,
+        ToolUse::None => return OutputMode::Message { tools: None, calls: CallLimit::Any },
+    };
+    let tools: Vec<Value> = wire.tools.iter().map(openai_tool).collect();
+    OutputMode::Message { tools: (!tools.is_empty()).then_some(Value::Array(tools)), calls }
+}
+
+/// The conversation, as the engine takes it.
+pub fn chat(wire: Conversation) -> Chat {
+    let mut template_kwargs = Map::new();
+    match wire.thinking {
+        Thinking::Off => thinking::switch(Some(false), None, &mut template_kwargs),
+        Thinking::On { .. } => {
+            let effort = wire.effort.as_deref().map(effort);
+            thinking::switch(Some(true), effort, &mut template_kwargs);
+        }
+    }
+    let definitions: BTreeMap<&str, &ToolDefinition> =
+        wire.tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
+    let mut messages = Vec::new();
+    let system: Vec<String> =
+        wire.system.into_iter().filter(|text| !text.trim_start().starts_with(BILLING)).collect();
+    if !system.is_empty() {
+        messages.push(Message::new(Role::System, system.join(GAP)));
+    }
+    for turn in wire.turns {
+        messages.extend(message(turn, &definitions));
+    }
+    let shown = wire.tools.iter().filter(|tool| tool.loading == Loading::Immediate).map(openai_tool);
+    let tools: Vec<Value> = if wire.tool_use == ToolUse::None { Vec::new() } else { shown.collect() };
+    Chat {
+        messages,
+        tools: (!tools.is_empty()).then_some(Value::Array(tools)),
+        template_kwargs,
+        ..Chat::default()
+    }
+}
+
+/// Chat templates know three efforts.
+fn effort(effort: &str) -> &str {
+    match effort {
+        "xhigh" | "max" => "high",
+        other => other,
+    }
+}
+
+/// A user's message may have results of tools: each is a message of its own.
+fn message(turn: Turn, tools: &BTreeMap<&str, &ToolDefinition>) -> Vec<Message> {
+    let role = match turn.author {
+        Author::User => Role::User,
+        Author::Assistant => Role::Assistant,
+        Author::System => Role::System,
+    };
+    let (mut messages, mut content, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+    for block in turn.blocks {
+        match block {
+            Block::Text(text) => texts.push(text),
+            Block::Thinking { text, signature } => {
+                let hidden = || signature.as_deref().and_then(opaque::decode);
+                let text = if text.is_empty() { hidden().unwrap_or_default() } else { text };
+                content.push(ContentPart::Reasoning(text));
+            }
+            Block::ToolUse { id, name, input } => {
+                let arguments = ToolArguments::Json(Value::Object(input).to_string());
+                content.push(ContentPart::ToolCall(ToolCall { id, name, arguments }));
+            }
+            Block::ToolResult { id, parts } => messages.push(result(id, parts, tools)),
+        }
+    }
+    if !texts.is_empty() || !content.is_empty() || messages.is_empty() {
+        content.insert(0, ContentPart::Text(texts.join(GAP)));
+        messages.push(Message { role, name: None, content });
+    }
+    messages
+}
+
+fn result(call_id: String, parts: Vec<ResultPart>, tools: &BTreeMap<&str, &ToolDefinition>) -> Message {
+    let text = |part: ResultPart| match part {
+        ResultPart::Text(text) => text,
+        ResultPart::ToolReference(name) => match tools.get(name.as_str()) {
+            Some(tool) => function(tool).to_string(),
+            None => format!("The tool `{name}` is not available."),
+        },
+    };
+    let text = parts.into_iter().map(text).collect::<Vec<_>>().join(GAP);
+    let content = vec![ContentPart::ToolResult(ToolResult { call_id, text })];
+    Message { role: Role::Tool, name: None, content }
+}
+
+fn function(tool: &ToolDefinition) -> Value {
+    let mut function = Map::new();
+    function.insert("name".into(), tool.name.clone().into());
+    if let Some(description) = &tool.description {
+        function.insert("description".into(), description.clone().into());
+    }
+    function.insert("parameters".into(), tool.input_schema.clone());
+    Value::Object(function)
+}
+
+fn openai_tool(tool: &ToolDefinition) -> Value {
+    json!({"type": "function", "function": function(tool)})
+}
+
+#[cfg(test)]
+mod tests;

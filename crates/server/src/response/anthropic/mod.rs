@@ -1,0 +1,207 @@
+//! Anthropic's format: named events, content blocks one after the other, and its error object.
+
+mod error;
+
+use omnibus_engine::{CallEnding, Delta, Event, FinishReason, StopMatch, Usage};
+use serde_json::Value;
+
+pub use error::error_body;
+
+use crate::error::ApiError;
+use crate::lower::opaque;
+use crate::response::{Completion, CompletionPart, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
+use crate::wire::anthropic::Display;
+use crate::wire::anthropic::response::{self as wire, Block, BlockDelta, StopDelta, StreamEvent};
+
+/// Frames messages.
+#[derive(Debug)]
+pub struct MessagesFramer {
+    header: ResponseHeader,
+    display: Display,
+    index: usize,
+    open: Option<OpenBlock>,
+    /// Whether `message_start` was sent.
+    has_started: bool,
+    stop: StopDelta,
+}
+
+/// The block that is streamed.
+#[derive(Debug, PartialEq, Eq)]
+enum OpenBlock {
+    Text,
+    /// Its text so far, where the signature holds it.
+    Thinking(String),
+    ToolUse,
+}
+
+impl MessagesFramer {
+    /// The framer of one response.
+    pub fn new(header: ResponseHeader, display: Display) -> Self {
+        let stop = StopDelta { stop_reason: "end_turn", stop_sequence: None };
+        Self { header, display, index: 0, open: None, has_started: false, stop }
+    }
+
+    fn message(&self, content: Vec<Block>, stop: Option<StopDelta>, usage: Usage) -> wire::Message {
+        let (stop_reason, stop_sequence) = match stop {
+            Some(stop) => (Some(stop.stop_reason), stop.stop_sequence),
+            None => (None, None),
+        };
+        wire::Message {
+            id: self.header.id.clone(),
+            kind: "message",
+            role: "assistant",
+            model: self.header.model.clone(),
+            content,
+            stop_reason,
+            stop_sequence,
+            usage: usage_of(usage),
+        }
+    }
+
+    fn delta(&mut self, delta: Delta, frames: &mut Frames) {
+        match delta {
+            Delta::Text(text) if text.is_empty() => {}
+            Delta::Text(text) => {
+                if self.open != Some(OpenBlock::Text) {
+                    self.open(OpenBlock::Text, Block::Text { text: String::new() }, frames);
+                }
+                self.block_delta(BlockDelta::TextDelta { text }, frames);
+            }
+            Delta::Reasoning(thinking) => self.thinking(thinking, frames),
+            Delta::ToolCallStart { id, name } => {
+                self.stop.stop_reason = "tool_use";
+                let input = Value::Object(serde_json::Map::new());
+                self.open(OpenBlock::ToolUse, Block::ToolUse { id, name, input }, frames);
+            }
+            Delta::ToolCallArguments(partial_json) => {
+                self.block_delta(BlockDelta::InputJsonDelta { partial_json }, frames);
+            }
+            Delta::ToolCallEnd(_) => self.close(frames),
+        }
+    }
+
+    fn thinking(&mut self, thinking: String, frames: &mut Frames) {
+        if !matches!(self.open, Some(OpenBlock::Thinking(_))) {
+            let block = Block::Thinking { thinking: String::new(), signature: String::new() };
+            self.open(OpenBlock::Thinking(String::new()), block, frames);
+        }
+        if let Some(OpenBlock::Thinking(text)) = &mut self.open {
+            text.push_str(&thinking);
+        }
+        if self.display == Display::Text {
+            self.block_delta(BlockDelta::ThinkingDelta { thinking }, frames);
+        }
+    }
+
+    fn open(&mut self, open: OpenBlock, content_block: Block, frames: &mut Frames) {
+        self.close(frames);
+        self.open = Some(open);
+        push(StreamEvent::ContentBlockStart { index: self.index, content_block }, frames);
+    }
+
+    fn block_delta(&self, delta: BlockDelta, frames: &mut Frames) {
+        push(StreamEvent::ContentBlockDelta { index: self.index, delta }, frames);
+    }
+
+    fn close(&mut self, frames: &mut Frames) {
+        let Some(open) = self.open.take() else { return };
+        if let OpenBlock::Thinking(text) = open {
+            self.block_delta(BlockDelta::SignatureDelta { signature: opaque::encode(&text) }, frames);
+        }
+        push(StreamEvent::ContentBlockStop { index: self.index }, frames);
+        self.index += 1;
+    }
+
+    fn block(&self, part: CompletionPart) -> Block {
+        match part {
+            CompletionPart::Text(text) => Block::Text { text },
+            CompletionPart::Reasoning(text) => {
+                let signature = opaque::encode(&text);
+                let thinking = if self.display == Display::Text { text } else { String::new() };
+                Block::Thinking { thinking, signature }
+            }
+            CompletionPart::ToolCall(ToolCall { id, name, arguments, .. }) => {
+                // A cut call has no arguments that could be shown; its message ended at `max_tokens`.
+                let empty = || Value::Object(serde_json::Map::new());
+                Block::ToolUse {
+                    id,
+                    name,
+                    input: serde_json::from_str(&arguments).unwrap_or_else(|_| empty()),
+                }
+            }
+        }
+    }
+}
+
+fn push(event: StreamEvent, frames: &mut Frames) {
+    frames.event(event.name(), &event);
+}
+
+fn usage_of(usage: Usage) -> wire::Usage {
+    wire::Usage {
+        input_tokens: usage.prompt_tokens.saturating_sub(usage.cached_tokens),
+        cache_creation_input_tokens: 0,
+        cache_read_input_tokens: usage.cached_tokens,
+        output_tokens: usage.completion_tokens,
+    }
+}
+
+/// Why a message ended. `calls` is whether it has a complete call.
+fn stop_of(reason: FinishReason, matched: Option<StopMatch>, has_call: bool) -> StopDelta {
+    let stop = |stop_reason| StopDelta { stop_reason, stop_sequence: None };
+    match (reason, matched) {
+        (FinishReason::Length, _) => stop("max_tokens"),
+        (FinishReason::Stop, Some(StopMatch::String(text))) => {
+            StopDelta { stop_reason: "stop_sequence", stop_sequence: Some(text) }
+        }
+        _ if has_call => stop("tool_use"),
+        _ => stop("end_turn"),
+    }
+}
+
+impl Framer for MessagesFramer {
+    fn start(&mut self, _frames: &mut Frames) {}
+
+    fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
+        match event {
+            Event::Started { prompt_tokens, cached_tokens } => {
+                let usage = Usage { prompt_tokens, cached_tokens, ..Usage::default() };
+                let message = self.message(Vec::new(), None, usage);
+                push(StreamEvent::MessageStart { message }, frames);
+                push(StreamEvent::Ping, frames);
+                self.has_started = true;
+            }
+            Event::Delta { delta, .. } => self.delta(delta, frames),
+            Event::Finished { reason, matched, .. } => {
+                self.close(frames);
+                self.stop = stop_of(reason, matched, self.stop.stop_reason == "tool_use");
+            }
+            Event::Prompt(_) | Event::Failed(_) => {}
+        }
+    }
+
+    /// A ping may not come before the message has started.
+    fn keep_alive(&mut self, frames: &mut Frames) {
+        if self.has_started {
+            push(StreamEvent::Ping, frames);
+        }
+    }
+
+    fn finish(&mut self, usage: Usage, frames: &mut Frames) {
+        push(StreamEvent::MessageDelta { delta: self.stop.clone(), usage: usage_of(usage) }, frames);
+        push(StreamEvent::MessageStop, frames);
+    }
+
+    fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
+        push(StreamEvent::Error { error: error::object(error) }, frames);
+    }
+
+    fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+        let completion = completions.into_iter().next().unwrap_or_default();
+        let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
+        let has_call = completion.tool_calls().any(|call| call.ending == CallEnding::Complete);
+        let stop = stop_of(reason, completion.matched, has_call);
+        let content = completion.parts.into_iter().map(|part| self.block(part)).collect();
+        JsonBody::of(&self.message(content, Some(stop), usage))
+    }
+}

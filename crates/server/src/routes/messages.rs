@@ -1,0 +1,60 @@
+//! `POST /v1/messages` and `POST /v1/messages/count_tokens`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use omnibus_engine::{AddSpecial, Input};
+use serde_json::Value;
+
+use crate::api::{Api, Prepared, RequestContext};
+use crate::app::{App, ModelNames, blocking};
+use crate::error::ApiError;
+use crate::limits::json_body;
+use crate::lower;
+use crate::response::Delivery;
+use crate::response::anthropic::MessagesFramer;
+use crate::wire::anthropic::response::TokenCount;
+use crate::wire::anthropic::{Display, MessagesRequest, Purpose, Thinking};
+use crate::wire::json;
+
+/// Anthropic's messages.
+pub struct MessagesApi;
+
+impl Api for MessagesApi {
+    const NAME: &'static str = "messages";
+    const ID_PREFIX: &'static str = "msg_";
+    const INPUT_FIELD: &'static str = "messages";
+    type Framer = MessagesFramer;
+
+    fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<MessagesFramer>, ApiError> {
+        let request = MessagesRequest::read(body, Purpose::Generate)?;
+        let delivery = if request.stream { Delivery::Stream } else { Delivery::Full };
+        let display = match request.conversation.thinking {
+            Thinking::On { display, .. } => display,
+            Thinking::Off => Display::Text,
+        };
+        let requested = request.model.clone();
+        let model = context.served(requested.as_deref());
+        let batch = lower::messages::lower(request, model, &context.caller);
+        let mut header = context.header(&batch);
+        header.model = requested.unwrap_or(header.model);
+        Ok(Prepared { batch, framer: MessagesFramer::new(header, display), delivery })
+    }
+}
+
+/// Counts the tokens of the prompt that these messages make.
+pub async fn count_tokens(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Json<TokenCount>, ApiError> {
+    let body = json_body(request, &app.limits).await?;
+    let work = move || {
+        let request = MessagesRequest::read(json::parse(&body)?, Purpose::Count)?;
+        let model = request.model.filter(|_| app.model_names == ModelNames::Strict);
+        let input = Input::Chat(lower::messages::chat(request.conversation));
+        let tokens = app.engine.tokenize(model.as_deref(), &input, AddSpecial::Yes)?;
+        Ok(TokenCount { input_tokens: tokens.len() })
+    };
+    blocking(work).await.map(Json)
+}
