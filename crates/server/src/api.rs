@@ -21,6 +21,7 @@ use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
 use crate::response::{ChoiceEvents, Delivery, Framer, ResponseHeader, merge, reply};
+use crate::stored_responses::StoredResponses;
 use crate::{limits, wire};
 
 /// A generation API: a wire module, a lowering and a framer.
@@ -56,6 +57,8 @@ pub struct RequestContext<'a> {
     pub caller: Caller,
     /// Which model names are served.
     pub names: ModelNames,
+    /// Responses that are kept.
+    pub responses: &'a Arc<StoredResponses>,
 }
 
 impl RequestContext<'_> {
@@ -113,7 +116,8 @@ async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted
     let work = move || {
         let body = wire::json::parse(&body)?;
         let caller = Caller { response_id, tenant };
-        let context = RequestContext { engine: app.engine.as_ref(), caller, names: app.model_names };
+        let (names, responses) = (app.model_names, &app.responses);
+        let context = RequestContext { engine: app.engine.as_ref(), caller, names, responses };
         let Prepared { batch, framer, delivery } = A::prepare(body, &context)?;
         let choices = batch.choices();
         let submission = Submission { app: &app, api: A::NAME, request_id, caller: &context.caller };

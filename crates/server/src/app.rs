@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::limits::Limits;
 use crate::metrics;
+use crate::stored_responses::StoredResponses;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -63,6 +64,8 @@ pub struct App {
     pub model_names: ModelNames,
     /// How long a stream is silent before it shows that it is alive.
     pub keep_alive: Duration,
+    /// Responses that are kept.
+    pub responses: Arc<StoredResponses>,
     stopping: AtomicBool,
 }
 
@@ -76,6 +79,7 @@ impl App {
             metrics: metrics::install(),
             model_names: settings.model_names,
             keep_alive: settings.keep_alive,
+            responses: Arc::default(),
             stopping: AtomicBool::new(false),
         }
     }

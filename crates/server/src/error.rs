@@ -148,6 +148,11 @@ impl ApiError {
         Self { retry_after_s: Some(UNAVAILABLE_RETRY_S), ..error }
     }
 
+    /// The same with another code.
+    pub fn with_code(self, code: &'static str) -> Self {
+        Self { code, ..self }
+    }
+
     /// Names the field at fault of an error that names none, if the error is about the input's length.
     pub fn with_input_param(self, param: &str) -> Self {
         if self.code == CONTEXT_LENGTH && self.param.is_none() { self.with_param(param) } else { self }

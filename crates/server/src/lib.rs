@@ -17,6 +17,7 @@ mod request_id;
 pub mod response;
 mod routes;
 mod sse;
+mod stored_responses;
 pub mod wire;
 
 pub use api::{Api, Prepared, RequestContext, generate};
@@ -27,3 +28,4 @@ pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_err
 pub use limits::Limits;
 pub use listen::{bind, serve};
 pub use routes::router;
+pub use stored_responses::{StoredResponse, StoredResponses};

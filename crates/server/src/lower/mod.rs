@@ -8,6 +8,7 @@ pub mod expand;
 mod generation;
 pub mod messages;
 pub mod opaque;
+pub mod responses;
 mod thinking;
 pub mod tokenize;
 

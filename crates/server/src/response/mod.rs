@@ -1,6 +1,6 @@
 //! Responses, made from the engine's events. Start at [`Framer`]; [`reply()`] sends what a framer makes.
 //!
-//! Invariant: nothing here but `openai` and `anthropic` knows an API's format. An API is a wire module, a lowering and a framer.
+//! Invariant: nothing here but `openai`, `anthropic` and `responses` knows an API's format. An API is a wire module, a lowering and a framer.
 
 pub mod anthropic;
 mod completion;
@@ -8,6 +8,7 @@ mod frame;
 mod merge;
 pub mod openai;
 mod reply;
+pub mod responses;
 mod usage;
 
 use omnibus_engine::{Event, Usage};
@@ -42,6 +43,10 @@ pub trait Framer: Send + 'static {
     fn finish(&mut self, usage: Usage, frames: &mut Frames);
     /// The frames that end a stream which failed after its first byte.
     fn fail(&mut self, error: &ApiError, frames: &mut Frames);
+    /// The body that says that the response will be generated in the background.
+    fn accepted(&mut self) -> JsonBody {
+        JsonBody::of(&serde_json::Map::new())
+    }
     /// The body of a response that is not streamed. `completions` has one entry per choice.
     fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody;
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
-use omnibus_engine::Event;
+use omnibus_engine::{Event, Usage};
 
 use super::frame::Frame;
 use super::usage::UsageTotals;
-use super::{ChoiceEvents, Completion, Framer, Frames};
+use super::{ChoiceEvents, Completion, Framer, Frames, JsonBody};
 use crate::error::ApiError;
 use crate::lower::Choices;
 use crate::sse;
@@ -27,6 +27,8 @@ pub enum Delivery {
     Full,
     /// Server-sent events.
     Stream,
+    /// At once, without the completion, which is generated in the background.
+    Background,
 }
 
 /// Responds with the events of all choices.
@@ -40,10 +42,33 @@ pub async fn reply(
     match delivery {
         Delivery::Full => full(framer, events, choices).await,
         Delivery::Stream => streamed(framer, events, choices, keep_alive).await,
+        Delivery::Background => Ok(background(framer, events, choices)),
     }
 }
 
-async fn full(framer: impl Framer, mut events: ChoiceEvents, choices: Choices) -> Result<Response, ApiError> {
+async fn full(framer: impl Framer, events: ChoiceEvents, choices: Choices) -> Result<Response, ApiError> {
+    let (completions, usage) = collect(events, choices).await?;
+    Ok(json(framer.full(completions, usage)))
+}
+
+/// The completion is generated whether or not the client stays connected; the framer keeps it.
+fn background(mut framer: impl Framer, events: ChoiceEvents, choices: Choices) -> Response {
+    let accepted = json(framer.accepted());
+    tokio::spawn(async move {
+        match collect(events, choices).await {
+            Ok((completions, usage)) => _ = framer.full(completions, usage),
+            Err(error) => framer.fail(&error, &mut Frames::default()),
+        }
+    });
+    accepted
+}
+
+fn json(body: JsonBody) -> Response {
+    ([(CONTENT_TYPE, "application/json")], body.into_text()).into_response()
+}
+
+/// Waits for the end of all choices.
+async fn collect(mut events: ChoiceEvents, choices: Choices) -> Result<(Vec<Completion>, Usage), ApiError> {
     let mut totals = UsageTotals::new(choices);
     let mut completions = vec![Completion::default(); choices.count];
     while let Some((choice, event)) = events.next().await {
@@ -56,9 +81,7 @@ async fn full(framer: impl Framer, mut events: ChoiceEvents, choices: Choices) -
             completion.fold(event);
         }
     }
-    let usage = totals.complete().ok_or_else(incomplete)?;
-    let body = framer.full(completions, usage).into_text();
-    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+    Ok((completions, totals.complete().ok_or_else(incomplete)?))
 }
 
 /// The event stream of a choice ended before its last event.

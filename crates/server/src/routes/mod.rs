@@ -5,6 +5,7 @@ mod completions;
 mod messages;
 mod models;
 mod requests;
+mod responses;
 mod sessions;
 mod status;
 mod tokenize;
@@ -35,6 +36,10 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", post(generate::<completions::CompletionsApi>))
         .route("/v1/messages", post(generate::<messages::MessagesApi>))
         .route("/v1/messages/count_tokens", post(messages::count_tokens))
+        .route("/v1/responses", post(generate::<responses::ResponsesApi>))
+        .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
+        .route("/v1/responses/{id}/cancel", post(responses::cancel))
+        .route("/v1/responses/{id}/input_items", get(responses::input_items))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/v1/requests", get(requests::list))

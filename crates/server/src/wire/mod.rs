@@ -13,6 +13,7 @@ pub mod logprobs;
 pub mod messages;
 pub mod models;
 pub mod requests;
+pub mod responses;
 pub mod sessions;
 pub mod tokenize;
 pub mod tools;

@@ -8,6 +8,7 @@ mod messages;
 mod mutated;
 mod refusals;
 mod responses;
+mod responses_api;
 mod scripted;
 mod third_api;
 

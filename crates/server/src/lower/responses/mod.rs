@@ -1,0 +1,119 @@
+//! Lowers `POST /v1/responses`.
+
+mod toolbox;
+
+use omnibus_engine::{
+    CallLimit, Chat, ContentPart, Input, Message, OutputMode, Request, Role, Sampling, ToolArguments,
+    ToolCall, ToolResult,
+};
+use serde_json::{Map, Value, json};
+
+pub use toolbox::{ToolKind, Toolbox};
+
+use super::{Caller, GenerationBatch, opaque, thinking};
+use crate::error::ApiError;
+use crate::wire::responses::items::{Author, CalledTool, InputItem};
+use crate::wire::responses::tools::ToolUse;
+use crate::wire::responses::{ResponsesRequest, tools};
+use crate::wire::tools::ParallelCalls;
+
+/// The engine requests of a responses request, and its tools by the names that the model knows. `items` is the whole
+/// conversation; `model` is the served name.
+pub fn lower(
+    wire: &ResponsesRequest,
+    items: Vec<InputItem>,
+    model: Option<String>,
+    caller: &Caller,
+) -> Result<(GenerationBatch, Toolbox), ApiError> {
+    let mut toolbox = Toolbox::new(&wire.tools);
+    let mut messages = Vec::new();
+    messages.extend(wire.instructions.as_deref().map(|text| Message::new(Role::System, text)));
+    for item in items {
+        messages.push(message(item, &mut toolbox)?);
+    }
+    if messages.is_empty() {
+        return Err(ApiError::invalid("input", "`input` must have at least one item"));
+    }
+    let shown = toolbox.shown();
+    let tools = (wire.tool_use == ToolUse::Auto && !shown.is_empty()).then_some(Value::Array(shown));
+    let callable = (wire.tool_use == ToolUse::Auto).then(|| Value::Array(toolbox.callable()));
+    let calls = match wire.parallel {
+        ParallelCalls::Allow => CallLimit::Any,
+        ParallelCalls::Refuse => CallLimit::One,
+    };
+    let default = Sampling::default();
+    let sampling = Sampling {
+        temperature: wire.temperature.map_or(default.temperature, |value| value as f32),
+        top_p: wire.top_p.map_or(default.top_p, |value| value as f32),
+        ..default
+    };
+    let chat = Chat { messages, tools, template_kwargs: reasoning(wire), ..Chat::default() };
+    let request = Request {
+        model,
+        max_new_tokens: wire.max_output_tokens,
+        sampling,
+        output: OutputMode::Message { tools: callable, calls },
+        tenant: caller.tenant.clone(),
+        ..Request::new(caller.response_id.clone(), Input::Chat(chat))
+    };
+    Ok((GenerationBatch { prompts: vec![request], n: 1 }, toolbox))
+}
+
+/// Without `reasoning`, the chat template decides.
+fn reasoning(wire: &ResponsesRequest) -> Map<String, Value> {
+    let mut kwargs = Map::new();
+    match wire.effort.as_deref() {
+        Some("none") => thinking::switch(Some(false), None, &mut kwargs),
+        Some("xhigh" | "max") => thinking::switch(None, Some("high"), &mut kwargs),
+        effort => thinking::switch(None, effort, &mut kwargs),
+    }
+    kwargs
+}
+
+/// Parts of one answer are messages of one role, which the engine joins.
+fn message(item: InputItem, toolbox: &mut Toolbox) -> Result<Message, ApiError> {
+    Ok(match item {
+        InputItem::Message { author, text } => {
+            let role = match author {
+                Author::System => Role::System,
+                Author::User => Role::User,
+                Author::Assistant => Role::Assistant,
+            };
+            Message::new(role, text)
+        }
+        InputItem::Reasoning { text, encrypted } => {
+            let text = encrypted.as_deref().and_then(opaque::decode).unwrap_or(text);
+            assistant(ContentPart::Reasoning(text))
+        }
+        InputItem::Call { call_id, tool, arguments } => assistant(call(call_id, &tool, arguments, toolbox)),
+        InputItem::Output { call_id, text } => result(call_id, text),
+        InputItem::FoundTools { call_id, tools } => {
+            let found = tools::read(&tools)?;
+            result(call_id, toolbox.add_found(&found))
+        }
+    })
+}
+
+fn assistant(part: ContentPart) -> Message {
+    Message { role: Role::Assistant, name: None, content: vec![part] }
+}
+
+fn result(call_id: String, text: String) -> Message {
+    let content = vec![ContentPart::ToolResult(ToolResult { call_id, text })];
+    Message { role: Role::Tool, name: None, content }
+}
+
+fn call(id: String, tool: &CalledTool, arguments: String, toolbox: &Toolbox) -> ContentPart {
+    let json = match tool {
+        CalledTool::Custom(_) => json!({"input": arguments}).to_string(),
+        CalledTool::Function { .. } | CalledTool::Search => arguments,
+    };
+    let arguments = match crate::wire::json::parse(json.as_bytes()) {
+        Ok(Value::Object(_)) => ToolArguments::Json(json),
+        _ => ToolArguments::Text(json),
+    };
+    ContentPart::ToolCall(ToolCall { id, name: toolbox.name_of(tool), arguments })
+}
+
+#[cfg(test)]
+mod tests;

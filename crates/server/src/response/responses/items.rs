@@ -1,0 +1,263 @@
+//! Output items, as their parts arrive.
+//!
+//! Invariant: items do not overlap: one is open at most, and the next is added when it is done.
+
+use omnibus_engine::{CallEnding, Delta, FinishReason};
+use serde_json::{Map, Value};
+
+use super::events::Events;
+use super::kept;
+use crate::lower::opaque;
+use crate::lower::responses::{ToolKind, Toolbox};
+use crate::response::Frames;
+use crate::wire::responses::EncryptedReasoning;
+use crate::wire::responses::response::{ContentPart, EventData, OutputItem, SummaryPart, TextEvent};
+
+/// The output items so far.
+pub struct Items {
+    toolbox: Toolbox,
+    encrypted: EncryptedReasoning,
+    /// Distinguishes the items of this response from those of others.
+    suffix: String,
+    done: Vec<Value>,
+    open: Option<OpenItem>,
+}
+
+struct OpenItem {
+    id: String,
+    kind: OpenKind,
+    /// Its text, reasoning or arguments so far.
+    text: String,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum OpenKind {
+    Message,
+    Reasoning,
+    Call { call_id: String, name: String, kind: ToolKind },
+}
+
+/// Whether an item is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemStatus {
+    InProgress,
+    Completed,
+    Incomplete,
+}
+
+impl ItemStatus {
+    /// Of the last item.
+    pub fn at_end(reason: FinishReason) -> Self {
+        match reason {
+            FinishReason::Stop => Self::Completed,
+            FinishReason::Length | FinishReason::Cancelled => Self::Incomplete,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
+        }
+    }
+}
+
+impl Items {
+    /// No items yet.
+    pub fn new(response_id: &str, toolbox: Toolbox, encrypted: EncryptedReasoning) -> Self {
+        let suffix = response_id.rsplit('_').next().unwrap_or_default().to_owned();
+        Self { toolbox, encrypted, suffix, done: Vec::new(), open: None }
+    }
+
+    /// The items that are done.
+    pub fn take(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Adds a delta.
+    pub fn delta(&mut self, delta: Delta, events: &mut Events, frames: &mut Frames) {
+        match delta {
+            Delta::Text(text) | Delta::Reasoning(text) if text.is_empty() => {}
+            Delta::Text(text) => self.append(&OpenKind::Message, text, events, frames),
+            Delta::Reasoning(text) => self.append(&OpenKind::Reasoning, text, events, frames),
+            Delta::ToolCallStart { id, name } => {
+                let kind = self.toolbox.kind(&name);
+                self.begin(OpenKind::Call { call_id: id, name, kind }, events, frames);
+            }
+            Delta::ToolCallArguments(json) => self.more(json, events, frames),
+            Delta::ToolCallEnd(CallEnding::Complete) => self.close(ItemStatus::Completed, events, frames),
+            Delta::ToolCallEnd(CallEnding::Cut) => self.close(ItemStatus::Incomplete, events, frames),
+        }
+    }
+
+    fn append(&mut self, kind: &OpenKind, text: String, events: &mut Events, frames: &mut Frames) {
+        if self.open.as_ref().is_none_or(|open| open.kind != *kind) {
+            self.begin(kind.clone(), events, frames);
+        }
+        self.more(text, events, frames);
+    }
+
+    fn begin(&mut self, kind: OpenKind, events: &mut Events, frames: &mut Frames) {
+        self.close(ItemStatus::Completed, events, frames);
+        let output_index = self.done.len();
+        let prefix = match &kind {
+            OpenKind::Message => "msg",
+            OpenKind::Reasoning => "rs",
+            OpenKind::Call { kind: ToolKind::Function { .. }, .. } => "fc",
+            OpenKind::Call { kind: ToolKind::Custom, .. } => "ctc",
+            OpenKind::Call { kind: ToolKind::Search, .. } => "tsc",
+        };
+        let open =
+            OpenItem { id: format!("{prefix}_{}{output_index:04}", self.suffix), kind, text: String::new() };
+        let item = self.item(&open, ItemStatus::InProgress);
+        events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
+        if let Some(part) = part(&open, output_index) {
+            events.push(part.0, part.1, frames);
+        }
+        self.open = Some(open);
+    }
+
+    /// Custom tools and searches are sent when they are complete: their text is inside of the model's JSON.
+    fn more(&mut self, delta: String, events: &mut Events, frames: &mut Frames) {
+        let output_index = self.done.len();
+        let Some(open) = &mut self.open else { return };
+        open.text.push_str(&delta);
+        let event = TextEvent { delta: Some(delta), ..text_event(open, output_index) };
+        let kind = match &open.kind {
+            OpenKind::Message => "response.output_text.delta",
+            OpenKind::Reasoning => "response.reasoning_summary_text.delta",
+            OpenKind::Call { kind: ToolKind::Function { .. }, .. } => {
+                "response.function_call_arguments.delta"
+            }
+            OpenKind::Call { kind: ToolKind::Custom | ToolKind::Search, .. } => return,
+        };
+        events.push(kind, EventData::Text(event), frames);
+    }
+
+    /// Completes the open item.
+    pub fn close(&mut self, status: ItemStatus, events: &mut Events, frames: &mut Frames) {
+        let Some(open) = self.open.take() else { return };
+        let output_index = self.done.len();
+        done_events(&open, output_index, events, frames);
+        let item = self.item(&open, status);
+        self.done.push(kept(&item));
+        events.push("response.output_item.done", EventData::Item { output_index, item }, frames);
+    }
+
+    fn item(&self, open: &OpenItem, status: ItemStatus) -> OutputItem {
+        let (id, text) = (open.id.clone(), open.text.clone());
+        let is_done = status != ItemStatus::InProgress;
+        match &open.kind {
+            OpenKind::Message => OutputItem::Message {
+                id,
+                status: status.name(),
+                role: "assistant",
+                content: if is_done { vec![output_text(text)] } else { Vec::new() },
+            },
+            OpenKind::Reasoning => OutputItem::Reasoning {
+                id,
+                encrypted_content: (self.encrypted == EncryptedReasoning::Include && is_done)
+                    .then(|| opaque::encode(&text)),
+                summary: if is_done { vec![SummaryPart::SummaryText { text }] } else { Vec::new() },
+            },
+            OpenKind::Call { call_id, name, kind } => {
+                let (call_id, status) = (call_id.clone(), status.name());
+                match kind {
+                    ToolKind::Function { name, namespace } => OutputItem::FunctionCall {
+                        id,
+                        status,
+                        call_id,
+                        name: name.clone(),
+                        namespace: namespace.clone(),
+                        arguments: text,
+                    },
+                    ToolKind::Custom => OutputItem::CustomToolCall {
+                        id,
+                        status,
+                        call_id,
+                        name: name.clone(),
+                        input: custom_input(&text),
+                    },
+                    ToolKind::Search => OutputItem::ToolSearchCall {
+                        id,
+                        status,
+                        call_id,
+                        execution: "client",
+                        arguments: serde_json::from_str(&text).unwrap_or_else(|_| Value::Object(Map::new())),
+                    },
+                }
+            }
+        }
+    }
+}
+
+fn output_text(text: String) -> ContentPart {
+    ContentPart::OutputText { text, annotations: Vec::new(), logprobs: Vec::new() }
+}
+
+/// The event that starts the only part of an item.
+fn part(open: &OpenItem, output_index: usize) -> Option<(&'static str, EventData)> {
+    let (item_id, text) = (open.id.clone(), open.text.clone());
+    match &open.kind {
+        OpenKind::Message => {
+            let data = EventData::Part { item_id, output_index, content_index: 0, part: output_text(text) };
+            Some(("response.content_part.added", data))
+        }
+        OpenKind::Reasoning => {
+            let part = SummaryPart::SummaryText { text };
+            let data = EventData::Summary { item_id, output_index, summary_index: 0, part };
+            Some(("response.reasoning_summary_part.added", data))
+        }
+        OpenKind::Call { .. } => None,
+    }
+}
+
+/// The events of the whole text of an item.
+fn done_events(open: &OpenItem, output_index: usize, events: &mut Events, frames: &mut Frames) {
+    let event = text_event(open, output_index);
+    let text = open.text.clone();
+    let (kind, event) = match &open.kind {
+        OpenKind::Message => ("response.output_text.done", TextEvent { text: Some(text), ..event }),
+        OpenKind::Reasoning => {
+            ("response.reasoning_summary_text.done", TextEvent { text: Some(text), ..event })
+        }
+        OpenKind::Call { kind: ToolKind::Function { .. }, .. } => {
+            ("response.function_call_arguments.done", TextEvent { arguments: Some(text), ..event })
+        }
+        OpenKind::Call { kind: ToolKind::Custom, .. } => {
+            let input = custom_input(&text);
+            let delta = TextEvent { delta: Some(input.clone()), ..event.clone() };
+            events.push("response.custom_tool_call_input.delta", EventData::Text(delta), frames);
+            ("response.custom_tool_call_input.done", TextEvent { input: Some(input), ..event })
+        }
+        OpenKind::Call { kind: ToolKind::Search, .. } => return,
+    };
+    events.push(kind, EventData::Text(event), frames);
+    let done = part(open, output_index).map(|(kind, data)| match kind {
+        "response.content_part.added" => ("response.content_part.done", data),
+        _ => ("response.reasoning_summary_part.done", data),
+    });
+    if let Some((kind, data)) = done {
+        events.push(kind, data, frames);
+    }
+}
+
+fn text_event(open: &OpenItem, output_index: usize) -> TextEvent {
+    let is_message = open.kind == OpenKind::Message;
+    TextEvent {
+        item_id: open.id.clone(),
+        output_index,
+        content_index: is_message.then_some(0),
+        logprobs: is_message.then(Vec::new),
+        summary_index: (open.kind == OpenKind::Reasoning).then_some(0),
+        ..TextEvent::default()
+    }
+}
+
+/// The text of a custom tool: the only argument of the function that the model knows it as.
+fn custom_input(json: &str) -> String {
+    let arguments: Option<Value> = serde_json::from_str(json).ok();
+    let input = arguments.as_ref().and_then(|arguments| arguments.get("input")).and_then(Value::as_str);
+    input.map_or_else(|| json.to_owned(), str::to_owned)
+}

@@ -1,0 +1,172 @@
+//! The format of the Responses API: items, events with sequence numbers, and the response at the end.
+
+mod events;
+mod items;
+mod recorder;
+
+use omnibus_engine::{Delta, Event, FinishReason, Usage};
+use serde_json::Value;
+
+pub use recorder::Recorder;
+
+use crate::error::{ApiError, ErrorKind};
+use crate::lower::responses::Toolbox;
+use crate::response::{Completion, Framer, Frames, JsonBody};
+use crate::wire::responses::EncryptedReasoning;
+use crate::wire::responses::response::{
+    ErrorObject, EventData, IncompleteDetails, InputDetails, OutputDetails, ResponseObject,
+    Usage as WireUsage,
+};
+use events::Events;
+use items::{ItemStatus, Items};
+
+/// Frames responses.
+pub struct ResponsesFramer {
+    response: ResponseObject,
+    items: Items,
+    events: Events,
+    /// Keeps the response.
+    recorder: Option<Recorder>,
+}
+
+impl ResponsesFramer {
+    /// The framer of one response. `response` has no output yet.
+    pub fn new(
+        response: ResponseObject,
+        toolbox: Toolbox,
+        encrypted: EncryptedReasoning,
+        recorder: Option<Recorder>,
+    ) -> Self {
+        let items = Items::new(&response.id, toolbox, encrypted);
+        let framer = Self { response, items, events: Events::default(), recorder };
+        framer.record();
+        framer
+    }
+
+    fn record(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.record(&self.response);
+        }
+    }
+
+    fn send_response(&mut self, kind: &'static str, frames: &mut Frames) {
+        let response = Box::new(self.response.clone());
+        self.events.push(kind, EventData::Response { response }, frames);
+    }
+
+    fn end(&mut self, reason: FinishReason) {
+        (self.response.status, self.response.incomplete_details) = match reason {
+            FinishReason::Stop => ("completed", None),
+            FinishReason::Length => ("incomplete", Some(IncompleteDetails { reason: "max_output_tokens" })),
+            FinishReason::Cancelled => ("cancelled", None),
+        };
+    }
+
+    fn set_failed(&mut self, error: &ApiError) {
+        self.response.status = "failed";
+        let message = error.message().to_owned();
+        self.response.error = Some(ErrorObject { code: code(error), message });
+        self.record();
+    }
+}
+
+/// The codes that clients act on.
+fn code(error: &ApiError) -> &'static str {
+    match error.kind() {
+        ErrorKind::RateLimited => "rate_limit_exceeded",
+        ErrorKind::Unavailable => "server_is_overloaded",
+        ErrorKind::InvalidRequest => error.code(),
+        _ => "server_error",
+    }
+}
+
+fn usage_of(usage: Usage) -> WireUsage {
+    WireUsage {
+        input_tokens: usage.prompt_tokens,
+        input_tokens_details: InputDetails { cached_tokens: usage.cached_tokens },
+        output_tokens: usage.completion_tokens,
+        output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning_tokens },
+        total_tokens: usage.prompt_tokens + usage.completion_tokens,
+    }
+}
+
+impl Framer for ResponsesFramer {
+    fn start(&mut self, frames: &mut Frames) {
+        self.response.status = "in_progress";
+        self.record();
+        self.send_response("response.created", frames);
+        self.send_response("response.in_progress", frames);
+    }
+
+    fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
+        match event {
+            Event::Delta { delta, .. } => self.items.delta(delta, &mut self.events, frames),
+            Event::Finished { reason, .. } => {
+                let status = ItemStatus::at_end(reason);
+                self.items.close(status, &mut self.events, frames);
+                self.end(reason);
+            }
+            Event::Started { .. } | Event::Prompt(_) | Event::Failed(_) => {}
+        }
+    }
+
+    /// Clients reset their idle clock at events only, not at comments.
+    fn keep_alive(&mut self, frames: &mut Frames) {
+        self.send_response("response.in_progress", frames);
+    }
+
+    fn finish(&mut self, usage: Usage, frames: &mut Frames) {
+        self.response.output = self.items.take();
+        self.response.usage = Some(usage_of(usage));
+        self.record();
+        let kind =
+            if self.response.status == "completed" { "response.completed" } else { "response.incomplete" };
+        self.send_response(kind, frames);
+    }
+
+    fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
+        self.set_failed(error);
+        self.send_response("response.failed", frames);
+    }
+
+    fn accepted(&mut self) -> JsonBody {
+        self.response.status = "queued";
+        self.record();
+        JsonBody::of(&self.response)
+    }
+
+    fn full(mut self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+        let completion = completions.into_iter().next().unwrap_or_default();
+        let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
+        // The items are those of the stream, whose frames are dropped.
+        let mut dropped = Frames::default();
+        for delta in completion.parts.into_iter().flat_map(deltas) {
+            self.items.delta(delta, &mut self.events, &mut dropped);
+        }
+        self.items.close(ItemStatus::at_end(reason), &mut self.events, &mut dropped);
+        self.end(reason);
+        self.response.output = self.items.take();
+        self.response.usage = Some(usage_of(usage));
+        self.record();
+        JsonBody::of(&self.response)
+    }
+}
+
+/// The deltas of a part.
+fn deltas(part: crate::response::CompletionPart) -> Vec<Delta> {
+    use crate::response::{CompletionPart, ToolCall};
+    match part {
+        CompletionPart::Text(text) => vec![Delta::Text(text)],
+        CompletionPart::Reasoning(text) => vec![Delta::Reasoning(text)],
+        CompletionPart::ToolCall(ToolCall { id, name, arguments, ending }) => vec![
+            Delta::ToolCallStart { id, name },
+            Delta::ToolCallArguments(arguments),
+            Delta::ToolCallEnd(ending),
+        ],
+    }
+}
+
+/// An item as it is kept.
+fn kept(item: &impl serde::Serialize) -> Value {
+    serde_json::to_value(item).unwrap_or_default()
+}

@@ -1,0 +1,194 @@
+//! `POST /v1/responses`, and the responses that are kept: GET, DELETE, cancel and their input items.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Query, State};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api::{Api, Prepared, RequestContext};
+use crate::app::App;
+use crate::auth::Tenant;
+use crate::error::ApiError;
+use crate::lower;
+use crate::response::responses::{Recorder, ResponsesFramer};
+use crate::response::{Delivery, ResponseHeader};
+use crate::stored_responses::StoredResponse;
+use crate::wire::responses::items::with_id;
+use crate::wire::responses::response::{
+    Deleted, ItemList, ReasoningEcho, ResponseObject, TextEcho, TextFormat,
+};
+use crate::wire::responses::tools::ToolUse;
+use crate::wire::responses::{Mode, ResponsesRequest, Storage};
+use crate::wire::tools::ParallelCalls;
+
+/// Most items of one page of `input_items`.
+const PAGE_MAX: usize = 100;
+
+/// OpenAI's Responses API.
+pub struct ResponsesApi;
+
+impl Api for ResponsesApi {
+    const NAME: &'static str = "responses";
+    const ID_PREFIX: &'static str = "resp_";
+    const INPUT_FIELD: &'static str = "input";
+    type Framer = ResponsesFramer;
+
+    fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ResponsesFramer>, ApiError> {
+        let mut wire = ResponsesRequest::read(body)?;
+        let input = conversation(&mut wire, context)?;
+        let items = ResponsesRequest::items(&input)?;
+        let model = context.served(wire.model.as_deref());
+        let (batch, toolbox) = lower::responses::lower(&wire, items, model, &context.caller)?;
+        let mut header = context.header(&batch);
+        header.model = wire.model.clone().unwrap_or(header.model);
+        let recorder = match wire.storage {
+            Storage::Keep => {
+                let tenant = context.caller.tenant.clone();
+                Some(Recorder::new(Arc::clone(context.responses), tenant, input))
+            }
+            Storage::Discard => None,
+        };
+        let (encrypted, delivery) = (wire.encrypted, delivery(wire.mode));
+        let framer = ResponsesFramer::new(response(wire, header), toolbox, encrypted, recorder);
+        Ok(Prepared { batch, framer, delivery })
+    }
+}
+
+fn delivery(mode: Mode) -> Delivery {
+    match mode {
+        Mode::Full => Delivery::Full,
+        Mode::Stream => Delivery::Stream,
+        Mode::Background => Delivery::Background,
+    }
+}
+
+/// The items of the stored conversation that the request continues, and its own.
+fn conversation(wire: &mut ResponsesRequest, context: &RequestContext<'_>) -> Result<Vec<Value>, ApiError> {
+    let new = std::mem::take(&mut wire.input);
+    let Some(previous) = &wire.previous else { return Ok(new) };
+    let stored = context.responses.get(&context.caller.tenant, previous).ok_or_else(|| {
+        let message = format!("no stored response has the id `{previous}`");
+        ApiError::invalid("previous_response_id", message).with_code("previous_response_not_found")
+    })?;
+    if stored.is_running() {
+        let message = format!("the response `{previous}` is not complete");
+        return Err(ApiError::invalid("previous_response_id", message));
+    }
+    Ok(stored.conversation().into_iter().chain(new).collect())
+}
+
+/// The response before it has any output.
+fn response(wire: ResponsesRequest, header: ResponseHeader) -> ResponseObject {
+    ResponseObject {
+        id: header.id,
+        object: "response",
+        created_at: header.created,
+        status: "in_progress",
+        background: wire.mode == Mode::Background,
+        error: None,
+        incomplete_details: None,
+        instructions: wire.instructions,
+        max_output_tokens: wire.max_output_tokens,
+        model: header.model,
+        output: Vec::new(),
+        parallel_tool_calls: wire.parallel == ParallelCalls::Allow,
+        previous_response_id: wire.previous,
+        reasoning: ReasoningEcho { effort: wire.effort, summary: None },
+        store: wire.storage == Storage::Keep,
+        temperature: wire.temperature.unwrap_or(1.0),
+        text: TextEcho { format: TextFormat { kind: "text" } },
+        tool_choice: match wire.tool_use {
+            ToolUse::Auto => "auto",
+            ToolUse::None => "none",
+        },
+        tools: wire.raw_tools,
+        top_p: wire.top_p.unwrap_or(1.0),
+        truncation: "disabled",
+        usage: None,
+        metadata: wire.metadata,
+    }
+}
+
+fn stored(
+    app: &App,
+    tenant: &Tenant,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<StoredResponse, ApiError> {
+    let Path(id) = id?;
+    app.responses
+        .get(&tenant.0, &id)
+        .ok_or_else(|| ApiError::not_found(format!("no stored response has the id `{id}`")))
+}
+
+/// A stored response.
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(stored(&app, &tenant, id)?.response))
+}
+
+/// Removes a stored response.
+pub async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Deleted>, ApiError> {
+    let StoredResponse { id, .. } = stored(&app, &tenant, id)?;
+    app.responses.remove(&tenant.0, &id);
+    Ok(Json(Deleted { id, object: "response", deleted: true }))
+}
+
+/// Cancels a response that is still generated. One that has ended stays as it is.
+pub async fn cancel(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let mut found = stored(&app, &tenant, id)?;
+    if !found.is_running() {
+        return Ok(Json(found.response));
+    }
+    let own = app.engine.requests().into_iter().filter(|info| info.origin.response_id == found.id);
+    own.for_each(|info| _ = app.engine.cancel(&info.id));
+    found.response["status"] = "cancelled".into();
+    app.responses.insert(found.clone());
+    Ok(Json(found.response))
+}
+
+/// Which items to list.
+#[derive(Debug, Default, Deserialize)]
+pub struct Page {
+    limit: Option<usize>,
+    order: Option<String>,
+    after: Option<String>,
+}
+
+/// The items of the conversation up to a stored response.
+pub async fn input_items(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+    id: Result<Path<String>, PathRejection>,
+    page: Query<Page>,
+) -> Result<Json<ItemList>, ApiError> {
+    let found = stored(&app, &tenant, id)?;
+    let mut items: Vec<Value> =
+        found.input.into_iter().enumerate().map(|(index, item)| with_id(item, index)).collect();
+    if page.order.as_deref() != Some("asc") {
+        items.reverse();
+    }
+    let id_of = |item: &Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
+    if let Some(after) = &page.after {
+        let at = items.iter().position(|item| id_of(item).as_ref() == Some(after));
+        items.drain(..at.map_or(0, |at| at + 1));
+    }
+    let limit = page.limit.unwrap_or(20).clamp(1, PAGE_MAX);
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let (first_id, last_id) = (items.first().and_then(id_of), items.last().and_then(id_of));
+    Ok(Json(ItemList { object: "list", data: items, first_id, last_id, has_more }))
+}

@@ -1,0 +1,223 @@
+//! The input items of the Responses API.
+
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
+
+/// Fields of an item.
+pub const FIELDS: &[Field] = &[
+    honoured("type", "`message` when absent"),
+    honoured("role", "of a message: `system`, `developer`, `user` or `assistant`"),
+    honoured("content", "of a message: a string or a list of parts; of reasoning: its text"),
+    honoured("call_id", "of a call and of its output"),
+    honoured("name", "of a call"),
+    honoured("namespace", "of a call of a tool inside a namespace"),
+    honoured("arguments", "of a function call: JSON text; of a tool search: an object"),
+    honoured("input", "of a custom tool call: text"),
+    honoured("output", "of a call: a string or a list of parts"),
+    honoured("tools", "of a tool search's output: what was found"),
+    honoured("summary", "of reasoning"),
+    honoured("encrypted_content", "of reasoning"),
+    harmless("id", "items are known by their place"),
+    harmless("status", "items of the input are complete"),
+    harmless("execution", "the client searches"),
+    harmless("phase", "not part of the prompt"),
+];
+
+/// Fields of a part of a message's content.
+pub const PART: &[Field] = &[
+    honoured("type", "`input_text`, `output_text`, `text`, `refusal`, `input_image` or `input_file`"),
+    honoured("text", "the text"),
+    honoured("refusal", "the text of a refusal"),
+    harmless("annotations", "sources are not part of the prompt"),
+    harmless("logprobs", "not part of the prompt"),
+    harmless("image_url", "a note stands for what this model cannot read"),
+    harmless("file_id", "a note stands for what this model cannot read"),
+    harmless("file_data", "a note stands for what this model cannot read"),
+    harmless("file_url", "a note stands for what this model cannot read"),
+    harmless("filename", "a note stands for what this model cannot read"),
+    harmless("detail", "a note stands for what this model cannot read"),
+];
+
+/// An item of the input.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InputItem {
+    /// A message.
+    Message {
+        /// Its author.
+        author: Author,
+        /// Its text.
+        text: String,
+    },
+    /// Reasoning of the model.
+    Reasoning {
+        /// The reasoning or its summary.
+        text: String,
+        /// As it was sent to the client.
+        encrypted: Option<String>,
+    },
+    /// A call of the model.
+    Call {
+        /// What the output refers to.
+        call_id: String,
+        /// The tool, with the namespace it is in.
+        tool: CalledTool,
+        /// JSON text, or the text of a custom tool.
+        arguments: String,
+    },
+    /// The output of a call.
+    Output {
+        /// The call.
+        call_id: String,
+        /// The text.
+        text: String,
+    },
+    /// Tools that a search found.
+    FoundTools {
+        /// The call.
+        call_id: String,
+        /// The tools, as sent.
+        tools: Vec<Value>,
+    },
+}
+
+/// The author of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// Instructions.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A tool that was called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CalledTool {
+    /// A function.
+    Function {
+        /// Its name.
+        name: String,
+        /// The namespace it is in.
+        namespace: Option<String>,
+    },
+    /// A custom tool, by its name.
+    Custom(String),
+    /// The search for tools.
+    Search,
+}
+
+/// One item. `None` for a type that has no text for the model.
+pub fn item(value: Value, at: &str) -> Result<Option<InputItem>, ApiError> {
+    let mut fields = Fields::tolerant(value, at, &[FIELDS])?;
+    let kind = fields.text("type")?.unwrap_or_else(|| "message".to_owned());
+    let item = match kind.as_str() {
+        "message" => message(&mut fields)?,
+        "reasoning" => reasoning(&mut fields)?,
+        "function_call" => {
+            let tool = CalledTool::Function {
+                name: required(&mut fields, "name")?,
+                namespace: fields.text("namespace")?,
+            };
+            let arguments = fields.text("arguments")?.unwrap_or_default();
+            InputItem::Call { call_id: required(&mut fields, "call_id")?, tool, arguments }
+        }
+        "custom_tool_call" => InputItem::Call {
+            call_id: required(&mut fields, "call_id")?,
+            tool: CalledTool::Custom(required(&mut fields, "name")?),
+            arguments: fields.text("input")?.unwrap_or_default(),
+        },
+        "tool_search_call" => InputItem::Call {
+            call_id: fields.text("call_id")?.unwrap_or_default(),
+            tool: CalledTool::Search,
+            arguments: Value::Object(fields.object("arguments")?.unwrap_or_default()).to_string(),
+        },
+        "function_call_output" | "custom_tool_call_output" => InputItem::Output {
+            call_id: required(&mut fields, "call_id")?,
+            text: content(&mut fields, "output")?,
+        },
+        "tool_search_output" => InputItem::FoundTools {
+            call_id: fields.text("call_id")?.unwrap_or_default(),
+            tools: fields.list("tools")?.unwrap_or_default(),
+        },
+        other => {
+            count_unknown(&format!("{at}.type={other}"));
+            return Ok(None);
+        }
+    };
+    Ok(Some(item))
+}
+
+fn required(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
+    let text = fields.text(name)?;
+    fields.required(name, text)
+}
+
+fn message(fields: &mut Fields) -> Result<InputItem, ApiError> {
+    let author = match required(fields, "role")?.as_str() {
+        "system" | "developer" => Author::System,
+        "user" => Author::User,
+        "assistant" => Author::Assistant,
+        other => {
+            let at = fields.at("role");
+            let message = format!("`{at}` must be system, developer, user or assistant, not `{other}`");
+            return Err(ApiError::invalid(at, message));
+        }
+    };
+    Ok(InputItem::Message { author, text: content(fields, "content")? })
+}
+
+fn reasoning(fields: &mut Fields) -> Result<InputItem, ApiError> {
+    let (text, summary) = (content(fields, "content")?, content(fields, "summary")?);
+    let text = if text.is_empty() { summary } else { text };
+    Ok(InputItem::Reasoning { text, encrypted: fields.text("encrypted_content")? })
+}
+
+/// A text, or the texts of parts. Absent is empty.
+fn content(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
+    let at = fields.at(name);
+    match fields.value(name) {
+        None => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text),
+        Some(Value::Array(parts)) => {
+            let parts = parts.into_iter().enumerate();
+            let texts = parts.map(|(index, value)| part(value, &format!("{at}[{index}]")));
+            let texts: Vec<String> = texts.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+            Ok(texts.join("\n\n"))
+        }
+        Some(other) => Err(type_error(&at, "a string or a list of parts", &other)),
+    }
+}
+
+fn part(value: Value, at: &str) -> Result<Option<String>, ApiError> {
+    let mut fields = Fields::tolerant(value, at, &[PART])?;
+    let kind = required(&mut fields, "type")?;
+    Ok(match kind.as_str() {
+        "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
+            Some(fields.text("text")?.unwrap_or_default())
+        }
+        "refusal" => fields.text("refusal")?,
+        "input_image" | "input_file" => {
+            let kind = kind.trim_start_matches("input_");
+            Some(format!("[{kind}: this model reads text only]"))
+        }
+        other => {
+            count_unknown(&format!("{at}.type={other}"));
+            None
+        }
+    })
+}
+
+/// Gives an item the id that `GET …/input_items` shows, unless it has one.
+pub fn with_id(item: Value, index: usize) -> Value {
+    let Value::Object(item) = item else { return item };
+    let mut named = Map::new();
+    let has_id = item.get("id").is_some_and(Value::is_string);
+    if !has_id {
+        named.insert("id".to_owned(), format!("item_{index}").into());
+    }
+    named.extend(item.into_iter().filter(|(key, _)| key != "id" || has_id));
+    Value::Object(named)
+}

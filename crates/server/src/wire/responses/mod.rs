@@ -1,0 +1,225 @@
+//! `POST /v1/responses`: the fields of OpenAI's Responses API.
+//!
+//! Invariant: unknown fields, item types and tool types are accepted, counted and logged, as clients send new ones at
+//! any time. What is known must have its type.
+
+pub mod items;
+pub mod response;
+pub mod tools;
+
+use serde_json::{Map, Value};
+
+use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
+use super::tools::ParallelCalls;
+use crate::error::ApiError;
+use items::InputItem;
+use tools::{ResponsesTool, ToolUse};
+
+/// Fields of a request.
+pub const FIELDS: &[Field] = &[
+    honoured(
+        "model",
+        "a served name; any other is served by the loaded model, unless `--strict-model-names` is set",
+    ),
+    honoured("input", "a string or a list of items"),
+    honoured("instructions", "a system message before the input; not taken over from `previous_response_id`"),
+    honoured("previous_response_id", "continues a stored response"),
+    honoured("store", "true, which is the default, keeps the response for `previous_response_id` and GET"),
+    honoured("background", "true answers at once; the response is fetched by its id"),
+    honoured("stream", "server-sent events with sequence numbers"),
+    honoured("max_output_tokens", "most tokens to generate"),
+    honoured("temperature", "0 is greedy; 1 when absent"),
+    honoured("top_p", "nucleus sampling"),
+    honoured("tools", "of types `function`, `custom`, `namespace` and `tool_search`; others are left out"),
+    honoured("tool_choice", "`auto` or `none`"),
+    honoured("parallel_tool_calls", "false ends the response after its first call"),
+    honoured("reasoning", "`effort`; `none` switches reasoning off"),
+    honoured("text", "`format` of type `text`"),
+    honoured("include", "`reasoning.encrypted_content` returns the reasoning for stateless clients"),
+    honoured("metadata", "labels of a stored response, returned as sent"),
+    harmless("truncation", "an input that does not fit is refused, and never cut"),
+    harmless("user", "a label for the operator"),
+    harmless("safety_identifier", "a label for the operator"),
+    harmless("prompt_cache_key", "every prompt is looked up in the prefix cache"),
+    harmless("prompt_cache_retention", "cached prefixes stay until they are evicted"),
+    harmless("service_tier", "there is one service tier"),
+    harmless("client_metadata", "labels for the operator"),
+    harmless("stream_options", "events are not padded"),
+    harmless("max_tool_calls", "this server calls no tools"),
+    harmless("top_logprobs", "log-probabilities are returned by chat completions"),
+    refused("conversation", "use `previous_response_id`"),
+    refused("prompt", "use `input`"),
+];
+
+/// Fields of `reasoning`.
+pub const REASONING: &[Field] = &[
+    honoured("effort", "passed to the chat template; `none` switches reasoning off"),
+    harmless("summary", "the summary is the reasoning itself"),
+    harmless("generate_summary", "the older name of `summary`"),
+];
+
+/// Fields of `text`.
+pub const TEXT: &[Field] =
+    &[honoured("format", "of type `text`"), harmless("verbosity", "state it in a message")];
+
+/// The entry of `include` that returns reasoning to stateless clients.
+const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+/// Most tokens that a field may count.
+const TOKENS_MAX: usize = i32::MAX as usize;
+
+/// A request body, read and validated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResponsesRequest {
+    /// The model's name, as sent.
+    pub model: Option<String>,
+    /// The new items of the conversation, as sent.
+    pub input: Vec<Value>,
+    /// `instructions`.
+    pub instructions: Option<String>,
+    /// The stored response that this one continues.
+    pub previous: Option<String>,
+    /// Whether the response is kept.
+    pub storage: Storage,
+    /// How the response is delivered.
+    pub mode: Mode,
+    /// `max_output_tokens`.
+    pub max_output_tokens: Option<usize>,
+    /// `temperature`.
+    pub temperature: Option<f64>,
+    /// `top_p`.
+    pub top_p: Option<f64>,
+    /// The tools, as sent.
+    pub raw_tools: Vec<Value>,
+    /// The tools.
+    pub tools: Vec<ResponsesTool>,
+    /// Whether tools may be called.
+    pub tool_use: ToolUse,
+    /// `parallel_tool_calls`.
+    pub parallel: ParallelCalls,
+    /// `reasoning.effort`.
+    pub effort: Option<String>,
+    /// Whether reasoning is returned in a form that the client sends back.
+    pub encrypted: EncryptedReasoning,
+    /// `metadata`.
+    pub metadata: Map<String, Value>,
+}
+
+/// Whether a response is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// It is.
+    Keep,
+    /// It is not.
+    Discard,
+}
+
+/// How a response is delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// One JSON object at the end.
+    Full,
+    /// Server-sent events.
+    Stream,
+    /// Fetched later by its id.
+    Background,
+}
+
+/// Whether reasoning is returned in a form that the client sends back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EncryptedReasoning {
+    /// It is.
+    Include,
+    /// It is not.
+    Omit,
+}
+
+impl ResponsesRequest {
+    /// Reads a body.
+    pub fn read(body: Value) -> Result<Self, ApiError> {
+        let mut fields = Fields::tolerant(body, "", &[FIELDS])?;
+        check_text(&mut fields)?;
+        let raw_tools = fields.list("tools")?.unwrap_or_default();
+        let storage = match fields.flag("store")? {
+            Some(false) => Storage::Discard,
+            Some(true) | None => Storage::Keep,
+        };
+        let parallel = match fields.flag("parallel_tool_calls")? {
+            Some(false) => ParallelCalls::Refuse,
+            Some(true) | None => ParallelCalls::Allow,
+        };
+        Ok(Self {
+            model: fields.text("model")?,
+            input: input(&mut fields)?,
+            instructions: fields.text("instructions")?,
+            previous: fields.text("previous_response_id")?,
+            mode: mode(&mut fields, storage)?,
+            storage,
+            max_output_tokens: fields.count("max_output_tokens", (1, TOKENS_MAX))?,
+            temperature: fields.number("temperature")?,
+            top_p: fields.number("top_p")?,
+            tools: tools::read(&raw_tools)?,
+            raw_tools,
+            tool_use: tools::choice(fields.value("tool_choice"))?,
+            parallel,
+            effort: effort(&mut fields)?,
+            encrypted: include(&mut fields)?,
+            metadata: fields.object("metadata")?.unwrap_or_default(),
+        })
+    }
+
+    /// The items of the input.
+    pub fn items(input: &[Value]) -> Result<Vec<InputItem>, ApiError> {
+        let items = input.iter().enumerate();
+        let items = items.map(|(index, value)| items::item(value.clone(), &format!("input[{index}]")));
+        items.filter_map(Result::transpose).collect()
+    }
+}
+
+fn input(fields: &mut Fields) -> Result<Vec<Value>, ApiError> {
+    match fields.value("input") {
+        None => Err(ApiError::invalid("input", "`input` is missing")),
+        Some(Value::String(text)) => {
+            Ok(vec![serde_json::json!({"type": "message", "role": "user", "content": text})])
+        }
+        Some(Value::Array(list)) => Ok(list),
+        Some(other) => Err(type_error("input", "a string or a list of items", &other)),
+    }
+}
+
+fn mode(fields: &mut Fields, storage: Storage) -> Result<Mode, ApiError> {
+    let stream = fields.flag("stream")?.unwrap_or(false);
+    let background = fields.flag("background")?.unwrap_or(false);
+    match (stream, background, storage) {
+        (_, true, Storage::Discard) => {
+            Err(ApiError::invalid("background", "`background` needs `store` to be true"))
+        }
+        (true, ..) => Ok(Mode::Stream),
+        (false, true, _) => Ok(Mode::Background),
+        (false, false, _) => Ok(Mode::Full),
+    }
+}
+
+fn effort(fields: &mut Fields) -> Result<Option<String>, ApiError> {
+    let Some(value) = fields.value("reasoning") else { return Ok(None) };
+    Fields::tolerant(value, "reasoning", &[REASONING])?.text("effort")
+}
+
+fn include(fields: &mut Fields) -> Result<EncryptedReasoning, ApiError> {
+    let list = fields.list("include")?.unwrap_or_default();
+    let is_included = list.iter().any(|entry| entry.as_str() == Some(ENCRYPTED_REASONING));
+    Ok(if is_included { EncryptedReasoning::Include } else { EncryptedReasoning::Omit })
+}
+
+fn check_text(fields: &mut Fields) -> Result<(), ApiError> {
+    let Some(value) = fields.value("text") else { return Ok(()) };
+    let format = Fields::tolerant(value, "text", &[TEXT])?.object("format")?;
+    match format.as_ref().and_then(|format| format.get("type")).and_then(Value::as_str) {
+        None | Some("text") => Ok(()),
+        Some(other) => Err(ApiError::unsupported(
+            "text.format",
+            format!(
+                "`text.format` must be of type `text`, not `{other}`: structured output is not implemented yet"
+            ),
+        )),
+    }
+}

@@ -1,0 +1,329 @@
+//! Responses, their items and the events of a stream.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// A response.
+#[derive(Debug, Clone, Serialize)]
+pub struct ResponseObject {
+    /// `resp_…`
+    pub id: String,
+    /// `response`
+    pub object: &'static str,
+    /// Unix seconds.
+    pub created_at: u64,
+    /// `queued`, `in_progress`, `completed`, `incomplete`, `failed` or `cancelled`
+    pub status: &'static str,
+    /// Whether it was requested in the background.
+    pub background: bool,
+    /// Why it failed.
+    pub error: Option<ErrorObject>,
+    /// Why it is incomplete.
+    pub incomplete_details: Option<IncompleteDetails>,
+    /// As sent.
+    pub instructions: Option<String>,
+    /// As sent.
+    pub max_output_tokens: Option<usize>,
+    /// The requested model.
+    pub model: String,
+    /// The items.
+    pub output: Vec<Value>,
+    /// As sent.
+    pub parallel_tool_calls: bool,
+    /// As sent.
+    pub previous_response_id: Option<String>,
+    /// As sent.
+    pub reasoning: ReasoningEcho,
+    /// Whether it is kept.
+    pub store: bool,
+    /// As sent, or the default.
+    pub temperature: f64,
+    /// The format of the text.
+    pub text: TextEcho,
+    /// `auto` or `none`
+    pub tool_choice: &'static str,
+    /// As sent.
+    pub tools: Vec<Value>,
+    /// As sent, or the default.
+    pub top_p: f64,
+    /// `disabled`
+    pub truncation: &'static str,
+    /// Token counts, once it has ended.
+    pub usage: Option<Usage>,
+    /// As sent.
+    pub metadata: Map<String, Value>,
+}
+
+/// Why a response failed.
+#[derive(Debug, Clone, Serialize)]
+pub struct ErrorObject {
+    /// Machine-readable.
+    pub code: &'static str,
+    /// Human-readable.
+    pub message: String,
+}
+
+/// Why a response is incomplete.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct IncompleteDetails {
+    /// `max_output_tokens`
+    pub reason: &'static str,
+}
+
+/// `reasoning`, as sent.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReasoningEcho {
+    /// `effort`
+    pub effort: Option<String>,
+    /// Always null.
+    pub summary: Option<String>,
+}
+
+/// `text`
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct TextEcho {
+    /// The format.
+    pub format: TextFormat,
+}
+
+/// The format of the text.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct TextFormat {
+    /// `text`
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+}
+
+/// Token counts.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub input_tokens: usize,
+    /// Cached tokens among them.
+    pub input_tokens_details: InputDetails,
+    /// Tokens generated.
+    pub output_tokens: usize,
+    /// Reasoning tokens among them.
+    pub output_tokens_details: OutputDetails,
+    /// The sum of both.
+    pub total_tokens: usize,
+}
+
+/// Cached tokens among the prompt's.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct InputDetails {
+    /// Tokens found in the prefix cache.
+    pub cached_tokens: usize,
+}
+
+/// Reasoning tokens among the generated ones.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct OutputDetails {
+    /// Tokens of reasoning.
+    pub reasoning_tokens: usize,
+}
+
+/// An item of the output.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum OutputItem {
+    /// Text.
+    Message {
+        /// `msg_…`
+        id: String,
+        /// `in_progress`, `completed` or `incomplete`
+        status: &'static str,
+        /// `assistant`
+        role: &'static str,
+        /// One part; none at the start of a stream.
+        content: Vec<ContentPart>,
+    },
+    /// Reasoning.
+    Reasoning {
+        /// `rs_…`
+        id: String,
+        /// One part; none at the start of a stream.
+        summary: Vec<SummaryPart>,
+        /// For stateless clients, when requested.
+        encrypted_content: Option<String>,
+    },
+    /// A call of a function.
+    FunctionCall {
+        /// `fc_…`
+        id: String,
+        /// `in_progress`, `completed` or `incomplete`
+        status: &'static str,
+        /// What the output refers to.
+        call_id: String,
+        /// The function.
+        name: String,
+        /// The namespace it is in.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
+        /// JSON text.
+        arguments: String,
+    },
+    /// A call of a custom tool.
+    CustomToolCall {
+        /// `ctc_…`
+        id: String,
+        /// `in_progress`, `completed` or `incomplete`
+        status: &'static str,
+        /// What the output refers to.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// Text.
+        input: String,
+    },
+    /// A search for tools.
+    ToolSearchCall {
+        /// `tsc_…`
+        id: String,
+        /// `in_progress`, `completed` or `incomplete`
+        status: &'static str,
+        /// What the output refers to.
+        call_id: String,
+        /// `client`
+        execution: &'static str,
+        /// What to search.
+        arguments: Value,
+    },
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ContentPart {
+    /// Text.
+    OutputText {
+        /// The text.
+        text: String,
+        /// Always empty.
+        annotations: Vec<Value>,
+        /// Always empty.
+        logprobs: Vec<Value>,
+    },
+}
+
+/// A part of reasoning.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SummaryPart {
+    /// The reasoning.
+    SummaryText {
+        /// The text.
+        text: String,
+    },
+}
+
+/// The data of an event.
+#[derive(Debug, Clone, Serialize)]
+pub struct StreamEvent {
+    /// The event's name.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Its place in the stream.
+    pub sequence_number: u64,
+    /// What it is about.
+    #[serde(flatten)]
+    pub data: EventData,
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum EventData {
+    /// The response.
+    Response {
+        /// As it is now.
+        response: Box<ResponseObject>,
+    },
+    /// An item that starts or is complete.
+    Item {
+        /// Its place.
+        output_index: usize,
+        /// The item.
+        item: OutputItem,
+    },
+    /// A part of a message that starts or is complete.
+    Part {
+        /// The item.
+        item_id: String,
+        /// Its place.
+        output_index: usize,
+        /// The part's place.
+        content_index: usize,
+        /// The part.
+        part: ContentPart,
+    },
+    /// A part of reasoning that starts or is complete.
+    Summary {
+        /// The item.
+        item_id: String,
+        /// Its place.
+        output_index: usize,
+        /// The part's place.
+        summary_index: usize,
+        /// The part.
+        part: SummaryPart,
+    },
+    /// More text of an item, or all of it.
+    Text(TextEvent),
+}
+
+/// More text of an item, or all of it. One of the last four fields is set.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct TextEvent {
+    /// The item.
+    pub item_id: String,
+    /// Its place.
+    pub output_index: usize,
+    /// The place of a message's part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_index: Option<usize>,
+    /// The place of a part of reasoning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary_index: Option<usize>,
+    /// Log-probabilities of a message's text: always empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<Vec<Value>>,
+    /// Text to append.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta: Option<String>,
+    /// The whole text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The whole arguments of a function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// The whole input of a custom tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+}
+
+/// The response to a deletion.
+#[derive(Debug, Clone, Serialize)]
+pub struct Deleted {
+    /// The id in the request.
+    pub id: String,
+    /// `response`
+    pub object: &'static str,
+    /// `true`
+    pub deleted: bool,
+}
+
+/// The items of a response's input.
+#[derive(Debug, Clone, Serialize)]
+pub struct ItemList {
+    /// `list`
+    pub object: &'static str,
+    /// The items.
+    pub data: Vec<Value>,
+    /// The id of the first one.
+    pub first_id: Option<String>,
+    /// The id of the last one.
+    pub last_id: Option<String>,
+    /// Whether there are more.
+    pub has_more: bool,
+}
