@@ -12,6 +12,7 @@ mod isolation;
 mod logging;
 mod messages;
 mod process;
+mod recordings;
 mod scripted_model;
 mod serving;
 mod stopping;
