@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs tests/sdk/openai_sdk.py against a new server. Usage: tests/sdk/run.sh [path of the omnibus binary]
+# The SDKs of OpenAI and Anthropic against new servers: with the embedded model, and with one that says given texts.
+# Usage: tests/sdk/run.sh [path of the omnibus binary]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 binary=${1:-$here/../../target/release/omnibus}
@@ -11,18 +12,33 @@ cleanup() {
 }
 trap cleanup EXIT
 
-python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet 'openai>=1,<3'
+# Starts a server; its address is in $url.
+start() {
+    : >"$work/log"
+    "$binary" serve "$@" --port 0 --log error 2>"$work/log" &
+    server=$!
+    url=
+    while [ -z "$url" ]; do
+        kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
+        url=$(sed -n 's/.*\(http:\/\/[^ /]*\).*/\1/p' "$work/log" | head -n 1)
+        [ -n "$url" ] || sleep 0.1
+    done
+}
 
-"$binary" serve --port 0 --log error 2>"$work/log" &
-server=$!
-url=
-while [ -z "$url" ]; do
-    kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
-    url=$(sed -n 's/.*\(http:\/\/[^ /]*\).*/\1/p' "$work/log" | head -n 1)
-    [ -n "$url" ] || sleep 0.1
-done
+stop() {
+    kill -TERM "$server"
+    wait "$server"
+    server=
+}
+
+python3 -m venv "$work/venv"
+"$work/venv/bin/pip" install --quiet 'openai>=2,<3' 'anthropic<2'
+
+start
 "$work/venv/bin/python" "$here/openai_sdk.py" "$url/v1"
-kill -TERM "$server"
-wait "$server"
-server=
+stop
+
+python3 "$here/../clients/scripted_model.py" "$work/model" --file "$work/hello.txt" --word PINEAPPLE
+start "$work/model" --kv-cache-memory 256MiB
+"$work/venv/bin/python" "$here/agents.py" "$url" "$work/hello.txt" PINEAPPLE
+stop

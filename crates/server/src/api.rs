@@ -55,6 +55,8 @@ pub struct RequestContext<'a> {
     pub engine: &'a dyn Engine,
     /// The tenant, and the response's id.
     pub caller: Caller,
+    /// The response's id for the client, where it chose one itself.
+    pub client_id: Option<String>,
     /// Which model names are served.
     pub names: ModelNames,
     /// Responses that are kept.
@@ -76,7 +78,7 @@ impl RequestContext<'_> {
         let requested = batch.prompts.first().and_then(|prompt| prompt.model.clone());
         let default = || self.engine.models().into_iter().next().map(|model| model.id);
         ResponseHeader {
-            id: self.caller.response_id.clone(),
+            id: self.client_id.clone().unwrap_or_else(|| self.caller.response_id.clone()),
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             model: requested.or_else(default).unwrap_or_default(),
         }
@@ -97,34 +99,56 @@ pub async fn generate<A: Api>(State(app): State<Arc<App>>, request: Request) -> 
 }
 
 /// A request that the engine has accepted.
-struct Submitted<F> {
-    framer: F,
-    events: ChoiceEvents,
-    choices: Choices,
-    delivery: Delivery,
+pub struct Submitted<F> {
+    /// Frames the response.
+    pub framer: F,
+    /// The events of all choices.
+    pub events: ChoiceEvents,
+    /// How many there are.
+    pub choices: Choices,
+    /// How the response is delivered.
+    pub delivery: Delivery,
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The HTTP request.
+    pub request_id: RequestId,
+    /// Whose it is.
+    pub tenant: String,
+    /// The response's id for the client, where it chose one itself.
+    pub client_id: Option<String>,
 }
 
 async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted<A::Framer>, ApiError> {
     let extensions = request.extensions();
     let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
     let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
+    let origin = Origin { request_id, tenant, client_id: None };
+    let body = limits::json_body(request, &app.limits).await?;
+    let app = Arc::clone(app);
+    blocking(move || submit::<A>(&app, wire::json::parse(&body)?, origin)).await
+}
+
+/// Reads a body, lowers it and submits its requests. Takes milliseconds of CPU: not for an async thread.
+pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitted<A::Framer>, ApiError> {
     // A new id: clients may reuse an HTTP request id.
     let response_id = format!("{}{}", A::ID_PREFIX, Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);
-    let body = limits::json_body(request, &app.limits).await?;
-    let app = Arc::clone(app);
-    let work = move || {
-        let body = wire::json::parse(&body)?;
-        let caller = Caller { response_id, tenant };
-        let (names, responses) = (app.model_names, &app.responses);
-        let context = RequestContext { engine: app.engine.as_ref(), caller, names, responses };
-        let Prepared { batch, framer, delivery } = A::prepare(body, &context)?;
-        let choices = batch.choices();
-        let submission = Submission { app: &app, api: A::NAME, request_id, caller: &context.caller };
-        let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
-        Ok(Submitted { framer, events, choices, delivery })
+    let Origin { request_id, tenant, client_id } = origin;
+    let context = RequestContext {
+        engine: app.engine.as_ref(),
+        caller: Caller { response_id, tenant },
+        client_id,
+        names: app.model_names,
+        responses: &app.responses,
     };
-    blocking(work).await
+    let Prepared { batch, framer, delivery } = A::prepare(body, &context)?;
+    let choices = batch.choices();
+    let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller };
+    let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
+    Ok(Submitted { framer, events, choices, delivery })
 }
 
 /// Submits the requests of one HTTP request.
@@ -170,6 +194,6 @@ impl Submission<'_> {
 }
 
 /// Counts a request that was refused before it reached the engine.
-fn count_refused(api: &'static str, error: &ApiError) {
+pub fn count_refused(api: &'static str, error: &ApiError) {
     metrics::counter!("omnibus_requests_total", "api" => api, "outcome" => error.code()).increment(1);
 }

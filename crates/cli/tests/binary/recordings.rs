@@ -1,6 +1,8 @@
 //! Recorded requests of real clients: each is answered, and the next request of a conversation finds the prompt of the
 //! one before it in the prefix cache.
 
+#![allow(clippy::print_stdout, reason = "says what is skipped")]
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};

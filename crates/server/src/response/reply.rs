@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use omnibus_engine::{Event, Usage};
 
 use super::frame::Frame;
@@ -105,9 +105,23 @@ async fn streamed(
     if let Ok(Some((choice, event))) = first {
         stream.event(choice, event);
     }
+    Ok(sse::response(rest(stream, events)))
+}
+
+/// The frames of a response, without a wait for its status: a failure is a frame, too.
+pub fn frames(
+    framer: impl Framer,
+    events: ChoiceEvents,
+    choices: Choices,
+    keep_alive: Duration,
+) -> impl Stream<Item = Frame> + Send {
+    rest(SseStream::new(framer, choices, keep_alive), events)
+}
+
+fn rest(mut stream: SseStream<impl Framer>, events: ChoiceEvents) -> impl Stream<Item = Frame> + Send {
     let start = stream::once(std::future::ready(stream.frames.take()));
     let rest = stream::unfold((stream, events), next_frames);
-    Ok(sse::response(start.chain(rest).flat_map(stream::iter)))
+    start.chain(rest).flat_map(stream::iter)
 }
 
 /// The frames of the next event, or those that show after a silence that the stream is alive.

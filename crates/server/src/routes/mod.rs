@@ -8,6 +8,7 @@ mod requests;
 mod responses;
 mod sessions;
 mod status;
+mod stream;
 mod tokenize;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
         .route("/v1/responses/{id}/cancel", post(responses::cancel))
         .route("/v1/responses/{id}/input_items", get(responses::input_items))
+        .route("/v1/stream", get(stream::connect))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/v1/requests", get(requests::list))

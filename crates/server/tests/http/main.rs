@@ -4,6 +4,7 @@
 mod client;
 mod connections;
 mod hostile;
+mod hostile_agents;
 mod messages;
 mod mutated;
 mod refusals;

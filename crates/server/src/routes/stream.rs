@@ -1,0 +1,196 @@
+//! `GET /v1/stream`: a WebSocket with many chat completions at once.
+//!
+//! A message is a chat request with an `id`, or `{"cancel": ID}`. Replies are the chunks of the responses, with the
+//! request's id, and `{"id": ID, "done": true}` at the end of each.
+//!
+//! Invariant: a client that does not read stops its own responses only: their events wait in the engine's channels, which
+//! token limits bound. The end of the connection cancels what it started.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Extension;
+use axum::extract::State;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::response::Response;
+use futures::{SinkExt, StreamExt};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::task::AbortHandle;
+
+use super::chat::ChatApi;
+use crate::api::{Api, Origin, Submitted, count_refused, submit};
+use crate::app::{App, blocking};
+use crate::auth::Tenant;
+use crate::error::ApiError;
+use crate::request_id::RequestId;
+use crate::response::{Frame, frames, openai};
+use crate::wire::json;
+
+/// Most responses of one connection at once.
+const RESPONSES_MAX: usize = 256;
+/// Replies that wait for the connection.
+const REPLIES: usize = 64;
+
+/// Accepts a connection.
+pub async fn connect(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Tenant>,
+    Extension(request_id): Extension<RequestId>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let upgrade = upgrade.max_message_size(app.limits.body_bytes);
+    upgrade.on_upgrade(move |socket| {
+        serve(app, Origin { request_id, tenant: tenant.0, client_id: None }, socket)
+    })
+}
+
+/// The responses that are generated for one connection. Dropping it cancels them.
+#[derive(Clone, Default)]
+struct Running(Arc<Mutex<BTreeMap<String, AbortHandle>>>);
+
+impl Running {
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, AbortHandle>) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Fails when the id is taken or there are too many.
+    fn check(&self, id: &str) -> Result<(), ApiError> {
+        self.change(|running| {
+            if running.contains_key(id) {
+                return Err(ApiError::invalid("id", format!("the id `{id}` is in use")));
+            }
+            if running.len() >= RESPONSES_MAX {
+                let message = format!("a connection has at most {RESPONSES_MAX} requests at once");
+                return Err(ApiError::invalid("id", message));
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
+    let (mut to_client, mut from_client) = socket.split();
+    let (replies, mut outbox) = channel::<Value>(REPLIES);
+    let writer = tokio::spawn(async move {
+        while let Some(reply) = outbox.recv().await {
+            if to_client.send(Message::text(reply.to_string())).await.is_err() {
+                return;
+            }
+        }
+    });
+    let running = Running::default();
+    while let Some(Ok(message)) = from_client.next().await {
+        match message {
+            Message::Text(text) => handle(&app, &origin, &running, &replies, text.as_bytes()).await,
+            Message::Binary(bytes) => handle(&app, &origin, &running, &replies, &bytes).await,
+            Message::Close(_) => break,
+            Message::Ping(_) | Message::Pong(_) => {}
+        }
+    }
+    running.change(|running| running.values().for_each(AbortHandle::abort));
+    writer.abort();
+}
+
+/// One message of the client.
+async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Sender<Value>, text: &[u8]) {
+    let (id, result) = match read(text) {
+        Ok(Command::Cancel(id)) => {
+            let cancelled = running.change(|running| running.remove(&id));
+            let result = match cancelled {
+                Some(task) => {
+                    task.abort();
+                    reply(replies, json!({"id": id, "done": true, "cancelled": true})).await;
+                    Ok(())
+                }
+                None => Err(ApiError::invalid("cancel", format!("no request has the id `{id}`"))),
+            };
+            (Some(id), result)
+        }
+        Ok(Command::Generate { id, body }) => {
+            (Some(id.clone()), generate(app, origin, running, replies, id, body).await)
+        }
+        Err(error) => (None, Err(error)),
+    };
+    if let Err(error) = result {
+        reply(replies, failure(id.as_deref(), &error)).await;
+    }
+}
+
+enum Command {
+    Cancel(String),
+    Generate { id: String, body: Map<String, Value> },
+}
+
+fn read(text: &[u8]) -> Result<Command, ApiError> {
+    let Value::Object(mut body) = json::parse(text)? else {
+        return Err(ApiError::malformed("a message must be an object"));
+    };
+    if let Some(id) = body.remove("cancel") {
+        return id_of(Some(id), "cancel").map(Command::Cancel);
+    }
+    let id = id_of(body.remove("id"), "id")?;
+    body.insert("stream".to_owned(), true.into());
+    Ok(Command::Generate { id, body })
+}
+
+fn id_of(value: Option<Value>, field: &str) -> Result<String, ApiError> {
+    match value {
+        Some(Value::String(id)) if !id.is_empty() && id.len() <= 256 => Ok(id),
+        Some(Value::Number(number)) => Ok(number.to_string()),
+        _ => {
+            Err(ApiError::invalid(field, format!("`{field}` must be a string of 1 to 256 bytes or a number")))
+        }
+    }
+}
+
+/// Starts a response. Its chunks are sent by a task of its own.
+async fn generate(
+    app: &Arc<App>,
+    origin: &Origin,
+    running: &Running,
+    replies: &Sender<Value>,
+    id: String,
+    body: Map<String, Value>,
+) -> Result<(), ApiError> {
+    running.check(&id)?;
+    let origin = Origin { client_id: Some(id.clone()), ..origin.clone() };
+    let (for_work, keep_alive) = (Arc::clone(app), app.keep_alive);
+    let submitted = blocking(move || submit::<ChatApi>(&for_work, Value::Object(body), origin)).await;
+    let Submitted { framer, events, choices, .. } =
+        submitted.inspect_err(|error| count_refused(ChatApi::NAME, error))?;
+    let (ended, replies, own) = (running.clone(), replies.clone(), id.clone());
+    let mut frames = Box::pin(frames(framer, events, choices, keep_alive));
+    // The task is listed before it can end.
+    running.change(|running| {
+        let task = tokio::spawn(async move {
+            while let Some(frame) = frames.next().await {
+                reply(&replies, chunk(&own, &frame)).await;
+            }
+            ended.change(|running| running.remove(&own));
+        });
+        running.insert(id, task.abort_handle());
+    });
+    Ok(())
+}
+
+/// A frame as a message. The last frame is no JSON.
+fn chunk(id: &str, frame: &Frame) -> Value {
+    match serde_json::from_str(&frame.data) {
+        Ok(Value::Object(mut chunk)) => {
+            chunk.insert("id".to_owned(), id.into());
+            Value::Object(chunk)
+        }
+        _ => json!({"id": id, "done": true}),
+    }
+}
+
+fn failure(id: Option<&str>, error: &ApiError) -> Value {
+    let body: Value = serde_json::from_str(&openai::error_body(error).into_text()).unwrap_or_default();
+    json!({"id": id, "error": body.get("error"), "done": true})
+}
+
+/// Waits while the client does not read.
+async fn reply(replies: &Sender<Value>, value: Value) {
+    let _connection_ended = replies.send(value).await;
+}
