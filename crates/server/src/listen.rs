@@ -12,9 +12,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -90,11 +90,11 @@ impl Connections {
         }
         let router = self.router.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| respond(router.clone(), request));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.header_timeout)
-            .serve_connection(TokioIo::new(stream), service);
-        let watched = graceful.watch(connection);
+        let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.header_timeout);
+        // A connection that became a WebSocket is not waited for at the end.
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let watched = graceful.watch(connection.into_owned());
         tokio::spawn(async move {
             if let Err(error) = watched.await {
                 tracing::debug!(%error, "connection ended early");

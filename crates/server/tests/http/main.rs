@@ -11,6 +11,7 @@ mod refusals;
 mod responses;
 mod responses_api;
 mod scripted;
+mod stream;
 mod third_api;
 
 use std::net::SocketAddr;
