@@ -1,7 +1,7 @@
 //! Sampling: from logits to tokens, each row by its own parameters, all rows in one graph.
 //!
-//! On a CPU one kernel of ours chooses the tokens of all rows, without a sort. With MLX's operations rows are grouped by
-//! what they need: greedy rows cost one argmax, rows with only a temperature one cumulative sum, and only rows with
+//! One kernel of ours chooses the tokens of all rows, without a sort. With MLX's operations rows are grouped by what they
+//! need: greedy rows cost one argmax, rows with only a temperature one cumulative sum, and only rows with
 //! filters a sort. The parameters are kept while the batch stays the same.
 //!
 //! Invariant: a token depends on its sequence's parameters, its seed, its position and its logits, on nothing else in
@@ -30,9 +30,18 @@ use logprobs::TokenScore;
 use state::SequenceState;
 pub(crate) use state::{NewSequence, SamplingChanges};
 
+/// What chooses tokens from logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Chooser {
+    /// Our kernel of the default device.
+    Kernel,
+    /// MLX's operations.
+    Operations,
+}
+
 /// The sampling state of all sequences, and the parameter arrays of the last batch.
-#[derive(Default)]
 pub(crate) struct Sampler {
+    chooser: Chooser,
     states: BTreeMap<SequenceId, SequenceState>,
     batch: Option<SamplingBatch>,
 }
@@ -73,6 +82,11 @@ pub(crate) fn needs_history(sampling: &Sampling) -> bool {
 }
 
 impl Sampler {
+    /// Without sequences.
+    pub(crate) fn new(chooser: Chooser) -> Self {
+        Self { chooser, states: BTreeMap::new(), batch: None }
+    }
+
     /// Applies changes to the sequences' states. Unknown sequences are ignored.
     pub(crate) fn apply(&mut self, changes: &SamplingChanges) {
         for sequence in &changes.removed {
@@ -94,14 +108,14 @@ impl Sampler {
 
     /// Removes all sequences.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self::new(self.chooser);
     }
 
     /// Builds the sampling of one token for each row of `logits`, `[n, vocab]` f32.
     pub(crate) fn sample(&mut self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<PendingSample> {
         let mut batch = match self.batch.take() {
             Some(batch) if batch.is_for(rows) => batch,
-            _ => SamplingBatch::new(rows, &self.states)?,
+            _ => SamplingBatch::new(rows, &self.states, self.chooser)?,
         };
         let sample = batch.sample(logits, rows, &self.states)?;
         self.batch = Some(batch);

@@ -10,6 +10,7 @@
 mod attention;
 mod blocks;
 mod call;
+mod choose;
 mod elementwise;
 mod experts;
 mod linear;
@@ -22,6 +23,7 @@ mod step_graph;
 pub use attention::{HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, Rotary, RotaryNorm, RotaryOrder};
 pub use blocks::{BlockCopies, copy_blocks};
 pub use call::written_by;
+pub use choose::{Choose, choose_tokens};
 pub use elementwise::{AddNorm, Gate, GateLayout, Gated, copy_to_device, host_numbers, upload};
 pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};

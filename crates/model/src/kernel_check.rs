@@ -3,6 +3,7 @@
 //! Attention runs through everything that a pass has: metadata, block tables, pools and both kinds of rows.
 
 mod attention;
+mod choose;
 mod elementwise;
 mod experts;
 
@@ -127,6 +128,7 @@ fn groups(
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
         (GpuKernel::Linear, elementwise::linear(blueprint, bits, dtype, measure)),
         (GpuKernel::Experts, experts::checks(blueprint, bits, dtype)),
+        (GpuKernel::Choose, vec![choose::check(blueprint, measure)]),
     ]
 }
 

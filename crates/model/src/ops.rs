@@ -55,6 +55,15 @@ impl Kernels {
         }
     }
 
+    /// Whether a kernel of ours chooses tokens ([`mlx::cpu::choose_tokens`], [`mlx::gpu::choose_tokens`]).
+    pub fn choose_tokens(self) -> bool {
+        match self {
+            Self::Mlx => false,
+            Self::Cpu | Self::CpuInt8 => true,
+            Self::Gpu => gpu_ops::is_on(GpuKernel::Choose),
+        }
+    }
+
     /// Whether decode steps become prebuilt graphs. `OMNIBUS_KERNELS=launch` launches their kernels one by one.
     pub(crate) fn uses_step_graphs(self) -> bool {
         let is_cuda = mlx::device::backend() == mlx::device::Backend::Cuda;

@@ -12,7 +12,7 @@ use super::adjustments::AdjustmentArrays;
 use super::kernel_rows::KernelRows;
 use super::random::uniform;
 use super::state::SequenceState;
-use super::{PendingSample, SampleRow};
+use super::{Chooser, PendingSample, SampleRow};
 use crate::Sampling;
 use crate::sampler::logprobs::PendingLogprobs;
 
@@ -79,14 +79,18 @@ struct Group {
 
 impl SamplingBatch {
     /// Rows of sequences that have ended are greedy; their tokens are dropped.
-    pub(super) fn new(rows: &[SampleRow], states: &BTreeMap<SequenceId, SequenceState>) -> mlx::Result<Self> {
+    pub(super) fn new(
+        rows: &[SampleRow],
+        states: &BTreeMap<SequenceId, SequenceState>,
+        chooser: Chooser,
+    ) -> mlx::Result<Self> {
         let greedy = Sampling::greedy();
         let sampling_of =
             |row: &SampleRow| states.get(&row.sequence).map_or(&greedy, |state| &state.sampling);
         let sampling: Vec<&Sampling> = rows.iter().map(sampling_of).collect();
-        let choice = match mlx::cpu::available() {
-            true => Choice::Kernel(KernelRows::new(&sampling)?),
-            false => Choice::Operations(Groups::new(&sampling)?),
+        let choice = match chooser {
+            Chooser::Kernel => Choice::Kernel(KernelRows::new(&sampling)?),
+            Chooser::Operations => Choice::Operations(Groups::new(&sampling)?),
         };
         Ok(Self {
             members: rows.iter().map(|row| row.sequence).collect(),

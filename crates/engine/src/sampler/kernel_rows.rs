@@ -40,6 +40,9 @@ impl KernelRows {
         };
         let numbers: Vec<f32> = self.rows.iter().zip(rows).flat_map(numbers).collect();
         let numbers = Array::from_slice(&numbers, &[rows.len() as i32, 4])?;
-        mlx::cpu::choose_tokens(logits, &numbers, &self.top_k)
+        match mlx::cpu::available() {
+            true => mlx::cpu::choose_tokens(logits, &numbers, &self.top_k),
+            false => mlx::gpu::choose_tokens(logits, &numbers, &self.top_k),
+        }
     }
 }

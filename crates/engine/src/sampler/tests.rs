@@ -3,7 +3,7 @@
 use mlx::Array;
 use omnibus_core::SequenceId;
 
-use super::{NewSequence, SampleRow, Sampler, SamplingChanges};
+use super::{Chooser, NewSequence, SampleRow, Sampler, SamplingChanges};
 use crate::Sampling;
 use crate::message::TokenLogprobs;
 
@@ -22,7 +22,7 @@ fn new_sequence(id: usize, sampling: &Sampling) -> NewSequence {
 }
 
 fn sampler(added: Vec<NewSequence>) -> Sampler {
-    let mut sampler = Sampler::default();
+    let mut sampler = Sampler::new(Chooser::Kernel);
     sampler.apply(&SamplingChanges { added, ..SamplingChanges::default() });
     sampler
 }

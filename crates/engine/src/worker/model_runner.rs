@@ -14,7 +14,7 @@ use super::prompt_logprobs::PromptLogprobs;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::LaunchStats;
-use crate::sampler::{PendingSample, Sampler, SamplingChanges};
+use crate::sampler::{Chooser, PendingSample, Sampler, SamplingChanges};
 use crate::settings::{AsyncScheduling, Settings};
 
 /// The model, its KV cache and its sampler.
@@ -53,9 +53,9 @@ impl ModelRunner {
         let cache = KvCache::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.storage)?;
         let padding = if model.kernels().on_cpu() { Padding::None } else { Padding::Buckets };
         Ok(Self {
-            model,
             cache,
-            sampler: Sampler::default(),
+            sampler: Sampler::new(chooser(&model)),
+            model,
             blocks: capacity.blocks.clone(),
             allocation: Allocation::Done,
             block_size: capacity.block_size,
@@ -74,6 +74,11 @@ impl ModelRunner {
     /// True where kernels are compiled on first use.
     pub(super) fn compiles(&self) -> bool {
         !self.model.kernels().on_cpu()
+    }
+
+    /// What chooses tokens.
+    pub(super) fn chooser(&self) -> Chooser {
+        chooser(&self.model)
     }
 
     fn kv_path(&self) -> KvPath {
@@ -281,6 +286,10 @@ impl Runner for ModelRunner {
     fn set_blocks(&mut self, blocks: &[usize]) {
         self.blocks = blocks.to_vec();
     }
+}
+
+fn chooser(model: &Model) -> Chooser {
+    if model.kernels().choose_tokens() { Chooser::Kernel } else { Chooser::Operations }
 }
 
 fn segment(segment: &InputSegment) -> Segment {

@@ -125,7 +125,7 @@ fn sample(runner: &ModelRunner, sequences: usize) -> mlx::Result<()> {
             prompt: 0,
         };
         let row = |id| SampleRow { sequence: SequenceId(id as u64), position: id, logits: id };
-        let mut sampler = Sampler::default();
+        let mut sampler = Sampler::new(runner.chooser());
         let added = (0..sequences).map(new).collect();
         sampler.apply(&SamplingChanges { added, ..SamplingChanges::default() });
         let logits = vec![0f32; sequences * vocab];

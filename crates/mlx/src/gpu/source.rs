@@ -95,6 +95,7 @@ pub(super) static ROUTE: Kernel = kernel!("route", &["logits"], &["experts", "we
 pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights"], &["y"], Dialect);
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
+pub(super) static CHOOSE: Kernel = kernel!("choose", &["logits", "numbers", "top_k"], &["tokens"], Dialect);
 pub(super) static COPY_BLOCKS: Kernel = kernel!("copy_blocks", &["pool", "pairs"], &["done"], Dialect);
 
 /// Texts that bodies include.

@@ -277,6 +277,7 @@ inline __half __float2half_rn(float x) { return __half(x); }
 inline float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
+inline unsigned atomicAdd(unsigned* p, unsigned n) { *p += n; return *p - n; }
 inline unsigned atomicInc(unsigned* p, unsigned top) {
   unsigned o = *p;
   *p = o >= top ? 0 : o + 1;
@@ -360,6 +361,9 @@ typedef unsigned short ushort;
 #define threadgroups_per_grid (emu::groups)
 #define thread_index_in_simdgroup ((uint)(emu::cur->index & 31))
 #define simdgroup_index_in_threadgroup ((uint)(emu::cur->index / 32))
+typedef unsigned atomic_uint;
+enum memory_order { memory_order_relaxed };
+inline uint atomic_fetch_add_explicit(atomic_uint* p, uint n, memory_order) { *p += n; return *p - n; }
 enum class mem_flags { mem_threadgroup, mem_device };
 inline void threadgroup_barrier(mem_flags) { emu::barrier(); }
 template <typename T> T simd_shuffle(T v, ushort lane) { return emu::read(v, lane); }

@@ -5,6 +5,7 @@
 
 mod attention;
 mod blocks;
+mod choose;
 mod elementwise;
 mod emulator;
 mod environment;

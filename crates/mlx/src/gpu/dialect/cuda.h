@@ -27,6 +27,7 @@
 #define GK_FLOAT(bits) __int_as_float(bits)
 typedef unsigned int gk_uint;
 typedef long long gk_long;
+typedef unsigned long long gk_ulong;
 template <typename T> GK_FN T gk_shfl(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 template <typename T> GK_FN T gk_shfl_xor(T x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 GK_FN float gk_sum(float x) {
@@ -40,6 +41,7 @@ template <typename T> struct gk_to;
 template <> struct gk_to<float> { static GK_FN float of(float x) { return x; } };
 template <> struct gk_to<__nv_bfloat16> { static GK_FN __nv_bfloat16 of(float x) { return __float2bfloat16_rn(x); } };
 template <> struct gk_to<__half> { static GK_FN __half of(float x) { return __float2half_rn(x); } };
+GK_FN gk_uint gk_shared_add(gk_uint* p, gk_uint n) { return atomicAdd(p, n); }
 GK_FN float gk_exp2(float x) { return exp2f(x); }
 GK_FN float gk_exp(float x) { return __expf(x); }
 GK_FN float gk_rsqrt(float x) { return rsqrtf(x); }

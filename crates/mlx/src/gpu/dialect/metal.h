@@ -22,6 +22,7 @@
 #define GK_FLOAT(bits) as_type<float>(bits)
 typedef uint gk_uint;
 typedef long gk_long;
+typedef ulong gk_ulong;
 template <typename T> GK_FN T gk_shfl(T x, int lane) { return simd_shuffle(x, (ushort)lane); }
 template <typename T> GK_FN T gk_shfl_xor(T x, int mask) { return simd_shuffle_xor(x, (ushort)mask); }
 GK_FN float gk_sum(float x) { return simd_sum(x); }
@@ -29,6 +30,9 @@ GK_FN float gk_f(float x) { return x; }
 GK_FN float gk_f(bfloat16_t x) { return static_cast<float>(x); }
 GK_FN float gk_f(float16_t x) { return static_cast<float>(x); }
 template <typename T> struct gk_to { static GK_FN T of(float x) { return static_cast<T>(x); } };
+GK_FN gk_uint gk_shared_add(threadgroup gk_uint* p, gk_uint n) {
+  return atomic_fetch_add_explicit((threadgroup atomic_uint*)p, n, memory_order_relaxed);
+}
 GK_FN float gk_exp2(float x) { return metal::fast::exp2(x); }
 GK_FN float gk_exp(float x) { return metal::fast::exp(x); }
 GK_FN float gk_rsqrt(float x) { return metal::precise::rsqrt(x); }

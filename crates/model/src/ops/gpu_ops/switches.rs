@@ -13,9 +13,11 @@ pub(crate) enum GpuKernel {
     Linear,
     /// Choice of experts, products with their weights, and the sum of the results.
     Experts,
+    /// Choice of tokens.
+    Choose,
 }
 
-static OFF: [AtomicBool; 5] = [const { AtomicBool::new(false) }; 5];
+static OFF: [AtomicBool; 6] = [const { AtomicBool::new(false) }; 6];
 
 /// Whether a kernel is used.
 pub(crate) fn is_on(kernel: GpuKernel) -> bool {

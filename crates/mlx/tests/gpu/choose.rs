@@ -1,0 +1,153 @@
+//! Sampled tokens beside a sort of the vocabulary with the same integer weights, in both dialects.
+
+use mlx::Dtype::{F32, I32};
+use mlx::gpu::{Choose, Dialect};
+
+use crate::emulator::{Break, Numbers, Program, Tensor};
+
+/// Temperature, `top_p`, `min_p`, share.
+type Floats = [f32; 4];
+
+/// A row's logits and parameters.
+struct Row {
+    logits: Vec<f32>,
+    floats: Floats,
+    top_k: i32,
+}
+
+fn weights(row: &Row) -> Vec<u64> {
+    let top = row.logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let inverse = 1.0 / row.floats[0];
+    let weight = |logit: &f32| {
+        let power = (logit - top) * inverse;
+        if power > -21.0 { (power.exp() * 1_073_741_824.0) as u64 } else { 0 }
+    };
+    row.logits.iter().map(weight).collect()
+}
+
+fn part(whole: u64, share: f32) -> u64 {
+    let share = u64::from((share * 16_777_216.0) as u32);
+    (whole >> 24) * share + (((whole & 0xff_ffff) * share) >> 24)
+}
+
+fn expected(row: &Row) -> usize {
+    let [temperature, top_p, min_p, share] = row.floats;
+    let top = row.logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if temperature == 0.0 || row.top_k == 1 {
+        return row.logits.iter().position(|logit| *logit == top).unwrap();
+    }
+    let least = if min_p > 0.0 { (min_p * 1_073_741_824.0) as u64 } else { 0 };
+    let mut order: Vec<(usize, u64)> = weights(row).into_iter().enumerate().collect();
+    order.retain(|(_, weight)| *weight >= least);
+    order.sort_by(|(i, a), (j, b)| b.cmp(a).then(i.cmp(j)));
+    if row.top_k > 0 {
+        order.truncate(row.top_k as usize);
+    }
+    let sum = |order: &[(usize, u64)]| order.iter().map(|(_, weight)| weight).sum::<u64>();
+    if top_p < 1.0 {
+        let (wanted, mut before) = (part(sum(&order), top_p).max(1), 0);
+        order.retain(|(_, weight)| {
+            let keeps = before < wanted;
+            before += weight;
+            keeps
+        });
+    }
+    order.sort_by_key(|(id, _)| *id);
+    let (target, mut passed) = (part(sum(&order), share), 0);
+    let chosen = order.iter().find(|(_, weight)| {
+        passed += weight;
+        passed > target
+    });
+    chosen.unwrap().0
+}
+
+/// Rows of one vocabulary, with every kind of filter; `step` makes equal logits.
+fn rows(vocab: usize, step: f32, seed: u64) -> Vec<Row> {
+    let mut numbers = Numbers(seed);
+    let mut unit = move || numbers.below(1 << 20) as f32 / (1 << 20) as f32;
+    let kinds: [(f32, f32, f32, i32); 9] = [
+        (0.0, 1.0, 0.0, 0),
+        (1.0, 1.0, 0.0, 0),
+        (0.7, 0.8, 0.0, 20),
+        (1.0, 0.9, 0.0, 0),
+        (1.0, 1.0, 0.1, 0),
+        (30.0, 0.95, 0.0, 0),
+        (1.0, 1.0, 0.0, 3),
+        (1.3, 0.5, 0.01, 700),
+        (0.5, 0.999, 0.0, 1),
+    ];
+    let rows = kinds.map(|(temperature, top_p, min_p, top_k)| {
+        let logit = |x: f32| if step > 0.0 { (x / step).round() * step } else { x };
+        let logits = (0..vocab).map(|_| logit(12.0 * (unit() + unit() - 1.0))).collect();
+        Row { logits, floats: [temperature, top_p, min_p, unit()], top_k }
+    });
+    rows.into()
+}
+
+fn run(program: &Program, at: usize, rows: &[Row], seed: i32) -> Result<Vec<f64>, String> {
+    let vocab = rows[0].logits.len() as i32;
+    let all = |of: fn(&Row) -> &[f32]| -> Vec<f32> { rows.iter().flat_map(of).copied().collect() };
+    let count = rows.len() as i32;
+    let inputs = [
+        Tensor::floats(F32, &[count, vocab], &all(|row| &row.logits)),
+        Tensor::floats(F32, &[count, 4], &all(|row| &row.floats)),
+        Tensor::ints(&rows.iter().map(|row| row.top_k).collect::<Vec<i32>>()),
+    ];
+    program.run(at, &Choose { rows: count }.plan(), &inputs, seed).map(|made| made.last().unwrap().to_f64())
+}
+
+fn program(name: &str, dialect: Dialect, broken: Break) -> Program {
+    Program::new(name, dialect, &[(Choose { rows: 9 }.plan(), vec![F32, F32, I32], broken)])
+}
+
+/// Vocabularies below and above the list's length; equal logits of few values fill the list.
+const CASES: [(usize, f32); 5] = [(40, 0.0), (1500, 0.25), (9001, 0.0), (5000, 4.0), (40, 12.0)];
+
+fn holds(program: &Program, case: usize) -> bool {
+    let (vocab, step) = CASES[case];
+    let rows = rows(vocab, step, case as u64);
+    let expected: Vec<f64> = rows.iter().map(|row| expected(row) as f64).collect();
+    run(program, 0, &rows, 1).is_ok_and(|found| found == expected)
+}
+
+#[test]
+fn tokens_are_those_of_a_sorted_vocabulary() {
+    for dialect in [Dialect::Cuda, Dialect::Metal] {
+        let program = program(&format!("choose_{dialect:?}"), dialect, None);
+        for (case, (vocab, step)) in CASES.iter().enumerate() {
+            assert!(holds(&program, case), "{dialect:?}: {vocab} tokens in steps of {step}");
+        }
+    }
+}
+
+#[test]
+fn logits_that_are_not_numbers_choose_tokens_that_exist() {
+    let program = program("choose_nan", Dialect::Cuda, None);
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut rows = rows(100, 0.0, 5);
+        for (at, row) in rows.iter_mut().enumerate() {
+            row.logits[at * 7..].fill(bad);
+        }
+        let tokens = run(&program, 0, &rows, 1).unwrap();
+        assert!(tokens.iter().all(|token| (0.0..100.0).contains(token)), "{bad}: {tokens:?}");
+    }
+}
+
+#[test]
+fn broken_choices_are_noticed() {
+    let breaks = [
+        ("(wanted - sum_above + lo - 1) / lo", "(wanted - sum_above) / lo"),
+        ("q == lo && of <= middle", "q == lo && of < middle"),
+        ("q >= lo && q < hi", "q > lo && q < hi"),
+        ("if (c >= some) to = middle", "if (c > some) to = middle"),
+        ("target >= sums[j]", "target > sums[j] + 1000000"),
+        ("kept = sum_above + some * lo", "kept = sum_above"),
+    ];
+    for (at, (old, new)) in breaks.into_iter().enumerate() {
+        let program = program(&format!("choose_broken_{at}"), Dialect::Cuda, Some((old, new)));
+        assert!(
+            (0..CASES.len()).any(|case| !holds(&program, case)),
+            "`{old}` was replaced, and nothing noticed"
+        );
+    }
+}
