@@ -90,6 +90,10 @@ def pieces_of(text, taken):
     return pieces
 
 
+def table_of(table):
+    return {token["content"]: token["id"] for token in table["added_tokens"]}
+
+
 def tokenizer(said):
     table = json.loads((MINI / "tokenizer.json").read_text())
     taken = set(table["model"]["vocab"]) | {token["content"] for token in table["added_tokens"]}
@@ -111,6 +115,8 @@ def tokenizer(said):
             successors[last] = token
             last = token
         successors[last] = ids["<|im_end|>"]
+    # Where a server ends the reasoning itself, a short answer follows.
+    successors[add("</think>", False)] = successors[table_of(table)["<|say:PLAIN|>"]]
     return table, size, successors
 
 

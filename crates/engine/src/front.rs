@@ -3,6 +3,7 @@
 //! Invariant: no arrays and no processes. A slow or broken client costs its own request: events wait in that request's
 //! own channel, which its token limit bounds.
 
+mod embed;
 mod event_stream;
 mod handle;
 mod message_boundaries;
@@ -10,8 +11,10 @@ mod message_formats;
 mod model_text;
 mod output_processor;
 mod output_text;
+mod reasoning_budget;
 mod session_names;
 
+pub use embed::Generated;
 pub use event_stream::EventStream;
 pub use handle::Handle;
 pub(crate) use handle::Started;

@@ -46,7 +46,7 @@ pub use error::{Failure, StartError};
 pub use event::{CallEnding, Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
 #[doc(hidden)]
 pub use fault::FaultPlan;
-pub use front::{EventStream, Handle};
+pub use front::{EventStream, Generated, Handle};
 pub use info::{Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
 pub use kernel_table::{KernelRow, KernelTable, kernel_table};
 pub use machine::{Gpu, Machine, machine};

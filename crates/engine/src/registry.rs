@@ -101,8 +101,8 @@ impl ActiveRequests {
         while let Ok(Report { jobs, stats, sessions }) = reports.recv() {
             // The statistics come first: they include a request's end when its client sees it.
             status.update(stats, sessions);
-            for job in self.update(|registry| registry.handle(jobs)) {
-                let _stopping = commands.send(Command::Cancel(job));
+            for command in self.update(|registry| registry.handle(jobs)) {
+                let _stopping = commands.send(command);
             }
         }
         status.set_stopped();
@@ -126,21 +126,26 @@ impl ActiveRequests {
 }
 
 impl Registry {
-    /// Sends the clients the events of reports. Returns the jobs that have finished here and must be cancelled in the
-    /// loop.
-    pub(crate) fn handle(&mut self, reports: Vec<JobReport>) -> Vec<JobId> {
-        let mut stopped = Vec::new();
+    /// Sends the clients the events of reports. Returns commands to the loop: jobs that have finished here are cancelled
+    /// there, and some go on as another job.
+    pub(crate) fn handle(&mut self, reports: Vec<JobReport>) -> Vec<Command> {
+        let mut commands = Vec::new();
         for JobReport { job, update } in reports {
             let output = self.0.get_mut(&job).and_then(|request| request.output.as_mut());
             let Some(output) = output else { continue };
             match output.handle(update) {
                 OutputState::Active => continue,
                 OutputState::Finished => {}
-                OutputState::Stopped => stopped.push(job),
+                OutputState::Stopped => commands.push(Command::Cancel(job)),
+                OutputState::Continued(next) => {
+                    let output = self.0.get_mut(&job).and_then(|request| request.output.take());
+                    self.0.entry(next.id).or_default().output = output;
+                    commands.extend([Command::Cancel(job), Command::Submit(next)]);
+                }
             }
             self.end(job, |request| request.output = None);
         }
-        stopped
+        commands
     }
 
     /// Adds the job of a request.

@@ -30,6 +30,8 @@ pub struct Request {
     pub stop: Stop,
     /// How the generated text is read.
     pub output: OutputMode,
+    /// Most tokens of reasoning; then its end is forced. `None` is the engine's setting.
+    pub reasoning_budget: Option<usize>,
     /// `Some(n)` reports the log-probability of each token and of the `n` most likely ones.
     pub logprobs: Option<usize>,
     /// `Some(n)` reports the same for the tokens of the prompt.
@@ -58,6 +60,7 @@ impl Request {
             sampling: Sampling::default(),
             stop: Stop::default(),
             output: OutputMode::default(),
+            reasoning_budget: None,
             logprobs: None,
             prompt_logprobs: None,
             priority: 0,

@@ -68,6 +68,8 @@ pub struct Settings {
     pub tool_call_format: Option<String>,
     /// The name of the format of reasoning; `none` leaves it in the text. `None` is the model's own.
     pub reasoning_format: Option<String>,
+    /// Most tokens of reasoning of requests without a limit of their own.
+    pub reasoning_budget: Option<usize>,
     /// Time limit in seconds of requests without one.
     pub request_timeout_s: Option<f64>,
     /// Injected faults, for tests.
@@ -127,6 +129,7 @@ impl Default for Settings {
             chat_template: None,
             tool_call_format: None,
             reasoning_format: None,
+            reasoning_budget: None,
             request_timeout_s: None,
             faults: FaultPlan::default(),
         }

@@ -312,14 +312,14 @@ impl Supervisor {
         self.outputs.requests.update(|registry| change(journal, registry))
     }
 
-    /// Passes the journal's reports on, and cancels the jobs that end with that.
+    /// Passes the journal's reports on, and does what follows: jobs that end with that are cancelled, some go on.
     fn report(&mut self, reports: impl FnOnce(&mut JobJournal, &mut Registry) -> Vec<JobReport>) {
-        let ended = self.journaled(|journal, registry| {
+        let commands = self.journaled(|journal, registry| {
             let reports = reports(journal, registry);
             registry.handle(reports)
         });
-        for job in ended {
-            self.cancel(job);
+        for command in commands {
+            self.handle_command(command);
         }
     }
 

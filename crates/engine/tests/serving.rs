@@ -248,3 +248,19 @@ fn a_cache_hit_can_end_inside_a_block() {
     assert!(!output.usage.cached_tokens.is_multiple_of(Settings::default().block_size), "{:?}", output.usage);
     assert_eq!(output.text, alone.text);
 }
+
+#[test]
+fn a_callback_stops_a_generation_and_the_engine_goes_on() {
+    use std::ops::ControlFlow;
+    let engine = engine(Settings::default());
+    let (mut text, mut calls) = (String::new(), 0);
+    let stopped = engine.generate(complete("a", "Once upon a time", 400), |delta, _| {
+        text.push_str(delta.text());
+        calls += 1;
+        if text.len() > 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(stopped.unwrap().reason, FinishReason::Cancelled);
+    assert!(calls < 20, "{calls}");
+    let whole = engine.generate(complete("b", "Once upon a time", 8), |_, _| ControlFlow::Continue(()));
+    assert_eq!(whole.unwrap().usage.unwrap().completion_tokens, 8);
+}

@@ -26,6 +26,8 @@ pub struct Settings {
     pub model_names: ModelNames,
     /// How long a stream is silent before it shows that it is alive.
     pub keep_alive: Duration,
+    /// Responses that are kept.
+    pub responses: Arc<StoredResponses>,
 }
 
 /// Which model names are served where clients choose names of their own.
@@ -46,6 +48,7 @@ impl Default for Settings {
             shutdown_timeout: Duration::from_secs(30),
             model_names: ModelNames::default(),
             keep_alive: Duration::from_secs(10),
+            responses: Arc::default(),
         }
     }
 }
@@ -79,7 +82,7 @@ impl App {
             metrics: metrics::install(),
             model_names: settings.model_names,
             keep_alive: settings.keep_alive,
-            responses: Arc::default(),
+            responses: Arc::clone(&settings.responses),
             stopping: AtomicBool::new(false),
         }
     }

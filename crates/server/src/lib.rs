@@ -13,6 +13,7 @@ mod listen;
 pub mod lower;
 mod metrics;
 mod observe;
+mod openapi;
 mod request_id;
 pub mod response;
 mod routes;

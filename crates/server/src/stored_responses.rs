@@ -1,11 +1,18 @@
 //! Responses that are kept for `previous_response_id` and GET.
 //!
-//! Invariant: a tenant sees its own responses only. Number and bytes are bounded: the oldest are dropped first.
+//! Invariant: a tenant sees its own responses only. Number and bytes in memory are bounded: the oldest are dropped first,
+//! and stay in the folder where there is one.
+
+mod disk;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
+
+use disk::Folder;
 
 /// Most responses.
 const COUNT_MAX: usize = 4096;
@@ -40,7 +47,10 @@ impl StoredResponse {
 
 /// The responses that are kept.
 #[derive(Debug, Default)]
-pub struct StoredResponses(Mutex<Inner>);
+pub struct StoredResponses {
+    inner: Mutex<Inner>,
+    folder: Option<Folder>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -51,8 +61,16 @@ struct Inner {
 }
 
 impl StoredResponses {
-    /// Keeps a response, in place of an older state of it.
+    /// Responses that are kept in a folder of a state directory, too.
+    pub fn in_folder(state: &Path) -> io::Result<Self> {
+        Ok(Self { inner: Mutex::default(), folder: Some(Folder::open(state)?) })
+    }
+
+    /// Keeps a response, in place of an older state of it. One that has ended is written to the folder.
     pub fn insert(&self, response: StoredResponse) {
+        if let Some(folder) = self.folder.as_ref().filter(|_| !response.is_running()) {
+            folder.write(&response);
+        }
         let bytes = size(&response.response) + response.input.iter().map(size).sum::<usize>();
         let mut inner = self.lock();
         let id = response.id.clone();
@@ -69,24 +87,27 @@ impl StoredResponses {
 
     /// A response of this tenant.
     pub fn get(&self, tenant: &str, id: &str) -> Option<StoredResponse> {
-        let inner = self.lock();
-        let (found, _) = inner.by_id.get(id)?;
-        (found.tenant == tenant).then(|| found.clone())
+        let kept = self.lock().by_id.get(id).map(|(found, _)| found.clone());
+        let found = kept.or_else(|| self.folder.as_ref()?.read(id))?;
+        (found.tenant == tenant).then_some(found)
     }
 
     /// Removes a response of this tenant; false when there is none.
     pub fn remove(&self, tenant: &str, id: &str) -> bool {
-        let mut inner = self.lock();
-        let is_own = inner.by_id.get(id).is_some_and(|(found, _)| found.tenant == tenant);
-        if is_own {
-            inner.remove(id);
-            inner.order.retain(|other| other != id);
+        if self.get(tenant, id).is_none() {
+            return false;
         }
-        is_own
+        let mut inner = self.lock();
+        inner.remove(id);
+        inner.order.retain(|other| other != id);
+        if let Some(folder) = &self.folder {
+            folder.remove(id);
+        }
+        true
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -133,6 +154,21 @@ mod tests {
         assert_eq!(items, [json!({"content": "hi"}), json!({"content": "x"})]);
         assert!(store.remove("a", "1"));
         assert_eq!(store.get("a", "1"), None);
+    }
+
+    #[test]
+    fn a_folder_outlives_the_process_and_takes_only_our_ids() {
+        let state = std::env::temp_dir().join(format!("omnibus-responses-{}", std::process::id()));
+        let id = format!("resp_{:032x}", 7);
+        let store = StoredResponses::in_folder(&state).unwrap();
+        store.insert(response(&id, "x"));
+        store.insert(response("resp_../../etc", "x"));
+        let later = StoredResponses::in_folder(&state).unwrap();
+        assert_eq!(later.get("a", &id), Some(response(&id, "x")));
+        assert_eq!((later.get("b", &id), later.get("a", "resp_../../etc")), (None, None));
+        assert!(later.remove("a", &id));
+        assert_eq!(StoredResponses::in_folder(&state).unwrap().get("a", &id), None);
+        std::fs::remove_dir_all(state).unwrap();
     }
 
     #[test]

@@ -16,8 +16,20 @@ const HEAD: &str = "\
 
 <!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
 
-A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason; a
-field that is not listed is refused as well. None is dropped silently. `null` counts as absent.
+A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason. A field
+that is not listed is refused as well; on `/v1/messages` and `/v1/responses` it is accepted, counted in
+`omnibus_unknown_fields_total` and logged, because their clients send new ones at any time. `null` counts as absent.
+
+What differs from the originals:
+
+- On `/v1/messages` and `/v1/responses`, any model name is served by the loaded model, unless `--strict-model-names` is set.
+- Models that read text only get a note in the place of an image or a file.
+- `signature` of thinking and `encrypted_content` of reasoning hold the text itself, encoded and not encrypted, so that
+  reasoning which is not displayed comes back with the history.
+- Stop strings and `stop_sequences` end the answer's text; reasoning and the arguments of calls may hold them.
+- A call whose JSON was cut by the token limit or is malformed stays as it is in chat completions and Responses, where
+  its item is `incomplete`; in a full Anthropic message its input is empty.
+- A background response with `stream` is streamed, and ends when the client disconnects.
 
 ## Routes
 

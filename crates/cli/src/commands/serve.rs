@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_engine::{AddSpecial, Handle, Input, Message, ModelSource, Role};
-use omnibus_server::{Keys, Limits, Settings};
+use omnibus_server::{Keys, Limits, Settings, StoredResponses};
 use serde_json::json;
 
 use super::engine;
@@ -84,11 +84,18 @@ fn settings(listen: &Listen) -> Result<Settings, Error> {
         }
         keys.extend(from_file);
     }
+    let responses = match &listen.state_dir {
+        Some(folder) => StoredResponses::in_folder(folder).map_err(|error| {
+            Error::usage(format!("--state-dir: cannot use {}: {error}", folder.display()))
+        })?,
+        None => StoredResponses::default(),
+    };
     Ok(Settings {
         keys: Keys::new(keys).map_err(Error::usage)?,
         limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
         shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
         model_names: listen.model_names,
+        responses: Arc::new(responses),
         ..Settings::default()
     })
 }

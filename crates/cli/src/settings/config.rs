@@ -59,6 +59,8 @@ pub struct Listen {
     pub shutdown_timeout_s: f64,
     /// Which model names are served where clients choose names of their own.
     pub model_names: ModelNames,
+    /// Folder of what outlives the server.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// The engine process.

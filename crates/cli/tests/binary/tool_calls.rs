@@ -108,3 +108,24 @@ fn formats_are_listed_and_unknown_ones_refused() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("no tool call format `missing`"), "{refused:?}");
 }
+
+#[test]
+fn a_spent_reasoning_budget_ends_the_reasoning() {
+    for arguments in [&["--in-process"][..], &[]] {
+        let server = server("budget", arguments);
+        let mut body = body(question());
+        body["thinking_token_budget"] = 4.into();
+        let reply = ask(&server, &body).json();
+        let message = &reply["choices"][0]["message"];
+        let reasoning = message["reasoning_content"].as_str().unwrap();
+        let whole = "The tool 'read_file' gives what is missing.";
+        assert!(whole.starts_with(reasoning) && reasoning.len() < whole.len(), "{reply}");
+        assert_eq!(message["content"], "A short answer.");
+        let usage = &reply["usage"];
+        // Four tokens and the closing one.
+        assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 5, "{usage}");
+        assert!(usage["completion_tokens"].as_u64().unwrap() > 5);
+        body["thinking_token_budget"] = 400.into();
+        assert_eq!(ask(&server, &body).json()["choices"][0]["message"]["reasoning_content"], whole);
+    }
+}

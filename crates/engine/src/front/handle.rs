@@ -11,12 +11,13 @@ use omnibus_text::AddSpecial;
 use super::event_stream::EventStream;
 use super::model_text::{ModelText, TokenizedPrompt};
 use super::output_processor::{CancelOnDrop, RequestOutput};
+use super::reasoning_budget::ReasoningBudget;
 use super::session_names::SessionNames;
 use crate::digest::digest;
 use crate::message::{Command, CommandSender, Job, JobId, Ready};
 use crate::model_source::ModelSource;
 use crate::registry::ActiveRequests;
-use crate::request::{Input, Request};
+use crate::request::{Input, OutputMode, Request};
 use crate::settings::Settings;
 use crate::status::EngineStatus;
 use crate::{Failure, Health, ModelInfo, RequestInfo, SessionInfo, SessionStats, Stats, sampler};
@@ -50,6 +51,7 @@ struct Shared {
     max_queue: usize,
     seed: u64,
     timeout_s: Option<f64>,
+    reasoning_budget: Option<usize>,
 }
 
 impl Drop for Shared {
@@ -93,6 +95,7 @@ impl Handle {
             max_queue: settings.max_queue,
             seed: settings.seed,
             timeout_s: settings.request_timeout_s,
+            reasoning_budget: settings.reasoning_budget,
         }))
     }
 
@@ -126,14 +129,16 @@ impl Handle {
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
         let model = shared.info.id.clone();
         let output_text = text.output_text(&request, &job.request.prompt);
-        let output = RequestOutput::new(&request, model, &job, output_text, events_tx);
+        let budget = shared.reasoning_budget(&request, &job);
+        let jobs = std::iter::once(id).chain(budget.as_ref().map(ReasoningBudget::next_id)).collect();
+        let output = RequestOutput::new(&request, model, &job, (output_text, budget), events_tx);
         shared.requests.insert(id, output);
         tracing::debug!(request_id = request.id, job = id.0, prompt_tokens = job.prompt, "request queued");
         if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
             shared.requests.remove(id);
             return Err(Failure::unavailable("the engine has stopped"));
         }
-        Ok(EventStream::new(request.id, events, CancelOnDrop { job: id, commands: shared.commands.clone() }))
+        Ok(EventStream::new(request.id, events, CancelOnDrop { jobs, commands: shared.commands.clone() }))
     }
 
     /// Cancels a request; false when none has that id. Its stream still ends with an event.
@@ -232,6 +237,16 @@ impl Shared {
             }
             _ => Ok(&self.text),
         }
+    }
+
+    /// The limit on a request's reasoning, if it has one and the model reasons.
+    fn reasoning_budget(&self, request: &Request, job: &Job) -> Option<ReasoningBudget> {
+        if !matches!(request.output, OutputMode::Message { .. }) {
+            return None;
+        }
+        let tokens = request.reasoning_budget.or(self.reasoning_budget)?;
+        let next = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
+        Some(ReasoningBudget::new(tokens, self.text.reasoning_end()?, next, job))
     }
 
     /// The request in tokens, checked against the model's sizes.

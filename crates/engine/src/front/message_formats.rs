@@ -83,6 +83,13 @@ impl MessageFormats {
     }
 }
 
+impl MessageFormats {
+    /// The text that ends reasoning.
+    pub(super) fn reasoning_end(&self) -> Option<&'static str> {
+        self.reasoning.map(|format| format.closing)
+    }
+}
+
 fn unknown(kind: &str, name: &str) -> StartError {
     StartError::new(format!(
         "there is no {kind} format `{name}`; `omnibus models --formats` lists them, and `none` switches it off"

@@ -58,6 +58,11 @@ impl ModelText {
         }
     }
 
+    /// The tokens that end reasoning. `None` for a model without a format of reasoning.
+    pub(crate) fn reasoning_end(&self) -> Option<Vec<u32>> {
+        self.tokenizer.encode(self.formats.reasoning_end()?, AddSpecial::No).ok()
+    }
+
     /// Reads the text that a request with these prompt tokens generates.
     pub(crate) fn output_text(&self, request: &Request, prompt: &[u32]) -> OutputText {
         let parser = self.formats.parser(&request.output, &self.tokenizer, prompt);

@@ -5,6 +5,7 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::output_text::{Ended, NewText, OutputText, Part};
+use super::reasoning_budget::ReasoningBudget;
 use crate::event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
 use crate::message::{Command, CommandSender, Job, JobId, JobUpdate, TokenLogprobs};
 use crate::{Failure, RequestInfo, RequestOrigin, RequestState};
@@ -19,6 +20,8 @@ pub(crate) struct RequestOutput {
     state: RequestState,
     events: UnboundedSender<Event>,
     text: OutputText,
+    /// Until it is spent.
+    budget: Option<ReasoningBudget>,
     /// End tokens, sorted; their text is not part of the answer.
     stop_tokens: Vec<u32>,
     with_logprobs: bool,
@@ -52,7 +55,7 @@ impl RequestOutput {
         request: &crate::Request,
         model: String,
         job: &Job,
-        text: OutputText,
+        (text, budget): (OutputText, Option<ReasoningBudget>),
         events: UnboundedSender<Event>,
     ) -> Self {
         let prompt = &job.request.prompt;
@@ -65,6 +68,7 @@ impl RequestOutput {
             state: RequestState::Queued,
             events,
             text,
+            budget,
             stop_tokens: job.stop_tokens.clone(),
             with_logprobs: request.logprobs.is_some(),
             prompt_logprobs: match (request.prompt_logprobs, prompt.first()) {
@@ -175,7 +179,8 @@ impl RequestOutput {
 
     fn handle_token(&mut self, token: TokenLogprobs) -> OutputState {
         self.usage.completion_tokens += 1;
-        self.last = Some(token.token);
+        let id = token.token;
+        self.last = Some(id);
         let ends = self.stop_tokens.binary_search(&token.token).is_ok();
         let before = self.text.part();
         let new = if ends { NewText::default() } else { self.text.push(token.token) };
@@ -190,7 +195,36 @@ impl RequestOutput {
                 self.end(FinishReason::Stop, matched_by(ended));
                 OutputState::Stopped
             }
+            None if ends => OutputState::Active,
+            None => self.spend(id),
+        }
+    }
+
+    /// Counts a token against the limit on reasoning. When it is spent, reasoning is closed.
+    fn spend(&mut self, token: u32) -> OutputState {
+        let Some(budget) = &mut self.budget else { return OutputState::Active };
+        budget.push(token);
+        let is_spent = self.usage.reasoning_tokens >= budget.tokens;
+        match self.budget.take_if(|_| is_spent && self.text.part() == Part::Reasoning) {
+            Some(budget) => self.close_reasoning(budget),
             None => OutputState::Active,
+        }
+    }
+
+    fn close_reasoning(&mut self, budget: ReasoningBudget) -> OutputState {
+        tracing::debug!(request_id = self.id, tokens = budget.tokens, "the reasoning budget is spent");
+        for token in &budget.closing {
+            self.usage.completion_tokens += 1;
+            self.usage.reasoning_tokens += 1;
+            let new = self.text.push(*token);
+            self.send_deltas(new.deltas, Vec::new());
+        }
+        match budget.continuation() {
+            Some(job) => OutputState::Continued(Box::new(job)),
+            None => {
+                self.end(FinishReason::Length, None);
+                OutputState::Stopped
+            }
         }
     }
 
@@ -246,17 +280,22 @@ pub(crate) enum OutputState {
     Finished,
     /// Finished here, while the loop still computes it: a stop string, or a request without generation.
     Stopped,
+    /// Goes on as this job, in place of the one whose update it was.
+    Continued(Box<Job>),
 }
 
 /// Cancels a request when its client drops the stream.
 pub(super) struct CancelOnDrop {
-    pub(super) job: JobId,
+    /// The request's job, and the one that may continue it.
+    pub(super) jobs: Vec<JobId>,
     pub(super) commands: CommandSender,
 }
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         // The loop ignores finished requests.
-        let _stopping = self.commands.send(Command::Cancel(self.job));
+        for job in &self.jobs {
+            let _stopping = self.commands.send(Command::Cancel(*job));
+        }
     }
 }

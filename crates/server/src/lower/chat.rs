@@ -22,6 +22,7 @@ pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
     let mut request = generation::lower(&wire.generation, Input::Chat(chat), caller);
     request.output = output;
     request.logprobs = wire.logprobs;
+    request.reasoning_budget = wire.reasoning_budget;
     GenerationBatch { prompts: vec![request], n: wire.generation.n }
 }
 

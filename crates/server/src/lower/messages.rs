@@ -22,6 +22,10 @@ const GAP: &str = "\n\n";
 /// The engine requests of a messages request. `model` is the served name.
 pub fn lower(wire: MessagesRequest, model: Option<String>, caller: &Caller) -> GenerationBatch {
     let output = output(&wire.conversation);
+    let reasoning_budget = match wire.conversation.thinking {
+        Thinking::On { budget_tokens, .. } => budget_tokens,
+        Thinking::Off => None,
+    };
     let default = Sampling::default();
     let sampling = Sampling {
         temperature: wire.temperature.map_or(default.temperature, |value| value as f32),
@@ -35,6 +39,7 @@ pub fn lower(wire: MessagesRequest, model: Option<String>, caller: &Caller) -> G
         sampling,
         stop: Stop { strings: wire.stop_sequences, ..Stop::default() },
         output,
+        reasoning_budget,
         tenant: caller.tenant.clone(),
         ..Request::new(caller.response_id.clone(), Input::Chat(chat(wire.conversation)))
     };

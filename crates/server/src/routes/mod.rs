@@ -54,6 +54,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/detokenize", post(tokenize::detokenize))
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))
+        .route("/openapi.json", get(status::openapi))
         .route("/version", get(status::version))
         .route("/", get(status::version))
         .route("/api/hello", get(status::version))

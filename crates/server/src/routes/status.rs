@@ -1,4 +1,4 @@
-//! `GET /health`, `/ready`, `/version`, `/metrics` and `/v1/status`.
+//! `GET /health`, `/ready`, `/version`, `/metrics`, `/openapi.json` and `/v1/status`.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::metrics::scrape;
+use crate::openapi;
 
 /// 200 while the engine steps or is idle, else 503.
 pub async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
@@ -35,6 +36,11 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError>
     }
     alive(&app)?;
     Ok(Json(json!({"status": "ready"})))
+}
+
+/// The routes as an OpenAPI document.
+pub async fn openapi() -> Json<Value> {
+    Json(openapi::document())
 }
 
 /// The server's name and version.

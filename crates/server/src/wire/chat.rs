@@ -23,6 +23,7 @@ pub const FIELDS: &[Field] = &[
     honoured("response_format", "only `{\"type\": \"text\"}`"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
     honoured("reasoning_effort", "passed to the chat template; `none` switches reasoning off"),
+    honoured("thinking_token_budget", "most tokens of reasoning; then its end is forced"),
     honoured("enable_thinking", "switches reasoning on or off, in chat templates that can"),
     honoured("documents", "passed to the chat template"),
     honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
@@ -71,6 +72,8 @@ pub struct ChatRequest {
     pub conversation: Conversation,
     /// How many alternatives to report per token; `None` reports no log-probabilities.
     pub logprobs: Option<usize>,
+    /// `thinking_token_budget`.
+    pub reasoning_budget: Option<usize>,
 }
 
 /// The inputs of the chat template.
@@ -119,6 +122,7 @@ impl ChatRequest {
         let request = Self {
             generation,
             logprobs: logprobs(&mut fields)?,
+            reasoning_budget: fields.count("thinking_token_budget", (0, TOKENS_MAX))?,
             conversation: Conversation::read(&mut fields)?,
         };
         fields.finish();

@@ -88,6 +88,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "reasoning-budget",
+        short: None,
+        kind: Kind::Count(0, MAX),
+        default: "",
+        section: "Model",
+        commands: TEXT,
+        scope: Scope::Everywhere,
+        help: "Most tokens of reasoning of a request without a limit of its own; then the end of reasoning is forced. Default: no limit.",
+        set: |config, value| {
+            config.engine.reasoning_budget = Some(value.count() as usize);
+            Ok(())
+        },
+    },
+    Setting {
         name: "max-model-len",
         short: None,
         kind: Kind::Count(1, MAX),

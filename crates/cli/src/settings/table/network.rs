@@ -80,6 +80,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "state-dir",
+        short: None,
+        kind: Kind::Text("DIR"),
+        default: "",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Folder of what outlives the server: stored responses of /v1/responses. Created if missing. Default: they are kept in memory.",
+        set: |config, value| {
+            config.listen.state_dir = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
         name: "strict-model-names",
         short: None,
         kind: Kind::Switch,

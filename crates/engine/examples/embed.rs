@@ -1,0 +1,44 @@
+//! The engine inside of another program: a callback prints the text and stops after three sentences.
+//!
+//! `cargo run --release --example embed -- path/to/model 'Why is the sky blue?'`
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use omnibus_engine::{
+    Chat, Input, Message, ModelSource, OutputMode, Request, Role, Sampling, Settings, start,
+};
+
+/// A stop condition of our own: no field of a request says it.
+const SENTENCES: usize = 3;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(path), Some(question)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: embed MODEL QUESTION".into());
+    };
+    let model = ModelSource::Directory { path: path.into(), served_names: Vec::new() };
+    let engine = start(vec![model], Settings::default())?;
+    let chat = Chat { messages: vec![Message::new(Role::User, question)], ..Chat::default() };
+    let request = Request {
+        sampling: Sampling { temperature: 0.7, ..Sampling::default() },
+        output: OutputMode::Message { tools: None, calls: Default::default() },
+        max_new_tokens: Some(512),
+        ..Request::new("embedded", Input::Chat(chat))
+    };
+    let mut text = String::new();
+    let generated = engine.generate(request, |delta, _tokens| {
+        print!("{}", delta.text());
+        _ = std::io::stdout().flush();
+        text.push_str(delta.text());
+        if text.matches(['.', '!', '?']).count() >= SENTENCES {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    println!("\n{generated:?}");
+    Ok(())
+}

@@ -1,0 +1,303 @@
+//! `GET /openapi.json`: the routes as an OpenAPI document, made from the tables of fields.
+//!
+//! Invariant: every route of `routes` is a row here; a test compares them.
+
+use serde_json::{Map, Value, json};
+
+use crate::wire::fields::{Field, Handling};
+use crate::wire::{anthropic, chat, completions, generation, responses, tokenize};
+
+/// One row: a method of a path.
+struct Operation {
+    path: &'static str,
+    method: &'static str,
+    about: &'static str,
+    body: Body,
+    reply: Reply,
+}
+
+/// The body of a request.
+enum Body {
+    None,
+    /// The fields of these tables, some of them required.
+    Fields {
+        tables: &'static [&'static [Field]],
+        required: &'static [&'static str],
+        unknown: Unknown,
+    },
+}
+
+/// What becomes of other fields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    Refused,
+    Tolerated,
+}
+
+/// The successful response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    Json,
+    /// JSON, or server-sent events with `stream`.
+    Stream,
+    /// Prometheus' text.
+    Text,
+    /// A WebSocket.
+    Upgrade,
+}
+
+const fn get(path: &'static str, about: &'static str) -> Operation {
+    Operation { path, method: "get", about, body: Body::None, reply: Reply::Json }
+}
+
+const fn delete(path: &'static str, about: &'static str) -> Operation {
+    Operation { path, method: "delete", about, body: Body::None, reply: Reply::Json }
+}
+
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        path: "/v1/chat/completions",
+        method: "post",
+        about: "OpenAI's chat completions",
+        body: Body::Fields {
+            tables: &[chat::FIELDS, generation::FIELDS],
+            required: &["messages"],
+            unknown: Unknown::Refused,
+        },
+        reply: Reply::Stream,
+    },
+    Operation {
+        path: "/v1/completions",
+        method: "post",
+        about: "OpenAI's text completions",
+        body: Body::Fields {
+            tables: &[completions::FIELDS, generation::FIELDS],
+            required: &["prompt"],
+            unknown: Unknown::Refused,
+        },
+        reply: Reply::Stream,
+    },
+    Operation {
+        path: "/v1/messages",
+        method: "post",
+        about: "Anthropic's messages",
+        body: Body::Fields {
+            tables: &[anthropic::FIELDS],
+            required: &["messages", "max_tokens"],
+            unknown: Unknown::Tolerated,
+        },
+        reply: Reply::Stream,
+    },
+    Operation {
+        path: "/v1/messages/count_tokens",
+        method: "post",
+        about: "Counts the tokens of Anthropic's messages",
+        body: Body::Fields {
+            tables: &[anthropic::FIELDS],
+            required: &["messages"],
+            unknown: Unknown::Tolerated,
+        },
+        reply: Reply::Json,
+    },
+    Operation {
+        path: "/v1/responses",
+        method: "post",
+        about: "OpenAI's Responses API",
+        body: Body::Fields {
+            tables: &[responses::FIELDS],
+            required: &["input"],
+            unknown: Unknown::Tolerated,
+        },
+        reply: Reply::Stream,
+    },
+    get("/v1/responses/{id}", "A stored response"),
+    delete("/v1/responses/{id}", "Removes a stored response"),
+    Operation {
+        path: "/v1/responses/{id}/cancel",
+        method: "post",
+        about: "Cancels a response in the background",
+        body: Body::None,
+        reply: Reply::Json,
+    },
+    get("/v1/responses/{id}/input_items", "The conversation up to a stored response"),
+    Operation {
+        path: "/v1/stream",
+        method: "get",
+        about: "Many chat completions on one WebSocket",
+        body: Body::None,
+        reply: Reply::Upgrade,
+    },
+    get("/v1/models", "The served models"),
+    get("/v1/models/{*id}", "One served model"),
+    get("/v1/requests", "Queued and running requests"),
+    delete("/v1/requests/{id}", "Cancels a request"),
+    get("/v1/sessions", "Conversations whose blocks are pinned"),
+    delete("/v1/sessions/{id}", "Drops a session"),
+    get("/v1/cache/stats", "Hits and misses of the prefix cache"),
+    get("/v1/status", "Statistics and state"),
+    Operation {
+        path: "/tokenize",
+        method: "post",
+        about: "Tokenizes a text or a conversation",
+        body: Body::Fields { tables: &[tokenize::FIELDS], required: &[], unknown: Unknown::Refused },
+        reply: Reply::Json,
+    },
+    Operation {
+        path: "/detokenize",
+        method: "post",
+        about: "The text of tokens",
+        body: Body::Fields {
+            tables: &[tokenize::DETOKENIZE],
+            required: &["tokens"],
+            unknown: Unknown::Refused,
+        },
+        reply: Reply::Json,
+    },
+    get("/health", "200 while the engine steps or is idle"),
+    get("/ready", "200 while requests are accepted"),
+    get("/version", "The server's name and version"),
+    get("/", "The server's name and version"),
+    get("/api/hello", "The server's name and version"),
+    get("/openapi.json", "This document"),
+    Operation {
+        path: "/metrics",
+        method: "get",
+        about: "Metrics for Prometheus",
+        body: Body::None,
+        reply: Reply::Text,
+    },
+];
+
+/// The document.
+pub fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for operation in OPERATIONS {
+        let path = operation.path.replace("{*", "{");
+        let item = paths.entry(path).or_insert_with(|| json!({}));
+        item[operation.method] = operation.document();
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "mlx-omnibus", "version": env!("CARGO_PKG_VERSION")},
+        "security": [{}, {"bearer": []}, {"key": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+            "schemas": {"Error": error_schema(), "AnthropicError": anthropic_error_schema()},
+        },
+    })
+}
+
+fn error_schema() -> Value {
+    let text = json!({"type": "string"});
+    let properties =
+        json!({"message": text, "type": text, "param": {"type": ["string", "null"]}, "code": text});
+    let error =
+        json!({"type": "object", "properties": properties, "required": ["message", "type", "param", "code"]});
+    json!({"type": "object", "properties": {"error": error}, "required": ["error"]})
+}
+
+fn anthropic_error_schema() -> Value {
+    let text = json!({"type": "string"});
+    let error = json!({"type": "object", "properties": {"type": text, "message": text}, "required": ["type", "message"]});
+    json!({"type": "object", "properties": {"type": {"const": "error"}, "error": error}, "required": ["type", "error"]})
+}
+
+impl Operation {
+    fn document(&self) -> Value {
+        let mut operation = json!({"summary": self.about, "responses": self.responses()});
+        let names = self.path.split(['{', '}']).skip(1).step_by(2);
+        let parameter = |name: &str| {
+            let name = name.trim_start_matches('*');
+            json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})
+        };
+        let parameters: Vec<Value> = names.map(parameter).collect();
+        if !parameters.is_empty() {
+            operation["parameters"] = parameters.into();
+        }
+        if let Body::Fields { tables, required, unknown } = &self.body {
+            let schema = schema(tables, required, *unknown);
+            operation["requestBody"] =
+                json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        }
+        operation
+    }
+
+    fn responses(&self) -> Value {
+        let json = json!({"application/json": {"schema": {"type": "object"}}});
+        let (status, success) = match self.reply {
+            Reply::Json => ("200", json!({"description": "Success", "content": json})),
+            Reply::Stream => {
+                let mut content = json;
+                content["text/event-stream"] = json!({"schema": {"type": "string"}});
+                (
+                    "200",
+                    json!({"description": "Success, as server-sent events with `stream`", "content": content}),
+                )
+            }
+            Reply::Text => {
+                let content = json!({"text/plain": {"schema": {"type": "string"}}});
+                ("200", json!({"description": "Success", "content": content}))
+            }
+            Reply::Upgrade => ("101", json!({"description": "A WebSocket"})),
+        };
+        let name = if self.path.starts_with("/v1/messages") { "AnthropicError" } else { "Error" };
+        let reference = json!({"$ref": format!("#/components/schemas/{name}")});
+        let error =
+            json!({"description": "An error", "content": {"application/json": {"schema": reference}}});
+        let mut responses = Map::new();
+        responses.insert(status.to_owned(), success);
+        responses.insert("default".to_owned(), error);
+        Value::Object(responses)
+    }
+}
+
+/// The fields of tables, without those that are refused.
+fn schema(tables: &[&[Field]], required: &[&str], unknown: Unknown) -> Value {
+    let mut properties = Map::new();
+    for field in tables.iter().copied().flatten() {
+        let about = match field.handling {
+            Handling::Honoured => field.note.to_owned(),
+            Handling::Harmless => format!("no effect: {}", field.note),
+            Handling::Refused => continue,
+        };
+        properties.insert(field.name.to_owned(), json!({"description": about}));
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": unknown == Unknown::Tolerated,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_route_is_documented() {
+        let routes = include_str!("routes/mod.rs");
+        let paths = |call: &str| call.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned);
+        let routed: BTreeSet<String> = routes.split(".route(").skip(1).filter_map(paths).collect();
+        let documented: BTreeSet<String> =
+            OPERATIONS.iter().map(|operation| operation.path.to_owned()).collect();
+        assert_eq!(routed, documented);
+    }
+
+    #[test]
+    fn fields_are_those_of_the_tables() {
+        let document = document();
+        let body = &document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"];
+        let schema = &body["application/json"]["schema"];
+        assert_eq!(schema["additionalProperties"], false);
+        assert!(schema["properties"]["temperature"]["description"].is_string());
+        assert!(schema["properties"]["functions"].is_null(), "refused fields are left out");
+        assert_eq!(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
+    }
+}
