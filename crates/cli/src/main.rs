@@ -16,6 +16,7 @@ mod log;
 mod model;
 mod output;
 mod settings;
+mod stop_signals;
 mod warm_prompts;
 
 use std::process::ExitCode;

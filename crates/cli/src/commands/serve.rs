@@ -13,6 +13,7 @@ use serde_json::json;
 use super::engine;
 use crate::error::Error;
 use crate::settings::{Config, EngineIsolation, Listen, LogFormat};
+use crate::stop_signals::StopSignals;
 use crate::{completion_output, log, model, output, warm_prompts};
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -42,6 +43,7 @@ async fn serve(
     let address = listener.local_addr().map_err(Error::failed)?;
     let mut settings_of_engine = config.engine.clone();
     settings_of_engine.faults = engine::faults()?;
+    let mut signals = StopSignals::new().map_err(Error::failed)?;
     let isolation = match config.isolation.mode {
         EngineIsolation::Process => Some(engine::isolation(&config)?),
         EngineIsolation::InProcess => None,
@@ -52,7 +54,7 @@ async fn serve(
     });
     let handle = tokio::select! {
         started = started => started.map_err(Error::failed)?.map_err(Error::failed)?,
-        () = stop_signal() => return Ok(()),
+        () = signals.recv() => return Ok(()),
     };
     if !prompts.is_empty() {
         let (engine, tenants) = (handle.clone(), settings.keys.tenants());
@@ -60,14 +62,14 @@ async fn serve(
             tokio::task::spawn_blocking(move || warm_prompts::compute(&engine, &prompts, &tenants));
         tokio::select! {
             computed = computed => computed.map_err(Error::failed)?,
-            () = stop_signal() => return Ok(()),
+            () = signals.recv() => return Ok(()),
         }
     }
     announce(&config, address, &handle);
-    let stop = async {
-        stop_signal().await;
-        tokio::spawn(async {
-            stop_signal().await;
+    let stop = async move {
+        signals.recv().await;
+        tokio::spawn(async move {
+            signals.recv().await;
             std::process::exit(1);
         });
     };
@@ -114,22 +116,6 @@ fn sources(models: &[String], served_names: &[String]) -> Result<Vec<ModelSource
         }
         several => several.iter().map(|model| model::source(Some(model), &[])).collect(),
     }
-}
-
-/// Resolves at Ctrl-C or SIGTERM.
-async fn stop_signal() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
-    }
-    _ = tokio::signal::ctrl_c().await;
 }
 
 /// Prints the address and a `curl` line.
