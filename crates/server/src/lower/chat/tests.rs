@@ -130,6 +130,7 @@ fn every_field_reaches_the_engine() {
                 tools: None,
                 calls: Any,
             },
+            reasoning_budget: None,
             logprobs: Some(
                 4,
             ),
