@@ -16,7 +16,7 @@ import struct
 
 WIDTH = 128
 STRENGTH = 8.0
-MINI = pathlib.Path(__file__).parents[2] / "crates/cli/models/omnibus-mini"
+MINI = pathlib.Path(__file__).resolve().parents[2] / "crates/cli/models/omnibus-mini"
 THOUGHT = "<think>\nThe tool '%s' gives what is missing.\n</think>\n\n"
 
 # The tools of known clients that read a file, and their arguments.

@@ -1,5 +1,6 @@
 #!/bin/sh
 # The SDKs of OpenAI and Anthropic against new servers: with the embedded model, and with one that says given texts.
+# Then schemathesis sends what /openapi.json allows, and much that it does not.
 # Usage: tests/sdk/run.sh [path of the omnibus binary]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -32,7 +33,8 @@ stop() {
 }
 
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet 'openai>=2,<3' 'anthropic<2'
+"$work/venv/bin/pip" install --quiet 'openai>=2,<3' 'anthropic<2' \
+    openapi-spec-validator schemathesis
 
 start
 "$work/venv/bin/python" "$here/openai_sdk.py" "$url/v1"
@@ -41,4 +43,10 @@ stop
 python3 "$here/../clients/scripted_model.py" "$work/model" --file "$work/hello.txt" --word PINEAPPLE
 start "$work/model" --kv-cache-memory 256MiB
 "$work/venv/bin/python" "$here/agents.py" "$url" "$work/hello.txt" PINEAPPLE
+"$work/venv/bin/python" -c 'import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())' \
+    "$url/openapi.json" >"$work/openapi.json"
+"$work/venv/bin/openapi-spec-validator" "$work/openapi.json"
+# A WebSocket is not for it.
+"$work/venv/bin/schemathesis" run "$url/openapi.json" --exclude-path /v1/stream -n 20 --no-color \
+    --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance
 stop
