@@ -64,7 +64,7 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
         plans.extend(Gated { dtype: Dtype::Bf16, rows: 2, width: 3072, gate, layout }.plan());
     }
     for rows in [1, 16, 32, 64] {
-        for bits in [WeightBits::Four, WeightBits::Sixteen] {
+        for bits in [WeightBits::Four, WeightBits::Eight, WeightBits::Sixteen] {
             for (inputs, outputs) in [(2560, 9728), (4096, 1024)] {
                 let plan = FewRows { bits, rows, inputs, outputs }.plans(Dialect::Cuda);
                 plans.extend(plan.into_iter().flatten());

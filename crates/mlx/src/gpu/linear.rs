@@ -9,6 +9,8 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
 pub enum WeightBits {
     /// Affine codes of 4 bits in groups of 64, with bf16 scales and biases.
     Four,
+    /// Affine codes of 8 bits, likewise.
+    Eight,
     /// bf16.
     Sixteen,
 }
@@ -17,6 +19,7 @@ impl WeightBits {
     pub(super) fn bits(self) -> i32 {
         match self {
             Self::Four => 4,
+            Self::Eight => 8,
             Self::Sixteen => 16,
         }
     }
@@ -52,7 +55,8 @@ impl FewRows {
             return None;
         }
         let bits = self.bits.bits();
-        let (plan, splits) = if self.rows <= 16 { self.narrow(bits) } else { self.staged(bits) };
+        let is_narrow = self.rows <= 16 || self.bits == WeightBits::Eight;
+        let (plan, splits) = if is_narrow { self.narrow(bits) } else { self.staged(bits) };
         let partial = if splits == 1 { Dtype::Bf16 } else { Dtype::F32 };
         let first = plan.with_output((vec![splits, self.rows, self.outputs], partial));
         if splits == 1 {
@@ -68,7 +72,7 @@ impl FewRows {
         Some(vec![first, sum])
     }
 
-    /// Up to 16 rows: simd groups share the inputs of a product.
+    /// Up to 16 rows, and all of 8 bits: simd groups share the inputs of a product.
     fn narrow(&self, bits: i32) -> (Unfinished, i32) {
         let units = self.inputs / 256;
         let row_tiles = if bits == 16 && self.rows > 8 && self.outputs >= 4096 { 2 } else { 1 };
@@ -78,7 +82,7 @@ impl FewRows {
             true => (4.min(units), (units / 4).min((GROUPS_WANTED + blocks - 1) / blocks).max(1)),
             false => (most.min(units), 1),
         };
-        let tiles = if self.rows <= 8 { 1 } else { 2 };
+        let tiles = ((self.rows as u32).div_ceil(8)).next_power_of_two() as i32;
         let constants = [("MT", tiles), ("RT", row_tiles), ("WN", 1), ("WK", key_simds)];
         let plan = Unfinished {
             kernel: &WMM,
@@ -180,13 +184,17 @@ impl<'a> FewRowsWeight<'a> {
             }
             Self::Dense(_) => Ok(None),
             Self::Packed(packed) => {
-                let affine = packed.mode == QuantMode::Affine && packed.bits == 4 && packed.group == 64;
-                let (Some(biases), true) = (&packed.biases, affine) else { return Ok(None) };
+                let bits = match (packed.mode, packed.group, packed.bits) {
+                    (QuantMode::Affine, 64, 4) => WeightBits::Four,
+                    (QuantMode::Affine, 64, 8) => WeightBits::Eight,
+                    _ => return Ok(None),
+                };
+                let Some(biases) = &packed.biases else { return Ok(None) };
                 if packed.scales.dtype()? != Dtype::Bf16 || biases.dtype()? != Dtype::Bf16 {
                     return Ok(None);
                 }
                 let Quantized { weight: w, scales, .. } = packed;
-                Ok(Some(Stored { bits: WeightBits::Four, w, scales, biases }))
+                Ok(Some(Stored { bits, w, scales, biases }))
             }
         }
     }

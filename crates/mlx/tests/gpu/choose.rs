@@ -81,7 +81,11 @@ fn rows(vocab: usize, step: f32, seed: u64) -> Vec<Row> {
         let logits = (0..vocab).map(|_| logit(12.0 * (unit() + unit() - 1.0))).collect();
         Row { logits, floats: [temperature, top_p, min_p, unit()], top_k }
     });
-    rows.into()
+    let mut rows = Vec::from(rows);
+    // Equal ones are kept in the order of ids.
+    rows.push(Row { logits: vec![0.5; vocab], floats: [1.0, 1.0, 0.0, 0.9], top_k: 3 });
+    rows.push(Row { logits: vec![0.5; vocab], floats: [1.0, 0.5, 0.0, 0.99], top_k: 9 });
+    rows
 }
 
 fn run(program: &Program, at: usize, rows: &[Row], seed: i32) -> Result<Vec<f64>, String> {
@@ -101,7 +105,7 @@ fn program(name: &str, dialect: Dialect, broken: Break) -> Program {
 }
 
 /// Vocabularies below and above the list's length; equal logits of few values fill the list.
-const CASES: [(usize, f32); 5] = [(40, 0.0), (1500, 0.25), (9001, 0.0), (5000, 4.0), (40, 12.0)];
+const CASES: [(usize, f32); 5] = [(40, 0.0), (40, 12.0), (300, 0.25), (2600, 4.0), (4001, 0.0)];
 
 fn holds(program: &Program, case: usize) -> bool {
     let (vocab, step) = CASES[case];
@@ -138,9 +142,9 @@ fn broken_choices_are_noticed() {
     let breaks = [
         ("(wanted - sum_above + lo - 1) / lo", "(wanted - sum_above) / lo"),
         ("q == lo && of <= middle", "q == lo && of < middle"),
-        ("q >= lo && q < hi", "q > lo && q < hi"),
+        ("list_q[to] = q;", "list_q[to] = lo;"),
         ("if (c >= some) to = middle", "if (c > some) to = middle"),
-        ("target >= sums[j]", "target > sums[j] + 1000000"),
+        ("target -= sums[j]; ++j;", "++j;"),
         ("kept = sum_above + some * lo", "kept = sum_above"),
     ];
     for (at, (old, new)) in breaks.into_iter().enumerate() {

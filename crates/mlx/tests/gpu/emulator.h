@@ -340,6 +340,7 @@ inline unsigned gk_bytes(unsigned a, unsigned b, unsigned s) {
   return r;
 }
 inline float gk_bits(unsigned x) { float f; memcpy(&f, &x, 4); return f; }
+inline unsigned gk_word_of(float x) { unsigned u; memcpy(&u, &x, 4); return u; }
 inline unsigned gk_affine2(unsigned q, unsigned s, unsigned b) {
   unsigned r = 0;
   for (int i = 0; i < 32; i += 16)

@@ -32,7 +32,8 @@ fn case(
             let unread = numbers.tensor(Bf16, &[8]);
             (vec![w, unread.clone(), unread], dense)
         }
-        WeightBits::Four => packed(&mut numbers, inputs, all),
+        WeightBits::Eight => packed(&mut numbers, 8, inputs, all),
+        WeightBits::Four => packed(&mut numbers, 4, inputs, all),
     };
     weights[0].shape = vec![experts as i32, outputs, weights[0].shape[1]];
     let mut pairs = Vec::new();
@@ -65,6 +66,7 @@ fn case(
 
 fn cases() -> Vec<Case> {
     vec![
+        case(WeightBits::Eight, [1, 4, 6], true, [768, 48]),
         case(WeightBits::Four, [1, 4, 6], true, [768, 48]),
         case(WeightBits::Four, [3, 2, 5], false, [768, 32]),
         case(WeightBits::Four, [9, 2, 40], true, [768, 32]),

@@ -21,7 +21,8 @@ fn case(bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
             let unread = numbers.tensor(Bf16, &[8]);
             (vec![w, unread.clone(), unread], dense)
         }
-        WeightBits::Four => packed(&mut numbers, inputs, outputs),
+        WeightBits::Four => packed(&mut numbers, 4, inputs, outputs),
+        WeightBits::Eight => packed(&mut numbers, 8, inputs, outputs),
     };
     let (columns, x_values) = (inputs as usize, x.to_f64());
     let expected = x_values
@@ -38,16 +39,22 @@ fn case(bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
 }
 
 /// Codes, scales and biases as MLX packs them, and the weights they stand for.
-pub(crate) fn packed(numbers: &mut Numbers, inputs: i32, outputs: i32) -> (Vec<Tensor>, Vec<f64>) {
+pub(crate) fn packed(
+    numbers: &mut Numbers,
+    bits: usize,
+    inputs: i32,
+    outputs: i32,
+) -> (Vec<Tensor>, Vec<f64>) {
     let groups = [outputs, inputs / 64];
     let (scales, biases) = (numbers.tensor(Bf16, &groups), numbers.tensor(Bf16, &groups));
-    let codes: Vec<u32> = (0..outputs * inputs).map(|_| numbers.below(16) as u32).collect();
+    let codes: Vec<u32> = (0..outputs * inputs).map(|_| numbers.below(1 << bits) as u32).collect();
     let (s, b) = (scales.to_f64(), biases.to_f64());
     let dense = codes.iter().enumerate().map(|(i, code)| f64::from(*code) * s[i / 64] + b[i / 64]).collect();
-    let words =
-        codes.chunks_exact(8).map(|codes| codes.iter().rev().fold(0u32, |word, code| word << 4 | code));
+    let words = codes
+        .chunks_exact(32 / bits)
+        .map(|codes| codes.iter().rev().fold(0u32, |word, code| word << bits | code));
     let bytes = words.flat_map(u32::to_ne_bytes).collect();
-    let words = Tensor { dtype: U32, shape: vec![outputs, inputs / 8], bytes };
+    let words = Tensor { dtype: U32, shape: vec![outputs, inputs * bits as i32 / 32], bytes };
     (vec![words, scales, biases], dense)
 }
 
@@ -57,6 +64,9 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(WeightBits::Four, 7, 256, 2048),
         case(WeightBits::Four, 3, 2048, 64),
         case(WeightBits::Four, 13, 1280, 96),
+        case(WeightBits::Eight, 1, 512, 64),
+        case(WeightBits::Eight, 11, 1280, 96),
+        case(WeightBits::Eight, 45, 768, 32),
         case(WeightBits::Sixteen, 5, 768, 64),
         case(WeightBits::Sixteen, 16, 512, 96),
         case(WeightBits::Four, 61, 1536, 160),
@@ -107,6 +117,8 @@ fn broken_products_are_noticed() {
     let breaks = [
         ("wmm", 3, "acc[r][c][i];\n  GK_BARRIER();", "acc[r][c][i];"),
         ("wmm", 0, "0x7632", "0x3276"),
+        ("wmm", 4, "fmaf(s[r][1], d[2]", "fmaf(s[r][0], d[2]"),
+        ("wmm", 5, "gk_codes8(wa, 2)", "gk_codes8(wa, 0)"),
         ("wmm", 0, "(t & 2) * 4", "(t & 2) * 2"),
         ("wmm", 0, "gk_wait<ST - 2>();", ""),
         ("wmm_staged", 0, "GK_BARRIER();", ""),

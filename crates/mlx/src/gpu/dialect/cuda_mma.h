@@ -65,6 +65,7 @@ GK_FN void gk_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #define GK_SIMD_BARRIER() __syncwarp()
 GK_FN gk_uint gk_bytes(gk_uint a, gk_uint b, gk_uint s) { return __byte_perm(a, b, s); }
 GK_FN float gk_bits(gk_uint x) { return __uint_as_float(x); }
+GK_FN gk_uint gk_word_of(float x) { return __float_as_uint(x); }
 // 128 + q as bf16, of two nibbles: one instruction, with two constants in registers (as immediates it would be two)
 GK_FN gk_uint gk_nibbles(gk_uint w, gk_uint mask, gk_uint magic) {
   gk_uint r;
@@ -80,3 +81,9 @@ GK_FN gk_uint gk_affine2(gk_uint q, gk_uint s, gk_uint b) {
 }
 #endif
 GK_FN gk_uint gk_word(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+// bytes at and at + 1 of a word as a pair of bf16, which hold them exactly: 2^23 + byte is a float with the byte at its end
+GK_FN gk_uint gk_codes8(gk_uint w, int at) {
+  const float lo = gk_bits(gk_bytes(w, 0x4b000000u, at == 0 ? 0x7440 : 0x7442)) - 8388608.0f;
+  const float hi = gk_bits(gk_bytes(w, 0x4b000000u, at == 0 ? 0x7441 : 0x7443)) - 8388608.0f;
+  return gk_bytes(gk_word_of(lo), gk_word_of(hi), 0x7632);
+}

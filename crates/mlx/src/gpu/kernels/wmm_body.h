@@ -3,6 +3,7 @@
 // Weights are the A operand (16 rows), rows of x the B operand (8 columns).  A lane of a fragment takes k that lie
 // together in memory: the order of k inside an instruction is free as long as A and B agree.
 //   4 bits: group of 64, lane t: k = 16 t + 8 j + {i, i + 4}, j = 0, 1; instruction (j, h): i = 2 h and 2 h + 1
+//   8 bits: group of 64, lane t: k = 16 t + 4 j + {0, 1} and {2, 3}, j = 0 .. 3
 //   bf16:   32 k, lane t: k = 8 t + 4 h + {0, 1} and {2, 3}
 // A warp takes 16 RT rows of w and reads x itself (L1/L2); WK warps split k and add up in shared memory.
 const int lane = GK_LANE, simd = GK_SIMD, g = lane >> 2, t = lane & 3;
@@ -19,10 +20,11 @@ GK_UNROLL for (int r = 0; r < RT; ++r)
 if (live && u0 < u1) {
   const char* xp[MT];                                         // where this lane's columns of B begin
   GK_UNROLL for (int c = 0; c < MT; ++c)
-    xp[c] = (const char*)x + ((gk_long)(c * 8 + g < M ? x_row(c * 8 + g) : 0) * K + (BITS == 4 ? t * 16 : t * 8)) * 2;
+    xp[c] = (const char*)x + ((gk_long)(c * 8 + g < M ? x_row(c * 8 + g) : 0) * K + (BITS < 16 ? t * 16 : t * 8)) * 2;
+  // lane t of a row's four: scales of row g, biases of row g, scales of row g + 8, biases of row g + 8
+  const char* sp = (const char*)((t & 1) ? sb : ss) + (W0 + n0 + g + (t & 2) * 4) * (K / 32);
+  const gk_uint one[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
   if (BITS == 4) {
-    // lane t of a row's four: scales of row g, biases of row g, scales of row g + 8, biases of row g + 8
-    const char* sp = (const char*)((t & 1) ? sb : ss) + (W0 + n0 + g + (t & 2) * 4) * (K / 32);
     const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
     // weights pass through a ring of ST units in shared memory, each warp its own: 16 RT rows of 128 bytes, chunks of a row shuffled (banks)
     uint4* own = ring + simd * ST * 128 * RT;
@@ -72,7 +74,6 @@ if (live && u0 < u1) {
             p[c][j][2] = gk_bytes(v.y, v.w, 0x5410); p[c][j][3] = gk_bytes(v.y, v.w, 0x7632);
           }
         float e[MT][4];                                       // sums of x, for the biases
-        const gk_uint one[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
         GK_UNROLL for (int c = 0; c < MT; ++c) {
           e[c][0] = e[c][1] = e[c][2] = e[c][3] = 0;
           GK_UNROLL for (int j = 0; j < 4; ++j) gk_tensor<__nv_bfloat16>::mma(e[c], one, p[c][j >> 1][(j & 1) * 2], p[c][j >> 1][(j & 1) * 2 + 1]);
@@ -98,6 +99,62 @@ if (live && u0 < u1) {
             acc[r][c][1] = fmaf(s0, d[c][1], fmaf(b0, e[c][1], acc[r][c][1]));
             acc[r][c][2] = fmaf(s1, d[c][2], fmaf(b1, e[c][2], acc[r][c][2]));
             acc[r][c][3] = fmaf(s1, d[c][3], fmaf(b1, e[c][3], acc[r][c][3]));
+          }
+        }
+      }
+    }
+  } else if (BITS == 8) {
+    const char* wp = (const char*)w + (W0 + n0 + g) * K + t * 16;
+    uint4 wr[RT][2][4], wx[RT][2][4];                         // a unit of rows g and g + 8, now and next
+    uint2 sr[RT], sx[RT];
+    auto fetch = [&](int u) {
+      GK_UNROLL for (int r = 0; r < RT; ++r) {
+        GK_UNROLL for (int i = 0; i < 4; ++i) {
+          wx[r][0][i] = gk_stream4(wp + (gk_long)r * 16 * K + u * 256 + i * 64);
+          wx[r][1][i] = gk_stream4(wp + ((gk_long)r * 16 + 8) * K + u * 256 + i * 64);
+        }
+        sx[r] = gk_cached2(sp + (gk_long)r * (K / 2) + u * 8);
+      }
+    };
+    fetch(u0);
+    GK_WAIT();                                                // x is there
+    for (int u = u0; u < u1; ++u) {
+      GK_UNROLL for (int r = 0; r < RT; ++r) {
+        GK_UNROLL for (int i = 0; i < 4; ++i) { wr[r][0][i] = wx[r][0][i]; wr[r][1][i] = wx[r][1][i]; }
+        sr[r] = sx[r];
+      }
+      if (u + 1 < u1) fetch(u + 1);
+      GK_UNROLL for (int i = 0; i < 4; ++i) {                 // groups of 64
+        float s[RT][2], b[RT][2];
+        GK_UNROLL for (int r = 0; r < RT; ++r) {
+          const gk_uint pair = i < 2 ? sr[r].x : sr[r].y, sv = (i & 1) ? pair & 0xffff0000u : pair << 16;
+          GK_UNROLL for (int h = 0; h < 2; ++h) {
+            s[r][h] = gk_bits(gk_shfl(sv, g * 4 + 2 * h));
+            b[r][h] = gk_bits(gk_shfl(sv, g * 4 + 2 * h + 1));
+          }
+        }
+        GK_UNROLL for (int c = 0; c < MT; ++c) {
+          uint4 v[2];
+          GK_UNROLL for (int h = 0; h < 2; ++h) {
+            v[h] = {0, 0, 0, 0};
+            if (c * 8 + g < M) v[h] = gk_cached4(xp[c] + (u * 256 + i * 64 + h * 8) * 2);
+          }
+          float e[4] = {0, 0, 0, 0};                          // sums of x, for the biases
+          GK_UNROLL for (int h = 0; h < 2; ++h) {
+            gk_tensor<__nv_bfloat16>::mma(e, one, v[h].x, v[h].y);
+            gk_tensor<__nv_bfloat16>::mma(e, one, v[h].z, v[h].w);
+          }
+          GK_UNROLL for (int r = 0; r < RT; ++r) {
+            float d[4] = {0, 0, 0, 0};
+            GK_UNROLL for (int j = 0; j < 4; ++j) {
+              const gk_uint wa = gk_word(wr[r][0][i], j), wb = gk_word(wr[r][1][i], j);
+              const gk_uint a[4] = {gk_codes8(wa, 0), gk_codes8(wb, 0), gk_codes8(wa, 2), gk_codes8(wb, 2)};
+              gk_tensor<__nv_bfloat16>::mma(d, a, gk_word(v[j >> 1], (j & 1) * 2), gk_word(v[j >> 1], (j & 1) * 2 + 1));
+            }
+            acc[r][c][0] = fmaf(s[r][0], d[0], fmaf(b[r][0], e[0], acc[r][c][0]));
+            acc[r][c][1] = fmaf(s[r][0], d[1], fmaf(b[r][0], e[1], acc[r][c][1]));
+            acc[r][c][2] = fmaf(s[r][1], d[2], fmaf(b[r][1], e[2], acc[r][c][2]));
+            acc[r][c][3] = fmaf(s[r][1], d[3], fmaf(b[r][1], e[3], acc[r][c][3]));
           }
         }
       }
