@@ -29,6 +29,8 @@ pub enum SequenceOutput {
         /// The engine's reason to stop after the last of them. The scheduler knows the length limit itself.
         stop: Option<StopKind>,
     },
+    /// The sequence got this token and others by [`crate::Scheduler::force`] while the step was in flight.
+    Superseded,
     /// This row alone failed. Its sequence ends; the others are unaffected.
     Failed,
 }

@@ -12,6 +12,8 @@ use crate::{
 
 /// States kept of one prompt: each costs a slot, and a step that ends there.
 const CHECKPOINTS_MAX: usize = 4;
+/// Forced tokens up to this number are scheduled like one decoded token; more are a chunk of a prompt.
+const FORCED_DECODE_MAX: usize = 32;
 
 /// The state of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +146,8 @@ pub(crate) struct InFlightTokens {
     pub(crate) samples: usize,
     /// Where the first of them will be.
     pub(crate) source: Option<TokenSource>,
+    /// The token at its place is known already, so its sample is dropped.
+    pub(crate) is_superseded: bool,
 }
 
 impl SequenceCache {
@@ -210,7 +214,8 @@ impl Sequence {
 
     /// Tokens once all samples in flight have arrived and no draft token was accepted.
     pub(crate) fn expected(&self) -> usize {
-        self.tokens.len() + self.in_flight.iter().filter(|step| step.samples > 0).count()
+        let sampling = |step: &&InFlightTokens| step.samples > 0 && !step.is_superseded;
+        self.tokens.len() + self.in_flight.iter().filter(sampling).count()
     }
 
     /// Sampled tokens, those in flight included.
@@ -236,14 +241,16 @@ impl Sequence {
         self.in_flight.iter().any(verifies)
     }
 
-    /// True when its newest token is all there is to compute.
+    /// True when its newest tokens are all there is to compute: the one sampled last, and a few that were forced.
     pub(crate) fn is_decoding(&self) -> bool {
-        self.pending() == 1
+        let pending = self.pending();
+        let is_forced = || self.phase == Phase::Running && self.computed >= self.prompt;
+        pending == 1 || (2..=FORCED_DECODE_MAX).contains(&pending) && is_forced()
     }
 
     /// Draft tokens that its next step may verify.
     pub(crate) fn drafts(&self) -> usize {
-        let decodes = self.phase == Phase::Running && self.is_decoding() && !self.is_in_flight();
+        let decodes = self.phase == Phase::Running && self.pending() == 1 && !self.is_in_flight();
         // At least one token is sampled after those that are accepted.
         if decodes { self.draft_tokens.min(self.max_tokens - self.tokens.len() - 1) } else { 0 }
     }
@@ -292,7 +299,8 @@ impl Sequence {
     pub(crate) fn launch(&mut self, scheduled: &ScheduledSequence, plan: PlanId, row: Option<usize>) {
         let source = row.map(|row| TokenSource::InFlight { plan, row });
         let (start, end) = (self.computed, scheduled.positions.end);
-        self.in_flight.push_back(InFlightTokens { start, end, samples: scheduled.samples, source });
+        let samples = scheduled.samples;
+        self.in_flight.push_back(InFlightTokens { start, end, samples, source, is_superseded: false });
         self.computed = end - scheduled.draft_tokens();
     }
 }

@@ -107,6 +107,8 @@ pub struct Stats {
     pub draft_tokens_total: u64,
     /// Draft tokens that were accepted.
     pub accepted_draft_tokens_total: u64,
+    /// Generated tokens that were not sampled, because a grammar allows no other.
+    pub forced_tokens_total: u64,
     /// Prompts with missing full blocks.
     #[serde(rename = "prefix_misses")]
     pub misses: CacheMisses,
@@ -148,6 +150,7 @@ impl Stats {
             draft_tokens_total: self.draft_tokens_total + before.draft_tokens_total,
             accepted_draft_tokens_total: self.accepted_draft_tokens_total
                 + before.accepted_draft_tokens_total,
+            forced_tokens_total: self.forced_tokens_total + before.forced_tokens_total,
             misses: self.misses.plus(before.misses),
             partial_copies_total: self.partial_copies_total + before.partial_copies_total,
             checkpoints_total: self.checkpoints_total + before.checkpoints_total,

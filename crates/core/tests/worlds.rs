@@ -71,7 +71,7 @@ fn play(seed: u64) -> Report {
 }
 
 /// What happened. Panics if something did not: a world in which nothing happens proves nothing.
-fn events(reports: &[Report]) -> [(&'static str, u64); 18] {
+fn events(reports: &[Report]) -> [(&'static str, u64); 19] {
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
         ("steps", sum(|report| report.steps)),
@@ -91,6 +91,7 @@ fn events(reports: &[Report]) -> [(&'static str, u64); 18] {
         ("tokens of sessions", sum(|report| report.session_tokens)),
         ("draft tokens accepted", sum(|report| report.stats.accepted_draft_tokens_total)),
         ("draft tokens rejected", sum(rejected)),
+        ("forced tokens", sum(|report| report.stats.forced_tokens_total)),
         ("cached tokens", sum(|report| report.stats.cached_tokens_total)),
     ];
     assert!(counts.iter().all(|(_, count)| *count > reports.len() as u64 / 10), "{counts:?}");

@@ -42,8 +42,9 @@ impl Scheduler {
     ) {
         let id = part.id;
         let Some(sequence) = self.sequences.get_mut(id) else { return };
-        let tokens_in_flight = sequence.in_flight.pop_front();
-        assert!(tokens_in_flight.is_some(), "a step in flight is recorded with its sequences");
+        let in_flight = sequence.in_flight.pop_front();
+        assert!(in_flight.is_some(), "a step in flight is recorded with its sequences");
+        let is_superseded = in_flight.is_some_and(|step| step.is_superseded);
         if sequence.phase == Phase::Ended {
             self.drop_outputs(id, output);
             self.release_unneeded(id);
@@ -51,7 +52,7 @@ impl Scheduler {
         }
         let (tokens, stop) = match output {
             Some(SequenceOutput::Accepted { tokens, stop }) => (tokens, stop),
-            None => (AcceptedTokens::new(), None),
+            None | Some(SequenceOutput::Superseded) => (AcceptedTokens::new(), None),
             Some(SequenceOutput::Failed) => {
                 let failure = Failure::Sampling;
                 events.extend(self.end(id, Event::Failed { sequence: id, failure }));
@@ -60,18 +61,44 @@ impl Scheduler {
             }
         };
         let accepted = tokens.len();
-        let is_possible = accepted.min(1) == part.samples.min(1) && accepted <= part.samples;
+        let samples = if is_superseded { 0 } else { part.samples };
+        let is_possible = accepted.min(1) == samples.min(1) && accepted <= samples;
         assert!(is_possible, "as many as were sampled");
         self.roll_back(part, accepted);
         let finish = self.append(id, &tokens, stop, events);
         if let Some(Sequence { cache, tokens, .. }) = self.sequences.get_mut(id) {
             // The tokens of these positions are known and accepted.
-            self.kv_cache.cache_full_blocks(cache, &tokens[..part.end - (part.samples - accepted)]);
+            self.kv_cache.cache_full_blocks(cache, &tokens[..part.end - (samples - accepted)]);
         }
         if let Some(reason) = finish {
             self.finish(id, reason, events);
         }
         self.release_unneeded(id);
+    }
+
+    /// Appends tokens that follow a sequence's last one whatever the model computes, and are computed with it like a
+    /// prompt's. `stop`: the engine's reason to stop after the last of them. The sample of a step in flight is
+    /// [`SequenceOutput::Superseded`]. At least one token below the sequence's limit is left to sample, unless it stops.
+    /// Nothing happens to a sequence that has ended or is not there.
+    ///
+    /// Panics if a step in flight verifies draft tokens of the sequence.
+    pub fn force(&mut self, id: SequenceId, tokens: &[Token], stop: Option<StopKind>) -> Vec<Event> {
+        let mut events = Vec::with_capacity(tokens.len() + 1);
+        let live = self.sequences.get_mut(id).filter(|sequence| sequence.phase != Phase::Ended);
+        let Some(sequence) = live.filter(|_| !tokens.is_empty()) else { return events };
+        assert!(!sequence.awaits_verification(), "no draft tokens are in flight beside forced ones");
+        let is_room = sequence.tokens.len() + tokens.len() < sequence.max_tokens;
+        assert!(is_room || stop.is_some(), "a token is left to sample");
+        sequence.in_flight.iter_mut().for_each(|step| step.is_superseded = true);
+        self.version.0 += 1;
+        self.totals.forced_tokens_total += tokens.len() as u64;
+        self.sequences.leave_queue(id);
+        let finish = self.append(id, tokens, stop, &mut events);
+        self.sequences.rejoin_queue(id);
+        if let Some(reason) = finish {
+            self.finish(id, reason, &mut events);
+        }
+        events
     }
 
     /// Samples after the end of a sequence are dropped, and the sequence is removed after the last of them.

@@ -139,6 +139,20 @@ impl Sequences {
         self.by_id.remove(&id)
     }
 
+    /// Takes a waiting sequence out of the queue, whose order and load follow from its tokens. Nothing for others.
+    pub(super) fn leave_queue(&mut self, id: SequenceId) {
+        if let Some(sequence) = self.by_id.get(&id).filter(|sequence| sequence.phase == Phase::Waiting) {
+            self.waiting.remove(sequence);
+        }
+    }
+
+    /// Puts it back.
+    pub(super) fn rejoin_queue(&mut self, id: SequenceId) {
+        if let Some(sequence) = self.by_id.get(&id).filter(|sequence| sequence.phase == Phase::Waiting) {
+            self.waiting.push(sequence);
+        }
+    }
+
     /// Keeps a waiting sequence from being planned. False for others.
     pub(super) fn hold(&mut self, id: SequenceId) -> bool {
         let sequence = self.by_id.get_mut(&id).filter(|sequence| sequence.phase == Phase::Waiting);

@@ -71,6 +71,8 @@ pub(super) enum RowResult {
     /// The number of accepted tokens.
     Good(usize),
     Bad,
+    /// The sequence got the token another way meanwhile.
+    Superseded,
 }
 
 impl RowResult {
@@ -78,7 +80,7 @@ impl RowResult {
     fn valid_end(self, scheduled: &ScheduledSequence) -> usize {
         match self {
             Self::Good(accepted) => scheduled.positions.end - (scheduled.samples - accepted),
-            Self::Bad => scheduled.positions.end,
+            Self::Bad | Self::Superseded => scheduled.positions.end,
         }
     }
 }
@@ -179,6 +181,16 @@ impl Device {
         assert!(!used, "{block:?} is written while a step in flight uses it");
         let start = block.0 as usize * self.block_size;
         group.slots[start..start + self.block_size].copy_from_slice(contents);
+    }
+
+    /// A sequence was forced: its good samples in flight are dropped.
+    pub(super) fn supersede(&mut self, sequence: SequenceId) {
+        let samples = self.jobs.iter_mut().flat_map(|job| &mut job.samples);
+        for sample in samples.filter(|sample| sample.sequence == sequence) {
+            if sample.result != RowResult::Bad {
+                sample.result = RowResult::Superseded;
+            }
+        }
     }
 
     /// The oldest step is done.
@@ -365,6 +377,7 @@ impl Job {
                     SequenceOutput::Accepted { tokens: script.tokens[positions].into(), stop }
                 }
                 RowResult::Bad => SequenceOutput::Failed,
+                RowResult::Superseded => SequenceOutput::Superseded,
             }
         };
         self.samples.iter().map(output).collect()

@@ -103,6 +103,8 @@ pub struct Faults {
     pub loss_one_in: u64,
     /// At one in so many steps, a sequence's number of draft tokens changes; zero for never.
     pub drafts_one_in: u64,
+    /// After one in so many tokens, the sequence's next ones are forced; zero for never.
+    pub force_one_in: u64,
     /// Background load.
     pub interference: Interference,
 }
@@ -347,6 +349,8 @@ fn adversarial_faults(rng: &mut Rng, settings: &Settings) -> Faults {
         tokens_max: rng.one_in(5).then(|| rng.within(tokens)),
         sequences_max: rng.one_in(5).then(|| rng.within(1..=4)),
         drafts_one_in: if rng.one_in(2) { 0 } else { rng.within(1..=20) as u64 },
+        // Not drawn, so that a seed's other numbers stay what they were.
+        force_one_in: (settings.max_context % 5) as u64,
         jump_one_in: if rng.one_in(3) { rng.within(5..=40) as u64 } else { 0 },
         loss_one_in: if rng.one_in(2) { 0 } else { rng.within(10..=60) as u64 },
         interference: adversarial_interference(rng),

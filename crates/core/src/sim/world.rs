@@ -8,6 +8,7 @@ use super::script::Script;
 use super::starvation::Starvation;
 use super::tier::Storage;
 use super::{Audits, Overlap, Report, Rng, Scenario};
+use crate::random::mix;
 use crate::{
     CacheGroup, Event, Outcome, Plan, Schedule, ScheduledSequence, Scheduler, SequenceId, Settings, Tick,
 };
@@ -350,16 +351,46 @@ impl<'a> World<'a> {
         let outputs = job.outputs(&self.clients, &self.scripts);
         let outcome = Outcome { plan: job.plan, outputs, took: Some(job.took) };
         let failed: Vec<_> = job.failed_rows().collect();
-        for event in self.scheduler.commit(outcome) {
+        let events = self.scheduler.commit(outcome);
+        let with_token = |event: &Event| matches!(event, Event::Token { .. }).then(|| event.sequence());
+        let got_tokens: Vec<SequenceId> = events.iter().filter_map(with_token).collect();
+        for event in events {
             let excuses = Excuses { row: failed.contains(&event.sequence()), steps: false };
             self.send(vec![event], &excuses);
         }
+        got_tokens.into_iter().for_each(|id| self.force(id));
         if job.sequences.iter().any(|id| self.failed_alone.0 == Some(*id)) {
             self.failed_alone = (None, 0);
         }
         let left = self.scheduler.stats().suspects;
         assert!(!is_bisect || left < suspects, "a good step clears a suspect");
         self.report.steps += 1;
+    }
+
+    /// The next tokens of a sequence follow without being sampled, up to its end or its limit.
+    fn force(&mut self, id: SequenceId) {
+        let faults = &self.scenario.faults;
+        if faults.force_one_in == 0 || faults.drafts_one_in > 0 || !self.clients.is_live(id) {
+            return;
+        }
+        let script = &self.scripts[self.clients.script(id)];
+        let known = self.scheduler.tokens(id).len();
+        let chance = mix(known as u64 ^ id.0 << 20);
+        if script.arrival.draft_tokens > 0 || !chance.is_multiple_of(faults.force_one_in) {
+            return;
+        }
+        let end = (known + 1 + (chance >> 32) as usize % 12).min(script.tokens.len() - 1);
+        let stop = (known..end).find_map(|at| Some((at + 1, script.stop(at)?)));
+        let (end, stop) = stop.map_or((end, None), |(end, stop)| (end, Some(stop)));
+        if end <= known {
+            return;
+        }
+        let tokens = script.tokens[known..end].to_vec();
+        let events = self.scheduler.force(id, &tokens, stop);
+        assert_eq!(events.len(), tokens.len() + usize::from(stop.is_some()), "one event for each");
+        self.device.supersede(id);
+        self.send(events, &Excuses { row: false, steps: false });
+        self.scheduler.audit();
     }
 
     /// The oldest sequence that is not held, where the policy goes by age; else the first in line.

@@ -1,0 +1,162 @@
+//! Compiles grammars for a model, and keeps the compiled ones.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use llguidance::toktrie::InferenceCapabilities;
+use llguidance::{JsonCompileOptions, ParserFactory};
+use serde_json::{Value, json};
+
+use crate::cache::Cache;
+use crate::{Grammar, GrammarError, GrammarLimits, Matcher, Opening, Vocabulary, Whitespace, check, lark, schema};
+
+/// Whitespace between JSON's tokens: a space, or a line break with indentation. An endless run is no progress.
+const USUAL_WHITESPACE: &str = r" |\n[ \t]{0,40}";
+/// Symbols of a compiled grammar, some megabytes of JSON schema.
+const SYMBOLS_MAX: usize = 300_000;
+/// Work for the first states of a lexer, in llguidance's units of 20 ns.
+const INITIAL_LEXER_FUEL: u64 = 1_000_000;
+/// Work of one mask in the lexer, in llguidance's units of 70 ns.
+const STEP_LEXER_FUEL: u64 = 150_000;
+/// Work of one mask in the parser, in llguidance's units of 50 ns.
+const STEP_ITEMS_MAX: usize = 50_000;
+
+/// Compiles grammars for one model. Shared by threads.
+pub struct Compiler {
+    factory: ParserFactory,
+    vocabulary: Vocabulary,
+    limits: GrammarLimits,
+    cache: Mutex<Cache<Compiled>>,
+}
+
+/// A compiled grammar, shared by the sequences that have it.
+#[derive(Clone)]
+pub struct Compiled(Arc<Inner>);
+
+struct Inner {
+    key: u128,
+    /// Independent copies. Those that share a copy share its lexer, and compute masks one after the other.
+    copies: Vec<Mutex<llguidance::Matcher>>,
+    next: AtomicUsize,
+    vocabulary: Vocabulary,
+}
+
+impl Compiler {
+    /// A compiler for a model's tokens.
+    pub fn new(vocabulary: Vocabulary, limits: GrammarLimits) -> Result<Self, GrammarError> {
+        let capabilities = InferenceCapabilities { ff_tokens: true, ..InferenceCapabilities::default() };
+        let slices = llguidance::earley::SlicedBiasComputer::general_slices();
+        let mut factory = ParserFactory::new(&vocabulary.env, capabilities, &slices)
+            .map_err(|error| GrammarError::of_engine(&error))?;
+        factory.quiet();
+        let engine = factory.limits_mut();
+        engine.verbose_errors = false;
+        engine.max_lexer_states = limits.states;
+        engine.max_grammar_size = SYMBOLS_MAX;
+        engine.initial_lexer_fuel = INITIAL_LEXER_FUEL;
+        engine.step_lexer_fuel = STEP_LEXER_FUEL;
+        engine.step_max_items = STEP_ITEMS_MAX;
+        let cache = Mutex::new(Cache::new(limits.cached));
+        Ok(Self { factory, vocabulary, limits, cache })
+    }
+
+    /// The compiled grammar, from the cache if it is there. `copies`: how many threads compute masks of it at once.
+    pub fn compile(&self, grammar: &Grammar, copies: usize) -> Result<Compiled, GrammarError> {
+        let key = key(grammar);
+        if let Some(compiled) = self.cache().get(key) {
+            return Ok(compiled);
+        }
+        check(grammar, &self.limits)?;
+        let top = self.top_level(grammar)?;
+        let parser = guarded(|| self.factory.create_parser(top))?;
+        let matcher = llguidance::Matcher::new(Ok(parser));
+        if let Some(error) = matcher.get_error() {
+            return Err(GrammarError::of_engine(&error));
+        }
+        let copies = (0..copies.max(1)).map(|_| Mutex::new(matcher.deep_clone())).collect();
+        let vocabulary = self.vocabulary.clone();
+        let compiled = Compiled(Arc::new(Inner { key, copies, next: AtomicUsize::new(0), vocabulary }));
+        self.cache().insert(key, compiled.clone());
+        Ok(compiled)
+    }
+
+    /// Forgets a compiled grammar whose shared state may have met a limit.
+    pub fn evict(&self, compiled: &Compiled) {
+        self.cache().remove(compiled.0.key);
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache<Compiled>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn top_level(&self, grammar: &Grammar) -> Result<TopLevelGrammar, GrammarError> {
+        let object = || json!({ "type": "object" });
+        let grammar = match grammar {
+            Grammar::JsonObject => json_grammar(object(), Whitespace::Usual),
+            Grammar::JsonSchema { schema: text, whitespace } => {
+                json_grammar(schema::read(text, &self.limits)?, *whitespace)
+            }
+            Grammar::Regex(text) => GrammarWithLexer::from_regex(text),
+            Grammar::Choice(texts) => {
+                let literals: Vec<String> = texts.iter().map(|text| lark::literal(text)).collect();
+                GrammarWithLexer::from_lark(format!("start: {}", literals.join(" | ")))
+            }
+            Grammar::Lark(text) => GrammarWithLexer::from_lark(text.clone()),
+        };
+        Ok(TopLevelGrammar::from_grammar(grammar))
+    }
+}
+
+impl Compiled {
+    /// The matcher of a sequence that begins as `opening` says. `stop_tokens` end it, and are allowed where the grammar
+    /// may end.
+    pub fn matcher(&self, opening: &Opening, stop_tokens: &[u32]) -> Matcher {
+        let Inner { copies, next, vocabulary, .. } = &*self.0;
+        let copy = &copies[next.fetch_add(1, Ordering::Relaxed) % copies.len()];
+        let fresh = copy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Matcher::new(self.clone(), fresh, vocabulary.clone(), opening, stop_tokens)
+    }
+}
+
+impl std::fmt::Debug for Compiled {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Compiled").field(&self.0.key).finish()
+    }
+}
+
+fn json_grammar(mut schema: Value, whitespace: Whitespace) -> GrammarWithLexer {
+    let mut options = JsonCompileOptions::default();
+    match whitespace {
+        Whitespace::Usual => options.whitespace_pattern = Some(USUAL_WHITESPACE.to_owned()),
+        Whitespace::None => options.whitespace_flexible = false,
+    }
+    match schema {
+        Value::Bool(true) => schema = json!({}),
+        Value::Bool(false) => schema = json!({ "enum": [] }),
+        _ => {}
+    }
+    options.apply_to(&mut schema);
+    GrammarWithLexer::from_json_schema(schema)
+}
+
+/// Equal for equal grammars.
+fn key(grammar: &Grammar) -> u128 {
+    let text = match grammar {
+        Grammar::JsonObject => "object".to_owned(),
+        Grammar::JsonSchema { schema, whitespace } => format!("schema {whitespace:?} {schema}"),
+        Grammar::Regex(text) => format!("regex {text}"),
+        Grammar::Choice(texts) => format!("choice {texts:?}"),
+        Grammar::Lark(text) => format!("lark {text}"),
+    };
+    xxhash_rust::xxh3::xxh3_128(text.as_bytes())
+}
+
+/// Runs a call into llguidance. Its panics on hostile grammars become errors.
+fn guarded<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) -> Result<T, GrammarError> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|error| GrammarError::of_engine(&error)),
+        Err(_) => Err(GrammarError::at("", "the grammar cannot be compiled")),
+    }
+}
