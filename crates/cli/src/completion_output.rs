@@ -28,6 +28,7 @@ pub fn request(config: &Config, input: Input) -> Request {
     Request {
         max_new_tokens: Some(config.prompt.max_tokens),
         sampling: config.prompt.sampling.clone(),
+        structured: config.prompt.structured.clone(),
         ..Request::new("terminal", input)
     }
 }

@@ -152,6 +152,7 @@ impl BenchEngine {
             stop_tokens: Vec::new(),
             logprobs: None,
             prompt_logprobs: None,
+            grammar: None,
             timeout_s: None,
         };
         self.send(Command::Submit(Box::new(job)))?;

@@ -54,18 +54,21 @@ pub use memory_plan::{MemoryLimit, MemoryPlan};
 pub use model_source::ModelSource;
 pub use omnibus_core::random;
 pub use omnibus_core::{CacheMisses, GroupStats};
+pub use omnibus_grammar::{Grammar, GrammarLimits, Whitespace};
 pub use omnibus_model::RandomWeights;
 pub use omnibus_text::{
     AddSpecial, ContentPart, MediaUrl, Message, Role, ToolArguments, ToolCall, ToolResult,
 };
 pub use process::{EngineExit, run_engine};
-pub use request::{CallLimit, Chat, Input, OutputMode, Request, Sampling, Stop, TOP_LOGPROBS_MAX};
+pub use request::{
+    CallLimit, Chat, Input, OutputMode, Request, Sampling, Stop, StructuredOutput, TOP_LOGPROBS_MAX,
+};
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache,
     PromptCacheFile, Schedule, Settings, WarmUp,
 };
 pub use start::{start, start_isolated};
-pub use stats::{DiskStats, LaunchStats, SchedulerStats, SessionStats, Stats, SwapStats};
+pub use stats::{DiskStats, GrammarStats, LaunchStats, SchedulerStats, SessionStats, Stats, SwapStats};
 pub use supervisor::Isolation;
 
 /// Every supported architecture, with a description for lists.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use omnibus_core as core;
+use omnibus_grammar::{Grammar, Opening};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Disconnected;
@@ -33,8 +34,21 @@ pub struct Job {
     pub logprobs: Option<usize>,
     /// As in [`crate::Request::prompt_logprobs`].
     pub prompt_logprobs: Option<usize>,
+    /// What its answer must match.
+    pub grammar: Option<JobGrammar>,
     /// Seconds from its arrival.
     pub timeout_s: Option<f64>,
+}
+
+/// What the answer of a job must match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobGrammar {
+    /// The grammar.
+    pub grammar: Grammar,
+    /// Where in the answer it begins.
+    pub opening: Opening,
+    /// As in [`crate::StructuredOutput::field`].
+    pub field: String,
 }
 
 /// From the front to the loop.

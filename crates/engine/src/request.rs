@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use omnibus_grammar::{Grammar, GrammarError, GrammarLimits};
 use omnibus_text::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -32,6 +33,8 @@ pub struct Request {
     pub output: OutputMode,
     /// Most tokens of reasoning; then its end is forced. `None` is the engine's setting.
     pub reasoning_budget: Option<usize>,
+    /// What the answer must match.
+    pub structured: Option<StructuredOutput>,
     /// `Some(n)` reports the log-probability of each token and of the `n` most likely ones.
     pub logprobs: Option<usize>,
     /// `Some(n)` reports the same for the tokens of the prompt.
@@ -61,6 +64,7 @@ impl Request {
             stop: Stop::default(),
             output: OutputMode::default(),
             reasoning_budget: None,
+            structured: None,
             logprobs: None,
             prompt_logprobs: None,
             priority: 0,
@@ -78,6 +82,14 @@ impl Request {
         for (field, count) in [("top_logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)] {
             check(count.unwrap_or(0) <= TOP_LOGPROBS_MAX, field, "must be at most 20")?;
         }
+        if let Some(structured) = &self.structured {
+            // The engine's own limits are checked where they are known.
+            structured.validate(&GrammarLimits {
+                bytes: usize::MAX,
+                depth: DEPTH_MAX,
+                ..GrammarLimits::default()
+            })?;
+        }
         let timeout = self.timeout_s.is_none_or(|seconds| seconds.is_finite() && seconds > 0.0);
         check(timeout, "timeout", "must be a positive number of seconds")
     }
@@ -91,6 +103,9 @@ pub const STOP_STRINGS_MAX: usize = 64;
 pub const STOP_STRING_BYTES_MAX: usize = 1024;
 /// Most entries of `logit_bias`.
 pub const LOGIT_BIAS_MAX: usize = 1024;
+
+/// Deepest nesting of a grammar, whatever the settings say.
+const DEPTH_MAX: usize = 500;
 
 /// A prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,6 +159,36 @@ pub enum CallLimit {
     Any,
     /// One: it ends the message.
     One,
+}
+
+/// What an answer must match. Reasoning before the answer is free.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StructuredOutput {
+    /// The grammar.
+    pub grammar: Grammar,
+    /// The text at which the grammar begins, wherever the model writes it. `None`: it is the whole answer.
+    pub marker: Option<String>,
+    /// The field of the API that holds the grammar, for errors.
+    pub field: String,
+}
+
+impl StructuredOutput {
+    /// The whole answer matches a grammar.
+    pub fn new(grammar: Grammar, field: impl Into<String>) -> Self {
+        Self { grammar, marker: None, field: field.into() }
+    }
+
+    /// Checks what can be checked without a model.
+    pub(crate) fn validate(&self, limits: &GrammarLimits) -> Result<(), Failure> {
+        omnibus_grammar::check(&self.grammar, limits).map_err(|error| refused(&self.field, &error))
+    }
+}
+
+/// The failure of a request whose grammar is refused.
+pub(crate) fn refused(field: &str, error: &GrammarError) -> Failure {
+    let separator = if error.path.is_empty() || error.path.starts_with('[') { "" } else { "." };
+    let at = format!("{field}{separator}{}", error.path);
+    Failure::bad_request(&at, format!("`{at}`: {}", error.message))
 }
 
 /// How tokens are sampled. Biases and penalties come first, then the temperature, then the filters.

@@ -11,6 +11,7 @@ mod adjustments;
 mod batch;
 mod kernel_rows;
 mod logprobs;
+mod masks;
 mod random;
 mod state;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 
 use mlx::Array;
 use omnibus_core::SequenceId;
+use omnibus_grammar::TokenMask;
 use serde::{Deserialize, Serialize};
 
 use crate::Sampling;
@@ -27,6 +29,7 @@ use crate::message::TokenLogprobs;
 use batch::SamplingBatch;
 pub(crate) use logprobs::PendingLogprobs;
 use logprobs::TokenScore;
+use masks::MaskArrays;
 use state::SequenceState;
 pub(crate) use state::{NewSequence, SamplingChanges};
 
@@ -43,6 +46,8 @@ pub(crate) enum Chooser {
 pub(crate) struct Sampler {
     chooser: Chooser,
     states: BTreeMap<SequenceId, SequenceState>,
+    /// Of the next sampled step.
+    masks: BTreeMap<SequenceId, TokenMask>,
     batch: Option<SamplingBatch>,
 }
 
@@ -100,6 +105,7 @@ impl Sampler {
                 state.append(tokens);
             }
         }
+        self.masks.extend(changes.masks.iter().cloned());
         let added = |batch: &SamplingBatch| changes.added.iter().any(|new| batch.contains(new.sequence));
         if self.batch.as_ref().is_some_and(added) {
             self.batch = None;
@@ -117,7 +123,8 @@ impl Sampler {
             Some(batch) if batch.is_for(rows) => batch,
             _ => SamplingBatch::new(rows, &self.states, self.chooser)?,
         };
-        let sample = batch.sample(logits, rows, &self.states)?;
+        let masks = MaskArrays::new(rows, &std::mem::take(&mut self.masks))?;
+        let sample = batch.sample(logits, rows, &self.states, masks.as_ref())?;
         self.batch = Some(batch);
         Ok(sample)
     }

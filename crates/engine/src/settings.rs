@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use omnibus_grammar::GrammarLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::FaultPlan;
@@ -72,6 +73,8 @@ pub struct Settings {
     pub reasoning_budget: Option<usize>,
     /// Time limit in seconds of requests without one.
     pub request_timeout_s: Option<f64>,
+    /// What a request's grammar may cost.
+    pub grammar_limits: GrammarLimits,
     /// Injected faults, for tests.
     #[doc(hidden)]
     pub faults: FaultPlan,
@@ -131,6 +134,7 @@ impl Default for Settings {
             reasoning_format: None,
             reasoning_budget: None,
             request_timeout_s: None,
+            grammar_limits: GrammarLimits::default(),
             faults: FaultPlan::default(),
         }
     }

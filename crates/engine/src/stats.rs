@@ -31,6 +31,8 @@ pub struct Stats {
     pub disk: DiskStats,
     /// Blocks swapped to host memory and back.
     pub swap: SwapStats,
+    /// Grammars of structured output.
+    pub grammar: GrammarStats,
     /// Bytes MLX has in use.
     pub active_memory_bytes: u64,
     /// Peak of that.
@@ -80,6 +82,7 @@ impl Stats {
             disk: self.disk.plus_totals(&before.disk),
             swap: self.swap.plus_totals(&before.swap),
             launches: self.launches.plus_totals(&before.launches),
+            grammar: self.grammar.plus_totals(&before.grammar),
             ..self.clone()
         }
     }
@@ -166,6 +169,49 @@ impl SwapStats {
             in_blocks_total: self.in_blocks_total + before.in_blocks_total,
             in_bytes_total: self.in_bytes_total + before.in_bytes_total,
             ..*self
+        }
+    }
+}
+
+/// Statistics of grammars. Those named `…_total` only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct GrammarStats {
+    /// Sequences with a grammar.
+    pub sequences: u64,
+    /// Requests whose grammar was compiled or found in the cache.
+    pub compiled_total: u64,
+    /// Those of them that were found in the cache.
+    pub cache_hits_total: u64,
+    /// Requests that were refused because of their grammar.
+    pub refused_total: u64,
+    /// Sequences that failed because a limit was met while they ran.
+    pub failed_total: u64,
+    /// Seconds from a request's arrival until its grammar was compiled.
+    pub compile_seconds_total: f64,
+    /// Masks computed.
+    pub masks_total: u64,
+    /// Seconds that they took, on threads of their own.
+    pub mask_seconds_total: f64,
+    /// Seconds that the loop waited for them.
+    pub wait_seconds_total: f64,
+    /// Seconds that the loop spent on matching sampled tokens.
+    pub accept_seconds_total: f64,
+}
+
+impl GrammarStats {
+    /// These statistics with an earlier engine process's totals added.
+    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
+        Self {
+            sequences: self.sequences,
+            compiled_total: self.compiled_total + before.compiled_total,
+            cache_hits_total: self.cache_hits_total + before.cache_hits_total,
+            refused_total: self.refused_total + before.refused_total,
+            failed_total: self.failed_total + before.failed_total,
+            compile_seconds_total: self.compile_seconds_total + before.compile_seconds_total,
+            masks_total: self.masks_total + before.masks_total,
+            mask_seconds_total: self.mask_seconds_total + before.mask_seconds_total,
+            wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
+            accept_seconds_total: self.accept_seconds_total + before.accept_seconds_total,
         }
     }
 }

@@ -7,6 +7,7 @@ mod capacity;
 mod catch_panic;
 mod engine_loop;
 mod faulty_runner;
+mod grammars;
 mod kv_offload;
 mod kv_store;
 mod memory;
@@ -74,6 +75,7 @@ struct Loaded {
     prompt_file: Option<prompt_file::PromptFile>,
     /// Of the KV cache, the largest first.
     smaller_pools: VecDeque<capacity::PoolSize>,
+    grammars: grammars::Grammars,
 }
 
 fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
@@ -118,7 +120,8 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
         false => Box::new(faulty_runner::FaultyRunner::new(runner, settings.faults.clone())),
     };
     let smaller_pools = capacity.smaller.into();
-    Ok(Loaded { ready, runner, scheduler, offload, prompt_file, smaller_pools })
+    let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
+    Ok(Loaded { ready, runner, scheduler, offload, prompt_file, smaller_pools, grammars })
 }
 
 /// Sets the default device of the calling thread.

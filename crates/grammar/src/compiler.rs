@@ -1,8 +1,8 @@
 //! Compiles grammars for a model, and keeps the compiled ones.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use llguidance::toktrie::InferenceCapabilities;
@@ -10,10 +10,9 @@ use llguidance::{JsonCompileOptions, ParserFactory};
 use serde_json::{Value, json};
 
 use crate::cache::Cache;
-use crate::{Grammar, GrammarError, GrammarLimits, Matcher, Opening, Vocabulary, Whitespace, check, lark, schema};
+use crate::compiled::Compiled;
+use crate::{Grammar, GrammarError, GrammarLimits, Vocabulary, Whitespace, check, lark, schema};
 
-/// Whitespace between JSON's tokens: a space, or a line break with indentation. An endless run is no progress.
-const USUAL_WHITESPACE: &str = r" |\n[ \t]{0,40}";
 /// Symbols of a compiled grammar, some megabytes of JSON schema.
 const SYMBOLS_MAX: usize = 300_000;
 /// Work for the first states of a lexer, in llguidance's units of 20 ns.
@@ -29,18 +28,7 @@ pub struct Compiler {
     vocabulary: Vocabulary,
     limits: GrammarLimits,
     cache: Mutex<Cache<Compiled>>,
-}
-
-/// A compiled grammar, shared by the sequences that have it.
-#[derive(Clone)]
-pub struct Compiled(Arc<Inner>);
-
-struct Inner {
-    key: u128,
-    /// Independent copies. Those that share a copy share its lexer, and compute masks one after the other.
-    copies: Vec<Mutex<llguidance::Matcher>>,
-    next: AtomicUsize,
-    vocabulary: Vocabulary,
+    hits: AtomicU64,
 }
 
 impl Compiler {
@@ -59,13 +47,14 @@ impl Compiler {
         engine.step_lexer_fuel = STEP_LEXER_FUEL;
         engine.step_max_items = STEP_ITEMS_MAX;
         let cache = Mutex::new(Cache::new(limits.cached));
-        Ok(Self { factory, vocabulary, limits, cache })
+        Ok(Self { factory, vocabulary, limits, cache, hits: AtomicU64::new(0) })
     }
 
     /// The compiled grammar, from the cache if it is there. `copies`: how many threads compute masks of it at once.
     pub fn compile(&self, grammar: &Grammar, copies: usize) -> Result<Compiled, GrammarError> {
         let key = key(grammar);
         if let Some(compiled) = self.cache().get(key) {
+            self.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(compiled);
         }
         check(grammar, &self.limits)?;
@@ -75,16 +64,19 @@ impl Compiler {
         if let Some(error) = matcher.get_error() {
             return Err(GrammarError::of_engine(&error));
         }
-        let copies = (0..copies.max(1)).map(|_| Mutex::new(matcher.deep_clone())).collect();
-        let vocabulary = self.vocabulary.clone();
-        let compiled = Compiled(Arc::new(Inner { key, copies, next: AtomicUsize::new(0), vocabulary }));
+        let compiled = Compiled::new(key, &matcher, copies, self.vocabulary.clone());
         self.cache().insert(key, compiled.clone());
         Ok(compiled)
     }
 
+    /// How many grammars were found in the cache so far.
+    pub fn cache_hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
     /// Forgets a compiled grammar whose shared state may have met a limit.
     pub fn evict(&self, compiled: &Compiled) {
-        self.cache().remove(compiled.0.key);
+        self.cache().remove(compiled.key());
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache<Compiled>> {
@@ -98,7 +90,7 @@ impl Compiler {
             Grammar::JsonSchema { schema: text, whitespace } => {
                 json_grammar(schema::read(text, &self.limits)?, *whitespace)
             }
-            Grammar::Regex(text) => GrammarWithLexer::from_regex(text),
+            Grammar::Regex(text) => GrammarWithLexer::from_lark(lark::regex(text)),
             Grammar::Choice(texts) => {
                 let literals: Vec<String> = texts.iter().map(|text| lark::literal(text)).collect();
                 GrammarWithLexer::from_lark(format!("start: {}", literals.join(" | ")))
@@ -109,27 +101,10 @@ impl Compiler {
     }
 }
 
-impl Compiled {
-    /// The matcher of a sequence that begins as `opening` says. `stop_tokens` end it, and are allowed where the grammar
-    /// may end.
-    pub fn matcher(&self, opening: &Opening, stop_tokens: &[u32]) -> Matcher {
-        let Inner { copies, next, vocabulary, .. } = &*self.0;
-        let copy = &copies[next.fetch_add(1, Ordering::Relaxed) % copies.len()];
-        let fresh = copy.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Matcher::new(self.clone(), fresh, vocabulary.clone(), opening, stop_tokens)
-    }
-}
-
-impl std::fmt::Debug for Compiled {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("Compiled").field(&self.0.key).finish()
-    }
-}
-
 fn json_grammar(mut schema: Value, whitespace: Whitespace) -> GrammarWithLexer {
     let mut options = JsonCompileOptions::default();
     match whitespace {
-        Whitespace::Usual => options.whitespace_pattern = Some(USUAL_WHITESPACE.to_owned()),
+        Whitespace::Usual => options.whitespace_pattern = Some(lark::USUAL_WHITESPACE.to_owned()),
         Whitespace::None => options.whitespace_flexible = false,
     }
     match schema {

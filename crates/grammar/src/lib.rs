@@ -8,6 +8,7 @@
 //! and the tokens that it accepted, so replaying them in another process gives the same masks and forced tokens.
 
 mod cache;
+mod compiled;
 mod compiler;
 mod error;
 mod grammar;
@@ -17,13 +18,16 @@ mod mask;
 mod matcher;
 mod opening;
 mod schema;
+mod tools;
 mod vocabulary;
 
-pub use compiler::{Compiled, Compiler};
+pub use compiled::Compiled;
+pub use compiler::Compiler;
 pub use error::GrammarError;
 pub use grammar::{Grammar, Whitespace, check};
 pub use limits::GrammarLimits;
 pub use mask::TokenMask;
 pub use matcher::{Forced, MatchState, Matcher};
 pub use opening::{Opening, Reasoning};
+pub use tools::{CallCount, CallStart, SchemaUse, Tool, calls_or_answer, tool_calls};
 pub use vocabulary::Vocabulary;

@@ -59,13 +59,9 @@ pub struct Forced {
 }
 
 impl Matcher {
-    pub(crate) fn new(
-        compiled: Compiled,
-        engine: llguidance::Matcher,
-        vocabulary: Vocabulary,
-        opening: &Opening,
-        stop_tokens: &[u32],
-    ) -> Self {
+    /// The matcher of a sequence that begins as `opening` says. `stop_tokens` end it, and are allowed where the grammar
+    /// may end.
+    pub fn new(compiled: &Compiled, opening: &Opening, stop_tokens: &[u32]) -> Self {
         let Opening { reasoning, marker } = opening.clone();
         let phase = match reasoning {
             Some(reasoning) if reasoning.opening.is_empty() => {
@@ -77,8 +73,16 @@ impl Matcher {
         };
         let mut stop_tokens = stop_tokens.to_vec();
         stop_tokens.sort_unstable();
-        let forced = VecDeque::new();
-        Self { compiled, engine, vocabulary, stop_tokens, phase, marker, forced, accepted: 0 }
+        Self {
+            compiled: compiled.clone(),
+            engine: compiled.fresh(),
+            vocabulary: compiled.vocabulary().clone(),
+            stop_tokens,
+            phase,
+            marker,
+            forced: VecDeque::new(),
+            accepted: 0,
+        }
     }
 
     /// What it was made from.
@@ -177,7 +181,7 @@ impl Matcher {
         match self.marker {
             None => Ok(MatchState::Finished),
             Some(_) => {
-                self.engine.reset().map_err(|error| GrammarError::of_engine(&error))?;
+                self.engine = self.compiled.fresh();
                 self.phase = Phase::Text { tail: Vec::new() };
                 Ok(MatchState::Open)
             }
@@ -214,7 +218,10 @@ impl Matcher {
                 let mut mask = self.grammar_mask()?;
                 let env = &self.vocabulary.env;
                 for blank in ["\n", "\n\n"] {
-                    env.tok_trie().token_id(blank.as_bytes()).into_iter().for_each(|token| mask.set(token, true));
+                    env.tok_trie()
+                        .token_id(blank.as_bytes())
+                        .into_iter()
+                        .for_each(|token| mask.set(token, true));
                 }
                 Ok(mask)
             }

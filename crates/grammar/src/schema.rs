@@ -221,10 +221,7 @@ mod tests {
             r#"{"properties": {"a": {"anyOf": [{"type": "array", "uniqueItems": true}]}}}"#,
             expect!["properties.a.anyOf[0].uniqueItems: the keyword `uniqueItems` is not supported"],
         );
-        check(
-            r#"{"$defs": {"a": {"not": {}}}}"#,
-            expect!["$defs.a.not: the keyword `not` is not supported"],
-        );
+        check(r#"{"$defs": {"a": {"not": {}}}}"#, expect!["$defs.a.not: the keyword `not` is not supported"]);
         check(
             r#"{"items": {"format": "color"}}"#,
             expect![

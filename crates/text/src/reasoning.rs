@@ -46,6 +46,16 @@ impl ReasoningFormat {
         REASONING_FORMATS.iter().find(|format| format.name == name)
     }
 
+    /// The text behind which the answer begins, where the model has reasoned.
+    pub fn answer_opening(&self) -> &'static str {
+        match self.name {
+            "harmony" => "<|channel|>final<|message|>",
+            "kimi-k3" => "<|open|>response<|sep|>",
+            "solar" => "<|content|>",
+            _ => self.closing,
+        }
+    }
+
     /// Whether a message begins inside reasoning, since this prompt ends with its opening.
     pub fn begins_inside(&self, prompt: &str) -> bool {
         self.opening_at_end(prompt).is_some()

@@ -153,6 +153,11 @@ impl Tokenizer {
         self.vocab_size
     }
 
+    /// Whether a token was added to the vocabulary as a whole, as markers are.
+    pub fn is_added(&self, id: u32) -> bool {
+        self.inner.get_added_vocabulary().simple_id_to_token(id).is_some()
+    }
+
     /// Ids of special tokens, in order.
     pub fn special_ids(&self) -> &BTreeSet<u32> {
         &self.special_ids

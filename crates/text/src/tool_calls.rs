@@ -15,6 +15,7 @@ mod parameters;
 mod python_calls;
 mod schemas;
 mod typed_value;
+mod written;
 
 pub use format::ToolCallFormat;
 pub(crate) use format::has_sign;
@@ -22,3 +23,4 @@ pub use formats::TOOL_CALL_FORMATS;
 pub(crate) use harmony::{Recipients, harmony};
 pub(crate) use muse::{ENDS as MUSE_ENDS, Header as MuseHeader};
 pub use schemas::ToolSchemas;
+pub use written::{ArgumentStyle, WrittenCalls};

@@ -15,7 +15,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-text", &["omnibus-jinja"]),
     ("omnibus-grammar", &["omnibus-text"]),
     ("omnibus-model", &["mlx", "omnibus-kv"]),
-    ("omnibus-engine", &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-grammar", "omnibus-model"]),
+    (
+        "omnibus-engine",
+        &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-grammar", "omnibus-model"],
+    ),
     ("omnibus-server", &["omnibus-engine"]),
     ("mlx-omnibus", &["omnibus-engine", "omnibus-server"]),
     ("xtask", &[]),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use omnibus_engine::{Sampling, Settings as EngineSettings};
+use omnibus_engine::{Sampling, Settings as EngineSettings, StructuredOutput};
 use omnibus_server::ModelNames;
 
 /// All settings. A command reads the groups that it has settings in.
@@ -172,6 +172,8 @@ pub struct Prompt {
     pub max_tokens: usize,
     /// Sampling parameters.
     pub sampling: Sampling,
+    /// What a completion must match.
+    pub structured: Option<StructuredOutput>,
 }
 
 /// Chat message or raw text.

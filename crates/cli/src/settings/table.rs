@@ -4,6 +4,7 @@
 mod engine;
 mod engine_bench;
 mod generation;
+mod grammar;
 mod load;
 mod model;
 mod network;
@@ -19,6 +20,7 @@ const SECTIONS: &[&[Setting]] = &[
     model::SETTINGS,
     engine::SETTINGS,
     generation::SETTINGS,
+    grammar::SETTINGS,
     load::SETTINGS,
     engine_bench::SETTINGS,
     simulation::SETTINGS,
@@ -46,6 +48,8 @@ const LOADED_ENGINE: &[CommandName] = &[CommandName::Serve, CommandName::BenchEn
 /// Commands that take one prompt.
 const PROMPT: &[CommandName] = &[CommandName::Generate, CommandName::CachePrompt];
 const SAMPLING: &[CommandName] = &[CommandName::Generate, CommandName::Chat];
+/// Commands that take requests with grammars.
+const STRUCTURED: &[CommandName] = &[CommandName::Serve, CommandName::Generate, CommandName::Chat];
 /// Commands that use `--cache-dir`.
 const CACHE_DIR: &[CommandName] = &[
     CommandName::Serve,

@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr};
 use serde_json::{Value, json};
 
 use super::client::{JSON, Reply, connect, exchange, get, post, request};
-use super::hostile::cases;
+use super::hostile::{cases, grammars};
 use super::process::Server;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -45,7 +45,7 @@ fn content(response: &Value) -> String {
 #[test]
 fn hostile_requests_are_refused_by_name_and_the_next_succeeds() {
     let mut server = Server::start(&["--log", "error"]);
-    for case in cases() {
+    for case in cases().into_iter().chain(grammars()) {
         let reply =
             exchange(server.address, &case.bytes).unwrap_or_else(|| panic!("no response to {}", case.name));
         assert_eq!(reply.status, case.status, "{}: {}", case.name, reply.body);

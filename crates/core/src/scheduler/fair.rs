@@ -120,9 +120,8 @@ impl<'a> Fair<'a> {
         let scheduler = builder.scheduler;
         let runners = builder.runners();
         let decoding = runners.iter().filter(|sequence| sequence.is_decoding());
-        let load = decoding.map(|sequence| {
-            StepLoad::verify(sequence.computed, sequence.pending() + sequence.drafts())
-        });
+        let load = decoding
+            .map(|sequence| StepLoad::verify(sequence.computed, sequence.pending() + sequence.drafts()));
         let load = load.fold(StepLoad::default(), StepLoad::plus);
         let mut fair = Self {
             scheduler,

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use omnibus_core as core;
+use omnibus_grammar::{GrammarLimits, Opening};
 use omnibus_text::AddSpecial;
 
 use super::event_stream::EventStream;
@@ -14,7 +15,7 @@ use super::output_processor::{CancelOnDrop, RequestOutput};
 use super::reasoning_budget::ReasoningBudget;
 use super::session_names::SessionNames;
 use crate::digest::digest;
-use crate::message::{Command, CommandSender, Job, JobId, Ready};
+use crate::message::{Command, CommandSender, Job, JobGrammar, JobId, Ready};
 use crate::model_source::ModelSource;
 use crate::registry::ActiveRequests;
 use crate::request::{Input, OutputMode, Request};
@@ -52,6 +53,7 @@ struct Shared {
     seed: u64,
     timeout_s: Option<f64>,
     reasoning_budget: Option<usize>,
+    grammar_limits: GrammarLimits,
 }
 
 impl Drop for Shared {
@@ -96,6 +98,7 @@ impl Handle {
             seed: settings.seed,
             timeout_s: settings.request_timeout_s,
             reasoning_budget: settings.reasoning_budget,
+            grammar_limits: settings.grammar_limits.clone(),
         }))
     }
 
@@ -115,6 +118,9 @@ impl Handle {
             return Err(failure);
         }
         request.validate()?;
+        if let Some(structured) = &request.structured {
+            structured.validate(&shared.grammar_limits)?;
+        }
         let text = shared.text_of(request.model.as_deref())?;
         request.input = text.adapt(request.input);
         let prompt = text.prompt(&request.input, AddSpecial::Yes)?;
@@ -283,6 +289,14 @@ impl Shared {
             stop_tokens.extend(self.text.tokenizer.eos_ids());
         }
         stop_tokens.sort_unstable();
+        let grammar = request.structured.as_ref().map(|structured| JobGrammar {
+            grammar: structured.grammar.clone(),
+            opening: Opening {
+                reasoning: self.text.reasoning(&request.input, &tokenized),
+                marker: structured.marker.clone(),
+            },
+            field: structured.field.clone(),
+        });
         let messages = self.text.message_boundaries(&request.input, &tokenized);
         let prompt = tokenized.tokens.len();
         let scheduled = core::Request {
@@ -303,6 +317,7 @@ impl Shared {
             stop_tokens,
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
+            grammar,
             timeout_s: request.timeout_s.or(self.timeout_s),
         })
     }

@@ -58,6 +58,11 @@ impl MessageFormats {
         Ok(Self { tools, reasoning, caps, notation })
     }
 
+    /// The model's format of reasoning.
+    pub(super) fn reasoning(&self) -> Option<&'static ReasoningFormat> {
+        self.reasoning
+    }
+
     /// The conversation in the form that the chat template supports.
     pub(super) fn adapt(&self, chat: Chat) -> Chat {
         let Some(caps) = &self.caps else { return chat };

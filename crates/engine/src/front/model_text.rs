@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use omnibus_grammar::Reasoning;
 use omnibus_model::Source;
 use omnibus_text::{
     AddSpecial, ChatTemplate, GenerationPrompt, Message, RenderInput, SkipSpecial, TemplateName, Tokenizer,
@@ -35,19 +36,14 @@ pub(crate) struct TokenizedPrompt {
 impl ModelText {
     /// Reads the model's files. The settings may replace its chat template and its formats.
     pub(crate) fn read(source: &Source, settings: &Settings) -> Result<Self, StartError> {
-        let config = Value::Object(source.json("config.json").map_err(StartError::new)?);
-        let tokenizer = match source {
-            Source::Directory(path) => Tokenizer::from_dir(path, Some(&config)),
-            Source::Embedded(_) | Source::Random(_) => embedded_tokenizer(source, &config)?,
-        };
         let template = match (settings.chat_template.as_deref(), source) {
             (Some(template), _) => ChatTemplate::new(template).map(Some),
             (None, Source::Directory(path)) => ChatTemplate::from_dir(path),
             (None, Source::Embedded(_) | Source::Random(_)) => embedded_template(source)?,
         };
-        let (tokenizer, template) = (tokenizer.map_err(StartError::new)?, template.map_err(StartError::new)?);
+        let (tokenizer, template) = (tokenizer_of(source)?, template.map_err(StartError::new)?);
         let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
-        Ok(Self { tokenizer: Arc::new(tokenizer), template, formats, prefix: Vec::new() })
+        Ok(Self { tokenizer, template, formats, prefix: Vec::new() })
     }
 
     /// The input in the form that the chat template supports.
@@ -98,6 +94,28 @@ impl ModelText {
             }
         };
         Ok(TokenizedPrompt { tokens, rendered })
+    }
+
+    /// Reasoning that the answer to this prompt may begin with.
+    pub(crate) fn reasoning(&self, input: &Input, prompt: &TokenizedPrompt) -> Option<Reasoning> {
+        let Input::Chat(chat) = input else { return None };
+        let format = self.formats.reasoning()?;
+        let rendered = prompt.rendered.as_deref().unwrap_or_default();
+        let closing = format.answer_opening().to_owned();
+        if format.begins_inside(rendered) {
+            return Some(Reasoning { opening: Vec::new(), closing });
+        }
+        // A prompt that ends with the closing text has no reasoning behind it.
+        if chat.continues || rendered.trim_end().ends_with(format.closing) {
+            return None;
+        }
+        // The model opens it by a token of its own.
+        let token = |text: &&str| match self.tokenizer.encode(text, AddSpecial::No).ok()?.as_slice() {
+            [first, ..] if self.tokenizer.is_added(*first) => Some(*first),
+            _ => None,
+        };
+        let opening: Vec<u32> = format.prompt_ends.iter().filter_map(token).collect();
+        (!opening.is_empty()).then_some(Reasoning { opening, closing })
     }
 
     /// Where the messages of a conversation end in its prompt.
@@ -196,6 +214,16 @@ impl ModelText {
         self.pieces(tokens)?;
         Ok(self.tokenizer.decode(tokens, SkipSpecial::No))
     }
+}
+
+/// A model's tokenizer.
+pub(crate) fn tokenizer_of(source: &Source) -> Result<Arc<Tokenizer>, StartError> {
+    let config = Value::Object(source.json("config.json").map_err(StartError::new)?);
+    let tokenizer = match source {
+        Source::Directory(path) => Tokenizer::from_dir(path, Some(&config)),
+        Source::Embedded(_) | Source::Random(_) => embedded_tokenizer(source, &config)?,
+    };
+    tokenizer.map(Arc::new).map_err(StartError::new)
 }
 
 fn embedded_tokenizer(

@@ -137,6 +137,7 @@ mod tests {
             stop_tokens: vec![0],
             logprobs: Some(2),
             prompt_logprobs: None,
+            grammar: None,
             timeout_s: Some(0.25),
         };
         let settings = Settings { chat_template: Some("{{ a }}".into()), ..Settings::default() };

@@ -10,6 +10,7 @@ use omnibus_core::SequenceId;
 
 use super::adjustments::AdjustmentArrays;
 use super::kernel_rows::KernelRows;
+use super::masks::MaskArrays;
 use super::random::uniform;
 use super::state::SequenceState;
 use super::{Chooser, PendingSample, SampleRow};
@@ -119,15 +120,14 @@ impl SamplingBatch {
         logits: &Array,
         rows: &[SampleRow],
         states: &BTreeMap<SequenceId, SequenceState>,
+        masks: Option<&MaskArrays>,
     ) -> mlx::Result<PendingSample> {
         let [_, vocab] = logits.dims()?;
-        let tokens = match self.adjustments(states, vocab)? {
-            Some(adjustments) => {
-                let adjusted = adjustments.apply(logits)?;
-                self.choose(&adjusted, rows)?
-            }
-            None => self.choose(logits, rows)?,
-        };
+        let adjustments = self.adjustments(states, vocab)?;
+        let adjusted = adjustments.map(|adjustments| adjustments.apply(logits)).transpose()?;
+        let adjusted = adjusted.as_ref().unwrap_or(logits);
+        let masked = masks.map(|masks| masks.apply(adjusted)).transpose()?;
+        let tokens = self.choose(masked.as_ref().unwrap_or(adjusted), rows)?;
         let invalid = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
         let report = mlx::stack(&[&tokens, &invalid], 0)?;
         let most = self.logprobs.iter().flatten().max();

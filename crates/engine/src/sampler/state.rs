@@ -1,6 +1,7 @@
 //! What sampling keeps of each sequence, and how the loop changes it.
 
 use omnibus_core::SequenceId;
+use omnibus_grammar::TokenMask;
 use serde::{Deserialize, Serialize};
 
 use super::adjustments::LogitAdjustments;
@@ -15,6 +16,8 @@ pub(crate) struct SamplingChanges {
     pub(crate) added: Vec<NewSequence>,
     /// Tokens added to known sequences, in order.
     pub(crate) appended: Vec<(SequenceId, Vec<u32>)>,
+    /// The tokens that sequences with a grammar may sample in the step at hand.
+    pub(crate) masks: Vec<(SequenceId, TokenMask)>,
 }
 
 /// A sequence that the runner does not know yet.

@@ -3,6 +3,7 @@
 mod commands;
 mod recovery;
 mod report;
+mod results;
 #[cfg(test)]
 mod tests;
 
@@ -12,16 +13,16 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use omnibus_core::{
-    self as core, CacheMiss, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, SequenceOutput,
-    StopKind, Tick, TokenSource,
+    self as core, CacheMiss, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, Tick, TokenSource,
 };
 
 use super::Loaded;
 use super::capacity::PoolSize;
 use super::catch_panic::catch_panic;
+use super::grammars::Grammars;
 use super::kv_offload::{Idleness, KvOffload};
 use super::prompt_file::PromptFile;
-use super::proposer::{Proposer, Verified, verify};
+use super::proposer::Proposer;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{RequestRows, StepInput};
 use crate::message::{
@@ -30,6 +31,7 @@ use crate::message::{
 use crate::sampler::{NewSequence, SamplingChanges, needs_history};
 use crate::{Failure, FinishReason};
 use report::LoopStats;
+use results::StepTokens;
 
 /// The loop and everything it owns.
 pub(super) struct EngineLoop {
@@ -40,6 +42,7 @@ pub(super) struct EngineLoop {
     /// Of the KV cache, the largest first.
     smaller_pools: VecDeque<PoolSize>,
     proposer: Option<Box<dyn Proposer>>,
+    grammars: Grammars,
     /// Whether blocks wait to be copied out while the loop is idle.
     pending_offload: PendingOffload,
     jobs: BTreeMap<SequenceId, ActiveJob>,
@@ -75,6 +78,8 @@ struct InFlightStep {
     plan: PlanId,
     /// Sequences that are sampled, in order, and their draft tokens. Each has one row more than draft tokens.
     samples: Vec<(SequenceId, Vec<u32>)>,
+    /// Those of them whose token is known by now: they were forced.
+    superseded: BTreeSet<SequenceId>,
     tokens: usize,
     computation: Computation,
     started: Instant,
@@ -114,7 +119,7 @@ enum PendingOffload {
 
 impl EngineLoop {
     pub(super) fn new(loaded: Loaded, inbox: Receiver<Command>, report_tx: ReportSender) -> Self {
-        let Loaded { runner, scheduler, offload, prompt_file, smaller_pools, .. } = loaded;
+        let Loaded { runner, scheduler, offload, prompt_file, smaller_pools, grammars, .. } = loaded;
         Self {
             runner,
             scheduler,
@@ -122,6 +127,7 @@ impl EngineLoop {
             prompt_file,
             smaller_pools,
             proposer: None,
+            grammars,
             pending_offload: PendingOffload::No,
             jobs: BTreeMap::new(),
             in_flight: VecDeque::new(),
@@ -161,6 +167,7 @@ impl EngineLoop {
     /// One iteration: commands, launches, one result.
     fn iterate(&mut self) -> ControlFlow<()> {
         self.take_commands()?;
+        self.submit_compiled();
         if let Err(error) = self.advance() {
             self.recover(&error);
         }
@@ -238,20 +245,29 @@ impl EngineLoop {
         let started = Instant::now();
         let (input, samples) = self.step_input(plan);
         let input = StepInput { copies: allocation.copies, ..input };
-        let deferred = self.is_deferred(plan);
+        let (deferred, masked) = (self.is_deferred(plan), self.is_masked(&samples));
         let before = self.in_flight.back().and_then(InFlightStep::output);
-        let runner = &mut self.runner;
+        let (runner, grammars) = (&mut self.runner, &mut self.grammars);
         let computation = catch_panic(|| {
             let forward = runner.forward(&input, before)?;
-            if deferred {
+            if deferred || masked {
                 runner.dispatch(&forward)?;
+            }
+            if deferred {
                 return Ok(Computation::Forward(forward));
             }
-            runner.sample(forward, &SamplingChanges::default()).map(Computation::Sampled)
+            let masks = grammars.take_masks(samples.iter().map(|(sequence, _)| *sequence));
+            let changes = SamplingChanges { masks, ..SamplingChanges::default() };
+            runner.sample(forward, &changes).map(Computation::Sampled)
         })?;
-        let tokens = input.tokens.len();
-        self.in_flight.push_back(InFlightStep { plan: plan.id, samples, tokens, computation, started });
+        let (plan, tokens, superseded) = (plan.id, input.tokens.len(), BTreeSet::new());
+        self.in_flight.push_back(InFlightStep { plan, samples, superseded, tokens, computation, started });
         Ok(())
+    }
+
+    /// True if one of these sequences has a grammar.
+    fn is_masked(&self, samples: &[(SequenceId, Vec<u32>)]) -> bool {
+        samples.iter().any(|(sequence, _)| self.grammars.contains(*sequence))
     }
 
     /// The step's rows with the changes of sampling state since the last step, and the sampled sequences with their draft
@@ -292,7 +308,10 @@ impl EngineLoop {
     fn is_deferred(&self, plan: &Plan) -> bool {
         plan.scheduled.iter().any(|work| {
             matches!(work.input, TokenSource::InFlight { .. })
-                && self.jobs.get(&work.sequence).is_some_and(|active| needs_history(&active.job.sampling))
+                && self
+                    .jobs
+                    .get(&work.sequence)
+                    .is_some_and(|active| needs_history(&active.job.sampling) || active.job.grammar.is_some())
         })
     }
 
@@ -337,7 +356,7 @@ impl EngineLoop {
                 self.reports.push(JobReport { job: active.job.id, update });
             }
         }
-        let (outputs, accepted) = self.verify(&step, sampled);
+        let StepTokens { outputs, accepted, forced } = self.verify(&step, sampled);
         // Events come in the order of the rows, so each token is found with its log-probability in one pass.
         let mut accepted = accepted.into_iter();
         let committing = Instant::now();
@@ -353,6 +372,7 @@ impl EngineLoop {
                 other => self.handle_event(other),
             }
         }
+        forced.into_iter().for_each(|(sequence, forced)| self.force(sequence, &forced));
         self.stats.add_step(StepStats { seconds: step.started.elapsed().as_secs_f64(), tokens: step.tokens });
         self.panics = 0;
         self.sample_deferred()
@@ -360,18 +380,19 @@ impl EngineLoop {
 
     /// Launches the sampling of the oldest step in flight, if it was deferred.
     fn sample_deferred(&mut self) -> mlx::Result<()> {
-        let Some(InFlightStep { plan, samples, tokens, computation, started }) = self.in_flight.pop_front()
-        else {
-            return Ok(());
-        };
-        let computation = match computation {
+        let Some(mut step) = self.in_flight.pop_front() else { return Ok(()) };
+        step.computation = match step.computation {
             Computation::Forward(forward) => {
-                let (runner, changes) = (&mut self.runner, std::mem::take(&mut self.changes));
+                let sampled = step.samples.iter().map(|(sequence, _)| *sequence);
+                let masked = sampled.filter(|sequence| !step.superseded.contains(sequence));
+                let mut changes = std::mem::take(&mut self.changes);
+                changes.masks = self.grammars.take_masks(masked);
+                let runner = &mut self.runner;
                 Computation::Sampled(catch_panic(|| runner.sample(forward, &changes))?)
             }
             sampled @ Computation::Sampled(_) => sampled,
         };
-        self.in_flight.push_front(InFlightStep { plan, samples, tokens, computation, started });
+        self.in_flight.push_front(step);
         Ok(())
     }
 
@@ -381,29 +402,6 @@ impl EngineLoop {
         let began = self.last_read_at.map_or(step.started, |last| last.max(step.started));
         self.last_read_at = Some(now);
         (now - began).as_micros() as Tick
-    }
-
-    /// Each sampled sequence's output, and all accepted tokens in order.
-    fn verify(
-        &self,
-        step: &InFlightStep,
-        sampled: Vec<Option<TokenLogprobs>>,
-    ) -> (Vec<SequenceOutput>, Vec<(SequenceId, TokenLogprobs)>) {
-        let (mut outputs, mut accepted) = (Vec::new(), Vec::new());
-        let mut sampled = sampled.into_iter();
-        for (sequence, drafts) in &step.samples {
-            let rows: Vec<Option<TokenLogprobs>> = sampled.by_ref().take(1 + drafts.len()).collect();
-            let stop_tokens = self.jobs.get(sequence).map(|active| active.job.stop_tokens.as_slice());
-            let Verified { tokens, stops } = verify(drafts, &rows, stop_tokens.unwrap_or_default());
-            let Some(tokens) = tokens else {
-                outputs.push(SequenceOutput::Failed);
-                continue;
-            };
-            let rows = rows.into_iter().flatten().take(tokens.len());
-            accepted.extend(rows.map(|token| (*sequence, token)));
-            outputs.push(SequenceOutput::Accepted { tokens, stop: stops.then_some(StopKind::Token) });
-        }
-        (outputs, accepted)
     }
 
     /// Reports a token.
@@ -425,6 +423,13 @@ impl EngineLoop {
             core::Event::Failed { sequence, failure } => (sequence, failed(failure)),
         };
         let Some(active) = self.jobs.remove(&sequence) else { return };
+        let update = match (update, self.grammars.take_failure(sequence)) {
+            (JobUpdate::Failed(_), Some(message)) => {
+                let message = format!("structured output: {message}");
+                JobUpdate::Failed(Failure::Engine { message })
+            }
+            (update, _) => update,
+        };
         if self.known.remove(&sequence) {
             self.changes.removed.push(sequence);
         }

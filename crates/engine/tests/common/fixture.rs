@@ -31,6 +31,32 @@ pub fn directory(fixture: &str, test: &str) -> PathBuf {
     to
 }
 
+/// The small model of a golden fixture with random weights for every token of the embedded model's tokenizer.
+pub fn with_full_vocabulary(test: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("full-vocabulary-{test}"));
+    let fixture = here.join("../model/tests/fixtures/qwen3");
+    std::fs::create_dir_all(&to).unwrap();
+    let json = |file: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(fixture.join(file)).unwrap()).unwrap()
+    };
+    let (mut recipe, mut config) = (json("tensors.json"), json("config.json"));
+    let embedding = recipe["tensors"].as_array_mut().unwrap();
+    let embedding = embedding.iter_mut().find(|row| row[0] == "model.embed_tokens.weight").unwrap();
+    embedding[1][0] = 2048.into();
+    config["vocab_size"] = 2048.into();
+    config["max_position_embeddings"] = 2048.into();
+    config["eos_token_id"] = serde_json::json!([2041, 2039]);
+    let weights = generate::weights(&recipe).unwrap();
+    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+    std::fs::write(to.join("config.json"), config.to_string()).unwrap();
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(here.join("../cli/models/omnibus-mini").join(file), to.join(file)).unwrap();
+    }
+    to
+}
+
 pub fn engine(directory: &Path, settings: Settings) -> Handle {
     try_engine(directory, settings).expect("the engine starts")
 }

@@ -19,6 +19,7 @@ mod embed;
 mod gemm;
 mod int8;
 mod linear;
+mod mask;
 mod math;
 mod packing;
 mod pool;
@@ -37,6 +38,7 @@ pub use copy::Copy;
 pub use element::Float;
 pub use embed::Embed;
 pub use linear::{Activations, Linear, Rows};
+pub use mask::Mask;
 pub use packing::Packing;
 pub use pool::threads;
 pub use recurrence::{Recurrence, Rule};
@@ -57,6 +59,7 @@ pub enum Kernel {
     Recurrence(Recurrence),
     Adjust(Adjust),
     Choose(Choose),
+    Mask(Mask),
 }
 
 impl Kernel {
@@ -72,6 +75,7 @@ impl Kernel {
             Kernel::Recurrence(_) => "OmnibusRecurrence",
             Kernel::Adjust(_) => "OmnibusAdjust",
             Kernel::Choose(_) => "OmnibusChoose",
+            Kernel::Mask(_) => "OmnibusMask",
         }
     }
 
@@ -89,6 +93,7 @@ impl Kernel {
             Kernel::Recurrence(kernel) => kernel.run(inputs, outputs),
             Kernel::Adjust(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Choose(kernel) => kernel.run(inputs, outputs[0]),
+            Kernel::Mask(kernel) => kernel.run(inputs, outputs[0]),
         }
     }
 }

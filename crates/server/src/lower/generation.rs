@@ -12,6 +12,7 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
         max_new_tokens: wire.max_tokens,
         sampling: sampling(&wire.sampling),
         stop: stop(&wire.stop),
+        structured: wire.structured.clone().map(super::structured::lower),
         priority: wire.priority,
         tenant: caller.tenant.clone(),
         cache_salt: wire.cache_salt.clone(),

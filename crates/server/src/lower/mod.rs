@@ -9,6 +9,7 @@ mod generation;
 pub mod messages;
 pub mod opaque;
 pub mod responses;
+mod structured;
 mod thinking;
 pub mod tokenize;
 

@@ -7,6 +7,7 @@ use super::fields::{Field, Fields, harmless, honoured, refused};
 use super::generation::{self, Generation, TOKENS_MAX};
 use super::logprobs::ChatLogprobs;
 use super::messages::{self, Message};
+use super::structured;
 use super::tools::{self, Tools};
 use super::usage::Usage;
 use crate::error::ApiError;
@@ -20,7 +21,6 @@ pub const FIELDS: &[Field] = &[
     honoured("tools", "functions that the model may call"),
     honoured("tool_choice", "`none` or `auto`"),
     honoured("parallel_tool_calls", "false ends the message after its first call"),
-    honoured("response_format", "only `{\"type\": \"text\"}`"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
     honoured("reasoning_effort", "passed to the chat template; `none` switches reasoning off"),
     honoured("thinking_token_budget", "most tokens of reasoning; then its end is forced"),
@@ -115,7 +115,7 @@ pub enum ContinuationMode {
 impl ChatRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
-        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS])?;
+        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS, structured::FIELDS])?;
         check_text_only(&mut fields)?;
         let mut generation = Generation::read(&mut fields)?;
         generation.max_tokens = max_tokens(&mut fields, generation.max_tokens)?;
@@ -181,13 +181,6 @@ fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
 fn check_text_only(fields: &mut Fields) -> Result<(), ApiError> {
     if fields.flag("store")? == Some(true) {
         return Err(ApiError::unsupported("store", "`store` must be false: nothing is stored"));
-    }
-    if let Some(format) = fields.object("response_format")?
-        && format.get("type").and_then(Value::as_str) != Some("text")
-    {
-        let message =
-            "`response_format` must be {\"type\": \"text\"}: structured output is not implemented yet";
-        return Err(ApiError::unsupported("response_format", message));
     }
     if let Some(modalities) = fields.list("modalities")?
         && modalities != ["text"]

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::fields::{Field, Fields, honoured, refused, token_ids, type_error};
 use super::generation::{self, Generation};
 use super::logprobs::TextLogprobs;
+use super::structured;
 use super::usage::Usage;
 use crate::error::ApiError;
 
@@ -19,7 +20,6 @@ pub const FIELDS: &[Field] = &[
     refused("messages", "use `prompt`, or `/v1/chat/completions`"),
     refused("max_completion_tokens", "use `max_tokens`"),
     refused("prompt_logprobs", "use `echo` with `logprobs`"),
-    refused("response_format", "structured output is not implemented yet"),
     refused("tools", "use `/v1/chat/completions`"),
 ];
 
@@ -63,7 +63,7 @@ pub enum Echo {
 impl CompletionRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
-        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS])?;
+        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS, structured::FIELDS])?;
         if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
             return Err(ApiError::unsupported(
                 "suffix",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, type_error};
+use super::structured::{self, StructuredOutput};
 use crate::error::ApiError;
 
 /// Fields that chat and text completions share.
@@ -42,11 +43,6 @@ pub const FIELDS: &[Field] = &[
     refused("xtc_probability", "xtc sampling is not implemented"),
     refused("xtc_threshold", "xtc sampling is not implemented"),
     refused("use_beam_search", "beam search is not implemented"),
-    refused("guided_json", "structured output is not implemented yet"),
-    refused("guided_regex", "structured output is not implemented yet"),
-    refused("guided_choice", "structured output is not implemented yet"),
-    refused("guided_grammar", "structured output is not implemented yet"),
-    refused("structured_outputs", "structured output is not implemented yet"),
 ];
 
 /// Fields of `stream_options`.
@@ -73,6 +69,8 @@ pub struct Generation {
     pub sampling: Sampling,
     /// Stop conditions.
     pub stop: Stop,
+    /// What the answer must match.
+    pub structured: Option<StructuredOutput>,
     /// Completions per prompt.
     pub n: usize,
     /// Whether to stream.
@@ -150,6 +148,7 @@ impl Generation {
             max_tokens: fields.count("max_tokens", (0, TOKENS_MAX))?,
             sampling: Sampling::read(fields)?,
             stop: Stop::read(fields)?,
+            structured: structured::read(fields)?,
             n: fields.count("n", (1, N_MAX))?.unwrap_or(1),
             streaming: streaming(fields)?,
             priority: priority(fields)?,

@@ -15,6 +15,7 @@ pub mod models;
 pub mod requests;
 pub mod responses;
 pub mod sessions;
+pub mod structured;
 pub mod tokenize;
 pub mod tools;
 pub mod usage;

@@ -309,10 +309,19 @@ fn unsupported() -> Vec<Case> {
         chat(r#""__proto__":{}"#, "__proto__"),
         chat(
             r#""response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":"http://evil"}}}"#,
-            "response_format",
+            "response_format.json_schema.schema.$ref",
         ),
         chat(r#""response_format":"json""#, "response_format"),
-        chat(r#""guided_regex":"(a+)+$""#, "guided_regex"),
+        chat(r#""response_format":{"type":"json_schema"}"#, "response_format.json_schema"),
+        chat(r#""response_format":{"type":"json_object"},"guided_regex":"a""#, "guided_regex"),
+        chat(r#""guided_json":"{]""#, "guided_json"),
+        chat(r#""guided_json":{"not":{}}"#, "guided_json.not"),
+        chat(format!(r#""guided_regex":"{}a{}""#, "(".repeat(999), ")".repeat(999)), "guided_regex"),
+        chat(r#""guided_choice":[]"#, "guided_choice"),
+        chat(r#""guided_choice":["a",5]"#, "guided_choice[1]"),
+        chat(r#""structured_outputs":{}"#, "structured_outputs"),
+        chat(r#""structured_outputs":{"regex":"a","choice":["a"]}"#, "structured_outputs.choice"),
+        chat(r#""structured_outputs":{"grammer":"a"}"#, "structured_outputs.grammer"),
         chat(r#""store":true"#, "store"),
         chat(r#""modalities":["audio"]"#, "modalities"),
         chat(r#""audio":{"voice":"x"}"#, "audio"),
@@ -323,6 +332,18 @@ fn unsupported() -> Vec<Case> {
         Case { status: 404, ..chat(r#""model":"gpt-17""#, "model") },
         Case { status: 404, ..chat(r#""model":"../../etc/passwd""#, "model") },
         Case { status: 404, ..chat(r#""model":"""#, "model") },
+    ]
+}
+
+/// Cases that only an engine with a grammar engine refuses.
+#[allow(dead_code, reason = "the scripted engine has none")]
+pub fn grammars() -> Vec<Case> {
+    vec![
+        chat(r#""guided_json":{"type":"integer","minimum":2,"maximum":1}"#, "guided_json"),
+        chat(r#""guided_regex":"(a""#, "guided_regex"),
+        chat(r#""guided_grammar":"start: x""#, "guided_grammar"),
+        chat(r##""guided_json":{"$ref":"#/$defs/none"}"##, "guided_json"),
+        chat(r#""guided_regex":"(a{1,999}){1,999}{1,999}b""#, "guided_regex"),
     ]
 }
 

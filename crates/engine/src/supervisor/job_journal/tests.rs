@@ -18,6 +18,7 @@ fn job(id: u64) -> Job {
         stop_tokens: Vec::new(),
         logprobs: None,
         prompt_logprobs: Some(0),
+        grammar: None,
         timeout_s: Some(10.0),
     }
 }

@@ -5,23 +5,25 @@ use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use omnibus_core::{self as core, Rejection, SequenceId, Tick};
+use omnibus_grammar::MatchState;
 
 use super::report::seconds;
 use super::{ActiveJob, EngineLoop, PendingOffload};
 use crate::message::{Command, Job, JobReport, JobUpdate, QueryId, SessionReply};
 use crate::sampler::needs_history;
+use crate::worker::grammars::Prepared;
 use crate::worker::kv_offload::KvOffload;
-use crate::{Failure, SessionStats};
+use crate::{Failure, FinishReason, SessionStats};
 
 /// How long an idle loop waits at most; then it checks the deadlines of waiting requests.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long it waits while a sequence's blocks are being read.
+/// How long it waits while a sequence's blocks are being read, or a grammar is compiled.
 const READ_POLL: Duration = Duration::from_millis(1);
 
 impl EngineLoop {
     /// Waits while there is nothing to do, then handles the commands that have come.
     pub(super) fn take_commands(&mut self) -> ControlFlow<()> {
-        let idle = self.scheduler.is_idle() && self.in_flight.is_empty();
+        let idle = self.scheduler.is_idle() && self.in_flight.is_empty() && !self.grammars.is_compiling();
         // The last writes are reported once they are done.
         let writing = self.offload.as_ref().is_some_and(KvOffload::is_writing);
         if self.pending_offload == PendingOffload::Yes {
@@ -50,6 +52,10 @@ impl EngineLoop {
     fn handle_command(&mut self, command: Command) -> ControlFlow<()> {
         match command {
             Command::Submit(job) => self.submit(*job),
+            Command::Cancel(id) if self.grammars.cancel(id).is_some() => {
+                let update = JobUpdate::Finished(FinishReason::Cancelled);
+                self.reports.push(JobReport { job: id, update });
+            }
             Command::Cancel(job) => {
                 let found = self.jobs.iter().find(|(_, active)| active.job.id == job);
                 let event = found.map(|(sequence, _)| *sequence).and_then(|id| self.scheduler.cancel(id));
@@ -77,7 +83,31 @@ impl EngineLoop {
         self.sessions.push(SessionReply { query, sessions: sessions.collect() });
     }
 
-    pub(super) fn submit(&mut self, mut job: Job) {
+    /// Queues a job, once its grammar is compiled.
+    pub(super) fn submit(&mut self, job: Job) {
+        match &job.grammar {
+            Some(_) => self.grammars.compile(job),
+            None => self.queue(job, None),
+        }
+    }
+
+    /// Queues the jobs whose grammars are compiled.
+    pub(super) fn submit_compiled(&mut self) {
+        for (job, result) in self.grammars.take_compiled() {
+            let update = match result {
+                Ok(prepared) if prepared.state == MatchState::Open => {
+                    self.queue(job, Some(prepared));
+                    continue;
+                }
+                // It ended with the last token that an earlier process reported.
+                Ok(_) => JobUpdate::Finished(FinishReason::Stop),
+                Err(failure) => JobUpdate::Failed(failure),
+            };
+            self.reports.push(JobReport { job: job.id, update });
+        }
+    }
+
+    fn queue(&mut self, mut job: Job, grammar: Option<Prepared>) {
         let now = self.now();
         let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
         let mut tokens = std::mem::take(&mut job.request.prompt);
@@ -86,13 +116,17 @@ impl EngineLoop {
         if let Some(file) = &self.prompt_file {
             tokens = file.prompt(tokens);
         }
-        // What a penalty changes depends on every token before it, so such sequences have no draft tokens.
-        let proposer = self.proposer.as_ref().filter(|_| !needs_history(&job.sampling));
+        // What a penalty changes and what a grammar allows depends on every token before it, so such sequences have no draft
+        // tokens.
+        let proposer = self.proposer.as_ref().filter(|_| !needs_history(&job.sampling) && grammar.is_none());
         let draft_tokens = proposer.map_or(0, |proposer| proposer.draft_tokens());
         let request = core::Request { prompt: tokens, deadline, draft_tokens, ..job.request.clone() };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
                 self.jobs.insert(sequence, ActiveJob { job, reported, max_tokens });
+                if let Some(grammar) = grammar {
+                    self.grammars.insert(sequence, grammar);
+                }
                 if let Some(offload) = &mut self.offload {
                     offload.fetch(&mut self.scheduler, sequence, now);
                 }
@@ -125,8 +159,9 @@ impl EngineLoop {
     /// How long to wait when there is nothing to compute.
     fn idle_timeout(&self) -> Duration {
         let change = self.scheduler.next_wakeup().unwrap_or(Tick::MAX);
-        let longest =
-            if self.offload.as_ref().is_some_and(KvOffload::is_reading) { READ_POLL } else { IDLE_TIMEOUT };
+        let is_polling =
+            self.offload.as_ref().is_some_and(KvOffload::is_reading) || self.grammars.is_compiling();
+        let longest = if is_polling { READ_POLL } else { IDLE_TIMEOUT };
         longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
     }
 }

@@ -80,6 +80,7 @@ impl EngineLoop {
         if let Some(offload) = &mut self.offload {
             offload.detach();
         }
+        self.grammars.clear();
         let jobs = std::mem::take(&mut self.jobs);
         let jobs: Vec<Job> =
             jobs.into_iter().filter_map(|(sequence, active)| self.with_tokens(sequence, active)).collect();

@@ -106,6 +106,7 @@ impl EngineLoop {
             disk: self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default(),
             swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
             launches: self.runner.launches(),
+            grammar: self.grammars.stats(),
             active_memory_bytes: mlx::memory::active_memory() as u64,
             peak_memory_bytes: mlx::memory::peak_memory() as u64,
             cache_memory_bytes: mlx::memory::cache_memory() as u64,

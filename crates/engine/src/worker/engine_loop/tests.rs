@@ -133,6 +133,7 @@ fn job(id: u64, sampling: Sampling) -> Job {
         stop_tokens: Vec::new(),
         logprobs: Some(2),
         prompt_logprobs: None,
+        grammar: None,
         timeout_s: None,
     }
 }

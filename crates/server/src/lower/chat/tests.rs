@@ -131,6 +131,7 @@ fn every_field_reaches_the_engine() {
                 calls: Any,
             },
             reasoning_budget: None,
+            structured: None,
             logprobs: Some(
                 4,
             ),
@@ -301,9 +302,9 @@ fn the_last_message_can_be_continued() {
 fn unsupported_fields_are_refused_by_name() {
     check_refused(r#""temprature":1"#, expect!["temprature: unknown field `temprature`"]);
     check_refused(
-        r#""response_format":{"type":"json_object"}"#,
+        r#""response_format":{"type":"xml"}"#,
         expect![[
-            r#"response_format: `response_format` must be {"type": "text"}: structured output is not implemented yet"#
+            r#"response_format.type: `response_format.type` must be text, json_object or json_schema, not `xml`"#
         ]],
     );
     check_refused(r#""store":true"#, expect!["store: `store` must be false: nothing is stored"]);

@@ -1,0 +1,219 @@
+//! The grammars of running sequences: compiled, and with the mask of the next token computed ahead on other threads.
+//!
+//! A job with a grammar waits here until the grammar is compiled, and is then submitted to the scheduler. From then on its
+//! matcher takes each token right after it was sampled, and a thread computes the next mask while the loop plans and the
+//! device runs the next forward pass; the loop waits for the mask just before it builds the sampling.
+//!
+//! Invariant: a matcher's state follows from the sequence's tokens. After a failure of the loop or of the process it is
+//! made again from them.
+
+mod compile;
+mod threads;
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use omnibus_core::SequenceId;
+use omnibus_grammar::{Forced, GrammarError, GrammarLimits, MatchState, Matcher, TokenMask};
+use omnibus_model::Source;
+
+use crate::message::{Job, JobId};
+use crate::request::refused;
+use crate::{Failure, GrammarStats};
+use compile::CompileThreads;
+pub(super) use compile::Prepared;
+use threads::{Computed, MaskThreads, threads};
+
+/// The loop waits so long for a mask at most; then the sequence fails. The grammar's limits make this unlikely.
+const MASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The grammars of all sequences that have one.
+pub(super) struct Grammars {
+    compile: CompileThreads,
+    masks: MaskThreads,
+    limit: Duration,
+    /// Jobs whose grammar is being compiled.
+    waiting: BTreeMap<JobId, WaitingJob>,
+    sequences: BTreeMap<SequenceId, Slot>,
+    stats: GrammarStats,
+}
+
+struct WaitingJob {
+    job: Job,
+    since: Instant,
+}
+
+/// A job whose grammar is compiled, with its matcher, or why it was refused.
+pub(super) type CompiledJob = (Job, Result<Prepared, Failure>);
+
+/// The matcher of a sequence.
+enum Slot {
+    Computing(Receiver<Computed>),
+    /// Of the next token. The mask stays until that is sampled: a step may fail and run again.
+    Ready(Box<Matcher>, TokenMask),
+    Failed(String),
+}
+
+impl Grammars {
+    pub(super) fn new(source: &Source, vocab: usize, limits: &GrammarLimits) -> Self {
+        let masks = threads();
+        Self {
+            compile: CompileThreads::new(source.clone(), vocab, limits.clone(), masks),
+            masks: MaskThreads::new(masks),
+            limit: Duration::from_millis(limits.compile_ms),
+            waiting: BTreeMap::new(),
+            sequences: BTreeMap::new(),
+            stats: GrammarStats::default(),
+        }
+    }
+
+    /// Compiles a job's grammar. It comes back by [`Self::take_compiled`].
+    pub(super) fn compile(&mut self, job: Job) {
+        self.compile.start(&job);
+        self.stats.compiled_total += 1;
+        self.waiting.insert(job.id, WaitingJob { job, since: Instant::now() });
+    }
+
+    /// Jobs whose grammar is compiled, or has taken too long.
+    pub(super) fn take_compiled(&mut self) -> Vec<CompiledJob> {
+        let mut done = Vec::new();
+        for (id, result) in self.compile.take_results() {
+            let Some(WaitingJob { job, since }) = self.waiting.remove(&id) else { continue };
+            self.stats.compile_seconds_total += since.elapsed().as_secs_f64();
+            let result = result.map_err(|error| self.refuse(&job, &error));
+            done.push((job, result));
+        }
+        let late = |waiting: &WaitingJob| waiting.since.elapsed() > self.limit;
+        let late: Vec<JobId> = self.waiting.iter().filter(|(_, job)| late(job)).map(|(id, _)| *id).collect();
+        for id in late {
+            let Some(WaitingJob { job, .. }) = self.waiting.remove(&id) else { continue };
+            self.compile.abandon(id);
+            let message = format!("the grammar is not compiled after {} ms", self.limit.as_millis());
+            let error = GrammarError { path: String::new(), message };
+            let failure = self.refuse(&job, &error);
+            done.push((job, Err(failure)));
+        }
+        done
+    }
+
+    /// Whether a job waits for its grammar.
+    pub(super) fn is_compiling(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Gives up a job that waits. `None` if it does not.
+    pub(super) fn cancel(&mut self, id: JobId) -> Option<Job> {
+        let WaitingJob { job, .. } = self.waiting.remove(&id)?;
+        self.compile.abandon(id);
+        Some(job)
+    }
+
+    /// A sequence has this grammar.
+    pub(super) fn insert(&mut self, sequence: SequenceId, prepared: Prepared) {
+        self.sequences.insert(sequence, Slot::Ready(prepared.matcher, prepared.mask));
+    }
+
+    /// Whether a sequence has a grammar.
+    pub(super) fn contains(&self, sequence: SequenceId) -> bool {
+        self.sequences.contains_key(&sequence)
+    }
+
+    /// The masks of those of these sequences that have a grammar, waiting for them. A sequence whose mask failed has none;
+    /// its next token fails.
+    pub(super) fn take_masks(
+        &mut self,
+        sequences: impl Iterator<Item = SequenceId>,
+    ) -> Vec<(SequenceId, TokenMask)> {
+        let mut masks = Vec::new();
+        for sequence in sequences {
+            let Some(slot) = self.sequences.remove(&sequence) else { continue };
+            let started = Instant::now();
+            let slot = wait(slot, &mut self.stats);
+            self.stats.wait_seconds_total += started.elapsed().as_secs_f64();
+            if let Slot::Ready(_, mask) = &slot {
+                masks.push((sequence, mask.clone()));
+            }
+            self.sequences.insert(sequence, slot);
+        }
+        masks
+    }
+
+    /// Takes a sampled token. The tokens that must follow, at most `most`, and whether the sequence ends with them. Then
+    /// the next mask is computed.
+    pub(super) fn accept(
+        &mut self,
+        sequence: SequenceId,
+        token: u32,
+        most: usize,
+    ) -> Result<Forced, GrammarError> {
+        let Some(slot) = self.sequences.remove(&sequence) else {
+            return Ok(Forced { tokens: Vec::new(), state: MatchState::Open });
+        };
+        let started = Instant::now();
+        let mut matcher = match wait(slot, &mut self.stats) {
+            Slot::Ready(matcher, _) => matcher,
+            Slot::Failed(message) => return Err(self.fail(sequence, message)),
+            Slot::Computing(_) => return Err(self.fail(sequence, "its mask is late".to_owned())),
+        };
+        let forced = match matcher.accept(token) {
+            Ok(MatchState::Open) => matcher.take_forced(most),
+            Ok(MatchState::Finished) => Ok(Forced { tokens: Vec::new(), state: MatchState::Finished }),
+            Err(error) => Err(error),
+        };
+        self.stats.accept_seconds_total += started.elapsed().as_secs_f64();
+        let forced = forced.map_err(|error| self.fail(sequence, error.message))?;
+        if forced.state == MatchState::Open {
+            self.sequences.insert(sequence, Slot::Computing(self.masks.start(matcher)));
+        }
+        Ok(forced)
+    }
+
+    /// A sequence has ended. Why, if its grammar was the reason.
+    pub(super) fn take_failure(&mut self, sequence: SequenceId) -> Option<String> {
+        match self.sequences.remove(&sequence) {
+            Some(Slot::Failed(message)) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// All sequences are gone; they come back as jobs.
+    pub(super) fn clear(&mut self) {
+        self.sequences.clear();
+    }
+
+    /// Counters.
+    pub(super) fn stats(&self) -> GrammarStats {
+        let hits = self.compile.cache_hits();
+        GrammarStats { cache_hits_total: hits, sequences: self.sequences.len() as u64, ..self.stats }
+    }
+
+    fn refuse(&mut self, job: &Job, error: &GrammarError) -> Failure {
+        self.stats.refused_total += 1;
+        let field = job.grammar.as_ref().map_or("response_format", |grammar| &grammar.field);
+        refused(field, error)
+    }
+
+    fn fail(&mut self, sequence: SequenceId, message: String) -> GrammarError {
+        tracing::warn!(sequence = sequence.0, message, "a sequence's grammar failed");
+        self.stats.failed_total += 1;
+        self.sequences.insert(sequence, Slot::Failed(message.clone()));
+        GrammarError { path: String::new(), message }
+    }
+}
+
+/// Waits for a mask that is being computed.
+fn wait(slot: Slot, stats: &mut GrammarStats) -> Slot {
+    let Slot::Computing(computed) = slot else { return slot };
+    match computed.recv_timeout(MASK_TIMEOUT) {
+        Ok(Computed { matcher, mask, seconds }) => {
+            stats.masks_total += 1;
+            stats.mask_seconds_total += seconds;
+            match mask {
+                Ok(mask) => Slot::Ready(matcher, mask),
+                Err(error) => Slot::Failed(error.message),
+            }
+        }
+        Err(_) => Slot::Failed("its mask took too long".to_owned()),
+    }
+}

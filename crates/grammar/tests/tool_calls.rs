@@ -1,0 +1,181 @@
+//! Calls that a grammar makes a model write, read by the parser of their format.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{Walk, tokenizer};
+use omnibus_grammar::{
+    CallCount, CallStart, Grammar, GrammarLimits, SchemaUse, Tool, calls_or_answer, tool_calls,
+};
+use omnibus_text::tool_calls::ArgumentStyle;
+use omnibus_text::{Delta, OutputParser, TOOL_CALL_FORMATS, ToolCallFormat, ToolSchemas};
+use serde_json::{Value, json};
+
+fn tools() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "get_weather",
+            json!({
+                "type": "object",
+                "properties": {
+                    "city": { "type": "string" },
+                    "unit": { "enum": ["celsius", "fahrenheit"] },
+                    "days": { "type": "integer", "minimum": 1, "maximum": 14 }
+                },
+                "required": ["city", "days"],
+                "additionalProperties": false
+            }),
+        ),
+        ("no-arguments", json!({ "type": "object", "properties": {}, "additionalProperties": false })),
+        (
+            "nested",
+            json!({
+                "type": "object",
+                "properties": { "list": { "type": "array", "items": { "$ref": "#/$defs/item" }, "maxItems": 2 } },
+                "required": ["list"],
+                "additionalProperties": false,
+                "$defs": { "item": { "type": "object", "properties": { "a": { "type": ["boolean", "null"] } },
+                    "required": ["a"], "additionalProperties": false } }
+            }),
+        ),
+    ]
+}
+
+fn grammar(format: &ToolCallFormat, count: CallCount, start: CallStart) -> Option<Grammar> {
+    let tool = |(name, schema): (&str, Value)| Tool {
+        name: name.to_owned(),
+        parameters: Some(schema),
+        schema: SchemaUse::Strict,
+    };
+    let tools: Vec<Tool> = tools().into_iter().map(tool).collect();
+    tool_calls(format.written()?, &tools, (count, start), &tokenizer(), &GrammarLimits::default()).unwrap()
+}
+
+/// The names and arguments of the calls, and the text beside them.
+fn parse(format: &ToolCallFormat, text: &str) -> (Vec<(String, Value)>, String) {
+    let list: Vec<Value> =
+        tools().into_iter().map(|(name, schema)| json!({ "name": name, "parameters": schema })).collect();
+    let schemas = ToolSchemas::new(&Value::Array(list));
+    let mut parser = OutputParser::new("", None, Some((format, &schemas)));
+    let deltas: Vec<Delta> = parser.push(text).into_iter().chain(parser.finish()).collect();
+    let (mut calls, mut rest) = (Vec::new(), String::new());
+    for delta in deltas {
+        match delta {
+            Delta::ToolCallStart { name, .. } => calls.push((name, String::new())),
+            Delta::ToolCallArguments(part) => calls.last_mut().unwrap().1.push_str(&part),
+            Delta::Text(text) => rest.push_str(&text),
+            Delta::Reasoning(_) | Delta::ToolCallEnd(_) => {}
+        }
+    }
+    let value = |(name, arguments): (String, String)| {
+        let value = serde_json::from_str(&arguments);
+        (name, value.unwrap_or_else(|error| panic!("{}: {error}: {arguments}: {text}", format.name)))
+    };
+    (calls.into_iter().map(value).collect(), rest)
+}
+
+fn check(format: &ToolCallFormat, text: &str, count: CallCount) -> usize {
+    let (calls, rest) = parse(format, text);
+    assert!(rest.trim().is_empty(), "{}: {rest:?} of {text:?}", format.name);
+    assert!(
+        !calls.is_empty() && (count == CallCount::Several || calls.len() == 1),
+        "{}: {text:?}",
+        format.name
+    );
+    for (name, arguments) in &calls {
+        let schema = tools().into_iter().find(|(known, _)| known == name).map(|(_, schema)| schema);
+        let schema = schema.unwrap_or_else(|| panic!("{}: {name:?} is no tool", format.name));
+        if let Err(error) = jsonschema::validate(&schema, arguments) {
+            panic!("{}: {error}: {arguments} of {text:?}", format.name);
+        }
+    }
+    calls.len()
+}
+
+/// What ends a free text in the arguments.
+fn ending(format: &ToolCallFormat) -> &'static str {
+    match format.written().unwrap().style {
+        ArgumentStyle::Json => "\"",
+        ArgumentStyle::Parameters { end, .. } => end,
+    }
+}
+
+#[test]
+fn what_every_format_writes_is_read_as_valid_calls() {
+    let written = TOOL_CALL_FORMATS.iter().filter(|format| format.written().is_some());
+    let (mut formats, mut several) = (0, 0);
+    for format in written {
+        formats += 1;
+        for (count, start) in [(CallCount::One, CallStart::Answer), (CallCount::Several, CallStart::Answer)] {
+            let grammar = grammar(format, count, start).unwrap();
+            for seed in 0..12 {
+                let walked = Walk { ending: ending(format), ..Walk::new(&grammar, seed) }.run();
+                several += usize::from(check(format, &walked.text, count) > 1);
+            }
+        }
+    }
+    println!("{formats} formats, {several} messages of several calls");
+    assert!(formats > 20 && several > 50);
+}
+
+#[test]
+fn behind_its_marker_a_call_is_as_valid() {
+    let mut formats = 0;
+    for format in TOOL_CALL_FORMATS.iter().filter(|format| format.written().is_some()) {
+        let Some(grammar) = grammar(format, CallCount::One, CallStart::Marker) else { continue };
+        formats += 1;
+        for seed in 0..6 {
+            let walked = Walk { ending: ending(format), ..Walk::new(&grammar, seed) }.run();
+            let text = format!("{}{}", format.written().unwrap().marker, walked.text);
+            check(format, &text, CallCount::One);
+        }
+    }
+    assert!(formats > 15);
+}
+
+#[test]
+fn a_schema_that_is_not_supported_is_refused_only_where_it_is_strict() {
+    let hermes = ToolCallFormat::named("hermes").unwrap().written().unwrap();
+    let make = |schema: SchemaUse| {
+        let parameters = Some(json!({ "properties": { "a": { "not": {} } } }));
+        let tools = [Tool { name: "f".into(), parameters, schema }];
+        let shape = (CallCount::One, CallStart::Answer);
+        tool_calls(hermes, &tools, shape, &tokenizer(), &GrammarLimits::default())
+    };
+    assert!(make(SchemaUse::Lenient).is_ok());
+    assert_eq!(make(SchemaUse::Strict).unwrap_err().path, "[0].properties.a.not");
+}
+
+#[test]
+fn an_answer_that_matches_may_stand_for_calls() {
+    let hermes = ToolCallFormat::named("hermes").unwrap();
+    let tool = |(name, schema): (&str, Value)| Tool {
+        name: name.to_owned(),
+        parameters: Some(schema),
+        schema: SchemaUse::Strict,
+    };
+    let tools: Vec<Tool> = tools().into_iter().map(tool).collect();
+    let (tokenizer, limits) = (tokenizer(), GrammarLimits::default());
+    let schema = json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"],
+        "additionalProperties": false });
+    let answers = [
+        Grammar::json_schema(&schema),
+        Grammar::Choice(vec!["{yes".into(), "<no".into()]),
+        Grammar::Regex("<[a-s]{3}>".into()),
+    ];
+    for answer in answers {
+        let written = hermes.written().unwrap();
+        let grammar = calls_or_answer(written, &tools, CallCount::One, &answer, (&tokenizer, &limits));
+        let grammar = grammar.unwrap().unwrap();
+        let (mut calls, mut texts) = (0, 0);
+        for seed in 0..40 {
+            let walked = Walk { ending: "\"", ..Walk::new(&grammar, seed) }.run();
+            match walked.text.starts_with("<tool_call>") {
+                true => calls += check(hermes, &walked.text, CallCount::One),
+                false => texts += 1,
+            }
+        }
+        assert!(calls > 0 && texts > 0, "{calls} calls, {texts} texts by {answer:?}");
+    }
+}

@@ -1,0 +1,26 @@
+//! Lowers what an answer must match.
+
+use omnibus_engine::{Grammar, StructuredOutput, Whitespace};
+
+use crate::wire::structured as wire;
+
+/// What the engine's answer must match.
+pub fn lower(wire: wire::StructuredOutput) -> StructuredOutput {
+    let grammar = match wire.grammar {
+        wire::Grammar::JsonObject => Grammar::JsonObject,
+        wire::Grammar::JsonSchema(schema, whitespace) => {
+            Grammar::JsonSchema { schema: schema.to_string(), whitespace: self::whitespace(whitespace) }
+        }
+        wire::Grammar::Regex(text) => Grammar::Regex(text),
+        wire::Grammar::Choice(texts) => Grammar::Choice(texts),
+        wire::Grammar::Lark(text) => Grammar::Lark(text),
+    };
+    StructuredOutput::new(grammar, wire.field)
+}
+
+fn whitespace(wire: wire::Whitespace) -> Whitespace {
+    match wire {
+        wire::Whitespace::Usual => Whitespace::Usual,
+        wire::Whitespace::None => Whitespace::None,
+    }
+}
