@@ -3,6 +3,7 @@
 //! Invariant: no arrays and no processes. A slow or broken client costs its own request: events wait in that request's
 //! own channel, which its token limit bounds.
 
+mod call_grammar;
 mod embed;
 mod event_stream;
 mod handle;

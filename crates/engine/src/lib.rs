@@ -62,6 +62,7 @@ pub use omnibus_text::{
 pub use process::{EngineExit, run_engine};
 pub use request::{
     CallLimit, Chat, Input, OutputMode, Request, Sampling, Stop, StructuredOutput, TOP_LOGPROBS_MAX,
+    ToolChoice,
 };
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache,

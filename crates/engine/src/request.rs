@@ -33,6 +33,8 @@ pub struct Request {
     pub output: OutputMode,
     /// Most tokens of reasoning; then its end is forced. `None` is the engine's setting.
     pub reasoning_budget: Option<usize>,
+    /// Whether the answer must be calls of the tools of [`OutputMode::Message`].
+    pub tool_choice: ToolChoice,
     /// What the answer must match.
     pub structured: Option<StructuredOutput>,
     /// `Some(n)` reports the log-probability of each token and of the `n` most likely ones.
@@ -64,6 +66,7 @@ impl Request {
             stop: Stop::default(),
             output: OutputMode::default(),
             reasoning_budget: None,
+            tool_choice: ToolChoice::default(),
             structured: None,
             logprobs: None,
             prompt_logprobs: None,
@@ -149,6 +152,18 @@ pub enum OutputMode {
         /// How many calls it may have.
         calls: CallLimit,
     },
+}
+
+/// Whether an answer must be tool calls. Reasoning before them is free.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToolChoice {
+    /// As the model decides. Calls of tools with `strict` match their schemas.
+    #[default]
+    Auto,
+    /// It is calls.
+    Required,
+    /// It is a call of this tool.
+    Function(String),
 }
 
 /// How many tool calls a message may have.

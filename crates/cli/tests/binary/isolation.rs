@@ -11,7 +11,7 @@ use super::process::{Server, signal};
 
 const TEXT: &str = "/v1/completions";
 
-/// Requests with all kinds of sampling: greedy, seeded, with penalties, with log-probabilities.
+/// Requests with all kinds of sampling: greedy, seeded, with penalties, with log-probabilities, with grammars.
 fn requests(count: usize) -> Vec<Value> {
     let body = |number: usize| {
         let mut body = json!({
@@ -23,6 +23,9 @@ fn requests(count: usize) -> Vec<Value> {
             2 => body["frequency_penalty"] = json!(0.7),
             3 => body["logprobs"] = json!(1),
             _ => {}
+        }
+        if matches!(number, 4 | 5) {
+            body["guided_regex"] = json!("(the next stop is [a-z]{3,8}, ){9}and home");
         }
         body["seed"] = json!(number);
         body

@@ -16,4 +16,5 @@ mod recordings;
 mod scripted_model;
 mod serving;
 mod stopping;
+mod structured;
 mod tool_calls;

@@ -289,13 +289,14 @@ impl Shared {
             stop_tokens.extend(self.text.tokenizer.eos_ids());
         }
         stop_tokens.sort_unstable();
-        let grammar = request.structured.as_ref().map(|structured| JobGrammar {
-            grammar: structured.grammar.clone(),
+        let structured = self.text.structured(request, &self.grammar_limits)?;
+        let grammar = structured.map(|structured| JobGrammar {
+            grammar: structured.grammar,
             opening: Opening {
                 reasoning: self.text.reasoning(&request.input, &tokenized),
-                marker: structured.marker.clone(),
+                marker: structured.marker,
             },
-            field: structured.field.clone(),
+            field: structured.field,
         });
         let messages = self.text.message_boundaries(&request.input, &tokenized);
         let prompt = tokenized.tokens.len();

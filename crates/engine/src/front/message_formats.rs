@@ -58,6 +58,11 @@ impl MessageFormats {
         Ok(Self { tools, reasoning, caps, notation })
     }
 
+    /// The model's format of tool calls.
+    pub(super) fn tools(&self) -> Option<&'static ToolCallFormat> {
+        self.tools
+    }
+
     /// The model's format of reasoning.
     pub(super) fn reasoning(&self) -> Option<&'static ReasoningFormat> {
         self.reasoning

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use omnibus_grammar::Reasoning;
+use omnibus_grammar::{GrammarLimits, Reasoning};
 use omnibus_model::Source;
 use omnibus_text::{
     AddSpecial, ChatTemplate, GenerationPrompt, Message, RenderInput, SkipSpecial, TemplateName, Tokenizer,
@@ -10,10 +10,11 @@ use omnibus_text::{
 };
 use serde_json::{Map, Value};
 
+use super::call_grammar;
 use super::message_boundaries::{MessageBoundaries, Rendered};
 use super::message_formats::MessageFormats;
 use super::output_text::OutputText;
-use crate::request::{Chat, Input, Request};
+use crate::request::{Chat, Input, Request, StructuredOutput};
 use crate::settings::Settings;
 use crate::{Failure, StartError};
 
@@ -94,6 +95,15 @@ impl ModelText {
             }
         };
         Ok(TokenizedPrompt { tokens, rendered })
+    }
+
+    /// What the answer must match, tool calls considered.
+    pub(crate) fn structured(
+        &self,
+        request: &Request,
+        limits: &GrammarLimits,
+    ) -> Result<Option<StructuredOutput>, Failure> {
+        call_grammar::structured(request, self.formats.tools(), &self.tokenizer, limits)
     }
 
     /// Reasoning that the answer to this prompt may begin with.

@@ -73,6 +73,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_forbidden_token_is_not_chosen_by_the_smallest_share() {
+        let logits = Array::from_slice(&[f32::NEG_INFINITY, f32::NEG_INFINITY, 1.0, 0.5], &[1, 4]).unwrap();
+        for top_k in [0, 3] {
+            let numbers = Array::from_slice(&[1.0_f32, 1.0, 0.0, 0.0], &[1, 4]).unwrap();
+            let top_k = Array::from_slice(&[top_k], &[1]).unwrap();
+            let chosen = mlx::cpu::choose_tokens(&logits, &numbers, &top_k).unwrap();
+            assert_eq!(chosen.to_vec::<i32>().unwrap(), [2]);
+        }
+    }
+
+    #[test]
     fn the_kernel_and_the_operations_give_equal_bits() {
         let vocab = 70;
         let logits: Vec<f32> = (0..4 * vocab).map(|at| (at as f32 * 0.7).sin() * 3.0).collect();

@@ -155,6 +155,10 @@ unsafe fn weigh<S: Simd>(logits: &[f32], most: f32, inverse: f32, weights: &mut 
         S::store(p, math::exp::<S>(x));
     }
     weights.truncate(logits.len());
+    // The exponential function has a smallest value; a token that is forbidden has no weight at all.
+    for (weight, logit) in weights.iter_mut().zip(logits) {
+        *weight = if *logit == f32::NEG_INFINITY { 0.0 } else { *weight };
+    }
 }
 
 /// The first kept token whose weight, with those before it, passes the share of all; `None` if nothing has weight.

@@ -1,7 +1,8 @@
 //! Lowers `POST /v1/chat/completions`.
 
 use omnibus_engine::{
-    CallLimit, Chat, ContentPart, Input, Message, OutputMode, Role, ToolArguments, ToolCall, ToolResult,
+    CallLimit, Chat, ContentPart, Input, Message, OutputMode, Role, ToolArguments, ToolCall, ToolChoice,
+    ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,7 @@ use super::{Caller, GenerationBatch, generation, thinking};
 use crate::error::ApiError;
 use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation, Reasoning};
 use crate::wire::messages::{self, TextContent};
-use crate::wire::tools::{ParallelCalls, Tool};
+use crate::wire::tools::{self as wire, ParallelCalls, Tool};
 
 /// The engine requests of a chat request.
 pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
@@ -17,13 +18,43 @@ pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
         ParallelCalls::Allow => CallLimit::Any,
         ParallelCalls::Refuse => CallLimit::One,
     };
+    let (choice, strict) =
+        (tool_choice(&wire.conversation.tools.choice), strict(&wire.conversation.tools.list));
     let chat = chat(wire.conversation);
-    let output = OutputMode::Message { tools: chat.tools.clone(), calls };
+    let output = OutputMode::Message { tools: chat.tools.clone().map(|tools| marked(tools, &strict)), calls };
     let mut request = generation::lower(&wire.generation, Input::Chat(chat), caller);
     request.output = output;
+    request.tool_choice = choice;
     request.logprobs = wire.logprobs;
     request.reasoning_budget = wire.reasoning_budget;
     GenerationBatch { prompts: vec![request], n: wire.generation.n }
+}
+
+/// Which tools are called.
+pub(super) fn tool_choice(wire: &wire::ToolChoice) -> ToolChoice {
+    match wire {
+        wire::ToolChoice::Auto => ToolChoice::Auto,
+        wire::ToolChoice::Required => ToolChoice::Required,
+        wire::ToolChoice::Function(name) => ToolChoice::Function(name.clone()),
+    }
+}
+
+/// Names of the tools whose schema is enforced.
+fn strict(tools: &[Tool]) -> Vec<String> {
+    let enforced = tools.iter().filter(|tool| tool.schema == wire::SchemaUse::Enforced);
+    enforced.map(|tool| tool.name.clone()).collect()
+}
+
+/// The tools with `strict` where it is set. The chat template gets them without, since prompts do not depend on it.
+fn marked(mut tools: Value, strict: &[String]) -> Value {
+    for tool in tools.as_array_mut().into_iter().flatten() {
+        let Some(function) = tool.get_mut("function").and_then(Value::as_object_mut) else { continue };
+        let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
+        if strict.iter().any(|strict| strict == name) {
+            function.insert("strict".to_owned(), true.into());
+        }
+    }
+    tools
 }
 
 /// A conversation, as the engine takes it.

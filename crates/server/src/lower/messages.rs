@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use omnibus_engine::{
     CallLimit, Chat, ContentPart, Input, Message, OutputMode, Request, Role, Sampling, Stop, ToolArguments,
-    ToolCall, ToolResult,
+    ToolCall, ToolChoice, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
-use super::{Caller, GenerationBatch, opaque, thinking};
+use super::{Caller, GenerationBatch, chat, opaque, structured, thinking};
 use crate::wire::anthropic::blocks::{Author, Block, ResultPart, Turn};
 use crate::wire::anthropic::tools::{Loading, ToolDefinition, ToolUse};
 use crate::wire::anthropic::{Conversation, MessagesRequest, Thinking};
-use crate::wire::tools::ParallelCalls;
+use crate::wire::tools::{ParallelCalls, SchemaUse};
 
 /// A system block that differs for every conversation and says nothing to the model.
 const BILLING: &str = "x-anthropic-billing-header:";
@@ -25,6 +25,10 @@ pub fn lower(wire: MessagesRequest, model: Option<String>, caller: &Caller) -> G
     let reasoning_budget = match wire.conversation.thinking {
         Thinking::On { budget_tokens, .. } => budget_tokens,
         Thinking::Off => None,
+    };
+    let choice = match &wire.conversation.tool_use {
+        ToolUse::Allowed(choice, _) => chat::tool_choice(choice),
+        ToolUse::None => ToolChoice::Auto,
     };
     let default = Sampling::default();
     let sampling = Sampling {
@@ -40,8 +44,10 @@ pub fn lower(wire: MessagesRequest, model: Option<String>, caller: &Caller) -> G
         stop: Stop { strings: wire.stop_sequences, ..Stop::default() },
         output,
         reasoning_budget,
+        tool_choice: choice,
+        structured: wire.structured.map(structured::lower),
         tenant: caller.tenant.clone(),
-        ..Request::new(caller.response_id.clone(), Input::Chat(chat(wire.conversation)))
+        ..Request::new(caller.response_id.clone(), Input::Chat(self::chat(wire.conversation)))
     };
     GenerationBatch { prompts: vec![request], n: 1 }
 }
@@ -49,12 +55,21 @@ pub fn lower(wire: MessagesRequest, model: Option<String>, caller: &Caller) -> G
 /// Every tool may be called, a deferred one as well: the model knows those that were referenced.
 fn output(wire: &Conversation) -> OutputMode {
     let calls = match wire.tool_use {
-        ToolUse::Auto(ParallelCalls::Allow) => CallLimit::Any,
-        ToolUse::Auto(ParallelCalls::Refuse) => CallLimit::One,
+        ToolUse::Allowed(_, ParallelCalls::Allow) => CallLimit::Any,
+        ToolUse::Allowed(_, ParallelCalls::Refuse) => CallLimit::One,
         ToolUse::None => return OutputMode::Message { tools: None, calls: CallLimit::Any },
     };
-    let tools: Vec<Value> = wire.tools.iter().map(openai_tool).collect();
+    let tools: Vec<Value> = wire.tools.iter().map(callable_tool).collect();
     OutputMode::Message { tools: (!tools.is_empty()).then_some(Value::Array(tools)), calls }
+}
+
+/// A tool with `strict` where its schema is enforced. The chat template gets it without.
+fn callable_tool(wire: &ToolDefinition) -> Value {
+    let mut tool = openai_tool(wire);
+    if let (SchemaUse::Enforced, Some(function)) = (wire.schema, tool.get_mut("function")) {
+        function["strict"] = true.into();
+    }
+    tool
 }
 
 /// The conversation, as the engine takes it.

@@ -20,9 +20,9 @@ use crate::wire::responses::items::with_id;
 use crate::wire::responses::response::{
     Deleted, ItemList, ReasoningEcho, ResponseObject, TextEcho, TextFormat,
 };
-use crate::wire::responses::tools::ToolUse;
 use crate::wire::responses::{Mode, ResponsesRequest, Storage};
-use crate::wire::tools::ParallelCalls;
+use crate::wire::structured::Grammar;
+use crate::wire::tools::{ParallelCalls, ToolChoice};
 
 /// Most items of one page of `input_items`.
 const PAGE_MAX: usize = 100;
@@ -99,10 +99,20 @@ fn response(wire: ResponsesRequest, header: ResponseHeader) -> ResponseObject {
         reasoning: ReasoningEcho { effort: wire.effort, summary: None },
         store: wire.storage == Storage::Keep,
         temperature: wire.temperature.unwrap_or(1.0),
-        text: TextEcho { format: TextFormat { kind: "text" } },
-        tool_choice: match wire.tool_use {
-            ToolUse::Auto => "auto",
-            ToolUse::None => "none",
+        text: TextEcho {
+            format: TextFormat {
+                kind: match wire.structured.map(|structured| structured.grammar) {
+                    None => "text",
+                    Some(Grammar::JsonObject) => "json_object",
+                    Some(_) => "json_schema",
+                },
+            },
+        },
+        tool_choice: match wire.tool_choice {
+            Some(ToolChoice::Auto) => "auto",
+            // A function that must be called is echoed as what it amounts to.
+            Some(ToolChoice::Required | ToolChoice::Function(_)) => "required",
+            None => "none",
         },
         tools: wire.raw_tools,
         top_p: wire.top_p.unwrap_or(1.0),

@@ -19,7 +19,7 @@ pub const FIELDS: &[Field] = &[
     honoured("logprobs", "true reports the log-probability of each token"),
     honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
     honoured("tools", "functions that the model may call"),
-    honoured("tool_choice", "`none` or `auto`"),
+    honoured("tool_choice", "`none`, `auto`, `required`, or the function that must be called"),
     honoured("parallel_tool_calls", "false ends the message after its first call"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
     honoured("reasoning_effort", "passed to the chat template; `none` switches reasoning off"),

@@ -14,7 +14,10 @@ pub const FUNCTION: &[Field] = &[
     honoured("name", "the function's name"),
     honoured("description", "passed to the chat template"),
     honoured("parameters", "a JSON schema; passed to the chat template"),
-    honoured("strict", "accepted; arguments follow the model's own reading of the schema"),
+    honoured(
+        "strict",
+        "true: the arguments of a call match the schema, in formats whose calls have a marker",
+    ),
 ];
 
 /// Most tools of one request.
@@ -31,6 +34,30 @@ pub struct Tool {
     pub description: Option<String>,
     /// A JSON schema of the arguments.
     pub parameters: Option<Value>,
+    /// Whether arguments must match it.
+    pub schema: SchemaUse,
+}
+
+/// What the schema of a tool's arguments is used for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SchemaUse {
+    /// The model reads it.
+    #[default]
+    Shown,
+    /// The arguments match it.
+    Enforced,
+}
+
+/// Which tools are called.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// Those that the model chooses, if any.
+    #[default]
+    Auto,
+    /// At least one.
+    Required,
+    /// This one.
+    Function(String),
 }
 
 /// The tools that the model may call, and how.
@@ -40,6 +67,8 @@ pub struct Tools {
     pub list: Vec<Tool>,
     /// `parallel_tool_calls`.
     pub parallel: ParallelCalls,
+    /// `tool_choice`.
+    pub choice: ToolChoice,
 }
 
 /// How many calls a message may have.
@@ -64,29 +93,47 @@ pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
         Some(false) => ParallelCalls::Refuse,
         Some(true) | None => ParallelCalls::Allow,
     };
-    let tools = Tools { list, parallel };
-    match fields.value("tool_choice") {
-        None => Ok(tools),
-        Some(Value::String(choice)) if choice == "auto" => Ok(tools),
-        Some(Value::String(choice)) if choice == "none" => Ok(Tools::default()),
-        Some(choice) => Err(refused_choice(&choice, &tools.list)),
-    }
+    let Some(choice) = choice(fields.value("tool_choice"), !list.is_empty())? else {
+        return Ok(Tools::default());
+    };
+    Ok(Tools { list, parallel, choice })
 }
 
-fn refused_choice(choice: &Value, tools: &[Tool]) -> ApiError {
+/// Reads `tool_choice`. `None`: no tool may be called.
+pub fn choice(value: Option<Value>, has_tools: bool) -> Result<Option<ToolChoice>, ApiError> {
     let at = "tool_choice";
-    match choice {
-        Value::String(choice) if choice != "required" => {
-            ApiError::invalid(at, format!("`tool_choice` must be none or auto, not `{choice}`"))
+    let choice = match &value {
+        None => ToolChoice::Auto,
+        Some(Value::String(choice)) => match choice.as_str() {
+            "auto" => ToolChoice::Auto,
+            "none" => return Ok(None),
+            "required" => ToolChoice::Required,
+            other => {
+                let message = format!("`{at}` must be none, auto, required or an object, not `{other}`");
+                return Err(ApiError::invalid(at, message));
+            }
+        },
+        // Chat completions have the name inside `function`, the Responses API beside the type.
+        Some(Value::Object(object)) => {
+            let function = object.get("function").and_then(Value::as_object).unwrap_or(object);
+            let name = function.get("name").and_then(Value::as_str);
+            match (object.get("type").and_then(Value::as_str), name) {
+                (Some("function") | None, Some(name)) => ToolChoice::Function(name.to_owned()),
+                (Some("function") | None, None) => {
+                    return Err(ApiError::invalid(at, format!("`{at}` must name a function")));
+                }
+                (Some(other), _) => {
+                    let message = format!("`{at}.type` must be `function`, not `{other}`");
+                    return Err(ApiError::unsupported(at, message));
+                }
+            }
         }
-        Value::String(_) | Value::Object(_) if tools.is_empty() => {
-            ApiError::invalid(at, "`tool_choice` needs `tools`")
-        }
-        Value::String(_) | Value::Object(_) => {
-            ApiError::unsupported(at, "`tool_choice` must be none or auto: a call cannot be forced yet")
-        }
-        other => type_error(at, "a string or an object", other),
+        Some(other) => return Err(type_error(at, "a string or an object", other)),
+    };
+    if choice != ToolChoice::Auto && !has_tools {
+        return Err(ApiError::invalid(at, format!("`{at}` needs `tools`")));
     }
+    Ok(Some(choice))
 }
 
 fn tool(value: Value, at: &str) -> Result<Tool, ApiError> {
@@ -115,7 +162,10 @@ fn function_of(mut fields: Fields) -> Result<Tool, ApiError> {
         let message = format!("`{at}` must have between 1 and {NAME_BYTES_MAX} bytes");
         return Err(ApiError::invalid(at, message));
     }
-    fields.flag("strict")?;
+    let schema = match fields.flag("strict")? {
+        Some(true) => SchemaUse::Enforced,
+        Some(false) | None => SchemaUse::Shown,
+    };
     let parameters = fields.object("parameters")?.map(Value::Object);
-    Ok(Tool { name, description: fields.text("description")?, parameters })
+    Ok(Tool { name, description: fields.text("description")?, parameters, schema })
 }

@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 pub use toolbox::{ToolKind, Toolbox};
 
-use super::{Caller, GenerationBatch, opaque, thinking};
+use super::chat::tool_choice;
+use super::{Caller, GenerationBatch, opaque, structured, thinking};
 use crate::error::ApiError;
 use crate::wire::responses::items::{Author, CalledTool, InputItem};
-use crate::wire::responses::tools::ToolUse;
 use crate::wire::responses::{ResponsesRequest, tools};
 use crate::wire::tools::ParallelCalls;
 
@@ -35,8 +35,8 @@ pub fn lower(
         return Err(ApiError::invalid("input", "`input` must have at least one item"));
     }
     let shown = toolbox.shown();
-    let tools = (wire.tool_use == ToolUse::Auto && !shown.is_empty()).then_some(Value::Array(shown));
-    let callable = (wire.tool_use == ToolUse::Auto).then(|| Value::Array(toolbox.callable()));
+    let tools = (wire.tool_choice.is_some() && !shown.is_empty()).then_some(Value::Array(shown));
+    let callable = wire.tool_choice.is_some().then(|| Value::Array(toolbox.callable()));
     let calls = match wire.parallel {
         ParallelCalls::Allow => CallLimit::Any,
         ParallelCalls::Refuse => CallLimit::One,
@@ -53,6 +53,8 @@ pub fn lower(
         max_new_tokens: wire.max_output_tokens,
         sampling,
         output: OutputMode::Message { tools: callable, calls },
+        tool_choice: wire.tool_choice.as_ref().map(tool_choice).unwrap_or_default(),
+        structured: wire.structured.clone().map(structured::lower),
         tenant: caller.tenant.clone(),
         ..Request::new(caller.response_id.clone(), Input::Chat(chat))
     };

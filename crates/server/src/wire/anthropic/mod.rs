@@ -7,9 +7,10 @@ pub mod blocks;
 pub mod response;
 pub mod tools;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, type_error};
+use super::structured::{StructuredOutput, Whitespace, json_schema};
 use crate::error::ApiError;
 use blocks::Turn;
 use tools::{ToolDefinition, ToolUse};
@@ -27,7 +28,7 @@ pub const FIELDS: &[Field] = &[
         "tools",
         "functions that the model may call; a tool with `defer_loading` is shown where it is referenced",
     ),
-    honoured("tool_choice", "`auto` or `none`, and `disable_parallel_tool_use`"),
+    honoured("tool_choice", "`auto`, `any`, `tool` or `none`, and `disable_parallel_tool_use`"),
     honoured("thinking", "`enabled`, `adaptive` or `disabled`, and `display`"),
     honoured("output_config", "`effort`"),
     honoured("stop_sequences", "at most 64"),
@@ -56,7 +57,7 @@ pub const THINKING: &[Field] = &[
 /// Fields of `output_config`.
 pub const OUTPUT_CONFIG: &[Field] = &[
     honoured("effort", "passed to the chat template as `reasoning_effort`"),
-    honoured("format", "a JSON schema of the answer"),
+    honoured("format", "of type `json_schema`: the `schema` that the answer matches"),
 ];
 
 /// Most tokens that a field may count.
@@ -80,7 +81,7 @@ pub struct MessagesRequest {
     /// `stop_sequences`.
     pub stop_sequences: Vec<String>,
     /// `output_config.format`.
-    pub format: Option<Map<String, Value>>,
+    pub structured: Option<StructuredOutput>,
     /// `stream`.
     pub stream: bool,
 }
@@ -149,7 +150,7 @@ impl MessagesRequest {
         if messages.is_empty() {
             return Err(ApiError::invalid("messages", "messages: at least one message is required"));
         }
-        let (effort, format) = output_config(&mut fields)?;
+        let (effort, structured) = output_config(&mut fields)?;
         let (tools, tool_use) = tools::read(&mut fields)?;
         Ok(Self {
             model: fields.text("model")?,
@@ -158,7 +159,7 @@ impl MessagesRequest {
             top_p: fields.number("top_p")?,
             top_k: fields.count("top_k", (0, TOKENS_MAX))?,
             stop_sequences: stop_sequences(&mut fields)?,
-            format,
+            structured,
             stream: fields.flag("stream")?.unwrap_or(false),
             conversation: Conversation {
                 system: system(&mut fields)?,
@@ -208,10 +209,13 @@ fn thinking(fields: &mut Fields) -> Result<Thinking, ApiError> {
     }
 }
 
-type OutputConfig = (Option<String>, Option<Map<String, Value>>);
+type OutputConfig = (Option<String>, Option<StructuredOutput>);
 
 fn output_config(fields: &mut Fields) -> Result<OutputConfig, ApiError> {
     let Some(value) = fields.value("output_config") else { return Ok((None, None)) };
     let mut fields = Fields::tolerant(value, "output_config", &[OUTPUT_CONFIG])?;
-    Ok((fields.text("effort")?, fields.object("format")?))
+    let format = fields.object("format")?.and_then(|mut format| format.remove("schema"));
+    let at = "output_config.format.schema".to_owned();
+    let structured = format.map(|schema| json_schema(schema, Whitespace::Usual, at)).transpose()?;
+    Ok((fields.text("effort")?, structured))
 }

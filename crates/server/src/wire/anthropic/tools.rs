@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, harmless, honoured};
-use crate::wire::tools::{NAME_BYTES_MAX, ParallelCalls, TOOLS_MAX};
+use crate::wire::tools::{NAME_BYTES_MAX, ParallelCalls, SchemaUse, TOOLS_MAX, ToolChoice};
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
@@ -15,7 +15,10 @@ pub const FIELDS: &[Field] = &[
     honoured("type", "`custom`, or the type of a server's own tool"),
     harmless("cache_control", "every prompt is looked up in the prefix cache"),
     harmless("eager_input_streaming", "arguments are streamed as they come"),
-    harmless("strict", "arguments follow the model's own reading of the schema"),
+    honoured(
+        "strict",
+        "true: the arguments of a call match the schema, in formats whose calls have a marker",
+    ),
     harmless("max_uses", "of a server's own tool"),
     harmless("input_examples", "not part of the prompt"),
     harmless("allowed_callers", "only the model calls tools"),
@@ -23,7 +26,7 @@ pub const FIELDS: &[Field] = &[
 
 /// Fields of `tool_choice`.
 pub const CHOICE: &[Field] = &[
-    honoured("type", "`auto` or `none`"),
+    honoured("type", "`auto`, `any`, `tool` or `none`"),
     honoured("name", "of the tool that must be called"),
     honoured("disable_parallel_tool_use", "true ends the message after its first call"),
 ];
@@ -39,6 +42,8 @@ pub struct ToolDefinition {
     pub input_schema: Value,
     /// Whether the prompt shows it at the start.
     pub loading: Loading,
+    /// What its schema is used for.
+    pub schema: SchemaUse,
 }
 
 /// Whether the prompt shows a tool at the start.
@@ -51,10 +56,10 @@ pub enum Loading {
 }
 
 /// Whether tools may be called.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolUse {
-    /// As the model decides.
-    Auto(ParallelCalls),
+    /// As this says.
+    Allowed(ToolChoice, ParallelCalls),
     /// Not at all.
     #[default]
     None,
@@ -94,12 +99,19 @@ fn tool(value: Value, at: &str) -> Result<Option<ToolDefinition>, ApiError> {
         Some(true) => Loading::Deferred,
         Some(false) | None => Loading::Immediate,
     };
+    let schema_use = match fields.flag("strict")? {
+        Some(true) => SchemaUse::Enforced,
+        Some(false) | None => SchemaUse::Shown,
+    };
     let description = fields.text("description")?;
-    Ok(Some(ToolDefinition { name, description, input_schema: Value::Object(schema), loading }))
+    let input_schema = Value::Object(schema);
+    Ok(Some(ToolDefinition { name, description, input_schema, loading, schema: schema_use }))
 }
 
 fn choice(fields: &mut Fields) -> Result<ToolUse, ApiError> {
-    let Some(value) = fields.value("tool_choice") else { return Ok(ToolUse::Auto(ParallelCalls::Allow)) };
+    let Some(value) = fields.value("tool_choice") else {
+        return Ok(ToolUse::Allowed(ToolChoice::Auto, ParallelCalls::Allow));
+    };
     let mut fields = Fields::tolerant(value, "tool_choice", &[CHOICE])?;
     let parallel = match fields.flag("disable_parallel_tool_use")? {
         Some(true) => ParallelCalls::Refuse,
@@ -107,12 +119,13 @@ fn choice(fields: &mut Fields) -> Result<ToolUse, ApiError> {
     };
     let kind = fields.text("type")?;
     match fields.required("type", kind)?.as_str() {
-        "auto" => Ok(ToolUse::Auto(parallel)),
+        "auto" => Ok(ToolUse::Allowed(ToolChoice::Auto, parallel)),
         "none" => Ok(ToolUse::None),
-        "any" | "tool" => Err(ApiError::unsupported(
-            "tool_choice.type",
-            "tool_choice.type: must be `auto` or `none`: a call cannot be forced yet",
-        )),
+        "any" => Ok(ToolUse::Allowed(ToolChoice::Required, parallel)),
+        "tool" => {
+            let name = fields.text("name")?;
+            Ok(ToolUse::Allowed(ToolChoice::Function(fields.required("name", name)?), parallel))
+        }
         other => Err(ApiError::invalid(
             "tool_choice.type",
             format!("tool_choice.type: must be `auto`, `any`, `tool` or `none`, not `{other}`"),

@@ -10,10 +10,11 @@ pub mod tools;
 use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
-use super::tools::ParallelCalls;
+use super::structured::{Grammar, StructuredOutput, Whitespace, json_schema};
+use super::tools::{ParallelCalls, ToolChoice, choice};
 use crate::error::ApiError;
 use items::InputItem;
-use tools::{ResponsesTool, ToolUse};
+use tools::ResponsesTool;
 
 /// Fields of a request.
 pub const FIELDS: &[Field] = &[
@@ -31,10 +32,10 @@ pub const FIELDS: &[Field] = &[
     honoured("temperature", "0 is greedy; 1 when absent"),
     honoured("top_p", "nucleus sampling"),
     honoured("tools", "of types `function`, `custom`, `namespace` and `tool_search`; others are left out"),
-    honoured("tool_choice", "`auto` or `none`"),
+    honoured("tool_choice", "`auto`, `none`, `required`, or the function that must be called"),
     honoured("parallel_tool_calls", "false ends the response after its first call"),
     honoured("reasoning", "`effort`; `none` switches reasoning off"),
-    honoured("text", "`format` of type `text`"),
+    honoured("text", "`format`: what the answer must match"),
     honoured("include", "`reasoning.encrypted_content` returns the reasoning for stateless clients"),
     honoured("metadata", "labels of a stored response, returned as sent"),
     harmless("truncation", "an input that does not fit is refused, and never cut"),
@@ -59,8 +60,13 @@ pub const REASONING: &[Field] = &[
 ];
 
 /// Fields of `text`.
-pub const TEXT: &[Field] =
-    &[honoured("format", "of type `text`"), harmless("verbosity", "state it in a message")];
+pub const TEXT: &[Field] = &[
+    honoured(
+        "format",
+        "of type `text`, `json_object` or `json_schema`, with the `schema` that the answer matches",
+    ),
+    harmless("verbosity", "state it in a message"),
+];
 
 /// The entry of `include` that returns reasoning to stateless clients.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
@@ -93,7 +99,10 @@ pub struct ResponsesRequest {
     /// The tools.
     pub tools: Vec<ResponsesTool>,
     /// Whether tools may be called.
-    pub tool_use: ToolUse,
+    /// `None`: none may be called.
+    pub tool_choice: Option<ToolChoice>,
+    /// `text.format`.
+    pub structured: Option<StructuredOutput>,
     /// `parallel_tool_calls`.
     pub parallel: ParallelCalls,
     /// `reasoning.effort`.
@@ -137,7 +146,7 @@ impl ResponsesRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
         let mut fields = Fields::tolerant(body, "", &[FIELDS])?;
-        check_text(&mut fields)?;
+        let structured = format(&mut fields)?;
         let raw_tools = fields.list("tools")?.unwrap_or_default();
         let storage = match fields.flag("store")? {
             Some(false) => Storage::Discard,
@@ -158,8 +167,9 @@ impl ResponsesRequest {
             temperature: fields.number("temperature")?,
             top_p: fields.number("top_p")?,
             tools: tools::read(&raw_tools)?,
+            tool_choice: choice(fields.value("tool_choice"), !raw_tools.is_empty())?,
             raw_tools,
-            tool_use: tools::choice(fields.value("tool_choice"))?,
+            structured,
             parallel,
             effort: effort(&mut fields)?,
             encrypted: include(&mut fields)?,
@@ -210,16 +220,22 @@ fn include(fields: &mut Fields) -> Result<EncryptedReasoning, ApiError> {
     Ok(if is_included { EncryptedReasoning::Include } else { EncryptedReasoning::Omit })
 }
 
-fn check_text(fields: &mut Fields) -> Result<(), ApiError> {
-    let Some(value) = fields.value("text") else { return Ok(()) };
-    let format = Fields::tolerant(value, "text", &[TEXT])?.object("format")?;
-    match format.as_ref().and_then(|format| format.get("type")).and_then(Value::as_str) {
-        None | Some("text") => Ok(()),
-        Some(other) => Err(ApiError::unsupported(
-            "text.format",
-            format!(
-                "`text.format` must be of type `text`, not `{other}`: structured output is not implemented yet"
-            ),
-        )),
+fn format(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiError> {
+    let Some(value) = fields.value("text") else { return Ok(None) };
+    let Some(mut format) = Fields::tolerant(value, "text", &[TEXT])?.object("format")? else {
+        return Ok(None);
+    };
+    let field = "text.format".to_owned();
+    match format.get("type").and_then(Value::as_str) {
+        None | Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(StructuredOutput { grammar: Grammar::JsonObject, field })),
+        Some("json_schema") => match format.remove("schema") {
+            Some(schema) => json_schema(schema, Whitespace::Usual, format!("{field}.schema")).map(Some),
+            None => Err(ApiError::invalid("text.format.schema", "`text.format.schema` is missing")),
+        },
+        Some(other) => {
+            let message = format!("`{field}.type` must be text, json_object or json_schema, not `{other}`");
+            Err(ApiError::unsupported("text.format.type", message))
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
-use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
+use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured};
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
@@ -61,15 +61,6 @@ pub struct FunctionTool {
     pub parameters: Option<Map<String, Value>>,
 }
 
-/// Whether tools may be called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolUse {
-    /// As the model decides.
-    Auto,
-    /// Not at all.
-    None,
-}
-
 /// Reads tools.
 pub fn read(list: &[Value]) -> Result<Vec<ResponsesTool>, ApiError> {
     let mut tools = Vec::new();
@@ -77,20 +68,6 @@ pub fn read(list: &[Value]) -> Result<Vec<ResponsesTool>, ApiError> {
         tools.extend(tool(value.clone(), &format!("tools[{index}]"))?);
     }
     Ok(tools)
-}
-
-/// Reads `tool_choice`.
-pub fn choice(value: Option<Value>) -> Result<ToolUse, ApiError> {
-    let at = "tool_choice";
-    match &value {
-        None => Ok(ToolUse::Auto),
-        Some(Value::String(choice)) if choice == "auto" => Ok(ToolUse::Auto),
-        Some(Value::String(choice)) if choice == "none" => Ok(ToolUse::None),
-        Some(Value::String(_) | Value::Object(_)) => {
-            Err(ApiError::unsupported(at, "`tool_choice` must be none or auto: a call cannot be forced yet"))
-        }
-        Some(other) => Err(type_error(at, "a string or an object", other)),
-    }
 }
 
 fn tool(value: Value, at: &str) -> Result<Option<ResponsesTool>, ApiError> {

@@ -1,0 +1,129 @@
+//! Structured output and tool calls that must be, through every API and the command line, with the embedded model.
+
+use serde_json::{Value, json};
+
+use super::client::post;
+use super::process::{Server, omnibus, run, text};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "stop": { "enum": ["market", "harbour"] }, "minutes": { "type": "integer", "minimum": 1, "maximum": 59 } },
+        "required": ["stop", "minutes"],
+        "additionalProperties": false
+    })
+}
+
+fn check(answer: &Value) {
+    assert!(["market", "harbour"].contains(&answer["stop"].as_str().unwrap_or_default()), "{answer}");
+    assert!((1..60).contains(&answer["minutes"].as_i64().unwrap_or_default()), "{answer}");
+    assert_eq!(answer.as_object().map(serde_json::Map::len), Some(2), "{answer}");
+}
+
+fn ask(server: &Server, route: &str, body: &Value) -> Value {
+    let reply = post(server.address, route, &body.to_string());
+    assert_eq!(reply.status, 200, "{body}: {}", reply.body);
+    serde_json::from_str(&reply.body).unwrap()
+}
+
+fn parsed(value: &Value) -> Value {
+    serde_json::from_str(value.as_str().unwrap_or_default())
+        .unwrap_or_else(|error| panic!("{error}: {value}"))
+}
+
+fn hello() -> Value {
+    json!([{ "role": "user", "content": "When does the bus leave?" }])
+}
+
+#[test]
+fn answers_match_their_schema_in_every_api() {
+    let server = Server::start(&["--log", "error"]);
+    let format =
+        json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema(), "strict": true } });
+    let body =
+        json!({ "messages": hello(), "response_format": format, "max_tokens": 60, "n": 2, "temperature": 1 });
+    for choice in ask(&server, CHAT, &body)["choices"].as_array().unwrap() {
+        assert_eq!(choice["finish_reason"], "stop");
+        check(&parsed(&choice["message"]["content"]));
+    }
+    let body = json!({ "prompt": "the bus", "max_tokens": 60,
+        "structured_outputs": { "json": schema(), "disable_any_whitespace": true } });
+    let text = ask(&server, "/v1/completions", &body)["choices"][0]["text"].clone();
+    assert!(!text.as_str().unwrap().contains(' '), "{text}");
+    check(&parsed(&text));
+    let body = json!({ "input": "When?", "max_output_tokens": 60,
+        "text": { "format": { "type": "json_schema", "name": "n", "schema": schema(), "strict": true } } });
+    let output = ask(&server, "/v1/responses", &body);
+    check(&parsed(&output["output"][0]["content"][0]["text"]));
+    assert_eq!(output["text"]["format"]["type"], "json_schema");
+    let body = json!({ "messages": hello(), "max_tokens": 60, "model": "any",
+        "output_config": { "format": { "type": "json_schema", "schema": schema() } } });
+    check(&parsed(&ask(&server, "/v1/messages", &body)["content"][0]["text"]));
+    let body = json!({ "messages": hello(), "guided_choice": ["north", "south"], "max_tokens": 20 });
+    let content = ask(&server, CHAT, &body)["choices"][0]["message"]["content"].clone();
+    assert!(content == "north" || content == "south", "{content}");
+}
+
+#[test]
+fn a_call_that_must_be_is_a_valid_call() {
+    let server = Server::start(&["--log", "error"]);
+    let tool =
+        |name: &str| json!({ "type": "function", "function": { "name": name, "parameters": schema() } });
+    let tools = json!([tool("find_bus"), tool("book_seat")]);
+    let named = json!({ "type": "function", "function": { "name": "book_seat" } });
+    for (choice, names) in [(json!("required"), vec!["find_bus", "book_seat"]), (named, vec!["book_seat"])] {
+        let body = json!({ "messages": hello(), "tools": tools, "tool_choice": choice, "max_tokens": 120,
+            "parallel_tool_calls": false, "temperature": 1, "seed": 3 });
+        let answer = ask(&server, CHAT, &body);
+        let choice = &answer["choices"][0];
+        assert_eq!(choice["finish_reason"], "tool_calls", "{answer}");
+        let function = &choice["message"]["tool_calls"][0]["function"];
+        assert!(names.contains(&function["name"].as_str().unwrap()), "{answer}");
+        check(&parsed(&function["arguments"]));
+    }
+    let tools = json!([{ "name": "find_bus", "input_schema": schema(), "strict": true }]);
+    let body = json!({ "messages": hello(), "tools": tools, "max_tokens": 120, "model": "any",
+        "tool_choice": { "type": "any", "disable_parallel_tool_use": true } });
+    let answer = ask(&server, "/v1/messages", &body);
+    assert_eq!(
+        (&answer["stop_reason"], &answer["content"][0]["type"]),
+        (&json!("tool_use"), &json!("tool_use")),
+        "{answer}"
+    );
+    check(&answer["content"][0]["input"]);
+    let tools = json!([{ "type": "function", "name": "find_bus", "parameters": schema(), "strict": true }]);
+    let body = json!({ "input": "When?", "tools": tools, "tool_choice": "required", "max_output_tokens": 120,
+        "parallel_tool_calls": false });
+    let answer = ask(&server, "/v1/responses", &body);
+    let calls = answer["output"].as_array().unwrap().iter().find(|item| item["type"] == "function_call");
+    check(&parsed(&calls.unwrap_or_else(|| panic!("{answer}"))["arguments"]));
+    let body = json!({ "messages": hello(), "tools": [tool("a")], "tool_choice": { "type": "function", "function": { "name": "b" } } });
+    let reply = post(server.address, CHAT, &body.to_string());
+    assert_eq!((reply.status, reply.error()["param"].as_str()), (400, Some("tool_choice")), "{}", reply.body);
+}
+
+#[test]
+fn a_completion_of_the_command_line_matches_its_schema_or_grammar() {
+    let schema = schema().to_string();
+    let generate = |flags: &[&str]| {
+        let output =
+            run(&[&["generate", "-p", "When does the bus leave?", "--max-tokens", "60"], flags].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    check(&serde_json::from_str(&generate(&["--json-schema", &schema])).unwrap());
+    let folder = std::env::temp_dir().join(format!("omnibus-grammar-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("answer.lark");
+    std::fs::write(&file, "start: \"at \" HOUR \" sharp\"\nHOUR: /[0-9]/\n").unwrap();
+    let answer = generate(&["--grammar", file.to_str().unwrap()]);
+    assert!(answer.starts_with("at ") && answer.ends_with(" sharp\n"), "{answer:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let wrong = omnibus(&["generate", "-p", "hi", "--json-schema", "/nowhere.json"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
+    let wrong = run(&["generate", "-p", "hi", "--json-schema", r#"{"not": {}}"#]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).contains("`not` is not supported"), "{}", text(&wrong.stderr));
+}

@@ -1,0 +1,84 @@
+//! Grammars of tool calls that must be, or must be valid.
+
+use omnibus_grammar::{CallCount, CallStart, GrammarLimits, SchemaUse, Tool, calls_or_answer, tool_calls};
+use omnibus_text::{Tokenizer, ToolCallFormat};
+use serde_json::Value;
+
+use crate::Failure;
+use crate::request::{CallLimit, OutputMode, Request, StructuredOutput, ToolChoice, refused};
+
+/// The field of errors about a tool's schema.
+const FIELD: &str = "tools";
+
+/// What a request's answer must match, its tool calls considered. `format`: how the model writes calls.
+pub(super) fn structured(
+    request: &Request,
+    format: Option<&ToolCallFormat>,
+    tokenizer: &Tokenizer,
+    limits: &GrammarLimits,
+) -> Result<Option<StructuredOutput>, Failure> {
+    let OutputMode::Message { tools: Some(list), calls } = &request.output else {
+        return match request.tool_choice {
+            ToolChoice::Auto => Ok(request.structured.clone()),
+            ToolChoice::Required | ToolChoice::Function(_) => {
+                Err(Failure::bad_request("tool_choice", "`tool_choice` needs `tools`"))
+            }
+        };
+    };
+    let tools = tools(list, &request.tool_choice)?;
+    let is_forced = request.tool_choice != ToolChoice::Auto;
+    let Some(written) = format.and_then(ToolCallFormat::written) else {
+        if !is_forced {
+            return Ok(request.structured.clone());
+        }
+        let message = "calls cannot be forced in this model's format; use a `tool_choice` of auto";
+        return Err(Failure::bad_request("tool_choice", message));
+    };
+    let count = match calls {
+        CallLimit::Any => CallCount::Several,
+        CallLimit::One => CallCount::One,
+    };
+    let fail = |error| refused(FIELD, &error);
+    if is_forced {
+        let calls =
+            tool_calls(written, &tools, (count, CallStart::Answer), tokenizer, limits).map_err(fail)?;
+        return Ok(calls.map(|grammar| StructuredOutput::new(grammar, FIELD)));
+    }
+    if let Some(answer) = &request.structured {
+        let either = calls_or_answer(written, &tools, count, &answer.grammar, (tokenizer, limits));
+        let either = either.map_err(fail)?.map(|grammar| StructuredOutput::new(grammar, &answer.field));
+        return Ok(either.or_else(|| request.structured.clone()));
+    }
+    if tools.iter().all(|tool| tool.schema == SchemaUse::Lenient) {
+        return Ok(None);
+    }
+    let shape = (CallCount::One, CallStart::Marker);
+    let call = tool_calls(written, &tools, shape, tokenizer, limits).map_err(fail)?;
+    let marker = Some(written.marker.to_owned());
+    Ok(call.map(|grammar| StructuredOutput { marker, ..StructuredOutput::new(grammar, FIELD) }))
+}
+
+/// The tools that may be called, from a list of OpenAI tool objects.
+fn tools(list: &Value, choice: &ToolChoice) -> Result<Vec<Tool>, Failure> {
+    let tool = |tool: &Value| {
+        let function = tool.get("function").unwrap_or(tool);
+        let is_strict = function.get("strict").and_then(Value::as_bool) == Some(true);
+        Some(Tool {
+            name: function.get("name")?.as_str()?.to_owned(),
+            parameters: function.get("parameters").filter(|schema| !schema.is_null()).cloned(),
+            schema: if is_strict { SchemaUse::Strict } else { SchemaUse::Lenient },
+        })
+    };
+    let mut tools: Vec<Tool> = list.as_array().into_iter().flatten().filter_map(tool).collect();
+    if let ToolChoice::Function(name) = choice {
+        tools.retain(|tool| tool.name == *name);
+        if tools.is_empty() {
+            let message = format!("`tool_choice` names `{name}`, which is not among the tools");
+            return Err(Failure::bad_request("tool_choice", message));
+        }
+    }
+    if tools.is_empty() && *choice != ToolChoice::Auto {
+        return Err(Failure::bad_request("tool_choice", "`tool_choice` needs `tools`"));
+    }
+    Ok(tools)
+}
