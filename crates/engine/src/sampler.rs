@@ -89,7 +89,7 @@ pub(crate) fn needs_history(sampling: &Sampling) -> bool {
 impl Sampler {
     /// Without sequences.
     pub(crate) fn new(chooser: Chooser) -> Self {
-        Self { chooser, states: BTreeMap::new(), batch: None }
+        Self { chooser, states: BTreeMap::new(), masks: BTreeMap::new(), batch: None }
     }
 
     /// Applies changes to the sequences' states. Unknown sequences are ignored.
