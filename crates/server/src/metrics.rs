@@ -11,6 +11,8 @@ use axum::response::Response;
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
+use omnibus_engine::GrammarStats;
+
 use crate::engine::Engine;
 use crate::error::Failed;
 
@@ -170,15 +172,11 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         // The metrics crate's counters are integers, so these monotonic totals are gauges.
         ("omnibus_step_host_seconds_total", stats.host_seconds_total),
         ("omnibus_step_wait_seconds_total", stats.wait_seconds_total),
-        ("omnibus_grammar_sequences", stats.grammar.sequences as f64),
-        ("omnibus_grammar_compile_seconds_total", stats.grammar.compile_seconds_total),
-        ("omnibus_grammar_mask_seconds_total", stats.grammar.mask_seconds_total),
-        ("omnibus_grammar_wait_seconds_total", stats.grammar.wait_seconds_total),
-        ("omnibus_grammar_accept_seconds_total", stats.grammar.accept_seconds_total),
     ];
     for (name, value) in gauges {
         gauge!(name).set(value);
     }
+    scrape_grammars(&stats.grammar);
     let counters = [
         ("omnibus_engine_restarts_total", stats.engine_restarts_total),
         ("omnibus_engine_load_failures_total", stats.engine_load_failures_total),
@@ -189,11 +187,6 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         ("omnibus_swap_in_blocks_total", stats.swap.in_blocks_total),
         ("omnibus_swap_in_bytes_total", stats.swap.in_bytes_total),
         ("omnibus_forced_tokens_total", stats.scheduler.forced_tokens_total),
-        ("omnibus_grammars_total", stats.grammar.compiled_total),
-        ("omnibus_grammar_cache_hits_total", stats.grammar.cache_hits_total),
-        ("omnibus_grammars_refused_total", stats.grammar.refused_total),
-        ("omnibus_grammar_failures_total", stats.grammar.failed_total),
-        ("omnibus_grammar_masks_total", stats.grammar.masks_total),
         ("omnibus_handovers_total", stats.scheduler.handoffs_total),
         ("omnibus_computed_tokens_total", stats.scheduler.computed_tokens_total),
         ("omnibus_gpu_compiled_kernels_total", stats.launches.compiled_kernels_total),
@@ -220,6 +213,29 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
     gauge!("omnibus_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     handle.run_upkeep();
     handle.render()
+}
+
+fn scrape_grammars(stats: &GrammarStats) {
+    let gauges = [
+        ("omnibus_grammar_sequences", stats.sequences as f64),
+        ("omnibus_grammar_compile_seconds_total", stats.compile_seconds_total),
+        ("omnibus_grammar_mask_seconds_total", stats.mask_seconds_total),
+        ("omnibus_grammar_wait_seconds_total", stats.wait_seconds_total),
+        ("omnibus_grammar_accept_seconds_total", stats.accept_seconds_total),
+    ];
+    for (name, value) in gauges {
+        gauge!(name).set(value);
+    }
+    let counters = [
+        ("omnibus_grammars_total", stats.compiled_total),
+        ("omnibus_grammar_cache_hits_total", stats.cache_hits_total),
+        ("omnibus_grammars_refused_total", stats.refused_total),
+        ("omnibus_grammar_failures_total", stats.failed_total),
+        ("omnibus_grammar_masks_total", stats.masks_total),
+    ];
+    for (name, value) in counters {
+        counter!(name).absolute(value);
+    }
 }
 
 /// Counts and logs a request.

@@ -26,6 +26,9 @@ pub(super) fn structured(
         };
     };
     let tools = tools(list, &request.tool_choice)?;
+    if tools.is_empty() {
+        return Ok(request.structured.clone());
+    }
     let is_forced = request.tool_choice != ToolChoice::Auto;
     let Some(written) = format.and_then(ToolCallFormat::written) else {
         if !is_forced {

@@ -343,7 +343,6 @@ pub fn grammars() -> Vec<Case> {
         chat(r#""guided_regex":"(a""#, "guided_regex"),
         chat(r#""guided_grammar":"start: x""#, "guided_grammar"),
         chat(r##""guided_json":{"$ref":"#/$defs/none"}"##, "guided_json"),
-        chat(r#""guided_regex":"(a{1,999}){1,999}{1,999}b""#, "guided_regex"),
     ]
 }
 

@@ -131,6 +131,7 @@ fn every_field_reaches_the_engine() {
                 calls: Any,
             },
             reasoning_budget: None,
+            tool_choice: Auto,
             structured: None,
             logprobs: Some(
                 4,

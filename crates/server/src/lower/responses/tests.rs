@@ -151,6 +151,6 @@ fn invalid_requests_are_refused_by_name() {
     );
     check(
         json!({"input": "hi", "tool_choice": "required"}),
-        expect!["tool_choice: `tool_choice` must be none or auto: a call cannot be forced yet"],
+        expect!["tool_choice: `tool_choice` needs `tools`"],
     );
 }
