@@ -264,9 +264,13 @@ fn tools_reach_the_template_unless_tool_choice_is_none() {
     .assert_eq(&of(tools).unwrap());
     assert_eq!(of(tools), of(&format!("{tools},\"tool_choice\":\"auto\"")));
     assert_eq!(None, of(&format!("{tools},\"tool_choice\":\"none\"")));
+    let choice = |choice: &str| lowered(&format!("{tools},\"tool_choice\":{choice}")).tool_choice;
+    assert_eq!(choice("\"required\""), ToolChoice::Required);
+    let named = r#"{"type":"function","function":{"name":"f"}}"#;
+    assert_eq!(choice(named), ToolChoice::Function("f".into()));
     check_refused(
-        &format!("{tools},\"tool_choice\":\"required\""),
-        expect!["tool_choice: `tool_choice` must be none or auto: a call cannot be forced yet"],
+        &format!("{tools},\"tool_choice\":\"some\""),
+        expect!["tool_choice: `tool_choice` must be none, auto, required or an object, not `some`"],
     );
     let one = lowered(&format!("{tools},\"parallel_tool_calls\":false"));
     assert!(matches!(one.output, OutputMode::Message { tools: Some(_), calls: CallLimit::One }));
