@@ -7,7 +7,9 @@ mod footprint;
 mod manifest;
 mod validate;
 
-use crate::{Attention, AttentionSpan, Mixer, Mlp, Norm, WeightRewrite};
+pub(crate) use manifest::{EMBED_NORM, POSITIONS};
+
+use crate::{Absent, AttentionSpan, Mixer, Mlp, Norm, WeightRewrite};
 
 /// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,14 +20,22 @@ pub struct Blueprint {
     pub vocab: usize,
     /// Longest sequence, in tokens, the positions were trained for. `None` for pure recurrences.
     pub context: Option<usize>,
-    /// Embeddings are multiplied by this, rounded to bfloat16 first (Gemma: √hidden).
+    /// Learned positions, so many, are added to the embeddings (GPT-2).
+    pub learned_positions: Option<usize>,
+    /// Embeddings are multiplied by this (Gemma: √hidden).
     pub embed_scale: f32,
+    /// Applied to the embeddings.
+    pub embed_norm: Option<Norm>,
     /// In order of execution.
     pub layers: Vec<LayerSpec>,
     /// Applied after the last layer.
     pub final_norm: Norm,
     /// Where the logits come from.
     pub head: Head,
+    /// Bias on the head.
+    pub head_bias: bool,
+    /// Logits are multiplied by this (Cohere, Granite).
+    pub logit_scale: f32,
     /// `cap · tanh(logits / cap)`.
     pub logit_softcap: Option<f32>,
     /// Names of the tensors outside the layers.
@@ -39,8 +49,10 @@ impl Blueprint {
     /// stay as they are. `tokens` is above `sink_tokens`.
     pub(crate) fn limit_attention_span(&mut self, tokens: usize, sink_tokens: usize) {
         for layer in &mut self.layers {
-            if let Mixer::Attention(Attention { span: span @ AttentionSpan::Full, .. }) = &mut layer.mixer {
-                *span = AttentionSpan::Sinks { tokens: tokens - sink_tokens, sink_tokens };
+            for attention in layer.mixer.attentions_mut() {
+                if attention.span == AttentionSpan::Full {
+                    attention.span = AttentionSpan::Sinks { tokens: tokens - sink_tokens, sink_tokens };
+                }
             }
         }
     }
@@ -84,23 +96,64 @@ pub struct LayerSpec {
     pub mlp_name: &'static str,
     /// How each position is transformed on its own. `None` in pure recurrences.
     pub mlp: Option<Mlp>,
+    /// What mixer and MLP add to the stream is multiplied by this (Granite, MiniCPM).
+    pub residual_scale: f32,
     /// The kind of every norm in the layer.
     pub norm: Norm,
+    /// The kind of norms after mixer and MLP, if it is another.
+    pub norm_after: Option<Norm>,
     /// Where the norms sit around the two residual additions, and what they are called.
     pub norm_placement: NormPlacement,
 }
 
 impl LayerSpec {
     /// A pre-norm layer under Llama's names.
-    pub fn pre_norm(mixer: Mixer, mlp: Mlp, norm: Norm) -> Self {
+    pub fn pre_norm(mixer: impl Into<Mixer>, mlp: impl Into<Mlp>, norm: Norm) -> Self {
         Self {
             mixer_name: "self_attn",
-            mixer,
+            mixer: mixer.into(),
             mlp_name: "mlp",
-            mlp: Some(mlp),
+            mlp: Some(mlp.into()),
+            residual_scale: 1.0,
             norm,
+            norm_after: None,
             norm_placement: NormPlacement::LLAMA,
         }
+    }
+}
+
+impl LayerSpec {
+    /// The names and kinds of its norms, in order of use.
+    pub fn norms(&self) -> Vec<(&'static str, Norm)> {
+        let after = self.norm_after.unwrap_or(self.norm);
+        let kind = |is_after| if is_after { after } else { self.norm };
+        let placement = self.norm_placement;
+        placement.norms().into_iter().zip(placement.is_after().into_iter().map(kind)).collect()
+    }
+
+    /// A mixer without an MLP.
+    pub fn mixer_alone(mixer: impl Into<Mixer>, norm: Norm, name: &'static str) -> Self {
+        Self {
+            mixer_name: "self_attn",
+            mixer: mixer.into(),
+            mlp_name: "mlp",
+            mlp: None,
+            residual_scale: 1.0,
+            norm,
+            norm_after: None,
+            norm_placement: NormPlacement::Alone { norm: name },
+        }
+    }
+
+    /// An MLP without a mixer.
+    pub fn mlp_alone(mlp: impl Into<Mlp>, norm: Norm, name: &'static str) -> Self {
+        let norm_placement = NormPlacement::MlpAlone { norm: name };
+        Self { mlp: Some(mlp.into()), norm_placement, ..Self::mixer_alone(Absent, norm, name) }
+    }
+
+    /// The same with its norms elsewhere.
+    pub fn with_norms(self, norm_placement: NormPlacement) -> Self {
+        Self { norm_placement, ..self }
     }
 }
 
@@ -110,8 +163,16 @@ impl LayerSpec {
 pub enum NormPlacement {
     /// `x += m(norm(x))`, for layers without an MLP (Mamba)
     Alone { norm: &'static str },
+    /// `x += f(norm(x))`, for layers without a mixer (Nemotron-H)
+    MlpAlone { norm: &'static str },
+    /// Nothing (Nemotron-NAS)
+    Nothing,
     /// `x += m(norm(x)); x += f(norm(x))` (Llama, Qwen)
     Pre { mixer: &'static str, mlp: &'static str },
+    /// `n = norm(x); x += m(n) + f(n)` (GPT-J, Cohere)
+    Parallel { norm: &'static str },
+    /// `x += m(norm(x)) + f(norm(x))`, with norms of their own (GPT-NeoX)
+    ParallelPair { mixer: &'static str, mlp: &'static str },
     /// `x += norm(m(x)); x += norm(f(x))` (OLMo 2)
     Post { mixer: &'static str, mlp: &'static str },
     /// `x += norm(m(norm(x))); x += norm(f(norm(x)))` (Gemma 2 and 3); each pair is before, after
@@ -121,6 +182,8 @@ pub enum NormPlacement {
 impl NormPlacement {
     /// Pre-norm under the names most checkpoints use.
     pub const LLAMA: Self = Self::Pre { mixer: "input_layernorm", mlp: "post_attention_layernorm" };
+    /// Mixer and MLP beside each other.
+    pub const PARALLEL: Self = Self::Parallel { norm: "input_layernorm" };
     /// Post-norm, under OLMo 2's names.
     pub const OLMO2: Self =
         Self::Post { mixer: "post_attention_layernorm", mlp: "post_feedforward_layernorm" };
@@ -130,11 +193,23 @@ impl NormPlacement {
         mlp: ["pre_feedforward_layernorm", "post_feedforward_layernorm"],
     };
 
+    /// True of norms that come after mixer and MLP, in order of use.
+    pub fn is_after(&self) -> Vec<bool> {
+        match self {
+            Self::Post { .. } => vec![true, true],
+            Self::Sandwich { .. } => vec![false, true, false, true],
+            _ => vec![false; self.norms().len()],
+        }
+    }
+
     /// The names of the norms, in order of use.
     pub fn norms(&self) -> Vec<&'static str> {
         match *self {
-            Self::Alone { norm } => vec![norm],
-            Self::Pre { mixer, mlp } | Self::Post { mixer, mlp } => vec![mixer, mlp],
+            Self::Nothing => Vec::new(),
+            Self::Alone { norm } | Self::MlpAlone { norm } | Self::Parallel { norm } => vec![norm],
+            Self::Pre { mixer, mlp } | Self::ParallelPair { mixer, mlp } | Self::Post { mixer, mlp } => {
+                vec![mixer, mlp]
+            }
             Self::Sandwich { mixer, mlp } => [mixer, mlp].concat(),
         }
     }

@@ -23,6 +23,7 @@ pub const IGNORABLE: &[(&str, &str)] = &[
     ("_from_model_config", "provenance"),
     ("quantization", "read with the weights"),
     ("quantization_config", "read with the weights"),
+    ("_note", "a comment"),
     ("use_cache", "always on"),
     ("cache_implementation", "the blueprint declares the state"),
     ("bos_token_id", "the text crate reads it"),
@@ -188,12 +189,14 @@ pub struct Config<'a> {
     fields: &'a Map<String, Value>,
     prefix: String,
     read: Rc<RefCell<BTreeSet<String>>>,
+    /// Fields that were passed by whole, sections included.
+    passed: Rc<RefCell<BTreeSet<String>>>,
 }
 
 impl<'a> Config<'a> {
     /// Wraps the top-level object.
     pub fn new(fields: &'a Map<String, Value>) -> Self {
-        Self { fields, prefix: String::new(), read: Rc::default() }
+        Self { fields, prefix: String::new(), read: Rc::default(), passed: Rc::default() }
     }
 
     /// A field that may be absent.
@@ -240,10 +243,10 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// Fields that are read elsewhere or change nothing in this family's network.
+    /// Fields, whole sections among them, that are read elsewhere or change nothing in this family's network.
     pub fn pass_by(&self, fields: &[&str]) {
         for field in fields {
-            self.value(field);
+            self.passed.borrow_mut().insert(self.path(field));
         }
     }
 
@@ -254,7 +257,28 @@ impl<'a> Config<'a> {
         let Value::Object(fields) = value else {
             return Err(ConfigError::Type { field: path, want: "an object", found: value.clone() });
         };
-        Ok(Some(Config { fields, prefix: format!("{path}."), read: Rc::clone(&self.read) }))
+        let (read, passed) = (Rc::clone(&self.read), Rc::clone(&self.passed));
+        Ok(Some(Config { fields, prefix: format!("{path}."), read, passed }))
+    }
+
+    /// The objects of a list, read under the same record.
+    pub fn sections(&self, field: &str) -> Result<Vec<Config<'a>>, ConfigError> {
+        let path = self.path(field);
+        let Some(Value::Array(items)) = self.value(field) else {
+            return Err(ConfigError::Missing { field: path });
+        };
+        let section = |(index, item): (usize, &'a Value)| match item {
+            Value::Object(fields) => {
+                let (read, passed) = (Rc::clone(&self.read), Rc::clone(&self.passed));
+                Ok(Config { fields, prefix: format!("{path}.{index}."), read, passed })
+            }
+            other => Err(ConfigError::Type {
+                field: format!("{path}.{index}"),
+                want: "an object",
+                found: other.clone(),
+            }),
+        };
+        items.iter().enumerate().map(section).collect()
     }
 
     /// Fails if any field was neither read nor listed in [`IGNORABLE`].
@@ -267,13 +291,17 @@ impl<'a> Config<'a> {
     fn collect_unread(&self, unread: &mut Vec<String>) {
         for (field, value) in self.fields {
             let path = self.path(field);
-            if value.is_null() || IGNORABLE.iter().any(|(known, _)| *known == path) {
+            let name = path.rsplit('.').next().unwrap_or(&path);
+            let known = IGNORABLE.iter().any(|(known, _)| *known == name);
+            if value.is_null() || known || self.passed.borrow().contains(&path) {
                 continue;
             }
             if !self.read.borrow().contains(&path) {
                 unread.push(path);
             } else if let Ok(Some(section)) = self.section(field) {
                 section.collect_unread(unread);
+            } else if let Ok(sections) = self.sections(field) {
+                sections.iter().for_each(|section| section.collect_unread(unread));
             }
         }
     }

@@ -1,16 +1,17 @@
 //! The one decoder: embeds rows, runs the layers over them, and returns logits of the requested rows.
 
 use mlx::{Array, Dtype};
-use omnibus_kv::FloatType;
+use omnibus_kv::{CacheKind, FloatType};
 
 use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, NormBlock, ResidualStream};
+use crate::blueprint::{EMBED_NORM, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
 use crate::ops::{AttentionNeeds, ByLength, LayerContext};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer,
-    NormPlacement, Quantization, Source, Weights, families, kernel_check, kv_format,
+    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, NormPlacement,
+    Quantization, Source, Weights, families, kernel_check, kv_format,
 };
 
 /// A network with its weights. Stays on the thread that built it.
@@ -20,6 +21,9 @@ pub struct Model {
     kernels: Kernels,
     dtype: Dtype,
     embed: Embedding,
+    /// Learned positions, `[positions, hidden]`.
+    positions: Option<Array>,
+    embed_norm: Option<NormBlock>,
     layers: Vec<Layer>,
     norm: NormBlock,
     head: Option<Linear>,
@@ -30,6 +34,7 @@ pub struct Model {
 
 struct Layer {
     norm_placement: NormPlacement,
+    residual_scale: f32,
     norms: Vec<NormBlock>,
     mixer: Box<dyn MixerBlock>,
     mlp: Option<Box<dyn MlpBlock>>,
@@ -70,28 +75,47 @@ impl Model {
         let mut store = Store::new(&mut blueprint, quantization.clone(), weights, kernels)?;
         let root = blueprint.names.root;
         let embed_path = format!("{root}.{}", blueprint.names.embed);
-        let dtype = store.activation_dtype(&embed_path)?;
+        let dtype = store.activations();
         let embed = Embedding(store.linear(&embed_path)?);
-        eval(embed.0.arrays())?;
+        let positions = format!("{root}.{POSITIONS}.weight");
+        let positions = blueprint.learned_positions.map(|_| store.vector(&positions)).transpose()?;
+        let hidden = blueprint.hidden;
+        let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
+        let embed_norm = blueprint.embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
+        let norm = norm_at(blueprint.names.final_norm, blueprint.final_norm)?;
+        eval(embed.0.arrays().into_iter().chain(&positions).collect())?;
         let load_layer = |(index, spec): (usize, &LayerSpec)| {
-            let layer = Layer::load(spec, &mut store, &format!("{root}.layers.{index}"))?;
+            let layer = Layer::load(spec, &mut store, &format!("{root}.layers.{index}"), hidden)?;
             eval(layer.arrays())?;
             Ok(layer)
         };
         let layers = blueprint.layers.iter().enumerate().map(load_layer).collect::<Result<_, LoadError>>()?;
-        let norm = store.norm(&format!("{root}.{}", blueprint.names.final_norm), blueprint.final_norm)?;
         let head = match blueprint.head {
             Head::Own => Some(store.linear("lm_head")?),
             Head::Tied | Head::OwnIfPresent => None,
         };
-        eval(head.iter().flat_map(Linear::arrays).chain(norm.arrays()).collect())?;
+        let norms = embed_norm.iter().flat_map(NormBlock::arrays).chain(norm.arrays());
+        eval(head.iter().flat_map(Linear::arrays).chain(norms).collect())?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         let warnings = match kernels {
             Kernels::Gpu => kernel_check::switch_off_failing(&blueprint, &quantization, dtype),
             Kernels::Mlx | Kernels::Cpu | Kernels::CpuInt8 => Vec::new(),
         };
         let step_graphs = kernels.uses_step_graphs().then(StepGraphs::default);
-        Ok(Self { blueprint, quantization, kernels, dtype, embed, layers, norm, head, warnings, step_graphs })
+        Ok(Self {
+            blueprint,
+            quantization,
+            kernels,
+            dtype,
+            embed,
+            positions,
+            embed_norm,
+            layers,
+            norm,
+            head,
+            warnings,
+            step_graphs,
+        })
     }
 
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together, so
@@ -99,8 +123,8 @@ impl Model {
     pub fn limit_attention_span(&mut self, tokens: usize, sink_tokens: usize) {
         self.blueprint.limit_attention_span(tokens, sink_tokens);
         for (layer, spec) in self.layers.iter_mut().zip(&self.blueprint.layers) {
-            if let Mixer::Attention(spec) = &spec.mixer {
-                layer.mixer.set_span(spec.span);
+            if let Some(attention) = spec.mixer.attentions().first() {
+                layer.mixer.set_span(attention.span);
             }
         }
     }
@@ -141,13 +165,15 @@ impl Model {
     }
 
     fn attention_path(&self, storage: KvStorage, block_size: usize) -> AttentionPath {
-        let layers = self.blueprint.layers.iter().filter_map(|layer| match &layer.mixer {
-            Mixer::Attention(spec) => Some(spec),
-            _ => None,
-        });
+        let layers = self.blueprint.layers.iter().flat_map(|layer| layer.mixer.attentions());
         let by_length = if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes };
-        let needs =
-            AttentionNeeds { format: storage.format, by_length, block_size, layers: layers.collect() };
+        let needs = AttentionNeeds {
+            format: storage.format,
+            by_length,
+            block_size,
+            layers: layers.collect(),
+            gathers: self.blueprint.needs_mlx(|kind| !kind.is_state()),
+        };
         self.kernels.ops().attention_path(&needs)
     }
 
@@ -159,7 +185,11 @@ impl Model {
     /// an error `cache` may lack pools ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
         let path = self.attention_path(cache.storage, cache.block_size);
-        let mut ctx = ForwardContext::new(batch, cache, path, self.kernels.ops().state_path())?;
+        let state_path = match self.blueprint.needs_mlx(CacheKind::is_state) {
+            true => KvPath::Gather,
+            false => self.kernels.ops().state_path(),
+        };
+        let mut ctx = ForwardContext::new(batch, cache, path, state_path)?;
         if let (Some(graphs), Some(LogitRows::First(count))) = (&self.step_graphs, &ctx.logits_at) {
             let count = *count;
             // Padding rows have logits, too, so that fewer shapes occur.
@@ -184,22 +214,17 @@ impl Model {
         ctx: &ForwardContext,
         cache: &mut KvCache,
     ) -> mlx::Result<Option<Array>> {
-        let x = self.embed.forward(tokens, self.dtype)?;
-        let x = if self.blueprint.embed_scale == 1.0 {
-            x
-        } else {
-            // Gemma was trained with the scale in bfloat16, whatever it runs in.
-            let scale = Array::scalar(self.blueprint.embed_scale, Dtype::Bf16)?.astype(self.dtype)?;
-            x * scale
-        };
-        let mut stream = ResidualStream::new(x);
-        for (index, layer) in self.layers.iter().enumerate() {
+        let mut stream = ResidualStream::new(self.embedded(tokens, ctx)?);
+        let mut index = 0;
+        for (layer, spec) in self.layers.iter().zip(&self.blueprint.layers) {
             layer.forward(&mut stream, LayerContext { ctx, index, cache })?;
+            index += spec.mixer.spec().caches().len();
         }
         let Some(rows) = &ctx.logits_at else { return Ok(None) };
         stream.take_rows(rows)?;
         let x = stream.norm(&self.norm)?;
         let logits = self.head.as_ref().unwrap_or(&self.embed.0).forward(&x)?.astype(Dtype::F32)?;
+        let logits = scaled(logits, self.blueprint.logit_scale);
         Ok(Some(match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,
             None => logits,
@@ -210,7 +235,16 @@ impl Model {
     fn arrays(&self) -> Vec<&Array> {
         let head = self.head.iter().flat_map(Linear::arrays);
         let layers = self.layers.iter().flat_map(Layer::arrays);
-        self.embed.0.arrays().into_iter().chain(layers).chain(self.norm.arrays()).chain(head).collect()
+        let norms = self.embed_norm.iter().chain([&self.norm]).flat_map(NormBlock::arrays);
+        self.embed
+            .0
+            .arrays()
+            .into_iter()
+            .chain(&self.positions)
+            .chain(layers)
+            .chain(norms)
+            .chain(head)
+            .collect()
     }
 
     /// How decode steps are launched.
@@ -229,13 +263,31 @@ impl Model {
     }
 }
 
+impl Model {
+    /// What the first layer reads, `[T, hidden]`.
+    fn embedded(&self, tokens: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
+        let mut x = scaled(self.embed.forward(tokens, self.dtype)?, self.blueprint.embed_scale);
+        if let Some(positions) = &self.positions {
+            x = x + positions.take(ctx.positions()?, 0)?;
+        }
+        match &self.embed_norm {
+            Some(norm) => norm.forward(&x),
+            None => Ok(x),
+        }
+    }
+}
+
+fn scaled(x: Array, factor: f32) -> Array {
+    if factor == 1.0 { x } else { x * factor }
+}
+
 impl Layer {
-    fn load(spec: &LayerSpec, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        let norm = |name: &&str| (format!("{path}.{name}"), spec.norm);
-        let norms: Vec<_> = spec.norm_placement.norms().iter().map(norm).collect();
+    fn load(spec: &LayerSpec, store: &mut Store, path: &str, hidden: usize) -> Result<Self, LoadError> {
+        let norms = spec.norms().into_iter().map(|(name, norm)| (format!("{path}.{name}"), norm));
         Ok(Self {
             norm_placement: spec.norm_placement,
-            norms: norms.into_iter().map(|(path, norm)| store.norm(&path, norm)).collect::<Result<_, _>>()?,
+            residual_scale: spec.residual_scale,
+            norms: norms.map(|(path, norm)| store.norm(&path, norm, hidden)).collect::<Result<_, _>>()?,
             mixer: spec.mixer.load(store, &format!("{path}.{}", spec.mixer_name))?,
             mlp: match &spec.mlp {
                 Some(mlp) => Some(mlp.load(store, &format!("{path}.{}", spec.mlp_name))?),
@@ -246,39 +298,46 @@ impl Layer {
 
     /// The only place that matches on [`NormPlacement`].
     fn forward(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
+        let scale = self.residual_scale;
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
             (NormPlacement::Alone { .. }, [before], None) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                x.add(mixed);
+                x.add(scaled(mixed, scale));
             }
+            (NormPlacement::MlpAlone { .. }, [before], Some(mlp)) => {
+                let transformed = mlp.forward(&x.norm(before)?)?;
+                x.add(scaled(transformed, scale));
+            }
+            (NormPlacement::Nothing, [], None) => {}
             (NormPlacement::Pre { .. }, [before, before_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                x.add(mixed);
+                x.add(scaled(mixed, scale));
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                x.add(transformed);
+                x.add(scaled(transformed, scale));
+            }
+            (NormPlacement::Parallel { .. }, [before], Some(mlp)) => {
+                let normed = x.norm(before)?;
+                let both = self.mixer.forward(&normed, layer)? + mlp.forward(&normed)?;
+                x.add(scaled(both, scale));
+            }
+            (NormPlacement::ParallelPair { .. }, [before, before_mlp], Some(mlp)) => {
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
+                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
+                x.add(scaled(mixed + transformed, scale));
             }
             (NormPlacement::Post { .. }, [after, after_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(x.value(), layer)?;
-                x.add(after.forward(&mixed)?);
+                x.add(scaled(after.forward(&mixed)?, scale));
                 let transformed = mlp.forward(x.value())?;
-                x.add(after_mlp.forward(&transformed)?);
+                x.add(scaled(after_mlp.forward(&transformed)?, scale));
             }
             (NormPlacement::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                x.add(after.forward(&mixed)?);
+                x.add(scaled(after.forward(&mixed)?, scale));
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                x.add(after_mlp.forward(&transformed)?);
+                x.add(scaled(after_mlp.forward(&transformed)?, scale));
             }
-            (
-                NormPlacement::Alone { .. }
-                | NormPlacement::Pre { .. }
-                | NormPlacement::Post { .. }
-                | NormPlacement::Sandwich { .. },
-                _,
-                _,
-            ) => {
-                return Err(mlx::Error::new("the norms and the MLP that the norm placement names"));
-            }
+            _ => return Err(mlx::Error::new("the norms and the MLP that the norm placement names")),
         }
         Ok(())
     }

@@ -26,34 +26,85 @@ pub struct Dims {
     pub head: Head,
 }
 
+/// What a config calls the sizes.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct DimFields {
+    pub hidden: &'static str,
+    pub layers: &'static str,
+    pub heads: &'static str,
+    pub kv_heads: &'static str,
+    pub vocab: &'static str,
+    pub context: &'static str,
+    pub norm_eps: &'static str,
+}
+
+impl DimFields {
+    /// What nearly every transformer calls them.
+    pub const LLAMA: Self = Self {
+        hidden: "hidden_size",
+        layers: "num_hidden_layers",
+        heads: "num_attention_heads",
+        kv_heads: "num_key_value_heads",
+        vocab: "vocab_size",
+        context: "max_position_embeddings",
+        norm_eps: "rms_norm_eps",
+    };
+    /// GPT-2's names.
+    pub const GPT2: Self = Self {
+        hidden: "n_embd",
+        layers: "n_layer",
+        heads: "n_head",
+        context: "n_positions",
+        norm_eps: "layer_norm_epsilon",
+        ..Self::LLAMA
+    };
+}
+
 impl Dims {
-    /// Reads them.
+    /// Reads them; the head is tied unless the config says otherwise.
     pub fn read(cfg: &Config) -> Result<Self, ConfigError> {
-        let hidden: NonZeroUsize = cfg.req("hidden_size")?;
-        let heads: NonZeroUsize = cfg.req("num_attention_heads")?;
+        Self::read_as(cfg, &DimFields::LLAMA)
+    }
+
+    /// The same with a head of its own unless the config says otherwise.
+    pub fn read_untied(cfg: &Config) -> Result<Self, ConfigError> {
+        let tied = cfg.or("tie_word_embeddings", false)?;
+        Ok(Self { head: if tied { Head::Tied } else { Head::Own }, ..Self::read(cfg)? })
+    }
+
+    /// Reads them under other names.
+    pub fn read_as(cfg: &Config, fields: &DimFields) -> Result<Self, ConfigError> {
+        let hidden: NonZeroUsize = cfg.req(fields.hidden)?;
+        let heads: NonZeroUsize = cfg.req(fields.heads)?;
         let count = |field: &str| cfg.req::<NonZeroUsize>(field).map(NonZeroUsize::get);
         let tied: bool = cfg.or("tie_word_embeddings", true)?;
         Ok(Self {
             hidden: hidden.get(),
-            layers: Self::layers(cfg)?,
+            layers: Self::layers(cfg, fields.layers)?,
             heads: heads.get(),
-            kv_heads: cfg.or("num_key_value_heads", heads)?.get(),
+            kv_heads: cfg.or(fields.kv_heads, heads)?.get(),
             head_dim: cfg.opt::<NonZeroUsize>("head_dim")?.map_or(hidden.get() / heads, NonZeroUsize::get),
-            vocab: count("vocab_size")?,
-            context: cfg.or::<NonZeroUsize>("max_position_embeddings", DEFAULT_CONTEXT)?.get(),
-            norm: Norm::Rms { eps: cfg.or("rms_norm_eps", 1e-6)? },
+            vocab: count(fields.vocab)?,
+            context: cfg.or::<NonZeroUsize>(fields.context, DEFAULT_CONTEXT)?.get(),
+            norm: Norm::Rms { eps: cfg.or(fields.norm_eps, 1e-6)? },
             head: if tied { Head::Tied } else { Head::Own },
         })
     }
 
+    /// The same with layer norms, with or without a bias, in place of RMS norms.
+    pub fn with_layer_norm(self, eps: f32, bias: bool) -> Self {
+        Self { norm: Norm::Layer { eps, bias }, ..self }
+    }
+
     /// How many layers there are.
-    pub(crate) fn layers(cfg: &Config) -> Result<usize, ConfigError> {
-        let layers: NonZeroUsize = cfg.req("num_hidden_layers")?;
+    pub(crate) fn layers(cfg: &Config, field: &str) -> Result<usize, ConfigError> {
+        let layers: NonZeroUsize = cfg.req(field)?;
         if layers.get() <= LAYERS_MAX {
             return Ok(layers.get());
         }
         Err(ConfigError::Unsupported {
-            field: "num_hidden_layers".to_owned(),
+            field: field.to_owned(),
             found: layers.to_string(),
             supported: format!("up to {LAYERS_MAX}"),
         })
@@ -75,6 +126,11 @@ impl GatedMlp {
             bias: false,
         })
     }
+
+    /// The same with a bias on all projections.
+    pub fn with_bias(self, bias: bool) -> Self {
+        Self { bias, ..self }
+    }
 }
 
 impl Blueprint {
@@ -84,10 +140,14 @@ impl Blueprint {
             hidden: dims.hidden,
             vocab: dims.vocab,
             context: Some(dims.context),
+            learned_positions: None,
             embed_scale: 1.0,
+            embed_norm: None,
             layers,
             final_norm: dims.norm,
             head: dims.head,
+            head_bias: false,
+            logit_scale: 1.0,
             logit_softcap: None,
             names: Names::LLAMA,
             rewrites: Vec::new(),
@@ -95,20 +155,38 @@ impl Blueprint {
     }
 }
 
+impl Blueprint {
+    /// The same layer throughout.
+    pub fn uniform(dims: &Dims, layer: LayerSpec) -> Self {
+        Self::new(dims, vec![layer; dims.layers])
+    }
+}
+
 impl Attention {
+    /// The same with a bias on all projections.
+    pub fn with_bias(self, bias: bool) -> Self {
+        Self { qkv_bias: bias, out_bias: bias, ..self }
+    }
+
     /// Causal attention over everything, scaled by `1/√head_dim`, with no extras.
     pub fn new(dims: &Dims, position: Position) -> Self {
         Self {
             heads: dims.heads,
             kv_heads: dims.kv_heads,
             head_dim: dims.head_dim,
+            v_head_dim: dims.head_dim,
             scale: (dims.head_dim as f32).powf(-0.5),
             span: AttentionSpan::Full,
             position,
             qk_norm: None,
             qkv_bias: false,
             out_bias: false,
-            out_gate: false,
+            out_gate: None,
+            clip_qkv: None,
+            softcap: None,
+            sink_logits: false,
+            value_scale: 1.0,
+            temperature: None,
         }
     }
 }

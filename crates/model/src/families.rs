@@ -4,15 +4,79 @@
 //! [`FAMILIES`], add its golden fixtures to `tests/fixtures`. If it needs a computation no variant
 //! describes, add the variant first, on its own.
 
+mod afmoe;
+mod apertus;
+mod bailing_moe;
+mod cohere;
+mod dbrx;
+mod deepseek;
+mod deepseek_v3;
+mod ernie4_5_moe;
+mod exaone;
+mod exaone_moe;
+mod falcon_h1;
+mod gemma;
 mod gemma3;
+mod glm;
+mod glm4_moe;
+mod gpt2;
+mod gpt_neox;
+mod gpt_oss;
+mod gptj;
+mod granite;
+mod granitemoe;
+mod granitemoehybrid;
+mod hunyuan_dense;
+mod internlm;
+mod jamba;
+mod klear;
+mod laguna;
+mod latent;
+mod latent_dense;
+mod lfm2;
+mod lille;
 mod llama;
+mod llama4_text;
+mod llama_like;
+mod mamba;
 mod mamba2;
+mod mellum;
+mod mimo_v2;
+mod minicpm;
+mod minimax;
+mod mistral3;
 mod mixtral;
+mod muse_glimmer;
+mod names;
+mod nanochat;
+mod nemotron;
+mod nemotron_h;
+mod nemotron_nas;
+mod olmo;
 mod olmo2;
+mod olmo3;
+mod olmoe;
+mod openelm;
 mod parts;
+mod phi;
+mod phi3;
+mod phimoe;
+mod phixtral;
+mod plamo;
+mod plamo3;
+mod qwen;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
+mod qwen3_5;
 mod qwen3_next;
+mod qwen_vl;
+mod routed;
+mod smollm3;
+mod spark;
+mod stablelm;
+mod starcoder2;
+mod step3p5;
 
 use serde_json::{Map, Value};
 
@@ -48,14 +112,140 @@ pub const FAMILIES: &[Family] = &[
     },
     Family { model_type: "gemma3_text", read: gemma3::read, about: "Gemma 3, text only" },
     Family { model_type: "mamba2", read: mamba2::read, about: "Mamba-2, Codestral Mamba" },
+    Family { model_type: "apertus", read: apertus::read, about: "Apertus 8B and 70B" },
+    Family { model_type: "cohere", read: cohere::read, about: "Command R and R+" },
+    Family { model_type: "cohere2", read: cohere::read_cohere2, about: "Command R7B and A" },
+    Family { model_type: "ernie4_5", read: llama_like::read_ernie, about: "Ernie 4.5 0.3B" },
+    Family { model_type: "exaone", read: exaone::read, about: "EXAONE 3 and 3.5" },
+    Family { model_type: "exaone4", read: exaone::read_exaone4, about: "EXAONE 4" },
+    Family { model_type: "gemma", read: gemma::read, about: "Gemma 2B and 7B, CodeGemma" },
+    Family { model_type: "gemma2", read: gemma::read_gemma2, about: "Gemma 2" },
+    Family { model_type: "glm", read: glm::read, about: "GLM-4 and GLM-Edge" },
+    Family { model_type: "glm4", read: glm::read_glm4, about: "GLM-4-0414 and GLM-Z1" },
+    Family { model_type: "gpt2", read: gpt2::read, about: "GPT-2" },
+    Family { model_type: "gpt_bigcode", read: gpt2::read_bigcode, about: "StarCoder and SantaCoder" },
+    Family { model_type: "gpt_neox", read: gpt_neox::read, about: "GPT-NeoX, Pythia, Dolly" },
+    Family { model_type: "gptj", read: gptj::read, about: "GPT-J" },
+    Family { model_type: "granite", read: granite::read, about: "Granite 3 and 3.3, dense" },
+    Family { model_type: "helium", read: llama_like::read_helium, about: "Helium 1" },
+    Family { model_type: "hunyuan_v1_dense", read: hunyuan_dense::read, about: "Hunyuan 0.5B to 7B" },
+    Family { model_type: "internlm2", read: internlm::read, about: "InternLM 2 and 2.5" },
+    Family { model_type: "internlm3", read: internlm::read_internlm3, about: "InternLM 3" },
+    Family { model_type: "iquestcoder", read: llama::read, about: "IQuest Coder" },
+    Family { model_type: "lille-130m", read: lille::read, about: "Lille 130M" },
+    Family { model_type: "llama4_text", read: llama4_text::read, about: "Llama 4, dense text" },
+    Family { model_type: "llava", read: mistral3::read_with_encoder, about: "LLaVA 1.5, the text model" },
+    Family { model_type: "mimo", read: llama_like::read_mimo, about: "MiMo 7B" },
+    Family { model_type: "minicpm", read: minicpm::read, about: "MiniCPM 1 and 2" },
+    Family { model_type: "ministral3", read: mistral3::read_ministral3, about: "Ministral 3" },
+    Family {
+        model_type: "mistral3",
+        read: mistral3::read_with_encoder,
+        about: "Mistral Small 3.1 and later, the text model",
+    },
+    Family { model_type: "nanochat", read: nanochat::read, about: "nanochat" },
+    Family { model_type: "nemotron", read: nemotron::read, about: "Nemotron 4 Mini, Minitron" },
+    Family { model_type: "olmo", read: olmo::read, about: "OLMo 1" },
+    Family { model_type: "olmo3", read: olmo3::read, about: "OLMo 3" },
+    Family { model_type: "openelm", read: openelm::read, about: "OpenELM" },
+    Family { model_type: "phi", read: phi::read, about: "Phi-1, 1.5 and 2" },
+    Family { model_type: "phi3", read: phi3::read, about: "Phi-3, 3.5 and 4" },
+    Family { model_type: "pixtral", read: mistral3::read_with_encoder, about: "Pixtral, the text model" },
+    Family { model_type: "plamo", read: plamo::read, about: "PLaMo 13B" },
+    Family { model_type: "qwen", read: qwen::read, about: "Qwen 1" },
+    Family { model_type: "qwen2_vl", read: qwen_vl::read_qwen2, about: "Qwen2-VL, the text model" },
+    Family { model_type: "qwen2_5_vl", read: qwen_vl::read_qwen2, about: "Qwen2.5-VL, the text model" },
+    Family { model_type: "qwen3_vl", read: qwen_vl::read_qwen3, about: "Qwen3-VL, the text model" },
+    Family {
+        model_type: "qwen3_vl_moe",
+        read: qwen_vl::read_qwen3,
+        about: "Qwen3-VL with routed experts, the text model",
+    },
+    Family { model_type: "seed_oss", read: llama_like::read_seed_oss, about: "Seed-OSS 36B" },
+    Family { model_type: "smollm3", read: smollm3::read, about: "SmolLM3" },
+    Family { model_type: "spark2_5", read: spark::read, about: "Spark 2.5" },
+    Family { model_type: "stablelm", read: stablelm::read, about: "StableLM 2 and 3B" },
+    Family { model_type: "starcoder2", read: starcoder2::read, about: "StarCoder2" },
+    Family { model_type: "telechat3", read: llama_like::read_telechat3, about: "TeleChat3" },
+    Family { model_type: "xverse", read: llama::read, about: "XVERSE" },
+    Family { model_type: "afmoe", read: afmoe::read, about: "Trinity (AFMoE)" },
+    Family { model_type: "bailing_moe", read: bailing_moe::read, about: "Ling and Ring, 1 and 2" },
+    Family { model_type: "dbrx", read: dbrx::read, about: "DBRX" },
+    Family { model_type: "deepseek", read: deepseek::read, about: "DeepSeek LLM and DeepSeekMoE" },
+    Family { model_type: "dots1", read: glm4_moe::read_dots1, about: "dots.llm1" },
+    Family { model_type: "ernie4_5_moe", read: ernie4_5_moe::read, about: "Ernie 4.5 with routed experts" },
+    Family { model_type: "exaone_moe", read: exaone_moe::read, about: "K-EXAONE" },
+    Family { model_type: "glm4_moe", read: glm4_moe::read, about: "GLM-4.5, 4.6 and 4.7" },
+    Family { model_type: "gpt_oss", read: gpt_oss::read, about: "gpt-oss 20B and 120B" },
+    Family { model_type: "granitemoe", read: granitemoe::read, about: "Granite 3 with routed experts" },
+    Family { model_type: "Klear", read: klear::read, about: "Klear 46B" },
+    Family { model_type: "laguna", read: laguna::read, about: "Laguna" },
+    Family { model_type: "mellum", read: mellum::read, about: "Mellum 2" },
+    Family { model_type: "mimo_v2_flash", read: mimo_v2::read, about: "MiMo-V2-Flash" },
+    Family { model_type: "minimax", read: minimax::read, about: "MiniMax-M2" },
+    Family { model_type: "minimax_m2", read: minimax::read, about: "MiniMax-M2" },
+    Family { model_type: "olmoe", read: olmoe::read, about: "OLMoE" },
+    Family { model_type: "phi-msft", read: phixtral::read, about: "Phixtral under an older name" },
+    Family { model_type: "phimoe", read: phimoe::read, about: "Phi-3.5-MoE" },
+    Family { model_type: "phixtral", read: phixtral::read, about: "Phixtral" },
+    Family {
+        model_type: "qwen2_moe",
+        read: qwen2_moe::read,
+        about: "Qwen1.5-MoE and Qwen2 with routed experts",
+    },
+    Family { model_type: "solar_open", read: glm4_moe::read, about: "Solar Open 100B" },
+    Family { model_type: "deepseek_v2", read: deepseek_v3::read_v2, about: "DeepSeek-V2, V2.5 and Coder V2" },
+    Family { model_type: "deepseek_v3", read: deepseek_v3::read, about: "DeepSeek-V3, V3.1 and R1" },
+    Family { model_type: "glm4_moe_lite", read: deepseek_v3::read, about: "GLM-4.7-Flash" },
+    Family { model_type: "joyai_llm_flash", read: deepseek_v3::read, about: "JoyAI LLM Flash" },
+    Family { model_type: "kimi_k2", read: deepseek_v3::read, about: "Kimi K2" },
+    Family {
+        model_type: "kimi_k25",
+        read: deepseek_v3::read_with_encoder,
+        about: "Kimi K2.5, the text model",
+    },
+    Family { model_type: "kimi_vl", read: deepseek_v3::read_with_encoder, about: "Kimi-VL, the text model" },
+    Family { model_type: "minicpm3", read: latent_dense::read_minicpm3, about: "MiniCPM 3" },
+    Family { model_type: "mistral4", read: deepseek_v3::read_mistral4, about: "Mistral 4" },
+    Family { model_type: "youtu_llm", read: latent_dense::read_youtu, about: "Youtu-LLM" },
+    Family { model_type: "falcon_mamba", read: mamba::read, about: "Falcon Mamba 7B" },
+    Family {
+        model_type: "gemma3",
+        read: gemma3::read_with_encoder,
+        about: "Gemma 3 with pictures, the text model",
+    },
+    Family { model_type: "granitemoehybrid", read: granitemoehybrid::read, about: "Granite 4" },
+    Family { model_type: "jamba", read: jamba::read, about: "Jamba" },
+    Family { model_type: "lfm2", read: lfm2::read, about: "LFM2" },
+    Family { model_type: "lfm2-vl", read: lfm2::read_vl, about: "LFM2-VL, the text model" },
+    Family { model_type: "lfm2_moe", read: lfm2::read_moe, about: "LFM2 with routed experts" },
+    Family { model_type: "mamba", read: mamba::read, about: "Mamba" },
+    Family { model_type: "nemotron_h", read: nemotron_h::read, about: "Nemotron-H and Nemotron 3" },
+    Family { model_type: "qwen3_5", read: qwen3_5::read, about: "Qwen3.5, the text model" },
+    Family {
+        model_type: "qwen3_5_moe",
+        read: qwen3_5::read,
+        about: "Qwen3.5 with routed experts, the text model",
+    },
+    Family { model_type: "step3p5", read: step3p5::read, about: "Step 3.5 Flash" },
+    Family { model_type: "falcon_h1", read: falcon_h1::read, about: "Falcon-H1" },
+    Family { model_type: "muse_glimmer", read: muse_glimmer::read, about: "Muse Glimmer" },
+    Family { model_type: "nemotron-nas", read: nemotron_nas::read, about: "Llama Nemotron Super and Ultra" },
+    Family { model_type: "plamo3", read: plamo3::read, about: "PLaMo 3" },
 ];
 
 /// The blueprint of a checkpoint's `config.json`. Fails if a field is not read, or if sizes
 /// contradict each other.
 pub fn read(fields: &Map<String, Value>) -> Result<Blueprint, ConfigError> {
     let cfg = Config::new(fields);
-    let choices: Vec<_> = FAMILIES.iter().map(|family| (family.model_type, family.read)).collect();
-    let blueprint = cfg.choice("model_type", &choices)?(&cfg)?;
+    let model_type: String = cfg.req("model_type")?;
+    let family = FAMILIES.iter().find(|family| family.model_type == model_type);
+    let family = family.ok_or_else(|| ConfigError::Unsupported {
+        field: "model_type".to_owned(),
+        found: model_type.clone(),
+        supported: "those that `omnibus models` lists".to_owned(),
+    })?;
+    let blueprint = (family.read)(&cfg)?;
     cfg.finish()?;
     blueprint.validate()?;
     Ok(blueprint)

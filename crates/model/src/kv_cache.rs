@@ -24,13 +24,15 @@ pub struct KvCache {
     pub(crate) groups: Vec<KvCacheGroup>,
     /// Blocks of each group, the scratch block that follows them not counted.
     pub(crate) blocks: Vec<usize>,
-    /// One for each layer, in order, and after them those of the unquantized prefix.
+    /// One for each cache of each layer, in order, and after them those of the unquantized prefix.
     pub(crate) pools: Vec<Pool>,
 }
 
-/// One layer's arrays in one group.
+/// The arrays of one of a layer's caches in one group.
 pub(crate) struct Pool {
     pub(crate) layer: usize,
+    /// Which of the layer's caches.
+    pub(crate) part: usize,
     pub(crate) group: usize,
     /// Both `[blocks + 1, …]`: keys and values, `[_, block_size, kv_heads, head_dim]` each (packed, a head is a row of
     /// words), or a recurrence's convolution state and its state. `None` only while a step is being built, or after
@@ -65,17 +67,25 @@ impl KvCache {
     ) -> mlx::Result<Self> {
         let storage = storage.into();
         let groups = blueprint.kv_cache_groups(storage);
-        let mut places: Vec<(usize, usize)> = (groups.iter().enumerate())
-            .flat_map(|(group, of)| of.layers.iter().map(move |layer| (*layer, group)))
+        let mut places: Vec<(usize, usize, usize)> = (groups.iter().enumerate())
+            .flat_map(|(group, of)| {
+                of.layers.iter().zip(&of.parts).map(move |(layer, part)| (*layer, *part, group))
+            })
             .collect();
-        places.sort_by_key(|(layer, group)| (groups[*group].visible_to == VisibleTo::PrefixRows, *layer));
-        let pools = places.into_iter().map(|(layer, group)| {
+        places.sort_by_key(|(layer, part, group)| {
+            (groups[*group].visible_to == VisibleTo::PrefixRows, *layer, *part)
+        });
+        let pools = places.into_iter().map(|(layer, part, group)| {
             let format = groups[group].spec.format;
-            let shapes =
-                blueprint.layers[layer].mixer.spec().pool_shapes(blocks[group] + 1, block_size, format);
+            let caches = blueprint.layers[layer].mixer.spec().caches();
+            let [first, second] = caches[part].pool_shapes(blocks[group] + 1, block_size, format);
             let dtype = kv_format::dtype_of(format);
-            let [first, second] = shapes;
-            Ok(Pool { layer, group, arrays: Some([allocate(&first, dtype)?, allocate(&second, dtype)?]) })
+            Ok(Pool {
+                layer,
+                part,
+                group,
+                arrays: Some([allocate(&first, dtype)?, allocate(&second, dtype)?]),
+            })
         });
         let pools = pools.collect::<mlx::Result<_>>()?;
         Ok(Self { block_size, storage, blocks: blocks.to_vec(), groups, pools })
@@ -96,10 +106,11 @@ impl KvCache {
         self.groups.get(group).map(|group| &group.spec).ok_or_else(poisoned)
     }
 
-    /// The pools of a layer: its own, and that of the unquantized prefix.
-    pub(crate) fn pools_of_layer(&self, layer: usize) -> impl Iterator<Item = usize> + use<> {
-        let prefix = self.pools.iter().rposition(|pool| pool.layer == layer).filter(|at| *at != layer);
-        std::iter::once(layer).chain(prefix)
+    /// A pool, and that of the unquantized prefix for the same layer's same cache.
+    pub(crate) fn with_prefix(&self, at: usize) -> impl Iterator<Item = usize> + use<> {
+        let place = self.pools.get(at).map(|pool| (pool.layer, pool.part));
+        let prefix = self.pools.iter().rposition(|pool| Some((pool.layer, pool.part)) == place);
+        std::iter::once(at).chain(prefix.filter(|prefix| *prefix != at))
     }
 
     /// Copies whole blocks (of a recurrence, slots) within a group, `(from, to)`; all are read before any is written.

@@ -49,8 +49,12 @@ impl Blueprint {
         if !matches!(bits, 4 | 8) {
             return Err(format!("keys and values are packed in 4 or 8 bits, not {bits}"));
         }
-        let heads: Vec<usize> =
-            self.layers.iter().filter_map(|layer| layer.mixer.spec().kv_head_dim()).collect();
+        let heads: Vec<usize> = self
+            .layers
+            .iter()
+            .flat_map(|layer| layer.mixer.spec().caches())
+            .flat_map(|cache| cache.kv_head_dims())
+            .collect();
         let divides = |size: &usize| heads.iter().all(|head| head.is_multiple_of(*size));
         match GROUP_SIZES.into_iter().filter(|size| *size <= group_size).find(divides) {
             Some(group_size) => Ok(KvFormat::Packed { bits, group_size }),

@@ -43,19 +43,25 @@ pub use batch::{Batch, Segment};
 pub use blueprint::{Blueprint, Head, LayerSpec, Names, NormPlacement};
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use decoder::{LaunchStats, Model, RowLogits};
-pub use dims::Dims;
+pub use dims::{DimFields, Dims};
 pub use error::Error;
 pub use forward::KvPath;
 pub use kv_cache::{BlockExport, KvCache, KvCacheGroup, VisibleTo};
 pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
-pub use mixers::{Attention, AttentionSpan, GatedDelta, Mamba2, Mixer, QkNorm};
-pub use mlps::{Activation, GatedMlp, Mlp, Moe, Router, SharedExpert};
+pub use mixers::{
+    Absent, Attention, AttentionSpan, GatedDelta, HeadGate, LatentAttention, Mamba1, Mamba2, Mixer, NormAt,
+    NormOver, OutputGate, Parallel, PerPosition, QkNorm, ShortConv, StepNorms, Temperature,
+};
+pub use mlps::{
+    Activation, Expert, GatedMlp, LinearMlp, Mlp, Moe, PlainMlp, RouteGroups, RouteScores, Router,
+    SharedExpert, SharedGate,
+};
 pub use norm::Norm;
 pub use ops::Kernels;
 pub use pattern::{Captures, Pattern};
 pub use prompt_cache::{BlockImport, PromptCache};
 pub use quantization::{Quantization, QuantizationChoice};
-pub use rewrite::WeightRewrite;
+pub use rewrite::{WeightRewrite, When};
 pub use rope::{Position, Rope, RotaryPairing, Scaling};
 pub use weights::{LoadError, RandomWeights, Source, Weights};

@@ -42,6 +42,15 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// Linear layers of many experts, `weight: [experts, out, in]` and perhaps `bias: [experts, out]`.
+    pub(crate) fn experts(&mut self, name: &str, [experts, output, input]: [usize; 3], bias: bool) {
+        let mut scope = self.at(name);
+        scope.tensor("weight", &[experts, output, input]);
+        if bias {
+            scope.tensor("bias", &[experts, output]);
+        }
+    }
+
     /// A depthwise convolution: `weight: [channels, conv_kernel_size, 1]` and perhaps `bias: [channels]`.
     pub(crate) fn conv(&mut self, name: &str, channels: usize, conv_kernel_size: usize, bias: bool) {
         let mut scope = self.at(name);
@@ -53,10 +62,13 @@ impl<'a> Scope<'a> {
 
     pub(crate) fn norm(&mut self, name: &str, norm: Norm, width: usize) {
         let mut scope = self.at(name);
-        scope.tensor("weight", &[width]);
         match norm {
-            Norm::Layer { bias: true, .. } => scope.tensor("bias", &[width]),
-            Norm::Layer { bias: false, .. } | Norm::Rms { .. } => {}
+            Norm::Rms { .. } | Norm::Layer { bias: false, .. } => scope.tensor("weight", &[width]),
+            Norm::Layer { bias: true, .. } => {
+                scope.tensor("weight", &[width]);
+                scope.tensor("bias", &[width]);
+            }
+            Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => {}
         }
     }
 }

@@ -5,49 +5,154 @@
 //!
 //! Invariant: specs are plain data and know neither weights nor operations; only `forward` and `load` do.
 
+mod absent;
 mod attention;
 mod gated_delta;
+mod latent;
 mod load;
+mod mamba1;
 mod mamba2;
+mod parallel;
+mod per_position;
+mod short_conv;
 
 use omnibus_kv::{KvCacheSpec, KvFormat};
 
 use crate::spec::{Footprint, Rules, Tensors};
-pub use attention::{Attention, AttentionSpan, QkNorm};
+pub use absent::Absent;
+pub use attention::{Attention, AttentionSpan, HeadGate, NormAt, NormOver, OutputGate, QkNorm, Temperature};
 pub use gated_delta::GatedDelta;
+pub use latent::LatentAttention;
+pub use mamba1::{Mamba1, StepNorms};
 pub use mamba2::Mamba2;
+pub use parallel::Parallel;
+pub use per_position::PerPosition;
+pub use short_conv::ShortConv;
 
 /// How positions exchange information.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum Mixer {
     Attention(Attention),
+    Latent(LatentAttention),
+    Mamba1(Mamba1),
     Mamba2(Mamba2),
     GatedDelta(GatedDelta),
+    ShortConv(ShortConv),
+    Parallel(Parallel),
+    PerPosition(PerPosition),
+    Absent(Absent),
+}
+
+impl From<Attention> for Mixer {
+    fn from(spec: Attention) -> Self {
+        Self::Attention(spec)
+    }
+}
+
+impl From<LatentAttention> for Mixer {
+    fn from(spec: LatentAttention) -> Self {
+        Self::Latent(spec)
+    }
+}
+
+impl From<Mamba1> for Mixer {
+    fn from(spec: Mamba1) -> Self {
+        Self::Mamba1(spec)
+    }
+}
+
+impl From<ShortConv> for Mixer {
+    fn from(spec: ShortConv) -> Self {
+        Self::ShortConv(spec)
+    }
+}
+
+impl From<Parallel> for Mixer {
+    fn from(spec: Parallel) -> Self {
+        Self::Parallel(spec)
+    }
+}
+
+impl From<PerPosition> for Mixer {
+    fn from(spec: PerPosition) -> Self {
+        Self::PerPosition(spec)
+    }
+}
+
+impl From<Absent> for Mixer {
+    fn from(spec: Absent) -> Self {
+        Self::Absent(spec)
+    }
+}
+
+impl From<Mamba2> for Mixer {
+    fn from(spec: Mamba2) -> Self {
+        Self::Mamba2(spec)
+    }
+}
+
+impl From<GatedDelta> for Mixer {
+    fn from(spec: GatedDelta) -> Self {
+        Self::GatedDelta(spec)
+    }
 }
 
 impl Mixer {
+    /// Softmax attention in it.
+    pub(crate) fn attentions(&self) -> Vec<&Attention> {
+        match self {
+            Self::Attention(spec) => vec![spec],
+            Self::Parallel(Parallel(parts)) => parts.iter().flat_map(|(_, part)| part.attentions()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn attentions_mut(&mut self) -> Vec<&mut Attention> {
+        match self {
+            Self::Attention(spec) => vec![spec],
+            Self::Parallel(Parallel(parts)) => {
+                parts.iter_mut().flat_map(|(_, part)| part.attentions_mut()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// What its kind says of itself.
     pub(crate) fn spec(&self) -> &dyn MixerSpec {
         match self {
             Self::Attention(spec) => spec,
+            Self::Latent(spec) => spec,
+            Self::Mamba1(spec) => spec,
             Self::Mamba2(spec) => spec,
             Self::GatedDelta(spec) => spec,
+            Self::ShortConv(spec) => spec,
+            Self::Parallel(spec) => spec,
+            Self::PerPosition(spec) => spec,
+            Self::Absent(spec) => spec,
         }
     }
 }
 
 /// What one kind of mixer says of itself.
-pub(crate) trait MixerSpec: Rules + Tensors + Footprint + MixerCache {}
+pub(crate) trait MixerSpec: Rules + Tensors + Footprint {
+    /// What it caches, in the order of its pools; one that caches nothing has none.
+    fn caches(&self) -> Vec<&dyn MixerCache>;
+}
 
-impl<T: Rules + Tensors + Footprint + MixerCache> MixerSpec for T {}
+impl<T: Rules + Tensors + Footprint + MixerCache> MixerSpec for T {
+    fn caches(&self) -> Vec<&dyn MixerCache> {
+        vec![self]
+    }
+}
 
-/// What one layer caches.
+/// One thing that a layer caches.
 pub(crate) trait MixerCache {
     /// Its spec, keys and values in `format`.
     fn cache_spec(&self, format: KvFormat) -> KvCacheSpec;
 
-    /// Shapes of the layer's pool arrays with `blocks` blocks.
+    /// Shapes of the pool's arrays with `blocks` blocks.
     fn pool_shapes(&self, blocks: usize, block_size: usize, format: KvFormat) -> [Vec<usize>; 2];
 
     /// False when a cached key fits only the sequence it was computed for.
@@ -55,9 +160,14 @@ pub(crate) trait MixerCache {
         true
     }
 
-    /// Width of its heads in the KV cache; `None` without keys and values.
-    fn kv_head_dim(&self) -> Option<usize> {
-        None
+    /// False where MLX's operations alone reach it, whatever the backend.
+    fn has_kernel(&self) -> bool {
+        true
+    }
+
+    /// Widths of its heads in the KV cache; none without keys and values.
+    fn kv_head_dims(&self) -> Vec<usize> {
+        Vec::new()
     }
 }
 
@@ -65,6 +175,11 @@ pub(crate) trait MixerCache {
 pub(crate) trait Recurrence {
     /// Shapes of the convolution's last rows and of the state in one slot.
     fn slot_shapes(&self) -> [Vec<usize>; 2];
+
+    /// False where MLX's operations alone compute it, whatever the backend.
+    fn has_kernel(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Recurrence> MixerCache for T {
@@ -74,5 +189,9 @@ impl<T: Recurrence> MixerCache for T {
 
     fn pool_shapes(&self, slots: usize, _block_size: usize, _format: KvFormat) -> [Vec<usize>; 2] {
         self.slot_shapes().map(|shape| [vec![slots], shape].concat())
+    }
+
+    fn has_kernel(&self) -> bool {
+        Recurrence::has_kernel(self)
     }
 }

@@ -1,27 +1,61 @@
-//! MLPs: how each position is transformed on its own. One file per kind (and for routers) with its spec and rules, tensors
-//! and scratch memory; its forward pass is in a file below it.
+//! MLPs: how each position is transformed on its own. One file per kind (and for activations and routers) with its spec and
+//! rules, tensors and scratch memory; its forward pass is in a file below it.
 //!
 //! To add one: a file, a variant of [`Mlp`], a row in [`Mlp::spec`] and in [`Mlp::load`].
 //!
 //! Invariant: specs are plain data and know neither weights nor operations; only `forward` and `load` do.
 
+mod activation;
 mod gated;
+mod linear;
 mod load;
 mod moe;
+mod plain;
 mod router;
 
 use crate::spec::{Footprint, Rules, Tensors};
-pub use gated::{Activation, GatedMlp};
-pub use moe::{Moe, SharedExpert};
-pub use router::Router;
+pub use activation::Activation;
+pub use gated::GatedMlp;
+pub use linear::LinearMlp;
+pub use moe::{Expert, Moe, SharedExpert, SharedGate};
+pub use plain::PlainMlp;
+pub use router::{RouteGroups, RouteScores, Router};
 
 /// How each position is transformed on its own.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mlp {
     /// `down(act(gate(x)) · up(x))`
     Gated(GatedMlp),
-    /// A few of many gated MLPs, chosen per token.
+    /// `down(act(up(x)))`
+    Plain(PlainMlp),
+    /// `linear(x)`
+    Linear(LinearMlp),
+    /// A few of many MLPs, chosen per token.
     Moe(Moe),
+}
+
+impl From<GatedMlp> for Mlp {
+    fn from(spec: GatedMlp) -> Self {
+        Self::Gated(spec)
+    }
+}
+
+impl From<PlainMlp> for Mlp {
+    fn from(spec: PlainMlp) -> Self {
+        Self::Plain(spec)
+    }
+}
+
+impl From<LinearMlp> for Mlp {
+    fn from(spec: LinearMlp) -> Self {
+        Self::Linear(spec)
+    }
+}
+
+impl From<Moe> for Mlp {
+    fn from(spec: Moe) -> Self {
+        Self::Moe(spec)
+    }
 }
 
 impl Mlp {
@@ -29,6 +63,8 @@ impl Mlp {
     pub(crate) fn spec(&self) -> &dyn MlpSpec {
         match self {
             Self::Gated(spec) => spec,
+            Self::Plain(spec) => spec,
+            Self::Linear(spec) => spec,
             Self::Moe(spec) => spec,
         }
     }

@@ -6,15 +6,22 @@
 pub enum Norm {
     /// `x / √(mean(x²) + eps) · weight`. Gemma stores `weight − 1`; a rewrite adds it back.
     Rms { eps: f32 },
+    /// The same without a weight.
+    RmsUnweighted { eps: f32 },
     /// `(x − mean(x)) / √(variance(x) + eps) · weight`, and `+ bias` if it has one.
     Layer { eps: f32, bias: bool },
+    /// The same without weight and bias.
+    LayerUnweighted { eps: f32 },
 }
 
 impl Norm {
     /// Added to the mean square or the variance.
     pub fn eps(self) -> f32 {
         match self {
-            Self::Rms { eps } | Self::Layer { eps, .. } => eps,
+            Self::Rms { eps }
+            | Self::RmsUnweighted { eps }
+            | Self::Layer { eps, .. }
+            | Self::LayerUnweighted { eps } => eps,
         }
     }
 }

@@ -20,9 +20,9 @@ use omnibus_kv::KvFormat;
 use crate::environment;
 use crate::forward::{AttentionPath, AttentionReads, ForwardContext};
 use crate::kv_cache::poisoned;
-use crate::{Activation, Attention, GatedDelta, KvCache, KvPath, Mamba2, Router};
+use crate::{Activation, Attention, GatedDelta, KvCache, KvPath, LatentAttention, Mamba2, Router};
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
-pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba2Weights};
+pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
 pub(crate) use rotary::Rotation;
 pub(crate) use weight::Weight;
 
@@ -97,7 +97,7 @@ impl Kernels {
     }
 }
 
-/// A layer of a forward pass: what the pass shares, the layer's index, and the cache it reads and writes.
+/// A layer of a forward pass: what the pass shares, the index of its first pool, and the cache it reads and writes.
 pub(crate) struct LayerContext<'a> {
     pub(crate) ctx: &'a ForwardContext,
     pub(crate) index: usize,
@@ -126,6 +126,8 @@ pub(crate) struct AttentionNeeds<'a> {
     pub(crate) block_size: usize,
     /// Every attention layer.
     pub(crate) layers: Vec<&'a Attention>,
+    /// Some layer's attention is computed by MLX's operations alone.
+    pub(crate) gathers: bool,
 }
 
 /// RMS norm of each head of the queries or keys, `weight`: `[head_dim]`.
@@ -138,11 +140,29 @@ pub(crate) struct HeadNorm<'a> {
 /// Attention of one layer over its pools.
 pub(crate) struct AttentionCall<'a> {
     pub(crate) spec: &'a Attention,
-    /// `[T, (heads + 2 · kv_heads) · head_dim]`: queries, keys and values as projected.
+    /// `[T, (heads + kv_heads) · head_dim + kv_heads · v_head_dim]`: queries, keys and values as projected.
     pub(crate) qkv: &'a Array,
     /// Of queries and of keys.
     pub(crate) head_norms: Option<[HeadNorm<'a>; 2]>,
     pub(crate) rotation: Option<&'a Rotation>,
+    /// Of the layer's heads, `[heads]`: logits of a key without a value.
+    pub(crate) sinks: Option<&'a Array>,
+    pub(crate) layer: LayerContext<'a>,
+}
+
+/// Latent attention of one layer over its pools.
+pub(crate) struct LatentCall<'a> {
+    pub(crate) spec: &'a LatentAttention,
+    /// Without a position, `[T, heads, nope_dim]`, and rotated, `[T, heads, rope_dim]`.
+    pub(crate) queries: [&'a Array; 2],
+    /// `[T, 1, latent_dim]`
+    pub(crate) latent: &'a Array,
+    /// `[T, 1, rope_dim]`, rotated.
+    pub(crate) key: &'a Array,
+    /// From queries to latents.
+    pub(crate) embed_q: &'a Weight,
+    /// From latents to values.
+    pub(crate) unembed_out: &'a Weight,
     pub(crate) layer: LayerContext<'a>,
 }
 
@@ -212,7 +232,14 @@ pub(crate) trait Ops: Sync {
     fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array>;
 
     /// The best `top_k` experts of each row by its logits `[T, experts]`, and their weights `[T, top_k]` in float32.
-    fn route(&self, logits: &Array, router: Router, top_k: usize) -> mlx::Result<(ChosenExperts, Array)>;
+    /// `correction`: `[experts]`, added to the scores that choose.
+    fn route(
+        &self,
+        logits: &Array,
+        router: &Router,
+        correction: Option<&Array>,
+        top_k: usize,
+    ) -> mlx::Result<(ChosenExperts, Array)>;
 
     /// The sum of what a row's experts computed, each times its weight: `[T, top_k, out]`, `[T, top_k]` → `[T, out]`.
     fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array>;
@@ -232,6 +259,9 @@ pub(crate) trait Ops: Sync {
     /// `(x − mean) / √(variance + eps) · weight + bias` over the last axis.
     fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array>;
 
+    /// `act(x)`
+    fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array>;
+
     /// `act(gate) · up` of rows `[.., 2 · width]` that hold the gate, then up.
     fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array>;
 
@@ -242,8 +272,30 @@ pub(crate) trait Ops: Sync {
     fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array>;
 
     /// Norms and rotates queries and keys, writes keys and values to the layer's pools, and attends:
-    /// `[T, heads · head_dim]`.
+    /// `[T, heads · v_head_dim]`.
     fn attend(&self, call: AttentionCall) -> mlx::Result<Array>;
+
+    /// Writes latents and keys to the layer's pools, and attends: `[T, heads · v_head_dim]`.
+    fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
+        mlx_ops::latent(call)
+    }
+
+    /// The convolution of rows `[T, channels]`, without an activation.
+    fn convolve(&self, conv: &CausalConv, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        mlx_ops::convolve(conv, x, layer)
+    }
+
+    /// Convolution and recurrence of a Mamba layer, `[T, inner]`. `select`: from convolved rows to steps, writes and reads.
+    fn mamba1(
+        &self,
+        channels: &Array,
+        conv: &CausalConv,
+        select: &dyn Fn(&Array) -> mlx::Result<[Array; 3]>,
+        weights: Mamba1Rows,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        mlx_ops::mamba1(channels, conv, select, weights, layer)
+    }
 
     /// Convolution and recurrence of a Mamba-2 layer. `projected`: gate, channels, steps → `silu(gate) · y`,
     /// `[T, inner]`.

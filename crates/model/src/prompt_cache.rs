@@ -51,9 +51,12 @@ impl PromptCache {
         crate::weights::check_header(path)?;
         let Safetensors { arrays, metadata } = mlx::io::load_safetensors_with_metadata(path)?;
         let layers = blueprint.layers.iter().enumerate().map(|(index, spec)| {
-            LayerOfFile { index, arrays: &arrays, metadata: &metadata }
-                .read(spec.mixer.spec())
-                .map_err(|problem| broken(format!("layer {index}: {problem}")))
+            let layer = LayerOfFile { index, arrays: &arrays, metadata: &metadata };
+            let read = match spec.mixer.spec().caches().as_slice() {
+                [cache] => layer.read(*cache),
+                _ => Err("layers that cache nothing or several things are not in such files".to_owned()),
+            };
+            read.map_err(|problem| broken(format!("layer {index}: {problem}")))
         });
         let layers: Vec<LayerCache> = layers.collect::<Result<_, _>>()?;
         if metadata.contains_key(&format!("1.{}", layers.len())) {

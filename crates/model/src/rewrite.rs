@@ -6,17 +6,53 @@
 
 use crate::Pattern;
 
-/// One step from published tensors to ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One step from published tensors to ours. Of a packed module, codes, scales and biases change alike, and the paths in
+/// its quantization follow.
+#[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum WeightRewrite {
     /// Discards tensors no module reads: rotary tables, a tied head.
     Drop { tensors: Pattern },
+    /// The same in checkpoints that have another tensor.
+    DropBeside { tensors: Pattern, other: Pattern },
+    /// Discards layers after so many: those that predict further tokens.
+    DropLayersFrom { layers: usize },
+    /// Another name.
+    Rename { from: Pattern, to: Pattern },
+    /// Rows of outputs go to several tensors, so many to each.
+    Split { from: Pattern, to: Vec<(Pattern, usize)> },
+    /// Outputs come in another order: `rows[i]` becomes output `i`.
+    TakeRows { tensors: Pattern, rows: Vec<usize> },
+    /// Inputs of matrices come in another order: `inputs[i]` becomes input `i`.
+    TakeInputs { tensors: Pattern, inputs: Vec<usize> },
+    /// Matrices that were stored `[in, out]`, perhaps of each expert.
+    Transposed { tensors: Pattern },
+    /// Scalars that were stored with axes of length one.
+    Squeeze { tensors: Pattern },
     /// Joins the tensors that differ only in `#` along a new leading axis.
     StackExperts { from: Pattern, to: Pattern, experts: usize },
+    /// One matrix of all experts, one after the other, as a stack.
+    Unstack { from: Pattern, to: Pattern, experts: usize },
+    /// The one projection from latents to keys and values of all heads, apart and for each head: `embed_q`, which is the
+    /// keys' part turned, and `unembed_out`. A packed one is unpacked.
+    SplitLatent { from: Pattern, heads: usize, nope_dim: usize, v_head_dim: usize },
+    /// Divides each input's weights by their length over all outputs.
+    NormalizeInputs { tensors: Pattern },
     /// Reorders three axes, unless the last already has length `unless_last`.
     Transpose { tensors: Pattern, order: [i32; 3], unless_last: i32 },
-    /// Adds one to norms stored as `weight − 1`. With `if_present`, only in checkpoints that were
-    /// published with such a tensor: converted ones already carry the sum.
-    AddOne { tensors: Pattern, if_present: Option<Pattern> },
+    /// Adds a number: one to norms stored as `weight − 1`.
+    Add { tensors: Pattern, amount: f32, when: When },
+    /// Multiplies all numbers by one factor, or the numbers of each row by its own.
+    Scale { tensors: Pattern, factors: Vec<f32>, when: When },
+}
+
+/// Which checkpoints a step is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum When {
+    /// All.
+    Always,
+    /// Those published with such a tensor: converted ones already carry the result.
+    Published(Pattern),
+    /// Those with such a tensor whose last axis has another length.
+    LastAxisIsNot(Pattern, i32),
 }

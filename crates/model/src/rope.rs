@@ -42,7 +42,7 @@ pub enum Scaling {
     Dynamic { factor: f32, trained: usize },
     Llama3 { factor: f32, low: f32, high: f32, trained: usize },
     Yarn { factor: f32, fast: f32, slow: f32, mscale: f32, mscale_all: f32, trained: usize },
-    Long { long: Vec<f32>, trained: usize, context: usize },
+    Long { long: Vec<f32>, trained: usize, context: usize, magnitude: Option<f32> },
 }
 
 /// What a rotation needs at run time.
@@ -64,16 +64,42 @@ impl Rope {
     /// holds the first and the last. Absent theta means 10 000, as in Hugging Face.
     pub fn read(cfg: &Config, dims: usize) -> Result<Self, ConfigError> {
         let parameters = cfg.section("rope_parameters")?;
+        parameters.iter().for_each(|section| section.pass_by(SECTIONS));
         let newer = parameters.as_ref().map(|section| section.opt("rope_theta")).transpose()?.flatten();
         let base = cfg.opt("rope_theta")?.or(newer).unwrap_or(10_000.0);
         let traditional = cfg.or("rope_traditional", false)?;
         let pairs = if traditional { RotaryPairing::Interleaved } else { RotaryPairing::Halves };
-        let context = cfg.or("max_position_embeddings", 2048)?;
         let scaling = match cfg.section("rope_scaling")?.or(parameters) {
-            Some(section) => Scaling::read(&section, context)?,
+            Some(section) => Scaling::read(&section, cfg)?,
             None => Scaling::None,
         };
         Ok(Self { pairs, scaling, ..Self::new(dims, base) })
+    }
+
+    /// Reads `rope_scaling` alone.
+    pub fn read_scaling(cfg: &Config) -> Result<Scaling, ConfigError> {
+        cfg.section("rope_scaling")?.map_or(Ok(Scaling::None), |section| Scaling::read(&section, cfg))
+    }
+
+    /// Reads a rotation of a head of `head_dim`, of which `partial_rotary_factor` turns.
+    pub fn read_partial(cfg: &Config, head_dim: usize, absent: f32) -> Result<Self, ConfigError> {
+        let parameters = cfg.section("rope_parameters")?;
+        let newer = parameters.as_ref().map(|section| section.opt("partial_rotary_factor")).transpose()?;
+        let factor: f32 = cfg.opt("partial_rotary_factor")?.or(newer.flatten()).unwrap_or(absent);
+        Self::read(cfg, (factor * head_dim as f32) as usize)
+    }
+
+    /// Reads a rotation whose theta, part and scaling are all in one section.
+    pub fn read_section(section: &Config, top: &Config, head_dim: usize) -> Result<Self, ConfigError> {
+        let factor: f32 = section.or("partial_rotary_factor", 1.0)?;
+        let base = section.or("rope_theta", 10_000.0)?;
+        let scaling = Scaling::read(section, top)?;
+        Ok(Self { scaling, ..Self::new((factor * head_dim as f32) as usize, base) })
+    }
+
+    /// The same with neighbours as pairs.
+    pub fn interleaved(self) -> Self {
+        Self { pairs: RotaryPairing::Interleaved, ..self }
     }
 
     /// The rotation of a sequence that ends before position `end`; only [`Scaling::Dynamic`] depends on it.
@@ -98,10 +124,11 @@ impl Rope {
                 ((0..pairs).map(|pair| bands.stretch(plain(pair))).collect(), 1.0)
             }
             Scaling::Yarn { .. } => self.yarn(),
-            Scaling::Long { long, trained, context } => {
+            Scaling::Long { long, trained, context, magnitude } => {
                 let factor = *context as f64 / *trained as f64;
-                let magnitude =
+                let computed =
                     if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / (*trained as f64).ln()).sqrt() };
+                let magnitude = magnitude.map_or(computed, f64::from);
                 let stretched = long.iter().enumerate().map(|(pair, long)| f64::from(*long) * plain(pair));
                 (stretched.collect(), magnitude)
             }
@@ -155,8 +182,9 @@ impl Rope {
                 Scaling::Yarn { factor, fast, slow, trained, .. } => {
                     [*factor, *fast, *slow].into_iter().all(positive) && *trained > 0 && self.base > 1.0
                 }
-                Scaling::Long { long, trained, context } => {
-                    long.len() == self.dims / 2
+                Scaling::Long { long, trained, context, magnitude } => {
+                    magnitude.is_none_or(positive)
+                        && long.len() == self.dims / 2
                         && long.iter().copied().all(positive)
                         && *trained > 1
                         && *context > 0
@@ -194,14 +222,22 @@ impl Llama3Bands {
 }
 
 impl Scaling {
-    fn read(cfg: &Config, context: usize) -> Result<Self, ConfigError> {
+    /// `cfg`: the section; `top`: the whole config.
+    fn read(cfg: &Config, top: &Config) -> Result<Self, ConfigError> {
+        let context = top.or("max_position_embeddings", 2048)?;
+        // Text has the same position in all sections.
+        cfg.pass_by(SECTIONS);
         // Older files say `type`, newer ones `rope_type`, some both.
         let older = cfg.choice_opt("type", Self::KINDS)?;
         let kind = older.or(cfg.choice_opt("rope_type", Self::KINDS)?).unwrap_or(Kind::Default);
         let factor = || cfg.req("factor");
-        let trained = |absent| cfg.or("original_max_position_embeddings", absent);
+        let trained = |absent| -> Result<usize, ConfigError> {
+            const FIELD: &str = "original_max_position_embeddings";
+            Ok(cfg.opt(FIELD)?.or(top.opt(FIELD)?).unwrap_or(absent))
+        };
         Ok(match kind {
             Kind::Default => Self::None,
+            Kind::Sections => Self::None,
             Kind::Linear => Self::Linear { factor: factor()? },
             Kind::Dynamic => Self::Dynamic { factor: factor()?, trained: context },
             Kind::Llama3 => Self::Llama3 {
@@ -210,18 +246,23 @@ impl Scaling {
                 high: cfg.or("high_freq_factor", 4.0)?,
                 trained: trained(8192)?,
             },
-            Kind::Yarn => Self::Yarn {
-                factor: factor()?,
-                fast: cfg.or("beta_fast", 32.0)?,
-                slow: cfg.or("beta_slow", 1.0)?,
-                mscale: cfg.or("mscale", 1.0)?,
-                mscale_all: cfg.or("mscale_all_dim", 0.0)?,
-                trained: trained(4096)?,
-            },
+            Kind::Yarn => {
+                // As mlx-lm, which computes it from the factor.
+                cfg.pass_by(&["attention_factor"]);
+                Self::Yarn {
+                    factor: factor()?,
+                    fast: cfg.or("beta_fast", 32.0)?,
+                    slow: cfg.or("beta_slow", 1.0)?,
+                    mscale: cfg.or("mscale", 1.0)?,
+                    mscale_all: cfg.or("mscale_all_dim", 0.0)?,
+                    trained: trained(4096)?,
+                }
+            }
             Kind::Long => {
                 // mlx-lm always rotates by the long factors; the short ones are read and set aside.
-                let _short: Option<Vec<f32>> = cfg.opt("short_factor")?;
-                Self::Long { long: cfg.req("long_factor")?, trained: trained(4096)?, context }
+                cfg.pass_by(&["short_factor", "short_mscale"]);
+                let magnitude = cfg.opt("long_mscale")?;
+                Self::Long { long: cfg.req("long_factor")?, trained: trained(4096)?, context, magnitude }
             }
         })
     }
@@ -232,13 +273,21 @@ impl Scaling {
         ("dynamic", Kind::Dynamic),
         ("llama3", Kind::Llama3),
         ("yarn", Kind::Yarn),
+        ("deepseek_yarn", Kind::Yarn),
+        ("telechat3-yarn", Kind::Yarn),
+        ("mrope", Kind::Sections),
+        ("su", Kind::Long),
         ("longrope", Kind::Long),
     ];
 }
 
+/// Which pairs turn by the position in time, in height and in width.
+const SECTIONS: &[&str] = &["mrope_section", "mrope_interleaved"];
+
 #[derive(Clone, Copy)]
 enum Kind {
     Default,
+    Sections,
     Linear,
     Dynamic,
     Llama3,

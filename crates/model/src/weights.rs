@@ -21,6 +21,7 @@ use thiserror::Error;
 pub use check::Difference;
 pub use files::Source;
 pub(crate) use files::check_header;
+pub use json::as_json;
 pub use random::RandomWeights;
 pub(crate) use store::Store;
 

@@ -97,27 +97,38 @@ impl Embedding {
 pub(crate) struct ExpertLinear {
     ops: &'static dyn Ops,
     weight: Weight,
+    /// `[experts, out]`
+    bias: Option<Array>,
 }
 
 impl ExpertLinear {
-    pub(crate) fn new(ops: &'static dyn Ops, weight: Weight) -> Self {
-        Self { ops, weight }
+    pub(crate) fn new(ops: &'static dyn Ops, weight: Weight, bias: Option<Array>) -> Self {
+        Self { ops, weight, bias }
     }
 
     /// One layer that computes both outputs, `first` before `second`, if they are stored alike.
     pub(crate) fn join(first: &Self, second: &Self) -> mlx::Result<Option<Self>> {
+        let bias = match (&first.bias, &second.bias) {
+            (Some(a), Some(b)) => Some(mlx::concatenate(&[a, b], -1)?),
+            (None, None) => None,
+            _ => return Ok(None),
+        };
         let Some(weight) = Weight::join(&first.weight, &second.weight)? else { return Ok(None) };
         // Evaluated at once, so that loading never holds the parts of several layers twice.
-        mlx::eval(weight.arrays())?;
-        Ok(Some(Self { ops: first.ops, weight }))
+        mlx::eval(weight.arrays().into_iter().chain(&bias))?;
+        Ok(Some(Self { ops: first.ops, weight, bias }))
     }
 
     /// Each row through the experts chosen for it, see [`Ops::expert_linear`].
     pub(crate) fn forward(&self, x: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
-        self.ops.expert_linear(x, experts, &self.weight)
+        let product = self.ops.expert_linear(x, experts, &self.weight)?;
+        match &self.bias {
+            Some(bias) => Ok(product + bias.take(&experts.indices, 0)?),
+            None => Ok(product),
+        }
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.weight.arrays()
+        self.weight.arrays().into_iter().chain(&self.bias).collect()
     }
 }

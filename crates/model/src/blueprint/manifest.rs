@@ -3,16 +3,27 @@
 use crate::manifest::Scope;
 use crate::{Blueprint, Head, LayerSpec, Manifest};
 
+/// Learned positions, below the root.
+pub(crate) const POSITIONS: &str = "embed_positions";
+/// The norm of embeddings, below the root.
+pub(crate) const EMBED_NORM: &str = "embed_norm";
+
 impl Blueprint {
     /// Every tensor this network is made of, unquantized. [`Head::OwnIfPresent`] counts as tied.
     pub fn manifest(&self) -> Manifest {
         let mut manifest = Manifest::default();
         let mut top = Scope::root(&mut manifest, self.hidden);
         if self.head == Head::Own {
-            top.linear("lm_head", self.hidden, self.vocab, false);
+            top.linear("lm_head", self.hidden, self.vocab, self.head_bias);
         }
         let mut root = top.at(self.names.root);
         root.linear(self.names.embed, self.hidden, self.vocab, false);
+        if let Some(positions) = self.learned_positions {
+            root.at(POSITIONS).tensor("weight", &[positions, self.hidden]);
+        }
+        if let Some(norm) = self.embed_norm {
+            root.norm(EMBED_NORM, norm, self.hidden);
+        }
         root.norm(self.names.final_norm, self.final_norm, self.hidden);
         for (index, layer) in self.layers.iter().enumerate() {
             layer.name(&mut root.at(&format!("layers.{index}")));
@@ -27,8 +38,8 @@ impl LayerSpec {
         if let Some(mlp) = &self.mlp {
             mlp.spec().name_tensors(&mut at.at(self.mlp_name));
         }
-        for name in self.norm_placement.norms() {
-            at.norm(name, self.norm, at.hidden);
+        for (name, norm) in self.norms() {
+            at.norm(name, norm, at.hidden);
         }
     }
 }

@@ -2,40 +2,69 @@
 //!
 //! Source: mlx-lm `models/gemma3_text.py`; absent fields mean what they mean there.
 
+use super::names::*;
 use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    blueprint(cfg, Dims { head: Head::OwnIfPresent, ..Dims::read(cfg)? })
+}
+
+/// Beside a picture encoder; sizes that the text model does not name are those of the 4B model.
+pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(&["boi_token_index", "eoi_token_index", "eoi_token_id", "boi_token_id"]);
+    let Some(text) = text_config(cfg)? else { return read(cfg) };
+    let dims = Dims {
+        hidden: text.req("hidden_size")?,
+        layers: Dims::layers(&text, "num_hidden_layers")?,
+        heads: text.or("num_attention_heads", 8)?,
+        kv_heads: text.or("num_key_value_heads", 4)?,
+        head_dim: text.or("head_dim", 256)?,
+        vocab: text.opt("vocab_size")?.or(cfg.opt("vocab_size")?).unwrap_or(262_208),
+        context: text.or("max_position_embeddings", 131_072)?,
+        norm: Norm::Rms { eps: text.or("rms_norm_eps", 1e-6)? },
+        head: Head::OwnIfPresent,
+    };
+    let blueprint = blueprint(&text, dims)?;
+    Ok(Blueprint { rewrites: [text_model(), blueprint.rewrites].concat(), ..blueprint })
+}
+
+fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
     cfg.only("use_bidirectional_attention", false)?;
     for cap in ["attn_logit_softcapping", "final_logit_softcapping"] {
         cfg.only(cap, serde_json::Value::Null)?;
     }
-    let dims = Dims { head: Head::OwnIfPresent, ..Dims::read(cfg)? };
     let act = cfg.choice_opt("hidden_activation", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
     let mlp = GatedMlp { act, ..GatedMlp::read(cfg)? };
     let global = Attention {
         scale: cfg.or::<f32>("query_pre_attn_scalar", 256.0)?.powf(-0.5),
-        qk_norm: Some(QkNorm::PerHead { eps: dims.norm.eps() }),
+        qk_norm: Some(QkNorm::per_head(dims.norm.eps())),
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
     };
+    let window = cfg.or("sliding_window", 512)?;
     let local = Attention {
-        span: AttentionSpan::Window(cfg.or("sliding_window", 512)?),
+        span: AttentionSpan::Window(window),
         position: Position::Rope(Rope::new(dims.head_dim, cfg.or("rope_local_base_freq", 10_000.0)?)),
         ..global.clone()
     };
-    let period: usize = cfg.or("sliding_window_pattern", 6)?;
-    let layer = |index: usize| {
-        let attention = if (index + 1).is_multiple_of(period) { &global } else { &local };
-        let mixer = Mixer::Attention(attention.clone());
-        LayerSpec {
-            norm_placement: NormPlacement::GEMMA,
-            ..LayerSpec::pre_norm(mixer, Mlp::Gated(mlp), dims.norm)
+    let layer = |attention: &Attention| {
+        LayerSpec::pre_norm(attention.clone(), mlp, dims.norm).with_norms(NormPlacement::GEMMA)
+    };
+    let (global, local) = (layer(&global), layer(&local));
+    let period: usize =
+        cfg.opt("sliding_window_pattern")?.or(cfg.opt("_sliding_window_pattern")?).unwrap_or(6);
+    let layers = match cfg.opt::<Vec<String>>("layer_types")? {
+        None => every(period, dims.layers, global, local),
+        Some(_) => {
+            let spans = layer_spans(cfg, dims.layers)?;
+            let layer = |span| if span == AttentionSpan::Full { global.clone() } else { local.clone() };
+            spans.into_iter().map(layer).collect()
         }
     };
     Ok(Blueprint {
-        embed_scale: (dims.hidden as f32).sqrt(),
-        rewrites: add_one_to_norms(None).collect(),
-        ..Blueprint::new(&dims, (0..dims.layers).map(layer).collect())
+        embed_scale: rounded_to_bf16((dims.hidden as f32).sqrt()),
+        rewrites: add_one_to_norms(When::Always).collect(),
+        ..Blueprint::new(&dims, layers)
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/llama.py`; Hugging Face `LlamaConfig`, `MistralConfig`.
 
+use super::names::*;
 use super::parts::*;
 use crate::*;
 
@@ -14,6 +15,12 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     blueprint(cfg, spans)
 }
 
+/// The text model of Mistral Small 3 and its like, for which mlx-lm has a head of its own.
+pub(super) fn read_mistral_text(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    let dims = Dims::read_untied(cfg)?;
+    Ok(Blueprint { head: dims.head, ..read_mistral(cfg)? })
+}
+
 pub(super) fn read_mistral(cfg: &Config) -> Result<Blueprint, ConfigError> {
     blueprint(cfg, |layers| layer_spans(cfg, layers))
 }
@@ -22,6 +29,7 @@ fn blueprint(
     cfg: &Config,
     spans: impl FnOnce(usize) -> Result<Vec<AttentionSpan>, ConfigError>,
 ) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(&["max_tokenizer_truncation"]);
     let dims = Dims::read(cfg)?;
     let bias = cfg.or("attention_bias", false)?;
     let mlp = GatedMlp { bias: cfg.or("mlp_bias", false)?, ..GatedMlp::read(cfg)? };

@@ -31,7 +31,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         step_limits: cfg.or("time_step_limit", [Limit(0.0), Limit(f32::INFINITY)])?.map(|limit| limit.0),
         bias: cfg.or("use_bias", false)?,
         conv_bias: cfg.or("use_conv_bias", true)?,
-        norm,
+        norm: Some(norm),
+        norm_groups: 1,
     };
     let hidden = count("hidden_size")?;
     cfg.only("ssm_state_size", mixer.state_dim)?;
@@ -61,17 +62,23 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         mixer: Mixer::Mamba2(mixer),
         mlp_name: "",
         mlp: None,
+        residual_scale: 1.0,
         norm,
+        norm_after: None,
         norm_placement: NormPlacement::Alone { norm: "norm" },
     };
     Ok(Blueprint {
         hidden,
         vocab: count("vocab_size")?,
         context: None,
+        learned_positions: None,
         embed_scale: 1.0,
-        layers: vec![layer; Dims::layers(cfg)?],
+        embed_norm: None,
+        layers: vec![layer; Dims::layers(cfg, "num_hidden_layers")?],
         final_norm: norm,
         head,
+        head_bias: false,
+        logit_scale: 1.0,
         logit_softcap: None,
         names: Names::MAMBA,
         rewrites: vec![conv_to_mlx()],

@@ -2,7 +2,7 @@
 //!
 //! Source: mlx-lm `models/olmo2.py`.
 
-use super::parts::*;
+use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
@@ -12,7 +12,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let attention = Attention {
         qkv_bias: bias,
         out_bias: bias,
-        qk_norm: Some(QkNorm::FullWidth { eps: dims.norm.eps() }),
+        qk_norm: Some(QkNorm::full_width(dims.norm.eps())),
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
     };
     let layer = LayerSpec::pre_norm(Mixer::Attention(attention), Mlp::Gated(mlp), dims.norm);

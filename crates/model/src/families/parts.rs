@@ -6,6 +6,9 @@ use std::num::NonZeroUsize;
 
 use crate::*;
 
+/// How a family is read.
+pub(super) type Read = fn(&Config) -> Result<Blueprint, ConfigError>;
+
 /// The attention span of each layer: `layer_types` with `sliding_window`, else one span for all of them.
 pub(super) fn layer_spans(cfg: &Config, layers: usize) -> Result<Vec<AttentionSpan>, ConfigError> {
     let window = cfg.opt::<NonZeroUsize>("sliding_window")?.map(NonZeroUsize::get);
@@ -61,10 +64,11 @@ pub(super) fn qwen_mlps(
     let Some(experts) = cfg.opt("num_experts")? else { return Ok(vec![Mlp::Gated(dense); layers]) };
     let renormalize = cfg.or("norm_topk_prob", false)?;
     let moe = Moe {
+        latent: None,
         experts,
         top_k: cfg.req("num_experts_per_tok")?,
-        expert: dense.with_width(cfg.req("moe_intermediate_size")?),
-        router: if renormalize { Router::SoftmaxRenormalized } else { Router::Softmax },
+        expert: dense.with_width(cfg.req("moe_intermediate_size")?).into(),
+        router: Router { renormalize, ..Router::SOFTMAX },
         shared,
     };
     let step: usize = cfg.or("decoder_sparse_step", 1)?;
@@ -78,7 +82,7 @@ pub(super) fn qwen_mlps(
 pub(super) fn stack_experts(mlps: &[Mlp]) -> Option<WeightRewrite> {
     let experts = mlps.iter().find_map(|mlp| match mlp {
         Mlp::Moe(moe) => Some(moe.experts),
-        Mlp::Gated(_) => None,
+        Mlp::Gated(_) | Mlp::Plain(_) | Mlp::Linear(_) => None,
     })?;
     Some(WeightRewrite::StackExperts {
         from: "model.layers.*.mlp.experts.#.*.*".into(),
@@ -88,18 +92,17 @@ pub(super) fn stack_experts(mlps: &[Mlp]) -> Option<WeightRewrite> {
 }
 
 /// Norms stored as `weight − 1`: the final one, every layer's own, and those on queries and keys.
-///
-/// With `if_present`, only in checkpoints published with such a tensor.
-pub(super) fn add_one_to_norms(if_present: Option<&str>) -> impl Iterator<Item = WeightRewrite> {
+pub(super) fn add_one_to_norms(when: When) -> impl Iterator<Item = WeightRewrite> {
     let norms = [
         "model.norm.weight",
         "model.layers.*.*.weight",
         "model.layers.*.self_attn.q_norm.weight",
         "model.layers.*.self_attn.k_norm.weight",
     ];
-    norms.into_iter().map(move |tensors| WeightRewrite::AddOne {
+    norms.into_iter().map(move |tensors| WeightRewrite::Add {
+        amount: 1.0,
         tensors: tensors.into(),
-        if_present: if_present.map(Pattern::from),
+        when: when.clone(),
     })
 }
 
@@ -108,7 +111,97 @@ pub(super) fn conv_to_mlx() -> WeightRewrite {
     WeightRewrite::Transpose { tensors: "**.conv1d.weight".into(), order: [0, 2, 1], unless_last: 1 }
 }
 
-/// Tensors under this pattern go unread.
-pub(super) fn drop(tensors: &str) -> WeightRewrite {
-    WeightRewrite::Drop { tensors: tensors.into() }
+/// Rotation of whole heads, as the config has it.
+pub(super) fn rope(cfg: &Config, dims: &Dims) -> Result<Position, ConfigError> {
+    Ok(Position::Rope(Rope::read(cfg, dims.head_dim)?))
+}
+
+/// The same with neighbours as pairs.
+pub(super) fn interleaved_rope(cfg: &Config, dims: &Dims) -> Result<Position, ConfigError> {
+    Ok(Position::Rope(Rope::read(cfg, dims.head_dim)?.interleaved()))
+}
+
+/// Rotation of a part of each head: `partial_rotary_factor`, or as much if it is absent.
+pub(super) fn partial_rope(cfg: &Config, dims: &Dims, absent: f32) -> Result<Position, ConfigError> {
+    Ok(Position::Rope(Rope::read_partial(cfg, dims.head_dim, absent)?))
+}
+
+/// The number that bfloat16 has for this one: Gemma 3 was trained with a scale in it.
+pub(super) fn rounded_to_bf16(number: f32) -> f32 {
+    let bits = number.to_bits();
+    f32::from_bits((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF_0000)
+}
+
+/// The text model of a config with pictures or sound: its section, or the config itself if it has none.
+pub(super) fn text_config<'a>(cfg: &Config<'a>) -> Result<Option<Config<'a>>, ConfigError> {
+    cfg.pass_by(MULTIMODAL);
+    let section = cfg.section("text_config")?;
+    if let Some(text) = &section {
+        text.pass_by(MULTIMODAL);
+    }
+    Ok(section)
+}
+
+/// What describes the encoders of pictures and sound beside a text model.
+const MULTIMODAL: &[&str] = &[
+    "vision_config",
+    "audio_config",
+    "image_token_id",
+    "image_token_index",
+    "video_token_id",
+    "vision_start_token_id",
+    "vision_end_token_id",
+    "vision_token_id",
+    "vision_feature_layer",
+    "vision_feature_select_strategy",
+    "multimodal_projector_bias",
+    "projector_hidden_act",
+    "spatial_merge_size",
+    "image_seq_length",
+    "mm_tokens_per_image",
+    "ignore_index",
+    "tie_word_embeddings",
+    "model_type",
+    "norm_eps",
+];
+
+/// Layers of which every `period`-th differs, the last of each period.
+pub(super) fn every(period: usize, layers: usize, last: LayerSpec, other: LayerSpec) -> Vec<LayerSpec> {
+    let layer = |index: usize| if index.is_multiple_of(period) { last.clone() } else { other.clone() };
+    (1..=layers).map(layer).collect()
+}
+
+/// Layers as `layer_types` names them: with full attention, or with a window.
+pub(super) fn by_kind(
+    kinds: &[String],
+    layers: usize,
+    full: LayerSpec,
+    sliding: LayerSpec,
+) -> Result<Vec<LayerSpec>, ConfigError> {
+    if kinds.len() != layers {
+        let rule =
+            format!("`layer_types` ({}) names every layer (`num_hidden_layers`: {layers})", kinds.len());
+        return Err(ConfigError::Inconsistent { rules: vec![rule] });
+    }
+    let of_kind = |kind: &String| match kind.as_str() {
+        "full_attention" => Ok(full.clone()),
+        "sliding_attention" => Ok(sliding.clone()),
+        _ => Err(ConfigError::Unsupported {
+            field: "layer_types".to_owned(),
+            found: kind.clone(),
+            supported: "full_attention, sliding_attention".to_owned(),
+        }),
+    };
+    kinds.iter().map(of_kind).collect()
+}
+
+/// The rotations of layers with full attention and of those with a window, as `rope_parameters` has them by kind.
+pub(super) fn rope_by_kind(cfg: &Config, head_dim: usize) -> Result<[Rope; 2], ConfigError> {
+    let missing = |field: &str| ConfigError::Missing { field: field.to_owned() };
+    let parameters = cfg.section("rope_parameters")?.ok_or_else(|| missing("rope_parameters"))?;
+    let of_kind = |kind: &str| {
+        let section = parameters.section(kind)?.ok_or_else(|| missing(&format!("rope_parameters.{kind}")))?;
+        Rope::read_section(&section, cfg, head_dim)
+    };
+    Ok([of_kind("full_attention")?, of_kind("sliding_attention")?])
 }

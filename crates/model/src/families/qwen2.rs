@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/qwen2.py`.
 
+use super::names::*;
 use super::parts::*;
 use crate::*;
 

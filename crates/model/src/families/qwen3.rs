@@ -12,7 +12,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let attention = Attention {
         qkv_bias: bias,
         out_bias: bias,
-        qk_norm: Some(QkNorm::PerHead { eps: dims.norm.eps() }),
+        qk_norm: Some(QkNorm::per_head(dims.norm.eps())),
         ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
     };
     cfg.only("shared_expert_intermediate_size", 0)?;

@@ -1,5 +1,7 @@
 //! The shared inputs of one forward pass: positions, lengths, and each cache group's metadata.
 
+use std::cell::OnceCell;
+
 use mlx::Array;
 use omnibus_kv::KvFormat;
 
@@ -14,8 +16,8 @@ use crate::{Batch, KvCache};
 
 /// One pass's shared inputs.
 pub(crate) struct ForwardContext {
-    /// `[T]` i32; `None` where attention reads items, which have them.
-    positions: Option<Array>,
+    /// `[T]` i32; made when first needed.
+    positions: OnceCell<Array>,
     pub(crate) lengths: SequenceLengths,
     /// At least one.
     pub(crate) logits_at: Option<LogitRows>,
@@ -63,26 +65,35 @@ impl ForwardContext {
             }
         });
         let groups = groups.collect::<mlx::Result<_>>()?;
-        let has_positions = path != AttentionPath::Items;
-        let positions = if has_positions { Some(indices(&positions)?) } else { None };
         let logits_at = LogitRows::new(&batch.logits_at, path)?;
-        Ok(Self { positions, logits_at, groups, lengths })
+        Ok(Self { positions: OnceCell::new(), logits_at, groups, lengths })
     }
 
     /// Position of each row, `[T]` i32.
     pub(crate) fn positions(&self) -> mlx::Result<&Array> {
-        self.positions.as_ref().ok_or_else(|| mlx::Error::new("items have the positions"))
+        if let Some(made) = self.positions.get() {
+            return Ok(made);
+        }
+        // Items have them on the device already, where a later step may have other ones in the same place.
+        let items = self.groups.iter().find_map(GroupMetadata::items);
+        if let Some(items) = items {
+            let made = items.positions.slice(&[0], &[items.rows])?;
+            return Ok(self.positions.get_or_init(|| made));
+        }
+        let positions: Vec<i32> = self.lengths.0.iter().map(|(position, _)| *position as i32).collect();
+        let made = indices(&positions)?;
+        Ok(self.positions.get_or_init(|| made))
     }
 
-    /// The pools of layer `index` that rows are written to or read from: the pool's index, how it stores keys and
-    /// values, and the metadata of its group.
+    /// Of pool `index` and that of its unquantized prefix, those that rows are written to or read from: the pool's index,
+    /// how it stores keys and values, and the metadata of its group.
     pub(crate) fn attention_pools(
         &self,
         cache: &KvCache,
         index: usize,
     ) -> mlx::Result<Vec<(usize, KvFormat, &AttentionMetadata)>> {
         let mut used = Vec::with_capacity(1);
-        for at in cache.pools_of_layer(index) {
+        for at in cache.with_prefix(index) {
             let group = cache.pools.get(at).ok_or_else(poisoned)?.group;
             match (self.groups.get(group), cache.groups.get(group)) {
                 (Some(GroupMetadata::Attention(metadata)), Some(_)) if metadata.is_idle => {}
@@ -106,7 +117,7 @@ impl ForwardContext {
         self.groups.iter().filter_map(|group| group.items().map(Items::shape)).collect()
     }
 
-    /// Where the states of layer `index` are.
+    /// Where the states of pool `index` are.
     pub(crate) fn state_of(&self, cache: &KvCache, index: usize) -> mlx::Result<&StateMetadata> {
         match cache.pools.get(index).and_then(|pool| self.groups.get(pool.group)) {
             Some(GroupMetadata::State(metadata)) => Ok(metadata),

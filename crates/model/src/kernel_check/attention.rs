@@ -65,9 +65,9 @@ impl<'a> Probe<'a> {
             blueprint: Blueprint { layers: vec![layer.clone()], ..blueprint.clone() },
             storage: kv_format::float_of(dtype).into(),
             dtype,
-            norms: match spec.qk_norm {
-                Some(QkNorm::PerHead { .. }) => Some([weight(7)?, weight(8)?]),
-                Some(QkNorm::FullWidth { .. }) | None => None,
+            norms: match spec.qk_norm.and_then(QkNorm::in_kernels) {
+                Some(_) => Some([weight(7)?, weight(8)?]),
+                None => None,
             },
             rotation,
         })
@@ -151,12 +151,14 @@ impl<'a> Probe<'a> {
             by_length: if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes },
             block_size: BLOCK_SIZE,
             layers: vec![self.spec],
+            gathers: false,
         };
         ForwardContext::new(batch, cache, ops.attention_path(&needs), ops.state_path())
     }
 
     fn projected(&self, rows: usize, seed: u64) -> mlx::Result<Array> {
-        normal(&[rows, (self.spec.heads + 2 * self.spec.kv_heads) * self.spec.head_dim], self.dtype, seed)
+        let Attention { heads, kv_heads, head_dim, v_head_dim, .. } = *self.spec;
+        normal(&[rows, (heads + kv_heads) * head_dim + kv_heads * v_head_dim], self.dtype, seed)
     }
 
     fn attend(
@@ -167,14 +169,14 @@ impl<'a> Probe<'a> {
         qkv: &Array,
     ) -> mlx::Result<Array> {
         let head_norms = match (&self.norms, self.spec.qk_norm) {
-            (Some([q, k]), Some(QkNorm::PerHead { eps })) => {
-                Some([q, k].map(|weight| HeadNorm { weight, eps }))
+            (Some([q, k]), Some(norm)) => {
+                Some([q, k].map(|weight| HeadNorm { weight, eps: norm.norm.eps() }))
             }
             _ => None,
         };
         let rotation = self.rotation.as_ref();
         let layer = LayerContext { ctx, index: 0, cache };
-        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, layer })
+        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, sinks: None, layer })
     }
 }
 

@@ -4,7 +4,7 @@ use mlx::{Array, Dtype, QuantMode};
 
 use super::{KernelCheck, distance, normal};
 use crate::ops::{Kernels, Ops, Weight};
-use crate::{Blueprint, Mlp, Moe};
+use crate::{Blueprint, Mlp, Moe, Router};
 
 /// Experts that take part: all of a large model would take gigabytes.
 const EXPERTS_MAX: usize = 16;
@@ -25,7 +25,7 @@ pub(super) fn checks(blueprint: &Blueprint, bits: &[i32], dtype: Dtype) -> Vec<K
     let checked = bits.iter().filter(|bits| **bits == 16 || (**bits == 4 && packed));
     let cases = checked.flat_map(|bits| [1, 16].map(|rows| (rows, *bits)));
     let check = |(rows, bits): (usize, i32)| {
-        let (experts, width) = (moe.experts.min(EXPERTS_MAX), moe.expert.width);
+        let (experts, width) = (moe.experts.min(EXPERTS_MAX), moe.expert.width());
         let shape = format!("{rows} rows x {hidden} -> {width}, {experts} experts, {bits} bits");
         KernelCheck::new("experts", shape, dtype, || {
             Ok((error(moe, [rows, hidden, experts], bits, dtype)?, None))
@@ -35,7 +35,7 @@ pub(super) fn checks(blueprint: &Blueprint, bits: &[i32], dtype: Dtype) -> Vec<K
 }
 
 fn error(moe: &Moe, [rows, hidden, experts]: [usize; 3], bits: i32, dtype: Dtype) -> mlx::Result<f64> {
-    let dense = normal(&[experts, moe.expert.width, hidden], dtype, 7)?;
+    let dense = normal(&[experts, moe.expert.width(), hidden], dtype, 7)?;
     let (weight, reference) = match bits {
         4 => {
             let packed = dense.quantize(64, 4, QuantMode::Affine)?;
@@ -45,7 +45,12 @@ fn error(moe: &Moe, [rows, hidden, experts]: [usize; 3], bits: i32, dtype: Dtype
     };
     let (x, logits) = (normal(&[rows, hidden], dtype, 8)?, normal(&[rows, experts], dtype, 9)?);
     let run = |ops: &dyn Ops, weight: &Weight| -> mlx::Result<Array> {
-        let (chosen, weights) = ops.route(&logits, moe.router, moe.top_k.min(experts))?;
+        let (chosen, weights) = ops.route(
+            &logits,
+            &Router { correction_bias: false, ..moe.router },
+            None,
+            moe.top_k.min(experts),
+        )?;
         ops.weighted_sum(&ops.expert_linear(&x, &chosen, weight)?, &weights)
     };
     distance(&run(Kernels::Gpu.ops(), &weight)?, &run(Kernels::Mlx.ops(), &reference)?)

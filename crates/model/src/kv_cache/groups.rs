@@ -1,8 +1,9 @@
 //! The layers of a blueprint by what they cache: one cache spec a group.
 
-use omnibus_kv::{CacheKind, KvCacheSpec, KvFormat};
+use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 
-use crate::{Blueprint, KvStorage, Mixer};
+use crate::mixers::MixerCache;
+use crate::{Blueprint, KvStorage};
 
 /// Which rows read the keys and values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct KvCacheGroup {
     pub spec: KvCacheSpec,
     /// Their indices, ascending.
     pub layers: Vec<usize>,
+    /// Which of each layer's caches; most layers have one.
+    pub parts: Vec<usize>,
     /// Which rows read them.
     pub visible_to: VisibleTo,
 }
@@ -32,13 +35,13 @@ impl Blueprint {
     pub fn kv_cache_groups(&self, storage: impl Into<KvStorage>) -> Vec<KvCacheGroup> {
         let KvStorage { format, unquantized_prefix } = storage.into();
         let visible_to = if unquantized_prefix.is_some() { VisibleTo::LaterRows } else { VisibleTo::All };
-        let mut groups = self.groups_by(|mixer| {
-            let spec = mixer.spec().cache_spec(format);
+        let mut groups = self.groups_by(|cache| {
+            let spec = cache.cache_spec(format);
             Some((spec, if spec.kind.is_state() { VisibleTo::All } else { visible_to }))
         });
         if let Some(prefix) = unquantized_prefix {
-            groups.extend(self.groups_by(|mixer| {
-                let spec = mixer.spec().cache_spec(KvFormat::Float(prefix.float));
+            groups.extend(self.groups_by(|cache| {
+                let spec = cache.cache_spec(KvFormat::Float(prefix.float));
                 let kind = prefix_kind(spec.kind, prefix.tokens)?;
                 Some((KvCacheSpec { kind, ..spec }, VisibleTo::PrefixRows))
             }));
@@ -46,26 +49,44 @@ impl Blueprint {
         groups
     }
 
-    /// Groups of layers with the same kind of cache; `of` gives a layer's spec.
-    fn groups_by(&self, of: impl Fn(&Mixer) -> Option<(KvCacheSpec, VisibleTo)>) -> Vec<KvCacheGroup> {
+    /// Groups of layers with the same kind of cache; `of` gives a cache's spec.
+    fn groups_by(
+        &self,
+        of: impl Fn(&dyn MixerCache) -> Option<(KvCacheSpec, VisibleTo)>,
+    ) -> Vec<KvCacheGroup> {
         let mut groups: Vec<KvCacheGroup> = Vec::new();
-        for (index, layer) in self.layers.iter().enumerate() {
-            let Some((spec, visible_to)) = of(&layer.mixer) else { continue };
+        let caches = self.layers.iter().enumerate().flat_map(|(index, layer)| {
+            let caches = layer.mixer.spec().caches().into_iter().enumerate();
+            caches.map(move |(part, cache)| (index, part, cache))
+        });
+        for (index, part, cache) in caches {
+            let Some((spec, visible_to)) = of(cache) else { continue };
             match groups.iter_mut().find(|group| group.spec.kind == spec.kind) {
                 Some(group) => {
                     group.layers.push(index);
+                    group.parts.push(part);
                     group.spec.elements += spec.elements;
                 }
-                None => groups.push(KvCacheGroup { spec, layers: vec![index], visible_to }),
+                None => {
+                    groups.push(KvCacheGroup { spec, layers: vec![index], parts: vec![part], visible_to });
+                }
             }
         }
         groups.sort_by_key(|group| group.spec.kind);
         groups
     }
 
+    /// True if some layer's cache of this kind is reached by MLX's operations alone.
+    pub(crate) fn needs_mlx(&self, is_kind: impl Fn(CacheKind) -> bool) -> bool {
+        let caches = self.layers.iter().flat_map(|layer| layer.mixer.spec().caches());
+        let format = KvFormat::Float(FloatType::F32);
+        caches.into_iter().any(|cache| !cache.has_kernel() && is_kind(cache.cache_spec(format).kind))
+    }
+
     /// False when a cached key fits only the sequence it was computed for.
     pub fn shares_prefixes(&self) -> bool {
-        self.layers.iter().all(|layer| layer.mixer.spec().shares_prefixes())
+        let caches = self.layers.iter().flat_map(|layer| layer.mixer.spec().caches());
+        caches.into_iter().all(MixerCache::shares_prefixes)
     }
 }
 

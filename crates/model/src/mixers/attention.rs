@@ -3,8 +3,14 @@
 mod cache;
 mod footprint;
 mod forward;
+mod gate;
+mod normed;
+mod prepare;
+mod qk_norm;
 mod spec;
 mod tensors;
 
 pub(super) use forward::AttentionBlock;
-pub use spec::{Attention, AttentionSpan, QkNorm};
+pub(super) use gate::GateBlock;
+pub use qk_norm::{NormAt, NormOver, QkNorm};
+pub use spec::{Attention, AttentionSpan, HeadGate, OutputGate, Temperature};

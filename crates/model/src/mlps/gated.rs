@@ -2,33 +2,19 @@
 
 mod forward;
 
+use super::Activation;
 use crate::manifest::Scope;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 pub(super) use forward::GatedBlock;
 
 /// A gated MLP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct GatedMlp {
     pub width: usize,
     pub act: Activation,
     pub bias: bool,
-}
-
-/// The non-linearity of an MLP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Activation {
-    Silu,
-    Gelu,
-    GeluTanh,
-}
-
-impl Activation {
-    /// As Hugging Face spells them.
-    pub const CHOICES: &[(&str, Self)] =
-        &[("silu", Self::Silu), ("gelu", Self::Gelu), ("gelu_pytorch_tanh", Self::GeluTanh)];
 }
 
 impl GatedMlp {

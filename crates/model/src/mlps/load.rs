@@ -2,7 +2,9 @@
 
 use super::Mlp;
 use super::gated::GatedBlock;
+use super::linear::LinearBlock;
 use super::moe::MoeBlock;
+use super::plain::PlainBlock;
 use crate::LoadError;
 use crate::blocks::MlpBlock;
 use crate::weights::Store;
@@ -12,6 +14,8 @@ impl Mlp {
     pub(crate) fn load(&self, store: &mut Store, path: &str) -> Result<Box<dyn MlpBlock>, LoadError> {
         Ok(match self {
             Self::Gated(spec) => Box::new(GatedBlock::load(spec, store, path)?),
+            Self::Plain(spec) => Box::new(PlainBlock::load(spec, store, path)?),
+            Self::Linear(_) => Box::new(LinearBlock::load(store, path)?),
             Self::Moe(spec) => Box::new(MoeBlock::load(spec, store, path)?),
         })
     }

@@ -1,14 +1,16 @@
-//! A mixture of experts: a few of many gated MLPs, chosen for each row.
+//! A mixture of experts: a few of many MLPs, chosen for each row.
 
 mod forward;
+mod shared;
 
-use super::{GatedMlp, Router};
+use super::{Activation, GatedMlp, PlainMlp, Router};
 use crate::manifest::Scope;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 pub(super) use forward::MoeBlock;
+pub use shared::{SharedExpert, SharedGate};
 
-/// A mixture of gated experts.
+/// A mixture of experts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moe {
     /// Number of routed experts.
@@ -16,21 +18,77 @@ pub struct Moe {
     /// Routed experts per token.
     pub top_k: usize,
     /// Each routed expert.
-    pub expert: GatedMlp,
+    pub expert: Expert,
     /// How a token's experts are chosen and weighed.
     pub router: Router,
     /// An expert that computes every token.
     pub shared: Option<SharedExpert>,
+    /// Routed experts compute a narrower vector of this width, `fc1_latent_proj` to `fc2_latent_proj` (Nemotron 3).
+    pub latent: Option<usize>,
 }
 
-/// An expert that computes every token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SharedExpert {
-    /// What it is called (`shared_expert`). Its output is multiplied by the sigmoid of one learned logit,
-    /// `<name>_gate`.
-    pub name: &'static str,
-    /// Hidden width.
-    pub width: usize,
+/// One of the routed experts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub enum Expert {
+    Gated(GatedMlp),
+    Plain(PlainMlp),
+}
+
+impl Expert {
+    /// Its hidden width.
+    pub fn width(self) -> usize {
+        match self {
+            Self::Gated(GatedMlp { width, .. }) | Self::Plain(PlainMlp { width, .. }) => width,
+        }
+    }
+
+    pub(crate) fn act(self) -> Activation {
+        match self {
+            Self::Gated(GatedMlp { act, .. }) | Self::Plain(PlainMlp { act, .. }) => act,
+        }
+    }
+
+    fn bias(self) -> bool {
+        match self {
+            Self::Gated(GatedMlp { bias, .. }) | Self::Plain(PlainMlp { bias, .. }) => bias,
+        }
+    }
+
+    /// The same expert at another width, with another activation.
+    fn with(self, width: usize, act: Activation) -> Self {
+        match self {
+            Self::Gated(mlp) => Self::Gated(GatedMlp { width, act, ..mlp }),
+            Self::Plain(mlp) => Self::Plain(PlainMlp { width, act, ..mlp }),
+        }
+    }
+
+    fn spec(&self) -> &dyn super::MlpSpec {
+        match self {
+            Self::Gated(mlp) => mlp,
+            Self::Plain(mlp) => mlp,
+        }
+    }
+
+    /// Projections into its hidden width.
+    fn inputs(self) -> &'static [&'static str] {
+        match self {
+            Self::Gated(_) => &["gate_proj", "up_proj"],
+            Self::Plain(_) => &["up_proj"],
+        }
+    }
+}
+
+impl From<GatedMlp> for Expert {
+    fn from(mlp: GatedMlp) -> Self {
+        Self::Gated(mlp)
+    }
+}
+
+impl From<PlainMlp> for Expert {
+    fn from(mlp: PlainMlp) -> Self {
+        Self::Plain(mlp)
+    }
 }
 
 impl Rules for Moe {
@@ -40,7 +98,8 @@ impl Rules for Moe {
             format!("`num_experts_per_tok` ({top_k}) is from 1 to the number of experts ({experts})")
         });
         broken.check(experts <= 1 << 16, || format!("the number of experts ({experts}) is at most 65536"));
-        broken.size(&[("moe_intermediate_size", self.expert.width)]);
+        broken.size(&[("moe_intermediate_size", self.expert.width())]);
+        self.router.check_rules(experts, broken);
         if let Some(shared) = self.shared {
             broken.size(&[("shared_expert_intermediate_size", shared.width)]);
         }
@@ -49,15 +108,20 @@ impl Rules for Moe {
 
 impl Tensors for Moe {
     fn name_tensors(&self, at: &mut Scope) {
-        let (experts, width, hidden) = (self.experts, self.expert.width, at.hidden);
+        let (experts, width, hidden) = (self.experts, self.expert.width(), self.latent.unwrap_or(at.hidden));
         self.router.name_tensors(at, experts);
+        if let Some(latent) = self.latent {
+            let bias = self.expert.bias();
+            at.linear("fc1_latent_proj", at.hidden, latent, bias);
+            at.linear("fc2_latent_proj", latent, at.hidden, bias);
+        }
         let mut routed = at.at("switch_mlp");
-        routed.tensor("gate_proj.weight", &[experts, width, hidden]);
-        routed.tensor("up_proj.weight", &[experts, width, hidden]);
-        routed.tensor("down_proj.weight", &[experts, hidden, width]);
+        for input in self.expert.inputs() {
+            routed.experts(input, [experts, width, hidden], self.expert.bias());
+        }
+        routed.experts("down_proj", [experts, hidden, width], self.expert.bias());
         if let Some(shared) = self.shared {
-            self.expert.with_width(shared.width).name_tensors(&mut at.at(shared.name));
-            at.linear(&format!("{}_gate", shared.name), hidden, 1, false);
+            shared.name_tensors(self.expert, at);
         }
     }
 }
@@ -65,7 +129,7 @@ impl Tensors for Moe {
 impl Footprint for Moe {
     fn row_elements(&self, hidden: usize) -> usize {
         let shared = self.shared.as_ref().map_or(0, |shared| 3 * shared.width + hidden);
-        let routed = self.top_k * self.expert.row_elements(hidden);
+        let routed = self.top_k * self.expert.spec().row_elements(hidden);
         routed + self.router.row_elements(self.experts) + hidden + shared
     }
 }

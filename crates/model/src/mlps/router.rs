@@ -4,21 +4,88 @@
 mod forward;
 
 use crate::manifest::Scope;
+use crate::rules::Broken;
 pub(super) use forward::RouterBlock;
 
-/// From router logits to experts and their weights: softmax over all experts in float32, the best `top_k`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Router {
-    /// The probabilities as they are.
+/// From router logits to experts and their weights: a score for each expert in float32, the best `top_k`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Router {
+    /// From logits to scores.
+    pub scores: RouteScores,
+    /// `cap · tanh(logit / cap)`
+    pub logit_softcap: Option<f32>,
+    /// Bias on the router's projection.
+    pub bias: bool,
+    /// `e_score_correction_bias` is added to the scores that choose; weights are the scores without it (DeepSeek-V3).
+    pub correction_bias: bool,
+    /// Experts compete within their groups first.
+    pub groups: Option<RouteGroups>,
+    /// Weights are divided by their sum over the chosen experts.
+    pub renormalize: bool,
+    /// Weights are multiplied by this.
+    pub scale: f32,
+}
+
+/// From router logits to the scores of experts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RouteScores {
+    /// Softmax over all experts.
     Softmax,
-    /// Divided by their sum over the chosen experts.
-    SoftmaxRenormalized,
+    /// Logits choose; softmax over the chosen experts weighs.
+    ChosenSoftmax,
+    /// The sigmoid of each.
+    Sigmoid,
+    /// The square root of the softplus of each.
+    SqrtSoftplus,
+    /// One after the other, each weighed by a softmax over those that come close to it: within twice this share.
+    /// Source: arXiv 2409.12136 §2.2.
+    SparseMixer(f32),
+}
+
+/// Groups of experts, of which a few take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteGroups {
+    /// How many there are; divides the number of experts.
+    pub count: usize,
+    /// How many take part.
+    pub kept: usize,
+    /// A group is as good as the sum of so many of its best experts.
+    pub best: usize,
 }
 
 impl Router {
+    /// The probabilities among all experts.
+    pub const SOFTMAX: Self = Self {
+        scores: RouteScores::Softmax,
+        logit_softcap: None,
+        bias: false,
+        correction_bias: false,
+        groups: None,
+        renormalize: false,
+        scale: 1.0,
+    };
+    /// The same, divided by their sum over the chosen experts.
+    pub const SOFTMAX_RENORMALIZED: Self = Self { renormalize: true, ..Self::SOFTMAX };
+    /// Sigmoids, chosen with a correction bias.
+    pub const SIGMOID_CORRECTED: Self =
+        Self { scores: RouteScores::Sigmoid, correction_bias: true, ..Self::SOFTMAX };
+
+    pub(super) fn check_rules(&self, experts: usize, broken: &mut Broken) {
+        let Some(RouteGroups { count, kept, best }) = self.groups else { return };
+        broken.divides(("n_group", count), ("n_routed_experts", experts));
+        broken.check((1..=count).contains(&kept), || {
+            format!("`topk_group` ({kept}) is from 1 to `n_group` ({count})")
+        });
+        let size = experts.checked_div(count).unwrap_or(0);
+        broken.check(best <= size, || format!("a group has at least {best} experts, not {size}"));
+    }
+
     /// Names the tensors of a router over this many experts.
     pub(super) fn name_tensors(self, at: &mut Scope, experts: usize) {
-        at.linear("gate", at.hidden, experts, false);
+        at.linear("gate", at.hidden, experts, self.bias);
+        if self.correction_bias {
+            at.tensor("gate.e_score_correction_bias", &[experts]);
+        }
     }
 
     /// Elements of one row's intermediate results: logits and probabilities.

@@ -31,10 +31,10 @@ impl Ops for CpuOps {
     }
 
     fn attention_path(&self, needs: &AttentionNeeds) -> AttentionPath {
-        match needs.by_length {
+        match (needs.by_length, needs.gathers) {
+            (ByLength::No, false) => AttentionPath::Segments,
             // The paged kernel cannot compute such a rotation.
-            ByLength::Yes => AttentionPath::Gather,
-            ByLength::No => AttentionPath::Segments,
+            (ByLength::Yes, _) | (_, true) => AttentionPath::Gather,
         }
     }
 
@@ -66,8 +66,14 @@ impl Ops for CpuOps {
         }
     }
 
-    fn route(&self, logits: &Array, router: Router, top_k: usize) -> mlx::Result<(ChosenExperts, Array)> {
-        MlxOps.route(logits, router, top_k)
+    fn route(
+        &self,
+        logits: &Array,
+        router: &Router,
+        correction: Option<&Array>,
+        top_k: usize,
+    ) -> mlx::Result<(ChosenExperts, Array)> {
+        MlxOps.route(logits, router, correction, top_k)
     }
 
     fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {
@@ -95,12 +101,22 @@ impl Ops for CpuOps {
         }
     }
 
+    fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array> {
+        MlxOps.act(x, act)
+    }
+
     fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
-        cpu::gated(gate_up, act_of(act))
+        match act_of(act) {
+            Some(act) => cpu::gated(gate_up, act),
+            None => MlxOps.gated_act(gate_up, act),
+        }
     }
 
     fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> mlx::Result<Array> {
-        cpu::gated2(gate, up, act_of(act))
+        match act_of(act) {
+            Some(act) => cpu::gated2(gate, up, act),
+            None => MlxOps.gated_act_pair(gate, up, act),
+        }
     }
 
     fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array> {
@@ -135,11 +151,17 @@ impl Ops for CpuOps {
     }
 }
 
-fn act_of(act: Activation) -> cpu::Act {
+/// `None` where no kernel has it.
+fn act_of(act: Activation) -> Option<cpu::Act> {
     match act {
-        Activation::Silu => cpu::Act::Silu,
-        Activation::Gelu => cpu::Act::Gelu,
-        Activation::GeluTanh => cpu::Act::GeluTanh,
+        Activation::Silu => Some(cpu::Act::Silu),
+        Activation::Gelu => Some(cpu::Act::Gelu),
+        Activation::GeluTanh => Some(cpu::Act::GeluTanh),
+        Activation::Relu
+        | Activation::Relu2
+        | Activation::ClippedSwiglu { .. }
+        | Activation::LimitedSilu { .. }
+        | Activation::Xielu => None,
     }
 }
 
@@ -185,10 +207,10 @@ fn paged_in(
         positions: call.layer.ctx.positions()?,
         rope: call.rotation.and_then(rope_of),
         scale: spec.scale,
-        softcap: None,
+        softcap: spec.softcap,
         window,
         sink_tokens,
-        sinks: None,
+        sinks: call.sinks,
         k_pool,
         v_pool,
         packing: kv_format::packing_of(format),

@@ -33,9 +33,11 @@ impl Ops for GpuOps {
         let KvFormat::Float(_) = needs.format else { return AttentionPath::Gather };
         let pool = kv_format::dtype_of(needs.format);
         let size = needs.block_size as i32;
-        let supported =
-            needs.layers.iter().all(|spec| attention::paged(spec, [pool, pool], size).is_supported());
-        match (needs.by_length, supported && is_on(GpuKernel::Attention)) {
+        let supported = needs
+            .layers
+            .iter()
+            .all(|spec| spec.is_plain() && attention::paged(spec, [pool, pool], size).is_supported());
+        match (needs.by_length, supported && !needs.gathers && is_on(GpuKernel::Attention)) {
             (ByLength::No, true) => AttentionPath::Items,
             (ByLength::Yes, _) | (_, false) => AttentionPath::Gather,
         }
@@ -63,10 +65,16 @@ impl Ops for GpuOps {
         }
     }
 
-    fn route(&self, logits: &Array, router: Router, top_k: usize) -> mlx::Result<(ChosenExperts, Array)> {
+    fn route(
+        &self,
+        logits: &Array,
+        router: &Router,
+        correction: Option<&Array>,
+        top_k: usize,
+    ) -> mlx::Result<(ChosenExperts, Array)> {
         match experts::route(logits, router, top_k)? {
             Some(chosen) => Ok(chosen),
-            None => MlxOps.route(logits, router, top_k),
+            None => MlxOps.route(logits, router, correction, top_k),
         }
     }
 
@@ -104,6 +112,10 @@ impl Ops for GpuOps {
         MlxOps.layer_norm(x, weight, bias, eps)
     }
 
+    fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array> {
+        MlxOps.act(x, act)
+    }
+
     fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
         match gated([gate_up, gate_up], gate_of(act), GateLayout::Joined)? {
             Some(product) => Ok(product),
@@ -119,7 +131,7 @@ impl Ops for GpuOps {
     }
 
     fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array> {
-        match gated([gate, x], Gate::Sigmoid, GateLayout::Apart)? {
+        match gated([gate, x], Some(Gate::Sigmoid), GateLayout::Apart)? {
             Some(product) => Ok(product),
             None => MlxOps.sigmoid_gate(gate, x),
         }
@@ -153,16 +165,23 @@ impl Ops for GpuOps {
     }
 }
 
-pub(super) fn gate_of(act: Activation) -> Gate {
+/// `None` where no kernel has it.
+pub(super) fn gate_of(act: Activation) -> Option<Gate> {
     match act {
-        Activation::Silu => Gate::Silu,
-        Activation::Gelu => Gate::Gelu,
-        Activation::GeluTanh => Gate::GeluTanh,
+        Activation::Silu => Some(Gate::Silu),
+        Activation::Gelu => Some(Gate::Gelu),
+        Activation::GeluTanh => Some(Gate::GeluTanh),
+        Activation::Relu
+        | Activation::Relu2
+        | Activation::ClippedSwiglu { .. }
+        | Activation::LimitedSilu { .. }
+        | Activation::Xielu => None,
     }
 }
 
 /// `act(gate) · up` by our kernel, in the shape of the operands but for the last axis; `None` if it does not apply.
-fn gated([gate, up]: [&Array; 2], function: Gate, layout: GateLayout) -> mlx::Result<Option<Array>> {
+fn gated([gate, up]: [&Array; 2], function: Option<Gate>, layout: GateLayout) -> mlx::Result<Option<Array>> {
+    let Some(function) = function else { return Ok(None) };
     let dtype = gate.dtype()?;
     let (Some(last), size) = (gate.shape().last().copied(), gate.size() as i32) else { return Ok(None) };
     let width = if layout == GateLayout::Joined { last / 2 } else { last };

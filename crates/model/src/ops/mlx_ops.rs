@@ -3,7 +3,10 @@
 mod attention;
 mod conv;
 mod gated_delta;
+mod latent;
+mod mamba1;
 mod mamba2;
+mod route;
 
 use mlx::{Array, Dtype, Quantized, fast};
 
@@ -12,6 +15,9 @@ use crate::forward::AttentionPath;
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, KvPath, Mamba2, Router};
 pub(super) use attention::gather;
+pub(super) use conv::convolve;
+pub(super) use latent::latent;
+pub(super) use mamba1::mamba1;
 
 /// MLX's own operations.
 pub(super) struct MlxOps;
@@ -68,18 +74,14 @@ impl Ops for MlxOps {
         y.squeeze(&[2])
     }
 
-    fn route(&self, logits: &Array, router: Router, top_k: usize) -> mlx::Result<(ChosenExperts, Array)> {
-        let scores = logits.astype(Dtype::F32)?.softmax(-1)?;
-        let [rows, experts] = scores.dims()?;
-        let kth = experts - top_k as i32;
-        let order = scores.argpartition(kth, -1)?;
-        let chosen = order.slice(&[0, kth], &[rows, experts])?.astype(Dtype::U32)?;
-        let weights = scores.take_along_axis(&chosen, -1)?;
-        let weights = match router {
-            Router::Softmax => weights,
-            Router::SoftmaxRenormalized => &weights / weights.sum(&[-1])?.expand_dims(&[-1])?,
-        };
-        Ok((ChosenExperts::new(chosen), weights))
+    fn route(
+        &self,
+        logits: &Array,
+        router: &Router,
+        correction: Option<&Array>,
+        top_k: usize,
+    ) -> mlx::Result<(ChosenExperts, Array)> {
+        route::route(logits, router, correction, top_k)
     }
 
     fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {
@@ -106,6 +108,19 @@ impl Ops for MlxOps {
         fast::layer_norm(x, Some(weight), bias, eps)
     }
 
+    fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array> {
+        match act {
+            Activation::Silu => x.silu(),
+            Activation::Gelu => x.gelu(),
+            Activation::GeluTanh => x.gelu_tanh(),
+            Activation::Relu => x.relu(),
+            Activation::Relu2 => x.relu()?.square(),
+            Activation::ClippedSwiglu { .. } | Activation::LimitedSilu { .. } | Activation::Xielu => {
+                Err(mlx::Error::new("an activation of one array without weights"))
+            }
+        }
+    }
+
     fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
         let width = gate_up.shape().last().copied().unwrap_or(0) / 2;
         match gate_up.split(&[width], -1)?.as_slice() {
@@ -115,12 +130,21 @@ impl Ops for MlxOps {
     }
 
     fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> mlx::Result<Array> {
-        let activated = match act {
-            Activation::Silu => gate.silu()?,
-            Activation::Gelu => gate.gelu()?,
-            Activation::GeluTanh => gate.gelu_tanh()?,
+        let clipped = |x: &Array, low: Option<f32>, high: f32| -> mlx::Result<Array> {
+            let dtype = x.dtype()?;
+            let low = low.map(|low| Array::scalar(low, dtype)).transpose()?;
+            x.clip(low.as_ref(), Some(&Array::scalar(high, dtype)?))
         };
-        Ok(activated * up)
+        match act {
+            Activation::ClippedSwiglu { alpha, limit } => {
+                let (gate, up) = (clipped(gate, None, limit)?, clipped(up, Some(-limit), limit)?);
+                Ok(&gate * (&gate * alpha).sigmoid()? * (up + 1.0))
+            }
+            Activation::LimitedSilu { limit } => {
+                Ok(clipped(&gate.silu()?, None, limit)? * clipped(up, Some(-limit), limit)?)
+            }
+            act => Ok(self.act(gate, act)? * up),
+        }
     }
 
     fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array> {

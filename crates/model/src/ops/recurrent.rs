@@ -10,6 +10,15 @@ pub(crate) struct CausalConv {
     pub(crate) bias: Option<Array>,
 }
 
+/// Weights of a Mamba layer's recurrence.
+#[derive(Clone, Copy)]
+pub(crate) struct Mamba1Rows<'a> {
+    /// `[inner, state_dim]` f32: how fast states decay, below zero.
+    pub(crate) rate: &'a Array,
+    /// `[inner]` f32.
+    pub(crate) skip: &'a Array,
+}
+
 /// Weights between the projections of a Mamba-2 layer.
 pub(crate) struct Mamba2Weights {
     pub(crate) conv: CausalConv,

@@ -1,6 +1,6 @@
 //! A matrix of weights, as stored.
 
-use mlx::{Array, Quantized};
+use mlx::{Array, Quantized, Transpose};
 
 /// `[out, in]`, or `[experts, out, in]`.
 #[derive(Clone)]
@@ -30,6 +30,22 @@ impl Weight {
                 Self::Packed(Quantized { weight, scales, biases, ..*packed })
             }
         })
+    }
+
+    /// Of weights `[heads, out, in]`: `[.., heads or 1, n, in]` → `[.., heads, n, out]`.
+    pub(crate) fn of_heads(&self, x: &Array) -> mlx::Result<Array> {
+        match self {
+            Self::Dense(weight) => x.matmul(&weight.swapaxes(-1, -2)?),
+            Self::Packed(packed) => x.quantized_matmul_with(packed, Transpose::Yes),
+        }
+    }
+
+    /// The transposed product, `[.., heads or 1, n, out]` → `[.., heads, n, in]`.
+    pub(crate) fn of_heads_back(&self, x: &Array) -> mlx::Result<Array> {
+        match self {
+            Self::Dense(weight) => x.matmul(weight),
+            Self::Packed(packed) => x.quantized_matmul_with(packed, Transpose::No),
+        }
     }
 
     /// The outputs of one weight and then those of another, of each expert, if both are stored alike.

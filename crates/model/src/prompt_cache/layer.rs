@@ -6,7 +6,7 @@ use mlx::{Array, Dtype};
 use omnibus_kv::{CacheKind, FloatType, KvFormat};
 
 use super::layout::File;
-use crate::mixers::MixerSpec;
+use crate::mixers::MixerCache;
 
 /// One layer's cache.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct LayerOfFile<'a> {
 
 impl LayerOfFile<'_> {
     /// The layer's cache. Fails with what is wrong.
-    pub(super) fn read(&self, spec: &dyn MixerSpec) -> Result<LayerCache, String> {
+    pub(super) fn read(&self, spec: &dyn MixerCache) -> Result<LayerCache, String> {
         let class = self.metadata.get(&format!("1.{}", self.index)).ok_or("it is not in this file")?;
         match (spec.cache_spec(FORMAT).kind, class.as_str()) {
             (CacheKind::State, "ArraysCache" | "MambaCache") => self.state(spec),
@@ -44,7 +44,7 @@ impl LayerOfFile<'_> {
         }
     }
 
-    fn state(&self, spec: &dyn MixerSpec) -> Result<LayerCache, String> {
+    fn state(&self, spec: &dyn MixerCache) -> Result<LayerCache, String> {
         let [first, second] = spec.pool_shapes(1, 1, FORMAT);
         let part = |place: &str, want: Vec<usize>| {
             let array = self.array(place)?;
@@ -59,7 +59,7 @@ impl LayerOfFile<'_> {
     /// `ring`: keep, size, and where the next row goes.
     fn attention(
         &self,
-        spec: &dyn MixerSpec,
+        spec: &dyn MixerCache,
         kind: CacheKind,
         ring: Option<(usize, usize, usize)>,
     ) -> Result<LayerCache, String> {

@@ -1,7 +1,7 @@
 //! JSON as Python writes it.
 
 /// Python's `Infinity` and `NaN` become strings: JSON lacks both, and configs are written with them.
-pub(super) fn as_json(text: &str) -> String {
+pub fn as_json(text: &str) -> String {
     let mut json = String::with_capacity(text.len());
     let (mut quoted, mut escaped, mut rest) = (false, false, text);
     while let Some(next) = rest.chars().next() {

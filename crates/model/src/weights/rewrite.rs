@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mlx::Array;
+use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use crate::pattern::Captures;
-use crate::{LoadError, Pattern, WeightRewrite, Weights};
+use crate::{LoadError, Pattern, Quantization, WeightRewrite, Weights, When};
 
 impl WeightRewrite {
     /// The weights after this step. `published`: the names before the first step.
@@ -13,34 +13,188 @@ impl WeightRewrite {
         &self,
         mut weights: Weights,
         published: &BTreeSet<String>,
+        quantization: &Quantization,
     ) -> Result<Weights, LoadError> {
         match self {
             Self::Drop { tensors } => weights.retain(|name, _| !tensors.matches(name)),
-            Self::StackExperts { from, to, experts } => stack_experts(&mut weights, from, to, *experts)?,
-            Self::Transpose { tensors, order, unless_last } => {
-                for (name, tensor) in weights.iter_mut().filter(|(name, _)| tensors.matches(name)) {
-                    match tensor.shape() {
-                        [_, _, last] if last == unless_last => {}
-                        [_, _, _] => *tensor = tensor.transpose(order)?,
-                        shape => {
-                            let (name, shape) = (name.clone(), shape.to_vec());
-                            return Err(LoadError::Shape { name, shape, want: "of three axes".to_owned() });
-                        }
-                    }
+            Self::DropLayersFrom { layers } => {
+                let pattern = Pattern::from("model.layers.#.**");
+                let layer = |name: &str| pattern.captures(name).and_then(|captures| captures.number);
+                weights.retain(|name, _| layer(name).is_none_or(|layer| layer < *layers));
+            }
+            Self::DropBeside { tensors, other } => {
+                if weights.keys().any(|name| other.matches(name)) {
+                    weights.retain(|name, _| !tensors.matches(name));
                 }
             }
-            Self::AddOne { tensors, if_present } => {
-                let witness = |pattern: &Pattern| published.iter().any(|name| pattern.matches(name));
-                if !if_present.as_ref().is_none_or(witness) {
-                    return Ok(weights);
+            Self::Rename { from, to } => {
+                for taken in take(&mut weights, from) {
+                    weights.insert(to.fill(&taken.captures), taken.tensor);
                 }
-                for (_, tensor) in weights.iter_mut().filter(|(name, _)| tensors.matches(name)) {
-                    *tensor = &*tensor + 1.0;
+            }
+            Self::Split { from, to } => split(&mut weights, from, to)?,
+            Self::SplitLatent { from, heads, nope_dim, v_head_dim } => {
+                let dims = [*heads, *nope_dim, *v_head_dim].map(|size| size as i32);
+                split_latent(&mut weights, from, dims, quantization)?;
+            }
+            Self::StackExperts { from, to, experts } => stack_experts(&mut weights, from, to, *experts)?,
+            Self::Unstack { from, to, experts } => unstack(&mut weights, from, to, *experts as i32)?,
+            Self::Add { tensors, when, .. } | Self::Scale { tensors, when, .. } => {
+                if when.holds(&weights, published) {
+                    change(&mut weights, tensors, |name, tensor| self.changed(name, tensor))?;
                 }
+            }
+            Self::TakeRows { tensors, .. }
+            | Self::TakeInputs { tensors, .. }
+            | Self::Transposed { tensors }
+            | Self::Squeeze { tensors }
+            | Self::NormalizeInputs { tensors }
+            | Self::Transpose { tensors, .. } => {
+                change(&mut weights, tensors, |name, tensor| self.changed(name, tensor))?;
             }
         }
         Ok(weights)
     }
+
+    /// What becomes of one tensor, by steps that change each on its own.
+    fn changed(&self, name: &str, tensor: &Array) -> Result<Array, LoadError> {
+        let refused = |want: &str| Err(misshapen(name, tensor, want.to_owned()));
+        match self {
+            Self::TakeRows { rows, .. } if tensor.dim(0)? as usize != rows.len() => {
+                refused(&format!("{} rows", rows.len()))
+            }
+            Self::TakeRows { rows, .. } => Ok(tensor.take(&indices(rows)?, 0)?),
+            // Packed inputs share words and scales, so they cannot change places.
+            Self::TakeInputs { inputs, .. } if tensor.dim(-1)? as usize != inputs.len() => {
+                refused(&format!("unpacked, with {} inputs", inputs.len()))
+            }
+            Self::TakeInputs { inputs, .. } => Ok(tensor.take(&indices(inputs)?, -1)?),
+            Self::Transposed { .. } => match tensor.ndim() {
+                2 | 3 => Ok(tensor.swapaxes(-1, -2)?),
+                _ => refused("a matrix, or one for each expert"),
+            },
+            Self::Add { amount, .. } => Ok(tensor + *amount),
+            Self::Scale { factors, .. } => match factors.as_slice() {
+                [factor] => Ok(tensor * *factor),
+                factors if tensor.dim(0)? as usize == factors.len() => {
+                    let axes: Vec<i32> = (1..tensor.ndim() as i32).collect();
+                    let factors = Array::from_slice(factors, &[factors.len() as i32])?.expand_dims(&axes)?;
+                    Ok(tensor * factors.astype(tensor.dtype()?)?)
+                }
+                factors => refused(&format!("{} rows", factors.len())),
+            },
+            Self::Squeeze { .. } if tensor.size() == 1 => Ok(tensor.reshape(&[])?),
+            Self::Squeeze { .. } => refused("one number"),
+            Self::NormalizeInputs { .. } => {
+                let wide = tensor.astype(Dtype::F32)?;
+                let length = wide.square()?.sum(&[0])?.sqrt()?.expand_dims(&[0])? + 1e-7;
+                Ok((wide / length).astype(tensor.dtype()?)?)
+            }
+            Self::Transpose { order, unless_last, .. } => match tensor.shape() {
+                [_, _, last] if last == unless_last => Ok(tensor.clone()),
+                [_, _, _] => Ok(tensor.transpose(order)?),
+                _ => refused("of three axes"),
+            },
+            _ => Ok(tensor.clone()),
+        }
+    }
+
+    /// The paths of packed modules after this step.
+    pub(crate) fn apply_to_paths(&self, quantization: &mut Quantization) {
+        let targets: Vec<(&Pattern, &Pattern)> = match self {
+            Self::Rename { from, to } | Self::StackExperts { from, to, .. } => vec![(from, to)],
+            Self::Split { from, to } => to.iter().map(|(to, _)| (from, to)).collect(),
+            _ => return,
+        };
+        let mut renamed = Vec::new();
+        for (path, choice) in &quantization.by_path {
+            let name = format!("{path}.weight");
+            let moved = targets.iter().filter_map(|(from, to)| Some(to.fill(&from.captures(&name)?)));
+            renamed.extend(moved.map(|name| (name.trim_end_matches(".weight").to_owned(), *choice)));
+        }
+        quantization.by_path.extend(renamed);
+    }
+}
+
+fn indices(numbers: &[usize]) -> mlx::Result<Array> {
+    let numbers: Vec<i32> = numbers.iter().map(|number| *number as i32).collect();
+    Array::from_slice(&numbers, &[numbers.len() as i32])
+}
+
+fn unstack(weights: &mut Weights, from: &Pattern, to: &Pattern, experts: i32) -> Result<(), LoadError> {
+    for Taken { name, captures, tensor } in take(weights, from) {
+        if tensor.ndim() != 2 || tensor.dim(0)? % experts.max(1) != 0 {
+            return Err(misshapen(&name, &tensor, format!("a matrix of {experts} experts")));
+        }
+        weights.insert(to.fill(&captures), tensor.reshape(&[experts, -1, tensor.dim(1)?])?);
+    }
+    Ok(())
+}
+
+fn split_latent(
+    weights: &mut Weights,
+    from: &Pattern,
+    [heads, nope_dim, v_head_dim]: [i32; 3],
+    quantization: &Quantization,
+) -> Result<(), LoadError> {
+    for Taken { name, tensor, .. } in take(weights, from) {
+        let path = name.trim_end_matches(".weight");
+        let tensor = unpacked(weights, path, tensor, quantization)?;
+        let rows = heads * (nope_dim + v_head_dim);
+        if tensor.ndim() != 2 || tensor.dim(0)? != rows {
+            return Err(misshapen(&name, &tensor, format!("a matrix of {rows} rows")));
+        }
+        let by_head = tensor.reshape(&[heads, -1, tensor.dim(1)?])?;
+        let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
+        if let [keys, values] = by_head.split(&[nope_dim], 1)?.as_slice() {
+            weights.insert(format!("{parent}.embed_q.weight"), keys.swapaxes(-1, -2)?);
+            weights.insert(format!("{parent}.unembed_out.weight"), values.clone());
+        }
+    }
+    Ok(())
+}
+
+/// A packed tensor's floats; others as they are.
+fn unpacked(
+    weights: &mut Weights,
+    path: &str,
+    tensor: Array,
+    quantization: &Quantization,
+) -> Result<Array, LoadError> {
+    let (scales, biases) =
+        (weights.remove(&format!("{path}.scales")), weights.remove(&format!("{path}.biases")));
+    let (Some(scales), Some(choice)) = (scales, quantization.at(path)) else { return Ok(tensor) };
+    let dtype = if choice.mode == QuantMode::Affine { scales.dtype()? } else { Dtype::Bf16 };
+    let (group, bits, mode) = (choice.group, choice.bits, choice.mode);
+    Ok(Quantized { weight: tensor, scales, biases, group, bits, mode }.dequantize(dtype)?)
+}
+
+impl When {
+    fn holds(&self, weights: &Weights, published: &BTreeSet<String>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Published(pattern) => published.iter().any(|name| pattern.matches(name)),
+            Self::LastAxisIsNot(pattern, length) => weights.iter().any(|(name, tensor)| {
+                pattern.matches(name) && tensor.shape().last().is_some_and(|last| last != length)
+            }),
+        }
+    }
+}
+
+fn misshapen(name: &str, tensor: &Array, want: String) -> LoadError {
+    LoadError::Shape { name: name.to_owned(), shape: tensor.shape().to_vec(), want }
+}
+
+/// Replaces the tensors that fit.
+fn change(
+    weights: &mut Weights,
+    tensors: &Pattern,
+    by: impl Fn(&str, &Array) -> Result<Array, LoadError>,
+) -> Result<(), LoadError> {
+    for (name, tensor) in weights.iter_mut().filter(|(name, _)| tensors.matches(name)) {
+        *tensor = by(name, tensor)?;
+    }
+    Ok(())
 }
 
 struct Taken {
@@ -57,6 +211,30 @@ fn take(weights: &mut Weights, from: &Pattern) -> Vec<Taken> {
         Some(Taken { name, captures, tensor })
     });
     taken.collect()
+}
+
+fn split(weights: &mut Weights, from: &Pattern, to: &[(Pattern, usize)]) -> Result<(), LoadError> {
+    let total: usize = to.iter().map(|(_, rows)| rows).sum();
+    for Taken { name, captures, tensor } in take(weights, from) {
+        // Outputs are the last axis but one of weights, and the first of vectors; experts lie before both.
+        let is_vector = name.ends_with(".bias");
+        let axis = if is_vector { -1 } else { -2 };
+        if tensor.ndim() < if is_vector { 1 } else { 2 } || tensor.dim(axis)? as usize != total {
+            return Err(misshapen(&name, &tensor, format!("{total} outputs")));
+        }
+        let mut end = 0;
+        let cuts: Vec<i32> = to[..to.len() - 1]
+            .iter()
+            .map(|(_, rows)| {
+                end += *rows as i32;
+                end
+            })
+            .collect();
+        for ((to, _), part) in to.iter().zip(tensor.split(&cuts, axis)?) {
+            weights.insert(to.fill(&captures), part);
+        }
+    }
+    Ok(())
 }
 
 fn stack_experts(
@@ -76,11 +254,7 @@ fn stack_experts(
         }
         let shape = group.values().next().map(|first| first.tensor.shape().to_vec()).unwrap_or_default();
         if let Some(odd) = group.values().find(|taken| taken.tensor.shape() != shape) {
-            return Err(LoadError::Shape {
-                name: odd.name.clone(),
-                shape: odd.tensor.shape().to_vec(),
-                want: format!("{shape:?} like the first expert"),
-            });
+            return Err(misshapen(&odd.name, &odd.tensor, format!("{shape:?} like the first expert")));
         }
         let parts: Vec<&Array> = group.values().map(|taken| &taken.tensor).collect();
         weights.insert(to, mlx::stack(&parts, 0)?);

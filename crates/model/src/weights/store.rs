@@ -14,6 +14,7 @@ pub(crate) struct Store {
     weights: Weights,
     quantization: Quantization,
     ops: &'static dyn Ops,
+    activations: Dtype,
 }
 
 impl Store {
@@ -21,24 +22,33 @@ impl Store {
     /// the blueprint's head where that depends on the checkpoint.
     pub(crate) fn new(
         blueprint: &mut Blueprint,
-        quantization: Quantization,
-        weights: Weights,
+        mut quantization: Quantization,
+        mut weights: Weights,
         kernels: Kernels,
     ) -> Result<Self, LoadError> {
+        let published: BTreeSet<String> = weights.keys().cloned().collect();
+        for rewrite in &blueprint.rewrites {
+            weights = rewrite.apply(weights, &published, &quantization)?;
+            rewrite.apply_to_paths(&mut quantization);
+        }
         if blueprint.head == Head::OwnIfPresent {
             let present = weights.contains_key("lm_head.weight");
             blueprint.head = if present { Head::Own } else { Head::Tied };
         }
-        let mut weights = weights;
-        let published: BTreeSet<String> = weights.keys().cloned().collect();
         if blueprint.head == Head::Tied {
-            weights = WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(weights, &published)?;
-        }
-        for rewrite in &blueprint.rewrites {
-            weights = rewrite.apply(weights, &published)?;
+            weights = WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(
+                weights,
+                &published,
+                &quantization,
+            )?;
         }
         check(blueprint, &quantization, &weights)?;
-        Ok(Self { weights, quantization, ops: kernels.ops() })
+        let ops = kernels.ops();
+        let activations = match ops.activations() {
+            Some(dtype) => dtype,
+            None => stored_dtype(blueprint, &weights)?,
+        };
+        Ok(Self { weights, quantization, ops, activations })
     }
 
     /// True when nothing is left to take.
@@ -47,16 +57,8 @@ impl Store {
     }
 
     /// The dtype of activations: the kernels', else the embedding's.
-    pub(crate) fn activation_dtype(&self, embed: &str) -> Result<Dtype, LoadError> {
-        if let Some(dtype) = self.ops.activations() {
-            return Ok(dtype);
-        }
-        let stored =
-            self.weights.get(&format!("{embed}.scales")).or(self.weights.get(&format!("{embed}.weight")));
-        match stored.map(Array::dtype).transpose()? {
-            Some(dtype @ (Dtype::F16 | Dtype::Bf16 | Dtype::F32)) => Ok(dtype),
-            _ => Ok(Dtype::Bf16), // Scales of the mx modes are bytes.
-        }
+    pub(crate) fn activations(&self) -> Dtype {
+        self.activations
     }
 
     /// A linear layer at `path`: dense or packed.
@@ -70,15 +72,17 @@ impl Store {
 
     /// Stacked experts at `path`: dense or packed.
     pub(crate) fn expert_linear(&mut self, path: &str) -> Result<ExpertLinear, LoadError> {
+        let bias = self.weights.remove(&format!("{path}.bias"));
+        let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
-        Ok(ExpertLinear::new(self.ops, self.weight(path, weight)?))
+        Ok(ExpertLinear::new(self.ops, self.weight(path, weight)?, bias))
     }
 
-    /// A linear layer at `path` whose outputs come in another order: `rows[i]` becomes output `i`.
-    pub(crate) fn linear_rows(&mut self, path: &str, rows: &[usize]) -> Result<Linear, LoadError> {
-        let linear = self.linear(path)?;
-        let rows: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
-        Ok(linear.take_rows(&Array::from_slice(&rows, &[rows.len() as i32])?)?)
+    /// A linear layer for each head at `path`: dense or packed.
+    pub(crate) fn head_linear(&mut self, path: &str) -> Result<Weight, LoadError> {
+        let weight = self.take(&format!("{path}.weight"))?;
+        let weight = self.cast_float(weight)?;
+        self.weight(path, weight)
     }
 
     /// A tensor of a recurrence, in float32 like its state.
@@ -99,12 +103,19 @@ impl Store {
         self.cast(tensor)
     }
 
-    /// A norm at `path`.
-    pub(crate) fn norm(&mut self, path: &str, norm: Norm) -> Result<NormBlock, LoadError> {
-        let weight = self.vector(&format!("{path}.weight"))?;
+    /// A norm of rows `width` wide at `path`. One without a weight computes with ones.
+    pub(crate) fn norm(&mut self, path: &str, norm: Norm, width: usize) -> Result<NormBlock, LoadError> {
+        let weight = match norm {
+            Norm::Rms { .. } | Norm::Layer { .. } => self.vector(&format!("{path}.weight"))?,
+            Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => {
+                Array::ones(&[width as i32], self.activations)?
+            }
+        };
         Ok(match norm {
-            Norm::Rms { eps } => NormBlock::rms(self.ops, weight, eps),
-            Norm::Layer { eps, bias: false } => NormBlock::layer(self.ops, weight, None, eps),
+            Norm::Rms { eps } | Norm::RmsUnweighted { eps } => NormBlock::rms(self.ops, weight, eps),
+            Norm::Layer { eps, bias: false } | Norm::LayerUnweighted { eps } => {
+                NormBlock::layer(self.ops, weight, None, eps)
+            }
             Norm::Layer { eps, bias: true } => {
                 NormBlock::layer(self.ops, weight, Some(self.vector(&format!("{path}.bias"))?), eps)
             }
@@ -144,8 +155,23 @@ impl Store {
         }
     }
 
+    /// The same for a tensor that may hold codes, which stay.
+    fn cast_float(&self, tensor: Array) -> Result<Array, LoadError> {
+        if tensor.dtype()? == Dtype::U32 { Ok(tensor) } else { self.cast(tensor) }
+    }
+
     /// Dense weights stay as stored where the kernels read them so, which halves what a step reads.
     fn cast_dense(&self, tensor: Array) -> Result<Array, LoadError> {
         if self.ops.reads_dense(tensor.dtype()?) { Ok(tensor) } else { self.cast(tensor) }
+    }
+}
+
+/// The dtype of the embedding.
+fn stored_dtype(blueprint: &Blueprint, weights: &Weights) -> Result<Dtype, LoadError> {
+    let embed = format!("{}.{}", blueprint.names.root, blueprint.names.embed);
+    let stored = weights.get(&format!("{embed}.scales")).or(weights.get(&format!("{embed}.weight")));
+    match stored.map(Array::dtype).transpose()? {
+        Some(dtype @ (Dtype::F16 | Dtype::Bf16 | Dtype::F32)) => Ok(dtype),
+        _ => Ok(Dtype::Bf16), // Scales of the mx modes are bytes.
     }
 }

@@ -15,20 +15,19 @@ impl MixerCache for Attention {
                 CacheKind::SlidingWindow { tokens, sinks: sink_tokens }
             }
         };
-        KvCacheSpec { kind, format, elements: 2 * self.kv_heads * self.head_dim }
+        KvCacheSpec { kind, format, elements: self.kv_heads * (self.head_dim + self.v_head_dim) }
     }
 
     /// Keys and values, `[blocks, block_size, kv_heads, stored width of a head]` each.
     fn pool_shapes(&self, blocks: usize, block_size: usize, format: KvFormat) -> [Vec<usize>; 2] {
-        let shape = vec![blocks, block_size, self.kv_heads, format.width(self.head_dim)];
-        [shape.clone(), shape]
+        [self.head_dim, self.v_head_dim].map(|dim| vec![blocks, block_size, self.kv_heads, format.width(dim)])
     }
 
     fn shares_prefixes(&self) -> bool {
         !matches!(&self.position, Position::Rope(rope) if rope.depends_on_length())
     }
 
-    fn kv_head_dim(&self) -> Option<usize> {
-        Some(self.head_dim)
+    fn kv_head_dims(&self) -> Vec<usize> {
+        vec![self.head_dim, self.v_head_dim]
     }
 }

@@ -2,9 +2,12 @@
 
 use mlx::Array;
 
-use super::{Attention, AttentionSpan, QkNorm};
+use super::gate::GateBlock;
+use super::normed::QkNormBlock;
+use super::prepare::prepared;
+use super::{Attention, AttentionSpan};
 use crate::blocks::{Fused, Linear, MixerBlock};
-use crate::ops::{AttentionCall, HeadNorm, LayerContext, Ops, Rotation};
+use crate::ops::{AttentionCall, LayerContext, Ops, Rotation};
 use crate::weights::Store;
 use crate::{LoadError, Position};
 
@@ -14,88 +17,68 @@ pub(crate) struct AttentionBlock {
     ops: &'static dyn Ops,
     qkv: Fused,
     out: Linear,
-    /// Weights of queries and of keys.
-    qk_norm: Option<[Array; 2]>,
+    qk_norm: Option<QkNormBlock>,
     rotation: Option<Rotation>,
-    gate: Option<Linear>,
+    gate: Option<GateBlock>,
+    /// `[heads]`
+    sinks: Option<Array>,
 }
 
 impl AttentionBlock {
     pub(crate) fn load(spec: &Attention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let (q, k, v, out) = (linear("q_proj")?, linear("k_proj")?, linear("v_proj")?, linear("o_proj")?);
-        let (q, gate) = if spec.out_gate { query_and_gate(q, spec)? } else { (q, None) };
-        let qk_norm = match spec.qk_norm {
-            Some(QkNorm::PerHead { .. } | QkNorm::FullWidth { .. }) => {
-                let mut weight = |name: &str| store.vector(&format!("{path}.{name}.weight"));
-                Some([weight("q_norm")?, weight("k_norm")?])
-            }
-            None => None,
-        };
+        let (q, gate) = GateBlock::load(spec, q, store, path)?;
+        let qk_norm = spec.qk_norm.map(|norm| QkNormBlock::load(norm, store, path)).transpose()?;
         let rotation = match &spec.position {
             Position::Rope(rope) => Some(Rotation::new(rope)?),
             Position::None => None,
         };
+        let sinks = spec.sink_logits.then(|| store.vector(&format!("{path}.sinks"))).transpose()?;
         let qkv = Fused::new(vec![q, k, v])?;
-        Ok(Self { spec: spec.clone(), ops: store.ops(), qkv, out, qk_norm, rotation, gate })
+        Ok(Self { spec: spec.clone(), ops: store.ops(), qkv, out, qk_norm, rotation, gate, sinks })
     }
 
-    /// Norms over all heads together; the rest of attention sees them as projected.
-    fn norm_full_width(&self, qkv: &Array, eps: f32) -> mlx::Result<Array> {
-        let parts = split_qkv(&self.spec, qkv)?;
-        let (Some([q_norm, k_norm]), [q, k, v]) = (&self.qk_norm, parts.as_slice()) else {
-            return Err(mlx::Error::new("queries, keys, values and two norms"));
-        };
-        let (q, k) = (self.ops.rms_norm(q, q_norm, eps)?, self.ops.rms_norm(k, k_norm, eps)?);
-        mlx::concatenate(&[&q, &k, v], -1)
+    fn project(&self, x: &Array) -> mlx::Result<Array> {
+        let qkv = self.qkv.forward(x)?;
+        let Some(clip) = self.spec.clip_qkv else { return Ok(qkv) };
+        let [low, high] = [Array::scalar(-clip, qkv.dtype()?)?, Array::scalar(clip, qkv.dtype()?)?];
+        qkv.clip(Some(&low), Some(&high))
     }
 }
 
 impl MixerBlock for AttentionBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
-        let qkv = self.qkv.forward(x)?;
-        let (qkv, head_norms) = match (self.spec.qk_norm, &self.qk_norm) {
-            (Some(QkNorm::PerHead { eps }), Some([q, k])) => {
-                (qkv, Some([q, k].map(|weight| HeadNorm { weight, eps })))
-            }
-            (Some(QkNorm::FullWidth { eps }), _) => (self.norm_full_width(&qkv, eps)?, None),
-            (Some(QkNorm::PerHead { .. }), None) | (None, _) => (qkv, None),
-        };
-        let rotation = self.rotation.as_ref();
+        let spec = &self.spec;
+        let mut qkv = self.project(x)?;
+        let (norm, rotation) = (self.qk_norm.as_ref(), self.rotation.as_ref());
+        let (rotation, before) = if spec.rotates_in_kernels() { (rotation, None) } else { (None, rotation) };
+        let mut head_norms = None;
+        if spec.norms_in_kernels() {
+            head_norms = norm.and_then(QkNormBlock::in_kernels);
+        } else {
+            qkv = prepared(spec, (norm, before), &qkv, layer.ctx)?;
+        }
+        let sinks = self.sinks.as_ref();
         let attended =
-            self.ops.attend(AttentionCall { spec: &self.spec, qkv: &qkv, head_norms, rotation, layer })?;
+            self.ops.attend(AttentionCall { spec, qkv: &qkv, head_norms, rotation, sinks, layer })?;
+        // Scores weigh values, so that values and their sum scale alike.
+        let attended = if spec.value_scale == 1.0 { attended } else { attended * spec.value_scale };
         match &self.gate {
-            Some(gate) => self.out.forward(&self.ops.sigmoid_gate(&gate.forward(x)?, &attended)?),
+            Some(gate) => self.out.forward(&gate.forward(self.ops, x, &attended, spec.v_head_dim)?),
             None => self.out.forward(&attended),
         }
     }
 
     fn arrays(&self) -> Vec<&Array> {
-        let norms = self.qk_norm.iter().flatten();
-        let gate = self.gate.iter().flat_map(Linear::arrays);
+        let norms = self.qk_norm.iter().flat_map(QkNormBlock::arrays);
+        let gate = self.gate.iter().flat_map(GateBlock::arrays);
         let rotation = self.rotation.iter().flat_map(Rotation::arrays);
-        let projections = self.qkv.arrays().into_iter().chain(self.out.arrays());
-        projections.chain(norms).chain(gate).chain(rotation).collect()
+        let linears = self.qkv.arrays().into_iter().chain(self.out.arrays());
+        linears.chain(norms).chain(gate).chain(rotation).chain(&self.sinks).collect()
     }
 
     fn set_span(&mut self, span: AttentionSpan) {
         self.spec.span = span;
     }
-}
-
-/// A query projection that yields a query and a gate for each head in turn, apart.
-fn query_and_gate(both: Linear, spec: &Attention) -> mlx::Result<(Linear, Option<Linear>)> {
-    let dim = spec.head_dim;
-    let half = |which: usize| -> mlx::Result<Array> {
-        let rows = (0..spec.heads * dim).map(|row| (row / dim * 2 + which) * dim + row % dim);
-        let rows: Vec<i32> = rows.map(|row| row as i32).collect();
-        Array::from_slice(&rows, &[rows.len() as i32])
-    };
-    Ok((both.clone().take_rows(&half(0)?)?, Some(both.take_rows(&half(1)?)?)))
-}
-
-/// Queries, keys and values of a projection, apart.
-fn split_qkv(spec: &Attention, qkv: &Array) -> mlx::Result<Vec<Array>> {
-    let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-    qkv.split(&[q as i32, (q + kv) as i32], -1)
 }

@@ -1,5 +1,6 @@
 //! Softmax attention over grouped heads: what a layer computes, and its rules.
 
+use super::QkNorm;
 use crate::Position;
 use crate::rules::Broken;
 use crate::spec::Rules;
@@ -11,22 +12,62 @@ pub struct Attention {
     pub heads: usize,
     /// Key/value heads; divides `heads`.
     pub kv_heads: usize,
-    /// Width of one head.
+    /// Width of one head of queries and keys.
     pub head_dim: usize,
+    /// Width of one head of values.
+    pub v_head_dim: usize,
     /// Scores are multiplied by this before the softmax.
     pub scale: f32,
     /// Which earlier positions a query attends to.
     pub span: AttentionSpan,
     /// How position enters.
     pub position: Position,
-    /// Norm on queries and keys before rotation.
+    /// Norm on queries and keys.
     pub qk_norm: Option<QkNorm>,
     /// Bias on the q, k and v projections.
     pub qkv_bias: bool,
     /// Bias on the output projection.
     pub out_bias: bool,
-    /// `q_proj` also yields a gate, head by head; the output is multiplied by its sigmoid (Qwen3-Next).
-    pub out_gate: bool,
+    /// What the heads' output is multiplied by.
+    pub out_gate: Option<OutputGate>,
+    /// Projected queries, keys and values are limited to this magnitude (DBRX).
+    pub clip_qkv: Option<f32>,
+    /// `cap · tanh(score / cap)` (Gemma 2).
+    pub softcap: Option<f32>,
+    /// Each head has the learned logit of a key without a value (gpt-oss).
+    pub sink_logits: bool,
+    /// Values are multiplied by this.
+    pub value_scale: f32,
+    /// Queries grow with their position.
+    pub temperature: Option<Temperature>,
+}
+
+/// What the heads' output is multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputGate {
+    /// `q_proj` also yields a gate, head by head, for each element; its sigmoid (Qwen3-Next).
+    InQueries,
+    /// The sigmoid of `gate_proj`, for each element.
+    PerElement,
+    /// `gate_proj` yields one number for each head.
+    PerHead(HeadGate),
+}
+
+/// What becomes of a head's gate before it multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum HeadGate {
+    Sigmoid,
+    Softplus,
+}
+
+/// Queries at position `p` are multiplied by `1 + beta · ln(1 + ⌊(p + shift) / period⌋)` (Llama 4).
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Temperature {
+    pub beta: f32,
+    pub period: usize,
+    pub shift: usize,
 }
 
 /// Which earlier positions a query attends to.
@@ -45,26 +86,27 @@ pub enum AttentionSpan {
     },
 }
 
-/// Norm on queries and keys.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs)]
-pub enum QkNorm {
-    /// RMS of each head, one weight of `head_dim` shared by the heads (Qwen3, Gemma 3).
-    PerHead { eps: f32 },
-    /// RMS over all heads together, a weight for each element (OLMo 2).
-    FullWidth { eps: f32 },
+impl Attention {
+    /// True where a kernel with one width for keys and values and a plain softmax computes the scores.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.softcap.is_none() && !self.sink_logits && self.v_head_dim == self.head_dim
+    }
 }
 
 impl Rules for Attention {
     fn check_rules(&self, broken: &mut Broken) {
         broken.divides(("num_key_value_heads", self.kv_heads), ("num_attention_heads", self.heads));
         broken.size(&[("num_attention_heads", self.heads), ("head_dim", self.head_dim)]);
+        broken.size(&[("num_attention_heads", self.heads), ("v_head_dim", self.v_head_dim)]);
         check_position(&self.position, self.head_dim, broken);
         let is_empty = matches!(self.span, AttentionSpan::Window(0) | AttentionSpan::Sinks { tokens: 0, .. });
         broken.check(!is_empty, || "`sliding_window` (0) holds at least one token".to_owned());
-        broken.check(self.scale.is_finite() && self.scale > 0.0, || {
-            format!("the scale of attention scores ({}) is positive", self.scale)
-        });
+        let limits = [Some(self.scale), self.softcap, self.clip_qkv];
+        for (limit, what) in limits.into_iter().zip(["scale", "soft cap", "clip"]) {
+            broken.check(limit.is_none_or(|limit| limit.is_finite() && limit > 0.0), || {
+                format!("the {what} of attention ({}) is positive", limit.unwrap_or(0.0))
+            });
+        }
     }
 }
 

@@ -1,24 +1,28 @@
 //! Names and shapes of an attention layer's tensors.
 
-use super::{Attention, QkNorm};
-use crate::Norm;
+use super::{Attention, OutputGate};
 use crate::manifest::Scope;
 use crate::spec::Tensors;
 
 impl Tensors for Attention {
     fn name_tensors(&self, at: &mut Scope) {
-        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        let gated = if self.out_gate { 2 * q } else { q };
+        let (q, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let (v, out) = (self.kv_heads * self.v_head_dim, self.heads * self.v_head_dim);
+        let gated = if self.out_gate == Some(OutputGate::InQueries) { 2 * q } else { q };
         at.linear("q_proj", at.hidden, gated, self.qkv_bias);
-        at.linear("k_proj", at.hidden, kv, self.qkv_bias);
-        at.linear("v_proj", at.hidden, kv, self.qkv_bias);
-        at.linear("o_proj", q, at.hidden, self.out_bias);
-        let (q_norm, k_norm, eps) = match self.qk_norm {
-            Some(QkNorm::PerHead { eps }) => (self.head_dim, self.head_dim, eps),
-            Some(QkNorm::FullWidth { eps }) => (q, kv, eps),
-            None => return,
-        };
-        at.norm("q_norm", Norm::Rms { eps }, q_norm);
-        at.norm("k_norm", Norm::Rms { eps }, k_norm);
+        at.linear("k_proj", at.hidden, k, self.qkv_bias);
+        at.linear("v_proj", at.hidden, v, self.qkv_bias);
+        at.linear("o_proj", out, at.hidden, self.out_bias);
+        match self.out_gate {
+            Some(OutputGate::PerElement) => at.linear("gate_proj", at.hidden, out, false),
+            Some(OutputGate::PerHead(_)) => at.linear("gate_proj", at.hidden, self.heads, false),
+            Some(OutputGate::InQueries) | None => {}
+        }
+        if self.sink_logits {
+            at.tensor("sinks", &[self.heads]);
+        }
+        if let Some(norm) = self.qk_norm {
+            norm.name_tensors([self.heads, self.kv_heads], self.head_dim, at);
+        }
     }
 }

@@ -20,13 +20,12 @@ pub(crate) struct GatedDeltaBlock {
 
 impl GatedDeltaBlock {
     pub(crate) fn load(spec: &GatedDelta, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        let qkvz = store.linear_rows(&format!("{path}.in_proj_qkvz"), &apart(spec.k_heads, &widths(spec)))?;
-        let shared = spec.v_heads / spec.k_heads;
-        let ba = store.linear_rows(&format!("{path}.in_proj_ba"), &apart(spec.k_heads, &[shared, shared]))?;
+        let mut part = |name: &str| store.linear(&format!("{path}.in_proj_{name}"));
+        let input = vec![part("qkv")?, part("z")?, part("b")?, part("a")?];
         Ok(Self {
             spec: spec.clone(),
             ops: store.ops(),
-            input: Fused::new(vec![qkvz, ba])?,
+            input: Fused::new(input)?,
             weights: GatedDeltaWeights {
                 conv: store.conv(&format!("{path}.conv1d"))?,
                 a_log: store.float(&format!("{path}.A_log"))?,
@@ -50,22 +49,4 @@ impl MixerBlock for GatedDeltaBlock {
         let linears = self.input.arrays().into_iter().chain(self.out.arrays());
         linears.chain(self.weights.conv.arrays()).chain(own).collect()
     }
-}
-
-/// Width of a key head's queries, keys, values and gates in the published projection.
-fn widths(spec: &GatedDelta) -> [usize; 4] {
-    let values = spec.v_heads / spec.k_heads * spec.v_dim;
-    [spec.k_dim, spec.k_dim, values, values]
-}
-
-/// Where the rows of a projection come from that is stored head by head and wanted part by part.
-fn apart(heads: usize, widths: &[usize]) -> Vec<usize> {
-    let whole: usize = widths.iter().sum();
-    let mut before = 0;
-    let mut rows = Vec::with_capacity(heads * whole);
-    for width in widths {
-        rows.extend((0..heads * width).map(|row| row / width * whole + before + row % width));
-        before += width;
-    }
-    rows
 }

@@ -7,8 +7,10 @@ use crate::spec::Tensors;
 
 impl Tensors for GatedDelta {
     fn name_tensors(&self, at: &mut Scope) {
-        at.linear("in_proj_qkvz", at.hidden, self.conv_channels() + self.values(), false);
-        at.linear("in_proj_ba", at.hidden, 2 * self.v_heads, false);
+        at.linear("in_proj_qkv", at.hidden, self.conv_channels(), false);
+        at.linear("in_proj_z", at.hidden, self.values(), false);
+        at.linear("in_proj_b", at.hidden, self.v_heads, false);
+        at.linear("in_proj_a", at.hidden, self.v_heads, false);
         at.conv("conv1d", self.conv_channels(), self.conv_kernel_size, false);
         for per_head in ["A_log", "dt_bias"] {
             at.tensor(per_head, &[self.v_heads]);

@@ -3,10 +3,10 @@
 use mlx::Array;
 
 use super::Mamba2;
-use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::ops::{LayerContext, Mamba2Weights, Ops};
 use crate::weights::Store;
+use crate::{LoadError, Norm};
 
 /// One Mamba-2 layer.
 pub(crate) struct Mamba2Block {
@@ -15,7 +15,8 @@ pub(crate) struct Mamba2Block {
     /// The gate, the convolution's channels, then a step for each head.
     input: Linear,
     weights: Mamba2Weights,
-    norm: NormBlock,
+    /// Over each group's part, and the weights of all parts.
+    norm: Option<(NormBlock, Array)>,
     out: Linear,
 }
 
@@ -31,7 +32,14 @@ impl Mamba2Block {
                 dt_bias: store.float(&format!("{path}.dt_bias"))?,
                 skip: store.float(&format!("{path}.D"))?,
             },
-            norm: store.norm(&format!("{path}.norm"), spec.norm)?,
+            norm: match spec.norm {
+                Some(norm) => {
+                    let part = Norm::RmsUnweighted { eps: norm.eps() };
+                    let block = store.norm(path, part, spec.inner() / spec.norm_groups)?;
+                    Some((block, store.vector(&format!("{path}.norm.weight"))?))
+                }
+                None => None,
+            },
             out: store.linear(&format!("{path}.out_proj"))?,
         })
     }
@@ -41,12 +49,20 @@ impl MixerBlock for Mamba2Block {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
         let projected = self.input.forward(x)?;
         let y = self.ops.mamba2(&self.spec, &self.weights, &projected, layer)?;
-        self.out.forward(&self.norm.forward(&y)?)
+        let Some((norm, weight)) = &self.norm else { return self.out.forward(&y) };
+        let [rows, inner] = y.dims()?;
+        let parts = y.reshape(&[rows * self.spec.norm_groups as i32, -1])?;
+        let normed = norm.forward(&parts)?.reshape(&[rows, inner])?;
+        self.out.forward(&(normed * weight))
     }
 
     fn arrays(&self) -> Vec<&Array> {
         let own = [&self.weights.a_log, &self.weights.dt_bias, &self.weights.skip];
         let linears = self.input.arrays().into_iter().chain(self.out.arrays());
-        linears.chain(self.weights.conv.arrays()).chain(own).chain(self.norm.arrays()).collect()
+        linears
+            .chain(self.weights.conv.arrays())
+            .chain(own)
+            .chain(self.norm.iter().map(|(_, weight)| weight))
+            .collect()
     }
 }

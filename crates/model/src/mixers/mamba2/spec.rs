@@ -22,7 +22,10 @@ pub struct Mamba2 {
     pub step_limits: [f32; 2],
     pub bias: bool,
     pub conv_bias: bool,
-    pub norm: Norm,
+    /// Of the gated output; none leaves it as it is.
+    pub norm: Option<Norm>,
+    /// Parts of the output that are normalised each on its own.
+    pub norm_groups: usize,
 }
 
 impl Mamba2 {
@@ -42,6 +45,7 @@ impl Rules for Mamba2 {
         let (heads, head_dim) = (("num_heads", self.heads), ("head_dim", self.head_dim));
         let (groups, state) = (("n_groups", self.groups), ("state_size", self.state_dim));
         broken.divides(groups, heads);
+        broken.divides(("the groups of the norm", self.norm_groups), ("the width", self.inner()));
         broken.conv_kernel("conv_kernel", self.conv_kernel_size);
         broken.size(&[heads, head_dim]);
         broken.size(&[groups, state]);

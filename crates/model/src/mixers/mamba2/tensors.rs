@@ -12,7 +12,9 @@ impl Tensors for Mamba2 {
         for per_head in ["A_log", "D", "dt_bias"] {
             at.tensor(per_head, &[self.heads]);
         }
-        at.norm("norm", self.norm, self.inner());
+        if let Some(norm) = self.norm {
+            at.norm("norm", norm, self.inner());
+        }
         at.linear("out_proj", self.inner(), at.hidden, self.bias);
     }
 }

@@ -2,7 +2,8 @@
 
 use mlx::Array;
 
-use super::{Activation, GatedMlp};
+use super::GatedMlp;
+use crate::Activation;
 use crate::LoadError;
 use crate::blocks::{Fused, Linear, MlpBlock};
 use crate::ops::Ops;

@@ -2,11 +2,11 @@
 
 use mlx::Array;
 
-use super::{Moe, SharedExpert};
+use super::shared::SharedExpertBlock;
+use super::{Expert, Moe};
 use crate::blocks::{ExpertLinear, Linear, MlpBlock};
-use crate::mlps::gated::GatedBlock;
 use crate::mlps::router::RouterBlock;
-use crate::ops::Ops;
+use crate::ops::{ChosenExperts, Ops};
 use crate::weights::Store;
 use crate::{Activation, LoadError};
 
@@ -14,71 +14,104 @@ use crate::{Activation, LoadError};
 pub(crate) struct MoeBlock {
     ops: &'static dyn Ops,
     router: RouterBlock,
-    gate_up: ExpertGateUp,
+    input: ExpertInput,
     down_proj: ExpertLinear,
     act: Activation,
     shared: Option<SharedExpertBlock>,
+    /// To the experts' narrower vector and back.
+    latent: Option<[Linear; 2]>,
 }
 
-/// The two projections into an expert.
-enum ExpertGateUp {
-    /// In one product, the gate first.
+/// The projections into an expert.
+enum ExpertInput {
+    /// Gate and up in one product, the gate first.
     Joined(ExpertLinear),
-    /// Stored differently.
+    /// Gate and up, stored differently.
     Apart([ExpertLinear; 2]),
+    /// Up alone.
+    Plain(ExpertLinear),
 }
 
-/// The expert that computes every row, and the projection to its gate.
-struct SharedExpertBlock {
-    expert: GatedBlock,
-    gate: Linear,
+impl ExpertInput {
+    fn load(expert: Expert, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let mut input = |name: &str| store.expert_linear(&format!("{path}.{name}"));
+        match expert {
+            Expert::Plain(_) => Ok(Self::Plain(input("up_proj")?)),
+            Expert::Gated(_) => {
+                let (gate, up) = (input("gate_proj")?, input("up_proj")?);
+                Ok(match ExpertLinear::join(&gate, &up)? {
+                    Some(joined) => Self::Joined(joined),
+                    None => Self::Apart([gate, up]),
+                })
+            }
+        }
+    }
+
+    fn forward(
+        &self,
+        ops: &dyn Ops,
+        x: &Array,
+        experts: &ChosenExperts,
+        act: Activation,
+    ) -> mlx::Result<Array> {
+        match self {
+            Self::Joined(joined) => ops.gated_act(&joined.forward(x, experts)?, act),
+            Self::Apart([gate, up]) => {
+                ops.gated_act_pair(&gate.forward(x, experts)?, &up.forward(x, experts)?, act)
+            }
+            Self::Plain(up) => ops.act(&up.forward(x, experts)?, act),
+        }
+    }
+
+    fn parts(&self) -> Vec<&ExpertLinear> {
+        match self {
+            Self::Joined(one) | Self::Plain(one) => vec![one],
+            Self::Apart(parts) => parts.iter().collect(),
+        }
+    }
 }
 
 impl MoeBlock {
     pub(crate) fn load(spec: &Moe, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        let mut experts = |name: &str| store.expert_linear(&format!("{path}.switch_mlp.{name}"));
-        let (gate, up, down_proj) = (experts("gate_proj")?, experts("up_proj")?, experts("down_proj")?);
-        let gate_up = match ExpertLinear::join(&gate, &up)? {
-            Some(joined) => ExpertGateUp::Joined(joined),
-            None => ExpertGateUp::Apart([gate, up]),
-        };
-        let router = RouterBlock::load(spec.router, spec.top_k, store, path)?;
-        let shared = match spec.shared {
-            Some(SharedExpert { name, width }) => Some(SharedExpertBlock {
-                expert: GatedBlock::load(&spec.expert.with_width(width), store, &format!("{path}.{name}"))?,
-                gate: store.linear(&format!("{path}.{name}_gate"))?,
-            }),
+        let experts = format!("{path}.switch_mlp");
+        let shared = spec.shared.map(|shared| SharedExpertBlock::load(shared, spec.expert, store, path));
+        let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
+        let latent = match spec.latent {
+            Some(_) => Some([linear("fc1_latent_proj")?, linear("fc2_latent_proj")?]),
             None => None,
         };
-        let act = spec.expert.act;
-        Ok(Self { ops: store.ops(), router, gate_up, down_proj, act, shared })
+        Ok(Self {
+            latent,
+            ops: store.ops(),
+            input: ExpertInput::load(spec.expert, store, &experts)?,
+            down_proj: store.expert_linear(&format!("{experts}.down_proj"))?,
+            router: RouterBlock::load(spec.router, spec.top_k, store, path)?,
+            act: spec.expert.act(),
+            shared: shared.transpose()?,
+        })
     }
 }
 
 impl MlpBlock for MoeBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
         let (experts, weights) = self.router.forward(x)?;
-        let activated = match &self.gate_up {
-            ExpertGateUp::Joined(joined) => self.ops.gated_act(&joined.forward(x, &experts)?, self.act)?,
-            ExpertGateUp::Apart([gate, up]) => {
-                self.ops.gated_act_pair(&gate.forward(x, &experts)?, &up.forward(x, &experts)?, self.act)?
-            }
-        };
+        let narrow = self.latent.as_ref().map(|[down, _]| down.forward(x)).transpose()?;
+        let activated = self.input.forward(self.ops, narrow.as_ref().unwrap_or(x), &experts, self.act)?;
         let y = self.ops.weighted_sum(&self.down_proj.forward(&activated, &experts)?, &weights)?;
-        let Some(shared) = &self.shared else { return Ok(y) };
-        Ok(y + shared.gate.forward(x)?.sigmoid()? * shared.expert.forward(x)?)
+        let y = match &self.latent {
+            Some([_, up]) => up.forward(&y)?,
+            None => y,
+        };
+        match &self.shared {
+            Some(shared) => shared.join(x, y),
+            None => Ok(y),
+        }
     }
 
     fn arrays(&self) -> Vec<&Array> {
-        let gate_up = match &self.gate_up {
-            ExpertGateUp::Joined(joined) => vec![joined],
-            ExpertGateUp::Apart(parts) => parts.iter().collect(),
-        };
-        let shared = self
-            .shared
-            .iter()
-            .flat_map(|shared| shared.expert.arrays().into_iter().chain(shared.gate.arrays()));
-        let routed = gate_up.into_iter().chain([&self.down_proj]).flat_map(ExpertLinear::arrays);
-        self.router.arrays().into_iter().chain(routed).chain(shared).collect()
+        let experts = self.input.parts().into_iter().chain([&self.down_proj]).flat_map(ExpertLinear::arrays);
+        let shared = self.shared.iter().flat_map(SharedExpertBlock::arrays);
+        let latent = self.latent.iter().flatten().flat_map(Linear::arrays);
+        self.router.arrays().into_iter().chain(experts).chain(shared).chain(latent).collect()
     }
 }

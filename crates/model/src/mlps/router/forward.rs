@@ -14,19 +14,23 @@ pub(crate) struct RouterBlock {
     kind: Router,
     top_k: usize,
     gate: Linear,
+    /// `[experts]` f32.
+    correction: Option<Array>,
 }
 
 impl RouterBlock {
     pub(crate) fn load(kind: Router, top_k: usize, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        Ok(Self { ops: store.ops(), kind, top_k, gate: store.linear(&format!("{path}.gate"))? })
+        let correction = format!("{path}.gate.e_score_correction_bias");
+        let correction = kind.correction_bias.then(|| store.float(&correction)).transpose()?;
+        Ok(Self { ops: store.ops(), kind, top_k, gate: store.linear(&format!("{path}.gate"))?, correction })
     }
 
     /// The chosen experts of each row of `x`, `[T, hidden]`, and the weight of each in float32, `[T, top_k]`.
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<(ChosenExperts, Array)> {
-        self.ops.route(&self.gate.forward(x)?, self.kind, self.top_k)
+        self.ops.route(&self.gate.forward(x)?, &self.kind, self.correction.as_ref(), self.top_k)
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.gate.arrays()
+        self.gate.arrays().into_iter().chain(&self.correction).collect()
     }
 }

@@ -73,12 +73,13 @@ fn sorted(x: &Array, experts: &ChosenExperts, weight: &Array) -> mlx::Result<Arr
 /// The best experts of each row by our kernel, see [`Ops::route`](crate::ops::Ops::route).
 pub(super) fn route(
     logits: &Array,
-    router: Router,
+    router: &Router,
     top_k: usize,
 ) -> mlx::Result<Option<(ChosenExperts, Array)>> {
-    let weights = match router {
-        Router::Softmax => RouteWeights::Probabilities,
-        Router::SoftmaxRenormalized => RouteWeights::Renormalized,
+    let weights = match *router {
+        Router::SOFTMAX => RouteWeights::Probabilities,
+        Router::SOFTMAX_RENORMALIZED => RouteWeights::Renormalized,
+        _ => return Ok(None),
     };
     let ([rows, experts], top_k) = (logits.dims()?, top_k as i32);
     let route = Route { dtype: logits.dtype()?, rows, experts, top_k, weights };

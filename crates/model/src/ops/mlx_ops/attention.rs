@@ -1,18 +1,19 @@
 //! Attention in MLX's operations: scatter keys and values to blocks, gather sequences, fused attention.
 
-use mlx::{Array, fast};
+use mlx::{Array, Dtype, fast};
 use omnibus_kv::KvFormat;
 
+use crate::Attention;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
 use crate::ops::{AttentionCall, HeadNorm, LayerContext};
 
-/// `[T, heads · head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
+/// `[T, heads · v_head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
 pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
     let [q, k, v] = prepared(&call)?;
-    let AttentionCall { spec, layer: LayerContext { ctx, index, cache }, .. } = call;
-    let attention = GatherAttention { heads: spec.heads as i32, head_dim: spec.head_dim, scale: spec.scale };
+    let AttentionCall { spec, sinks, layer: LayerContext { ctx, index, cache }, .. } = call;
+    let attention = GatherAttention { spec, sinks };
     let (mut attended, mut order) = (Vec::new(), None);
     for (at, format, metadata) in ctx.attention_pools(cache, index)? {
         let AttentionReads::Gather(metadata) = &metadata.reads else { return Err(poisoned()) };
@@ -44,7 +45,7 @@ fn prepared(call: &AttentionCall) -> mlx::Result<[Array; 3]> {
     let parts = call.qkv.split(&[heads * dim, (heads + kv_heads) * dim], -1)?;
     let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
     let (q, k) = (q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?);
-    let v = v.reshape(&[rows, kv_heads, dim])?;
+    let v = v.reshape(&[rows, kv_heads, call.spec.v_head_dim as i32])?;
     let norm = |x: &Array, norm: HeadNorm| fast::rms_norm(x, Some(norm.weight), norm.eps);
     let (q, k) = match call.head_norms {
         Some([q_norm, k_norm]) => (norm(&q, q_norm)?, norm(&k, k_norm)?),
@@ -60,15 +61,14 @@ fn prepared(call: &AttentionCall) -> mlx::Result<[Array; 3]> {
     }
 }
 
-/// Sizes of the attention over gathered keys.
-struct GatherAttention {
-    heads: i32,
-    head_dim: usize,
-    scale: f32,
+/// Attention over gathered keys.
+struct GatherAttention<'a> {
+    spec: &'a Attention,
+    sinks: Option<&'a Array>,
 }
 
-impl GatherAttention {
-    /// The rows of one gather, `[n, heads · head_dim]`.
+impl GatherAttention<'_> {
+    /// The rows of one gather, `[n, heads · v_head_dim]`.
     fn attend(
         &self,
         q: &Array,
@@ -76,7 +76,7 @@ impl GatherAttention {
         format: KvFormat,
         gather: &Gather,
     ) -> mlx::Result<Array> {
-        let (heads, dim) = (self.heads, self.head_dim as i32);
+        let (heads, dim) = (self.spec.heads as i32, self.spec.head_dim as i32);
         let (q, count) = match &gather.rows {
             Rows::Singles(rows) => {
                 (q.take(rows, 0)?.expand_dims(&[2])?, rows.shape().first().copied().unwrap_or(0))
@@ -86,30 +86,53 @@ impl GatherAttention {
                 (rows.transpose(&[1, 0, 2])?.expand_dims(&[0])?, *len)
             }
         };
-        let in_order = |pool: &Array| -> mlx::Result<Array> {
-            let found = pool.take(&gather.tables, 0)?;
-            let [segments, blocks, size, kv_heads, stored] = found.dims()?;
-            let rows = found.reshape(&[segments, blocks * size, kv_heads, stored])?;
-            let rows = rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, stored])?;
-            let rows = match (&gather.rows, &gather.mask) {
-                // Past the end of a sequence its last block holds stale values, and a weight of zero does not
-                // take away a NaN.
-                (Rows::Singles(_), Some(mask)) => {
-                    let seen = mask.reshape(&[segments, gather.keys, 1, 1])?;
-                    mlx::where_(&seen, &rows, &Array::scalar(0.0, rows.dtype()?)?)?
-                }
-                _ => rows,
-            };
-            kv_format::load(format, &rows, self.head_dim, q.dtype()?)?.transpose(&[0, 2, 1, 3])
+        let in_order = |pool: &Array, width: usize| -> mlx::Result<Array> {
+            let rows = gathered(pool, gather)?;
+            kv_format::load(format, &rows, width, q.dtype()?)?.transpose(&[0, 2, 1, 3])
         };
-        let (k, v) = (in_order(keys)?, in_order(values)?);
-        let y = fast::sdpa(&q, &k, &v, self.scale, gather.mask(), None)?;
-        y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * dim])
+        let (k, v) = (in_order(keys, self.spec.head_dim)?, in_order(values, self.spec.v_head_dim)?);
+        let y = match self.spec.softcap {
+            None => fast::sdpa(&q, &k, &v, self.spec.scale, gather.mask(), self.sinks)?,
+            Some(cap) => self.capped([&q, &k, &v], gather, cap)?,
+        };
+        y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * self.spec.v_head_dim as i32])
+    }
+
+    /// Attention with scores of `cap · tanh(score / cap)`, `[n, heads, queries, v_head_dim]`.
+    fn capped(&self, [q, k, v]: [&Array; 3], gather: &Gather, cap: f32) -> mlx::Result<Array> {
+        let [count, heads, queries, dim] = q.dims()?;
+        let [_, kv_heads, keys, _] = k.dims()?;
+        let grouped = (q * self.spec.scale).reshape(&[count, kv_heads, heads / kv_heads, queries, dim])?;
+        let scores = grouped.matmul(&k.expand_dims(&[2])?.swapaxes(-1, -2)?)?.astype(Dtype::F32)?;
+        let scores = (scores / cap).tanh()? * cap;
+        let seen = match &gather.mask {
+            Some(mask) => mask.expand_dims(&[2])?,
+            None => Array::ones(&[queries, keys], Dtype::F32)?.tril(keys - queries)?.astype(Dtype::Bool)?,
+        };
+        let scores = mlx::where_(&seen, &scores, &Array::scalar(f32::NEG_INFINITY, Dtype::F32)?)?;
+        let weights = scores.softmax(-1)?.astype(v.dtype()?)?;
+        weights.matmul(&v.expand_dims(&[2])?)?.reshape(&[count, heads, queries, -1])
+    }
+}
+
+/// The cached rows of a gather's sequences, as they are stored: `[n, keys, kv_heads, _]`.
+pub(super) fn gathered(pool: &Array, gather: &Gather) -> mlx::Result<Array> {
+    let found = pool.take(&gather.tables, 0)?;
+    let [segments, blocks, size, kv_heads, stored] = found.dims()?;
+    let rows = found.reshape(&[segments, blocks * size, kv_heads, stored])?;
+    let rows = rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, stored])?;
+    match (&gather.rows, &gather.mask) {
+        // Past the end of a sequence its last block holds stale values, and a weight of zero does not take away a NaN.
+        (Rows::Singles(_), Some(mask)) => {
+            let seen = mask.reshape(&[segments, gather.keys, 1, 1])?;
+            mlx::where_(&seen, &rows, &Array::scalar(0.0, rows.dtype()?)?)
+        }
+        _ => Ok(rows),
     }
 }
 
 /// Writes rows `[T, kv_heads, _]`, as they are stored, to flat slots of a pool, in place.
-fn write(pool: Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
+pub(super) fn write(pool: Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
     let shape = pool.shape().to_vec();
     let [blocks, size, kv_heads, dim] = pool.dims()?;
     let flat = pool.reshape(&[blocks * size, kv_heads, dim])?;

@@ -1,0 +1,40 @@
+//! Gemma and Gemma 2: norms stored as `weight − 1`, embeddings scaled by √hidden; the second caps scores and logits.
+//!
+//! Source: mlx-lm `models/gemma.py`, `models/gemma2.py`.
+
+use super::parts::*;
+use crate::*;
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.only("attention_bias", false)?;
+    cfg.pass_by(&["hidden_act", "hidden_activation"]); // mlx-lm computes the exact gelu whatever they say.
+    let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
+    let mlp = GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::Gelu, bias: false };
+    let layer = LayerSpec::pre_norm(Attention::new(&dims, rope(cfg, &dims)?), mlp, dims.norm);
+    Ok(blueprint(&dims, layer))
+}
+
+pub(super) fn read_gemma2(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.only("attention_bias", false)?;
+    // mlx-lm attends to everything in all layers; within the window that is the same.
+    cfg.pass_by(&["sliding_window", "sliding_window_size", "layer_types", "use_bidirectional_attention"]);
+    cfg.pass_by(&["hidden_act", "hidden_activation"]);
+    let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
+    let mlp = GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::GeluTanh, bias: false };
+    let attention = Attention {
+        scale: cfg.or::<f32>("query_pre_attn_scalar", 144.0)?.powf(-0.5),
+        softcap: Some(cfg.or("attn_logit_softcapping", 50.0)?),
+        ..Attention::new(&dims, rope(cfg, &dims)?)
+    };
+    let layer = LayerSpec::pre_norm(attention, mlp, dims.norm).with_norms(NormPlacement::GEMMA);
+    let logit_softcap = Some(cfg.or("final_logit_softcapping", 30.0)?);
+    Ok(Blueprint { logit_softcap, ..blueprint(&dims, layer) })
+}
+
+fn blueprint(dims: &Dims, layer: LayerSpec) -> Blueprint {
+    Blueprint {
+        embed_scale: (dims.hidden as f32).sqrt(),
+        rewrites: add_one_to_norms(When::Always).collect(),
+        ..Blueprint::uniform(dims, layer)
+    }
+}

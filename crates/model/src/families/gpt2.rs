@@ -1,0 +1,93 @@
+//! GPT-2 and StarCoder (`gpt_bigcode`): layer norms, learned positions, an ungated MLP.
+//!
+//! Source: mlx-lm `models/gpt2.py`, `models/gpt_bigcode.py`.
+
+use super::names::*;
+use crate::*;
+
+/// Training, and how attention was computed.
+const WITHOUT_EFFECT: &[&str] = &[
+    "activation_function",
+    "attn_pdrop",
+    "attention_softmax_in_fp32",
+    "embd_pdrop",
+    "gradient_checkpointing",
+    "inference_runner",
+    "n_ctx",
+    "pad_key_length",
+    "pre_allocate_kv_cache",
+    "reorder_and_upcast_attn",
+    "resid_pdrop",
+    "scale_attention_softmax_in_fp32",
+    "scale_attn_by_inverse_layer_idx",
+    "scale_attn_weights",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "validate_runner_input",
+    "max_batch_size",
+    "max_sequence_length",
+];
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    let dims = Dims { head: Head::Tied, ..Dims::read_as(cfg, &DimFields::GPT2)? };
+    let width = cfg.or("n_inner", 4 * dims.hidden)?;
+    let mlp = PlainMlp { width, act: Activation::GeluTanh, bias: true };
+    // Published matrices are stored inputs first, and have no prefix.
+    let stored = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
+    let stored =
+        stored.map(|name| WeightRewrite::Transposed { tensors: format!("h.*.{name}.weight").into() });
+    let published = [
+        stored.to_vec(),
+        vec![drop("h.*.attn.bias"), drop("h.*.attn.masked_bias"), prefix("h", "model.h")],
+        modules([("wte", "model.wte"), ("wpe", "model.wpe"), ("ln_f", "model.ln_f")]),
+        vec![prefix("model", "transformer")],
+    ];
+    blueprint(cfg, dims, mlp, published.concat())
+}
+
+pub(super) fn read_bigcode(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    let dims = Dims::read_as(cfg, &DimFields::GPT2)?;
+    let kv_heads = if cfg.or("multi_query", true)? { 1 } else { dims.heads };
+    let width = cfg.or("n_inner", 4 * dims.hidden)?;
+    let mlp = PlainMlp { width, act: Activation::Gelu, bias: cfg.or("mlp_bias", true)? };
+    let dropped = vec![drop("transformer.h.*.attn.bias"), drop("transformer.h.*.attn.masked_bias")];
+    blueprint(cfg, Dims { kv_heads, ..dims }, mlp, dropped)
+}
+
+fn blueprint(
+    cfg: &Config,
+    dims: Dims,
+    mlp: PlainMlp,
+    published: Vec<WeightRewrite>,
+) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(WITHOUT_EFFECT);
+    let dims = dims.with_layer_norm(dims.norm.eps(), true);
+    let attention = Attention::new(&dims, Position::None).with_bias(cfg.or("attention_bias", true)?);
+    let rewrites = [
+        published,
+        modules([
+            ("transformer.wte", "model.embed_tokens"),
+            ("transformer.wpe", "model.embed_positions"),
+            ("transformer.ln_f", "model.norm"),
+        ]),
+        vec![prefix("transformer.h", "model.layers")],
+        parts_of_layers([
+            ("ln_1", "input_layernorm"),
+            ("ln_2", "post_attention_layernorm"),
+            ("attn.c_attn", "self_attn.qkv_proj"),
+            ("attn.c_proj", "self_attn.o_proj"),
+            ("mlp.c_fc", "mlp.up_proj"),
+            ("mlp.c_proj", "mlp.down_proj"),
+        ]),
+        vec![split_qkv("model.layers.*.self_attn.qkv_proj", &attention)],
+    ];
+    let layer = LayerSpec::pre_norm(attention, mlp, dims.norm);
+    Ok(Blueprint {
+        learned_positions: Some(dims.context),
+        rewrites: rewrites.concat(),
+        ..Blueprint::uniform(&dims, layer)
+    })
+}

@@ -1,0 +1,43 @@
+//! gpt-oss: every second layer has a window, heads have sinks, experts clip what they gate.
+//!
+//! Source: mlx-lm `models/gpt_oss.py`.
+
+use super::names::*;
+use super::parts::*;
+use crate::*;
+
+/// Of the experts' activation.
+const SWIGLU: Activation = Activation::ClippedSwiglu { alpha: 1.702, limit: 7.0 };
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(&[
+        "experts_per_token",
+        "initial_context_length",
+        "swiglu_limit",
+        "hidden_act",
+        "attention_bias",
+    ]);
+    let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
+    if let Some(scaling) = cfg.section("rope_scaling")? {
+        scaling.pass_by(&["truncate"]); // mlx-lm truncates whatever it says.
+    }
+    let attention =
+        Attention { sink_logits: true, ..Attention::new(&dims, rope(cfg, &dims)?).with_bias(true) };
+    let moe = Moe {
+        latent: None,
+        experts: cfg.or("num_local_experts", 128)?,
+        top_k: cfg.or("num_experts_per_tok", 4)?,
+        expert: GatedMlp { width: cfg.req("intermediate_size")?, act: SWIGLU, bias: true }.into(),
+        router: Router { scores: RouteScores::ChosenSoftmax, bias: true, ..Router::SOFTMAX },
+        shared: None,
+    };
+    let window = AttentionSpan::Window(cfg.or("sliding_window", 128)?);
+    let layer = |span| LayerSpec::pre_norm(Attention { span, ..attention.clone() }, moe.clone(), dims.norm);
+    let (full, sliding) = (layer(AttentionSpan::Full), layer(window));
+    let layers = match cfg.opt::<Vec<String>>("layer_types")? {
+        Some(kinds) => by_kind(&kinds, dims.layers, full, sliding)?,
+        None => every(2, dims.layers, full, sliding),
+    };
+    let rewrites = parts_of_layers([("mlp.router", "mlp.gate"), ("mlp.experts.*", "mlp.switch_mlp.*")]);
+    Ok(Blueprint { rewrites, ..Blueprint::new(&dims, layers) })
+}

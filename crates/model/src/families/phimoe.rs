@@ -1,0 +1,42 @@
+//! Phi-3.5-MoE: layer norms, biases everywhere, experts chosen one after the other.
+//!
+//! Source: mlx-lm `models/phimoe.py`.
+
+use super::names::*;
+use crate::*;
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(&[
+        "expert_dropout",
+        "attention_bias",
+        "lm_head_bias",
+        "input_jitter_noise",
+        "sliding_window",
+        "hidden_act",
+    ]);
+    let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
+    let dims = dims.with_layer_norm(dims.norm.eps(), true);
+    let rope = Rope::read(cfg, dims.head_dim)?;
+    let attention = Attention::new(&dims, Position::Rope(rope)).with_bias(true);
+    let moe = Moe {
+        latent: None,
+        experts: cfg.or("num_local_experts", 16)?,
+        top_k: cfg.or("num_experts_per_tok", 2)?,
+        expert: GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::Silu, bias: false }.into(),
+        router: Router {
+            scores: RouteScores::SparseMixer(cfg.or("router_jitter_noise", 0.01)?),
+            ..Router::SOFTMAX
+        },
+        shared: None,
+    };
+    let rewrites = [
+        vec![WeightRewrite::Rename {
+            from: "model.layers.*.block_sparse_moe.**".into(),
+            to: "model.layers.*.mlp.**".into(),
+        }],
+        numbered_matrices(),
+        stacked_experts(moe.experts),
+    ];
+    let layer = LayerSpec::pre_norm(attention, moe, dims.norm);
+    Ok(Blueprint { head_bias: true, rewrites: rewrites.concat(), ..Blueprint::uniform(&dims, layer) })
+}

@@ -1,0 +1,53 @@
+//! Qwen 1: Llama under GPT-2's names, with a bias on queries, keys and values.
+//!
+//! Source: mlx-lm `models/qwen.py`.
+
+use super::names::*;
+use crate::*;
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(&[
+        "attn_dropout_prob",
+        "emb_dropout_prob",
+        "bf16",
+        "fp16",
+        "fp32",
+        "onnx_safe",
+        "rotary_pct",
+    ]);
+    cfg.pass_by(&[
+        "scale_attn_weights",
+        "seq_length",
+        "softmax_in_fp32",
+        "use_cache_kernel",
+        "use_flash_attn",
+    ]);
+    cfg.pass_by(&["use_cache_quantization", "use_dynamic_ntk", "use_logn_attn", "rotary_emb_base"]);
+    let fields = DimFields { norm_eps: "layer_norm_epsilon", ..DimFields::LLAMA };
+    let dims = Dims { head: Head::Own, ..Dims::read_as(cfg, &fields)? };
+    let bias = !cfg.or("no_bias", true)?;
+    cfg.only("kv_channels", dims.head_dim)?;
+    let attention = Attention {
+        qkv_bias: true,
+        out_bias: bias,
+        ..Attention::new(&dims, Position::Rope(Rope::new(dims.head_dim, 10_000.0)))
+    };
+    let width = cfg.req::<usize>("intermediate_size")? / 2;
+    let mlp = GatedMlp { width, act: Activation::Silu, bias };
+    let rewrites = [
+        modules([("transformer.wte", "model.embed_tokens"), ("transformer.ln_f", "model.norm")]),
+        vec![prefix("transformer.h", "model.layers")],
+        parts_of_layers([
+            ("ln_1", "input_layernorm"),
+            ("ln_2", "post_attention_layernorm"),
+            ("attn.c_attn", "self_attn.qkv_proj"),
+            ("attn.c_proj", "self_attn.o_proj"),
+            ("mlp.w1", "mlp.up_proj"),
+            ("mlp.w2", "mlp.gate_proj"),
+            ("mlp.c_proj", "mlp.down_proj"),
+        ]),
+        vec![split_qkv("model.layers.*.self_attn.qkv_proj", &attention)],
+    ];
+    let layer = LayerSpec::pre_norm(attention, mlp, dims.norm);
+    Ok(Blueprint { head_bias: bias, rewrites: rewrites.concat(), ..Blueprint::uniform(&dims, layer) })
+}

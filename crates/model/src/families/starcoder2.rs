@@ -1,0 +1,19 @@
+//! StarCoder2: layer norms, an ungated MLP, biases everywhere.
+//!
+//! Source: mlx-lm `models/starcoder2.py`.
+
+use super::names::*;
+use super::parts::*;
+use crate::*;
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.only("use_bias", true)?;
+    // mlx-lm attends to everything; the published window is as long as the trained context.
+    cfg.pass_by(&["sliding_window", "embedding_dropout", "residual_dropout", "mlp_type", "norm_type"]);
+    cfg.pass_by(&["hidden_act"]);
+    let dims = Dims::read(cfg)?.with_layer_norm(cfg.or("norm_epsilon", 1e-5)?, true);
+    let attention = Attention::new(&dims, rope(cfg, &dims)?).with_bias(true);
+    let mlp = PlainMlp { width: cfg.req("intermediate_size")?, act: Activation::Gelu, bias: true };
+    let rewrites = parts_of_layers([("mlp.c_fc", "mlp.up_proj"), ("mlp.c_proj", "mlp.down_proj")]);
+    Ok(Blueprint { rewrites, ..Blueprint::uniform(&dims, LayerSpec::pre_norm(attention, mlp, dims.norm)) })
+}

@@ -1,0 +1,145 @@
+//! The forward pass of a latent attention layer.
+
+use mlx::Array;
+
+use super::LatentAttention;
+use crate::blocks::{Linear, MixerBlock, NormBlock};
+use crate::forward::ForwardContext;
+use crate::mixers::attention::GateBlock;
+use crate::ops::{LatentCall, LayerContext, Ops, Rotation, Weight};
+use crate::weights::Store;
+use crate::{LoadError, Norm, Position};
+
+/// One layer of latent attention.
+pub(crate) struct LatentBlock {
+    spec: LatentAttention,
+    ops: &'static dyn Ops,
+    queries: QueryBlock,
+    latent: Linear,
+    latent_norm: NormBlock,
+    embed_q: Weight,
+    unembed_out: Weight,
+    rotation: Option<Rotation>,
+    gate: Option<GateBlock>,
+    out: Linear,
+}
+
+/// The projection to queries, perhaps through a narrow vector.
+enum QueryBlock {
+    Direct(Box<Linear>),
+    Narrow(Box<NarrowQueries>),
+}
+
+/// Down to a narrow vector, a norm, and up to all heads.
+struct NarrowQueries {
+    down: Linear,
+    norm: NormBlock,
+    up: Linear,
+}
+
+impl LatentBlock {
+    pub(crate) fn load(spec: &LatentAttention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let norm = Norm::Rms { eps: spec.norm_eps };
+        let at = |name: &str| format!("{path}.{name}");
+        let queries = match spec.query_dim {
+            None => QueryBlock::Direct(Box::new(store.linear(&at("q_proj"))?)),
+            Some(width) => QueryBlock::Narrow(Box::new(NarrowQueries {
+                down: store.linear(&at("q_a_proj"))?,
+                norm: store.norm(&at("q_a_layernorm"), norm, width)?,
+                up: store.linear(&at("q_b_proj"))?,
+            })),
+        };
+        let rotation = match &spec.position {
+            Position::Rope(rope) => Some(Rotation::new(rope)?),
+            Position::None => None,
+        };
+        Ok(Self {
+            spec: spec.clone(),
+            ops: store.ops(),
+            queries,
+            latent: store.linear(&at("kv_a_proj_with_mqa"))?,
+            latent_norm: store.norm(&at("kv_a_layernorm"), norm, spec.latent_dim)?,
+            embed_q: store.head_linear(&at("embed_q"))?,
+            unembed_out: store.head_linear(&at("unembed_out"))?,
+            rotation,
+            gate: spec.out_gate.map(|kind| GateBlock::projected(kind, store, path)).transpose()?,
+            out: store.linear(&at("o_proj"))?,
+        })
+    }
+
+    /// Queries without and with a position, `[T, heads, _]` each.
+    fn queries(&self, x: &Array, ctx: &ForwardContext) -> mlx::Result<[Array; 2]> {
+        let queries = match &self.queries {
+            QueryBlock::Direct(direct) => direct.forward(x)?,
+            QueryBlock::Narrow(narrow) => {
+                let NarrowQueries { down, norm, up } = narrow.as_ref();
+                let [_, scale] = self.spec.latent_scales;
+                up.forward(&scaled(norm.forward(&down.forward(x)?)?, scale))?
+            }
+        };
+        let [rows, _] = queries.dims()?;
+        let heads = queries.reshape(&[rows, self.spec.heads as i32, -1])?;
+        let heads = match self.spec.temperature {
+            Some(temperature) => temperature.apply(&heads, ctx)?,
+            None => heads,
+        };
+        let parts = heads.split(&[self.spec.nope_dim as i32], -1)?;
+        let [nope, rope] = parts.as_slice() else { return Err(mlx::Error::new("two parts of queries")) };
+        Ok([nope.clone(), self.rotated(rope, ctx)?])
+    }
+
+    fn rotated(&self, x: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
+        match &self.rotation {
+            Some(rotation) => rotation.apply(x, ctx.positions()?, &ctx.lengths),
+            None => Ok(x.clone()),
+        }
+    }
+}
+
+fn scaled(x: Array, scale: f32) -> Array {
+    if scale == 1.0 { x } else { x * scale }
+}
+
+impl MixerBlock for LatentBlock {
+    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        let [q_nope, q_rope] = self.queries(x, layer.ctx)?;
+        let parts = self.latent.forward(x)?.split(&[self.spec.latent_dim as i32], -1)?;
+        let [latent, key] = parts.as_slice() else { return Err(mlx::Error::new("a latent and a key")) };
+        let [scale, _] = self.spec.latent_scales;
+        let latent = scaled(self.latent_norm.forward(&latent.contiguous()?)?, scale).expand_dims(&[1])?;
+        let key = self.rotated(&key.expand_dims(&[1])?, layer.ctx)?;
+        let attended = self.ops.attend_latent(LatentCall {
+            spec: &self.spec,
+            queries: [&q_nope, &q_rope],
+            latent: &latent,
+            key: &key,
+            embed_q: &self.embed_q,
+            unembed_out: &self.unembed_out,
+            layer,
+        })?;
+        match &self.gate {
+            Some(gate) => self.out.forward(&gate.forward(self.ops, x, &attended, self.spec.v_head_dim)?),
+            None => self.out.forward(&attended),
+        }
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        let queries = match &self.queries {
+            QueryBlock::Direct(direct) => direct.arrays(),
+            QueryBlock::Narrow(narrow) => {
+                let NarrowQueries { down, norm, up } = narrow.as_ref();
+                down.arrays().into_iter().chain(norm.arrays()).chain(up.arrays()).collect()
+            }
+        };
+        let heads = self.embed_q.arrays().into_iter().chain(self.unembed_out.arrays());
+        let linears =
+            self.latent.arrays().into_iter().chain(self.latent_norm.arrays()).chain(self.out.arrays());
+        queries
+            .into_iter()
+            .chain(heads)
+            .chain(linears)
+            .chain(self.gate.iter().flat_map(GateBlock::arrays))
+            .chain(self.rotation.iter().flat_map(Rotation::arrays))
+            .collect()
+    }
+}

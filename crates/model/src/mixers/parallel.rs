@@ -1,0 +1,78 @@
+//! Several mixers beside each other: the sum of what each makes of the same rows (Falcon-H1).
+
+use mlx::Array;
+
+use super::{Mixer, MixerCache, MixerSpec};
+use crate::blocks::MixerBlock;
+use crate::manifest::Scope;
+use crate::ops::LayerContext;
+use crate::rules::Broken;
+use crate::spec::{Footprint, Rules, Tensors};
+use crate::weights::Store;
+use crate::{AttentionSpan, LoadError};
+
+/// Mixers beside each other, each with its name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parallel(pub Vec<(&'static str, Mixer)>);
+
+impl Rules for Parallel {
+    fn check_rules(&self, broken: &mut Broken) {
+        self.0.iter().for_each(|(_, mixer)| mixer.spec().check_rules(broken));
+    }
+}
+
+impl Tensors for Parallel {
+    fn name_tensors(&self, at: &mut Scope) {
+        for (name, mixer) in &self.0 {
+            mixer.spec().name_tensors(&mut at.at(name));
+        }
+    }
+}
+
+impl Footprint for Parallel {
+    fn row_elements(&self, hidden: usize) -> usize {
+        self.0.iter().map(|(_, mixer)| mixer.spec().row_elements(hidden)).sum()
+    }
+}
+
+impl MixerSpec for Parallel {
+    fn caches(&self) -> Vec<&dyn MixerCache> {
+        self.0.iter().flat_map(|(_, mixer)| mixer.spec().caches()).collect()
+    }
+}
+
+/// Mixers beside each other, with their weights.
+pub(super) struct ParallelBlock {
+    /// Each with the number of its caches.
+    parts: Vec<(Box<dyn MixerBlock>, usize)>,
+}
+
+impl ParallelBlock {
+    pub(super) fn load(spec: &Parallel, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let load = |(name, mixer): &(&'static str, Mixer)| {
+            Ok((mixer.load(store, &format!("{path}.{name}"))?, mixer.spec().caches().len()))
+        };
+        Ok(Self { parts: spec.0.iter().map(load).collect::<Result<_, LoadError>>()? })
+    }
+}
+
+impl MixerBlock for ParallelBlock {
+    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        let LayerContext { ctx, mut index, cache } = layer;
+        let mut sum: Option<Array> = None;
+        for (part, caches) in &self.parts {
+            let mixed = part.forward(x, LayerContext { ctx, index, cache })?;
+            index += caches;
+            sum = Some(sum.map_or(mixed.clone(), |sum| sum + mixed));
+        }
+        sum.ok_or_else(|| mlx::Error::new("at least one mixer"))
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        self.parts.iter().flat_map(|(part, _)| part.arrays()).collect()
+    }
+
+    fn set_span(&mut self, span: AttentionSpan) {
+        self.parts.iter_mut().for_each(|(part, _)| part.set_span(span));
+    }
+}

@@ -1,0 +1,49 @@
+//! A gated short convolution: what a layer computes, its rules, tensors, state and scratch memory.
+
+use crate::manifest::Scope;
+use crate::mixers::Recurrence;
+use crate::rules::Broken;
+use crate::spec::{Footprint, Rules, Tensors};
+
+/// `out(c · convolution(b · x))`, with `b`, `c` and `x` projected from the stream, all as wide as it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShortConv {
+    /// Width of the stream.
+    pub hidden: usize,
+    /// Length of the causal convolution.
+    pub conv_kernel_size: usize,
+    /// Bias on projections and convolution.
+    pub bias: bool,
+}
+
+impl Rules for ShortConv {
+    fn check_rules(&self, broken: &mut Broken) {
+        broken.conv_kernel("conv_L_cache", self.conv_kernel_size);
+    }
+}
+
+impl Tensors for ShortConv {
+    fn name_tensors(&self, at: &mut Scope) {
+        at.linear("in_proj", at.hidden, 3 * self.hidden, self.bias);
+        at.conv("conv", self.hidden, self.conv_kernel_size, self.bias);
+        at.linear("out_proj", self.hidden, at.hidden, self.bias);
+    }
+}
+
+impl Recurrence for ShortConv {
+    /// The convolution's last rows; there is no other state.
+    fn slot_shapes(&self) -> [Vec<usize>; 2] {
+        [vec![self.conv_kernel_size - 1, self.hidden], vec![1]]
+    }
+
+    fn has_kernel(&self) -> bool {
+        false
+    }
+}
+
+impl Footprint for ShortConv {
+    /// The three projections, their products, the convolution's output, and the output projection.
+    fn row_elements(&self, hidden: usize) -> usize {
+        6 * self.hidden + hidden
+    }
+}

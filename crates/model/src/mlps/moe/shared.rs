@@ -1,0 +1,102 @@
+//! The expert that computes every token.
+
+use mlx::Array;
+
+use super::Expert;
+use crate::blocks::{Linear, MlpBlock};
+use crate::manifest::Scope;
+use crate::mlps::gated::GatedBlock;
+use crate::mlps::plain::PlainBlock;
+use crate::weights::Store;
+use crate::{Activation, LoadError};
+
+/// An expert that computes every token.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SharedExpert {
+    /// What it is called (`shared_expert`).
+    pub name: &'static str,
+    /// Hidden width.
+    pub width: usize,
+    /// How it meets what the routed experts computed.
+    pub gate: SharedGate,
+    /// Its activation, if not that of the routed experts.
+    pub act: Option<Activation>,
+}
+
+impl SharedExpert {
+    /// As an expert like the routed ones.
+    fn like(self, routed: Expert) -> Expert {
+        routed.with(self.width, self.act.unwrap_or(routed.act()))
+    }
+}
+
+/// How the shared expert's output meets that of the routed ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedGate {
+    /// Added.
+    None,
+    /// Added, times the sigmoid of one learned logit, `<name>_gate`.
+    Sigmoid,
+    /// Both are weighed by a softmax of two learned logits, `coefficient`, the routed ones' first (Klear).
+    Mix,
+}
+
+impl SharedExpert {
+    pub(super) fn name_tensors(self, expert: Expert, at: &mut Scope) {
+        let hidden = at.hidden;
+        self.like(expert).spec().name_tensors(&mut at.at(self.name));
+        match self.gate {
+            SharedGate::None => {}
+            SharedGate::Sigmoid => at.linear(&format!("{}_gate", self.name), hidden, 1, false),
+            SharedGate::Mix => at.linear("coefficient", hidden, 2, true),
+        }
+    }
+}
+
+/// The shared expert, and the projection to its gate.
+pub(super) struct SharedExpertBlock {
+    expert: Box<dyn MlpBlock>,
+    kind: SharedGate,
+    gate: Option<Linear>,
+}
+
+impl SharedExpertBlock {
+    pub(super) fn load(
+        spec: SharedExpert,
+        expert: Expert,
+        store: &mut Store,
+        path: &str,
+    ) -> Result<Self, LoadError> {
+        let at = format!("{path}.{}", spec.name);
+        let expert: Box<dyn MlpBlock> = match spec.like(expert) {
+            Expert::Gated(mlp) => Box::new(GatedBlock::load(&mlp, store, &at)?),
+            Expert::Plain(mlp) => Box::new(PlainBlock::load(&mlp, store, &at)?),
+        };
+        let gate = match spec.gate {
+            SharedGate::None => None,
+            SharedGate::Sigmoid => Some(store.linear(&format!("{at}_gate"))?),
+            SharedGate::Mix => Some(store.linear(&format!("{path}.coefficient"))?),
+        };
+        Ok(Self { expert, kind: spec.gate, gate })
+    }
+
+    /// `routed`, what the routed experts made of `x`, and this expert's output together.
+    pub(super) fn join(&self, x: &Array, routed: Array) -> mlx::Result<Array> {
+        let shared = self.expert.forward(x)?;
+        match (self.kind, &self.gate) {
+            (SharedGate::Sigmoid, Some(gate)) => Ok(routed + gate.forward(x)?.sigmoid()? * shared),
+            (SharedGate::Mix, Some(gate)) => {
+                let weights = gate.forward(x)?.softmax(-1)?.split(&[1], -1)?;
+                match weights.as_slice() {
+                    [of_routed, of_shared] => Ok(routed * of_routed + shared * of_shared),
+                    _ => Err(mlx::Error::new("two weights")),
+                }
+            }
+            (SharedGate::None | SharedGate::Sigmoid | SharedGate::Mix, _) => Ok(routed + shared),
+        }
+    }
+
+    pub(super) fn arrays(&self) -> Vec<&Array> {
+        self.expert.arrays().into_iter().chain(self.gate.iter().flat_map(Linear::arrays)).collect()
+    }
+}

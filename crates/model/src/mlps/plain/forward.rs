@@ -1,0 +1,63 @@
+//! The forward pass of an MLP without a gate.
+
+use mlx::{Array, Dtype};
+
+use super::PlainMlp;
+use crate::blocks::{Linear, MlpBlock};
+use crate::ops::Ops;
+use crate::weights::Store;
+use crate::{Activation, LoadError};
+
+/// The learned numbers of xIELU.
+pub(super) const XIELU: [&str; 4] = ["alpha_p", "alpha_n", "beta", "eps"];
+
+/// An MLP without a gate.
+pub(crate) struct PlainBlock {
+    ops: &'static dyn Ops,
+    up: Linear,
+    down: Linear,
+    act: Activation,
+    /// `alpha_p`, `alpha_n`, `beta` and `eps` of xIELU.
+    learned: Vec<Array>,
+}
+
+impl PlainBlock {
+    pub(crate) fn load(spec: &PlainMlp, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let names: &[&str] = if spec.act == Activation::Xielu { &XIELU } else { &[] };
+        let learned = names.iter().map(|name| store.float(&format!("{path}.act_fn.{name}")));
+        Ok(Self {
+            learned: learned.collect::<Result<_, _>>()?,
+            ops: store.ops(),
+            up: store.linear(&format!("{path}.up_proj"))?,
+            down: store.linear(&format!("{path}.down_proj"))?,
+            act: spec.act,
+        })
+    }
+}
+
+impl MlpBlock for PlainBlock {
+    fn forward(&self, x: &Array) -> mlx::Result<Array> {
+        let up = self.up.forward(x)?;
+        let activated = match self.learned.as_slice() {
+            [alpha_p, alpha_n, beta, eps] => xielu(&up, [alpha_p, alpha_n, beta, eps])?,
+            _ => self.ops.act(&up, self.act)?,
+        };
+        self.down.forward(&activated)
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        self.up.arrays().into_iter().chain(self.down.arrays()).chain(&self.learned).collect()
+    }
+}
+
+/// Source: arXiv 2411.13010 §3.
+fn xielu(x: &Array, [alpha_p, alpha_n, beta, eps]: [&Array; 4]) -> mlx::Result<Array> {
+    let (dtype, x) = (x.dtype()?, x.astype(Dtype::F32)?);
+    let alpha_p = alpha_p.softplus()?;
+    let alpha_n = beta + alpha_n.softplus()?;
+    let above = &alpha_p * x.square()? + beta * &x;
+    // Close to zero the difference of the exponential and one would lose its digits.
+    let below = (x.minimum(eps)?.expm1()? - &x) * &alpha_n + beta * &x;
+    let is_above = x.greater(&Array::scalar(0.0, Dtype::F32)?)?;
+    mlx::where_(&is_above, &above, &below)?.astype(dtype)
+}
