@@ -1,11 +1,9 @@
 //! No mixer: positions exchange nothing in layers of an MLP alone.
 
-use mlx::Array;
+mod forward;
 
 use super::{MixerCache, MixerSpec};
-use crate::blocks::MixerBlock;
 use crate::manifest::Scope;
-use crate::ops::LayerContext;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 
@@ -29,16 +27,6 @@ impl Footprint for Absent {
 
 impl MixerSpec for Absent {
     fn caches(&self) -> Vec<&dyn MixerCache> {
-        Vec::new()
-    }
-}
-
-impl MixerBlock for Absent {
-    fn forward(&self, _x: &Array, _layer: LayerContext) -> mlx::Result<Array> {
-        Err(mlx::Error::new("a layer without a mixer has a norm placement without one"))
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
         Vec::new()
     }
 }
