@@ -43,7 +43,7 @@ fn a_load_that_cannot_run_fails_with_the_reason_and_others_run() {
     let error = engine.decode(load, TIMEOUT).unwrap_err();
     assert!(error.starts_with("a stream reached the longest sequence"), "{error}");
     let error = engine.prefill(5000, TIMEOUT).unwrap_err();
-    assert!(error.contains("shorten the prompt"), "{error}");
+    assert!(error.contains("maximum context length is 4096 tokens"), "{error}");
     let error = engine.decode(DecodeLoad { streams: 2, context: 16, steps: 8 }, Duration::ZERO).unwrap_err();
     assert!(error.contains("it took too long: 0 of 2 streams decode"), "{error}");
     engine.decode(DecodeLoad { streams: 2, context: 16, steps: 8 }, TIMEOUT).unwrap();

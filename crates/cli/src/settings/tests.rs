@@ -145,10 +145,12 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
             Kind::Bytes => "1".into(),
             Kind::Choice(choices) => choices[0].into(),
             Kind::Switch => "true".into(),
+            // A file that there is: tests run in the crate's folder.
+            Kind::Text("FILE") => "Cargo.toml".into(),
             Kind::Text(_) | Kind::List(_) => "x".into(),
         };
         for text in [setting.default, &sample] {
-            if !text.is_empty() && setting.name != "chat-template" {
+            if !text.is_empty() {
                 let value = setting.kind.parse(text).unwrap();
                 (setting.set)(&mut Config::default(), &value).unwrap();
             }
