@@ -1,5 +1,6 @@
 """OpenAI's SDK against a running server. The address is argv[1] or OMNIBUS_URL."""
 
+import json
 import os
 import sys
 
@@ -101,6 +102,16 @@ def extra_fields():
     assert answer.usage.completion_tokens == 6 and answer.choices[0].finish_reason == "length"
 
 
+def structured():
+    schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "one", "schema": schema}}
+    for sampling in ({"temperature": 0}, {"temperature": 1.0, "seed": 3}):
+        answer = client.chat.completions.create(
+            model=MODEL, messages=HELLO, max_tokens=60, response_format=form, **sampling
+        )
+        assert json.loads(answer.choices[0].message.content) == {"a": 1}, answer
+
+
 def errors():
     def refused(kind, param, **fields):
         try:
@@ -113,13 +124,13 @@ def errors():
 
     refused(openai.BadRequestError, "temperature", temperature=-1)
     refused(openai.BadRequestError, "messages", messages=[])
-    refused(openai.BadRequestError, "response_format", response_format={"type": "json_object"})
     refused(openai.BadRequestError, "n", n=1000, stream=True)
     refused(openai.NotFoundError, "model", model="missing")
 
 
 CHECKS = [
-    models, chat, chat_turns, stream, stream_ends_early, several, logprobs, tools, completions, extra_fields, errors,
+    models, chat, chat_turns, stream, stream_ends_early, several, logprobs, tools, completions, extra_fields, structured,
+    errors,
 ]
 for check in CHECKS:
     check()

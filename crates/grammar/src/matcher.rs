@@ -20,6 +20,8 @@ pub struct Matcher {
     phase: Phase,
     /// The text that begins the grammar wherever the model writes it.
     marker: Option<String>,
+    /// The token that is the marker, where the vocabulary has one: then no other text begins the grammar.
+    marker_token: Option<u32>,
     /// Tokens that must follow, accepted by the engine already.
     forced: VecDeque<u32>,
     accepted: usize,
@@ -71,6 +73,7 @@ impl Matcher {
             None if marker.is_some() => Phase::Text { tail: Vec::new() },
             None => Phase::Grammar,
         };
+        let marker_token = marker.as_deref().and_then(|marker| compiled.vocabulary().token_of(marker));
         let mut stop_tokens = stop_tokens.to_vec();
         stop_tokens.sort_unstable();
         Self {
@@ -80,6 +83,7 @@ impl Matcher {
             stop_tokens,
             phase,
             marker,
+            marker_token,
             forced: VecDeque::new(),
             accepted: 0,
         }
@@ -146,7 +150,11 @@ impl Matcher {
             }
             Phase::Text { mut tail } => {
                 let marker = self.marker.clone().unwrap_or_default();
-                if !self.reaches(&marker, &mut tail, token) {
+                let begins = match self.marker_token {
+                    Some(of) => token == of,
+                    None => self.reaches(&marker, &mut tail, token),
+                };
+                if !begins {
                     self.phase = Phase::Text { tail };
                 }
             }
@@ -199,6 +207,7 @@ impl Matcher {
     fn compute_mask(&mut self) -> Result<TokenMask, GrammarError> {
         let size = self.vocabulary.size;
         match self.phase.clone() {
+            Phase::Text { .. } if self.marker_token.is_some() => Ok(TokenMask::all(size)),
             Phase::Text { tail } => {
                 let marker = self.marker.clone().unwrap_or_default();
                 Ok(self.without_overruns(TokenMask::all(size), &marker, &tail))

@@ -15,6 +15,7 @@ const BEFORE: &str = "\u{2}";
 /// A model's tokens, shared by all of its grammars.
 #[derive(Clone)]
 pub struct Vocabulary {
+    tokenizer: Arc<Tokenizer>,
     pub(crate) env: TokEnv,
     /// Tokens of the model; those of the trie are one more.
     pub(crate) size: usize,
@@ -38,11 +39,20 @@ impl Vocabulary {
         let words: Vec<Vec<u8>> = (0..size as u32).map(word).chain([Vec::new()]).collect();
         let trie = TokTrie::from(&TokRxInfo::new(size as u32 + 1, size as u32), &words);
         let before = tokenizer.encode(BEFORE, AddSpecial::No).unwrap_or_default();
-        Self { env: Arc::new(Environment { trie, tokenizer, before }), size }
+        let env = Arc::new(Environment { trie, tokenizer: tokenizer.clone(), before });
+        Self { tokenizer, env, size }
     }
 }
 
 impl Vocabulary {
+    /// The token that a text is, if it is one.
+    pub(crate) fn token_of(&self, text: &str) -> Option<u32> {
+        match self.tokenizer.encode(text, AddSpecial::No).ok()?.as_slice() {
+            [token] => Some(*token),
+            _ => None,
+        }
+    }
+
     /// The text of a token, that of a special one included.
     pub(crate) fn text(&self, token: u32) -> Vec<u8> {
         let bytes = self.env.tok_trie().token(token);
