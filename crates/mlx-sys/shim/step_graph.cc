@@ -268,9 +268,9 @@ class Builder {
   }
 
  private:
-  // Loaded once per process: a few kilobytes each.
+  // Loaded once per thread: a few kilobytes each.
   static driver::Function function(const std::string& name) {
-    static std::unordered_map<std::string, driver::Function> functions;
+    thread_local std::unordered_map<std::string, driver::Function> functions;
     auto& found = functions[name];
     if (!found) {
       driver::Module module = nullptr;
@@ -361,6 +361,9 @@ std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays
         built.writes.push_back(value);
       }
       built.segment->instantiate();
+    } else {
+      for (auto value : trace->nodes[part.node].inputs)
+        if (trace->values[value].array) made->constants_read.push_back(value);
     }
     made->parts.push_back(std::move(built));
   }
@@ -379,7 +382,7 @@ bool StepGraph::fits(const Arrays& borrowed) const {
 ArraysPtr StepGraph::call(const Arrays& inputs) const {
   auto& trace = *of;
   std::vector<std::optional<Array>> values(trace.values.size());
-  for (size_t i = 0; i < values.size(); i++) values[i] = trace.values[i].array;
+  for (auto value : constants_read) values[value] = trace.values[value].array;
   for (size_t i = 0; i < trace.inputs.size(); i++) values[trace.inputs[i]] = inputs[i];
   auto run = [&](const std::vector<uint32_t>& reads, const std::vector<uint32_t>& writes,
                  std::shared_ptr<mx::Primitive> primitive) {

@@ -54,10 +54,12 @@ struct StepGraph {
   };
   std::unique_ptr<Trace> of;
   std::vector<Part> parts;
-  std::vector<size_t> borrowed_at; // addresses
+  std::vector<size_t> borrowed_at;      // addresses
+  std::vector<uint32_t> constants_read; // by MLX's operations
 
   // False if a borrowed array is elsewhere: its address is in the graphs.
   bool fits(const Arrays& borrowed) const;
+  // `inputs` are as many as those of the trace, and of their shapes and types.
   ArraysPtr call(const Arrays& inputs) const;
 };
 

@@ -66,11 +66,9 @@ impl StepGraphs {
             std::iter::once(&tokens).chain(numbers.iter().map(|numbers| of(numbers))).collect()
         };
         let called = inputs(|numbers| &numbers.host);
-        let pools: Vec<Array> = cache.arrays().cloned().collect();
-        let pools: Vec<&Array> = pools.iter().collect();
         let mut graphs = self.graphs.borrow_mut();
         match graphs.get(&shape) {
-            Some(Some(graph)) if graph.fits(&pools)? => {
+            Some(Some(graph)) if graph.fits(&cache.arrays().collect::<Vec<_>>())? => {
                 self.launches.set(graph.launches());
                 return first(graph.call(&called)?).map(Some);
             }
@@ -84,6 +82,8 @@ impl StepGraphs {
             // Those of pools that are gone are useless, too.
             graphs.clear();
         }
+        let pools: Vec<Array> = cache.arrays().cloned().collect();
+        let pools: Vec<&Array> = pools.iter().collect();
         let constants = constants();
         let traced = inputs(|numbers| &numbers.device);
         let arrays = StepArrays {

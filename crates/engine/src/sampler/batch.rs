@@ -1,7 +1,8 @@
 //! The sampling parameters of a step's rows as arrays, kept while the rows' sequences stay the same.
 //!
-//! A token is chosen by inverting the cumulative distribution, in the order of token ids, at one uniform number. Temperature and filters follow
-//! vLLM's order (docs/decisions/0011): temperature, `min_p`, `top_k`, then `top_p` over what the others keep.
+//! A token is chosen by inverting the cumulative distribution, in the order of token ids, at one uniform number.
+//! Temperature and filters follow vLLM's order (docs/decisions/0011): temperature, `min_p`, `top_k`, then `top_p` over what
+//! the others keep.
 
 use std::collections::BTreeMap;
 

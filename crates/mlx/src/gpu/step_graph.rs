@@ -10,12 +10,13 @@ use mlx_sys as sys;
 
 use super::program::waits_itself;
 use crate::array::{list, unlist};
-use crate::{Array, Error, Result};
+use crate::{Array, Dtype, Error, Result};
 use plan::{Node, NodeKind, Part, Place, StepPlan};
 
 /// A computation with its graphs. Belongs to the thread that made it.
 pub struct StepGraph {
     graph: UniquePtr<sys::StepGraph>,
+    inputs: Vec<(Vec<i32>, Dtype)>,
     launches: usize,
     graphs: usize,
 }
@@ -53,7 +54,8 @@ impl StepGraph {
         let launches = nodes.iter().filter(|node| node.kind != NodeKind::View).count();
         let graphs = parts.iter().filter(|part| !part.programs.is_empty()).count();
         let graph = sys::step_graph(trace, &borrowed, &parts, &places, &shape).map_err(failed)?;
-        Ok(Self { graph, launches, graphs })
+        let inputs = arrays.inputs.iter().map(|input| kind(input)).collect::<Result<_>>()?;
+        Ok(Self { graph, inputs, launches, graphs })
     }
 
     /// Whether the borrowed arrays are where they were.
@@ -62,7 +64,13 @@ impl StepGraph {
     }
 
     /// Lazy outputs for other inputs. Calls share memory: one must be dispatched before the next is made.
+    ///
+    /// Fails for other shapes and types than those that were recorded.
     pub fn call(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
+        let kinds = inputs.iter().map(|input| kind(input)).collect::<Result<Vec<_>>>()?;
+        if kinds != self.inputs {
+            return Err(Error::op("step_graph", inputs.iter().copied(), "other inputs than were recorded"));
+        }
         let made = self.graph.call(&*list(inputs.iter().copied())?);
         let made = made.map_err(|e| Error::op("step_graph", inputs.iter().copied(), e.what()))?;
         Ok(unlist(&made))
@@ -83,6 +91,10 @@ impl std::fmt::Debug for StepGraph {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StepGraph").field("launches", &self.launches).field("graphs", &self.graphs).finish()
     }
+}
+
+fn kind(array: &Array) -> Result<(Vec<i32>, Dtype)> {
+    Ok((array.shape().to_vec(), array.dtype()?))
 }
 
 fn node(node: &sys::TraceNode) -> Node {

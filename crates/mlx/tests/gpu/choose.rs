@@ -138,6 +138,21 @@ fn logits_that_are_not_numbers_choose_tokens_that_exist() {
 }
 
 #[test]
+fn parameters_out_of_range_choose_tokens_that_exist() {
+    let program = program("choose_range", Dialect::Cuda, None);
+    for bad in [1e-40, 1e-29, f32::MAX, f32::INFINITY, f32::NAN] {
+        for place in 0..4 {
+            let mut rows = rows(100, 0.0, 6);
+            rows.drain(4..);
+            rows.drain(..2);
+            rows.iter_mut().for_each(|row| row.floats[place] = bad);
+            let tokens = run(&program, 0, &rows, 1).unwrap();
+            assert!(tokens.iter().all(|token| (0.0..100.0).contains(token)), "{bad} at {place}: {tokens:?}");
+        }
+    }
+}
+
+#[test]
 fn broken_choices_are_noticed() {
     let breaks = [
         ("(wanted - sum_above + lo - 1) / lo", "(wanted - sum_above) / lo"),

@@ -137,6 +137,23 @@ fn what_is_not_a_number_gives_a_token() {
 }
 
 #[test]
+fn parameters_out_of_range_give_a_token() {
+    let logits: Vec<f32> = (0..100).map(|at| (at as f32 * 0.7).sin()).collect();
+    let of = Parameters { temperature: 1.0, top_p: 0.9, min_p: 0.1, share: 0.5, top_k: 7 };
+    for bad in [1e-40, 1e-29, 1e38, f64::INFINITY, f64::NAN] {
+        for of in [
+            Parameters { temperature: bad, ..of },
+            Parameters { top_p: bad, ..of },
+            Parameters { min_p: bad, ..of },
+            Parameters { share: bad, ..of },
+        ] {
+            let token = run(&logits, 100, &[of])[0];
+            assert!((0..100).contains(&token), "{of:?}: {token}");
+        }
+    }
+}
+
+#[test]
 fn masked_tokens_are_never_chosen() {
     let mut logits = vec![f32::NEG_INFINITY; 3000];
     (logits[17], logits[2500]) = (-40.0, -41.0);

@@ -1,7 +1,7 @@
 // One token of each row, without a sort. A token's weight is exp((logit - the largest) / temperature) in units of 2^-30, so
 // that sums are exact in any order. Tokens are ordered by weight, the largest first, equal ones by id: what a filter keeps is
 // a prefix of that order, and ends at the weight cut_q and, of those that have just that, at the id cut_id.
-// in:  logits [rows, V] float; numbers [rows, 4] float: temperature (0: the largest logit), top_p, min_p, a share in [0, 1);
+// in:  logits [rows, V] float; numbers [rows, 4] float: temperature (below 1e-30: the largest logit), top_p, min_p, a share in [0, 1);
 //      top_k [rows] int, below 1 for all
 // out: tokens [rows] int: of what min_p, top_k and then top_p keep, the first in the order of ids whose weight, with those
 //      before it, passes the share of all
@@ -34,7 +34,7 @@ if (lane == 0) { tops[simd] = top; ats[simd] = at; }
 GK_BARRIER();
 for (int j = 0; j < NS; ++j)
   if (tops[j] > top || (tops[j] == top && ats[j] < at)) { top = tops[j]; at = ats[j]; }
-if (temperature <= 0 || k == 1 || at == V || top > 3.4e38f) {
+if (temperature < 1e-30f || k == 1 || at == V || top > 3.4e38f) {
   // Logits that are no numbers choose a token that there is.
   if (tid == 0) tokens[row] = at < V ? at : 0;
 } else {
@@ -177,6 +177,12 @@ if (temperature <= 0 || k == 1 || at == V || top > 3.4e38f) {
       const gk_ulong before = gk_shfl_long(passed, lane >= step ? lane - step : lane);
       passed += lane >= step ? before : 0;
     }
-    if (own > 0 && passed > target && passed - own <= target) tokens[row] = i;
+    int chosen = own > 0 && passed > target && passed - own <= target ? i : V;
+    GK_UNROLL for (int step = 16; step > 0; step >>= 1) {
+      const int other = gk_shfl_xor(chosen, step);
+      chosen = other < chosen ? other : chosen;
+    }
+    // Whatever the numbers were, the token is one that there is.
+    if (lane == 0) tokens[row] = chosen < V ? chosen : at;
   }
 }

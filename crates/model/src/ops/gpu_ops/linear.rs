@@ -16,10 +16,6 @@ const DENSE_ROWS_MAX: usize = 32;
 /// The same for weights of up to `SMALL_WEIGHTS` elements: on an H200 the GPU then waits for the launches.
 const SMALL_DENSE_ROWS_MAX: usize = 64;
 const SMALL_WEIGHTS: usize = 1 << 23;
-/// Rows up to which our product with 8-bit weights beats unpacking them: on an H200 a step of Qwen3-4B in 8 bits takes
-/// 4.1, 6.3 and 15.9 ms at 1, 16 and 64 rows with it. Small weights, such as a router's, are worth it at any number.
-const EIGHT_BIT_ROWS_MAX: usize = 16;
-const SMALL_EIGHT_BIT_WORDS: usize = 1 << 18;
 
 /// `x · Wᵀ` where MLX's own operation is not the best; `None` elsewhere.
 pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> {
@@ -36,18 +32,13 @@ pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> 
                 false => Ok(None),
             }
         }
-        Weight::Packed(packed) => {
-            let is_slow =
-                packed.bits == 8 && rows > EIGHT_BIT_ROWS_MAX && packed.weight.size() > SMALL_EIGHT_BIT_WORDS;
-            let product = if is_slow { None } else { few_rows(x, FewRowsWeight::Packed(packed))? };
-            match product {
-                Some(product) => Ok(Some(product)),
-                None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine => {
-                    let dense = packed.dequantize(x.dtype()?)?;
-                    x.matmul(&dense.t()?).map(Some)
-                }
-                None => Ok(None),
+        Weight::Packed(packed) => match few_rows(x, FewRowsWeight::Packed(packed))? {
+            Some(product) => Ok(Some(product)),
+            None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine => {
+                let dense = packed.dequantize(x.dtype()?)?;
+                x.matmul(&dense.t()?).map(Some)
             }
-        }
+            None => Ok(None),
+        },
     }
 }
