@@ -60,7 +60,11 @@ impl Model {
     pub fn load(source: &Source, kernels: Kernels) -> Result<Self, Error> {
         let config = source.json("config.json")?;
         let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
-        let blueprint = families::read(&config).map_err(in_config)?;
+        let mut blueprint = families::read(&config).map_err(in_config)?;
+        if matches!(source, Source::Random(_)) {
+            // They have the names that rewrites lead to.
+            blueprint.rewrites.clear();
+        }
         let quantization = Quantization::read(&config).map_err(in_config)?;
         Self::build(blueprint, quantization, source.weights()?, kernels)
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
 use mlx::Array;
-use omnibus_model::{Kernels, Model, Source};
+use omnibus_model::{Kernels, Model, RandomWeights, Source};
 use serde_json::{Value, json};
 
 /// A directory of its own for one test, with a sound checkpoint in it.
@@ -262,4 +262,26 @@ fn shards_are_read_together_and_may_not_repeat_a_tensor() {
     save("model-00002-of-00002.safetensors", &tensors[tensors.len() / 2 - 1..]);
     let said = directory.load().err().unwrap();
     assert!(said.contains("is in another shard, too"), "{said}");
+}
+
+/// Benchmarks make a model from its config alone.
+#[test]
+fn every_config_loads_with_random_weights() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    for directory in crate::golden::fixtures(&fixtures, &[]).unwrap() {
+        let config = fs::read_to_string(directory.join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        if let Some(config) = config.as_object_mut() {
+            // Of the stored weights.
+            config.retain(|name, _| !name.starts_with("quantization"));
+        }
+        let name = directory.display().to_string();
+        let random = RandomWeights::new(&name, &config.to_string(), None).unwrap();
+        let loaded = Model::load(&Source::Random(random), Kernels::fastest());
+        assert!(
+            loaded.is_ok(),
+            "{name}: {}",
+            loaded.err().map(|error| error.to_string()).unwrap_or_default()
+        );
+    }
 }

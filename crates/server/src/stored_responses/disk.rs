@@ -6,39 +6,40 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
 use super::StoredResponse;
 
-/// Most files; the oldest are removed at the start.
+/// Most files, but for those that were written since the oldest were last removed.
 const FILES_MAX: usize = 16_384;
+/// The oldest files are removed after so many were written.
+const REMOVE_AFTER: usize = 256;
 /// What ids begin with.
 const ID_PREFIX: &str = "resp_";
 
 /// A folder of responses.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub struct Folder {
+    path: PathBuf,
+    files_max: usize,
+    written: AtomicUsize,
+}
 
 impl Folder {
     /// Opens or makes the folder below a state directory.
     pub fn open(state: &Path) -> io::Result<Self> {
-        let folder = state.join("responses");
-        fs::create_dir_all(&folder)?;
-        let mut files: Vec<(SystemTime, PathBuf)> = fs::read_dir(&folder)?
-            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .map(|path| {
-                let modified = path.metadata().and_then(|data| data.modified());
-                (modified.unwrap_or(SystemTime::UNIX_EPOCH), path)
-            })
-            .collect();
-        files.sort();
-        let excess = files.len().saturating_sub(FILES_MAX);
-        for (_, path) in files.into_iter().take(excess) {
-            fs::remove_file(path)?;
-        }
-        Ok(Self(folder))
+        Self::with_files_max(state, FILES_MAX)
+    }
+
+    fn with_files_max(state: &Path, files_max: usize) -> io::Result<Self> {
+        let path = state.join("responses");
+        fs::create_dir_all(&path)?;
+        let folder = Self { path, files_max, written: AtomicUsize::new(0) };
+        folder.remove_oldest()?;
+        Ok(folder)
     }
 
     /// Writes a response.
@@ -49,7 +50,34 @@ impl Folder {
         let part = path.with_extension("part");
         if let Err(error) = fs::write(&part, text).and_then(|()| fs::rename(&part, &path)) {
             tracing::warn!(%error, path = %path.display(), "a response was not written");
+            // On a full disk it has a part of the text.
+            _ = fs::remove_file(&part);
         }
+        if (self.written.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REMOVE_AFTER)
+            && let Err(error) = self.remove_oldest()
+        {
+            tracing::warn!(%error, path = %self.path.display(), "old responses were not removed");
+        }
+    }
+
+    fn remove_oldest(&self) -> io::Result<()> {
+        let mut files: Vec<(SystemTime, PathBuf)> = fs::read_dir(&self.path)?
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .map(|path| {
+                let modified = path.metadata().and_then(|data| data.modified());
+                (modified.unwrap_or(SystemTime::UNIX_EPOCH), path)
+            })
+            .collect();
+        files.sort();
+        let excess = files.len().saturating_sub(self.files_max);
+        for (_, path) in files.into_iter().take(excess) {
+            match fs::remove_file(path) {
+                // Another process, or a client, removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+        }
+        Ok(())
     }
 
     /// Reads a response.
@@ -72,6 +100,30 @@ impl Folder {
     fn path(&self, id: &str) -> Option<PathBuf> {
         let rest = id.strip_prefix(ID_PREFIX)?;
         let is_ours = rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_ours.then(|| self.0.join(format!("{id}.json")))
+        is_ours.then(|| self.path.join(format!("{id}.json")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_runs_on_removes_the_oldest_files() {
+        let state = std::env::temp_dir().join(format!("omnibus-old-responses-{}", std::process::id()));
+        let folder = Folder::with_files_max(&state, 10).unwrap();
+        for number in 0..3 * REMOVE_AFTER {
+            folder.write(&StoredResponse {
+                id: format!("{ID_PREFIX}{number:032x}"),
+                tenant: "a".to_owned(),
+                input: Vec::new(),
+                response: Value::Null,
+            });
+        }
+        let files = fs::read_dir(state.join("responses")).unwrap().count();
+        let newest = folder.read(&format!("{ID_PREFIX}{:032x}", 3 * REMOVE_AFTER - 1));
+        fs::remove_dir_all(state).unwrap();
+        assert_eq!(files, 10);
+        assert!(newest.is_some());
     }
 }
