@@ -87,9 +87,6 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
         CpuActivations::Int8 => Kernels::fastest().with_int8_activations(),
     };
     let mut model = Model::load(source, kernels).map_err(StartError::new)?;
-    for warning in model.warnings() {
-        tracing::warn!("{warning}");
-    }
     if let Some(tokens) = settings.max_kv_size {
         if tokens <= SINK_TOKENS {
             return Err(StartError::new(format!(
@@ -102,6 +99,9 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
     let capacity = capacity::Capacity::of(&model, settings)?;
+    for warning in model.switch_off_failing_kernels(capacity.storage) {
+        tracing::warn!("{warning}");
+    }
     let ready = Ready {
         architecture: config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),
         quantization: model.quantization().label(),

@@ -7,8 +7,8 @@ use std::{env, fs};
 use mlx::Dtype;
 use mlx::fast::TemplateValue;
 use mlx::gpu::{
-    AddNorm, BlockCopies, Dialect, FewRows, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, Rotary,
-    RotaryNorm, RotaryOrder, WeightBits, cuda_program_text,
+    AddNorm, BlockCopies, Dialect, FewRows, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan,
+    PoolFormat, Rotary, RotaryNorm, RotaryOrder, WeightBits, cuda_program_text,
 };
 
 /// What MLX 0.32 writes in front of the header.
@@ -41,11 +41,20 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
     ];
     for (dtype, shape, window, sink_tokens) in layers {
         let scale = 0.1;
-        let attention =
-            PagedAttention { dtype, pool: dtype, shape, block_size: 16, window, sink_tokens, scale };
+        let attention = PagedAttention {
+            dtype,
+            pool: PoolFormat::Float(dtype),
+            shape,
+            block_size: 16,
+            window,
+            sink_tokens,
+            scale,
+            softcap: None,
+            sink_logits: SinkLogits::Absent,
+        };
         let rotary = Rotary {
             dtype,
-            pool: dtype,
+            pool: PoolFormat::Float(dtype),
             shape,
             dims: shape.head_dim,
             order: RotaryOrder::Halves,

@@ -20,7 +20,10 @@ mod route;
 mod source;
 mod step_graph;
 
-pub use attention::{HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, Rotary, RotaryNorm, RotaryOrder};
+pub use attention::{
+    HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryNorm, RotaryOrder,
+    SinkLogits,
+};
 pub use blocks::{BlockCopies, copy_blocks};
 pub use call::written_by;
 pub use choose::{Choose, choose_tokens};

@@ -1,7 +1,7 @@
 //! The one decoder: embeds rows, runs the layers over them, and returns logits of the requested rows.
 
 use mlx::{Array, Dtype};
-use omnibus_kv::{CacheKind, FloatType};
+use omnibus_kv::{CacheKind, FloatType, KvFormat};
 
 use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, NormBlock, ResidualStream};
 use crate::blueprint::{EMBED_NORM, POSITIONS};
@@ -27,7 +27,6 @@ pub struct Model {
     layers: Vec<Layer>,
     norm: NormBlock,
     head: Option<Linear>,
-    warnings: Vec<String>,
     /// On CUDA.
     step_graphs: Option<StepGraphs>,
 }
@@ -101,10 +100,6 @@ impl Model {
         let norms = embed_norm.iter().flat_map(NormBlock::arrays).chain(norm.arrays());
         eval(head.iter().flat_map(Linear::arrays).chain(norms).collect())?;
         assert!(store.is_empty(), "the check left only what the blocks take");
-        let warnings = match kernels {
-            Kernels::Gpu => kernel_check::switch_off_failing(&blueprint, &quantization, dtype),
-            Kernels::Mlx | Kernels::Cpu | Kernels::CpuInt8 => Vec::new(),
-        };
         let step_graphs = kernels.uses_step_graphs().then(StepGraphs::default);
         Ok(Self {
             blueprint,
@@ -117,7 +112,6 @@ impl Model {
             layers,
             norm,
             head,
-            warnings,
             step_graphs,
         })
     }
@@ -153,9 +147,17 @@ impl Model {
         kv_format::float_of(self.dtype)
     }
 
-    /// Kernels that are not used because they failed or differed from MLX when the model was loaded, a line each.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    /// Compares GPU kernels with MLX's operations at the model's shapes and this format of keys and values, and switches
+    /// those off that fail or differ: a line each.
+    pub fn switch_off_failing_kernels(&self, storage: KvStorage) -> Vec<String> {
+        let float = storage.unquantized_prefix.map(|prefix| KvFormat::Float(prefix.float));
+        let formats: Vec<KvFormat> = [storage.format].into_iter().chain(float).collect();
+        match self.kernels {
+            Kernels::Gpu => {
+                kernel_check::switch_off_failing(&self.blueprint, &self.quantization, self.dtype, &formats)
+            }
+            Kernels::Mlx | Kernels::Cpu | Kernels::CpuInt8 => Vec::new(),
+        }
     }
 
     /// Which kernels compute.

@@ -11,8 +11,10 @@ use std::time::Instant;
 
 use mlx::{Array, Dtype};
 
+use omnibus_kv::KvFormat;
+
 use crate::ops::{GpuKernel, switch_off};
-use crate::{Blueprint, Mixer, Quantization};
+use crate::{Blueprint, Mixer, Quantization, kv_format};
 
 /// One kernel at one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,20 +81,26 @@ impl KernelCheck {
     }
 }
 
-/// Every kernel at the shapes of a network whose activations are of `dtype`.
+/// Every kernel at the shapes of a network whose activations are of `dtype`, with keys and values as floats and packed.
 pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
-    groups(blueprint, dtype, measure, &[4, 16]).into_iter().flat_map(|(_, checks)| checks).collect()
+    let packed = [8, 4].into_iter().filter_map(|bits| blueprint.quantized_kv_format(bits, 64).ok());
+    let formats: Vec<KvFormat> =
+        [KvFormat::Float(kv_format::float_of(dtype))].into_iter().chain(packed).collect();
+    let groups = groups(blueprint, dtype, measure, (&[4, 16], &formats));
+    groups.into_iter().flat_map(|(_, checks)| checks).collect()
 }
 
 /// Checks the kernels at the shapes of a network, and switches those off that fail. One line for each of them.
+/// `formats`: of keys and values.
 pub(crate) fn switch_off_failing(
     blueprint: &Blueprint,
     quantization: &Quantization,
     dtype: Dtype,
+    formats: &[KvFormat],
 ) -> Vec<String> {
     let bits = quantization.default.map_or(16, |choice| choice.bits);
     let mut lines = Vec::new();
-    for (kernel, checks) in groups(blueprint, dtype, Measure::Errors, &[bits]) {
+    for (kernel, checks) in groups(blueprint, dtype, Measure::Errors, (&[bits], formats)) {
         let Some(failing) = checks.iter().find(|check| !check.holds()) else { continue };
         switch_off(kernel);
         let KernelCheck { kernel, shape, error, tolerance, problem, .. } = failing;
@@ -106,12 +114,12 @@ pub(crate) fn switch_off_failing(
     lines
 }
 
-/// `bits`: of the weights that products are checked with.
+/// `bits`: of the weights that products are checked with; `formats`: of keys and values.
 fn groups(
     blueprint: &Blueprint,
     dtype: Dtype,
     measure: Measure,
-    bits: &[i32],
+    (bits, formats): (&[i32], &[KvFormat]),
 ) -> Vec<(GpuKernel, Vec<KernelCheck>)> {
     let mut layers = Vec::new();
     for layer in &blueprint.layers {
@@ -121,7 +129,13 @@ fn groups(
             layers.push((spec.clone(), layer.clone()));
         }
     }
-    let attention = layers.iter().flat_map(|(_, layer)| attention::checks(blueprint, layer, dtype, measure));
+    let of = |format: &KvFormat| {
+        let format = *format;
+        layers
+            .iter()
+            .flat_map(move |(_, layer)| attention::checks(blueprint, layer, (dtype, format), measure))
+    };
+    let attention = formats.iter().flat_map(of);
     vec![
         (GpuKernel::Attention, attention.collect()),
         (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),

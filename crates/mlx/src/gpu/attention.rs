@@ -22,6 +22,58 @@ pub struct HeadShape {
     pub head_dim: i32,
 }
 
+/// How pools store keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolFormat {
+    /// Floats of a dtype.
+    Float(Dtype),
+    /// Words: codes of 4 or 8 bits, as MLX's affine quantization packs them, then a scale (f32) for each group, then a bias
+    /// for each.
+    Packed {
+        /// Of a code.
+        bits: i32,
+        /// Elements that share a scale: 32, 64 or 128.
+        group: i32,
+    },
+}
+
+impl PoolFormat {
+    /// Of the pools' arrays.
+    pub fn dtype(self) -> Dtype {
+        match self {
+            Self::Float(dtype) => dtype,
+            Self::Packed { .. } => Dtype::U32,
+        }
+    }
+
+    /// Elements of a stored head of `head_dim` numbers, in [`Self::dtype`].
+    pub fn width(self, head_dim: i32) -> i32 {
+        match self {
+            Self::Float(_) => head_dim,
+            Self::Packed { bits, group } => head_dim * bits / 32 + 2 * (head_dim / group),
+        }
+    }
+
+    /// Whether kernels read and write heads of this width.
+    fn is_sound(self, head_dim: i32) -> bool {
+        match self {
+            Self::Float(dtype) => is_float(dtype),
+            Self::Packed { bits, group } => {
+                let fits = head_dim <= 256 && head_dim % group == 0;
+                matches!(bits, 4 | 8) && matches!(group, 32 | 64 | 128) && fits
+            }
+        }
+    }
+
+    fn constants(self, head_dim: i32) -> [TemplateArg<'static>; 3] {
+        let (bits, group) = match self {
+            Self::Float(_) => (0, head_dim),
+            Self::Packed { bits, group } => (bits, group),
+        };
+        [dtype("TP", self.dtype()), int("BITS", bits), int("GROUP", group)]
+    }
+}
+
 /// Which elements rotate together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotaryOrder {
@@ -46,7 +98,7 @@ pub struct Rotary {
     /// Of the projected rows and of the queries.
     pub dtype: Dtype,
     /// Of the pools.
-    pub pool: Dtype,
+    pub pool: PoolFormat,
     /// The heads.
     pub shape: HeadShape,
     /// How many elements of a head rotate; even, 0 for no rotation.
@@ -63,13 +115,13 @@ impl Rotary {
     /// Inputs: queries, keys and values `[rows, (heads + 2 · kv_heads) · head_dim]`; weights of the two norms
     /// `[head_dim]` (any floats without a norm); radians per position `[dims / 2]` f32; positions and flat slots, i32,
     /// one for each row at least (below zero: not written); the pools of keys and of values
-    /// `[blocks, block_size, kv_heads, head_dim]`, which are written in place. Outputs: queries
+    /// `[blocks, block_size, kv_heads, width]`, which are written in place. Outputs: queries
     /// `[rows, heads · head_dim]`, on which every reader of the pools must depend, and the attention's counter.
     /// `None` for odd heads and types without a kernel.
     pub fn plan(&self, rows: i32) -> Option<Plan> {
         let HeadShape { heads, kv_heads, head_dim } = self.shape;
         let fits = head_dim % 2 == 0 && self.dims % 2 == 0 && self.dims <= head_dim && self.dims >= 0;
-        if !fits || !self.shape.is_sound() || !is_float(self.dtype) || !is_float(self.pool) {
+        if !fits || !self.shape.is_sound() || !is_float(self.dtype) || !self.pool.is_sound(head_dim) {
             return None;
         }
         let (norm, eps) = match self.norm {
@@ -77,21 +129,22 @@ impl Rotary {
             RotaryNorm::Rms(eps) => (true, eps),
         };
         let simds = 8;
+        let mut constants = self.pool.constants(head_dim).to_vec();
+        constants.extend([
+            dtype("T", self.dtype),
+            int("HQ", heads),
+            int("HK", kv_heads),
+            int("D", head_dim),
+            int("R", self.dims),
+            int("NS", simds),
+            ("NORM", TemplateValue::Bool(norm)),
+            ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
+            bits("EPS", eps),
+            bits("MAGNITUDE", self.magnitude),
+        ]);
         Some(Plan {
             kernel: &QK_ROPE_WRITE,
-            constants: vec![
-                dtype("T", self.dtype),
-                dtype("TP", self.pool),
-                int("HQ", heads),
-                int("HK", kv_heads),
-                int("D", head_dim),
-                int("R", self.dims),
-                int("NS", simds),
-                ("NORM", TemplateValue::Bool(norm)),
-                ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
-                bits("EPS", eps),
-                bits("MAGNITUDE", self.magnitude),
-            ],
+            constants,
             groups: [(heads + 2 * kv_heads + simds - 1) / simds, rows, 1],
             threads: simds * 32,
             outputs: vec![
@@ -119,7 +172,7 @@ pub struct PagedAttention {
     /// Of queries and of the result.
     pub dtype: Dtype,
     /// Of the pools.
-    pub pool: Dtype,
+    pub pool: PoolFormat,
     /// The heads.
     pub shape: HeadShape,
     /// Tokens of a block.
@@ -130,6 +183,19 @@ pub struct PagedAttention {
     pub sink_tokens: i32,
     /// Scores are multiplied by this.
     pub scale: f32,
+    /// Then they become `cap · tanh(score / cap)`.
+    pub softcap: Option<f32>,
+    /// Whether each head has the logit of a key without a value.
+    pub sink_logits: SinkLogits,
+}
+
+/// Logits of keys without values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkLogits {
+    /// None.
+    Absent,
+    /// One for each query head.
+    PerHead,
 }
 
 /// The arrays of attention over pools.
@@ -145,6 +211,8 @@ pub struct PagedArrays<'a> {
     pub tables: &'a Array,
     /// The counter that [`Rotary`] gave.
     pub counter: &'a Array,
+    /// Logits of keys without values, `[heads]`, floats; any floats without such keys.
+    pub sinks: &'a Array,
 }
 
 impl<'a> PagedArrays<'a> {
@@ -161,6 +229,7 @@ impl<'a> PagedArrays<'a> {
             "items" => items,
             "table" => self.tables,
             "counter" => self.counter,
+            "sinks" => self.sinks,
             "part" => part.unwrap_or(other),
             _ => other,
         };
@@ -192,17 +261,17 @@ impl PagedAttention {
     /// Whether there are kernels for it.
     pub fn is_supported(&self) -> bool {
         let HeadShape { head_dim, .. } = self.shape;
-        let floats = is_float(self.dtype) && is_float(self.pool);
+        let formats = is_float(self.dtype) && self.pool.is_sound(head_dim);
         let heads = self.shape.is_sound() && head_dim % 8 == 0 && head_dim <= 256;
         let shared = (head_dim + 4) * self.shape.group() <= SHARED_FLOATS_MAX;
-        floats && heads && shared && self.block_size > 0 && self.shape.group() <= 32
+        formats && heads && shared && self.block_size > 0 && self.shape.group() <= 32
     }
 
     /// Rows that decode: one row an item, `longest` keys at most. The inputs of the first plan are queries
-    /// `[rows, heads · head_dim]`, the two pools, items `[.., 8]` i32, block tables i32, the counter of [`Rotary`], and
-    /// (for the kernel that takes it) any array like the queries. Its outputs are the result
-    /// `[rows, heads · head_dim]` and partial results; a second plan, if there is one, takes the partial results and the
-    /// items, and gives the result.
+    /// `[rows, heads · head_dim]`, the two pools, items `[.., 8]` i32, block tables i32, the counter of [`Rotary`], logits
+    /// of sinks, and (for the kernel that takes it) any array like the queries. Its outputs are the result
+    /// `[rows, heads · head_dim]` and partial results; a second plan, if there is one, takes the partial results, the
+    /// items and the logits, and gives the result.
     pub fn decode(&self, dialect: Dialect, rows: i32, items: i32, longest: i32) -> Vec<Plan> {
         let busy = GROUPS_WANTED / (items * self.shape.kv_heads).max(1);
         let splits = busy.min((f64::from(longest.max(1)).sqrt() / 3.0) as i32).max(1);
@@ -247,6 +316,7 @@ impl PagedAttention {
                 int("D", head_dim),
                 int("QN", 1),
                 int("NT", threads),
+                self.sink_constant(),
             ],
             groups: [items, kv_heads, 1],
             threads,
@@ -301,6 +371,7 @@ impl PagedAttention {
     fn decodes_on_tensor_cores(&self, dialect: Dialect) -> bool {
         self.has_tensor_types(dialect)
             && matches!(self.shape.head_dim, 64 | 128)
+            && !matches!(self.pool, PoolFormat::Packed { group: 32, .. })
             && self.shape.group() <= 16
             && self.block_size % 16 == 0
     }
@@ -317,12 +388,19 @@ impl PagedAttention {
     }
 
     fn has_tensor_types(&self, dialect: Dialect) -> bool {
-        dialect == Dialect::Cuda && self.pool == self.dtype && matches!(self.dtype, Dtype::Bf16 | Dtype::F16)
+        let pool = match self.pool {
+            PoolFormat::Float(dtype) => dtype == self.dtype,
+            PoolFormat::Packed { .. } => true,
+        };
+        dialect == Dialect::Cuda && pool && matches!(self.dtype, Dtype::Bf16 | Dtype::F16)
     }
 
     /// What all attention kernels have.
     fn constants(&self) -> Vec<TemplateArg<'static>> {
-        vec![
+        // Powers of two are cheaper than those of e.
+        let to_base_2 = std::f32::consts::LOG2_E;
+        let mut constants = self.pool.constants(self.shape.head_dim).to_vec();
+        constants.extend([
             dtype("T", self.dtype),
             int("HQ", self.shape.heads),
             int("HK", self.shape.kv_heads),
@@ -330,9 +408,15 @@ impl PagedAttention {
             int("BS", self.block_size),
             int("WINDOW", self.window.unwrap_or(0)),
             int("SINK", self.sink_tokens),
-            // Powers of two are cheaper than those of e.
-            bits("SCALE", self.scale * std::f32::consts::LOG2_E),
-        ]
+            bits("SCALE", self.scale * to_base_2),
+            bits("CAP", self.softcap.map_or(0.0, |cap| cap * to_base_2)),
+            self.sink_constant(),
+        ]);
+        constants
+    }
+
+    fn sink_constant(&self) -> TemplateArg<'static> {
+        ("SINK_LOGITS", TemplateValue::Bool(self.sink_logits == SinkLogits::PerHead))
     }
 
     /// Constants of plain arithmetic with `rows` rows an item, and simd groups: slices of rows times slices of keys.
@@ -343,7 +427,7 @@ impl PagedAttention {
         let room = SHARED_FLOATS_MAX / (pairs * (self.shape.head_dim + 4));
         let key_slices = if rows > 1 { 1 } else { (8 / row_slices).clamp(1, 4).min(room.max(1)) };
         let mut constants = self.constants();
-        constants.extend([dtype("TP", self.pool), int("QN", rows), int("GH", per_simd), int("U", 4)]);
+        constants.extend([int("QN", rows), int("GH", per_simd), int("U", 4)]);
         (constants, row_slices * key_slices)
     }
 }

@@ -52,7 +52,7 @@ pub struct Source {
 }
 
 /// Inputs of the attention kernels over rows.
-const ATTENTION: &[&str] = &["q", "kpool", "vpool", "items", "table", "counter", "other"];
+const ATTENTION: &[&str] = &["q", "kpool", "vpool", "items", "table", "counter", "sinks", "other"];
 
 macro_rules! kernel {
     ($name:literal, $inputs:expr, $outputs:expr, $needs:ident) => {
@@ -74,11 +74,20 @@ pub(super) static QK_ROPE_WRITE: Kernel = kernel!(
     Dialect
 );
 pub(super) static ATTN_ROWS: Kernel = kernel!("attn_rows", ATTENTION, &["out", "part"], Dialect);
-pub(super) static ATTN_REDUCE: Kernel = kernel!("attn_reduce", &["part", "items"], &["out"], Dialect);
-pub(super) static ATTN_MMA: Kernel =
-    kernel!("attn_mma", &["q", "kpool", "vpool", "items", "table", "counter"], &["out", "part"], TensorCores);
-pub(super) static ATTN_CHUNK_MMA: Kernel =
-    kernel!("attn_chunk_mma", &["q", "kpool", "vpool", "items", "table", "other"], &["out"], TensorCores);
+pub(super) static ATTN_REDUCE: Kernel =
+    kernel!("attn_reduce", &["part", "items", "sinks"], &["out"], Dialect);
+pub(super) static ATTN_MMA: Kernel = kernel!(
+    "attn_mma",
+    &["q", "kpool", "vpool", "items", "table", "counter", "sinks"],
+    &["out", "part"],
+    TensorCores
+);
+pub(super) static ATTN_CHUNK_MMA: Kernel = kernel!(
+    "attn_chunk_mma",
+    &["q", "kpool", "vpool", "items", "table", "sinks", "other"],
+    &["out"],
+    TensorCores
+);
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
 pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dialect);
 

@@ -1,9 +1,10 @@
 //! Attention over blocks: rows that decode, prompt chunks, and batches of both.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Dialect, HeadShape, ITEM_FIELDS, PagedAttention, Plan};
+use mlx::gpu::{Dialect, HeadShape, ITEM_FIELDS, PagedAttention, Plan, PoolFormat, SinkLogits};
 
 use crate::emulator::{Numbers, Program, Tensor, error, tolerance};
+use crate::pools;
 
 /// Rows of one sequence, after `context` earlier tokens.
 #[derive(Clone, Copy)]
@@ -18,6 +19,8 @@ struct World {
     segments: Vec<Segment>,
     queries: Tensor,
     pools: [Tensor; 2],
+    /// Of each query head.
+    sinks: Tensor,
     tables: Vec<Vec<i32>>,
     freed: Vec<usize>,
     expected: Vec<f64>,
@@ -32,15 +35,25 @@ impl World {
         let rows: usize = segments.iter().map(|segment| segment.rows).sum();
         let size = attention.block_size as usize;
         let blocks: usize = segments.iter().map(|one| (one.context + one.rows).div_ceil(size) + 1).sum();
-        let shape = [blocks as i32, attention.block_size, kv_heads, head_dim];
-        let pools = [numbers.tensor(attention.pool, &shape), numbers.tensor(attention.pool, &shape)];
+        let heads_held = [blocks as i32, attention.block_size, kv_heads];
+        let mut pool = || pools::random(attention.pool, &heads_held, head_dim, &mut numbers);
+        let pools = [pool(), pool()];
+        let sinks = numbers.tensor(F32, &[heads]);
         let queries = numbers.tensor(attention.dtype, &[rows as i32, heads * head_dim]);
         let mut free: Vec<i32> = (0..blocks as i32).collect();
         for i in (1..free.len()).rev() {
             free.swap(i, numbers.below(i + 1));
         }
-        let mut world =
-            Self { attention, segments, queries, pools, tables: vec![], freed: vec![], expected: vec![] };
+        let mut world = Self {
+            attention,
+            segments,
+            queries,
+            pools,
+            sinks,
+            tables: vec![],
+            freed: vec![],
+            expected: vec![],
+        };
         let mut held = vec![false; blocks * size];
         for segment in world.segments.clone() {
             let end = segment.context + segment.rows;
@@ -77,7 +90,8 @@ impl World {
         let (heads, kv_heads, dim) = (heads as usize, kv_heads as usize, head_dim as usize);
         let size = self.attention.block_size as usize;
         let sinks = self.attention.sink_tokens as usize;
-        let (queries, keys, values) = (self.queries.to_f64(), self.pools[0].to_f64(), self.pools[1].to_f64());
+        let (queries, sink_logits) = (self.queries.to_f64(), self.sinks.to_f64());
+        let [keys, values] = self.pools.each_ref().map(|pool| pools::floats(self.attention.pool, pool, dim));
         let (mut out, mut row) = (Vec::new(), 0);
         for ((segment, table), freed) in self.segments.iter().zip(&self.tables).zip(&self.freed) {
             for position in segment.context..segment.context + segment.rows {
@@ -98,12 +112,21 @@ impl World {
                     let at = |slot: usize| (slot * kv_heads + head / (heads / kv_heads)) * dim;
                     let score = |slot: &usize| {
                         let k = &keys[at(*slot)..][..dim];
-                        q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * f64::from(self.attention.scale)
+                        let score = q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>()
+                            * f64::from(self.attention.scale);
+                        self.attention.softcap.map_or(score, |cap| {
+                            let cap = f64::from(cap);
+                            cap * (score / cap).tanh()
+                        })
                     };
                     let scores: Vec<f64> = slots.iter().map(score).collect();
-                    let top = scores.iter().copied().fold(f64::MIN, f64::max);
+                    let sink = match self.attention.sink_logits {
+                        SinkLogits::Absent => f64::NEG_INFINITY,
+                        SinkLogits::PerHead => sink_logits[head],
+                    };
+                    let top = scores.iter().copied().fold(sink, f64::max);
                     let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
-                    let total: f64 = weights.iter().sum();
+                    let total: f64 = weights.iter().sum::<f64>() + (sink - top).exp();
                     out.extend((0..dim).map(|i| {
                         slots
                             .iter()
@@ -153,6 +176,7 @@ impl World {
             "vpool" => self.pools[1].clone(),
             "items" => Tensor::ints(items),
             "table" => self.table(),
+            "sinks" => self.sinks.clone(),
             "counter" => Tensor { dtype: Dtype::U32, ..Tensor::ints(&vec![0; 1024]) },
             _ => other.clone(),
         };
@@ -171,6 +195,7 @@ struct Case {
     plans: Vec<Plan>,
     inputs: Vec<Tensor>,
     items: Vec<i32>,
+    sinks: Tensor,
     expected: Vec<f64>,
     dtype: Dtype,
 }
@@ -180,7 +205,8 @@ fn decode(dialect: Dialect, world: &World, splits: i32) -> Case {
     let items = world.items(1, |_| Item::Attend);
     let plans = world.attention.decode_split(dialect, rows, rows, splits);
     let inputs = world.inputs(&plans[0], &items, &world.queries);
-    Case { plans, inputs, items, expected: world.expected.clone(), dtype: world.attention.dtype }
+    let (expected, sinks) = (world.expected.clone(), world.sinks.clone());
+    Case { plans, inputs, items, sinks, expected, dtype: world.attention.dtype }
 }
 
 /// Chunks are computed; single rows are copied from the queries.
@@ -205,7 +231,8 @@ fn chunks(dialect: Dialect, world: &World) -> Case {
         row += segment.rows;
     }
     let inputs = world.inputs(&plan, &items, &world.queries);
-    Case { plans: vec![plan], inputs, items, expected, dtype: world.attention.dtype }
+    let (sinks, dtype) = (world.sinks.clone(), world.attention.dtype);
+    Case { plans: vec![plan], inputs, items, sinks, expected, dtype }
 }
 
 /// The largest error of any case, as a share of what is tolerated.
@@ -215,7 +242,7 @@ fn worst(name: &str, dialect: Dialect, cases: &[Case]) -> f64 {
     let halves: Vec<_> = cases.iter().filter_map(|case| case.plans.get(1)).collect();
     let reducer = (!halves.is_empty()).then(|| {
         let plans: Vec<_> =
-            halves.iter().map(|plan| ((*plan).clone(), vec![F32, Dtype::I32], None)).collect();
+            halves.iter().map(|plan| ((*plan).clone(), vec![F32, Dtype::I32, F32], None)).collect();
         Program::new(&format!("{name}_reduce"), dialect, &plans)
     });
     let (mut most, mut reduced) = (0f64, 0);
@@ -226,9 +253,9 @@ fn worst(name: &str, dialect: Dialect, cases: &[Case]) -> f64 {
             };
             let mut outputs = arrays[case.inputs.len()..].to_vec();
             if let (Some(plan), Some(reducer)) = (case.plans.get(1), &reducer) {
-                let inputs = [outputs[1].clone(), Tensor::ints(&case.items)];
+                let inputs = [outputs[1].clone(), Tensor::ints(&case.items), case.sinks.clone()];
                 let Ok(arrays) = reducer.run(reduced, plan, &inputs, seed) else { return f64::INFINITY };
-                outputs = arrays[2..].to_vec();
+                outputs = arrays[3..].to_vec();
             }
             most = most.max(error(&outputs[0].to_f64(), &case.expected) / tolerance(case.dtype));
         }
@@ -261,11 +288,33 @@ fn attention(dtype: Dtype, heads: [i32; 3], block_size: i32) -> PagedAttention {
     let [heads, kv_heads, head_dim] = heads;
     let shape = HeadShape { heads, kv_heads, head_dim };
     let scale = (head_dim as f32).powf(-0.5);
-    PagedAttention { dtype, pool: dtype, shape, block_size, window: None, sink_tokens: 0, scale }
+    PagedAttention {
+        dtype,
+        pool: PoolFormat::Float(dtype),
+        shape,
+        block_size,
+        window: None,
+        sink_tokens: 0,
+        scale,
+        softcap: None,
+        sink_logits: SinkLogits::Absent,
+    }
 }
 
 fn windowed(attention: PagedAttention, window: i32, sink_tokens: i32) -> PagedAttention {
     PagedAttention { window: Some(window), sink_tokens, ..attention }
+}
+
+fn packed(attention: PagedAttention, bits: i32, group: i32) -> PagedAttention {
+    PagedAttention { pool: PoolFormat::Packed { bits, group }, ..attention }
+}
+
+fn capped(attention: PagedAttention, cap: f32) -> PagedAttention {
+    PagedAttention { softcap: Some(cap), ..attention }
+}
+
+fn with_sinks(attention: PagedAttention) -> PagedAttention {
+    PagedAttention { sink_logits: SinkLogits::PerHead, ..attention }
 }
 
 /// Single rows after these contexts.
@@ -282,7 +331,16 @@ fn plain_decodes(dialect: Dialect) -> Vec<Case> {
         decode(dialect, &world(attention(F16, [7, 1, 256], 16), &[32, 64]), 2),
         decode(dialect, &world(windowed(attention(F32, [4, 2, 128], 32), 41, 0), &[149, 8]), 2),
         decode(dialect, &world(windowed(attention(F32, [2, 2, 8], 4), 9, 5), &[60, 12, 3, 13]), 2),
-        decode(dialect, &world(PagedAttention { pool: F16, ..attention(Bf16, [3, 1, 96], 8) }, &[20]), 1),
+        decode(
+            dialect,
+            &world(PagedAttention { pool: PoolFormat::Float(F16), ..attention(Bf16, [3, 1, 96], 8) }, &[20]),
+            1,
+        ),
+        decode(dialect, &world(packed(attention(F32, [8, 2, 128], 16), 8, 64), &[0, 36, 99]), 3),
+        decode(dialect, &world(packed(attention(F32, [5, 1, 96], 16), 4, 32), &[51]), 1),
+        decode(dialect, &world(capped(attention(F32, [4, 2, 256], 16), 1.5), &[40, 3]), 2),
+        decode(dialect, &world(with_sinks(attention(F32, [6, 2, 64], 16)), &[0, 70]), 2),
+        decode(dialect, &world(with_sinks(windowed(attention(F32, [4, 4, 64], 16), 17, 0)), &[44]), 1),
     ]
 }
 
@@ -292,6 +350,8 @@ fn plain_chunks(dialect: Dialect) -> Vec<Case> {
         chunks(dialect, &World::new(attention(F32, [5, 1, 40], 8), &[(0, 2), (3, 33)])),
         chunks(dialect, &World::new(windowed(attention(F32, [2, 2, 64], 16), 19, 3), &[(50, 30), (2, 20)])),
         chunks(dialect, &World::new(windowed(attention(F16, [4, 1, 256], 16), 24, 0), &[(30, 9)])),
+        chunks(dialect, &World::new(packed(attention(F32, [4, 2, 64], 16), 4, 64), &[(20, 19), (0, 1)])),
+        chunks(dialect, &World::new(with_sinks(capped(attention(F32, [4, 2, 64], 16), 2.0)), &[(20, 19)])),
     ]
 }
 
@@ -303,6 +363,12 @@ fn tensor_decodes() -> Vec<Case> {
         decode(Dialect::Cuda, &world(attention(Bf16, [24, 2, 64], 16), &[50, 3]), 2),
         decode(Dialect::Cuda, &world(windowed(attention(Bf16, [8, 1, 128], 32), 41, 0), &[149, 8]), 2),
         decode(Dialect::Cuda, &world(windowed(attention(F16, [2, 2, 64], 16), 20, 5), &[149, 22, 7, 36]), 2),
+        decode(Dialect::Cuda, &world(packed(attention(Bf16, [8, 2, 128], 16), 8, 64), &[0, 36, 99]), 3),
+        decode(Dialect::Cuda, &world(packed(attention(F16, [24, 2, 64], 16), 8, 64), &[50, 3]), 2),
+        decode(Dialect::Cuda, &world(packed(attention(Bf16, [12, 1, 128], 16), 4, 128), &[177]), 1),
+        decode(Dialect::Cuda, &world(packed(attention(Bf16, [4, 2, 128], 32), 4, 64), &[61, 2]), 2),
+        decode(Dialect::Cuda, &world(with_sinks(attention(Bf16, [16, 2, 64], 16)), &[0, 61]), 2),
+        decode(Dialect::Cuda, &world(capped(attention(F16, [4, 2, 128], 16), 1.5), &[61]), 1),
     ]
 }
 
@@ -315,6 +381,10 @@ fn tensor_chunks() -> Vec<Case> {
         chunks(&World::new(windowed(attention(F16, [4, 2, 64], 16), 19, 3), &[(50, 70), (2, 20)])),
         chunks(&World::new(windowed(attention(Bf16, [2, 1, 32], 16), 40, 0), &[(100, 9)])),
         chunks(&World::new(windowed(attention(Bf16, [4, 2, 256], 32), 33, 0), &[(7, 61)])),
+        chunks(&World::new(packed(attention(Bf16, [8, 2, 128], 16), 8, 64), &[(0, 45), (40, 1), (13, 5)])),
+        chunks(&World::new(packed(attention(F16, [4, 2, 64], 16), 4, 32), &[(50, 70)])),
+        chunks(&World::new(with_sinks(attention(Bf16, [8, 2, 64], 16)), &[(0, 2), (9, 40)])),
+        chunks(&World::new(capped(with_sinks(attention(F16, [4, 2, 256], 16)), 1.5), &[(9, 40)])),
     ]
 }
 
@@ -360,7 +430,10 @@ fn broken_decode_is_noticed() {
 #[test]
 fn broken_tensor_decode_is_noticed() {
     let breaks = [
-        (1, "0x7632), gk_bytes(v10", "0x3276), gk_bytes(v10"),
+        (1, "across<T>(vr[0][0][h], vr[0][1][h], e)", "across<T>(vr[0][1][h], vr[0][0][h], e)"),
+        (5, "part[e] * kscale[i][e & 1][w]", "part[e] * kscale[i][0][w]"),
+        (7, "biased[o][w] *= a;", ""),
+        (9, "gk_weighted<SINK_LOGITS>(x, w, top, sink)", "gk_weighted<false>(x, w, top, sink)"),
         (1, "k < n && (WINDOW", "k <= n && (WINDOW"),
         (2, "g + 8 * o) * D + c * 32", "g) * D + c * 32"),
     ];
@@ -372,7 +445,9 @@ fn broken_tensor_chunks_are_noticed() {
     let breaks = [
         (1, "gk_wait<1>();", ""),
         (1, "gk_wait<1>();\n  GK_BARRIER();", "gk_wait<1>();"),
-        (2, "  }\n  GK_BARRIER();\n}", "  }\n}"),
+        (2, "store(tile + 1);\n  GK_BARRIER();\n}", "store(tile + 1);\n}"),
+        (6, "store(0);\n", ""),
+        (8, "m[o] * scale, sink", "m[o], sink"),
         (2, "k < keys_seen", "k < hi"),
         (4, "gk_matrices_t", "gk_matrices"),
         (0, "row0 + i / (G * (D / 8))", "row0 + 1 + i / (G * (D / 8))"),

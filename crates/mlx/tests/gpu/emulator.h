@@ -325,6 +325,7 @@ inline uint4 gk_stream4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_stream2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_cached4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_cached2(const void* p) { return emu::get<uint2>(p); }
+inline uint2 gk_kv2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_kv4(const void* p) { return emu::get<uint4>(p); }
 inline unsigned gk_nibbles(unsigned w, unsigned mask, unsigned magic) { return (w & mask) | magic; }
 inline unsigned gk_opaque(unsigned x) { return x; }
@@ -386,5 +387,6 @@ inline float rsqrt(float x) { return 1 / std::sqrt(x); }
 inline float cos(float x) { return std::cos(x); }
 inline float sin(float x) { return std::sin(x); }
 }
+inline float rint(float x) { return std::rint(x); }
 }
 #endif

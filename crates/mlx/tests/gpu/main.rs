@@ -11,6 +11,7 @@ mod emulator;
 mod environment;
 mod experts;
 mod linear;
+mod pools;
 mod rotary;
 mod route;
 mod text;

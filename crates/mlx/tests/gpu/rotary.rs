@@ -1,16 +1,17 @@
 //! Norm, rotation and the write of keys and values.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Dialect, HeadShape, Plan, Rotary, RotaryNorm, RotaryOrder};
+use mlx::gpu::{Dialect, HeadShape, Plan, PoolFormat, Rotary, RotaryNorm, RotaryOrder};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
+use crate::pools;
 
 struct Case {
     plan: Plan,
     inputs: Vec<Tensor>,
     /// Queries, then the pools.
     expected: [Vec<f64>; 3],
-    dtype: Dtype,
+    rotary: Rotary,
 }
 
 fn case(rotary: Rotary, rows: usize) -> Case {
@@ -27,15 +28,15 @@ fn case(rotary: Rotary, rows: usize) -> Case {
     if rows > 2 {
         slots[rows / 2] = -1;
     }
-    let pool = [4, 8, kv_heads, head_dim];
-    let pools = [numbers.tensor(rotary.pool, &pool), numbers.tensor(rotary.pool, &pool)];
+    let mut pool = || pools::random(rotary.pool, &[4, 8, kv_heads], head_dim, &mut numbers);
+    let pools = [pool(), pool()];
     let expected =
         reference(&rotary, [&qkv, &norms[0], &norms[1], &frequencies], [&positions, &slots], &pools);
     let [q_norm, k_norm] = norms;
     let [keys, values] = pools;
     let (positions, slots) = (Tensor::ints(&positions), Tensor::ints(&slots));
     let inputs = vec![qkv, q_norm, k_norm, frequencies, positions, slots, keys, values];
-    Case { plan: rotary.plan(rows as i32).unwrap(), inputs, expected, dtype: rotary.dtype }
+    Case { plan: rotary.plan(rows as i32).unwrap(), inputs, expected, rotary }
 }
 
 fn reference(
@@ -47,7 +48,10 @@ fn reference(
     let (heads, kv_heads) = (rotary.shape.heads as usize, rotary.shape.kv_heads as usize);
     let (dim, half) = (rotary.shape.head_dim as usize, rotary.dims as usize / 2);
     let (x, frequencies) = (qkv.to_f64(), frequencies.to_f64());
-    let (mut queries, mut keys, mut values) = (Vec::new(), pools[0].to_f64(), pools[1].to_f64());
+    let (mut queries, mut keys, mut values) = {
+        let [keys, values] = pools.each_ref().map(|pool| pools::floats(rotary.pool, pool, dim));
+        (Vec::new(), keys, values)
+    };
     let of_row = (heads + 2 * kv_heads) * dim;
     for (row, x) in x.chunks_exact(of_row).enumerate() {
         for (head, x) in x.chunks_exact(dim).enumerate() {
@@ -87,7 +91,7 @@ fn cases() -> Vec<Case> {
     let shape = |heads, kv_heads, head_dim| HeadShape { heads, kv_heads, head_dim };
     let rotary = |dtype, shape: HeadShape, dims| Rotary {
         dtype,
-        pool: dtype,
+        pool: PoolFormat::Float(dtype),
         shape,
         dims,
         order: RotaryOrder::Halves,
@@ -95,14 +99,21 @@ fn cases() -> Vec<Case> {
         norm: RotaryNorm::Absent,
     };
     let normed = RotaryNorm::Rms(1e-6);
+    let packed = |bits, group| PoolFormat::Packed { bits, group };
     let interleaved = RotaryOrder::Interleaved;
     vec![
         case(Rotary { norm: normed, ..rotary(Bf16, shape(6, 2, 128), 128) }, 3),
         case(Rotary { norm: normed, order: interleaved, ..rotary(F16, shape(4, 1, 64), 64) }, 4),
         case(Rotary { magnitude: 1.25, ..rotary(F32, shape(3, 1, 80), 32) }, 3),
         case(Rotary { norm: normed, ..rotary(Bf16, shape(2, 2, 256), 64) }, 5),
-        case(Rotary { pool: F32, order: interleaved, ..rotary(Bf16, shape(6, 2, 8), 4) }, 1),
+        case(
+            Rotary { pool: PoolFormat::Float(F32), order: interleaved, ..rotary(Bf16, shape(6, 2, 8), 4) },
+            1,
+        ),
         case(rotary(F32, shape(2, 1, 96), 0), 2),
+        case(Rotary { norm: normed, pool: packed(8, 64), ..rotary(Bf16, shape(4, 2, 128), 128) }, 3),
+        case(Rotary { pool: packed(4, 32), ..rotary(F32, shape(6, 3, 96), 64) }, 5),
+        case(Rotary { pool: packed(8, 128), order: interleaved, ..rotary(F32, shape(2, 2, 256), 256) }, 2),
     ]
 }
 
@@ -114,10 +125,12 @@ fn types(case: &Case) -> Vec<Dtype> {
 fn worst(program: &Program, at: usize, case: &Case) -> f64 {
     let Ok(arrays) = program.run(at, &case.plan, &case.inputs, 3) else { return f64::INFINITY };
     assert!(arrays[9].bytes.iter().take(4).all(|byte| *byte == 0), "the counter begins at zero");
-    let found = [&arrays[8], &arrays[6], &arrays[7]].into_iter().zip(&case.expected);
-    found
-        .map(|(found, expected)| error(&found.to_f64(), expected) / tolerance(case.dtype))
-        .fold(0.0, f64::max)
+    let Rotary { dtype, pool, shape, .. } = case.rotary;
+    let [keys, values] = [&arrays[6], &arrays[7]].map(|pool_of| {
+        (pools::floats(pool, pool_of, shape.head_dim as usize), pools::tolerance(pool, dtype))
+    });
+    let found = [(arrays[8].to_f64(), tolerance(dtype)), keys, values].into_iter().zip(&case.expected);
+    found.map(|((found, tolerance), expected)| error(&found, expected) / tolerance).fold(0.0, f64::max)
 }
 
 #[test]
@@ -137,8 +150,8 @@ fn rotation_and_write_equal_their_reference() {
 fn a_wrong_partner_slot_or_head_is_noticed() {
     let breaks: [(usize, Break); 4] = [
         (2, Some(("x[near ? 2 * p + 1 : p + R / 2]", "x[near ? 2 * p + 1 : p + R / 2 - 1]"))),
-        (4, Some(("GK_WRITABLE(TP, kpool) + (at * HK", "GK_WRITABLE(TP, kpool) + ((at + 1) * HK"))),
-        (2, Some(("at >= 0", "true"))),
+        (4, Some(("h < HQ + HK ? (at * HK", "h < HQ + HK ? ((at + 1) * HK"))),
+        (2, Some(("&& at >= 0", "&& true"))),
         (1, Some(("h < HQ ? gk_f(qw[i0])", "h < HQ ? gk_f(kw[i0])"))),
     ];
     let cases = cases();

@@ -2,8 +2,8 @@
 
 use mlx::Dtype;
 use mlx::gpu::{
-    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, Rotary, RotaryNorm,
-    RotaryOrder,
+    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, PoolFormat, Rotary,
+    RotaryNorm, RotaryOrder, SinkLogits,
 };
 
 fn plans(dialect: Dialect) -> Vec<Plan> {
@@ -11,16 +11,18 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
     let shape = HeadShape { heads: 8, kv_heads: 2, head_dim: 128 };
     let attention = PagedAttention {
         dtype,
-        pool: dtype,
+        pool: PoolFormat::Float(dtype),
         shape,
         block_size: 16,
         window: None,
         sink_tokens: 0,
         scale: 0.1,
+        softcap: None,
+        sink_logits: SinkLogits::Absent,
     };
     let rotary = Rotary {
         dtype,
-        pool: dtype,
+        pool: PoolFormat::Float(dtype),
         shape,
         dims: 128,
         order: RotaryOrder::Halves,

@@ -1,7 +1,7 @@
 //! Checks of attention: two passes over pools of their own, with chunks, decoding rows and padding.
 
 use mlx::{Array, Dtype};
-use omnibus_kv::{BlockId, BlockTable};
+use omnibus_kv::{BlockId, BlockTable, KvFormat};
 
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::forward::ForwardContext;
@@ -24,18 +24,23 @@ struct Probe<'a> {
     dtype: Dtype,
     norms: Option<[Array; 2]>,
     rotation: Option<Rotation>,
+    sinks: Option<Array>,
 }
 
 pub(super) fn checks(
     blueprint: &Blueprint,
     layer: &LayerSpec,
-    dtype: Dtype,
+    (dtype, format): (Dtype, KvFormat),
     measure: Measure,
 ) -> Vec<KernelCheck> {
     let Mixer::Attention(spec) = &layer.mixer else { return Vec::new() };
     let span = format!("{:?}", spec.span).to_lowercase();
-    let shape = format!("{}/{} heads of {}, {span}", spec.heads, spec.kv_heads, spec.head_dim);
-    let probe = || Probe::new(blueprint, layer, spec, dtype);
+    let stored = match format {
+        KvFormat::Float(_) => String::new(),
+        KvFormat::Packed { bits, .. } => format!(", {bits} bits"),
+    };
+    let shape = format!("{}/{} heads of {}, {span}{stored}", spec.heads, spec.kv_heads, spec.head_dim);
+    let probe = || Probe::new(blueprint, layer, spec, (dtype, format));
     let mut checks =
         vec![KernelCheck::new("attention", shape.clone(), dtype, || Ok((probe()?.error()?, None)))];
     if measure == Measure::Times {
@@ -54,7 +59,12 @@ pub(super) fn checks(
 }
 
 impl<'a> Probe<'a> {
-    fn new(blueprint: &Blueprint, layer: &LayerSpec, spec: &'a Attention, dtype: Dtype) -> mlx::Result<Self> {
+    fn new(
+        blueprint: &Blueprint,
+        layer: &LayerSpec,
+        spec: &'a Attention,
+        (dtype, format): (Dtype, KvFormat),
+    ) -> mlx::Result<Self> {
         let weight = |seed| normal(&[spec.head_dim], dtype, seed);
         let rotation = match &spec.position {
             Position::Rope(rope) => Some(Rotation::new(rope)?),
@@ -63,13 +73,17 @@ impl<'a> Probe<'a> {
         Ok(Self {
             spec,
             blueprint: Blueprint { layers: vec![layer.clone()], ..blueprint.clone() },
-            storage: kv_format::float_of(dtype).into(),
+            storage: format.into(),
             dtype,
             norms: match spec.qk_norm.and_then(QkNorm::in_kernels) {
                 Some(_) => Some([weight(7)?, weight(8)?]),
                 None => None,
             },
             rotation,
+            sinks: match spec.sink_logits {
+                true => Some(normal(&[spec.heads], dtype, 6)?),
+                false => None,
+            },
         })
     }
 
@@ -119,7 +133,9 @@ impl<'a> Probe<'a> {
             })
         };
         let keys: usize = pass.iter().map(|(context, rows)| context + rows).sum();
-        let bytes = 2 * keys * self.spec.kv_heads * self.spec.head_dim * self.dtype.size_of();
+        let of_head = self.storage.format.width(self.spec.head_dim)
+            * kv_format::dtype_of(self.storage.format).size_of();
+        let bytes = 2 * keys * self.spec.kv_heads * of_head;
         let times =
             KernelTimes { ours_us: us(Kernels::Gpu)?, mlx_us: us(Kernels::Mlx)?, bytes: bytes as f64 };
         mlx::memory::clear_cache();
@@ -174,9 +190,9 @@ impl<'a> Probe<'a> {
             }
             _ => None,
         };
-        let rotation = self.rotation.as_ref();
+        let (rotation, sinks) = (self.rotation.as_ref(), self.sinks.as_ref());
         let layer = LayerContext { ctx, index: 0, cache };
-        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, sinks: None, layer })
+        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, sinks, layer })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Our GPU kernels, and MLX's operations for what has none: packed keys and values, rotations that depend on a
-//! sequence's length, recurrences, odd sizes.
+//! Our GPU kernels, and MLX's operations for what has none: rotations that depend on a sequence's length, values of
+//! another width than keys, recurrences, odd sizes.
 
 mod attention;
 mod experts;
@@ -30,13 +30,15 @@ impl Ops for GpuOps {
     }
 
     fn attention_path(&self, needs: &AttentionNeeds) -> AttentionPath {
-        let KvFormat::Float(_) = needs.format else { return AttentionPath::Gather };
-        let pool = kv_format::dtype_of(needs.format);
+        // Activations have a type of their own, which kernels support where they do this one.
+        let dtype = match needs.format {
+            KvFormat::Float(_) => kv_format::dtype_of(needs.format),
+            KvFormat::Packed { .. } => Dtype::Bf16,
+        };
         let size = needs.block_size as i32;
-        let supported = needs
-            .layers
-            .iter()
-            .all(|spec| spec.is_plain() && attention::paged(spec, [pool, pool], size).is_supported());
+        let supported = needs.layers.iter().all(|spec| {
+            attention::paged(spec, dtype, needs.format, size).is_some_and(|kernels| kernels.is_supported())
+        });
         match (needs.by_length, supported && !needs.gathers && is_on(GpuKernel::Attention)) {
             (ByLength::No, true) => AttentionPath::Items,
             (ByLength::Yes, _) | (_, false) => AttentionPath::Gather,

@@ -41,9 +41,11 @@ template <typename T> struct gk_to;
 template <> struct gk_to<float> { static GK_FN float of(float x) { return x; } };
 template <> struct gk_to<__nv_bfloat16> { static GK_FN __nv_bfloat16 of(float x) { return __float2bfloat16_rn(x); } };
 template <> struct gk_to<__half> { static GK_FN __half of(float x) { return __float2half_rn(x); } };
+template <> struct gk_to<gk_uint> { static GK_FN gk_uint of(float x) { return (gk_uint)x; } };
 GK_FN gk_uint gk_shared_add(gk_uint* p, gk_uint n) { return atomicAdd(p, n); }
 GK_FN float gk_exp2(float x) { return exp2f(x); }
 GK_FN float gk_exp(float x) { return __expf(x); }
+GK_FN float gk_rint(float x) { return rintf(x); }
 GK_FN float gk_rsqrt(float x) { return rsqrtf(x); }
 GK_FN float gk_cos(float x) { return cosf(x); }
 GK_FN float gk_sin(float x) { return sinf(x); }

@@ -49,6 +49,11 @@ GK_FN uint4 gk_kv4(const void* p) {  // keys and values: written by an earlier k
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
   return r;
 }
+GK_FN uint2 gk_kv2(const void* p) {
+  uint2 r;
+  asm volatile("ld.global.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
+  return r;
+}
 GK_FN uint2 gk_cached2(const void* p) { return __ldg((const uint2*)p); }  // weights
 GK_FN uint4 gk_cached4(const void* p) {  // written by an earlier kernel, which may have run beside this one
   uint4 r;
@@ -87,3 +92,85 @@ GK_FN gk_uint gk_codes8(gk_uint w, int at) {
   const float hi = gk_bits(gk_bytes(w, 0x4b000000u, at == 0 ? 0x7441 : 0x7443)) - 8388608.0f;
   return gk_bytes(gk_word_of(lo), gk_word_of(hi), 0x7632);
 }
+// the two elements of a pair of T, added up
+template <typename T> GK_FN float gk_sum2(gk_uint pair) {
+  const T* x = reinterpret_cast<const T*>(&pair);
+  return gk_f(x[0]) + gk_f(x[1]);
+}
+// Eight elements of a head (gk_head) for tensor cores. Codes are centred, code - 2^(BITS - 1), which T holds exactly.
+template <int BITS> struct gk_eight {
+  gk_uint w[BITS / 4];
+  template <typename TP> GK_FN void read(const TP* head, int e0, bool some) {
+    const TP* p = head + e0 * BITS / 32;
+    GK_UNROLL for (int i = 0; i < BITS / 4; ++i) w[i] = 0;
+    if (some && BITS == 8) {
+      const uint2 x = gk_kv2(p);
+      w[0] = x.x;
+      w[BITS / 4 - 1] = x.y;
+    } else if (some) {
+      w[0] = *p;
+    }
+  }
+  GK_FN float code(int i) const {
+    const gk_uint c = (w[i * BITS / 32] >> (i * BITS % 32)) & ((1u << BITS) - 1);
+    return gk_bits(c | 0x4b000000u) - (8388608.0f + (1 << (BITS - 1)));
+  }
+  // scales and biases of the head's groups, the biases of centred codes; zeros if there is no head
+  template <typename Head, int NG, typename TP> static GK_FN void numbers(const TP* head, float (&scale)[NG], float (&bias)[NG], bool some) {
+    GK_UNROLL for (int w = 0; w < NG; ++w) {
+      scale[w] = some ? gk_bits(head[Head::CODES + w]) : 0;
+      bias[w] = some ? gk_bits(head[Head::CODES + Head::GROUPS + w]) + (1 << (BITS - 1)) * scale[w] : 0;
+    }
+  }
+  // elements 2 i and 2 i + 1
+  template <typename T> GK_FN gk_uint pair(int i) const { return gk_tensor<T>::pair(code(2 * i), code(2 * i + 1)); }
+  // element i of a and of b
+  template <typename T> static GK_FN gk_uint across(const gk_eight& a, const gk_eight& b, int i) {
+    return gk_tensor<T>::pair(a.code(i), b.code(i));
+  }
+};
+template <> struct gk_eight<0> {
+  uint4 v;
+  template <typename Head, int NG, typename TP> static GK_FN void numbers(const TP*, float (&)[NG], float (&)[NG], bool) {}
+  template <typename TP> GK_FN void read(const TP* head, int e0, bool some) {
+    v = {0, 0, 0, 0};
+    if (some) v = gk_kv4(head + e0);
+  }
+  template <typename T> GK_FN gk_uint pair(int i) const { return gk_word(v, i); }
+  template <typename T> static GK_FN gk_uint across(const gk_eight& a, const gk_eight& b, int i) {
+    return gk_bytes(gk_word(a.v, i / 2), gk_word(b.v, i / 2), i % 2 ? 0x7632 : 0x5410);
+  }
+};
+// Pieces of eight keys' and eight values' elements on their way to shared memory as T. Floats are copied while the
+// threads go on; packed ones wait in registers from fetch to store.
+template <typename Head, typename T, int BITS, int PER> struct gk_stage {
+  typename Head::Eight k[PER], v[PER];
+  bool some[PER];
+  template <typename TP> GK_FN void fetch(int j, T*, T*, const TP* keys, const TP* values, int e0, bool is) {
+    some[j] = is;
+    if (is) {
+      k[j] = Head::read(keys, e0);
+      v[j] = Head::read(values, e0);
+    }
+  }
+  GK_FN void store(int j, T* keys, T* values) const {
+    put(keys, k[j], some[j]);
+    put(values, v[j], some[j]);
+  }
+  static GK_FN void put(T* to, const typename Head::Eight& from, bool is) {
+    uint4 words = {0, 0, 0, 0};
+    if (is) {
+      const gk_fv<8> x = Head::floats(from);
+      words = {gk_tensor<T>::pair(x.v[0], x.v[1]), gk_tensor<T>::pair(x.v[2], x.v[3]),
+               gk_tensor<T>::pair(x.v[4], x.v[5]), gk_tensor<T>::pair(x.v[6], x.v[7])};
+    }
+    *reinterpret_cast<uint4*>(to) = words;
+  }
+};
+template <typename Head, typename T, int PER> struct gk_stage<Head, T, 0, PER> {
+  GK_FN void fetch(int, T* to_keys, T* to_values, const T* keys, const T* values, int e0, bool is) {
+    gk_copy16(to_keys, keys + e0, is);
+    gk_copy16(to_values, values + e0, is);
+  }
+  GK_FN void store(int, T*, T*) const {}
+};

@@ -35,6 +35,7 @@ GK_FN gk_uint gk_shared_add(threadgroup gk_uint* p, gk_uint n) {
 }
 GK_FN float gk_exp2(float x) { return metal::fast::exp2(x); }
 GK_FN float gk_exp(float x) { return metal::fast::exp(x); }
+GK_FN float gk_rint(float x) { return metal::rint(x); }
 GK_FN float gk_rsqrt(float x) { return metal::precise::rsqrt(x); }
 GK_FN float gk_cos(float x) { return metal::precise::cos(x); }
 GK_FN float gk_sin(float x) { return metal::precise::sin(x); }

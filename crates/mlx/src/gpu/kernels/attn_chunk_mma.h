@@ -1,12 +1,14 @@
-// CUDA alone: attention of prompt chunks on tensor cores, for pools of T (bf16 or f16), D a multiple of 16 up to 256, up
-// to 16 NS heads per key head. The rows of A are pairs of a row and one of the heads that share a key head, 16 NS
+// CUDA alone: attention of prompt chunks on tensor cores, for T bf16 or f16 and pools of T or packed, D a multiple of 16 up
+// to 256, up to 16 NS heads per key head. The rows of A are pairs of a row and one of the heads that share a key head, 16 NS
 // of them a group; keys and values pass through shared memory in tiles of KT, while the next tile is on its way.
-// in:  q [rows, HQ, D] of T, kpool vpool [blocks, BS, HK, D] of T, items [items, 8] int (attn_item.h; the sixth is 1 for
-//      rows that are copied from `other`), table int, other [rows, HQ, D] of T: what another kernel computed
+// in:  q [rows, HQ, D] of T, kpool vpool [blocks, BS, HK, W] of TP (gk_head), items [items, 8] int (attn_item.h; the sixth is 1 for
+//      rows that are copied from `other`), table int, other [rows, HQ, D] of T: what another kernel computed;
+//      sinks as attn_rows.h
 // out: out [rows, HQ, D] of T
 // groups (items, HK), NS simd groups; an item has up to 16 NS HK / HQ rows
 // Source: arXiv 2307.08691 (the loop over keys with a running maximum).
 constexpr int G = HQ / HK, PITCH = D + 8, TILE = KT * PITCH, ND = D / 8, NT = NS * 32;
+typedef gk_head<TP, BITS, GROUP, D> Head;
 constexpr int PER = (KT * ND + NT - 1) / NT;  // pieces of 16 bytes of a tile's keys that a thread copies, and of its values
 GK_SHARED(uint4, stage, 4 * TILE / 8);   // [buffer][keys, values][KT][PITCH], the pitch keeps banks apart
 const int lane = GK_LANE, simd = GK_SIMD, hk = GK_GROUP_Y, g = lane >> 2, t = lane & 3;
@@ -28,16 +30,23 @@ auto look_up = [&](int tile) {
     slots[j] = i < KT * ND && k < end ? table[tab + (b < SB ? b : b - freed)] * BS + k % BS : -1;
   }
 };
+gk_stage<Head, T, BITS, PER> pieces;      // packed ones wait in registers while the tile before them is computed
 auto fetch = [&](int tile) {
   GK_UNROLL for (int j = 0; j < PER; ++j) {
     const int i = GK_TID + j * NT;
     if (i < KT * ND) {
       const bool some = slots[j] >= 0;
-      const gk_long from = some ? ((gk_long)slots[j] * HK + hk) * D + i % ND * 8 : 0;
+      const gk_long from = some ? ((gk_long)slots[j] * HK + hk) * Head::WIDTH : 0;
       T* const to = staged + (tile & 1) * 2 * TILE + i / ND * PITCH + i % ND * 8;
-      gk_copy16(to, kpool + from, some);
-      gk_copy16(to + TILE, vpool + from, some);
+      pieces.fetch(j, to, to + TILE, kpool + from, vpool + from, i % ND * 8, some);
     }
+  }
+};
+auto store = [&](int tile) {
+  GK_UNROLL for (int j = 0; j < PER; ++j) {
+    const int i = GK_TID + j * NT;
+    T* const to = staged + (tile & 1) * 2 * TILE + i / ND * PITCH + i % ND * 8;
+    if (i < KT * ND) pieces.store(j, to, to + TILE);
   }
 };
 // A lane has rows g and g + 8 of its simd group's 16.
@@ -59,13 +68,14 @@ GK_UNROLL for (int i = 0; i < 16; ++i) {
   least = keys < least ? keys : least;
   most = keys > most ? keys : most;
 }
-const float scale = GK_FLOAT(SCALE);
+const float scale = CAP == 0 ? GK_FLOAT(SCALE) : 1.0f;  // capped scores are scaled before
 float acc[ND][4], m[2] = {-1e30f, -1e30f}, l[2] = {0, 0};
 GK_UNROLL for (int d = 0; d < ND; ++d) { acc[d][0] = acc[d][1] = acc[d][2] = acc[d][3] = 0; }
 look_up(0);
 fetch(0);
 gk_commit();
 look_up(1);
+store(0);
 for (int tile = 0; tile < tiles; ++tile) {
   fetch(tile + 1);
   gk_commit();
@@ -85,6 +95,10 @@ for (int tile = 0; tile < tiles; ++tile) {
         gk_tensor<T>::mma(s[j], qf[c], b[0], b[1]);
         gk_tensor<T>::mma(s[j + 1], qf[c], b[2], b[3]);
       }
+    }
+    if (CAP != 0) {
+      GK_UNROLL for (int j = 0; j < KT / 8; ++j)
+        GK_UNROLL for (int i = 0; i < 4; ++i) s[j][i] = gk_capped<CAP>(s[j][i] * GK_FLOAT(SCALE));
     }
     const bool all = k0 + KT <= end && k0 + KT <= least && (WINDOW == 0 || k0 + WINDOW >= most);
     if (!all) {
@@ -121,13 +135,16 @@ for (int tile = 0; tile < tiles; ++tile) {
       }
     }
   }
+  if (tile + 1 < tiles) store(tile + 1);
   GK_BARRIER();                           // all have read this tile: its buffer is free
 }
 GK_UNROLL for (int o = 0; o < 2; ++o) {
   l[o] += gk_shfl_xor(l[o], 1);
   l[o] += gk_shfl_xor(l[o], 2);
-  const float w = l[o] > 0 ? 1 / l[o] : 0;
-  if ((simd * 16 + g + 8 * o) / G < rows) {
+  const int r = simd * 16 + g + 8 * o;
+  const float sink = SINK_LOGITS ? gk_f(sinks[hk * G + r % G]) * 1.44269504f : 0;
+  const float w = gk_weighted<SINK_LOGITS>(1.0f, l[o], m[o] * scale, sink);
+  if (r / G < rows) {
     GK_UNROLL for (int d = 0; d < ND; ++d)
       *reinterpret_cast<gk_uint*>(out + at[o] + d * 8 + 2 * t) = gk_tensor<T>::pair(acc[d][2 * o] * w, acc[d][2 * o + 1] * w);
   }

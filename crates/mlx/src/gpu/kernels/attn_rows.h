@@ -1,7 +1,8 @@
 // Attention over keys and values in blocks, in plain arithmetic: any float type, any head size that is a multiple of 8,
 // one row (QN = 1) or several rows of a prompt per item; the keys are split over groups.
-// in:  q [rows, HQ, D] of T, kpool vpool [blocks, BS, HK, D] of TP, items [items, 8] int (attn_item.h), table int,
-//      counter uint, zeros, counted in where the dialect is GK_FUSED; other [rows, HQ, D] of T (attn_copy.h)
+// in:  q [rows, HQ, D] of T, kpool vpool [blocks, BS, HK, W] of TP (gk_head), items [items, 8] int (attn_item.h), table int,
+//      counter uint, zeros, counted in where the dialect is GK_FUSED; other [rows, HQ, D] of T (attn_copy.h);
+//      sinks [HQ], floats: logits of a key without a value (read if SINK_LOGITS)
 // out: out [rows, HQ, D] of T (not written if the keys are split and the dialect is not GK_FUSED: attn_reduce.h follows),
 //      part [items, HK, splits, QN HQ / HK, D + 4] float: sums, maximum (base 2), weight
 // groups (splits, HK, items), NS simd groups. A simd group takes GH of the item's QN HQ / HK pairs of row and head.
@@ -12,6 +13,7 @@ constexpr int LPK = D <= 8 ? 1 : D <= 16 ? 2 : D <= 32 ? 4 : D <= 64 ? 8 : D <= 
 constexpr int KPL = 32 / LPK;          // keys of one load of a simd group
 constexpr int TILE = KPL * U;
 constexpr int RS = D + 4;
+typedef gk_head<TP, BITS, GROUP, D> Head;
 GK_SHARED(float, red, KS * R * RS);
 const int lane = GK_LANE, simd = GK_SIMD, hk = GK_GROUP_Y;
 const int ITEM = GK_GROUP_Z;
@@ -45,9 +47,9 @@ for (int tile = per * GK_GROUP_X + ks; tile < t1; tile += KS) {
     const int k = key + u * KPL, b = k / BS;
     GK_UNROLL for (int i = 0; i < 8; ++i) { kr[u].v[i] = 0; vr[u].v[i] = 0; }
     if (on && k < end) {
-      const gk_long at = (((gk_long)table[tab + (b < SB ? b : b - freed)] * BS + k % BS) * HK + hk) * D + e0;
-      kr[u] = gk_load<8>(kpool + at);
-      vr[u] = gk_load<8>(vpool + at);
+      const gk_long at = (((gk_long)table[tab + (b < SB ? b : b - freed)] * BS + k % BS) * HK + hk) * Head::WIDTH;
+      kr[u] = Head::load(kpool + at, e0);
+      vr[u] = Head::load(vpool + at, e0);
     }
   }
   float s[U][GH];
@@ -65,7 +67,7 @@ for (int tile = per * GK_GROUP_X + ks; tile < t1; tile += KS) {
     GK_UNROLL for (int u = 0; u < U; ++u) {
       const int k = key + u * KPL;
       const bool seen = k < end && k < n[g] && (WINDOW == 0 || k + WINDOW >= n[g] || k < SINK);
-      if (!seen) s[u][g] = -3e38f;
+      s[u][g] = seen ? gk_capped<CAP>(s[u][g]) : -3e38f;
       top = s[u][g] > top ? s[u][g] : top;
     }
     if (top > m[g]) {

@@ -3,6 +3,7 @@
 GK_BARRIER();
 for (int i = GK_TID; i < R * D; i += NS * 32) {
   const int r = i / D, e = i % D;
+  const float sink = SINK_LOGITS ? gk_f(sinks[hk * G + r % G]) * 1.44269504f : 0;  // to powers of two
   float top = -1e30f, w = 0, x = 0;
   GK_UNROLL for (int j = 0; j < KS; ++j) top = red[(j * R + r) * RS + D] > top ? red[(j * R + r) * RS + D] : top;
   GK_UNROLL for (int j = 0; j < KS; ++j) {
@@ -11,7 +12,7 @@ for (int i = GK_TID; i < R * D; i += NS * 32) {
     x += red[(j * R + r) * RS + e] * a;
   }
   if (GK_GROUPS_X == 1) {
-    if (r / G < rows) out[((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D + e] = gk_to<T>::of(w > 0 ? x / w : 0);
+    if (r / G < rows) out[((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D + e] = gk_to<T>::of(gk_weighted<SINK_LOGITS>(x, w, top, sink));
   } else {
     GK_DEV float* p = part + ((((gk_long)ITEM * HK + hk) * GK_GROUPS_X + GK_GROUP_X) * R + r) * RS;
     p[e] = x;
@@ -29,6 +30,7 @@ if (GK_GROUPS_X > 1) {
     GK_FENCE();
     for (int i = GK_TID; i < R * D; i += NS * 32) {
       const int r = i / D, e = i % D;
+      const float sink = SINK_LOGITS ? gk_f(sinks[hk * G + r % G]) * 1.44269504f : 0;
       const GK_DEV float* p = part + (((gk_long)ITEM * HK + hk) * GK_GROUPS_X * R + r) * RS;
       float top = -1e30f, w = 0, x = 0;
       for (int j = 0; j < GK_GROUPS_X; ++j) top = p[j * R * RS + D] > top ? p[j * R * RS + D] : top;
@@ -37,7 +39,7 @@ if (GK_GROUPS_X > 1) {
         w += p[j * R * RS + D + 1] * a;
         x += p[j * R * RS + e] * a;
       }
-      if (r / G < rows) out[((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D + e] = gk_to<T>::of(w > 0 ? x / w : 0);
+      if (r / G < rows) out[((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D + e] = gk_to<T>::of(gk_weighted<SINK_LOGITS>(x, w, top, sink));
     }
   }
 }

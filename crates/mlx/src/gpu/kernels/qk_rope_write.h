@@ -1,15 +1,16 @@
 // Norm of each query and key head, rotation, and the write of keys and values into their blocks, in place.
 // in:  qkv [rows, (HQ + 2 HK) D] of T; qw, kw [D] floats (read if NORM); freq [R / 2] float, radians per position;
 //      pos, slot [rows or more] int (slot = block * block size + offset; below zero: not written);
-//      kpool, vpool [blocks, block size, HK, D] of TP: WRITTEN although inputs
+//      kpool, vpool [blocks, block size, HK, W] of TP (gk_head): WRITTEN although inputs
 // out: q [rows, HQ, D] of T: what reads the pools next must read q, too, which is the dependency;
 //      counter [rows * HK] uint: zeros, which the attention kernel counts with
 // One simd group per head of a row. groups ((HQ + 2 HK) / NS rounded up, rows), NS simd groups
 constexpr int H = HQ + 2 * HK, PAIRS = D / 2, PER = (PAIRS + 31) / 32;
+GK_SHARED(float, heads, BITS > 0 ? NS * D : 1);   // what is packed
 const int lane = GK_LANE, row = GK_GROUP_Y, h = GK_GROUP_X * NS + GK_SIMD;
+float a[PER], b[PER];                     // the two elements of a pair
 if (h < H) {
   const GK_DEV T* x = qkv + ((gk_long)row * H + h) * D;
-  float a[PER], b[PER];                   // the two elements of a pair
   GK_UNROLL for (int j = 0; j < PER; ++j) {
     const int p = lane + 32 * j;
     const bool near = INTERLEAVED || p >= R / 2;  // behind the rotated part pairs are neighbours in any case
@@ -43,22 +44,29 @@ if (h < H) {
       }
     }
   }
-  const gk_long at = slot[row];
-  GK_UNROLL for (int j = 0; j < PER; ++j) {
-    const int p = lane + 32 * j;
-    const bool near = INTERLEAVED || p >= R / 2;
-    const int i0 = near ? 2 * p : p, i1 = near ? 2 * p + 1 : p + R / 2;
-    if (p < PAIRS) {
-      if (h < HQ) {
-        q[((gk_long)row * HQ + h) * D + i0] = gk_to<T>::of(a[j]);
-        q[((gk_long)row * HQ + h) * D + i1] = gk_to<T>::of(b[j]);
-      } else if (at >= 0) {
-        GK_DEV TP* to = h < HQ + HK ? GK_WRITABLE(TP, kpool) + (at * HK + (h - HQ)) * D
-                                    : GK_WRITABLE(TP, vpool) + (at * HK + (h - HQ - HK)) * D;
-        to[i0] = gk_to<TP>::of(a[j]);
-        to[i1] = gk_to<TP>::of(b[j]);
-      }
-    }
-  }
-  if (h < HK && lane == 0) counter[row * HK + h] = 0;
 }
+const gk_long at = slot[row];
+const bool writes = h >= HQ && h < H && at >= 0;
+typedef gk_head<TP, BITS, GROUP, D> Head;
+const gk_long to = h < HQ + HK ? (at * HK + (h - HQ)) * Head::WIDTH : (at * HK + (h - HQ - HK)) * Head::WIDTH;
+GK_DEV TP* pool = (h < HQ + HK ? GK_WRITABLE(TP, kpool) : GK_WRITABLE(TP, vpool)) + (writes ? to : 0);
+GK_UNROLL for (int j = 0; j < PER; ++j) {
+  const int p = lane + 32 * j;
+  const bool near = INTERLEAVED || p >= R / 2;
+  const int i0 = near ? 2 * p : p, i1 = near ? 2 * p + 1 : p + R / 2;
+  if (p < PAIRS && h < HQ) {
+    q[((gk_long)row * HQ + h) * D + i0] = gk_to<T>::of(a[j]);
+    q[((gk_long)row * HQ + h) * D + i1] = gk_to<T>::of(b[j]);
+  } else if (p < PAIRS && writes && BITS == 0) {
+    pool[i0] = gk_to<TP>::of(a[j]);
+    pool[i1] = gk_to<TP>::of(b[j]);
+  } else if (p < PAIRS && writes) {
+    heads[BITS > 0 ? GK_SIMD * D + i0 : 0] = a[j];
+    heads[BITS > 0 ? GK_SIMD * D + i1 : 0] = b[j];
+  }
+}
+if (BITS > 0) {
+  GK_BARRIER();
+  if (writes) gk_store_head<BITS, GROUP, D>::packed(reinterpret_cast<GK_DEV gk_uint*>(pool), heads + (BITS > 0 ? GK_SIMD * D : 0), lane);
+}
+if (h < HK && lane == 0) counter[row * HK + h] = 0;

@@ -86,13 +86,6 @@ pub enum AttentionSpan {
     },
 }
 
-impl Attention {
-    /// True where a kernel with one width for keys and values and a plain softmax computes the scores.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.softcap.is_none() && !self.sink_logits && self.v_head_dim == self.head_dim
-    }
-}
-
 impl Rules for Attention {
     fn check_rules(&self, broken: &mut Broken) {
         broken.divides(("num_key_value_heads", self.kv_heads), ("num_attention_heads", self.heads));

@@ -1,6 +1,9 @@
 //! Attention of one layer over its pools, by our kernels.
 
-use mlx::gpu::{HeadShape, PagedArrays, PagedAttention, Rotary, RotaryNorm, RotaryOrder, written_by};
+use mlx::gpu::{
+    HeadShape, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryNorm, RotaryOrder, SinkLogits,
+    written_by,
+};
 use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
@@ -9,14 +12,39 @@ use crate::kv_cache::poisoned;
 use crate::ops::AttentionCall;
 use crate::{Attention, AttentionSpan, RotaryPairing, kv_format};
 
-/// The kernels of a layer; the dtypes are those of activations and of pools.
-pub(crate) fn paged(spec: &Attention, [dtype, pool]: [Dtype; 2], block_size: i32) -> PagedAttention {
+/// The kernels of a layer with activations of `dtype`; `None` for values of another width than keys, which have none.
+pub(crate) fn paged(
+    spec: &Attention,
+    dtype: Dtype,
+    format: KvFormat,
+    block_size: i32,
+) -> Option<PagedAttention> {
     let (window, sink_tokens) = match spec.span {
         AttentionSpan::Full => (None, 0),
         AttentionSpan::Window(tokens) => (Some(tokens as i32), 0),
         AttentionSpan::Sinks { tokens, sink_tokens } => (Some(tokens as i32), sink_tokens as i32),
     };
-    PagedAttention { dtype, pool, shape: shape(spec), block_size, window, sink_tokens, scale: spec.scale }
+    let sink_logits = if spec.sink_logits { SinkLogits::PerHead } else { SinkLogits::Absent };
+    (spec.v_head_dim == spec.head_dim).then(|| PagedAttention {
+        dtype,
+        pool: pool(format),
+        shape: shape(spec),
+        block_size,
+        window,
+        sink_tokens,
+        scale: spec.scale,
+        softcap: spec.softcap,
+        sink_logits,
+    })
+}
+
+fn pool(format: KvFormat) -> PoolFormat {
+    match format {
+        KvFormat::Float(_) => PoolFormat::Float(kv_format::dtype_of(format)),
+        KvFormat::Packed { bits, group_size } => {
+            PoolFormat::Packed { bits: bits as i32, group: group_size as i32 }
+        }
+    }
 }
 
 fn shape(spec: &Attention) -> HeadShape {
@@ -38,9 +66,9 @@ pub(super) fn attend(mut call: AttentionCall) -> mlx::Result<Array> {
 
 /// The rows that read one pool.
 fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Items) -> mlx::Result<Array> {
-    let (dtype, pool_dtype) = (call.qkv.dtype()?, kv_format::dtype_of(format));
+    let dtype = call.qkv.dtype()?;
     let block_size = call.layer.cache.block_size as i32;
-    let rotary = rotary(call, [dtype, pool_dtype]);
+    let rotary = rotary(call, dtype, pool(format));
     let plan = rotary.plan(items.rows).ok_or_else(|| mlx::Error::new("a rotation that has a kernel"))?;
     let norms = call.head_norms.map(|norms| norms.map(|norm| norm.weight));
     // Arrays that are not read must exist.
@@ -60,8 +88,10 @@ fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Item
         values: &values,
         tables: &items.tables,
         counter: &counter,
+        sinks: call.sinks.unwrap_or(&queries),
     };
-    let attention = paged(call.spec, [dtype, pool_dtype], block_size);
+    let attention = paged(call.spec, dtype, format, block_size)
+        .ok_or_else(|| mlx::Error::new("an attention layer that has kernels"))?;
     let decoded = match &items.decode {
         Some(decode) => Some(attention.run_decode(&arrays, (&decode.array, decode.count), items.longest)?),
         None => None,
@@ -77,7 +107,7 @@ fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Item
     }
 }
 
-fn rotary(call: &AttentionCall, [dtype, pool]: [Dtype; 2]) -> Rotary {
+fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
     let norm = match call.head_norms {
         Some([queries, _]) => RotaryNorm::Rms(queries.eps),
         None => RotaryNorm::Absent,
