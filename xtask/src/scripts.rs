@@ -13,6 +13,16 @@ struct Reference {
 
 const REFERENCES: &[Reference] = &[
     Reference { name: "mlx", script: "crates/mlx/tests/fixtures/make.py", needs: "mlx[cpu]==0.32.4" },
+    Reference {
+        name: "foreign",
+        script: "crates/model/tests/fixtures/foreign.py",
+        needs: "mlx[cpu]==0.32.4 mlx-lm==0.32.2",
+    },
+    Reference {
+        name: "layouts",
+        script: "crates/model/tests/fixtures/layouts.py",
+        needs: "mlx[cpu]==0.32.4 mlx-lm==0.32.2",
+    },
     Reference { name: "jinja", script: "crates/jinja/tests/reference/reference.py", needs: "jinja2" },
 ];
 

@@ -14,6 +14,7 @@ use thiserror::Error;
 /// Fields that do not change the network, and why.
 pub const IGNORABLE: &[(&str, &str)] = &[
     ("architectures", "model_type chooses the family"),
+    ("_attn_implementation_autoset", "provenance"),
     ("auto_map", "a checkpoint's code is never run"),
     ("model_type", "read before the family is known"),
     ("torch_dtype", "the tensors carry their own dtype"),

@@ -57,7 +57,7 @@ impl Model {
     /// Reads the config and the weights of a checkpoint, checks one against the other, and makes the
     /// weights resident.
     pub fn load(source: &Source, kernels: Kernels) -> Result<Self, Error> {
-        let config = source.json("config.json")?;
+        let config = source.config()?;
         let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
         let mut blueprint = families::read(&config).map_err(in_config)?;
         if matches!(source, Source::Random(_)) {
@@ -80,8 +80,8 @@ impl Model {
         let embed_path = format!("{root}.{}", blueprint.names.embed);
         let dtype = store.activations();
         let embed = Embedding(store.linear(&embed_path)?);
-        let positions = format!("{root}.{POSITIONS}.weight");
-        let positions = blueprint.learned_positions.map(|_| store.vector(&positions)).transpose()?;
+        let positions = format!("{root}.{POSITIONS}");
+        let positions = blueprint.learned_positions.map(|_| store.table(&positions)).transpose()?;
         let hidden = blueprint.hidden;
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let embed_norm = blueprint.embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;

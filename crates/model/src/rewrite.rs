@@ -21,6 +21,8 @@ pub enum WeightRewrite {
     Rename { from: Pattern, to: Pattern },
     /// Rows of outputs go to several tensors, so many to each.
     Split { from: Pattern, to: Vec<(Pattern, usize)> },
+    /// Outputs go to several tensors in turn.
+    Deinterleave { from: Pattern, to: Vec<Pattern> },
     /// Outputs come in another order: `rows[i]` becomes output `i`.
     TakeRows { tensors: Pattern, rows: Vec<usize> },
     /// Inputs of matrices come in another order: `inputs[i]` becomes input `i`.

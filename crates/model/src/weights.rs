@@ -7,6 +7,7 @@
 mod check;
 mod files;
 mod fingerprint;
+mod foreign;
 mod json;
 mod random;
 mod rewrite;
@@ -23,7 +24,7 @@ pub use files::Source;
 pub(crate) use files::check_header;
 pub use json::as_json;
 pub use random::RandomWeights;
-pub(crate) use store::Store;
+pub(crate) use store::{Store, published};
 
 /// A checkpoint: lazy arrays by tensor name.
 pub type Weights = BTreeMap<String, Array>;
@@ -39,6 +40,8 @@ pub enum LoadError {
     Experts { to: String, found: usize, experts: usize },
     #[error("{name}: {shape:?} is not {want}")]
     Shape { name: String, shape: Vec<i32>, want: String },
+    #[error("`{path}` {problem}")]
+    Format { path: String, problem: String },
     #[error("the weights do not fit the config: {}", check::listed(.0))]
     Mismatch(Difference),
     #[error(transparent)]

@@ -38,6 +38,11 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Some(kinds) => by_kind(&kinds, dims.layers, full, sliding)?,
         None => every(2, dims.layers, full, sliding),
     };
-    let rewrites = parts_of_layers([("mlp.router", "mlp.gate"), ("mlp.experts.*", "mlp.switch_mlp.*")]);
+    let mut rewrites = parts_of_layers([("mlp.router", "mlp.gate"), ("mlp.experts.*", "mlp.switch_mlp.*")]);
+    let of_experts = |name: &str| Pattern::from(format!("model.layers.*.mlp.switch_mlp.{name}.*"));
+    rewrites.push(WeightRewrite::Deinterleave {
+        from: of_experts("gate_up_proj"),
+        to: vec![of_experts("gate_proj"), of_experts("up_proj")],
+    });
     Ok(Blueprint { rewrites, ..Blueprint::new(&dims, layers) })
 }

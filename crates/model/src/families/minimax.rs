@@ -18,6 +18,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         "use_mtp",
     ]);
     cfg.pass_by(&[
+        // `rotary_dim` says the same.
+        "partial_rotary_factor",
         "use_routing_bias",
         "output_router_logits",
         "router_jitter_noise",

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mlx::{Array, Dtype, QuantMode};
 
-use crate::quantization::{Quantization, QuantizationChoice};
+use crate::quantization::{Quantization, QuantizationChoice, StoredScales};
 use crate::{Blueprint, LoadError, Weights};
 
 const LISTED_MAX: usize = 12;
@@ -55,6 +55,11 @@ pub(crate) fn check(
         let (scales, biases) = (part("scales"), part("biases").filter(|_| part("scales").is_some()));
         known.extend([scales, biases].into_iter().flatten().map(|(name, _)| name.clone()));
         let Some((_, scales)) = scales else {
+            if let Some(Some(choice)) = quantization.by_path.get(path) {
+                let what = format!("{name} should have {choice} by the config, but there are no scales");
+                difference.misshapen.push(what);
+                continue;
+            }
             if !fits(found.shape(), want) {
                 difference.misshapen.push(format!("{name} is {:?}, not {want:?}", found.shape()));
             }
@@ -62,7 +67,12 @@ pub(crate) fn check(
             continue;
         };
         let Some(choice) = quantization.at(path) else {
-            difference.misshapen.push(format!("{name} is packed, but the config says nothing of `{path}`"));
+            let why = if quantization.by_path.contains_key(path) {
+                "the config says that it is not"
+            } else {
+                "the config has no `quantization`"
+            };
+            difference.misshapen.push(format!("{name} is packed, but {why}"));
             continue;
         };
         let (packed, scaled) = packed_shapes(want, choice);
@@ -71,9 +81,18 @@ pub(crate) fn check(
             && fits(scales.shape(), &scaled)
             && biases.is_none_or(|(_, biases)| fits(biases.shape(), &scaled));
         if !shapes_fit || biases.is_some() != affine {
-            let QuantizationChoice { group, bits, mode } = choice;
-            let what = format!("{name} is not {want:?} in {bits} bits, groups of {group}, {mode:?}");
-            difference.misshapen.push(what);
+            let stored = match stored_choice(want, found, scales)? {
+                Some(stored) if stored != choice => format!("its tensors have {stored}"),
+                _ => format!(
+                    "its tensors are words {:?}, scales {:?} and {}",
+                    found.shape(),
+                    scales.shape(),
+                    if biases.is_some() { "biases" } else { "no biases" },
+                ),
+            };
+            difference
+                .misshapen
+                .push(format!("{name} should be {want:?} with {choice} by the config, but {stored}"));
         }
         difference.check_type(name, found, Stored::Words)?;
         let of_scales = if affine { Stored::Floats } else { Stored::Bytes };
@@ -84,6 +103,37 @@ pub(crate) fn check(
     }
     difference.unexpected = weights.keys().filter(|name| !known.contains(*name)).cloned().collect();
     if difference == Difference::default() { Ok(()) } else { Err(LoadError::Mismatch(difference)) }
+}
+
+/// Finds the packing of modules that the config does not name from their tensors, where its default does not fit them. So
+/// does mlx-lm.
+pub(crate) fn infer(
+    blueprint: &Blueprint,
+    quantization: &mut Quantization,
+    weights: &Weights,
+) -> Result<(), LoadError> {
+    let Some(default) = quantization.default else { return Ok(()) };
+    for (name, want) in &blueprint.manifest().0 {
+        let path = name.strip_suffix(".weight").unwrap_or(name);
+        let (weight, scales) = (weights.get(name), weights.get(&format!("{path}.scales")));
+        let (Some(weight), Some(scales)) = (weight, scales) else { continue };
+        if quantization.by_path.contains_key(path) {
+            continue;
+        }
+        if let Some(stored) = stored_choice(want, weight, scales)?.filter(|stored| *stored != default) {
+            quantization.by_path.insert(path.to_owned(), Some(stored));
+        }
+    }
+    Ok(())
+}
+
+/// The packing that the shapes of a module's tensors show.
+fn stored_choice(want: &[usize], weight: &Array, scales: &Array) -> mlx::Result<Option<QuantizationChoice>> {
+    let last = |shape: &[i32]| shape.last().copied().unwrap_or(0).max(0) as usize;
+    let (inputs, words, groups) =
+        (want.last().copied().unwrap_or(0), last(weight.shape()), last(scales.shape()));
+    let mode = if scales.dtype()? == Dtype::U8 { StoredScales::Bytes } else { StoredScales::Floats };
+    Ok(QuantizationChoice::of_shapes(inputs, words, groups, mode))
 }
 
 /// What a tensor's elements are.

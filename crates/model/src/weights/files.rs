@@ -79,6 +79,17 @@ impl Source {
             .map_err(|error| problem(&path, format!("not a JSON object: {error}")))
     }
 
+    /// The config, with the quantization that ModelOpt writes beside it.
+    pub fn config(&self) -> Result<Map<String, Value>, LoadError> {
+        const MODELOPT: &str = "hf_quant_config.json";
+        let mut config = self.json("config.json")?;
+        let says = |field: &str| config.get(field).is_some_and(|value| !value.is_null());
+        if !says("quantization") && !says("quantization_config") && self.bytes(MODELOPT)?.is_some() {
+            config.insert("quantization_config".to_owned(), Value::Object(self.json(MODELOPT)?));
+        }
+        Ok(config)
+    }
+
     /// Every tensor of the checkpoint, lazy where it comes from files.
     pub fn weights(&self) -> Result<Weights, LoadError> {
         match self {

@@ -33,6 +33,7 @@ impl WeightRewrite {
                 }
             }
             Self::Split { from, to } => split(&mut weights, from, to)?,
+            Self::Deinterleave { from, to } => deinterleave(&mut weights, from, to)?,
             Self::SplitLatent { from, heads, nope_dim, v_head_dim } => {
                 let dims = [*heads, *nope_dim, *v_head_dim].map(|size| size as i32);
                 split_latent(&mut weights, from, dims, quantization)?;
@@ -44,8 +45,11 @@ impl WeightRewrite {
                     change(&mut weights, tensors, |name, tensor| self.changed(name, tensor))?;
                 }
             }
+            Self::TakeInputs { tensors, .. } => {
+                unpack(&mut weights, tensors, quantization)?;
+                change(&mut weights, tensors, |name, tensor| self.changed(name, tensor))?;
+            }
             Self::TakeRows { tensors, .. }
-            | Self::TakeInputs { tensors, .. }
             | Self::Transposed { tensors }
             | Self::Squeeze { tensors }
             | Self::NormalizeInputs { tensors }
@@ -64,9 +68,8 @@ impl WeightRewrite {
                 refused(&format!("{} rows", rows.len()))
             }
             Self::TakeRows { rows, .. } => Ok(tensor.take(&indices(rows)?, 0)?),
-            // Packed inputs share words and scales, so they cannot change places.
             Self::TakeInputs { inputs, .. } if tensor.dim(-1)? as usize != inputs.len() => {
-                refused(&format!("unpacked, with {} inputs", inputs.len()))
+                refused(&format!("{} inputs", inputs.len()))
             }
             Self::TakeInputs { inputs, .. } => Ok(tensor.take(&indices(inputs)?, -1)?),
             Self::Transposed { .. } => match tensor.ndim() {
@@ -104,6 +107,7 @@ impl WeightRewrite {
         let targets: Vec<(&Pattern, &Pattern)> = match self {
             Self::Rename { from, to } | Self::StackExperts { from, to, .. } => vec![(from, to)],
             Self::Split { from, to } => to.iter().map(|(to, _)| (from, to)).collect(),
+            Self::Deinterleave { from, to } => to.iter().map(|to| (from, to)).collect(),
             _ => return,
         };
         let mut renamed = Vec::new();
@@ -149,6 +153,18 @@ fn split_latent(
         if let [keys, values] = by_head.split(&[nope_dim], 1)?.as_slice() {
             weights.insert(format!("{parent}.embed_q.weight"), keys.swapaxes(-1, -2)?);
             weights.insert(format!("{parent}.unembed_out.weight"), values.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Makes floats of packed tensors: their inputs share words and scales, so they cannot change places.
+fn unpack(weights: &mut Weights, tensors: &Pattern, quantization: &Quantization) -> Result<(), LoadError> {
+    let names: Vec<String> = weights.keys().filter(|name| tensors.matches(name)).cloned().collect();
+    for name in names {
+        if let (Some(path), Some(tensor)) = (name.strip_suffix(".weight"), weights.get(&name).cloned()) {
+            let floats = unpacked(weights, path, tensor, quantization)?;
+            weights.insert(name, floats);
         }
     }
     Ok(())
@@ -213,13 +229,16 @@ fn take(weights: &mut Weights, from: &Pattern) -> Vec<Taken> {
     taken.collect()
 }
 
+/// Outputs are the last axis but one of weights, and the last of biases; experts lie before both.
+fn output_axis(name: &str) -> i32 {
+    if name.ends_with(".bias") { -1 } else { -2 }
+}
+
 fn split(weights: &mut Weights, from: &Pattern, to: &[(Pattern, usize)]) -> Result<(), LoadError> {
     let total: usize = to.iter().map(|(_, rows)| rows).sum();
     for Taken { name, captures, tensor } in take(weights, from) {
-        // Outputs are the last axis but one of weights, and the first of vectors; experts lie before both.
-        let is_vector = name.ends_with(".bias");
-        let axis = if is_vector { -1 } else { -2 };
-        if tensor.ndim() < if is_vector { 1 } else { 2 } || tensor.dim(axis)? as usize != total {
+        let axis = output_axis(&name);
+        if (tensor.ndim() as i32) < -axis || tensor.dim(axis)? as usize != total {
             return Err(misshapen(&name, &tensor, format!("{total} outputs")));
         }
         let mut end = 0;
@@ -231,6 +250,26 @@ fn split(weights: &mut Weights, from: &Pattern, to: &[(Pattern, usize)]) -> Resu
             })
             .collect();
         for ((to, _), part) in to.iter().zip(tensor.split(&cuts, axis)?) {
+            weights.insert(to.fill(&captures), part);
+        }
+    }
+    Ok(())
+}
+
+fn deinterleave(weights: &mut Weights, from: &Pattern, to: &[Pattern]) -> Result<(), LoadError> {
+    for Taken { name, captures, tensor } in take(weights, from) {
+        let axis = output_axis(&name);
+        let place = tensor.ndim() as i32 + axis;
+        if place < 0 || tensor.dim(axis)? % to.len() as i32 != 0 {
+            return Err(misshapen(&name, &tensor, format!("outputs for {} tensors", to.len())));
+        }
+        // `[.., outputs, ..]` as `[.., outputs of each, tensors, ..]`.
+        let mut shape = tensor.shape().to_vec();
+        shape[place as usize] /= to.len() as i32;
+        shape.insert(place as usize + 1, to.len() as i32);
+        let by_turn = tensor.reshape(&shape)?;
+        for (turn, to) in to.iter().enumerate() {
+            let part = by_turn.take(&indices(&[turn])?, place + 1)?.squeeze(&[place + 1])?;
             weights.insert(to.fill(&captures), part);
         }
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
-use super::check::{Difference, check};
+use super::check::{Difference, check, infer};
+use super::foreign::convert;
 use crate::blocks::{ExpertLinear, Linear, NormBlock};
 use crate::ops::{CausalConv, Ops, Weight};
 use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
@@ -22,27 +23,11 @@ impl Store {
     /// the blueprint's head where that depends on the checkpoint.
     pub(crate) fn new(
         blueprint: &mut Blueprint,
-        mut quantization: Quantization,
-        mut weights: Weights,
+        quantization: Quantization,
+        weights: Weights,
         kernels: Kernels,
     ) -> Result<Self, LoadError> {
-        let published: BTreeSet<String> = weights.keys().cloned().collect();
-        for rewrite in &blueprint.rewrites {
-            weights = rewrite.apply(weights, &published, &quantization)?;
-            rewrite.apply_to_paths(&mut quantization);
-        }
-        if blueprint.head == Head::OwnIfPresent {
-            let present = weights.contains_key("lm_head.weight");
-            blueprint.head = if present { Head::Own } else { Head::Tied };
-        }
-        if blueprint.head == Head::Tied {
-            weights = WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(
-                weights,
-                &published,
-                &quantization,
-            )?;
-        }
-        check(blueprint, &quantization, &weights)?;
+        let (weights, quantization) = published(blueprint, quantization, weights)?;
         let ops = kernels.ops();
         let activations = match ops.activations() {
             Some(dtype) => dtype,
@@ -101,6 +86,15 @@ impl Store {
     pub(crate) fn vector(&mut self, name: &str) -> Result<Array, LoadError> {
         let tensor = self.take(name)?;
         self.cast(tensor)
+    }
+
+    /// A table that rows are taken from, as floats in the dtype of activations.
+    pub(crate) fn table(&mut self, path: &str) -> Result<Array, LoadError> {
+        let tensor = self.take(&format!("{path}.weight"))?;
+        match self.weight(path, tensor)? {
+            Weight::Dense(table) => self.cast(table),
+            Weight::Packed(packed) => Ok(packed.dequantize(self.activations)?),
+        }
     }
 
     /// A norm of rows `width` wide at `path`. One without a weight computes with ones.
@@ -164,6 +158,32 @@ impl Store {
     fn cast_dense(&self, tensor: Array) -> Result<Array, LoadError> {
         if self.ops.reads_dense(tensor.dtype()?) { Ok(tensor) } else { self.cast(tensor) }
     }
+}
+
+/// A published checkpoint under the blueprint's names, of exactly the tensors that it names, and how they are packed.
+/// Decides the blueprint's head where that depends on the checkpoint.
+pub(crate) fn published(
+    blueprint: &mut Blueprint,
+    mut quantization: Quantization,
+    mut weights: Weights,
+) -> Result<(Weights, Quantization), LoadError> {
+    weights = convert(weights, &mut quantization)?;
+    let published: BTreeSet<String> = weights.keys().cloned().collect();
+    for rewrite in &blueprint.rewrites {
+        weights = rewrite.apply(weights, &published, &quantization)?;
+        rewrite.apply_to_paths(&mut quantization);
+    }
+    if blueprint.head == Head::OwnIfPresent {
+        let present = weights.contains_key("lm_head.weight");
+        blueprint.head = if present { Head::Own } else { Head::Tied };
+    }
+    if blueprint.head == Head::Tied {
+        weights =
+            WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(weights, &published, &quantization)?;
+    }
+    infer(blueprint, &mut quantization, &weights)?;
+    check(blueprint, &quantization, &weights)?;
+    Ok((weights, quantization))
 }
 
 /// The dtype of the embedding.

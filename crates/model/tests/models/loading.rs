@@ -167,8 +167,18 @@ fn an_index_that_maps_to_no_file_name_is_refused() {
 #[test]
 fn a_foreign_quantization_is_refused_by_name() {
     let directory = Directory::new("awq");
-    directory.config(|config| config["quantization_config"] = json!({"quant_method": "awq", "bits": 4}));
-    directory.check(expect!["DIR/config.json: `quantization_config` is awq; supported: mlx's own (affine, mxfp4, mxfp8, nvfp4); convert the model with mlx_lm.convert"]);
+    directory.config(|config| config["quantization_config"] = json!({"quant_method": "bitsandbytes"}));
+    directory.check(expect!["DIR/config.json: `quantization_config` is bitsandbytes; supported: mlx's own (affine, mxfp4, mxfp8, nvfp4), awq, gptq, compressed-tensors, fp8, fbgemm_fp8, mxfp4, mxfp8, modelopt, bitnet; convert other formats with the library that made them"]);
+    directory.config(|config| config["quantization_config"] = json!({"quant_method": "awq", "bits": 3}));
+    directory.check(expect!["DIR/config.json: `quantization_config.bits` is 3; supported: 4"]);
+    directory.config(|config| {
+        config["quantization_config"] = json!({"quant_method": "awq", "version": "gemv"});
+    });
+    directory.check(expect!["DIR/config.json: `quantization_config.version` is gemv; supported: gemm"]);
+    directory.config(|config| {
+        config["quantization_config"] = json!({"quant_method": "compressed-tensors", "format": "marlin-24"});
+    });
+    directory.check(expect!["DIR/config.json: `quantization_config.format` is marlin-24; supported: pack-quantized, mxfp4-pack-quantized, nvfp4-pack-quantized, float-quantized, int-quantized, naive-quantized, mixed-precision"]);
 }
 
 #[test]

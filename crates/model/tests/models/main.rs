@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod conversion;
 mod golden;
 mod kv_bits;
 mod loading;
 mod memory;
 mod parity;
+mod quantized;
 mod real_configs;
 mod recurrent;
 mod sinks;

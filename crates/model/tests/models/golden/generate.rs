@@ -24,6 +24,11 @@ fn unit(base: u64, i: u64) -> f32 {
     (raw >> 40) as f32 * 2f32.powi(-23) - 1.0
 }
 
+/// The bits of element `i` of an integer tensor.
+fn word(base: u64, i: u64) -> u32 {
+    (splitmix64(base.wrapping_add(i.wrapping_mul(GOLDEN_RATIO))) >> 32) as u32
+}
+
 /// The tensors of `tensors.json`: rows `[name, shape, center, scale, dtype?]`, where `{0..7}` in a
 /// name stands for one tensor per number.
 pub fn weights(recipe: &Value) -> Result<Weights, mlx::Error> {
@@ -36,15 +41,31 @@ pub fn weights(recipe: &Value) -> Result<Weights, mlx::Error> {
         let number = |index: usize| row[index].as_f64().map(|number| number as f32);
         let (center, scale) = (number(2).ok_or_else(broken)?, number(3).ok_or_else(broken)?);
         let count = shape.iter().map(|axis| *axis as u64).product::<u64>();
-        if row.get(4).is_some_and(|dtype| !matches!(dtype.as_str(), Some("F32" | "F16"))) {
-            return Err(mlx::Error::new(format!("{}: a dtype no fixture of these families has", row[0])));
-        }
+        let dtype = row.get(4).and_then(Value::as_str).unwrap_or("F32");
         for name in expand(row[0].as_str().ok_or_else(broken)?) {
             let base = fnv1a64(&name) ^ seed;
-            let values: Vec<f32> = (0..count).map(|i| center + scale * unit(base, i)).collect();
-            let array = Array::from_slice(&values, &shape)?;
-            let half = row.get(4).and_then(Value::as_str) == Some("F16");
-            weights.insert(name, if half { array.astype(Dtype::F16)? } else { array });
+            let floats = || -> Vec<f32> { (0..count).map(|i| center + scale * unit(base, i)).collect() };
+            let words = (0..count).map(|i| word(base, i));
+            let array = match dtype {
+                "F32" => Array::from_slice(&floats(), &shape)?,
+                "F16" => Array::from_slice(&floats(), &shape)?.astype(Dtype::F16)?,
+                "U32" => Array::from_slice(&words.collect::<Vec<_>>(), &shape)?,
+                "I8" => Array::from_slice(&words.map(|word| word as i8).collect::<Vec<_>>(), &shape)?,
+                "U8" => {
+                    let byte = |word: u32| match scale as u32 {
+                        0 => word as u8,
+                        values => (center as u32 + word % values) as u8,
+                    };
+                    Array::from_slice(&words.map(byte).collect::<Vec<_>>(), &shape)?
+                }
+                // Moderate numbers of E4M3, as bytes.
+                "F8" => {
+                    let byte = |word: u32| ((word & 0x80) | (0x20 + ((word >> 8) & 0x1F))) as u8;
+                    Array::from_slice(&words.map(byte).collect::<Vec<_>>(), &shape)?
+                }
+                other => return Err(mlx::Error::new(format!("{name}: no fixture has {other}"))),
+            };
+            weights.insert(name, array);
         }
     }
     Ok(weights)

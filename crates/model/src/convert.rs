@@ -1,0 +1,156 @@
+//! Writes a checkpoint in mlx-lm's layout: quantized, cast or dequantized.
+//!
+//! Invariant: tensors are computed and written one by one, so that memory holds one of them at a time; a file has its
+//! final name only when it is whole. Start at [`Conversion::run`].
+
+mod config;
+mod inverse;
+mod layout;
+mod packing;
+mod plan;
+mod recipe;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mlx::Dtype;
+use serde_json::{Map, Value};
+
+use crate::weights::published;
+use crate::{Error, LoadError, Quantization, QuantizationChoice, Source, families};
+
+pub use recipe::Recipe;
+
+use layout::Layout;
+use packing::Module;
+use plan::Plan;
+use writer::Shards;
+
+/// What becomes of the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// They stay as they are: floats, or packed.
+    AsStored,
+    /// Those that are floats are packed.
+    Quantize {
+        /// Unless the recipe or the architecture says otherwise.
+        choice: QuantizationChoice,
+        /// What differs by module.
+        recipe: Recipe,
+    },
+    /// Packed ones become floats.
+    Dequantize,
+}
+
+/// A checkpoint to write.
+#[derive(Debug, Clone)]
+pub struct Conversion {
+    /// Where it comes from.
+    pub source: Source,
+    /// The directory to write. One with an unfinished conversion of the same kind is completed.
+    pub to: PathBuf,
+    /// What becomes of the weights.
+    pub packing: Packing,
+    /// The type of floats; `None` is the config's.
+    pub dtype: Option<Dtype>,
+    /// Most bytes of a file; a larger tensor has a file of its own.
+    pub shard_bytes: u64,
+}
+
+/// mlx-lm's limit for a file.
+pub const SHARD_BYTES: u64 = 5 << 30;
+
+/// The quantization that a config names.
+type Section = Option<Map<String, Value>>;
+
+/// A file was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Files that are whole.
+    pub files_done: usize,
+    /// All files.
+    pub files_total: usize,
+    /// Bytes of tensors that are written.
+    pub bytes_done: u64,
+    /// Bytes of all tensors.
+    pub bytes_total: u64,
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// Bytes of tensors.
+    pub bytes: u64,
+    /// Elements of all tensors before packing.
+    pub parameters: u64,
+    /// Files that an earlier run had written.
+    pub files_kept: usize,
+}
+
+impl Summary {
+    /// As mlx-lm counts it.
+    pub fn bits_per_weight(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.parameters.max(1) as f64
+    }
+}
+
+impl Conversion {
+    /// Writes config and weights. Files of the tokenizer are the caller's.
+    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Summary, Error> {
+        let config = self.source.config()?;
+        let plan = Plan::new(self, &config)?;
+        plan.claim(&self.to)?;
+        let (modules, quantization) = self.modules(&config)?;
+        let shards = Shards::plan(&modules, self.shard_bytes)?;
+        let summary = shards.write(&self.to, modules, progress)?;
+        let config = config::converted(config, quantization.as_ref());
+        write_json(&self.to.join("config.json"), &Value::Object(config))?;
+        plan.finish(&self.to)?;
+        Ok(summary)
+    }
+
+    /// The modules of the new checkpoint, lazy, and the quantization that its config names.
+    fn modules(&self, config: &Map<String, Value>) -> Result<(BTreeMap<String, Module>, Section), Error> {
+        let in_config =
+            |error| Error::Config { file: self.source.path("config.json"), error: Box::new(error) };
+        let mut blueprint = families::read(config).map_err(in_config)?;
+        let quantization = Quantization::read(config).map_err(in_config)?;
+        let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        let layout = Layout::of(model_type, &blueprint.rewrites);
+        blueprint.rewrites = layout.rewrites.clone();
+        let (weights, quantization) = published(&mut blueprint, quantization, self.source.weights()?)?;
+        let mut modules = packing::modules(weights, &quantization);
+        inverse::to_mlx_names(&mut modules, &layout.traces)?;
+        let dtype = self.dtype.or_else(|| config::dtype(config));
+        let mut recorded = config::Recorded::new(quantization.default);
+        match self.packing {
+            Packing::AsStored => packing::cast(&mut modules, &layout, dtype)?,
+            Packing::Dequantize => {
+                packing::dequantize(&mut modules)?;
+                packing::cast(&mut modules, &layout, dtype)?;
+                recorded = config::Recorded::default();
+            }
+            Packing::Quantize { choice, recipe } => {
+                packing::cast(&mut modules, &layout, dtype)?;
+                let layers = blueprint.layers.len();
+                let choices = recipe.choices(&modules, &layout, choice, layers).map_err(in_config)?;
+                recorded.set_default(choice);
+                packing::quantize(&mut modules, &choices)?;
+            }
+        }
+        let section = recorded.section(&modules);
+        Ok((modules, section))
+    }
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<(), LoadError> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|error| failed(path, &error))?;
+    text.push('\n');
+    fs::write(path, text).map_err(|error| failed(path, &error))
+}
+
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> LoadError {
+    LoadError::File { file: path.to_owned(), problem: error.to_string() }
+}

@@ -1,0 +1,206 @@
+//! Conversions: what is written is in mlx-lm's layout, and loads as what it was.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mlx::{Dtype, QuantMode};
+use omnibus_model::convert::{Conversion, Packing, Recipe, SHARD_BYTES};
+use omnibus_model::{Kernels, Model, QuantizationChoice, Source, Weights};
+
+use crate::golden::{Fixture, fixtures, ways};
+
+fn all() -> Vec<PathBuf> {
+    fixtures(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"), &[]).unwrap()
+}
+
+/// A directory of its own, removed in the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("omnibus-convert-{}-{name}", std::process::id()));
+        let _absent = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Writes a fixture as a checkpoint.
+    fn with(&self, fixture: &Fixture) -> PathBuf {
+        let directory = self.0.join(&fixture.name);
+        fs::create_dir_all(&directory).unwrap();
+        let config = serde_json::Value::Object(fixture.config.clone());
+        fs::write(directory.join("config.json"), config.to_string()).unwrap();
+        save(&directory.join("model.safetensors"), &fixture.weights().unwrap());
+        directory
+    }
+
+    fn conversion(&self, source: &Path, packing: Packing) -> Conversion {
+        let to = self.0.join("converted").join(source.file_name().unwrap());
+        let source = Source::Directory(source.to_owned());
+        Conversion { source, to, packing, dtype: None, shard_bytes: SHARD_BYTES }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _left_behind = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn save(path: &Path, weights: &Weights) {
+    let tensors = weights.iter().map(|(name, tensor)| (name.as_str(), tensor));
+    mlx::io::save_safetensors(path, tensors, []).unwrap();
+}
+
+fn tensors(directory: &Path) -> Weights {
+    Source::Directory(directory.to_owned()).weights().unwrap()
+}
+
+fn bits(bits: i32) -> Packing {
+    let choice = QuantizationChoice { group: 32, bits, mode: QuantMode::Affine };
+    Packing::Quantize { choice, recipe: Recipe::Uniform }
+}
+
+/// A checkpoint in mlx-lm's layout comes out as it went in; a published one as the fixture in mlx-lm's layout.
+#[test]
+fn converted_checkpoints_have_the_tensors_of_mlx_lm() {
+    let directory = Directory::new("layout");
+    let mut wrong = Vec::new();
+    for path in all() {
+        let fixture = Fixture::read(&path).unwrap();
+        let source = directory.with(&fixture);
+        let conversion = directory.conversion(&source, Packing::AsStored);
+        if let Err(error) = conversion.run(&mut |_| {}) {
+            wrong.push(format!("{}: {error}", fixture.name));
+            continue;
+        }
+        let found = tensors(&conversion.to);
+        let published = fixture.name.strip_suffix(".hf");
+        let shapes = |weights: &Weights| -> BTreeSet<(String, Vec<i32>)> {
+            weights.iter().map(|(name, tensor)| (name.clone(), tensor.shape().to_vec())).collect()
+        };
+        let base = published.unwrap_or(&fixture.name);
+        let reference = path.with_file_name(base);
+        // Formats of other libraries have no fixture in mlx-lm's layout.
+        if !reference.is_dir() {
+            continue;
+        }
+        let want = Fixture::read(&reference).unwrap().weights().unwrap();
+        let (found_shapes, want_shapes) = (shapes(&found), shapes(&want));
+        if found_shapes != want_shapes {
+            let extra: Vec<_> = found_shapes.difference(&want_shapes).take(3).collect();
+            let missing: Vec<_> = want_shapes.difference(&found_shapes).take(3).collect();
+            // A head that is published only where it is not the embedding.
+            let tied = extra.is_empty() && missing.iter().all(|(name, _)| name.ends_with("lm_head.weight"));
+            // Packed as published.
+            if tied || fixture.name == "gpt_oss.hf" {
+                continue;
+            }
+            wrong.push(format!("{}: has {extra:?}, lacks {missing:?}", fixture.name));
+        } else if published.is_none() {
+            let differs =
+                |name: &&String| found[*name].to_bytes().unwrap() != want[*name].to_bytes().unwrap();
+            if let Some(name) = want.keys().find(differs) {
+                wrong.push(format!("{}: {name} differs", fixture.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Packed here, loaded again, and near what the floats give.
+#[test]
+fn every_family_can_be_quantized_and_loaded() {
+    let directory = Directory::new("quantized");
+    let mut wrong = Vec::new();
+    for path in all() {
+        let fixture = Fixture::read(&path).unwrap();
+        if fixture.name.contains(".q-") {
+            continue;
+        }
+        let source = directory.with(&fixture);
+        let conversion = directory.conversion(&source, bits(8));
+        let result = conversion
+            .run(&mut |_| {})
+            .and_then(|_| Model::load(&Source::Directory(conversion.to.clone()), Kernels::fastest()));
+        match result {
+            Err(error) => wrong.push(format!("{}: {error}", fixture.name)),
+            Ok(model) => {
+                let found = ways::distances(&fixture, &model).unwrap();
+                let worst = found.iter().fold(0f32, |worst, way| worst.max(way.distance));
+                // Experts may be chosen otherwise.
+                println!("{:28} {worst:.1e}", fixture.name);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn small(directory: &Directory) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/qwen3.hf");
+    directory.with(&Fixture::read(&path).unwrap())
+}
+
+#[test]
+fn an_interrupted_conversion_is_completed() {
+    let directory = Directory::new("resumed");
+    let source = small(&directory);
+    let conversion = Conversion { shard_bytes: 8 << 10, ..directory.conversion(&source, bits(4)) };
+    let whole = conversion.run(&mut |_| {}).unwrap();
+    assert_eq!(whole.files_kept, 0);
+    let files = |ending: &str| {
+        let entries = fs::read_dir(&conversion.to).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<PathBuf> =
+            entries.filter(|path| path.to_str().unwrap().ends_with(ending)).collect();
+        files.sort();
+        files
+    };
+    let all = files(".safetensors");
+    assert!(all.len() > 3, "{all:?}");
+    let bytes: Vec<Vec<u8>> = all.iter().map(|file| fs::read(file).unwrap()).collect();
+    let again = conversion.run(&mut |_| {}).unwrap_err().to_string();
+    assert!(again.contains("exists; remove it or name another directory"), "{again}");
+    // As it would be had it ended within the second file.
+    fs::remove_dir_all(&conversion.to).unwrap();
+    let mut seen = 0;
+    let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        conversion.run(&mut |progress| {
+            seen = progress.files_done;
+            assert!(seen < 2, "stop");
+        })
+    }));
+    assert!(stopped.is_err() && seen == 2);
+    let other = Conversion { dtype: Some(Dtype::F16), ..conversion.clone() };
+    let refused = other.run(&mut |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("an unfinished conversion of another kind"), "{refused}");
+    let resumed = conversion.run(&mut |_| {}).unwrap();
+    assert_eq!(resumed.files_kept, 2);
+    let after: Vec<Vec<u8>> = files(".safetensors").iter().map(|file| fs::read(file).unwrap()).collect();
+    assert!(bytes == after && files(".part").is_empty());
+}
+
+#[test]
+fn memory_holds_one_tensor_at_a_time() {
+    let directory = Directory::new("memory");
+    let source = directory.0.join("large");
+    fs::create_dir_all(&source).unwrap();
+    let config = r#"{"model_type": "llama", "vocab_size": 512, "hidden_size": 512, "num_hidden_layers": 12,
+        "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": false, "torch_dtype": "float32"}"#;
+    let random = omnibus_model::RandomWeights::new("large", config, None).unwrap();
+    fs::write(source.join("config.json"), config).unwrap();
+    save(&source.join("model.safetensors"), &Source::Random(random).weights().unwrap());
+    mlx::memory::clear_cache();
+    mlx::memory::reset_peak_memory();
+    let before = mlx::memory::active_memory();
+    let summary = directory.conversion(&source, bits(4)).run(&mut |_| {}).unwrap();
+    let peak = mlx::memory::peak_memory() - before;
+    let largest = 512 * 1024 * 4;
+    println!(
+        "{} parameters, {:.2} bits each, {peak} bytes at most",
+        summary.parameters,
+        summary.bits_per_weight()
+    );
+    assert!(summary.parameters > 25_000_000 && peak < 4 * largest, "{peak} bytes");
+}
