@@ -16,6 +16,7 @@ mod experts;
 mod linear;
 mod plan;
 mod program;
+mod recurrent;
 mod route;
 mod source;
 mod step_graph;
@@ -32,6 +33,9 @@ pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, 
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
 pub use plan::Plan;
 pub use program::{compile_with_mlx, compiled_kernels, text as cuda_program_text};
+pub use recurrent::{
+    CausalConv, ConvActivation, GatedHeads, RUN_FIELDS, Recurrence, RecurrenceRule, RunCount,
+};
 pub use route::{Route, RouteWeights, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
 pub use step_graph::{StepArrays, StepGraph};

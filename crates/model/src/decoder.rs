@@ -1,7 +1,7 @@
 //! The one decoder: embeds rows, runs the layers over them, and returns logits of the requested rows.
 
 use mlx::{Array, Dtype};
-use omnibus_kv::{CacheKind, FloatType, KvFormat};
+use omnibus_kv::{FloatType, KvFormat};
 
 use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, NormBlock, ResidualStream};
 use crate::blueprint::{EMBED_NORM, POSITIONS};
@@ -10,8 +10,8 @@ use crate::ops::{AttentionNeeds, ByLength, LayerContext};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, NormPlacement,
-    Quantization, Source, Weights, families, kernel_check, kv_format,
+    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer,
+    NormPlacement, Quantization, Source, Weights, families, kernel_check, kv_format,
 };
 
 /// A network with its weights. Stays on the thread that built it.
@@ -191,10 +191,9 @@ impl Model {
     /// an error `cache` may lack pools ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
         let path = self.attention_path(cache.storage, cache.block_size);
-        let state_path = match self.blueprint.needs_mlx(CacheKind::is_state) {
-            true => KvPath::Gather,
-            false => self.kernels.ops().state_path(),
-        };
+        let recurrent: Vec<&Mixer> =
+            self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
+        let state_path = self.kernels.ops().state_path(&recurrent);
         let mut ctx = ForwardContext::new(batch, cache, path, state_path)?;
         if let (Some(graphs), Some(LogitRows::First(count))) = (&self.step_graphs, &ctx.logits_at) {
             let count = *count;

@@ -6,6 +6,7 @@ mod attention;
 mod choose;
 mod elementwise;
 mod experts;
+mod recurrent;
 
 use std::time::Instant;
 
@@ -129,6 +130,14 @@ fn groups(
             layers.push((spec.clone(), layer.clone()));
         }
     }
+    let mut states: Vec<&Mixer> = Vec::new();
+    for mixer in blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()) {
+        if !states.contains(&mixer) {
+            states.push(mixer);
+        }
+    }
+    let recurrences =
+        states.into_iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
     let of = |format: &KvFormat| {
         let format = *format;
         layers
@@ -142,6 +151,7 @@ fn groups(
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
         (GpuKernel::Linear, elementwise::linear(blueprint, bits, dtype, measure)),
         (GpuKernel::Experts, experts::checks(blueprint, bits, dtype)),
+        (GpuKernel::Recurrence, recurrences.collect()),
         (GpuKernel::Choose, vec![choose::check(blueprint, measure)]),
     ]
 }

@@ -16,7 +16,7 @@ mod parallel;
 mod per_position;
 mod short_conv;
 
-use omnibus_kv::{KvCacheSpec, KvFormat};
+use omnibus_kv::{FloatType, KvCacheSpec, KvFormat};
 
 use crate::spec::{Footprint, Rules, Tensors};
 pub use absent::Absent;
@@ -104,6 +104,20 @@ impl Mixer {
         match self {
             Self::Attention(spec) => vec![spec],
             Self::Parallel(Parallel(parts)) => parts.iter().flat_map(|(_, part)| part.attentions()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Mixers in it that cache a state.
+    pub(crate) fn recurrences(&self) -> Vec<&Mixer> {
+        let format = KvFormat::Float(FloatType::F32);
+        match self {
+            Self::Parallel(Parallel(parts)) => {
+                parts.iter().flat_map(|(_, part)| part.recurrences()).collect()
+            }
+            _ if self.spec().caches().iter().any(|cache| cache.cache_spec(format).kind.is_state()) => {
+                vec![self]
+            }
             _ => Vec::new(),
         }
     }

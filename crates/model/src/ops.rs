@@ -18,9 +18,9 @@ use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
 use crate::environment;
-use crate::forward::{AttentionPath, AttentionReads, ForwardContext};
+use crate::forward::{AttentionPath, AttentionReads, ForwardContext, StatePath};
 use crate::kv_cache::poisoned;
-use crate::{Activation, Attention, GatedDelta, KvCache, KvPath, LatentAttention, Mamba2, Router};
+use crate::{Activation, Attention, GatedDelta, KvCache, LatentAttention, Mamba2, Mixer, Router};
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
 pub(crate) use rotary::Rotation;
@@ -114,6 +114,11 @@ impl LayerContext<'_> {
             AttentionReads::Items(_) => AttentionPath::Items,
             AttentionReads::Gather(_) => AttentionPath::Gather,
         })
+    }
+
+    /// Whether the GPU's kernels find the layer's states on the device.
+    pub(crate) fn has_device_runs(&self) -> mlx::Result<bool> {
+        Ok(self.ctx.state_of(self.cache, self.index)?.device_runs().is_some())
     }
 }
 
@@ -218,8 +223,8 @@ pub(crate) trait Ops: Sync {
     /// How attention finds keys and values, the same for all layers of a model.
     fn attention_path(&self, needs: &AttentionNeeds) -> AttentionPath;
 
-    /// How recurrences reach their states.
-    fn state_path(&self) -> KvPath;
+    /// How recurrences find their states, the same for all layers of a model. `mixers`: those that have a state.
+    fn state_path(&self, mixers: &[&Mixer]) -> StatePath;
 
     /// Rows of an embedding table, in `dtype`. `tokens`: `[T]` i32, all within the table.
     fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array>;

@@ -88,6 +88,15 @@ pub(super) static ATTN_CHUNK_MMA: Kernel = kernel!(
     &["out"],
     TensorCores
 );
+pub(super) static CAUSAL_CONV: Kernel =
+    kernel!("causal_conv", &["x", "weight", "bias", "runs", "pool"], &["y"], Dialect);
+pub(super) static RECURRENCE: Kernel = kernel!(
+    "recurrence",
+    &["mixed", "projected", "a_log", "dt_bias", "skip", "runs", "pool"],
+    &["y"],
+    Dialect
+);
+pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "w"], &["y"], Dialect);
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
 pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dialect);
 
@@ -112,6 +121,7 @@ const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
     ("attn_copy.h", include_str!("kernels/attn_copy.h")),
     ("attn_tail.h", include_str!("kernels/attn_tail.h")),
+    ("runs.h", include_str!("kernels/runs.h")),
     ("wmm_body.h", include_str!("kernels/wmm_body.h")),
 ];
 

@@ -385,6 +385,7 @@ inline float exp(float x) { return std::exp(x); }
 namespace precise {
 inline float rsqrt(float x) { return 1 / std::sqrt(x); }
 inline float cos(float x) { return std::cos(x); }
+inline float log(float x) { return std::log(x); }
 inline float sin(float x) { return std::sin(x); }
 }
 inline float rint(float x) { return std::rint(x); }

@@ -12,6 +12,7 @@ mod environment;
 mod experts;
 mod linear;
 mod pools;
+mod recurrent;
 mod rotary;
 mod route;
 mod text;

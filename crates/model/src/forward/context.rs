@@ -7,10 +7,10 @@ use omnibus_kv::KvFormat;
 
 use super::attention::{AttentionMetadata, AttentionReads};
 use super::items::{Items, Numbers};
-use super::kv_path::{AttentionPath, KvPath};
+use super::kv_path::{AttentionPath, StatePath};
 use super::row_split::RowSplit;
 use super::rows::indices;
-use super::state::StateMetadata;
+use super::state::{DeviceRuns, StateMetadata};
 use crate::kv_cache::poisoned;
 use crate::{Batch, KvCache};
 
@@ -51,7 +51,7 @@ impl ForwardContext {
         batch: &Batch,
         cache: &KvCache,
         path: AttentionPath,
-        state_path: KvPath,
+        state_path: StatePath,
     ) -> mlx::Result<Self> {
         let rows = batch.tokens.shape().first().copied().unwrap_or(0) as usize;
         let lengths = SequenceLengths::of(batch, rows)?;
@@ -107,14 +107,18 @@ impl ForwardContext {
     }
 
     /// What differs between two decode steps of the same [shape](Self::shapes_of_decode) beside their tokens, one for each
-    /// group; `None` for a pass with chunks or states.
+    /// group; `None` for a pass with chunks, and where MLX's operations reach a cache.
     pub(crate) fn numbers_of_decode(&self) -> Option<Vec<&Numbers>> {
-        self.groups.iter().map(|group| group.items()?.numbers_of_decode()).collect()
+        self.groups.iter().map(GroupMetadata::numbers_of_decode).collect()
     }
 
     /// The sizes of each group's reads.
     pub(crate) fn shapes_of_decode(&self) -> Vec<[i32; 3]> {
-        self.groups.iter().filter_map(|group| group.items().map(Items::shape)).collect()
+        let of = |group: &GroupMetadata| match group {
+            GroupMetadata::Attention(_) => group.items().map(Items::shape),
+            GroupMetadata::State(metadata) => metadata.device_runs().map(DeviceRuns::shape),
+        };
+        self.groups.iter().filter_map(of).collect()
     }
 
     /// Where the states of pool `index` are.
@@ -127,6 +131,13 @@ impl ForwardContext {
 }
 
 impl GroupMetadata {
+    fn numbers_of_decode(&self) -> Option<&Numbers> {
+        match self {
+            Self::Attention(_) => self.items()?.numbers_of_decode(),
+            Self::State(metadata) => metadata.device_runs()?.numbers_of_decode(),
+        }
+    }
+
     fn items(&self) -> Option<&Items> {
         match self {
             Self::Attention(AttentionMetadata { reads: AttentionReads::Items(items), .. }) => Some(items),

@@ -21,6 +21,17 @@ pub(crate) enum AttentionPath {
     Gather,
 }
 
+/// How recurrences find the states of a pass's sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StatePath {
+    /// Runs in the host's memory: the CPU's kernels, which write states in place.
+    Runs,
+    /// Runs on the device: the GPU's kernels, which write states in place.
+    DeviceRuns,
+    /// Gathers and scatters: MLX's operations.
+    Gather,
+}
+
 impl AttentionPath {
     pub(crate) fn kv_path(self) -> KvPath {
         match self {

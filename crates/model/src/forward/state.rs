@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use mlx::gpu::{RUN_FIELDS, RunCount, copy_to_device, host_numbers};
 use mlx::{Array, Dtype};
 
-use super::KvPath;
+use super::items::Numbers;
+use super::kv_path::StatePath;
 use super::rows::{Rows, indices, order_of, table_of};
 use crate::kv_cache::{Pool, poisoned};
 use crate::{Batch, KvCache, Segment};
@@ -18,12 +20,61 @@ pub(crate) struct StateMetadata {
     /// For kernels that write states in place, `[n, 4]` i32: first row, rows, the slot that they write, and the slot whose
     /// state they start from, −1 for zeros. Those of one sequence follow each other.
     pub(crate) runs: Array,
+    /// For the GPU's kernels.
+    device_runs: Option<DeviceRuns>,
     /// For MLX's operations: the same rows, in an order in which many advance together.
     waves: Vec<Wave>,
     /// Slots in the order of the waves' runs, `[n]` i32.
     slots: Array,
     /// Puts the waves' rows, end to end, back in the batch's order, `[T]` i32; `None` if they are in order.
     order: Option<Array>,
+}
+
+/// Runs in the device's memory.
+pub(crate) struct DeviceRuns {
+    numbers: Numbers,
+    /// Those of sequences, then one for each row of padding.
+    count: RunCount,
+}
+
+impl DeviceRuns {
+    /// `sequences`: numbers of runs; `advances`: rows of each sequence; `rows`: of the pass.
+    fn new(mut numbers: Vec<i32>, sequences: &[Vec<Advance>], rows: usize) -> mlx::Result<Self> {
+        let of = |advances: &Vec<Advance>| advances.iter().map(|advance| advance.rows.len()).sum::<usize>();
+        let longest = sequences.iter().map(of).max().unwrap_or(1).max(1);
+        let mut is_padding = vec![true; rows];
+        for Advance { rows, .. } in sequences.iter().flatten() {
+            let range = is_padding.get_mut(rows.clone());
+            range.ok_or_else(|| mlx::Error::new("segments lie within the batch"))?.fill(false);
+        }
+        let padding = is_padding.iter().enumerate().filter(|(_, is_padding)| **is_padding);
+        numbers.extend(padding.flat_map(|(row, _)| [row as i32, 1, -1, -1]));
+        let runs = numbers.len() / RUN_FIELDS;
+        // Few lengths, so that a prebuilt graph fits many steps.
+        let host = host_numbers(&numbers, numbers.len().next_power_of_two())?;
+        let numbers = Numbers { device: copy_to_device(&host)?, host };
+        Ok(Self { numbers, count: RunCount { runs: runs as i32, longest: longest as i32 } })
+    }
+
+    /// `[4 · runs or more]` i32.
+    pub(crate) fn array(&self) -> &Array {
+        &self.numbers.device
+    }
+
+    pub(crate) fn count(&self) -> RunCount {
+        self.count
+    }
+
+    /// The numbers of a pass whose sequences have one row each: all that differs from another one with the same
+    /// [`shape`](Self::shape).
+    pub(crate) fn numbers_of_decode(&self) -> Option<&Numbers> {
+        (self.count.longest == 1).then_some(&self.numbers)
+    }
+
+    /// Sizes that launches depend on.
+    pub(crate) fn shape(&self) -> [i32; 3] {
+        [self.numbers.host.size() as i32, self.count.longest, self.count.runs]
+    }
 }
 
 /// Sequences that advance by equally many rows in one computation.
@@ -92,7 +143,7 @@ impl StateMetadata {
         rows: usize,
         group: usize,
         cache: &KvCache,
-        path: KvPath,
+        path: StatePath,
     ) -> mlx::Result<Self> {
         let sequences = batch.segments.iter().map(|segment| advances(segment, group, cache));
         let sequences = sequences.collect::<mlx::Result<Vec<_>>>()?;
@@ -102,14 +153,25 @@ impl StateMetadata {
         }
         let runs = Array::from_slice(&numbers, &[numbers.len() as i32 / 4, 4])?;
         match path {
-            KvPath::Paged => Ok(Self { runs, waves: Vec::new(), slots: indices(&[])?, order: None }),
-            KvPath::Gather => {
+            StatePath::Runs => {
+                Ok(Self { runs, device_runs: None, waves: Vec::new(), slots: indices(&[])?, order: None })
+            }
+            StatePath::DeviceRuns => {
+                let device_runs = Some(DeviceRuns::new(numbers, &sequences, rows)?);
+                Ok(Self { runs, device_runs, waves: Vec::new(), slots: indices(&[])?, order: None })
+            }
+            StatePath::Gather => {
                 let (waves, in_order) = waves(&sequences, group, cache)?;
                 let slots: Vec<i32> = in_order.iter().map(|advance| advance.to).collect();
                 let order = order_of(in_order.iter().map(|advance| advance.rows.clone()), rows)?;
-                Ok(Self { runs, waves, slots: indices(&slots)?, order })
+                Ok(Self { runs, device_runs: None, waves, slots: indices(&slots)?, order })
             }
         }
+    }
+
+    /// What the GPU's kernels read, if they compute this pass.
+    pub(crate) fn device_runs(&self) -> Option<&DeviceRuns> {
+        self.device_runs.as_ref()
     }
 
     /// With MLX's operations: computes every run from the initial states of layer `index`, writes the final states to

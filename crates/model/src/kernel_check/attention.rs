@@ -169,7 +169,7 @@ impl<'a> Probe<'a> {
             layers: vec![self.spec],
             gathers: false,
         };
-        ForwardContext::new(batch, cache, ops.attention_path(&needs), ops.state_path())
+        ForwardContext::new(batch, cache, ops.attention_path(&needs), ops.state_path(&[]))
     }
 
     fn projected(&self, rows: usize, seed: u64) -> mlx::Result<Array> {

@@ -9,10 +9,10 @@ use super::mlx_ops::{self, MlxOps};
 use super::{
     AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LayerContext, Ops, Rotation, Weight,
 };
-use crate::forward::{AttentionPath, AttentionReads, SegmentTables};
+use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, AttentionSpan, GatedDelta, KvPath, Mamba2, RotaryPairing, Router, kv_format};
+use crate::{Activation, AttentionSpan, GatedDelta, Mamba2, Mixer, RotaryPairing, Router, kv_format};
 
 /// CPU kernels.
 pub(super) struct CpuOps {
@@ -38,8 +38,9 @@ impl Ops for CpuOps {
         }
     }
 
-    fn state_path(&self) -> KvPath {
-        KvPath::Paged
+    fn state_path(&self, mixers: &[&Mixer]) -> StatePath {
+        let mut caches = mixers.iter().flat_map(|mixer| mixer.spec().caches());
+        if caches.all(|cache| cache.has_kernel()) { StatePath::Runs } else { StatePath::Gather }
     }
 
     fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {

@@ -4,6 +4,7 @@
 mod attention;
 mod experts;
 mod linear;
+mod recurrent;
 mod switches;
 
 use mlx::gpu::{AddNorm, Gate, GateLayout, Gated};
@@ -12,9 +13,9 @@ use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
 use super::{AttentionCall, AttentionNeeds, ByLength, ChosenExperts, LayerContext, Ops, Weight};
-use crate::forward::AttentionPath;
-use crate::ops::{GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, GatedDelta, KvPath, Mamba2, Router, kv_format};
+use crate::forward::{AttentionPath, StatePath};
+use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
+use crate::{Activation, GatedDelta, Mamba2, Mixer, Router, kv_format};
 pub(crate) use switches::{GpuKernel, is_on, switch_off};
 
 /// GPU kernels.
@@ -45,8 +46,12 @@ impl Ops for GpuOps {
         }
     }
 
-    fn state_path(&self) -> KvPath {
-        KvPath::Gather
+    fn state_path(&self, mixers: &[&Mixer]) -> StatePath {
+        let is_supported = |mixer: &&Mixer| recurrent::is_supported(mixer);
+        match is_on(GpuKernel::Recurrence) && mixers.iter().all(is_supported) {
+            true => StatePath::DeviceRuns,
+            false => StatePath::Gather,
+        }
     }
 
     fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {
@@ -153,7 +158,10 @@ impl Ops for GpuOps {
         projected: &Array,
         layer: LayerContext,
     ) -> mlx::Result<Array> {
-        MlxOps.mamba2(spec, weights, projected, layer)
+        match layer.has_device_runs()? {
+            true => recurrent::mamba2(spec, weights, projected, layer),
+            false => MlxOps.mamba2(spec, weights, projected, layer),
+        }
     }
 
     fn gated_delta(
@@ -163,7 +171,17 @@ impl Ops for GpuOps {
         projected: &Array,
         layer: LayerContext,
     ) -> mlx::Result<Array> {
-        MlxOps.gated_delta(spec, weights, projected, layer)
+        match layer.has_device_runs()? {
+            true => recurrent::gated_delta(spec, weights, projected, layer),
+            false => MlxOps.gated_delta(spec, weights, projected, layer),
+        }
+    }
+
+    fn convolve(&self, conv: &CausalConv, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        match layer.has_device_runs()? {
+            true => recurrent::convolve(conv, x, layer),
+            false => MlxOps.convolve(conv, x, layer),
+        }
     }
 }
 

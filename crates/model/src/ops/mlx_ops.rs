@@ -11,9 +11,9 @@ mod route;
 use mlx::{Array, Dtype, Quantized, fast};
 
 use super::{AttentionCall, AttentionNeeds, ChosenExperts, LayerContext, Ops, Weight};
-use crate::forward::AttentionPath;
+use crate::forward::{AttentionPath, StatePath};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, GatedDelta, KvPath, Mamba2, Router};
+use crate::{Activation, GatedDelta, Mamba2, Mixer, Router};
 pub(super) use attention::gather;
 pub(super) use conv::convolve;
 pub(super) use latent::latent;
@@ -36,8 +36,8 @@ impl Ops for MlxOps {
         AttentionPath::Gather
     }
 
-    fn state_path(&self) -> KvPath {
-        KvPath::Gather
+    fn state_path(&self, _mixers: &[&Mixer]) -> StatePath {
+        StatePath::Gather
     }
 
     fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {

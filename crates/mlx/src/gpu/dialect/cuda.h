@@ -21,6 +21,7 @@
 #define GK_GROUP_Z ((int)blockIdx.z)
 #define GK_GROUPS_X ((int)gridDim.x)
 #define GK_GROUPS_Y ((int)gridDim.y)
+#define GK_GROUPS_Z ((int)gridDim.z)
 #define GK_TID ((int)threadIdx.x)   // threadgroups are one-dimensional
 #define GK_LANE ((int)(threadIdx.x & 31))
 #define GK_SIMD ((int)(threadIdx.x >> 5))
@@ -45,6 +46,7 @@ template <> struct gk_to<gk_uint> { static GK_FN gk_uint of(float x) { return (g
 GK_FN gk_uint gk_shared_add(gk_uint* p, gk_uint n) { return atomicAdd(p, n); }
 GK_FN float gk_exp2(float x) { return exp2f(x); }
 GK_FN float gk_exp(float x) { return __expf(x); }
+GK_FN float gk_log(float x) { return logf(x); }
 GK_FN float gk_rint(float x) { return rintf(x); }
 GK_FN float gk_rsqrt(float x) { return rsqrtf(x); }
 GK_FN float gk_cos(float x) { return cosf(x); }

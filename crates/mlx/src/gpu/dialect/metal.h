@@ -16,6 +16,7 @@
 #define GK_GROUP_Z ((int)threadgroup_position_in_grid.z)
 #define GK_GROUPS_X ((int)threadgroups_per_grid.x)
 #define GK_GROUPS_Y ((int)threadgroups_per_grid.y)
+#define GK_GROUPS_Z ((int)threadgroups_per_grid.z)
 #define GK_TID ((int)thread_position_in_threadgroup.x)
 #define GK_LANE ((int)thread_index_in_simdgroup)
 #define GK_SIMD ((int)simdgroup_index_in_threadgroup)
@@ -35,6 +36,7 @@ GK_FN gk_uint gk_shared_add(threadgroup gk_uint* p, gk_uint n) {
 }
 GK_FN float gk_exp2(float x) { return metal::fast::exp2(x); }
 GK_FN float gk_exp(float x) { return metal::fast::exp(x); }
+GK_FN float gk_log(float x) { return metal::precise::log(x); }
 GK_FN float gk_rint(float x) { return metal::rint(x); }
 GK_FN float gk_rsqrt(float x) { return metal::precise::rsqrt(x); }
 GK_FN float gk_cos(float x) { return metal::precise::cos(x); }

@@ -15,9 +15,11 @@ pub(crate) enum GpuKernel {
     Experts,
     /// Choice of tokens.
     Choose,
+    /// Convolutions and recurrences with states.
+    Recurrence,
 }
 
-static OFF: [AtomicBool; 6] = [const { AtomicBool::new(false) }; 6];
+static OFF: [AtomicBool; 7] = [const { AtomicBool::new(false) }; 7];
 
 /// Whether a kernel is used.
 pub(crate) fn is_on(kernel: GpuKernel) -> bool {

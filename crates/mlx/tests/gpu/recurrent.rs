@@ -1,0 +1,276 @@
+//! Convolutions and recurrences over runs of rows: single rows, prompt chunks, runs that continue each other, padding.
+
+use mlx::Dtype::{self, Bf16, F16, F32};
+use mlx::gpu::{CausalConv, ConvActivation, Dialect, GatedHeads, Plan, Recurrence, RecurrenceRule, RunCount};
+
+use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
+
+const SLOTS: i32 = 7;
+
+/// First row, rows, the slot that is written, the slot that is read.
+type Run = [i32; 4];
+
+/// A prompt, a sequence that begins, one that verifies two drafts, one that decodes, and two rows of padding.
+const RUNS: [Run; 7] = [
+    [0, 37, 1, 1],
+    [37, 5, 2, -1],
+    [42, 1, 3, 3],
+    [43, 1, 5, 3],
+    [44, 1, 0, 5],
+    [45, 1, 4, 4],
+    [46, 2, -1, -1],
+];
+/// Of one row each.
+const SINGLES: [Run; 3] = [[0, 1, 6, 6], [1, 1, 2, -1], [2, 1, -1, -1]];
+
+fn rows_of(runs: &[Run]) -> i32 {
+    runs.iter().map(|run| run[1]).sum()
+}
+
+fn count(runs: &[Run]) -> RunCount {
+    RunCount { runs: runs.len() as i32, longest: 37 }
+}
+
+struct Case {
+    plan: Plan,
+    inputs: Vec<Tensor>,
+    /// The result, then the pool (the last input), if it has one.
+    expected: Vec<Vec<f64>>,
+    dtype: Dtype,
+}
+
+fn silu(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
+}
+
+/// Calls `row` for every row with the state of its run, and gives the pool afterwards.
+fn advance(runs: &[Run], pool: &[f64], mut row: impl FnMut(usize, &mut [f64])) -> Vec<f64> {
+    let size = pool.len() / SLOTS as usize;
+    let mut after = pool.to_vec();
+    for [first, rows, to, from] in runs.iter().copied().filter(|run| run[2] >= 0) {
+        let mut state = match usize::try_from(from) {
+            Ok(from) => after[from * size..][..size].to_vec(),
+            Err(_) => vec![0.0; size],
+        };
+        (first..first + rows).for_each(|at| row(at as usize, &mut state));
+        after[to as usize * size..][..size].copy_from_slice(&state);
+    }
+    after
+}
+
+fn ints(runs: &[Run]) -> Tensor {
+    Tensor::ints(&runs.concat())
+}
+
+fn conv(conv: CausalConv, runs: &[Run]) -> Case {
+    let (channels, size) = (conv.channels as usize, conv.kernel_size as usize);
+    let mut numbers = Numbers(conv.channels as u64);
+    let x = numbers.tensor(conv.dtype, &[conv.rows, conv.offset + conv.channels + 3]);
+    let weight = numbers.tensor(F32, &[conv.kernel_size, conv.channels]);
+    let bias = numbers.tensor(F32, &[conv.channels]);
+    let pool = numbers.tensor(F32, &[SLOTS, conv.kernel_size - 1, conv.channels]);
+    let (xs, ws, biases) = (x.to_f64(), weight.to_f64(), bias.to_f64());
+    let stride = xs.len() / conv.rows as usize;
+    let mut y = vec![0.0; conv.rows as usize * channels];
+    let after = advance(runs, &pool.to_f64(), |row, state| {
+        let input = &xs[row * stride + conv.offset as usize..][..channels];
+        for c in 0..channels {
+            let before: f64 = (0..size - 1).map(|j| ws[j * channels + c] * state[j * channels + c]).sum();
+            let bias = if conv.has_bias { biases[c] } else { 0.0 };
+            let sum = before + ws[(size - 1) * channels + c] * input[c] + bias;
+            y[row * channels + c] = if conv.activation == ConvActivation::Silu { silu(sum) } else { sum };
+        }
+        state.rotate_left(channels);
+        state[(size - 2) * channels..].copy_from_slice(input);
+    });
+    let inputs = vec![x, weight, bias, ints(runs), pool];
+    let plan = conv.plan(count(runs)).unwrap();
+    Case { plan, inputs, expected: vec![y, after], dtype: conv.output }
+}
+
+fn recurrence(spec: Recurrence, runs: &[Run]) -> Case {
+    let [heads, key_heads, value_dim, key_dim] =
+        [spec.heads, spec.key_heads, spec.value_dim, spec.key_dim].map(|n| n as usize);
+    let mut numbers = Numbers(key_dim as u64 + 3);
+    let (values, keys) = (heads * value_dim, key_heads * key_dim);
+    let mixed = numbers.tensor(F32, &[spec.rows, (values + 2 * keys) as i32]);
+    let width = spec.step + 2 * spec.heads + 1;
+    let projected = numbers.tensor(spec.dtype, &[spec.rows, width]);
+    let [a_log, dt_bias, skip] = [(); 3].map(|()| numbers.tensor(F32, &[spec.heads]));
+    let pool = numbers.tensor(F32, &[SLOTS, spec.heads, spec.value_dim, spec.key_dim]);
+    let (ms, ps) = (mixed.to_f64(), projected.to_f64());
+    let (rates, biases, skips) = (a_log.to_f64(), dt_bias.to_f64(), skip.to_f64());
+    let (queries_at, keys_at, values_at) = match spec.rule {
+        RecurrenceRule::StateSpace { .. } => (values + keys, values, 0),
+        RecurrenceRule::Delta { .. } => (0, keys, 2 * keys),
+    };
+    let mut y = vec![0.0; spec.rows as usize * values];
+    let after = advance(runs, &pool.to_f64(), |row, state| {
+        let (m, p) = (&ms[row * (values + 2 * keys)..], &ps[row * width as usize..]);
+        for h in 0..heads {
+            let head = |at: usize, h: usize, dim: usize| &m[at + h * dim..][..dim];
+            let kh = h / (heads / key_heads);
+            let (q, k) = (head(queries_at, kh, key_dim), head(keys_at, kh, key_dim));
+            let v = head(values_at, h, value_dim);
+            let step = (p[spec.step as usize + h] + biases[h]).exp().ln_1p();
+            let unit = |x: &[f64]| {
+                let length = (x.iter().map(|x| x * x).sum::<f64>() + 1e-6).sqrt();
+                x.iter().map(|x| x / length).collect::<Vec<_>>()
+            };
+            let (k, q, dt) = match spec.rule {
+                RecurrenceRule::StateSpace { limits: [low, high] } => {
+                    (k.to_vec(), q.to_vec(), step.clamp(f64::from(low), f64::from(high)))
+                }
+                RecurrenceRule::Delta { .. } => {
+                    let q = unit(q).iter().map(|q| q / (key_dim as f64).sqrt()).collect();
+                    (unit(k), q, step)
+                }
+            };
+            let decay = (-rates[h].exp() * dt).exp();
+            for i in 0..value_dim {
+                let s = &mut state[(h * value_dim + i) * key_dim..][..key_dim];
+                s.iter_mut().for_each(|s| *s *= decay);
+                let written = match spec.rule {
+                    RecurrenceRule::StateSpace { .. } => dt * v[i],
+                    RecurrenceRule::Delta { write } => {
+                        let held: f64 = s.iter().zip(&k).map(|(s, k)| s * k).sum();
+                        (v[i] - held) / (1.0 + (-p[write as usize + h]).exp())
+                    }
+                };
+                s.iter_mut().zip(&k).for_each(|(s, k)| *s += written * k);
+                let through = match spec.rule {
+                    RecurrenceRule::StateSpace { .. } => skips[h] * v[i],
+                    RecurrenceRule::Delta { .. } => 0.0,
+                };
+                y[row * values + h * value_dim + i] =
+                    s.iter().zip(&q).map(|(s, q)| s * q).sum::<f64>() + through;
+            }
+        }
+    });
+    let inputs = vec![mixed, projected, a_log, dt_bias, skip, ints(runs), pool];
+    let plan = spec.plan(count(runs)).unwrap();
+    Case { plan, inputs, expected: vec![y, after], dtype: F32 }
+}
+
+fn gated(spec: GatedHeads) -> Case {
+    let (heads, dim, rows) = (spec.heads as usize, spec.value_dim as usize, spec.rows as usize);
+    let mut numbers = Numbers(dim as u64);
+    let x = numbers.tensor(F32, &[spec.rows, spec.heads * spec.value_dim]);
+    let gates = numbers.tensor(spec.dtype, &[spec.rows, spec.gate + spec.heads * spec.value_dim + 2]);
+    let weight = numbers.tensor(Bf16, &[spec.value_dim]);
+    let (xs, gs, ws) = (x.to_f64(), gates.to_f64(), weight.to_f64());
+    let stride = gs.len() / rows;
+    let head = |at: usize| {
+        let x = &xs[at * dim..][..dim];
+        let scale = spec.norm.map_or(1.0, |eps| {
+            1.0 / (x.iter().map(|x| x * x).sum::<f64>() / dim as f64 + f64::from(eps)).sqrt()
+        });
+        let (row, h) = (at / heads, at % heads);
+        let gates = &gs[row * stride + spec.gate as usize + h * dim..];
+        let weight = |i: usize| spec.norm.map_or(1.0, |_| ws[i]);
+        (0..dim).map(|i| x[i] * scale * weight(i) * silu(gates[i])).collect::<Vec<_>>()
+    };
+    let expected = vec![(0..rows * heads).flat_map(head).collect()];
+    Case { plan: spec.plan().unwrap(), inputs: vec![x, gates, weight], expected, dtype: spec.dtype }
+}
+
+fn convs() -> Vec<Case> {
+    let spec = |dtype, runs: &[Run], channels| CausalConv {
+        dtype,
+        output: F32,
+        rows: rows_of(runs),
+        channels,
+        offset: 0,
+        kernel_size: 4,
+        has_bias: false,
+        activation: ConvActivation::Silu,
+    };
+    vec![
+        conv(CausalConv { offset: 5, has_bias: true, ..spec(Bf16, &RUNS, 131) }, &RUNS),
+        conv(CausalConv { kernel_size: 3, ..spec(F32, &RUNS, 8) }, &RUNS),
+        conv(
+            CausalConv { activation: ConvActivation::Identity, output: F16, ..spec(F16, &SINGLES, 40) },
+            &SINGLES,
+        ),
+    ]
+}
+
+fn recurrences() -> Vec<Case> {
+    let spec = |dtype, runs: &[Run], rule| Recurrence {
+        dtype,
+        rows: rows_of(runs),
+        heads: 4,
+        key_heads: 2,
+        value_dim: 20,
+        key_dim: 64,
+        step: 3,
+        rule,
+    };
+    let delta = RecurrenceRule::Delta { write: 7 };
+    let state_space = RecurrenceRule::StateSpace { limits: [0.1, 1.5] };
+    vec![
+        recurrence(spec(Bf16, &RUNS, delta), &RUNS),
+        recurrence(spec(F32, &RUNS, state_space), &RUNS),
+        recurrence(Recurrence { key_dim: 12, value_dim: 7, ..spec(F16, &SINGLES, state_space) }, &SINGLES),
+        recurrence(Recurrence { key_dim: 128, heads: 2, ..spec(F16, &SINGLES, delta) }, &SINGLES),
+    ]
+}
+
+fn gates() -> Vec<Case> {
+    let spec = GatedHeads { dtype: Bf16, rows: 3, heads: 5, value_dim: 40, gate: 2, norm: Some(1e-6) };
+    vec![gated(spec), gated(GatedHeads { dtype: F32, value_dim: 128, norm: None, ..spec })]
+}
+
+/// The largest error of each case, as a share of what is tolerated.
+fn errors(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> Vec<f64> {
+    let types = |case: &Case| case.inputs.iter().map(|input| input.dtype).collect();
+    let plans: Vec<_> = cases.iter().map(|case| (case.plan.clone(), types(case), broken)).collect();
+    let program = Program::new(name, dialect, &plans);
+    let of = |(at, case): (usize, &Case)| {
+        let Ok(arrays) = program.run(at, &case.plan, &case.inputs, 3) else { return f64::INFINITY };
+        let result = arrays[case.inputs.len()].to_f64();
+        let pool = arrays[case.inputs.len() - 1].to_f64();
+        let found = [(result, case.dtype), (pool, F32)];
+        let each = found.iter().zip(&case.expected);
+        each.map(|((found, dtype), expected)| error(found, expected) / tolerance(*dtype)).fold(0.0, f64::max)
+    };
+    cases.iter().enumerate().map(of).collect()
+}
+
+fn check(name: &str, cases: fn() -> Vec<Case>) {
+    for (dialect, of) in [(Dialect::Cuda, "cuda"), (Dialect::Metal, "metal")] {
+        let errors = errors(&format!("{name}_{of}"), dialect, &cases(), None);
+        assert!(errors.iter().all(|error| *error < 1.0), "{name}, {of}: {errors:?}");
+    }
+}
+
+#[test]
+fn convolutions_equal_their_reference() {
+    check("conv", convs);
+}
+
+#[test]
+fn recurrences_equal_their_reference() {
+    check("recurrence", recurrences);
+}
+
+#[test]
+fn gates_of_heads_equal_their_reference() {
+    check("gated_heads", gates);
+}
+
+#[test]
+fn broken_recurrences_are_noticed() {
+    let breaks: [(fn() -> Vec<Case>, &str, &str); 6] = [
+        (convs, "p == i - (K - 1)", "p == i - K"),
+        (convs, "p >= 0 ? gk_f(x", "p >= 1 ? gk_f(x"),
+        (recurrences, "value - decay * dot", "value - dot"),
+        (recurrences, "o < L; o <<= 1) read", "2 * o < L; o <<= 1) read"),
+        (recurrences, "runs[r * 4 + 2] * H", "runs[RUN * 4 + 2] * H"),
+        (gates, "gk_sum(s) / VD", "gk_sum(s) / 32"),
+    ];
+    for (at, (cases, old, new)) in breaks.into_iter().enumerate() {
+        let errors = errors(&format!("recurrent_broken_{at}"), Dialect::Cuda, &cases(), Some((old, new)));
+        assert!(errors.iter().any(|error| *error > 1.0), "`{old}` was replaced, and nothing noticed");
+    }
+}

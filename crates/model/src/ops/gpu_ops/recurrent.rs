@@ -1,0 +1,184 @@
+//! Convolutions and recurrences by our GPU kernels, which write states in place.
+
+use mlx::gpu::{
+    CausalConv, ConvActivation, GatedHeads, Plan, Recurrence, RecurrenceRule, RunCount, written_by,
+};
+use mlx::{Array, Dtype};
+
+use crate::forward::DeviceRuns;
+use crate::kv_cache::poisoned;
+use crate::ops::{self, GatedDeltaWeights, LayerContext, Mamba2Weights};
+use crate::{GatedDelta, Mamba2, Mixer, ShortConv};
+
+/// Whether there are kernels for a mixer that has a state.
+pub(super) fn is_supported(mixer: &Mixer) -> bool {
+    let (dtype, rows, count) = (Dtype::Bf16, 1, RunCount { runs: 1, longest: 1 });
+    let planned = |layer: Layer| layer.conv.plan(count).and(layer.recurrence.plan(count)).is_some();
+    match mixer {
+        Mixer::Mamba2(spec) => planned(mamba2_layer(spec, dtype, rows)),
+        Mixer::GatedDelta(spec) => planned(gated_delta_layer(spec, dtype, rows)),
+        Mixer::ShortConv(ShortConv { hidden, conv_kernel_size, bias }) => {
+            let conv = short_conv([*hidden, *conv_kernel_size], *bias, dtype, rows);
+            conv.plan(count).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// The kernels of a layer.
+struct Layer {
+    conv: CausalConv,
+    recurrence: Recurrence,
+    gate: GatedHeads,
+}
+
+/// Weights between the projections.
+struct Weights<'a> {
+    conv: &'a ops::CausalConv,
+    a_log: &'a Array,
+    dt_bias: &'a Array,
+    /// What a value adds to the result, `[heads]`.
+    skip: &'a Array,
+    /// Of the norm, `[value_dim]`.
+    norm: &'a Array,
+}
+
+/// `silu(gate) · y`, `[T, inner]`.
+pub(super) fn mamba2(
+    spec: &Mamba2,
+    weights: &Mamba2Weights,
+    projected: &Array,
+    context: LayerContext,
+) -> mlx::Result<Array> {
+    let layer = mamba2_layer(spec, projected.dtype()?, projected.dim(0)?);
+    let Mamba2Weights { conv, a_log, dt_bias, skip } = weights;
+    layer.run(&Weights { conv, a_log, dt_bias, skip, norm: skip }, projected, context)
+}
+
+/// `silu(gate) · norm(y)`, `[T, values]`.
+pub(super) fn gated_delta(
+    spec: &GatedDelta,
+    weights: &GatedDeltaWeights,
+    projected: &Array,
+    context: LayerContext,
+) -> mlx::Result<Array> {
+    let layer = gated_delta_layer(spec, projected.dtype()?, projected.dim(0)?);
+    let GatedDeltaWeights { conv, a_log, dt_bias, norm } = weights;
+    layer.run(&Weights { conv, a_log, dt_bias, skip: a_log, norm }, projected, context)
+}
+
+/// The convolution of rows `[T, channels]`, without an activation.
+pub(super) fn convolve(weights: &ops::CausalConv, x: &Array, context: LayerContext) -> mlx::Result<Array> {
+    let [rows, channels] = x.dims()?;
+    let sizes = [channels, weights.weight.dim(0)?].map(|size| size as usize);
+    let conv = short_conv(sizes, weights.bias.is_some(), x.dtype()?, rows);
+    let runs = device_runs(&context)?;
+    let pool = context.cache.pools.get_mut(context.index).ok_or_else(poisoned)?;
+    let [last, other] = pool.take()?;
+    let (y, last) = convolved(&conv, weights, x, runs, &last)?;
+    pool.put([last, other]);
+    Ok(y)
+}
+
+fn short_conv([channels, kernel_size]: [usize; 2], has_bias: bool, dtype: Dtype, rows: i32) -> CausalConv {
+    CausalConv {
+        dtype,
+        output: dtype,
+        rows,
+        channels: channels as i32,
+        offset: 0,
+        kernel_size: kernel_size as i32,
+        has_bias,
+        activation: ConvActivation::Identity,
+    }
+}
+
+fn mamba2_layer(spec: &Mamba2, dtype: Dtype, rows: i32) -> Layer {
+    let [inner, channels] = [spec.inner(), spec.conv_channels()].map(|size| size as i32);
+    let heads = spec.heads as i32;
+    Layer {
+        conv: mixing_conv([inner, channels, spec.conv_kernel_size as i32], spec.conv_bias, dtype, rows),
+        recurrence: Recurrence {
+            dtype,
+            rows,
+            heads,
+            key_heads: spec.groups as i32,
+            value_dim: spec.head_dim as i32,
+            key_dim: spec.state_dim as i32,
+            step: inner + channels,
+            rule: RecurrenceRule::StateSpace { limits: spec.step_limits },
+        },
+        gate: GatedHeads { dtype, rows, heads, value_dim: spec.head_dim as i32, gate: 0, norm: None },
+    }
+}
+
+fn gated_delta_layer(spec: &GatedDelta, dtype: Dtype, rows: i32) -> Layer {
+    let [channels, heads, value_dim] =
+        [spec.conv_channels(), spec.v_heads, spec.v_dim].map(|size| size as i32);
+    let write = channels + heads * value_dim;
+    Layer {
+        conv: mixing_conv([0, channels, spec.conv_kernel_size as i32], false, dtype, rows),
+        recurrence: Recurrence {
+            dtype,
+            rows,
+            heads,
+            key_heads: spec.k_heads as i32,
+            value_dim,
+            key_dim: spec.k_dim as i32,
+            step: write + heads,
+            rule: RecurrenceRule::Delta { write },
+        },
+        gate: GatedHeads { dtype, rows, heads, value_dim, gate: channels, norm: Some(spec.norm_eps) },
+    }
+}
+
+/// The convolution before a recurrence.
+fn mixing_conv(
+    [offset, channels, kernel_size]: [i32; 3],
+    has_bias: bool,
+    dtype: Dtype,
+    rows: i32,
+) -> CausalConv {
+    let (output, activation) = (Dtype::F32, ConvActivation::Silu);
+    CausalConv { dtype, output, rows, channels, offset, kernel_size, has_bias, activation }
+}
+
+impl Layer {
+    fn run(&self, weights: &Weights<'_>, projected: &Array, context: LayerContext) -> mlx::Result<Array> {
+        let runs = device_runs(&context)?;
+        let pool = context.cache.pools.get_mut(context.index).ok_or_else(poisoned)?;
+        let [last, memory] = pool.take()?;
+        let (mixed, last) = convolved(&self.conv, weights.conv, projected, runs, &last)?;
+        let Weights { a_log, dt_bias, skip, norm, .. } = *weights;
+        let inputs = [&mixed, projected, a_log, dt_bias, skip, runs.array(), &memory];
+        let y = only(self.recurrence.plan(runs.count()), &inputs)?;
+        let written = written_by(&[&memory], &y)?;
+        let memory = written.into_iter().next().ok_or_else(poisoned)?;
+        pool.put([last, memory]);
+        only(self.gate.plan(), &[&y, projected, norm])
+    }
+}
+
+/// The convolution's rows, and the pool after them.
+fn convolved(
+    conv: &CausalConv,
+    weights: &ops::CausalConv,
+    x: &Array,
+    runs: &DeviceRuns,
+    pool: &Array,
+) -> mlx::Result<(Array, Array)> {
+    let bias = weights.bias.as_ref().unwrap_or(&weights.weight);
+    let y = only(conv.plan(runs.count()), &[x, &weights.weight, bias, runs.array(), pool])?;
+    let written = written_by(&[pool], &y)?;
+    Ok((y, written.into_iter().next().ok_or_else(poisoned)?))
+}
+
+fn only(plan: Option<Plan>, inputs: &[&Array]) -> mlx::Result<Array> {
+    let plan = plan.ok_or_else(|| mlx::Error::new("a recurrence that has kernels"))?;
+    plan.call(inputs)?.pop().ok_or_else(|| mlx::Error::new("a kernel's result"))
+}
+
+fn device_runs<'a>(context: &LayerContext<'a>) -> mlx::Result<&'a DeviceRuns> {
+    let metadata = context.ctx.state_of(context.cache, context.index)?;
+    metadata.device_runs().ok_or_else(poisoned)
+}
