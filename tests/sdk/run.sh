@@ -1,5 +1,6 @@
 #!/bin/sh
-# The SDKs of OpenAI and Anthropic against new servers: with the embedded model, and with one that says given texts.
+# The SDKs of OpenAI and Anthropic, of Python and of JavaScript where npm is reachable, against new servers: with the
+# embedded model, and with one that says given texts.
 # Then schemathesis sends what /openapi.json allows, and much that it does not.
 # Usage: tests/sdk/run.sh [path of the omnibus binary]
 set -eu
@@ -43,6 +44,14 @@ stop
 python3 "$here/../clients/scripted_model.py" "$work/model" --file "$work/hello.txt" --word PINEAPPLE
 start "$work/model" --kv-cache-memory 256MiB
 "$work/venv/bin/python" "$here/agents.py" "$url" "$work/hello.txt" PINEAPPLE
+if command -v node >/dev/null && npm ping >/dev/null 2>&1; then
+    mkdir "$work/js"
+    cp "$here/agents.mjs" "$work/js"
+    npm install --silent --no-audit --no-fund --prefix "$work/js" openai @anthropic-ai/sdk
+    node "$work/js/agents.mjs" "$url" "$work/hello.txt" PINEAPPLE
+else
+    echo "skipped: JavaScript's SDKs, because npm is not reachable"
+fi
 "$work/venv/bin/python" -c 'import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())' \
     "$url/openapi.json" >"$work/openapi.json"
 "$work/venv/bin/openapi-spec-validator" "$work/openapi.json"

@@ -20,9 +20,9 @@ use crate::error::ApiError;
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
-use crate::response::{ChoiceEvents, Delivery, Framer, ResponseHeader, merge, reply};
+use crate::response::{ChoiceEvents, Delivery, Framer, ResponseHeader, frames, merge, reply};
 use crate::stored_responses::StoredResponses;
-use crate::{limits, wire};
+use crate::{limits, sse, wire};
 
 /// A generation API: a wire module, a lowering and a framer.
 pub trait Api: Send + Sync + 'static {
@@ -94,12 +94,20 @@ pub async fn generate<A: Api>(State(app): State<Arc<App>>, request: Request) -> 
             return Err(error);
         }
     };
-    let Submitted { framer, events, choices, delivery } = submitted;
+    let Submitted { response_id, framer, events, choices, delivery } = submitted;
+    if delivery == Delivery::LoggedStream {
+        let log = app.event_logs.open(&response_id);
+        let (recorder, frames) = (Arc::clone(&log), frames(framer, events, choices, app.keep_alive));
+        tokio::spawn(async move { recorder.record(frames).await });
+        return Ok(sse::response(log.read(0)));
+    }
     reply(framer, events, choices, delivery, app.keep_alive).await
 }
 
 /// A request that the engine has accepted.
 pub struct Submitted<F> {
+    /// The response's id.
+    pub response_id: String,
     /// Frames the response.
     pub framer: F,
     /// The events of all choices.
@@ -148,7 +156,8 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     let choices = batch.choices();
     let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller };
     let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
-    Ok(Submitted { framer, events, choices, delivery })
+    let response_id = context.caller.response_id;
+    Ok(Submitted { response_id, framer, events, choices, delivery })
 }
 
 /// Submits the requests of one HTTP request.
@@ -183,7 +192,7 @@ impl Submission<'_> {
     /// Tokenizes each prompt once for all of its completions.
     fn tokenize_once(&self, batch: &mut GenerationBatch) -> Result<(), ApiError> {
         for prompt in &mut batch.prompts {
-            if !matches!(prompt.input, Input::Tokens(_)) {
+            if matches!(prompt.input, Input::Text(_) | Input::Chat(_)) {
                 let model = prompt.model.as_deref();
                 prompt.input =
                     Input::Tokens(self.app.engine.tokenize(model, &prompt.input, AddSpecial::Yes)?);

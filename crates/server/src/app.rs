@@ -9,6 +9,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::auth::Keys;
 use crate::engine::Engine;
 use crate::error::ApiError;
+use crate::event_log::EventLogs;
 use crate::limits::Limits;
 use crate::metrics;
 use crate::stored_responses::StoredResponses;
@@ -69,6 +70,8 @@ pub struct App {
     pub keep_alive: Duration,
     /// Responses that are kept.
     pub responses: Arc<StoredResponses>,
+    /// The events of responses that are streamed in the background.
+    pub event_logs: EventLogs,
     stopping: AtomicBool,
 }
 
@@ -83,6 +86,7 @@ impl App {
             model_names: settings.model_names,
             keep_alive: settings.keep_alive,
             responses: Arc::clone(&settings.responses),
+            event_logs: EventLogs::default(),
             stopping: AtomicBool::new(false),
         }
     }

@@ -8,6 +8,7 @@ mod app;
 mod auth;
 mod engine;
 mod error;
+mod event_log;
 mod limits;
 mod listen;
 pub mod lower;

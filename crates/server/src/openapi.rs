@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::wire::fields::{Field, Handling};
-use crate::wire::{anthropic, chat, completions, generation, responses, tokenize};
+use crate::wire::{anthropic, chat, completions, generation, responses, structured, tokenize};
 
 /// One row: a method of a path.
 struct Operation {
@@ -60,7 +60,7 @@ const OPERATIONS: &[Operation] = &[
         method: "post",
         about: "OpenAI's chat completions",
         body: Body::Fields {
-            tables: &[chat::FIELDS, generation::FIELDS],
+            tables: &[chat::FIELDS, generation::FIELDS, structured::FIELDS],
             required: &["messages"],
             unknown: Unknown::Refused,
         },
@@ -71,7 +71,7 @@ const OPERATIONS: &[Operation] = &[
         method: "post",
         about: "OpenAI's text completions",
         body: Body::Fields {
-            tables: &[completions::FIELDS, generation::FIELDS],
+            tables: &[completions::FIELDS, generation::FIELDS, structured::FIELDS],
             required: &["prompt"],
             unknown: Unknown::Refused,
         },
@@ -168,6 +168,35 @@ const OPERATIONS: &[Operation] = &[
     },
 ];
 
+/// A parameter in the query of a path's GET.
+struct QueryParameter {
+    path: &'static str,
+    name: &'static str,
+    /// In JSON Schema.
+    kind: &'static str,
+    about: &'static str,
+}
+
+const fn query(
+    path: &'static str,
+    name: &'static str,
+    kind: &'static str,
+    about: &'static str,
+) -> QueryParameter {
+    QueryParameter { path, name, kind, about }
+}
+
+const RESPONSE: &str = "/v1/responses/{id}";
+const INPUT_ITEMS: &str = "/v1/responses/{id}/input_items";
+
+const QUERIES: &[QueryParameter] = &[
+    query(RESPONSE, "stream", "boolean", "the events of a response with `background` and `stream`"),
+    query(RESPONSE, "starting_after", "integer", "the number of the last event that the client has"),
+    query(INPUT_ITEMS, "limit", "integer", "most items; 20 when absent"),
+    query(INPUT_ITEMS, "order", "string", "`asc` or `desc`"),
+    query(INPUT_ITEMS, "after", "string", "the id of the last item that the client has"),
+];
+
 /// The document.
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
@@ -214,7 +243,11 @@ impl Operation {
             let name = name.trim_start_matches('*');
             json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})
         };
-        let parameters: Vec<Value> = names.map(parameter).collect();
+        let in_query = QUERIES.iter().filter(|query| query.path == self.path && self.method == "get");
+        let in_query = in_query.map(|query| {
+            json!({"name": query.name, "in": "query", "description": query.about, "schema": {"type": query.kind}})
+        });
+        let parameters: Vec<Value> = names.map(parameter).chain(in_query).collect();
         if !parameters.is_empty() {
             operation["parameters"] = parameters.into();
         }
@@ -298,6 +331,10 @@ mod tests {
         assert_eq!(schema["additionalProperties"], false);
         assert!(schema["properties"]["temperature"]["description"].is_string());
         assert!(schema["properties"]["functions"].is_null(), "refused fields are left out");
+        assert!(schema["properties"]["response_format"].is_object());
         assert_eq!(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
+        let queries =
+            QUERIES.iter().all(|query| OPERATIONS.iter().any(|operation| operation.path == query.path));
+        assert!(queries, "parameters are of paths");
     }
 }

@@ -27,6 +27,8 @@ pub enum Delivery {
     Full,
     /// Server-sent events.
     Stream,
+    /// Server-sent events, which are generated whether or not the client stays connected.
+    LoggedStream,
     /// At once, without the completion, which is generated in the background.
     Background,
 }
@@ -41,7 +43,7 @@ pub async fn reply(
 ) -> Result<Response, ApiError> {
     match delivery {
         Delivery::Full => full(framer, events, choices).await,
-        Delivery::Stream => streamed(framer, events, choices, keep_alive).await,
+        Delivery::Stream | Delivery::LoggedStream => streamed(framer, events, choices, keep_alive).await,
         Delivery::Background => Ok(background(framer, events, choices)),
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use crate::error::ApiError;
 use crate::lower;
 use crate::response::responses::{Recorder, ResponsesFramer};
 use crate::response::{Delivery, ResponseHeader};
+use crate::sse;
 use crate::stored_responses::StoredResponse;
 use crate::wire::responses::items::with_id;
 use crate::wire::responses::response::{
@@ -62,6 +64,7 @@ fn delivery(mode: Mode) -> Delivery {
         Mode::Full => Delivery::Full,
         Mode::Stream => Delivery::Stream,
         Mode::Background => Delivery::Background,
+        Mode::BackgroundStream => Delivery::LoggedStream,
     }
 }
 
@@ -87,7 +90,7 @@ fn response(wire: ResponsesRequest, header: ResponseHeader) -> ResponseObject {
         object: "response",
         created_at: header.created,
         status: "in_progress",
-        background: wire.mode == Mode::Background,
+        background: matches!(wire.mode, Mode::Background | Mode::BackgroundStream),
         error: None,
         incomplete_details: None,
         instructions: wire.instructions,
@@ -133,13 +136,35 @@ fn stored(
         .ok_or_else(|| ApiError::not_found(format!("no stored response has the id `{id}`")))
 }
 
-/// A stored response.
+/// How a stored response is returned.
+#[derive(Debug, Default, Deserialize)]
+pub struct Retrieval {
+    #[serde(default)]
+    stream: bool,
+    starting_after: Option<u64>,
+}
+
+/// A stored response, or the events of one that is streamed in the background.
 pub async fn get(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Tenant>,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(stored(&app, &tenant, id)?.response))
+    retrieval: Result<Query<Retrieval>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let found = stored(&app, &tenant, id)?;
+    let Query(Retrieval { stream, starting_after }) =
+        retrieval.map_err(|error| ApiError::invalid("stream", error.body_text()))?;
+    if !stream {
+        return Ok(Json(found.response).into_response());
+    }
+    let log = app.event_logs.get(&found.id).ok_or_else(|| {
+        let message =
+            "only the events of responses with `background` and `stream` can be read again, for some time";
+        ApiError::invalid("stream", message)
+    })?;
+    // Each event has the number of its frame.
+    let next = starting_after.map_or(0, |last| last.saturating_add(1));
+    Ok(sse::response(log.read(usize::try_from(next).unwrap_or(usize::MAX))))
 }
 
 /// Removes a stored response.
@@ -150,6 +175,7 @@ pub async fn delete(
 ) -> Result<Json<Deleted>, ApiError> {
     let StoredResponse { id, .. } = stored(&app, &tenant, id)?;
     app.responses.remove(&tenant.0, &id);
+    app.event_logs.remove(&id);
     Ok(Json(Deleted { id, object: "response", deleted: true }))
 }
 

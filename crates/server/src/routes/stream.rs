@@ -165,7 +165,16 @@ async fn generate(
     running.change(|running| {
         let task = tokio::spawn(async move {
             while let Some(frame) = frames.next().await {
-                reply(&replies, chunk(&own, &frame)).await;
+                let chunk = chunk(&own, &frame);
+                let is_last = chunk.get("done").is_some();
+                if is_last {
+                    // The client may use the id again as soon as it has read this.
+                    ended.change(|running| running.remove(&own));
+                }
+                reply(&replies, chunk).await;
+                if is_last {
+                    return;
+                }
             }
             ended.change(|running| running.remove(&own));
         });

@@ -1,8 +1,10 @@
-//! Invalid requests on `/v1/messages`, `/v1/messages/count_tokens` and `/v1/responses`, each followed by a valid one.
+//! Invalid requests on `/v1/messages`, `/v1/messages/count_tokens`, `/v1/responses` and `/v1/stream`, each followed by a valid
+//! one.
 
 use serde_json::{Value, json};
 
 use super::client::{Reply, post};
+use super::stream::Client;
 use super::{Server, server};
 
 /// A body that is valid, with one part replaced.
@@ -43,8 +45,8 @@ fn unparsable() -> Vec<String> {
         .into()
 }
 
-fn messages() -> Vec<String> {
-    let valid = json!({
+fn valid_messages() -> Value {
+    json!({
         "model": "m", "max_tokens": 4, "stream": false, "temperature": 1, "top_p": 1, "top_k": 5,
         "system": [{"type": "text", "text": "s"}], "stop_sequences": ["a"], "thinking": {"type": "adaptive"},
         "output_config": {"effort": "low"}, "tool_choice": {"type": "auto"},
@@ -54,7 +56,12 @@ fn messages() -> Vec<String> {
             {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]},
         ],
-    });
+    })
+}
+
+/// Bodies that are wrong whether or not tokens are generated.
+fn conversations() -> Vec<String> {
+    let valid = valid_messages();
     let mut bodies = of_types(
         &valid,
         &[
@@ -94,18 +101,81 @@ fn messages() -> Vec<String> {
         ("/max_tokens", json!(0)),
         ("/max_tokens", json!(-1)),
         ("/max_tokens", json!(1e300)),
+        ("/top_k", json!(-1)),
+        ("/messages", json!([])),
+        ("/tools/0/name", json!("")),
+        ("/tools/0/name", json!("f".repeat(200))),
+        ("/tools", json!(vec![json!({"name": "f", "input_schema": {}}); 1025])),
+    ] {
+        bodies.push(replaced(&valid, pointer, value));
+    }
+    bodies
+}
+
+/// Bodies whose parameters of generation are wrong.
+fn generations() -> Vec<String> {
+    let values = [
         ("/max_tokens", json!(5000)),
         ("/temperature", json!(-1)),
         ("/temperature", json!(1e9)),
         ("/top_p", json!(0)),
         ("/top_p", json!(2)),
-        ("/top_k", json!(-1)),
-        ("/messages", json!([])),
         ("/stop_sequences", json!([""])),
         ("/stop_sequences", json!(vec!["a"; 65])),
-        ("/tools/0/name", json!("")),
-        ("/tools/0/name", json!("f".repeat(200))),
-        ("/tools", json!(vec![json!({"name": "f", "input_schema": {}}); 1025])),
+    ];
+    values.into_iter().map(|(pointer, value)| replaced(&valid_messages(), pointer, value)).collect()
+}
+
+/// Messages of a WebSocket whose requests are wrong.
+fn stream_requests() -> Vec<String> {
+    let function = json!({"name": "f", "parameters": {"type": "object"}});
+    let valid = json!({
+        "id": "x", "model": "scripted", "max_tokens": 1, "temperature": 1, "top_p": 1, "stop": ["a"], "seed": 1,
+        "n": 1, "logit_bias": {"1": 1}, "stream_options": {"include_usage": true}, "tool_choice": "auto",
+        "tools": [{"type": "function", "function": function}], "response_format": {"type": "text"},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+            {"role": "assistant", "content": "", "tool_calls": [{"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "t", "content": "r"},
+        ],
+    });
+    let mut bodies = of_types(
+        &valid,
+        &[
+            ("/id", &["string", "number"]),
+            ("/cancel", &["string", "number"]),
+            ("/model", &["string"]),
+            ("/max_tokens", &[]),
+            ("/temperature", &["number"]),
+            ("/top_p", &["number"]),
+            ("/stop", &["string"]),
+            ("/stop/0", &["string"]),
+            ("/seed", &[]),
+            ("/n", &[]),
+            ("/logit_bias", &[]),
+            ("/stream_options", &[]),
+            ("/tool_choice", &[]),
+            ("/tools", &[]),
+            ("/tools/0/function", &[]),
+            ("/response_format", &[]),
+            ("/messages", &[]),
+            ("/messages/0/role", &[]),
+            ("/messages/0/content/0", &[]),
+            ("/messages/1/tool_calls", &[]),
+            ("/messages/2/tool_call_id", &["string"]),
+        ],
+    );
+    for (pointer, value) in [
+        ("/id", json!("x".repeat(300))),
+        ("/temperature", json!(-1)),
+        ("/top_p", json!(0)),
+        ("/max_tokens", json!(-1)),
+        ("/max_tokens", json!(1e300)),
+        ("/max_tokens", json!(100_000)),
+        ("/model", json!("missing")),
+        ("/mystery", json!(1)),
+        ("/functions", json!([])),
+        ("/cancel", json!("nothing")),
     ] {
         bodies.push(replaced(&valid, pointer, value));
     }
@@ -202,12 +272,40 @@ fn check(server: &Server, path: &str, bodies: &[String], message: fn(&Reply) -> 
 #[test]
 fn invalid_messages_are_refused() {
     let server = server();
-    let bodies: Vec<String> = unparsable().into_iter().chain(messages()).collect();
-    check(&server, "/v1/messages", &bodies, |reply| {
-        assert_eq!(reply.json()["type"], "error", "{}", reply.body);
-        assert_eq!(reply.json()["error"]["type"], "invalid_request_error", "{}", reply.body);
-        reply.json()["error"]["message"].clone()
-    });
+    let bodies = unparsable().into_iter().chain(conversations()).chain(generations());
+    check(&server, "/v1/messages", &bodies.collect::<Vec<String>>(), anthropic_error);
+}
+
+#[test]
+fn invalid_messages_are_not_counted() {
+    let server = server();
+    let bodies: Vec<String> = unparsable().into_iter().chain(conversations()).collect();
+    check(&server, "/v1/messages/count_tokens", &bodies, anthropic_error);
+}
+
+fn anthropic_error(reply: &Reply) -> Value {
+    assert_eq!(reply.json()["type"], "error", "{}", reply.body);
+    assert_eq!(reply.json()["error"]["type"], "invalid_request_error", "{}", reply.body);
+    reply.json()["error"]["message"].clone()
+}
+
+#[test]
+fn invalid_messages_of_a_stream_are_refused_and_the_connection_stays() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let bodies: Vec<String> = unparsable().into_iter().chain(stream_requests()).collect();
+    assert!(bodies.len() >= 60, "{} cases", bodies.len());
+    for body in bodies {
+        let shown: String = body.chars().take(300).collect();
+        client.send_text(&body);
+        let reply = client.next();
+        let message = reply["error"]["message"].as_str();
+        assert!(message.is_some_and(|text| !text.is_empty()) && reply["done"] == true, "{shown}: {reply}");
+        client.ask(json!("after"), "hi");
+        assert!(client.until_done("after").len() > 2, "after {shown}");
+    }
+    client.send_bytes(&[0xff, 0xfe, 0x00]);
+    assert_eq!(client.next()["error"]["code"], "invalid_json");
 }
 
 #[test]

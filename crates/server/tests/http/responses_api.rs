@@ -162,6 +162,53 @@ fn a_background_response_is_fetched_or_cancelled() {
 }
 
 #[test]
+fn a_background_stream_outlives_its_client_and_is_read_again() {
+    let server = server();
+    let background = json!({"background": true, "stream": true});
+    let whole = post(server.address, PATH, &body("tools", background.clone()));
+    let first: Value = serde_json::from_str(&whole.events()[0]).unwrap();
+    assert_eq!(first["response"]["background"], true);
+    let path = format!("{PATH}/{}", first["response"]["id"].as_str().unwrap());
+    assert_eq!(get(server.address, &format!("{path}?stream=true")).events(), whole.events());
+    let rest = get(server.address, &format!("{path}?stream=true&starting_after=4")).events();
+    assert_eq!(rest, whole.events()[5..]);
+    for query in ["stream=perhaps", "starting_after=-1", "stream=true&starting_after=x"] {
+        assert_eq!(get(server.address, &format!("{path}?{query}")).status, 400, "{query}");
+    }
+    server.submitted();
+
+    let mut stream = connect(server.address);
+    let endless = body("forever", background);
+    stream.write_all(&request("POST", PATH, &[JSON], endless.as_bytes())).unwrap();
+    let mut text = String::new();
+    let mut chunk = [0; 1024];
+    while !text.contains("\"delta\":\"w0 \"") {
+        let count = stream.read(&mut chunk).unwrap();
+        text.push_str(&String::from_utf8_lossy(&chunk[..count]));
+    }
+    drop(stream);
+    let id = text.split("\"id\":\"resp_").nth(1).unwrap().split('"').next().unwrap();
+    let path = format!("{PATH}/resp_{id}");
+    let address = server.address;
+    let reader = std::thread::spawn({
+        let path = format!("{path}?stream=true&starting_after=1");
+        move || get(address, &path).events()
+    });
+    server.submitted();
+    assert_eq!(post(server.address, &format!("{path}/cancel"), "{}").json()["status"], "cancelled");
+    let events = reader.join().unwrap();
+    assert!(events[0].contains("response.output_item.added"), "{events:?}");
+    assert!(events.last().unwrap().contains("\"status\":\"cancelled\""), "{events:?}");
+    assert!(matches!(server.next_event(), RequestEvent::Cancelled(_)), "it was not dropped with its client");
+
+    assert_eq!(delete(&server, &path).status, 200);
+    assert_eq!(get(server.address, &format!("{path}?stream=true")).status, 404);
+    let plain = ask(&server, &body("hi", json!({})));
+    let path = format!("{PATH}/{}?stream=true", plain["id"].as_str().unwrap());
+    assert_eq!(get(server.address, &path).error()["param"], "stream");
+}
+
+#[test]
 fn failures_have_codes_that_clients_act_on() {
     let server = server();
     let long = post(server.address, PATH, &body("hi", json!({"max_output_tokens": 5000})));

@@ -9,22 +9,31 @@ use tungstenite::{Message, WebSocket};
 use super::scripted::RequestEvent;
 use super::{Server, server, server_with_keys};
 
-struct Client(WebSocket<MaybeTlsStream<TcpStream>>);
+/// A client of one connection.
+pub struct Client(WebSocket<MaybeTlsStream<TcpStream>>);
 
 impl Client {
-    fn connect(server: &Server) -> Self {
+    pub fn connect(server: &Server) -> Self {
         Self(tungstenite::connect(format!("ws://{}/v1/stream", server.address)).unwrap().0)
     }
 
-    fn send(&mut self, message: &Value) {
-        self.0.send(Message::text(message.to_string())).unwrap();
+    pub fn send_text(&mut self, text: &str) {
+        self.0.send(Message::text(text)).unwrap();
     }
 
-    fn ask(&mut self, id: Value, word: &str) {
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.0.send(Message::binary(bytes.to_vec())).unwrap();
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.send_text(&message.to_string());
+    }
+
+    pub fn ask(&mut self, id: Value, word: &str) {
         self.send(&json!({"id": id, "messages": [{"role": "user", "content": word}], "max_tokens": 2}));
     }
 
-    fn next(&mut self) -> Value {
+    pub fn next(&mut self) -> Value {
         loop {
             if let Message::Text(text) = self.0.read().unwrap() {
                 return serde_json::from_str(&text).unwrap();
@@ -33,7 +42,7 @@ impl Client {
     }
 
     /// The replies up to the end of a request.
-    fn until_done(&mut self, id: &str) -> Vec<Value> {
+    pub fn until_done(&mut self, id: &str) -> Vec<Value> {
         let mut replies = Vec::new();
         loop {
             let reply = self.next();
@@ -111,6 +120,23 @@ fn invalid_messages_are_refused_and_the_connection_stays() {
     assert!(failed.iter().any(|reply| reply["error"]["code"] == "internal_error"), "{failed:?}");
     client.ask(json!("x"), "hi");
     assert_eq!(text(&client.until_done("x"), "x"), "w0 w1 ");
+}
+
+#[test]
+fn a_connection_that_is_not_read_holds_up_no_other() {
+    let server = server();
+    let mut stalled = Client::connect(&server);
+    // More chunks than sockets and channels hold.
+    for id in 0..100 {
+        stalled.send(&json!({"id": id, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4000}));
+        server.submitted();
+    }
+    let mut other = Client::connect(&server);
+    other.ask(json!("x"), "hi");
+    assert_eq!(text(&other.until_done("x"), "x"), "w0 w1 ");
+    drop(stalled);
+    // What the stalled one had not read is cancelled.
+    while !matches!(server.next_event(), RequestEvent::Dropped(_)) {}
 }
 
 #[test]

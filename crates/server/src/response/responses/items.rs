@@ -5,6 +5,7 @@
 use omnibus_engine::{CallEnding, Delta, FinishReason};
 use serde_json::{Map, Value};
 
+use super::custom_input::CustomInput;
 use super::events::Events;
 use super::kept;
 use crate::lower::opaque;
@@ -28,6 +29,8 @@ struct OpenItem {
     kind: OpenKind,
     /// Its text, reasoning or arguments so far.
     text: String,
+    /// Of a custom tool.
+    input: CustomInput,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -108,8 +111,8 @@ impl Items {
             OpenKind::Call { kind: ToolKind::Custom, .. } => "ctc",
             OpenKind::Call { kind: ToolKind::Search, .. } => "tsc",
         };
-        let open =
-            OpenItem { id: format!("{prefix}_{}{output_index:04}", self.suffix), kind, text: String::new() };
+        let id = format!("{prefix}_{}{output_index:04}", self.suffix);
+        let open = OpenItem { id, kind, text: String::new(), input: CustomInput::default() };
         let item = self.item(&open, ItemStatus::InProgress);
         events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
         if let Some(part) = part(&open, output_index) {
@@ -118,11 +121,18 @@ impl Items {
         self.open = Some(open);
     }
 
-    /// Custom tools and searches are sent when they are complete: their text is inside of the model's JSON.
+    /// Searches are sent when they are complete, and the input of a custom tool as it is read out of the model's JSON.
     fn more(&mut self, delta: String, events: &mut Events, frames: &mut Frames) {
         let output_index = self.done.len();
         let Some(open) = &mut self.open else { return };
         open.text.push_str(&delta);
+        let delta = match &open.kind {
+            OpenKind::Call { kind: ToolKind::Custom, .. } => open.input.push(&delta),
+            _ => delta,
+        };
+        if delta.is_empty() {
+            return;
+        }
         let event = TextEvent { delta: Some(delta), ..text_event(open, output_index) };
         let kind = match &open.kind {
             OpenKind::Message => "response.output_text.delta",
@@ -130,7 +140,8 @@ impl Items {
             OpenKind::Call { kind: ToolKind::Function { .. }, .. } => {
                 "response.function_call_arguments.delta"
             }
-            OpenKind::Call { kind: ToolKind::Custom | ToolKind::Search, .. } => return,
+            OpenKind::Call { kind: ToolKind::Custom, .. } => "response.custom_tool_call_input.delta",
+            OpenKind::Call { kind: ToolKind::Search, .. } => return,
         };
         events.push(kind, EventData::Text(event), frames);
     }
@@ -177,7 +188,7 @@ impl Items {
                         status,
                         call_id,
                         name: name.clone(),
-                        input: custom_input(&text),
+                        input: open.input.whole(&text),
                     },
                     ToolKind::Search => OutputItem::ToolSearchCall {
                         id,
@@ -226,9 +237,12 @@ fn done_events(open: &OpenItem, output_index: usize, events: &mut Events, frames
             ("response.function_call_arguments.done", TextEvent { arguments: Some(text), ..event })
         }
         OpenKind::Call { kind: ToolKind::Custom, .. } => {
-            let input = custom_input(&text);
-            let delta = TextEvent { delta: Some(input.clone()), ..event.clone() };
-            events.push("response.custom_tool_call_input.delta", EventData::Text(delta), frames);
+            let input = open.input.whole(&text);
+            let rest = open.input.rest(&input);
+            if !rest.is_empty() {
+                let delta = TextEvent { delta: Some(rest.to_owned()), ..event.clone() };
+                events.push("response.custom_tool_call_input.delta", EventData::Text(delta), frames);
+            }
             ("response.custom_tool_call_input.done", TextEvent { input: Some(input), ..event })
         }
         OpenKind::Call { kind: ToolKind::Search, .. } => return,
@@ -253,11 +267,4 @@ fn text_event(open: &OpenItem, output_index: usize) -> TextEvent {
         summary_index: (open.kind == OpenKind::Reasoning).then_some(0),
         ..TextEvent::default()
     }
-}
-
-/// The text of a custom tool: the only argument of the function that the model knows it as.
-fn custom_input(json: &str) -> String {
-    let arguments: Option<Value> = serde_json::from_str(json).ok();
-    let input = arguments.as_ref().and_then(|arguments| arguments.get("input")).and_then(Value::as_str);
-    input.map_or_else(|| json.to_owned(), str::to_owned)
 }

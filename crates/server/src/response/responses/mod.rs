@@ -1,5 +1,6 @@
 //! The format of the Responses API: items, events with sequence numbers, and the response at the end.
 
+mod custom_input;
 mod events;
 mod items;
 mod recorder;

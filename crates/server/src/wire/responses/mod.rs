@@ -26,7 +26,10 @@ pub const FIELDS: &[Field] = &[
     honoured("instructions", "a system message before the input; not taken over from `previous_response_id`"),
     honoured("previous_response_id", "continues a stored response"),
     honoured("store", "true, which is the default, keeps the response for `previous_response_id` and GET"),
-    honoured("background", "true answers at once; the response is fetched by its id"),
+    honoured(
+        "background",
+        "true answers at once; the response is fetched by its id. With `stream`, it outlives its connection",
+    ),
     honoured("stream", "server-sent events with sequence numbers"),
     honoured("max_output_tokens", "most tokens to generate"),
     honoured("temperature", "0 is greedy; 1 when absent"),
@@ -131,6 +134,8 @@ pub enum Mode {
     Stream,
     /// Fetched later by its id.
     Background,
+    /// Server-sent events, which go on without the client and can be read again.
+    BackgroundStream,
 }
 
 /// Whether reasoning is returned in a form that the client sends back.
@@ -203,7 +208,8 @@ fn mode(fields: &mut Fields, storage: Storage) -> Result<Mode, ApiError> {
         (_, true, Storage::Discard) => {
             Err(ApiError::invalid("background", "`background` needs `store` to be true"))
         }
-        (true, ..) => Ok(Mode::Stream),
+        (true, true, _) => Ok(Mode::BackgroundStream),
+        (true, false, _) => Ok(Mode::Stream),
         (false, true, _) => Ok(Mode::Background),
         (false, false, _) => Ok(Mode::Full),
     }
