@@ -1,6 +1,10 @@
 //! Texts of llguidance's Lark notation, and how deep a client's may nest.
 
+mod in_json;
+mod quoted_regex;
+
 use crate::GrammarError;
+pub(crate) use in_json::{expression_in_json, in_json};
 
 /// Whitespace between JSON's tokens: a space, or a line break with indentation. An endless run is no progress.
 pub(crate) const USUAL_WHITESPACE: &str = r" |\n[ \t]{0,40}";

@@ -29,5 +29,5 @@ pub use limits::GrammarLimits;
 pub use mask::TokenMask;
 pub use matcher::{Forced, MatchState, Matcher};
 pub use opening::{Opening, Reasoning};
-pub use tools::{CallCount, CallStart, SchemaUse, Tool, calls_or_answer, tool_calls};
+pub use tools::{CallCount, CallStart, INPUT, SchemaUse, Tool, calls_or_answer, tool_calls};
 pub use vocabulary::Vocabulary;

@@ -1,10 +1,10 @@
 //! Grammars of tool calls: a message of calls as the model's format writes them.
 
-use omnibus_text::tool_calls::{ArgumentStyle, WrittenCalls};
+use omnibus_text::tool_calls::{ArgumentStyle, WrittenCalls, WrittenReasoning};
 use omnibus_text::{AddSpecial, Tokenizer};
 use serde_json::{Map, Value, json};
 
-use crate::{Grammar, GrammarError, GrammarLimits, lark, schema};
+use crate::{Grammar, GrammarError, GrammarLimits, check, lark, schema};
 
 /// A tool as its calls must be.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +15,12 @@ pub struct Tool {
     pub parameters: Option<Value>,
     /// Whether its arguments must match the schema whatever that holds.
     pub schema: SchemaUse,
+    /// What its only argument, the text [`INPUT`], must match. The schema is not used then.
+    pub input: Option<Grammar>,
 }
+
+/// The name of the only argument of a tool whose input is a text.
+pub const INPUT: &str = "input";
 
 /// What a tool's schema is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +63,7 @@ pub fn tool_calls(
 }
 
 /// A grammar of calls, or of an answer that matches another grammar. `None` for a grammar in Lark's notation, whose rules
-/// could have the names of those of calls.
+/// could have the names of those of calls, and where the format of reasoning tells calls and answers apart.
 pub fn calls_or_answer(
     written: &WrittenCalls,
     tools: &[Tool],
@@ -78,6 +83,9 @@ pub fn calls_or_answer(
         }
         Grammar::Lark(_) => return Ok(None),
     };
+    if written.reasoning.is_some() {
+        return Ok(None);
+    }
     let calls = rules(written, tools, (count, CallStart::Answer), tokenizer, limits)?;
     Ok(calls.map(|calls| Grammar::Lark(format!("start: calls | answer\nanswer: {answer}\n{calls}"))))
 }
@@ -95,20 +103,31 @@ fn rules(
     let opening = match start {
         CallStart::Answer => first.as_str(),
         CallStart::Marker if written.marker.is_empty() => return Ok(None),
-        CallStart::Marker => first.strip_prefix(written.marker).unwrap_or_default(),
+        CallStart::Marker => first.split_once(written.marker).map_or("", |(_, behind)| behind),
     };
     let between = written.between.filter(|_| count == CallCount::Several);
     let more = match between {
         Some(between) => format!("({} call)*", writer.join(&[between, written.name])),
         None => String::new(),
     };
-    writer.text = format!("calls: {} call {more} {}\n", writer.join(&[opening]), writer.join(&[written.end]));
+    let reasoning = match (written.reasoning, start) {
+        (Some(reasoning), CallStart::Answer) => writer.reasoning(&reasoning),
+        _ => "",
+    };
+    let (opening, end) = (writer.join(&[opening]), writer.join(&[written.end]));
+    writer.text += &format!("calls: {reasoning} {opening} call {more} {end}\n");
     let alternatives: Vec<String> = (0..tools.len()).map(|at| format!("call_{at}")).collect();
     writer.text += &format!("call: {}\n", alternatives.join(" | "));
     for (at, tool) in tools.iter().enumerate() {
-        let parameters = parameters(tool, limits)
-            .map_err(|error| GrammarError { path: format!("[{at}].{}", error.path), ..error })?;
-        writer.tool(at, tool, written, parameters)?;
+        let in_tool = |error: GrammarError| GrammarError { path: format!("[{at}].{}", error.path), ..error };
+        writer.head(at, tool, written);
+        match &tool.input {
+            Some(input) => writer.input(at, input, written, limits).map_err(in_tool)?,
+            None => {
+                let parameters = parameters(tool, limits).map_err(in_tool)?;
+                writer.arguments(at, parameters, written).map_err(in_tool)?;
+            }
+        }
     }
     Ok(Some(writer.text))
 }
@@ -160,14 +179,8 @@ impl Writer<'_> {
         parts.join(" ")
     }
 
-    /// The rules of one tool's calls, from its name on.
-    fn tool(
-        &mut self,
-        at: usize,
-        tool: &Tool,
-        written: &WrittenCalls,
-        parameters: Map<String, Value>,
-    ) -> Result<(), GrammarError> {
+    /// The rule of one tool's calls, from its name on.
+    fn head(&mut self, at: usize, tool: &Tool, written: &WrittenCalls) {
         let name = match written.arguments.starts_with('"') && written.name.ends_with('"') {
             // Inside of a JSON string.
             true => Value::from(tool.name.as_str()).to_string().trim_matches('"').to_owned(),
@@ -175,29 +188,124 @@ impl Writer<'_> {
         };
         let (head, end) = (self.join(&[&name, written.arguments]), self.join(&[written.call_end]));
         self.text += &format!("call_{at}: {head} arguments_{at} {end}\n");
+    }
+
+    /// The rules of a tool's arguments.
+    fn arguments(
+        &mut self,
+        at: usize,
+        parameters: Map<String, Value>,
+        written: &WrittenCalls,
+    ) -> Result<(), GrammarError> {
         match written.style {
             ArgumentStyle::Json => {
                 self.text += &format!("arguments_{at}: %json {}\n", with_whitespace(parameters));
-                Ok(())
             }
-            ArgumentStyle::Parameters { key, value, end } => {
-                self.parameters(at, &parameters, (key, value, end));
-                Ok(())
+            ArgumentStyle::Parameters { key, value, json, end } => {
+                self.parameters(at, &parameters, (key, [value, json], end));
             }
+            ArgumentStyle::Keywords => return self.keywords(at, &parameters),
         }
+        Ok(())
+    }
+
+    /// Reasoning that may come before the calls, and the rule's use.
+    fn reasoning(&mut self, reasoning: &WrittenReasoning) -> &'static str {
+        let begin = self.join(&[reasoning.begin]);
+        let (end, behind) = (self.join(&[reasoning.end]), self.join(&[reasoning.behind]));
+        // Text never holds a special token.
+        self.text += &match end.starts_with('<') {
+            true => format!("reasoning: {begin} reasoning_text {end} {behind}\nreasoning_text: /(.|\\n)*/\n"),
+            false => {
+                let end = lark::literal(reasoning.end);
+                format!(
+                    "reasoning: {begin} reasoning_text {behind}\nreasoning_text[suffix={end}]: /(.|\\n)*/\n"
+                )
+            }
+        };
+        "reasoning?"
+    }
+
+    /// Keyword arguments in the order of the schema. Behind a first one, each has a comma before it.
+    fn keywords(&mut self, at: usize, schema: &Map<String, Value>) -> Result<(), GrammarError> {
+        let empty = Map::new();
+        let members = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+        let required = required(schema);
+        let mut rules = String::new();
+        for (index, (name, member)) in members.iter().enumerate() {
+            let is_name = |char: char| char.is_alphanumeric() || matches!(char, '_' | '.' | '-' | '$');
+            if name.is_empty() || !name.chars().all(is_name) {
+                let message = format!("the argument `{name}` cannot be written as a keyword");
+                return Err(GrammarError::at("properties", message));
+            }
+            let mut member = member.as_object().cloned().unwrap_or_default();
+            member.extend(definitions(schema));
+            let (key, next) = (lark::literal(&format!("{name}=")), index + 1);
+            let argument = format!("argument_{at}_{index}");
+            let (mut first, mut more) =
+                (format!("{argument} more_{at}_{next}"), format!("\", \" {argument} more_{at}_{next}"));
+            if !required.contains(&name.as_str()) {
+                first += &format!(" | first_{at}_{next}");
+                more += &format!(" | more_{at}_{next}");
+            }
+            rules += &format!("first_{at}_{index}: {first}\nmore_{at}_{index}: {more}\n");
+            rules += &format!("{argument}: {key} {argument}_value\n");
+            rules += &format!("{argument}_value: %json {}\n", with_whitespace(member));
+        }
+        let last = members.len();
+        rules += &format!("first_{at}_{last}: \"\"\nmore_{at}_{last}: \"\"\n");
+        self.text += &format!("arguments_{at}: first_{at}_0\n{rules}");
+        Ok(())
+    }
+
+    /// The rules of an input that matches a grammar.
+    fn input(
+        &mut self,
+        at: usize,
+        input: &Grammar,
+        written: &WrittenCalls,
+        limits: &GrammarLimits,
+    ) -> Result<(), GrammarError> {
+        let in_format = |error: GrammarError| GrammarError { path: "format".to_owned(), ..error };
+        check(input, limits).map_err(in_format)?;
+        let (begin, end) = match written.style {
+            ArgumentStyle::Json => (format!("{{\"{INPUT}\": \""), "\"}".to_owned()),
+            ArgumentStyle::Parameters { key, value, end, .. } => {
+                ([key, INPUT, value].concat(), end.to_owned())
+            }
+            ArgumentStyle::Keywords => (format!("{INPUT}=\""), "\"".to_owned()),
+        };
+        let body = match (input, written.style) {
+            (Grammar::Lark(text), ArgumentStyle::Json | ArgumentStyle::Keywords) => {
+                format!("%lark {{\n{}\n}}", lark::in_json(text).map_err(in_format)?)
+            }
+            (Grammar::Lark(text), ArgumentStyle::Parameters { .. }) => format!("%lark {{\n{text}\n}}"),
+            (Grammar::Regex(text), ArgumentStyle::Json | ArgumentStyle::Keywords) => {
+                lark::expression_in_json(text).map_err(in_format)?
+            }
+            (Grammar::Regex(text), ArgumentStyle::Parameters { .. }) => lark::expression(text),
+            _ => {
+                return Err(in_format(GrammarError::at(
+                    "",
+                    "a tool's input is of a Lark grammar or a regex",
+                )));
+            }
+        };
+        let (begin, end) = (self.join(&[&begin]), self.join(&[&end]));
+        self.text += &format!("arguments_{at}: {begin} input_{at} {end}\ninput_{at}: {body}\n");
+        Ok(())
     }
 
     /// A tag for each member of the schema, in its order; those that are not required may be left out.
-    fn parameters(&mut self, at: usize, schema: &Map<String, Value>, (key, value, end): (&str, &str, &str)) {
+    fn parameters(
+        &mut self,
+        at: usize,
+        schema: &Map<String, Value>,
+        (key, [value, json], end): (&str, [&str; 2], &str),
+    ) {
         let empty = Map::new();
         let members = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
-        let required: Vec<&str> = schema
-            .get("required")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let required = required(schema);
         let mut tags = Vec::new();
         for (index, (name, member)) in members.iter().enumerate() {
             let rule = format!("argument_{at}_{index}");
@@ -215,9 +323,9 @@ impl Writer<'_> {
             } else {
                 let mut member = member.as_object().cloned().unwrap_or_default();
                 member.extend(definitions);
-                let json = with_whitespace(member);
+                let head = self.join(&[key, name, json]);
                 self.text += &format!("{rule}: {head} {rule}_value {}\n", self.join(&[end]));
-                self.text += &format!("{rule}_value: %json {json}\n");
+                self.text += &format!("{rule}_value: %json {}\n", with_whitespace(member));
             }
         }
         let tags = if tags.is_empty() { "\"\"".to_owned() } else { tags.join(" ") };
@@ -229,6 +337,11 @@ impl Writer<'_> {
 fn text_of(bytes: &mut Vec<u8>) -> Option<String> {
     let bytes = std::mem::take(bytes);
     (!bytes.is_empty()).then(|| lark::literal(&String::from_utf8_lossy(&bytes)))
+}
+
+/// The names of the members that must be there.
+fn required(schema: &Map<String, Value>) -> Vec<&str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// Definitions that a member's references may point to.

@@ -47,6 +47,7 @@ fn grammar(format: &ToolCallFormat, count: CallCount, start: CallStart) -> Optio
         name: name.to_owned(),
         parameters: Some(schema),
         schema: SchemaUse::Strict,
+        input: None,
     };
     let tools: Vec<Tool> = tools().into_iter().map(tool).collect();
     tool_calls(format.written()?, &tools, (count, start), &tokenizer(), &GrammarLimits::default()).unwrap()
@@ -54,8 +55,10 @@ fn grammar(format: &ToolCallFormat, count: CallCount, start: CallStart) -> Optio
 
 /// The names and arguments of the calls, and the text beside them.
 fn parse(format: &ToolCallFormat, text: &str) -> (Vec<(String, Value)>, String) {
+    let patch = ("apply_patch", json!({ "type": "object", "properties": { "input": { "type": "string" } } }));
+    let tools = tools().into_iter().chain([patch]);
     let list: Vec<Value> =
-        tools().into_iter().map(|(name, schema)| json!({ "name": name, "parameters": schema })).collect();
+        tools.map(|(name, schema)| json!({ "name": name, "parameters": schema })).collect();
     let schemas = ToolSchemas::new(&Value::Array(list));
     let mut parser = OutputParser::new("", None, Some((format, &schemas)));
     let deltas: Vec<Delta> = parser.push(text).into_iter().chain(parser.finish()).collect();
@@ -96,7 +99,8 @@ fn check(format: &ToolCallFormat, text: &str, count: CallCount) -> usize {
 /// What ends a free text in the arguments.
 fn ending(format: &ToolCallFormat) -> &'static str {
     match format.written().unwrap().style {
-        ArgumentStyle::Json => "\"",
+        ArgumentStyle::Json if format.written().unwrap().reasoning.is_some() => "<|end|>\"",
+        ArgumentStyle::Json | ArgumentStyle::Keywords => "\"",
         ArgumentStyle::Parameters { end, .. } => end,
     }
 }
@@ -116,7 +120,7 @@ fn what_every_format_writes_is_read_as_valid_calls() {
         }
     }
     println!("{formats} formats, {several} messages of several calls");
-    assert!(formats > 20 && several > 50);
+    assert!(formats >= 36 && several > 100);
 }
 
 #[test]
@@ -127,11 +131,13 @@ fn behind_its_marker_a_call_is_as_valid() {
         formats += 1;
         for seed in 0..6 {
             let walked = Walk { ending: ending(format), ..Walk::new(&grammar, seed) }.run();
-            let text = format!("{}{}", format.written().unwrap().marker, walked.text);
+            let written = format.written().unwrap();
+            let begin = written.name.split_once(written.marker).map_or("", |(before, _)| before);
+            let text = format!("{begin}{}{}", written.marker, walked.text);
             check(format, &text, CallCount::One);
         }
     }
-    assert!(formats > 15);
+    assert!(formats > 25);
 }
 
 #[test]
@@ -139,7 +145,7 @@ fn a_schema_that_is_not_supported_is_refused_only_where_it_is_strict() {
     let hermes = ToolCallFormat::named("hermes").unwrap().written().unwrap();
     let make = |schema: SchemaUse| {
         let parameters = Some(json!({ "properties": { "a": { "not": {} } } }));
-        let tools = [Tool { name: "f".into(), parameters, schema }];
+        let tools = [Tool { name: "f".into(), parameters, schema, input: None }];
         let shape = (CallCount::One, CallStart::Answer);
         tool_calls(hermes, &tools, shape, &tokenizer(), &GrammarLimits::default())
     };
@@ -154,6 +160,7 @@ fn an_answer_that_matches_may_stand_for_calls() {
         name: name.to_owned(),
         parameters: Some(schema),
         schema: SchemaUse::Strict,
+        input: None,
     };
     let tools: Vec<Tool> = tools().into_iter().map(tool).collect();
     let (tokenizer, limits) = (tokenizer(), GrammarLimits::default());
@@ -178,4 +185,103 @@ fn an_answer_that_matches_may_stand_for_calls() {
         }
         assert!(calls > 0 && texts > 0, "{calls} calls, {texts} texts by {answer:?}");
     }
+}
+
+/// A grammar of texts with line breaks, quotes and backslashes, as that of Codex's patches.
+const PATCH: &str = r#"
+start: begin hunk~1..2 "*** End" LF?
+begin: "*** Begin" LF // the first line
+hunk: "@@ \"" /[a-z\\]{1,12}/ "\"" LF line~1..3
+line: ("+" | "-") /[^\n]{0,8}/ LF
+%import common.LF
+"#;
+
+/// With greedy lines, alternatives and aliases.
+const GREEDY: &str = r#"
+start: "*** Begin" LF file+ "*** End" LF?
+file: added | removed | changed
+added: "*** Add: " name LF added_line+
+removed: "*** Delete: " name LF
+changed: "*** Update: " name LF moved? change?
+name: /(.+)/
+added_line: "+" /(.*)/ LF -> line
+moved: "*** Move: " name LF
+change: (context | line)+ last?
+context: ("@@" | "@@ " /(.+)/) LF
+line: ("+" | "-" | " ") /(.*)/ LF
+last: "*** End of File" LF
+%import common.LF
+"#;
+
+#[test]
+fn an_input_of_greedy_lines_can_be_written_in_every_format() {
+    let patch = "*** Begin\n*** Add: src/a \"b\".rs\n+fn main() {\n+    println!(\"é\\n\");\n+}\n*** Delete: c\n*** Update: d\n\
+                 *** Move: e\n@@ fn x\n-old\n+new\t<tag>\n same\n*** End of File\n*** End";
+    for format in TOOL_CALL_FORMATS {
+        let Some(written) = format.written() else { continue };
+        let tool = Tool {
+            name: "apply_patch".into(),
+            parameters: None,
+            schema: SchemaUse::Strict,
+            input: Some(Grammar::Lark(GREEDY.to_owned())),
+        };
+        let shape = (CallCount::One, CallStart::Answer);
+        let grammar = tool_calls(written, &[tool], shape, &tokenizer(), &GrammarLimits::default());
+        let head = [written.begin, written.name, "apply_patch", written.arguments].concat();
+        let json = json!(patch).to_string();
+        let input = match written.style {
+            ArgumentStyle::Json => format!("{{\"input\": {json}}}"),
+            ArgumentStyle::Keywords => format!("input={json}"),
+            ArgumentStyle::Parameters { key, value, end, .. } => [key, "input", value, patch, end].concat(),
+        };
+        let text = [head.as_str(), &input, written.call_end, written.end].concat();
+        let rest = common::rest_of(&grammar.unwrap().unwrap(), &text);
+        assert_eq!(rest, "", "{}: {text}", format.name);
+        let (calls, _) = parse(format, &text);
+        assert_eq!(calls[0].1["input"].as_str(), Some(patch), "{}", format.name);
+    }
+}
+
+/// Whether the text is of [`PATCH`].
+fn is_patch(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("*** Begin\n") else { return false };
+    let Some(lines) = rest.strip_suffix("*** End").or_else(|| rest.strip_suffix("*** End\n")) else {
+        return false;
+    };
+    lines.starts_with("@@ \"")
+        && lines
+            .lines()
+            .all(|line| line.starts_with(['+', '-']) || (line.starts_with("@@ \"") && line.ends_with('"')))
+}
+
+#[test]
+fn the_input_of_a_custom_tool_matches_its_grammar_in_every_format() {
+    let tools = [
+        (Grammar::Lark(PATCH.to_owned()), is_patch as fn(&str) -> bool),
+        (Grammar::Regex(r#"[a-c]"\n[0-9]{2}"#.to_owned()), |text| text.len() == 5 && text.contains("\"\n")),
+    ];
+    let mut texts = 0;
+    for format in TOOL_CALL_FORMATS {
+        let Some(written) = format.written() else { continue };
+        for (input, is_right) in &tools {
+            let tool = Tool {
+                name: "apply_patch".into(),
+                parameters: None,
+                schema: SchemaUse::Strict,
+                input: Some(input.clone()),
+            };
+            let shape = (CallCount::One, CallStart::Answer);
+            let grammar = tool_calls(written, &[tool], shape, &tokenizer(), &GrammarLimits::default());
+            let grammar = grammar.unwrap().unwrap();
+            for seed in 0..8 {
+                let walked = Walk { ending: ending(format), ..Walk::new(&grammar, seed) }.run();
+                let (calls, rest) = parse(format, &walked.text);
+                assert!(rest.trim().is_empty() && calls.len() == 1, "{}: {:?}", format.name, walked.text);
+                let text = calls[0].1["input"].as_str().unwrap();
+                assert!(is_right(text), "{}: {text:?} of {:?}", format.name, walked.text);
+                texts += 1;
+            }
+        }
+    }
+    assert!(texts > 300, "{texts}");
 }

@@ -15,13 +15,11 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 mod adjust;
 mod attention;
 mod choose;
-mod mask;
 mod recurrent;
 
 pub use adjust::{LogitEntries, adjust_logits};
 pub use attention::{AttentionMetadata, AttentionOutput, HeadNorm, PagedAttention, Rope};
-pub use choose::choose_tokens;
-pub use mask::mask_logits;
+pub use choose::{TokenMasks, choose_tokens};
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use sys::kernels::{Act, Activations, Isa, Packing, RotaryPairing, isa, limit_isa, threads};
 

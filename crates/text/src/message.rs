@@ -123,6 +123,11 @@ impl ContentPart {
         }
     }
 
+    /// Whether it is reasoning.
+    pub(crate) fn is_reasoning(&self) -> bool {
+        matches!(self, Self::Reasoning(_))
+    }
+
     /// Whether it belongs to the content of its message, and not to a field of its own.
     pub(crate) fn is_content(&self) -> bool {
         match self {

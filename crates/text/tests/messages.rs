@@ -56,6 +56,52 @@ fn templates_see_the_shape_of_openai() {
 }
 
 #[test]
+fn reasoning_is_where_the_template_reads_it() {
+    let messages = [
+        Message::new(Role::User, "Why?"),
+        Message {
+            role: Role::Assistant,
+            name: None,
+            content: vec![ContentPart::Reasoning("hm".into()), ContentPart::Text("so".into())],
+        },
+        Message::new(Role::Assistant, "and so on"),
+    ];
+    let rendered = |source: &str| {
+        let template = ChatTemplate::new(&format!("{source}{{{{ messages[1:] | tojson }}}}")).unwrap();
+        let input = RenderInput {
+            messages: &messages,
+            tools: None,
+            documents: None,
+            generation_prompt: GenerationPrompt::Add,
+            reasoning_field: template.reasoning_field(),
+            special_tokens: &[],
+            kwargs: &Map::new(),
+            now: date(2026, 3, 9).at(7, 5, 2, 0),
+        };
+        template.render(&input).unwrap()
+    };
+    let check = |source: &str, expected: Expect| expected.assert_eq(&rendered(source));
+    check(
+        "{% if messages[0].thinking %}{% endif %}",
+        expect![[
+            r#"[{"role": "assistant", "content": "so", "thinking": "hm"}, {"role": "assistant", "content": "and so on"}]"#
+        ]],
+    );
+    check(
+        "{% if messages[0]['type'] == 'thinking' %}{% endif %}",
+        expect![[
+            r#"[{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "so"}]}, {"role": "assistant", "content": "and so on"}]"#
+        ]],
+    );
+    check(
+        "{% if messages[0].blocks == 'thoughts' %}{% endif %}",
+        expect![[
+            r#"[{"role": "assistant", "content": {"blocks": [{"type": "thoughts", "text": "hm"}, {"type": "response", "text": "so"}]}}, {"role": "assistant", "content": {"blocks": [{"type": "response", "text": "and so on"}]}}]"#
+        ]],
+    );
+}
+
+#[test]
 fn with_text_replaces_the_content_only() {
     let [_, user, assistant, tool] = every_kind().try_into().unwrap();
     check(&user.with_text("x"), expect![[r#"{"role": "user", "content": "x"}"#]]);

@@ -88,6 +88,23 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// What is left of a text when as much of it was written as the grammar allows.
+pub fn rest_of(grammar: &Grammar, text: &str) -> String {
+    let compiled = COMPILER.compile(grammar, 1).unwrap();
+    let mut matcher = Matcher::new(&compiled, &Opening::default(), &[]);
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let mask = matcher.mask().unwrap();
+        let piece = |token: u32| TOKENIZER.id_to_piece(token).unwrap_or_default();
+        let allowed = (0..vocab() as u32).filter(|token| mask.allows(*token));
+        let fits = allowed.filter(|token| !piece(*token).is_empty() && rest.starts_with(&piece(*token)));
+        let Some(token) = fits.max_by_key(|token| piece(*token).len()) else { break };
+        matcher.accept(token).unwrap();
+        rest = &rest[piece(token).len()..];
+    }
+    String::from_utf8_lossy(rest).into_owned()
+}
+
 pub fn walk(grammar: &Grammar, seed: u64) -> Walked {
     Walk::new(grammar, seed).run()
 }

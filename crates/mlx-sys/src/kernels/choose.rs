@@ -19,7 +19,8 @@ const BUCKET_BITS: u32 = 16;
 const BUCKETS: usize = (1.0f32.to_bits() >> BUCKET_BITS) as usize + 1;
 
 /// Inputs: logits `[rows, vocab]` f32; `[rows, 4]` f32: temperature (0 for the most likely token), `top_p`, `min_p`, and a
-/// number in [0, 1); `[rows]` i32: `top_k`, below 1 for all. Output: tokens `[rows]` i32, all of the vocabulary.
+/// number in [0, 1); `[rows]` i32: `top_k`, below 1 for all; with masks, each row's mask `[rows]` i32, −1 for none, and the
+/// masks. Output: tokens `[rows]` i32, all of the vocabulary.
 ///
 /// Of what `min_p`, `top_k` and then `top_p` keep, the first token in the order of ids is chosen whose weight, with those
 /// before it, passes the number's share of all. Logits that are no numbers choose some token.
@@ -27,6 +28,15 @@ const BUCKETS: usize = (1.0f32.to_bits() >> BUCKET_BITS) as usize + 1;
 pub struct Choose {
     pub rows: usize,
     pub vocab: usize,
+    pub masks: Option<Masks>,
+}
+
+/// Which tokens rows may choose: `[count, words]` u32, one bit a token, the lowest of the first word for token 0. Bits that
+/// are missing are 0. A row whose mask is not there may choose all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Masks {
+    pub count: usize,
+    pub words: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -34,6 +44,8 @@ struct Buffers {
     logits: *const f32,
     numbers: *const f32,
     top_k: *const i32,
+    /// Each row's mask, and the masks.
+    masks: Option<(Masks, *const i32, *const u32)>,
     out: *mut i32,
 }
 
@@ -78,6 +90,7 @@ impl Choose {
             logits: inputs[0].cast(),
             numbers: inputs[1].cast(),
             top_k: inputs[2].cast(),
+            masks: self.masks.map(|masks| (masks, inputs[3].cast(), inputs[4].cast())),
             out: out.cast(),
         };
         let isa = simd::isa();
@@ -104,10 +117,10 @@ impl Work for RowWork<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> usize {
-        let Self { vocab, all, row } = self;
-        let logits = std::slice::from_raw_parts(all.logits.add(row * vocab), vocab);
-        let numbers = all.numbers.add(row * NUMBERS);
-        let top_k = usize::try_from(*all.top_k.add(row)).ok().filter(|top_k| *top_k > 0);
+        let Self { vocab, all, row: at } = self;
+        let logits = std::slice::from_raw_parts(all.logits.add(at * vocab), vocab);
+        let numbers = all.numbers.add(at * NUMBERS);
+        let top_k = usize::try_from(*all.top_k.add(at)).ok().filter(|top_k| *top_k > 0);
         let row = Row {
             temperature: *numbers,
             top_p: f64::from(*numbers.add(1)),
@@ -115,16 +128,63 @@ impl Work for RowWork<'_> {
             share: f64::from(*numbers.add(3)),
             top_k: top_k.unwrap_or(vocab).min(vocab),
         };
-        let most = most::<S>(logits);
-        let best = || logits.iter().position(|logit| *logit == most).unwrap_or(0);
+        let mask = all.mask(at);
+        let most = mask.map_or_else(|| most::<S>(logits), |mask| most_allowed(logits, mask));
+        let best = || {
+            let allowed = |id: usize| mask.is_none_or(|mask| bits(mask, id / 32) >> (id % 32) & 1 == 1);
+            (0..vocab).find(|id| logits[*id] == most && allowed(*id)).unwrap_or(0)
+        };
         if row.temperature <= 0.0 || row.top_k == 1 || !most.is_finite() {
             return best();
         }
         ROOM.with_borrow_mut(|room| {
             weigh::<S>(logits, most, 1.0 / row.temperature, &mut room.weights);
+            if let Some(mask) = mask {
+                forbid(&mut room.weights, mask);
+            }
             let cut = room.cut(&row);
             choose(&room.weights, cut, row.share).unwrap_or_else(best)
         })
+    }
+}
+
+impl Buffers {
+    /// The mask of a row.
+    unsafe fn mask(&self, row: usize) -> Option<&[u32]> {
+        let (Masks { count, words }, places, masks) = self.masks?;
+        let place = usize::try_from(*places.add(row)).ok().filter(|place| *place < count)?;
+        Some(std::slice::from_raw_parts(masks.add(place * words), words))
+    }
+}
+
+fn bits(mask: &[u32], word: usize) -> u32 {
+    mask.get(word).copied().unwrap_or(0)
+}
+
+/// The largest of those that the mask allows.
+#[inline(always)]
+fn most_allowed(logits: &[f32], mask: &[u32]) -> f32 {
+    let words = logits.chunks(32).zip(mask).filter(|(_, bits)| **bits != 0);
+    words.fold(f32::NEG_INFINITY, |most, (logits, bits)| {
+        let allowed = logits.iter().enumerate().map(|(at, logit)| match bits >> at & 1 {
+            0 => f32::NEG_INFINITY,
+            _ => *logit,
+        });
+        allowed.fold(most, f32::max)
+    })
+}
+
+/// Takes the weight of those that the mask forbids.
+#[inline(always)]
+fn forbid(weights: &mut [f32], mask: &[u32]) {
+    for (word, weights) in weights.chunks_mut(32).enumerate() {
+        match bits(mask, word) {
+            u32::MAX => {}
+            0 => weights.fill(0.0),
+            bits => weights.iter_mut().enumerate().for_each(|(at, weight)| {
+                *weight = if bits >> at & 1 == 1 { *weight } else { 0.0 };
+            }),
+        }
     }
 }
 

@@ -19,7 +19,6 @@ mod embed;
 mod gemm;
 mod int8;
 mod linear;
-mod mask;
 mod math;
 mod packing;
 mod pool;
@@ -32,13 +31,12 @@ mod weights;
 pub use adjust::Adjust;
 pub use attention::{Attention, Norm as HeadNorm, Rope, RotaryPairing, Store};
 pub use bridge::kernel_arrays;
-pub use choose::Choose;
+pub use choose::{Choose, Masks};
 pub use conv::Conv;
 pub use copy::Copy;
 pub use element::Float;
 pub use embed::Embed;
 pub use linear::{Activations, Linear, Rows};
-pub use mask::Mask;
 pub use packing::Packing;
 pub use pool::threads;
 pub use recurrence::{Recurrence, Rule};
@@ -59,7 +57,6 @@ pub enum Kernel {
     Recurrence(Recurrence),
     Adjust(Adjust),
     Choose(Choose),
-    Mask(Mask),
 }
 
 impl Kernel {
@@ -75,7 +72,6 @@ impl Kernel {
             Kernel::Recurrence(_) => "OmnibusRecurrence",
             Kernel::Adjust(_) => "OmnibusAdjust",
             Kernel::Choose(_) => "OmnibusChoose",
-            Kernel::Mask(_) => "OmnibusMask",
         }
     }
 
@@ -93,7 +89,6 @@ impl Kernel {
             Kernel::Recurrence(kernel) => kernel.run(inputs, outputs),
             Kernel::Adjust(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Choose(kernel) => kernel.run(inputs, outputs[0]),
-            Kernel::Mask(kernel) => kernel.run(inputs, outputs[0]),
         }
     }
 }

@@ -2,7 +2,16 @@
 
 use super::{Op, one};
 use crate::{Array, Dtype, Result};
-use mlx_sys::kernels::{Choose, Kernel};
+use mlx_sys::kernels::{Choose, Kernel, Masks};
+
+/// Which tokens rows may choose.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenMasks<'a> {
+    /// Each row's mask, `[rows]` i32; −1 for none.
+    pub places: &'a Array,
+    /// `[masks, words]` u32, one bit a token, the lowest of the first word for token 0; bits that are missing are 0.
+    pub masks: &'a Array,
+}
 
 /// One token for each row of `logits` `[rows, vocab]` f32 → `[rows]` i32, all of the vocabulary. `numbers`: `[rows, 4]` f32:
 /// temperature (0 for the most likely token), `top_p`, `min_p`, and a number in [0, 1); `top_k`: `[rows]` i32, below 1
@@ -10,8 +19,14 @@ use mlx_sys::kernels::{Choose, Kernel};
 ///
 /// Of what `min_p`, `top_k` and then `top_p` keep of the softmax at the temperature, the first token in the order of ids
 /// is chosen whose probability, with those before it, passes the number's share of all.
-pub fn choose_tokens(logits: &Array, numbers: &Array, top_k: &Array) -> Result<Array> {
-    let inputs = [logits, numbers, top_k];
+pub fn choose_tokens(
+    logits: &Array,
+    numbers: &Array,
+    top_k: &Array,
+    masks: Option<TokenMasks<'_>>,
+) -> Result<Array> {
+    let mut inputs = vec![logits, numbers, top_k];
+    inputs.extend(masks.iter().flat_map(|masks| [masks.places, masks.masks]));
     let op = Op { name: "cpu::choose_tokens", inputs: &inputs };
     let &[rows, vocab] = logits.shape() else { return Err(op.fail("the logits have two axes")) };
     op.require(vocab > 0, "there is a vocabulary")?;
@@ -21,6 +36,13 @@ pub fn choose_tokens(logits: &Array, numbers: &Array, top_k: &Array) -> Result<A
     )?;
     let floats = logits.dtype()? == Dtype::F32 && numbers.dtype()? == Dtype::F32;
     op.require(floats && top_k.dtype()? == Dtype::I32, "logits and numbers are float32, top_k is int32")?;
-    let kernel = Choose { rows: rows as usize, vocab: vocab as usize };
+    let mut sizes = None;
+    if let Some(TokenMasks { places, masks }) = masks {
+        let &[count, words] = masks.shape() else { return Err(op.fail("the masks have two axes")) };
+        let typed = places.dtype()? == Dtype::I32 && masks.dtype()? == Dtype::U32;
+        op.require(places.shape() == [rows] && typed, "each row has the int32 of its uint32 mask")?;
+        sizes = Some(Masks { count: count as usize, words: words as usize });
+    }
+    let kernel = Choose { rows: rows as usize, vocab: vocab as usize, masks: sizes };
     one(&op, Kernel::Choose(kernel), &inputs, &[rows], Dtype::I32)
 }

@@ -1,11 +1,12 @@
 //! Messages as chat templates see them: dicts in OpenAI's shape, as transformers gives them.
 //!
 //! A message whose only content is a text has a string as its `content`; other content is a list of parts with their
-//! `type`; no content is `None`. Reasoning is in the field that the template reads, calls are `tool_calls`.
+//! `type`; no content is `None`. Reasoning is in the field that the template reads, or a part of the content where it wants
+//! that; calls are `tool_calls`.
 
 use omnibus_jinja::{Context, ContextValue, Error};
 
-use crate::message::{ContentPart, Message, ToolArguments, ToolCall};
+use crate::message::{ContentPart, Message, Role, ToolArguments, ToolCall};
 
 /// What a dict and each of its entries are counted as, in bytes, beside their texts.
 const ENTRY_BYTES: usize = 64;
@@ -13,8 +14,20 @@ const ENTRY_BYTES: usize = 64;
 /// Names that templates give the reasoning of a message. The first that a template reads is its own.
 const REASONING_FIELDS: &[&str] = &["reasoning_content", "thinking", "thought", "reasoning"];
 
+/// Reasoning is a part of the content of type `thinking`, as in Ministral 3.
+const THINKING_PART: &str = "content[].thinking";
+/// The content of the assistant is an object of blocks, and reasoning one of type `thoughts`, as in Apertus.
+const THOUGHTS_BLOCK: &str = "content.blocks[].thoughts";
+
 /// The field in which a template expects the reasoning of a message.
 pub(super) fn reasoning_field(source: &str) -> &'static str {
+    let has = |text: &str| source.contains(text);
+    if has("['type'] == 'thinking'") || has(".type == 'thinking'") {
+        return THINKING_PART;
+    }
+    if has(".blocks") && has("'thoughts'") {
+        return THOUGHTS_BLOCK;
+    }
     let reads = |field: &str| {
         let forms = [format!(".{field}"), format!("'{field}'"), format!("\"{field}\"")];
         forms.iter().any(|form| has_name(source, form))
@@ -32,13 +45,26 @@ fn has_name(source: &str, text: &str) -> bool {
 
 /// A list of dicts. `reasoning` is the field of the reasoning.
 pub(super) fn list(context: &Context, messages: &[Message], reasoning: &str) -> Result<ContextValue, Error> {
+    // Templates with blocks want them in all messages of the assistant or in none.
+    let reasons = |message: &Message| message.content.iter().any(ContentPart::is_reasoning);
+    let reasoning = match reasoning {
+        THOUGHTS_BLOCK if !messages.iter().any(reasons) => "reasoning_content",
+        other => other,
+    };
     let list = messages.iter().map(|one| message(context, one, reasoning));
     context.list(list.collect::<Result<_, _>>()?)
 }
 
 fn message(context: &Context, message: &Message, field: &str) -> Result<ContextValue, Error> {
-    let mut entries =
-        vec![("role", context.text(message.role.name())?), ("content", content(context, message)?)];
+    let content = match field {
+        THINKING_PART if message.content.iter().any(ContentPart::is_reasoning) => {
+            let parts = message.content.iter().filter(|part| part.is_content() || part.is_reasoning());
+            context.list(parts.map(|part| thinking_part(context, part)).collect::<Result<_, _>>()?)?
+        }
+        THOUGHTS_BLOCK if message.role == Role::Assistant => blocks(context, message)?,
+        _ => content(context, message)?,
+    };
+    let mut entries = vec![("role", context.text(message.role.name())?), ("content", content)];
     if let Some(name) = &message.name {
         entries.push(("name", context.text(name)?));
     }
@@ -52,13 +78,39 @@ fn message(context: &Context, message: &Message, field: &str) -> Result<ContextV
             _ => {}
         }
     }
-    if let Some(reasoning) = reasoning {
+    if let Some(reasoning) = reasoning.filter(|_| ![THINKING_PART, THOUGHTS_BLOCK].contains(&field)) {
         entries.push((field, context.text(&reasoning)?));
     }
     if !calls.is_empty() {
         entries.push(("tool_calls", context.list(calls)?));
     }
     context.dict(entries)
+}
+
+fn thinking_part(context: &Context, one: &ContentPart) -> Result<ContextValue, Error> {
+    match one {
+        ContentPart::Reasoning(text) => {
+            context.dict(vec![("type", context.text("thinking")?), ("thinking", context.text(text)?)])
+        }
+        other => part(context, other),
+    }
+}
+
+/// Reasoning and text as blocks; no content is `None`.
+fn blocks(context: &Context, message: &Message) -> Result<ContextValue, Error> {
+    let mut blocks = Vec::new();
+    for one in &message.content {
+        let (kind, text) = match one {
+            ContentPart::Reasoning(text) => ("thoughts", text),
+            ContentPart::Text(text) if !text.is_empty() => ("response", text),
+            _ => continue,
+        };
+        blocks.push(context.dict(vec![("type", context.text(kind)?), ("text", context.text(text)?)])?);
+    }
+    match blocks.is_empty() {
+        true => Ok(ContextValue::NONE),
+        false => context.dict(vec![("blocks", context.list(blocks)?)]),
+    }
 }
 
 fn content(context: &Context, message: &Message) -> Result<ContextValue, Error> {

@@ -10,7 +10,7 @@ pub struct WrittenCalls {
     /// The format's name.
     format: &'static str,
     /// The marker that begins a call wherever it stands in a message, and leaves no doubt. Empty if there is none. What is
-    /// written begins with it.
+    /// written begins with it, or has it before the name.
     pub marker: &'static str,
     /// Before the first call.
     pub begin: &'static str,
@@ -26,6 +26,19 @@ pub struct WrittenCalls {
     pub between: Option<&'static str>,
     /// Behind the last call.
     pub end: &'static str,
+    /// Reasoning that may come before the calls, where it begins with what calls begin with.
+    pub reasoning: Option<WrittenReasoning>,
+}
+
+/// How reasoning before calls is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenReasoning {
+    /// Before it.
+    pub begin: &'static str,
+    /// What ends it.
+    pub end: &'static str,
+    /// Between its end and the calls.
+    pub behind: &'static str,
 }
 
 /// How arguments are written.
@@ -37,11 +50,15 @@ pub enum ArgumentStyle {
     Parameters {
         /// Before a key.
         key: &'static str,
-        /// Between the key and the value.
+        /// Between the key and a value that is a string.
         value: &'static str,
+        /// Between the key and another value.
+        json: &'static str,
         /// Behind the value.
         end: &'static str,
     },
+    /// Python's keyword arguments, with values as JSON.
+    Keywords,
 }
 
 const fn json(
@@ -61,6 +78,25 @@ const fn json(
         call_end,
         between: None,
         end: "",
+        reasoning: None,
+    }
+}
+
+/// Calls as in Python, with keyword arguments.
+const fn keywords(
+    format: &'static str,
+    marker: &'static str,
+    begin: &'static str,
+    between: &'static str,
+    end: &'static str,
+) -> WrittenCalls {
+    WrittenCalls {
+        begin,
+        arguments: "(",
+        style: ArgumentStyle::Keywords,
+        between: Some(between),
+        end,
+        ..json(format, marker, "", ")")
     }
 }
 
@@ -165,13 +201,18 @@ const WRITTEN: &[WrittenCalls] = &[
     },
     WrittenCalls {
         arguments: ">\n",
-        style: ArgumentStyle::Parameters { key: "<parameter=", value: ">\n", end: "\n</parameter>\n" },
+        style: ArgumentStyle::Parameters {
+            key: "<parameter=",
+            value: ">\n",
+            json: ">\n",
+            end: "\n</parameter>\n",
+        },
         between: Some("\n"),
         ..json("qwen3-coder", "<tool_call>", "<tool_call>\n<function=", "</function>\n</tool_call>")
     },
     WrittenCalls {
         arguments: ">\n",
-        style: ArgumentStyle::Parameters { key: "<parameter=", value: ">", end: "</parameter>\n" },
+        style: ArgumentStyle::Parameters { key: "<parameter=", value: ">", json: ">", end: "</parameter>\n" },
         ..json(
             "seed-oss",
             "<seed:tool_call>",
@@ -181,7 +222,12 @@ const WRITTEN: &[WrittenCalls] = &[
     },
     WrittenCalls {
         arguments: "\">\n",
-        style: ArgumentStyle::Parameters { key: "<parameter name=\"", value: "\">", end: "</parameter>\n" },
+        style: ArgumentStyle::Parameters {
+            key: "<parameter name=\"",
+            value: "\">",
+            json: "\">",
+            end: "</parameter>\n",
+        },
         ..json(
             "minimax-m2",
             "<minimax:tool_call>",
@@ -194,10 +240,83 @@ const WRITTEN: &[WrittenCalls] = &[
         style: ArgumentStyle::Parameters {
             key: "<arg_key>",
             value: "</arg_key>\n<arg_value>",
+            json: "</arg_key>\n<arg_value>",
             end: "</arg_value>\n",
         },
         between: Some("\n"),
         ..json("glm", "<tool_call>", "<tool_call>", "</tool_call>")
+    },
+    WrittenCalls {
+        arguments: "\">\n",
+        begin: "<｜DSML｜function_calls>\n",
+        style: ArgumentStyle::Parameters {
+            key: "<｜DSML｜parameter name=\"",
+            value: "\" string=\"true\">",
+            json: "\" string=\"false\">",
+            end: "</｜DSML｜parameter>\n",
+        },
+        between: Some("\n"),
+        end: "\n</｜DSML｜function_calls>",
+        ..json("deepseek-v3.2", "<｜DSML｜function_calls>", "<｜DSML｜invoke name=\"", "</｜DSML｜invoke>")
+    },
+    WrittenCalls {
+        arguments: "\">",
+        style: ArgumentStyle::Parameters {
+            key: "<steptml:parameter name=\"",
+            value: "\">",
+            json: "\">",
+            end: "</steptml:parameter>",
+        },
+        begin: "<｜tool_calls_begin｜>",
+        end: "<｜tool_calls_end｜>",
+        ..json(
+            "step-3",
+            "<｜tool_calls_begin｜>",
+            "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"",
+            "</steptml:invoke><｜tool_call_end｜>",
+        )
+    },
+    WrittenCalls {
+        between: Some("\n"),
+        ..json("tool-call-text", "TOOL_CALL:", "TOOL_CALL: {\"name\": \"", "}")
+    },
+    json("gigachat", "<|function_call|>", "<|function_call|>{\"name\": \"", "}"),
+    WrittenCalls {
+        arguments: "\">",
+        style: ArgumentStyle::Parameters {
+            key: "<param name=\"",
+            value: "\">",
+            json: "\">",
+            end: "</param>",
+        },
+        between: Some("\n"),
+        ..json("minicpm-5", "<function name=\"", "<function name=\"", "</function>")
+    },
+    WrittenCalls {
+        arguments: "<tool_sep:opensource>\n",
+        begin: "<tool_calls:opensource>\n",
+        style: ArgumentStyle::Parameters {
+            key: "<arg_key:opensource>",
+            value: "</arg_key:opensource>\n<arg_value:opensource>",
+            json: "</arg_key:opensource>\n<arg_value:opensource>",
+            end: "</arg_value:opensource>\n",
+        },
+        between: Some("\n"),
+        end: "\n</tool_calls:opensource>",
+        ..json("hunyuan-3", "<tool_calls:opensource>", "<tool_call:opensource>", "</tool_call:opensource>")
+    },
+    keywords("gemma", "```tool_code", "```tool_code\n", "\n", "\n```"),
+    keywords("llama-4", "", "[", ", ", "]"),
+    keywords("lfm2", "<|tool_call_start|>", "<|tool_call_start|>[", ", ", "]<|tool_call_end|>"),
+    keywords("olmo-3", "<function_calls>", "<function_calls>", "\n", "</function_calls>"),
+    WrittenCalls {
+        arguments: " <|constrain|>json<|message|>",
+        reasoning: Some(WrittenReasoning {
+            begin: "<|channel|>analysis<|message|>",
+            end: "<|end|>",
+            behind: "<|start|>assistant",
+        }),
+        ..json("harmony", " to=functions.", "<|channel|>commentary to=functions.", "<|call|>")
     },
 ];
 

@@ -1,6 +1,6 @@
 //! Chosen tokens against a sort of the whole vocabulary.
 
-use super::{Choose, NUMBERS};
+use super::{Choose, Masks, NUMBERS};
 
 /// SplitMix64.
 struct Random(u64);
@@ -82,6 +82,16 @@ fn miss(logits: &[f32], of: &Parameters, token: usize) -> f64 {
 }
 
 fn run(logits: &[f32], vocab: usize, rows: &[Parameters]) -> Vec<i32> {
+    run_masked(logits, vocab, rows, None)
+}
+
+/// With each row's mask, and masks of so many words.
+fn run_masked(
+    logits: &[f32],
+    vocab: usize,
+    rows: &[Parameters],
+    masks: Option<(&[i32], &[u32], usize)>,
+) -> Vec<i32> {
     let numbers: Vec<f32> = rows
         .iter()
         .flat_map(|row| [row.temperature, row.top_p, row.min_p, row.share].map(|number| number as f32))
@@ -89,9 +99,14 @@ fn run(logits: &[f32], vocab: usize, rows: &[Parameters]) -> Vec<i32> {
     assert_eq!(numbers.len(), NUMBERS * rows.len());
     let top_k: Vec<i32> = rows.iter().map(|row| row.top_k as i32).collect();
     let mut out = vec![-1; rows.len()];
-    let inputs = [logits.as_ptr().cast(), numbers.as_ptr().cast(), top_k.as_ptr().cast()];
+    let mut inputs = vec![logits.as_ptr().cast(), numbers.as_ptr().cast(), top_k.as_ptr().cast()];
+    if let Some((places, words, _)) = masks {
+        assert_eq!(places.len(), rows.len());
+        inputs.extend([places.as_ptr().cast(), words.as_ptr().cast()]);
+    }
+    let masks = masks.map(|(_, words, each)| Masks { count: words.len() / each, words: each });
     // SAFETY: the buffers have the sizes that the kernel names.
-    unsafe { Choose { rows: rows.len(), vocab }.run(&inputs, out.as_mut_ptr().cast()) };
+    unsafe { Choose { rows: rows.len(), vocab, masks }.run(&inputs, out.as_mut_ptr().cast()) };
     out
 }
 
@@ -163,4 +178,37 @@ fn masked_tokens_are_never_chosen() {
             assert!([17, 2500].contains(&run(&logits, 3000, &[of])[0]));
         }
     }
+}
+
+#[test]
+fn a_mask_is_as_good_as_logits_of_minus_infinity() {
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let vocab: usize = random.pick(&[1, 31, 64, 1000, 2047]);
+        let words = random.pick(&[vocab.div_ceil(32), vocab / 32 + 3, (vocab / 64).max(1)]);
+        let logits: Vec<f32> = (0..3 * vocab).map(|_| (random.unit() * 9.0) as f32).collect();
+        let mut masks: Vec<u32> = (0..2 * words)
+            .map(|_| random.pick(&[0, u32::MAX, 0xf0f0_1234, 1 << 31]) & (random.unit() * 8e9) as u32)
+            .collect();
+        // Each allows one token at least.
+        (masks[0], masks[words]) = (masks[0] | 1, masks[words] | 1);
+        let places = [1, random.pick(&[-1, 2, i32::MIN]), 0];
+        let allows =
+            |place: usize, id: usize| id / 32 < words && masks[place * words + id / 32] >> (id % 32) & 1 == 1;
+        let mut forbidden = logits.clone();
+        for (row, place) in places.iter().enumerate().filter(|(_, place)| [0, 1].contains(*place)) {
+            let ids = (0..vocab).filter(|id| !allows(*place as usize, *id));
+            ids.for_each(|id| forbidden[row * vocab + id] = f32::NEG_INFINITY);
+        }
+        let rows: Vec<Parameters> = (0..3).map(|_| Parameters::random(&mut random, vocab)).collect();
+        let masked = run_masked(&logits, vocab, &rows, Some((&places, &masks, words)));
+        assert_eq!(masked, run(&forbidden, vocab, &rows), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_mask_that_allows_nothing_gives_a_token() {
+    let of = Parameters { temperature: 1.0, top_p: 0.9, min_p: 0.1, share: 0.5, top_k: 7 };
+    let token = run_masked(&[1.0; 100], 100, &[of], Some((&[0], &[0; 4], 4)))[0];
+    assert!((0..100).contains(&token));
 }
