@@ -23,7 +23,8 @@ use crate::error::Disconnected;
 use crate::message::{Command, Job, JobId, JobUpdate, Ready, Report};
 use work::CacheFormat;
 
-use crate::{ModelSource, Sampling, Settings, StartError, Stats, worker};
+use crate::worker::{self, Own};
+use crate::{ModelSource, Sampling, Settings, StartError, Stats};
 
 /// Full steps after the last stream has begun that are not measured: the first ones compile kernels and fill caches.
 const WARM_UP_STEPS: usize = 16;
@@ -92,7 +93,7 @@ impl BenchEngine {
             Some(bits) => CacheFormat::Packed { bits, group_size: settings.kv_group_size },
             None => CacheFormat::Float(settings.device),
         };
-        let (ready, thread) = worker::start(source, settings, inbox, report_tx)?;
+        let (ready, thread) = worker::start(source, Own { settings, ..Own::default() }, inbox, report_tx)?;
         let work = ModelWork::of(&config, ready.memory.weights_bytes, cache)?;
         Ok(Self { commands, reports, thread: Some(thread), ready, work, rng: Rng::new(0), jobs: 0 })
     }
@@ -150,6 +151,7 @@ impl BenchEngine {
             prompt: prompt.max(1),
             sampling: Sampling { seed: Some(id.0), ..Sampling::greedy() },
             stop_tokens: Vec::new(),
+            min_tokens: 0,
             logprobs: None,
             prompt_logprobs: None,
             grammar: None,

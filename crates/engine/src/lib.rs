@@ -21,6 +21,7 @@ mod fault;
 mod front;
 mod info;
 mod kernel_table;
+mod logits_processor;
 mod machine;
 mod memory_plan;
 mod message;
@@ -49,6 +50,7 @@ pub use fault::FaultPlan;
 pub use front::{EventStream, Generated, Handle};
 pub use info::{Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
 pub use kernel_table::{KernelRow, KernelTable, kernel_table};
+pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use memory_plan::{MemoryLimit, MemoryPlan};
 pub use model_source::ModelSource;
@@ -61,14 +63,14 @@ pub use omnibus_text::{
 };
 pub use process::{EngineExit, run_engine};
 pub use request::{
-    CallLimit, Chat, Input, OutputMode, Request, Sampling, Stop, StructuredOutput, TOP_LOGPROBS_MAX,
-    ToolChoice,
+    CallLimit, Chat, Input, OutputMode, ReasoningPlace, Request, Sampling, Stop, StructuredOutput,
+    TOP_LOGPROBS_MAX, ToolChoice,
 };
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache,
     PromptCacheFile, Schedule, Settings, WarmUp,
 };
-pub use start::{start, start_isolated};
+pub use start::{start, start_isolated, start_with};
 pub use stats::{DiskStats, GrammarStats, LaunchStats, SchedulerStats, SessionStats, Stats, SwapStats};
 pub use supervisor::Isolation;
 

@@ -82,6 +82,8 @@ impl Request {
     pub fn validate(&self) -> Result<(), Failure> {
         self.sampling.validate()?;
         self.stop.validate()?;
+        let enough = self.max_new_tokens.is_none_or(|most| self.stop.min_tokens <= most);
+        check(enough, "min_tokens", "must be at most max_tokens")?;
         for (field, count) in [("top_logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)] {
             check(count.unwrap_or(0) <= TOP_LOGPROBS_MAX, field, "must be at most 20")?;
         }
@@ -120,6 +122,13 @@ pub enum Input {
     Text(String),
     /// Tokens as they are.
     Tokens(Vec<u32>),
+    /// The texts around the one to generate, for models with tokens for it.
+    Infill {
+        /// The text before it.
+        prefix: String,
+        /// The text behind it.
+        suffix: String,
+    },
 }
 
 /// A conversation, and what else its chat template is given.
@@ -183,14 +192,26 @@ pub struct StructuredOutput {
     pub grammar: Grammar,
     /// The text at which the grammar begins, wherever the model writes it. `None`: it is the whole answer.
     pub marker: Option<String>,
+    /// Whether the grammar begins behind reasoning or with it.
+    pub reasoning: ReasoningPlace,
     /// The field of the API that holds the grammar, for errors.
     pub field: String,
+}
+
+/// Where reasoning stands that comes before an answer with a grammar.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReasoningPlace {
+    /// Before what the grammar describes.
+    #[default]
+    Before,
+    /// The grammar describes it.
+    Inside,
 }
 
 impl StructuredOutput {
     /// The whole answer matches a grammar.
     pub fn new(grammar: Grammar, field: impl Into<String>) -> Self {
-        Self { grammar, marker: None, field: field.into() }
+        Self { grammar, marker: None, reasoning: ReasoningPlace::Before, field: field.into() }
     }
 
     /// Checks what can be checked without a model.
@@ -229,6 +250,8 @@ pub struct Sampling {
     pub logit_bias: BTreeMap<u32, f32>,
     /// The same seed gives the same text, whatever else runs. `None` chooses a fresh seed.
     pub seed: Option<u64>,
+    /// Names of [`LogitsProcessors`](crate::LogitsProcessors), which change the logits first, in this order.
+    pub processors: Vec<String>,
 }
 
 impl Default for Sampling {
@@ -244,6 +267,7 @@ impl Default for Sampling {
             frequency_penalty: 0.0,
             logit_bias: BTreeMap::new(),
             seed: None,
+            processors: Vec::new(),
         }
     }
 }
@@ -281,6 +305,8 @@ pub struct Stop {
     pub ignore_eos: bool,
     /// Keep the stop string in the text.
     pub include: bool,
+    /// Only a limit, or a grammar that can only end, stops it before it has so many tokens.
+    pub min_tokens: usize,
 }
 
 impl Stop {

@@ -12,6 +12,7 @@ mod batch;
 mod kernel_rows;
 mod logprobs;
 mod masks;
+mod processed;
 mod random;
 mod state;
 #[cfg(test)]
@@ -25,13 +26,14 @@ use omnibus_grammar::TokenMask;
 use serde::{Deserialize, Serialize};
 
 use crate::Sampling;
+use crate::logits_processor::LogitsProcessors;
 use crate::message::TokenLogprobs;
 use batch::SamplingBatch;
 pub(crate) use logprobs::PendingLogprobs;
 use logprobs::TokenScore;
 use masks::MaskArrays;
 use state::SequenceState;
-pub(crate) use state::{NewSequence, SamplingChanges};
+pub(crate) use state::{LateStops, NewSequence, SamplingChanges};
 
 /// What chooses tokens from logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,7 @@ pub(crate) struct Sampler {
     /// Of the next sampled step.
     masks: BTreeMap<SequenceId, TokenMask>,
     batch: Option<SamplingBatch>,
+    processors: LogitsProcessors,
 }
 
 /// One row that is sampled.
@@ -84,12 +87,24 @@ pub(crate) fn needs_history(sampling: &Sampling) -> bool {
     sampling.repetition_penalty != 1.0
         || sampling.presence_penalty != 0.0
         || sampling.frequency_penalty != 0.0
+        || !sampling.processors.is_empty()
 }
 
 impl Sampler {
     /// Without sequences.
     pub(crate) fn new(chooser: Chooser) -> Self {
-        Self { chooser, states: BTreeMap::new(), masks: BTreeMap::new(), batch: None }
+        Self {
+            chooser,
+            states: BTreeMap::new(),
+            masks: BTreeMap::new(),
+            batch: None,
+            processors: LogitsProcessors::default(),
+        }
+    }
+
+    /// Code that sequences may name.
+    pub(crate) fn set_processors(&mut self, processors: LogitsProcessors) {
+        self.processors = processors;
     }
 
     /// Applies changes to the sequences' states. Unknown sequences are ignored.
@@ -114,7 +129,8 @@ impl Sampler {
 
     /// Removes all sequences.
     pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.chooser);
+        let processors = std::mem::take(&mut self.processors);
+        *self = Self { processors, ..Self::new(self.chooser) };
     }
 
     /// Builds the sampling of one token for each row of `logits`, `[n, vocab]` f32.
@@ -123,7 +139,16 @@ impl Sampler {
             Some(batch) if batch.is_for(rows) => batch,
             _ => SamplingBatch::new(rows, &self.states, self.chooser)?,
         };
-        let masks = MaskArrays::new(rows, &std::mem::take(&mut self.masks))?;
+        let processed = processed::processed(logits, rows, &mut self.states, &self.processors)?;
+        let logits = processed.as_ref().unwrap_or(logits);
+        let [_, vocab] = logits.dims()?;
+        let grammars = std::mem::take(&mut self.masks);
+        let masks = rows.iter().map(|row| {
+            let late_stops = self.states.get(&row.sequence).map(|state| &state.late_stops);
+            let forbidden = late_stops.map_or(&[][..], |stops| stops.forbidden(row.position));
+            masks::of_row(grammars.get(&row.sequence), forbidden, vocab as usize)
+        });
+        let masks = MaskArrays::new(masks, vocab as usize)?;
         let sample = batch.sample(logits, rows, &self.states, masks.as_ref())?;
         self.batch = Some(batch);
         Ok(sample)

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use crate::StartError;
 use crate::error::Disconnected;
 use crate::front::{Handle, ModelText, Started};
+use crate::logits_processor::LogitsProcessors;
 use crate::message::CommandSender;
 use crate::model_source::ModelSource;
 use crate::process::wire::{SourceName, Start};
@@ -12,24 +14,35 @@ use crate::registry::ActiveRequests;
 use crate::settings::Settings;
 use crate::status::EngineStatus;
 use crate::supervisor::{self, Isolation, Outputs, Supervised};
-use crate::{StartError, worker};
+use crate::worker::{self, Own};
 
 /// Starts the engine in this process, and waits until its model is loaded.
 pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, StartError> {
+    start_with(models, settings, LogitsProcessors::default())
+}
+
+/// The same, with code that requests may name to change their logits.
+pub fn start_with(
+    models: Vec<ModelSource>,
+    settings: Settings,
+    processors: LogitsProcessors,
+) -> Result<Handle, StartError> {
     let source = only(&models)?;
     let text = ModelText::read(&source.files(), &settings)?;
     let (to_loop, inbox) = channel();
     let (reports, from_loop) = channel();
     let (requests, status) = (ActiveRequests::default(), Arc::new(EngineStatus::default()));
     let report_tx = Box::new(move |report| reports.send(report).map_err(|_| Disconnected));
-    let (ready, thread) = worker::start(source.files(), settings.clone(), inbox, report_tx)?;
+    let own = Own { settings: settings.clone(), processors: processors.clone() };
+    let (ready, thread) = worker::start(source.files(), own, inbox, report_tx)?;
     let commands = CommandSender::new(move |command| to_loop.send(command).map_err(|_| Disconnected));
     let (for_text, status_for_text, cancel) = (requests.clone(), Arc::clone(&status), commands.clone());
     std::thread::Builder::new()
         .name("omnibus-text".to_owned())
         .spawn(move || for_text.run(&from_loop, &status_for_text, &cancel))
         .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
-    Ok(Handle::new(Started { text, ready, commands, thread, requests, status }, source, &settings))
+    let started = Started { text, ready, commands, thread, requests, status, processors };
+    Ok(Handle::new(started, source, &settings))
 }
 
 /// Starts the engine in a process of its own, and waits until its model is loaded. When that process ends, another is
@@ -49,7 +62,9 @@ pub fn start_isolated(
     let outputs = Outputs { requests: requests.clone(), status: Arc::clone(&status) };
     let start = Start { source: name, settings: settings.clone() };
     let Supervised { commands, ready, thread } = supervisor::start(isolation, start, outputs)?;
-    Ok(Handle::new(Started { text, ready, commands, thread, requests, status }, source, &settings))
+    let processors = LogitsProcessors::default();
+    let started = Started { text, ready, commands, thread, requests, status, processors };
+    Ok(Handle::new(started, source, &settings))
 }
 
 fn only(models: &[ModelSource]) -> Result<&ModelSource, StartError> {

@@ -26,20 +26,28 @@ use std::thread::JoinHandle;
 use omnibus_model::{Kernels, Model, Source};
 
 use crate::device_memory::DeviceMemory;
+use crate::logits_processor::LogitsProcessors;
 use crate::message::{Command, Ready, ReportSender};
 use crate::settings::{CpuActivations, DeviceChoice, Settings};
 use crate::{MemoryPlan, StartError};
+
+/// What the thread owns besides the model's files.
+#[derive(Default)]
+pub(crate) struct Own {
+    pub(crate) settings: Settings,
+    pub(crate) processors: LogitsProcessors,
+}
 
 /// Starts the thread and waits until it has loaded its model. The process must not exit before the thread has ended: at
 /// exit MLX frees what running computations use.
 pub(crate) fn start(
     source: Source,
-    settings: Settings,
+    own: Own,
     inbox: Receiver<Command>,
     report_tx: ReportSender,
 ) -> Result<(Ready, JoinHandle<()>), StartError> {
     let (ready_tx, ready_rx) = channel();
-    let body = move || match load(&source, &settings) {
+    let body = move || match load(&source, &own) {
         Err(error) => {
             let _starter_gone = ready_tx.send(Err(error));
         }
@@ -78,7 +86,7 @@ struct Loaded {
     grammars: grammars::Grammars,
 }
 
-fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
+fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.json("config.json").map_err(StartError::new)?;
     MemoryPlan::check_weights(source, &DeviceMemory::read(settings.memory_limit))?;
@@ -113,6 +121,7 @@ fn load(source: &Source, settings: &Settings) -> Result<Loaded, StartError> {
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
+    runner.set_processors(processors.clone());
     warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     let offload = kv_offload::KvOffload::open(settings, source, &runner, &capacity)?;
     let runner: Box<dyn runner::Runner> = match settings.faults.is_empty() {

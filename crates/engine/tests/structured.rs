@@ -83,6 +83,7 @@ fn every_kind() -> Vec<Request> {
             }
             _ => request.sampling = Sampling { seed: Some(1), ..Sampling::greedy() },
         }
+        request.stop.min_tokens = at % 4 * 5;
         requests.push(request);
         requests.push(Request { max_new_tokens: Some(40), ..free(&format!("f{at}"), at as u64, 40) });
     }
@@ -206,6 +207,45 @@ fn an_end_token_is_sampled_only_where_the_grammar_may_end() {
         request.sampling.logit_bias = [(2041, 60.0)].into();
         assert_eq!(run(&engine, request).text, "abab");
     }
+}
+
+#[test]
+fn nothing_but_a_limit_ends_an_answer_before_its_least_tokens() {
+    for async_scheduling in [AsyncScheduling::Off, AsyncScheduling::On] {
+        let engine = engine(Settings { async_scheduling, ..Settings::default() });
+        // The end is likely wherever it is allowed.
+        let eager = |id: &str, least: usize| {
+            let mut request = free(id, 3, 40);
+            request.sampling.logit_bias = [(2041, 100.0)].into();
+            request.stop.min_tokens = least;
+            request
+        };
+        let lengths = [0, 1, 7, 40].map(|least| {
+            let output = run(&engine, eager("plain", least));
+            (output.usage.completion_tokens, output.reason)
+        });
+        let stop = FinishReason::Stop;
+        assert_eq!(lengths, [(1, stop), (2, stop), (8, stop), (40, FinishReason::Length)]);
+        let grammar = Some(StructuredOutput::new(Grammar::Regex("(ab){2,40}".into()), "guided_regex"));
+        let constrained = run(&engine, Request { structured: grammar, ..eager("grammar", 9) });
+        assert!(constrained.text.len() >= 9 && constrained.reason == stop, "{constrained:?}");
+        let short = Some(StructuredOutput::new(Grammar::Regex("abc".into()), "guided_regex"));
+        assert_eq!(run(&engine, Request { structured: short, ..eager("short", 9) }).text, "abc");
+        let mut stopped = free("stop", 3, 40);
+        stopped.stop.strings = ["a", "e", "i", "o", "u", "r", "n", "s", "t"].map(str::to_owned).into();
+        let early = run(&engine, stopped.clone()).usage.completion_tokens;
+        stopped.stop.min_tokens = 20;
+        let late = run(&engine, stopped).usage.completion_tokens;
+        assert!(early < 20 && late > 20, "{early} {late}");
+    }
+    let Failure::BadRequest { field, .. } = failure(&engine(Settings::default()), {
+        let mut request = free("r", 1, 4);
+        request.stop.min_tokens = 5;
+        request
+    }) else {
+        panic!("it is refused")
+    };
+    assert_eq!(field, "min_tokens");
 }
 
 #[test]

@@ -104,6 +104,49 @@ fn a_call_that_must_be_is_a_valid_call() {
     assert_eq!((reply.status, reply.error()["param"].as_str()), (400, Some("tool_choice")), "{}", reply.body);
 }
 
+/// The examples of the README that have tools: each route, and its body.
+fn examples() -> Vec<(String, Value)> {
+    let readme = include_str!("../../../../README.md");
+    let commands = readme.split("curl http://127.0.0.1:8000").skip(1);
+    let example = |command: &str| {
+        let (route, rest) = command.split_once(' ')?;
+        let body = rest.split_once("-d '")?.1.split_once('\'')?.0;
+        let body: Value = serde_json::from_str(body).ok()?;
+        body.get("tools").is_some().then(|| (route.to_owned(), body))
+    };
+    commands.filter_map(example).collect()
+}
+
+#[test]
+fn the_embedded_model_calls_the_tool_of_the_readmes_examples() {
+    let server = Server::start(&["--log", "error"]);
+    let routes: Vec<String> = examples().into_iter().map(|(route, _)| route).collect();
+    assert_eq!(routes, ["/v1/messages", CHAT, "/v1/responses"]);
+    for (route, mut body) in examples() {
+        body["temperature"] = 0.into();
+        let answer = ask(&server, &route, &body);
+        let (name, arguments) = match route.as_str() {
+            CHAT => {
+                let call = &answer["choices"][0]["message"]["tool_calls"][0]["function"];
+                (&call["name"], parsed(&call["arguments"]))
+            }
+            "/v1/messages" => {
+                let call =
+                    answer["content"].as_array().unwrap().iter().find(|block| block["type"] == "tool_use");
+                let call = call.unwrap_or_else(|| panic!("{answer}"));
+                (&call["name"], call["input"].clone())
+            }
+            _ => {
+                let call =
+                    answer["output"].as_array().unwrap().iter().find(|item| item["type"] == "function_call");
+                let call = call.unwrap_or_else(|| panic!("{answer}"));
+                (&call["name"], parsed(&call["arguments"]))
+            }
+        };
+        assert_eq!((name, arguments), (&json!("get_weather"), json!({ "city": "Paris" })), "{answer}");
+    }
+}
+
 #[test]
 fn a_completion_of_the_command_line_matches_its_schema_or_grammar() {
     let schema = schema().to_string();

@@ -1,11 +1,13 @@
 //! Grammars of tool calls that must be, or must be valid.
 
-use omnibus_grammar::{CallCount, CallStart, GrammarLimits, SchemaUse, Tool, calls_or_answer, tool_calls};
+use omnibus_grammar::{
+    CallCount, CallStart, Grammar, GrammarLimits, SchemaUse, Tool, calls_or_answer, tool_calls,
+};
 use omnibus_text::{Tokenizer, ToolCallFormat};
 use serde_json::Value;
 
 use crate::Failure;
-use crate::request::{CallLimit, OutputMode, Request, StructuredOutput, ToolChoice, refused};
+use crate::request::{CallLimit, OutputMode, ReasoningPlace, Request, StructuredOutput, ToolChoice, refused};
 
 /// The field of errors about a tool's schema.
 const FIELD: &str = "tools";
@@ -41,11 +43,17 @@ pub(super) fn structured(
         CallLimit::Any => CallCount::Several,
         CallLimit::One => CallCount::One,
     };
+    let reasoning = match written.reasoning {
+        Some(_) => ReasoningPlace::Inside,
+        None => ReasoningPlace::Before,
+    };
     let fail = |error| refused(FIELD, &error);
     if is_forced {
         let calls =
             tool_calls(written, &tools, (count, CallStart::Answer), tokenizer, limits).map_err(fail)?;
-        return Ok(calls.map(|grammar| StructuredOutput::new(grammar, FIELD)));
+        return Ok(
+            calls.map(|grammar| StructuredOutput { reasoning, ..StructuredOutput::new(grammar, FIELD) })
+        );
     }
     if let Some(answer) = &request.structured {
         let either = calls_or_answer(written, &tools, count, &answer.grammar, (tokenizer, limits));
@@ -58,7 +66,7 @@ pub(super) fn structured(
     let shape = (CallCount::One, CallStart::Marker);
     let call = tool_calls(written, &tools, shape, tokenizer, limits).map_err(fail)?;
     let marker = Some(written.marker.to_owned());
-    Ok(call.map(|grammar| StructuredOutput { marker, ..StructuredOutput::new(grammar, FIELD) }))
+    Ok(call.map(|grammar| StructuredOutput { marker, reasoning, ..StructuredOutput::new(grammar, FIELD) }))
 }
 
 /// The tools that may be called, from a list of OpenAI tool objects.
@@ -66,10 +74,12 @@ fn tools(list: &Value, choice: &ToolChoice) -> Result<Vec<Tool>, Failure> {
     let tool = |tool: &Value| {
         let function = tool.get("function").unwrap_or(tool);
         let is_strict = function.get("strict").and_then(Value::as_bool) == Some(true);
+        let input = tool.get("format").and_then(input_grammar);
         Some(Tool {
             name: function.get("name")?.as_str()?.to_owned(),
             parameters: function.get("parameters").filter(|schema| !schema.is_null()).cloned(),
-            schema: if is_strict { SchemaUse::Strict } else { SchemaUse::Lenient },
+            schema: if is_strict || input.is_some() { SchemaUse::Strict } else { SchemaUse::Lenient },
+            input,
         })
     };
     let mut tools: Vec<Tool> = list.as_array().into_iter().flatten().filter_map(tool).collect();
@@ -84,4 +94,15 @@ fn tools(list: &Value, choice: &ToolChoice) -> Result<Vec<Tool>, Failure> {
         return Err(Failure::bad_request("tool_choice", "`tool_choice` needs `tools`"));
     }
     Ok(tools)
+}
+
+/// What the input of a custom tool must match, from OpenAI's `format` of one.
+fn input_grammar(format: &Value) -> Option<Grammar> {
+    let text = |key| format.get(key).and_then(Value::as_str);
+    let definition = text("definition")?.to_owned();
+    match text("syntax")? {
+        "lark" => Some(Grammar::Lark(definition)),
+        "regex" => Some(Grammar::Regex(definition)),
+        _ => None,
+    }
 }

@@ -15,10 +15,11 @@ use super::output_processor::{CancelOnDrop, RequestOutput};
 use super::reasoning_budget::ReasoningBudget;
 use super::session_names::SessionNames;
 use crate::digest::digest;
+use crate::logits_processor::LogitsProcessors;
 use crate::message::{Command, CommandSender, Job, JobGrammar, JobId, Ready};
 use crate::model_source::ModelSource;
 use crate::registry::ActiveRequests;
-use crate::request::{Input, OutputMode, Request};
+use crate::request::{Input, OutputMode, ReasoningPlace, Request};
 use crate::settings::Settings;
 use crate::status::EngineStatus;
 use crate::{Failure, Health, ModelInfo, RequestInfo, SessionInfo, SessionStats, Stats, sampler};
@@ -36,6 +37,7 @@ pub(crate) struct Started {
     pub(crate) thread: JoinHandle<()>,
     pub(crate) requests: ActiveRequests,
     pub(crate) status: Arc<EngineStatus>,
+    pub(crate) processors: LogitsProcessors,
 }
 
 struct Shared {
@@ -54,6 +56,7 @@ struct Shared {
     timeout_s: Option<f64>,
     reasoning_budget: Option<usize>,
     grammar_limits: GrammarLimits,
+    processors: LogitsProcessors,
 }
 
 impl Drop for Shared {
@@ -68,7 +71,7 @@ impl Drop for Shared {
 impl Handle {
     /// The handle of a started engine.
     pub(crate) fn new(started: Started, source: &ModelSource, settings: &Settings) -> Self {
-        let Started { text, ready, commands, thread, requests, status } = started;
+        let Started { text, ready, commands, thread, requests, status, processors } = started;
         let Ready { architecture, quantization, context_length, max_model_len, vocab_size, memory, prefix } =
             ready;
         let mut names = source.names().into_iter();
@@ -99,6 +102,7 @@ impl Handle {
             timeout_s: settings.request_timeout_s,
             reasoning_budget: settings.reasoning_budget,
             grammar_limits: settings.grammar_limits.clone(),
+            processors,
         }))
     }
 
@@ -118,6 +122,11 @@ impl Handle {
             return Err(failure);
         }
         request.validate()?;
+        if let Some(name) = request.sampling.processors.iter().find(|name| !shared.processors.contains(name))
+        {
+            let message = format!("the engine was started without a logits processor named `{name}`");
+            return Err(Failure::bad_request("logits_processors", message));
+        }
         if let Some(structured) = &request.structured {
             structured.validate(&shared.grammar_limits)?;
         }
@@ -255,13 +264,24 @@ impl Shared {
         Some(ReasoningBudget::new(tokens, self.text.reasoning_end()?, next, job))
     }
 
+    /// The tokens that end a request, sorted.
+    fn stop_tokens(&self, request: &Request) -> Vec<u32> {
+        let mut tokens = request.stop.token_ids.clone();
+        if !request.stop.ignore_eos {
+            tokens.extend(self.text.tokenizer.eos_ids());
+            tokens.extend(self.text.infill_ends(&request.input));
+        }
+        tokens.sort_unstable();
+        tokens
+    }
+
     /// The request in tokens, checked against the model's sizes.
     fn job(&self, id: JobId, request: &Request, tokenized: TokenizedPrompt) -> Result<Job, Failure> {
         let prompt = &tokenized.tokens;
         let (vocab, longest) = (self.info.vocab_size, self.info.max_model_len);
         let field = match request.input {
             Input::Chat(_) => "messages",
-            Input::Text(_) | Input::Tokens(_) => "prompt",
+            Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => "prompt",
         };
         if prompt.is_empty() {
             return Err(Failure::bad_request(field, "the prompt has no tokens"));
@@ -284,16 +304,15 @@ impl Shared {
             return Err(Failure::bad_request("logit_bias", format!("{token} is not a token of this model")));
         }
         sampling.seed = Some(sampling.seed.unwrap_or_else(|| sampler::fresh_seed(self.seed, id.0)));
-        let mut stop_tokens = request.stop.token_ids.clone();
-        if !request.stop.ignore_eos {
-            stop_tokens.extend(self.text.tokenizer.eos_ids());
-        }
-        stop_tokens.sort_unstable();
+        let stop_tokens = self.stop_tokens(request);
         let structured = self.text.structured(request, &self.grammar_limits)?;
         let grammar = structured.map(|structured| JobGrammar {
             grammar: structured.grammar,
             opening: Opening {
-                reasoning: self.text.reasoning(&request.input, &tokenized),
+                reasoning: match structured.reasoning {
+                    ReasoningPlace::Before => self.text.reasoning(&request.input, &tokenized),
+                    ReasoningPlace::Inside => None,
+                },
                 marker: structured.marker,
             },
             field: structured.field,
@@ -316,6 +335,7 @@ impl Shared {
             prompt,
             sampling,
             stop_tokens,
+            min_tokens: request.stop.min_tokens,
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
             grammar,

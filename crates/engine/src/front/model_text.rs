@@ -5,8 +5,8 @@ use std::sync::Arc;
 use omnibus_grammar::{GrammarLimits, Reasoning};
 use omnibus_model::Source;
 use omnibus_text::{
-    AddSpecial, ChatTemplate, GenerationPrompt, Message, RenderInput, SkipSpecial, TemplateName, Tokenizer,
-    TokenizerFiles,
+    AddSpecial, ChatTemplate, GenerationPrompt, InfillFormat, Message, RenderInput, SkipSpecial,
+    TemplateName, Tokenizer, TokenizerFiles,
 };
 use serde_json::{Map, Value};
 
@@ -82,6 +82,7 @@ impl ModelText {
             let rest = match input {
                 Input::Tokens(tokens) => tokens.clone(),
                 Input::Text(text) => encode(text, AddSpecial::No)?,
+                Input::Infill { prefix, suffix } => self.infill((prefix, suffix), AddSpecial::No)?,
                 Input::Chat(chat) => encode(&self.render_rest(chat)?, AddSpecial::No)?,
             };
             return Ok(TokenizedPrompt { tokens: [self.prefix.as_slice(), &rest].concat(), rendered: None });
@@ -89,12 +90,30 @@ impl ModelText {
         let (tokens, rendered) = match input {
             Input::Tokens(tokens) => (tokens.clone(), None),
             Input::Text(text) => (encode(text, special)?, None),
+            Input::Infill { prefix, suffix } => (self.infill((prefix, suffix), special)?, None),
             Input::Chat(chat) => {
                 let rendered = self.render(chat)?;
                 (encode(&rendered, AddSpecial::No)?, Some(rendered))
             }
         };
         Ok(TokenizedPrompt { tokens, rendered })
+    }
+
+    /// Tokens that end the answer to an input, besides the model's own.
+    pub(crate) fn infill_ends(&self, input: &Input) -> Vec<u32> {
+        match (input, InfillFormat::of(&self.tokenizer)) {
+            (Input::Infill { .. }, Some(format)) => format.ends(&self.tokenizer),
+            _ => Vec::new(),
+        }
+    }
+
+    fn infill(&self, around: (&str, &str), special: AddSpecial) -> Result<Vec<u32>, Failure> {
+        let format = InfillFormat::of(&self.tokenizer).ok_or_else(|| {
+            Failure::bad_request("suffix", "this model has no tokens to fill in the middle of a text")
+        })?;
+        format
+            .prompt(&self.tokenizer, around, special)
+            .map_err(|error| Failure::bad_request("prompt", error.to_string()))
     }
 
     /// What the answer must match, tool calls considered.

@@ -22,6 +22,8 @@ pub(crate) struct OutputText {
     request_id: String,
     calls: u64,
     limit: CallLimit,
+    /// Tokens that must come before stop strings count.
+    unstoppable: usize,
 }
 
 /// What a token added.
@@ -66,6 +68,7 @@ impl OutputText {
             request_id: request.id.clone(),
             calls: 0,
             limit,
+            unstoppable: stop.min_tokens,
         }
     }
 
@@ -88,7 +91,9 @@ impl OutputText {
             return NewText::default();
         }
         let text = self.detokenizer.push(token);
-        self.read(&text)
+        let new = self.read(&text);
+        self.unstoppable = self.unstoppable.saturating_sub(1);
+        new
     }
 
     /// What was held back, at the end.
@@ -119,6 +124,10 @@ impl OutputText {
     fn take(&mut self, parsed: Vec<Parsed>, new: &mut NewText) {
         for delta in parsed {
             if let Parsed::Text(text) = delta {
+                if self.unstoppable > 0 {
+                    push_text(&mut new.deltas, text);
+                    continue;
+                }
                 let stopped = self.matcher.push(&text);
                 push_text(&mut new.deltas, stopped.emit);
                 if let Some(place) = stopped.matched {

@@ -16,7 +16,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::wire::{self, FromEngine, SourceName, Start, ToEngine};
 use crate::error::Disconnected;
 use crate::message::Command;
-use crate::worker;
+use crate::worker::{self, Own};
 
 /// How an engine process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
     let report_tx = Box::new(move |report| {
         write(&by_loop, FromEngine::Report(Box::new(report))).map_err(|_| Disconnected)
     });
-    let (ready, thread) = match worker::start(source, settings, inbox, report_tx) {
+    let (ready, thread) = match worker::start(source, Own { settings, ..Own::default() }, inbox, report_tx) {
         Ok(started) => started,
         Err(error) => {
             write(&to, FromEngine::Refused(error.to_string()))?;

@@ -135,6 +135,7 @@ mod tests {
             prompt: 3,
             sampling,
             stop_tokens: vec![0],
+            min_tokens: 0,
             logprobs: Some(2),
             prompt_logprobs: None,
             grammar: None,

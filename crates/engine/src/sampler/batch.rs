@@ -127,8 +127,7 @@ impl SamplingBatch {
         let adjustments = self.adjustments(states, vocab)?;
         let adjusted = adjustments.map(|adjustments| adjustments.apply(logits)).transpose()?;
         let adjusted = adjusted.as_ref().unwrap_or(logits);
-        let masked = masks.map(|masks| masks.apply(adjusted)).transpose()?;
-        let tokens = self.choose(masked.as_ref().unwrap_or(adjusted), rows)?;
+        let tokens = self.choose(adjusted, rows, masks)?;
         let invalid = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
         let report = mlx::stack(&[&tokens, &invalid], 0)?;
         let most = self.logprobs.iter().flatten().max();
@@ -160,10 +159,13 @@ impl SamplingBatch {
     }
 
     /// One token for each row of `logits`, `[n, vocab]` f32 → `[n]` i32.
-    fn choose(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+    fn choose(&self, logits: &Array, rows: &[SampleRow], masks: Option<&MaskArrays>) -> mlx::Result<Array> {
         match &self.choice {
-            Choice::Kernel(parameters) => parameters.choose(logits, rows),
-            Choice::Operations(groups) => groups.choose(logits, rows),
+            Choice::Kernel(parameters) => parameters.choose(logits, rows, masks),
+            Choice::Operations(groups) => {
+                let masked = masks.map(|masks| masks.apply(logits)).transpose()?;
+                groups.choose(masked.as_ref().unwrap_or(logits), rows)
+            }
         }
     }
 }
@@ -306,7 +308,7 @@ mod tests {
                 |row| SampleRow { sequence: SequenceId(row as u64), position: seed as usize, logits: row };
             let rows: Vec<SampleRow> = (0..ROWS).map(row).collect();
             let tokens = |chosen: mlx::Result<Array>| chosen.unwrap().to_vec::<i32>().unwrap();
-            let kernel = KernelRows::new(&sampling).unwrap().choose(&logits, &rows);
+            let kernel = KernelRows::new(&sampling).unwrap().choose(&logits, &rows, None);
             let operations = Groups::new(&sampling).unwrap().choose(&logits, &rows);
             assert_eq!(tokens(kernel), tokens(operations), "seed {seed}");
         }

@@ -3,6 +3,7 @@
 use mlx::Array;
 
 use super::SampleRow;
+use super::masks::MaskArrays;
 use super::random::uniform;
 use crate::Sampling;
 
@@ -34,15 +35,22 @@ impl KernelRows {
     }
 
     /// One token for each row of `logits`, `[n, vocab]` f32 → `[n]` i32.
-    pub(super) fn choose(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+    pub(super) fn choose(
+        &self,
+        logits: &Array,
+        rows: &[SampleRow],
+        masks: Option<&MaskArrays>,
+    ) -> mlx::Result<Array> {
         let numbers = |(of, row): (&RowParameters, &SampleRow)| {
             [of.temperature, of.top_p, of.min_p, uniform(of.seed, row.position)]
         };
         let numbers: Vec<f32> = self.rows.iter().zip(rows).flat_map(numbers).collect();
         let numbers = Array::from_slice(&numbers, &[rows.len() as i32, 4])?;
-        match mlx::cpu::available() {
-            true => mlx::cpu::choose_tokens(logits, &numbers, &self.top_k),
-            false => mlx::gpu::choose_tokens(logits, &numbers, &self.top_k),
+        if mlx::cpu::available() {
+            let masks = masks.map(MaskArrays::operands);
+            return mlx::cpu::choose_tokens(logits, &numbers, &self.top_k, masks);
         }
+        let masked = masks.map(|masks| masks.apply(logits)).transpose()?;
+        mlx::gpu::choose_tokens(masked.as_ref().unwrap_or(logits), &numbers, &self.top_k)
     }
 }

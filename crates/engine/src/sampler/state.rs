@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::adjustments::LogitAdjustments;
 use crate::Sampling;
+use crate::message::Job;
 
 /// Changes of the sequences' sampling state since the last step. Applied in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,31 @@ pub(crate) struct NewSequence {
     pub(crate) tokens: Vec<u32>,
     /// Tokens of the prompt.
     pub(crate) prompt: usize,
+    /// Tokens that it samples from some position on.
+    pub(crate) late_stops: LateStops,
+}
+
+/// End tokens that a sequence may sample from a position on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LateStops {
+    /// None where the position is at its beginning.
+    tokens: Vec<u32>,
+    from: usize,
+}
+
+impl LateStops {
+    /// The end tokens of a job that has a least number of tokens.
+    pub(crate) fn of(job: &Job) -> Self {
+        match job.min_tokens {
+            0 => Self::default(),
+            least => Self { tokens: job.stop_tokens.clone(), from: job.prompt + least },
+        }
+    }
+
+    /// The tokens that may not be sampled at a position.
+    pub(super) fn forbidden(&self, position: usize) -> &[u32] {
+        if position < self.from { &self.tokens } else { &[] }
+    }
 }
 
 /// What sampling keeps of one sequence.
@@ -40,6 +66,10 @@ pub(super) struct SequenceState {
     pub(super) sampling: Sampling,
     pub(super) logprobs: Option<usize>,
     pub(super) adjustments: LogitAdjustments,
+    pub(super) late_stops: LateStops,
+    /// Its tokens, if it has processors.
+    tokens: Vec<u32>,
+    prompt: usize,
     /// Its update panicked: its rows yield no token.
     pub(super) failed: bool,
 }
@@ -49,7 +79,11 @@ impl SequenceState {
         let adjustments = LogitAdjustments::new(&new.sampling);
         let (sampling, logprobs) = (new.sampling.clone(), new.logprobs);
         let sequence = new.sequence;
-        let mut state = Self { sequence, sampling, logprobs, adjustments, failed: false };
+        let late_stops = new.late_stops.clone();
+        let tokens = if sampling.processors.is_empty() { Vec::new() } else { new.tokens.clone() };
+        let prompt = new.prompt;
+        let mut state =
+            Self { sequence, sampling, logprobs, adjustments, late_stops, tokens, prompt, failed: false };
         state.update(|state| state.adjustments.start(&new.tokens, new.prompt));
         state
     }
@@ -57,6 +91,14 @@ impl SequenceState {
     /// The sequence has got these tokens.
     pub(super) fn append(&mut self, tokens: &[u32]) {
         self.update(|state| tokens.iter().for_each(|token| state.adjustments.push(*token)));
+        if !self.sampling.processors.is_empty() {
+            self.tokens.extend_from_slice(tokens);
+        }
+    }
+
+    /// The prompt and the answer of a sequence with processors.
+    pub(super) fn history(&self) -> (&[u32], &[u32]) {
+        self.tokens.split_at(self.prompt.min(self.tokens.len()))
     }
 
     /// Changes the state. A panic fails this sequence alone: no other shares its state.

@@ -3,7 +3,7 @@
 use mlx::Array;
 use omnibus_core::SequenceId;
 
-use super::{Chooser, NewSequence, SampleRow, Sampler, SamplingChanges};
+use super::{Chooser, LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};
 use crate::Sampling;
 use crate::message::TokenLogprobs;
 
@@ -18,7 +18,14 @@ fn logits(rows: usize) -> Array {
 fn new_sequence(id: usize, sampling: &Sampling) -> NewSequence {
     let sampling = Sampling { seed: Some(11), ..sampling.clone() };
     let sequence = SequenceId(id as u64);
-    NewSequence { sequence, sampling, logprobs: None, tokens: Vec::new(), prompt: 0 }
+    NewSequence {
+        sequence,
+        sampling,
+        logprobs: None,
+        tokens: Vec::new(),
+        prompt: 0,
+        late_stops: LateStops::default(),
+    }
 }
 
 fn sampler(added: Vec<NewSequence>) -> Sampler {

@@ -28,7 +28,7 @@ use super::step_input::{RequestRows, StepInput};
 use crate::message::{
     Command, Job, JobReport, JobUpdate, ReportSender, SessionReply, StepStats, TokenLogprobs,
 };
-use crate::sampler::{NewSequence, SamplingChanges, needs_history};
+use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
 use crate::{Failure, FinishReason};
 use report::LoopStats;
 use results::StepTokens;
@@ -286,6 +286,7 @@ impl EngineLoop {
                     logprobs: active.job.logprobs,
                     tokens: self.scheduler.tokens(work.sequence).to_vec(),
                     prompt: active.job.prompt,
+                    late_stops: LateStops::of(&active.job),
                 });
             }
             let request =

@@ -36,6 +36,9 @@ pub(super) struct Grammars {
     /// Jobs whose grammar is being compiled.
     waiting: BTreeMap<JobId, WaitingJob>,
     sequences: BTreeMap<SequenceId, Slot>,
+    /// Those that took a token since masks were started last. Sequences of one grammar share its lexer, so masks are started
+    /// when all tokens of a step are taken: else taking one would wait for the mask of another.
+    accepted: Vec<(SequenceId, Box<Matcher>)>,
     stats: GrammarStats,
 }
 
@@ -64,6 +67,7 @@ impl Grammars {
             limit: Duration::from_millis(limits.compile_ms),
             waiting: BTreeMap::new(),
             sequences: BTreeMap::new(),
+            accepted: Vec::new(),
             stats: GrammarStats::default(),
         }
     }
@@ -139,8 +143,8 @@ impl Grammars {
         masks
     }
 
-    /// Takes a sampled token. The tokens that must follow, at most `most`, and whether the sequence ends with them. Then
-    /// the next mask is computed.
+    /// Takes a sampled token. The tokens that must follow, at most `most`, and whether the sequence ends with them.
+    /// [`Self::start_masks`] must follow.
     pub(super) fn accept(
         &mut self,
         sequence: SequenceId,
@@ -164,9 +168,16 @@ impl Grammars {
         self.stats.accept_seconds_total += started.elapsed().as_secs_f64();
         let forced = forced.map_err(|error| self.fail(sequence, error.message))?;
         if forced.state == MatchState::Open {
-            self.sequences.insert(sequence, Slot::Computing(self.masks.start(matcher)));
+            self.accepted.push((sequence, matcher));
         }
         Ok(forced)
+    }
+
+    /// Starts to compute the next masks of all sequences that took a token.
+    pub(super) fn start_masks(&mut self) {
+        for (sequence, matcher) in self.accepted.drain(..) {
+            self.sequences.insert(sequence, Slot::Computing(self.masks.start(matcher)));
+        }
     }
 
     /// A sequence has ended. Why, if its grammar was the reason.
@@ -180,6 +191,7 @@ impl Grammars {
     /// All sequences are gone; they come back as jobs.
     pub(super) fn clear(&mut self) {
         self.sequences.clear();
+        self.accepted.clear();
     }
 
     /// Counters.

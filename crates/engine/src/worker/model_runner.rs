@@ -14,6 +14,7 @@ use super::prompt_logprobs::PromptLogprobs;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::LaunchStats;
+use crate::logits_processor::LogitsProcessors;
 use crate::sampler::{Chooser, PendingSample, Sampler, SamplingChanges};
 use crate::settings::{AsyncScheduling, Settings};
 
@@ -64,6 +65,11 @@ impl ModelRunner {
             async_scheduling: settings.async_scheduling,
             dispatching: Duration::ZERO,
         })
+    }
+
+    /// Code that sequences may name to change their logits.
+    pub(super) fn set_processors(&mut self, processors: LogitsProcessors) {
+        self.sampler.set_processors(processors);
     }
 
     /// Layer groups of the model.

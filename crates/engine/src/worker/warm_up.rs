@@ -16,7 +16,7 @@ use super::model_runner::ModelRunner;
 use super::runner::Runner;
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::Sampling;
-use crate::sampler::{NewSequence, SampleRow, Sampler, SamplingChanges};
+use crate::sampler::{LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};
 use crate::settings::{Settings, WarmUp};
 
 /// Tokens of each sequence in each step. Kernels differ by the number of rows, up to some hundred, and where prefill and
@@ -123,6 +123,7 @@ fn sample(runner: &ModelRunner, sequences: usize) -> mlx::Result<()> {
             logprobs: None,
             tokens: Vec::new(),
             prompt: 0,
+            late_stops: LateStops::default(),
         };
         let row = |id| SampleRow { sequence: SequenceId(id as u64), position: id, logits: id };
         let mut sampler = Sampler::new(runner.chooser());

@@ -10,14 +10,20 @@ pub const MAX_TOKENS_DEFAULT: usize = 16;
 
 /// The engine requests of a completions request.
 pub fn lower(wire: CompletionRequest, caller: &Caller) -> GenerationBatch {
-    let CompletionRequest { generation: shared, prompts, echo, logprobs } = wire;
+    let CompletionRequest { generation: shared, prompts, echo, logprobs, suffix, best_of } = wire;
+    let count = best_of.unwrap_or(shared.n);
+    let input = |prompt: Prompt| match (prompt, &suffix) {
+        (Prompt::Text(prefix), Some(suffix)) => Input::Infill { prefix, suffix: suffix.clone() },
+        (prompt, _) => input(prompt),
+    };
     let request = |prompt: Prompt| Request {
         max_new_tokens: Some(shared.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT)),
-        logprobs,
+        // The best ones are found by them.
+        logprobs: logprobs.or((count > shared.n).then_some(0)),
         prompt_logprobs: logprobs.filter(|_| echo == Echo::Include),
         ..generation::lower(&shared, input(prompt), caller)
     };
-    GenerationBatch { prompts: prompts.into_iter().map(request).collect(), n: shared.n }
+    GenerationBatch { prompts: prompts.into_iter().map(request).collect(), n: count }
 }
 
 /// The engine input of a prompt.

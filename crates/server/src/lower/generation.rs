@@ -35,6 +35,7 @@ fn sampling(wire: &wire::Sampling) -> Sampling {
         frequency_penalty: number(wire.frequency_penalty, default.frequency_penalty),
         logit_bias: wire.logit_bias.iter().map(|(token, bias)| (*token, *bias as f32)).collect(),
         seed: wire.seed,
+        ..default
     }
 }
 
@@ -44,5 +45,6 @@ fn stop(wire: &wire::Stop) -> Stop {
         token_ids: wire.token_ids.clone(),
         ignore_eos: wire.ignore_eos,
         include: wire.include,
+        min_tokens: wire.min_tokens,
     }
 }

@@ -24,8 +24,10 @@ impl Api for CompletionsApi {
         let streaming = request.generation.streaming;
         let include = Include::new(streaming, request.logprobs);
         let echoes = echoes(context.engine, &request)?;
+        let returned = request.generation.n;
         let batch = lower::completions::lower(request, &context.caller);
         let framer = CompletionsFramer::new(context.header(&batch), batch.choices(), include, echoes);
+        let framer = framer.returning(returned);
         Ok(Prepared { batch, framer, delivery: streaming.into() })
     }
 }

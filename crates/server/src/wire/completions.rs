@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, honoured, refused, token_ids, type_error};
-use super::generation::{self, Generation};
+use super::generation::{self, Generation, Streaming};
 use super::logprobs::TextLogprobs;
 use super::structured;
 use super::usage::Usage;
@@ -15,8 +15,11 @@ pub const FIELDS: &[Field] = &[
     honoured("prompt", "a string, a list of token ids, or a list of several of either"),
     honoured("echo", "returns the prompt before the completion"),
     honoured("logprobs", "how many of the most likely tokens to report, at most 20"),
-    honoured("best_of", "only the value of `n`: every completion is returned"),
-    honoured("suffix", "only empty: fill-in-the-middle is not implemented"),
+    honoured(
+        "best_of",
+        "generates as many completions and returns the `n` whose tokens are the most likely on average; not with `stream`",
+    ),
+    honoured("suffix", "the text behind the completion, for models with tokens for it"),
     refused("messages", "use `prompt`, or `/v1/chat/completions`"),
     refused("max_completion_tokens", "use `max_tokens`"),
     refused("prompt_logprobs", "use `echo` with `logprobs`"),
@@ -39,6 +42,10 @@ pub struct CompletionRequest {
     pub echo: Echo,
     /// How many alternatives to report per token; `None` reports no log-probabilities.
     pub logprobs: Option<usize>,
+    /// What comes behind the completion.
+    pub suffix: Option<String>,
+    /// How many completions are generated for each prompt, if more than are returned.
+    pub best_of: Option<usize>,
 }
 
 /// A prompt.
@@ -64,37 +71,39 @@ impl CompletionRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
         let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS, structured::FIELDS])?;
-        if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
-            return Err(ApiError::unsupported(
-                "suffix",
-                "`suffix` is not supported: fill-in-the-middle is not implemented",
-            ));
-        }
+        let suffix = fields.text("suffix")?.filter(|suffix| !suffix.is_empty());
         let prompt = fields.value("prompt");
         let prompts = prompts(fields.required("prompt", prompt)?)?;
+        if suffix.is_some() && prompts.iter().any(|prompt| matches!(prompt, Prompt::Tokens(_))) {
+            return Err(ApiError::invalid("suffix", "`suffix` needs a `prompt` of text"));
+        }
         let request = Self {
             generation: Generation::read(&mut fields)?,
             prompts,
             echo: if fields.flag("echo")?.unwrap_or(false) { Echo::Include } else { Echo::Omit },
             logprobs: fields.count("logprobs", (0, super::logprobs::TOP_MAX))?,
+            suffix,
+            best_of: fields.count("best_of", (1, generation::N_MAX))?,
         };
-        check_choices(&mut fields, &request)?;
         fields.finish();
+        check_choices(&request)?;
         Ok(request)
     }
 }
 
-fn check_choices(fields: &mut Fields, request: &CompletionRequest) -> Result<(), ApiError> {
+fn check_choices(request: &CompletionRequest) -> Result<(), ApiError> {
     let n = request.generation.n;
-    if fields.count("best_of", (1, generation::N_MAX))?.is_some_and(|best_of| best_of != n) {
-        return Err(ApiError::unsupported(
-            "best_of",
-            "`best_of` must equal `n`: every completion is returned",
-        ));
+    let best_of = request.best_of.unwrap_or(n);
+    if best_of < n {
+        return Err(ApiError::invalid("best_of", "`best_of` must be at least `n`"));
     }
-    if n * request.prompts.len() > CHOICES_MAX {
-        let message = format!("`n` times the number of prompts must be at most {CHOICES_MAX}");
-        return Err(ApiError::invalid("n", message));
+    if best_of > n && request.generation.streaming != Streaming::Off {
+        return Err(ApiError::invalid("best_of", "`best_of` above `n` cannot be streamed"));
+    }
+    if best_of * request.prompts.len() > CHOICES_MAX {
+        let field = if best_of > n { "best_of" } else { "n" };
+        let message = format!("`{field}` times the number of prompts must be at most {CHOICES_MAX}");
+        return Err(ApiError::invalid(field, message));
     }
     Ok(())
 }

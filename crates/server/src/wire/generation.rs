@@ -26,6 +26,7 @@ pub const FIELDS: &[Field] = &[
     honoured("stop", "a string or a list of at most 64"),
     honoured("stop_token_ids", "tokens that end the completion, besides the model's own end tokens"),
     honoured("ignore_eos", "generates past the model's end tokens"),
+    honoured("min_tokens", "tokens before which nothing but a limit ends the completion; 0 when absent"),
     honoured("include_stop_str_in_output", "keeps the stop string in the text"),
     honoured("stream", "server-sent events"),
     honoured("stream_options", "`include_usage`"),
@@ -39,7 +40,6 @@ pub const FIELDS: &[Field] = &[
     harmless("prompt_cache_retention", "cached prefixes stay until they are evicted"),
     harmless("safety_identifier", "a label for the operator"),
     refused("logits_processors", "requests cannot carry code"),
-    refused("min_tokens", "use `ignore_eos` with `max_tokens`"),
     refused("xtc_probability", "xtc sampling is not implemented"),
     refused("xtc_threshold", "xtc sampling is not implemented"),
     refused("use_beam_search", "beam search is not implemented"),
@@ -119,6 +119,8 @@ pub struct Stop {
     pub ignore_eos: bool,
     /// `include_stop_str_in_output`.
     pub include: bool,
+    /// `min_tokens`.
+    pub min_tokens: usize,
 }
 
 /// `stream` and `stream_options`.
@@ -191,6 +193,7 @@ impl Stop {
             token_ids: self::token_ids("stop_token_ids", &token_ids)?,
             ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
             include: fields.flag("include_stop_str_in_output")?.unwrap_or(false),
+            min_tokens: fields.count("min_tokens", (0, TOKENS_MAX))?.unwrap_or(0),
         })
     }
 }

@@ -83,6 +83,7 @@ impl ScriptedEngine {
 fn words(input: &Input) -> String {
     match input {
         Input::Text(text) => text.clone(),
+        Input::Infill { prefix, suffix } => format!("{prefix} {suffix}"),
         Input::Tokens(tokens) => tokens.iter().map(|token| format!("t{token} ")).collect(),
         Input::Chat(chat) => {
             let last = chat.messages.last();

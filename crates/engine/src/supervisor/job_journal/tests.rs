@@ -16,6 +16,7 @@ fn job(id: u64) -> Job {
         prompt: 2,
         sampling: Sampling::greedy(),
         stop_tokens: Vec::new(),
+        min_tokens: 0,
         logprobs: None,
         prompt_logprobs: Some(0),
         grammar: None,

@@ -53,6 +53,7 @@ impl EngineLoop {
             result.accepted.extend(rows.map(|token| (*sequence, token)));
             result.outputs.push(SequenceOutput::Accepted { tokens, stop });
         }
+        self.grammars.start_masks();
         result
     }
 

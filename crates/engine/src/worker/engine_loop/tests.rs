@@ -120,7 +120,11 @@ fn load(model: &Path) -> Loaded {
         async_scheduling: AsyncScheduling::On,
         ..Settings::default()
     };
-    crate::worker::load(&Source::Directory(model.to_owned()), &settings).unwrap()
+    crate::worker::load(
+        &Source::Directory(model.to_owned()),
+        &crate::worker::Own { settings, ..crate::worker::Own::default() },
+    )
+    .unwrap()
 }
 
 fn job(id: u64, sampling: Sampling) -> Job {
@@ -131,6 +135,7 @@ fn job(id: u64, sampling: Sampling) -> Job {
         request: core::Request::new(prompt, 30),
         sampling: Sampling { seed: Some(id), ..sampling },
         stop_tokens: Vec::new(),
+        min_tokens: 0,
         logprobs: Some(2),
         prompt_logprobs: None,
         grammar: None,

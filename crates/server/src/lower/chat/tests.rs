@@ -62,7 +62,7 @@ fn every_field_reaches_the_engine() {
         r#""model":"m","max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":-1,"min_p":0.1,
         "repetition_penalty":1.1,"repetition_context_size":64,"presence_penalty":0.25,"frequency_penalty":-0.25,
         "logit_bias":{"3":-100},"seed":-1,"stop":["a","b"],"stop_token_ids":[2],"ignore_eos":true,
-        "include_stop_str_in_output":true,"priority":-3,"session_id":"s","cache_salt":"c","logprobs":true,
+        "include_stop_str_in_output":true,"min_tokens":2,"priority":-3,"session_id":"s","cache_salt":"c","logprobs":true,
         "top_logprobs":4,"user":"u","metadata":{},"store":false,"tools":null,"n":1"#,
     );
     expect![[r#"
@@ -114,6 +114,7 @@ fn every_field_reaches_the_engine() {
                 seed: Some(
                     18446744073709551615,
                 ),
+                processors: [],
             },
             stop: Stop {
                 strings: [
@@ -125,6 +126,7 @@ fn every_field_reaches_the_engine() {
                 ],
                 ignore_eos: true,
                 include: true,
+                min_tokens: 2,
             },
             output: Message {
                 tools: None,

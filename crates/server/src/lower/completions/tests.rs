@@ -59,13 +59,11 @@ fn invalid_prompts_are_refused() {
 
 #[test]
 fn unsupported_fields_are_refused_by_name() {
+    check_prompts(r#""prompt":[1],"suffix":"b""#, expect!["suffix: `suffix` needs a `prompt` of text"]);
+    check_prompts(r#""prompt":"a","n":3,"best_of":2"#, expect!["best_of: `best_of` must be at least `n`"]);
     check_prompts(
-        r#""prompt":"a","suffix":"b""#,
-        expect!["suffix: `suffix` is not supported: fill-in-the-middle is not implemented"],
-    );
-    check_prompts(
-        r#""prompt":"a","best_of":3"#,
-        expect!["best_of: `best_of` must equal `n`: every completion is returned"],
+        r#""prompt":"a","best_of":3,"stream":true"#,
+        expect!["best_of: `best_of` above `n` cannot be streamed"],
     );
     check_prompts(
         r#""prompt":"a","logprobs":21"#,

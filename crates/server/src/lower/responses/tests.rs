@@ -100,6 +100,29 @@ fn tools_have_unique_names_and_keep_their_kind() {
         (ToolKind::Custom, ToolKind::Search)
     );
     assert!(shown[3].to_string().contains("start: X"));
+    assert!(
+        shown.as_array().unwrap().iter().all(|tool| tool.get("format").is_none()),
+        "the prompt has no format"
+    );
+    let patch =
+        callable.as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "apply_patch").unwrap();
+    assert_eq!(patch["format"], json!({"syntax": "lark", "definition": "start: X"}));
+}
+
+#[test]
+fn strict_functions_are_strict_where_calls_are_made_and_the_prompt_stays() {
+    let tool = |strict: Value| json!({"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": strict});
+    let lower = |strict| {
+        let (chat, callable, _) = lowered(json!({"input": "hi", "tools": [tool(strict)]})).unwrap();
+        (chat.tools.unwrap(), callable)
+    };
+    let ((strict, callable), (lenient, _)) = (lower(json!(true)), lower(json!(null)));
+    assert_eq!(strict, lenient);
+    assert_eq!(callable[0]["function"]["strict"], true);
+    check(
+        json!({"input": "hi", "tools": [{"type": "custom", "name": "p", "format": {"type": "grammar", "syntax": "bnf", "definition": "x"}}]}),
+        expect!["tools[0].format.syntax: `tools[0].format.syntax` must be lark or regex"],
+    );
 }
 
 #[test]

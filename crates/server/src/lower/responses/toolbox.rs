@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::wire::responses::items::CalledTool;
-use crate::wire::responses::tools::{FunctionTool, ResponsesTool};
+use crate::wire::responses::tools::{FunctionTool, InputGrammar, ResponsesTool, Strictness};
 
 /// The name of the search for tools.
 const SEARCH: &str = "tool_search";
@@ -24,8 +24,20 @@ pub struct Toolbox {
 #[derive(Debug, Clone, PartialEq)]
 struct Tool {
     kind: ToolKind,
-    /// In OpenAI's shape.
+    /// In OpenAI's shape, as the model sees it.
     definition: Value,
+    certainty: Certainty,
+}
+
+/// What a call of a tool must be, whatever the model would write.
+#[derive(Debug, Clone, PartialEq)]
+enum Certainty {
+    /// As the model writes it.
+    None,
+    /// Its arguments match the schema.
+    Schema,
+    /// Its input matches a grammar.
+    Input(InputGrammar),
 }
 
 /// What a call of a tool becomes.
@@ -60,9 +72,9 @@ impl Toolbox {
         self.definitions(&self.shown)
     }
 
-    /// The definitions of all tools, those that a search found as well.
+    /// The definitions of all tools, those that a search found as well, with what their calls must match.
     pub fn callable(&self) -> Vec<Value> {
-        self.tools.values().map(|tool| tool.definition.clone()).collect()
+        self.tools.values().map(Tool::callable).collect()
     }
 
     /// Adds tools that a search found. Returns their definitions as text.
@@ -107,19 +119,23 @@ impl Toolbox {
                 tools.iter().flat_map(|function| self.add_function(function, Some(name))).collect()
             }
             ResponsesTool::Custom { name, description, grammar } => {
-                let input = match grammar {
-                    Some(grammar) => format!("Text of this grammar:\n{grammar}"),
-                    None => "Any text.".to_owned(),
+                let (input, certainty) = match grammar {
+                    Some(grammar) => {
+                        let shown = format!("Text of this grammar:\n{}", grammar.definition);
+                        (shown, Certainty::Input(grammar.clone()))
+                    }
+                    None => ("Any text.".to_owned(), Certainty::None),
                 };
                 let parameters = json!({"type": "object", "properties":
                     {"input": {"type": "string", "description": input}}, "required": ["input"]});
                 let definition = definition(name, description.as_deref(), parameters);
-                self.insert(name.clone(), ToolKind::Custom, definition)
+                self.insert(name.clone(), Tool { kind: ToolKind::Custom, definition, certainty })
             }
             ResponsesTool::Search { description, parameters } => {
                 let parameters = parameters.clone().map_or_else(|| json!({}), Value::Object);
                 let definition = definition(SEARCH, description.as_deref(), parameters);
-                self.insert(SEARCH.to_owned(), ToolKind::Search, definition)
+                let tool = Tool { kind: ToolKind::Search, definition, certainty: Certainty::None };
+                self.insert(SEARCH.to_owned(), tool)
             }
         }
     }
@@ -133,16 +149,35 @@ impl Toolbox {
         };
         let parameters = function.parameters.clone().map_or_else(|| json!({}), Value::Object);
         let definition = definition(&name, function.description.as_deref(), parameters);
-        self.insert(name, kind, definition)
+        let certainty = match function.strict {
+            Strictness::Strict => Certainty::Schema,
+            Strictness::Lenient => Certainty::None,
+        };
+        self.insert(name, Tool { kind, definition, certainty })
     }
 
     /// A tool that is there stays as it is, so that the prompt does.
-    fn insert(&mut self, name: String, kind: ToolKind, definition: Value) -> Vec<String> {
+    fn insert(&mut self, name: String, tool: Tool) -> Vec<String> {
         if self.tools.contains_key(&name) {
             return Vec::new();
         }
-        self.tools.insert(name.clone(), Tool { kind, definition });
+        self.tools.insert(name.clone(), tool);
         vec![name]
+    }
+}
+
+impl Tool {
+    /// The definition with what calls must match, which the prompt does not hold.
+    fn callable(&self) -> Value {
+        let mut definition = self.definition.clone();
+        match &self.certainty {
+            Certainty::None => {}
+            Certainty::Schema => definition["function"]["strict"] = true.into(),
+            Certainty::Input(InputGrammar { syntax, definition: text }) => {
+                definition["format"] = json!({"syntax": syntax.name(), "definition": text});
+            }
+        }
+        definition
     }
 }
 

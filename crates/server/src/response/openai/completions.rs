@@ -18,6 +18,9 @@ pub struct CompletionsFramer {
     header: ResponseHeader,
     include: Include,
     choices: Vec<ChoiceState>,
+    per_prompt: usize,
+    /// Choices of each prompt that are returned: those whose tokens are the most likely.
+    returned: usize,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -40,7 +43,13 @@ impl CompletionsFramer {
         let state = |echo: String| vec![ChoiceState { echo, ..ChoiceState::default() }; choices.per_prompt];
         let states: Vec<ChoiceState> = prompts.into_iter().flat_map(state).collect();
         assert_eq!(states.len(), choices.count, "every choice has a prompt");
-        Self { header, include, choices: states }
+        let per_prompt = choices.per_prompt;
+        Self { header, include, choices: states, per_prompt, returned: per_prompt }
+    }
+
+    /// The same, with so many choices of each prompt in a full response.
+    pub fn returning(self, returned: usize) -> Self {
+        Self { returned, ..self }
     }
 
     fn body(&self, choices: Vec<Choice>, usage: Option<Option<wire::Usage>>) -> Chunk {
@@ -87,6 +96,13 @@ impl CompletionsFramer {
         let reason = finish_reason(reason.unwrap_or(FinishReason::Cancelled));
         Choice { index, text, logprobs, finish_reason: Some(reason) }
     }
+}
+
+/// The mean log-probability of a completion's tokens.
+fn mean_logprob(completion: &Completion) -> f64 {
+    let logprobs = completion.tokens.iter().filter_map(|token| token.logprob).map(f64::from);
+    let (sum, count) = logprobs.fold((0.0, 0.0), |(sum, count), logprob| (sum + logprob, count + 1.0));
+    if count > 0.0 { sum / count } else { f64::NEG_INFINITY }
 }
 
 /// The text of a delta. Raw prompts have no tool definitions, so that there are no tool calls.
@@ -137,8 +153,19 @@ impl Framer for CompletionsFramer {
     }
 
     fn full(mut self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
-        let choices = completions.into_iter().enumerate();
-        let choices = choices.map(|(index, completion)| self.full_choice(index, completion)).collect();
+        let mut choices: Vec<Choice> = Vec::new();
+        let mut rest = completions.into_iter().enumerate().peekable();
+        while rest.peek().is_some() {
+            let mut of_prompt: Vec<(usize, Completion)> =
+                rest.by_ref().take(self.per_prompt.max(1)).collect();
+            if self.returned < of_prompt.len() {
+                of_prompt.sort_by(|(_, a), (_, b)| mean_logprob(b).total_cmp(&mean_logprob(a)));
+                of_prompt.truncate(self.returned);
+            }
+            for (at, completion) in of_prompt {
+                choices.push(Choice { index: choices.len(), ..self.full_choice(at, completion) });
+            }
+        }
         JsonBody::of(&self.body(choices, Some(Some(usage_of(usage)))))
     }
 }

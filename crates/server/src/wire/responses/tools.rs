@@ -11,9 +11,15 @@ pub const FIELDS: &[Field] = &[
     honoured("name", "the tool's name"),
     honoured("description", "passed to the chat template"),
     honoured("parameters", "a JSON schema of a function's arguments"),
-    honoured("format", "of a custom tool: its grammar is shown to the model"),
+    honoured(
+        "format",
+        "of a custom tool: `text`, or the grammar that its input matches, in formats of calls that have one",
+    ),
     honoured("tools", "of a namespace"),
-    harmless("strict", "arguments follow the model's own reading of the schema"),
+    honoured(
+        "strict",
+        "true: the arguments of a call match the schema, in formats whose calls have a marker",
+    ),
     harmless("execution", "the client searches"),
     harmless("defer_loading", "of a tool that a search found"),
     harmless("external_web_access", "this server does not search"),
@@ -32,7 +38,7 @@ pub enum ResponsesTool {
         /// Its description.
         description: Option<String>,
         /// The grammar of its input.
-        grammar: Option<String>,
+        grammar: Option<InputGrammar>,
     },
     /// Functions that are called by their names, with the namespace beside it.
     Namespace {
@@ -59,7 +65,54 @@ pub struct FunctionTool {
     pub description: Option<String>,
     /// A JSON schema of the arguments.
     pub parameters: Option<Map<String, Value>>,
+    /// Whether the arguments of a call must match the schema.
+    pub strict: Strictness,
 }
+
+/// Whether the arguments of a call must match the schema.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Strictness {
+    /// As the model reads it.
+    #[default]
+    Lenient,
+    /// They must.
+    Strict,
+}
+
+/// The grammar of a custom tool's input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputGrammar {
+    /// Its notation.
+    pub syntax: InputSyntax,
+    /// The grammar.
+    pub definition: String,
+}
+
+/// The notation of a custom tool's grammar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputSyntax {
+    /// Lark's.
+    Lark,
+    /// A regular expression.
+    Regex,
+}
+
+impl InputSyntax {
+    /// Its name in requests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lark => "lark",
+            Self::Regex => "regex",
+        }
+    }
+}
+
+/// Fields of a custom tool's `format`.
+pub const FORMAT: &[Field] = &[
+    honoured("type", "`text` or `grammar`"),
+    honoured("syntax", "`lark` or `regex`"),
+    honoured("definition", "the grammar"),
+];
 
 /// Reads tools.
 pub fn read(list: &[Value]) -> Result<Vec<ResponsesTool>, ApiError> {
@@ -79,9 +132,7 @@ fn tool(value: Value, at: &str) -> Result<Option<ResponsesTool>, ApiError> {
         "custom" => ResponsesTool::Custom {
             name: name(&mut fields)?,
             description: fields.text("description")?,
-            grammar: fields
-                .object("format")?
-                .and_then(|format| format.get("definition").and_then(Value::as_str).map(str::to_owned)),
+            grammar: input_grammar(&mut fields)?,
         },
         "namespace" => ResponsesTool::Namespace { name: name(&mut fields)?, tools: inside(&mut fields)? },
         "tool_search" => ResponsesTool::Search {
@@ -93,6 +144,27 @@ fn tool(value: Value, at: &str) -> Result<Option<ResponsesTool>, ApiError> {
             return Ok(None);
         }
     }))
+}
+
+fn input_grammar(fields: &mut Fields) -> Result<Option<InputGrammar>, ApiError> {
+    let at = fields.at("format");
+    let Some(format) = fields.value("format") else { return Ok(None) };
+    let mut format = Fields::tolerant(format, &at, &[FORMAT])?;
+    let (kind, syntax, definition) =
+        (format.text("type")?, format.text("syntax")?, format.text("definition")?);
+    if kind.as_deref() == Some("text") || (kind.is_none() && definition.is_none()) {
+        return Ok(None);
+    }
+    let syntax = match syntax.as_deref() {
+        Some("lark") => InputSyntax::Lark,
+        Some("regex") => InputSyntax::Regex,
+        _ => {
+            let at = format.at("syntax");
+            return Err(ApiError::invalid(&at, format!("`{at}` must be lark or regex")));
+        }
+    };
+    let definition = format.required("definition", definition)?;
+    Ok(Some(InputGrammar { syntax, definition }))
 }
 
 fn inside(fields: &mut Fields) -> Result<Vec<FunctionTool>, ApiError> {
@@ -109,6 +181,10 @@ fn function(fields: &mut Fields) -> Result<FunctionTool, ApiError> {
         name: name(fields)?,
         description: fields.text("description")?,
         parameters: fields.object("parameters")?,
+        strict: match fields.flag("strict")? {
+            Some(true) => Strictness::Strict,
+            Some(false) | None => Strictness::Lenient,
+        },
     })
 }
 
