@@ -5,6 +5,7 @@
 
 mod linear;
 mod norm;
+mod projection;
 
 use mlx::Array;
 
@@ -12,6 +13,7 @@ use crate::AttentionSpan;
 use crate::ops::LayerContext;
 pub(crate) use linear::{Embedding, ExpertLinear, Fused, Linear};
 pub(crate) use norm::{NormBlock, ResidualStream};
+pub(crate) use projection::Projection;
 
 /// One layer's mixer with its weights.
 pub(crate) trait MixerBlock {

@@ -28,6 +28,8 @@ pub struct Blueprint {
     pub embed_norm: Option<Norm>,
     /// In order of execution.
     pub layers: Vec<LayerSpec>,
+    /// All passes through the layers but the first repeat its weights.
+    pub passes: Passes,
     /// Applied after the last layer.
     pub final_norm: Norm,
     /// Where the logits come from.
@@ -38,6 +40,8 @@ pub struct Blueprint {
     pub logit_scale: f32,
     /// `cap · tanh(logits / cap)`.
     pub logit_softcap: Option<f32>,
+    /// Tokens whose logits are −∞: placeholders of a tokenizer.
+    pub never_sampled: Vec<usize>,
     /// Names of the tensors outside the layers.
     pub names: Names,
     /// How a published checkpoint becomes the tensors this blueprint names, in order.
@@ -45,6 +49,17 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
+    /// The layers that have weights: those of the first pass.
+    pub fn stored_layers(&self) -> &[LayerSpec] {
+        self.layers.get(..self.layers.len() / self.passes.count()).unwrap_or(&[])
+    }
+
+    /// The same with layers numbered in another way; `number` gives the number of the layer at an index.
+    pub fn numbered(mut self, number: impl Fn(usize) -> usize) -> Self {
+        self.layers.iter_mut().enumerate().for_each(|(index, layer)| layer.number = number(index));
+        self
+    }
+
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together. Others
     /// stay as they are. `tokens` is above `sink_tokens`.
     pub(crate) fn limit_attention_span(&mut self, tokens: usize, sink_tokens: usize) {
@@ -54,6 +69,28 @@ impl Blueprint {
                     attention.span = AttentionSpan::Sinks { tokens: tokens - sink_tokens, sink_tokens };
                 }
             }
+        }
+    }
+}
+
+/// How often the layers compute. Each pass has caches of its own: `layers` has the layers of all passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Passes {
+    One,
+    Several {
+        count: usize,
+        /// Every pass ends with the final norm, not only the last.
+        each_normed: bool,
+    },
+}
+
+impl Passes {
+    /// How many.
+    pub fn count(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Several { count, .. } => count.max(1),
         }
     }
 }
@@ -88,6 +125,8 @@ impl Names {
 /// One residual layer: a mixer across positions, then (usually) an MLP within each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerSpec {
+    /// Its number in tensor names, `layers.N`. Parts of a layer that are layers of their own here share one.
+    pub number: usize,
     /// The mixer's name below `layers.N`.
     pub mixer_name: &'static str,
     /// How positions exchange information.
@@ -110,6 +149,7 @@ impl LayerSpec {
     /// A pre-norm layer under Llama's names.
     pub fn pre_norm(mixer: impl Into<Mixer>, mlp: impl Into<Mlp>, norm: Norm) -> Self {
         Self {
+            number: 0,
             mixer_name: "self_attn",
             mixer: mixer.into(),
             mlp_name: "mlp",
@@ -134,6 +174,7 @@ impl LayerSpec {
     /// A mixer without an MLP.
     pub fn mixer_alone(mixer: impl Into<Mixer>, norm: Norm, name: &'static str) -> Self {
         Self {
+            number: 0,
             mixer_name: "self_attn",
             mixer: mixer.into(),
             mlp_name: "mlp",

@@ -11,7 +11,7 @@ use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
     Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer,
-    NormPlacement, Quantization, Source, Weights, families, kernel_check, kv_format,
+    NormPlacement, Passes, Quantization, Source, Weights, families, kernel_check, kv_format,
 };
 
 /// A network with its weights. Stays on the thread that built it.
@@ -87,12 +87,12 @@ impl Model {
         let embed_norm = blueprint.embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
         let norm = norm_at(blueprint.names.final_norm, blueprint.final_norm)?;
         eval(embed.0.arrays().into_iter().chain(&positions).collect())?;
-        let load_layer = |(index, spec): (usize, &LayerSpec)| {
-            let layer = Layer::load(spec, &mut store, &format!("{root}.layers.{index}"), hidden)?;
+        let load_layer = |spec: &LayerSpec| {
+            let layer = Layer::load(spec, &mut store, &format!("{root}.layers.{}", spec.number), hidden)?;
             eval(layer.arrays())?;
             Ok(layer)
         };
-        let layers = blueprint.layers.iter().enumerate().map(load_layer).collect::<Result<_, LoadError>>()?;
+        let layers = blueprint.stored_layers().iter().map(load_layer).collect::<Result<_, LoadError>>()?;
         let head = match blueprint.head {
             Head::Own => Some(store.linear("lm_head")?),
             Head::Tied | Head::OwnIfPresent => None,
@@ -220,20 +220,38 @@ impl Model {
         cache: &mut KvCache,
     ) -> mlx::Result<Option<Array>> {
         let mut stream = ResidualStream::new(self.embedded(tokens, ctx)?);
-        let mut index = 0;
-        for (layer, spec) in self.layers.iter().zip(&self.blueprint.layers) {
-            layer.forward(&mut stream, LayerContext { ctx, index, cache })?;
+        let (mut index, mut passed) = (0, 0);
+        let passes = self.blueprint.passes;
+        for spec in &self.blueprint.layers {
+            let at = passed % self.layers.len();
+            if let (Passes::Several { each_normed: true, .. }, true) = (passes, passed > 0 && at == 0) {
+                stream = ResidualStream::new(stream.norm(&self.norm)?);
+            }
+            self.layers[at].forward(&mut stream, LayerContext { ctx, index, cache })?;
             index += spec.mixer.spec().caches().len();
+            passed += 1;
         }
         let Some(rows) = &ctx.logits_at else { return Ok(None) };
         stream.take_rows(rows)?;
         let x = stream.norm(&self.norm)?;
         let logits = self.head.as_ref().unwrap_or(&self.embed.0).forward(&x)?.astype(Dtype::F32)?;
         let logits = scaled(logits, self.blueprint.logit_scale);
-        Ok(Some(match self.blueprint.logit_softcap {
+        let logits = match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,
             None => logits,
-        }))
+        };
+        self.without_placeholders(logits).map(Some)
+    }
+
+    /// Logits `[n, vocab]`, −∞ for tokens that are never sampled.
+    fn without_placeholders(&self, logits: Array) -> mlx::Result<Array> {
+        if self.blueprint.never_sampled.is_empty() {
+            return Ok(logits);
+        }
+        let never = &self.blueprint.never_sampled;
+        let is_never: Vec<bool> = (0..self.blueprint.vocab).map(|token| never.contains(&token)).collect();
+        let is_never = Array::from_slice(&is_never, &[is_never.len() as i32])?;
+        mlx::where_(&is_never, &Array::scalar(f32::NEG_INFINITY, Dtype::F32)?, &logits)
     }
 
     /// Every array that it holds.

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use crate::{
-    Activation, Attention, AttentionSpan, Blueprint, Config, ConfigError, GatedMlp, Head, LayerSpec, Names,
-    Norm, Position,
+    Activation, Attention, AttentionSpan, Blueprint, Config, ConfigError, GatedMlp, Head, KeySource,
+    LayerSpec, Names, Norm, Passes, Position,
 };
 
 /// Sizes and the norm, under the names nearly every transformer uses.
@@ -144,14 +144,17 @@ impl Blueprint {
             embed_scale: 1.0,
             embed_norm: None,
             layers,
+            passes: Passes::One,
             final_norm: dims.norm,
             head: dims.head,
             head_bias: false,
             logit_scale: 1.0,
             logit_softcap: None,
+            never_sampled: Vec::new(),
             names: Names::LLAMA,
             rewrites: Vec::new(),
         }
+        .numbered(|index| index)
     }
 }
 
@@ -187,6 +190,10 @@ impl Attention {
             sink_logits: false,
             value_scale: 1.0,
             temperature: None,
+            keys: KeySource::Own,
+            value_norm: None,
+            rounds_keys: false,
+            block_sparse: None,
         }
     }
 }

@@ -4,8 +4,11 @@
 //! [`FAMILIES`], add its golden fixtures to `tests/fixtures`. If it needs a computation no variant
 //! describes, add the variant first, on its own.
 
+mod afm7;
 mod afmoe;
 mod apertus;
+mod baichuan_m1;
+mod bailing_hybrid;
 mod bailing_moe;
 mod cohere;
 mod dbrx;
@@ -15,6 +18,7 @@ mod ernie4_5_moe;
 mod exaone;
 mod exaone_moe;
 mod falcon_h1;
+mod gear;
 mod gemma;
 mod gemma3;
 mod glm;
@@ -26,9 +30,11 @@ mod gptj;
 mod granite;
 mod granitemoe;
 mod granitemoehybrid;
+mod hunyuan;
 mod hunyuan_dense;
 mod internlm;
 mod jamba;
+mod kimi_linear;
 mod klear;
 mod laguna;
 mod latent;
@@ -36,6 +42,7 @@ mod latent_dense;
 mod lfm2;
 mod lille;
 mod llama;
+mod llama4;
 mod llama4_text;
 mod llama_like;
 mod mamba;
@@ -48,6 +55,7 @@ mod mistral3;
 mod mixtral;
 mod muse_glimmer;
 mod names;
+mod nanbeige;
 mod nanochat;
 mod nemotron;
 mod nemotron_h;
@@ -55,14 +63,17 @@ mod nemotron_nas;
 mod olmo;
 mod olmo2;
 mod olmo3;
+mod olmo_hybrid;
 mod olmoe;
 mod openelm;
 mod parts;
 mod phi;
 mod phi3;
+mod phi3small;
 mod phimoe;
 mod phixtral;
 mod plamo;
+mod plamo2;
 mod plamo3;
 mod qwen;
 mod qwen2;
@@ -71,7 +82,9 @@ mod qwen3;
 mod qwen3_5;
 mod qwen3_next;
 mod qwen_vl;
+mod recurrent_gemma;
 mod routed;
+mod rwkv7;
 mod smollm3;
 mod spark;
 mod stablelm;
@@ -232,6 +245,29 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "muse_glimmer", read: muse_glimmer::read, about: "Muse Glimmer" },
     Family { model_type: "nemotron-nas", read: nemotron_nas::read, about: "Llama Nemotron Super and Ultra" },
     Family { model_type: "plamo3", read: plamo3::read, about: "PLaMo 3" },
+    Family { model_type: "olmo_hybrid", read: olmo_hybrid::read, about: "OLMo Hybrid" },
+    Family { model_type: "kimi_linear", read: kimi_linear::read, about: "Kimi Linear 48B" },
+    Family {
+        model_type: "bailing_moe_linear",
+        read: bailing_hybrid::read_linear,
+        about: "Ring-linear and Ling-linear 2",
+    },
+    Family { model_type: "bailing_hybrid", read: bailing_hybrid::read, about: "Ling and Ring 2.5" },
+    Family { model_type: "bailing_moe_v3", read: bailing_hybrid::read_v3, about: "Ling 3" },
+    Family { model_type: "recurrent_gemma", read: recurrent_gemma::read, about: "RecurrentGemma (Griffin)" },
+    Family { model_type: "gear", read: gear::read, about: "Gear" },
+    Family { model_type: "rwkv7", read: rwkv7::read, about: "RWKV-7" },
+    Family { model_type: "plamo2", read: plamo2::read, about: "PLaMo 2" },
+    Family { model_type: "baichuan_m1", read: baichuan_m1::read, about: "Baichuan M1" },
+    Family {
+        model_type: "nanbeige",
+        read: nanbeige::read,
+        about: "Nanbeige, whose layers compute several times",
+    },
+    Family { model_type: "llama4", read: llama4::read, about: "Llama 4 Scout and Maverick, the text model" },
+    Family { model_type: "hunyuan", read: hunyuan::read, about: "Hunyuan Large" },
+    Family { model_type: "afm7", read: afm7::read, about: "AFM 7" },
+    Family { model_type: "phi3small", read: phi3small::read, about: "Phi-3 small" },
 ];
 
 /// The blueprint of a checkpoint's `config.json`. Fails if a field is not read, or if sizes

@@ -16,4 +16,4 @@ pub(crate) use items::{Items, Numbers};
 pub use kv_path::KvPath;
 pub(crate) use kv_path::{AttentionPath, StatePath};
 pub(crate) use rows::Rows;
-pub(crate) use state::{DeviceRuns, StateMetadata};
+pub(crate) use state::{DeviceRuns, Run, StateMetadata};

@@ -41,7 +41,7 @@ mod step_graphs;
 pub mod weights;
 
 pub use batch::{Batch, Segment};
-pub use blueprint::{Blueprint, Head, LayerSpec, Names, NormPlacement};
+pub use blueprint::{Blueprint, Head, LayerSpec, Names, NormPlacement, Passes};
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use decoder::{LaunchStats, Model, RowLogits};
 pub use dims::{DimFields, Dims};
@@ -51,12 +51,14 @@ pub use kv_cache::{BlockExport, KvCache, KvCacheGroup, VisibleTo};
 pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use mixers::{
-    Absent, Attention, AttentionSpan, GatedDelta, HeadGate, LatentAttention, Mamba1, Mamba2, Mixer, NormAt,
-    NormOver, OutputGate, Parallel, PerPosition, QkNorm, ShortConv, StepNorms, Temperature,
+    Absent, Attention, AttentionSpan, BlockSparse, ChannelMix, ConvAttention, ConvGate, Decay,
+    DeltaAttention, DeltaGate, GatedDelta, HeadGate, KeyConv, KeySource, LatentAttention, Lightning, Mamba1,
+    Mamba2, Mixer, NormAt, NormOver, OutputGate, Parallel, PerPosition, QkNorm, RgLru, SelectiveMamba2,
+    ShortConv, StepNorms, Temperature, TimeMix, TokenShift, WkvState,
 };
 pub use mlps::{
     Activation, Expert, GatedMlp, LinearMlp, Mlp, Moe, PlainMlp, RouteGroups, RouteScores, Router,
-    SharedExpert, SharedGate,
+    SharedExpert, SharedGate, Weighs,
 };
 pub use norm::Norm;
 pub use ops::Kernels;

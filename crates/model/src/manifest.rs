@@ -42,6 +42,18 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// A projection of the stream: `<name>_proj`, or `<name>_a_proj` to a narrow vector and `<name>_b_proj` from it.
+    pub(crate) fn projection(&mut self, name: &str, rank: Option<usize>, width: usize) {
+        let hidden = self.hidden;
+        match rank {
+            None => self.linear(&format!("{name}_proj"), hidden, width, false),
+            Some(rank) => {
+                self.linear(&format!("{name}_a_proj"), hidden, rank, false);
+                self.linear(&format!("{name}_b_proj"), rank, width, false);
+            }
+        }
+    }
+
     /// Linear layers of many experts, `weight: [experts, out, in]` and perhaps `bias: [experts, out]`.
     pub(crate) fn experts(&mut self, name: &str, [experts, output, input]: [usize; 3], bias: bool) {
         let mut scope = self.at(name);

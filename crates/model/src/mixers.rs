@@ -7,27 +7,46 @@
 
 mod absent;
 mod attention;
+mod conv_attention;
+mod conv_gate;
+mod delta_attention;
 mod gated_delta;
 mod latent;
+mod lightning;
 mod load;
 mod mamba1;
 mod mamba2;
 mod parallel;
 mod per_position;
+mod rg_lru;
+mod rwkv7;
+mod selective_mamba2;
 mod short_conv;
+mod token_shift;
 
 use omnibus_kv::{FloatType, KvCacheSpec, KvFormat};
 
 use crate::spec::{Footprint, Rules, Tensors};
 pub use absent::Absent;
-pub use attention::{Attention, AttentionSpan, HeadGate, NormAt, NormOver, OutputGate, QkNorm, Temperature};
+pub use attention::{
+    Attention, AttentionSpan, BlockSparse, HeadGate, KeySource, NormAt, NormOver, OutputGate, QkNorm,
+    Temperature,
+};
+pub use conv_attention::{ConvAttention, KeyConv};
+pub use conv_gate::ConvGate;
+pub use delta_attention::{Decay, DeltaAttention, DeltaGate};
 pub use gated_delta::GatedDelta;
 pub use latent::LatentAttention;
+pub use lightning::Lightning;
 pub use mamba1::{Mamba1, StepNorms};
 pub use mamba2::Mamba2;
 pub use parallel::Parallel;
 pub use per_position::PerPosition;
+pub use rg_lru::RgLru;
+pub use rwkv7::{ChannelMix, TimeMix, WkvState};
+pub use selective_mamba2::SelectiveMamba2;
 pub use short_conv::ShortConv;
+pub use token_shift::TokenShift;
 
 /// How positions exchange information.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,72 +56,56 @@ pub enum Mixer {
     Latent(LatentAttention),
     Mamba1(Mamba1),
     Mamba2(Mamba2),
+    SelectiveMamba2(SelectiveMamba2),
     GatedDelta(GatedDelta),
+    DeltaAttention(DeltaAttention),
+    Lightning(Lightning),
+    RgLru(RgLru),
     ShortConv(ShortConv),
+    ConvGate(ConvGate),
+    ConvAttention(ConvAttention),
+    TimeMix(TimeMix),
+    ChannelMix(ChannelMix),
     Parallel(Parallel),
     PerPosition(PerPosition),
     Absent(Absent),
 }
 
-impl From<Attention> for Mixer {
-    fn from(spec: Attention) -> Self {
-        Self::Attention(spec)
-    }
+macro_rules! from_specs {
+    ($($spec:ty => $variant:ident),+ $(,)?) => {$(
+        impl From<$spec> for Mixer {
+            fn from(spec: $spec) -> Self {
+                Self::$variant(spec)
+            }
+        }
+    )+};
 }
 
-impl From<LatentAttention> for Mixer {
-    fn from(spec: LatentAttention) -> Self {
-        Self::Latent(spec)
-    }
-}
-
-impl From<Mamba1> for Mixer {
-    fn from(spec: Mamba1) -> Self {
-        Self::Mamba1(spec)
-    }
-}
-
-impl From<ShortConv> for Mixer {
-    fn from(spec: ShortConv) -> Self {
-        Self::ShortConv(spec)
-    }
-}
-
-impl From<Parallel> for Mixer {
-    fn from(spec: Parallel) -> Self {
-        Self::Parallel(spec)
-    }
-}
-
-impl From<PerPosition> for Mixer {
-    fn from(spec: PerPosition) -> Self {
-        Self::PerPosition(spec)
-    }
-}
-
-impl From<Absent> for Mixer {
-    fn from(spec: Absent) -> Self {
-        Self::Absent(spec)
-    }
-}
-
-impl From<Mamba2> for Mixer {
-    fn from(spec: Mamba2) -> Self {
-        Self::Mamba2(spec)
-    }
-}
-
-impl From<GatedDelta> for Mixer {
-    fn from(spec: GatedDelta) -> Self {
-        Self::GatedDelta(spec)
-    }
+from_specs! {
+    Attention => Attention,
+    LatentAttention => Latent,
+    Mamba1 => Mamba1,
+    Mamba2 => Mamba2,
+    SelectiveMamba2 => SelectiveMamba2,
+    GatedDelta => GatedDelta,
+    DeltaAttention => DeltaAttention,
+    Lightning => Lightning,
+    RgLru => RgLru,
+    ShortConv => ShortConv,
+    ConvGate => ConvGate,
+    ConvAttention => ConvAttention,
+    TimeMix => TimeMix,
+    ChannelMix => ChannelMix,
+    Parallel => Parallel,
+    PerPosition => PerPosition,
+    Absent => Absent,
 }
 
 impl Mixer {
     /// Softmax attention in it.
     pub(crate) fn attentions(&self) -> Vec<&Attention> {
         match self {
-            Self::Attention(spec) => vec![spec],
+            Self::Attention(spec) | Self::ConvAttention(ConvAttention { attention: spec, .. }) => vec![spec],
             Self::Parallel(Parallel(parts)) => parts.iter().flat_map(|(_, part)| part.attentions()).collect(),
             _ => Vec::new(),
         }
@@ -125,7 +128,7 @@ impl Mixer {
     /// The same, to be changed.
     pub(crate) fn attentions_mut(&mut self) -> Vec<&mut Attention> {
         match self {
-            Self::Attention(spec) => vec![spec],
+            Self::Attention(spec) | Self::ConvAttention(ConvAttention { attention: spec, .. }) => vec![spec],
             Self::Parallel(Parallel(parts)) => {
                 parts.iter_mut().flat_map(|(_, part)| part.attentions_mut()).collect()
             }
@@ -140,8 +143,16 @@ impl Mixer {
             Self::Latent(spec) => spec,
             Self::Mamba1(spec) => spec,
             Self::Mamba2(spec) => spec,
+            Self::SelectiveMamba2(spec) => spec,
             Self::GatedDelta(spec) => spec,
+            Self::DeltaAttention(spec) => spec,
+            Self::Lightning(spec) => spec,
+            Self::RgLru(spec) => spec,
             Self::ShortConv(spec) => spec,
+            Self::ConvGate(spec) => spec,
+            Self::ConvAttention(spec) => spec,
+            Self::TimeMix(spec) => spec,
+            Self::ChannelMix(spec) => spec,
             Self::Parallel(spec) => spec,
             Self::PerPosition(spec) => spec,
             Self::Absent(spec) => spec,
@@ -157,12 +168,17 @@ pub(crate) trait MixerSpec: Rules + Tensors + Footprint {
 
 impl<T: Rules + Tensors + Footprint + MixerCache> MixerSpec for T {
     fn caches(&self) -> Vec<&dyn MixerCache> {
-        vec![self]
+        if self.is_own() { vec![self] } else { Vec::new() }
     }
 }
 
 /// One thing that a layer caches.
 pub(crate) trait MixerCache {
+    /// False of a layer that reads another layer's cache.
+    fn is_own(&self) -> bool {
+        true
+    }
+
     /// Its spec, keys and values in `format`.
     fn cache_spec(&self, format: KvFormat) -> KvCacheSpec;
 

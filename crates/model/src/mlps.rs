@@ -19,7 +19,7 @@ pub use gated::GatedMlp;
 pub use linear::LinearMlp;
 pub use moe::{Expert, Moe, SharedExpert, SharedGate};
 pub use plain::PlainMlp;
-pub use router::{RouteGroups, RouteScores, Router};
+pub use router::{RouteGroups, RouteScores, Router, Weighs};
 
 /// How each position is transformed on its own.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,6 +4,7 @@
 //! `mlx_ops` is right on every backend; `cpu_ops` and `gpu_ops` add our kernels.
 
 mod cpu_ops;
+mod delta_rule;
 mod gpu_ops;
 mod mlx_ops;
 mod recurrent;
@@ -18,9 +19,10 @@ use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
 use crate::environment;
-use crate::forward::{AttentionPath, AttentionReads, ForwardContext, StatePath};
+use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run, StatePath};
 use crate::kv_cache::poisoned;
 use crate::{Activation, Attention, GatedDelta, KvCache, LatentAttention, Mamba2, Mixer, Router};
+pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
 pub(crate) use rotary::Rotation;
@@ -104,7 +106,23 @@ pub(crate) struct LayerContext<'a> {
     pub(crate) cache: &'a mut KvCache,
 }
 
-impl LayerContext<'_> {
+impl<'a> LayerContext<'a> {
+    /// The same with the caches of another layer, by its index in the blueprint.
+    pub(crate) fn of_layer(self, layer: usize) -> mlx::Result<LayerContext<'a>> {
+        let index = self.cache.pools.iter().position(|pool| pool.layer == layer);
+        Ok(LayerContext { index: index.ok_or_else(poisoned)?, ..self })
+    }
+
+    /// Computes a recurrence that has no kernel, see [`StateMetadata::advance`](crate::forward::StateMetadata::advance).
+    pub(crate) fn advance(
+        self,
+        compute: impl Fn(&Run, &[Array; 2]) -> mlx::Result<(Array, [Array; 2])>,
+    ) -> mlx::Result<Array> {
+        let metadata = self.ctx.state_of(self.cache, self.index)?;
+        let pool = self.cache.pools.get_mut(self.index).ok_or_else(poisoned)?;
+        metadata.advance(self.index, pool, compute)
+    }
+
     /// How the layer's rows find their keys and values; the same for all its pools.
     pub(crate) fn reads(&self) -> mlx::Result<AttentionPath> {
         let pools = self.ctx.attention_pools(self.cache, self.index)?;
@@ -152,7 +170,16 @@ pub(crate) struct AttentionCall<'a> {
     pub(crate) rotation: Option<&'a Rotation>,
     /// Of the layer's heads, `[heads]`: logits of a key without a value.
     pub(crate) sinks: Option<&'a Array>,
+    /// Which of the visible keys a row reads; where there is one, MLX's operations compute the layer.
+    pub(crate) filter: Option<&'a dyn KeyFilter>,
     pub(crate) layer: LayerContext<'a>,
+}
+
+/// A choice of keys that depends on more than positions.
+pub(crate) trait KeyFilter {
+    /// Of the keys that the rows of a gather see, `[n, _, rows, keys]`, those that they read, `[n, 1 or heads, rows,
+    /// keys]`. `positions`: of rows and keys.
+    fn filtered(&self, gather: &Gather, positions: &[Array; 2], seen: &Array) -> mlx::Result<Array>;
 }
 
 /// Latent attention of one layer over its pools.

@@ -29,8 +29,8 @@ pub enum WeightRewrite {
     TakeInputs { tensors: Pattern, inputs: Vec<usize> },
     /// Matrices that were stored `[in, out]`, perhaps of each expert.
     Transposed { tensors: Pattern },
-    /// Scalars that were stored with axes of length one.
-    Squeeze { tensors: Pattern },
+    /// The same numbers in another shape.
+    Reshape { tensors: Pattern, shape: Vec<usize> },
     /// Joins the tensors that differ only in `#` along a new leading axis.
     StackExperts { from: Pattern, to: Pattern, experts: usize },
     /// One matrix of all experts, one after the other, as a stack.
@@ -40,6 +40,10 @@ pub enum WeightRewrite {
     SplitLatent { from: Pattern, heads: usize, nope_dim: usize, v_head_dim: usize },
     /// Divides each input's weights by their length over all outputs.
     NormalizeInputs { tensors: Pattern },
+    /// Divides each output's weights by their length over all inputs.
+    NormalizeOutputs { tensors: Pattern },
+    /// Multiplies a tensor by the one beside it, which becomes ones: norms of keys that queries carry instead.
+    MoveFactors { from: Pattern, to: Pattern },
     /// Reorders three axes, unless the last already has length `unless_last`.
     Transpose { tensors: Pattern, order: [i32; 3], unless_last: i32 },
     /// Adds a number: one to norms stored as `weight − 1`.

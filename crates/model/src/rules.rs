@@ -2,6 +2,8 @@
 //!
 //! A rule names the config fields it is about, as most families spell them, and their values.
 
+use crate::Position;
+
 /// Larger sizes would only allocate memory; no model has them.
 const SIZE_MAX: usize = 1 << 24;
 
@@ -29,6 +31,18 @@ impl Broken {
             let fields: Vec<String> =
                 fields.iter().map(|(name, value)| format!("`{name}` ({value})")).collect();
             format!("{} is from 1 to {SIZE_MAX}", fields.join(" · "))
+        });
+    }
+
+    /// A rotation fits a head.
+    pub(crate) fn position(&mut self, position: &Position, head_dim: usize) {
+        let Position::Rope(rope) = position else { return };
+        let fits = rope.dims > 0 && rope.dims.is_multiple_of(2) && rope.dims <= head_dim;
+        self.check(fits, || {
+            format!("an even number of dimensions ({}) rotates, at most `head_dim` ({head_dim})", rope.dims)
+        });
+        self.check(rope.is_sound(), || {
+            format!("`rope_theta` ({}) and rope factors are positive, one factor for each pair", rope.base)
         });
     }
 

@@ -184,7 +184,7 @@ fn attention(mixer: &Mixer) -> Option<(usize, usize)> {
     let Mixer::Attention(attention) = mixer else { return None };
     let seen = match attention.span {
         AttentionSpan::Full => usize::MAX,
-        AttentionSpan::Window(tokens) => tokens,
+        AttentionSpan::Window(tokens) | AttentionSpan::Chunk(tokens) => tokens,
         AttentionSpan::Sinks { tokens, sink_tokens } => tokens + sink_tokens,
     };
     Some((attention.heads * attention.head_dim, seen))

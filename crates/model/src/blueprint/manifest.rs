@@ -25,8 +25,8 @@ impl Blueprint {
             root.norm(EMBED_NORM, norm, self.hidden);
         }
         root.norm(self.names.final_norm, self.final_norm, self.hidden);
-        for (index, layer) in self.layers.iter().enumerate() {
-            layer.name(&mut root.at(&format!("layers.{index}")));
+        for layer in self.stored_layers() {
+            layer.name(&mut root.at(&format!("layers.{}", layer.number)));
         }
         manifest
     }

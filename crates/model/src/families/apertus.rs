@@ -18,8 +18,10 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let mlp = PlainMlp { width, act: Activation::Xielu, bias: cfg.or("mlp_bias", false)? };
     let layer = LayerSpec::pre_norm(attention, mlp, dims.norm)
         .with_norms(NormPlacement::Pre { mixer: "attention_layernorm", mlp: "feedforward_layernorm" });
-    let scalars = ["alpha_p", "alpha_n"]
-        .map(|name| WeightRewrite::Squeeze { tensors: format!("model.layers.*.mlp.act_fn.{name}").into() });
+    let scalars = ["alpha_p", "alpha_n"].map(|name| WeightRewrite::Reshape {
+        tensors: format!("model.layers.*.mlp.act_fn.{name}").into(),
+        shape: Vec::new(),
+    });
     Ok(Blueprint {
         rewrites: [vec![drop("**.rotary_emb.inv_freq")], scalars.into()].concat(),
         ..Blueprint::uniform(&dims, layer)

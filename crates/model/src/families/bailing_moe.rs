@@ -7,7 +7,7 @@ use super::routed::*;
 use crate::*;
 
 /// Training, and what names other models' parts.
-const WITHOUT_EFFECT: &[&str] = &[
+pub(super) const WITHOUT_EFFECT: &[&str] = &[
     "embedding_dropout",
     "ep_size",
     "expert_capacity_factor",
@@ -34,15 +34,18 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let attention = attention(cfg, &dims)?;
     let dense = GatedMlp::read(cfg)?.with_bias(cfg.or("use_bias", false)?);
     let moe = moe(cfg, dense)?;
-    let head = if cfg.or("norm_head", false)? {
-        vec![WeightRewrite::NormalizeInputs { tensors: "lm_head.weight".into() }]
-    } else {
-        Vec::new()
-    };
-    let rewrites = [head, names(&dims, &attention, &moe)].concat();
+    let split = vec![split_qkv("model.layers.*.self_attn.query_key_value", &attention)];
+    let rewrites = [head_norm(cfg)?, names(&dims, &moe), split].concat();
     let layer = |mlp: Mlp| LayerSpec::pre_norm(attention.clone(), mlp, dims.norm);
     let layers = dense_then_routed(cfg, dims.layers, dense, Some(moe))?.into_iter().map(layer).collect();
     Ok(Blueprint { rewrites, ..Blueprint::new(&dims, layers) })
+}
+
+/// A head whose inputs' weights are normalised when it is loaded.
+pub(super) fn head_norm(cfg: &Config) -> Result<Vec<WeightRewrite>, ConfigError> {
+    let normed = cfg.or("norm_head", false)?;
+    let norm = WeightRewrite::NormalizeInputs { tensors: "lm_head.weight".into() };
+    Ok(if normed { vec![norm] } else { Vec::new() })
 }
 
 /// Attention with a joined projection.
@@ -84,8 +87,8 @@ pub(super) fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
     })
 }
 
-/// From its names to ours.
-pub(super) fn names(dims: &Dims, attention: &Attention, moe: &Moe) -> Vec<WeightRewrite> {
+/// From its names to ours, but for the joined projection.
+pub(super) fn names(dims: &Dims, moe: &Moe) -> Vec<WeightRewrite> {
     let renamed = [
         modules([("model.word_embeddings", "model.embed_tokens")]),
         parts_of_layers([
@@ -93,11 +96,12 @@ pub(super) fn names(dims: &Dims, attention: &Attention, moe: &Moe) -> Vec<Weight
             ("attention.dense", "self_attn.o_proj"),
             ("attention.query_layernorm", "self_attn.q_norm"),
             ("attention.key_layernorm", "self_attn.k_norm"),
-            ("attention.*", "self_attn.*"),
             ("mlp.gate.gate_proj", "mlp.gate"),
         ]),
-        tensors_of_layers([("mlp.gate.expert_bias", "mlp.gate.e_score_correction_bias")]),
-        vec![split_qkv("model.layers.*.self_attn.query_key_value", attention)],
+        tensors_of_layers([
+            ("attention.**", "self_attn.**"),
+            ("mlp.gate.expert_bias", "mlp.gate.e_score_correction_bias"),
+        ]),
     ];
     [routed_rewrites(dims.layers, Some(moe)), renamed.concat()].concat()
 }

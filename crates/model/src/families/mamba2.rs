@@ -57,30 +57,23 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Some(false) => Head::Own,
         None => Head::OwnIfPresent,
     };
-    let layer = LayerSpec {
-        mixer_name: "mixer",
-        mixer: Mixer::Mamba2(mixer),
-        mlp_name: "",
-        mlp: None,
-        residual_scale: 1.0,
+    let layer = LayerSpec { mixer_name: "mixer", ..LayerSpec::mixer_alone(mixer, norm, "norm") };
+    let layers = Dims::layers(cfg, "num_hidden_layers")?;
+    let dims = Dims {
+        hidden,
+        layers,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: hidden,
+        vocab: count("vocab_size")?,
+        context: 0,
         norm,
-        norm_after: None,
-        norm_placement: NormPlacement::Alone { norm: "norm" },
+        head,
     };
     Ok(Blueprint {
-        hidden,
-        vocab: count("vocab_size")?,
         context: None,
-        learned_positions: None,
-        embed_scale: 1.0,
-        embed_norm: None,
-        layers: vec![layer; Dims::layers(cfg, "num_hidden_layers")?],
-        final_norm: norm,
-        head,
-        head_bias: false,
-        logit_scale: 1.0,
-        logit_softcap: None,
         names: Names::MAMBA,
         rewrites: vec![conv_to_mlx()],
+        ..Blueprint::uniform(&dims, layer)
     })
 }

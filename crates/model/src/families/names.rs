@@ -154,3 +154,25 @@ pub(super) fn numbered_matrices() -> Vec<WeightRewrite> {
     });
     renames.into()
 }
+
+/// Depthwise convolutions: `[channels, 1, conv_kernel_size]` as published, `[channels, conv_kernel_size, 1]` in MLX.
+pub(super) fn depthwise_to_mlx(tensors: &str) -> WeightRewrite {
+    WeightRewrite::Transpose { tensors: tensors.into(), order: [0, 2, 1], unless_last: 1 }
+}
+
+/// The same for those of queries, keys and values in delta attention.
+pub(super) fn delta_convs() -> Vec<WeightRewrite> {
+    ["q", "k", "v"].map(|part| depthwise_to_mlx(&format!("**.{part}_conv1d.weight"))).into()
+}
+
+/// Where the rows of a projection come from that is stored head by head and wanted part by part.
+pub(super) fn apart(heads: usize, widths: &[usize]) -> Vec<usize> {
+    let whole: usize = widths.iter().sum();
+    let mut before = 0;
+    let mut rows = Vec::with_capacity(heads * whole);
+    for width in widths {
+        rows.extend((0..heads * width).map(|row| row / width * whole + before + row % width));
+        before += width;
+    }
+    rows
+}

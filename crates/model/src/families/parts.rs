@@ -106,9 +106,9 @@ pub(super) fn add_one_to_norms(when: When) -> impl Iterator<Item = WeightRewrite
     })
 }
 
-/// Depthwise convolutions: `[channels, 1, conv_kernel_size]` as published, `[channels, conv_kernel_size, 1]` in MLX.
+/// Depthwise convolutions of Mamba's layers and those like them.
 pub(super) fn conv_to_mlx() -> WeightRewrite {
-    WeightRewrite::Transpose { tensors: "**.conv1d.weight".into(), order: [0, 2, 1], unless_last: 1 }
+    super::names::depthwise_to_mlx("**.conv1d.weight")
 }
 
 /// Rotation of whole heads, as the config has it.
@@ -197,11 +197,46 @@ pub(super) fn by_kind(
 
 /// The rotations of layers with full attention and of those with a window, as `rope_parameters` has them by kind.
 pub(super) fn rope_by_kind(cfg: &Config, head_dim: usize) -> Result<[Rope; 2], ConfigError> {
-    let missing = |field: &str| ConfigError::Missing { field: field.to_owned() };
     let parameters = cfg.section("rope_parameters")?.ok_or_else(|| missing("rope_parameters"))?;
     let of_kind = |kind: &str| {
         let section = parameters.section(kind)?.ok_or_else(|| missing(&format!("rope_parameters.{kind}")))?;
         Rope::read_section(&section, cfg, head_dim)
     };
     Ok([of_kind("full_attention")?, of_kind("sliding_attention")?])
+}
+
+/// The error of a config without a field.
+pub(super) fn missing(field: &str) -> ConfigError {
+    ConfigError::Missing { field: field.to_owned() }
+}
+
+/// A switch that may be a number.
+pub(super) fn is_on(cfg: &Config, field: &str) -> Result<bool, ConfigError> {
+    match cfg.opt::<usize>(field) {
+        Ok(number) => Ok(number.is_some_and(|number| number > 0)),
+        Err(_) => cfg.req(field),
+    }
+}
+
+/// Layers as `layer_types` names them, each of one of these kinds.
+pub(super) fn layers_of_kinds(
+    cfg: &Config,
+    layers: usize,
+    kinds: &[(&str, LayerSpec)],
+) -> Result<Option<Vec<LayerSpec>>, ConfigError> {
+    let Some(named) = cfg.opt::<Vec<String>>("layer_types")? else { return Ok(None) };
+    if named.len() != layers {
+        let rule =
+            format!("`layer_types` ({}) names every layer (`num_hidden_layers`: {layers})", named.len());
+        return Err(ConfigError::Inconsistent { rules: vec![rule] });
+    }
+    let of_kind = |name: &String| match kinds.iter().find(|(kind, _)| kind == name) {
+        Some((_, layer)) => Ok(layer.clone()),
+        None => Err(ConfigError::Unsupported {
+            field: "layer_types".to_owned(),
+            found: name.clone(),
+            supported: kinds.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(", "),
+        }),
+    };
+    named.iter().map(of_kind).collect::<Result<_, _>>().map(Some)
 }

@@ -29,20 +29,29 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         mixer_name: "mixer",
         ..LayerSpec::pre_norm(attention.clone(), mlp, dims.norm).with_norms(norms)
     };
-    let added =
-        |tensors: &str, amount| WeightRewrite::Add { tensors: tensors.into(), amount, when: When::Always };
     let rewrites = vec![
         prefix("model.layers.layers", "model.layers"),
         split_qkv("model.layers.*.mixer.qkv_proj", &global),
         split_gate_up("model.layers.*.mlp.gate_up_proj", mlp.width),
-        added("model.norm.weight", 1.0),
         added("model.layers.*.mixer.q_norm.weight", 1.0),
         added("model.layers.*.mixer.k_norm.weight", 1.0),
+    ];
+    let rewrites = [rewrites, norm_offsets()].concat();
+    let layers = every(cfg.req("sliding_window_pattern")?, dims.layers, layer(&global), layer(&local));
+    Ok(Blueprint { rewrites, ..Blueprint::new(&dims, layers) })
+}
+
+fn added(tensors: &str, amount: f32) -> WeightRewrite {
+    WeightRewrite::Add { tensors: tensors.into(), amount, when: When::Always }
+}
+
+/// What is added to the stored norms around layers' parts, and to the last.
+pub(super) fn norm_offsets() -> Vec<WeightRewrite> {
+    vec![
+        added("model.norm.weight", 1.0),
         added("model.layers.*.pre_mixer_norm.weight", 1.0),
         added("model.layers.*.post_mixer_norm.weight", 0.2),
         added("model.layers.*.pre_mlp_norm.weight", 1.0),
         added("model.layers.*.post_mlp_norm.weight", 0.2 / 5f32.sqrt()),
-    ];
-    let layers = every(cfg.req("sliding_window_pattern")?, dims.layers, layer(&global), layer(&local));
-    Ok(Blueprint { rewrites, ..Blueprint::new(&dims, layers) })
+    ]
 }

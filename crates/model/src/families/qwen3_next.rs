@@ -97,15 +97,3 @@ fn part_by_part(spec: &GatedDelta) -> Vec<WeightRewrite> {
     ];
     [reordered.to_vec(), split].concat()
 }
-
-/// Where the rows of a projection come from that is stored head by head and wanted part by part.
-fn apart(heads: usize, widths: &[usize]) -> Vec<usize> {
-    let whole: usize = widths.iter().sum();
-    let mut before = 0;
-    let mut rows = Vec::with_capacity(heads * whole);
-    for width in widths {
-        rows.extend((0..heads * width).map(|row| row / width * whole + before + row % width));
-        before += width;
-    }
-    rows
-}

@@ -31,7 +31,16 @@ pub(super) fn deepseek_moe(
 
 /// `n_group` groups of experts, of which `topk_group` take part; each is as good as its best two.
 pub(super) fn groups(cfg: &Config, experts: usize) -> Result<Option<RouteGroups>, ConfigError> {
-    let (count, kept): (usize, usize) = (cfg.or("n_group", 1)?, cfg.or("topk_group", 1)?);
+    groups_of(cfg, experts, "n_group")
+}
+
+/// The same with another name for the number of groups.
+pub(super) fn groups_of(
+    cfg: &Config,
+    experts: usize,
+    field: &str,
+) -> Result<Option<RouteGroups>, ConfigError> {
+    let (count, kept): (usize, usize) = (cfg.or(field, 1)?, cfg.or("topk_group", 1)?);
     let best = experts.checked_div(count).unwrap_or(0).min(2);
     Ok((count > 1 && kept < count).then_some(RouteGroups { count, kept, best }))
 }

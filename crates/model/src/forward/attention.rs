@@ -56,6 +56,8 @@ pub(crate) struct Gather {
     pub(crate) keys: i32,
     /// `true` where a row attends to a key, `[n, 1, rows, keys]`; `None` is causal.
     pub(crate) mask: Option<Array>,
+    /// Positions of each segment's first row and first key; of a cache without sinks.
+    starts: Vec<[i32; 2]>,
 }
 
 impl Gather {
@@ -65,6 +67,33 @@ impl Gather {
             None => fast::Mask::Causal,
         }
     }
+
+    /// Positions of rows, `[n, 1, rows, 1]`, and of keys, `[n, 1, 1, keys]`, i32.
+    pub(crate) fn positions(&self) -> mlx::Result<[Array; 2]> {
+        let rows = match &self.rows {
+            Rows::Chunk { len, .. } => *len,
+            Rows::Singles(_) => 1,
+        };
+        let count = self.starts.len() as i32;
+        let run = |which: usize, len: i32, shape: [i32; 4]| {
+            let numbers = self.starts.iter().flat_map(|starts| starts[which]..starts[which] + len);
+            Array::from_slice(&numbers.collect::<Vec<i32>>(), &shape)
+        };
+        Ok([run(0, rows, [count, 1, rows, 1])?, run(1, self.keys, [count, 1, 1, self.keys])?])
+    }
+
+    /// `true` where a row attends to a key, `[n, 1, rows, keys]`, made if the mask is only causal.
+    pub(crate) fn visible(&self, [rows, keys]: &[Array; 2]) -> mlx::Result<Array> {
+        match &self.mask {
+            Some(mask) => Ok(mask.clone()),
+            None => rows.greater_equal(keys),
+        }
+    }
+}
+
+/// Positions of a segment's first row and of the first key that it gathers.
+fn starts(segment: &Segment, table: &BlockTable, block_size: usize) -> [i32; 2] {
+    [segment.context as i32, (table.freed_blocks * block_size) as i32]
 }
 
 impl AttentionMetadata {
@@ -172,6 +201,9 @@ fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::
         tables: block_indices(&padded)?.reshape(&[count, width as i32])?,
         keys: keys as i32,
         mask: Some(Array::from_slice(&mask, &[count, 1, 1, keys as i32])?),
+        starts: (segments.iter().zip(&tables))
+            .map(|(segment, table)| starts(segment, table, cache.block_size))
+            .collect(),
     })
 }
 
@@ -193,6 +225,7 @@ fn gather_chunk(segment: &Segment, group: usize, cache: &KvCache) -> mlx::Result
         tables: block_indices(&table.blocks)?.expand_dims(&[0])?,
         keys: keys as i32,
         mask,
+        starts: vec![starts(segment, table, cache.block_size)],
     })
 }
 

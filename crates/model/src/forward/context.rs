@@ -23,6 +23,8 @@ pub(crate) struct ForwardContext {
     pub(crate) logits_at: Option<LogitRows>,
     /// One for each cache group.
     pub(crate) groups: Vec<GroupMetadata>,
+    /// Values of the pass's first layer, where later layers mix them into theirs.
+    pub(crate) first_values: OnceCell<Array>,
 }
 
 /// Position of each row, and the length that its sequence is rotated for: the prompt's length for prompt tokens, then
@@ -66,7 +68,8 @@ impl ForwardContext {
         });
         let groups = groups.collect::<mlx::Result<_>>()?;
         let logits_at = LogitRows::new(&batch.logits_at, path)?;
-        Ok(Self { positions: OnceCell::new(), logits_at, groups, lengths })
+        let first_values = OnceCell::new();
+        Ok(Self { positions: OnceCell::new(), logits_at, groups, lengths, first_values })
     }
 
     /// Position of each row, `[T]` i32.

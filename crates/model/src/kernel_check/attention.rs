@@ -192,7 +192,7 @@ impl<'a> Probe<'a> {
         };
         let (rotation, sinks) = (self.rotation.as_ref(), self.sinks.as_ref());
         let layer = LayerContext { ctx, index: 0, cache };
-        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, sinks, layer })
+        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, sinks, filter: None, layer })
     }
 }
 

@@ -3,7 +3,7 @@
 use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 
 use crate::mixers::MixerCache;
-use crate::{Blueprint, KvStorage};
+use crate::{Attention, Blueprint, KvStorage};
 
 /// Which rows read the keys and values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,10 @@ impl Blueprint {
 
     /// True if some layer's cache of this kind is reached by MLX's operations alone.
     pub(crate) fn needs_mlx(&self, is_kind: impl Fn(CacheKind) -> bool) -> bool {
+        let mut attentions = self.layers.iter().flat_map(|layer| layer.mixer.attentions());
+        if is_kind(CacheKind::Full) && attentions.any(Attention::needs_mlx) {
+            return true;
+        }
         let caches = self.layers.iter().flat_map(|layer| layer.mixer.spec().caches());
         let format = KvFormat::Float(FloatType::F32);
         caches.into_iter().any(|cache| !cache.has_kernel() && is_kind(cache.cache_spec(format).kind))

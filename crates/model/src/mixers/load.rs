@@ -2,12 +2,19 @@
 
 use super::Mixer;
 use super::attention::AttentionBlock;
+use super::conv_attention::ConvAttentionBlock;
+use super::conv_gate::ConvGateBlock;
+use super::delta_attention::DeltaAttentionBlock;
 use super::gated_delta::GatedDeltaBlock;
 use super::latent::LatentBlock;
+use super::lightning::LightningBlock;
 use super::mamba1::Mamba1Block;
 use super::mamba2::Mamba2Block;
 use super::parallel::ParallelBlock;
 use super::per_position::PerPositionBlock;
+use super::rg_lru::RgLruBlock;
+use super::rwkv7::{ChannelMixBlock, TimeMixBlock};
+use super::selective_mamba2::SelectiveMamba2Block;
 use super::short_conv::ShortConvBlock;
 use crate::LoadError;
 use crate::blocks::MixerBlock;
@@ -25,7 +32,15 @@ impl Mixer {
             Self::PerPosition(spec) => Box::new(PerPositionBlock(spec.0.load(store, path)?)),
             Self::Absent(spec) => Box::new(*spec),
             Self::Mamba2(spec) => Box::new(Mamba2Block::load(spec, store, path)?),
+            Self::SelectiveMamba2(spec) => Box::new(SelectiveMamba2Block::load(spec, store, path)?),
             Self::GatedDelta(spec) => Box::new(GatedDeltaBlock::load(spec, store, path)?),
+            Self::DeltaAttention(spec) => Box::new(DeltaAttentionBlock::load(spec, store, path)?),
+            Self::Lightning(spec) => Box::new(LightningBlock::load(spec, store, path)?),
+            Self::RgLru(spec) => Box::new(RgLruBlock::load(spec, store, path)?),
+            Self::ConvGate(spec) => Box::new(ConvGateBlock::load(spec, store, path)?),
+            Self::ConvAttention(spec) => Box::new(ConvAttentionBlock::load(spec, store, path)?),
+            Self::TimeMix(spec) => Box::new(TimeMixBlock::load(spec, store, path)?),
+            Self::ChannelMix(_) => Box::new(ChannelMixBlock::load(store, path)?),
         })
     }
 }

@@ -24,6 +24,17 @@ pub struct Router {
     pub renormalize: bool,
     /// Weights are multiplied by this.
     pub scale: f32,
+    /// What weights multiply.
+    pub weighs: Weighs,
+}
+
+/// What the weights of chosen experts multiply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weighs {
+    /// What experts compute.
+    Outputs,
+    /// What they read (Llama 4).
+    Inputs,
 }
 
 /// From router logits to the scores of experts.
@@ -63,6 +74,7 @@ impl Router {
         groups: None,
         renormalize: false,
         scale: 1.0,
+        weighs: Weighs::Outputs,
     };
     /// The same, divided by their sum over the chosen experts.
     pub const SOFTMAX_RENORMALIZED: Self = Self { renormalize: true, ..Self::SOFTMAX };

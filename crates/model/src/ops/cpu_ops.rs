@@ -189,7 +189,7 @@ fn paged_in(
     let spec = call.spec;
     let (window, sink_tokens) = match spec.span {
         AttentionSpan::Full => (None, 0),
-        AttentionSpan::Window(tokens) => (Some(tokens as i32), 0),
+        AttentionSpan::Window(tokens) | AttentionSpan::Chunk(tokens) => (Some(tokens as i32), 0),
         AttentionSpan::Sinks { tokens, sink_tokens } => (Some(tokens as i32), sink_tokens as i32),
     };
     let [q_norm, k_norm] = match call.head_norms {

@@ -39,6 +39,33 @@ pub(crate) struct GatedDeltaWeights {
 }
 
 impl CausalConv {
+    /// One convolution over the channels of several, end to end; all have a bias, or none.
+    pub(crate) fn join(parts: Vec<Self>) -> mlx::Result<Self> {
+        let weights: Vec<&Array> = parts.iter().map(|part| &part.weight).collect();
+        let biases: Vec<&Array> = parts.iter().filter_map(|part| part.bias.as_ref()).collect();
+        let bias = if biases.is_empty() { None } else { Some(mlx::concatenate(&biases, -1)?) };
+        Ok(Self { weight: mlx::concatenate(&weights, -1)?, bias })
+    }
+
+    /// `x`: `[n, len, channels]` f32, after `before`, `[n, conv_kernel_size − 1, channels]` → as many rows of the
+    /// convolution, without its activation, and what comes before the next ones.
+    pub(crate) fn forward(&self, x: &Array, before: &Array) -> mlx::Result<(Array, Array)> {
+        let [count, len, channels] = x.dims()?;
+        let size = self.weight.dim(0)?;
+        let joined = mlx::concatenate(&[before, x], 1)?;
+        let mut sum: Option<Array> = self.bias.clone();
+        for tap in 0..size {
+            let weight = self.weight.slice(&[tap, 0], &[tap + 1, channels])?;
+            let term = joined.slice(&[0, tap, 0], &[count, tap + len, channels])? * weight;
+            sum = Some(match sum {
+                Some(sum) => sum + term,
+                None => term,
+            });
+        }
+        let sum = sum.ok_or_else(|| mlx::Error::new("a convolution has a kernel"))?;
+        Ok((sum, joined.slice(&[0, len, 0], &[count, len + size - 1, channels])?))
+    }
+
     pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
         [&self.weight].into_iter().chain(&self.bias)
     }

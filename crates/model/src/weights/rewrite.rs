@@ -38,6 +38,7 @@ impl WeightRewrite {
                 let dims = [*heads, *nope_dim, *v_head_dim].map(|size| size as i32);
                 split_latent(&mut weights, from, dims, quantization)?;
             }
+            Self::MoveFactors { from, to } => move_factors(&mut weights, from, to)?,
             Self::StackExperts { from, to, experts } => stack_experts(&mut weights, from, to, *experts)?,
             Self::Unstack { from, to, experts } => unstack(&mut weights, from, to, *experts as i32)?,
             Self::Add { tensors, when, .. } | Self::Scale { tensors, when, .. } => {
@@ -51,8 +52,9 @@ impl WeightRewrite {
             }
             Self::TakeRows { tensors, .. }
             | Self::Transposed { tensors }
-            | Self::Squeeze { tensors }
+            | Self::Reshape { tensors, .. }
             | Self::NormalizeInputs { tensors }
+            | Self::NormalizeOutputs { tensors }
             | Self::Transpose { tensors, .. } => {
                 change(&mut weights, tensors, |name, tensor| self.changed(name, tensor))?;
             }
@@ -86,13 +88,12 @@ impl WeightRewrite {
                 }
                 factors => refused(&format!("{} rows", factors.len())),
             },
-            Self::Squeeze { .. } if tensor.size() == 1 => Ok(tensor.reshape(&[])?),
-            Self::Squeeze { .. } => refused("one number"),
-            Self::NormalizeInputs { .. } => {
-                let wide = tensor.astype(Dtype::F32)?;
-                let length = wide.square()?.sum(&[0])?.sqrt()?.expand_dims(&[0])? + 1e-7;
-                Ok((wide / length).astype(tensor.dtype()?)?)
+            Self::Reshape { shape, .. } if tensor.size() == shape.iter().product::<usize>() => {
+                Ok(tensor.reshape(&shape.iter().map(|size| *size as i32).collect::<Vec<_>>())?)
             }
+            Self::Reshape { shape, .. } => refused(&format!("as many numbers as {shape:?}")),
+            Self::NormalizeInputs { .. } => Ok(normalized(tensor, 0)?),
+            Self::NormalizeOutputs { .. } => Ok(normalized(tensor, -1)?),
             Self::Transpose { order, unless_last, .. } => match tensor.shape() {
                 [_, _, last] if last == unless_last => Ok(tensor.clone()),
                 [_, _, _] => Ok(tensor.transpose(order)?),
@@ -123,6 +124,23 @@ impl WeightRewrite {
 fn indices(numbers: &[usize]) -> mlx::Result<Array> {
     let numbers: Vec<i32> = numbers.iter().map(|number| *number as i32).collect();
     Array::from_slice(&numbers, &[numbers.len() as i32])
+}
+
+/// Divided by its length along an axis.
+fn normalized(tensor: &Array, axis: i32) -> mlx::Result<Array> {
+    let wide = tensor.astype(Dtype::F32)?;
+    let length = wide.square()?.sum(&[axis])?.sqrt()?.expand_dims(&[axis])? + 1e-7;
+    (wide / length).astype(tensor.dtype()?)
+}
+
+fn move_factors(weights: &mut Weights, from: &Pattern, to: &Pattern) -> Result<(), LoadError> {
+    for Taken { name, captures, tensor } in take(weights, from) {
+        if let Some(target) = weights.get_mut(&to.fill(&captures)) {
+            *target = &*target * &tensor;
+        }
+        weights.insert(name, Array::ones(tensor.shape(), tensor.dtype()?)?);
+    }
+    Ok(())
 }
 
 fn unstack(weights: &mut Weights, from: &Pattern, to: &Pattern, experts: i32) -> Result<(), LoadError> {

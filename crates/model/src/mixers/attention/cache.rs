@@ -7,10 +7,17 @@ use crate::Position;
 use crate::mixers::MixerCache;
 
 impl MixerCache for Attention {
+    fn is_own(&self) -> bool {
+        self.has_keys()
+    }
+
     fn cache_spec(&self, format: KvFormat) -> KvCacheSpec {
         let kind = match self.span {
             AttentionSpan::Full => CacheKind::Full,
-            AttentionSpan::Window(tokens) => CacheKind::SlidingWindow { tokens, sinks: 0 },
+            // A chunk ends within a window of its length.
+            AttentionSpan::Window(tokens) | AttentionSpan::Chunk(tokens) => {
+                CacheKind::SlidingWindow { tokens, sinks: 0 }
+            }
             AttentionSpan::Sinks { tokens, sink_tokens } => {
                 CacheKind::SlidingWindow { tokens, sinks: sink_tokens }
             }

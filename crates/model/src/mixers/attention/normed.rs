@@ -7,73 +7,90 @@ use crate::ops::HeadNorm;
 use crate::weights::Store;
 use crate::{LoadError, Norm};
 
-/// The norm with its weights, of queries and of keys.
+/// The norm with its weights, of queries and, where a layer has them, of keys.
 pub(super) struct QkNormBlock {
     spec: QkNorm,
-    /// Absent where the norm has none.
-    weights: Option<[Array; 2]>,
-    biases: Option<[Array; 2]>,
+    queries: HeadWeights,
+    keys: HeadWeights,
+}
+
+/// Absent where the norm has none, or the layer no keys.
+struct HeadWeights {
+    weight: Option<Array>,
+    bias: Option<Array>,
+}
+
+impl HeadWeights {
+    const NONE: Self = Self { weight: None, bias: None };
+
+    fn load(spec: QkNorm, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let mut part = |name: &str, is_there: bool| {
+            is_there.then(|| store.vector(&format!("{path}.{name}"))).transpose()
+        };
+        let has_bias = matches!(spec.norm, Norm::Layer { bias: true, .. }) && spec.over != NormOver::EachHead;
+        let has_weight = matches!(spec.norm, Norm::Rms { .. } | Norm::Layer { .. });
+        Ok(Self { weight: part("weight", has_weight)?, bias: part("bias", has_bias)? })
+    }
+
+    fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.weight.iter().chain(&self.bias)
+    }
 }
 
 impl QkNormBlock {
-    pub(super) fn load(spec: QkNorm, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        let mut pair = |part: &str| -> Result<[Array; 2], LoadError> {
-            let mut vector = |name: &str| store.vector(&format!("{path}.{name}.{part}"));
-            Ok([vector("q_norm")?, vector("k_norm")?])
+    pub(super) fn load(
+        spec: QkNorm,
+        has_keys: bool,
+        store: &mut Store,
+        path: &str,
+    ) -> Result<Self, LoadError> {
+        let queries = HeadWeights::load(spec, store, &format!("{path}.q_norm"))?;
+        let keys = match has_keys {
+            true => HeadWeights::load(spec, store, &format!("{path}.k_norm"))?,
+            false => HeadWeights::NONE,
         };
-        let weights = match spec.norm {
-            Norm::Rms { .. } | Norm::Layer { .. } => Some(pair("weight")?),
-            Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => None,
-        };
-        let biases = match (spec.norm, spec.over) {
-            (Norm::Layer { bias: true, .. }, NormOver::Head | NormOver::AllHeads) => Some(pair("bias")?),
-            _ => None,
-        };
-        Ok(Self { spec, weights, biases })
+        Ok(Self { spec, queries, keys })
     }
 
     /// As kernels take it.
     pub(super) fn in_kernels(&self) -> Option<[HeadNorm<'_>; 2]> {
-        let (eps, [q, k]) = (self.spec.in_kernels()?, self.weights.as_ref()?);
+        let eps = self.spec.in_kernels()?;
+        let [q, k] = [self.queries.weight.as_ref()?, self.keys.weight.as_ref()?];
         Some([q, k].map(|weight| HeadNorm { weight, eps }))
     }
 
-    /// Queries and keys, `[T, heads, head_dim]` each, normed if this is when.
-    pub(super) fn apply(&self, at: NormAt, [q, k]: [Array; 2]) -> mlx::Result<[Array; 2]> {
-        if self.spec.at != at {
-            return Ok([q, k]);
-        }
-        let [q_bias, k_bias] = pair_of(&self.biases);
-        let [q_norm, k_norm] = pair_of(&self.weights);
-        Ok([self.norm(&q, q_norm, q_bias)?, self.norm(&k, k_norm, k_bias)?])
+    /// Queries, `[T, heads, head_dim]`, normed if this is when.
+    pub(super) fn queries(&self, at: NormAt, q: Array) -> mlx::Result<Array> {
+        if self.spec.at == at { self.norm(&q, &self.queries) } else { Ok(q) }
     }
 
-    fn norm(&self, x: &Array, weight: Option<&Array>, bias: Option<&Array>) -> mlx::Result<Array> {
+    /// Keys, `[T, kv_heads, head_dim]`, likewise.
+    pub(super) fn keys(&self, at: NormAt, k: Array) -> mlx::Result<Array> {
+        if self.spec.at == at { self.norm(&k, &self.keys) } else { Ok(k) }
+    }
+
+    fn norm(&self, x: &Array, weights: &HeadWeights) -> mlx::Result<Array> {
+        let HeadWeights { weight, bias } = weights;
         let normed = |x: &Array, weight: Option<&Array>| match self.spec.norm {
             Norm::Rms { eps } | Norm::RmsUnweighted { eps } => fast::rms_norm(x, weight, eps),
-            Norm::Layer { eps, .. } | Norm::LayerUnweighted { eps } => fast::layer_norm(x, weight, bias, eps),
+            Norm::Layer { eps, .. } | Norm::LayerUnweighted { eps } => {
+                fast::layer_norm(x, weight, bias.as_ref(), eps)
+            }
         };
         match self.spec.over {
-            NormOver::Head => normed(x, weight),
+            NormOver::Head => normed(x, weight.as_ref()),
             NormOver::EachHead => {
                 let unweighted = normed(x, None)?;
-                Ok(weight.map_or(unweighted.clone(), |weight| unweighted * weight))
+                Ok(weight.as_ref().map_or(unweighted.clone(), |weight| unweighted * weight))
             }
             NormOver::AllHeads => {
                 let [rows, heads, dim] = x.dims()?;
-                normed(&x.reshape(&[rows, heads * dim])?, weight)?.reshape(&[rows, heads, dim])
+                normed(&x.reshape(&[rows, heads * dim])?, weight.as_ref())?.reshape(&[rows, heads, dim])
             }
         }
     }
 
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.weights.iter().chain(&self.biases).flatten()
-    }
-}
-
-fn pair_of(pair: &Option<[Array; 2]>) -> [Option<&Array>; 2] {
-    match pair {
-        Some([q, k]) => [Some(q), Some(k)],
-        None => [None, None],
+        self.queries.arrays().chain(self.keys.arrays())
     }
 }

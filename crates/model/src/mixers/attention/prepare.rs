@@ -1,11 +1,13 @@
 //! Norms, rotation and temperature of queries and keys in MLX's operations, for what attention kernels do not have.
 
-use mlx::{Array, Dtype};
+use mlx::{Array, Dtype, fast};
 
 use super::normed::QkNormBlock;
-use super::{Attention, NormAt, Temperature};
+use super::{Attention, KeySource, NormAt, Temperature};
+use crate::LoadError;
 use crate::forward::ForwardContext;
 use crate::ops::Rotation;
+use crate::weights::Store;
 
 impl Attention {
     /// True where attention kernels norm queries and keys themselves, if they are normed at all.
@@ -15,7 +17,11 @@ impl Attention {
 
     /// True where attention kernels rotate queries and keys themselves: nothing comes between rotation and scores.
     pub(super) fn rotates_in_kernels(&self) -> bool {
-        self.temperature.is_none() && self.qk_norm.is_none_or(|norm| norm.at == NormAt::BeforeRotation)
+        self.temperature.is_none()
+            && self.qk_norm.is_none_or(|norm| norm.at == NormAt::BeforeRotation)
+            && self.keys == KeySource::Own
+            && self.value_norm.is_none()
+            && !self.rounds_keys
     }
 }
 
@@ -30,33 +36,98 @@ impl Temperature {
     }
 }
 
-/// Queries, keys and values of a projection, with queries and keys normed, and rotated if `rotation` is given.
-pub(super) fn prepared(
-    spec: &Attention,
-    (norm, rotation): (Option<&QkNormBlock>, Option<&Rotation>),
-    qkv: &Array,
-    ctx: &ForwardContext,
-) -> mlx::Result<Array> {
-    let [rows, _] = qkv.dims()?;
-    let (heads, kv_heads, dim) = (spec.heads as i32, spec.kv_heads as i32, spec.head_dim as i32);
-    let parts = qkv.split(&[heads * dim, (heads + kv_heads) * dim], -1)?;
-    let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
-    let mut pair = [q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?];
-    if let Some(norm) = norm {
-        pair = norm.apply(NormAt::BeforeRotation, pair)?;
+/// What happens to queries, keys and values between their projection and attention.
+pub(super) struct Preparation<'a> {
+    pub(super) spec: &'a Attention,
+    pub(super) norm: Option<&'a QkNormBlock>,
+    pub(super) rotation: Option<&'a Rotation>,
+    pub(super) rounding: Option<&'a Rounding>,
+}
+
+impl Preparation<'_> {
+    /// Queries, keys and values as attention takes them, from a projection of those that the layer has.
+    pub(super) fn apply(&self, projected: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
+        let spec = self.spec;
+        let [rows, _] = projected.dims()?;
+        let (heads, kv_heads, dim) = (spec.heads as i32, spec.kv_heads as i32, spec.head_dim as i32);
+        let cuts = [heads * dim, (heads + kv_heads) * dim];
+        let parts = match spec.keys {
+            KeySource::Own => projected.split(&cuts, -1)?,
+            KeySource::OwnAsValues => projected.split(&cuts[..1], -1)?,
+            KeySource::Layer(_) => vec![projected.clone()],
+        };
+        let queries = |q: &Array| -> mlx::Result<Array> {
+            let q = self.turned(q.reshape(&[rows, heads, dim])?, QkNormBlock::queries, ctx)?;
+            let q = match spec.temperature {
+                Some(temperature) => temperature.apply(&q, ctx)?,
+                None => q,
+            };
+            q.reshape(&[rows, heads * dim])
+        };
+        let keys = |k: &Array| -> mlx::Result<Array> {
+            let k = self.turned(k.reshape(&[rows, kv_heads, dim])?, QkNormBlock::keys, ctx)?;
+            let k = k.reshape(&[rows, kv_heads * dim])?;
+            self.rounding.map_or(Ok(k.clone()), |rounding| round(&k, &rounding.keys))
+        };
+        match parts.as_slice() {
+            [q] => queries(q),
+            [q, k] => mlx::concatenate(&[&queries(q)?, &keys(k)?, &self.values(k)?], -1),
+            [q, k, v] => mlx::concatenate(&[&queries(q)?, &keys(k)?, &self.values(v)?], -1),
+            _ => Err(mlx::Error::new("queries, keys and values")),
+        }
     }
-    if let Some(rotation) = rotation {
-        let positions = ctx.positions()?;
-        let [q, k] = &pair;
-        pair = [rotation.apply(q, positions, &ctx.lengths)?, rotation.apply(k, positions, &ctx.lengths)?];
+
+    /// Heads of queries or keys, `[T, _, head_dim]`, normed before or after they are rotated.
+    fn turned(
+        &self,
+        x: Array,
+        normed: fn(&QkNormBlock, NormAt, Array) -> mlx::Result<Array>,
+        ctx: &ForwardContext,
+    ) -> mlx::Result<Array> {
+        let norm = |x: Array, at: NormAt| match self.norm {
+            Some(norm) => normed(norm, at, x),
+            None => Ok(x),
+        };
+        let x = norm(x, NormAt::BeforeRotation)?;
+        let x = match self.rotation {
+            Some(rotation) => rotation.apply(&x, ctx.positions()?, &ctx.lengths)?,
+            None => x,
+        };
+        norm(x, NormAt::AfterRotation)
     }
-    if let Some(norm) = norm {
-        pair = norm.apply(NormAt::AfterRotation, pair)?;
+
+    fn values(&self, v: &Array) -> mlx::Result<Array> {
+        let [rows, width] = v.dims()?;
+        let v = match self.spec.value_norm {
+            Some(eps) => {
+                let by_head = v.reshape(&[rows, self.spec.kv_heads as i32, -1])?;
+                fast::rms_norm(&by_head, None, eps)?.reshape(&[rows, width])?
+            }
+            None => v.clone(),
+        };
+        self.rounding.map_or(Ok(v.clone()), |rounding| round(&v, &rounding.values))
     }
-    let [q, k] = pair;
-    let q = match spec.temperature {
-        Some(temperature) => temperature.apply(&q, ctx)?,
-        None => q,
-    };
-    mlx::concatenate(&[&q.reshape(&[rows, heads * dim])?, &k.reshape(&[rows, kv_heads * dim])?, v], -1)
+}
+
+/// Scales of keys and of values that are rounded as if they were stored in 8 bits, `[]` f32.
+pub(super) struct Rounding {
+    keys: Array,
+    values: Array,
+}
+
+impl Rounding {
+    pub(super) fn load(store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let mut scale = |name: &str| store.float(&format!("{path}.{name}"));
+        Ok(Self { keys: scale("quant_key_scale")?, values: scale("quant_value_scale")? })
+    }
+
+    pub(super) fn arrays(&self) -> [&Array; 2] {
+        [&self.keys, &self.values]
+    }
+}
+
+fn round(x: &Array, scale: &Array) -> mlx::Result<Array> {
+    let [low, high] = [Array::scalar(-128.0, Dtype::F32)?, Array::scalar(127.0, Dtype::F32)?];
+    let codes = (x.astype(Dtype::F32)? / scale).round()?.clip(Some(&low), Some(&high))?;
+    (codes * scale).astype(x.dtype()?)
 }

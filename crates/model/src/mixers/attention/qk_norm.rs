@@ -57,8 +57,9 @@ impl QkNorm {
         }
     }
 
-    pub(super) fn name_tensors(self, [heads, kv_heads]: [usize; 2], head_dim: usize, at: &mut Scope) {
-        for (name, heads) in [("q_norm", heads), ("k_norm", kv_heads)] {
+    pub(super) fn name_tensors(self, heads: [Option<usize>; 2], head_dim: usize, at: &mut Scope) {
+        for (name, heads) in ["q_norm", "k_norm"].into_iter().zip(heads) {
+            let Some(heads) = heads else { continue };
             match (self.over, self.norm) {
                 (NormOver::EachHead, Norm::Rms { .. } | Norm::Layer { .. }) => {
                     at.at(name).tensor("weight", &[heads, head_dim]);

@@ -40,6 +40,34 @@ pub struct Attention {
     pub value_scale: f32,
     /// Queries grow with their position.
     pub temperature: Option<Temperature>,
+    /// Where keys and values come from.
+    pub keys: KeySource,
+    /// RMS norm of each head's values, without a weight, with this epsilon (Gemma 4).
+    pub value_norm: Option<f32>,
+    /// Keys and values are rounded to multiples of a learned scale, as if they were stored in 8 bits (AFM 7).
+    pub rounds_keys: bool,
+    /// Which blocks of keys a head sees, by their positions.
+    pub block_sparse: Option<BlockSparse>,
+}
+
+/// Where a layer's keys and values come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeySource {
+    /// Its own projections, `k_proj` and `v_proj`.
+    Own,
+    /// `k_proj` gives both: values are keys before their norm and rotation (Gemma 4).
+    OwnAsValues,
+    /// The cache of an earlier layer, which is of the same span.
+    Layer(usize),
+}
+
+/// A query sees the last `local` blocks of `size` keys, its own included, and each head every `stride`-th block of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct BlockSparse {
+    pub size: usize,
+    pub local: usize,
+    pub stride: usize,
 }
 
 /// What the heads' output is multiplied by.
@@ -77,6 +105,8 @@ pub enum AttentionSpan {
     Full,
     /// The last `n`, itself included.
     Window(usize),
+    /// Those in its own chunk of so many positions (Llama 4).
+    Chunk(usize),
     /// The last `tokens`, itself included, and the first `sink_tokens` of the sequence. Source: arXiv 2309.17453.
     Sinks {
         /// The last ones.
@@ -86,13 +116,30 @@ pub enum AttentionSpan {
     },
 }
 
+impl Attention {
+    /// False where they come from another layer.
+    pub(crate) fn has_keys(&self) -> bool {
+        !matches!(self.keys, KeySource::Layer(_))
+    }
+
+    /// True where MLX's operations alone compute it.
+    pub(crate) fn needs_mlx(&self) -> bool {
+        matches!(self.keys, KeySource::Layer(_))
+            || matches!(self.span, AttentionSpan::Chunk(_))
+            || self.block_sparse.is_some()
+    }
+}
+
 impl Rules for Attention {
     fn check_rules(&self, broken: &mut Broken) {
         broken.divides(("num_key_value_heads", self.kv_heads), ("num_attention_heads", self.heads));
         broken.size(&[("num_attention_heads", self.heads), ("head_dim", self.head_dim)]);
         broken.size(&[("num_attention_heads", self.heads), ("v_head_dim", self.v_head_dim)]);
-        check_position(&self.position, self.head_dim, broken);
-        let is_empty = matches!(self.span, AttentionSpan::Window(0) | AttentionSpan::Sinks { tokens: 0, .. });
+        broken.position(&self.position, self.head_dim);
+        let is_empty = matches!(
+            self.span,
+            AttentionSpan::Window(0) | AttentionSpan::Chunk(0) | AttentionSpan::Sinks { tokens: 0, .. }
+        );
         broken.check(!is_empty, || "`sliding_window` (0) holds at least one token".to_owned());
         let limits = [Some(self.scale), self.softcap, self.clip_qkv];
         for (limit, what) in limits.into_iter().zip(["scale", "soft cap", "clip"]) {
@@ -101,15 +148,4 @@ impl Rules for Attention {
             });
         }
     }
-}
-
-fn check_position(position: &Position, head_dim: usize, broken: &mut Broken) {
-    let Position::Rope(rope) = position else { return };
-    let fits = rope.dims > 0 && rope.dims.is_multiple_of(2) && rope.dims <= head_dim;
-    broken.check(fits, || {
-        format!("an even number of dimensions ({}) rotates, at most `head_dim` ({head_dim})", rope.dims)
-    });
-    broken.check(rope.is_sound(), || {
-        format!("`rope_theta` ({}) and rope factors are positive, one factor for each pair", rope.base)
-    });
 }

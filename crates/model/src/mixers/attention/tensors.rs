@@ -1,6 +1,6 @@
 //! Names and shapes of an attention layer's tensors.
 
-use super::{Attention, OutputGate};
+use super::{Attention, KeySource, OutputGate};
 use crate::manifest::Scope;
 use crate::spec::Tensors;
 
@@ -10,8 +10,14 @@ impl Tensors for Attention {
         let (v, out) = (self.kv_heads * self.v_head_dim, self.heads * self.v_head_dim);
         let gated = if self.out_gate == Some(OutputGate::InQueries) { 2 * q } else { q };
         at.linear("q_proj", at.hidden, gated, self.qkv_bias);
-        at.linear("k_proj", at.hidden, k, self.qkv_bias);
-        at.linear("v_proj", at.hidden, v, self.qkv_bias);
+        match self.keys {
+            KeySource::Own => {
+                at.linear("k_proj", at.hidden, k, self.qkv_bias);
+                at.linear("v_proj", at.hidden, v, self.qkv_bias);
+            }
+            KeySource::OwnAsValues => at.linear("k_proj", at.hidden, k, self.qkv_bias),
+            KeySource::Layer(_) => {}
+        }
         at.linear("o_proj", out, at.hidden, self.out_bias);
         match self.out_gate {
             Some(OutputGate::PerElement) => at.linear("gate_proj", at.hidden, out, false),
@@ -21,8 +27,13 @@ impl Tensors for Attention {
         if self.sink_logits {
             at.tensor("sinks", &[self.heads]);
         }
+        if self.rounds_keys && self.has_keys() {
+            at.tensor("quant_key_scale", &[]);
+            at.tensor("quant_value_scale", &[]);
+        }
         if let Some(norm) = self.qk_norm {
-            norm.name_tensors([self.heads, self.kv_heads], self.head_dim, at);
+            let kv_heads = if self.has_keys() { Some(self.kv_heads) } else { None };
+            norm.name_tensors([Some(self.heads), kv_heads], self.head_dim, at);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::blocks::{ExpertLinear, Linear, MlpBlock};
 use crate::mlps::router::RouterBlock;
 use crate::ops::{ChosenExperts, Ops};
 use crate::weights::Store;
-use crate::{Activation, LoadError};
+use crate::{Activation, LoadError, Weighs};
 
 /// Routed experts.
 pub(crate) struct MoeBlock {
@@ -17,6 +17,7 @@ pub(crate) struct MoeBlock {
     input: ExpertInput,
     down_proj: ExpertLinear,
     act: Activation,
+    weighs: Weighs,
     shared: Option<SharedExpertBlock>,
     /// To the experts' narrower vector and back.
     latent: Option<[Linear; 2]>,
@@ -87,6 +88,7 @@ impl MoeBlock {
             down_proj: store.expert_linear(&format!("{experts}.down_proj"))?,
             router: RouterBlock::load(spec.router, spec.top_k, store, path)?,
             act: spec.expert.act(),
+            weighs: spec.router.weighs,
             shared: shared.transpose()?,
         })
     }
@@ -96,8 +98,19 @@ impl MlpBlock for MoeBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
         let (experts, weights) = self.router.forward(x)?;
         let narrow = self.latent.as_ref().map(|[down, _]| down.forward(x)).transpose()?;
-        let activated = self.input.forward(self.ops, narrow.as_ref().unwrap_or(x), &experts, self.act)?;
-        let y = self.ops.weighted_sum(&self.down_proj.forward(&activated, &experts)?, &weights)?;
+        let read = narrow.as_ref().unwrap_or(x);
+        let y = match self.weighs {
+            Weighs::Outputs => {
+                let activated = self.input.forward(self.ops, read, &experts, self.act)?;
+                self.ops.weighted_sum(&self.down_proj.forward(&activated, &experts)?, &weights)?
+            }
+            Weighs::Inputs => {
+                let weights = weights.astype(read.dtype()?)?.expand_dims(&[-1])?;
+                let weighed = read.expand_dims(&[1])? * weights;
+                let activated = self.input.forward(self.ops, &weighed, &experts, self.act)?;
+                self.down_proj.forward(&activated, &experts)?.sum(&[1])?
+            }
+        };
         let y = match &self.latent {
             Some([_, up]) => up.forward(&y)?,
             None => y,

@@ -21,7 +21,7 @@ pub(crate) fn paged(
 ) -> Option<PagedAttention> {
     let (window, sink_tokens) = match spec.span {
         AttentionSpan::Full => (None, 0),
-        AttentionSpan::Window(tokens) => (Some(tokens as i32), 0),
+        AttentionSpan::Window(tokens) | AttentionSpan::Chunk(tokens) => (Some(tokens as i32), 0),
         AttentionSpan::Sinks { tokens, sink_tokens } => (Some(tokens as i32), sink_tokens as i32),
     };
     let sink_logits = if spec.sink_logits { SinkLogits::PerHead } else { SinkLogits::Absent };

@@ -3,24 +3,26 @@
 use mlx::{Array, Dtype, fast};
 use omnibus_kv::KvFormat;
 
-use crate::Attention;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
-use crate::ops::{AttentionCall, HeadNorm, LayerContext};
+use crate::ops::{AttentionCall, HeadNorm, KeyFilter, LayerContext};
+use crate::{Attention, AttentionSpan, BlockSparse};
 
 /// `[T, heads · v_head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
 pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
-    let [q, k, v] = prepared(&call)?;
-    let AttentionCall { spec, sinks, layer: LayerContext { ctx, index, cache }, .. } = call;
-    let attention = GatherAttention { spec, sinks };
+    let (q, new) = prepared(&call)?;
+    let AttentionCall { spec, sinks, filter, layer: LayerContext { ctx, index, cache }, .. } = call;
+    let attention = GatherAttention { spec, sinks, filter };
     let (mut attended, mut order) = (Vec::new(), None);
     for (at, format, metadata) in ctx.attention_pools(cache, index)? {
         let AttentionReads::Gather(metadata) = &metadata.reads else { return Err(poisoned()) };
         let pool = cache.pools.get_mut(at).ok_or_else(poisoned)?;
-        let [keys, values] = pool.take()?;
-        let keys = write(keys, &metadata.slots, &kv_format::store(format, &k)?)?;
-        let values = write(values, &metadata.slots, &kv_format::store(format, &v)?)?;
+        let [mut keys, mut values] = pool.take()?;
+        if let Some([k, v]) = &new {
+            keys = write(keys, &metadata.slots, &kv_format::store(format, k)?)?;
+            values = write(values, &metadata.slots, &kv_format::store(format, v)?)?;
+        }
         pool.put([keys.clone(), values.clone()]);
         for gather in &metadata.gathers {
             attended.push(attention.attend(&q, [&keys, &values], format, gather)?);
@@ -37,11 +39,14 @@ pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
     }
 }
 
-/// Queries, keys and values, `[T, heads, head_dim]` each, normed and rotated.
-fn prepared(call: &AttentionCall) -> mlx::Result<[Array; 3]> {
+/// Queries, `[T, heads, head_dim]`, and the layer's own keys and values, `[T, kv_heads, _]` each, normed and rotated.
+fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
     let [rows, _] = call.qkv.dims()?;
     let (heads, kv_heads, dim) =
         (call.spec.heads as i32, call.spec.kv_heads as i32, call.spec.head_dim as i32);
+    if !call.spec.has_keys() {
+        return Ok((call.qkv.reshape(&[rows, heads, dim])?, None));
+    }
     let parts = call.qkv.split(&[heads * dim, (heads + kv_heads) * dim], -1)?;
     let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
     let (q, k) = (q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?);
@@ -55,9 +60,9 @@ fn prepared(call: &AttentionCall) -> mlx::Result<[Array; 3]> {
     match call.rotation {
         Some(rotation) => {
             let rotate = |x: &Array| rotation.apply(x, ctx.positions()?, &ctx.lengths);
-            Ok([rotate(&q)?, rotate(&k)?, v])
+            Ok((rotate(&q)?, Some([rotate(&k)?, v])))
         }
-        None => Ok([q, k, v]),
+        None => Ok((q, Some([k, v]))),
     }
 }
 
@@ -65,6 +70,7 @@ fn prepared(call: &AttentionCall) -> mlx::Result<[Array; 3]> {
 struct GatherAttention<'a> {
     spec: &'a Attention,
     sinks: Option<&'a Array>,
+    filter: Option<&'a dyn KeyFilter>,
 }
 
 impl GatherAttention<'_> {
@@ -91,11 +97,40 @@ impl GatherAttention<'_> {
             kv_format::load(format, &rows, width, q.dtype()?)?.transpose(&[0, 2, 1, 3])
         };
         let (k, v) = (in_order(keys, self.spec.head_dim)?, in_order(values, self.spec.v_head_dim)?);
-        let y = match self.spec.softcap {
-            None => fast::sdpa(&q, &k, &v, self.spec.scale, gather.mask(), self.sinks)?,
-            Some(cap) => self.capped([&q, &k, &v], gather, cap)?,
+        let seen = self.seen(gather)?;
+        let y = match (self.spec.softcap, &seen) {
+            (None, Some(seen)) => {
+                fast::sdpa(&q, &k, &v, self.spec.scale, fast::Mask::Array(seen), self.sinks)?
+            }
+            (None, None) => fast::sdpa(&q, &k, &v, self.spec.scale, gather.mask(), self.sinks)?,
+            (Some(cap), _) => self.capped([&q, &k, &v], gather, cap)?,
         };
         y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * self.spec.v_head_dim as i32])
+    }
+
+    /// `true` where a row attends to a key, `[n, 1 or heads, rows, keys]`, where that is more than the gather's own mask.
+    fn seen(&self, gather: &Gather) -> mlx::Result<Option<Array>> {
+        let spec = self.spec;
+        let chunk = match spec.span {
+            AttentionSpan::Chunk(tokens) => Some(tokens as i32),
+            AttentionSpan::Full | AttentionSpan::Window(_) | AttentionSpan::Sinks { .. } => None,
+        };
+        if chunk.is_none() && spec.block_sparse.is_none() && self.filter.is_none() {
+            return Ok(None);
+        }
+        let positions = gather.positions()?;
+        let mut seen = gather.visible(&positions)?;
+        if let Some(tokens) = chunk {
+            let [row, key] = block_numbers(&positions, tokens)?;
+            seen = seen.logical_and(&row.equal(&key)?)?;
+        }
+        if let Some(sparse) = spec.block_sparse {
+            seen = seen.logical_and(&block_sparse(sparse, spec.heads as i32, &positions)?)?;
+        }
+        match self.filter {
+            Some(filter) => filter.filtered(gather, &positions, &seen).map(Some),
+            None => Ok(Some(seen)),
+        }
     }
 
     /// Attention with scores of `cap · tanh(score / cap)`, `[n, heads, queries, v_head_dim]`.
@@ -115,8 +150,24 @@ impl GatherAttention<'_> {
     }
 }
 
+/// In which blocks of so many positions rows and keys are.
+fn block_numbers([rows, keys]: &[Array; 2], size: i32) -> mlx::Result<[Array; 2]> {
+    let size = Array::from_slice(&[size.max(1)], &[1])?;
+    Ok([rows.floor_divide(&size)?, keys.floor_divide(&size)?])
+}
+
+/// `true` where a head's row sees the block of a key, `[n, heads, rows, keys]`.
+fn block_sparse(sparse: BlockSparse, heads: i32, positions: &[Array; 2]) -> mlx::Result<Array> {
+    let [row, key] = block_numbers(positions, sparse.size as i32)?;
+    let number = |number: usize| Array::from_slice(&[number as i32], &[1]);
+    let is_local = (&row - &key).less(&number(sparse.local)?)?;
+    let head = Array::arange(1..heads + 1, Dtype::I32)?.reshape(&[1, heads, 1, 1])?;
+    let is_strided = (key + head).remainder(&number(sparse.stride)?)?.equal(&number(0)?)?;
+    is_local.logical_or(&is_strided)
+}
+
 /// The cached rows of a gather's sequences, as they are stored: `[n, keys, kv_heads, _]`.
-pub(super) fn gathered(pool: &Array, gather: &Gather) -> mlx::Result<Array> {
+pub(crate) fn gathered(pool: &Array, gather: &Gather) -> mlx::Result<Array> {
     let found = pool.take(&gather.tables, 0)?;
     let [segments, blocks, size, kv_heads, stored] = found.dims()?;
     let rows = found.reshape(&[segments, blocks * size, kv_heads, stored])?;
@@ -132,7 +183,7 @@ pub(super) fn gathered(pool: &Array, gather: &Gather) -> mlx::Result<Array> {
 }
 
 /// Writes rows `[T, kv_heads, _]`, as they are stored, to flat slots of a pool, in place.
-pub(super) fn write(pool: Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
+pub(crate) fn write(pool: Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
     let shape = pool.shape().to_vec();
     let [blocks, size, kv_heads, dim] = pool.dims()?;
     let flat = pool.reshape(&[blocks * size, kv_heads, dim])?;

@@ -31,38 +31,39 @@ pub(super) fn forward(
     let dt = dt.clip(Some(&Array::scalar(low, Dtype::F32)?), Some(&Array::scalar(high, Dtype::F32)?))?;
     let y = metadata.advance(layer.index, pool, |run, [last, memory]| {
         let (mixed, last) = causal_conv(&weights.conv, &run.rows(channels)?, last)?;
-        let (y, memory) = scan(spec, weights, [&mixed, &run.rows(&dt)?], memory)?;
+        let (y, memory) = weights.scan(spec, [&mixed, &run.rows(&dt)?], memory)?;
         Ok((y, [last, memory]))
     })?;
     (gate.silu()? * y).astype(dtype)
 }
 
-/// Rows `mixed`: `[n, len, channels]`, and `dt`: `[n, len, heads]`; `memory`: `[n, heads, head_dim, state_dim]` →
-/// `[n, len, inner]` and the memory after it.
-fn scan(
-    spec: &Mamba2,
-    weights: &Mamba2Weights,
-    rows: [&Array; 2],
-    memory: &Array,
-) -> mlx::Result<(Array, Array)> {
-    let [mixed, dt] = rows;
-    let [count, len, channels] = mixed.dims()?;
-    let heads = spec.heads as i32;
-    let mut memory = memory.clone();
-    let mut outputs = Vec::new();
-    for start in (0..len).step_by(CHUNK as usize) {
-        let end = len.min(start + CHUNK);
-        let mixed = mixed.slice(&[0, start, 0], &[count, end, channels])?;
-        let dt = dt.slice(&[0, start, 0], &[count, end, heads])?;
-        let (y, after) = chunk(spec, weights, [&mixed, &dt], &memory)?;
-        outputs.push(y);
-        memory = after;
+impl Mamba2Weights {
+    /// Rows `mixed`: `[n, len, channels]`, and `dt`: `[n, len, heads]`; `memory`: `[n, heads, head_dim, state_dim]` →
+    /// `[n, len, inner]` and the memory after it.
+    pub(crate) fn scan(
+        &self,
+        spec: &Mamba2,
+        [mixed, dt]: [&Array; 2],
+        memory: &Array,
+    ) -> mlx::Result<(Array, Array)> {
+        let [count, len, channels] = mixed.dims()?;
+        let heads = spec.heads as i32;
+        let mut memory = memory.clone();
+        let mut outputs = Vec::new();
+        for start in (0..len).step_by(CHUNK as usize) {
+            let end = len.min(start + CHUNK);
+            let mixed = mixed.slice(&[0, start, 0], &[count, end, channels])?;
+            let dt = dt.slice(&[0, start, 0], &[count, end, heads])?;
+            let (y, after) = chunk(spec, self, [&mixed, &dt], &memory)?;
+            outputs.push(y);
+            memory = after;
+        }
+        let y = mlx::concatenate(&outputs.iter().collect::<Vec<_>>(), 1)?;
+        Ok((y, memory))
     }
-    let y = mlx::concatenate(&outputs.iter().collect::<Vec<_>>(), 1)?;
-    Ok((y, memory))
 }
 
-/// As [`scan`], with all pairs of rows at once.
+/// As [`Mamba2Weights::scan`], with all pairs of rows at once.
 fn chunk(
     spec: &Mamba2,
     weights: &Mamba2Weights,

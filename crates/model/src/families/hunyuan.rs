@@ -1,0 +1,87 @@
+//! Hunyuan Large: experts beside a shared MLP, and layers that read the keys of the layer before them.
+//!
+//! Source: mlx-lm `models/hunyuan.py`.
+
+use super::hunyuan_dense::{alpha_rope, norm_names, qk_norm};
+use super::names::*;
+use crate::*;
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(WITHOUT_EFFECT);
+    let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
+    let attention = Attention {
+        qk_norm: qk_norm(cfg, &dims)?,
+        ..Attention::new(&dims, Position::Rope(alpha_rope(cfg, dims.head_dim)?))
+    };
+    let attention = attention.with_bias(cfg.or("attention_bias", false)?);
+    let share = if cfg.or("use_cla", false)? { cfg.or("cla_share_factor", 2)? } else { 1usize }.max(1);
+    let layer = |index: usize| -> Result<LayerSpec, ConfigError> {
+        let keys = match index % share {
+            0 => KeySource::Own,
+            past => KeySource::Layer(index - past),
+        };
+        Ok(LayerSpec::pre_norm(Attention { keys, ..attention.clone() }, mlp(cfg, index)?, dims.norm))
+    };
+    let layers = (0..dims.layers).map(layer).collect::<Result<Vec<_>, _>>()?;
+    let rewrites = [
+        parts_of_layers([("mlp.gate.wg", "mlp.gate")]),
+        norm_names(),
+        stacked_experts(cfg.req("num_experts")?),
+        // Keys in the cache have no weights of one layer, so that others read them.
+        vec![WeightRewrite::MoveFactors {
+            from: "model.layers.*.self_attn.k_norm.weight".into(),
+            to: "model.layers.*.self_attn.q_norm.weight".into(),
+        }],
+        (0..dims.layers).filter(|index| index % share > 0).flat_map(keys_of).collect(),
+    ];
+    Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers) })
+}
+
+/// Other sizes, training, and what the published code never reads.
+const WITHOUT_EFFECT: &[&str] = &[
+    "capacity_factor",
+    "moe_drop_tokens",
+    "moe_random_routing_dropped_token",
+    "norm_type",
+    "num_media_embeds",
+    "pool_type",
+    "use_rotary_pos_emb",
+    "attention_head_dim",
+    "head_dim",
+    "num_key_value_heads",
+];
+
+/// Keys that a checkpoint may have of a layer that reads another's.
+fn keys_of(index: usize) -> Vec<WeightRewrite> {
+    ["k_proj", "v_proj", "k_norm"]
+        .map(|name| drop(&format!("model.layers.{index}.self_attn.{name}.*")))
+        .into()
+}
+
+/// A number for all layers, or one for each.
+fn at_layer(cfg: &Config, field: &str, index: usize) -> Result<Option<usize>, ConfigError> {
+    if let Ok(all) = cfg.opt::<usize>(field) {
+        return Ok(all);
+    }
+    let numbers: Vec<usize> = cfg.req(field)?;
+    numbers.get(index).copied().map(Some).ok_or_else(|| super::parts::missing(field))
+}
+
+fn mlp(cfg: &Config, index: usize) -> Result<Mlp, ConfigError> {
+    let dense = GatedMlp { act: Activation::Silu, ..GatedMlp::read(cfg)? };
+    let experts = cfg.req("num_experts")?;
+    let shared = at_layer(cfg, "num_shared_expert", index)?.unwrap_or(1) * dense.width;
+    let top_k = at_layer(cfg, "moe_topk", index)?.unwrap_or(1);
+    let width = at_layer(cfg, "moe_intermediate_size", index)?.unwrap_or(dense.width);
+    if experts == 1 {
+        return Ok(dense.into());
+    }
+    let shared = cfg.or("use_mixed_mlp_moe", false)?.then_some(SharedExpert {
+        name: "shared_mlp",
+        width: shared,
+        gate: SharedGate::None,
+        act: None,
+    });
+    let expert = dense.with_width(width).into();
+    Ok(Moe { experts, top_k, expert, router: Router::SOFTMAX, shared, latent: None }.into())
+}

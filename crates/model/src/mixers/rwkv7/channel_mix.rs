@@ -1,0 +1,77 @@
+//! RWKV-7's channel mixing: `value(relu(key(x + (before − x) · shift))²)`.
+
+use mlx::Array;
+
+use crate::LoadError;
+use crate::blocks::{Linear, MixerBlock};
+use crate::manifest::Scope;
+use crate::mixers::token_shift::{TokenShift, row_before};
+use crate::mixers::{MixerCache, MixerSpec};
+use crate::ops::LayerContext;
+use crate::rules::Broken;
+use crate::spec::{Footprint, Rules, Tensors};
+use crate::weights::Store;
+
+/// Channel mixing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelMix {
+    /// The row before.
+    pub shift: TokenShift,
+    /// Hidden width.
+    pub width: usize,
+}
+
+impl Rules for ChannelMix {
+    fn check_rules(&self, broken: &mut Broken) {
+        broken.size(&[("intermediate_size", self.width)]);
+    }
+}
+
+impl Tensors for ChannelMix {
+    fn name_tensors(&self, at: &mut Scope) {
+        at.tensor("x_k", &[at.hidden]);
+        at.linear("key", at.hidden, self.width, false);
+        at.linear("value", self.width, at.hidden, false);
+    }
+}
+
+impl Footprint for ChannelMix {
+    fn row_elements(&self, hidden: usize) -> usize {
+        2 * self.width + 3 * hidden
+    }
+}
+
+impl MixerSpec for ChannelMix {
+    fn caches(&self) -> Vec<&dyn MixerCache> {
+        vec![&self.shift]
+    }
+}
+
+/// Channel mixing with its weights.
+pub(in crate::mixers) struct ChannelMixBlock {
+    /// `[hidden]`
+    shift: Array,
+    key: Linear,
+    value: Linear,
+}
+
+impl ChannelMixBlock {
+    pub(in crate::mixers) fn load(store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        Ok(Self {
+            shift: store.vector(&format!("{path}.x_k"))?,
+            key: store.linear(&format!("{path}.key"))?,
+            value: store.linear(&format!("{path}.value"))?,
+        })
+    }
+}
+
+impl MixerBlock for ChannelMixBlock {
+    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        let shifted = x + (row_before(x, layer)? - x) * &self.shift;
+        self.value.forward(&self.key.forward(&shifted)?.relu()?.square()?)
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        [&self.shift].into_iter().chain(self.key.arrays()).chain(self.value.arrays()).collect()
+    }
+}
