@@ -3,16 +3,20 @@
 //!
 //! Invariant: rows are independent here and in `mlps`, so decode rows, prefill chunks and padding share every matmul.
 
+mod finish;
 mod linear;
 mod norm;
+mod per_layer;
 mod projection;
 
 use mlx::Array;
 
 use crate::AttentionSpan;
 use crate::ops::LayerContext;
+pub(crate) use finish::{FinishBlock, TokenInputs};
 pub(crate) use linear::{Embedding, ExpertLinear, Fused, Linear};
 pub(crate) use norm::{NormBlock, ResidualStream};
+pub(crate) use per_layer::PerLayerEmbedding;
 pub(crate) use projection::Projection;
 
 /// One layer's mixer with its weights.

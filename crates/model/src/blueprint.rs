@@ -9,7 +9,7 @@ mod validate;
 
 pub(crate) use manifest::{EMBED_NORM, POSITIONS};
 
-use crate::{Absent, AttentionSpan, Mixer, Mlp, Norm, WeightRewrite};
+use crate::{Absent, Activation, AttentionSpan, Mixer, Mlp, Norm, WeightRewrite};
 
 /// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub struct Blueprint {
     pub context: Option<usize>,
     /// Learned positions, so many, are added to the embeddings (GPT-2).
     pub learned_positions: Option<usize>,
+    /// Each layer has embeddings of its own (Gemma 3n).
+    pub per_layer_inputs: Option<PerLayerInputs>,
     /// Embeddings are multiplied by this (Gemma: √hidden).
     pub embed_scale: f32,
     /// Applied to the embeddings.
@@ -135,6 +137,10 @@ pub struct LayerSpec {
     pub mlp_name: &'static str,
     /// How each position is transformed on its own. `None` in pure recurrences.
     pub mlp: Option<Mlp>,
+    /// With its name, an MLP beside the other, whose output joins the stream behind the next layer (LongCat).
+    pub shortcut: Option<(&'static str, Mlp)>,
+    /// What happens to the stream behind mixer and MLP, in order.
+    pub finish: Vec<Finish>,
     /// What mixer and MLP add to the stream is multiplied by this (Granite, MiniCPM).
     pub residual_scale: f32,
     /// The kind of every norm in the layer.
@@ -154,6 +160,8 @@ impl LayerSpec {
             mixer: mixer.into(),
             mlp_name: "mlp",
             mlp: Some(mlp.into()),
+            shortcut: None,
+            finish: Vec::new(),
             residual_scale: 1.0,
             norm,
             norm_after: None,
@@ -179,6 +187,8 @@ impl LayerSpec {
             mixer: mixer.into(),
             mlp_name: "mlp",
             mlp: None,
+            shortcut: None,
+            finish: Vec::new(),
             residual_scale: 1.0,
             norm,
             norm_after: None,
@@ -198,10 +208,34 @@ impl LayerSpec {
     }
 }
 
+/// Embeddings that each layer has of its own: a table of all layers', and a projection of the first layer's input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct PerLayerInputs {
+    pub width: usize,
+    /// Rows of the table; tokens behind it have the first.
+    pub vocab: usize,
+    pub norm_eps: f32,
+}
+
+/// What happens to the stream `x` behind a layer's parts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Finish {
+    /// `x += gain · embeddings`, with a learned gain, `embed_skip` (Talkie)
+    AddEmbeddings,
+    /// `x += norm(projection(act(gate(x)) · embeddings))`, with the layer's own embeddings of this width (Gemma 4)
+    #[allow(missing_docs)]
+    PerLayerInput { width: usize, act: Activation, norm_eps: f32 },
+    /// `x = factor · x`, with a learned factor, `layer_scalar` (Gemma 4)
+    Scale,
+}
+
 /// Residual arithmetic of a layer, with `x` the stream, `m` the mixer, `f` the MLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum NormPlacement {
+    /// `x += m(x)`, for layers without an MLP
+    Bare,
     /// `x += m(norm(x))`, for layers without an MLP (Mamba)
     Alone { norm: &'static str },
     /// `x += f(norm(x))`, for layers without a mixer (Nemotron-H)
@@ -218,6 +252,8 @@ pub enum NormPlacement {
     Post { mixer: &'static str, mlp: &'static str },
     /// `x += norm(m(norm(x))); x += norm(f(norm(x)))` (Gemma 2 and 3); each pair is before, after
     Sandwich { mixer: [&'static str; 2], mlp: [&'static str; 2] },
+    /// The same with an MLP that norms what it reads itself: `x += norm(m(norm(x))); x += norm(f(x))`
+    OpenSandwich { mixer: [&'static str; 2], mlp: &'static str },
 }
 
 impl NormPlacement {
@@ -239,6 +275,7 @@ impl NormPlacement {
         match self {
             Self::Post { .. } => vec![true, true],
             Self::Sandwich { .. } => vec![false, true, false, true],
+            Self::OpenSandwich { .. } => vec![false, true, true],
             _ => vec![false; self.norms().len()],
         }
     }
@@ -246,12 +283,13 @@ impl NormPlacement {
     /// The names of the norms, in order of use.
     pub fn norms(&self) -> Vec<&'static str> {
         match *self {
-            Self::Nothing => Vec::new(),
+            Self::Nothing | Self::Bare => Vec::new(),
             Self::Alone { norm } | Self::MlpAlone { norm } | Self::Parallel { norm } => vec![norm],
             Self::Pre { mixer, mlp } | Self::ParallelPair { mixer, mlp } | Self::Post { mixer, mlp } => {
                 vec![mixer, mlp]
             }
             Self::Sandwich { mixer, mlp } => [mixer, mlp].concat(),
+            Self::OpenSandwich { mixer: [before, after], mlp } => vec![before, after, mlp],
         }
     }
 }

@@ -3,7 +3,10 @@
 use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
-use crate::blocks::{Embedding, Linear, MixerBlock, MlpBlock, NormBlock, ResidualStream};
+use crate::blocks::{
+    Embedding, FinishBlock, Linear, MixerBlock, MlpBlock, NormBlock, PerLayerEmbedding, ResidualStream,
+    TokenInputs,
+};
 use crate::blueprint::{EMBED_NORM, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
 use crate::ops::{AttentionNeeds, ByLength, LayerContext};
@@ -23,6 +26,7 @@ pub struct Model {
     embed: Embedding,
     /// Learned positions, `[positions, hidden]`.
     positions: Option<Array>,
+    per_layer: Option<PerLayerEmbedding>,
     embed_norm: Option<NormBlock>,
     layers: Vec<Layer>,
     norm: NormBlock,
@@ -37,6 +41,8 @@ struct Layer {
     norms: Vec<NormBlock>,
     mixer: Box<dyn MixerBlock>,
     mlp: Option<Box<dyn MlpBlock>>,
+    shortcut: Option<Box<dyn MlpBlock>>,
+    finish: Vec<FinishBlock>,
 }
 
 /// How a GPU's work is launched. Those named `…_total` only grow.
@@ -82,11 +88,16 @@ impl Model {
         let embed = Embedding(store.linear(&embed_path)?);
         let positions = format!("{root}.{POSITIONS}");
         let positions = blueprint.learned_positions.map(|_| store.table(&positions)).transpose()?;
+        let per_layer = match blueprint.per_layer_inputs {
+            Some(inputs) => Some(PerLayerEmbedding::load(inputs, &mut store, root)?),
+            None => None,
+        };
         let hidden = blueprint.hidden;
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let embed_norm = blueprint.embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
         let norm = norm_at(blueprint.names.final_norm, blueprint.final_norm)?;
-        eval(embed.0.arrays().into_iter().chain(&positions).collect())?;
+        let own = per_layer.iter().flat_map(PerLayerEmbedding::arrays);
+        eval(embed.0.arrays().into_iter().chain(&positions).chain(own).collect())?;
         let load_layer = |spec: &LayerSpec| {
             let layer = Layer::load(spec, &mut store, &format!("{root}.layers.{}", spec.number), hidden)?;
             eval(layer.arrays())?;
@@ -108,6 +119,7 @@ impl Model {
             dtype,
             embed,
             positions,
+            per_layer,
             embed_norm,
             layers,
             norm,
@@ -219,7 +231,10 @@ impl Model {
         ctx: &ForwardContext,
         cache: &mut KvCache,
     ) -> mlx::Result<Option<Array>> {
-        let mut stream = ResidualStream::new(self.embedded(tokens, ctx)?);
+        let embedded = self.embedded(tokens, ctx)?;
+        let per_layer = self.per_layer.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?;
+        let inputs = TokenInputs { embedded, per_layer };
+        let mut stream = ResidualStream::new(inputs.embedded.clone());
         let (mut index, mut passed) = (0, 0);
         let passes = self.blueprint.passes;
         for spec in &self.blueprint.layers {
@@ -227,7 +242,7 @@ impl Model {
             if let (Passes::Several { each_normed: true, .. }, true) = (passes, passed > 0 && at == 0) {
                 stream = ResidualStream::new(stream.norm(&self.norm)?);
             }
-            self.layers[at].forward(&mut stream, LayerContext { ctx, index, cache })?;
+            self.layers[at].forward(&mut stream, &inputs, LayerContext { ctx, index, cache })?;
             index += spec.mixer.spec().caches().len();
             passed += 1;
         }
@@ -264,6 +279,7 @@ impl Model {
             .arrays()
             .into_iter()
             .chain(&self.positions)
+            .chain(self.per_layer.iter().flat_map(PerLayerEmbedding::arrays))
             .chain(layers)
             .chain(norms)
             .chain(head)
@@ -307,7 +323,14 @@ fn scaled(x: Array, factor: f32) -> Array {
 impl Layer {
     fn load(spec: &LayerSpec, store: &mut Store, path: &str, hidden: usize) -> Result<Self, LoadError> {
         let norms = spec.norms().into_iter().map(|(name, norm)| (format!("{path}.{name}"), norm));
+        let at = (path, spec.number);
+        let finish = spec.finish.iter().map(|finish| FinishBlock::load(finish, store, at, hidden));
         Ok(Self {
+            finish: finish.collect::<Result<_, _>>()?,
+            shortcut: match &spec.shortcut {
+                Some((name, mlp)) => Some(mlp.load(store, &format!("{path}.{name}"))?),
+                None => None,
+            },
             norm_placement: spec.norm_placement,
             residual_scale: spec.residual_scale,
             norms: norms.map(|(path, norm)| store.norm(&path, norm, hidden)).collect::<Result<_, _>>()?,
@@ -319,10 +342,22 @@ impl Layer {
         })
     }
 
-    /// The only place that matches on [`NormPlacement`].
-    fn forward(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
+    fn forward(&self, x: &mut ResidualStream, inputs: &TokenInputs, layer: LayerContext) -> mlx::Result<()> {
+        self.compute(x, layer)?;
+        if self.shortcut.is_none() {
+            x.add_deferred();
+        }
+        self.finish.iter().try_for_each(|finish| finish.forward(x, inputs))
+    }
+
+    /// Mixer and MLP: the only place that matches on [`NormPlacement`].
+    fn compute(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
         let scale = self.residual_scale;
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
+            (NormPlacement::Bare, [], None) => {
+                let mixed = self.mixer.forward(x.value(), layer)?;
+                x.add(scaled(mixed, scale));
+            }
             (NormPlacement::Alone { .. }, [before], None) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
                 x.add(scaled(mixed, scale));
@@ -335,8 +370,11 @@ impl Layer {
             (NormPlacement::Pre { .. }, [before, before_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
                 x.add(scaled(mixed, scale));
-                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                x.add(scaled(transformed, scale));
+                let normed = x.norm(before_mlp)?;
+                if let Some(shortcut) = &self.shortcut {
+                    x.defer(shortcut.forward(&normed)?);
+                }
+                x.add(scaled(mlp.forward(&normed)?, scale));
             }
             (NormPlacement::Parallel { .. }, [before], Some(mlp)) => {
                 let normed = x.norm(before)?;
@@ -360,6 +398,12 @@ impl Layer {
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
                 x.add(scaled(after_mlp.forward(&transformed)?, scale));
             }
+            (NormPlacement::OpenSandwich { .. }, [before, after, after_mlp], Some(mlp)) => {
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
+                x.add(scaled(after.forward(&mixed)?, scale));
+                let transformed = mlp.forward(x.value())?;
+                x.add(scaled(after_mlp.forward(&transformed)?, scale));
+            }
             _ => return Err(mlx::Error::new("the norms and the MLP that the norm placement names")),
         }
         Ok(())
@@ -367,7 +411,9 @@ impl Layer {
 
     fn arrays(&self) -> Vec<&Array> {
         let norms = self.norms.iter().flat_map(NormBlock::arrays);
-        norms.chain(self.mixer.arrays()).chain(self.mlp.iter().flat_map(|mlp| mlp.arrays())).collect()
+        let mlps = self.mlp.iter().chain(&self.shortcut).flat_map(|mlp| mlp.arrays());
+        let finish = self.finish.iter().flat_map(FinishBlock::arrays);
+        norms.chain(self.mixer.arrays()).chain(mlps).chain(finish).collect()
     }
 }
 

@@ -141,6 +141,7 @@ impl Blueprint {
             vocab: dims.vocab,
             context: Some(dims.context),
             learned_positions: None,
+            per_layer_inputs: None,
             embed_scale: 1.0,
             embed_norm: None,
             layers,
@@ -193,6 +194,8 @@ impl Attention {
             keys: KeySource::Own,
             value_norm: None,
             rounds_keys: false,
+            out_norm: None,
+            query_gain: false,
             block_sparse: None,
         }
     }

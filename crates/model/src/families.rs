@@ -10,10 +10,12 @@ mod apertus;
 mod baichuan_m1;
 mod bailing_hybrid;
 mod bailing_moe;
+mod bitnet;
 mod cohere;
 mod dbrx;
 mod deepseek;
 mod deepseek_v3;
+mod deepseek_v32;
 mod ernie4_5_moe;
 mod exaone;
 mod exaone_moe;
@@ -21,6 +23,7 @@ mod falcon_h1;
 mod gear;
 mod gemma;
 mod gemma3;
+mod gemma4;
 mod glm;
 mod glm4_moe;
 mod gpt2;
@@ -33,6 +36,7 @@ mod granitemoehybrid;
 mod hunyuan;
 mod hunyuan_dense;
 mod internlm;
+mod iquestloopcoder;
 mod jamba;
 mod kimi_linear;
 mod klear;
@@ -45,12 +49,14 @@ mod llama;
 mod llama4;
 mod llama4_text;
 mod llama_like;
+mod longcat;
 mod mamba;
 mod mamba2;
 mod mellum;
 mod mimo_v2;
 mod minicpm;
 mod minimax;
+mod minimax_m3;
 mod mistral3;
 mod mixtral;
 mod muse_glimmer;
@@ -90,6 +96,7 @@ mod spark;
 mod stablelm;
 mod starcoder2;
 mod step3p5;
+mod talkie;
 
 use serde_json::{Map, Value};
 
@@ -268,6 +275,33 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "hunyuan", read: hunyuan::read, about: "Hunyuan Large" },
     Family { model_type: "afm7", read: afm7::read, about: "AFM 7" },
     Family { model_type: "phi3small", read: phi3small::read, about: "Phi-3 small" },
+    Family { model_type: "talkie", read: talkie::read, about: "Talkie" },
+    Family { model_type: "bitnet", read: bitnet::read, about: "BitNet b1.58" },
+    Family {
+        model_type: "iquestloopcoder",
+        read: iquestloopcoder::read,
+        about: "IQuest LoopCoder, whose layers compute twice",
+    },
+    Family { model_type: "longcat_flash", read: longcat::read, about: "LongCat Flash" },
+    Family { model_type: "longcat_flash_ngram", read: longcat::read_ngram, about: "LongCat Flash Lite" },
+    Family {
+        model_type: "deepseek_v32",
+        read: deepseek_v32::read,
+        about: "DeepSeek-V3.2, with sparse attention",
+    },
+    Family { model_type: "glm_moe_dsa", read: deepseek_v32::read_glm, about: "GLM-5" },
+    Family { model_type: "minimax_m3_vl", read: minimax_m3::read, about: "MiniMax M3, the text model" },
+    Family { model_type: "gemma4_text", read: gemma4::read, about: "Gemma 4, text only" },
+    Family {
+        model_type: "gemma4",
+        read: gemma4::read_with_encoder,
+        about: "Gemma 4 with pictures and sound, the text model",
+    },
+    Family {
+        model_type: "gemma4_unified",
+        read: gemma4::read_with_encoder,
+        about: "Gemma 4 without encoders, the text model",
+    },
 ];
 
 /// The blueprint of a checkpoint's `config.json`. Fails if a field is not read, or if sizes

@@ -41,7 +41,7 @@ mod step_graphs;
 pub mod weights;
 
 pub use batch::{Batch, Segment};
-pub use blueprint::{Blueprint, Head, LayerSpec, Names, NormPlacement, Passes};
+pub use blueprint::{Blueprint, Finish, Head, LayerSpec, Names, NormPlacement, Passes, PerLayerInputs};
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use decoder::{LaunchStats, Model, RowLogits};
 pub use dims::{DimFields, Dims};
@@ -52,13 +52,14 @@ pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use mixers::{
     Absent, Attention, AttentionSpan, BlockSparse, ChannelMix, ConvAttention, ConvGate, Decay,
-    DeltaAttention, DeltaGate, GatedDelta, HeadGate, KeyConv, KeySource, LatentAttention, Lightning, Mamba1,
-    Mamba2, Mixer, NormAt, NormOver, OutputGate, Parallel, PerPosition, QkNorm, RgLru, SelectiveMamba2,
-    ShortConv, StepNorms, Temperature, TimeMix, TokenShift, WkvState,
+    DeltaAttention, DeltaGate, GatedDelta, HeadGate, IndexKeys, IndexedAttention, Indexer, KeyConv,
+    KeySource, LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt,
+    NormOver, OutputGate, Parallel, PerPosition, QkNorm, RgLru, SelectiveMamba2, ShortConv, StepNorms,
+    Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
 };
 pub use mlps::{
-    Activation, Expert, GatedMlp, LinearMlp, Mlp, Moe, PlainMlp, RouteGroups, RouteScores, Router,
-    SharedExpert, SharedGate, Weighs,
+    Activation, DenseAndRouted, Expert, GatedMlp, LinearMlp, Mlp, Moe, NormedMlp, PlainMlp, RouteGroups,
+    RouteScores, Router, SharedExpert, SharedGate, Weighs,
 };
 pub use norm::Norm;
 pub use ops::Kernels;

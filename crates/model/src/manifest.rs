@@ -80,6 +80,7 @@ impl<'a> Scope<'a> {
                 scope.tensor("weight", &[width]);
                 scope.tensor("bias", &[width]);
             }
+            Norm::Gain => scope.tensor("weight", &[1]),
             Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => {}
         }
     }

@@ -11,11 +11,15 @@ mod conv_attention;
 mod conv_gate;
 mod delta_attention;
 mod gated_delta;
+mod index_keys;
+mod indexed_attention;
 mod latent;
 mod lightning;
 mod load;
+mod loop_attention;
 mod mamba1;
 mod mamba2;
+mod ngram;
 mod parallel;
 mod per_position;
 mod rg_lru;
@@ -36,10 +40,14 @@ pub use conv_attention::{ConvAttention, KeyConv};
 pub use conv_gate::ConvGate;
 pub use delta_attention::{Decay, DeltaAttention, DeltaGate};
 pub use gated_delta::GatedDelta;
-pub use latent::LatentAttention;
+pub use index_keys::IndexKeys;
+pub use indexed_attention::IndexedAttention;
+pub use latent::{Indexer, LatentAttention};
 pub use lightning::Lightning;
+pub use loop_attention::LoopAttention;
 pub use mamba1::{Mamba1, StepNorms};
 pub use mamba2::Mamba2;
+pub use ngram::{NgramEmbedding, TokenHistory};
 pub use parallel::Parallel;
 pub use per_position::PerPosition;
 pub use rg_lru::RgLru;
@@ -64,6 +72,9 @@ pub enum Mixer {
     ShortConv(ShortConv),
     ConvGate(ConvGate),
     ConvAttention(ConvAttention),
+    LoopAttention(LoopAttention),
+    IndexedAttention(IndexedAttention),
+    NgramEmbedding(NgramEmbedding),
     TimeMix(TimeMix),
     ChannelMix(ChannelMix),
     Parallel(Parallel),
@@ -94,6 +105,9 @@ from_specs! {
     ShortConv => ShortConv,
     ConvGate => ConvGate,
     ConvAttention => ConvAttention,
+    LoopAttention => LoopAttention,
+    IndexedAttention => IndexedAttention,
+    NgramEmbedding => NgramEmbedding,
     TimeMix => TimeMix,
     ChannelMix => ChannelMix,
     Parallel => Parallel,
@@ -105,7 +119,10 @@ impl Mixer {
     /// Softmax attention in it.
     pub(crate) fn attentions(&self) -> Vec<&Attention> {
         match self {
-            Self::Attention(spec) | Self::ConvAttention(ConvAttention { attention: spec, .. }) => vec![spec],
+            Self::Attention(spec)
+            | Self::ConvAttention(ConvAttention { attention: spec, .. })
+            | Self::IndexedAttention(IndexedAttention { attention: spec, .. })
+            | Self::LoopAttention(LoopAttention { attention: spec, .. }) => vec![spec],
             Self::Parallel(Parallel(parts)) => parts.iter().flat_map(|(_, part)| part.attentions()).collect(),
             _ => Vec::new(),
         }
@@ -128,7 +145,10 @@ impl Mixer {
     /// The same, to be changed.
     pub(crate) fn attentions_mut(&mut self) -> Vec<&mut Attention> {
         match self {
-            Self::Attention(spec) | Self::ConvAttention(ConvAttention { attention: spec, .. }) => vec![spec],
+            Self::Attention(spec)
+            | Self::ConvAttention(ConvAttention { attention: spec, .. })
+            | Self::IndexedAttention(IndexedAttention { attention: spec, .. })
+            | Self::LoopAttention(LoopAttention { attention: spec, .. }) => vec![spec],
             Self::Parallel(Parallel(parts)) => {
                 parts.iter_mut().flat_map(|(_, part)| part.attentions_mut()).collect()
             }
@@ -151,6 +171,9 @@ impl Mixer {
             Self::ShortConv(spec) => spec,
             Self::ConvGate(spec) => spec,
             Self::ConvAttention(spec) => spec,
+            Self::LoopAttention(spec) => spec,
+            Self::IndexedAttention(spec) => spec,
+            Self::NgramEmbedding(spec) => spec,
             Self::TimeMix(spec) => spec,
             Self::ChannelMix(spec) => spec,
             Self::Parallel(spec) => spec,
@@ -164,11 +187,17 @@ impl Mixer {
 pub(crate) trait MixerSpec: Rules + Tensors + Footprint {
     /// What it caches, in the order of its pools; one that caches nothing has none.
     fn caches(&self) -> Vec<&dyn MixerCache>;
+
+    /// True where MLX's operations alone compute it, whatever its caches are.
+    fn needs_mlx(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Rules + Tensors + Footprint + MixerCache> MixerSpec for T {
     fn caches(&self) -> Vec<&dyn MixerCache> {
-        if self.is_own() { vec![self] } else { Vec::new() }
+        let own = self.is_own().then_some(self as &dyn MixerCache);
+        own.into_iter().chain(self.beside()).collect()
     }
 }
 
@@ -177,6 +206,11 @@ pub(crate) trait MixerCache {
     /// False of a layer that reads another layer's cache.
     fn is_own(&self) -> bool {
         true
+    }
+
+    /// Something else that the layer caches.
+    fn beside(&self) -> Option<&dyn MixerCache> {
+        None
     }
 
     /// Its spec, keys and values in `format`.

@@ -6,18 +6,22 @@
 //! Invariant: specs are plain data and know neither weights nor operations; only `forward` and `load` do.
 
 mod activation;
+mod dense_and_routed;
 mod gated;
 mod linear;
 mod load;
 mod moe;
+mod normed;
 mod plain;
 mod router;
 
 use crate::spec::{Footprint, Rules, Tensors};
 pub use activation::Activation;
+pub use dense_and_routed::DenseAndRouted;
 pub use gated::GatedMlp;
 pub use linear::LinearMlp;
 pub use moe::{Expert, Moe, SharedExpert, SharedGate};
+pub use normed::NormedMlp;
 pub use plain::PlainMlp;
 pub use router::{RouteGroups, RouteScores, Router, Weighs};
 
@@ -30,32 +34,31 @@ pub enum Mlp {
     Plain(PlainMlp),
     /// `linear(x)`
     Linear(LinearMlp),
+    /// `down(norm(act(gate(x)) · up(x)))`
+    Normed(NormedMlp),
     /// A few of many MLPs, chosen per token.
     Moe(Moe),
+    /// A dense MLP and routed experts beside each other.
+    DenseAndRouted(DenseAndRouted),
 }
 
-impl From<GatedMlp> for Mlp {
-    fn from(spec: GatedMlp) -> Self {
-        Self::Gated(spec)
-    }
+macro_rules! from_specs {
+    ($($spec:ty => $variant:ident),+ $(,)?) => {$(
+        impl From<$spec> for Mlp {
+            fn from(spec: $spec) -> Self {
+                Self::$variant(spec)
+            }
+        }
+    )+};
 }
 
-impl From<PlainMlp> for Mlp {
-    fn from(spec: PlainMlp) -> Self {
-        Self::Plain(spec)
-    }
-}
-
-impl From<LinearMlp> for Mlp {
-    fn from(spec: LinearMlp) -> Self {
-        Self::Linear(spec)
-    }
-}
-
-impl From<Moe> for Mlp {
-    fn from(spec: Moe) -> Self {
-        Self::Moe(spec)
-    }
+from_specs! {
+    GatedMlp => Gated,
+    PlainMlp => Plain,
+    LinearMlp => Linear,
+    NormedMlp => Normed,
+    Moe => Moe,
+    DenseAndRouted => DenseAndRouted,
 }
 
 impl Mlp {
@@ -65,7 +68,9 @@ impl Mlp {
             Self::Gated(spec) => spec,
             Self::Plain(spec) => spec,
             Self::Linear(spec) => spec,
+            Self::Normed(spec) => spec,
             Self::Moe(spec) => spec,
+            Self::DenseAndRouted(spec) => spec,
         }
     }
 }

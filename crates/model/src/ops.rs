@@ -24,6 +24,7 @@ use crate::kv_cache::poisoned;
 use crate::{Activation, Attention, GatedDelta, KvCache, LatentAttention, Mamba2, Mixer, Router};
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
+pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
 pub(crate) use rotary::Rotation;
 pub(crate) use weight::Weight;
@@ -107,6 +108,16 @@ pub(crate) struct LayerContext<'a> {
 }
 
 impl<'a> LayerContext<'a> {
+    /// The same from the layer's cache number `part` on.
+    pub(crate) fn part(&mut self, part: usize) -> LayerContext<'_> {
+        LayerContext { ctx: self.ctx, index: self.index + part, cache: self.cache }
+    }
+
+    /// The layer's index in the blueprint, if it caches something.
+    pub(crate) fn number(&self) -> mlx::Result<usize> {
+        self.cache.pools.get(self.index).map(|pool| pool.layer).ok_or_else(poisoned)
+    }
+
     /// The same with the caches of another layer, by its index in the blueprint.
     pub(crate) fn of_layer(self, layer: usize) -> mlx::Result<LayerContext<'a>> {
         let index = self.cache.pools.iter().position(|pool| pool.layer == layer);
@@ -178,8 +189,14 @@ pub(crate) struct AttentionCall<'a> {
 /// A choice of keys that depends on more than positions.
 pub(crate) trait KeyFilter {
     /// Of the keys that the rows of a gather see, `[n, _, rows, keys]`, those that they read, `[n, 1 or heads, rows,
-    /// keys]`. `positions`: of rows and keys.
-    fn filtered(&self, gather: &Gather, positions: &[Array; 2], seen: &Array) -> mlx::Result<Array>;
+    /// keys]`. `pool`: which of the layer's pools that are read; `positions`: of rows and keys.
+    fn filtered(
+        &self,
+        pool: usize,
+        gather: &Gather,
+        positions: &[Array; 2],
+        seen: &Array,
+    ) -> mlx::Result<Array>;
 }
 
 /// Latent attention of one layer over its pools.
@@ -195,6 +212,8 @@ pub(crate) struct LatentCall<'a> {
     pub(crate) embed_q: &'a Weight,
     /// From latents to values.
     pub(crate) unembed_out: &'a Weight,
+    /// Which of the visible keys a row reads.
+    pub(crate) filter: Option<&'a dyn KeyFilter>,
     pub(crate) layer: LayerContext<'a>,
 }
 

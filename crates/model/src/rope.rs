@@ -38,11 +38,38 @@ pub enum RotaryPairing {
 #[allow(missing_docs)]
 pub enum Scaling {
     None,
-    Linear { factor: f32 },
-    Dynamic { factor: f32, trained: usize },
-    Llama3 { factor: f32, low: f32, high: f32, trained: usize },
-    Yarn { factor: f32, fast: f32, slow: f32, mscale: f32, mscale_all: f32, trained: usize },
-    Long { long: Vec<f32>, trained: usize, context: usize, magnitude: Option<f32> },
+    Linear {
+        factor: f32,
+    },
+    Dynamic {
+        factor: f32,
+        trained: usize,
+    },
+    Llama3 {
+        factor: f32,
+        low: f32,
+        high: f32,
+        trained: usize,
+    },
+    Yarn {
+        factor: f32,
+        fast: f32,
+        slow: f32,
+        mscale: f32,
+        mscale_all: f32,
+        trained: usize,
+    },
+    Long {
+        long: Vec<f32>,
+        trained: usize,
+        context: usize,
+        magnitude: Option<f32>,
+    },
+    /// Only the first pairs turn, this share of them, by the frequencies of the whole head (Gemma 4).
+    Proportional {
+        factor: f32,
+        share: f32,
+    },
 }
 
 /// What a rotation needs at run time.
@@ -94,7 +121,11 @@ impl Rope {
         let factor: f32 = section.or("partial_rotary_factor", 1.0)?;
         let base = section.or("rope_theta", 10_000.0)?;
         let scaling = Scaling::read(section, top)?;
-        Ok(Self { scaling, ..Self::new((factor * head_dim as f32) as usize, base) })
+        let dims = match scaling {
+            Scaling::Proportional { .. } => head_dim,
+            _ => (factor * head_dim as f32) as usize,
+        };
+        Ok(Self { scaling, ..Self::new(dims, base) })
     }
 
     /// The same with neighbours as pairs.
@@ -112,6 +143,14 @@ impl Rope {
             Scaling::None => ((0..pairs).map(plain).collect(), 1.0),
             Scaling::Linear { factor } => {
                 ((0..pairs).map(|pair| plain(pair) * f64::from(*factor)).collect(), 1.0)
+            }
+            Scaling::Proportional { factor, share } => {
+                let turning = (self.dims as f32 * share) as usize / 2;
+                let slowed = |pair: usize| match pair < turning {
+                    true => plain(pair) * f64::from(*factor),
+                    false => f64::INFINITY,
+                };
+                ((0..pairs).map(slowed).collect(), 1.0)
             }
             Scaling::Dynamic { factor, trained } => {
                 let (factor, trained) = (f64::from(*factor), *trained as f64);
@@ -175,6 +214,7 @@ impl Rope {
             && match &self.scaling {
                 Scaling::None => true,
                 Scaling::Linear { factor } => positive(*factor),
+                Scaling::Proportional { factor, share } => positive(*factor) && (0.0..=1.0).contains(share),
                 Scaling::Dynamic { factor, trained } => positive(*factor) && *trained > 0 && self.dims > 2,
                 Scaling::Llama3 { factor, low, high, trained } => {
                     [*factor, *low, *high].into_iter().all(positive) && low != high && *trained > 0
@@ -239,6 +279,10 @@ impl Scaling {
             Kind::Default => Self::None,
             Kind::Sections => Self::None,
             Kind::Linear => Self::Linear { factor: factor()? },
+            Kind::Proportional => Self::Proportional {
+                factor: cfg.or("factor", 1.0)?,
+                share: cfg.or("partial_rotary_factor", 1.0)?,
+            },
             Kind::Dynamic => Self::Dynamic { factor: factor()?, trained: context },
             Kind::Llama3 => Self::Llama3 {
                 factor: factor()?,
@@ -270,6 +314,7 @@ impl Scaling {
     const KINDS: &[(&str, Kind)] = &[
         ("default", Kind::Default),
         ("linear", Kind::Linear),
+        ("proportional", Kind::Proportional),
         ("dynamic", Kind::Dynamic),
         ("llama3", Kind::Llama3),
         ("yarn", Kind::Yarn),
@@ -289,6 +334,7 @@ enum Kind {
     Default,
     Sections,
     Linear,
+    Proportional,
     Dynamic,
     Llama3,
     Yarn,

@@ -17,6 +17,8 @@ enum NormKind {
     Rms { weight: Array },
     /// Both `[width]`.
     Layer { weight: Array, bias: Option<Array> },
+    /// `[1]`.
+    Gain { weight: Array },
 }
 
 impl NormBlock {
@@ -28,8 +30,13 @@ impl NormBlock {
         Self { ops, kind: NormKind::Layer { weight, bias }, eps }
     }
 
+    pub(crate) fn gain(ops: &'static dyn Ops, weight: Array) -> Self {
+        Self { ops, kind: NormKind::Gain { weight }, eps: 0.0 }
+    }
+
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<Array> {
         match &self.kind {
+            NormKind::Gain { weight } => Ok(x * weight),
             NormKind::Rms { weight } => self.ops.rms_norm(x, weight, self.eps),
             NormKind::Layer { weight, bias } => self.ops.layer_norm(x, weight, bias.as_ref(), self.eps),
         }
@@ -39,7 +46,7 @@ impl NormBlock {
     fn forward_sum(&self, sum: &Array, term: &Array) -> mlx::Result<(Array, Array)> {
         match &self.kind {
             NormKind::Rms { weight } => self.ops.add_rms_norm(sum, term, weight, self.eps),
-            NormKind::Layer { .. } => {
+            NormKind::Layer { .. } | NormKind::Gain { .. } => {
                 let sum = sum + term;
                 let normed = self.forward(&sum)?;
                 Ok((sum, normed))
@@ -49,7 +56,7 @@ impl NormBlock {
 
     pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
         let (weight, bias) = match &self.kind {
-            NormKind::Rms { weight } => (weight, None),
+            NormKind::Rms { weight } | NormKind::Gain { weight } => (weight, None),
             NormKind::Layer { weight, bias } => (weight, bias.as_ref()),
         };
         [weight].into_iter().chain(bias)
@@ -61,11 +68,25 @@ impl NormBlock {
 pub(crate) struct ResidualStream {
     sum: Array,
     pending: Option<Array>,
+    /// A term that joins behind the next layer.
+    deferred: Option<Array>,
 }
 
 impl ResidualStream {
     pub(crate) fn new(x: Array) -> Self {
-        Self { sum: x, pending: None }
+        Self { sum: x, pending: None, deferred: None }
+    }
+
+    /// `x += term` behind the next layer.
+    pub(crate) fn defer(&mut self, term: Array) {
+        self.deferred = Some(term);
+    }
+
+    /// Adds what was deferred.
+    pub(crate) fn add_deferred(&mut self) {
+        if let Some(term) = self.deferred.take() {
+            self.add(term);
+        }
     }
 
     /// `x += term`, later.

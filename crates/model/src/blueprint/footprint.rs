@@ -25,7 +25,8 @@ impl Blueprint {
     fn width(&self, layer: &LayerSpec) -> usize {
         // Each norm gives the normed row and the sum it is of.
         let norms = 2 * self.hidden * (1 + usize::from(layer.mlp.is_some()));
-        let mlp = layer.mlp.as_ref().map_or(0, |mlp| mlp.spec().row_elements(self.hidden));
+        let mlp = layer.mlp.iter().chain(layer.shortcut.iter().map(|(_, mlp)| mlp));
+        let mlp: usize = mlp.map(|mlp| mlp.spec().row_elements(self.hidden)).sum();
         layer.mixer.spec().row_elements(self.hidden) + norms + mlp
     }
 }

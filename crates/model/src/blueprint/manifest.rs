@@ -1,7 +1,7 @@
 //! The tensors of a whole network.
 
 use crate::manifest::Scope;
-use crate::{Blueprint, Head, LayerSpec, Manifest};
+use crate::{Blueprint, Finish, Head, LayerSpec, Manifest, Norm};
 
 /// Learned positions, below the root.
 pub(crate) const POSITIONS: &str = "embed_positions";
@@ -21,6 +21,12 @@ impl Blueprint {
         if let Some(positions) = self.learned_positions {
             root.at(POSITIONS).tensor("weight", &[positions, self.hidden]);
         }
+        if let Some(inputs) = self.per_layer_inputs {
+            let width = inputs.width * self.stored_layers().len();
+            root.linear("embed_tokens_per_layer", width, inputs.vocab, false);
+            root.linear("per_layer_model_projection", self.hidden, width, false);
+            root.at("per_layer_projection_norm").tensor("weight", &[inputs.width]);
+        }
         if let Some(norm) = self.embed_norm {
             root.norm(EMBED_NORM, norm, self.hidden);
         }
@@ -38,8 +44,29 @@ impl LayerSpec {
         if let Some(mlp) = &self.mlp {
             mlp.spec().name_tensors(&mut at.at(self.mlp_name));
         }
+        if let Some((name, mlp)) = &self.shortcut {
+            mlp.spec().name_tensors(&mut at.at(name));
+        }
         for (name, norm) in self.norms() {
             at.norm(name, norm, at.hidden);
+        }
+        for finish in &self.finish {
+            finish.name_tensors(at);
+        }
+    }
+}
+
+impl Finish {
+    fn name_tensors(&self, at: &mut Scope) {
+        let hidden = at.hidden;
+        match *self {
+            Self::AddEmbeddings => at.tensor("embed_skip.weight", &[1]),
+            Self::Scale => at.tensor("layer_scalar", &[1]),
+            Self::PerLayerInput { width, norm_eps, .. } => {
+                at.linear("per_layer_input_gate", hidden, width, false);
+                at.linear("per_layer_projection", width, hidden, false);
+                at.norm("post_per_layer_input_norm", Norm::Rms { eps: norm_eps }, hidden);
+            }
         }
     }
 }

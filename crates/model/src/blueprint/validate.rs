@@ -11,7 +11,7 @@ impl Blueprint {
         broken.size(&[("vocab_size", self.vocab)]);
         for layer in &self.layers {
             layer.mixer.spec().check_rules(&mut broken);
-            if let Some(mlp) = &layer.mlp {
+            for mlp in layer.mlp.iter().chain(layer.shortcut.iter().map(|(_, mlp)| mlp)) {
                 mlp.spec().check_rules(&mut broken);
             }
         }

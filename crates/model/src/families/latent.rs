@@ -24,6 +24,7 @@ pub(super) fn latent_attention(
         bias: cfg.or("attention_bias", false)?,
         temperature: None,
         out_gate: None,
+        indexer: None,
     })
 }
 
@@ -41,8 +42,13 @@ fn magnitude(cfg: &Config) -> Result<f32, ConfigError> {
 
 /// Published checkpoints have one projection from latents to keys and values.
 pub(super) fn split_latent(spec: &LatentAttention) -> WeightRewrite {
+    split_latent_at("model.layers.*.self_attn", spec)
+}
+
+/// The same of attention at another place.
+pub(super) fn split_latent_at(at: &str, spec: &LatentAttention) -> WeightRewrite {
     WeightRewrite::SplitLatent {
-        from: "model.layers.*.self_attn.kv_b_proj.weight".into(),
+        from: format!("{at}.kv_b_proj.weight").into(),
         heads: spec.heads,
         nope_dim: spec.nope_dim,
         v_head_dim: spec.v_head_dim,

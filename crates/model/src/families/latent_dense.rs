@@ -41,6 +41,7 @@ fn minicpm3_attention(cfg: &Config, dims: &Dims) -> Result<LatentAttention, Conf
         bias: cfg.or("attention_bias", false)?,
         temperature: None,
         out_gate: None,
+        indexer: None,
     })
 }
 

@@ -82,7 +82,7 @@ pub(super) fn qwen_mlps(
 pub(super) fn stack_experts(mlps: &[Mlp]) -> Option<WeightRewrite> {
     let experts = mlps.iter().find_map(|mlp| match mlp {
         Mlp::Moe(moe) => Some(moe.experts),
-        Mlp::Gated(_) | Mlp::Plain(_) | Mlp::Linear(_) => None,
+        _ => None,
     })?;
     Some(WeightRewrite::StackExperts {
         from: "model.layers.*.mlp.experts.#.*.*".into(),

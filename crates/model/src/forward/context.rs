@@ -23,6 +23,8 @@ pub(crate) struct ForwardContext {
     pub(crate) logits_at: Option<LogitRows>,
     /// One for each cache group.
     pub(crate) groups: Vec<GroupMetadata>,
+    /// The pass's tokens, `[T]` i32.
+    pub(crate) tokens: Array,
     /// Values of the pass's first layer, where later layers mix them into theirs.
     pub(crate) first_values: OnceCell<Array>,
 }
@@ -69,7 +71,8 @@ impl ForwardContext {
         let groups = groups.collect::<mlx::Result<_>>()?;
         let logits_at = LogitRows::new(&batch.logits_at, path)?;
         let first_values = OnceCell::new();
-        Ok(Self { positions: OnceCell::new(), logits_at, groups, lengths, first_values })
+        let tokens = batch.tokens.clone();
+        Ok(Self { positions: OnceCell::new(), logits_at, groups, lengths, tokens, first_values })
     }
 
     /// Position of each row, `[T]` i32.

@@ -16,6 +16,18 @@ pub(crate) enum Rows {
 }
 
 impl Rows {
+    /// These rows of `x`, `[T, heads, width]` → `[n, heads, rows, width]`.
+    pub(crate) fn of_heads(&self, x: &Array) -> mlx::Result<Array> {
+        match self {
+            Self::Singles(rows) => x.take(rows, 0)?.expand_dims(&[2]),
+            Self::Chunk { first, len } => {
+                let [_, heads, width] = x.dims()?;
+                let rows = x.slice(&[*first, 0, 0], &[first + len, heads, width])?;
+                rows.transpose(&[1, 0, 2])?.expand_dims(&[0])
+            }
+        }
+    }
+
     /// Rows that are computed together: those of one segment, or one row of each of several.
     pub(super) fn of(segments: impl IntoIterator<Item = Range<usize>>) -> mlx::Result<Self> {
         let segments: Vec<Range<usize>> = segments.into_iter().collect();

@@ -3,7 +3,7 @@
 use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 
 use crate::mixers::MixerCache;
-use crate::{Attention, Blueprint, KvStorage};
+use crate::{Attention, Blueprint, KvStorage, Mixer};
 
 /// Which rows read the keys and values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +78,11 @@ impl Blueprint {
 
     /// True if some layer's cache of this kind is reached by MLX's operations alone.
     pub(crate) fn needs_mlx(&self, is_kind: impl Fn(CacheKind) -> bool) -> bool {
-        let mut attentions = self.layers.iter().flat_map(|layer| layer.mixer.attentions());
-        if is_kind(CacheKind::Full) && attentions.any(Attention::needs_mlx) {
+        let mut mixers = self.layers.iter().map(|layer| &layer.mixer);
+        let needs = |mixer: &Mixer| {
+            mixer.spec().needs_mlx() || mixer.attentions().into_iter().any(Attention::needs_mlx)
+        };
+        if is_kind(CacheKind::Full) && mixers.any(needs) {
             return true;
         }
         let caches = self.layers.iter().flat_map(|layer| layer.mixer.spec().caches());

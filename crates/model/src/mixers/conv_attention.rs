@@ -78,6 +78,7 @@ impl MixerSpec for ConvAttention {
 pub(super) struct ConvAttentionBlock {
     ops: &'static dyn Ops,
     conv: CausalConv,
+    spec: Attention,
     attention: AttentionBlock,
     /// Width of the queries.
     queries: i32,
@@ -93,6 +94,7 @@ impl ConvAttentionBlock {
         Ok(Self {
             ops: store.ops(),
             conv: CausalConv { weight: weight.astype(Dtype::F32)?, bias: None },
+            spec: spec.attention.clone(),
             attention: AttentionBlock::load(&spec.attention, store, path)?,
             queries: (spec.attention.heads * spec.attention.head_dim) as i32,
         })
@@ -100,13 +102,13 @@ impl ConvAttentionBlock {
 }
 
 impl MixerBlock for ConvAttentionBlock {
-    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+    fn forward(&self, x: &Array, mut layer: LayerContext) -> mlx::Result<Array> {
         let parts = self.attention.project(x)?.split(&[self.queries], -1)?;
         let [queries, keys] = parts.as_slice() else { return Err(mlx::Error::new("queries and keys")) };
-        let LayerContext { ctx, index, cache } = layer;
-        let mixed = self.ops.convolve(&self.conv, keys, LayerContext { ctx, index, cache: &mut *cache })?;
-        let layer = LayerContext { ctx, index: index + 1, cache };
-        self.attention.attend(x, mlx::concatenate(&[queries, &mixed], -1)?, layer)
+        let mixed = self.ops.convolve(&self.conv, keys, layer.part(0))?;
+        let qkv = mlx::concatenate(&[queries, &mixed], -1)?;
+        let attended = self.attention.attended(&self.spec, qkv, None, layer.part(1))?;
+        self.attention.output(x, attended)
     }
 
     fn arrays(&self) -> Vec<&Array> {
@@ -114,6 +116,6 @@ impl MixerBlock for ConvAttentionBlock {
     }
 
     fn set_span(&mut self, span: AttentionSpan) {
-        self.attention.set_span(span);
+        self.spec.span = span;
     }
 }

@@ -5,8 +5,10 @@
 mod cache;
 mod footprint;
 mod forward;
+mod indexer;
 mod spec;
 mod tensors;
 
 pub(super) use forward::LatentBlock;
+pub use indexer::Indexer;
 pub use spec::LatentAttention;

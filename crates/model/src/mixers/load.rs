@@ -6,10 +6,13 @@ use super::conv_attention::ConvAttentionBlock;
 use super::conv_gate::ConvGateBlock;
 use super::delta_attention::DeltaAttentionBlock;
 use super::gated_delta::GatedDeltaBlock;
+use super::indexed_attention::IndexedAttentionBlock;
 use super::latent::LatentBlock;
 use super::lightning::LightningBlock;
+use super::loop_attention::LoopAttentionBlock;
 use super::mamba1::Mamba1Block;
 use super::mamba2::Mamba2Block;
+use super::ngram::NgramBlock;
 use super::parallel::ParallelBlock;
 use super::per_position::PerPositionBlock;
 use super::rg_lru::RgLruBlock;
@@ -39,6 +42,9 @@ impl Mixer {
             Self::RgLru(spec) => Box::new(RgLruBlock::load(spec, store, path)?),
             Self::ConvGate(spec) => Box::new(ConvGateBlock::load(spec, store, path)?),
             Self::ConvAttention(spec) => Box::new(ConvAttentionBlock::load(spec, store, path)?),
+            Self::LoopAttention(spec) => Box::new(LoopAttentionBlock::load(spec, store, path)?),
+            Self::IndexedAttention(spec) => Box::new(IndexedAttentionBlock::load(spec, store, path)?),
+            Self::NgramEmbedding(spec) => Box::new(NgramBlock::load(spec, store, path)?),
             Self::TimeMix(spec) => Box::new(TimeMixBlock::load(spec, store, path)?),
             Self::ChannelMix(_) => Box::new(ChannelMixBlock::load(store, path)?),
         })

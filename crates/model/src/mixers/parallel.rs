@@ -57,12 +57,11 @@ impl ParallelBlock {
 }
 
 impl MixerBlock for ParallelBlock {
-    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
-        let LayerContext { ctx, mut index, cache } = layer;
-        let mut sum: Option<Array> = None;
+    fn forward(&self, x: &Array, mut layer: LayerContext) -> mlx::Result<Array> {
+        let (mut sum, mut first): (Option<Array>, usize) = (None, 0);
         for (part, caches) in &self.parts {
-            let mixed = part.forward(x, LayerContext { ctx, index, cache })?;
-            index += caches;
+            let mixed = part.forward(x, layer.part(first))?;
+            first += caches;
             sum = Some(sum.map_or(mixed.clone(), |sum| sum + mixed));
         }
         sum.ok_or_else(|| mlx::Error::new("at least one mixer"))

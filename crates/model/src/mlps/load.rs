@@ -1,9 +1,11 @@
 //! From an MLP's spec to the MLP with its weights.
 
 use super::Mlp;
+use super::dense_and_routed::DenseAndRoutedBlock;
 use super::gated::GatedBlock;
 use super::linear::LinearBlock;
 use super::moe::MoeBlock;
+use super::normed::NormedBlock;
 use super::plain::PlainBlock;
 use crate::LoadError;
 use crate::blocks::MlpBlock;
@@ -16,6 +18,8 @@ impl Mlp {
             Self::Gated(spec) => Box::new(GatedBlock::load(spec, store, path)?),
             Self::Plain(spec) => Box::new(PlainBlock::load(spec, store, path)?),
             Self::Linear(_) => Box::new(LinearBlock::load(store, path)?),
+            Self::Normed(spec) => Box::new(NormedBlock::load(spec, store, path)?),
+            Self::DenseAndRouted(spec) => Box::new(DenseAndRoutedBlock::load(spec, store, path)?),
             Self::Moe(spec) => Box::new(MoeBlock::load(spec, store, path)?),
         })
     }

@@ -94,7 +94,8 @@ impl From<PlainMlp> for Expert {
 impl Rules for Moe {
     fn check_rules(&self, broken: &mut Broken) {
         let (experts, top_k) = (self.experts, self.top_k);
-        broken.check((1..=experts).contains(&top_k), || {
+        let choices = experts.saturating_add(self.router.identities);
+        broken.check((1..=choices).contains(&top_k), || {
             format!("`num_experts_per_tok` ({top_k}) is from 1 to the number of experts ({experts})")
         });
         broken.check(experts <= 1 << 16, || format!("the number of experts ({experts}) is at most 65536"));

@@ -26,6 +26,10 @@ pub struct Router {
     pub scale: f32,
     /// What weights multiply.
     pub weighs: Weighs,
+    /// Further experts behind the others that give back what they read (LongCat).
+    pub identities: usize,
+    /// Weights of each expert are multiplied by a learned number, `per_expert_scale` (Gemma 4).
+    pub expert_scales: bool,
 }
 
 /// What the weights of chosen experts multiply.
@@ -75,6 +79,8 @@ impl Router {
         renormalize: false,
         scale: 1.0,
         weighs: Weighs::Outputs,
+        identities: 0,
+        expert_scales: false,
     };
     /// The same, divided by their sum over the chosen experts.
     pub const SOFTMAX_RENORMALIZED: Self = Self { renormalize: true, ..Self::SOFTMAX };
@@ -94,6 +100,10 @@ impl Router {
 
     /// Names the tensors of a router over this many experts.
     pub(super) fn name_tensors(self, at: &mut Scope, experts: usize) {
+        let experts = experts + self.identities;
+        if self.expert_scales {
+            at.tensor("gate.per_expert_scale", &[experts]);
+        }
         at.linear("gate", at.hidden, experts, self.bias);
         if self.correction_bias {
             at.tensor("gate.e_score_correction_bias", &[experts]);

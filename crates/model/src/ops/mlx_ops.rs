@@ -15,6 +15,7 @@ use crate::forward::{AttentionPath, StatePath};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, Mamba2, Mixer, Router};
 pub(super) use attention::gather;
+pub(crate) use attention::{gathered, write};
 pub(super) use conv::convolve;
 pub(super) use latent::latent;
 pub(super) use mamba1::mamba1;

@@ -16,6 +16,7 @@ pub(crate) struct Store {
     quantization: Quantization,
     ops: &'static dyn Ops,
     activations: Dtype,
+    hidden: usize,
 }
 
 impl Store {
@@ -33,7 +34,7 @@ impl Store {
             Some(dtype) => dtype,
             None => stored_dtype(blueprint, &weights)?,
         };
-        Ok(Self { weights, quantization, ops, activations })
+        Ok(Self { weights, quantization, ops, activations, hidden: blueprint.hidden })
     }
 
     /// True when nothing is left to take.
@@ -100,7 +101,7 @@ impl Store {
     /// A norm of rows `width` wide at `path`. One without a weight computes with ones.
     pub(crate) fn norm(&mut self, path: &str, norm: Norm, width: usize) -> Result<NormBlock, LoadError> {
         let weight = match norm {
-            Norm::Rms { .. } | Norm::Layer { .. } => self.vector(&format!("{path}.weight"))?,
+            Norm::Rms { .. } | Norm::Layer { .. } | Norm::Gain => self.vector(&format!("{path}.weight"))?,
             Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => {
                 Array::ones(&[width as i32], self.activations)?
             }
@@ -110,10 +111,16 @@ impl Store {
             Norm::Layer { eps, bias: false } | Norm::LayerUnweighted { eps } => {
                 NormBlock::layer(self.ops, weight, None, eps)
             }
+            Norm::Gain => NormBlock::gain(self.ops, weight),
             Norm::Layer { eps, bias: true } => {
                 NormBlock::layer(self.ops, weight, Some(self.vector(&format!("{path}.bias"))?), eps)
             }
         })
+    }
+
+    /// Width of the residual stream.
+    pub(crate) fn hidden(&self) -> usize {
+        self.hidden
     }
 
     /// The operations that blocks compute with.

@@ -5,9 +5,11 @@ use mlx::Array;
 use super::gate::GateBlock;
 use super::normed::QkNormBlock;
 use super::prepare::{Preparation, Rounding};
+use super::tensors::OUT_NORM;
 use super::{Attention, AttentionSpan, KeySource};
-use crate::blocks::{Fused, Linear, MixerBlock};
-use crate::ops::{AttentionCall, LayerContext, Ops, Rotation};
+use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
+use crate::forward::ForwardContext;
+use crate::ops::{AttentionCall, KeyFilter, LayerContext, Ops, Rotation};
 use crate::weights::Store;
 use crate::{LoadError, Position};
 
@@ -21,6 +23,9 @@ pub(crate) struct AttentionBlock {
     rotation: Option<Rotation>,
     rounding: Option<Rounding>,
     gate: Option<GateBlock>,
+    out_norm: Option<NormBlock>,
+    /// `[heads]`
+    query_gain: Option<Array>,
     /// `[heads]`
     sinks: Option<Array>,
 }
@@ -42,6 +47,9 @@ impl AttentionBlock {
             Position::None => None,
         };
         let sinks = spec.sink_logits.then(|| store.vector(&format!("{path}.sinks"))).transpose()?;
+        let gain = spec.query_gain.then(|| store.vector(&format!("{path}.head_gain"))).transpose()?;
+        let width = spec.heads * spec.v_head_dim;
+        let out_norm = spec.out_norm.map(|norm| store.norm(&format!("{path}.{OUT_NORM}"), norm, width));
         let rounds = spec.rounds_keys && spec.has_keys();
         Ok(Self {
             spec: spec.clone(),
@@ -52,6 +60,8 @@ impl AttentionBlock {
             rotation,
             rounding: rounds.then(|| Rounding::load(store, path)).transpose()?,
             gate,
+            out_norm: out_norm.transpose()?,
+            query_gain: gain,
             sinks,
         })
     }
@@ -64,34 +74,55 @@ impl AttentionBlock {
         qkv.clip(Some(&low), Some(&high))
     }
 
-    /// What the layer makes of `x` with this projection of it.
-    pub(in crate::mixers) fn attend(
+    /// What the heads see, `[T, heads · v_head_dim]`, of this projection. `spec`: the layer's, perhaps with another span
+    /// or another layer's keys.
+    pub(in crate::mixers) fn attended(
         &self,
-        x: &Array,
+        spec: &Attention,
         mut qkv: Array,
+        filter: Option<&dyn KeyFilter>,
         layer: LayerContext,
     ) -> mlx::Result<Array> {
-        let spec = &self.spec;
         let (norm, rotation) = (self.qk_norm.as_ref(), self.rotation.as_ref());
-        let (rotation, before) = if spec.rotates_in_kernels() { (rotation, None) } else { (None, rotation) };
         let mut head_norms = None;
         if spec.norms_in_kernels() {
             head_norms = norm.and_then(QkNormBlock::in_kernels);
         } else {
-            let preparation = Preparation { spec, norm, rotation: before, rounding: self.rounding.as_ref() };
-            qkv = preparation.apply(&qkv, layer.ctx)?;
+            qkv = self.prepared(spec, &qkv, layer.ctx)?;
         }
+        let rotation = rotation.filter(|_| spec.rotates_in_kernels());
         let layer = match spec.keys {
             KeySource::Layer(source) => layer.of_layer(source)?,
             KeySource::Own | KeySource::OwnAsValues => layer,
         };
         let sinks = self.sinks.as_ref();
-        let call = AttentionCall { spec, qkv: &qkv, head_norms, rotation, sinks, filter: None, layer };
-        let attended = self.ops.attend(call)?;
+        let attended =
+            self.ops.attend(AttentionCall { spec, qkv: &qkv, head_norms, rotation, sinks, filter, layer })?;
         // Scores weigh values, so that values and their sum scale alike.
-        let attended = if spec.value_scale == 1.0 { attended } else { attended * spec.value_scale };
-        match &self.gate {
-            Some(gate) => self.out.forward(&gate.forward(self.ops, x, &attended, spec.v_head_dim)?),
+        Ok(if spec.value_scale == 1.0 { attended } else { attended * spec.value_scale })
+    }
+
+    /// The same projection, normed and rotated as far as kernels do not do it.
+    pub(in crate::mixers) fn prepared(
+        &self,
+        spec: &Attention,
+        qkv: &Array,
+        ctx: &ForwardContext,
+    ) -> mlx::Result<Array> {
+        let rotation = self.rotation.as_ref().filter(|_| !spec.rotates_in_kernels());
+        let norm = self.qk_norm.as_ref();
+        let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_ref());
+        Preparation { spec, norm, rotation, rounding, gain }.apply(qkv, ctx)
+    }
+
+    /// The layer's output, of `x` and what the heads saw.
+    pub(in crate::mixers) fn output(&self, x: &Array, attended: Array) -> mlx::Result<Array> {
+        let attended = match &self.gate {
+            Some(gate) => gate.forward(self.ops, x, &attended, self.spec.v_head_dim)?,
+            None => attended,
+        };
+        match &self.out_norm {
+            Some(norm) => self.out.forward(&norm.forward(&attended)?),
             None => self.out.forward(&attended),
         }
     }
@@ -99,7 +130,8 @@ impl AttentionBlock {
 
 impl MixerBlock for AttentionBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
-        self.attend(x, self.project(x)?, layer)
+        let attended = self.attended(&self.spec, self.project(x)?, None, layer)?;
+        self.output(x, attended)
     }
 
     fn arrays(&self) -> Vec<&Array> {
@@ -108,7 +140,15 @@ impl MixerBlock for AttentionBlock {
         let rotation = self.rotation.iter().flat_map(Rotation::arrays);
         let linears = self.qkv.arrays().into_iter().chain(self.out.arrays());
         let rounding = self.rounding.iter().flat_map(Rounding::arrays);
-        linears.chain(norms).chain(gate).chain(rotation).chain(rounding).chain(&self.sinks).collect()
+        let norms = norms.chain(self.out_norm.iter().flat_map(NormBlock::arrays));
+        linears
+            .chain(norms)
+            .chain(gate)
+            .chain(rotation)
+            .chain(rounding)
+            .chain(&self.query_gain)
+            .chain(&self.sinks)
+            .collect()
     }
 
     fn set_span(&mut self, span: AttentionSpan) {

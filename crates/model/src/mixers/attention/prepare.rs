@@ -22,6 +22,7 @@ impl Attention {
             && self.keys == KeySource::Own
             && self.value_norm.is_none()
             && !self.rounds_keys
+            && !self.query_gain
     }
 }
 
@@ -42,6 +43,8 @@ pub(super) struct Preparation<'a> {
     pub(super) norm: Option<&'a QkNormBlock>,
     pub(super) rotation: Option<&'a Rotation>,
     pub(super) rounding: Option<&'a Rounding>,
+    /// Of each head's queries, `[heads]`.
+    pub(super) gain: Option<&'a Array>,
 }
 
 impl Preparation<'_> {
@@ -60,6 +63,10 @@ impl Preparation<'_> {
             let q = self.turned(q.reshape(&[rows, heads, dim])?, QkNormBlock::queries, ctx)?;
             let q = match spec.temperature {
                 Some(temperature) => temperature.apply(&q, ctx)?,
+                None => q,
+            };
+            let q = match self.gain {
+                Some(gain) => q * gain.expand_dims(&[-1])?,
                 None => q,
             };
             q.reshape(&[rows, heads * dim])

@@ -1,9 +1,9 @@
 //! Softmax attention over grouped heads: what a layer computes, and its rules.
 
 use super::QkNorm;
-use crate::Position;
 use crate::rules::Broken;
 use crate::spec::Rules;
+use crate::{Norm, Position};
 
 /// Softmax attention over grouped key/value heads.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +46,10 @@ pub struct Attention {
     pub value_norm: Option<f32>,
     /// Keys and values are rounded to multiples of a learned scale, as if they were stored in 8 bits (AFM 7).
     pub rounds_keys: bool,
+    /// Norm of the heads' output together (BitNet).
+    pub out_norm: Option<Norm>,
+    /// Queries are multiplied by a learned number for each head (Talkie).
+    pub query_gain: bool,
     /// Which blocks of keys a head sees, by their positions.
     pub block_sparse: Option<BlockSparse>,
 }

@@ -4,6 +4,9 @@ use super::{Attention, KeySource, OutputGate};
 use crate::manifest::Scope;
 use crate::spec::Tensors;
 
+/// The norm before the output projection.
+pub(super) const OUT_NORM: &str = "attn_sub_norm";
+
 impl Tensors for Attention {
     fn name_tensors(&self, at: &mut Scope) {
         let (q, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
@@ -23,6 +26,12 @@ impl Tensors for Attention {
             Some(OutputGate::PerElement) => at.linear("gate_proj", at.hidden, out, false),
             Some(OutputGate::PerHead(_)) => at.linear("gate_proj", at.hidden, self.heads, false),
             Some(OutputGate::InQueries) | None => {}
+        }
+        if let Some(norm) = self.out_norm {
+            at.norm(OUT_NORM, norm, out);
+        }
+        if self.query_gain {
+            at.tensor("head_gain", &[self.heads]);
         }
         if self.sink_logits {
             at.tensor("sinks", &[self.heads]);

@@ -15,6 +15,10 @@ impl MixerCache for LatentAttention {
         [self.latent_dim, self.rope_dim].map(|dim| vec![blocks, block_size, 1, format.width(dim)])
     }
 
+    fn beside(&self) -> Option<&dyn MixerCache> {
+        self.indexer.as_ref().map(|indexer| &indexer.keys as &dyn MixerCache)
+    }
+
     fn has_kernel(&self) -> bool {
         false
     }

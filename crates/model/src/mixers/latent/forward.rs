@@ -3,10 +3,11 @@
 use mlx::Array;
 
 use super::LatentAttention;
+use super::indexer::IndexerBlock;
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::mixers::attention::GateBlock;
-use crate::ops::{LatentCall, LayerContext, Ops, Rotation, Weight};
+use crate::ops::{KeyFilter, LatentCall, LayerContext, Ops, Rotation, Weight};
 use crate::weights::Store;
 use crate::{LoadError, Norm, Position};
 
@@ -22,6 +23,7 @@ pub(crate) struct LatentBlock {
     rotation: Option<Rotation>,
     gate: Option<GateBlock>,
     out: Linear,
+    indexer: Option<IndexerBlock>,
 }
 
 /// The projection to queries, perhaps through a narrow vector.
@@ -64,18 +66,27 @@ impl LatentBlock {
             rotation,
             gate: spec.out_gate.map(|kind| GateBlock::projected(kind, store, path)).transpose()?,
             out: store.linear(&at("o_proj"))?,
+            indexer: match &spec.indexer {
+                Some(indexer) => Some(IndexerBlock::load(indexer, store, &at("indexer"))?),
+                None => None,
+            },
         })
     }
 
+    /// What queries are projected from: the stream, or a narrow vector.
+    fn narrow(&self, x: &Array) -> mlx::Result<Array> {
+        match &self.queries {
+            QueryBlock::Direct(_) => Ok(x.clone()),
+            QueryBlock::Narrow(narrow) => narrow.norm.forward(&narrow.down.forward(x)?),
+        }
+    }
+
     /// Queries without and with a position, `[T, heads, _]` each.
-    fn queries(&self, x: &Array, ctx: &ForwardContext) -> mlx::Result<[Array; 2]> {
+    fn queries(&self, narrow: &Array, ctx: &ForwardContext) -> mlx::Result<[Array; 2]> {
+        let [_, scale] = self.spec.latent_scales;
         let queries = match &self.queries {
-            QueryBlock::Direct(direct) => direct.forward(x)?,
-            QueryBlock::Narrow(narrow) => {
-                let NarrowQueries { down, norm, up } = narrow.as_ref();
-                let [_, scale] = self.spec.latent_scales;
-                up.forward(&scaled(norm.forward(&down.forward(x)?)?, scale))?
-            }
+            QueryBlock::Direct(direct) => direct.forward(narrow)?,
+            QueryBlock::Narrow(projection) => projection.up.forward(&scaled(narrow.clone(), scale))?,
         };
         let [rows, _] = queries.dims()?;
         let heads = queries.reshape(&[rows, self.spec.heads as i32, -1])?;
@@ -101,8 +112,13 @@ fn scaled(x: Array, scale: f32) -> Array {
 }
 
 impl MixerBlock for LatentBlock {
-    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
-        let [q_nope, q_rope] = self.queries(x, layer.ctx)?;
+    fn forward(&self, x: &Array, mut layer: LayerContext) -> mlx::Result<Array> {
+        let narrow = self.narrow(x)?;
+        let [q_nope, q_rope] = self.queries(&narrow, layer.ctx)?;
+        let choice = match &self.indexer {
+            Some(indexer) => Some(indexer.choose(x, &narrow, layer.part(1))?),
+            None => None,
+        };
         let parts = self.latent.forward(x)?.split(&[self.spec.latent_dim as i32], -1)?;
         let [latent, key] = parts.as_slice() else { return Err(mlx::Error::new("a latent and a key")) };
         let [scale, _] = self.spec.latent_scales;
@@ -115,6 +131,7 @@ impl MixerBlock for LatentBlock {
             key: &key,
             embed_q: &self.embed_q,
             unembed_out: &self.unembed_out,
+            filter: choice.as_ref().map(|choice| choice as &dyn KeyFilter),
             layer,
         })?;
         match &self.gate {
@@ -140,6 +157,7 @@ impl MixerBlock for LatentBlock {
             .chain(linears)
             .chain(self.gate.iter().flat_map(GateBlock::arrays))
             .chain(self.rotation.iter().flat_map(Rotation::arrays))
+            .chain(self.indexer.iter().flat_map(IndexerBlock::arrays))
             .collect()
     }
 }

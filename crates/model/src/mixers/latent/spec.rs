@@ -1,5 +1,6 @@
 //! Multi-head latent attention: what a layer computes, and its rules.
 
+use super::Indexer;
 use crate::rules::Broken;
 use crate::spec::Rules;
 use crate::{OutputGate, Position, Temperature};
@@ -34,6 +35,8 @@ pub struct LatentAttention {
     pub temperature: Option<Temperature>,
     /// What the heads' output is multiplied by.
     pub out_gate: Option<OutputGate>,
+    /// Chooses the keys that a row reads; needs `query_dim`.
+    pub indexer: Option<Indexer>,
 }
 
 impl LatentAttention {
@@ -51,6 +54,10 @@ impl Rules for LatentAttention {
         broken.size(&[heads, ("v_head_dim", self.v_head_dim)]);
         broken.size(&[("kv_lora_rank", self.latent_dim)]);
         broken.size(&[("q_lora_rank", self.query_dim.unwrap_or(1))]);
+        if let Some(indexer) = &self.indexer {
+            indexer.check_rules(broken);
+            broken.check(self.query_dim.is_some(), || "an indexer reads what `q_lora_rank` makes".to_owned());
+        }
         broken.check(self.scale.is_finite() && self.scale > 0.0, || {
             format!("the scale of attention ({}) is positive", self.scale)
         });

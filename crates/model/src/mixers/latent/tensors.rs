@@ -16,6 +16,9 @@ impl Tensors for LatentAttention {
             }
             None => at.linear("q_proj", at.hidden, queries, false),
         }
+        if let Some(indexer) = &self.indexer {
+            indexer.name_tensors(&mut at.at("indexer"), self.query_dim.unwrap_or(0));
+        }
         at.linear("kv_a_proj_with_mqa", at.hidden, self.latent_dim + self.rope_dim, self.bias);
         at.norm("kv_a_layernorm", norm, self.latent_dim);
         at.experts("embed_q", [self.heads, self.latent_dim, self.nope_dim], false);

@@ -145,12 +145,11 @@ impl TimeMixBlock {
 }
 
 impl MixerBlock for TimeMixBlock {
-    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
-        let LayerContext { ctx, index, cache } = layer;
-        let change = row_before(x, LayerContext { ctx, index, cache: &mut *cache })? - x;
+    fn forward(&self, x: &Array, mut layer: LayerContext) -> mlx::Result<Array> {
+        let change = row_before(x, layer.part(0))? - x;
         let seen: Vec<Array> = self.shares.iter().map(|share| x + &change * share).collect();
         let seen: [Array; 6] = seen.try_into().map_err(|_| mlx::Error::new("six projections"))?;
-        let layer = LayerContext { ctx, index: index + 1, cache };
+        let layer = layer.part(1);
         let (inputs, gate) = self.inputs(&seen, &layer)?;
         let Inputs { receptance, decay, key, value, removed, rate } = &inputs;
         let inner = self.spec.inner() as i32;

@@ -1,6 +1,6 @@
 //! The forward pass of a mixture of experts.
 
-use mlx::Array;
+use mlx::{Array, Dtype};
 
 use super::shared::SharedExpertBlock;
 use super::{Expert, Moe};
@@ -18,6 +18,9 @@ pub(crate) struct MoeBlock {
     down_proj: ExpertLinear,
     act: Activation,
     weighs: Weighs,
+    /// Experts that compute, and those that give back what they read.
+    experts: usize,
+    identities: usize,
     shared: Option<SharedExpertBlock>,
     /// To the experts' narrower vector and back.
     latent: Option<[Linear; 2]>,
@@ -89,14 +92,21 @@ impl MoeBlock {
             router: RouterBlock::load(spec.router, spec.top_k, store, path)?,
             act: spec.expert.act(),
             weighs: spec.router.weighs,
+            experts: spec.experts,
+            identities: spec.router.identities,
             shared: shared.transpose()?,
         })
     }
 }
 
-impl MlpBlock for MoeBlock {
-    fn forward(&self, x: &Array) -> mlx::Result<Array> {
-        let (experts, weights) = self.router.forward(x)?;
+impl MoeBlock {
+    /// What the experts that `route` chooses make of `x`, `[T, hidden]` both.
+    pub(crate) fn routed_by(&self, route: &Array, x: &Array) -> mlx::Result<Array> {
+        let (chosen, weights) = self.router.forward(route)?;
+        let (experts, weights, identity) = match self.identities {
+            0 => (chosen, weights, None),
+            _ => self.without_identities(chosen, weights)?,
+        };
         let narrow = self.latent.as_ref().map(|[down, _]| down.forward(x)).transpose()?;
         let read = narrow.as_ref().unwrap_or(x);
         let y = match self.weighs {
@@ -115,10 +125,34 @@ impl MlpBlock for MoeBlock {
             Some([_, up]) => up.forward(&y)?,
             None => y,
         };
+        let y = match identity {
+            Some(weight) => y + x * weight.astype(x.dtype()?)?,
+            None => y,
+        };
         match &self.shared {
             Some(shared) => shared.join(x, y),
             None => Ok(y),
         }
+    }
+
+    /// The chosen experts that compute, with no weight in the places of others, and the weight of those, `[T, 1]`.
+    fn without_identities(
+        &self,
+        chosen: ChosenExperts,
+        weights: Array,
+    ) -> mlx::Result<(ChosenExperts, Array, Option<Array>)> {
+        let computing = Array::from_slice(&[self.experts as u32], &[1])?;
+        let computes = chosen.indices.less(&computing)?;
+        let (zero, first) = (Array::scalar(0.0, Dtype::F32)?, Array::zeros(&[1], Dtype::U32)?);
+        let identity = mlx::where_(&computes, &zero, &weights)?.sum(&[-1])?.expand_dims(&[-1])?;
+        let indices = mlx::where_(&computes, &chosen.indices, &first)?;
+        Ok((ChosenExperts::new(indices), mlx::where_(&computes, &weights, &zero)?, Some(identity)))
+    }
+}
+
+impl MlpBlock for MoeBlock {
+    fn forward(&self, x: &Array) -> mlx::Result<Array> {
+        self.routed_by(x, x)
     }
 
     fn arrays(&self) -> Vec<&Array> {

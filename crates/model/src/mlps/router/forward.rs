@@ -14,23 +14,33 @@ pub(crate) struct RouterBlock {
     kind: Router,
     top_k: usize,
     gate: Linear,
-    /// `[experts]` f32.
+    /// `[experts]` f32, both.
     correction: Option<Array>,
+    scales: Option<Array>,
 }
 
 impl RouterBlock {
     pub(crate) fn load(kind: Router, top_k: usize, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let correction = format!("{path}.gate.e_score_correction_bias");
         let correction = kind.correction_bias.then(|| store.float(&correction)).transpose()?;
-        Ok(Self { ops: store.ops(), kind, top_k, gate: store.linear(&format!("{path}.gate"))?, correction })
+        let scales = format!("{path}.gate.per_expert_scale");
+        let scales = kind.expert_scales.then(|| store.float(&scales)).transpose()?;
+        let gate = store.linear(&format!("{path}.gate"))?;
+        Ok(Self { ops: store.ops(), kind, top_k, gate, correction, scales })
     }
 
     /// The chosen experts of each row of `x`, `[T, hidden]`, and the weight of each in float32, `[T, top_k]`.
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<(ChosenExperts, Array)> {
-        self.ops.route(&self.gate.forward(x)?, &self.kind, self.correction.as_ref(), self.top_k)
+        let logits = self.gate.forward(x)?;
+        let (experts, weights) = self.ops.route(&logits, &self.kind, self.correction.as_ref(), self.top_k)?;
+        let weights = match &self.scales {
+            Some(scales) => weights * scales.take(&experts.indices, 0)?,
+            None => weights,
+        };
+        Ok((experts, weights))
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.gate.arrays().into_iter().chain(&self.correction).collect()
+        self.gate.arrays().into_iter().chain(&self.correction).chain(&self.scales).collect()
     }
 }

@@ -15,7 +15,7 @@ pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
     let AttentionCall { spec, sinks, filter, layer: LayerContext { ctx, index, cache }, .. } = call;
     let attention = GatherAttention { spec, sinks, filter };
     let (mut attended, mut order) = (Vec::new(), None);
-    for (at, format, metadata) in ctx.attention_pools(cache, index)? {
+    for (place, (at, format, metadata)) in ctx.attention_pools(cache, index)?.into_iter().enumerate() {
         let AttentionReads::Gather(metadata) = &metadata.reads else { return Err(poisoned()) };
         let pool = cache.pools.get_mut(at).ok_or_else(poisoned)?;
         let [mut keys, mut values] = pool.take()?;
@@ -25,7 +25,7 @@ pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
         }
         pool.put([keys.clone(), values.clone()]);
         for gather in &metadata.gathers {
-            attended.push(attention.attend(&q, [&keys, &values], format, gather)?);
+            attended.push(attention.attend(&q, [&keys, &values], format, (place, gather))?);
         }
         order = order.or(metadata.order.as_ref());
     }
@@ -80,24 +80,20 @@ impl GatherAttention<'_> {
         q: &Array,
         [keys, values]: [&Array; 2],
         format: KvFormat,
-        gather: &Gather,
+        (pool, gather): (usize, &Gather),
     ) -> mlx::Result<Array> {
-        let (heads, dim) = (self.spec.heads as i32, self.spec.head_dim as i32);
-        let (q, count) = match &gather.rows {
-            Rows::Singles(rows) => {
-                (q.take(rows, 0)?.expand_dims(&[2])?, rows.shape().first().copied().unwrap_or(0))
-            }
-            Rows::Chunk { first, len } => {
-                let rows = q.slice(&[*first, 0, 0], &[first + len, heads, dim])?;
-                (rows.transpose(&[1, 0, 2])?.expand_dims(&[0])?, *len)
-            }
+        let heads = self.spec.heads as i32;
+        let count = match &gather.rows {
+            Rows::Singles(rows) => rows.dim(0)?,
+            Rows::Chunk { len, .. } => *len,
         };
+        let q = gather.rows.of_heads(q)?;
         let in_order = |pool: &Array, width: usize| -> mlx::Result<Array> {
             let rows = gathered(pool, gather)?;
             kv_format::load(format, &rows, width, q.dtype()?)?.transpose(&[0, 2, 1, 3])
         };
         let (k, v) = (in_order(keys, self.spec.head_dim)?, in_order(values, self.spec.v_head_dim)?);
-        let seen = self.seen(gather)?;
+        let seen = self.seen(pool, gather)?;
         let y = match (self.spec.softcap, &seen) {
             (None, Some(seen)) => {
                 fast::sdpa(&q, &k, &v, self.spec.scale, fast::Mask::Array(seen), self.sinks)?
@@ -109,7 +105,7 @@ impl GatherAttention<'_> {
     }
 
     /// `true` where a row attends to a key, `[n, 1 or heads, rows, keys]`, where that is more than the gather's own mask.
-    fn seen(&self, gather: &Gather) -> mlx::Result<Option<Array>> {
+    fn seen(&self, pool: usize, gather: &Gather) -> mlx::Result<Option<Array>> {
         let spec = self.spec;
         let chunk = match spec.span {
             AttentionSpan::Chunk(tokens) => Some(tokens as i32),
@@ -128,7 +124,7 @@ impl GatherAttention<'_> {
             seen = seen.logical_and(&block_sparse(sparse, spec.heads as i32, &positions)?)?;
         }
         match self.filter {
-            Some(filter) => filter.filtered(gather, &positions, &seen).map(Some),
+            Some(filter) => filter.filtered(pool, gather, &positions, &seen).map(Some),
             None => Ok(Some(seen)),
         }
     }

@@ -28,9 +28,17 @@ pub(in crate::ops) fn latent(mut call: LatentCall) -> mlx::Result<Array> {
         pool.put([latents.clone(), keys.clone()]);
         gathered.push((latents, keys, format, metadata));
     }
-    for (latents, keys, format, metadata) in &gathered {
+    for (pool, (latents, keys, format, metadata)) in gathered.iter().enumerate() {
         for gather in &metadata.gathers {
-            attended.push(attend(&call, [latents, keys], *format, gather)?);
+            let chosen = match call.filter {
+                Some(filter) => {
+                    let positions = gather.positions()?;
+                    Some(filter.filtered(pool, gather, &positions, &gather.visible(&positions)?)?)
+                }
+                None => None,
+            };
+            let mask = chosen.as_ref().map_or(gather.mask(), fast::Mask::Array);
+            attended.push(attend(&call, [latents, keys], *format, (gather, mask))?);
         }
         order = order.or(metadata.order.as_ref());
     }
@@ -45,7 +53,12 @@ pub(in crate::ops) fn latent(mut call: LatentCall) -> mlx::Result<Array> {
 }
 
 /// The rows of one gather, `[n, heads · v_head_dim]`.
-fn attend(call: &LatentCall, pools: [&Array; 2], format: KvFormat, gather: &Gather) -> mlx::Result<Array> {
+fn attend(
+    call: &LatentCall,
+    pools: [&Array; 2],
+    format: KvFormat,
+    (gather, mask): (&Gather, fast::Mask<'_>),
+) -> mlx::Result<Array> {
     let spec = call.spec;
     let dtype = call.latent.dtype()?;
     let [latents, keys] = pools;
@@ -54,26 +67,22 @@ fn attend(call: &LatentCall, pools: [&Array; 2], format: KvFormat, gather: &Gath
     let [q_nope, q_rope] = call.queries;
     match &gather.rows {
         Rows::Singles(rows) => {
-            let of = |queries: &Array| queries.take(rows, 0)?.expand_dims(&[2]);
+            let of = |queries: &Array| gather.rows.of_heads(queries);
             // [n, heads, 1, latent_dim]
             let absorbed = call.embed_q.of_heads(&of(q_nope)?)?;
             let queries = mlx::concatenate(&[&absorbed, &of(q_rope)?], -1)?;
             let keys = mlx::concatenate(&[&latents, &keys], -1)?;
-            let y = fast::sdpa(&queries, &keys, &latents, spec.scale, gather.mask(), None)?;
+            let y = fast::sdpa(&queries, &keys, &latents, spec.scale, mask, None)?;
             call.unembed_out.of_heads(&y)?.reshape(&[rows.dim(0)?, -1])
         }
-        Rows::Chunk { first, len } => {
-            let of = |queries: &Array| -> mlx::Result<Array> {
-                let [_, heads, dim] = queries.dims()?;
-                let rows = queries.slice(&[*first, 0, 0], &[first + len, heads, dim])?;
-                rows.transpose(&[1, 0, 2])?.expand_dims(&[0])
-            };
+        Rows::Chunk { len, .. } => {
+            let of = |queries: &Array| gather.rows.of_heads(queries);
             let queries = mlx::concatenate(&[&of(q_nope)?, &of(q_rope)?], -1)?;
             let [count, _, tokens, rope] = keys.dims()?;
             let keys = keys.broadcast_to(&[count, spec.heads as i32, tokens, rope])?;
             let keys = mlx::concatenate(&[&call.embed_q.of_heads_back(&latents)?, &keys], -1)?;
             let values = call.unembed_out.of_heads(&latents)?;
-            let y = fast::sdpa(&queries, &keys, &values, spec.scale, gather.mask(), None)?;
+            let y = fast::sdpa(&queries, &keys, &values, spec.scale, mask, None)?;
             y.transpose(&[0, 2, 1, 3])?.reshape(&[*len, -1])
         }
     }

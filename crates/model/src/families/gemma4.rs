@@ -1,0 +1,188 @@
+//! Gemma 4: windows and full layers with heads of their own, norms on values, embeddings of each layer's own, last layers
+//! that read earlier ones' keys, experts beside a dense MLP.
+//!
+//! Source: mlx-lm `models/gemma4_text.py`, `models/gemma4.py`.
+
+use super::names::*;
+use super::parts::*;
+use crate::*;
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(WITHOUT_EFFECT);
+    let dims = Dims { head_dim: cfg.or("head_dim", 256)?, ..Dims::read(cfg)? };
+    let spans = spans(cfg, &dims)?;
+    let (full, sliding) = attentions(cfg, &dims)?;
+    let writers = dims.layers.saturating_sub(cfg.or("num_kv_shared_layers", 20)?);
+    let wide = cfg.or("use_double_wide_mlp", true)?;
+    let own = own_embeddings(cfg, dims.norm.eps())?;
+    let layer = |(index, span): (usize, &AttentionSpan)| -> Result<LayerSpec, ConfigError> {
+        let attention = if *span == AttentionSpan::Full { &full } else { &sliding };
+        // Readers have the last layer of their span that writes.
+        let source = (0..writers).rev().find(|writer| spans.get(*writer) == Some(span));
+        let keys = match source {
+            Some(source) if index >= writers => KeySource::Layer(source),
+            _ => attention.keys,
+        };
+        let mlp = GatedMlp { act: Activation::GeluTanh, ..GatedMlp::read(cfg)? };
+        let doubled = wide && index >= writers && writers > 0;
+        let mlp = mlp.with_width(mlp.width * if doubled { 2 } else { 1 });
+        let embeddings = own.map(|own| Finish::PerLayerInput {
+            width: own.width,
+            act: Activation::GeluTanh,
+            norm_eps: own.norm_eps,
+        });
+        let layer = layer(cfg, &dims, Attention { keys, ..attention.clone() }, mlp)?;
+        Ok(LayerSpec { finish: embeddings.into_iter().chain([Finish::Scale]).collect(), ..layer })
+    };
+    let layers = spans.iter().enumerate().map(layer).collect::<Result<_, _>>()?;
+    let unread = (writers..dims.layers).flat_map(|reader| {
+        ["k_proj", "v_proj", "k_norm"].map(|name| drop(&format!("model.layers.{reader}.self_attn.{name}.*")))
+    });
+    // The router's norm has a further factor.
+    let router = WeightRewrite::Scale {
+        tensors: "model.layers.*.mlp.router_norm.weight".into(),
+        factors: vec![(dims.hidden as f32).powf(-0.5)],
+        when: When::Always,
+    };
+    let experts = joined_experts(cfg.or("moe_intermediate_size", 0)?);
+    Ok(Blueprint {
+        embed_scale: (dims.hidden as f32).sqrt(),
+        per_layer_inputs: own,
+        logit_softcap: cfg.opt("final_logit_softcapping")?,
+        rewrites: [names(), experts, vec![router], unread.collect()].concat(),
+        ..Blueprint::new(&dims, layers)
+    })
+}
+
+/// Beside encoders of pictures and sound.
+pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(&[
+        "audio_token_id",
+        "boa_token_id",
+        "boi_token_id",
+        "eoa_token_id",
+        "eoi_token_id",
+        "vocab_size",
+    ]);
+    cfg.pass_by(&["eoa_token_index", "vision_soft_tokens_per_image", "audio_soft_tokens_per_image"]);
+    let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
+    let blueprint = read(&text)?;
+    let encoders = ["audio_tower", "embed_audio", "embed_vision", "vision_embedder"];
+    let encoders = encoders.iter().flat_map(|name| [format!("{name}.**"), format!("model.{name}.**")]);
+    let encoders: Vec<WeightRewrite> = encoders.map(|tensors| drop(&tensors)).collect();
+    Ok(Blueprint { rewrites: [encoders, text_model(), blueprint.rewrites].concat(), ..blueprint })
+}
+
+/// Other sizes' fields, training, and quantization of activations.
+const WITHOUT_EFFECT: &[&str] = &[
+    "attention_bias",
+    "hidden_activation",
+    "use_bidirectional_attention",
+    "global_partial_rotary_factor",
+    "partial_rotary_factor",
+    "rope_theta",
+    "expert_intermediate_size",
+];
+
+fn spans(cfg: &Config, dims: &Dims) -> Result<Vec<AttentionSpan>, ConfigError> {
+    let window = cfg.or("sliding_window", 512)?;
+    let period: usize = cfg.or("sliding_window_pattern", 5)?;
+    if cfg.opt::<Vec<String>>("layer_types")?.is_some() {
+        return layer_spans(cfg, dims.layers);
+    }
+    let span = |number: usize| {
+        if number.is_multiple_of(period) { AttentionSpan::Full } else { AttentionSpan::Window(window) }
+    };
+    Ok((1..=dims.layers).map(span).collect())
+}
+
+/// Of layers that see everything, and of those with a window.
+fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), ConfigError> {
+    let eps = dims.norm.eps();
+    let of = |dims: &Dims, rope: Rope| Attention {
+        scale: 1.0,
+        qk_norm: Some(QkNorm::per_head(eps)),
+        value_norm: Some(eps),
+        ..Attention::new(dims, Position::Rope(rope))
+    };
+    let head_dim = cfg.opt("global_head_dim")?.filter(|dim| *dim > 0).unwrap_or(dims.head_dim);
+    let as_values = cfg.or("attention_k_eq_v", false)?;
+    let kv_heads = cfg.opt("num_global_key_value_heads")?.filter(|_| as_values).unwrap_or(dims.kv_heads);
+    let section = cfg.section("rope_parameters")?;
+    let (global, local) = match &section {
+        Some(parameters) => {
+            let of_kind = |kind: &str, dim| {
+                let section = parameters.section(kind)?.ok_or_else(|| missing("rope_parameters"))?;
+                Rope::read_section(&section, cfg, dim)
+            };
+            (of_kind("full_attention", head_dim)?, of_kind("sliding_attention", dims.head_dim)?)
+        }
+        None => {
+            let scaling = Scaling::Proportional { factor: 1.0, share: 0.25 };
+            let global = Rope { scaling, ..Rope::new(head_dim, 1_000_000.0) };
+            (global, Rope::new(dims.head_dim, 10_000.0))
+        }
+    };
+    let keys = if as_values { KeySource::OwnAsValues } else { KeySource::Own };
+    let full = Attention { keys, ..of(&Dims { head_dim, kv_heads, ..*dims }, global) };
+    let span = AttentionSpan::Window(cfg.or("sliding_window", 512)?);
+    Ok((full, Attention { span, ..of(dims, local) }))
+}
+
+/// Embeddings of each layer's own, in small models.
+fn own_embeddings(cfg: &Config, norm_eps: f32) -> Result<Option<PerLayerInputs>, ConfigError> {
+    let width = cfg.or("hidden_size_per_layer_input", 256)?;
+    let vocab = cfg.or("vocab_size_per_layer_input", 262_144)?;
+    Ok((width > 0).then_some(PerLayerInputs { width, vocab, norm_eps }))
+}
+
+/// A layer with its MLP, and in some models experts beside it.
+fn layer(cfg: &Config, dims: &Dims, attention: Attention, mlp: GatedMlp) -> Result<LayerSpec, ConfigError> {
+    let NormPlacement::Sandwich { mixer, mlp: [_, after] } = NormPlacement::GEMMA else {
+        return Err(missing("layer_types"));
+    };
+    cfg.pass_by(&["num_experts", "top_k_experts", "moe_intermediate_size"]);
+    if !cfg.or("enable_moe_block", false)? {
+        return Ok(LayerSpec::pre_norm(attention, mlp, dims.norm).with_norms(NormPlacement::GEMMA));
+    }
+    let routed = Moe {
+        experts: cfg.req("num_experts")?,
+        top_k: cfg.req("top_k_experts")?,
+        expert: mlp.with_width(cfg.req("moe_intermediate_size")?).into(),
+        router: Router { scores: RouteScores::ChosenSoftmax, expert_scales: true, ..Router::SOFTMAX },
+        shared: None,
+        latent: None,
+    };
+    let both = DenseAndRouted { dense: mlp, routed, norm: dims.norm };
+    let norms = NormPlacement::OpenSandwich { mixer, mlp: after };
+    Ok(LayerSpec::pre_norm(attention, both, dims.norm).with_norms(norms))
+}
+
+/// From its names of experts to ours; a dense MLP beside them has a name of its own.
+fn names() -> Vec<WeightRewrite> {
+    let beside = |name: &str| WeightRewrite::RenameBeside {
+        from: format!("model.layers.*.mlp.{name}.*").into(),
+        to: format!("model.layers.*.mlp.dense.{name}.*").into(),
+        other: "model.layers.*.router.proj.weight".into(),
+    };
+    let before = WeightRewrite::RenameBeside {
+        from: "model.layers.*.pre_feedforward_layernorm.weight".into(),
+        to: "model.layers.*.mlp.dense_norm.weight".into(),
+        other: "model.layers.*.router.proj.weight".into(),
+    };
+    [
+        ["input_max", "input_min", "output_max", "output_min"].map(|name| drop(&format!("**.{name}"))).into(),
+        vec![drop("**.rotary_emb.inv_freq"), before],
+        ["gate_proj", "up_proj", "down_proj"].map(beside).into(),
+        parts_of_layers([("experts.switch_glu.*", "mlp.switch_mlp.*"), ("router.proj", "mlp.gate")]),
+        tensors_of_layers([
+            ("experts.*", "mlp.experts.*"),
+            ("router.per_expert_scale", "mlp.gate.per_expert_scale"),
+            ("router.scale", "mlp.router_norm.weight"),
+            ("post_feedforward_layernorm_1.weight", "mlp.dense_norm_after.weight"),
+            ("pre_feedforward_layernorm_2.weight", "mlp.routed_norm.weight"),
+            ("post_feedforward_layernorm_2.weight", "mlp.routed_norm_after.weight"),
+        ]),
+    ]
+    .concat()
+}

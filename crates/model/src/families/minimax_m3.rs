@@ -1,0 +1,139 @@
+//! MiniMax M3, the text model: attention over blocks of keys that an indexer chooses, experts with a clipped gate.
+//!
+//! Source: mlx-lm `models/minimax_m3_vl.py`.
+
+use super::names::*;
+use super::parts::*;
+use super::routed::*;
+use crate::*;
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
+    let dims = Dims::read_untied(&text)?;
+    let width = text.opt("rotary_dim")?.unwrap_or((dims.head_dim as f32 * share(&text)?) as usize);
+    let rope = Rope { base: base(&text)?, ..Rope::read(&text, width)? };
+    let attention = Attention {
+        qk_norm: text.or("use_qk_norm", true)?.then(|| QkNorm::per_head(dims.norm.eps())),
+        ..Attention::new(&dims, Position::Rope(rope.clone()))
+    };
+    let indexed = indexed(&text, &dims, &attention, rope)?;
+    let act = Activation::ClippedSwiglu {
+        alpha: text.or("swiglu_alpha", 1.702)?,
+        limit: text.or("swiglu_limit", 7.0)?,
+    };
+    let dense = GatedMlp { width: text.req("dense_intermediate_size")?, act, bias: false };
+    let moe = moe(&text, dense)?;
+    let sparse = flags(&text, ("layer_types", "full_attention"), "sparse_attention_freq", dims.layers)?;
+    let routed = flags(&text, ("mlp_layer_types", "dense"), "moe_layer_freq", dims.layers)?;
+    let layer = |(sparse, routed): (bool, bool)| {
+        let mixer: Mixer = match &indexed {
+            Some(indexed) if sparse => indexed.clone().into(),
+            _ => attention.clone().into(),
+        };
+        let mlp: Mlp = if routed { moe.clone().into() } else { dense.into() };
+        LayerSpec::pre_norm(mixer, mlp, dims.norm)
+    };
+    let norms = ["index_q_norm", "index_k_norm"].map(|norm| WeightRewrite::Add {
+        tensors: format!("model.layers.*.self_attn.{norm}.weight").into(),
+        amount: 1.0,
+        when: When::Always,
+    });
+    let gemma = text.or("use_gemma_norm", true)?;
+    let rewrites = [
+        vec![drop("patch_merge_mlp.**")],
+        text_model(),
+        tensors_of_layers([("block_sparse_moe.**", "mlp.**")]),
+        numbered_matrices(),
+        routed_rewrites(dims.layers, Some(&moe)),
+        tensors_of_layers([("mlp.e_score_correction_bias", "mlp.gate.e_score_correction_bias")]),
+        if gemma { add_one_to_norms(When::Always).chain(norms).collect() } else { Vec::new() },
+    ];
+    let layers = sparse.into_iter().zip(routed).map(layer).collect();
+    Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers) })
+}
+
+fn share(cfg: &Config) -> Result<f32, ConfigError> {
+    let newer = cfg.section("rope_parameters")?;
+    let newer = newer.map(|section| section.opt("partial_rotary_factor")).transpose()?.flatten();
+    Ok(newer.or(cfg.opt("partial_rotary_factor")?).unwrap_or(0.5))
+}
+
+fn base(cfg: &Config) -> Result<f32, ConfigError> {
+    let newer = cfg.section("rope_parameters")?;
+    let newer = newer.map(|section| section.opt("rope_theta")).transpose()?.flatten();
+    Ok(newer.or(cfg.opt("rope_theta")?).unwrap_or(5_000_000.0))
+}
+
+/// A flag for each layer: by a name that switches it off, or by a number.
+fn flags(
+    cfg: &Config,
+    (names, off): (&str, &str),
+    numbers: &str,
+    layers: usize,
+) -> Result<Vec<bool>, ConfigError> {
+    let named: Option<Vec<String>> = cfg.opt(names)?;
+    let section = cfg.section("sparse_attention_config")?;
+    let nested = section.map(|section| section.opt::<Vec<usize>>(numbers)).transpose()?.flatten();
+    let numbered = nested.or(cfg.opt(numbers)?);
+    let flags = match (named, numbered) {
+        (Some(named), _) => named.iter().map(|name| name != off).collect(),
+        (None, Some(numbered)) => numbered.iter().map(|number| *number > 0).collect(),
+        (None, None) => vec![true; layers],
+    };
+    if flags.len() == layers {
+        return Ok(flags);
+    }
+    Err(ConfigError::Inconsistent {
+        rules: vec![format!("`{numbers}` has a number for each layer ({layers})")],
+    })
+}
+
+fn indexed(
+    cfg: &Config,
+    dims: &Dims,
+    attention: &Attention,
+    rope: Rope,
+) -> Result<Option<IndexedAttention>, ConfigError> {
+    let section = cfg.section("sparse_attention_config")?;
+    let number = |nested: &str, flat: &str| -> Result<Option<usize>, ConfigError> {
+        let flat = cfg.opt(flat)?;
+        Ok(section.as_ref().map(|section| section.opt(nested)).transpose()?.flatten().or(flat))
+    };
+    if let Some(section) = &section {
+        section.pass_by(&[
+            "use_sparse_attention",
+            "sparse_init_block",
+            "sparse_score_type",
+            "sparse_disable_index_value",
+        ]);
+    }
+    let Some(block_size) = number("sparse_block_size", "index_block_size")? else { return Ok(None) };
+    let required = |nested: &str, flat: &str| number(nested, flat)?.ok_or_else(|| missing(flat));
+    let width = required("sparse_index_dim", "index_head_dim")?;
+    Ok(Some(IndexedAttention {
+        attention: attention.clone(),
+        heads: required("sparse_num_index_heads", "index_n_heads")?,
+        keys: IndexKeys { width, latent: false },
+        rope: Rope { dims: rope.dims.min(width), ..rope },
+        norm: dims.norm,
+        block_size,
+        kept: required("sparse_topk_blocks", "index_topk_blocks")?,
+        local: number("sparse_local_block", "index_local_blocks")?.unwrap_or(1),
+    }))
+}
+
+fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
+    let shared = shared_experts(cfg.or("shared_intermediate_size", 3072)?);
+    Ok(Moe {
+        experts: cfg.req("num_local_experts")?,
+        top_k: cfg.req("num_experts_per_tok")?,
+        expert: dense.with_width(cfg.req("intermediate_size")?).into(),
+        router: Router {
+            renormalize: true,
+            scale: cfg.or("routed_scaling_factor", 2.0)?,
+            ..Router::SIGMOID_CORRECTED
+        },
+        shared: Some(shared),
+        latent: None,
+    })
+}

@@ -1,0 +1,106 @@
+//! Attention of layers that compute twice (IQuest LoopCoder): the second pass mixes what it sees in a window of its own
+//! keys with what it sees in all keys of the first pass.
+
+use mlx::Array;
+
+use super::attention::AttentionBlock;
+use super::{Attention, AttentionSpan, KeySource, MixerCache, MixerSpec};
+use crate::LoadError;
+use crate::blocks::MixerBlock;
+use crate::manifest::Scope;
+use crate::ops::LayerContext;
+use crate::rules::Broken;
+use crate::spec::{Footprint, Rules, Tensors};
+use crate::weights::Store;
+
+/// Attention in one of two passes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoopAttention {
+    /// With the span of this pass: everything, then a window.
+    pub attention: Attention,
+    /// The window of the second pass.
+    pub window: usize,
+    /// How many layers a pass has.
+    pub layers: usize,
+}
+
+impl Rules for LoopAttention {
+    fn check_rules(&self, broken: &mut Broken) {
+        self.attention.check_rules(broken);
+        broken.size(&[("loop_window_size", self.window)]);
+    }
+}
+
+impl Tensors for LoopAttention {
+    fn name_tensors(&self, at: &mut Scope) {
+        self.attention.name_tensors(at);
+        at.tensor("loop_gate.weight", &[self.attention.heads, self.attention.head_dim]);
+        at.tensor("loop_gate.bias", &[self.attention.heads]);
+    }
+}
+
+impl Footprint for LoopAttention {
+    fn row_elements(&self, hidden: usize) -> usize {
+        2 * self.attention.row_elements(hidden)
+    }
+}
+
+impl MixerSpec for LoopAttention {
+    fn caches(&self) -> Vec<&dyn MixerCache> {
+        vec![&self.attention]
+    }
+
+    fn needs_mlx(&self) -> bool {
+        true
+    }
+}
+
+/// The attention, and the gate that mixes what its two looks see.
+pub(super) struct LoopAttentionBlock {
+    spec: LoopAttention,
+    attention: AttentionBlock,
+    /// `[heads, head_dim]` and `[heads]`.
+    gate: [Array; 2],
+}
+
+impl LoopAttentionBlock {
+    pub(super) fn load(spec: &LoopAttention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let mut gate = |part: &str| store.vector(&format!("{path}.loop_gate.{part}"));
+        let gate = [gate("weight")?, gate("bias")?];
+        Ok(Self { spec: spec.clone(), attention: AttentionBlock::load(&spec.attention, store, path)?, gate })
+    }
+
+    /// What the second pass sees in its own window and in all of layer `first`, mixed.
+    fn mixed(&self, qkv: Array, first: usize, mut layer: LayerContext) -> mlx::Result<Array> {
+        let LoopAttention { attention, window, .. } = &self.spec;
+        let heads = attention.heads as i32;
+        let local = Attention { span: AttentionSpan::Window(*window), ..attention.clone() };
+        let global = Attention { keys: KeySource::Layer(first), ..attention.clone() };
+        let width = heads * attention.head_dim as i32;
+        let raw = qkv.slice(&[0, 0], &[qkv.dim(0)?, width])?;
+        let queries = self.attention.prepared(&global, &raw, layer.ctx)?;
+        let local = self.attention.attended(&local, qkv, None, layer.part(0))?;
+        let global = self.attention.attended(&global, raw, None, layer)?;
+        let [rows, width] = local.dims()?;
+        let by_head = |x: &Array| x.reshape(&[rows, heads, -1]);
+        let [weight, bias] = &self.gate;
+        let gate = ((by_head(&queries)? * weight).sum(&[-1])? + bias).sigmoid()?.expand_dims(&[-1])?;
+        let (local, global) = (by_head(&local)?, by_head(&global)?);
+        (&local + gate * (global - &local)).reshape(&[rows, width])
+    }
+}
+
+impl MixerBlock for LoopAttentionBlock {
+    fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        let qkv = self.attention.project(x)?;
+        let attended = match layer.number()?.checked_sub(self.spec.layers) {
+            None => self.attention.attended(&self.spec.attention, qkv, None, layer)?,
+            Some(first) => self.mixed(qkv, first, layer)?,
+        };
+        self.attention.output(x, attended)
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        self.attention.arrays().into_iter().chain(&self.gate).collect()
+    }
+}
