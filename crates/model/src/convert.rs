@@ -19,11 +19,11 @@ use mlx::Dtype;
 use serde_json::{Map, Value};
 
 use crate::weights::published;
-use crate::{Error, LoadError, Quantization, QuantizationChoice, Source, families};
+use crate::{ConfigError, Error, LoadError, Quantization, QuantizationChoice, Source, families};
 
 pub use recipe::Recipe;
 
-use layout::Layout;
+use layout::{Layout, NOT_WRITTEN};
 use packing::Module;
 use plan::Plan;
 use writer::Shards;
@@ -118,6 +118,11 @@ impl Conversion {
         let mut blueprint = families::read(config).map_err(in_config)?;
         let quantization = Quantization::read(config).map_err(in_config)?;
         let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        if NOT_WRITTEN.contains(&model_type) {
+            let (field, found) = ("model_type".to_owned(), model_type.to_owned());
+            let supported = format!("for conversion all but {}", NOT_WRITTEN.join(", "));
+            return Err(in_config(ConfigError::Unsupported { field, found, supported }));
+        }
         let layout = Layout::of(model_type, &blueprint.rewrites);
         blueprint.rewrites = layout.rewrites.clone();
         let (weights, quantization) = published(&mut blueprint, quantization, self.source.weights()?)?;

@@ -7,6 +7,7 @@
 
 mod absent;
 mod attention;
+mod cached_index;
 mod conv_attention;
 mod conv_gate;
 mod delta_attention;

@@ -19,10 +19,6 @@ pub enum WeightRewrite {
     DropLayersFrom { layers: usize },
     /// Another name.
     Rename { from: Pattern, to: Pattern },
-    /// The same in checkpoints that have another tensor.
-    RenameBeside { from: Pattern, to: Pattern, other: Pattern },
-    /// Weights of −1, 0 and 1 in two bits each, four rows in one, times a scale beside them (BitNet), as floats.
-    UnpackTernary,
     /// Rows of outputs go to several tensors, so many to each.
     Split { from: Pattern, to: Vec<(Pattern, usize)> },
     /// Outputs go to several tensors in turn.

@@ -217,7 +217,7 @@ impl Rope {
                 Scaling::Proportional { factor, share } => positive(*factor) && (0.0..=1.0).contains(share),
                 Scaling::Dynamic { factor, trained } => positive(*factor) && *trained > 0 && self.dims > 2,
                 Scaling::Llama3 { factor, low, high, trained } => {
-                    [*factor, *low, *high].into_iter().all(positive) && low != high && *trained > 0
+                    [*factor, *low, *high].into_iter().all(positive) && *trained > 0
                 }
                 Scaling::Yarn { factor, fast, slow, trained, .. } => {
                     [*factor, *fast, *slow].into_iter().all(positive) && *trained > 0 && self.base > 1.0

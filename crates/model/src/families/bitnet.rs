@@ -19,6 +19,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         bias: cfg.or("mlp_bias", false)?,
     };
     let layer = LayerSpec::pre_norm(attention, NormedMlp { mlp, norm: dims.norm }, dims.norm);
-    let rewrites = vec![drop("**.rotary_emb.inv_freq"), WeightRewrite::UnpackTernary];
+    let rewrites = vec![drop("**.rotary_emb.inv_freq")];
     Ok(Blueprint { rewrites, ..Blueprint::uniform(&dims, layer) })
 }

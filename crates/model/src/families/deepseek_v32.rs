@@ -14,6 +14,13 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 /// GLM-5's rotates neighbours.
 pub(super) fn read_glm(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let interleaved = cfg.or("indexer_rope_interleave", true)?;
+    cfg.pass_by(&["mlp_layer_types", "layer_types", "index_share_for_mtp_iteration"]);
+    cfg.pass_by(&["index_topk_freq", "index_skip_topk_offset"]);
+    let kinds: Vec<String> = cfg.or("indexer_types", Vec::new())?;
+    if let Some(found) = kinds.into_iter().find(|kind| kind != "full") {
+        let supported = "an indexer in every layer, as mlx-lm computes it: full".to_owned();
+        return Err(ConfigError::Unsupported { field: "indexer_types".to_owned(), found, supported });
+    }
     indexed(cfg, interleaved)
 }
 

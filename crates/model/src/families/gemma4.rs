@@ -44,12 +44,15 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         factors: vec![(dims.hidden as f32).powf(-0.5)],
         when: When::Always,
     };
-    let experts = joined_experts(cfg.or("moe_intermediate_size", 0)?);
+    let experts = match cfg.opt("moe_intermediate_size")? {
+        Some(width) if cfg.or("enable_moe_block", false)? => expert_names(width),
+        _ => Vec::new(),
+    };
     Ok(Blueprint {
         embed_scale: (dims.hidden as f32).sqrt(),
         per_layer_inputs: own,
         logit_softcap: cfg.opt("final_logit_softcapping")?,
-        rewrites: [names(), experts, vec![router], unread.collect()].concat(),
+        rewrites: [without_ranges(), experts, vec![router], unread.collect()].concat(),
         ..Blueprint::new(&dims, layers)
     })
 }
@@ -65,6 +68,13 @@ pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> 
         "vocab_size",
     ]);
     cfg.pass_by(&["eoa_token_index", "vision_soft_tokens_per_image", "audio_soft_tokens_per_image"]);
+    cfg.pass_by(&[
+        "audio_seq_length",
+        "audio_ms_per_token",
+        "audio_sample_rate",
+        "max_audio_length_sec",
+        "special_tokens",
+    ]);
     let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
     let blueprint = read(&text)?;
     let encoders = ["audio_tower", "embed_audio", "embed_vision", "vision_embedder"];
@@ -81,6 +91,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "global_partial_rotary_factor",
     "partial_rotary_factor",
     "rope_theta",
+    "rope_local_base_freq",
     "expert_intermediate_size",
 ];
 
@@ -159,30 +170,32 @@ fn layer(cfg: &Config, dims: &Dims, attention: Attention, mlp: GatedMlp) -> Resu
 }
 
 /// From its names of experts to ours; a dense MLP beside them has a name of its own.
-fn names() -> Vec<WeightRewrite> {
-    let beside = |name: &str| WeightRewrite::RenameBeside {
-        from: format!("model.layers.*.mlp.{name}.*").into(),
-        to: format!("model.layers.*.mlp.dense.{name}.*").into(),
-        other: "model.layers.*.router.proj.weight".into(),
-    };
-    let before = WeightRewrite::RenameBeside {
-        from: "model.layers.*.pre_feedforward_layernorm.weight".into(),
-        to: "model.layers.*.mlp.dense_norm.weight".into(),
-        other: "model.layers.*.router.proj.weight".into(),
-    };
+fn expert_names(width: usize) -> Vec<WeightRewrite> {
     [
-        ["input_max", "input_min", "output_max", "output_min"].map(|name| drop(&format!("**.{name}"))).into(),
-        vec![drop("**.rotary_emb.inv_freq"), before],
-        ["gate_proj", "up_proj", "down_proj"].map(beside).into(),
-        parts_of_layers([("experts.switch_glu.*", "mlp.switch_mlp.*"), ("router.proj", "mlp.gate")]),
+        parts_of_layers([
+            ("mlp.gate_proj", "mlp.dense.gate_proj"),
+            ("mlp.up_proj", "mlp.dense.up_proj"),
+            ("mlp.down_proj", "mlp.dense.down_proj"),
+            ("experts.switch_glu.*", "mlp.switch_mlp.*"),
+            ("router.proj", "mlp.gate"),
+        ]),
         tensors_of_layers([
             ("experts.*", "mlp.experts.*"),
             ("router.per_expert_scale", "mlp.gate.per_expert_scale"),
             ("router.scale", "mlp.router_norm.weight"),
+            ("pre_feedforward_layernorm.weight", "mlp.dense_norm.weight"),
             ("post_feedforward_layernorm_1.weight", "mlp.dense_norm_after.weight"),
             ("pre_feedforward_layernorm_2.weight", "mlp.routed_norm.weight"),
             ("post_feedforward_layernorm_2.weight", "mlp.routed_norm_after.weight"),
         ]),
+        joined_experts(width),
     ]
     .concat()
+}
+
+/// Ranges of activations, which only training on packed ones reads.
+fn without_ranges() -> Vec<WeightRewrite> {
+    let ranges =
+        ["input_max", "input_min", "output_max", "output_min"].map(|name| drop(&format!("**.{name}")));
+    [ranges.to_vec(), vec![drop("**.rotary_emb.inv_freq")]].concat()
 }

@@ -15,6 +15,8 @@ const PERIOD: usize = 4;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.pass_by(&["boi_token_index", "eoi_token_index", "image_token_index"]);
     let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
+    text.pass_by(&["router_jitter_noise"]);
+    text.only("nope_layer_interval", PERIOD)?;
     text.pass_by(&[
         "for_llm_compressor",
         "no_rope_layers",

@@ -23,6 +23,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         "max_position_embeddings",
         "original_max_position_embeddings",
     ]);
+    cfg.pass_by(&["gegelu_pad_to_256", "pad_sequence_to_multiple_of_64"]);
     let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
     let dims = dims.with_layer_norm(cfg.req("layer_norm_epsilon")?, true);
     let head_dim = dims.head_dim as f32;
@@ -54,11 +55,10 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         vec![
             ungrouped("model.layers.*.self_attn.query_key_value", &dense),
             split_qkv("model.layers.*.self_attn.query_key_value", &dense),
-            WeightRewrite::TakeRows {
-                tensors: "model.layers.*.mlp.gate_up_proj.*".into(),
-                rows: apart(width, &[1, 1]),
+            WeightRewrite::Deinterleave {
+                from: "model.layers.*.mlp.gate_up_proj.*".into(),
+                to: ["gate", "up"].map(|part| format!("model.layers.*.mlp.{part}_proj.*").into()).into(),
             },
-            split_gate_up("model.layers.*.mlp.gate_up_proj", width),
             drop("**.rotary_emb.inv_freq"),
         ],
     ];

@@ -3,8 +3,8 @@
 use mlx::{Array, Dtype};
 
 use super::attention::AttentionBlock;
-use super::index_keys::{CachedIndex, IndexKeys, largest, where_seen};
-use super::{Attention, AttentionSpan, MixerCache, MixerSpec};
+use super::cached_index::{CachedIndex, largest, where_seen};
+use super::{Attention, AttentionSpan, IndexKeys, MixerCache, MixerSpec};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::Gather;
 use crate::manifest::Scope;

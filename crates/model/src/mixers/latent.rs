@@ -3,6 +3,7 @@
 //! Source: arXiv 2405.04434 §2.1.
 
 mod cache;
+mod choice;
 mod footprint;
 mod forward;
 mod indexer;

@@ -32,13 +32,6 @@ impl WeightRewrite {
                     weights.insert(to.fill(&taken.captures), taken.tensor);
                 }
             }
-            Self::RenameBeside { from, to, other } => {
-                if weights.keys().any(|name| other.matches(name)) {
-                    let (from, to) = (from.clone(), to.clone());
-                    return Self::Rename { from, to }.apply(weights, published, quantization);
-                }
-            }
-            Self::UnpackTernary => unpack_ternary(&mut weights)?,
             Self::Split { from, to } => split(&mut weights, from, to)?,
             Self::Deinterleave { from, to } => deinterleave(&mut weights, from, to)?,
             Self::SplitLatent { from, heads, nope_dim, v_head_dim } => {
@@ -113,9 +106,7 @@ impl WeightRewrite {
     /// The paths of packed modules after this step.
     pub(crate) fn apply_to_paths(&self, quantization: &mut Quantization) {
         let targets: Vec<(&Pattern, &Pattern)> = match self {
-            Self::Rename { from, to }
-            | Self::RenameBeside { from, to, .. }
-            | Self::StackExperts { from, to, .. } => vec![(from, to)],
+            Self::Rename { from, to } | Self::StackExperts { from, to, .. } => vec![(from, to)],
             Self::Split { from, to } => to.iter().map(|(to, _)| (from, to)).collect(),
             Self::Deinterleave { from, to } => to.iter().map(|to| (from, to)).collect(),
             _ => return,
@@ -133,21 +124,6 @@ impl WeightRewrite {
 fn indices(numbers: &[usize]) -> mlx::Result<Array> {
     let numbers: Vec<i32> = numbers.iter().map(|number| *number as i32).collect();
     Array::from_slice(&numbers, &[numbers.len() as i32])
-}
-
-/// A byte has a row's element of each quarter of the rows, the first in its lowest bits, as −1, 0 and 1 with 1 added.
-fn unpack_ternary(weights: &mut Weights) -> Result<(), LoadError> {
-    for Taken { captures, tensor: scale, .. } in take(weights, &Pattern::from("**.weight_scale")) {
-        let Some(packed) = weights.get_mut(&Pattern::from("**.weight").fill(&captures)) else { continue };
-        let byte = |number: u8| Array::from_slice(&[number], &[1]);
-        let quarter = |shift: u8| -> mlx::Result<Array> {
-            let codes = packed.floor_divide(&byte(1 << shift)?)?.remainder(&byte(4)?)?;
-            Ok((codes.astype(scale.dtype()?)? - 1.0) * &scale)
-        };
-        let quarters = [quarter(0)?, quarter(2)?, quarter(4)?, quarter(6)?];
-        *packed = mlx::concatenate(&quarters.iter().collect::<Vec<_>>(), 0)?;
-    }
-    Ok(())
 }
 
 /// Divided by its length along an axis.

@@ -3,7 +3,7 @@
 use mlx::Array;
 
 use super::LatentAttention;
-use super::indexer::IndexerBlock;
+use super::choice::IndexerBlock;
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::mixers::attention::GateBlock;

@@ -1,20 +1,14 @@
-//! The indexer of sparse latent attention: each row reads the keys with the best scores.
+//! The indexer of sparse latent attention, as data: each row reads the keys with the best scores.
 //!
 //! Source: DeepSeek-V3.2-Exp, §1.
 
-use mlx::{Array, Dtype};
-
-use crate::blocks::{Linear, NormBlock};
-use crate::forward::Gather;
 use crate::manifest::Scope;
-use crate::mixers::index_keys::{CachedIndex, IndexKeys, largest, where_seen};
-use crate::ops::{KeyFilter, LayerContext, Rotation};
+use crate::mixers::index_keys::IndexKeys;
 use crate::rules::Broken;
-use crate::weights::Store;
-use crate::{LoadError, Norm, Rope};
+use crate::{Norm, Rope};
 
 /// Of its norm on keys.
-const NORM: Norm = Norm::Layer { eps: 1e-5, bias: true };
+pub(super) const NORM: Norm = Norm::Layer { eps: 1e-5, bias: true };
 
 /// Scores of keys are sums over heads of `relu(query · key)`, each times a weight of the row.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,80 +36,5 @@ impl Indexer {
         at.linear("wk", hidden, width, false);
         at.norm("k_norm", NORM, width);
         at.linear("weights_proj", hidden, self.heads, false);
-    }
-}
-
-/// The indexer with its weights.
-pub(super) struct IndexerBlock {
-    spec: Indexer,
-    queries: Linear,
-    key: Linear,
-    key_norm: NormBlock,
-    weights: Linear,
-    rotation: Rotation,
-}
-
-impl IndexerBlock {
-    pub(super) fn load(spec: &Indexer, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        let at = |name: &str| format!("{path}.{name}");
-        Ok(Self {
-            spec: spec.clone(),
-            queries: store.linear(&at("wq_b"))?,
-            key: store.linear(&at("wk"))?,
-            key_norm: store.norm(&at("k_norm"), NORM, spec.keys.width)?,
-            weights: store.linear(&at("weights_proj"))?,
-            rotation: Rotation::new(&spec.rope)?,
-        })
-    }
-
-    /// Caches the keys of `x`; `narrow` is the vector that queries come from. `layer`: from the index cache on.
-    pub(super) fn choose(&self, x: &Array, narrow: &Array, layer: LayerContext) -> mlx::Result<IndexChoice> {
-        let (rows, heads, width) = (x.dim(0)?, self.spec.heads as i32, self.spec.keys.width as i32);
-        let (positions, lengths) = (layer.ctx.positions()?, &layer.ctx.lengths);
-        let turned = |x: &Array| self.rotation.apply(x, positions, lengths);
-        let queries = turned(&self.queries.forward(narrow)?.reshape(&[rows, heads, width])?)?;
-        let key = turned(&self.key_norm.forward(&self.key.forward(x)?)?.expand_dims(&[1])?)?;
-        let scale = (heads as f32 * width as f32).powf(-0.5);
-        let weights = self.weights.forward(x)?.astype(Dtype::F32)? * scale;
-        Ok(IndexChoice {
-            queries: queries.astype(Dtype::F32)?,
-            weights: weights.expand_dims(&[-1])?,
-            cached: CachedIndex::write(self.spec.keys, &key.squeeze(&[1])?, layer)?,
-            kept: self.spec.kept as i32,
-        })
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let linears = [&self.queries, &self.key, &self.weights].into_iter().flat_map(Linear::arrays);
-        linears.chain(self.key_norm.arrays()).chain(self.rotation.arrays()).collect()
-    }
-}
-
-/// What an indexer chooses for the rows of a pass.
-pub(super) struct IndexChoice {
-    /// `[T, heads, width]` f32
-    queries: Array,
-    /// `[T, heads, 1]` f32
-    weights: Array,
-    cached: CachedIndex,
-    kept: i32,
-}
-
-impl KeyFilter for IndexChoice {
-    fn filtered(
-        &self,
-        pool: usize,
-        gather: &Gather,
-        _positions: &[Array; 2],
-        seen: &Array,
-    ) -> mlx::Result<Array> {
-        if gather.keys <= self.kept {
-            return Ok(seen.clone());
-        }
-        let keys = self.cached.keys(pool, gather)?;
-        let (queries, weights) = (gather.rows.of_heads(&self.queries)?, gather.rows.of_heads(&self.weights)?);
-        let scores = queries.matmul(&keys.swapaxes(-1, -2)?)?.relu()? * weights;
-        let scores = scores.sum(&[1])?.expand_dims(&[1])?;
-        largest(&where_seen(seen, &scores)?, self.kept)?.logical_and(seen)
     }
 }
