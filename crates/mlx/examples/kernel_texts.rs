@@ -7,8 +7,9 @@ use std::{env, fs};
 use mlx::Dtype;
 use mlx::fast::TemplateValue;
 use mlx::gpu::{
-    AddNorm, BlockCopies, Dialect, FewRows, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan,
-    PoolFormat, Rotary, RotaryNorm, RotaryOrder, WeightBits, cuda_program_text,
+    AddNorm, BlockCopies, CausalConv, ConvActivation, Dialect, FewRows, Gate, GateLayout, Gated, GatedHeads,
+    HeadShape, PagedAttention, Plan, PoolFormat, Recurrence, RecurrenceRule, Rotary, RotaryNorm, RotaryOrder,
+    RunCount, SinkLogits, WeightBits, cuda_program_text,
 };
 
 /// What MLX 0.32 writes in front of the header.
@@ -61,10 +62,20 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
             magnitude: 1.0,
             norm: RotaryNorm::Rms(1e-6),
         };
-        plans.extend(rotary.plan(3));
-        plans.extend(attention.decode_split(Dialect::Cuda, 4, 4, 2));
-        plans.push(attention.chunks(Dialect::Cuda, 64, 2));
+        let group = if shape.head_dim % 64 == 0 { 64 } else { 16 };
+        let packed = [8, 4].map(|bits| PoolFormat::Packed { bits, group });
+        for pool in [PoolFormat::Float(dtype)].into_iter().chain(packed) {
+            plans.extend(Rotary { pool, ..rotary }.plan(3));
+            for (softcap, sink_logits) in [(None, SinkLogits::Absent), (Some(50.0), SinkLogits::PerHead)] {
+                let attention = PagedAttention { pool, softcap, sink_logits, ..attention };
+                if attention.is_supported() {
+                    plans.extend(attention.decode_split(Dialect::Cuda, 4, 4, 2));
+                    plans.push(attention.chunks(Dialect::Cuda, 64, 2));
+                }
+            }
+        }
     }
+    plans.extend(recurrent_plans());
     for width in [1024, 4096, 8192] {
         plans.extend(AddNorm { dtype: Dtype::Bf16, rows: 2, width, eps: 1e-6 }.plan());
     }
@@ -84,6 +95,29 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
     plans.into_iter().map(|plan| (plan.clone(), types(&plan))).collect()
 }
 
+fn recurrent_plans() -> Vec<Plan> {
+    let (dtype, rows, count) = (Dtype::Bf16, 5, RunCount { runs: 2, longest: 40 });
+    let conv = CausalConv {
+        dtype,
+        output: Dtype::F32,
+        rows,
+        channels: 8192,
+        offset: 4096,
+        kernel_size: 4,
+        has_bias: true,
+        activation: ConvActivation::Silu,
+    };
+    let (heads, key_heads) = (32, 16);
+    let (value_dim, key_dim, step) = (128, 128, 64);
+    let rules =
+        [RecurrenceRule::Delta { write: 32 }, RecurrenceRule::StateSpace { limits: [0.0, f32::INFINITY] }];
+    let recurrences = rules
+        .map(|rule| Recurrence { dtype, rows, heads, key_heads, value_dim, key_dim, step, rule }.plan(count));
+    let gates =
+        [None, Some(1e-6)].map(|norm| GatedHeads { dtype, rows, heads, value_dim, gate: 4096, norm }.plan());
+    [conv.plan(count)].into_iter().chain(recurrences).chain(gates).flatten().collect()
+}
+
 /// The types of a plan's inputs, from its constants.
 fn types(plan: &Plan) -> Vec<Dtype> {
     let constant = |name: &str| {
@@ -101,7 +135,12 @@ fn types(plan: &Plan) -> Vec<Dtype> {
     let main = constant("T").unwrap_or(Dtype::I32);
     let of = |name: &&str| match *name {
         "items" | "table" | "pos" | "slot" => Dtype::I32,
-        "counter" | "pool" => Dtype::U32,
+        "counter" => Dtype::U32,
+        "pool" if plan.kernel.name == "copy_blocks" => Dtype::U32,
+        "runs" => Dtype::I32,
+        "kpool" | "vpool" => constant("TP").unwrap_or(main),
+        "pool" | "weight" | "bias" | "mixed" | "a_log" | "dt_bias" | "skip" | "sinks" | "freq" => Dtype::F32,
+        "x" if plan.kernel.name == "gated_heads" => Dtype::F32,
         "pairs" => Dtype::I32,
         "ss" | "sb" => Dtype::Bf16,
         "x" if plan.kernel.name == "wmm_sum" => Dtype::F32,
@@ -114,8 +153,7 @@ fn types(plan: &Plan) -> Vec<Dtype> {
                 main
             }
         }
-        "freq" | "part" => Dtype::F32,
-        "kpool" | "vpool" => constant("TP").unwrap_or(main),
+        "part" => Dtype::F32,
         _ => main,
     };
     plan.kernel.inputs.iter().map(of).collect()

@@ -1,10 +1,10 @@
 //! Residual add with its norm, gated activations, and copies to the device's memory.
 
 use super::plan::{Plan, bits, dtype, int};
-use super::source::{ADD_NORM, GATED, UPLOAD};
+use super::source::{ADD_NORM, GATED, Kernel, RMS_NORM, UPLOAD};
 use crate::{Array, Dtype, Error, Result};
 
-/// `sum = r + x` and its RMS norm, over rows.
+/// The RMS norm of rows, and perhaps a sum before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AddNorm {
     /// Of the rows.
@@ -18,15 +18,24 @@ pub struct AddNorm {
 }
 
 impl AddNorm {
-    /// Inputs `x`, `r` `[rows, width]` and the weight `[width]`; outputs `sum` and `y`, `[rows, width]`. `None` for widths
-    /// that are no multiple of 8, and for those of over 65,536.
+    /// Inputs `x`, `r` `[rows, width]` and the weight `[width]`; outputs `sum = r + x` and its norm, `[rows, width]`. `None`
+    /// for widths that are no multiple of 8, and for those of over 65,536.
     pub fn plan(&self) -> Option<Plan> {
+        self.plan_of(&ADD_NORM, 2)
+    }
+
+    /// Without the sum: inputs `x` and the weight, output the norm.
+    pub fn plan_without_sum(&self) -> Option<Plan> {
+        self.plan_of(&RMS_NORM, 1)
+    }
+
+    fn plan_of(&self, kernel: &'static Kernel, outputs: usize) -> Option<Plan> {
         if self.width % 8 != 0 || self.width > 1 << 16 || !is_float(self.dtype) {
             return None;
         }
         let simds = (self.width / 256).clamp(4, 16);
         Some(Plan {
-            kernel: &ADD_NORM,
+            kernel,
             constants: vec![
                 dtype("T", self.dtype),
                 int("H", self.width),
@@ -35,7 +44,7 @@ impl AddNorm {
             ],
             groups: [1, self.rows, 1],
             threads: simds * 32,
-            outputs: vec![(vec![self.rows, self.width], self.dtype); 2],
+            outputs: vec![(vec![self.rows, self.width], self.dtype); outputs],
         })
     }
 }

@@ -22,8 +22,10 @@ pub struct ExpertProduct {
     pub outputs: i32,
 }
 
-/// Pairs of a row and an expert that a product has at most.
+/// Pairs of a row and an expert that [`expert_rows`] sorts at most.
 pub const EXPERT_PAIRS_MAX: i32 = 1024;
+/// Pairs of an expert, on average, that a product has at most: with more, unpacked weights are faster.
+const PAIRS_OF_EXPERT_MAX: i32 = 48;
 /// The most experts of [`expert_rows`].
 const EXPERTS_MAX: i32 = 512;
 /// Up to so many pairs are multiplied one by one. More are sorted by expert first, so that an expert's weights are read
@@ -37,11 +39,12 @@ impl ExpertProduct {
     }
 
     /// Inputs: `x` `[rows, inputs]` bf16; weights, scales and biases (any arrays for bf16 weights) with the experts as
-    /// first axis; the pairs' experts `[pairs]` u32, or the two arrays of [`expert_rows`] if it [sorts](Self::sorts).
+    /// first axis; the pairs' experts `[pairs]` u32, or, if it [sorts](Self::sorts), the two arrays of [`expert_rows`] or others like them.
     /// Output: `[pairs, outputs]` bf16. `None` for sizes without a kernel, and but for CUDA.
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
         let fits = self.inputs > 0 && self.inputs % 256 == 0 && self.outputs > 0 && self.outputs % 16 == 0;
-        let few = (1..=EXPERT_PAIRS_MAX).contains(&self.pairs) && (1..=EXPERTS_MAX).contains(&self.experts);
+        let most = EXPERT_PAIRS_MAX.max(self.experts * PAIRS_OF_EXPERT_MAX);
+        let few = (1..=most).contains(&self.pairs) && (1..=EXPERTS_MAX).contains(&self.experts);
         if !fits || !few || dialect != Dialect::Cuda {
             return None;
         }
@@ -53,7 +56,7 @@ impl ExpertProduct {
         let constants = vec![
             dtype("TO", Dtype::Bf16),
             int("BITS", self.bits.bits()),
-            int("MT", 1),
+            int("MT", if self.pairs > 16 * self.experts { 4 } else { 1 }),
             int("RT", 1),
             int("WN", output_simds),
             int("WK", input_simds),

@@ -98,6 +98,7 @@ pub(super) static RECURRENCE: Kernel = kernel!(
 );
 pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "w"], &["y"], Dialect);
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
+pub(super) static RMS_NORM: Kernel = kernel!("rms_norm", &["x", "w"], &["y"], Dialect);
 pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dialect);
 
 /// Inputs of a product with weights.
@@ -121,6 +122,7 @@ const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
     ("attn_copy.h", include_str!("kernels/attn_copy.h")),
     ("attn_tail.h", include_str!("kernels/attn_tail.h")),
+    ("norm_tail.h", include_str!("kernels/norm_tail.h")),
     ("runs.h", include_str!("kernels/runs.h")),
     ("wmm_body.h", include_str!("kernels/wmm_body.h")),
 ];

@@ -29,6 +29,19 @@ fn add_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
     Case { plan, inputs, expected, dtype }
 }
 
+fn rms_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
+    let mut numbers = Numbers(rows as u64 + width as u64);
+    let inputs = vec![numbers.tensor(dtype, &[rows, width]), numbers.tensor(dtype, &[width])];
+    let [x, w] = [0, 1].map(|i: usize| inputs[i].to_f64());
+    let normed = x.chunks_exact(width as usize).flat_map(|row| {
+        let mean = row.iter().map(|x| x * x).sum::<f64>() / f64::from(width);
+        row.iter().zip(&w).map(move |(x, w)| x / (mean + 1e-5).sqrt() * w).collect::<Vec<_>>()
+    });
+    let expected = vec![normed.collect()];
+    let plan = AddNorm { dtype, rows, width, eps: 1e-5 }.plan_without_sum().unwrap();
+    Case { plan, inputs, expected, dtype }
+}
+
 fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) -> Case {
     let mut numbers = Numbers(rows as u64 * width as u64);
     let plan = Gated { dtype, rows, width, gate, layout }.plan().unwrap();
@@ -88,6 +101,10 @@ fn add_norms() -> Vec<Case> {
     vec![add_norm(Bf16, 3, 1032), add_norm(F32, 2, 520), add_norm(F16, 1, 64), add_norm(Bf16, 2, 4096)]
 }
 
+fn norms() -> Vec<Case> {
+    vec![rms_norm(Bf16, 3, 1032), rms_norm(F32, 2, 64)]
+}
+
 fn gates() -> Vec<Case> {
     vec![
         gated(Bf16, 3, 1048, Gate::Silu, GateLayout::Joined),
@@ -101,6 +118,12 @@ fn gates() -> Vec<Case> {
 fn add_norm_equals_its_reference() {
     assert!(worst("add_norm_cuda", Dialect::Cuda, &add_norms(), None) < 1.0);
     assert!(worst("add_norm_metal", Dialect::Metal, &add_norms(), None) < 1.0);
+}
+
+#[test]
+fn rms_norm_equals_its_reference() {
+    assert!(worst("rms_norm_cuda", Dialect::Cuda, &norms(), None) < 1.0);
+    assert!(worst("rms_norm_metal", Dialect::Metal, &norms(), None) < 1.0);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) fn add_norm(hidden: usize, dtype: Dtype, measure: Measure) -> KernelC
         let weight = normal(&[hidden], dtype, 3)?;
         compare(measure, 4 * sum.nbytes(), |ops| {
             let (sum, normed) = ops.add_rms_norm(&sum, &term, &weight, 1e-5)?;
-            Ok(vec![sum, normed])
+            Ok(vec![ops.rms_norm(&term, &weight, 1e-5)?, sum, normed])
         })
     })
 }

@@ -93,7 +93,17 @@ impl Ops for GpuOps {
     }
 
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
-        MlxOps.rms_norm(x, weight, eps)
+        let (dtype, width) = (x.dtype()?, x.dim(-1)?);
+        let rows = x.size() as i32 / width.max(1);
+        let plan = AddNorm { dtype, rows, width, eps }.plan_without_sum();
+        let used = weight.dtype()? == dtype && rows > 0 && is_on(GpuKernel::AddNorm);
+        match plan.filter(|_| used) {
+            Some(plan) => {
+                let normed = plan.call(&[x, weight])?.pop().ok_or_else(|| mlx::Error::new("a norm"))?;
+                if x.ndim() == 2 { Ok(normed) } else { normed.reshape(x.shape()) }
+            }
+            None => MlxOps.rms_norm(x, weight, eps),
+        }
     }
 
     fn add_rms_norm(

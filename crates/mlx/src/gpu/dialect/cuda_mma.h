@@ -112,8 +112,9 @@ template <int BITS> struct gk_eight {
     }
   }
   GK_FN float code(int i) const {
-    const gk_uint c = (w[i * BITS / 32] >> (i * BITS % 32)) & ((1u << BITS) - 1);
-    return gk_bits(c | 0x4b000000u) - (8388608.0f + (1 << (BITS - 1)));
+    const gk_uint word = w[i * BITS / 32];
+    const gk_uint number = BITS == 8 ? gk_bytes(word, 0x4b000000u, 0x7440 + i % 4) : word >> (i * BITS % 32) & 15u | 0x4b000000u;
+    return gk_bits(number) - (8388608.0f + (1 << (BITS - 1)));
   }
   // scales and biases of the head's groups, the biases of centred codes; zeros if there is no head
   template <typename Head, int NG, typename TP> static GK_FN void numbers(const TP* head, float (&scale)[NG], float (&bias)[NG], bool some) {

@@ -17,17 +17,4 @@ GK_UNROLL for (int j = 0; j < IT; ++j) {
     gk_store8<T>::at(sum + row * H + i * 8, z[j]);
   }
 }
-s = gk_sum(s);
-if (GK_LANE == 0) red[GK_SIMD] = s;
-GK_BARRIER();
-s = 0;
-GK_UNROLL for (int j = 0; j < NS; ++j) s += red[j];
-s = gk_rsqrt(s / H + GK_FLOAT(EPS));
-GK_UNROLL for (int j = 0; j < IT; ++j) {
-  const int i = j * NS * 32 + GK_TID;
-  if (i < V) {
-    gk_fv<8> a = gk_load<8>(w + i * 8);
-    GK_UNROLL for (int k = 0; k < 8; ++k) a.v[k] *= gk_round<T>(z[j].v[k] * s);
-    gk_store8<T>::at(y + row * H + i * 8, a);
-  }
-}
+//@include norm_tail.h

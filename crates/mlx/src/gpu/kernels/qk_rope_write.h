@@ -61,8 +61,8 @@ GK_UNROLL for (int j = 0; j < PER; ++j) {
     pool[i0] = gk_to<TP>::of(a[j]);
     pool[i1] = gk_to<TP>::of(b[j]);
   } else if (p < PAIRS && writes) {
-    heads[BITS > 0 ? GK_SIMD * D + i0 : 0] = a[j];
-    heads[BITS > 0 ? GK_SIMD * D + i1 : 0] = b[j];
+    heads[BITS > 0 ? GK_SIMD * D + i0 : 0] = gk_round<T>(a[j]);
+    heads[BITS > 0 ? GK_SIMD * D + i1 : 0] = gk_round<T>(b[j]);
   }
 }
 if (BITS > 0) {

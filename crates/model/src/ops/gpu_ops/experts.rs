@@ -2,7 +2,7 @@
 
 use mlx::device::{Backend, backend};
 use mlx::gpu::{FewRowsWeight, Route, RouteWeights, WeightedSum, expert_product, expert_rows};
-use mlx::{Array, QuantMode, Sorted};
+use mlx::{Array, Dtype, QuantMode, Sorted};
 
 use super::{GpuKernel, is_on};
 use crate::Router;
@@ -45,7 +45,10 @@ fn few_pairs(x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result
     let sorted = || match experts.sorted.get() {
         Some(sorted) => Ok(sorted.clone()),
         None => {
-            let made = expert_rows(&flat, count)?;
+            let made = match expert_rows(&flat, count)? {
+                Some(made) => Some(made),
+                None => Some(many_rows(experts, count)?),
+            };
             Ok(experts.sorted.get_or_init(|| made).clone())
         }
     };
@@ -53,6 +56,15 @@ fn few_pairs(x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result
         Some(product) => product.reshape(&[tokens, chosen, product.dim(-1)?]).map(Some),
         None => Ok(None),
     }
+}
+
+/// What [`expert_rows`] gives, for more pairs than it takes.
+fn many_rows(experts: &ChosenExperts, count: i32) -> mlx::Result<[Array; 2]> {
+    let RowOrder { order, experts, .. } = experts.row_order()?;
+    let first: Vec<u32> = (0..=count as u32).collect();
+    let first = Array::from_slice(&first, &[count + 1, 1])?;
+    let below = experts.expand_dims(&[0])?.less(&first)?;
+    Ok([order.astype(Dtype::I32)?, below.astype(Dtype::I32)?.sum(&[1])?])
 }
 
 /// With rows in the order of their experts. `weight`: `[experts, out, in]`.
