@@ -9,6 +9,10 @@ pub enum CommandName {
     Generate,
     /// `omnibus chat`
     Chat,
+    /// `omnibus convert`
+    Convert,
+    /// `omnibus perplexity`
+    Perplexity,
     /// `omnibus models`
     Models,
     /// `omnibus doctor`
@@ -25,6 +29,12 @@ pub enum CommandName {
     CacheList,
     /// `omnibus cache rm`
     CacheRemove,
+    /// `omnibus pull`
+    Pull,
+    /// `omnibus ls`
+    ListModels,
+    /// `omnibus rm`
+    RemoveModels,
     /// `omnibus completions`
     Completions,
 }

@@ -15,6 +15,7 @@ mod error;
 mod log;
 mod model;
 mod output;
+mod progress;
 mod settings;
 mod stop_signals;
 mod warm_prompts;

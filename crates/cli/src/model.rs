@@ -1,13 +1,14 @@
 //! Resolves a model argument to a source that the engine can load.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use omnibus_engine::ModelSource;
+use omnibus_hub::{Hub, HubSettings, ModelId};
 
-use crate::embedded;
 use crate::error::Error;
+use crate::{completion_output, embedded, progress};
 
-/// The model directory, or the embedded model. Fails when there is no such directory.
+/// The model directory, the model on the hub, which is downloaded unless the cache has it, or the embedded model.
 pub fn source(model: Option<&str>, served_names: &[String]) -> Result<ModelSource, Error> {
     let served_names = served_names.to_vec();
     let Some(model) = model.filter(|model| *model != embedded::NAME) else {
@@ -15,10 +16,30 @@ pub fn source(model: Option<&str>, served_names: &[String]) -> Result<ModelSourc
         return Ok(ModelSource::Embedded { files: embedded::FILES, served_names });
     };
     let path = Path::new(model);
-    if !path.is_dir() {
-        return Err(Error::failed(format!(
-            "there is no directory `{model}`; give one with config.json, or no model for the embedded one"
-        )));
+    if path.is_dir() {
+        return Ok(ModelSource::Directory { path: path.to_owned(), served_names });
     }
-    Ok(ModelSource::Directory { path: path.to_owned(), served_names })
+    let Some(id) = hub_id(model) else {
+        return Err(Error::failed(format!(
+            "there is no directory `{model}`; give one with config.json, org/name of a model on the hub, or no model for \
+             the embedded one"
+        )));
+    };
+    let served_names = if served_names.is_empty() { vec![id.repository.clone()] } else { served_names };
+    Ok(ModelSource::Directory { path: download(&id)?, served_names })
+}
+
+/// The model on the hub that a model argument names; `None` of directories.
+pub fn hub_id(model: &str) -> Option<ModelId> {
+    ModelId::parse(model).filter(|_| !Path::new(model).exists())
+}
+
+/// The directory of a model on the hub, after downloading what the cache lacks.
+pub fn download(id: &ModelId) -> Result<PathBuf, Error> {
+    let hub = Hub::new(HubSettings::from_environment()).map_err(Error::failed)?;
+    let mut bar = progress::bytes(&id.to_string());
+    let mut tell = |progress: omnibus_hub::Progress| bar.set(progress.bytes_done, progress.bytes_total);
+    let path = completion_output::runtime()?.block_on(hub.fetch(id, &mut tell)).map_err(Error::failed)?;
+    bar.finish();
+    Ok(path)
 }

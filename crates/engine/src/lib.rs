@@ -12,6 +12,7 @@
 //! waits for a client.
 
 mod bench;
+pub mod conversion;
 mod device_memory;
 mod digest;
 mod disk;
@@ -26,6 +27,7 @@ mod machine;
 mod memory_plan;
 mod message;
 mod model_source;
+pub mod perplexity;
 mod process;
 mod registry;
 mod request;

@@ -19,7 +19,9 @@ use mlx::Dtype;
 use serde_json::{Map, Value};
 
 use crate::weights::published;
-use crate::{ConfigError, Error, LoadError, Quantization, QuantizationChoice, Source, families};
+use crate::{
+    ConfigError, Error, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source, Weights, families,
+};
 
 pub use recipe::Recipe;
 
@@ -109,6 +111,20 @@ impl Conversion {
         write_json(&self.to.join("config.json"), &Value::Object(config))?;
         plan.finish(&self.to)?;
         Ok(summary)
+    }
+
+    /// The model that the written checkpoint would be. `to` is not used.
+    pub fn load(&self, kernels: Kernels) -> Result<Model, Error> {
+        let config = self.source.config()?;
+        let (modules, quantization) = self.modules(&config)?;
+        let config = config::converted(config, quantization.as_ref());
+        let in_config =
+            |error| Error::Config { file: self.source.path("config.json"), error: Box::new(error) };
+        let blueprint = families::read(&config).map_err(in_config)?;
+        let quantization = Quantization::read(&config).map_err(in_config)?;
+        let weights: Weights =
+            modules.into_iter().flat_map(|(name, module)| module.into_named(&name)).collect();
+        Model::build(blueprint, quantization, weights, kernels)
     }
 
     /// The modules of the new checkpoint, lazy, and the quantization that its config names.

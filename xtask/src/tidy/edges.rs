@@ -20,7 +20,8 @@ const EDGES: &[(&str, &[&str])] = &[
         &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-grammar", "omnibus-model"],
     ),
     ("omnibus-server", &["omnibus-engine"]),
-    ("mlx-omnibus", &["omnibus-engine", "omnibus-server"]),
+    ("omnibus-hub", &[]),
+    ("mlx-omnibus", &["omnibus-engine", "omnibus-server", "omnibus-hub"]),
     ("xtask", &[]),
 ];
 

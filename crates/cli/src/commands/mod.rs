@@ -6,12 +6,15 @@ mod bench_sim;
 mod cache;
 mod chat;
 mod completions;
+mod convert;
 mod doctor;
 mod doctor_kernels;
 pub mod engine;
 mod engine_library;
 mod generate;
+mod hub;
 mod models;
+mod perplexity;
 mod serve;
 
 use std::process::ExitCode;
@@ -36,6 +39,8 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::Serve => serve::run(config, &args.arguments),
         CommandName::Generate => generate::run(&config),
         CommandName::Chat => chat::run(&config),
+        CommandName::Convert => convert::run(&config),
+        CommandName::Perplexity => perplexity::run(&config, &args.arguments),
         CommandName::Models => models::run(&config),
         CommandName::Doctor => match config.doctor {
             DoctorSubject::Machine => doctor::run(&config),
@@ -47,6 +52,9 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::CachePrompt => cache::prompt(&config),
         CommandName::CacheList => cache::list(&config),
         CommandName::CacheRemove => cache::remove(&config, &args.arguments),
+        CommandName::Pull => hub::pull(&args.arguments),
+        CommandName::ListModels => hub::list(config.output),
+        CommandName::RemoveModels => hub::remove(&args.arguments),
         CommandName::Completions => completions::run(&args.arguments),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use omnibus_engine::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_engine::{Sampling, Settings as EngineSettings, StructuredOutput};
 use omnibus_server::ModelNames;
 
@@ -26,6 +27,10 @@ pub struct Config {
     pub bench: BenchSettings,
     /// Settings of the engine benchmark.
     pub engine_bench: EngineBenchSettings,
+    /// Settings of conversions.
+    pub conversion: ConversionSettings,
+    /// Settings of `perplexity`.
+    pub perplexity: PerplexitySettings,
     /// Simulation settings.
     pub sim: SimSettings,
     /// Format of results.
@@ -232,6 +237,73 @@ pub struct EngineBenchSettings {
     pub steps: usize,
     /// Seconds after which a case is given up.
     pub case_timeout_s: f64,
+}
+
+/// What is converted, and how.
+#[derive(Debug, Clone)]
+pub struct ConversionSettings {
+    /// The model.
+    pub from: Option<String>,
+    /// The directory to write.
+    pub to: PathBuf,
+    /// What becomes of the weights.
+    pub change: WeightChange,
+    /// The mode of quantized weights.
+    pub mode: QuantMode,
+    /// Bits of quantized weights; `None` is the mode's own number.
+    pub bits: Option<i32>,
+    /// Weights that share a scale; `None` is the mode's own number.
+    pub group: Option<i32>,
+    /// A mixed recipe.
+    pub recipe: Option<Recipe>,
+    /// The type of floats; `None` is the config's.
+    pub dtype: Option<Dtype>,
+}
+
+impl Default for ConversionSettings {
+    fn default() -> Self {
+        let mode = QuantMode::Affine;
+        let (from, to, change) = (None, PathBuf::new(), WeightChange::Nothing);
+        Self { from, to, change, mode, bits: None, group: None, recipe: None, dtype: None }
+    }
+}
+
+/// What becomes of the weights in a conversion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightChange {
+    /// They stay packed, or floats.
+    Nothing,
+    /// Floats are packed.
+    Quantize,
+    /// Packed ones become floats.
+    Dequantize,
+}
+
+impl WeightChange {
+    /// The change, if no other was chosen before.
+    pub fn with(self, change: Self) -> Result<Self, String> {
+        match self == Self::Nothing {
+            true => Ok(change),
+            false => Err("choose either --quantize or --dequantize".to_owned()),
+        }
+    }
+}
+
+/// What is scored, and on which text.
+#[derive(Debug, Clone, Default)]
+pub struct PerplexitySettings {
+    /// The text.
+    pub data: Option<PathBuf>,
+    /// Tokens of a sequence.
+    pub sequence_length: usize,
+    /// Most sequences.
+    pub samples: Option<usize>,
+    /// Sequences of a pass.
+    pub batch: usize,
+    /// The model that predictions are compared with.
+    pub reference: Option<String>,
+    /// Quantizations to score beside each model.
+    pub quantizations: Vec<String>,
 }
 
 /// Simulation settings.

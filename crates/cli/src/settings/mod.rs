@@ -9,8 +9,9 @@ mod table;
 mod value;
 
 pub use config::{
-    Action, BenchSettings, Config, Dataset, DoctorSubject, Endpoint, EngineBenchSettings, EngineIsolation,
-    IsolationSettings, Listen, Log, LogFormat, ModelsSubject, Output, PromptFormat, SimSettings, Verbosity,
+    Action, BenchSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint, EngineBenchSettings,
+    EngineIsolation, IsolationSettings, Listen, Log, LogFormat, ModelsSubject, Output, PromptFormat,
+    SimSettings, Verbosity, WeightChange,
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

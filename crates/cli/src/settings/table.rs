@@ -1,6 +1,7 @@
 //! The table of settings. Flags, variables, keys in `omnibus.toml`, `--help` and docs/cli.md are all
 //! generated from it.
 
+mod conversion;
 mod engine;
 mod engine_bench;
 mod generation;
@@ -9,6 +10,7 @@ mod load;
 mod model;
 mod network;
 mod output;
+mod perplexity;
 mod simulation;
 
 use super::{Setting, Value};
@@ -21,6 +23,8 @@ const SECTIONS: &[&[Setting]] = &[
     engine::SETTINGS,
     generation::SETTINGS,
     grammar::SETTINGS,
+    conversion::SETTINGS,
+    perplexity::SETTINGS,
     load::SETTINGS,
     engine_bench::SETTINGS,
     simulation::SETTINGS,
@@ -40,6 +44,16 @@ const LOCAL_ENGINE: &[CommandName] = &[
     CommandName::CachePrompt,
     CommandName::BenchEngine,
 ];
+/// Commands that run arrays on a device.
+const DEVICE: &[CommandName] = &[
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::CachePrompt,
+    CommandName::BenchEngine,
+    CommandName::Convert,
+    CommandName::Perplexity,
+];
 /// Commands that render text.
 const TEXT: &[CommandName] =
     &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::CachePrompt];
@@ -58,6 +72,10 @@ const CACHE_DIR: &[CommandName] = &[
     CommandName::CacheList,
     CommandName::CacheRemove,
 ];
+const CONVERT: &[CommandName] = &[CommandName::Convert];
+/// Commands that quantize.
+const QUANTIZED: &[CommandName] = &[CommandName::Convert, CommandName::Perplexity];
+const PERPLEXITY: &[CommandName] = &[CommandName::Perplexity];
 const BENCH: &[CommandName] = &[CommandName::BenchServe];
 const MODELS: &[CommandName] = &[CommandName::Models];
 const DOCTOR: &[CommandName] = &[CommandName::Doctor];
@@ -76,6 +94,8 @@ const SCHEDULER_BASICS: &[CommandName] = &[
     CommandName::BenchSim,
 ];
 const JSON: &[CommandName] = &[
+    CommandName::ListModels,
+    CommandName::Perplexity,
     CommandName::Models,
     CommandName::Doctor,
     CommandName::CacheList,

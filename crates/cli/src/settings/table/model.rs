@@ -2,7 +2,7 @@
 
 use omnibus_engine::{CpuActivations, DeviceChoice};
 
-use super::{LOCAL_ENGINE, MAX, SERVE, TEXT};
+use super::{DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT};
 use crate::command_name::CommandName;
 use crate::settings::{Kind, Scope, Setting};
 
@@ -22,7 +22,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::BenchEngine,
         ],
         scope: Scope::FlagOnly,
-        help: "Model directory; for `bench serve` a served name. Default: the embedded model, or the first served one.",
+        help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name. Default: the embedded model, or the first served one.",
         set: |config, value| {
             config.model = Some(value.text());
             Ok(())
@@ -121,7 +121,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["auto", "gpu", "cpu"]),
         default: "auto",
         section: "Model",
-        commands: LOCAL_ENGINE,
+        commands: DEVICE,
         scope: Scope::Everywhere,
         help: "Device that runs the model.",
         set: |config, value| {

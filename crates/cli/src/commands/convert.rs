@@ -1,0 +1,79 @@
+//! `omnibus convert`: writes a checkpoint in mlx-lm's layout, quantized or not.
+
+use std::process::ExitCode;
+
+use omnibus_engine::conversion::{Packing, QuantMode, QuantizationChoice, Recipe, convert};
+
+use crate::error::Error;
+use crate::settings::{Config, ConversionSettings, WeightChange};
+use crate::{model, output, progress};
+
+/// Converts the model of `--hf-path`.
+pub fn run(config: &Config) -> Result<ExitCode, Error> {
+    let settings = &config.conversion;
+    let Some(from) = settings.from.as_deref() else {
+        return Err(Error::usage("missing model: pass --hf-path DIRECTORY or org/name"));
+    };
+    let packing = packing(settings)?;
+    let source = model::source(Some(from), &[])?;
+    let conversion = source.conversion(&settings.to, packing, settings.dtype);
+    let base_model = model::hub_id(from).map(|id| id.repository);
+    let mut bar = progress::bytes("converting");
+    let device = config.engine.device;
+    let summary = convert(&conversion, device, base_model.as_deref(), &mut |progress| {
+        bar.set(progress.bytes_done, progress.bytes_total);
+    })
+    .map_err(Error::failed)?;
+    bar.finish();
+    let kept = match summary.files_kept {
+        0 => String::new(),
+        kept => format!("; {kept} files were there"),
+    };
+    output::note(format!(
+        "{}: {:.2} GB, {:.3} bits per weight{kept}",
+        settings.to.display(),
+        summary.bytes as f64 / 1e9,
+        summary.bits_per_weight(),
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn packing(settings: &ConversionSettings) -> Result<Packing, Error> {
+    let says_how = settings.bits.is_some() || settings.group.is_some() || settings.recipe.is_some();
+    match settings.change {
+        WeightChange::Nothing if says_how || settings.mode != QuantMode::Affine => {
+            Err(Error::usage("--q-bits, --q-group-size, --q-mode and --quant-predicate need --quantize"))
+        }
+        WeightChange::Nothing => Ok(Packing::AsStored),
+        WeightChange::Dequantize => Ok(Packing::Dequantize),
+        WeightChange::Quantize => {
+            let choice = choice(settings.mode, settings.bits, settings.group)?;
+            if settings.recipe.is_some() && settings.mode != QuantMode::Affine {
+                return Err(Error::usage("--quant-predicate needs the affine mode"));
+            }
+            Ok(Packing::Quantize { choice, recipe: settings.recipe.unwrap_or(Recipe::Uniform) })
+        }
+    }
+}
+
+/// A packing that MLX has, with the mode's own numbers where none are given.
+pub(super) fn choice(
+    mode: QuantMode,
+    bits: Option<i32>,
+    group: Option<i32>,
+) -> Result<QuantizationChoice, Error> {
+    let own = QuantizationChoice::default_of(mode);
+    let (groups, widths) = QuantizationChoice::sizes(mode);
+    let check = |flag: &str, value: i32, known: &[i32]| match known.contains(&value) {
+        true => Ok(value),
+        false => {
+            let known = known.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
+            Err(Error::usage(format!("{flag} {value} is none of {known}, which {} has", mode.name())))
+        }
+    };
+    Ok(QuantizationChoice {
+        bits: check("--q-bits", bits.unwrap_or(own.bits), widths)?,
+        group: check("--q-group-size", group.unwrap_or(own.group), groups)?,
+        mode,
+    })
+}

@@ -1,0 +1,141 @@
+//! Settings of `convert` and of the quantizations that `perplexity` compares.
+
+use omnibus_engine::conversion::{Dtype, QuantMode, Recipe};
+
+use super::{CONVERT, QUANTIZED};
+use crate::settings::config::WeightChange;
+use crate::settings::{Kind, Scope, Setting};
+
+/// In the order of `--help`.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "hf-path",
+        short: None,
+        kind: Kind::Text("MODEL"),
+        default: "",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Model to convert: a directory, or `org/name[@revision]` on the hub.",
+        set: |config, value| {
+            config.conversion.from = Some(value.text());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "mlx-path",
+        short: None,
+        kind: Kind::Text("DIRECTORY"),
+        default: "mlx_model",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Directory to write. One with an interrupted conversion of the same kind is completed.",
+        set: |config, value| {
+            config.conversion.to = value.text().into();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "quantize",
+        short: Some('q'),
+        kind: Kind::Switch,
+        default: "",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Quantize the weights.",
+        set: |config, value| {
+            if value.is_on() {
+                config.conversion.change = config.conversion.change.with(WeightChange::Quantize)?;
+            }
+            Ok(())
+        },
+    },
+    Setting {
+        name: "dequantize",
+        short: Some('d'),
+        kind: Kind::Switch,
+        default: "",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Make floats of quantized weights.",
+        set: |config, value| {
+            if value.is_on() {
+                config.conversion.change = config.conversion.change.with(WeightChange::Dequantize)?;
+            }
+            Ok(())
+        },
+    },
+    Setting {
+        name: "q-bits",
+        short: None,
+        kind: Kind::Count(2, 8),
+        default: "",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Bits of quantized weights: 2, 3, 4, 5, 6 or 8 in the affine mode. Default: 4, or the mode's own.",
+        set: |config, value| {
+            config.conversion.bits = Some(value.count() as i32);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "q-group-size",
+        short: None,
+        kind: Kind::Count(16, 128),
+        default: "",
+        section: "Conversion",
+        commands: QUANTIZED,
+        scope: Scope::FlagOnly,
+        help: "Weights that share a scale: 32, 64 or 128 in the affine mode. Default: 64, or the mode's own.",
+        set: |config, value| {
+            config.conversion.group = Some(value.count() as i32);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "q-mode",
+        short: None,
+        kind: Kind::Choice(&["affine", "mxfp4", "mxfp8", "nvfp4"]),
+        default: "affine",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Format of quantized weights: integers with a scale and a bias, or floats of 4 or 8 bits.",
+        set: |config, value| {
+            config.conversion.mode = QuantMode::from_name(&value.text()).unwrap_or(QuantMode::Affine);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "quant-predicate",
+        short: None,
+        kind: Kind::Choice(&["mixed_2_6", "mixed_3_4", "mixed_3_6", "mixed_4_6"]),
+        default: "",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Recipe with two numbers of bits: the second for the head, and for values and downward projections of some layers.",
+        set: |config, value| {
+            config.conversion.recipe = Recipe::from_name(&value.text());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "dtype",
+        short: None,
+        kind: Kind::Choice(&["float16", "bfloat16", "float32"]),
+        default: "",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Type of what is not quantized. Default: the config's.",
+        set: |config, value| {
+            config.conversion.dtype = Dtype::from_name(&value.text());
+            Ok(())
+        },
+    },
+];

@@ -1,0 +1,65 @@
+//! Models of a hub: what of a repository is needed, downloads that resume, and the cache that huggingface_hub shares.
+//!
+//! Start at [`Hub::fetch`], [`Cache::list`] and [`ModelId::parse`].
+//!
+//! Invariant: knows nothing of models but the names of their files. What the hub says is not trusted: names stay inside the
+//! cache, and a file has its final name only when its length and its checksum are right.
+
+mod cache;
+mod checksum;
+mod download;
+mod environment;
+mod error;
+mod files;
+mod id;
+mod remote;
+
+pub use cache::{Cache, CachedModel};
+pub use download::Progress;
+pub use environment::{HubSettings, Network};
+pub use error::Error;
+pub use id::ModelId;
+
+use std::path::PathBuf;
+
+use download::Download;
+use remote::Remote;
+
+/// A hub and the cache of what it has.
+pub struct Hub {
+    cache: Cache,
+    /// `None` when offline.
+    remote: Option<Remote>,
+}
+
+impl Hub {
+    /// With these settings; [`HubSettings::from_environment`] has those of huggingface_hub.
+    pub fn new(settings: HubSettings) -> Result<Self, Error> {
+        let remote = match settings.network {
+            Network::Online => Some(Remote::new(&settings.endpoint, settings.token.as_deref())?),
+            Network::Offline => None,
+        };
+        Ok(Self { cache: Cache::new(settings.cache), remote })
+    }
+
+    /// The directory of a model's files, after downloading those that are missing. Offline, and when the hub cannot be
+    /// reached, that of an earlier download.
+    pub async fn fetch(
+        &self,
+        id: &ModelId,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<PathBuf, Error> {
+        let Some(remote) = &self.remote else {
+            return self.cache.snapshot(id).ok_or_else(|| Error::Offline { id: id.clone() });
+        };
+        let listing = match remote.listing(id).await {
+            Ok(listing) => listing,
+            Err(Error::Unreachable { url, why }) => {
+                return self.cache.snapshot(id).ok_or(Error::Unreachable { url, why });
+            }
+            Err(error) => return Err(error),
+        };
+        let files = files::needed(&listing.files).ok_or_else(|| Error::NotAModel { id: id.clone() })?;
+        Download { cache: &self.cache, remote, id, commit: &listing.commit }.run(&files, progress).await
+    }
+}

@@ -1,0 +1,134 @@
+//! The hub's API: the files of a revision, and their bytes.
+
+use reqwest::{Client, Response, StatusCode, header};
+use serde::Deserialize;
+
+use crate::checksum::Checksum;
+use crate::files::RemoteFile;
+use crate::{Error, ModelId};
+
+/// A hub.
+pub(crate) struct Remote {
+    client: Client,
+    endpoint: String,
+    token: Option<String>,
+}
+
+/// The files of a revision.
+pub(crate) struct Listing {
+    pub(crate) commit: String,
+    pub(crate) files: Vec<RemoteFile>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sibling {
+    rfilename: String,
+    size: Option<u64>,
+    blob_id: Option<String>,
+    lfs: Option<Lfs>,
+}
+
+#[derive(Deserialize)]
+struct Lfs {
+    sha256: String,
+}
+
+impl Remote {
+    pub(crate) fn new(endpoint: &str, token: Option<&str>) -> Result<Self, Error> {
+        // A second provider is not installed, and the first one serves as well.
+        _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().user_agent(concat!("mlx-omnibus/", env!("CARGO_PKG_VERSION"))).build();
+        let client =
+            client.map_err(|error| Error::Unreachable { url: endpoint.to_owned(), why: reason(&error) })?;
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        Ok(Self { client, endpoint, token: token.map(str::to_owned) })
+    }
+
+    /// Every file of a revision, with lengths and checksums.
+    pub(crate) async fn listing(&self, id: &ModelId) -> Result<Listing, Error> {
+        let revision = id.revision.replace('/', "%2F");
+        let url = format!("{}/api/models/{}/revision/{revision}?blobs=true", self.endpoint, id.repository);
+        let response = self.get(&url, None, &id.to_string()).await?;
+        let bytes = response.bytes().await;
+        let bytes = bytes.map_err(|error| Error::Unreachable { url: url.clone(), why: reason(&error) })?;
+        let refused = |why: String| Error::Listing { url: url.clone(), why };
+        let answer: Answer = serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))?;
+        if !is_hex(&answer.sha) {
+            return Err(refused(format!("`{}` is not a commit", answer.sha)));
+        }
+        let files = answer.siblings.into_iter().map(|file| file.read().map_err(refused));
+        Ok(Listing { commit: answer.sha, files: files.collect::<Result<_, _>>()? })
+    }
+
+    /// The bytes of a file from `from` on. The hub may redirect to another host, which does not get the token.
+    pub(crate) async fn file(
+        &self,
+        id: &ModelId,
+        commit: &str,
+        name: &str,
+        from: u64,
+    ) -> Result<Response, Error> {
+        let url = format!("{}/{}/resolve/{commit}/{name}", self.endpoint, id.repository);
+        self.get(&url, (from > 0).then_some(from), name).await
+    }
+
+    async fn get(&self, url: &str, from: Option<u64>, what: &str) -> Result<Response, Error> {
+        let mut request = self.client.get(url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(from) = from {
+            request = request.header(header::RANGE, format!("bytes={from}-"));
+        }
+        let response = request.send().await;
+        let response =
+            response.map_err(|error| Error::Unreachable { url: url.to_owned(), why: reason(&error) })?;
+        let what = what.to_owned();
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => Err(Error::Absent { what }),
+            StatusCode::FORBIDDEN => Err(Error::Forbidden { what }),
+            status => Err(Error::Status { url: url.to_owned(), status: status.as_u16() }),
+        }
+    }
+}
+
+impl Sibling {
+    fn read(self) -> Result<RemoteFile, String> {
+        let Self { rfilename: name, size, blob_id, lfs } = self;
+        let is_inside = !name.is_empty()
+            && !name.contains(['\\', ':', '\0'])
+            && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if !is_inside {
+            return Err(format!("`{name}` is not the name of a file"));
+        }
+        let checksum = match (lfs.map(|lfs| lfs.sha256), blob_id) {
+            (Some(hash), _) if is_hex(&hash) => Checksum::Sha256(hash),
+            (None, Some(hash)) if is_hex(&hash) => Checksum::Git(hash),
+            (None, None) => Checksum::Unknown,
+            _ => return Err(format!("`{name}` has a checksum that is none")),
+        };
+        let bytes = size.ok_or_else(|| format!("`{name}` has no size"))?;
+        Ok(RemoteFile { name, bytes, checksum })
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The innermost reason.
+pub(crate) fn reason(error: &reqwest::Error) -> String {
+    let mut error: &dyn std::error::Error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
