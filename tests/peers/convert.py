@@ -25,7 +25,7 @@ from mlx_lm.perplexity import eval_ppl
 from mlx_lm.utils import _get_classes, dequantize_model, load_model, quantize_model, save_config, save_model
 
 FIXTURES = Path(__file__).parents[2] / "crates/model/tests/fixtures"
-# Flags of ours, and what mlx-lm is asked for.
+# Flags of ours, and arguments of mlx-lm's.
 WAYS = {
     "as stored": ([], {}),
     "float16": (["--dtype", "float16"], dict(dtype="float16")),

@@ -37,41 +37,47 @@ pub(crate) fn needed(files: &[RemoteFile]) -> Option<Vec<RemoteFile>> {
     ((has("config.json") || has("adapter_config.json")) && has(".safetensors")).then_some(files)
 }
 
-#[test]
-fn only_what_a_model_needs_is_downloaded() {
-    let file = |name: &&str| RemoteFile { name: (*name).to_owned(), bytes: 1, checksum: Checksum::Unknown };
-    let names = |files: &[&str]| {
-        let files: Vec<RemoteFile> = files.iter().map(file).collect();
-        needed(&files).map(|files| files.into_iter().map(|file| file.name).collect::<Vec<_>>())
-    };
-    let all = [
-        "config.json",
-        "model-00001-of-00001.safetensors",
-        "consolidated.safetensors",
-        "pytorch_model.bin",
-        "onnx/model.onnx",
-        "original/params.json",
-        "tokenizer.json",
-        "tokenizer.model",
-        "merges.txt",
-        "modeling.py",
-        "chat_template.jinja",
-        "additional_chat_templates/tools.jinja",
-        "README.md",
-        ".gitattributes",
-        "figure.png",
-    ];
-    let needed = [
-        "config.json",
-        "model-00001-of-00001.safetensors",
-        "tokenizer.json",
-        "tokenizer.model",
-        "merges.txt",
-        "chat_template.jinja",
-        "additional_chat_templates/tools.jinja",
-        "README.md",
-    ];
-    assert_eq!(names(&all).unwrap(), needed);
-    assert_eq!(names(&["adapter_config.json", "adapters.safetensors"]).unwrap().len(), 2);
-    assert_eq!(names(&["config.json", "pytorch_model.bin"]), None);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_model_needs_is_downloaded() {
+        let file =
+            |name: &&str| RemoteFile { name: (*name).to_owned(), bytes: 1, checksum: Checksum::Unknown };
+        let names = |files: &[&str]| {
+            let files: Vec<RemoteFile> = files.iter().map(file).collect();
+            needed(&files).map(|files| files.into_iter().map(|file| file.name).collect::<Vec<_>>())
+        };
+        let all = [
+            "config.json",
+            "model-00001-of-00001.safetensors",
+            "consolidated.safetensors",
+            "pytorch_model.bin",
+            "onnx/model.onnx",
+            "original/params.json",
+            "tokenizer.json",
+            "tokenizer.model",
+            "merges.txt",
+            "modeling.py",
+            "chat_template.jinja",
+            "additional_chat_templates/tools.jinja",
+            "README.md",
+            ".gitattributes",
+            "figure.png",
+        ];
+        let needed = [
+            "config.json",
+            "model-00001-of-00001.safetensors",
+            "tokenizer.json",
+            "tokenizer.model",
+            "merges.txt",
+            "chat_template.jinja",
+            "additional_chat_templates/tools.jinja",
+            "README.md",
+        ];
+        assert_eq!(names(&all).unwrap(), needed);
+        assert_eq!(names(&["adapter_config.json", "adapters.safetensors"]).unwrap().len(), 2);
+        assert_eq!(names(&["config.json", "pytorch_model.bin"]), None);
+    }
 }

@@ -84,7 +84,7 @@ fn a_model_is_downloaded_once_into_huggingface_hubs_layout() {
     let before = fixture.hub.requests();
     let (again, _) = fixture.fetch().unwrap();
     assert_eq!(again, folder);
-    assert_eq!(fixture.hub.requests() - before, 1, "the list of files alone is asked for again");
+    assert_eq!(fixture.hub.requests() - before, 1, "the list of files alone is requested again");
 }
 
 #[test]

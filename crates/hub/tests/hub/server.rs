@@ -15,7 +15,7 @@ pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub enum Answer {
     /// The connection ends after so many bytes of the answer.
     CutAt(usize),
-    /// All bytes, whatever range was asked for.
+    /// All bytes, whatever range was requested.
     WholeDespiteRange,
     /// As many bytes, but others.
     WrongBytes,
