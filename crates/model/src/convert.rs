@@ -20,7 +20,8 @@ use serde_json::{Map, Value};
 
 use crate::weights::published;
 use crate::{
-    ConfigError, Error, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source, Weights, families,
+    ConfigError, Error, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source, Weights,
+    families,
 };
 
 pub use recipe::Recipe;
