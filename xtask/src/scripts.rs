@@ -23,6 +23,11 @@ const REFERENCES: &[Reference] = &[
         script: "crates/model/tests/fixtures/layouts.py",
         needs: "mlx[cpu]==0.32.4 mlx-lm==0.32.2",
     },
+    Reference {
+        name: "adapters",
+        script: "crates/model/tests/fixtures/adapters.py",
+        needs: "mlx[cpu]==0.32.4 mlx-lm==0.32.2",
+    },
     Reference { name: "jinja", script: "crates/jinja/tests/reference/reference.py", needs: "jinja2" },
 ];
 

@@ -21,8 +21,14 @@ const CARD: &str = "README.md";
 impl ModelSource {
     /// A conversion of this model.
     pub fn conversion(&self, to: &Path, packing: Packing, dtype: Option<Dtype>) -> Conversion {
-        Conversion { source: self.files(), to: to.to_owned(), packing, dtype, shard_bytes: SHARD_BYTES }
+        let source = self.files();
+        Conversion { source, to: to.to_owned(), packing, dtype, shard_bytes: SHARD_BYTES }
     }
+}
+
+/// The conversion of a model with an adapter merged into it.
+pub fn with_adapter(conversion: Conversion, adapter: Option<&Path>) -> Conversion {
+    Conversion { source: conversion.source.with_adapter(adapter), ..conversion }
 }
 
 /// Writes a converted checkpoint: weights, config, the files of its tokenizer, and a model card. `base_model` is the id on
@@ -53,6 +59,7 @@ fn copy_text_files(source: &Source, to: &Path) -> Result<(), StartError> {
             }
         }
         Source::Random(_) => {}
+        Source::Adapted { base, .. } => copy_text_files(base, to)?,
         Source::Directory(directory) => {
             let failed = |error| StartError::new(format!("{}: {error}", directory.display()));
             for entry in fs::read_dir(directory).map_err(failed)? {

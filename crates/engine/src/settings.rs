@@ -63,6 +63,8 @@ pub struct Settings {
     pub warm_up: WarmUp,
     /// Seeds the requests without a seed.
     pub seed: u64,
+    /// The directory of an adapter that is merged into the weights.
+    pub adapter: Option<PathBuf>,
     /// A chat template that replaces the model's own.
     pub chat_template: Option<String>,
     /// The name of the format of tool calls; `none` leaves them in the text. `None` is the model's own.
@@ -129,6 +131,7 @@ impl Default for Settings {
             async_scheduling: AsyncScheduling::default(),
             warm_up: WarmUp::default(),
             seed: 0,
+            adapter: None,
             chat_template: None,
             tool_call_format: None,
             reasoning_format: None,

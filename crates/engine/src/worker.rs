@@ -47,6 +47,7 @@ pub(crate) fn start(
     report_tx: ReportSender,
 ) -> Result<(Ready, JoinHandle<()>), StartError> {
     let (ready_tx, ready_rx) = channel();
+    let source = source.with_adapter(own.settings.adapter.as_deref());
     let body = move || match load(&source, &own) {
         Err(error) => {
             let _starter_gone = ready_tx.send(Err(error));

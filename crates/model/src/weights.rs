@@ -4,10 +4,12 @@
 //! Invariant: every file is hostile until its header has been checked: offsets within the file,
 //! sizes that fit shapes, no overlap, no path out of the model's directory.
 
+mod adapter;
 mod check;
 mod files;
 mod fingerprint;
 mod foreign;
+mod header;
 mod json;
 mod random;
 mod rewrite;
@@ -21,7 +23,7 @@ use thiserror::Error;
 
 pub use check::Difference;
 pub use files::Source;
-pub(crate) use files::check_header;
+pub(crate) use header::check_header;
 pub use json::as_json;
 pub use random::RandomWeights;
 pub(crate) use store::{Store, published};

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use omnibus_engine::conversion::{Packing, QuantMode, QuantizationChoice, Recipe, convert};
+use omnibus_engine::conversion::{Packing, QuantMode, QuantizationChoice, Recipe, convert, with_adapter};
 
 use crate::error::Error;
 use crate::settings::{Config, ConversionSettings, WeightChange};
@@ -17,6 +17,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let packing = packing(settings)?;
     let source = model::source(Some(from), &[])?;
     let conversion = source.conversion(&settings.to, packing, settings.dtype);
+    let conversion = with_adapter(conversion, config.engine.adapter.as_deref());
     let base_model = model::hub_id(from).map(|id| id.repository);
     let mut bar = progress::bytes("converting");
     let device = config.engine.device;

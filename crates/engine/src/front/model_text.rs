@@ -37,10 +37,15 @@ pub(crate) struct TokenizedPrompt {
 impl ModelText {
     /// Reads the model's files. The settings may replace its chat template and its formats.
     pub(crate) fn read(source: &Source, settings: &Settings) -> Result<Self, StartError> {
+        if let Source::Adapted { base, .. } = source {
+            return Self::read(base, settings);
+        }
         let template = match (settings.chat_template.as_deref(), source) {
             (Some(template), _) => ChatTemplate::new(template).map(Some),
             (None, Source::Directory(path)) => ChatTemplate::from_dir(path),
-            (None, Source::Embedded(_) | Source::Random(_)) => embedded_template(source)?,
+            (None, Source::Embedded(_) | Source::Random(_) | Source::Adapted { .. }) => {
+                embedded_template(source)?
+            }
         };
         let (tokenizer, template) = (tokenizer_of(source)?, template.map_err(StartError::new)?);
         let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
@@ -250,6 +255,7 @@ pub(crate) fn tokenizer_of(source: &Source) -> Result<Arc<Tokenizer>, StartError
     let config = Value::Object(source.json("config.json").map_err(StartError::new)?);
     let tokenizer = match source {
         Source::Directory(path) => Tokenizer::from_dir(path, Some(&config)),
+        Source::Adapted { base, .. } => return tokenizer_of(base),
         Source::Embedded(_) | Source::Random(_) => embedded_tokenizer(source, &config)?,
     };
     tokenizer.map(Arc::new).map_err(StartError::new)

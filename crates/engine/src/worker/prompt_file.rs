@@ -56,11 +56,7 @@ impl PromptFile {
             }
             Some(PromptCacheFile::Write(path)) => {
                 settings.block_size = 1;
-                let model = match source {
-                    Source::Directory(path) => path.display().to_string(),
-                    Source::Embedded(_) => "embedded".to_owned(),
-                    Source::Random(random) => random.name().to_owned(),
-                };
+                let model = name_of(source);
                 Ok(Some(Self::Write { path: path.clone(), model, prompt: None }))
             }
         }
@@ -144,5 +140,15 @@ impl PromptFile {
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         PromptCache::write(path, kv.cache().groups(), &tokens, &parts, &metadata)
             .map_err(|error| failed(error.to_string()))
+    }
+}
+
+/// What a prompt cache file names as its model.
+fn name_of(source: &Source) -> String {
+    match source {
+        Source::Directory(path) => path.display().to_string(),
+        Source::Embedded(_) => "embedded".to_owned(),
+        Source::Random(random) => random.name().to_owned(),
+        Source::Adapted { base, .. } => name_of(base),
     }
 }

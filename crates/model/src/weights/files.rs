@@ -2,22 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use mlx::{Array, Dtype};
 use safetensors::SafeTensors;
-use safetensors::tensor::Metadata;
 use serde_json::{Map, Value};
 
 use super::RandomWeights;
+use super::adapter::{self, Adapter};
+use super::header::{check_header, problem};
 use super::json::as_json;
-use crate::{LoadError, Weights};
+use crate::{LoadError, Quantization, Weights};
 
 /// Larger configs and indexes are not read.
 const JSON_BYTES_MAX: u64 = 64 << 20;
-/// The header of a safetensors file may be this long; the format's own limit.
-const HEADER_BYTES_MAX: u64 = 100_000_000;
 
 /// A model's files.
 #[derive(Debug, Clone)]
@@ -28,15 +26,31 @@ pub enum Source {
     Embedded(&'static [(&'static str, &'static [u8])]),
     /// A config alone, with random weights: for benchmarks.
     Random(RandomWeights),
+    /// Other files with an adapter merged into their weights.
+    Adapted {
+        /// The model.
+        base: Box<Source>,
+        /// The adapter's directory.
+        adapter: PathBuf,
+    },
 }
 
 impl Source {
+    /// The same model with an adapter.
+    pub fn with_adapter(self, adapter: Option<&Path>) -> Self {
+        match adapter {
+            Some(adapter) => Self::Adapted { base: Box::new(self), adapter: adapter.to_owned() },
+            None => self,
+        }
+    }
+
     /// The path an error message names.
     pub fn path(&self, file: &str) -> PathBuf {
         match self {
             Self::Directory(directory) => directory.join(file),
             Self::Embedded(_) => PathBuf::from("embedded").join(file),
             Self::Random(random) => PathBuf::from(random.name()),
+            Self::Adapted { base, .. } => base.path(file),
         }
     }
 
@@ -46,6 +60,7 @@ impl Source {
             Self::Embedded(files) => {
                 Ok(files.iter().find(|(name, _)| *name == file).map(|(_, bytes)| bytes.to_vec()))
             }
+            Self::Adapted { base, .. } => base.bytes(file),
             Self::Random(random) => {
                 let config = || Value::Object(random.config().clone()).to_string().into_bytes();
                 Ok((file == "config.json").then(config))
@@ -87,7 +102,12 @@ impl Source {
         if !says("quantization") && !says("quantization_config") && self.bytes(MODELOPT)?.is_some() {
             config.insert("quantization_config".to_owned(), Value::Object(self.json(MODELOPT)?));
         }
-        Ok(config)
+        match self {
+            Self::Adapted { adapter, .. } => {
+                Ok(adapter::without_packing(config, &Adapter::read(adapter)?.paths()))
+            }
+            _ => Ok(config),
+        }
     }
 
     /// Every tensor of the checkpoint, lazy where it comes from files.
@@ -101,6 +121,7 @@ impl Source {
                 Ok(weights)
             }
             Self::Random(random) => Ok(random.weights()?),
+            Self::Adapted { base, adapter } => adapted(base, adapter),
             Self::Directory(directory) => {
                 let mut weights = Weights::new();
                 for file in self.shards(directory)? {
@@ -124,6 +145,7 @@ impl Source {
                 Ok(weights.map(|(_, bytes)| bytes.len() as u64).sum())
             }
             Self::Random(random) => Ok(random.bytes()),
+            Self::Adapted { base, .. } => base.weight_bytes(),
             Self::Directory(directory) => {
                 let size =
                     |path: PathBuf| fs::metadata(&path).map_err(|error| problem(&path, error.to_string()));
@@ -185,34 +207,20 @@ impl Source {
     }
 }
 
-pub(super) fn problem(file: &Path, problem: String) -> LoadError {
-    LoadError::File { file: file.to_owned(), problem }
-}
-
-/// Reads the header alone and checks it against the file's length.
-pub(crate) fn check_header(path: &Path) -> Result<(), LoadError> {
-    let broken = |why: String| problem(path, format!("not a sound safetensors file: {why}"));
-    let mut file = fs::File::open(path).map_err(|error| problem(path, error.to_string()))?;
-    let length = file.metadata().map_err(|error| problem(path, error.to_string()))?.len();
-    let mut prefix = [0; 8];
-    file.read_exact(&mut prefix).map_err(|_| broken("shorter than its header".to_owned()))?;
-    let header_length = u64::from_le_bytes(prefix);
-    if header_length > HEADER_BYTES_MAX || header_length.saturating_add(8) > length {
-        return Err(broken(format!("a header of {header_length} bytes in a file of {length}")));
+/// Weights with an adapter merged into them.
+fn adapted(base: &Source, adapter: &Path) -> Result<Weights, LoadError> {
+    let config = base.config()?;
+    let quantization =
+        Quantization::read(&config).map_err(|error| problem(&base.path("config.json"), error.to_string()))?;
+    if quantization.foreign.is_some() {
+        return Err(problem(
+            adapter,
+            "needs a model that is not packed by another library; run `omnibus convert` first".to_owned(),
+        ));
     }
-    let mut header = vec![0; header_length as usize];
-    file.read_exact(&mut header).map_err(|error| broken(error.to_string()))?;
-    let header = String::from_utf8(header).map_err(|_| broken("a header that is not UTF-8".to_owned()))?;
-    // `Metadata` refuses overlaps, holes and sizes that do not fit their shapes.
-    let metadata: Metadata = serde_json::from_str(&header).map_err(|error| broken(error.to_string()))?;
-    let data: u64 = metadata.tensors().values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
-    let found = length - 8 - header_length;
-    if data != found {
-        return Err(broken(format!(
-            "{found} bytes of tensors where the header promises {data}; download it again"
-        )));
-    }
-    Ok(())
+    let mut weights = base.weights()?;
+    Adapter::read(adapter)?.merge(&mut weights, &quantization)?;
+    Ok(weights)
 }
 
 fn from_memory(path: &Path, bytes: &[u8]) -> Result<Weights, LoadError> {

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
 
-use super::{LoadError, Source, files::problem};
+use super::{LoadError, Source, header::problem};
 
 /// Of every so many bytes of a weight file, the first [`SAMPLE_BYTES`] are looked at: reading all of a large model
 /// would take longer than loading it.
@@ -28,6 +28,13 @@ impl Source {
                 for (name, bytes) in files.iter() {
                     add(name.as_bytes());
                     add(bytes);
+                }
+            }
+            Self::Adapted { base, adapter } => {
+                add(&base.fingerprint()?);
+                for file in super::adapter::files(adapter) {
+                    let bytes = fs::read(&file).map_err(|error| problem(&file, error.to_string()))?;
+                    add(&bytes);
                 }
             }
             Self::Random(_) => add(&self.bytes("config.json")?.unwrap_or_default()),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod adapters;
 mod conversion;
 mod golden;
 mod kv_bits;

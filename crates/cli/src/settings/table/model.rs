@@ -2,7 +2,7 @@
 
 use omnibus_engine::{CpuActivations, DeviceChoice};
 
-use super::{DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT};
+use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT};
 use crate::command_name::CommandName;
 use crate::settings::{Kind, Scope, Setting};
 
@@ -39,6 +39,20 @@ pub const SETTINGS: &[Setting] = &[
         help: "Name of the model in the API; may be repeated for aliases. Default: the directory's name.",
         set: |config, value| {
             config.served_names = value.list();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "adapter-path",
+        short: None,
+        kind: Kind::Text("DIRECTORY"),
+        default: "",
+        section: "Model",
+        commands: ADAPTED,
+        scope: Scope::FlagOnly,
+        help: "Adapter to merge into the model: LoRA, DoRA or a full fine-tune, in mlx-lm's or PEFT's format. Quantized weights that it changes become floats.",
+        set: |config, value| {
+            config.engine.adapter = Some(value.text().into());
             Ok(())
         },
     },
