@@ -6,7 +6,7 @@
 Batches of free and of constrained streams take turns on one server. The grammar allows any printable text without an
 end, so nothing is forced and both kinds sample the same number of tokens. With `--vocabulary` the model is one of random
 weights with so many tokens, whose masks are as large as those of real models; else the embedded one. The time of a mask
-comes from `/metrics`.
+comes from `/metrics`. On a machine with other work, CPU seconds per token say more than tokens per second.
 """
 
 import json
@@ -102,13 +102,15 @@ def body(server, number, tokens, fields):
 
 
 def batch(running, server, options, fields):
-    """Tokens per second of one batch of streams, prompts included."""
+    """Tokens per second of one batch of streams, prompts included, and CPU milliseconds per token."""
+    before = serving.cpu_seconds(running.process.pid)
     calls = [lambda number=number: serving.send(running.url, body(server, number, options.tokens, fields))
              for number in range(options.streams)]
     answers = serving.completed(serving.together(calls))
     generated = sum(answer.usage["completion_tokens"] for answer in answers)
     assert generated == options.streams * options.tokens, "a stream ended early"
-    return generated / (max(answer.ended for answer in answers) - min(answer.sent for answer in answers))
+    seconds = max(answer.ended for answer in answers) - min(answer.sent for answer in answers)
+    return generated / seconds, 1e3 * (serving.cpu_seconds(running.process.pid) - before) / generated
 
 
 def measure(server, options, log):
@@ -117,19 +119,22 @@ def measure(server, options, log):
         for fields in kinds.values():
             serving.completed([serving.send(running.url, body(server, 0, 8, fields))])
         before = serving.metrics(running.url)
-        speeds = {kind: [] for kind in kinds}
+        speeds, costs = ({kind: [] for kind in kinds} for _ in range(2))
         for turn in range(options.rounds):
             # The order changes, so that a drift of the machine is no difference.
             for kind in sorted(kinds, reverse=turn % 2 == 1):
-                speeds[kind].append(batch(running, server, options, kinds[kind]))
-                log_line(f"{kind}: {speeds[kind][-1]:.1f} tokens/s")
+                speed, cost = batch(running, server, options, kinds[kind])
+                speeds[kind].append(speed)
+                costs[kind].append(cost)
+                log_line(f"{kind}: {speed:.1f} tokens/s, {cost:.3f} CPU ms per token")
         after = serving.metrics(running.url)
     passed = {name: after[name] - before[name] for name in METRICS}
     masks = max(1, passed["omnibus_grammar_masks_total"])
     return dict(free=statistics.median(speeds["free"]), constrained=statistics.median(speeds["constrained"]),
+                free_cpu_ms=statistics.median(costs["free"]), constrained_cpu_ms=statistics.median(costs["constrained"]),
                 masks=masks, mask_us=1e6 * passed["omnibus_grammar_mask_seconds_total"] / masks,
                 wait_us=1e6 * passed["omnibus_grammar_wait_seconds_total"] / masks,
-                accept_us=1e6 * passed["omnibus_grammar_accept_seconds_total"] / masks, speeds=speeds)
+                accept_us=1e6 * passed["omnibus_grammar_accept_seconds_total"] / masks, speeds=speeds, costs=costs)
 
 
 def main():
@@ -145,9 +150,12 @@ def main():
                                      name=f"`{binary}`")
             result = results[server.name] = measure(server, options, log)
             rows.append([server.name, f"{result['free']:.1f}", f"{result['constrained']:.1f}",
-                         f"{100 * (result['free'] / result['constrained'] - 1):+.1f} %", f"{result['mask_us']:.1f} µs",
+                         f"{100 * (result['free'] / result['constrained'] - 1):+.1f} %",
+                         f"{100 * (result['constrained_cpu_ms'] / result['free_cpu_ms'] - 1):+.1f} %",
+                         f"{result['mask_us']:.1f} µs",
                          f"{result['wait_us']:.1f} µs", f"{result['accept_us']:.1f} µs"])
-    header = ["binary", "free, tokens/s", "constrained, tokens/s", "overhead", "mean mask", "waited for it", "token taken in"]
+    header = ["binary", "free, tokens/s", "constrained, tokens/s", "overhead", "in CPU time", "mean mask", "waited for it",
+              "token taken in"]
     remarks = (f"{options.streams} streams of {options.tokens} tokens, {options.rounds} batches of each kind in turns; "
                f"{options.vocabulary or 2048} tokens.")
     serving.finish(__file__, options, results, [serving.table(header, rows)], remarks)

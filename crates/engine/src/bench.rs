@@ -152,6 +152,7 @@ impl BenchEngine {
             sampling: Sampling { seed: Some(id.0), ..Sampling::greedy() },
             stop_tokens: Vec::new(),
             min_tokens: 0,
+            xtc_kept: Vec::new(),
             logprobs: None,
             prompt_logprobs: None,
             grammar: None,

@@ -30,7 +30,9 @@ pub struct Job {
     pub sampling: Sampling,
     /// Tokens that end it, sorted.
     pub stop_tokens: Vec<u32>,
-    /// None of them is sampled before its answer has so many tokens.
+    /// Tokens that `xtc` never excludes.
+    pub xtc_kept: Vec<u32>,
+    /// None of the end tokens is sampled before its answer has so many tokens.
     pub min_tokens: usize,
     /// As in [`crate::Request::logprobs`].
     pub logprobs: Option<usize>,

@@ -238,6 +238,10 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keep tokens at least this fraction as probable as the most probable one; 0 keeps all.
     pub min_p: f32,
+    /// How often the most probable tokens are excluded; 0 is never.
+    pub xtc_probability: f32,
+    /// Then, of the tokens above this probability all but the least probable one are. End tokens and line breaks stay.
+    pub xtc_threshold: f32,
     /// Divides positive and multiplies negative logits of recent tokens; 1 changes nothing.
     pub repetition_penalty: f32,
     /// How many recent tokens, prompt included, the repetition penalty applies to.
@@ -261,6 +265,8 @@ impl Default for Sampling {
             top_k: 0,
             top_p: 1.0,
             min_p: 0.0,
+            xtc_probability: 0.0,
+            xtc_threshold: 0.1,
             repetition_penalty: 1.0,
             repetition_context: 20,
             presence_penalty: 0.0,
@@ -283,6 +289,8 @@ impl Sampling {
         check(within(self.temperature, 0.0, 100.0), "temperature", "must be between 0 and 100")?;
         check(self.top_p > 0.0 && self.top_p <= 1.0, "top_p", "must be above 0 and at most 1")?;
         check(within(self.min_p, 0.0, 1.0), "min_p", "must be between 0 and 1")?;
+        check(within(self.xtc_probability, 0.0, 1.0), "xtc_probability", "must be between 0 and 1")?;
+        check(within(self.xtc_threshold, 0.0, 0.5), "xtc_threshold", "must be between 0 and 0.5")?;
         let repetition = self.repetition_penalty > 0.0 && self.repetition_penalty <= 100.0;
         check(repetition, "repetition_penalty", "must be above 0 and at most 100")?;
         check(self.repetition_context <= 1 << 20, "repetition_context_size", "must be at most 1048576")?;

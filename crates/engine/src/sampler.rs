@@ -17,6 +17,7 @@ mod random;
 mod state;
 #[cfg(test)]
 mod tests;
+mod xtc;
 
 use std::collections::BTreeMap;
 

@@ -12,8 +12,9 @@ use std::sync::LazyLock;
 
 use common::{Output, fixture, output_tokens, run, wait_for};
 use omnibus_engine::{
-    AsyncScheduling, Event, EventStream, Failure, FinishReason, Grammar, GrammarLimits, Handle, Input,
-    ModelSource, Request, Sampling, Settings, StopMatch, StructuredOutput, start,
+    AsyncScheduling, CallLimit, Chat, Delta, Event, EventStream, Failure, FinishReason, Grammar,
+    GrammarLimits, Handle, Input, Message, ModelSource, OutputMode, Request, Role, Sampling, Settings,
+    StopMatch, StructuredOutput, ToolChoice, start,
 };
 use serde_json::{Value, json};
 
@@ -42,7 +43,34 @@ fn submit(engine: &Handle, requests: Vec<Request>) -> Vec<EventStream> {
 }
 
 fn texts(engine: &Handle, requests: &[Request]) -> Vec<String> {
-    submit(engine, requests.to_vec()).into_iter().map(|stream| wait_for(stream).text).collect()
+    submit(engine, requests.to_vec()).into_iter().map(|stream| said(&wait_for(stream))).collect()
+}
+
+/// The text and the calls of an answer.
+fn said(output: &Output) -> String {
+    let delta = |event: &Event| match event {
+        Event::Delta { delta: Delta::ToolCallStart { name, .. }, .. } => format!("<call {name}>"),
+        Event::Delta { delta: Delta::ToolCallArguments(json), .. } => json.clone(),
+        Event::Delta { delta, .. } => delta.text().to_owned(),
+        _ => String::new(),
+    };
+    output.events.iter().map(delta).collect()
+}
+
+/// A request with a strict tool.
+fn with_tool(id: &str, seed: u64, tool_choice: ToolChoice) -> Request {
+    let parameters = json!({ "type": "object", "properties": { "stop": { "enum": ["market", "harbour"] },
+        "minutes": { "type": "integer" } }, "required": ["stop"], "additionalProperties": false });
+    let tool = json!({ "type": "function", "function": { "name": "depart", "parameters": parameters, "strict": true } });
+    let tools = Some(Value::Array(vec![tool]));
+    let messages = vec![Message::new(Role::User, "When does the bus leave?")];
+    let chat = Chat { messages, tools: tools.clone(), ..Chat::default() };
+    Request {
+        input: Input::Chat(chat),
+        output: OutputMode::Message { tools, calls: CallLimit::Any },
+        tool_choice,
+        ..free(id, seed, 80)
+    }
 }
 
 fn failure(engine: &Handle, request: Request) -> Failure {
@@ -87,6 +115,15 @@ fn every_kind() -> Vec<Request> {
         requests.push(request);
         requests.push(Request { max_new_tokens: Some(40), ..free(&format!("f{at}"), at as u64, 40) });
     }
+    let function = || ToolChoice::Function("depart".to_owned());
+    for (at, choice) in
+        [ToolChoice::Required, ToolChoice::Auto, function()].into_iter().cycle().take(6).enumerate()
+    {
+        requests.push(with_tool(&format!("t{at}"), at as u64, choice));
+    }
+    let mut xtc = free("xtc", 5, 40);
+    (xtc.sampling.xtc_probability, xtc.sampling.xtc_threshold) = (0.8, 0.001);
+    requests.push(xtc);
     requests
 }
 
@@ -128,8 +165,13 @@ fn a_batch_of_every_kind_gives_what_each_gives_alone() {
     let engine = engine(Settings::default());
     let requests = every_kind();
     let together = texts(&engine, &requests);
-    let alone: Vec<String> = requests.iter().map(|request| run(&engine, request.clone()).text).collect();
+    let alone: Vec<String> = requests.iter().map(|request| said(&run(&engine, request.clone()))).collect();
     assert_eq!(together, alone);
+    for (request, said) in requests.iter().zip(&together) {
+        if request.id.starts_with('t') && request.tool_choice != ToolChoice::Auto {
+            assert!(said.starts_with("<call depart>{\"stop\":"), "{said}");
+        }
+    }
     let ahead = self::engine(Settings { async_scheduling: AsyncScheduling::On, ..Settings::default() });
     assert_eq!(together, texts(&ahead, &requests), "with a step ahead");
     // Blocks for a few sequences, of small steps.

@@ -19,7 +19,7 @@ mod recurrent;
 
 pub use adjust::{LogitEntries, adjust_logits};
 pub use attention::{AttentionMetadata, AttentionOutput, HeadNorm, PagedAttention, Rope};
-pub use choose::{TokenMasks, choose_tokens};
+pub use choose::{TokenMasks, XtcRows, choose_tokens};
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use sys::kernels::{Act, Activations, Isa, Packing, RotaryPairing, isa, limit_isa, threads};
 

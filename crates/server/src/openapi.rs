@@ -110,7 +110,7 @@ const OPERATIONS: &[Operation] = &[
         },
         reply: Reply::Stream,
     },
-    get("/v1/responses/{id}", "A stored response"),
+    Operation { reply: Reply::Stream, ..get("/v1/responses/{id}", "A stored response") },
     delete("/v1/responses/{id}", "Removes a stored response"),
     Operation {
         path: "/v1/responses/{id}/cancel",

@@ -22,7 +22,7 @@ use crate::registry::ActiveRequests;
 use crate::request::{Input, OutputMode, ReasoningPlace, Request};
 use crate::settings::Settings;
 use crate::status::EngineStatus;
-use crate::{Failure, Health, ModelInfo, RequestInfo, SessionInfo, SessionStats, Stats, sampler};
+use crate::{Failure, Health, ModelInfo, RequestInfo, Sampling, SessionInfo, SessionStats, Stats, sampler};
 
 /// A handle to a running engine. Clones share it. Dropping the last one stops the engine and waits for its end.
 #[derive(Clone)]
@@ -275,6 +275,14 @@ impl Shared {
         tokens
     }
 
+    /// Tokens that exclusion of the most likely ones never excludes: line breaks and ends.
+    fn xtc_kept(&self, sampling: &Sampling, stop_tokens: &[u32]) -> Vec<u32> {
+        if sampling.xtc_probability <= 0.0 {
+            return Vec::new();
+        }
+        self.text.line_breaks().into_iter().chain(stop_tokens.iter().copied()).collect()
+    }
+
     /// The request in tokens, checked against the model's sizes.
     fn job(&self, id: JobId, request: &Request, tokenized: TokenizedPrompt) -> Result<Job, Failure> {
         let prompt = &tokenized.tokens;
@@ -305,6 +313,7 @@ impl Shared {
         }
         sampling.seed = Some(sampling.seed.unwrap_or_else(|| sampler::fresh_seed(self.seed, id.0)));
         let stop_tokens = self.stop_tokens(request);
+        let xtc_kept = self.xtc_kept(&sampling, &stop_tokens);
         let structured = self.text.structured(request, &self.grammar_limits)?;
         let grammar = structured.map(|structured| JobGrammar {
             grammar: structured.grammar,
@@ -336,6 +345,7 @@ impl Shared {
             sampling,
             stop_tokens,
             min_tokens: request.stop.min_tokens,
+            xtc_kept,
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
             grammar,

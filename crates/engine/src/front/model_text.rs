@@ -104,6 +104,12 @@ impl ModelText {
         Ok(TokenizedPrompt { tokens, rendered })
     }
 
+    /// The tokens that a line break ends with.
+    pub(crate) fn line_breaks(&self) -> Vec<u32> {
+        let last = |text: &str| self.tokenizer.encode(text, AddSpecial::No).ok()?.last().copied();
+        ["\n", "\n\n"].into_iter().filter_map(last).collect()
+    }
+
     /// Tokens that end the answer to an input, besides the model's own.
     pub(crate) fn infill_ends(&self, input: &Input) -> Vec<u32> {
         match (input, InfillFormat::of(&self.tokenizer)) {

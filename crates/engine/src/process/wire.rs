@@ -136,6 +136,7 @@ mod tests {
             sampling,
             stop_tokens: vec![0],
             min_tokens: 0,
+            xtc_kept: Vec::new(),
             logprobs: Some(2),
             prompt_logprobs: None,
             grammar: None,

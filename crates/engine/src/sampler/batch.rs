@@ -14,6 +14,7 @@ use super::kernel_rows::KernelRows;
 use super::masks::MaskArrays;
 use super::random::uniform;
 use super::state::SequenceState;
+use super::xtc::{XtcArrays, XtcParameters};
 use super::{Chooser, PendingSample, SampleRow};
 use crate::Sampling;
 use crate::sampler::logprobs::PendingLogprobs;
@@ -23,6 +24,7 @@ pub(super) struct SamplingBatch {
     /// The rows' sequences, in order.
     members: Vec<SequenceId>,
     choice: Choice,
+    xtc: Option<XtcParameters>,
     logprobs: Vec<Option<usize>>,
     /// The rows' adjustments, and the versions that they are from.
     adjustments: Option<(Vec<u64>, Option<AdjustmentArrays>)>,
@@ -56,7 +58,8 @@ enum Kind {
 
 impl Kind {
     fn of(sampling: &Sampling) -> Self {
-        let filtered = sampling.top_k > 0 || sampling.top_p < 1.0 || sampling.min_p > 0.0;
+        let filters = sampling.top_k > 0 || sampling.top_p < 1.0 || sampling.min_p > 0.0;
+        let filtered = filters || sampling.xtc_probability > 0.0;
         match (sampling.temperature == 0.0 || sampling.top_k == 1, filtered) {
             (true, _) => Self::Greedy,
             (false, false) => Self::Plain,
@@ -90,13 +93,19 @@ impl SamplingBatch {
         let sampling_of =
             |row: &SampleRow| states.get(&row.sequence).map_or(&greedy, |state| &state.sampling);
         let sampling: Vec<&Sampling> = rows.iter().map(sampling_of).collect();
-        let choice = match chooser {
-            Chooser::Kernel => Choice::Kernel(KernelRows::new(&sampling)?),
-            Chooser::Operations => Choice::Operations(Groups::new(&sampling)?),
+        let kept = |row: &SampleRow| states.get(&row.sequence).map_or(&[][..], |state| &state.xtc_kept);
+        let of_rows: Vec<(&Sampling, &[u32])> = sampling.iter().copied().zip(rows.iter().map(kept)).collect();
+        let xtc = XtcParameters::new(&of_rows)?;
+        // Only the CPU's kernel excludes tokens.
+        let in_operations = chooser == Chooser::Operations || (xtc.is_some() && !mlx::cpu::available());
+        let choice = match in_operations {
+            false => Choice::Kernel(KernelRows::new(&sampling)?),
+            true => Choice::Operations(Groups::new(&sampling)?),
         };
         Ok(Self {
             members: rows.iter().map(|row| row.sequence).collect(),
             choice,
+            xtc,
             logprobs: rows
                 .iter()
                 .map(|row| states.get(&row.sequence).and_then(|state| state.logprobs))
@@ -160,11 +169,12 @@ impl SamplingBatch {
 
     /// One token for each row of `logits`, `[n, vocab]` f32 → `[n]` i32.
     fn choose(&self, logits: &Array, rows: &[SampleRow], masks: Option<&MaskArrays>) -> mlx::Result<Array> {
+        let xtc = self.xtc.as_ref().map(|xtc| xtc.arrays(rows)).transpose()?;
         match &self.choice {
-            Choice::Kernel(parameters) => parameters.choose(logits, rows, masks),
+            Choice::Kernel(parameters) => parameters.choose(logits, rows, masks, xtc.as_ref()),
             Choice::Operations(groups) => {
                 let masked = masks.map(|masks| masks.apply(logits)).transpose()?;
-                groups.choose(masked.as_ref().unwrap_or(logits), rows)
+                groups.choose(masked.as_ref().unwrap_or(logits), rows, xtc.as_ref())
             }
         }
     }
@@ -189,8 +199,8 @@ impl Groups {
         Ok(Self { groups, order })
     }
 
-    fn choose(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
-        let parts = self.groups.iter().map(|group| group.choose(logits, rows));
+    fn choose(&self, logits: &Array, rows: &[SampleRow], xtc: Option<&XtcArrays<'_>>) -> mlx::Result<Array> {
+        let parts = self.groups.iter().map(|group| group.choose(logits, rows, xtc));
         let parts = parts.collect::<mlx::Result<Vec<Array>>>()?;
         match (parts.as_slice(), &self.order) {
             ([one], _) => Ok(one.clone()),
@@ -230,7 +240,7 @@ impl Group {
         })
     }
 
-    fn choose(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+    fn choose(&self, logits: &Array, rows: &[SampleRow], xtc: Option<&XtcArrays<'_>>) -> mlx::Result<Array> {
         let logits = match &self.indices {
             Some(indices) => &logits.take(indices, 0)?,
             None => logits,
@@ -238,12 +248,17 @@ impl Group {
         match self.kind {
             Kind::Greedy => logits.argmax(-1)?.astype(Dtype::I32),
             Kind::Plain => self.invert(&(logits / &self.temperature).softmax(-1)?, rows),
-            Kind::Filtered => self.filtered(logits, rows),
+            Kind::Filtered => self.filtered(logits, rows, xtc),
         }
     }
 
     /// Sorted, most likely first, so that every filter keeps a prefix; then put back in the order of ids.
-    fn filtered(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
+    fn filtered(
+        &self,
+        logits: &Array,
+        rows: &[SampleRow],
+        xtc: Option<&XtcArrays<'_>>,
+    ) -> mlx::Result<Array> {
         let [count, vocab] = logits.dims()?;
         let order = (-logits).argsort(-1)?.astype(Dtype::I32)?;
         let sorted = logits.take_along_axis(&order, -1)?;
@@ -257,8 +272,28 @@ impl Group {
         let cumulative = weights.cumsum(-1)?;
         let total = cumulative.slice(&[0, vocab - 1], &[count, vocab])?;
         let before = cumulative - &weights;
-        let weights = mlx::where_(&before.less(&(total * &self.top_p))?, &weights, &zero)?;
+        let mut weights = mlx::where_(&before.less(&(total * &self.top_p))?, &weights, &zero)?;
+        if let Some(xtc) = xtc {
+            weights = self.without_top(&weights, &order, xtc)?;
+        }
         self.invert(&weights.take_along_axis(&order.argsort(-1)?, -1)?, rows)
+    }
+
+    /// Sorted weights without the most likely tokens of the rows that exclude them. `order`: the tokens.
+    fn without_top(&self, weights: &Array, order: &Array, xtc: &XtcArrays<'_>) -> mlx::Result<Array> {
+        let own = |array: &Array| match &self.indices {
+            Some(indices) => array.take(indices, 0),
+            None => Ok(array.clone()),
+        };
+        let zero = Array::scalar(0.0, Dtype::F32)?;
+        let limit = weights.sum_keepdims(&[-1])? * &own(&xtc.thresholds)?.expand_dims(&[-1])?;
+        let endless = Array::scalar(f32::INFINITY, Dtype::F32)?;
+        let least = mlx::where_(&weights.greater(&limit)?, weights, &endless)?.min_keepdims(&[-1])?;
+        let stays = order.expand_dims(&[-1])?.equal(&own(xtc.kept)?.expand_dims(&[1])?)?;
+        let stays = stays.astype(Dtype::I32)?.sum(&[-1])?.greater(&Array::from_slice(&[0], &[])?)?;
+        let weights =
+            mlx::where_(&weights.greater(&least)?.logical_and(&stays.logical_not()?)?, &zero, weights)?;
+        Ok(weights)
     }
 
     /// The first place where the cumulative weight passes the row's uniform share of the whole. `weights` need not sum
@@ -297,6 +332,8 @@ mod tests {
                 top_k: [0, 1, 40][row / 3 % 3],
                 top_p: [1.0, 0.9][row / 9 % 2],
                 min_p: [0.0, 0.02][row / 2 % 2],
+                xtc_probability: [0.0, 0.5][row % 2],
+                xtc_threshold: 0.02,
                 ..Sampling::default()
             })
             .collect();
@@ -308,8 +345,12 @@ mod tests {
                 |row| SampleRow { sequence: SequenceId(row as u64), position: seed as usize, logits: row };
             let rows: Vec<SampleRow> = (0..ROWS).map(row).collect();
             let tokens = |chosen: mlx::Result<Array>| chosen.unwrap().to_vec::<i32>().unwrap();
-            let kernel = KernelRows::new(&sampling).unwrap().choose(&logits, &rows, None);
-            let operations = Groups::new(&sampling).unwrap().choose(&logits, &rows);
+            let kept: Vec<u32> = (0..40).collect();
+            let of_rows: Vec<(&Sampling, &[u32])> = sampling.iter().map(|row| (*row, &kept[..])).collect();
+            let xtc = XtcParameters::new(&of_rows).unwrap().unwrap();
+            let xtc = Some(xtc.arrays(&rows).unwrap());
+            let kernel = KernelRows::new(&sampling).unwrap().choose(&logits, &rows, None, xtc.as_ref());
+            let operations = Groups::new(&sampling).unwrap().choose(&logits, &rows, xtc.as_ref());
             assert_eq!(tokens(kernel), tokens(operations), "seed {seed}");
         }
     }

@@ -5,6 +5,7 @@ use mlx::Array;
 use super::SampleRow;
 use super::masks::MaskArrays;
 use super::random::uniform;
+use super::xtc::XtcArrays;
 use crate::Sampling;
 
 /// The parameters of a step's rows.
@@ -40,6 +41,7 @@ impl KernelRows {
         logits: &Array,
         rows: &[SampleRow],
         masks: Option<&MaskArrays>,
+        xtc: Option<&XtcArrays<'_>>,
     ) -> mlx::Result<Array> {
         let numbers = |(of, row): (&RowParameters, &SampleRow)| {
             [of.temperature, of.top_p, of.min_p, uniform(of.seed, row.position)]
@@ -48,7 +50,8 @@ impl KernelRows {
         let numbers = Array::from_slice(&numbers, &[rows.len() as i32, 4])?;
         if mlx::cpu::available() {
             let masks = masks.map(MaskArrays::operands);
-            return mlx::cpu::choose_tokens(logits, &numbers, &self.top_k, masks);
+            let xtc = xtc.map(|xtc| mlx::cpu::XtcRows { thresholds: &xtc.thresholds, kept: xtc.kept });
+            return mlx::cpu::choose_tokens(logits, &numbers, &self.top_k, masks, xtc);
         }
         let masked = masks.map(|masks| masks.apply(logits)).transpose()?;
         mlx::gpu::choose_tokens(masked.as_ref().unwrap_or(logits), &numbers, &self.top_k)

@@ -98,7 +98,7 @@ mod tests {
         for top_k in [0, 3] {
             let numbers = Array::from_slice(&[1.0_f32, 1.0, 0.0, 0.0], &[1, 4]).unwrap();
             let top_k = Array::from_slice(&[top_k], &[1]).unwrap();
-            let chosen = mlx::cpu::choose_tokens(&logits, &numbers, &top_k, None).unwrap();
+            let chosen = mlx::cpu::choose_tokens(&logits, &numbers, &top_k, None, None).unwrap();
             assert_eq!(chosen.to_vec::<i32>().unwrap(), [2]);
         }
     }
@@ -128,7 +128,7 @@ mod tests {
                 let numbers = Array::from_slice(&numbers, &[4, 4]).unwrap();
                 let top_k = Array::from_slice(&[0, 0, 7, 0], &[4]).unwrap();
                 let choose = |logits, masks| {
-                    let chosen = mlx::cpu::choose_tokens(logits, &numbers, &top_k, masks);
+                    let chosen = mlx::cpu::choose_tokens(logits, &numbers, &top_k, masks, None);
                     chosen.unwrap().to_vec::<i32>().unwrap()
                 };
                 assert_eq!(choose(&array, Some(arrays.operands())), choose(&applied, None));

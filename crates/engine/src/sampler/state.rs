@@ -35,6 +35,8 @@ pub(crate) struct NewSequence {
     pub(crate) prompt: usize,
     /// Tokens that it samples from some position on.
     pub(crate) late_stops: LateStops,
+    /// Tokens that `xtc` never excludes.
+    pub(crate) xtc_kept: Vec<u32>,
 }
 
 /// End tokens that a sequence may sample from a position on.
@@ -67,6 +69,7 @@ pub(super) struct SequenceState {
     pub(super) logprobs: Option<usize>,
     pub(super) adjustments: LogitAdjustments,
     pub(super) late_stops: LateStops,
+    pub(super) xtc_kept: Vec<u32>,
     /// Its tokens, if it has processors.
     tokens: Vec<u32>,
     prompt: usize,
@@ -81,9 +84,18 @@ impl SequenceState {
         let sequence = new.sequence;
         let late_stops = new.late_stops.clone();
         let tokens = if sampling.processors.is_empty() { Vec::new() } else { new.tokens.clone() };
-        let prompt = new.prompt;
-        let mut state =
-            Self { sequence, sampling, logprobs, adjustments, late_stops, tokens, prompt, failed: false };
+        let (prompt, xtc_kept) = (new.prompt, new.xtc_kept.clone());
+        let mut state = Self {
+            sequence,
+            sampling,
+            logprobs,
+            adjustments,
+            late_stops,
+            xtc_kept,
+            tokens,
+            prompt,
+            failed: false,
+        };
         state.update(|state| state.adjustments.start(&new.tokens, new.prompt));
         state
     }

@@ -25,6 +25,7 @@ fn new_sequence(id: usize, sampling: &Sampling) -> NewSequence {
         tokens: Vec::new(),
         prompt: 0,
         late_stops: LateStops::default(),
+        xtc_kept: Vec::new(),
     }
 }
 

@@ -287,6 +287,7 @@ impl EngineLoop {
                     tokens: self.scheduler.tokens(work.sequence).to_vec(),
                     prompt: active.job.prompt,
                     late_stops: LateStops::of(&active.job),
+                    xtc_kept: active.job.xtc_kept.clone(),
                 });
             }
             let request =

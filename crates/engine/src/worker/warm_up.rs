@@ -124,6 +124,7 @@ fn sample(runner: &ModelRunner, sequences: usize) -> mlx::Result<()> {
             tokens: Vec::new(),
             prompt: 0,
             late_stops: LateStops::default(),
+            xtc_kept: Vec::new(),
         };
         let row = |id| SampleRow { sequence: SequenceId(id as u64), position: id, logits: id };
         let mut sampler = Sampler::new(runner.chooser());

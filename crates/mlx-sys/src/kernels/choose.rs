@@ -20,7 +20,10 @@ const BUCKETS: usize = (1.0f32.to_bits() >> BUCKET_BITS) as usize + 1;
 
 /// Inputs: logits `[rows, vocab]` f32; `[rows, 4]` f32: temperature (0 for the most likely token), `top_p`, `min_p`, and a
 /// number in [0, 1); `[rows]` i32: `top_k`, below 1 for all; with masks, each row's mask `[rows]` i32, −1 for none, and the
-/// masks. Output: tokens `[rows]` i32, all of the vocabulary.
+/// masks; with `xtc`, each row's threshold `[rows]` f32, 1 for none, and tokens that are never excluded `[rows, kept]` i32, −1
+/// for none. Output: tokens `[rows]` i32, all of the vocabulary.
+///
+/// Of the tokens above the threshold's share of what the filters keep, `xtc` excludes all but the least likely one.
 ///
 /// Of what `min_p`, `top_k` and then `top_p` keep, the first token in the order of ids is chosen whose weight, with those
 /// before it, passes the number's share of all. Logits that are no numbers choose some token.
@@ -29,6 +32,14 @@ pub struct Choose {
     pub rows: usize,
     pub vocab: usize,
     pub masks: Option<Masks>,
+    pub xtc: Option<Xtc>,
+}
+
+/// Exclusion of the most likely tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Xtc {
+    /// Tokens of a row that are never excluded.
+    pub kept: usize,
 }
 
 /// Which tokens rows may choose: `[count, words]` u32, one bit a token, the lowest of the first word for token 0. Bits that
@@ -46,6 +57,8 @@ struct Buffers {
     top_k: *const i32,
     /// Each row's mask, and the masks.
     masks: Option<(Masks, *const i32, *const u32)>,
+    /// Each row's threshold, and the tokens that are never excluded.
+    xtc: Option<(Xtc, *const f32, *const i32)>,
     out: *mut i32,
 }
 
@@ -91,6 +104,10 @@ impl Choose {
             numbers: inputs[1].cast(),
             top_k: inputs[2].cast(),
             masks: self.masks.map(|masks| (masks, inputs[3].cast(), inputs[4].cast())),
+            xtc: self.xtc.map(|xtc| {
+                let first = if self.masks.is_some() { 5 } else { 3 };
+                (xtc, inputs[first].cast(), inputs[first + 1].cast())
+            }),
             out: out.cast(),
         };
         let isa = simd::isa();
@@ -143,6 +160,9 @@ impl Work for RowWork<'_> {
                 forbid(&mut room.weights, mask);
             }
             let cut = room.cut(&row);
+            if let Some((threshold, kept)) = all.xtc(at) {
+                exclude_top(&mut room.weights, cut, threshold, kept);
+            }
             choose(&room.weights, cut, row.share).unwrap_or_else(best)
         })
     }
@@ -154,6 +174,13 @@ impl Buffers {
         let (Masks { count, words }, places, masks) = self.masks?;
         let place = usize::try_from(*places.add(row)).ok().filter(|place| *place < count)?;
         Some(std::slice::from_raw_parts(masks.add(place * words), words))
+    }
+
+    /// The threshold of a row, and its tokens that are never excluded.
+    unsafe fn xtc(&self, row: usize) -> Option<(f32, &[i32])> {
+        let (Xtc { kept }, thresholds, tokens) = self.xtc?;
+        let threshold = *thresholds.add(row);
+        (threshold < 1.0).then(|| (threshold, std::slice::from_raw_parts(tokens.add(row * kept), kept)))
     }
 }
 
@@ -221,15 +248,30 @@ unsafe fn weigh<S: Simd>(logits: &[f32], most: f32, inverse: f32, weights: &mut 
     }
 }
 
+/// Takes the weight of the kept tokens above a share of all, but for the least likely one and some that stay.
+fn exclude_top(weights: &mut [f32], cut: Cut, threshold: f32, stay: &[i32]) {
+    let total: f64 = kept(weights, cut).map(|(_, weight)| f64::from(weight)).sum();
+    let limit = f64::from(threshold) * total;
+    let above = kept(weights, cut).map(|(_, weight)| weight).filter(|weight| f64::from(*weight) > limit);
+    let least = above.fold(f32::INFINITY, f32::min);
+    let excluded: Vec<usize> = kept(weights, cut)
+        .filter(|(id, weight)| *weight > least && !stay.contains(&(*id as i32)))
+        .map(|(id, _)| id)
+        .collect();
+    excluded.into_iter().for_each(|id| weights[id] = 0.0);
+}
+
+/// The tokens that the filters keep, and their weights.
+fn kept(weights: &[f32], cut: Cut) -> impl Iterator<Item = (usize, f32)> {
+    let all = weights.iter().copied().enumerate();
+    all.filter(move |(id, weight)| *weight > cut.weight || (*weight == cut.weight && *id <= cut.id))
+}
+
 /// The first kept token whose weight, with those before it, passes the share of all; `None` if nothing has weight.
 fn choose(weights: &[f32], cut: Cut, share: f64) -> Option<usize> {
-    let kept = || {
-        let all = weights.iter().copied().enumerate();
-        all.filter(move |(id, weight)| *weight > cut.weight || (*weight == cut.weight && *id <= cut.id))
-    };
-    let total: f64 = kept().map(|(_, weight)| f64::from(weight)).sum();
+    let total: f64 = kept(weights, cut).map(|(_, weight)| f64::from(weight)).sum();
     let (mut passed, mut last) = (0.0, None);
-    for (id, weight) in kept() {
+    for (id, weight) in kept(weights, cut) {
         passed += f64::from(weight);
         if weight > 0.0 {
             last = Some(id);

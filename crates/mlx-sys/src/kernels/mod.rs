@@ -31,7 +31,7 @@ mod weights;
 pub use adjust::Adjust;
 pub use attention::{Attention, Norm as HeadNorm, Rope, RotaryPairing, Store};
 pub use bridge::kernel_arrays;
-pub use choose::{Choose, Masks};
+pub use choose::{Choose, Masks, Xtc};
 pub use conv::Conv;
 pub use copy::Copy;
 pub use element::Float;

@@ -2,7 +2,7 @@
 
 use super::{Op, one};
 use crate::{Array, Dtype, Result};
-use mlx_sys::kernels::{Choose, Kernel, Masks};
+use mlx_sys::kernels::{Choose, Kernel, Masks, Xtc};
 
 /// Which tokens rows may choose.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,16 @@ pub struct TokenMasks<'a> {
     pub places: &'a Array,
     /// `[masks, words]` u32, one bit a token, the lowest of the first word for token 0; bits that are missing are 0.
     pub masks: &'a Array,
+}
+
+/// Exclusion of rows' most likely tokens: of those above a threshold's share of what the filters keep, all but the least
+/// likely one.
+#[derive(Clone, Copy, Debug)]
+pub struct XtcRows<'a> {
+    /// `[rows]` f32; 1 for none.
+    pub thresholds: &'a Array,
+    /// Tokens that are never excluded, `[rows, count]` i32; −1 for none.
+    pub kept: &'a Array,
 }
 
 /// One token for each row of `logits` `[rows, vocab]` f32 → `[rows]` i32, all of the vocabulary. `numbers`: `[rows, 4]` f32:
@@ -24,9 +34,11 @@ pub fn choose_tokens(
     numbers: &Array,
     top_k: &Array,
     masks: Option<TokenMasks<'_>>,
+    xtc: Option<XtcRows<'_>>,
 ) -> Result<Array> {
     let mut inputs = vec![logits, numbers, top_k];
     inputs.extend(masks.iter().flat_map(|masks| [masks.places, masks.masks]));
+    inputs.extend(xtc.iter().flat_map(|xtc| [xtc.thresholds, xtc.kept]));
     let op = Op { name: "cpu::choose_tokens", inputs: &inputs };
     let &[rows, vocab] = logits.shape() else { return Err(op.fail("the logits have two axes")) };
     op.require(vocab > 0, "there is a vocabulary")?;
@@ -43,6 +55,14 @@ pub fn choose_tokens(
         op.require(places.shape() == [rows] && typed, "each row has the int32 of its uint32 mask")?;
         sizes = Some(Masks { count: count as usize, words: words as usize });
     }
-    let kernel = Choose { rows: rows as usize, vocab: vocab as usize, masks: sizes };
+    let mut kept = None;
+    if let Some(XtcRows { thresholds, kept: tokens }) = xtc {
+        let &[of, count] = tokens.shape() else { return Err(op.fail("the kept tokens have two axes")) };
+        let typed = thresholds.dtype()? == Dtype::F32 && tokens.dtype()? == Dtype::I32;
+        let sized = thresholds.shape() == [rows] && of == rows && typed;
+        op.require(sized, "each row has a float32 threshold and int32 tokens")?;
+        kept = Some(Xtc { kept: count as usize });
+    }
+    let kernel = Choose { rows: rows as usize, vocab: vocab as usize, masks: sizes, xtc: kept };
     one(&op, Kernel::Choose(kernel), &inputs, &[rows], Dtype::I32)
 }

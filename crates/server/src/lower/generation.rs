@@ -29,6 +29,8 @@ fn sampling(wire: &wire::Sampling) -> Sampling {
         top_k: wire.top_k.unwrap_or(default.top_k),
         top_p: number(wire.top_p, default.top_p),
         min_p: number(wire.min_p, default.min_p),
+        xtc_probability: number(wire.xtc_probability, default.xtc_probability),
+        xtc_threshold: number(wire.xtc_threshold, default.xtc_threshold),
         repetition_penalty: number(wire.repetition_penalty, default.repetition_penalty),
         repetition_context: wire.repetition_context.unwrap_or(default.repetition_context),
         presence_penalty: number(wire.presence_penalty, default.presence_penalty),

@@ -209,8 +209,9 @@ pub async fn input_items(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Tenant>,
     id: Result<Path<String>, PathRejection>,
-    page: Query<Page>,
+    page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<ItemList>, ApiError> {
+    let Query(page) = page.map_err(|error| ApiError::invalid("limit", error.body_text()))?;
     let found = stored(&app, &tenant, id)?;
     let mut items: Vec<Value> =
         found.input.into_iter().enumerate().map(|(index, item)| with_id(item, index)).collect();

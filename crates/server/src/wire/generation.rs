@@ -16,6 +16,11 @@ pub const FIELDS: &[Field] = &[
     honoured("top_p", "nucleus sampling: keeps the smallest set of tokens with this total probability"),
     honoured("top_k", "keeps the k most likely tokens; 0 or -1 keeps all"),
     honoured("min_p", "keeps tokens at least this fraction as likely as the most likely one"),
+    honoured("xtc_probability", "how often the most likely tokens are excluded; 0 when absent"),
+    honoured(
+        "xtc_threshold",
+        "then, of the tokens above this probability all but the least likely one are, after the filters; 0.1 when absent",
+    ),
     honoured("repetition_penalty", "over the last `repetition_context_size` tokens, prompt included"),
     honoured("repetition_context_size", "20 when absent"),
     honoured("presence_penalty", "over the generated tokens"),
@@ -40,8 +45,6 @@ pub const FIELDS: &[Field] = &[
     harmless("prompt_cache_retention", "cached prefixes stay until they are evicted"),
     harmless("safety_identifier", "a label for the operator"),
     refused("logits_processors", "requests cannot carry code"),
-    refused("xtc_probability", "xtc sampling is not implemented"),
-    refused("xtc_threshold", "xtc sampling is not implemented"),
     refused("use_beam_search", "beam search is not implemented"),
 ];
 
@@ -94,6 +97,10 @@ pub struct Sampling {
     pub top_k: Option<usize>,
     /// `min_p`.
     pub min_p: Option<f64>,
+    /// `xtc_probability`.
+    pub xtc_probability: Option<f64>,
+    /// `xtc_threshold`.
+    pub xtc_threshold: Option<f64>,
     /// `repetition_penalty`.
     pub repetition_penalty: Option<f64>,
     /// `repetition_context_size`.
@@ -167,6 +174,8 @@ impl Sampling {
             top_p: fields.number("top_p")?,
             top_k: top_k(fields)?,
             min_p: fields.number("min_p")?,
+            xtc_probability: fields.number("xtc_probability")?,
+            xtc_threshold: fields.number("xtc_threshold")?,
             repetition_penalty: fields.number("repetition_penalty")?,
             repetition_context: fields.count("repetition_context_size", (0, TOKENS_MAX))?,
             presence_penalty: fields.number("presence_penalty")?,

@@ -300,6 +300,8 @@ fn prompts() -> Vec<Case> {
         text(r#""prompt":"a","best_of":500"#, "best_of"),
         text(r#""prompt":"a","min_tokens":-1"#, "min_tokens"),
         text(r#""prompt":"a","min_tokens":5"#, "min_tokens"),
+        text(r#""prompt":"a","xtc_probability":1.5"#, "xtc_probability"),
+        text(r#""prompt":"a","xtc_threshold":0.6"#, "xtc_threshold"),
         text(r#""prompt":"a","stop":["a",null]"#, "stop[1]"),
         text(r#""prompt":"a","messages":[]"#, "messages"),
         text(r#""prompt":"a","logit_bias":{"4000000":5}"#, "logit_bias"),

@@ -126,6 +126,8 @@ fn a_stored_response_is_continued_listed_and_deleted() {
     let items =
         get(server.address, &format!("{PATH}/{}/input_items?order=asc", second["id"].as_str().unwrap()))
             .json();
+    let wrong = get(server.address, &format!("{PATH}/{id}/input_items?limit=many"));
+    assert_eq!((wrong.status, &wrong.error()["param"]), (400, &json!("limit")));
     let contents: Vec<String> =
         items["data"].as_array().unwrap().iter().map(|item| item["content"].to_string()).collect();
     assert_eq!(contents.len(), 3, "{items}");

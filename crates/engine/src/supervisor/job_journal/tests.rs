@@ -17,6 +17,7 @@ fn job(id: u64) -> Job {
         sampling: Sampling::greedy(),
         stop_tokens: Vec::new(),
         min_tokens: 0,
+        xtc_kept: Vec::new(),
         logprobs: None,
         prompt_logprobs: Some(0),
         grammar: None,

@@ -136,6 +136,7 @@ fn job(id: u64, sampling: Sampling) -> Job {
         sampling: Sampling { seed: Some(id), ..sampling },
         stop_tokens: Vec::new(),
         min_tokens: 0,
+        xtc_kept: Vec::new(),
         logprobs: Some(2),
         prompt_logprobs: None,
         grammar: None,

@@ -1,6 +1,6 @@
 //! Chosen tokens against a sort of the whole vocabulary.
 
-use super::{Choose, Masks, NUMBERS};
+use super::{Choose, Masks, NUMBERS, Xtc};
 
 /// SplitMix64.
 struct Random(u64);
@@ -106,7 +106,7 @@ fn run_masked(
     }
     let masks = masks.map(|(_, words, each)| Masks { count: words.len() / each, words: each });
     // SAFETY: the buffers have the sizes that the kernel names.
-    unsafe { Choose { rows: rows.len(), vocab, masks }.run(&inputs, out.as_mut_ptr().cast()) };
+    unsafe { Choose { rows: rows.len(), vocab, masks, xtc: None }.run(&inputs, out.as_mut_ptr().cast()) };
     out
 }
 
@@ -211,4 +211,35 @@ fn a_mask_that_allows_nothing_gives_a_token() {
     let of = Parameters { temperature: 1.0, top_p: 0.9, min_p: 0.1, share: 0.5, top_k: 7 };
     let token = run_masked(&[1.0; 100], 100, &[of], Some((&[0], &[0; 4], 4)))[0];
     assert!((0..100).contains(&token));
+}
+
+#[test]
+fn the_most_likely_tokens_are_excluded_but_for_the_least_of_them() {
+    // Of 50, 30, 15 and 5 in a hundred; each share of the rest chooses.
+    let logits: Vec<f32> = [0.5_f32, 0.3, 0.15, 0.05].iter().map(|share| share.ln()).collect();
+    let choose = |threshold: f32, stay: i32, top_k: i32, share: f32| {
+        let (numbers, mut out) = ([1.0, 1.0, 0.0, share], [-1_i32]);
+        let (top_k, thresholds, stay) = ([top_k], [threshold], [stay]);
+        let inputs = [
+            logits.as_ptr().cast(),
+            numbers.as_ptr().cast(),
+            top_k.as_ptr().cast(),
+            thresholds.as_ptr().cast(),
+            stay.as_ptr().cast(),
+        ];
+        // SAFETY: the buffers have the sizes that the kernel names.
+        unsafe {
+            let kernel = Choose { rows: 1, vocab: 4, masks: None, xtc: Some(Xtc { kept: 1 }) };
+            kernel.run(&inputs, out.as_mut_ptr().cast());
+        }
+        out[0]
+    };
+    let shares = [0.01, 0.4, 0.74, 0.76, 0.99];
+    let chosen = |threshold, stay, top_k| shares.map(|share| choose(threshold, stay, top_k, share));
+    assert_eq!(chosen(0.1, -1, 0), [2, 2, 2, 3, 3]);
+    assert_eq!(chosen(0.2, -1, 0), [1, 1, 2, 2, 3], "30, 15 and 5 are left");
+    assert_eq!(chosen(0.4, -1, 0), [0, 0, 1, 1, 3], "one token alone is not excluded");
+    assert_eq!(chosen(1.0, -1, 0), [0, 0, 1, 1, 3]);
+    assert_eq!(chosen(0.1, 0, 0), [0, 0, 2, 2, 3], "50, 15 and 5 are left");
+    assert_eq!(chosen(0.1, -1, 2), [1; 5], "of the two that are kept");
 }

@@ -59,7 +59,7 @@ fn lowered(fields: &str) -> Request {
 #[test]
 fn every_field_reaches_the_engine() {
     let request = lowered(
-        r#""model":"m","max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":-1,"min_p":0.1,
+        r#""model":"m","max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":-1,"min_p":0.1,"xtc_probability":0.5,"xtc_threshold":0.2,
         "repetition_penalty":1.1,"repetition_context_size":64,"presence_penalty":0.25,"frequency_penalty":-0.25,
         "logit_bias":{"3":-100},"seed":-1,"stop":["a","b"],"stop_token_ids":[2],"ignore_eos":true,
         "include_stop_str_in_output":true,"min_tokens":2,"priority":-3,"session_id":"s","cache_salt":"c","logprobs":true,
@@ -104,6 +104,8 @@ fn every_field_reaches_the_engine() {
                 top_k: 0,
                 top_p: 0.9,
                 min_p: 0.1,
+                xtc_probability: 0.5,
+                xtc_threshold: 0.2,
                 repetition_penalty: 1.1,
                 repetition_context: 64,
                 presence_penalty: 0.25,
