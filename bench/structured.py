@@ -147,6 +147,7 @@ def main():
     with open(options.out / "structured.log", "w") as log:
         for binary in options.binary:
             server = serving.omnibus(binary, model, "--max-num-seqs", options.streams, "--prefix-cache", "off",
+                                     "--grammar-compile-ms", 60_000,
                                      name=f"`{binary}`")
             result = results[server.name] = measure(server, options, log)
             rows.append([server.name, f"{result['free']:.1f}", f"{result['constrained']:.1f}",

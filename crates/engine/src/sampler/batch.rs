@@ -291,9 +291,8 @@ impl Group {
         let least = mlx::where_(&weights.greater(&limit)?, weights, &endless)?.min_keepdims(&[-1])?;
         let stays = order.expand_dims(&[-1])?.equal(&own(xtc.kept)?.expand_dims(&[1])?)?;
         let stays = stays.astype(Dtype::I32)?.sum(&[-1])?.greater(&Array::from_slice(&[0], &[])?)?;
-        let weights =
-            mlx::where_(&weights.greater(&least)?.logical_and(&stays.logical_not()?)?, &zero, weights)?;
-        Ok(weights)
+        let excluded = weights.greater(&least)?.logical_and(&stays.logical_not()?)?;
+        mlx::where_(&excluded, &zero, weights)
     }
 
     /// The first place where the cumulative weight passes the row's uniform share of the whole. `weights` need not sum

@@ -27,12 +27,16 @@ use threads::{Computed, MaskThreads, threads};
 
 /// The loop waits so long for a mask at most; then the sequence fails. The grammar's limits make this unlikely.
 const MASK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The first grammar waits so long at most for the tables of the model's tokens, besides the limit on its own time.
+const TABLES_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The grammars of all sequences that have one.
 pub(super) struct Grammars {
     compile: CompileThreads,
     masks: MaskThreads,
     limit: Duration,
+    /// When the first job with a grammar came.
+    since: Option<Instant>,
     /// Jobs whose grammar is being compiled.
     waiting: BTreeMap<JobId, WaitingJob>,
     sequences: BTreeMap<SequenceId, Slot>,
@@ -65,6 +69,7 @@ impl Grammars {
             compile: CompileThreads::new(source.clone(), vocab, limits.clone(), masks),
             masks: MaskThreads::new(masks),
             limit: Duration::from_millis(limits.compile_ms),
+            since: None,
             waiting: BTreeMap::new(),
             sequences: BTreeMap::new(),
             accepted: Vec::new(),
@@ -74,6 +79,7 @@ impl Grammars {
 
     /// Compiles a job's grammar. It comes back by [`Self::take_compiled`].
     pub(super) fn compile(&mut self, job: Job) {
+        self.since.get_or_insert_with(Instant::now);
         self.compile.start(&job);
         self.stats.compiled_total += 1;
         self.waiting.insert(job.id, WaitingJob { job, since: Instant::now() });
@@ -87,6 +93,10 @@ impl Grammars {
             self.stats.compile_seconds_total += since.elapsed().as_secs_f64();
             let result = result.map_err(|error| self.refuse(&job, &error));
             done.push((job, result));
+        }
+        let in_time = self.since.is_some_and(|since| since.elapsed() < TABLES_TIMEOUT);
+        if in_time && !self.compile.has_tables() {
+            self.waiting.values_mut().for_each(|waiting| waiting.since = Instant::now());
         }
         let late = |waiting: &WaitingJob| waiting.since.elapsed() > self.limit;
         let late: Vec<JobId> = self.waiting.iter().filter(|(_, job)| late(job)).map(|(id, _)| *id).collect();

@@ -83,6 +83,11 @@ impl CompileThreads {
         self.shared.abandoned.lock().unwrap_or_else(PoisonError::into_inner).insert(job);
     }
 
+    /// Whether the tables of the model's tokens are built. The first grammar waits for them.
+    pub(super) fn has_tables(&self) -> bool {
+        self.shared.compiler.get().is_some()
+    }
+
     /// Grammars that were found in the cache.
     pub(super) fn cache_hits(&self) -> u64 {
         let compiler = self.shared.compiler.get().and_then(|compiler| compiler.as_ref().ok());
