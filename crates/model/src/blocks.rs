@@ -3,7 +3,10 @@
 //!
 //! Invariant: rows are independent here and in `mlps`, so decode rows, prefill chunks and padding share every matmul.
 
+mod alternating;
 mod finish;
+mod history;
+mod laurel;
 mod linear;
 mod norm;
 mod per_layer;
@@ -13,7 +16,10 @@ use mlx::Array;
 
 use crate::AttentionSpan;
 use crate::ops::LayerContext;
+pub(crate) use alternating::{AlternatingBlock, CopiesBlock};
 pub(crate) use finish::{FinishBlock, TokenInputs};
+pub(crate) use history::HistoryBlock;
+pub(crate) use laurel::LaurelBlock;
 pub(crate) use linear::{Embedding, ExpertLinear, Fused, Linear};
 pub(crate) use norm::{NormBlock, ResidualStream};
 pub(crate) use per_layer::PerLayerEmbedding;

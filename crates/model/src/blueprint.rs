@@ -24,6 +24,10 @@ pub struct Blueprint {
     pub learned_positions: Option<usize>,
     /// Each layer has embeddings of its own (Gemma 3n).
     pub per_layer_inputs: Option<PerLayerInputs>,
+    /// The stream has several copies (Gemma 3n).
+    pub alternating: Option<AlternatingUpdates>,
+    /// The head reads a mean of the stream and its history, too (Kimi K3).
+    pub reads_history: bool,
     /// Embeddings are multiplied by this (Gemma: √hidden).
     pub embed_scale: f32,
     /// Applied to the embeddings.
@@ -139,6 +143,10 @@ pub struct LayerSpec {
     pub mlp: Option<Mlp>,
     /// With its name, an MLP beside the other, whose output joins the stream behind the next layer (LongCat).
     pub shortcut: Option<(&'static str, Mlp)>,
+    /// Mixer and MLP read a mean of the stream and of what it was at the beginnings of blocks of layers (Kimi K3).
+    pub history: Option<History>,
+    /// What the mixer reads joins its output through a vector of this width (Gemma 3n).
+    pub laurel: Option<usize>,
     /// What happens to the stream behind mixer and MLP, in order.
     pub finish: Vec<Finish>,
     /// What mixer and MLP add to the stream is multiplied by this (Granite, MiniCPM).
@@ -161,6 +169,8 @@ impl LayerSpec {
             mlp_name: "mlp",
             mlp: Some(mlp.into()),
             shortcut: None,
+            history: None,
+            laurel: None,
             finish: Vec::new(),
             residual_scale: 1.0,
             norm,
@@ -188,6 +198,8 @@ impl LayerSpec {
             mlp_name: "mlp",
             mlp: None,
             shortcut: None,
+            history: None,
+            laurel: None,
             finish: Vec::new(),
             residual_scale: 1.0,
             norm,
@@ -216,6 +228,28 @@ pub struct PerLayerInputs {
     /// Rows of the table; tokens behind it have the first.
     pub vocab: usize,
     pub norm_eps: f32,
+}
+
+/// Copies of the stream. A layer predicts all of them, computes one, and corrects the others by the difference.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AlternatingUpdates {
+    /// How many.
+    pub copies: usize,
+    /// Which one layers compute.
+    pub active: usize,
+    /// Weights of predictions and corrections are at most this.
+    pub limit: f32,
+    /// The active copy is multiplied by a learned vector before it meets the layer's own embeddings.
+    pub scales_output: bool,
+    /// Of the norm before modalities.
+    pub norm_eps: f32,
+}
+
+/// How a layer stands in the stream's history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct History {
+    /// The stream begins anew, and what it was joins the history.
+    pub begins_block: bool,
 }
 
 /// What happens to the stream `x` behind a layer's parts.

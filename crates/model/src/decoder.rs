@@ -4,8 +4,8 @@ use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
 use crate::blocks::{
-    Embedding, FinishBlock, Linear, MixerBlock, MlpBlock, NormBlock, PerLayerEmbedding, ResidualStream,
-    TokenInputs,
+    AlternatingBlock, CopiesBlock, Embedding, FinishBlock, HistoryBlock, LaurelBlock, Linear, MixerBlock,
+    MlpBlock, NormBlock, PerLayerEmbedding, ResidualStream, TokenInputs,
 };
 use crate::blueprint::{EMBED_NORM, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
@@ -13,7 +13,7 @@ use crate::ops::{AttentionNeeds, ByLength, LayerContext};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer,
+    Batch, Blueprint, Error, Head, History, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer,
     NormPlacement, Passes, Quantization, Source, Weights, families, kernel_check, kv_format,
 };
 
@@ -27,6 +27,8 @@ pub struct Model {
     /// Learned positions, `[positions, hidden]`.
     positions: Option<Array>,
     per_layer: Option<PerLayerEmbedding>,
+    copies: Option<CopiesBlock>,
+    output_history: Option<HistoryBlock>,
     embed_norm: Option<NormBlock>,
     layers: Vec<Layer>,
     norm: NormBlock,
@@ -42,7 +44,17 @@ struct Layer {
     mixer: Box<dyn MixerBlock>,
     mlp: Option<Box<dyn MlpBlock>>,
     shortcut: Option<Box<dyn MlpBlock>>,
+    history: Option<LayerHistory>,
+    laurel: Option<LaurelBlock>,
+    alternating: Option<AlternatingBlock>,
     finish: Vec<FinishBlock>,
+}
+
+/// How the mixer and the MLP of a layer read the stream's history.
+struct LayerHistory {
+    begins_block: bool,
+    mixer: HistoryBlock,
+    mlp: HistoryBlock,
 }
 
 /// How a GPU's work is launched. Those named `…_total` only grow.
@@ -92,6 +104,11 @@ impl Model {
             Some(inputs) => Some(PerLayerEmbedding::load(inputs, &mut store, root)?),
             None => None,
         };
+        let copies = blueprint.alternating.map(|updates| CopiesBlock::load(updates, &mut store, root));
+        let (copies, eps) = (copies.transpose()?, blueprint.final_norm.eps());
+        let output = format!("{root}.output_attn_res");
+        let output = blueprint.reads_history.then(|| HistoryBlock::load(&mut store, &output, eps));
+        let output_history = output.transpose()?;
         let hidden = blueprint.hidden;
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let embed_norm = blueprint.embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
@@ -99,7 +116,11 @@ impl Model {
         let own = per_layer.iter().flat_map(PerLayerEmbedding::arrays);
         eval(embed.0.arrays().into_iter().chain(&positions).chain(own).collect())?;
         let load_layer = |spec: &LayerSpec| {
-            let layer = Layer::load(spec, &mut store, &format!("{root}.layers.{}", spec.number), hidden)?;
+            let path = format!("{root}.layers.{}", spec.number);
+            let mut layer = Layer::load(spec, &mut store, &path, hidden)?;
+            if let Some(updates) = blueprint.alternating {
+                layer.alternating = Some(AlternatingBlock::load(updates, &mut store, &path)?);
+            }
             eval(layer.arrays())?;
             Ok(layer)
         };
@@ -120,6 +141,8 @@ impl Model {
             embed,
             positions,
             per_layer,
+            copies,
+            output_history,
             embed_norm,
             layers,
             norm,
@@ -235,6 +258,9 @@ impl Model {
         let per_layer = self.per_layer.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?;
         let inputs = TokenInputs { embedded, per_layer };
         let mut stream = ResidualStream::new(inputs.embedded.clone());
+        if let Some(copies) = &self.copies {
+            stream.copies = copies.copies(&inputs.embedded)?;
+        }
         let (mut index, mut passed) = (0, 0);
         let passes = self.blueprint.passes;
         for spec in &self.blueprint.layers {
@@ -248,7 +274,13 @@ impl Model {
         }
         let Some(rows) = &ctx.logits_at else { return Ok(None) };
         stream.take_rows(rows)?;
-        let x = stream.norm(&self.norm)?;
+        if let Some(copies) = &self.copies {
+            stream = ResidualStream::new(copies.mean(&stream.copies)?);
+        }
+        let x = match &self.output_history {
+            Some(history) => self.norm.forward(&history.read(&mut stream)?)?,
+            None => stream.norm(&self.norm)?,
+        };
         let logits = self.head.as_ref().unwrap_or(&self.embed.0).forward(&x)?.astype(Dtype::F32)?;
         let logits = scaled(logits, self.blueprint.logit_scale);
         let logits = match self.blueprint.logit_softcap {
@@ -280,6 +312,8 @@ impl Model {
             .into_iter()
             .chain(&self.positions)
             .chain(self.per_layer.iter().flat_map(PerLayerEmbedding::arrays))
+            .chain(self.copies.iter().flat_map(CopiesBlock::arrays))
+            .chain(self.output_history.iter().flat_map(HistoryBlock::arrays))
             .chain(layers)
             .chain(norms)
             .chain(head)
@@ -327,6 +361,16 @@ impl Layer {
         let finish = spec.finish.iter().map(|finish| FinishBlock::load(finish, store, at, hidden));
         Ok(Self {
             finish: finish.collect::<Result<_, _>>()?,
+            history: match spec.history {
+                Some(History { begins_block }) => Some(LayerHistory {
+                    begins_block,
+                    mixer: HistoryBlock::load(store, &format!("{path}.self_attention_res"), spec.norm.eps())?,
+                    mlp: HistoryBlock::load(store, &format!("{path}.mlp_res"), spec.norm.eps())?,
+                }),
+                None => None,
+            },
+            laurel: spec.laurel.map(|_| LaurelBlock::load(store, path, spec.norm)).transpose()?,
+            alternating: None,
             shortcut: match &spec.shortcut {
                 Some((name, mlp)) => Some(mlp.load(store, &format!("{path}.{name}"))?),
                 None => None,
@@ -343,6 +387,9 @@ impl Layer {
     }
 
     fn forward(&self, x: &mut ResidualStream, inputs: &TokenInputs, layer: LayerContext) -> mlx::Result<()> {
+        if let Some(alternating) = &self.alternating {
+            return self.alternate(alternating, x, inputs, layer);
+        }
         self.compute(x, layer)?;
         if self.shortcut.is_none() {
             x.add_deferred();
@@ -350,9 +397,53 @@ impl Layer {
         self.finish.iter().try_for_each(|finish| finish.forward(x, inputs))
     }
 
+    /// Computes one copy of the stream, and corrects the others, which its own embeddings join.
+    fn alternate(
+        &self,
+        alternating: &AlternatingBlock,
+        x: &mut ResidualStream,
+        inputs: &TokenInputs,
+        layer: LayerContext,
+    ) -> mlx::Result<()> {
+        let predicted = alternating.predict(&x.copies)?;
+        let mut active = alternating.active(&predicted)?;
+        self.compute(&mut active, layer)?;
+        x.copies = alternating.correct(&predicted, active.value())?;
+        let read = alternating.scaled(&x.copies)?;
+        for finish in &self.finish {
+            let FinishBlock::PerLayerInput(block) = finish else { continue };
+            let term = block.forward(&read, inputs)?;
+            x.copies.iter_mut().skip(1).for_each(|copy| *copy = &*copy + &term);
+        }
+        Ok(())
+    }
+
+    /// Mixer and MLP, each with what it reads of the stream's history.
+    fn compute_with_history(
+        &self,
+        history: &LayerHistory,
+        [before, before_mlp]: [&NormBlock; 2],
+        x: &mut ResidualStream,
+        layer: LayerContext,
+    ) -> mlx::Result<()> {
+        let read = history.mixer.read(x)?;
+        if history.begins_block {
+            x.begin_block()?;
+        }
+        x.add(self.mixer.forward(&before.forward(&read)?, layer)?);
+        let read = history.mlp.read(x)?;
+        if let Some(mlp) = &self.mlp {
+            x.add(mlp.forward(&before_mlp.forward(&read)?)?);
+        }
+        Ok(())
+    }
+
     /// Mixer and MLP: the only place that matches on [`NormPlacement`].
     fn compute(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
         let scale = self.residual_scale;
+        if let (Some(history), [before, before_mlp]) = (&self.history, self.norms.as_slice()) {
+            return self.compute_with_history(history, [before, before_mlp], x, layer);
+        }
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
             (NormPlacement::Bare, [], None) => {
                 let mixed = self.mixer.forward(x.value(), layer)?;
@@ -393,8 +484,13 @@ impl Layer {
                 x.add(scaled(after_mlp.forward(&transformed)?, scale));
             }
             (NormPlacement::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
-                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
+                let normed = x.norm(before)?;
+                let mixed = self.mixer.forward(&normed, layer)?;
                 x.add(scaled(after.forward(&mixed)?, scale));
+                if let Some(laurel) = &self.laurel {
+                    // The sum of two is as large as one.
+                    *x = ResidualStream::new((x.value() + laurel.forward(&normed)?) * 0.5f32.sqrt());
+                }
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
                 x.add(scaled(after_mlp.forward(&transformed)?, scale));
             }
@@ -413,6 +509,10 @@ impl Layer {
         let norms = self.norms.iter().flat_map(NormBlock::arrays);
         let mlps = self.mlp.iter().chain(&self.shortcut).flat_map(|mlp| mlp.arrays());
         let finish = self.finish.iter().flat_map(FinishBlock::arrays);
+        let history = self.history.iter().flat_map(|both| [&both.mixer, &both.mlp]);
+        let finish = finish.chain(history.flat_map(HistoryBlock::arrays));
+        let finish = finish.chain(self.laurel.iter().flat_map(LaurelBlock::arrays));
+        let finish = finish.chain(self.alternating.iter().flat_map(AlternatingBlock::arrays));
         norms.chain(self.mixer.arrays()).chain(mlps).chain(finish).collect()
     }
 }

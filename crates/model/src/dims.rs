@@ -142,6 +142,8 @@ impl Blueprint {
             context: Some(dims.context),
             learned_positions: None,
             per_layer_inputs: None,
+            alternating: None,
+            reads_history: false,
             embed_scale: 1.0,
             embed_norm: None,
             layers,

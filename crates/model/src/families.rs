@@ -23,6 +23,7 @@ mod falcon_h1;
 mod gear;
 mod gemma;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod glm;
 mod glm4_moe;
@@ -38,6 +39,7 @@ mod hunyuan_dense;
 mod internlm;
 mod iquestloopcoder;
 mod jamba;
+mod kimi_k3;
 mod kimi_linear;
 mod klear;
 mod laguna;
@@ -302,6 +304,8 @@ pub const FAMILIES: &[Family] = &[
         read: gemma4::read_with_encoder,
         about: "Gemma 4 without encoders, the text model",
     },
+    Family { model_type: "kimi_k3", read: kimi_k3::read, about: "Kimi K3, the text model" },
+    Family { model_type: "gemma3n", read: gemma3n::read, about: "Gemma 3n, the text model" },
 ];
 
 /// The blueprint of a checkpoint's `config.json`. Fails if a field is not read, or if sizes

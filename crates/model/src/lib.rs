@@ -41,7 +41,10 @@ mod step_graphs;
 pub mod weights;
 
 pub use batch::{Batch, Segment};
-pub use blueprint::{Blueprint, Finish, Head, LayerSpec, Names, NormPlacement, Passes, PerLayerInputs};
+pub use blueprint::{
+    AlternatingUpdates, Blueprint, Finish, Head, History, LayerSpec, Names, NormPlacement, Passes,
+    PerLayerInputs,
+};
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use decoder::{LaunchStats, Model, RowLogits};
 pub use dims::{DimFields, Dims};
@@ -58,8 +61,8 @@ pub use mixers::{
     Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
 };
 pub use mlps::{
-    Activation, DenseAndRouted, Expert, GatedMlp, LinearMlp, Mlp, Moe, NormedMlp, PlainMlp, RouteGroups,
-    RouteScores, Router, SharedExpert, SharedGate, Weighs,
+    Activation, DenseAndRouted, Expert, GatedMlp, Latent, LinearMlp, Mlp, Moe, NormedMlp, PlainMlp,
+    RouteGroups, RouteScores, Router, SharedExpert, SharedGate, Weighs,
 };
 pub use norm::Norm;
 pub use ops::Kernels;

@@ -70,11 +70,28 @@ pub(crate) struct ResidualStream {
     pending: Option<Array>,
     /// A term that joins behind the next layer.
     deferred: Option<Array>,
+    /// What the sum was at the beginnings of blocks of layers.
+    history: Vec<Array>,
+    /// Copies, where layers compute one and predict the others.
+    pub(crate) copies: Vec<Array>,
 }
 
 impl ResidualStream {
     pub(crate) fn new(x: Array) -> Self {
-        Self { sum: x, pending: None, deferred: None }
+        Self { sum: x, pending: None, deferred: None, history: Vec::new(), copies: Vec::new() }
+    }
+
+    /// What it was at the beginnings of blocks.
+    pub(crate) fn history(&self) -> &[Array] {
+        &self.history
+    }
+
+    /// Begins a block: what it is joins the history, and the sum begins with nothing.
+    pub(crate) fn begin_block(&mut self) -> mlx::Result<()> {
+        let now = self.value().clone();
+        self.sum = Array::zeros(now.shape(), now.dtype()?)?;
+        self.history.push(now);
+        Ok(())
     }
 
     /// `x += term` behind the next layer.
@@ -116,6 +133,9 @@ impl ResidualStream {
     pub(crate) fn take_rows(&mut self, rows: &LogitRows) -> mlx::Result<()> {
         self.sum = rows.of(&self.sum)?;
         self.pending = self.pending.take().map(|pending| rows.of(&pending)).transpose()?;
+        for array in self.history.iter_mut().chain(&mut self.copies) {
+            *array = rows.of(array)?;
+        }
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The tensors of a whole network.
 
 use crate::manifest::Scope;
-use crate::{Blueprint, Finish, Head, LayerSpec, Manifest, Norm};
+use crate::{AlternatingUpdates, Blueprint, Finish, Head, LayerSpec, Manifest, Norm};
 
 /// Learned positions, below the root.
 pub(crate) const POSITIONS: &str = "embed_positions";
@@ -27,12 +27,30 @@ impl Blueprint {
             root.linear("per_layer_model_projection", self.hidden, width, false);
             root.at("per_layer_projection_norm").tensor("weight", &[inputs.width]);
         }
+        if let Some(updates) = self.alternating {
+            for copy in 1..updates.copies {
+                root.linear(&format!("altup_projections.{}", copy - 1), self.hidden, self.hidden, false);
+                root.linear(
+                    &format!("altup_unembed_projections.{}", copy - 1),
+                    self.hidden,
+                    self.hidden,
+                    false,
+                );
+            }
+        }
+        if self.reads_history {
+            name_history(&mut root, "output_attn_res");
+        }
         if let Some(norm) = self.embed_norm {
             root.norm(EMBED_NORM, norm, self.hidden);
         }
         root.norm(self.names.final_norm, self.final_norm, self.hidden);
         for layer in self.stored_layers() {
-            layer.name(&mut root.at(&format!("layers.{}", layer.number)));
+            let mut at = root.at(&format!("layers.{}", layer.number));
+            layer.name(&mut at);
+            if let Some(updates) = self.alternating {
+                updates.name_tensors(&mut at.at("altup"));
+            }
         }
         manifest
     }
@@ -50,9 +68,37 @@ impl LayerSpec {
         for (name, norm) in self.norms() {
             at.norm(name, norm, at.hidden);
         }
+        if self.history.is_some() {
+            name_history(at, "self_attention_res");
+            name_history(at, "mlp_res");
+        }
+        if let Some(rank) = self.laurel {
+            let (hidden, mut laurel) = (at.hidden, at.at("laurel"));
+            laurel.linear("linear_left", hidden, rank, false);
+            laurel.linear("linear_right", rank, hidden, false);
+            laurel.norm("post_laurel_norm", self.norm, hidden);
+        }
         for finish in &self.finish {
             finish.name_tensors(at);
         }
+    }
+}
+
+/// What one reader of the stream's history has.
+fn name_history(at: &mut Scope, name: &str) {
+    let hidden = at.hidden;
+    at.linear(&format!("{name}_proj"), hidden, 1, false);
+    at.at(&format!("{name}_norm")).tensor("weight", &[hidden]);
+}
+
+impl AlternatingUpdates {
+    fn name_tensors(self, at: &mut Scope) {
+        let hidden = at.hidden;
+        at.tensor("correct_output_scale", &[hidden]);
+        at.linear("correction_coefs", self.copies, self.copies, false);
+        at.linear("prediction_coefs", self.copies, self.copies * self.copies, false);
+        at.linear("modality_router", hidden, self.copies, false);
+        at.norm("router_norm", Norm::Rms { eps: self.norm_eps }, hidden);
     }
 }
 

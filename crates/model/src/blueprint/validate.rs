@@ -9,6 +9,12 @@ impl Blueprint {
         let mut broken = Broken::default();
         broken.size(&[("hidden_size", self.hidden)]);
         broken.size(&[("vocab_size", self.vocab)]);
+        if let Some(updates) = self.alternating {
+            let (copies, active) = (updates.copies, updates.active);
+            broken.check((1..=64).contains(&copies) && active < copies, || {
+                format!("`altup_active_idx` ({active}) is below `altup_num_inputs` ({copies}), at most 64")
+            });
+        }
         for layer in &self.layers {
             layer.mixer.spec().check_rules(&mut broken);
             for mlp in layer.mlp.iter().chain(layer.shortcut.iter().map(|(_, mlp)| mlp)) {

@@ -76,7 +76,8 @@ pub(super) fn delta_names(delta: &DeltaAttention) -> Vec<WeightRewrite> {
     [convs, delta_convs(), shaped].concat()
 }
 
-fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
+/// Its experts.
+pub(super) fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
     let (experts, width): (usize, usize) = (cfg.req("num_experts")?, cfg.req("moe_intermediate_size")?);
     let kinds = [("sigmoid", RouteScores::Sigmoid), ("softmax", RouteScores::Softmax)];
     let top_k = cfg.or("num_experts_per_token", 1)?;

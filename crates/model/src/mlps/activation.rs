@@ -19,6 +19,15 @@ pub enum Activation {
     LimitedSilu {
         limit: f32,
     },
+    /// `β · tanh(gate / β) · sigmoid(gate)`, times `up` or `λ · tanh(up / λ)` (Kimi K3).
+    Situ {
+        beta: f32,
+        linear_beta: Option<f32>,
+    },
+    /// `gelu(x − cut)`, 0 below the cut that this share of normally distributed numbers is below (Gemma 3n).
+    SparseGelu {
+        share: f32,
+    },
     /// `αₚ x² + βx` above zero and `αₙ (eˣ − 1 − x) + βx` below, with learned αₚ and αₙ. Source: arXiv 2411.13010.
     Xielu,
 }

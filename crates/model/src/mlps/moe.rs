@@ -4,6 +4,7 @@ mod forward;
 mod shared;
 
 use super::{Activation, GatedMlp, PlainMlp, Router};
+use crate::Norm;
 use crate::manifest::Scope;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -23,8 +24,17 @@ pub struct Moe {
     pub router: Router,
     /// An expert that computes every token.
     pub shared: Option<SharedExpert>,
-    /// Routed experts compute a narrower vector of this width, `fc1_latent_proj` to `fc2_latent_proj` (Nemotron 3).
-    pub latent: Option<usize>,
+    /// Routed experts compute a narrower vector, `fc1_latent_proj` to `fc2_latent_proj` (Nemotron 3).
+    pub latent: Option<Latent>,
+}
+
+/// The narrower vector of routed experts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Latent {
+    /// Its width.
+    pub width: usize,
+    /// Of the sum of what they compute, `latent_norm` (Kimi K3).
+    pub norm: Option<Norm>,
 }
 
 /// One of the routed experts.
@@ -109,9 +119,13 @@ impl Rules for Moe {
 
 impl Tensors for Moe {
     fn name_tensors(&self, at: &mut Scope) {
-        let (experts, width, hidden) = (self.experts, self.expert.width(), self.latent.unwrap_or(at.hidden));
+        let (experts, width, hidden) =
+            (self.experts, self.expert.width(), self.latent.map_or(at.hidden, |latent| latent.width));
         self.router.name_tensors(at, experts);
-        if let Some(latent) = self.latent {
+        if let Some(Latent { width: latent, norm }) = self.latent {
+            if let Some(norm) = norm {
+                at.norm("latent_norm", norm, latent);
+            }
             let bias = self.expert.bias();
             at.linear("fc1_latent_proj", at.hidden, latent, bias);
             at.linear("fc2_latent_proj", latent, at.hidden, bias);

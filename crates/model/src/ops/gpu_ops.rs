@@ -205,6 +205,8 @@ pub(super) fn gate_of(act: Activation) -> Option<Gate> {
         | Activation::Relu2
         | Activation::ClippedSwiglu { .. }
         | Activation::LimitedSilu { .. }
+        | Activation::Situ { .. }
+        | Activation::SparseGelu { .. }
         | Activation::Xielu => None,
     }
 }

@@ -116,9 +116,16 @@ impl Ops for MlxOps {
             Activation::GeluTanh => x.gelu_tanh(),
             Activation::Relu => x.relu(),
             Activation::Relu2 => x.relu()?.square(),
-            Activation::ClippedSwiglu { .. } | Activation::LimitedSilu { .. } | Activation::Xielu => {
-                Err(mlx::Error::new("an activation of one array without weights"))
+            Activation::SparseGelu { share } => {
+                let deviations = Array::scalar(2.0 * share - 1.0, Dtype::F32)?.erfinv()? * 2f32.sqrt();
+                let spread = x.std(&[-1])? * deviations.astype(x.dtype()?)?;
+                let cut = (x.mean(&[-1])? + spread).expand_dims(&[-1])?;
+                (x - cut).relu()?.gelu_tanh()
             }
+            Activation::ClippedSwiglu { .. }
+            | Activation::LimitedSilu { .. }
+            | Activation::Situ { .. }
+            | Activation::Xielu => Err(mlx::Error::new("an activation of one array without weights")),
         }
     }
 
@@ -143,6 +150,15 @@ impl Ops for MlxOps {
             }
             Activation::LimitedSilu { limit } => {
                 Ok(clipped(&gate.silu()?, None, limit)? * clipped(up, Some(-limit), limit)?)
+            }
+            Activation::Situ { beta, linear_beta } => {
+                let dtype = up.dtype()?;
+                let (gate, up) = (gate.astype(Dtype::F32)?, up.astype(Dtype::F32)?);
+                let up = match linear_beta {
+                    Some(limit) => (up / limit).tanh()? * limit,
+                    None => up,
+                };
+                ((&gate / beta).tanh()? * beta * gate.sigmoid()? * up).astype(dtype)
             }
             act => Ok(self.act(gate, act)? * up),
         }

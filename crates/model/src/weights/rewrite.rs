@@ -255,7 +255,9 @@ fn output_axis(name: &str) -> i32 {
 fn split(weights: &mut Weights, from: &Pattern, to: &[(Pattern, usize)]) -> Result<(), LoadError> {
     let total: usize = to.iter().map(|(_, rows)| rows).sum();
     for Taken { name, captures, tensor } in take(weights, from) {
-        let axis = output_axis(&name);
+        // Depthwise convolutions have outputs first.
+        let is_conv = matches!(tensor.shape(), [_, _, 1]) && !name.ends_with(".bias");
+        let axis = if is_conv { -3 } else { output_axis(&name) };
         if (tensor.ndim() as i32) < -axis || tensor.dim(axis)? as usize != total {
             return Err(misshapen(&name, &tensor, format!("{total} outputs")));
         }

@@ -4,7 +4,7 @@ use mlx::{Array, Dtype};
 
 use super::shared::SharedExpertBlock;
 use super::{Expert, Moe};
-use crate::blocks::{ExpertLinear, Linear, MlpBlock};
+use crate::blocks::{ExpertLinear, Linear, MlpBlock, NormBlock};
 use crate::mlps::router::RouterBlock;
 use crate::ops::{ChosenExperts, Ops};
 use crate::weights::Store;
@@ -24,6 +24,7 @@ pub(crate) struct MoeBlock {
     shared: Option<SharedExpertBlock>,
     /// To the experts' narrower vector and back.
     latent: Option<[Linear; 2]>,
+    latent_norm: Option<NormBlock>,
 }
 
 /// The projections into an expert.
@@ -79,6 +80,9 @@ impl MoeBlock {
     pub(crate) fn load(spec: &Moe, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let experts = format!("{path}.switch_mlp");
         let shared = spec.shared.map(|shared| SharedExpertBlock::load(shared, spec.expert, store, path));
+        let latent_norm = spec.latent.and_then(|latent| latent.norm.map(|norm| (norm, latent.width)));
+        let latent_norm =
+            latent_norm.map(|(norm, width)| store.norm(&format!("{path}.latent_norm"), norm, width));
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let latent = match spec.latent {
             Some(_) => Some([linear("fc1_latent_proj")?, linear("fc2_latent_proj")?]),
@@ -86,6 +90,7 @@ impl MoeBlock {
         };
         Ok(Self {
             latent,
+            latent_norm: latent_norm.transpose()?,
             ops: store.ops(),
             input: ExpertInput::load(spec.expert, store, &experts)?,
             down_proj: store.expert_linear(&format!("{experts}.down_proj"))?,
@@ -120,6 +125,10 @@ impl MoeBlock {
                 let activated = self.input.forward(self.ops, &weighed, &experts, self.act)?;
                 self.down_proj.forward(&activated, &experts)?.sum(&[1])?
             }
+        };
+        let y = match &self.latent_norm {
+            Some(norm) => norm.forward(&y)?,
+            None => y,
         };
         let y = match &self.latent {
             Some([_, up]) => up.forward(&y)?,
@@ -158,7 +167,8 @@ impl MlpBlock for MoeBlock {
     fn arrays(&self) -> Vec<&Array> {
         let experts = self.input.parts().into_iter().chain([&self.down_proj]).flat_map(ExpertLinear::arrays);
         let shared = self.shared.iter().flat_map(SharedExpertBlock::arrays);
-        let latent = self.latent.iter().flatten().flat_map(Linear::arrays);
+        let norm = self.latent_norm.iter().flat_map(NormBlock::arrays);
+        let latent = self.latent.iter().flatten().flat_map(Linear::arrays).chain(norm);
         self.router.arrays().into_iter().chain(experts).chain(shared).chain(latent).collect()
     }
 }

@@ -1,0 +1,36 @@
+//! A learned augmented residual: a narrow projection of what the mixer reads joins its output.
+//!
+//! Source: arXiv 2411.07501.
+
+use mlx::Array;
+
+use super::{Linear, NormBlock};
+use crate::weights::Store;
+use crate::{LoadError, Norm};
+
+/// `x + norm(right(left(x)))`
+pub(crate) struct LaurelBlock {
+    left: Linear,
+    right: Linear,
+    norm: NormBlock,
+}
+
+impl LaurelBlock {
+    pub(crate) fn load(store: &mut Store, path: &str, norm: Norm) -> Result<Self, LoadError> {
+        let hidden = store.hidden();
+        Ok(Self {
+            left: store.linear(&format!("{path}.laurel.linear_left"))?,
+            right: store.linear(&format!("{path}.laurel.linear_right"))?,
+            norm: store.norm(&format!("{path}.laurel.post_laurel_norm"), norm, hidden)?,
+        })
+    }
+
+    pub(crate) fn forward(&self, x: &Array) -> mlx::Result<Array> {
+        Ok(x + self.norm.forward(&self.right.forward(&self.left.forward(x)?)?)?)
+    }
+
+    pub(crate) fn arrays(&self) -> Vec<&Array> {
+        let linears = self.left.arrays().into_iter().chain(self.right.arrays());
+        linears.chain(self.norm.arrays()).collect()
+    }
+}

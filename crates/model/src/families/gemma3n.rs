@@ -1,0 +1,104 @@
+//! Gemma 3n, the text model: a stream of several copies, of which each layer computes one; embeddings of each layer's own,
+//! sparse activations, last layers that read earlier ones' keys.
+//!
+//! Source: mlx-lm `models/gemma3n.py`.
+
+use super::names::*;
+use super::parts::*;
+use crate::*;
+
+pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    cfg.pass_by(WITHOUT_EFFECT);
+    let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
+    text.pass_by(WITHOUT_EFFECT);
+    let dims = Dims { head: Head::Tied, ..Dims::read(&text)? };
+    let eps = dims.norm.eps();
+    let updates = AlternatingUpdates {
+        copies: text.req("altup_num_inputs")?,
+        active: text.req("altup_active_idx")?,
+        limit: text.req("altup_coef_clip")?,
+        scales_output: text.req("altup_correct_scale")?,
+        norm_eps: eps,
+    };
+    let own = PerLayerInputs {
+        width: text.req("hidden_size_per_layer_input")?,
+        vocab: text.req("vocab_size_per_layer_input")?,
+        norm_eps: eps,
+    };
+    let finish = Finish::PerLayerInput { width: own.width, act: Activation::GeluTanh, norm_eps: eps };
+    let spans = layer_spans(&text, dims.layers)?;
+    let (full, sliding) = attentions(&text, &dims)?;
+    let writers = dims.layers.saturating_sub(text.req("num_kv_shared_layers")?);
+    let mlps = mlps(&text, dims.layers)?;
+    let layer = |(index, (span, mlp)): (usize, (&AttentionSpan, GatedMlp))| {
+        let attention = if *span == AttentionSpan::Full { &full } else { &sliding };
+        let source = (0..writers).rev().find(|writer| spans.get(*writer) == Some(span));
+        let keys = source.filter(|_| index >= writers).map_or(KeySource::Own, KeySource::Layer);
+        let attention = Attention { keys, ..attention.clone() };
+        LayerSpec {
+            finish: vec![finish],
+            ..LayerSpec::pre_norm(attention, mlp, dims.norm).with_norms(NormPlacement::GEMMA)
+        }
+    };
+    let laurel: usize = text.req("laurel_rank")?;
+    let layer = |at| LayerSpec { laurel: Some(laurel), ..layer(at) };
+    let unread = (writers..dims.layers).flat_map(|reader| {
+        ["k_proj", "v_proj", "k_norm"].map(|name| drop(&format!("model.layers.{reader}.self_attn.{name}.*")))
+    });
+    let encoders = ["audio_tower", "embed_audio", "embed_vision"];
+    let encoders = encoders.map(|name| drop(&format!("model.{name}.**"))).to_vec();
+    Ok(Blueprint {
+        embed_scale: (dims.hidden as f32).sqrt(),
+        per_layer_inputs: Some(own),
+        alternating: Some(updates),
+        logit_softcap: text.opt("final_logit_softcapping")?,
+        rewrites: [encoders, text_model(), unread.collect()].concat(),
+        ..Blueprint::new(&dims, spans.iter().zip(mlps).enumerate().map(layer).collect())
+    })
+}
+
+/// Encoders, training, and what is always so.
+const WITHOUT_EFFECT: &[&str] = &[
+    "attention_bias",
+    "audio_soft_tokens_per_image",
+    "audio_token_id",
+    "boa_token_id",
+    "boi_token_id",
+    "eoa_token_id",
+    "eoi_token_id",
+    "hidden_activation",
+    "vision_soft_tokens_per_image",
+];
+
+/// Of layers that see everything, and of those with a window.
+fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), ConfigError> {
+    let eps = dims.norm.eps();
+    // mlx-lm rotates without scaling.
+    cfg.pass_by(&["rope_scaling"]);
+    let of = |base| Attention {
+        scale: 1.0,
+        qk_norm: Some(QkNorm::per_head(eps)),
+        value_norm: Some(eps),
+        ..Attention::new(dims, Position::Rope(Rope::new(dims.head_dim, base)))
+    };
+    let span = AttentionSpan::Window(cfg.req("sliding_window")?);
+    Ok((of(cfg.req("rope_theta")?), Attention { span, ..of(cfg.req("rope_local_base_freq")?) }))
+}
+
+/// The MLP of each layer; in some only the largest activations count.
+fn mlps(cfg: &Config, layers: usize) -> Result<Vec<GatedMlp>, ConfigError> {
+    let widths: Vec<usize> = match cfg.opt::<usize>("intermediate_size") {
+        Ok(width) => vec![width.ok_or_else(|| missing("intermediate_size"))?; layers],
+        Err(_) => cfg.req("intermediate_size")?,
+    };
+    let shares: Vec<f32> = cfg.or("activation_sparsity_pattern", vec![0.0; layers])?;
+    if widths.len() != layers || shares.len() != layers {
+        let rule = format!("`intermediate_size` and `activation_sparsity_pattern` are of {layers} layers");
+        return Err(ConfigError::Inconsistent { rules: vec![rule] });
+    }
+    let mlp = |(width, share): (usize, f32)| {
+        let act = if share > 0.0 { Activation::SparseGelu { share } } else { Activation::GeluTanh };
+        GatedMlp { width, act, bias: false }
+    };
+    Ok(widths.into_iter().zip(shares).map(mlp).collect())
+}
