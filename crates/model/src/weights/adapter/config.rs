@@ -98,7 +98,8 @@ impl AdapterConfig {
 /// The module that a tensor belongs to, and what it is to it.
 pub(super) fn parts(name: &str) -> Option<(String, Part)> {
     const PEFT: &str = "base_model.model.";
-    const ENDINGS: &[(&str, fn() -> Part)] = &[
+    type Ending = (&'static str, fn() -> Part);
+    const ENDINGS: &[Ending] = &[
         (".lora_a", || Part::Down(Layout::Rows)),
         (".lora_b", || Part::Up(Layout::Rows)),
         (".m", || Part::Magnitude),
