@@ -340,6 +340,8 @@ std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays
   auto made = std::make_unique<StepGraph>();
   std::unordered_map<uint32_t, driver::Address> given;
   for (size_t i = 0; i < borrowed.size(); i++) {
+    if (borrowed[i].status() == mx::array::unscheduled)
+      throw std::runtime_error("an array that a graph writes to is not evaluated");
     made->borrowed_at.push_back(address_of(borrowed[i]));
     given[trace->borrowed[i]] = made->borrowed_at.back();
   }

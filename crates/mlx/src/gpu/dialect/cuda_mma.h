@@ -49,9 +49,9 @@ GK_FN uint4 gk_kv4(const void* p) {  // keys and values: written by an earlier k
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
   return r;
 }
-GK_FN uint2 gk_kv2(const void* p) {
+GK_FN uint2 gk_kv2(const void* p) {  // packed ones: rows are no multiple of 32 bytes, so that their ends are shared
   uint2 r;
-  asm volatile("ld.global.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
+  asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
   return r;
 }
 GK_FN uint2 gk_cached2(const void* p) { return __ldg((const uint2*)p); }  // weights
@@ -118,10 +118,19 @@ template <int BITS> struct gk_eight {
   }
   // scales and biases of the head's groups, the biases of centred codes; zeros if there is no head
   template <typename Head, int NG, typename TP> static GK_FN void numbers(const TP* head, float (&scale)[NG], float (&bias)[NG], bool some) {
-    GK_UNROLL for (int w = 0; w < NG; ++w) {
-      scale[w] = some ? gk_bits(head[Head::CODES + w]) : 0;
-      bias[w] = some ? gk_bits(head[Head::CODES + Head::GROUPS + w]) + (1 << (BITS - 1)) * scale[w] : 0;
+    static_assert(NG <= 2, "one load of scales and biases");
+    const TP* p = head + Head::CODES;
+    uint4 x = {0, 0, 0, 0};
+    if (some && NG == 2) {
+      x = gk_cached4(p);
+    } else if (some) {
+      const uint2 both = gk_kv2(p);
+      x = {both.x, 0, both.y, 0};
     }
+    scale[0] = gk_bits(x.x);
+    scale[NG - 1] = gk_bits(NG == 2 ? x.y : x.x);
+    bias[0] = gk_bits(x.z) + (1 << (BITS - 1)) * scale[0];
+    bias[NG - 1] = gk_bits(NG == 2 ? x.w : x.z) + (1 << (BITS - 1)) * scale[NG - 1];
   }
   // elements 2 i and 2 i + 1
   template <typename T> GK_FN gk_uint pair(int i) const { return gk_tensor<T>::pair(code(2 * i), code(2 * i + 1)); }

@@ -2,7 +2,7 @@
 
 use mlx::device::{Backend, backend};
 use mlx::gpu::{FewRowsWeight, few_rows};
-use mlx::{Array, QuantMode};
+use mlx::{Array, Dtype, QuantMode};
 
 use super::{GpuKernel, is_on};
 use crate::ops::Weight;
@@ -16,6 +16,11 @@ const DENSE_ROWS_MAX: usize = 32;
 /// The same for weights of up to `SMALL_WEIGHTS` elements: on an H200 the GPU then waits for the launches.
 const SMALL_DENSE_ROWS_MAX: usize = 64;
 const SMALL_WEIGHTS: usize = 1 << 23;
+
+/// MLX 0.32.4 gives wrong products of float32 rows with packed weights where there are several rows.
+fn unpacks(dtype: Dtype, rows: usize) -> bool {
+    rows >= if dtype == Dtype::F32 { 2 } else { UNPACK_ROWS }
+}
 
 /// `x · Wᵀ` where MLX's own operation is not the best; `None` elsewhere.
 pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> {
@@ -34,7 +39,7 @@ pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> 
         }
         Weight::Packed(packed) => match few_rows(x, FewRowsWeight::Packed(packed))? {
             Some(product) => Ok(Some(product)),
-            None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine => {
+            None if unpacks(x.dtype()?, rows) && packed.mode == QuantMode::Affine => {
                 let dense = packed.dequantize(x.dtype()?)?;
                 x.matmul(&dense.t()?).map(Some)
             }

@@ -152,8 +152,7 @@ impl Layer {
         let Weights { a_log, dt_bias, skip, norm, .. } = *weights;
         let inputs = [&mixed, projected, a_log, dt_bias, skip, runs.array(), &memory];
         let y = only(self.recurrence.plan(runs.count()), &inputs)?;
-        let written = written_by(&[&memory], &y)?;
-        let memory = written.into_iter().next().ok_or_else(poisoned)?;
+        let (y, memory) = with_pool(&y, &memory)?;
         pool.put([last, memory]);
         only(self.gate.plan(), &[&y, projected, norm])
     }
@@ -169,8 +168,14 @@ fn convolved(
 ) -> mlx::Result<(Array, Array)> {
     let bias = weights.bias.as_ref().unwrap_or(&weights.weight);
     let y = only(conv.plan(runs.count()), &[x, &weights.weight, bias, runs.array(), pool])?;
-    let written = written_by(&[pool], &y)?;
-    Ok((y, written.into_iter().next().ok_or_else(poisoned)?))
+    with_pool(&y, pool)
+}
+
+/// What a kernel gave, and the pool that it wrote to, which is evaluated with it.
+fn with_pool(y: &Array, pool: &Array) -> mlx::Result<(Array, Array)> {
+    let pool = written_by(&[pool], y)?.into_iter().next().ok_or_else(poisoned)?;
+    let y = written_by(&[y], &pool)?.into_iter().next().ok_or_else(poisoned)?;
+    Ok((y, pool))
 }
 
 fn only(plan: Option<Plan>, inputs: &[&Array]) -> mlx::Result<Array> {
