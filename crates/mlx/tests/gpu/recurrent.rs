@@ -221,6 +221,8 @@ fn gates() -> Vec<Case> {
     vec![gated(spec), gated(GatedHeads { dtype: F32, value_dim: 128, norm: None, ..spec })]
 }
 
+type Cases = fn() -> Vec<Case>;
+
 /// The largest error of each case, as a share of what is tolerated.
 fn errors(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> Vec<f64> {
     let types = |case: &Case| case.inputs.iter().map(|input| input.dtype).collect();
@@ -237,7 +239,7 @@ fn errors(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> Vec<f6
     cases.iter().enumerate().map(of).collect()
 }
 
-fn check(name: &str, cases: fn() -> Vec<Case>) {
+fn check(name: &str, cases: Cases) {
     for (dialect, of) in [(Dialect::Cuda, "cuda"), (Dialect::Metal, "metal")] {
         let errors = errors(&format!("{name}_{of}"), dialect, &cases(), None);
         assert!(errors.iter().all(|error| *error < 1.0), "{name}, {of}: {errors:?}");
@@ -261,7 +263,7 @@ fn gates_of_heads_equal_their_reference() {
 
 #[test]
 fn broken_recurrences_are_noticed() {
-    let breaks: [(fn() -> Vec<Case>, &str, &str); 6] = [
+    let breaks: [(Cases, &str, &str); 6] = [
         (convs, "p == i - (K - 1)", "p == i - K"),
         (convs, "p >= 0 ? gk_f(x", "p >= 1 ? gk_f(x"),
         (recurrences, "value - decay * dot", "value - dot"),

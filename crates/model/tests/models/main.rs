@@ -4,6 +4,7 @@
 
 mod adapters;
 mod conversion;
+mod environment;
 mod golden;
 mod kv_bits;
 mod loading;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::environment;
 use crate::golden::{Fixture, fixtures, ways};
 use mlx::{Array, Dtype};
 use omnibus_model::{Kernels, families::FAMILIES};
@@ -41,8 +42,7 @@ fn the_cpu_primitives_give_the_golden_logits() {
 /// On CUDA, MLX rounds operands of float32 products to TF32 unless `MLX_ENABLE_TF32=0`.
 #[test]
 fn the_gpu_kernels_give_the_golden_logits() {
-    let rounds = std::env::var("MLX_ENABLE_TF32").as_deref() != Ok("0");
-    if mlx::gpu::available() && rounds {
+    if mlx::gpu::available() && !environment::has_exact_products() {
         println!("skipped: the golden logits need MLX_ENABLE_TF32=0");
     } else if mlx::gpu::available() {
         check(Kernels::Gpu);
