@@ -63,3 +63,9 @@ impl Hub {
         Download { cache: &self.cache, remote, id, commit: &listing.commit }.run(&files, progress).await
     }
 }
+
+/// Lets HTTP clients of this process encrypt; `reqwest` makes none without, whatever they reach.
+pub fn install_crypto_provider() {
+    // A second provider is not installed, and the first one serves as well.
+    _ = rustls::crypto::ring::default_provider().install_default();
+}

@@ -42,8 +42,7 @@ struct Lfs {
 
 impl Remote {
     pub(crate) fn new(endpoint: &str, token: Option<&str>) -> Result<Self, Error> {
-        // A second provider is not installed, and the first one serves as well.
-        _ = rustls::crypto::ring::default_provider().install_default();
+        crate::install_crypto_provider();
         let client = Client::builder().user_agent(concat!("mlx-omnibus/", env!("CARGO_PKG_VERSION"))).build();
         let client =
             client.map_err(|error| Error::Unreachable { url: endpoint.to_owned(), why: reason(&error) })?;

@@ -37,6 +37,7 @@ impl Client {
         if settings.url.starts_with("https://") {
             return Err(Error::usage("--url must begin with http://: this client does not speak TLS"));
         }
+        omnibus_hub::install_crypto_provider();
         let http = reqwest::Client::builder().no_proxy().build().map_err(Error::failed)?;
         let mut client = Self { http, settings: settings.clone(), model: String::new() };
         client.model = match model {

@@ -265,7 +265,7 @@ fn gates_of_heads_equal_their_reference() {
 fn broken_recurrences_are_noticed() {
     let breaks: [(Cases, &str, &str); 6] = [
         (convs, "p == i - (K - 1)", "p == i - K"),
-        (convs, "p >= 0 ? gk_f(x", "p >= 1 ? gk_f(x"),
+        (convs, "* X + OFFSET + c", "* X + c"),
         (recurrences, "value - decay * dot", "value - dot"),
         (recurrences, "o < L; o <<= 1) read", "2 * o < L; o <<= 1) read"),
         (recurrences, "runs[r * 4 + 2] * H", "runs[RUN * 4 + 2] * H"),
