@@ -29,5 +29,6 @@ pub use limits::GrammarLimits;
 pub use mask::TokenMask;
 pub use matcher::{Forced, MatchState, Matcher};
 pub use opening::{Opening, Reasoning};
-pub use tools::{CallCount, CallStart, INPUT, SchemaUse, Tool, calls_or_answer, tool_calls};
+pub use schema::SchemaUse;
+pub use tools::{CallCount, CallStart, INPUT, Tool, calls_or_answer, calls_or_text, tool_calls};
 pub use vocabulary::Vocabulary;

@@ -79,15 +79,34 @@ const KEYWORDS: &[(&str, Keyword)] = &[
 const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 
+/// What a tool's schema is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaUse {
+    /// Arguments match it. What is not supported is an error.
+    Strict,
+    /// Arguments match what is supported of it.
+    Lenient,
+}
+
 /// Reads a schema, checks it, and leaves out its annotations.
 pub(crate) fn read(text: &str, limits: &GrammarLimits) -> Result<Value, GrammarError> {
     let schema = serde_json::from_str(text)
         .map_err(|error| GrammarError::at("", format!("the schema is not valid JSON: {error}")))?;
-    Checker { depth_max: limits.depth }.schema(schema, &Path::default())
+    read_value(schema, SchemaUse::Strict, limits)
+}
+
+/// Checks a schema and leaves out its annotations.
+pub(crate) fn read_value(
+    schema: Value,
+    schema_use: SchemaUse,
+    limits: &GrammarLimits,
+) -> Result<Value, GrammarError> {
+    Checker { depth_max: limits.depth, schema_use }.schema(schema, &Path::default())
 }
 
 struct Checker {
     depth_max: usize,
+    schema_use: SchemaUse,
 }
 
 /// A place in the schema.
@@ -122,22 +141,33 @@ impl Checker {
         let mut kept = Map::new();
         for (key, value) in object {
             let at = path.join(&key);
-            let known = KEYWORDS.iter().find(|(name, _)| *name == key).map(|(_, keyword)| *keyword);
-            let value = match known {
-                Some(Keyword::Annotation) => continue,
-                None if is_neutral(&key, &value) => continue,
-                None => return Err(at.error(format!("the keyword `{key}` is not supported"))),
-                Some(Keyword::Plain) => value,
-                Some(Keyword::Format) => format(value, &at)?,
-                Some(Keyword::Reference) => reference(value, &at)?,
-                Some(Keyword::Schema) if value.is_array() => self.list(value, &at)?,
-                Some(Keyword::Schema) => self.schema(value, &at)?,
-                Some(Keyword::List) => self.list(value, &at)?,
-                Some(Keyword::Schemas) => self.schemas(value, &at)?,
-            };
-            kept.insert(key, value);
+            match (self.keyword(&key, value, &at), self.schema_use) {
+                (Ok(Some(value)), _) => {
+                    kept.insert(key, value);
+                }
+                (Ok(None), _) | (Err(_), SchemaUse::Lenient) => {}
+                (Err(error), SchemaUse::Strict) => return Err(error),
+            }
         }
         Ok(Value::Object(kept))
+    }
+
+    /// What is kept of a keyword's value. `None` for one that limits nothing.
+    fn keyword(&self, key: &str, value: Value, at: &Path) -> Result<Option<Value>, GrammarError> {
+        let known = KEYWORDS.iter().find(|(name, _)| *name == key).map(|(_, keyword)| *keyword);
+        let value = match known {
+            Some(Keyword::Annotation) => return Ok(None),
+            None if is_neutral(key, &value) => return Ok(None),
+            None => return Err(at.error(format!("the keyword `{key}` is not supported"))),
+            Some(Keyword::Plain) => value,
+            Some(Keyword::Format) => format(value, at)?,
+            Some(Keyword::Reference) => reference(value, at)?,
+            Some(Keyword::Schema) if value.is_array() => self.list(value, at)?,
+            Some(Keyword::Schema) => self.schema(value, at)?,
+            Some(Keyword::List) => self.list(value, at)?,
+            Some(Keyword::Schemas) => self.schemas(value, at)?,
+        };
+        Ok(Some(value))
     }
 
     fn list(&self, value: Value, path: &Path) -> Result<Value, GrammarError> {

@@ -6,10 +6,10 @@ mod common;
 
 use common::{Walk, tokenizer};
 use omnibus_grammar::{
-    CallCount, CallStart, Grammar, GrammarLimits, SchemaUse, Tool, calls_or_answer, tool_calls,
+    CallCount, CallStart, Grammar, GrammarLimits, SchemaUse, Tool, calls_or_answer, calls_or_text, tool_calls,
 };
-use omnibus_text::tool_calls::ArgumentStyle;
-use omnibus_text::{Delta, OutputParser, TOOL_CALL_FORMATS, ToolCallFormat, ToolSchemas};
+use omnibus_text::tool_calls::{ArgumentStyle, IDENTIFIER, JSON_TYPE, NAME};
+use omnibus_text::{Delta, OutputParser, ReasoningFormat, TOOL_CALL_FORMATS, ToolCallFormat, ToolSchemas};
 use serde_json::{Value, json};
 
 fn tools() -> Vec<(&'static str, Value)> {
@@ -39,18 +39,37 @@ fn tools() -> Vec<(&'static str, Value)> {
                     "required": ["a"], "additionalProperties": false } }
             }),
         ),
+        (
+            "limited",
+            json!({
+                "type": "object",
+                "properties": {
+                    "code": { "type": "string", "pattern": "^[A-Z]{2}-[0-9]+$" },
+                    "name": { "type": "string", "minLength": 2, "maxLength": 5 },
+                    "day": { "type": "string", "format": "date" },
+                    "kind": { "anyOf": [{ "const": "a" }, { "type": "array", "items": { "type": "integer" }, "minItems": 1,
+                        "maxItems": 3 }] }
+                },
+                "required": ["code", "name", "day"],
+                "additionalProperties": false
+            }),
+        ),
     ]
 }
 
-fn grammar(format: &ToolCallFormat, count: CallCount, start: CallStart) -> Option<Grammar> {
+fn all_tools() -> Vec<Tool> {
     let tool = |(name, schema): (&str, Value)| Tool {
         name: name.to_owned(),
         parameters: Some(schema),
         schema: SchemaUse::Strict,
         input: None,
     };
-    let tools: Vec<Tool> = tools().into_iter().map(tool).collect();
-    tool_calls(format.written()?, &tools, (count, start), &tokenizer(), &GrammarLimits::default()).unwrap()
+    tools().into_iter().map(tool).collect()
+}
+
+fn grammar(format: &ToolCallFormat, count: CallCount, start: CallStart) -> Option<Grammar> {
+    tool_calls(format.written()?, &all_tools(), (count, start), &tokenizer(), &GrammarLimits::default())
+        .unwrap()
 }
 
 /// The names and arguments of the calls, and the text beside them.
@@ -60,7 +79,9 @@ fn parse(format: &ToolCallFormat, text: &str) -> (Vec<(String, Value)>, String) 
     let list: Vec<Value> =
         tools.map(|(name, schema)| json!({ "name": name, "parameters": schema })).collect();
     let schemas = ToolSchemas::new(&Value::Array(list));
-    let mut parser = OutputParser::new("", None, Some((format, &schemas)));
+    // Where a prompt ends like this, the calls begin with it.
+    let prompt = ">>>";
+    let mut parser = OutputParser::new(prompt, ReasoningFormat::named(format.name), Some((format, &schemas)));
     let deltas: Vec<Delta> = parser.push(text).into_iter().chain(parser.finish()).collect();
     let (mut calls, mut rest) = (Vec::new(), String::new());
     for delta in deltas {
@@ -96,13 +117,21 @@ fn check(format: &ToolCallFormat, text: &str, count: CallCount) -> usize {
     calls.len()
 }
 
-/// What ends a free text in the arguments.
-fn ending(format: &ToolCallFormat) -> &'static str {
-    match format.written().unwrap().style {
-        ArgumentStyle::Json if format.written().unwrap().reasoning.is_some() => "<|end|>\"",
-        ArgumentStyle::Json | ArgumentStyle::Keywords => "\"",
-        ArgumentStyle::Parameters { end, .. } => end,
-    }
+/// What ends free texts in reasoning and in arguments.
+fn ending(format: &ToolCallFormat) -> String {
+    let written = format.written().unwrap();
+    let reasoning = written.reasoning.map_or("", |reasoning| reasoning.end);
+    let arguments = match written.style {
+        ArgumentStyle::Json | ArgumentStyle::Keywords => "\"".to_owned(),
+        ArgumentStyle::Parameters { end, .. } => end.to_owned(),
+        ArgumentStyle::Notation(notation) => match notation.key_again {
+            Some([before, behind]) => {
+                ["city", "code", "name", "day", "input"].map(|key| [before, key, behind].concat()).concat()
+            }
+            None => notation.string[1].to_owned(),
+        },
+    };
+    [reasoning, &arguments].concat()
 }
 
 #[test]
@@ -114,13 +143,13 @@ fn what_every_format_writes_is_read_as_valid_calls() {
         for (count, start) in [(CallCount::One, CallStart::Answer), (CallCount::Several, CallStart::Answer)] {
             let grammar = grammar(format, count, start).unwrap();
             for seed in 0..12 {
-                let walked = Walk { ending: ending(format), ..Walk::new(&grammar, seed) }.run();
+                let walked = Walk { ending: &ending(format), ..Walk::new(&grammar, seed) }.run();
                 several += usize::from(check(format, &walked.text, count) > 1);
             }
         }
     }
     println!("{formats} formats, {several} messages of several calls");
-    assert!(formats >= 36 && several > 100);
+    assert!(formats == TOOL_CALL_FORMATS.len() && several > 100, "{formats} {several}");
 }
 
 #[test]
@@ -130,9 +159,10 @@ fn behind_its_marker_a_call_is_as_valid() {
         let Some(grammar) = grammar(format, CallCount::One, CallStart::Marker) else { continue };
         formats += 1;
         for seed in 0..6 {
-            let walked = Walk { ending: ending(format), ..Walk::new(&grammar, seed) }.run();
+            let walked = Walk { ending: &ending(format), ..Walk::new(&grammar, seed) }.run();
             let written = format.written().unwrap();
-            let begin = written.name.split_once(written.marker).map_or("", |(before, _)| before);
+            let head = [written.begin, written.name].concat();
+            let begin = head.split_once(written.marker).map_or("", |(before, _)| before);
             let text = format!("{begin}{}{}", written.marker, walked.text);
             check(format, &text, CallCount::One);
         }
@@ -156,13 +186,7 @@ fn a_schema_that_is_not_supported_is_refused_only_where_it_is_strict() {
 #[test]
 fn an_answer_that_matches_may_stand_for_calls() {
     let hermes = ToolCallFormat::named("hermes").unwrap();
-    let tool = |(name, schema): (&str, Value)| Tool {
-        name: name.to_owned(),
-        parameters: Some(schema),
-        schema: SchemaUse::Strict,
-        input: None,
-    };
-    let tools: Vec<Tool> = tools().into_iter().map(tool).collect();
+    let tools = all_tools();
     let (tokenizer, limits) = (tokenizer(), GrammarLimits::default());
     let schema = json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"],
         "additionalProperties": false });
@@ -185,6 +209,38 @@ fn an_answer_that_matches_may_stand_for_calls() {
         }
         assert!(calls > 0 && texts > 0, "{calls} calls, {texts} texts by {answer:?}");
     }
+}
+
+#[test]
+fn without_a_marker_an_answer_is_valid_calls_or_a_text_that_is_none() {
+    let (tokenizer, limits) = (tokenizer(), GrammarLimits::default());
+    let mut formats = Vec::new();
+    for format in TOOL_CALL_FORMATS {
+        let written = format.written().unwrap();
+        let grammar = calls_or_text(written, &all_tools(), CallCount::One, (&tokenizer, &limits)).unwrap();
+        assert_eq!(grammar.is_none(), !written.marker.is_empty(), "{}", format.name);
+        let Some(grammar) = grammar else { continue };
+        formats.push(format.name);
+        let begin = written.answer.unwrap().begin;
+        for text in ["Hello [there]\n{\"city\": 1}\n", "x", "Call: (1)"] {
+            assert_eq!(common::rest_of(&grammar, &format!("{begin}{text}")), "", "{}: {text}", format.name);
+        }
+        let call = match format.name {
+            "llama-4" => "[get_weather(city=1)]",
+            "functionary-v3.2" => "get_weather\n{\"city\": 1}",
+            "command-r" => {
+                "Action:\n```json\n[{\"tool_name\": \"get_weather\", \"parameters\": {\"city\": 1}}]```"
+            }
+            _ => "{\"name\": \"get_weather\", \"parameters\": {\"city\": 1}, \"arguments\": {\"city\": 1}}",
+        };
+        for call in [call.to_owned(), format!("\n{call}")] {
+            let (calls, _) = parse(format, &call);
+            let rest = common::rest_of(&grammar, &call);
+            assert!(calls.is_empty() || !rest.is_empty(), "{}: {call}", format.name);
+        }
+        assert_eq!(parse(format, call).0.len(), 1, "{}", format.name);
+    }
+    assert!(formats.len() == 6, "{formats:?}");
 }
 
 /// A grammar of texts with line breaks, quotes and backslashes, as that of Codex's patches.
@@ -227,12 +283,14 @@ fn an_input_of_greedy_lines_can_be_written_in_every_format() {
         };
         let shape = (CallCount::One, CallStart::Answer);
         let grammar = tool_calls(written, &[tool], shape, &tokenizer(), &GrammarLimits::default());
-        let head = [written.begin, written.name, "apply_patch", written.arguments].concat();
+        let head = [written.begin, written.name, &NAME.to_string(), written.arguments].concat();
+        let head = head.replace(NAME, "apply_patch").replace(IDENTIFIER, "1").replace(JSON_TYPE, "number");
         let json = json!(patch).to_string();
         let input = match written.style {
             ArgumentStyle::Json => format!("{{\"input\": {json}}}"),
             ArgumentStyle::Keywords => format!("input={json}"),
             ArgumentStyle::Parameters { key, value, end, .. } => [key, "input", value, patch, end].concat(),
+            ArgumentStyle::Notation(notation) => notation.object_of_text("input").join(patch),
         };
         let text = [head.as_str(), &input, written.call_end, written.end].concat();
         let rest = common::rest_of(&grammar.unwrap().unwrap(), &text);
@@ -274,7 +332,7 @@ fn the_input_of_a_custom_tool_matches_its_grammar_in_every_format() {
             let grammar = tool_calls(written, &[tool], shape, &tokenizer(), &GrammarLimits::default());
             let grammar = grammar.unwrap().unwrap();
             for seed in 0..8 {
-                let walked = Walk { ending: ending(format), ..Walk::new(&grammar, seed) }.run();
+                let walked = Walk { ending: &ending(format), ..Walk::new(&grammar, seed) }.run();
                 let (calls, rest) = parse(format, &walked.text);
                 assert!(rest.trim().is_empty() && calls.len() == 1, "{}: {:?}", format.name, walked.text);
                 let text = calls[0].1["input"].as_str().unwrap();

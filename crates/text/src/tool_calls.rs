@@ -23,4 +23,6 @@ pub use formats::TOOL_CALL_FORMATS;
 pub(crate) use harmony::{Recipients, harmony};
 pub(crate) use muse::{ENDS as MUSE_ENDS, Header as MuseHeader};
 pub use schemas::ToolSchemas;
-pub use written::{ArgumentStyle, WrittenCalls, WrittenReasoning};
+pub use written::{
+    ArgumentStyle, IDENTIFIER, JSON_TYPE, NAME, Notation, WrittenAnswer, WrittenCalls, WrittenReasoning,
+};

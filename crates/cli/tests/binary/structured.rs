@@ -104,6 +104,34 @@ fn a_call_that_must_be_is_a_valid_call() {
     assert_eq!((reply.status, reply.error()["param"].as_str()), (400, Some("tool_choice")), "{}", reply.body);
 }
 
+#[test]
+fn a_call_that_must_be_is_valid_in_other_notations() {
+    let day = json!({ "type": "object", "properties": {
+        "stop": { "enum": ["market", "harbour"] }, "minutes": { "type": "integer", "minimum": 1, "maximum": 59 },
+        "days": { "type": "array", "items": { "type": "string", "format": "date" }, "minItems": 1, "maxItems": 2 } },
+        "required": ["stop", "minutes", "days"], "additionalProperties": false });
+    let tools = json!([{ "type": "function", "function": { "name": "find_bus", "parameters": day } }]);
+    for format in ["gemma-4", "minimax-m3", "kimi-k3", "muse", "llama-3"] {
+        let server = Server::start(&["--log", "error", "--tool-call-format", format]);
+        let body = json!({ "messages": hello(), "tools": tools, "tool_choice": "required", "max_tokens": 300,
+            "parallel_tool_calls": false, "seed": 3, "temperature": 0.7 });
+        let answer = ask(&server, CHAT, &body);
+        let function = &answer["choices"][0]["message"]["tool_calls"][0]["function"];
+        assert_eq!(function["name"], "find_bus", "{format}: {answer}");
+        let mut arguments = parsed(&function["arguments"]);
+        let days = arguments.as_object_mut().unwrap().remove("days").unwrap();
+        let is_date = |day: &Value| day.as_str().is_some_and(|day| day.len() == 10 && day.contains('-'));
+        assert!(
+            !days.as_array().unwrap().is_empty() && days.as_array().unwrap().iter().all(is_date),
+            "{days}"
+        );
+        check(&arguments);
+        let body = json!({ "messages": hello(), "max_tokens": 40, "tools": [{ "type": "function", "function": {
+            "name": "find_bus", "parameters": schema(), "strict": true } }] });
+        assert!(ask(&server, CHAT, &body)["usage"]["completion_tokens"].as_u64() > Some(1), "{format}");
+    }
+}
+
 /// The examples of the README that have tools: each route, and its body.
 fn examples() -> Vec<(String, Value)> {
     let readme = include_str!("../../../../README.md");

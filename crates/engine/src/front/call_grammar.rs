@@ -1,7 +1,7 @@
 //! Grammars of tool calls that must be, or must be valid.
 
 use omnibus_grammar::{
-    CallCount, CallStart, Grammar, GrammarLimits, SchemaUse, Tool, calls_or_answer, tool_calls,
+    CallCount, CallStart, Grammar, GrammarLimits, SchemaUse, Tool, calls_or_answer, calls_or_text, tool_calls,
 };
 use omnibus_text::{Tokenizer, ToolCallFormat};
 use serde_json::Value;
@@ -63,8 +63,13 @@ pub(super) fn structured(
     if tools.iter().all(|tool| tool.schema == SchemaUse::Lenient) {
         return Ok(None);
     }
-    let shape = (CallCount::One, CallStart::Marker);
-    let call = tool_calls(written, &tools, shape, tokenizer, limits).map_err(fail)?;
+    if written.marker.is_empty() {
+        let either = calls_or_text(written, &tools, count, (tokenizer, limits)).map_err(fail)?;
+        return Ok(either.map(|grammar| StructuredOutput::new(grammar, FIELD)));
+    }
+    // Without a text that ends the calls, each further one has a marker of its own.
+    let count = if written.end.is_empty() { CallCount::One } else { count };
+    let call = tool_calls(written, &tools, (count, CallStart::Marker), tokenizer, limits).map_err(fail)?;
     let marker = Some(written.marker.to_owned());
     Ok(call.map(|grammar| StructuredOutput { marker, reasoning, ..StructuredOutput::new(grammar, FIELD) }))
 }

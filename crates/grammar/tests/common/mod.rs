@@ -1,4 +1,4 @@
-//! The embedded model's tokenizer, and random walks through a grammar.
+//! The embedded model's tokenizer with a few more special tokens, and random walks through a grammar.
 #![allow(dead_code)]
 
 use std::path::Path;
@@ -8,10 +8,32 @@ use omnibus_grammar::{
     Compiler, Grammar, GrammarLimits, MatchState, Matcher, Opening, TokenMask, Vocabulary,
 };
 use omnibus_text::{AddSpecial, SkipSpecial, Tokenizer};
+use serde_json::{Value, json};
+
+/// Markers of calls that are special tokens here, as in the tokenizers of some of these models; those of other formats
+/// are plain text.
+const SPECIAL: &[&str] =
+    &["<escape>", "<|open|>", "<|close|>", "<|sep|>", "]<]minimax[>[", "<|tool_calls|>", "<|end|>"];
 
 static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
-    Arc::new(Tokenizer::from_dir(&path, None).unwrap())
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("special-tokens-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    for file in ["config.json", "tokenizer_config.json"] {
+        std::fs::copy(from.join(file), dir.join(file)).unwrap();
+    }
+    let text = std::fs::read_to_string(from.join("tokenizer.json")).unwrap();
+    let mut file: Value = serde_json::from_str(&text).unwrap();
+    let added = file["added_tokens"].as_array_mut().unwrap();
+    let first = 1 + added.iter().filter_map(|token| token["id"].as_u64()).max().unwrap();
+    added.extend(SPECIAL.iter().zip(first..).map(|(content, id)| {
+        json!({ "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true })
+    }));
+    std::fs::write(dir.join("tokenizer.json"), file.to_string()).unwrap();
+    let tokenizer = Tokenizer::from_dir(&dir, None).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    Arc::new(tokenizer)
 });
 
 static COMPILER: LazyLock<Compiler> = LazyLock::new(|| compiler(GrammarLimits::default()));
@@ -39,7 +61,7 @@ pub struct Walk<'a> {
     pub seed: u64,
     pub take_forced: bool,
     pub tokens_max: usize,
-    /// A text that is written every twenty tokens, as far as it is allowed: what ends free text.
+    /// A text that is written again and again, as far as it is allowed: what ends free text.
     pub ending: &'a str,
 }
 
@@ -61,6 +83,7 @@ impl<'a> Walk<'a> {
         let compiled = COMPILER.compile(self.grammar, 2).unwrap();
         let mut matcher = Matcher::new(&compiled, &Opening::default(), &[stop]);
         let ending = encode(self.ending);
+        let period = (ending.len() + 4).max(20);
         let (mut tokens, mut forced) = (Vec::new(), 0);
         loop {
             assert!(tokens.len() < self.tokens_max, "an endless walk: {}", text(&tokens));
@@ -68,7 +91,7 @@ impl<'a> Walk<'a> {
             if mask.allows(stop) && tokens.len() > 300 {
                 return Walked { text: text(&tokens), tokens, forced };
             }
-            let wanted = ending.get(tokens.len() % 20).copied().filter(|token| mask.allows(*token));
+            let wanted = ending.get(tokens.len() % period).copied().filter(|token| mask.allows(*token));
             let token = wanted.unwrap_or_else(|| pick(&mask, self.seed, tokens.len()));
             if token == stop {
                 return Walked { text: text(&tokens), tokens, forced };

@@ -4,6 +4,15 @@
 
 use super::ToolCallFormat;
 
+/// Stands in a literal for a name that the model makes up, such as the id of a call: letters, digits, `_` and `-`.
+pub const IDENTIFIER: char = '\u{1}';
+
+/// Stands in a literal for the JSON type of a value that is no string.
+pub const JSON_TYPE: char = '\u{3}';
+
+/// Stands in [`WrittenCalls::arguments`] for the tool's name, where it is written once more.
+pub const NAME: char = '\u{2}';
+
 /// How calls of a format are written. A message of calls is `begin`, the calls with `between` between them, and `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenCalls {
@@ -28,6 +37,17 @@ pub struct WrittenCalls {
     pub end: &'static str,
     /// Reasoning that may come before the calls, where it begins with what calls begin with.
     pub reasoning: Option<WrittenReasoning>,
+    /// How an answer without calls differs from calls. `Some` where there is no marker.
+    pub answer: Option<WrittenAnswer>,
+}
+
+/// How an answer without calls is written, where calls have no marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenAnswer {
+    /// Before the text.
+    pub begin: &'static str,
+    /// A regular expression of texts that are calls, at least in part: the text does not match it.
+    pub calls: &'static str,
 }
 
 /// How reasoning before calls is written.
@@ -59,6 +79,38 @@ pub enum ArgumentStyle {
     },
     /// Python's keyword arguments, with values as JSON.
     Keywords,
+    /// An object in a notation of the format's own.
+    Notation(Notation),
+}
+
+/// What stands around the parts of a value. Numbers, `true`, `false` and `null` are as in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notation {
+    /// Around the members of an object.
+    pub object: [&'static str; 2],
+    /// Around a key.
+    pub key: [&'static str; 2],
+    /// Around the key where it stands again behind its value. `None`: it does not.
+    pub key_again: Option<[&'static str; 2]>,
+    /// Around the items of a list.
+    pub list: [&'static str; 2],
+    /// Around an item.
+    pub item: [&'static str; 2],
+    /// Between members, and between items.
+    pub separator: &'static str,
+    /// Around a string. Empty: a string ends where the text begins that follows it.
+    pub string: [&'static str; 2],
+}
+
+impl Notation {
+    /// What stands around a text that is the only member of an object.
+    pub fn object_of_text(&self, key: &str) -> [String; 2] {
+        let end = self.key_again.map_or(String::new(), |[before, behind]| [before, key, behind].concat());
+        [
+            [self.object[0], self.key[0], key, self.key[1], self.string[0]].concat(),
+            [self.string[1], &end, self.object[1]].concat(),
+        ]
+    }
 }
 
 const fn json(
@@ -79,6 +131,7 @@ const fn json(
         between: None,
         end: "",
         reasoning: None,
+        answer: None,
     }
 }
 
@@ -111,6 +164,36 @@ const fn list(
     WrittenCalls { begin, between, end, ..json(format, marker, name, "}") }
 }
 
+/// Gemma's notation: bare keys, and strings between markers.
+const fn gemma(quote: &'static str) -> ArgumentStyle {
+    ArgumentStyle::Notation(Notation {
+        object: ["{", "}"],
+        key: ["", ":"],
+        key_again: None,
+        list: ["[", "]"],
+        item: ["", ""],
+        separator: ",",
+        string: [quote, quote],
+    })
+}
+
+/// MiniMax M3's notation: tags with the keys, each behind a token that marks it.
+const TAGS: Notation = Notation {
+    object: ["", ""],
+    key: ["]<]minimax[>[<", ">"],
+    key_again: Some(["]<]minimax[>[</", ">"]),
+    list: ["", ""],
+    item: ["]<]minimax[>[<item>", "]<]minimax[>[</item>"],
+    separator: "",
+    string: ["", ""],
+};
+
+/// An answer beside calls that are JSON: it has no object that begins like a call where calls may stand.
+const NO_JSON_CALL: Option<WrittenAnswer> = Some(WrittenAnswer {
+    begin: "",
+    calls: r#"((.|\n)*(<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>|```(json)?\n))?\s*\[?\s*\{\s*"(name|function|type|id|arguments|parameters)"(.|\n)*"#,
+});
+
 /// Every format whose calls can be made certain.
 const WRITTEN: &[WrittenCalls] = &[
     WrittenCalls {
@@ -130,9 +213,13 @@ const WRITTEN: &[WrittenCalls] = &[
             "}\n</longcat_tool_call>",
         )
     },
-    WrittenCalls { arguments: "\", \"parameters\": ", ..json("llama-3", "", "{\"name\": \"", "}") },
-    json("json", "", "{\"name\": \"", "}"),
-    list("xlam", "", "[", "]"),
+    WrittenCalls {
+        arguments: "\", \"parameters\": ",
+        answer: NO_JSON_CALL,
+        ..json("llama-3", "", "{\"name\": \"", "}")
+    },
+    WrittenCalls { answer: NO_JSON_CALL, ..json("json", "", "{\"name\": \"", "}") },
+    WrittenCalls { answer: NO_JSON_CALL, ..list("xlam", "", "[", "]") },
     WrittenCalls {
         arguments: "\", \"parameters\": ",
         ..json("internlm", "<|action_start|>", "<|action_start|><|plugin|>\n{\"name\": \"", "}<|action_end|>")
@@ -146,6 +233,7 @@ const WRITTEN: &[WrittenCalls] = &[
     WrittenCalls {
         arguments: "\", \"parameters\": ",
         name: "{\"tool_name\": \"",
+        answer: Some(WrittenAnswer { begin: "", calls: r"((.|\n)*\n)?[ \t]*Action:(.|\n)*" }),
         ..list("command-r", "", "Action:\n```json\n[", "]```")
     },
     WrittenCalls {
@@ -165,7 +253,7 @@ const WRITTEN: &[WrittenCalls] = &[
         ..json("mistral", "[TOOL_CALLS]", "[TOOL_CALLS]", "")
     },
     WrittenCalls {
-        arguments: ":0<|tool_call_argument_begin|>",
+        arguments: ":\u{1}<|tool_call_argument_begin|>",
         begin: "<|tool_calls_section_begin|>",
         end: "<|tool_calls_section_end|>",
         ..json(
@@ -306,7 +394,13 @@ const WRITTEN: &[WrittenCalls] = &[
         ..json("hunyuan-3", "<tool_calls:opensource>", "<tool_call:opensource>", "</tool_call:opensource>")
     },
     keywords("gemma", "```tool_code", "```tool_code\n", "\n", "\n```"),
-    keywords("llama-4", "", "[", ", ", "]"),
+    WrittenCalls {
+        answer: Some(WrittenAnswer {
+            begin: "",
+            calls: r"((.|\n)*<\|python_start\|>)?\s*\[\s*[^\s\[\](]+\((.|\n)*",
+        }),
+        ..keywords("llama-4", "", "[", ", ", "]")
+    },
     keywords("lfm2", "<|tool_call_start|>", "<|tool_call_start|>[", ", ", "]<|tool_call_end|>"),
     keywords("olmo-3", "<function_calls>", "<function_calls>", "\n", "</function_calls>"),
     WrittenCalls {
@@ -317,6 +411,80 @@ const WRITTEN: &[WrittenCalls] = &[
             behind: "<|start|>assistant",
         }),
         ..json("harmony", " to=functions.", "<|channel|>commentary to=functions.", "<|call|>")
+    },
+    WrittenCalls {
+        arguments: "",
+        style: gemma("<|\"|>"),
+        between: Some(""),
+        ..json("gemma-4", "<|tool_call>", "<|tool_call>call:", "<tool_call|>")
+    },
+    WrittenCalls {
+        arguments: "",
+        style: gemma("<escape>"),
+        between: Some(""),
+        ..json("function-gemma", "<start_function_call>", "<start_function_call>call:", "<end_function_call>")
+    },
+    // The prompt ends with the first `>>>`.
+    WrittenCalls {
+        arguments: "\n",
+        between: Some(">>>"),
+        answer: Some(WrittenAnswer { begin: "all\n", calls: r"(.|\n)*>>>(.|\n)*" }),
+        ..json("functionary-v3.2", "", "", "")
+    },
+    // The prompt, or the end of the reasoning, has opened the response.
+    WrittenCalls {
+        begin: "<|close|>response<|sep|><|open|>tools<|sep|>",
+        arguments: "\" index=\"\u{1}\"<|sep|>",
+        style: ArgumentStyle::Parameters {
+            key: "<|open|>argument key=\"",
+            value: "\" type=\"string\"<|sep|>",
+            json: "\" type=\"\u{3}\"<|sep|>",
+            end: "<|close|>argument<|sep|>",
+        },
+        between: Some(""),
+        end: "<|close|>tools<|sep|>",
+        ..json("kimi-k3", "<|open|>tools<|sep|>", "<|open|>call tool=\"", "<|close|>call<|sep|>")
+    },
+    WrittenCalls {
+        arguments: "\">",
+        style: ArgumentStyle::Notation(TAGS),
+        begin: "]<]minimax[>[<tool_call>\n",
+        between: Some(""),
+        end: "]<]minimax[>[</tool_call>",
+        ..json(
+            "minimax-m3",
+            "]<]minimax[>[<tool_call>",
+            "]<]minimax[>[<invoke name=\"",
+            "]<]minimax[>[</invoke>\n",
+        )
+    },
+    WrittenCalls {
+        arguments: "<|message|><atem:function_calls>\n<atem:invoke name=\"\u{2}\">\n",
+        style: ArgumentStyle::Parameters {
+            key: "<atem:parameter name=\"",
+            value: "\">",
+            json: "\">",
+            end: "</atem:parameter>\n",
+        },
+        between: Some("<|eom|><|start|>assistant"),
+        reasoning: Some(WrittenReasoning {
+            begin: " to=self<|message|>",
+            end: "<|eom|>",
+            behind: "<|start|>assistant",
+        }),
+        ..json("muse", "<atem:function_calls>", " to=", "</atem:invoke>\n</atem:function_calls>")
+    },
+    WrittenCalls {
+        arguments: "<|tool_call:args|>",
+        begin: "<|tool_calls|>",
+        between: Some(""),
+        end: "<|calls|>",
+        reasoning: Some(WrittenReasoning {
+            begin: "<|think|>",
+            end: "<|end|>",
+            behind: "<|begin|>assistant",
+        }),
+        ..json("solar", "<|tool_calls|>", "<|tool_call:begin|>\u{1}<|tool_call:name|>", "<|tool_call:end|>")
     },
 ];
 
