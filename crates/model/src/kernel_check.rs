@@ -152,7 +152,7 @@ fn groups(
         (GpuKernel::Linear, elementwise::linear(blueprint, bits, dtype, measure)),
         (GpuKernel::Experts, experts::checks(blueprint, bits, dtype)),
         (GpuKernel::Recurrence, recurrences.collect()),
-        (GpuKernel::Choose, vec![choose::check(blueprint, measure)]),
+        (GpuKernel::Choose, choose::checks(blueprint, measure)),
     ]
 }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mlx::{Array, Dtype};
 
+use super::Chooser;
 use crate::Sampling;
 
 /// The adjusted tokens of one sequence, one column entry each.
@@ -146,16 +147,49 @@ impl LogitAdjustments {
     }
 }
 
-/// The adjustments of a step's rows as arrays, one entry for each adjusted logit.
+/// The adjustments of a step's rows as arrays, one entry for each adjusted logit; a row's entries are ascending.
 pub(super) struct AdjustmentArrays {
     /// `[n + 1]` i32: where each row's entries start.
-    starts: Array,
+    pub(super) starts: Array,
+    /// `[entries]` i32.
     tokens: Array,
     bias: Array,
     repetition: Array,
     subtract: Array,
-    /// Flat indices into `[n, vocab]`, where no kernel takes the rows' entries as they are.
-    places: Option<Array>,
+    other: OtherForm,
+}
+
+/// What takes the entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taker {
+    /// A kernel of the CPU, in columns.
+    CpuKernel,
+    /// A kernel of the GPU.
+    GpuKernel,
+    /// MLX's operations.
+    Operations,
+}
+
+impl Taker {
+    pub(super) fn of(chooser: Chooser) -> Self {
+        match chooser {
+            _ if mlx::cpu::available() => Self::CpuKernel,
+            Chooser::Kernel => Self::GpuKernel,
+            Chooser::Operations => Self::Operations,
+        }
+    }
+}
+
+/// The entries in another form than columns.
+enum OtherForm {
+    None,
+    /// Flat indices into `[n, vocab]`, for MLX's operations.
+    Places(Array),
+    /// The tokens and `[entries, 3]` f32, at least eight entries, for the GPU's kernel.
+    Changes {
+        tokens: Array,
+        changes: Array,
+    },
 }
 
 impl AdjustmentArrays {
@@ -163,6 +197,7 @@ impl AdjustmentArrays {
     pub(super) fn new<'a>(
         rows: impl Iterator<Item = Option<&'a LogitAdjustments>>,
         vocab: i32,
+        taker: Taker,
     ) -> mlx::Result<Option<Self>> {
         let rows: Vec<Option<&LogitAdjustments>> = rows.collect();
         let mut starts = vec![0i32];
@@ -173,25 +208,54 @@ impl AdjustmentArrays {
         if length == 0 {
             return Ok(None);
         }
-        let tokens = column(&rows, length, |row| &row.tokens);
-        let places = (!mlx::cpu::available()).then(|| places(&rows, vocab));
-        let floats =
-            |of: fn(&LogitAdjustments) -> &Vec<f32>| Array::from_slice(&column(&rows, length, of), &[length]);
+        let tokens: Vec<i32> = column(&rows, |row, place| row.tokens[place] as i32);
+        let floats = |of: fn(&LogitAdjustments) -> &Vec<f32>| {
+            Array::from_slice(&column(&rows, |row, place| of(row)[place]), &[length])
+        };
+        let other = match taker {
+            Taker::CpuKernel => OtherForm::None,
+            Taker::Operations => {
+                let places = places(&rows, vocab);
+                OtherForm::Places(Array::from_slice(&places, &[length])?)
+            }
+            Taker::GpuKernel => {
+                let change = |row: &LogitAdjustments, place: usize| {
+                    [row.bias[place], row.repetition[place], row.subtract[place]]
+                };
+                let mut changes = column(&rows, change).concat();
+                let least = length.max(8);
+                changes.resize(least as usize * 3, 0.0);
+                let mut tokens = tokens.clone();
+                tokens.resize(least as usize, 0);
+                OtherForm::Changes {
+                    tokens: Array::from_slice(&tokens, &[least])?,
+                    changes: Array::from_slice(&changes, &[least, 3])?,
+                }
+            }
+        };
         Ok(Some(Self {
-            tokens: Array::from_slice(&tokens, &[length])?.view(Dtype::I32)?,
+            tokens: Array::from_slice(&tokens, &[length])?,
             bias: floats(|row| &row.bias)?,
             repetition: floats(|row| &row.repetition)?,
             subtract: floats(|row| &row.subtract)?,
-            places: places.map(|places| Array::from_slice(&places, &[length])).transpose()?,
+            other,
             starts: Array::from_slice(&starts, &[starts.len() as i32])?,
         }))
     }
 
+    /// The tokens and changes that the GPU's kernel takes; `None` for adjustments of another backend.
+    pub(super) fn changes(&self) -> Option<(&Array, &Array)> {
+        match &self.other {
+            OtherForm::Changes { tokens, changes } => Some((tokens, changes)),
+            OtherForm::None | OtherForm::Places(_) => None,
+        }
+    }
+
     /// The adjusted logits. `logits`: `[n, vocab]` f32.
     pub(super) fn apply(&self, logits: &Array) -> mlx::Result<Array> {
-        match &self.places {
-            Some(places) => self.apply_gathered(logits, places),
-            None => self.apply_in_kernel(logits),
+        match &self.other {
+            OtherForm::Places(places) => self.apply_gathered(logits, places),
+            OtherForm::None | OtherForm::Changes { .. } => self.apply_in_kernel(logits),
         }
     }
 
@@ -213,21 +277,17 @@ impl AdjustmentArrays {
     }
 }
 
-/// One column of all rows, end to end.
-fn column<T: Copy>(
-    rows: &[Option<&LogitAdjustments>],
-    length: i32,
-    of: impl Fn(&LogitAdjustments) -> &Vec<T>,
-) -> Vec<T> {
-    let mut all = Vec::with_capacity(length as usize);
-    rows.iter().flatten().for_each(|row| all.extend_from_slice(of(row)));
-    all
+/// A value of each entry of all rows, ascending by token in each row, end to end.
+fn column<T>(rows: &[Option<&LogitAdjustments>], of: impl Fn(&LogitAdjustments, usize) -> T) -> Vec<T> {
+    let of_row =
+        |row: &&LogitAdjustments| row.places.values().map(|place| of(row, *place)).collect::<Vec<T>>();
+    rows.iter().flatten().flat_map(of_row).collect()
 }
 
 fn places(rows: &[Option<&LogitAdjustments>], vocab: i32) -> Vec<i32> {
     let of_row = |(row, adjustments): (usize, &Option<&LogitAdjustments>)| {
-        let tokens = adjustments.map(|adjustments| adjustments.tokens.as_slice()).unwrap_or_default();
-        tokens.iter().map(move |token| row as i32 * vocab + *token as i32).collect::<Vec<i32>>()
+        let tokens = adjustments.iter().flat_map(|adjustments| adjustments.places.keys());
+        tokens.map(move |token| row as i32 * vocab + *token as i32).collect::<Vec<i32>>()
     };
     rows.iter().enumerate().flat_map(of_row).collect()
 }
@@ -300,7 +360,7 @@ mod tests {
         let mut adjustments = LogitAdjustments::new(&sampling);
         adjustments.start(&[1, 3, 4, 4, 9, 0, 3], 2);
         let rows = [Some(&adjustments), None, Some(&adjustments)];
-        let arrays = AdjustmentArrays::new(rows.into_iter(), 10).unwrap().unwrap();
+        let arrays = AdjustmentArrays::new(rows.into_iter(), 10, Taker::CpuKernel).unwrap().unwrap();
         let logits: Vec<f32> = (0..30).map(|at| (at as f32 * 0.7).sin() * 3.0).collect();
         let logits = Array::from_slice(&logits, &[3, 10]).unwrap();
         let places = places(&rows, 10);

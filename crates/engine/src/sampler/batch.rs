@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use mlx::{Array, Dtype};
 use omnibus_core::SequenceId;
 
-use super::adjustments::AdjustmentArrays;
-use super::kernel_rows::KernelRows;
+use super::adjustments::{AdjustmentArrays, Taker};
+use super::kernel_rows::{KernelRows, RowEdits};
 use super::masks::MaskArrays;
 use super::random::uniform;
 use super::state::SequenceState;
@@ -133,10 +133,8 @@ impl SamplingBatch {
         masks: Option<&MaskArrays>,
     ) -> mlx::Result<PendingSample> {
         let [_, vocab] = logits.dims()?;
-        let adjustments = self.adjustments(states, vocab)?;
-        let adjusted = adjustments.map(|adjustments| adjustments.apply(logits)).transpose()?;
-        let adjusted = adjusted.as_ref().unwrap_or(logits);
-        let tokens = self.choose(adjusted, rows, masks)?;
+        self.update_adjustments(states, vocab)?;
+        let tokens = self.choose(logits, rows, masks)?;
         let invalid = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
         let report = mlx::stack(&[&tokens, &invalid], 0)?;
         let most = self.logprobs.iter().flatten().max();
@@ -151,30 +149,40 @@ impl SamplingBatch {
         })
     }
 
-    /// The rows' adjustments, built again only if one has changed.
-    fn adjustments(
+    /// Builds the rows' adjustments again if one has changed.
+    fn update_adjustments(
         &mut self,
         states: &BTreeMap<SequenceId, SequenceState>,
         vocab: i32,
-    ) -> mlx::Result<Option<&AdjustmentArrays>> {
+    ) -> mlx::Result<()> {
         let of = |sequence: &SequenceId| states.get(sequence).map(|state| &state.adjustments);
         let versions: Vec<u64> =
             self.members.iter().map(|sequence| of(sequence).map_or(0, |one| one.version())).collect();
         if self.adjustments.as_ref().is_none_or(|(built, _)| *built != versions) {
-            let arrays = AdjustmentArrays::new(self.members.iter().map(of), vocab)?;
+            let chooser = match self.choice {
+                Choice::Kernel(_) => Chooser::Kernel,
+                Choice::Operations(_) => Chooser::Operations,
+            };
+            let arrays = AdjustmentArrays::new(self.members.iter().map(of), vocab, Taker::of(chooser))?;
             self.adjustments = Some((versions, arrays));
         }
-        Ok(self.adjustments.as_ref().and_then(|(_, arrays)| arrays.as_ref()))
+        Ok(())
     }
 
     /// One token for each row of `logits`, `[n, vocab]` f32 → `[n]` i32.
     fn choose(&self, logits: &Array, rows: &[SampleRow], masks: Option<&MaskArrays>) -> mlx::Result<Array> {
+        let adjustments = self.adjustments.as_ref().and_then(|(_, arrays)| arrays.as_ref());
         let xtc = self.xtc.as_ref().map(|xtc| xtc.arrays(rows)).transpose()?;
         match &self.choice {
-            Choice::Kernel(parameters) => parameters.choose(logits, rows, masks, xtc.as_ref()),
+            Choice::Kernel(parameters) => {
+                let edits = RowEdits { adjustments, masks, xtc: xtc.as_ref() };
+                parameters.choose(logits, rows, &edits)
+            }
             Choice::Operations(groups) => {
-                let masked = masks.map(|masks| masks.apply(logits)).transpose()?;
-                groups.choose(masked.as_ref().unwrap_or(logits), rows, xtc.as_ref())
+                let adjusted = adjustments.map(|adjustments| adjustments.apply(logits)).transpose()?;
+                let adjusted = adjusted.as_ref().unwrap_or(logits);
+                let masked = masks.map(|masks| masks.apply(adjusted)).transpose()?;
+                groups.choose(masked.as_ref().unwrap_or(adjusted), rows, xtc.as_ref())
             }
         }
     }
@@ -348,7 +356,11 @@ mod tests {
             let of_rows: Vec<(&Sampling, &[u32])> = sampling.iter().map(|row| (*row, &kept[..])).collect();
             let xtc = XtcParameters::new(&of_rows).unwrap().unwrap();
             let xtc = Some(xtc.arrays(&rows).unwrap());
-            let kernel = KernelRows::new(&sampling).unwrap().choose(&logits, &rows, None, xtc.as_ref());
+            let kernel = KernelRows::new(&sampling).unwrap().choose(
+                &logits,
+                &rows,
+                &RowEdits { xtc: xtc.as_ref(), ..RowEdits::default() },
+            );
             let operations = Groups::new(&sampling).unwrap().choose(&logits, &rows, xtc.as_ref());
             assert_eq!(tokens(kernel), tokens(operations), "seed {seed}");
         }

@@ -59,7 +59,7 @@ impl MaskArrays {
         Ok(Some(Self { rows, places, masks }))
     }
 
-    /// As operands of the CPU's kernel.
+    /// As operands of a kernel.
     pub(super) fn operands(&self) -> mlx::cpu::TokenMasks<'_> {
         mlx::cpu::TokenMasks { places: &self.places, masks: &self.masks }
     }

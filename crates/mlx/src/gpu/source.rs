@@ -115,6 +115,12 @@ pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static CHOOSE: Kernel = kernel!("choose", &["logits", "numbers", "top_k"], &["tokens"], Dialect);
+pub(super) static CHOOSE_EDITED: Kernel = kernel!(
+    "choose_edited",
+    &["logits", "numbers", "top_k", "starts", "edited", "changes", "places", "masks"],
+    &["tokens"],
+    Dialect
+);
 pub(super) static COPY_BLOCKS: Kernel = kernel!("copy_blocks", &["pool", "pairs"], &["done"], Dialect);
 
 /// Texts that bodies include.
@@ -122,6 +128,8 @@ const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
     ("attn_copy.h", include_str!("kernels/attn_copy.h")),
     ("attn_tail.h", include_str!("kernels/attn_tail.h")),
+    ("choose_body.h", include_str!("kernels/choose_body.h")),
+    ("choose_row.h", include_str!("kernels/choose_row.h")),
     ("norm_tail.h", include_str!("kernels/norm_tail.h")),
     ("runs.h", include_str!("kernels/runs.h")),
     ("wmm_body.h", include_str!("kernels/wmm_body.h")),

@@ -1,7 +1,7 @@
 //! Sampled tokens beside a sort of the vocabulary with the same integer weights, in both dialects.
 
-use mlx::Dtype::{F32, I32};
-use mlx::gpu::{Choose, Dialect};
+use mlx::Dtype::{F32, I32, U32};
+use mlx::gpu::{Choose, ChooseEdited, Dialect};
 
 use crate::emulator::{Break, Numbers, Program, Tensor};
 
@@ -107,6 +107,9 @@ fn program(name: &str, dialect: Dialect, broken: Break) -> Program {
 /// Vocabularies below and above the list's length; equal logits of few values fill the list.
 const CASES: [(usize, f32); 5] = [(40, 0.0), (40, 12.0), (300, 0.25), (2600, 4.0), (4001, 0.0)];
 
+/// Those of them that are edited, too.
+const EDITED_CASES: [usize; 3] = [0, 2, 3];
+
 fn holds(program: &Program, case: usize) -> bool {
     let (vocab, step) = CASES[case];
     let rows = rows(vocab, step, case as u64);
@@ -121,6 +124,122 @@ fn tokens_are_those_of_a_sorted_vocabulary() {
         for (case, (vocab, step)) in CASES.iter().enumerate() {
             assert!(holds(&program, case), "{dialect:?}: {vocab} tokens in steps of {step}");
         }
+    }
+}
+
+/// What is changed in a row: tokens with their changes, and the tokens that may be chosen.
+#[derive(Default)]
+struct Edits {
+    entries: Vec<(usize, [f32; 3])>,
+    allowed: Option<Vec<bool>>,
+}
+
+/// No change, changes of many and of few tokens, and masks, in turns.
+fn edits(rows: &[Row], seed: u64) -> Vec<Edits> {
+    let mut numbers = Numbers(seed);
+    let vocab = rows[0].logits.len();
+    let mut of_row = |row: usize| {
+        let mut edits = Edits::default();
+        let every = [0, 2, 17][row % 3];
+        if every > 0 {
+            let change = |numbers: &mut Numbers| {
+                [
+                    numbers.below(9) as f32 - 4.0,
+                    1.0 + numbers.below(3) as f32 / 2.0,
+                    numbers.below(5) as f32 / 4.0,
+                ]
+            };
+            edits.entries = (row..vocab).step_by(every).map(|token| (token, change(&mut numbers))).collect();
+        }
+        if row % 2 == 1 {
+            edits.allowed = Some((0..vocab).map(|token| token == row || numbers.below(3) == 0).collect());
+        }
+        edits
+    };
+    (0..rows.len()).map(&mut of_row).collect()
+}
+
+fn edited(row: &Row, edits: &Edits) -> Row {
+    let mut logits = row.logits.clone();
+    for (token, [bias, penalty, subtract]) in &edits.entries {
+        let biased = logits[*token] + bias;
+        logits[*token] = (if biased > 0.0 { biased / penalty } else { biased * penalty }) - subtract;
+    }
+    for (logit, allowed) in logits.iter_mut().zip(edits.allowed.iter().flatten()) {
+        if !allowed {
+            *logit = f32::NEG_INFINITY;
+        }
+    }
+    Row { logits, ..*row }
+}
+
+fn run_edited(program: &Program, at: usize, rows: &[Row], edits: &[Edits]) -> Result<Vec<f64>, String> {
+    let (count, vocab) = (rows.len() as i32, rows[0].logits.len());
+    let all = |of: fn(&Row) -> &[f32]| -> Vec<f32> { rows.iter().flat_map(of).copied().collect() };
+    let (mut starts, mut tokens, mut changes, mut places) = (vec![0], Vec::new(), Vec::new(), Vec::new());
+    let (words, mut masks) = (vocab.div_ceil(32), Vec::<i32>::new());
+    for edits in edits {
+        tokens.extend(edits.entries.iter().map(|(token, _)| *token as i32));
+        changes.extend(edits.entries.iter().flat_map(|(_, change)| *change));
+        starts.push(tokens.len() as i32);
+        places.push(edits.allowed.as_ref().map_or(-1, |_| (masks.len() / words) as i32));
+        for word in edits.allowed.iter().flat_map(|allowed| allowed.chunks(32)) {
+            let bits = word.iter().enumerate().map(|(bit, allowed)| u32::from(*allowed) << bit).sum::<u32>();
+            masks.push(bits as i32);
+        }
+    }
+    let entries = tokens.len() as i32;
+    let mask_rows = (masks.len() / words) as i32;
+    let inputs = [
+        Tensor::floats(F32, &[count, vocab as i32], &all(|row| &row.logits)),
+        Tensor::floats(F32, &[count, 4], &all(|row| &row.floats)),
+        Tensor::ints(&rows.iter().map(|row| row.top_k).collect::<Vec<i32>>()),
+        Tensor::ints(&starts),
+        Tensor::ints(&tokens),
+        Tensor::floats(F32, &[entries, 3], &changes),
+        Tensor::ints(&places),
+        Tensor { dtype: U32, shape: vec![mask_rows, words as i32], ..Tensor::ints(&masks) },
+    ];
+    program
+        .run(at, &ChooseEdited { rows: count }.plan(), &inputs, 1)
+        .map(|made| made.last().unwrap().to_f64())
+}
+
+fn edited_program(name: &str, dialect: Dialect, broken: Break) -> Program {
+    let types = vec![F32, F32, I32, I32, I32, F32, I32, U32];
+    Program::new(name, dialect, &[(ChooseEdited { rows: 9 }.plan(), types, broken)])
+}
+
+fn edits_hold(program: &Program, case: usize) -> bool {
+    let (vocab, step) = CASES[case];
+    let rows = rows(vocab, step, case as u64 + 9);
+    let edits = edits(&rows, case as u64);
+    let expected: Vec<f64> =
+        rows.iter().zip(&edits).map(|(row, edits)| expected(&edited(row, edits)) as f64).collect();
+    run_edited(program, 0, &rows, &edits).is_ok_and(|found| found == expected)
+}
+
+#[test]
+fn edited_logits_choose_what_changed_logits_choose() {
+    for dialect in [Dialect::Cuda, Dialect::Metal] {
+        let program = edited_program(&format!("choose_edited_{dialect:?}"), dialect, None);
+        for case in EDITED_CASES {
+            assert!(edits_hold(&program, case), "{dialect:?}: case {case}");
+        }
+    }
+}
+
+#[test]
+fn broken_edits_are_noticed() {
+    let breaks = [
+        ("(i) % 32 & 1) == 0)", "(i) % 32 & 1) == 1)"),
+        ("1u << token % 32", "1u << token % 31"),
+        ("const int first_edit = starts[row]", "const int first_edit = starts[0]"),
+    ];
+    for (at, (old, new)) in breaks.into_iter().enumerate() {
+        let program = edited_program(&format!("choose_edits_broken_{at}"), Dialect::Cuda, Some((old, new)));
+        let noticed = EDITED_CASES.into_iter().any(|case| !edits_hold(&program, case));
+        assert!(noticed, "`{old}` was replaced, and nothing noticed");
     }
 }
 

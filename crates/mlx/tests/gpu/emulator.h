@@ -278,6 +278,7 @@ inline float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline unsigned atomicAdd(unsigned* p, unsigned n) { *p += n; return *p - n; }
+inline unsigned atomicOr(unsigned* p, unsigned n) { const unsigned before = *p; *p |= n; return before; }
 inline unsigned atomicInc(unsigned* p, unsigned top) {
   unsigned o = *p;
   *p = o >= top ? 0 : o + 1;
@@ -366,6 +367,7 @@ typedef unsigned short ushort;
 typedef unsigned atomic_uint;
 enum memory_order { memory_order_relaxed };
 inline uint atomic_fetch_add_explicit(atomic_uint* p, uint n, memory_order) { *p += n; return *p - n; }
+inline uint atomic_fetch_or_explicit(atomic_uint* p, uint n, memory_order) { const uint before = *p; *p |= n; return before; }
 enum class mem_flags { mem_threadgroup, mem_device };
 inline void threadgroup_barrier(mem_flags) { emu::barrier(); }
 template <typename T> T simd_shuffle(T v, ushort lane) { return emu::read(v, lane); }

@@ -1,5 +1,6 @@
 //! Check of the choice of tokens.
 
+use mlx::gpu::LogitEdits;
 use mlx::{Array, Dtype};
 
 use super::{KernelCheck, KernelTimes, Measure, normal, time};
@@ -10,32 +11,107 @@ const ROWS: i32 = 16;
 /// Tokens that the filter keeps.
 const TOP_K: i32 = 20;
 
-pub(super) fn check(blueprint: &Blueprint, measure: Measure) -> KernelCheck {
+/// Entries of each row whose logits are edited.
+const EDITED: i32 = 64;
+
+/// The kernel on logits as they are, and on edited ones.
+pub(super) fn checks(blueprint: &Blueprint, measure: Measure) -> Vec<KernelCheck> {
     let vocab = blueprint.vocab;
-    KernelCheck::new("choose", format!("{ROWS} x {vocab}, top-k {TOP_K}"), Dtype::F32, || {
-        let logits = normal(&[ROWS as usize, vocab], Dtype::F32, 11)? * 3.0;
-        logits.eval()?;
-        let shares: Vec<f32> = (0..ROWS).map(|row| (row as f32 + 0.5) / ROWS as f32).collect();
-        let ours = || ours(&logits, &shares);
-        let mlx = || by_sorting(&logits, &shares);
-        let (tokens, expected) = (ours()?.to_vec::<i32>()?, mlx()?.to_vec::<i32>()?);
-        let wrong = tokens.iter().zip(&expected).filter(|(token, expected)| token != expected).count();
-        let times = match measure {
-            Measure::Errors => None,
-            Measure::Times => Some(KernelTimes {
-                ours_us: time(|| Ok(vec![ours()?]))?,
-                mlx_us: time(|| Ok(vec![mlx()?]))?,
-                bytes: logits.nbytes() as f64,
-            }),
-        };
-        Ok((wrong as f64 / f64::from(ROWS), times))
-    })
+    let plain = KernelCheck::new("choose", format!("{ROWS} x {vocab}, top-k {TOP_K}"), Dtype::F32, || {
+        let logits = logits(vocab)?;
+        compare(&logits, measure, |shares| ours(&logits, shares, None), |shares| by_sorting(&logits, shares))
+    });
+    let shape = format!("{ROWS} x {vocab}, top-k {TOP_K}, {EDITED} edited, masked");
+    let edited = KernelCheck::new("choose_edited", shape, Dtype::F32, || {
+        let logits = logits(vocab)?;
+        let edits = Edits::new(logits.dim(1)?)?;
+        let expected = |shares: &[f32]| by_sorting(&edits.apply(&logits)?, shares);
+        compare(&logits, measure, |shares| ours(&logits, shares, Some(edits.operands())), expected)
+    });
+    vec![plain, edited]
 }
 
-fn ours(logits: &Array, shares: &[f32]) -> mlx::Result<Array> {
+fn logits(vocab: usize) -> mlx::Result<Array> {
+    let logits = normal(&[ROWS as usize, vocab], Dtype::F32, 11)? * 3.0;
+    logits.eval()?;
+    Ok(logits)
+}
+
+/// The share of rows whose tokens differ, and the times of both.
+fn compare(
+    logits: &Array,
+    measure: Measure,
+    ours: impl Fn(&[f32]) -> mlx::Result<Array>,
+    mlx: impl Fn(&[f32]) -> mlx::Result<Array>,
+) -> mlx::Result<(f64, Option<KernelTimes>)> {
+    let shares: Vec<f32> = (0..ROWS).map(|row| (row as f32 + 0.5) / ROWS as f32).collect();
+    let (tokens, expected) = (ours(&shares)?.to_vec::<i32>()?, mlx(&shares)?.to_vec::<i32>()?);
+    let wrong = tokens.iter().zip(&expected).filter(|(token, expected)| token != expected).count();
+    let times = match measure {
+        Measure::Errors => None,
+        Measure::Times => Some(KernelTimes {
+            ours_us: time(|| Ok(vec![ours(&shares)?]))?,
+            mlx_us: time(|| Ok(vec![mlx(&shares)?]))?,
+            bytes: logits.nbytes() as f64,
+        }),
+    };
+    Ok((wrong as f64 / f64::from(ROWS), times))
+}
+
+/// Penalties of the same few tokens of each row, and a mask of the odd ones.
+struct Edits {
+    starts: Array,
+    tokens: Array,
+    changes: Array,
+    places: Array,
+    masks: Array,
+}
+
+const BIAS: f32 = 0.75;
+const PENALTY: f32 = 1.5;
+const SUBTRACT: f32 = 0.25;
+
+impl Edits {
+    fn new(vocab: i32) -> mlx::Result<Self> {
+        let edited = EDITED.min(vocab).max(8);
+        let starts: Vec<i32> = (0..=ROWS).map(|row| row * edited).collect();
+        let step = (vocab / edited).max(1);
+        let tokens: Vec<i32> = (0..ROWS).flat_map(|_| (0..edited).map(move |at| at * step)).collect();
+        let changes = [BIAS, PENALTY, SUBTRACT].repeat(tokens.len());
+        let words = (vocab + 31) / 32;
+        Ok(Self {
+            starts: Array::from_slice(&starts, &[ROWS + 1])?,
+            changes: Array::from_slice(&changes, &[tokens.len() as i32, 3])?,
+            tokens: Array::from_slice(&tokens, &[tokens.len() as i32])?,
+            places: Array::from_slice(&[0; ROWS as usize], &[ROWS])?,
+            masks: Array::from_slice(&vec![0x5555_5555_u32; words as usize], &[1, words])?,
+        })
+    }
+
+    fn operands(&self) -> LogitEdits<'_> {
+        let Self { starts, tokens, changes, places, masks } = self;
+        LogitEdits { starts, edited: tokens, changes, places, masks }
+    }
+
+    /// The edited logits by MLX's operations.
+    fn apply(&self, logits: &Array) -> mlx::Result<Array> {
+        let [rows, vocab] = logits.dims()?;
+        let edited = self.tokens.dim(0)? / rows;
+        let tokens = self.tokens.slice(&[0], &[edited])?;
+        let biased = logits.take(&tokens, 1)? + BIAS;
+        let positive = biased.greater(&Array::scalar(0.0, Dtype::F32)?)?;
+        let changed = mlx::where_(&positive, &(&biased / PENALTY), &(&biased * PENALTY))? - SUBTRACT;
+        let columns = logits.transpose(&[1, 0])?.scatter_rows(&tokens, &changed.transpose(&[1, 0])?)?;
+        let even: Vec<i32> = (0..vocab).map(|token| i32::from(token % 2 == 0)).collect();
+        let even = Array::from_slice(&even, &[1, vocab])?.astype(Dtype::Bool)?;
+        mlx::where_(&even, &columns.transpose(&[1, 0])?, &Array::scalar(-1e30, Dtype::F32)?)
+    }
+}
+
+fn ours(logits: &Array, shares: &[f32], edits: Option<LogitEdits<'_>>) -> mlx::Result<Array> {
     let numbers: Vec<f32> = shares.iter().flat_map(|share| [1.0, 1.0, 0.0, *share]).collect();
     let numbers = Array::from_slice(&numbers, &[ROWS, 4])?;
-    mlx::gpu::choose_tokens(logits, &numbers, &Array::from_slice(&[TOP_K; ROWS as usize], &[ROWS])?)
+    mlx::gpu::choose_tokens(logits, &numbers, &Array::from_slice(&[TOP_K; ROWS as usize], &[ROWS])?, edits)
 }
 
 /// The first of the most likely tokens, in the order of ids, that passes the share of their weight.

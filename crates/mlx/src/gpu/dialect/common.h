@@ -57,6 +57,21 @@ GK_FN gk_uint gk_weight(float x, float top, float inverse) {
   const float power = (x - top) * inverse;
   return power > -21.0f ? (gk_uint)(gk_exp(power) * 1073741824.0f) : 0u;
 }
+// where x stands among ascending numbers, below 0 if it does not
+GK_FN int gk_find(const GK_DEV int* numbers, int from, int to, int x) {
+  const int end = to;
+  while (from < to) {
+    const int middle = (from + to) / 2;
+    if (numbers[middle] < x) from = middle + 1; else to = middle;
+  }
+  return from < end && numbers[from] == x ? from : -1;
+}
+// a logit with the change at this place: a bias, a repetition penalty, a penalty that is subtracted
+GK_FN float gk_edited(float x, const GK_DEV float* changes, int at) {
+  if (at < 0) return x;
+  const float biased = x + changes[at * 3], penalty = changes[at * 3 + 1];
+  return (biased > 0 ? biased / penalty : biased * penalty) - changes[at * 3 + 2];
+}
 // cap * tanh(x / cap) for the bits of a cap; x for 0
 template <int CAP> GK_FN float gk_capped(float x) {
   if (CAP == 0) return x;

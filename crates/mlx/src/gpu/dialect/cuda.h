@@ -44,6 +44,7 @@ template <> struct gk_to<__nv_bfloat16> { static GK_FN __nv_bfloat16 of(float x)
 template <> struct gk_to<__half> { static GK_FN __half of(float x) { return __float2half_rn(x); } };
 template <> struct gk_to<gk_uint> { static GK_FN gk_uint of(float x) { return (gk_uint)x; } };
 GK_FN gk_uint gk_shared_add(gk_uint* p, gk_uint n) { return atomicAdd(p, n); }
+GK_FN gk_uint gk_shared_or(gk_uint* p, gk_uint n) { return atomicOr(p, n); }
 GK_FN float gk_exp2(float x) { return exp2f(x); }
 GK_FN float gk_exp(float x) { return __expf(x); }
 GK_FN float gk_log(float x) { return logf(x); }

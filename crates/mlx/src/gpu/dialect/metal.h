@@ -34,6 +34,9 @@ template <typename T> struct gk_to { static GK_FN T of(float x) { return static_
 GK_FN gk_uint gk_shared_add(threadgroup gk_uint* p, gk_uint n) {
   return atomic_fetch_add_explicit((threadgroup atomic_uint*)p, n, memory_order_relaxed);
 }
+GK_FN gk_uint gk_shared_or(threadgroup gk_uint* p, gk_uint n) {
+  return atomic_fetch_or_explicit((threadgroup atomic_uint*)p, n, memory_order_relaxed);
+}
 GK_FN float gk_exp2(float x) { return metal::fast::exp2(x); }
 GK_FN float gk_exp(float x) { return metal::fast::exp(x); }
 GK_FN float gk_log(float x) { return metal::precise::log(x); }
