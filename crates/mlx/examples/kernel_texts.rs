@@ -7,9 +7,9 @@ use std::{env, fs};
 use mlx::Dtype;
 use mlx::fast::TemplateValue;
 use mlx::gpu::{
-    AddNorm, BlockCopies, CausalConv, ConvActivation, Dialect, FewRows, Gate, GateLayout, Gated, GatedHeads,
-    HeadShape, PagedAttention, Plan, PoolFormat, Recurrence, RecurrenceRule, Rotary, RotaryNorm, RotaryOrder,
-    RunCount, SinkLogits, WeightBits, cuda_program_text,
+    AddNorm, BlockCopies, CausalConv, Choose, ChooseEdited, ConvActivation, Dialect, FewRows, Gate,
+    GateLayout, Gated, GatedHeads, HeadShape, PagedAttention, Plan, PoolFormat, Recurrence, RecurrenceRule,
+    Rotary, RotaryNorm, RotaryOrder, RunCount, SinkLogits, WeightBits, cuda_program_text,
 };
 
 /// What MLX 0.32 writes in front of the header.
@@ -91,6 +91,7 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
             }
         }
     }
+    plans.extend([Choose { rows: 4 }.plan(), ChooseEdited { rows: 4 }.plan()]);
     plans.extend(BlockCopies { count: 2, block_bytes: 1 << 15 }.plan());
     plans.into_iter().map(|plan| (plan.clone(), types(&plan))).collect()
 }
@@ -135,7 +136,8 @@ fn types(plan: &Plan) -> Vec<Dtype> {
     let main = constant("T").unwrap_or(Dtype::I32);
     let of = |name: &&str| match *name {
         "items" | "table" | "pos" | "slot" => Dtype::I32,
-        "counter" => Dtype::U32,
+        "counter" | "masks" => Dtype::U32,
+        "logits" | "numbers" | "changes" => Dtype::F32,
         "pool" if plan.kernel.name == "copy_blocks" => Dtype::U32,
         "runs" => Dtype::I32,
         "kpool" | "vpool" => constant("TP").unwrap_or(main),
