@@ -5,12 +5,15 @@
 
 mod alternating;
 mod finish;
+mod hadamard;
 mod history;
+mod hyper;
 mod laurel;
 mod linear;
 mod norm;
 mod per_layer;
 mod projection;
+mod residual;
 
 use mlx::Array;
 
@@ -18,12 +21,15 @@ use crate::AttentionSpan;
 use crate::ops::LayerContext;
 pub(crate) use alternating::{AlternatingBlock, CopiesBlock};
 pub(crate) use finish::{FinishBlock, TokenInputs};
+pub(crate) use hadamard::HadamardRotation;
 pub(crate) use history::HistoryBlock;
+pub(crate) use hyper::HyperBlock;
 pub(crate) use laurel::LaurelBlock;
 pub(crate) use linear::{Embedding, ExpertLinear, Fused, Linear};
 pub(crate) use norm::{NormBlock, ResidualStream};
 pub(crate) use per_layer::PerLayerEmbedding;
 pub(crate) use projection::Projection;
+pub(crate) use residual::ResidualBlock;
 
 /// One layer's mixer with its weights.
 pub(crate) trait MixerBlock {

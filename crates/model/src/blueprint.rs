@@ -7,7 +7,7 @@ mod footprint;
 mod manifest;
 mod validate;
 
-pub(crate) use manifest::{EMBED_NORM, POSITIONS};
+pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
 
 use crate::{Absent, Activation, AttentionSpan, Mixer, Mlp, Norm, WeightRewrite};
 
@@ -26,8 +26,12 @@ pub struct Blueprint {
     pub per_layer_inputs: Option<PerLayerInputs>,
     /// The stream has several copies (Gemma 3n).
     pub alternating: Option<AlternatingUpdates>,
+    /// Parts of layers read a mix of several copies of the stream (DeepSeek-V4.1).
+    pub hyper: Option<HyperConnections>,
     /// The head reads a mean of the stream and its history, too (Kimi K3).
     pub reads_history: bool,
+    /// What the stream is kept in.
+    pub stream: StreamDtype,
     /// Embeddings are multiplied by this (Gemma: √hidden).
     pub embed_scale: f32,
     /// Applied to the embeddings.
@@ -50,6 +54,8 @@ pub struct Blueprint {
     pub never_sampled: Vec<usize>,
     /// Names of the tensors outside the layers.
     pub names: Names,
+    /// Modules whose weights were rotated before they were packed.
+    pub rotated: Vec<RotatedModule>,
     /// How a published checkpoint becomes the tensors this blueprint names, in order.
     pub rewrites: Vec<WeightRewrite>,
 }
@@ -101,6 +107,24 @@ impl Passes {
     }
 }
 
+/// What the residual stream is kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamDtype {
+    /// The dtype of activations.
+    Activations,
+    /// Float32. The first mixer and the head read it rounded to bfloat16 (Muse Spark).
+    F32,
+}
+
+/// A module whose inputs were rotated by a signed Walsh-Hadamard transform of blocks, with signs in `<path>.signs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct RotatedModule {
+    pub path: String,
+    /// Inputs of a block; a power of two that divides all of them.
+    pub block: usize,
+}
+
 /// Where the logits come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
@@ -149,12 +173,12 @@ pub struct LayerSpec {
     pub laurel: Option<usize>,
     /// What happens to the stream behind mixer and MLP, in order.
     pub finish: Vec<Finish>,
-    /// What mixer and MLP add to the stream is multiplied by this (Granite, MiniCPM).
-    pub residual_scale: f32,
+    /// How what mixer and MLP compute joins the stream.
+    pub residual: Residual,
     /// The kind of every norm in the layer.
     pub norm: Norm,
-    /// The kind of norms after mixer and MLP, if it is another.
-    pub norm_after: Option<Norm>,
+    /// The kinds of the norms after mixer and MLP, if they are others.
+    pub norms_after: Option<[Norm; 2]>,
     /// Where the norms sit around the two residual additions, and what they are called.
     pub norm_placement: NormPlacement,
 }
@@ -172,9 +196,9 @@ impl LayerSpec {
             history: None,
             laurel: None,
             finish: Vec::new(),
-            residual_scale: 1.0,
+            residual: Residual::Scaled(1.0),
             norm,
-            norm_after: None,
+            norms_after: None,
             norm_placement: NormPlacement::LLAMA,
         }
     }
@@ -183,8 +207,8 @@ impl LayerSpec {
 impl LayerSpec {
     /// The names and kinds of its norms, in order of use.
     pub fn norms(&self) -> Vec<(&'static str, Norm)> {
-        let after = self.norm_after.unwrap_or(self.norm);
-        let kind = |is_after| if is_after { after } else { self.norm };
+        let mut after = self.norms_after.unwrap_or([self.norm; 2]).into_iter();
+        let kind = |is_after| if is_after { after.next().unwrap_or(self.norm) } else { self.norm };
         let placement = self.norm_placement;
         placement.norms().into_iter().zip(placement.is_after().into_iter().map(kind)).collect()
     }
@@ -201,9 +225,9 @@ impl LayerSpec {
             history: None,
             laurel: None,
             finish: Vec::new(),
-            residual_scale: 1.0,
+            residual: Residual::Scaled(1.0),
             norm,
-            norm_after: None,
+            norms_after: None,
             norm_placement: NormPlacement::Alone { norm: name },
         }
     }
@@ -218,6 +242,15 @@ impl LayerSpec {
     pub fn with_norms(self, norm_placement: NormPlacement) -> Self {
         Self { norm_placement, ..self }
     }
+}
+
+/// How what a mixer or an MLP computes joins the stream `x`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Residual {
+    /// `x += scale · term`; a scale of 1 in most models (Granite and MiniCPM have others).
+    Scaled(f32),
+    /// `x = stays · x + joins · term`, with learned vectors of each (Muse Spark).
+    Gated,
 }
 
 /// Embeddings that each layer has of its own: a table of all layers', and a projection of the first layer's input.
@@ -242,6 +275,20 @@ pub struct AlternatingUpdates {
     /// The active copy is multiplied by a learned vector before it meets the layer's own embeddings.
     pub scales_output: bool,
     /// Of the norm before modalities.
+    pub norm_eps: f32,
+}
+
+/// Copies of the stream. What a part reads and how the copies mix depends on the copies; the last mixes are what the head
+/// reads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HyperConnections {
+    /// How many.
+    pub copies: usize,
+    /// Alternating normalisations of the mixing matrix's columns and rows.
+    pub iterations: usize,
+    /// Added to shares and sums.
+    pub eps: f32,
+    /// Of the norm of all copies.
     pub norm_eps: f32,
 }
 

@@ -4,17 +4,17 @@ use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
 use crate::blocks::{
-    AlternatingBlock, CopiesBlock, Embedding, FinishBlock, HistoryBlock, LaurelBlock, Linear, MixerBlock,
-    MlpBlock, NormBlock, PerLayerEmbedding, ResidualStream, TokenInputs,
+    AlternatingBlock, CopiesBlock, Embedding, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock, Linear,
+    MixerBlock, MlpBlock, NormBlock, PerLayerEmbedding, ResidualBlock, ResidualStream, TokenInputs,
 };
-use crate::blueprint::{EMBED_NORM, POSITIONS};
+use crate::blueprint::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
 use crate::ops::{AttentionNeeds, ByLength, LayerContext};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
     Batch, Blueprint, Error, Head, History, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer,
-    NormPlacement, Passes, Quantization, Source, Weights, families, kernel_check, kv_format,
+    NormPlacement, Passes, Quantization, Source, StreamDtype, Weights, families, kernel_check, kv_format,
 };
 
 /// A network with its weights. Stays on the thread that built it.
@@ -39,7 +39,8 @@ pub struct Model {
 
 struct Layer {
     norm_placement: NormPlacement,
-    residual_scale: f32,
+    /// Of the mixer and of the MLP.
+    residual: [ResidualBlock; 2],
     norms: Vec<NormBlock>,
     mixer: Box<dyn MixerBlock>,
     mlp: Option<Box<dyn MlpBlock>>,
@@ -47,6 +48,8 @@ struct Layer {
     history: Option<LayerHistory>,
     laurel: Option<LaurelBlock>,
     alternating: Option<AlternatingBlock>,
+    /// Of the mixer and of the MLP.
+    hyper: Option<[HyperBlock; 2]>,
     finish: Vec<FinishBlock>,
 }
 
@@ -120,6 +123,11 @@ impl Model {
             let mut layer = Layer::load(spec, &mut store, &path, hidden)?;
             if let Some(updates) = blueprint.alternating {
                 layer.alternating = Some(AlternatingBlock::load(updates, &mut store, &path)?);
+            }
+            if let Some(hyper) = blueprint.hyper {
+                let [mixer, mlp] =
+                    HYPER_PARTS.map(|part| HyperBlock::load(hyper, &mut store, &format!("{path}.{part}")));
+                layer.hyper = Some([mixer?, mlp?]);
             }
             eval(layer.arrays())?;
             Ok(layer)
@@ -257,7 +265,11 @@ impl Model {
         let embedded = self.embedded(tokens, ctx)?;
         let per_layer = self.per_layer.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?;
         let inputs = TokenInputs { embedded, per_layer };
-        let mut stream = ResidualStream::new(inputs.embedded.clone());
+        let mut stream = match (self.blueprint.hyper, self.blueprint.stream) {
+            (Some(hyper), _) => hyper.copies(&inputs.embedded)?,
+            (None, StreamDtype::Activations) => ResidualStream::new(inputs.embedded.clone()),
+            (None, StreamDtype::F32) => ResidualStream::in_float32(&inputs.embedded)?,
+        };
         if let Some(copies) = &self.copies {
             stream.copies = copies.copies(&inputs.embedded)?;
         }
@@ -277,6 +289,10 @@ impl Model {
         if let Some(copies) = &self.copies {
             stream = ResidualStream::new(copies.mean(&stream.copies)?);
         }
+        if let Some(shares) = &stream.read_shares {
+            stream = ResidualStream::new(stream.of_copies(shares)?);
+        }
+        stream.round_next_read();
         let x = match &self.output_history {
             Some(history) => self.norm.forward(&history.read(&mut stream)?)?,
             None => stream.norm(&self.norm)?,
@@ -359,8 +375,12 @@ impl Layer {
         let norms = spec.norms().into_iter().map(|(name, norm)| (format!("{path}.{name}"), norm));
         let at = (path, spec.number);
         let finish = spec.finish.iter().map(|finish| FinishBlock::load(finish, store, at, hidden));
+        let finish = finish.collect::<Result<_, _>>()?;
+        let residual = |part: usize, store: &mut Store| {
+            ResidualBlock::load(spec.residual, store, &format!("{path}.{}", RESIDUAL_GATES[part]))
+        };
         Ok(Self {
-            finish: finish.collect::<Result<_, _>>()?,
+            finish,
             history: match spec.history {
                 Some(History { begins_block }) => Some(LayerHistory {
                     begins_block,
@@ -371,12 +391,13 @@ impl Layer {
             },
             laurel: spec.laurel.map(|_| LaurelBlock::load(store, path, spec.norm)).transpose()?,
             alternating: None,
+            hyper: None,
             shortcut: match &spec.shortcut {
                 Some((name, mlp)) => Some(mlp.load(store, &format!("{path}.{name}"))?),
                 None => None,
             },
             norm_placement: spec.norm_placement,
-            residual_scale: spec.residual_scale,
+            residual: [residual(0, store)?, residual(1, store)?],
             norms: norms.map(|(path, norm)| store.norm(&path, norm, hidden)).collect::<Result<_, _>>()?,
             mixer: spec.mixer.load(store, &format!("{path}.{}", spec.mixer_name))?,
             mlp: match &spec.mlp {
@@ -438,67 +459,92 @@ impl Layer {
         Ok(())
     }
 
+    /// Mixer and MLP, each of a mix of the stream's copies: the mixer by the last layer's shares, the MLP by the mixer's.
+    fn compute_with_copies(
+        &self,
+        [of_mixer, of_mlp]: &[HyperBlock; 2],
+        [before, before_mlp]: [&NormBlock; 2],
+        x: &mut ResidualStream,
+        layer: LayerContext,
+    ) -> mlx::Result<()> {
+        let shares = x.read_shares.take().ok_or_else(|| mlx::Error::new("shares of the copies"))?;
+        let mix = of_mixer.mix(x)?;
+        let mixed = self.mixer.forward(&before.forward(&x.of_copies(&shares)?)?, layer)?;
+        x.mix_copies(&mix, &mixed)?;
+        let next = of_mlp.mix(x)?;
+        if let Some(mlp) = &self.mlp {
+            let transformed = mlp.forward(&before_mlp.forward(&x.of_copies(&mix.read)?)?)?;
+            x.mix_copies(&next, &transformed)?;
+        }
+        x.read_shares = Some(next.read);
+        Ok(())
+    }
+
     /// Mixer and MLP: the only place that matches on [`NormPlacement`].
     fn compute(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
-        let scale = self.residual_scale;
+        let [mixed_joins, transformed_joins] = &self.residual;
         if let (Some(history), [before, before_mlp]) = (&self.history, self.norms.as_slice()) {
             return self.compute_with_history(history, [before, before_mlp], x, layer);
+        }
+        if let (Some(hyper), [before, before_mlp]) = (&self.hyper, self.norms.as_slice()) {
+            return self.compute_with_copies(hyper, [before, before_mlp], x, layer);
         }
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
             (NormPlacement::Bare, [], None) => {
                 let mixed = self.mixer.forward(x.value(), layer)?;
-                x.add(scaled(mixed, scale));
+                mixed_joins.add(x, mixed);
             }
             (NormPlacement::Alone { .. }, [before], None) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                x.add(scaled(mixed, scale));
+                mixed_joins.add(x, mixed);
             }
             (NormPlacement::MlpAlone { .. }, [before], Some(mlp)) => {
                 let transformed = mlp.forward(&x.norm(before)?)?;
-                x.add(scaled(transformed, scale));
+                transformed_joins.add(x, transformed);
             }
             (NormPlacement::Nothing, [], None) => {}
             (NormPlacement::Pre { .. }, [before, before_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                x.add(scaled(mixed, scale));
+                mixed_joins.add(x, mixed);
                 let normed = x.norm(before_mlp)?;
                 if let Some(shortcut) = &self.shortcut {
                     x.defer(shortcut.forward(&normed)?);
                 }
-                x.add(scaled(mlp.forward(&normed)?, scale));
+                transformed_joins.add(x, mlp.forward(&normed)?);
             }
             (NormPlacement::Parallel { .. }, [before], Some(mlp)) => {
                 let normed = x.norm(before)?;
                 let both = self.mixer.forward(&normed, layer)? + mlp.forward(&normed)?;
-                x.add(scaled(both, scale));
+                mixed_joins.add(x, both);
             }
             (NormPlacement::ParallelPair { .. }, [before, before_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                x.add(scaled(mixed + transformed, scale));
+                mixed_joins.add(x, mixed + transformed);
             }
             (NormPlacement::Post { .. }, [after, after_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(x.value(), layer)?;
-                x.add(scaled(after.forward(&mixed)?, scale));
+                mixed_joins.add(x, after.forward(&mixed)?);
                 let transformed = mlp.forward(x.value())?;
-                x.add(scaled(after_mlp.forward(&transformed)?, scale));
+                transformed_joins.add(x, after_mlp.forward(&transformed)?);
             }
             (NormPlacement::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
                 let normed = x.norm(before)?;
                 let mixed = self.mixer.forward(&normed, layer)?;
-                x.add(scaled(after.forward(&mixed)?, scale));
+                mixed_joins.add(x, after.forward(&mixed)?);
                 if let Some(laurel) = &self.laurel {
                     // The sum of two is as large as one.
-                    *x = ResidualStream::new((x.value() + laurel.forward(&normed)?) * 0.5f32.sqrt());
+                    let both = (x.value() + laurel.forward(&normed)?) * 0.5f32.sqrt();
+                    x.set(both);
                 }
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                x.add(scaled(after_mlp.forward(&transformed)?, scale));
+                transformed_joins.add(x, after_mlp.forward(&transformed)?);
             }
             (NormPlacement::OpenSandwich { .. }, [before, after, after_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                x.add(scaled(after.forward(&mixed)?, scale));
+                mixed_joins.add(x, after.forward(&mixed)?);
                 let transformed = mlp.forward(x.value())?;
-                x.add(scaled(after_mlp.forward(&transformed)?, scale));
+                transformed_joins.add(x, after_mlp.forward(&transformed)?);
             }
             _ => return Err(mlx::Error::new("the norms and the MLP that the norm placement names")),
         }
@@ -512,7 +558,9 @@ impl Layer {
         let history = self.history.iter().flat_map(|both| [&both.mixer, &both.mlp]);
         let finish = finish.chain(history.flat_map(HistoryBlock::arrays));
         let finish = finish.chain(self.laurel.iter().flat_map(LaurelBlock::arrays));
+        let finish = finish.chain(self.residual.iter().flat_map(ResidualBlock::arrays));
         let finish = finish.chain(self.alternating.iter().flat_map(AlternatingBlock::arrays));
+        let finish = finish.chain(self.hyper.iter().flatten().flat_map(HyperBlock::arrays));
         norms.chain(self.mixer.arrays()).chain(mlps).chain(finish).collect()
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use crate::{
     Activation, Attention, AttentionSpan, Blueprint, Config, ConfigError, GatedMlp, Head, KeySource,
-    LayerSpec, Names, Norm, Passes, Position,
+    LayerSpec, Names, Norm, Passes, Position, StreamDtype,
 };
 
 /// Sizes and the norm, under the names nearly every transformer uses.
@@ -143,7 +143,9 @@ impl Blueprint {
             learned_positions: None,
             per_layer_inputs: None,
             alternating: None,
+            hyper: None,
             reads_history: false,
+            stream: StreamDtype::Activations,
             embed_scale: 1.0,
             embed_norm: None,
             layers,
@@ -155,6 +157,7 @@ impl Blueprint {
             logit_softcap: None,
             never_sampled: Vec::new(),
             names: Names::LLAMA,
+            rotated: Vec::new(),
             rewrites: Vec::new(),
         }
         .numbered(|index| index)

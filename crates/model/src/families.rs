@@ -16,6 +16,7 @@ mod dbrx;
 mod deepseek;
 mod deepseek_v3;
 mod deepseek_v32;
+mod deepseek_v41;
 mod ernie4_5_moe;
 mod exaone;
 mod exaone_moe;
@@ -62,6 +63,7 @@ mod minimax_m3;
 mod mistral3;
 mod mixtral;
 mod muse_glimmer;
+mod muse_spark;
 mod names;
 mod nanbeige;
 mod nanochat;
@@ -83,6 +85,7 @@ mod phixtral;
 mod plamo;
 mod plamo2;
 mod plamo3;
+mod prism;
 mod qwen;
 mod qwen2;
 mod qwen2_moe;
@@ -249,9 +252,15 @@ pub const FAMILIES: &[Family] = &[
         read: qwen3_5::read,
         about: "Qwen3.5 with routed experts, the text model",
     },
+    Family {
+        model_type: "prism_hadamard_qwen35",
+        read: prism::read,
+        about: "Qwen3.5 in 2 bits with rotated inputs, the text model",
+    },
     Family { model_type: "step3p5", read: step3p5::read, about: "Step 3.5 Flash" },
     Family { model_type: "falcon_h1", read: falcon_h1::read, about: "Falcon-H1" },
     Family { model_type: "muse_glimmer", read: muse_glimmer::read, about: "Muse Glimmer" },
+    Family { model_type: "muse_spark", read: muse_spark::read, about: "Muse Spark, the text model" },
     Family { model_type: "nemotron-nas", read: nemotron_nas::read, about: "Llama Nemotron Super and Ultra" },
     Family { model_type: "plamo3", read: plamo3::read, about: "PLaMo 3" },
     Family { model_type: "olmo_hybrid", read: olmo_hybrid::read, about: "OLMo Hybrid" },
@@ -291,6 +300,8 @@ pub const FAMILIES: &[Family] = &[
         read: deepseek_v32::read,
         about: "DeepSeek-V3.2, with sparse attention",
     },
+    Family { model_type: "deepseek_v41", read: deepseek_v41::read, about: "DeepSeek-V4.1, the text model" },
+    Family { model_type: "deepseek_v41_text", read: deepseek_v41::read, about: "DeepSeek-V4.1, text only" },
     Family { model_type: "glm_moe_dsa", read: deepseek_v32::read_glm, about: "GLM-5" },
     Family { model_type: "minimax_m3_vl", read: minimax_m3::read, about: "MiniMax M3, the text model" },
     Family { model_type: "gemma4_text", read: gemma4::read, about: "Gemma 4, text only" },

@@ -42,8 +42,8 @@ pub mod weights;
 
 pub use batch::{Batch, Segment};
 pub use blueprint::{
-    AlternatingUpdates, Blueprint, Finish, Head, History, LayerSpec, Names, NormPlacement, Passes,
-    PerLayerInputs,
+    AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, Names, NormPlacement,
+    Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use decoder::{LaunchStats, Model, RowLogits};
@@ -54,15 +54,16 @@ pub use kv_cache::{BlockExport, KvCache, KvCacheGroup, VisibleTo};
 pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use mixers::{
-    Absent, Attention, AttentionSpan, BlockSparse, ChannelMix, ConvAttention, ConvGate, Decay,
-    DeltaAttention, DeltaGate, GatedDelta, HeadGate, IndexKeys, IndexedAttention, Indexer, KeyConv,
-    KeySource, LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt,
-    NormOver, OutputGate, Parallel, PerPosition, QkNorm, RgLru, SelectiveMamba2, ShortConv, StepNorms,
-    Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
+    Absent, Attention, AttentionSpan, BlockSparse, Candidates, ChannelMix, CompressedAttention, Compressor,
+    ConvAttention, ConvGate, Decay, DeltaAttention, DeltaGate, EntryIndexer, EntryReads, GatedDelta,
+    HeadGate, IndexedAttention, Indexer, KeyConv, KeyReads, KeySource, LatentAttention, Lightning,
+    LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt, NormOver, OpenGroup, OutNorm, OutputGate,
+    Parallel, PerPosition, QkNorm, RgLru, RowCache, SelectiveMamba2, ShortConv, StepNorms, Temperature,
+    TimeMix, TokenHistory, TokenShift, WkvState,
 };
 pub use mlps::{
-    Activation, DenseAndRouted, Expert, GatedMlp, Latent, LinearMlp, Mlp, Moe, NormedMlp, PlainMlp,
-    RouteGroups, RouteScores, Router, SharedExpert, SharedGate, Weighs,
+    Activation, DenseAndRouted, Expert, GatedMlp, Latent, LatentNorms, LinearMlp, Mlp, Moe, NormedMlp,
+    PlainMlp, RouteGroups, RouteScores, Router, SharedExpert, SharedGate, Weighs,
 };
 pub use norm::Norm;
 pub use ops::Kernels;

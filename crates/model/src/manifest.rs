@@ -10,6 +10,13 @@ use crate::Norm;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest(pub BTreeMap<String, Vec<usize>>);
 
+impl Manifest {
+    /// Inputs of the module at a path, if there is one.
+    pub(crate) fn inputs_of(&self, path: &str) -> Option<usize> {
+        self.0.get(&format!("{path}.weight"))?.last().copied()
+    }
+}
+
 /// A place in the tensor tree.
 pub(crate) struct Scope<'a> {
     manifest: &'a mut Manifest,
@@ -75,7 +82,9 @@ impl<'a> Scope<'a> {
     pub(crate) fn norm(&mut self, name: &str, norm: Norm, width: usize) {
         let mut scope = self.at(name);
         match norm {
-            Norm::Rms { .. } | Norm::Layer { bias: false, .. } => scope.tensor("weight", &[width]),
+            Norm::Rms { .. } | Norm::ScaledRms { .. } | Norm::Layer { bias: false, .. } => {
+                scope.tensor("weight", &[width]);
+            }
             Norm::Layer { bias: true, .. } => {
                 scope.tensor("weight", &[width]);
                 scope.tensor("bias", &[width]);

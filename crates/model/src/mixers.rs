@@ -7,12 +7,11 @@
 
 mod absent;
 mod attention;
-mod cached_index;
+mod compressed;
 mod conv_attention;
 mod conv_gate;
 mod delta_attention;
 mod gated_delta;
-mod index_keys;
 mod indexed_attention;
 mod latent;
 mod lightning;
@@ -24,26 +23,28 @@ mod ngram;
 mod parallel;
 mod per_position;
 mod rg_lru;
+mod row_cache;
 mod rwkv7;
 mod selective_mamba2;
 mod short_conv;
 mod token_shift;
+mod written_rows;
 
 use omnibus_kv::{FloatType, KvCacheSpec, KvFormat};
 
 use crate::spec::{Footprint, Rules, Tensors};
 pub use absent::Absent;
 pub use attention::{
-    Attention, AttentionSpan, BlockSparse, HeadGate, KeySource, NormAt, NormOver, OutputGate, QkNorm,
-    Temperature,
+    Attention, AttentionSpan, BlockSparse, HeadGate, KeySource, NormAt, NormOver, OutNorm, OutputGate,
+    QkNorm, Temperature,
 };
+pub use compressed::{Candidates, CompressedAttention, Compressor, EntryIndexer, EntryReads, OpenGroup};
 pub use conv_attention::{ConvAttention, KeyConv};
 pub use conv_gate::ConvGate;
 pub use delta_attention::{Decay, DeltaAttention, DeltaGate};
 pub use gated_delta::GatedDelta;
-pub use index_keys::IndexKeys;
 pub use indexed_attention::IndexedAttention;
-pub use latent::{Indexer, LatentAttention};
+pub use latent::{Indexer, KeyReads, LatentAttention};
 pub use lightning::Lightning;
 pub use loop_attention::LoopAttention;
 pub use mamba1::{Mamba1, StepNorms};
@@ -52,6 +53,7 @@ pub use ngram::{NgramEmbedding, TokenHistory};
 pub use parallel::Parallel;
 pub use per_position::PerPosition;
 pub use rg_lru::RgLru;
+pub use row_cache::RowCache;
 pub use rwkv7::{ChannelMix, TimeMix, WkvState};
 pub use selective_mamba2::SelectiveMamba2;
 pub use short_conv::ShortConv;
@@ -78,6 +80,7 @@ pub enum Mixer {
     NgramEmbedding(NgramEmbedding),
     TimeMix(TimeMix),
     ChannelMix(ChannelMix),
+    Compressed(CompressedAttention),
     Parallel(Parallel),
     PerPosition(PerPosition),
     Absent(Absent),
@@ -111,6 +114,7 @@ from_specs! {
     NgramEmbedding => NgramEmbedding,
     TimeMix => TimeMix,
     ChannelMix => ChannelMix,
+    CompressedAttention => Compressed,
     Parallel => Parallel,
     PerPosition => PerPosition,
     Absent => Absent,
@@ -177,6 +181,7 @@ impl Mixer {
             Self::NgramEmbedding(spec) => spec,
             Self::TimeMix(spec) => spec,
             Self::ChannelMix(spec) => spec,
+            Self::Compressed(spec) => spec,
             Self::Parallel(spec) => spec,
             Self::PerPosition(spec) => spec,
             Self::Absent(spec) => spec,

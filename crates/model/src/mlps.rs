@@ -20,7 +20,7 @@ pub use activation::Activation;
 pub use dense_and_routed::DenseAndRouted;
 pub use gated::GatedMlp;
 pub use linear::LinearMlp;
-pub use moe::{Expert, Latent, Moe, SharedExpert, SharedGate};
+pub use moe::{Expert, Latent, LatentNorms, Moe, SharedExpert, SharedGate};
 pub use normed::NormedMlp;
 pub use plain::PlainMlp;
 pub use router::{RouteGroups, RouteScores, Router, Weighs};

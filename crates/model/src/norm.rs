@@ -12,6 +12,8 @@ pub enum Norm {
     Layer { eps: f32, bias: bool },
     /// The same without weight and bias.
     LayerUnweighted { eps: f32 },
+    /// The unweighted one of `x · weight` (Muse Spark).
+    ScaledRms { eps: f32 },
     /// No norm: `x · weight` with one learned number (Talkie).
     Gain,
 }
@@ -22,6 +24,7 @@ impl Norm {
         match self {
             Self::Rms { eps }
             | Self::RmsUnweighted { eps }
+            | Self::ScaledRms { eps }
             | Self::Layer { eps, .. }
             | Self::LayerUnweighted { eps } => eps,
             Self::Gain => 0.0,

@@ -46,6 +46,11 @@ pub enum WeightRewrite {
     MoveFactors { from: Pattern, to: Pattern },
     /// Reorders three axes, unless the last already has length `unless_last`.
     Transpose { tensors: Pattern, order: [i32; 3], unless_last: i32 },
+    /// From a gate's logits to the shares of the stream and of what joins it: `√(1 − σ²)`, at least `√0.001`, and `σ`, the
+    /// sigmoid of the logits over 0.3 (Muse Spark).
+    GateShares { from: Pattern, stays: Pattern, joins: Pattern },
+    /// Rounds numbers to bfloat16, in which the reference keeps them.
+    RoundToBf16 { tensors: Pattern, when: When },
     /// Adds a number: one to norms stored as `weight − 1`.
     Add { tensors: Pattern, amount: f32, when: When },
     /// Multiplies all numbers by one factor, or the numbers of each row by its own.

@@ -59,7 +59,10 @@ impl FinishBlock {
     pub(crate) fn forward(&self, x: &mut ResidualStream, inputs: &TokenInputs) -> mlx::Result<()> {
         match self {
             Self::AddEmbeddings { gain } => x.add(&inputs.embedded * gain),
-            Self::Scale { factor } => *x = ResidualStream::new(x.value() * factor),
+            Self::Scale { factor } => {
+                let scaled = x.value() * factor;
+                x.set(scaled);
+            }
             Self::PerLayerInput(block) => {
                 let term = block.forward(x.value(), inputs)?;
                 x.add(term);

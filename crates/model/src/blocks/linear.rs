@@ -2,6 +2,7 @@
 
 use mlx::{Array, Dtype};
 
+use super::HadamardRotation;
 use crate::ops::{ChosenExperts, Ops, Weight};
 
 /// `x · Wᵀ + b`. The weight is `[out, in]`.
@@ -10,16 +11,26 @@ pub(crate) struct Linear {
     ops: &'static dyn Ops,
     weight: Weight,
     bias: Option<Array>,
+    /// Of what it reads.
+    rotation: Option<HadamardRotation>,
 }
 
 impl Linear {
     pub(crate) fn new(ops: &'static dyn Ops, weight: Weight, bias: Option<Array>) -> Self {
-        Self { ops, weight, bias }
+        Self { ops, weight, bias, rotation: None }
+    }
+
+    /// The same for weights that were rotated.
+    pub(crate) fn rotated(self, rotation: Option<HadamardRotation>) -> Self {
+        Self { rotation, ..self }
     }
 
     /// `[.., in]` → `[.., out]`.
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<Array> {
-        let product = self.ops.linear(x, &self.weight)?;
+        let product = match &self.rotation {
+            Some(rotation) => self.ops.linear(&rotation.apply(x)?, &self.weight)?,
+            None => self.ops.linear(x, &self.weight)?,
+        };
         Ok(match &self.bias {
             Some(bias) => product + bias,
             None => product,
@@ -27,24 +38,28 @@ impl Linear {
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.weight.arrays().into_iter().chain(&self.bias).collect()
+        let signs = self.rotation.iter().map(|rotation| &rotation.signs);
+        self.weight.arrays().into_iter().chain(&self.bias).chain(signs).collect()
     }
 
     /// The same layer with only these outputs, in this order. `rows`: `[n]` i32, each below the outputs' number.
     pub(crate) fn take_rows(self, rows: &Array) -> mlx::Result<Self> {
         let bias = self.bias.as_ref().map(|bias| bias.take(rows, 0)).transpose()?;
-        Ok(Self { ops: self.ops, weight: self.weight.take_rows(rows)?, bias })
+        Ok(Self { weight: self.weight.take_rows(rows)?, bias, ..self })
     }
 
     /// One layer that computes both outputs, `first` before `second`, if they are stored alike.
     fn join(first: &Self, second: &Self) -> mlx::Result<Option<Self>> {
+        if first.rotation.is_some() || second.rotation.is_some() {
+            return Ok(None);
+        }
         let bias = match (&first.bias, &second.bias) {
             (Some(a), Some(b)) => Some(mlx::concatenate(&[a, b], 0)?),
             (None, None) => None,
             _ => return Ok(None),
         };
         let weight = Weight::join(&first.weight, &second.weight)?;
-        Ok(weight.map(|weight| Self { ops: first.ops, weight, bias }))
+        Ok(weight.map(|weight| Self { ops: first.ops, weight, bias, rotation: None }))
     }
 }
 
@@ -89,7 +104,10 @@ pub(crate) struct Embedding(pub(crate) Linear);
 impl Embedding {
     /// `tokens` `[T]` i32, all within the vocabulary → `[T, hidden]` in `dtype`.
     pub(crate) fn forward(&self, tokens: &Array, dtype: Dtype) -> mlx::Result<Array> {
-        self.0.ops.embedding(tokens, &self.0.weight, dtype)
+        match &self.0.rotation {
+            Some(rotation) => rotation.rows(&self.0.weight, tokens)?.astype(dtype),
+            None => self.0.ops.embedding(tokens, &self.0.weight, dtype),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Normalisation, and the residual stream it reads.
 
-use mlx::Array;
+use mlx::{Array, Dtype};
 
 use crate::forward::LogitRows;
 use crate::ops::Ops;
@@ -15,6 +15,8 @@ pub(crate) struct NormBlock {
 enum NormKind {
     /// `weight`: `[width]`.
     Rms { weight: Array },
+    /// Both `[width]`; `ones` are the norm's weight.
+    ScaledRms { weight: Array, ones: Array },
     /// Both `[width]`.
     Layer { weight: Array, bias: Option<Array> },
     /// `[1]`.
@@ -24,6 +26,10 @@ enum NormKind {
 impl NormBlock {
     pub(crate) fn rms(ops: &'static dyn Ops, weight: Array, eps: f32) -> Self {
         Self { ops, kind: NormKind::Rms { weight }, eps }
+    }
+
+    pub(crate) fn scaled_rms(ops: &'static dyn Ops, weight: Array, ones: Array, eps: f32) -> Self {
+        Self { ops, kind: NormKind::ScaledRms { weight, ones }, eps }
     }
 
     pub(crate) fn layer(ops: &'static dyn Ops, weight: Array, bias: Option<Array>, eps: f32) -> Self {
@@ -38,6 +44,7 @@ impl NormBlock {
         match &self.kind {
             NormKind::Gain { weight } => Ok(x * weight),
             NormKind::Rms { weight } => self.ops.rms_norm(x, weight, self.eps),
+            NormKind::ScaledRms { weight, ones } => self.ops.rms_norm(&(x * weight), ones, self.eps),
             NormKind::Layer { weight, bias } => self.ops.layer_norm(x, weight, bias.as_ref(), self.eps),
         }
     }
@@ -46,7 +53,7 @@ impl NormBlock {
     fn forward_sum(&self, sum: &Array, term: &Array) -> mlx::Result<(Array, Array)> {
         match &self.kind {
             NormKind::Rms { weight } => self.ops.add_rms_norm(sum, term, weight, self.eps),
-            NormKind::Layer { .. } | NormKind::Gain { .. } => {
+            NormKind::ScaledRms { .. } | NormKind::Layer { .. } | NormKind::Gain { .. } => {
                 let sum = sum + term;
                 let normed = self.forward(&sum)?;
                 Ok((sum, normed))
@@ -55,11 +62,12 @@ impl NormBlock {
     }
 
     pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        let (weight, bias) = match &self.kind {
+        let (weight, other) = match &self.kind {
             NormKind::Rms { weight } | NormKind::Gain { weight } => (weight, None),
+            NormKind::ScaledRms { weight, ones } => (weight, Some(ones)),
             NormKind::Layer { weight, bias } => (weight, bias.as_ref()),
         };
-        [weight].into_iter().chain(bias)
+        [weight].into_iter().chain(other)
     }
 }
 
@@ -72,13 +80,53 @@ pub(crate) struct ResidualStream {
     deferred: Option<Array>,
     /// What the sum was at the beginnings of blocks of layers.
     history: Vec<Array>,
-    /// Copies, where layers compute one and predict the others.
+    /// Copies, where layers compute one and predict the others, or read a mix of them.
     pub(crate) copies: Vec<Array>,
+    /// What the next part reads of each copy, `[T, copies]` f32, where parts read a mix of them.
+    pub(crate) read_shares: Option<Array>,
+    /// How parts read a stream of another dtype than theirs.
+    reads: Option<StreamReads>,
+}
+
+/// How parts read a stream of another dtype than theirs.
+#[derive(Clone, Copy)]
+struct StreamReads {
+    /// That of parts.
+    dtype: Dtype,
+    /// The next read is rounded to bfloat16.
+    rounds_next: bool,
 }
 
 impl ResidualStream {
     pub(crate) fn new(x: Array) -> Self {
-        Self { sum: x, pending: None, deferred: None, history: Vec::new(), copies: Vec::new() }
+        Self {
+            sum: x,
+            pending: None,
+            deferred: None,
+            history: Vec::new(),
+            copies: Vec::new(),
+            read_shares: None,
+            reads: None,
+        }
+    }
+
+    /// A stream in float32, which parts read in the dtype of `x`; the first read is rounded to bfloat16.
+    pub(crate) fn in_float32(x: &Array) -> mlx::Result<Self> {
+        let reads = Some(StreamReads { dtype: x.dtype()?, rounds_next: true });
+        Ok(Self { reads, ..Self::new(x.astype(Dtype::F32)?) })
+    }
+
+    /// Of a stream in float32: the next read is rounded to bfloat16.
+    pub(crate) fn round_next_read(&mut self) {
+        if let Some(reads) = &mut self.reads {
+            reads.rounds_next = true;
+        }
+    }
+
+    /// `x = value`
+    pub(crate) fn set(&mut self, value: Array) {
+        self.sum = value;
+        self.pending = None;
     }
 
     /// What it was at the beginnings of blocks.
@@ -123,17 +171,26 @@ impl ResidualStream {
 
     /// `norm(x)`, with all that was added.
     pub(crate) fn norm(&mut self, norm: &NormBlock) -> mlx::Result<Array> {
-        let Some(pending) = self.pending.take() else { return norm.forward(&self.sum) };
-        let (sum, normed) = norm.forward_sum(&self.sum, &pending)?;
-        self.sum = sum;
-        Ok(normed)
+        let normed = match self.pending.take() {
+            None => norm.forward(&self.sum)?,
+            Some(pending) => {
+                let (sum, normed) = norm.forward_sum(&self.sum, &pending)?;
+                self.sum = sum;
+                normed
+            }
+        };
+        let Some(reads) = &mut self.reads else { return Ok(normed) };
+        match std::mem::take(&mut reads.rounds_next) {
+            true => normed.astype(Dtype::Bf16)?.astype(reads.dtype),
+            false => normed.astype(reads.dtype),
+        }
     }
 
     /// Keeps only these rows of the stream.
     pub(crate) fn take_rows(&mut self, rows: &LogitRows) -> mlx::Result<()> {
         self.sum = rows.of(&self.sum)?;
         self.pending = self.pending.take().map(|pending| rows.of(&pending)).transpose()?;
-        for array in self.history.iter_mut().chain(&mut self.copies) {
+        for array in self.history.iter_mut().chain(&mut self.copies).chain(&mut self.read_shares) {
             *array = rows.of(array)?;
         }
         Ok(())

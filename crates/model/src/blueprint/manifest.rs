@@ -1,12 +1,18 @@
 //! The tensors of a whole network.
 
 use crate::manifest::Scope;
-use crate::{AlternatingUpdates, Blueprint, Finish, Head, LayerSpec, Manifest, Norm};
+use crate::{
+    AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, Manifest, Norm, Residual,
+};
 
 /// Learned positions, below the root.
 pub(crate) const POSITIONS: &str = "embed_positions";
 /// The norm of embeddings, below the root.
 pub(crate) const EMBED_NORM: &str = "embed_norm";
+/// The gates of mixer and MLP on the stream, below a layer.
+pub(crate) const RESIDUAL_GATES: [&str; 2] = ["add_attn", "add_ffn"];
+/// How the copies of the stream meet mixer and MLP, below a layer.
+pub(crate) const HYPER_PARTS: [&str; 2] = ["attn_hc", "ffn_hc"];
 
 impl Blueprint {
     /// Every tensor this network is made of, unquantized. [`Head::OwnIfPresent`] counts as tied.
@@ -51,6 +57,14 @@ impl Blueprint {
             if let Some(updates) = self.alternating {
                 updates.name_tensors(&mut at.at("altup"));
             }
+            if let Some(hyper) = self.hyper {
+                HYPER_PARTS.iter().for_each(|part| hyper.name_tensors(&mut at.at(part)));
+            }
+        }
+        for module in &self.rotated {
+            if let Some(inputs) = manifest.inputs_of(&module.path) {
+                manifest.0.insert(format!("{}.signs", module.path), vec![inputs]);
+            }
         }
         manifest
     }
@@ -78,6 +92,12 @@ impl LayerSpec {
             laurel.linear("linear_right", rank, hidden, false);
             laurel.norm("post_laurel_norm", self.norm, hidden);
         }
+        if self.residual == Residual::Gated {
+            for part in RESIDUAL_GATES {
+                at.tensor(&format!("{part}_alpha"), &[at.hidden]);
+                at.tensor(&format!("{part}_beta"), &[at.hidden]);
+            }
+        }
         for finish in &self.finish {
             finish.name_tensors(at);
         }
@@ -99,6 +119,15 @@ impl AlternatingUpdates {
         at.linear("prediction_coefs", self.copies, self.copies * self.copies, false);
         at.linear("modality_router", hidden, self.copies, false);
         at.norm("router_norm", Norm::Rms { eps: self.norm_eps }, hidden);
+    }
+}
+
+impl HyperConnections {
+    fn name_tensors(self, at: &mut Scope) {
+        let (hidden, mixes) = (at.hidden, self.copies * (self.copies + 2));
+        at.tensor("fn", &[mixes, self.copies * hidden]);
+        at.tensor("base", &[mixes]);
+        at.tensor("scale", &[3]);
     }
 }
 

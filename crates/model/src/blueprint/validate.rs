@@ -1,7 +1,7 @@
 //! The rules of a whole network. Checked once, after the family has read the config.
 
 use crate::rules::Broken;
-use crate::{Blueprint, ConfigError};
+use crate::{Blueprint, ConfigError, HyperConnections, RotatedModule};
 
 impl Blueprint {
     /// Fails with every rule that some layer breaks, each named once.
@@ -15,11 +15,24 @@ impl Blueprint {
                 format!("`altup_active_idx` ({active}) is below `altup_num_inputs` ({copies}), at most 64")
             });
         }
+        if let Some(HyperConnections { copies, iterations, .. }) = self.hyper {
+            broken.check((1..=64).contains(&copies) && (1..=1024).contains(&iterations), || {
+                format!(
+                    "`hc_mult` ({copies}) is from 1 to 64, `hc_sinkhorn_iters` ({iterations}) from 1 to 1024"
+                )
+            });
+        }
         for layer in &self.layers {
             layer.mixer.spec().check_rules(&mut broken);
             for mlp in layer.mlp.iter().chain(layer.shortcut.iter().map(|(_, mlp)| mlp)) {
                 mlp.spec().check_rules(&mut broken);
             }
+        }
+        for RotatedModule { path, block } in &self.rotated {
+            let inputs = self.manifest().inputs_of(path).unwrap_or(0);
+            broken.check(block.is_power_of_two() && inputs > 0 && inputs.is_multiple_of(*block), || {
+                format!("the rotation of `{path}` is in blocks of a power of two ({block}) that divides its {inputs} inputs")
+            });
         }
         let rules = broken.into_rules();
         if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }

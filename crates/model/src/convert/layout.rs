@@ -164,7 +164,9 @@ impl WeightRewrite {
                 same(tensors).filter(|_| *when == When::Always)
             }
             // Converted checkpoints have none of these, or have them as we do.
-            Self::Drop { .. }
+            Self::GateShares { .. }
+            | Self::RoundToBf16 { .. }
+            | Self::Drop { .. }
             | Self::DropBeside { .. }
             | Self::DropLayersFrom { .. }
             | Self::Reshape { .. }

@@ -9,7 +9,7 @@ use crate::*;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let dims = Dims::read(cfg)?;
     let attention = Attention {
-        out_norm: Some(dims.norm),
+        out_norm: Some(OutNorm::AllHeads(dims.norm)),
         ..Attention::new(&dims, rope(cfg, &dims)?).with_bias(cfg.or("attention_bias", false)?)
     };
     cfg.pass_by(&["hidden_act"]);

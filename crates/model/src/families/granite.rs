@@ -10,8 +10,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let dims = Dims::read(cfg)?;
     let attention = attention(cfg, &dims, rope(cfg, &dims)?)?;
     let mlp = GatedMlp::read(cfg)?.with_bias(cfg.or("mlp_bias", false)?);
-    let residual_scale = cfg.req("residual_multiplier")?;
-    let layer = LayerSpec { residual_scale, ..LayerSpec::pre_norm(attention, mlp, dims.norm) };
+    let residual = Residual::Scaled(cfg.req("residual_multiplier")?);
+    let layer = LayerSpec { residual, ..LayerSpec::pre_norm(attention, mlp, dims.norm) };
     blueprint(cfg, &dims, vec![layer; dims.layers])
 }
 

@@ -11,9 +11,9 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let dims = Dims::read(cfg)?;
     let attention = granite::attention(cfg, &dims, rope(cfg, &dims)?)?;
     let moe = Moe { shared: None, ..moe(cfg)? };
-    let residual_scale = cfg.req("residual_multiplier")?;
+    let residual = Residual::Scaled(cfg.req("residual_multiplier")?);
     let rewrites = expert_names(&moe);
-    let layer = LayerSpec { residual_scale, ..LayerSpec::pre_norm(attention, moe, dims.norm) };
+    let layer = LayerSpec { residual, ..LayerSpec::pre_norm(attention, moe, dims.norm) };
     Ok(Blueprint { rewrites, ..granite::blueprint(cfg, &dims, vec![layer; dims.layers])? })
 }
 

@@ -27,13 +27,13 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Mlp::Moe(moe) => (granitemoe::expert_names(moe), "mlp.shared_mlp"),
         _ => (Vec::new(), "mlp"),
     };
-    let residual_scale = cfg.req("residual_multiplier")?;
+    let residual = Residual::Scaled(cfg.req("residual_multiplier")?);
     let layer = |kind: &String| {
         let (mixer_name, mixer): (_, Mixer) = match kind.as_str() {
             "attention" => ("self_attn", attention.clone().into()),
             _ => ("mamba", mamba.clone().into()),
         };
-        LayerSpec { mixer_name, residual_scale, ..LayerSpec::pre_norm(mixer, mlp.clone(), dims.norm) }
+        LayerSpec { mixer_name, residual, ..LayerSpec::pre_norm(mixer, mlp.clone(), dims.norm) }
     };
     let kinds: Vec<String> = cfg.req("layer_types")?;
     let width = match &mlp {

@@ -8,6 +8,10 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.pass_by(WITHOUT_EFFECT);
+    for (switch, off) in [("use_mla", false), ("group_limited_greedy", false), ("position_embedding_xdrope", false)] {
+        cfg.only(switch, off)?;
+    }
+    cfg.only("moe_layer_num_skipped", 0)?;
     let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
     let attention = Attention {
         qk_norm: qk_norm(cfg, &dims)?,
@@ -37,8 +41,34 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers) })
 }
 
-/// Other sizes, training, and what the published code never reads.
+/// Other sizes, training, what the published code never reads, and encoders of pictures.
 const WITHOUT_EFFECT: &[&str] = &[
+    "add_classification_head",
+    "anyres_pooling_size",
+    "anyres_vit_two_views",
+    "class_num",
+    "dense_list",
+    "eod_token_id",
+    "im_end_id",
+    "im_newline_id",
+    "im_start_id",
+    "image_token_id",
+    "mask_init_id",
+    "org_vocab_size",
+    "pad_id",
+    "skip_cls_token",
+    "text_end_id",
+    "text_start_id",
+    "video_end_id",
+    "video_start_id",
+    "vit_add_patchemb_bias",
+    "vit_input_resolution",
+    "vit_mapping_type",
+    "vit_norm_type",
+    "vit_patch",
+    "vit_remove_prenorm",
+    "vit_token",
+    "vit_used_rms_norm",
     "capacity_factor",
     "moe_drop_tokens",
     "moe_random_routing_dropped_token",
@@ -83,5 +113,11 @@ fn mlp(cfg: &Config, index: usize) -> Result<Mlp, ConfigError> {
         act: None,
     });
     let expert = dense.with_width(width).into();
-    Ok(Moe { experts, top_k, expert, router: Router::SOFTMAX, shared, latent: None }.into())
+    // mlx-lm does not read these two, which Hunyuan A13B has.
+    let router = Router {
+        renormalize: cfg.or("norm_topk_prob", false)?,
+        scale: cfg.or("routed_scaling_factor", 1.0)?,
+        ..Router::SOFTMAX
+    };
+    Ok(Moe { experts, top_k, expert, router, shared, latent: None }.into())
 }

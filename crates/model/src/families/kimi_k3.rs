@@ -99,7 +99,8 @@ fn delta(cfg: &Config, norm_eps: f32) -> Result<DeltaAttention, ConfigError> {
 fn narrow(cfg: &Config, dims: &Dims) -> Result<Option<Latent>, ConfigError> {
     let normed = cfg.or("latent_moe_use_norm", false)?;
     let width = cfg.opt("routed_expert_hidden_size")?;
-    Ok(width.map(|width| Latent { width, norm: normed.then_some(dims.norm) }))
+    let norms = LatentNorms { of_sum: normed.then_some(dims.norm), ..LatentNorms::default() };
+    Ok(width.map(|width| Latent { width, norms }))
 }
 
 /// mlx-lm joins projections and convolutions.

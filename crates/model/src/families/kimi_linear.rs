@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/kimi_linear.py`; arXiv 2510.26692.
 
+use super::kimi_k3;
 use super::latent::*;
 use super::names::*;
 use super::parts::*;
@@ -9,6 +10,10 @@ use super::routed::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    // The text model of Kimi K3 is published under this type, too.
+    if cfg.opt::<String>("hidden_act")?.as_deref() == Some("situ") {
+        return kimi_k3::read(cfg);
+    }
     cfg.pass_by(&[
         "mla_use_nope",
         "model_max_length",

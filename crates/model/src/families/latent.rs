@@ -24,7 +24,7 @@ pub(super) fn latent_attention(
         bias: cfg.or("attention_bias", false)?,
         temperature: None,
         out_gate: None,
-        indexer: None,
+        reads: KeyReads::All,
     })
 }
 

@@ -10,7 +10,7 @@ pub(super) fn read_minicpm3(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let dims = Dims::read_untied(cfg)?;
     let attention = minicpm3_attention(cfg, &dims)?;
     let layer = LayerSpec {
-        residual_scale: minicpm::residual_scale(cfg, &dims)?,
+        residual: minicpm::residual(cfg, &dims)?,
         ..LayerSpec::pre_norm(attention.clone(), GatedMlp::read(cfg)?, dims.norm)
     };
     let base: usize = cfg.req("dim_model_base")?;
@@ -41,7 +41,7 @@ fn minicpm3_attention(cfg: &Config, dims: &Dims) -> Result<LatentAttention, Conf
         bias: cfg.or("attention_bias", false)?,
         temperature: None,
         out_gate: None,
-        indexer: None,
+        reads: KeyReads::All,
     })
 }
 

@@ -9,7 +9,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let dims = Dims::read_untied(cfg)?;
     let attention = Attention::new(&dims, rope_of_theta(cfg, &dims)?);
     let layer = LayerSpec {
-        residual_scale: residual_scale(cfg, &dims)?,
+        residual: residual(cfg, &dims)?,
         ..LayerSpec::pre_norm(attention, GatedMlp::read(cfg)?, dims.norm)
     };
     let base: usize = cfg.req("dim_model_base")?;
@@ -19,8 +19,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 }
 
 /// Deep networks add less in each layer.
-pub(super) fn residual_scale(cfg: &Config, dims: &Dims) -> Result<f32, ConfigError> {
-    Ok(cfg.req::<f32>("scale_depth")? / (dims.layers as f32).sqrt())
+pub(super) fn residual(cfg: &Config, dims: &Dims) -> Result<Residual, ConfigError> {
+    Ok(Residual::Scaled(cfg.req::<f32>("scale_depth")? / (dims.layers as f32).sqrt()))
 }
 
 fn rope_of_theta(cfg: &Config, dims: &Dims) -> Result<Position, ConfigError> {

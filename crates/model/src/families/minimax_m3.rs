@@ -2,6 +2,8 @@
 //!
 //! Source: mlx-lm `models/minimax_m3_vl.py`.
 
+use omnibus_kv::CacheKind;
+
 use super::names::*;
 use super::parts::*;
 use super::routed::*;
@@ -113,7 +115,7 @@ fn indexed(
     Ok(Some(IndexedAttention {
         attention: attention.clone(),
         heads: required("sparse_num_index_heads", "index_n_heads")?,
-        keys: IndexKeys { width, latent: false },
+        keys: RowCache { width, kind: CacheKind::Full },
         rope: Rope { dims: rope.dims.min(width), ..rope },
         norm: dims.norm,
         block_size,

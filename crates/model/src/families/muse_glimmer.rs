@@ -20,7 +20,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let mlp = GatedMlp { act: Activation::Silu, ..GatedMlp::read(cfg)? };
     let after = Norm::Rms { eps: cfg.or("post_norm_eps", dims.norm.eps())? };
     let layer = |attention: &Attention| LayerSpec {
-        norm_after: Some(after),
+        norms_after: Some([after; 2]),
         ..LayerSpec::pre_norm(attention.clone(), mlp, dims.norm).with_norms(NormPlacement::GEMMA)
     };
     let layers = match cfg.opt::<Vec<String>>("layer_types")? {

@@ -72,6 +72,14 @@ pub(super) fn halves_exchanged(module: &str, heads: usize, head_dim: usize) -> W
     WeightRewrite::TakeRows { tensors: format!("{module}.*").into(), rows: rows.collect() }
 }
 
+/// Queries or keys stored for a rotation of halves, as one of neighbours takes them.
+pub(super) fn pairs_side_by_side(module: &str, heads: usize, head_dim: usize) -> WeightRewrite {
+    let half = head_dim / 2;
+    let of_head = |row: usize| row / 2 + row % 2 * half;
+    let rows = (0..heads * head_dim).map(|row| row / head_dim * head_dim + of_head(row % head_dim));
+    WeightRewrite::TakeRows { tensors: format!("{module}.*").into(), rows: rows.collect() }
+}
+
 /// The text model of a checkpoint with encoders of pictures or sound.
 pub(super) fn text_model() -> Vec<WeightRewrite> {
     let encoders = ["vision_tower", "multi_modal_projector", "visual", "model.visual", "model.vision_tower"];

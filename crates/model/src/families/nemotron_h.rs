@@ -106,7 +106,7 @@ fn moe(cfg: &Config, mlp: PlainMlp) -> Result<Option<Moe>, ConfigError> {
             ..Router::SIGMOID_CORRECTED
         },
         shared: shared.map(|_| shared_experts(width)),
-        latent: cfg.opt("moe_latent_size")?.map(|width| Latent { width, norm: None }),
+        latent: cfg.opt("moe_latent_size")?.map(|width| Latent { width, norms: LatentNorms::default() }),
     }))
 }
 

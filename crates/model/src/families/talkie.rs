@@ -20,7 +20,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     };
     let mlp = GatedMlp { act: Activation::Silu, ..GatedMlp::read(cfg)? };
     let layer = LayerSpec {
-        norm_after: Some(Norm::Gain),
+        norms_after: Some([Norm::Gain; 2]),
         finish: vec![Finish::AddEmbeddings],
         ..LayerSpec::pre_norm(attention, mlp, norm).with_norms(NormPlacement::Sandwich {
             mixer: ["input_norm", "attn_gain"],

@@ -1,6 +1,7 @@
 //! The shared inputs of one forward pass: positions, lengths, and each cache group's metadata.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 
 use mlx::Array;
 use omnibus_kv::KvFormat;
@@ -27,6 +28,17 @@ pub(crate) struct ForwardContext {
     pub(crate) tokens: Array,
     /// Values of the pass's first layer, where later layers mix them into theirs.
     pub(crate) first_values: OnceCell<Array>,
+    /// What indexers of the pass chose, by the layer's index in the blueprint, where later layers read the same keys.
+    pub(crate) choices: RefCell<BTreeMap<usize, Vec<KeyChoice>>>,
+}
+
+/// What an indexer chose for the rows of one gather, `true` where a row reads a key.
+#[derive(Clone)]
+pub(crate) struct KeyChoice {
+    /// `[n, 1, rows, keys]`
+    pub(crate) chosen: Array,
+    /// Keys that later indexers may choose from, if they are fewer than all.
+    pub(crate) candidates: Option<Array>,
 }
 
 /// Position of each row, and the length that its sequence is rotated for: the prompt's length for prompt tokens, then
@@ -70,9 +82,9 @@ impl ForwardContext {
         });
         let groups = groups.collect::<mlx::Result<_>>()?;
         let logits_at = LogitRows::new(&batch.logits_at, path)?;
-        let first_values = OnceCell::new();
+        let (first_values, choices) = (OnceCell::new(), RefCell::default());
         let tokens = batch.tokens.clone();
-        Ok(Self { positions: OnceCell::new(), logits_at, groups, lengths, tokens, first_values })
+        Ok(Self { positions: OnceCell::new(), logits_at, groups, lengths, tokens, first_values, choices })
     }
 
     /// Position of each row, `[T]` i32.
@@ -110,6 +122,11 @@ impl ForwardContext {
             }
         }
         Ok(used)
+    }
+
+    /// What the indexer of a layer chose, by gathers.
+    pub(crate) fn choices_of(&self, layer: usize) -> mlx::Result<Vec<KeyChoice>> {
+        self.choices.borrow().get(&layer).cloned().ok_or_else(|| mlx::Error::new("a choice of keys"))
     }
 
     /// What differs between two decode steps of the same [shape](Self::shapes_of_decode) beside their tokens, one for each

@@ -13,4 +13,6 @@ mod tensors;
 pub(super) use forward::AttentionBlock;
 pub(super) use gate::GateBlock;
 pub use qk_norm::{NormAt, NormOver, QkNorm};
-pub use spec::{Attention, AttentionSpan, BlockSparse, HeadGate, KeySource, OutputGate, Temperature};
+pub use spec::{
+    Attention, AttentionSpan, BlockSparse, HeadGate, KeySource, OutNorm, OutputGate, Temperature,
+};

@@ -3,8 +3,8 @@
 use mlx::{Array, Dtype};
 
 use super::attention::AttentionBlock;
-use super::cached_index::{CachedIndex, largest, where_seen};
-use super::{Attention, AttentionSpan, IndexKeys, MixerCache, MixerSpec};
+use super::written_rows::{WrittenRows, in_blocks, largest, where_seen};
+use super::{Attention, AttentionSpan, MixerCache, MixerSpec, RowCache};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::Gather;
 use crate::manifest::Scope;
@@ -22,7 +22,7 @@ pub struct IndexedAttention {
     /// Heads of the indexer; divides those of the attention.
     pub heads: usize,
     /// What is cached beside keys and values.
-    pub keys: IndexKeys,
+    pub keys: RowCache,
     /// Rotates the first part of the indexer's queries and keys.
     pub rope: Rope,
     /// Of the indexer's queries and keys.
@@ -94,8 +94,8 @@ impl IndexedAttentionBlock {
         })
     }
 
-    /// Caches the index keys of `x`. `layer`: from the index cache on.
-    fn choose(&self, x: &Array, layer: LayerContext) -> mlx::Result<BlockChoice<'_>> {
+    /// Caches the index keys of `x`.
+    fn choose<'a, 'b>(&'a self, x: &Array, layer: &mut LayerContext<'b>) -> mlx::Result<BlockChoice<'a, 'b>> {
         let (rows, heads, width) = (x.dim(0)?, self.spec.heads as i32, self.spec.keys.width as i32);
         let (ctx, [q_norm, k_norm]) = (layer.ctx, &self.norms);
         let turned = |x: Array, norm: &NormBlock| {
@@ -103,14 +103,14 @@ impl IndexedAttentionBlock {
         };
         let queries = turned(self.query.forward(x)?.reshape(&[rows, heads, width])?, q_norm)?;
         let key = turned(self.key.forward(x)?.reshape(&[rows, 1, width])?, k_norm)?;
-        let cached = CachedIndex::write(self.spec.keys, &key.squeeze(&[1])?, layer)?;
+        let cached = WrittenRows::write(self.spec.keys, &key.squeeze(&[1])?, layer, 1)?;
         Ok(BlockChoice { spec: &self.spec, queries, cached })
     }
 }
 
 impl MixerBlock for IndexedAttentionBlock {
     fn forward(&self, x: &Array, mut layer: LayerContext) -> mlx::Result<Array> {
-        let choice = self.choose(x, layer.part(1))?;
+        let choice = self.choose(x, &mut layer)?;
         let qkv = self.attention.project(x)?;
         let attended = self.attention.attended(&self.spec.attention, qkv, Some(&choice), layer)?;
         self.attention.output(x, attended)
@@ -134,14 +134,14 @@ impl MixerBlock for IndexedAttentionBlock {
 }
 
 /// Which blocks the rows of a pass read.
-struct BlockChoice<'a> {
+struct BlockChoice<'a, 'b> {
     spec: &'a IndexedAttention,
     /// `[T, heads, width]` f32
     queries: Array,
-    cached: CachedIndex,
+    cached: WrittenRows<'b>,
 }
 
-impl KeyFilter for BlockChoice<'_> {
+impl KeyFilter for BlockChoice<'_, '_> {
     fn filtered(
         &self,
         pool: usize,
@@ -154,18 +154,11 @@ impl KeyFilter for BlockChoice<'_> {
         if blocks <= kept {
             return Ok(seen.clone());
         }
-        let keys = self.cached.keys(pool, gather)?;
+        let keys = self.cached.rows(pool, gather)?;
         let scores = gather.rows.of_heads(&self.queries)?.matmul(&keys.swapaxes(-1, -2)?)?;
         let scores = where_seen(seen, &scores)?;
         let [count, heads, queries, _] = scores.dims()?;
-        let rest = Array::full(
-            &[count, heads, queries, blocks * size - gather.keys],
-            f32::NEG_INFINITY,
-            Dtype::F32,
-        )?;
-        let by_block =
-            mlx::concatenate(&[&scores, &rest], -1)?.reshape(&[count, heads, queries, blocks, size])?;
-        let best = by_block.max(&[-1])?;
+        let best = in_blocks(&scores, size)?.max(&[-1])?;
         let block = Array::arange(0..blocks, Dtype::I32)?;
         let own = rows.floor_divide(&Array::from_slice(&[size], &[1])?)?;
         let age = own - block;

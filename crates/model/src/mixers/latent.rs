@@ -12,4 +12,4 @@ mod tensors;
 
 pub(super) use forward::LatentBlock;
 pub use indexer::Indexer;
-pub use spec::LatentAttention;
+pub use spec::{KeyReads, LatentAttention};

@@ -2,6 +2,7 @@
 
 use super::Mixer;
 use super::attention::AttentionBlock;
+use super::compressed::CompressedBlock;
 use super::conv_attention::ConvAttentionBlock;
 use super::conv_gate::ConvGateBlock;
 use super::delta_attention::DeltaAttentionBlock;
@@ -46,6 +47,7 @@ impl Mixer {
             Self::IndexedAttention(spec) => Box::new(IndexedAttentionBlock::load(spec, store, path)?),
             Self::NgramEmbedding(spec) => Box::new(NgramBlock::load(spec, store, path)?),
             Self::TimeMix(spec) => Box::new(TimeMixBlock::load(spec, store, path)?),
+            Self::Compressed(spec) => Box::new(CompressedBlock::load(spec, store, path)?),
             Self::ChannelMix(_) => Box::new(ChannelMixBlock::load(store, path)?),
         })
     }

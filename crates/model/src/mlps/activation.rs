@@ -19,6 +19,10 @@ pub enum Activation {
     LimitedSilu {
         limit: f32,
     },
+    /// `clip(up) · silu(min(gate, limit))` (DeepSeek-V4.1).
+    ClampedSilu {
+        limit: f32,
+    },
     /// `β · tanh(gate / β) · sigmoid(gate)`, times `up` or `λ · tanh(up / λ)` (Kimi K3).
     Situ {
         beta: f32,

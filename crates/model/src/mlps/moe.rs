@@ -33,8 +33,26 @@ pub struct Moe {
 pub struct Latent {
     /// Its width.
     pub width: usize,
+    /// Around the experts.
+    pub norms: LatentNorms,
+}
+
+/// Norms of the narrower vector.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LatentNorms {
+    /// Of what experts read, `fc1_latent_norm` (Muse Spark).
+    pub before: Option<Norm>,
+    /// Of what each expert computes, `expert_norm` (Muse Spark).
+    pub of_each: Option<Norm>,
     /// Of the sum of what they compute, `latent_norm` (Kimi K3).
-    pub norm: Option<Norm>,
+    pub of_sum: Option<Norm>,
+}
+
+impl LatentNorms {
+    /// With their names.
+    fn named(self) -> [(&'static str, Option<Norm>); 3] {
+        [("fc1_latent_norm", self.before), ("expert_norm", self.of_each), ("latent_norm", self.of_sum)]
+    }
 }
 
 /// One of the routed experts.
@@ -122,9 +140,11 @@ impl Tensors for Moe {
         let (experts, width, hidden) =
             (self.experts, self.expert.width(), self.latent.map_or(at.hidden, |latent| latent.width));
         self.router.name_tensors(at, experts);
-        if let Some(Latent { width: latent, norm }) = self.latent {
-            if let Some(norm) = norm {
-                at.norm("latent_norm", norm, latent);
+        if let Some(Latent { width: latent, norms }) = self.latent {
+            for (name, norm) in norms.named() {
+                if let Some(norm) = norm {
+                    at.norm(name, norm, latent);
+                }
             }
             let bias = self.expert.bias();
             at.linear("fc1_latent_proj", at.hidden, latent, bias);

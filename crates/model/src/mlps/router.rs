@@ -12,6 +12,8 @@ pub(super) use forward::RouterBlock;
 pub struct Router {
     /// From logits to scores.
     pub scores: RouteScores,
+    /// Logits are multiplied by this (Muse Spark).
+    pub logit_scale: f32,
     /// `cap · tanh(logit / cap)`
     pub logit_softcap: Option<f32>,
     /// Bias on the router's projection.
@@ -72,6 +74,7 @@ impl Router {
     /// The probabilities among all experts.
     pub const SOFTMAX: Self = Self {
         scores: RouteScores::Softmax,
+        logit_scale: 1.0,
         logit_softcap: None,
         bias: false,
         correction_bias: false,

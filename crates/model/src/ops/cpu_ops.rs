@@ -162,6 +162,7 @@ fn act_of(act: Activation) -> Option<cpu::Act> {
         | Activation::Relu2
         | Activation::ClippedSwiglu { .. }
         | Activation::LimitedSilu { .. }
+        | Activation::ClampedSilu { .. }
         | Activation::Situ { .. }
         | Activation::SparseGelu { .. }
         | Activation::Xielu => None,

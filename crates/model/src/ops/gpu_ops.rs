@@ -205,6 +205,7 @@ pub(super) fn gate_of(act: Activation) -> Option<Gate> {
         | Activation::Relu2
         | Activation::ClippedSwiglu { .. }
         | Activation::LimitedSilu { .. }
+        | Activation::ClampedSilu { .. }
         | Activation::Situ { .. }
         | Activation::SparseGelu { .. }
         | Activation::Xielu => None,

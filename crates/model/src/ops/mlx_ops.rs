@@ -124,6 +124,7 @@ impl Ops for MlxOps {
             }
             Activation::ClippedSwiglu { .. }
             | Activation::LimitedSilu { .. }
+            | Activation::ClampedSilu { .. }
             | Activation::Situ { .. }
             | Activation::Xielu => Err(mlx::Error::new("an activation of one array without weights")),
         }
@@ -150,6 +151,9 @@ impl Ops for MlxOps {
             }
             Activation::LimitedSilu { limit } => {
                 Ok(clipped(&gate.silu()?, None, limit)? * clipped(up, Some(-limit), limit)?)
+            }
+            Activation::ClampedSilu { limit } => {
+                Ok(clipped(gate, None, limit)?.silu()? * clipped(up, Some(-limit), limit)?)
             }
             Activation::Situ { beta, linear_beta } => {
                 let dtype = up.dtype()?;

@@ -36,6 +36,13 @@ impl Rotation {
         self.radians.iter().chain(&self.inverse)
     }
 
+    /// The same rotation the other way round, where it does not depend on the sequence.
+    pub(crate) fn reversed(&self) -> mlx::Result<Self> {
+        let negative = |part: &Option<Array>| part.as_ref().map(Array::negative).transpose();
+        let (radians, inverse) = (negative(&self.radians)?, negative(&self.inverse)?);
+        Ok(Self { rope: self.rope.clone(), radians, magnitude: 1.0 / self.magnitude, inverse })
+    }
+
     /// `x`: `[T, heads, head_dim]`, row `i` at `positions[i]` of a sequence that is rotated as one of
     /// `lengths[i]` tokens.
     pub(crate) fn apply(

@@ -41,7 +41,10 @@ impl WeightRewrite {
             Self::MoveFactors { from, to } => move_factors(&mut weights, from, to)?,
             Self::StackExperts { from, to, experts } => stack_experts(&mut weights, from, to, *experts)?,
             Self::Unstack { from, to, experts } => unstack(&mut weights, from, to, *experts as i32)?,
-            Self::Add { tensors, when, .. } | Self::Scale { tensors, when, .. } => {
+            Self::GateShares { from, stays, joins } => gate_shares(&mut weights, from, [stays, joins])?,
+            Self::Add { tensors, when, .. }
+            | Self::Scale { tensors, when, .. }
+            | Self::RoundToBf16 { tensors, when } => {
                 if when.holds(&weights, published) {
                     change(&mut weights, tensors, |name, tensor| self.changed(name, tensor))?;
                 }
@@ -79,6 +82,7 @@ impl WeightRewrite {
                 _ => refused("a matrix, or one for each expert"),
             },
             Self::Add { amount, .. } => Ok(tensor + *amount),
+            Self::RoundToBf16 { .. } => Ok(tensor.astype(Dtype::Bf16)?.astype(tensor.dtype()?)?),
             Self::Scale { factors, .. } => match factors.as_slice() {
                 [factor] => Ok(tensor * *factor),
                 factors if tensor.dim(0)? as usize == factors.len() => {
@@ -139,6 +143,23 @@ fn move_factors(weights: &mut Weights, from: &Pattern, to: &Pattern) -> Result<(
             *target = &*target * &tensor;
         }
         weights.insert(name, Array::ones(tensor.shape(), tensor.dtype()?)?);
+    }
+    Ok(())
+}
+
+/// Source: mlx-lm `models/muse_spark.py`.
+fn gate_shares(
+    weights: &mut Weights,
+    from: &Pattern,
+    [stays, joins]: [&Pattern; 2],
+) -> Result<(), LoadError> {
+    let least = Array::scalar(1e-3, Dtype::F32)?;
+    for Taken { captures, tensor, .. } in take(weights, from) {
+        let logits = tensor.astype(Dtype::F32)? / 0.3;
+        let share = logits.sigmoid()?;
+        let rest = logits.negative()?.sigmoid()? * (&share + 1.0);
+        weights.insert(stays.fill(&captures), rest.maximum(&least)?.sqrt()?);
+        weights.insert(joins.fill(&captures), share);
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Passes a checkpoint's tensors to the blocks that compute with them, each once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::{Difference, check, infer};
 use super::foreign::convert;
-use crate::blocks::{ExpertLinear, Linear, NormBlock};
+use crate::blocks::{ExpertLinear, HadamardRotation, Linear, NormBlock};
 use crate::ops::{CausalConv, Ops, Weight};
 use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
 
@@ -17,6 +17,8 @@ pub(crate) struct Store {
     ops: &'static dyn Ops,
     activations: Dtype,
     hidden: usize,
+    /// Blocks of rotations, by module.
+    rotated: BTreeMap<String, usize>,
 }
 
 impl Store {
@@ -34,7 +36,8 @@ impl Store {
             Some(dtype) => dtype,
             None => stored_dtype(blueprint, &weights)?,
         };
-        Ok(Self { weights, quantization, ops, activations, hidden: blueprint.hidden })
+        let rotated = blueprint.rotated.iter().map(|module| (module.path.clone(), module.block)).collect();
+        Ok(Self { weights, quantization, ops, activations, hidden: blueprint.hidden, rotated })
     }
 
     /// True when nothing is left to take.
@@ -53,7 +56,12 @@ impl Store {
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
-        Ok(Linear::new(self.ops, weight, bias))
+        Ok(Linear::new(self.ops, weight, bias).rotated(self.rotation(path)?))
+    }
+
+    fn rotation(&mut self, path: &str) -> Result<Option<HadamardRotation>, LoadError> {
+        let Some(block) = self.rotated.get(path).map(|block| *block as i32) else { return Ok(None) };
+        Ok(Some(HadamardRotation { signs: self.float(&format!("{path}.signs"))?, block }))
     }
 
     /// Stacked experts at `path`: dense or packed.
@@ -101,7 +109,9 @@ impl Store {
     /// A norm of rows `width` wide at `path`. One without a weight computes with ones.
     pub(crate) fn norm(&mut self, path: &str, norm: Norm, width: usize) -> Result<NormBlock, LoadError> {
         let weight = match norm {
-            Norm::Rms { .. } | Norm::Layer { .. } | Norm::Gain => self.vector(&format!("{path}.weight"))?,
+            Norm::Rms { .. } | Norm::ScaledRms { .. } | Norm::Layer { .. } | Norm::Gain => {
+                self.vector(&format!("{path}.weight"))?
+            }
             Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => {
                 Array::ones(&[width as i32], self.activations)?
             }
@@ -112,6 +122,9 @@ impl Store {
                 NormBlock::layer(self.ops, weight, None, eps)
             }
             Norm::Gain => NormBlock::gain(self.ops, weight),
+            Norm::ScaledRms { eps } => {
+                NormBlock::scaled_rms(self.ops, weight, Array::ones(&[width as i32], self.activations)?, eps)
+            }
             Norm::Layer { eps, bias: true } => {
                 NormBlock::layer(self.ops, weight, Some(self.vector(&format!("{path}.bias"))?), eps)
             }

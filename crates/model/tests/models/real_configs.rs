@@ -38,15 +38,6 @@ const REFUSED: &[(&str, &str)] = &[
     // Gates of heads and factors of rotation that mlx-lm has not, either.
     ("poolside--Laguna-S-2.1-FP8.json", "gating"),
     ("poolside--Laguna-XS.2-FP8.json", "partial_rotary_factor"),
-    // The text model of Kimi K3 under a type that has another activation.
-    ("kimi_k3_5layers_16experts.json", "`hidden_act` is situ"),
-    // Layers that read another layer's choice of keys, which mlx-lm computes as if each had an indexer.
-    ("nvidia--GLM-5.2-NVFP4.json", "indexer_types"),
-    ("nvidia--GLM-5.3-NVFP4.json", "indexer_types"),
-    ("zai-org--GLM-5.2-FP8.json", "indexer_types"),
-    ("zai-org--GLM-5.2.json", "indexer_types"),
-    // Fields of another Hunyuan, which routes in groups and skips layers.
-    ("models.json", "moe_layer_num_skipped"),
     // An encoder that sees both ways; a decoder would compute other numbers.
     ("gte_qwen2_7b.json", "is_causal"),
 ];

@@ -1,12 +1,12 @@
 //! The forward pass of an attention layer.
 
-use mlx::Array;
+use mlx::{Array, fast};
 
 use super::gate::GateBlock;
 use super::normed::QkNormBlock;
 use super::prepare::{Preparation, Rounding};
 use super::tensors::OUT_NORM;
-use super::{Attention, AttentionSpan, KeySource};
+use super::{Attention, AttentionSpan, KeySource, OutNorm};
 use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::ops::{AttentionCall, KeyFilter, LayerContext, Ops, Rotation};
@@ -49,7 +49,10 @@ impl AttentionBlock {
         let sinks = spec.sink_logits.then(|| store.vector(&format!("{path}.sinks"))).transpose()?;
         let gain = spec.query_gain.then(|| store.vector(&format!("{path}.head_gain"))).transpose()?;
         let width = spec.heads * spec.v_head_dim;
-        let out_norm = spec.out_norm.map(|norm| store.norm(&format!("{path}.{OUT_NORM}"), norm, width));
+        let out_norm = match spec.out_norm {
+            Some(OutNorm::AllHeads(norm)) => Some(store.norm(&format!("{path}.{OUT_NORM}"), norm, width)?),
+            Some(OutNorm::EachHead(_)) | None => None,
+        };
         let rounds = spec.rounds_keys && spec.has_keys();
         Ok(Self {
             spec: spec.clone(),
@@ -60,7 +63,7 @@ impl AttentionBlock {
             rotation,
             rounding: rounds.then(|| Rounding::load(store, path)).transpose()?,
             gate,
-            out_norm: out_norm.transpose()?,
+            out_norm,
             query_gain: gain,
             sinks,
         })
@@ -117,6 +120,10 @@ impl AttentionBlock {
 
     /// The layer's output, of `x` and what the heads saw.
     pub(in crate::mixers) fn output(&self, x: &Array, attended: Array) -> mlx::Result<Array> {
+        let attended = match self.spec.out_norm {
+            Some(OutNorm::EachHead(eps)) => by_head(&attended, self.spec.v_head_dim, eps)?,
+            Some(OutNorm::AllHeads(_)) | None => attended,
+        };
         let attended = match &self.gate {
             Some(gate) => gate.forward(self.ops, x, &attended, self.spec.v_head_dim)?,
             None => attended,
@@ -126,6 +133,12 @@ impl AttentionBlock {
             None => self.out.forward(&attended),
         }
     }
+}
+
+/// RMS norm of each head.
+fn by_head(attended: &Array, head_dim: usize, eps: f32) -> mlx::Result<Array> {
+    let [rows, width] = attended.dims()?;
+    fast::rms_norm(&attended.reshape(&[rows, -1, head_dim as i32])?, None, eps)?.reshape(&[rows, width])
 }
 
 impl MixerBlock for AttentionBlock {

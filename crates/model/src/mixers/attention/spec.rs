@@ -46,12 +46,21 @@ pub struct Attention {
     pub value_norm: Option<f32>,
     /// Keys and values are rounded to multiples of a learned scale, as if they were stored in 8 bits (AFM 7).
     pub rounds_keys: bool,
-    /// Norm of the heads' output together (BitNet).
-    pub out_norm: Option<Norm>,
+    /// Norm of the heads' output.
+    pub out_norm: Option<OutNorm>,
     /// Queries are multiplied by a learned number for each head (Talkie).
     pub query_gain: bool,
     /// Which blocks of keys a head sees, by their positions.
     pub block_sparse: Option<BlockSparse>,
+}
+
+/// Norm of the heads' output.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OutNorm {
+    /// Of all heads together, behind the gate (BitNet).
+    AllHeads(Norm),
+    /// RMS of each head, without a weight, before the gate, with this epsilon (Muse Spark).
+    EachHead(f32),
 }
 
 /// Where a layer's keys and values come from.

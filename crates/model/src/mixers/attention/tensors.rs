@@ -1,6 +1,6 @@
 //! Names and shapes of an attention layer's tensors.
 
-use super::{Attention, KeySource, OutputGate};
+use super::{Attention, KeySource, OutNorm, OutputGate};
 use crate::manifest::Scope;
 use crate::spec::Tensors;
 
@@ -27,7 +27,7 @@ impl Tensors for Attention {
             Some(OutputGate::PerHead(_)) => at.linear("gate_proj", at.hidden, self.heads, false),
             Some(OutputGate::InQueries) | None => {}
         }
-        if let Some(norm) = self.out_norm {
+        if let Some(OutNorm::AllHeads(norm)) = self.out_norm {
             at.norm(OUT_NORM, norm, out);
         }
         if self.query_gain {

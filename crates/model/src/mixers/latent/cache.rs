@@ -16,7 +16,7 @@ impl MixerCache for LatentAttention {
     }
 
     fn beside(&self) -> Option<&dyn MixerCache> {
-        self.indexer.as_ref().map(|indexer| &indexer.keys as &dyn MixerCache)
+        self.indexer().map(|indexer| &indexer.keys as &dyn MixerCache)
     }
 
     fn has_kernel(&self) -> bool {

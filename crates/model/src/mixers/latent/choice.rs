@@ -1,13 +1,15 @@
 //! What an indexer chooses.
 
+use std::cell::{Cell, RefCell};
+
 use mlx::{Array, Dtype};
 
 use super::Indexer;
 use super::indexer::NORM;
 use crate::LoadError;
 use crate::blocks::{Linear, NormBlock};
-use crate::forward::Gather;
-use crate::mixers::cached_index::{CachedIndex, largest, where_seen};
+use crate::forward::{ForwardContext, Gather, KeyChoice};
+use crate::mixers::written_rows::{WrittenRows, largest, where_seen};
 use crate::ops::{KeyFilter, LayerContext, Rotation};
 use crate::weights::Store;
 
@@ -34,8 +36,13 @@ impl IndexerBlock {
         })
     }
 
-    /// Caches the keys of `x`; `narrow` is the vector that queries come from. `layer`: from the index cache on.
-    pub(super) fn choose(&self, x: &Array, narrow: &Array, layer: LayerContext) -> mlx::Result<IndexChoice> {
+    /// Caches the keys of `x` in the layer's second cache; `narrow` is the vector that queries come from.
+    pub(super) fn choose<'a>(
+        &self,
+        x: &Array,
+        narrow: &Array,
+        layer: &mut LayerContext<'a>,
+    ) -> mlx::Result<IndexChoice<'a>> {
         let (rows, heads, width) = (x.dim(0)?, self.spec.heads as i32, self.spec.keys.width as i32);
         let (positions, lengths) = (layer.ctx.positions()?, &layer.ctx.lengths);
         let turned = |x: &Array| self.rotation.apply(x, positions, lengths);
@@ -46,8 +53,9 @@ impl IndexerBlock {
         Ok(IndexChoice {
             queries: queries.astype(Dtype::F32)?,
             weights: weights.expand_dims(&[-1])?,
-            cached: CachedIndex::write(self.spec.keys, &key.squeeze(&[1])?, layer)?,
+            cached: WrittenRows::write(self.spec.keys, &key.squeeze(&[1])?, layer, 1)?,
             kept: self.spec.kept as i32,
+            chosen: RefCell::default(),
         })
     }
 
@@ -58,16 +66,36 @@ impl IndexerBlock {
 }
 
 /// What an indexer chooses for the rows of a pass.
-pub(super) struct IndexChoice {
+pub(super) struct IndexChoice<'a> {
     /// `[T, heads, width]` f32
     queries: Array,
     /// `[T, heads, 1]` f32
     weights: Array,
-    cached: CachedIndex,
+    cached: WrittenRows<'a>,
     kept: i32,
+    /// What it chose so far, by gathers.
+    chosen: RefCell<Vec<KeyChoice>>,
 }
 
-impl KeyFilter for IndexChoice {
+impl IndexChoice<'_> {
+    /// Lets later layers read the same keys. `layer`: its index in the blueprint.
+    pub(super) fn share(self, ctx: &ForwardContext, layer: usize) {
+        ctx.choices.borrow_mut().insert(layer, self.chosen.take());
+    }
+
+    fn choice(&self, pool: usize, gather: &Gather, seen: &Array) -> mlx::Result<Array> {
+        if gather.keys <= self.kept {
+            return Ok(seen.clone());
+        }
+        let keys = self.cached.rows(pool, gather)?;
+        let (queries, weights) = (gather.rows.of_heads(&self.queries)?, gather.rows.of_heads(&self.weights)?);
+        let scores = queries.matmul(&keys.swapaxes(-1, -2)?)?.relu()? * weights;
+        let scores = scores.sum(&[1])?.expand_dims(&[1])?;
+        largest(&where_seen(seen, &scores)?, self.kept)?.logical_and(seen)
+    }
+}
+
+impl KeyFilter for IndexChoice<'_> {
     fn filtered(
         &self,
         pool: usize,
@@ -75,13 +103,29 @@ impl KeyFilter for IndexChoice {
         _positions: &[Array; 2],
         seen: &Array,
     ) -> mlx::Result<Array> {
-        if gather.keys <= self.kept {
-            return Ok(seen.clone());
-        }
-        let keys = self.cached.keys(pool, gather)?;
-        let (queries, weights) = (gather.rows.of_heads(&self.queries)?, gather.rows.of_heads(&self.weights)?);
-        let scores = queries.matmul(&keys.swapaxes(-1, -2)?)?.relu()? * weights;
-        let scores = scores.sum(&[1])?.expand_dims(&[1])?;
-        largest(&where_seen(seen, &scores)?, self.kept)?.logical_and(seen)
+        let chosen = self.choice(pool, gather, seen)?;
+        self.chosen.borrow_mut().push(KeyChoice { chosen: chosen.clone(), candidates: None });
+        Ok(chosen)
+    }
+}
+
+/// What the indexer of an earlier layer chose.
+pub(super) struct SharedChoice {
+    choices: Vec<KeyChoice>,
+    /// The gather that comes next.
+    next: Cell<usize>,
+}
+
+impl SharedChoice {
+    /// `layer`: its index in the blueprint.
+    pub(super) fn of(ctx: &ForwardContext, layer: usize) -> mlx::Result<Self> {
+        Ok(Self { choices: ctx.choices_of(layer)?, next: Cell::new(0) })
+    }
+}
+
+impl KeyFilter for SharedChoice {
+    fn filtered(&self, _: usize, _: &Gather, _: &[Array; 2], _: &Array) -> mlx::Result<Array> {
+        let choice = self.choices.get(self.next.replace(self.next.get() + 1));
+        choice.map(|choice| choice.chosen.clone()).ok_or_else(|| mlx::Error::new("a choice for each gather"))
     }
 }

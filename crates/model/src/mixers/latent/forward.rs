@@ -2,8 +2,8 @@
 
 use mlx::Array;
 
-use super::LatentAttention;
-use super::choice::IndexerBlock;
+use super::choice::{IndexerBlock, SharedChoice};
+use super::{KeyReads, LatentAttention};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::mixers::attention::GateBlock;
@@ -66,7 +66,7 @@ impl LatentBlock {
             rotation,
             gate: spec.out_gate.map(|kind| GateBlock::projected(kind, store, path)).transpose()?,
             out: store.linear(&at("o_proj"))?,
-            indexer: match &spec.indexer {
+            indexer: match spec.indexer() {
                 Some(indexer) => Some(IndexerBlock::load(indexer, store, &at("indexer"))?),
                 None => None,
             },
@@ -116,9 +116,16 @@ impl MixerBlock for LatentBlock {
         let narrow = self.narrow(x)?;
         let [q_nope, q_rope] = self.queries(&narrow, layer.ctx)?;
         let choice = match &self.indexer {
-            Some(indexer) => Some(indexer.choose(x, &narrow, layer.part(1))?),
+            Some(indexer) => Some(indexer.choose(x, &narrow, &mut layer)?),
             None => None,
         };
+        let shared = match self.spec.reads {
+            KeyReads::AsLayer(source) => Some(SharedChoice::of(layer.ctx, source)?),
+            KeyReads::All | KeyReads::Chosen(_) => None,
+        };
+        let filter = choice.as_ref().map(|choice| choice as &dyn KeyFilter);
+        let filter = filter.or(shared.as_ref().map(|shared| shared as &dyn KeyFilter));
+        let (ctx, number) = (layer.ctx, layer.number()?);
         let parts = self.latent.forward(x)?.split(&[self.spec.latent_dim as i32], -1)?;
         let [latent, key] = parts.as_slice() else { return Err(mlx::Error::new("a latent and a key")) };
         let [scale, _] = self.spec.latent_scales;
@@ -131,9 +138,12 @@ impl MixerBlock for LatentBlock {
             key: &key,
             embed_q: &self.embed_q,
             unembed_out: &self.unembed_out,
-            filter: choice.as_ref().map(|choice| choice as &dyn KeyFilter),
+            filter,
             layer,
         })?;
+        if let Some(choice) = choice {
+            choice.share(ctx, number);
+        }
         match &self.gate {
             Some(gate) => self.out.forward(&gate.forward(self.ops, x, &attended, self.spec.v_head_dim)?),
             None => self.out.forward(&attended),

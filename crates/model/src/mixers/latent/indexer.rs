@@ -3,7 +3,7 @@
 //! Source: DeepSeek-V3.2-Exp, §1.
 
 use crate::manifest::Scope;
-use crate::mixers::index_keys::IndexKeys;
+use crate::mixers::row_cache::RowCache;
 use crate::rules::Broken;
 use crate::{Norm, Rope};
 
@@ -16,7 +16,7 @@ pub struct Indexer {
     /// Its heads.
     pub heads: usize,
     /// What is cached.
-    pub keys: IndexKeys,
+    pub keys: RowCache,
     /// Rotates the first part of queries and keys.
     pub rope: Rope,
     /// A row reads this many keys.

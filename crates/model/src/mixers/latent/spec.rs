@@ -35,11 +35,29 @@ pub struct LatentAttention {
     pub temperature: Option<Temperature>,
     /// What the heads' output is multiplied by.
     pub out_gate: Option<OutputGate>,
-    /// Chooses the keys that a row reads; needs `query_dim`.
-    pub indexer: Option<Indexer>,
+    /// Which keys a row reads.
+    pub reads: KeyReads,
+}
+
+/// Which keys a row reads.
+#[derive(Debug, Clone, PartialEq)]
+pub enum KeyReads {
+    /// All that it sees.
+    All,
+    /// Those that an indexer chooses; needs `query_dim`.
+    Chosen(Indexer),
+    /// Those that the indexer of an earlier layer chose, by its index in the blueprint (GLM-5.2).
+    AsLayer(usize),
 }
 
 impl LatentAttention {
+    pub(super) fn indexer(&self) -> Option<&Indexer> {
+        match &self.reads {
+            KeyReads::Chosen(indexer) => Some(indexer),
+            KeyReads::All | KeyReads::AsLayer(_) => None,
+        }
+    }
+
     /// Width of a head's whole query.
     pub fn query_head_dim(&self) -> usize {
         self.nope_dim + self.rope_dim
@@ -54,7 +72,7 @@ impl Rules for LatentAttention {
         broken.size(&[heads, ("v_head_dim", self.v_head_dim)]);
         broken.size(&[("kv_lora_rank", self.latent_dim)]);
         broken.size(&[("q_lora_rank", self.query_dim.unwrap_or(1))]);
-        if let Some(indexer) = &self.indexer {
+        if let Some(indexer) = self.indexer() {
             indexer.check_rules(broken);
             broken.check(self.query_dim.is_some(), || "an indexer reads what `q_lora_rank` makes".to_owned());
         }

@@ -16,7 +16,7 @@ impl Tensors for LatentAttention {
             }
             None => at.linear("q_proj", at.hidden, queries, false),
         }
-        if let Some(indexer) = &self.indexer {
+        if let Some(indexer) = self.indexer() {
             indexer.name_tensors(&mut at.at("indexer"), self.query_dim.unwrap_or(0));
         }
         at.linear("kv_a_proj_with_mqa", at.hidden, self.latent_dim + self.rope_dim, self.bias);

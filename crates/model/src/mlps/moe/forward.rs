@@ -3,7 +3,7 @@
 use mlx::{Array, Dtype};
 
 use super::shared::SharedExpertBlock;
-use super::{Expert, Moe};
+use super::{Expert, Latent, Moe};
 use crate::blocks::{ExpertLinear, Linear, MlpBlock, NormBlock};
 use crate::mlps::router::RouterBlock;
 use crate::ops::{ChosenExperts, Ops};
@@ -24,7 +24,7 @@ pub(crate) struct MoeBlock {
     shared: Option<SharedExpertBlock>,
     /// To the experts' narrower vector and back.
     latent: Option<[Linear; 2]>,
-    latent_norm: Option<NormBlock>,
+    latent_norms: [Option<NormBlock>; 3],
 }
 
 /// The projections into an expert.
@@ -80,9 +80,7 @@ impl MoeBlock {
     pub(crate) fn load(spec: &Moe, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let experts = format!("{path}.switch_mlp");
         let shared = spec.shared.map(|shared| SharedExpertBlock::load(shared, spec.expert, store, path));
-        let latent_norm = spec.latent.and_then(|latent| latent.norm.map(|norm| (norm, latent.width)));
-        let latent_norm =
-            latent_norm.map(|(norm, width)| store.norm(&format!("{path}.latent_norm"), norm, width));
+        let latent_norms = Self::latent_norms(spec, store, path)?;
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let latent = match spec.latent {
             Some(_) => Some([linear("fc1_latent_proj")?, linear("fc2_latent_proj")?]),
@@ -90,7 +88,7 @@ impl MoeBlock {
         };
         Ok(Self {
             latent,
-            latent_norm: latent_norm.transpose()?,
+            latent_norms,
             ops: store.ops(),
             input: ExpertInput::load(spec.expert, store, &experts)?,
             down_proj: store.expert_linear(&format!("{experts}.down_proj"))?,
@@ -102,6 +100,14 @@ impl MoeBlock {
             shared: shared.transpose()?,
         })
     }
+
+    fn latent_norms(spec: &Moe, store: &mut Store, path: &str) -> Result<[Option<NormBlock>; 3], LoadError> {
+        let Some(Latent { width, norms }) = spec.latent else { return Ok([None, None, None]) };
+        let [before, of_each, of_sum] = norms.named().map(|(name, norm)| {
+            norm.map(|norm| store.norm(&format!("{path}.{name}"), norm, width)).transpose()
+        });
+        Ok([before?, of_each?, of_sum?])
+    }
 }
 
 impl MoeBlock {
@@ -112,12 +118,17 @@ impl MoeBlock {
             0 => (chosen, weights, None),
             _ => self.without_identities(chosen, weights)?,
         };
-        let narrow = self.latent.as_ref().map(|[down, _]| down.forward(x)).transpose()?;
+        let [norm_before, norm_of_each, norm_of_sum] = &self.latent_norms;
+        let narrow = match &self.latent {
+            Some([down, _]) => Some(normed(norm_before, down.forward(x)?)?),
+            None => None,
+        };
         let read = narrow.as_ref().unwrap_or(x);
         let y = match self.weighs {
             Weighs::Outputs => {
                 let activated = self.input.forward(self.ops, read, &experts, self.act)?;
-                self.ops.weighted_sum(&self.down_proj.forward(&activated, &experts)?, &weights)?
+                let computed = normed(norm_of_each, self.down_proj.forward(&activated, &experts)?)?;
+                self.ops.weighted_sum(&computed, &weights)?
             }
             Weighs::Inputs => {
                 let weights = weights.astype(read.dtype()?)?.expand_dims(&[-1])?;
@@ -126,10 +137,7 @@ impl MoeBlock {
                 self.down_proj.forward(&activated, &experts)?.sum(&[1])?
             }
         };
-        let y = match &self.latent_norm {
-            Some(norm) => norm.forward(&y)?,
-            None => y,
-        };
+        let y = normed(norm_of_sum, y)?;
         let y = match &self.latent {
             Some([_, up]) => up.forward(&y)?,
             None => y,
@@ -159,6 +167,10 @@ impl MoeBlock {
     }
 }
 
+fn normed(norm: &Option<NormBlock>, x: Array) -> mlx::Result<Array> {
+    norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x))
+}
+
 impl MlpBlock for MoeBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
         self.routed_by(x, x)
@@ -167,8 +179,8 @@ impl MlpBlock for MoeBlock {
     fn arrays(&self) -> Vec<&Array> {
         let experts = self.input.parts().into_iter().chain([&self.down_proj]).flat_map(ExpertLinear::arrays);
         let shared = self.shared.iter().flat_map(SharedExpertBlock::arrays);
-        let norm = self.latent_norm.iter().flat_map(NormBlock::arrays);
-        let latent = self.latent.iter().flatten().flat_map(Linear::arrays).chain(norm);
+        let norms = self.latent_norms.iter().flatten().flat_map(NormBlock::arrays);
+        let latent = self.latent.iter().flatten().flat_map(Linear::arrays).chain(norms);
         self.router.arrays().into_iter().chain(experts).chain(shared).chain(latent).collect()
     }
 }

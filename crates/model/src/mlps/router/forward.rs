@@ -32,6 +32,7 @@ impl RouterBlock {
     /// The chosen experts of each row of `x`, `[T, hidden]`, and the weight of each in float32, `[T, top_k]`.
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<(ChosenExperts, Array)> {
         let logits = self.gate.forward(x)?;
+        let logits = if self.kind.logit_scale == 1.0 { logits } else { logits * self.kind.logit_scale };
         let (experts, weights) = self.ops.route(&logits, &self.kind, self.correction.as_ref(), self.top_k)?;
         let weights = match &self.scales {
             Some(scales) => weights * scales.take(&experts.indices, 0)?,

@@ -49,6 +49,10 @@ pub fn weights(recipe: &Value) -> Result<Weights, mlx::Error> {
             let array = match dtype {
                 "F32" => Array::from_slice(&floats(), &shape)?,
                 "F16" => Array::from_slice(&floats(), &shape)?.astype(Dtype::F16)?,
+                "SGN" => {
+                    let signs = (0..count).map(|i| if unit(base, i) < 0.0 { -1.0 } else { 1.0 });
+                    Array::from_slice(&signs.collect::<Vec<f32>>(), &shape)?
+                }
                 "U32" => Array::from_slice(&words.collect::<Vec<_>>(), &shape)?,
                 "I8" => Array::from_slice(&words.map(|word| word as i8).collect::<Vec<_>>(), &shape)?,
                 "U8" => {

@@ -1,29 +1,28 @@
-//! Keys by which an indexer chooses what attention reads: what a layer caches beside its keys and values.
+//! Rows that a layer caches, one for each position, for what no kernel reads: keys of an indexer, compressed keys.
 
 use omnibus_kv::{CacheKind, KvCacheSpec, KvFormat};
 
 use super::MixerCache;
 
-/// One key for each position.
+/// One row for each position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IndexKeys {
-    /// Width of a key; at least 2.
+pub struct RowCache {
+    /// Width of a row; at least 2.
     pub width: usize,
-    /// Of the layer's other cache, whose blocks these share.
-    pub latent: bool,
+    /// Which positions are kept. Rows share the blocks of the layer's other cache of this kind.
+    pub kind: CacheKind,
 }
 
-impl IndexKeys {
-    /// A pool has two arrays: a key's halves.
+impl RowCache {
+    /// A pool has two arrays: a row's halves.
     pub(super) fn halves(self) -> [usize; 2] {
         [self.width - self.width / 2, self.width / 2]
     }
 }
 
-impl MixerCache for IndexKeys {
+impl MixerCache for RowCache {
     fn cache_spec(&self, format: KvFormat) -> KvCacheSpec {
-        let kind = if self.latent { CacheKind::Latent } else { CacheKind::Full };
-        KvCacheSpec { kind, format, elements: self.width }
+        KvCacheSpec { kind: self.kind, format, elements: self.width }
     }
 
     fn pool_shapes(&self, blocks: usize, block_size: usize, format: KvFormat) -> [Vec<usize>; 2] {

@@ -1,0 +1,49 @@
+//! How what a mixer or an MLP computes joins the stream.
+
+use mlx::Array;
+
+use super::ResidualStream;
+use crate::weights::Store;
+use crate::{LoadError, Residual};
+
+/// The way, with its weights.
+pub(crate) enum ResidualBlock {
+    Scaled(f32),
+    /// Shares of the stream and of what joins it, `[hidden]` f32 each.
+    Gated {
+        stays: Array,
+        joins: Array,
+    },
+}
+
+impl ResidualBlock {
+    /// `path`: that of its tensors without their endings.
+    pub(crate) fn load(spec: Residual, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        Ok(match spec {
+            Residual::Scaled(scale) => Self::Scaled(scale),
+            Residual::Gated => Self::Gated {
+                stays: store.float(&format!("{path}_alpha"))?,
+                joins: store.float(&format!("{path}_beta"))?,
+            },
+        })
+    }
+
+    /// Adds `term`, `[T, hidden]`, to `x`.
+    pub(crate) fn add(&self, x: &mut ResidualStream, term: Array) {
+        match self {
+            Self::Scaled(1.0) => x.add(term),
+            Self::Scaled(scale) => x.add(term * *scale),
+            Self::Gated { stays, joins } => {
+                let kept = x.value() * stays;
+                x.set(kept + term * joins);
+            }
+        }
+    }
+
+    pub(crate) fn arrays(&self) -> Vec<&Array> {
+        match self {
+            Self::Scaled(_) => Vec::new(),
+            Self::Gated { stays, joins } => vec![stays, joins],
+        }
+    }
+}
