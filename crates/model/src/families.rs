@@ -102,6 +102,7 @@ mod stablelm;
 mod starcoder2;
 mod step3p5;
 mod talkie;
+mod without_effect;
 
 use serde_json::{Map, Value};
 
@@ -330,6 +331,9 @@ pub fn read(fields: &Map<String, Value>) -> Result<Blueprint, ConfigError> {
         found: model_type.clone(),
         supported: "those that `omnibus models` lists".to_owned(),
     })?;
+    for field in without_effect::fields(&model_type) {
+        cfg.pass_by(&[field, &format!("text_config.{field}")]);
+    }
     let blueprint = (family.read)(&cfg)?;
     cfg.finish()?;
     blueprint.validate()?;

@@ -7,8 +7,6 @@ use super::routed::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["load_balance_coeff", "use_grouped_mm", "global_attn_every_n_layers", "num_expert_groups"]);
-    cfg.pass_by(&["num_limited_groups", "attention_bias"]);
     let dims = Dims::read_untied(cfg)?;
     let local = Attention {
         span: AttentionSpan::Window(cfg.or("sliding_window", 2048)?),

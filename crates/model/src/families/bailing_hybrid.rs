@@ -137,7 +137,6 @@ fn blueprint(
     (attention, recurs): (Mixer, &dyn Fn(usize) -> Mixer),
     rewrites: Vec<WeightRewrite>,
 ) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(bailing_moe::WITHOUT_EFFECT);
     let dense = GatedMlp::read(cfg)?.with_bias(cfg.or("use_bias", false)?);
     let mlps = dense_then_routed(cfg, dims.layers, dense, Some(moe))?;
     let layer = |(index, (mlp, attends)): (usize, (Mlp, bool))| {

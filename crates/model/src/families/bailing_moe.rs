@@ -6,30 +6,7 @@ use super::names::*;
 use super::routed::*;
 use crate::*;
 
-/// Training, and what names other models' parts.
-pub(super) const WITHOUT_EFFECT: &[&str] = &[
-    "embedding_dropout",
-    "ep_size",
-    "expert_capacity_factor",
-    "moe_router_enable_routed_scaling",
-    "moe_router_topk_scaling_factor",
-    "mtp_loss_scaling_factor",
-    "multi_gate",
-    "norm_softmax",
-    "num_nextn_predict_layers",
-    "output_dropout",
-    "router_dtype",
-    "router_type",
-    "topk_method",
-    "use_rmsnorm",
-    "head_dim",
-    "use_mrope",
-    "using_split_qkv_in_self_attention",
-    "moe_router_enable_shared_expert",
-];
-
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
     let dims = Dims::read_untied(cfg)?;
     let attention = attention(cfg, &dims)?;
     let dense = GatedMlp::read(cfg)?.with_bias(cfg.or("use_bias", false)?);
@@ -65,26 +42,13 @@ pub(super) fn attention(cfg: &Config, dims: &Dims) -> Result<Attention, ConfigEr
 
 /// Its experts.
 pub(super) fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
-    let (experts, width): (usize, usize) = (cfg.req("num_experts")?, cfg.req("moe_intermediate_size")?);
-    let shared_width = cfg.or("moe_shared_expert_intermediate_size", width)?;
-    let shared = shared_width * cfg.or::<usize>("num_shared_experts", 0)?;
-    let top_k = cfg.req("num_experts_per_tok")?;
     let kinds = [("softmax", RouteScores::Softmax), ("sigmoid", RouteScores::Sigmoid)];
-    Ok(Moe {
-        latent: None,
-        experts,
-        top_k,
-        expert: dense.with_width(width).into(),
-        router: Router {
-            scores: cfg.choice_opt("score_function", &kinds)?.unwrap_or(RouteScores::Softmax),
-            correction_bias: cfg.or("moe_router_enable_expert_bias", false)?,
-            groups: groups(cfg, experts)?,
-            renormalize: top_k > 1 && cfg.or("norm_topk_prob", false)?,
-            scale: cfg.or("routed_scaling_factor", 1.0)?,
-            ..Router::SOFTMAX
-        },
-        shared: (shared > 0).then(|| shared_experts(shared)),
-    })
+    let router = Router {
+        scores: cfg.choice_opt("score_function", &kinds)?.unwrap_or(RouteScores::Softmax),
+        correction_bias: cfg.or("moe_router_enable_expert_bias", false)?,
+        ..Router::SOFTMAX
+    };
+    counted_moe(cfg, dense, router)
 }
 
 /// From its names to ours, but for the joined projection.

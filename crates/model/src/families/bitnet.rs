@@ -12,7 +12,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         out_norm: Some(OutNorm::AllHeads(dims.norm)),
         ..Attention::new(&dims, rope(cfg, &dims)?).with_bias(cfg.or("attention_bias", false)?)
     };
-    cfg.pass_by(&["hidden_act"]);
     let mlp = GatedMlp {
         width: cfg.req("intermediate_size")?,
         act: Activation::Relu2,

@@ -20,9 +20,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Command R7B and A: three layers with a window and a rotation to each one with neither.
 pub(super) fn read_cohere2(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["layer_types", "order_of_interleaved_layers", "rotary_pct", "use_embedding_sharing"]);
-    cfg.pass_by(&["use_gated_activation", "use_parallel_block", "use_parallel_embedding", "layer_switch"]);
-    cfg.pass_by(&["position_embedding_type"]);
     let dims = dims(cfg)?;
     let bias = cfg.or("attention_bias", false)?;
     let global = Attention::new(&dims, Position::None).with_bias(bias);

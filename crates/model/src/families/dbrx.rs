@@ -9,7 +9,6 @@ use crate::*;
 const EPS: f32 = 1e-5;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["emb_pdrop", "resid_pdrop"]);
     let section =
         |name: &str| cfg.section(name)?.ok_or_else(|| ConfigError::Missing { field: name.to_owned() });
     let (attn, ffn) = (section("attn_config")?, section("ffn_config")?);

@@ -8,7 +8,6 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("scoring_func", "softmax")?;
-    cfg.pass_by(&["aux_loss_alpha", "seq_aux", "norm_topk_prob", "topk_method"]);
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
     let attention = Attention::new(&dims, rope(cfg, &dims)?).with_bias(cfg.or("attention_bias", false)?);
     let dense = GatedMlp::read(cfg)?;

@@ -11,28 +11,6 @@ use crate::*;
 /// Of the norms inside attention, whatever the config says of the others.
 const INNER_EPS: f32 = 1e-6;
 
-/// Training, and how a cluster is used.
-const WITHOUT_EFFECT: &[&str] = &[
-    "aux_loss_alpha",
-    "aux_loss_free",
-    "ep_size",
-    "num_nextn_predict_layers",
-    "num_experts",
-    "seq_aux",
-    "topk_method",
-    "scoring_func",
-    "unit_test",
-    "use_grouped_mm",
-    "pp_size",
-    "moe_router_dtype",
-    "partial_rotary_factor",
-    "mlp_bias",
-    "max_batch_size",
-    "rope_interleaved",
-    "node_limited",
-    "qk_layernorm",
-];
-
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
     let attention = latent_attention(cfg, &dims, INNER_EPS)?;
@@ -75,12 +53,6 @@ pub(super) fn read_mistral4(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Kimi K2.5 and Kimi-VL: the same below a section, beside encoders.
 pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "media_placeholder_token_id",
-        "use_unified_vision_chunk",
-        "video_placeholder",
-        "vt_config",
-    ]);
     let text = text_config(cfg)?.ok_or_else(|| ConfigError::Missing { field: "text_config".to_owned() })?;
     let blueprint = read(&text)?;
     let encoders = ["mm_projector.**", "vision_model.**"].map(drop);
@@ -93,7 +65,6 @@ fn blueprint(
     attention: LatentAttention,
     router: Router,
 ) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
     let dense = GatedMlp::read(cfg)?;
     let moe = deepseek_moe(cfg, dense, router)?;
     let mut rewrites = routed_rewrites(dims.layers, moe.as_ref());

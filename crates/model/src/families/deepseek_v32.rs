@@ -18,8 +18,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 /// GLM-5's rotates neighbours.
 pub(super) fn read_glm(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let interleaved = cfg.or("indexer_rope_interleave", true)?;
-    cfg.pass_by(&["mlp_layer_types", "layer_types", "index_share_for_mtp_iteration"]);
-    cfg.pass_by(&["index_topk_freq", "index_skip_topk_offset"]); // `indexer_types` says the same.
     let mut blueprint = indexed(cfg, interleaved)?;
     let Some(kinds) = cfg.opt::<Vec<String>>("indexer_types")? else { return Ok(blueprint) };
     share_choices(&mut blueprint, &kinds)?;

@@ -13,7 +13,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let text = text_config(cfg)?;
     let text = text.as_ref().unwrap_or(cfg);
     text.only("engram_layer_ids", serde_json::json!([]))?;
-    text.pass_by(&["num_key_value_heads", "num_nextn_predict_layers", "hidden_act"]);
     let dims = Dims { head: Head::Own, ..Dims::read(text)? };
     let moe = moe(text)?;
     let sources = Sources::read(text)?;

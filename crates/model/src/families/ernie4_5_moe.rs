@@ -8,12 +8,6 @@ use super::routed::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["moe_capacity", "moe_use_aux_free", "moe_use_hard_gate", "moe_statics", "rope_scaling"]);
-    cfg.pass_by(&["num_nextn_predict_layers", "moe_norm_min", "compression_ratio", "moe_all_to_all_dropout"]);
-    cfg.pass_by(&["fuse_rope", "use_recompute_moe", "disable_ffn_model_parallel", "enable_delay_scale_loss"]);
-    cfg.pass_by(&["moe_aux_loss_lambda", "moe_gate", "moe_group", "moe_orthogonal_loss_lambda"]);
-    cfg.pass_by(&["moe_reverse_token_drop", "moe_layer_feed_fake_token", "moe_with_send_router_loss"]);
-    cfg.pass_by(&["moe_num_attn_experts", "moe_multimodal_dispatch_use_allgather", "use_rmsnorm"]);
     let dims = Dims::read(cfg)?;
     let bias = cfg.or("use_bias", false)?;
     let attention = Attention::new(&dims, interleaved_rope(cfg, &dims)?).with_bias(bias);

@@ -8,7 +8,6 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("activation_function", "silu")?;
-    cfg.pass_by(&["embed_dropout"]);
     let fields = DimFields { layers: "num_layers", norm_eps: "layer_norm_epsilon", ..DimFields::LLAMA };
     let dims = Dims::read_as(cfg, &fields)?;
     let attention = Attention::new(&dims, rope(cfg, &dims)?).with_bias(cfg.or("attention_bias", false)?);
@@ -34,7 +33,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 pub(super) fn read_exaone4(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
-    cfg.pass_by(&["layer_types"]);
     let dims = Dims::read(cfg)?;
     let mlp = GatedMlp::read(cfg)?;
     let attention = local_and_global(cfg, &dims)?;

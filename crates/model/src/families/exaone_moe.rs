@@ -10,12 +10,6 @@ use crate::*;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("scoring_func", "sigmoid")?;
     cfg.only("topk_method", "noaux_tc")?;
-    cfg.pass_by(&[
-        "sliding_window_pattern",
-        "num_nextn_predict_layers",
-        "first_k_dense_replace",
-        "moe_layer_freq",
-    ]);
     let dims = Dims::read_untied(cfg)?;
     let local = Attention {
         qk_norm: Some(QkNorm::per_head(dims.norm.eps())),
@@ -24,7 +18,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let spans = layer_spans(cfg, dims.layers)?;
     let all_rotate = spans.iter().all(|span| *span == AttentionSpan::Full);
     let dense = GatedMlp::read(cfg)?;
-    let moe = moe(cfg, dense)?;
+    let router = Router { renormalize: true, scale: 2.5, ..Router::SIGMOID_CORRECTED };
+    let moe = counted_moe(cfg, dense, router)?;
     let routed: Vec<bool> = cfg.req("is_moe_layer")?;
     let layer = |(span, is_routed): (AttentionSpan, bool)| {
         let rotates = all_rotate || span != AttentionSpan::Full;
@@ -40,24 +35,5 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     Ok(Blueprint {
         rewrites: rewrites.concat(),
         ..Blueprint::new(&dims, spans.into_iter().zip(routed).map(layer).collect())
-    })
-}
-
-fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
-    let (experts, width): (usize, usize) = (cfg.req("num_experts")?, cfg.req("moe_intermediate_size")?);
-    let shared = width * cfg.or::<usize>("num_shared_experts", 0)?;
-    let top_k = cfg.req("num_experts_per_tok")?;
-    Ok(Moe {
-        latent: None,
-        experts,
-        top_k,
-        expert: dense.with_width(width).into(),
-        router: Router {
-            groups: groups(cfg, experts)?,
-            renormalize: top_k > 1 && cfg.or("norm_topk_prob", true)?,
-            scale: cfg.or("routed_scaling_factor", 2.5)?,
-            ..Router::SIGMOID_CORRECTED
-        },
-        shared: (shared > 0).then(|| shared_experts(shared)),
     })
 }

@@ -10,21 +10,6 @@ const EMBEDDING: f32 = 5.656_854;
 const LM_HEAD: f32 = 0.039_062_5;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "mamba_chunk_size",
-        "mamba_expand",
-        "mamba_use_mlp",
-        "mlp_expansion_factor",
-        "num_logits_to_keep",
-    ]);
-    cfg.pass_by(&["attn_layer_indices", "rope_scaling", "key_multiplier", "time_step_limit", "hidden_act"]);
-    cfg.pass_by(&[
-        "time_step_floor",
-        "time_step_max",
-        "time_step_min",
-        "time_step_rank",
-        "mamba_intermediate_size",
-    ]);
     cfg.only("mamba_norm_before_gate", false)?;
     let dims = Dims { norm: Norm::Rms { eps: cfg.or("rms_norm_eps", 1e-5)? }, ..Dims::read(cfg)? };
     let plain = Rope::new(dims.head_dim, cfg.or("rope_theta", 1e11)?);

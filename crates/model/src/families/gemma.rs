@@ -7,7 +7,6 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
-    cfg.pass_by(&["hidden_act", "hidden_activation"]); // mlx-lm computes the exact gelu whatever they say.
     let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
     let mlp = GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::Gelu, bias: false };
     let layer = LayerSpec::pre_norm(Attention::new(&dims, rope(cfg, &dims)?), mlp, dims.norm);
@@ -17,8 +16,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 pub(super) fn read_gemma2(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
     // mlx-lm attends to everything in all layers; within the window that is the same.
-    cfg.pass_by(&["sliding_window", "sliding_window_size", "layer_types", "use_bidirectional_attention"]);
-    cfg.pass_by(&["hidden_act", "hidden_activation"]);
     let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
     let mlp = GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::GeluTanh, bias: false };
     let attention = Attention {

@@ -12,7 +12,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Beside a picture encoder; sizes that the text model does not name are those of the 4B model.
 pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["boi_token_index", "eoi_token_index", "eoi_token_id", "boi_token_id"]);
     let Some(text) = text_config(cfg)? else { return read(cfg) };
     let dims = Dims {
         hidden: text.req("hidden_size")?,

@@ -8,9 +8,7 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
     let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
-    text.pass_by(WITHOUT_EFFECT);
     let dims = Dims { head: Head::Tied, ..Dims::read(&text)? };
     let eps = dims.norm.eps();
     let updates = AlternatingUpdates {
@@ -57,24 +55,10 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     })
 }
 
-/// Encoders, training, and what is always so.
-const WITHOUT_EFFECT: &[&str] = &[
-    "attention_bias",
-    "audio_soft_tokens_per_image",
-    "audio_token_id",
-    "boa_token_id",
-    "boi_token_id",
-    "eoa_token_id",
-    "eoi_token_id",
-    "hidden_activation",
-    "vision_soft_tokens_per_image",
-];
-
 /// Of layers that see everything, and of those with a window.
 fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), ConfigError> {
     let eps = dims.norm.eps();
     // mlx-lm rotates without scaling.
-    cfg.pass_by(&["rope_scaling"]);
     let of = |base| Attention {
         scale: 1.0,
         qk_norm: Some(QkNorm::per_head(eps)),

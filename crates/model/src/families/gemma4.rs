@@ -8,7 +8,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
     let dims = Dims { head_dim: cfg.or("head_dim", 256)?, ..Dims::read(cfg)? };
     let spans = spans(cfg, &dims)?;
     let (full, sliding) = attentions(cfg, &dims)?;
@@ -59,22 +58,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Beside encoders of pictures and sound.
 pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "audio_token_id",
-        "boa_token_id",
-        "boi_token_id",
-        "eoa_token_id",
-        "eoi_token_id",
-        "vocab_size",
-    ]);
-    cfg.pass_by(&["eoa_token_index", "vision_soft_tokens_per_image", "audio_soft_tokens_per_image"]);
-    cfg.pass_by(&[
-        "audio_seq_length",
-        "audio_ms_per_token",
-        "audio_sample_rate",
-        "max_audio_length_sec",
-        "special_tokens",
-    ]);
     let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
     let blueprint = read(&text)?;
     let encoders = ["audio_tower", "embed_audio", "embed_vision", "vision_embedder"];
@@ -82,18 +65,6 @@ pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> 
     let encoders: Vec<WeightRewrite> = encoders.map(|tensors| drop(&tensors)).collect();
     Ok(Blueprint { rewrites: [encoders, text_model(), blueprint.rewrites].concat(), ..blueprint })
 }
-
-/// Other sizes' fields, training, and quantization of activations.
-const WITHOUT_EFFECT: &[&str] = &[
-    "attention_bias",
-    "hidden_activation",
-    "use_bidirectional_attention",
-    "global_partial_rotary_factor",
-    "partial_rotary_factor",
-    "rope_theta",
-    "rope_local_base_freq",
-    "expert_intermediate_size",
-];
 
 fn spans(cfg: &Config, dims: &Dims) -> Result<Vec<AttentionSpan>, ConfigError> {
     let window = cfg.or("sliding_window", 512)?;

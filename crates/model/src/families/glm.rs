@@ -7,7 +7,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["partial_rotary_factor"]); // As mlx-lm, which rotates whole heads.
     let dims = Dims::read(cfg)?;
     let position = interleaved_rope(cfg, &dims)?;
     blueprint(cfg, &dims, position, NormPlacement::LLAMA)

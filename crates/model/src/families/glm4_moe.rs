@@ -26,7 +26,6 @@ fn blueprint(
     qk_norm: Option<QkNorm>,
 ) -> Result<Blueprint, ConfigError> {
     cfg.only("topk_method", "noaux_tc")?;
-    cfg.pass_by(&["num_nextn_predict_layers", "scoring_func", "ep_size", "moe_router_activation_func"]);
     let attention = Attention {
         qk_norm,
         qkv_bias: cfg.or("attention_bias", false)?,

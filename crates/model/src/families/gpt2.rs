@@ -5,32 +5,6 @@
 use super::names::*;
 use crate::*;
 
-/// Training, and how attention was computed.
-const WITHOUT_EFFECT: &[&str] = &[
-    "activation_function",
-    "attn_pdrop",
-    "attention_softmax_in_fp32",
-    "embd_pdrop",
-    "gradient_checkpointing",
-    "inference_runner",
-    "n_ctx",
-    "pad_key_length",
-    "pre_allocate_kv_cache",
-    "reorder_and_upcast_attn",
-    "resid_pdrop",
-    "scale_attention_softmax_in_fp32",
-    "scale_attn_by_inverse_layer_idx",
-    "scale_attn_weights",
-    "summary_activation",
-    "summary_first_dropout",
-    "summary_proj_to_labels",
-    "summary_type",
-    "summary_use_proj",
-    "validate_runner_input",
-    "max_batch_size",
-    "max_sequence_length",
-];
-
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let dims = Dims { head: Head::Tied, ..Dims::read_as(cfg, &DimFields::GPT2)? };
     let width = cfg.or("n_inner", 4 * dims.hidden)?;
@@ -63,7 +37,6 @@ fn blueprint(
     mlp: PlainMlp,
     published: Vec<WeightRewrite>,
 ) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
     let dims = dims.with_layer_norm(dims.norm.eps(), true);
     let attention = Attention::new(&dims, Position::None).with_bias(cfg.or("attention_bias", true)?);
     let rewrites = [

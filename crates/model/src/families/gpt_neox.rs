@@ -6,16 +6,6 @@ use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "attention_bias",
-        "classifier_dropout",
-        "hidden_act",
-        "rope_theta",
-        "rope_scaling",
-        "partial_rotary_factor",
-        "attention_probs_dropout_prob",
-        "hidden_dropout_prob",
-    ]);
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
     let dims = dims.with_layer_norm(cfg.req("layer_norm_eps")?, true);
     let rotated = (cfg.req::<f32>("rotary_pct")? * dims.head_dim as f32) as usize;

@@ -10,13 +10,6 @@ use crate::*;
 const SWIGLU: Activation = Activation::ClippedSwiglu { alpha: 1.702, limit: 7.0 };
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "experts_per_token",
-        "initial_context_length",
-        "swiglu_limit",
-        "hidden_act",
-        "attention_bias",
-    ]);
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
     if let Some(scaling) = cfg.section("rope_scaling")? {
         scaling.pass_by(&["truncate"]); // mlx-lm truncates whatever it says.

@@ -6,15 +6,6 @@ use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "activation_function",
-        "attn_pdrop",
-        "embd_pdrop",
-        "resid_pdrop",
-        "gradient_checkpointing",
-    ]);
-    cfg.pass_by(&["rotary", "scale_attn_weights", "tokenizer_class", "summary_activation", "summary_type"]);
-    cfg.pass_by(&["summary_first_dropout", "summary_proj_to_labels", "summary_use_proj", "n_inner"]);
     let dims = Dims { head: Head::Own, ..Dims::read_as(cfg, &DimFields::GPT2)? };
     let dims = dims.with_layer_norm(dims.norm.eps(), true);
     let rope = Rope::new(cfg.or("rotary_dim", dims.head_dim)?, 10_000.0).interleaved();

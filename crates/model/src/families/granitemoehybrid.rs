@@ -8,14 +8,6 @@ use super::{granite, granitemoe};
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "mamba_chunk_size",
-        "mamba_expand",
-        "normalization_function",
-        "init_method",
-        "rope_scaling",
-    ]);
-    cfg.pass_by(&["shared_expert_intermediate_size", "num_experts", "mup_enabled"]);
     let dims = Dims::read(cfg)?;
     let rotates = cfg.opt::<String>("position_embedding_type")?.as_deref() != Some("nope");
     let plain = Rope { scaling: Scaling::None, ..Rope::read(cfg, dims.head_dim)? };

@@ -7,8 +7,9 @@ use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
-    for (switch, off) in [("use_mla", false), ("group_limited_greedy", false), ("position_embedding_xdrope", false)] {
+    for (switch, off) in
+        [("use_mla", false), ("group_limited_greedy", false), ("position_embedding_xdrope", false)]
+    {
         cfg.only(switch, off)?;
     }
     cfg.only("moe_layer_num_skipped", 0)?;
@@ -40,46 +41,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     ];
     Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers) })
 }
-
-/// Other sizes, training, what the published code never reads, and encoders of pictures.
-const WITHOUT_EFFECT: &[&str] = &[
-    "add_classification_head",
-    "anyres_pooling_size",
-    "anyres_vit_two_views",
-    "class_num",
-    "dense_list",
-    "eod_token_id",
-    "im_end_id",
-    "im_newline_id",
-    "im_start_id",
-    "image_token_id",
-    "mask_init_id",
-    "org_vocab_size",
-    "pad_id",
-    "skip_cls_token",
-    "text_end_id",
-    "text_start_id",
-    "video_end_id",
-    "video_start_id",
-    "vit_add_patchemb_bias",
-    "vit_input_resolution",
-    "vit_mapping_type",
-    "vit_norm_type",
-    "vit_patch",
-    "vit_remove_prenorm",
-    "vit_token",
-    "vit_used_rms_norm",
-    "capacity_factor",
-    "moe_drop_tokens",
-    "moe_random_routing_dropped_token",
-    "norm_type",
-    "num_media_embeds",
-    "pool_type",
-    "use_rotary_pos_emb",
-    "attention_head_dim",
-    "head_dim",
-    "num_key_value_heads",
-];
 
 /// Keys that a checkpoint may have of a layer that reads another's.
 fn keys_of(index: usize) -> Vec<WeightRewrite> {

@@ -7,7 +7,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["attn_implementation"]);
     let dims = Dims::read_untied(cfg)?;
     let attention = Attention::new(&dims, rope(cfg, &dims)?).with_bias(cfg.or("bias", true)?);
     let qkv = "model.layers.*.self_attn.qkv_proj";

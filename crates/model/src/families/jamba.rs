@@ -9,13 +9,6 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("sliding_window", serde_json::Value::Null)?;
-    cfg.pass_by(&[
-        "mamba_inner_layernorms",
-        "num_logits_to_keep",
-        "use_mamba_kernels",
-        "rope_theta",
-        "calc_logits_for_entire_prompt",
-    ]);
     let dims = Dims::read(cfg)?;
     let attention = Attention::new(&dims, Position::None);
     let mamba = Mamba1 {

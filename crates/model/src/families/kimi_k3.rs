@@ -18,14 +18,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let text = text.as_ref().unwrap_or(cfg);
     text.only("hidden_act", "situ")?;
     text.only("mla_use_nope", true)?;
-    cfg.pass_by(&["image_placeholder", "media_placeholder_token_id"]);
-    text.pass_by(&[
-        "model_max_length",
-        "num_nextn_predict_layers",
-        "rope_theta",
-        "topk_method",
-        "use_grouped_topk",
-    ]);
     let dims = Dims::read_untied(text)?;
     let section = text.section("linear_attn_config")?.ok_or_else(|| missing("linear_attn_config"))?;
     let delta = delta(&section, dims.norm.eps())?;

@@ -14,13 +14,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     if cfg.opt::<String>("hidden_act")?.as_deref() == Some("situ") {
         return kimi_k3::read(cfg);
     }
-    cfg.pass_by(&[
-        "mla_use_nope",
-        "model_max_length",
-        "num_nextn_predict_layers",
-        "rope_theta",
-        "use_grouped_topk",
-    ]);
     let dims = Dims::read_untied(cfg)?;
     let eps = dims.norm.eps();
     let latent = LatentAttention { position: Position::None, ..latent_attention(cfg, &dims, eps)? };
@@ -83,22 +76,14 @@ pub(super) fn delta_names(delta: &DeltaAttention) -> Vec<WeightRewrite> {
 
 /// Its experts.
 pub(super) fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
-    let (experts, width): (usize, usize) = (cfg.req("num_experts")?, cfg.req("moe_intermediate_size")?);
     let kinds = [("sigmoid", RouteScores::Sigmoid), ("softmax", RouteScores::Softmax)];
-    let top_k = cfg.or("num_experts_per_token", 1)?;
-    let shared: usize = cfg.or("num_shared_experts", 0)?;
-    Ok(Moe {
-        experts,
-        top_k,
-        expert: dense.with_width(width).into(),
-        router: Router {
-            scores: cfg.choice_opt("moe_router_activation_func", &kinds)?.unwrap_or(RouteScores::Sigmoid),
-            groups: groups_of(cfg, experts, "num_expert_group")?,
-            renormalize: top_k > 1 && cfg.or("moe_renormalize", true)?,
-            scale: cfg.or("routed_scaling_factor", 1.0)?,
-            ..Router::SIGMOID_CORRECTED
-        },
-        shared: (shared > 0).then(|| shared_experts(shared * width)),
-        latent: None,
-    })
+    let scores = cfg.choice_opt("moe_router_activation_func", &kinds)?.unwrap_or(RouteScores::Sigmoid);
+    let router = Router { scores, renormalize: true, ..Router::SIGMOID_CORRECTED };
+    let fields = MoeFields {
+        top_k: "num_experts_per_token",
+        groups: "num_expert_group",
+        renormalize: "moe_renormalize",
+        ..MoeFields::COUNTED
+    };
+    moe_of(cfg, dense, router, &fields)?.ok_or_else(|| missing("num_experts"))
 }

@@ -7,7 +7,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["rope_theta", "num_attention_heads_per_layer"]);
     let dims = Dims::read_untied(cfg)?;
     let [full, sliding] = rope_by_kind(cfg, dims.head_dim)?;
     let gated = cfg.or("gating", true)?;

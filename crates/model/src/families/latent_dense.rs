@@ -25,7 +25,6 @@ pub(super) fn read_minicpm3(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Halves rotate together here; values are as wide as the stream divided by the heads.
 fn minicpm3_attention(cfg: &Config, dims: &Dims) -> Result<LatentAttention, ConfigError> {
-    cfg.pass_by(&["num_key_value_heads"]);
     let (nope_dim, rope_dim) = (cfg.req("qk_nope_head_dim")?, cfg.req("qk_rope_head_dim")?);
     Ok(LatentAttention {
         heads: dims.heads,
@@ -46,7 +45,6 @@ fn minicpm3_attention(cfg: &Config, dims: &Dims) -> Result<LatentAttention, Conf
 }
 
 pub(super) fn read_youtu(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["embedding_initializer_range", "rope_interleave"]);
     let dims = Dims::read_untied(cfg)?;
     let attention = latent_attention(cfg, &dims, dims.norm.eps())?;
     let mlp = GatedMlp::read(cfg)?.with_bias(cfg.or("mlp_bias", false)?);

@@ -7,16 +7,12 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["block_mlp_init_scale", "block_norm_eps", "block_out_init_scale", "block_use_swiglu"]);
-    cfg.pass_by(&["block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "num_heads"]);
-    cfg.pass_by(&["use_pos_enc", "intermediate_size", "theta", "tie_embedding"]);
     let dims = dims(cfg)?;
     let mlp = GatedMlp { width: width(cfg, &dims)?, act: Activation::Silu, bias: false };
     blueprint(cfg, &dims, vec![mlp.into(); dims.layers], Vec::new())
 }
 
 pub(super) fn read_moe(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["theta", "tie_embedding", "use_pos_enc"]);
     let dims = dims(cfg)?;
     let dense = GatedMlp { act: Activation::Silu, ..GatedMlp::read(cfg)? };
     let moe = Moe {
@@ -39,22 +35,6 @@ pub(super) fn read_moe(cfg: &Config) -> Result<Blueprint, ConfigError> {
 }
 
 pub(super) fn read_vl(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "do_image_splitting",
-        "downsample_factor",
-        "encoder_patch_size",
-        "image_size",
-        "max_image_tokens",
-    ]);
-    cfg.pass_by(&["max_num_patches", "max_pixels_tolerance", "max_tiles", "min_image_tokens", "min_tiles"]);
-    cfg.pass_by(&[
-        "projector_bias",
-        "projector_hidden_size",
-        "tile_size",
-        "use_image_special_tokens",
-        "use_thumbnail",
-    ]);
-    cfg.pass_by(&["projector_use_layernorm"]);
     let text = text_config(cfg)?.ok_or_else(|| ConfigError::Missing { field: "text_config".to_owned() })?;
     let blueprint = read(&text)?;
     Ok(Blueprint { rewrites: [text_model(), blueprint.rewrites].concat(), ..blueprint })

@@ -29,7 +29,6 @@ fn blueprint(
     cfg: &Config,
     spans: impl FnOnce(usize) -> Result<Vec<AttentionSpan>, ConfigError>,
 ) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["max_tokenizer_truncation"]);
     let dims = Dims::read(cfg)?;
     let bias = cfg.or("attention_bias", false)?;
     let mlp = GatedMlp { bias: cfg.or("mlp_bias", false)?, ..GatedMlp::read(cfg)? };

@@ -13,18 +13,8 @@ const HEAD_EPS: f32 = 1e-6;
 const PERIOD: usize = 4;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["boi_token_index", "eoi_token_index", "image_token_index"]);
     let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
-    text.pass_by(&["router_jitter_noise"]);
     text.only("nope_layer_interval", PERIOD)?;
-    text.pass_by(&[
-        "for_llm_compressor",
-        "no_rope_layers",
-        "moe_layers",
-        "layer_types",
-        "hidden_act",
-        "use_qk_norm",
-    ]);
     let dims = Dims { head: Head::Own, ..Dims::read(&text)? };
     let (chunked, full) = attentions(&text, &dims)?;
     let width = text.req("intermediate_size")?;

@@ -8,7 +8,6 @@ use super::smollm3::rotating_layers;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["intermediate_size"]);
     let dims = Dims::read(cfg)?;
     let norm = Norm::RmsUnweighted { eps: dims.norm.eps() };
     let normed = cfg.or("use_qk_norm", true)?;

@@ -18,7 +18,6 @@ pub(super) fn read_helium(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Ernie 4.5: the same, with one field for all biases.
 pub(super) fn read_ernie(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["compression_ratio", "rope_type"]);
     let dims = Dims::read(cfg)?;
     let attention =
         Attention::new(&dims, interleaved_rope(cfg, &dims)?).with_bias(cfg.or("use_bias", false)?);
@@ -28,7 +27,6 @@ pub(super) fn read_ernie(cfg: &Config) -> Result<Blueprint, ConfigError> {
 /// MiMo 7B: a bias on queries, keys and values, and heads that predict further tokens.
 pub(super) fn read_mimo(cfg: &Config) -> Result<Blueprint, ConfigError> {
     no_sliding_window(cfg)?;
-    cfg.pass_by(&["num_nextn_predict_layers", "attention_bias"]);
     let dims = Dims::read_untied(cfg)?;
     let attention = Attention { qkv_bias: true, ..Attention::new(&dims, rope(cfg, &dims)?) };
     blueprint(cfg, &dims, attention, "mlp_bias")
@@ -36,7 +34,6 @@ pub(super) fn read_mimo(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Seed-OSS: heads whose widths together are not the stream's.
 pub(super) fn read_seed_oss(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["residual_dropout"]);
     let dims = Dims::read(cfg)?;
     let attention = Attention {
         qkv_bias: cfg.or("attention_bias", false)?,

@@ -10,23 +10,6 @@ use crate::*;
 const EPS: f32 = 1e-5;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "expand",
-        "fused_add_norm",
-        "hidden_act",
-        "layer_norm_epsilon",
-        "n_layer",
-        "rescale_prenorm_residual",
-    ]);
-    cfg.pass_by(&["residual_in_fp32", "rms_norm", "ssm_cfg", "time_step_floor", "time_step_init_scheme"]);
-    cfg.pass_by(&[
-        "time_step_max",
-        "time_step_min",
-        "time_step_scale",
-        "use_mambapy",
-        "pad_vocab_size_multiple",
-    ]);
-    cfg.pass_by(&["d_inner", "d_model", "mixer_rms_eps", "rms_norm_eps", "max_position_embeddings"]);
     let norm = Norm::Rms { eps: EPS };
     let falcon = cfg.opt::<String>("model_type")?.as_deref() == Some("falcon_mamba");
     let normed = cfg.or("use_bcdt_rms", falcon)?;

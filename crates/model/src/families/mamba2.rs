@@ -7,18 +7,6 @@ use std::num::NonZeroUsize;
 use super::parts::*;
 use crate::*;
 
-/// Initialization for training, and chunking and rounding that do not change the result.
-const WITHOUT_EFFECT: &[&str] = &[
-    "chunk_size",
-    "max_position_embeddings",
-    "rescale_prenorm_residual",
-    "residual_in_fp32",
-    "time_step_floor",
-    "time_step_max",
-    "time_step_min",
-    "time_step_rank",
-];
-
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let count = |field: &str| cfg.req::<NonZeroUsize>(field).map(NonZeroUsize::get);
     let norm = Norm::Rms { eps: cfg.or("layer_norm_epsilon", 1e-5)? };
@@ -51,7 +39,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         );
         return Err(ConfigError::Inconsistent { rules: vec![rule] });
     }
-    cfg.pass_by(WITHOUT_EFFECT);
     let head = match cfg.opt("tie_word_embeddings")? {
         Some(true) => Head::Tied,
         Some(false) => Head::Own,

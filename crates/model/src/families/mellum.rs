@@ -7,7 +7,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["rope_theta", "intermediate_size"]);
     let dims = Dims::read(cfg)?;
     let [full, sliding] = rope_by_kind(cfg, dims.head_dim)?;
     let global = Attention {

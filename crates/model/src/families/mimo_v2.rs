@@ -8,7 +8,6 @@ use crate::*;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("scoring_func", "sigmoid")?;
     cfg.only("topk_method", "noaux_tc")?;
-    cfg.pass_by(&["attention_chunk_size", "sliding_window", "hybrid_block_size", "attention_bias"]);
     let fields = DimFields { norm_eps: "layernorm_epsilon", ..DimFields::LLAMA };
     let dims = Dims { head: Head::Own, ..Dims::read_as(cfg, &fields)? };
     let partial: f32 = cfg.req("partial_rotary_factor")?;

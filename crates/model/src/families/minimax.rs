@@ -9,27 +9,12 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("scoring_func", "sigmoid")?;
     cfg.only("shared_intermediate_size", 0)?;
     cfg.pass_by(&[
-        "attn_type_list",
-        "mlp_intermediate_size",
-        "shared_moe_mode",
-        "mtp_transformer_layers",
-        "num_mtp_modules",
-        "qk_norm_type",
-        "use_mtp",
-    ]);
-    cfg.pass_by(&[
         // `rotary_dim` says the same.
         "partial_rotary_factor",
         "use_routing_bias",
         "output_router_logits",
         "router_jitter_noise",
         "layernorm_full_attention_beta",
-    ]);
-    cfg.pass_by(&[
-        "layernorm_linear_attention_beta",
-        "layernorm_mlp_beta",
-        "sliding_window",
-        "attention_bias",
     ]);
     let dims = Dims::read_untied(cfg)?;
     let normed = cfg.or("use_qk_norm", true)?;

@@ -7,7 +7,6 @@ use crate::*;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("sliding_window", serde_json::Value::Null)?;
     cfg.only("moe_frequency", 1)?;
-    cfg.pass_by(&["router_jitter_noise", "use_flash_attention"]);
     let dims = Dims::read(cfg)?;
     let (experts, top_k) = (cfg.or("num_local_experts", 8)?, cfg.or("num_experts_per_tok", 2)?);
     let expert = GatedMlp::read(cfg)?.into();

@@ -27,7 +27,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Some(kinds) => by_kind(&kinds, dims.layers, layer(&global), layer(&local))?,
         None => every(4, dims.layers, layer(&global), layer(&local)),
     };
-    cfg.pass_by(&["layer_rope_theta"]); // Zero in full layers, the base in others.
     let encoders = ["vision_adapter.**", "vision_projection.**"].map(drop);
     let centered =
         WeightRewrite::Add { tensors: "model.layers.*.*.weight".into(), amount: 1.0, when: When::Always };

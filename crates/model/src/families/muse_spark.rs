@@ -10,7 +10,6 @@ use crate::*;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let text = text_config(cfg)?;
     let text = text.as_ref().unwrap_or(cfg);
-    cfg.pass_by(&["out_hidden_size"]);
     text.only("num_shared_experts", 0)?;
     let dims = Dims::read_untied(text)?;
     let unweighted = Norm::RmsUnweighted { eps: dims.norm.eps() };

@@ -12,7 +12,6 @@ const EPS: f32 = 1e-5;
 const SOFTCAP: f32 = 15.0;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["hidden_act", "logits_soft_cap", "final_logit_softcapping"]);
     let norm = Norm::RmsUnweighted { eps: EPS };
     let dims = Dims { norm, head: Head::Own, ..Dims::read(cfg)? };
     let qk_norm = QkNorm { norm, over: NormOver::Head, at: NormAt::AfterRotation };

@@ -7,39 +7,7 @@ use super::parts::*;
 use super::routed::*;
 use crate::*;
 
-/// Fields that choose kernels, describe training, or repeat others.
-const WITHOUT_EFFECT: &[&str] = &[
-    "chunk_size",
-    "expand",
-    "hidden_dropout",
-    "mamba_hidden_act",
-    "mamba_num_groups",
-    "mamba_state_dim",
-    "mlp_hidden_act",
-    "num_logits_to_keep",
-    "rescale_prenorm_residual",
-    "residual_in_fp32",
-    "use_bias",
-    "rms_norm_eps",
-    "rope_theta",
-    "sliding_window",
-    "time_step_floor",
-    "time_step_max",
-    "time_step_min",
-    "time_step_rank",
-    "use_mamba_kernels",
-    "mamba_ssm_cache_dtype",
-    "moe_shared_expert_overlap",
-    "norm_eps",
-    "num_nextn_predict_layers",
-    "mtp_hybrid_override_pattern",
-    "mtp_layers_block_type",
-    "partial_rotary_factor",
-    "attention_head_dim",
-];
-
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
     let fields = DimFields { norm_eps: "layer_norm_epsilon", ..DimFields::LLAMA };
     let kinds = kinds(cfg)?;
     let dims = Dims { head: Head::Own, layers: kinds.len(), ..Dims::read_as(cfg, &fields)? };

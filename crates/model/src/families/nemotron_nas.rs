@@ -6,7 +6,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["num_key_value_heads", "intermediate_size", "head_dim"]);
     let dims = Dims::read_untied(cfg)?;
     let position = rope(cfg, &dims)?;
     let biases = (cfg.or("attention_bias", false)?, cfg.or("mlp_bias", false)?);
@@ -32,8 +31,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 fn mixer(block: &Config, dims: &Dims, position: &Position, bias: bool) -> Result<Option<Mixer>, ConfigError> {
     let Some(cfg) = block.section("attention")? else { return Ok(None) };
-    cfg.pass_by(&["sparsify", "window_length", "num_sink_tokens", "use_prefill_window_in_sink_attention"]);
-    cfg.pass_by(&["unshifted_sink", "n_heads_in_group"]);
     let linear = cfg.or("replace_with_linear", false)?;
     if cfg.or("no_op", false)? {
         return Ok(None);
@@ -50,7 +47,6 @@ fn mlp(block: &Config, dims: &Dims, act: Activation, bias: bool) -> Result<Optio
     /// Widths are multiples of this.
     const MULTIPLE: usize = 256;
     let Some(cfg) = block.section("ffn")? else { return Ok(None) };
-    cfg.pass_by(&["sparsify", "ffn_mult"]);
     let linear = cfg.or("replace_with_linear", false)?;
     if cfg.or("no_op", false)? {
         return Ok(None);

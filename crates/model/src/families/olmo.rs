@@ -9,41 +9,7 @@ use crate::*;
 /// Of every norm.
 const EPS: f32 = 1e-5;
 
-/// Training, and fields that name what every published model has.
-const WITHOUT_EFFECT: &[&str] = &[
-    "activation_type",
-    "alibi",
-    "alibi_bias_max",
-    "attention_layer_norm",
-    "attention_layer_norm_with_affine",
-    "bias_for_layer_norm",
-    "block_group_size",
-    "block_type",
-    "embedding_dropout",
-    "flash_attention",
-    "include_bias",
-    "init_cutoff_factor",
-    "init_device",
-    "init_fn",
-    "init_std",
-    "layer_norm_type",
-    "layer_norm_with_affine",
-    "max_sequence_length",
-    "mlp_ratio",
-    "multi_query_attention",
-    "precision",
-    "residual_dropout",
-    "rope",
-    "rope_full_precision",
-    "scale_logits",
-    "n_kv_heads",
-    "clip_qkv",
-    "vocab_size",
-    "attention_dropout",
-];
-
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
     let fields = DimFields {
         hidden: "d_model",
         layers: "n_layers",

@@ -6,8 +6,6 @@ use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["activation_fn_name", "normalization_layer_name", "num_gqa_groups", "qkv_multipliers"]);
-    cfg.pass_by(&["rope_max_length", "max_context_length", "ffn_with_glu"]);
     let heads: Vec<usize> = cfg.req("num_query_heads")?;
     let kv_heads: Vec<usize> = cfg.req("num_kv_heads")?;
     let multipliers: Vec<f32> = cfg.req("ffn_multipliers")?;

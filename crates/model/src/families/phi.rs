@@ -8,7 +8,6 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("qk_layernorm", false)?;
-    cfg.pass_by(&["embd_pdrop", "resid_pdrop", "hidden_act"]);
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
     let dims = dims.with_layer_norm(cfg.or("layer_norm_eps", 1e-5)?, true);
     let attention = Attention::new(&dims, partial_rope(cfg, &dims, 0.4)?).with_bias(true);

@@ -9,7 +9,6 @@ use crate::*;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
     // mlx-lm attends to everything; published windows are as long as the context, nearly.
-    cfg.pass_by(&["sliding_window", "embd_pdrop", "resid_pdrop", "original_max_position_embeddings"]);
     let dims = Dims::read_untied(cfg)?;
     let attention = Attention::new(&dims, partial_rope(cfg, &dims, 1.0)?);
     let mlp = GatedMlp::read(cfg)?;

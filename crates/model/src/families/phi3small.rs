@@ -10,20 +10,6 @@ const PLACEHOLDERS: [std::ops::Range<usize>; 4] =
     [100_256..100_257, 100_258..100_261, 100_264..100_266, 100_267..100_352];
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["attention_bias", "attention_dropout_prob", "blocksparse_homo_head_pattern", "hidden_act"]);
-    cfg.pass_by(&[
-        "blocksparse_triton_kernel_block_size",
-        "embedding_dropout_prob",
-        "ffn_dropout_prob",
-        "reorder_and_upcast_attn",
-    ]);
-    cfg.pass_by(&[
-        "dummy_token_indices",
-        "ff_dim_multiplier",
-        "max_position_embeddings",
-        "original_max_position_embeddings",
-    ]);
-    cfg.pass_by(&["gegelu_pad_to_256", "pad_sequence_to_multiple_of_64"]);
     let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
     let dims = dims.with_layer_norm(cfg.req("layer_norm_epsilon")?, true);
     let head_dim = dims.head_dim as f32;

@@ -6,14 +6,6 @@ use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "expert_dropout",
-        "attention_bias",
-        "lm_head_bias",
-        "input_jitter_noise",
-        "sliding_window",
-        "hidden_act",
-    ]);
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
     let dims = dims.with_layer_norm(dims.norm.eps(), true);
     let rope = Rope::read(cfg, dims.head_dim)?;

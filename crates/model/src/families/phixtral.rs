@@ -9,24 +9,6 @@ use crate::*;
 const EPS: f32 = 1e-5;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "n_embd",
-        "n_head",
-        "n_head_kv",
-        "n_inner",
-        "n_layer",
-        "n_positions",
-        "activation_function",
-    ]);
-    cfg.pass_by(&[
-        "attn_pdrop",
-        "embd_pdrop",
-        "resid_pdrop",
-        "layer_norm_epsilon",
-        "flash_attn",
-        "flash_rotary",
-    ]);
-    cfg.pass_by(&["fused_dense", "img_processor", "vocab_size", "pad_vocab_size_multiple"]);
     let fields = DimFields {
         hidden: "model_dim",
         layers: "num_layers",

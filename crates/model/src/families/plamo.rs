@@ -8,7 +8,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["num_key_value_heads"]);
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
     let shared: usize = cfg.or("n_shared_head", 8)?;
     let dims = Dims { kv_heads: dims.heads.div_ceil(shared.max(1)), ..dims };

@@ -11,15 +11,6 @@ use crate::*;
 const HEAD_EPS: f32 = 1e-6;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["attention_window_size", "full_attention_idx", "mamba_chunk_size", "eval_attention_n_bit"]);
-    cfg.pass_by(&[
-        "eval_mlp_n_bit",
-        "fp8_accum_dtype",
-        "image_feature_size",
-        "image_proj_type",
-        "image_token_id",
-    ]);
-    cfg.pass_by(&["linear_type", "use_cache", "use_predefined_initial_state"]);
     let head_dim = cfg.or("hidden_size_per_head", 128)?;
     let dims = Dims { head_dim, ..Dims::read(cfg)? };
     let norm = Norm::Rms { eps: HEAD_EPS };

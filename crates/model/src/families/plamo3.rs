@@ -7,7 +7,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["interleaved_sliding_window", "linear_type", "use_fused_kernels", "num_value_heads"]);
     let dims = Dims::read(cfg)?;
     let global = Attention {
         qk_norm: Some(QkNorm::per_head(dims.norm.eps())),

@@ -6,23 +6,6 @@ use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "attn_dropout_prob",
-        "emb_dropout_prob",
-        "bf16",
-        "fp16",
-        "fp32",
-        "onnx_safe",
-        "rotary_pct",
-    ]);
-    cfg.pass_by(&[
-        "scale_attn_weights",
-        "seq_length",
-        "softmax_in_fp32",
-        "use_cache_kernel",
-        "use_flash_attn",
-    ]);
-    cfg.pass_by(&["use_cache_quantization", "use_dynamic_ntk", "use_logn_attn", "rotary_emb_base"]);
     let fields = DimFields { norm_eps: "layer_norm_epsilon", ..DimFields::LLAMA };
     let dims = Dims { head: Head::Own, ..Dims::read_as(cfg, &fields)? };
     let bias = !cfg.or("no_bias", true)?;

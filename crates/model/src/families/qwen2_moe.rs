@@ -8,7 +8,6 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     no_sliding_window(cfg)?;
-    cfg.pass_by(&["intermediate_size"]);
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? };
     let attention = Attention { qkv_bias: true, ..Attention::new(&dims, rope(cfg, &dims)?) };
     let width = cfg.req("shared_expert_intermediate_size")?;

@@ -10,8 +10,6 @@ use crate::*;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let text = text_config(cfg)?;
     let text = text.as_ref().unwrap_or(cfg);
-    text.pass_by(&["mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype", "hidden_act"]);
-    cfg.pass_by(&["language_model_only"]); // Encoders are not loaded anyway.
     text.only("output_gate_type", "swish")?;
     text.only("mlp_only_layers", serde_json::json!([]))?;
     let (dims, attention, delta) = qwen3_next::mixers(text)?;
@@ -32,7 +30,6 @@ fn mlps(cfg: &Config, dims: &Dims) -> Result<Vec<Mlp>, ConfigError> {
     if cfg.opt::<usize>("num_experts")?.is_none_or(|experts| experts == 0) {
         return Ok(vec![GatedMlp::read(cfg)?.into(); dims.layers]);
     }
-    cfg.pass_by(&["intermediate_size"]);
     let width = cfg.req("shared_expert_intermediate_size")?;
     Ok(vec![
         Moe {

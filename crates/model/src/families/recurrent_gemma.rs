@@ -12,15 +12,6 @@ const ROPE_BASE: f32 = 10_000.0;
 const LAYER_EPS: f32 = 1e-5;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "attention_bias",
-        "conv1d_width",
-        "rope_theta",
-        "partial_rotary_factor",
-        "w_init_variance_scale",
-    ]);
-    cfg.pass_by(&["final_w_init_variance_scale", "hidden_activation", "num_key_value_heads", "lru_width"]);
-    cfg.pass_by(&["head_dim"]);
     let dims = Dims { head: Head::OwnIfPresent, ..Dims::read(cfg)? };
     let dims = Dims { kv_heads: 1, head_dim: dims.hidden / dims.heads, ..dims };
     let attention = Attention {

@@ -3,30 +3,72 @@
 use super::names::*;
 use crate::*;
 
-/// Experts of DeepSeek's configs: `n_routed_experts`, `n_shared_experts`, groups, a scale; `router` says what the config
-/// does not.
+/// What a config calls its experts.
+pub(super) struct MoeFields {
+    pub(super) experts: &'static str,
+    pub(super) top_k: &'static str,
+    /// How many experts compute every token.
+    pub(super) shared: &'static str,
+    /// The width of each of those, if not that of routed ones.
+    pub(super) shared_width: &'static str,
+    pub(super) groups: &'static str,
+    pub(super) renormalize: &'static str,
+}
+
+impl MoeFields {
+    /// DeepSeek's names.
+    pub(super) const DEEPSEEK: Self = Self {
+        experts: "n_routed_experts",
+        top_k: "num_experts_per_tok",
+        shared: "n_shared_experts",
+        shared_width: "moe_shared_expert_intermediate_size",
+        groups: "n_group",
+        renormalize: "norm_topk_prob",
+    };
+    /// The same with those of most others.
+    pub(super) const COUNTED: Self =
+        Self { experts: "num_experts", shared: "num_shared_experts", ..Self::DEEPSEEK };
+}
+
+/// Routed experts of a config that has them. `router` has what the config does not say: its scores, and whether it
+/// renormalizes and scales where the fields are absent.
+pub(super) fn moe_of(
+    cfg: &Config,
+    dense: GatedMlp,
+    router: Router,
+    fields: &MoeFields,
+) -> Result<Option<Moe>, ConfigError> {
+    let Some(experts) = cfg.opt(fields.experts)? else { return Ok(None) };
+    let width = cfg.req("moe_intermediate_size")?;
+    let top_k = cfg.req(fields.top_k)?;
+    let shared = cfg.or(fields.shared_width, width)? * cfg.or::<usize>(fields.shared, 0)?;
+    Ok(Some(Moe {
+        experts,
+        top_k,
+        expert: dense.with_width(width).into(),
+        router: Router {
+            groups: groups_of(cfg, experts, fields.groups)?,
+            renormalize: top_k > 1 && cfg.or(fields.renormalize, router.renormalize)?,
+            scale: cfg.or("routed_scaling_factor", router.scale)?,
+            ..router
+        },
+        shared: (shared > 0).then(|| shared_experts(shared)),
+        latent: None,
+    }))
+}
+
+/// Experts under DeepSeek's names.
 pub(super) fn deepseek_moe(
     cfg: &Config,
     dense: GatedMlp,
     router: Router,
 ) -> Result<Option<Moe>, ConfigError> {
-    let Some(experts) = cfg.opt("n_routed_experts")? else { return Ok(None) };
-    let width: usize = cfg.req("moe_intermediate_size")?;
-    let top_k = cfg.req("num_experts_per_tok")?;
-    let shared: Option<usize> = cfg.opt("n_shared_experts")?;
-    Ok(Some(Moe {
-        latent: None,
-        experts,
-        top_k,
-        expert: dense.with_width(width).into(),
-        router: Router {
-            groups: groups(cfg, experts)?,
-            renormalize: top_k > 1 && cfg.or("norm_topk_prob", false)?,
-            scale: cfg.or("routed_scaling_factor", 1.0)?,
-            ..router
-        },
-        shared: shared.filter(|count| *count > 0).map(|count| shared_experts(count * width)),
-    }))
+    moe_of(cfg, dense, Router { renormalize: false, ..router }, &MoeFields::DEEPSEEK)
+}
+
+/// Experts under the names of most others, of a model that has them.
+pub(super) fn counted_moe(cfg: &Config, dense: GatedMlp, router: Router) -> Result<Moe, ConfigError> {
+    moe_of(cfg, dense, router, &MoeFields::COUNTED)?.ok_or_else(|| super::parts::missing("num_experts"))
 }
 
 /// `n_group` groups of experts, of which `topk_group` take part; each is as good as its best two.

@@ -6,7 +6,6 @@ use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(WITHOUT_EFFECT);
     let (hidden, head_dim): (usize, usize) = (cfg.req("hidden_size")?, cfg.req("head_dim")?);
     let norm = Norm::Layer { eps: cfg.req("norm_eps")?, bias: true };
     let tied = cfg.or("tie_word_embeddings", false)?;
@@ -45,23 +44,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         ..blueprint.numbered(|index| index / 2)
     })
 }
-
-/// Training, and other implementations.
-const WITHOUT_EFFECT: &[&str] = &[
-    "attn",
-    "attn_mode",
-    "fuse_cross_entropy",
-    "fuse_norm",
-    "hidden_act",
-    "hidden_ratio",
-    "max_position_embeddings",
-    "norm_bias",
-    "norm_first",
-    "num_heads",
-    "value_dim",
-    "use_l2warp",
-    "fuse_linear_cross_entropy",
-];
 
 fn rewrites(dims: &Dims) -> Vec<WeightRewrite> {
     let shaped = |name: &str, shape: &[usize]| WeightRewrite::Reshape {

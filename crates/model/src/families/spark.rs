@@ -7,7 +7,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["rope_theta"]); // Each kind of layer has its own.
     cfg.only("hidden_act", "gelu")?;
     cfg.only("gate_attn_act_mode", "sigmoid")?;
     cfg.only("headwise_attn_output_gate", true)?;

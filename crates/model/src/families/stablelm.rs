@@ -6,7 +6,6 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&["hidden_act", "attention_bias"]);
     let eps = cfg.req("layer_norm_eps")?;
     let dims = Dims { head: Head::Own, ..Dims::read(cfg)? }.with_layer_norm(eps, true);
     let norm = Norm::Layer { eps, bias: false };

@@ -7,23 +7,7 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    cfg.pass_by(&[
-        "num_key_value_heads",
-        "num_nextn_predict_layers",
-        "use_moe",
-        "moe_every_n_layer",
-        "moe_layer_offset",
-        "use_moe_router_bias",
-    ]);
-    cfg.pass_by(&[
-        "moe_router_activation",
-        "need_fp32_gate",
-        "use_rope_layers",
-        "zero_centered",
-        "att_impl_type",
-    ]);
     cfg.only("sink", false)?;
-    cfg.pass_by(&["max_seq_len", "use_qk_norm", "use_mfa", "norm_eps", "share_q_dim", "share_expert_dims"]);
     let fields = DimFields { kv_heads: "num_attention_groups", ..DimFields::LLAMA };
     let tied = cfg.or("tie_word_embeddings", false)?;
     let dims = Dims { head: if tied { Head::Tied } else { Head::Own }, ..Dims::read_as(cfg, &fields)? };

@@ -1,0 +1,24 @@
+//! Fields of configs that change nothing in a family's network, so that it need not read them.
+
+/// Rows of model types, fields and the reason.
+const TABLE: &str = include_str!("without_effect.tsv");
+
+/// Those of a model type, in the config itself or in its `text_config`.
+pub(super) fn fields(model_type: &str) -> impl Iterator<Item = &'static str> {
+    let rows = TABLE.lines().filter_map(|row| row.split_once('\t'));
+    let of_type = rows.filter(move |(types, _)| types.split(',').any(|name| name == model_type));
+    of_type.flat_map(|(_, rest)| rest.split('\t').next().unwrap_or_default().split(' '))
+}
+
+#[test]
+fn every_row_is_of_types_that_are_served_and_has_a_reason() {
+    for row in TABLE.lines() {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [types, fields, reason] = columns.as_slice() else { panic!("{row}") };
+        assert!(!fields.is_empty() && !reason.is_empty(), "{row}");
+        for name in types.split(',') {
+            assert!(super::FAMILIES.iter().any(|family| family.model_type == name), "{name}: {row}");
+        }
+    }
+    assert!(fields("gptj").any(|field| field == "rotary") && fields("llama").all(|field| field != "rotary"));
+}
