@@ -140,11 +140,11 @@ impl Conversion {
             let supported = format!("for conversion all but {}", NOT_WRITTEN.join(", "));
             return Err(in_config(ConfigError::Unsupported { field, found, supported }));
         }
-        let layout = Layout::of(model_type, &blueprint.rewrites);
+        let layout = Layout::of(model_type, &blueprint.rewrites, &blueprint.manifest());
         blueprint.rewrites = layout.rewrites.clone();
         let (weights, quantization) = published(&mut blueprint, quantization, self.source.weights()?)?;
         let mut modules = packing::modules(weights, &quantization);
-        inverse::to_mlx_names(&mut modules, &layout.traces)?;
+        inverse::to_mlx_names(&mut modules, &layout)?;
         let dtype = self.dtype.or_else(|| config::dtype(config));
         let mut recorded = config::Recorded::new(quantization.default);
         match self.packing {

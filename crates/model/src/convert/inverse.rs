@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mlx::Array;
 
-use super::layout::{Step, Trace};
+use super::layout::{Layout, Step};
 use super::packing::{Module, Tensors};
 use crate::pattern::Captures;
 use crate::{LoadError, Pattern, WeightRewrite};
@@ -12,9 +12,13 @@ use crate::{LoadError, Pattern, WeightRewrite};
 type Modules = BTreeMap<String, Module>;
 
 /// Gives modules mlx-lm's names and shapes. Those that it does not name keep theirs.
-pub(super) fn to_mlx_names(modules: &mut Modules, traces: &[Trace]) -> Result<(), LoadError> {
+pub(super) fn to_mlx_names(modules: &mut Modules, layout: &Layout) -> Result<(), LoadError> {
     let mut renamed = Modules::new();
-    for trace in traces {
+    for trace in &layout.traces {
+        // Most have no further numbers in their names.
+        if trace.ours.iter().any(|name| !name.contains('*') && !modules.contains_key(name)) {
+            continue;
+        }
         let Some(first) = trace.ours.first().map(|name| Pattern::from(name.as_str())) else { continue };
         let layers: Vec<Captures> = modules.keys().filter_map(|name| first.captures(name)).collect();
         for layer in layers {
@@ -33,6 +37,11 @@ pub(super) fn to_mlx_names(modules: &mut Modules, traces: &[Trace]) -> Result<()
         }
     }
     modules.extend(renamed);
+    for (name, module) in modules.iter_mut() {
+        if let Some(shape) = layout.shape_of(name, module.tensors.weight.size()) {
+            module.tensors.change(&|tensor| tensor.reshape(&shape))?;
+        }
+    }
     Ok(())
 }
 
@@ -124,9 +133,13 @@ fn join(
     Ok(())
 }
 
-/// Outputs are the last axis but one of matrices and the last of vectors.
+/// Outputs are the last axis but one of matrices, the last of vectors, and the first of depthwise convolutions.
 fn output_axis(parts: &[&Array]) -> i32 {
-    if parts.iter().all(|part| part.ndim() < 2) { -1 } else { -2 }
+    match parts.first().map(|part| part.shape()) {
+        Some([_, _, 1]) => -3,
+        Some([_]) | None => -1,
+        Some(_) => -2,
+    }
 }
 
 fn interleave(parts: &[&Array]) -> mlx::Result<Array> {

@@ -1,23 +1,23 @@
 //! How mlx-lm lays out an architecture's checkpoint, where that differs from our names and rules.
 
-use crate::{Pattern, WeightRewrite, When};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use crate::{Manifest, Pattern, WeightRewrite, When};
 
 /// Rows of model type, kind and pattern; the script that writes it says what the kinds are.
 const TABLE: &str = include_str!("layouts.tsv");
 
-/// Types whose checkpoints are not written: mlx-lm names or shapes their tensors by rules that steps backwards do not
-/// know, as those of some layers only.
+/// Types whose checkpoints are not written: mlx-lm keeps tensors that we drop or fold into others, packs them in a way of
+/// its own, or has two names for one of ours.
 pub(super) const NOT_WRITTEN: &[&str] = &[
-    "afm7",
     "bailing_hybrid",
     "bailing_moe_v3",
     "bitnet",
     "gemma3n",
     "hunyuan",
-    "kimi_k3",
-    "kimi_linear",
     "longcat_flash_ngram",
-    "rwkv7",
+    "prism_hadamard_qwen35",
     "talkie",
 ];
 
@@ -30,9 +30,11 @@ pub(super) struct Layout {
     floats: Vec<Pattern>,
     eight_bits: Vec<Pattern>,
     own_dtype: Vec<Pattern>,
+    /// Axes of a tensor: `1`, and `n` for that of its numbers.
+    shapes: Vec<(Pattern, Vec<&'static str>)>,
 }
 
-/// What the steps make of one of mlx-lm's tensors. Numbers in names are `*`.
+/// What the steps make of one of mlx-lm's tensors in one layer. Further numbers in names are `*`.
 pub(super) struct Trace {
     /// The steps for it, in order.
     pub(super) steps: Vec<Step>,
@@ -48,10 +50,23 @@ pub(super) struct Step {
 }
 
 impl Layout {
-    pub(super) fn of(model_type: &str, rewrites: &[WeightRewrite]) -> Self {
+    /// `ours`: the tensors that the blueprint names.
+    pub(super) fn of(model_type: &str, rewrites: &[WeightRewrite], ours: &Manifest) -> Self {
         let patterns = |wanted: &str| rows(model_type, wanted).map(Pattern::from).collect();
-        let mut traces: Vec<Trace> = rows(model_type, "name").map(|name| Trace::of(name, rewrites)).collect();
-        traces.sort_by_key(|trace| !trace.steps.is_empty());
+        let numbers = ours.0.keys().flat_map(|name| name.split('.')).filter_map(|part| part.parse().ok());
+        let numbers: BTreeSet<usize> = numbers.collect();
+        let of_pattern = |pattern: &'static str| -> Vec<Trace> {
+            match pattern.contains('*') {
+                true => numbers.iter().map(|layer| Trace::of(pattern, *layer, rewrites)).collect(),
+                false => vec![Trace::of(pattern, 0, rewrites)],
+            }
+        };
+        let mut traces: Vec<Trace> = rows(model_type, "name").flat_map(of_pattern).collect();
+        // Where layers differ, names of one layer come first, and joined tensors before those that have only some of
+        // their parts.
+        traces.sort_by_key(|trace| {
+            (!trace.is_of_one_layer(), !trace.steps.is_empty(), Reverse(trace.ours.len()))
+        });
         let is_for_converted = |rewrite: &&WeightRewrite| {
             let in_trace = |trace: &Trace| trace.steps.iter().any(|step| step.rewrite == **rewrite);
             rewrite.changes_numbers() && traces.iter().any(in_trace)
@@ -66,7 +81,14 @@ impl Layout {
             floats: patterns("float"),
             eight_bits: patterns("8-bit"),
             own_dtype: patterns("own-dtype"),
+            shapes: shapes(model_type),
         }
+    }
+
+    /// The shape that mlx-lm gives a tensor of so many numbers, where it has axes of one.
+    pub(super) fn shape_of(&self, name: &str, size: usize) -> Option<Vec<i32>> {
+        let (_, axes) = self.shapes.iter().find(|(pattern, _)| pattern.matches(name))?;
+        Some(axes.iter().map(|axis| if *axis == "n" { size as i32 } else { 1 }).collect())
     }
 
     /// Whether mlx-lm cannot load the module packed.
@@ -93,9 +115,28 @@ fn rows(model_type: &str, kind: &str) -> impl Iterator<Item = &'static str> {
     })
 }
 
+/// Rows whose kind is `shape` and the axes.
+fn shapes(model_type: &str) -> Vec<(Pattern, Vec<&'static str>)> {
+    let of_row = |line: &'static str| {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [of_type, kind, pattern] = columns.as_slice() else { return None };
+        let axes = kind.strip_prefix("shape ").filter(|_| *of_type == model_type)?;
+        Some((Pattern::from(*pattern), axes.split(' ').collect()))
+    };
+    TABLE.lines().filter_map(of_row).collect()
+}
+
 impl Trace {
-    fn of(name: &str, rewrites: &[WeightRewrite]) -> Self {
-        let (mut steps, mut ours) = (Vec::new(), vec![numbered(name)]);
+    /// A step is for this layer alone.
+    fn is_of_one_layer(&self) -> bool {
+        self.steps
+            .iter()
+            .any(|step| matches!(&step.rewrite, WeightRewrite::Rename { from, .. } if from.has_number()))
+    }
+
+    fn of(pattern: &str, layer: usize, rewrites: &[WeightRewrite]) -> Self {
+        let starred = |name: &str| starred(name, layer);
+        let (mut steps, mut ours) = (Vec::new(), vec![numbered(pattern, layer)]);
         for rewrite in rewrites {
             for from in ours.clone() {
                 let Some(to) = rewrite.renamed(&from) else { continue };
@@ -109,14 +150,19 @@ impl Trace {
     }
 }
 
-/// A name of layer 0.
-fn numbered(pattern: &str) -> String {
-    pattern.replace('*', "0")
+/// A name of one layer, the first number in it. Further ones are 0.
+fn numbered(pattern: &str, layer: usize) -> String {
+    pattern.replacen('*', &layer.to_string(), 1).replace('*', "0")
 }
 
-/// The pattern of a name of layer 0.
-fn starred(name: &str) -> String {
-    let segment = |segment| if segment == "0" { "*" } else { segment };
+/// The pattern of a name of one layer.
+fn starred(name: &str, layer: usize) -> String {
+    let mut is_layer = layer == 0;
+    let segment = |segment| match segment {
+        "0" if std::mem::take(&mut is_layer) => "0",
+        "0" => "*",
+        other => other,
+    };
     name.split('.').map(segment).collect::<Vec<_>>().join(".")
 }
 
@@ -157,6 +203,7 @@ impl WeightRewrite {
             Self::TakeRows { tensors, .. }
             | Self::TakeInputs { tensors, .. }
             | Self::Transposed { tensors }
+            | Self::Reshape { tensors, .. }
             | Self::NormalizeInputs { tensors }
             | Self::NormalizeOutputs { tensors } => same(tensors),
             Self::MoveFactors { from, to } => same(from).or(same(to)),
@@ -169,7 +216,6 @@ impl WeightRewrite {
             | Self::Drop { .. }
             | Self::DropBeside { .. }
             | Self::DropLayersFrom { .. }
-            | Self::Reshape { .. }
             | Self::Transpose { .. } => None,
         }
     }

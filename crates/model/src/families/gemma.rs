@@ -15,7 +15,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 pub(super) fn read_gemma2(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
-    // mlx-lm attends to everything in all layers; within the window that is the same.
     let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
     let mlp = GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::GeluTanh, bias: false };
     let attention = Attention {

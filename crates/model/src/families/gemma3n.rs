@@ -30,8 +30,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let mlps = mlps(&text, dims.layers)?;
     let layer = |(index, (span, mlp)): (usize, (&AttentionSpan, GatedMlp))| {
         let attention = if *span == AttentionSpan::Full { &full } else { &sliding };
-        let source = (0..writers).rev().find(|writer| spans.get(*writer) == Some(span));
-        let keys = source.filter(|_| index >= writers).map_or(KeySource::Own, KeySource::Layer);
+        let keys = shared_keys(&spans, writers, index).unwrap_or(KeySource::Own);
         let attention = Attention { keys, ..attention.clone() };
         LayerSpec {
             finish: vec![finish],
@@ -40,17 +39,12 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     };
     let laurel: usize = text.req("laurel_rank")?;
     let layer = |at| LayerSpec { laurel: Some(laurel), ..layer(at) };
-    let unread = (writers..dims.layers).flat_map(|reader| {
-        ["k_proj", "v_proj", "k_norm"].map(|name| drop(&format!("model.layers.{reader}.self_attn.{name}.*")))
-    });
-    let encoders = ["audio_tower", "embed_audio", "embed_vision"];
-    let encoders = encoders.map(|name| drop(&format!("model.{name}.**"))).to_vec();
     Ok(Blueprint {
         embed_scale: (dims.hidden as f32).sqrt(),
         per_layer_inputs: Some(own),
         alternating: Some(updates),
         logit_softcap: text.opt("final_logit_softcapping")?,
-        rewrites: [encoders, text_model(), unread.collect()].concat(),
+        rewrites: [text_model(), unread_keys(writers..dims.layers)].concat(),
         ..Blueprint::new(&dims, spans.iter().zip(mlps).enumerate().map(layer).collect())
     })
 }
@@ -58,7 +52,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 /// Of layers that see everything, and of those with a window.
 fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), ConfigError> {
     let eps = dims.norm.eps();
-    // mlx-lm rotates without scaling.
     let of = |base| Attention {
         scale: 1.0,
         qk_norm: Some(QkNorm::per_head(eps)),

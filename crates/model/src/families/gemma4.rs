@@ -16,12 +16,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let own = own_embeddings(cfg, dims.norm.eps())?;
     let layer = |(index, span): (usize, &AttentionSpan)| -> Result<LayerSpec, ConfigError> {
         let attention = if *span == AttentionSpan::Full { &full } else { &sliding };
-        // Readers have the last layer of their span that writes.
-        let source = (0..writers).rev().find(|writer| spans.get(*writer) == Some(span));
-        let keys = match source {
-            Some(source) if index >= writers => KeySource::Layer(source),
-            _ => attention.keys,
-        };
+        let keys = shared_keys(&spans, writers, index).unwrap_or(attention.keys);
         let mlp = GatedMlp { act: Activation::GeluTanh, ..GatedMlp::read(cfg)? };
         let doubled = wide && index >= writers && writers > 0;
         let mlp = mlp.with_width(mlp.width * if doubled { 2 } else { 1 });
@@ -34,9 +29,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Ok(LayerSpec { finish: embeddings.into_iter().chain([Finish::Scale]).collect(), ..layer })
     };
     let layers = spans.iter().enumerate().map(layer).collect::<Result<_, _>>()?;
-    let unread = (writers..dims.layers).flat_map(|reader| {
-        ["k_proj", "v_proj", "k_norm"].map(|name| drop(&format!("model.layers.{reader}.self_attn.{name}.*")))
-    });
     // The router's norm has a further factor.
     let router = WeightRewrite::Scale {
         tensors: "model.layers.*.mlp.router_norm.weight".into(),
@@ -51,7 +43,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         embed_scale: (dims.hidden as f32).sqrt(),
         per_layer_inputs: own,
         logit_softcap: cfg.opt("final_logit_softcapping")?,
-        rewrites: [without_ranges(), experts, vec![router], unread.collect()].concat(),
+        rewrites: [without_ranges(), experts, vec![router], unread_keys(writers..dims.layers)].concat(),
         ..Blueprint::new(&dims, layers)
     })
 }
@@ -60,10 +52,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
     let blueprint = read(&text)?;
-    let encoders = ["audio_tower", "embed_audio", "embed_vision", "vision_embedder"];
-    let encoders = encoders.iter().flat_map(|name| [format!("{name}.**"), format!("model.{name}.**")]);
-    let encoders: Vec<WeightRewrite> = encoders.map(|tensors| drop(&tensors)).collect();
-    Ok(Blueprint { rewrites: [encoders, text_model(), blueprint.rewrites].concat(), ..blueprint })
+    Ok(Blueprint { rewrites: [text_model(), blueprint.rewrites].concat(), ..blueprint })
 }
 
 fn spans(cfg: &Config, dims: &Dims) -> Result<Vec<AttentionSpan>, ConfigError> {

@@ -7,9 +7,12 @@ use super::names::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    for (switch, off) in
-        [("use_mla", false), ("group_limited_greedy", false), ("position_embedding_xdrope", false)]
-    {
+    for (switch, off) in [
+        ("use_mla", false),
+        ("group_limited_greedy", false),
+        ("mlp_bias", false),
+        ("position_embedding_xdrope", false),
+    ] {
         cfg.only(switch, off)?;
     }
     cfg.only("moe_layer_num_skipped", 0)?;
@@ -37,16 +40,9 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
             from: "model.layers.*.self_attn.k_norm.weight".into(),
             to: "model.layers.*.self_attn.q_norm.weight".into(),
         }],
-        (0..dims.layers).filter(|index| index % share > 0).flat_map(keys_of).collect(),
+        unread_keys((0..dims.layers).filter(|index| index % share > 0)),
     ];
     Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers) })
-}
-
-/// Keys that a checkpoint may have of a layer that reads another's.
-fn keys_of(index: usize) -> Vec<WeightRewrite> {
-    ["k_proj", "v_proj", "k_norm"]
-        .map(|name| drop(&format!("model.layers.{index}.self_attn.{name}.*")))
-        .into()
 }
 
 /// A number for all layers, or one for each.

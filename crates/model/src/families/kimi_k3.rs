@@ -55,19 +55,14 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         }],
         text_model(),
         (1..=dims.layers).filter_map(gate).collect(),
-        tensors_of_layers([("block_sparse_moe.**", "mlp.**")]),
-        numbered_matrices(),
-        routed_rewrites(dims.layers, Some(&moe)),
+        joined_projections(&delta),
+        kimi_names(&moe, &delta, &latent, dims.layers),
         parts_of_layers([
             ("mlp.routed_expert_down_proj", "mlp.fc1_latent_proj"),
             ("mlp.routed_expert_up_proj", "mlp.fc2_latent_proj"),
             ("mlp.routed_expert_norm", "mlp.latent_norm"),
         ]),
-        tensors_of_layers([("mlp.e_score_correction_bias", "mlp.gate.e_score_correction_bias")]),
         history_names(),
-        joined_projections(&delta),
-        delta_names(&delta),
-        vec![split_latent(&latent)],
     ];
     Ok(Blueprint {
         reads_history: block.is_some(),

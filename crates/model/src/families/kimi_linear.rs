@@ -28,16 +28,26 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         LayerSpec::pre_norm(mixer, mlp, dims.norm)
     };
     let layers = mlps.into_iter().zip(1..).map(layer).collect();
-    let rewrites = [
-        vec![drop("model.mtp.**")],
+    let names = kimi_names(&moe, &delta, &latent, dims.layers);
+    Ok(Blueprint { rewrites: [vec![drop("model.mtp.**")], names].concat(), ..Blueprint::new(&dims, layers) })
+}
+
+/// From its names to ours.
+pub(super) fn kimi_names(
+    moe: &Moe,
+    delta: &DeltaAttention,
+    latent: &LatentAttention,
+    layers: usize,
+) -> Vec<WeightRewrite> {
+    [
         tensors_of_layers([("block_sparse_moe.**", "mlp.**")]),
         numbered_matrices(),
-        routed_rewrites(dims.layers, Some(&moe)),
+        routed_rewrites(layers, Some(moe)),
         tensors_of_layers([("mlp.e_score_correction_bias", "mlp.gate.e_score_correction_bias")]),
-        delta_names(&delta),
-        vec![split_latent(&latent)],
-    ];
-    Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers) })
+        delta_names(delta),
+        vec![split_latent(latent)],
+    ]
+    .concat()
 }
 
 /// Kimi's delta attention, whose decays and gates come from narrow vectors.
@@ -60,7 +70,7 @@ pub(super) fn kimi_delta(cfg: &Config, norm_eps: f32) -> Result<DeltaAttention, 
 }
 
 /// From Kimi's names of its tensors to ours.
-pub(super) fn delta_names(delta: &DeltaAttention) -> Vec<WeightRewrite> {
+fn delta_names(delta: &DeltaAttention) -> Vec<WeightRewrite> {
     let of_shape = |name: &str, shape: usize| WeightRewrite::Reshape {
         tensors: format!("model.layers.*.self_attn.{name}").into(),
         shape: vec![shape],

@@ -83,8 +83,12 @@ pub(super) fn pairs_side_by_side(module: &str, heads: usize, head_dim: usize) ->
 /// The text model of a checkpoint with encoders of pictures or sound.
 pub(super) fn text_model() -> Vec<WeightRewrite> {
     let encoders = ["vision_tower", "multi_modal_projector", "visual", "model.visual", "model.vision_tower"];
-    let more = ["mtp", "model.multi_modal_projector", "audio_tower", "embed_audio", "embed_vision"];
-    let dropped = encoders.iter().chain(&more).map(|encoder| drop(&format!("{encoder}.**")));
+    let more = ["mtp", "model.multi_modal_projector"].map(str::to_owned).into_iter();
+    let of_sound_and_pictures = ["audio_tower", "embed_audio", "embed_vision", "vision_embedder"];
+    let of_sound_and_pictures =
+        of_sound_and_pictures.into_iter().flat_map(|name| [name.to_owned(), format!("model.{name}")]);
+    let encoders = encoders.map(str::to_owned).into_iter().chain(more).chain(of_sound_and_pictures);
+    let dropped = encoders.map(|encoder| drop(&format!("{encoder}.**")));
     let renamed = [
         WeightRewrite::DropBeside {
             tensors: "model.layers.**".into(),
@@ -115,6 +119,14 @@ pub(super) fn heads_by_key(dims: &Dims) -> Vec<WeightRewrite> {
             inputs: elements,
         },
     ]
+}
+
+/// Keys that a checkpoint may have of layers that read another's.
+pub(super) fn unread_keys(readers: impl IntoIterator<Item = usize>) -> Vec<WeightRewrite> {
+    let of_layer = |reader: usize| {
+        ["k_proj", "v_proj", "k_norm"].map(|name| drop(&format!("model.layers.{reader}.self_attn.{name}.*")))
+    };
+    readers.into_iter().flat_map(of_layer).collect()
 }
 
 /// Experts published as one tensor for gates and ups and one for downs, each `[experts, in, out]`.

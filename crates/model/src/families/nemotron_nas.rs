@@ -31,6 +31,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 fn mixer(block: &Config, dims: &Dims, position: &Position, bias: bool) -> Result<Option<Mixer>, ConfigError> {
     let Some(cfg) = block.section("attention")? else { return Ok(None) };
+    cfg.pass_by(&["sparsify", "window_length", "num_sink_tokens", "use_prefill_window_in_sink_attention"]);
+    cfg.pass_by(&["unshifted_sink", "n_heads_in_group"]);
     let linear = cfg.or("replace_with_linear", false)?;
     if cfg.or("no_op", false)? {
         return Ok(None);
@@ -47,6 +49,7 @@ fn mlp(block: &Config, dims: &Dims, act: Activation, bias: bool) -> Result<Optio
     /// Widths are multiples of this.
     const MULTIPLE: usize = 256;
     let Some(cfg) = block.section("ffn")? else { return Ok(None) };
+    cfg.pass_by(&["sparsify", "ffn_mult"]);
     let linear = cfg.or("replace_with_linear", false)?;
     if cfg.or("no_op", false)? {
         return Ok(None);

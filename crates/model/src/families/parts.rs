@@ -205,6 +205,13 @@ pub(super) fn rope_by_kind(cfg: &Config, head_dim: usize) -> Result<[Rope; 2], C
     Ok([of_kind("full_attention")?, of_kind("sliding_attention")?])
 }
 
+/// Which layer's keys a layer reads, if not its own: the first `writers` layers have keys, and later ones read those of the
+/// last writer with their span.
+pub(super) fn shared_keys(spans: &[AttentionSpan], writers: usize, layer: usize) -> Option<KeySource> {
+    let source = (0..writers).rev().find(|writer| spans.get(*writer) == spans.get(layer));
+    source.filter(|_| layer >= writers).map(KeySource::Layer)
+}
+
 /// The error of a config without a field.
 pub(super) fn missing(field: &str) -> ConfigError {
     ConfigError::Missing { field: field.to_owned() }

@@ -8,7 +8,6 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
-    // mlx-lm attends to everything; published windows are as long as the context, nearly.
     let dims = Dims::read_untied(cfg)?;
     let attention = Attention::new(&dims, partial_rope(cfg, &dims, 1.0)?);
     let mlp = GatedMlp::read(cfg)?;

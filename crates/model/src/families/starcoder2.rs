@@ -8,7 +8,6 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("use_bias", true)?;
-    // mlx-lm attends to everything; the published window is as long as the trained context.
     let dims = Dims::read(cfg)?.with_layer_norm(cfg.or("norm_epsilon", 1e-5)?, true);
     let attention = Attention::new(&dims, rope(cfg, &dims)?).with_bias(true);
     let mlp = PlainMlp { width: cfg.req("intermediate_size")?, act: Activation::Gelu, bias: true };

@@ -38,6 +38,8 @@ const REFUSED: &[(&str, &str)] = &[
     // Gates of heads and factors of rotation that mlx-lm has not, either.
     ("poolside--Laguna-S-2.1-FP8.json", "gating"),
     ("poolside--Laguna-XS.2-FP8.json", "partial_rotary_factor"),
+    // Of 78 layers it says for 74 whether they have an indexer.
+    ("nvidia--GLM-5.3-NVFP4.json", "`indexer_types` is a list of 74"),
     // An encoder that sees both ways; a decoder would compute other numbers.
     ("gte_qwen2_7b.json", "is_causal"),
 ];
