@@ -1,0 +1,157 @@
+//! What a processor makes: named tensors for an encoder, and the tokens that stand for them in a prompt.
+//!
+//! Invariant: a tensor has exactly as many elements as its shape says.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+
+/// Most elements of one tensor. Sizes come from files of a model.
+const ELEMENTS_MAX: u64 = 1 << 28;
+
+/// Elements of a tensor, rows first.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Elements {
+    /// Pixels and spectra.
+    F32(Vec<f32>),
+    /// Grids, sizes, masks, positions.
+    I64(Vec<i64>),
+}
+
+impl Elements {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Elements::F32(values) => values.len(),
+            Elements::I64(values) => values.len(),
+        }
+    }
+}
+
+/// A dense tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Sizes of the axes, outermost first.
+    pub shape: Vec<usize>,
+    /// As many as the product of `shape`.
+    pub elements: Elements,
+}
+
+impl Tensor {
+    pub(crate) fn f32(shape: &[usize], values: Vec<f32>) -> Tensor {
+        Tensor::new(shape, Elements::F32(values))
+    }
+
+    pub(crate) fn i64(shape: &[usize], values: Vec<i64>) -> Tensor {
+        Tensor::new(shape, Elements::I64(values))
+    }
+
+    fn new(shape: &[usize], elements: Elements) -> Tensor {
+        assert_eq!(shape.iter().product::<usize>(), elements.count(), "a tensor has the elements of its shape");
+        Tensor { shape: shape.to_vec(), elements }
+    }
+}
+
+/// A piece of what replaces a placeholder in a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// So many of the placeholder token in a row; the encoder's rows replace their embeddings, in order.
+    Features(usize),
+    /// Text or special tokens, by their spelling, which the tokenizer encodes.
+    Text(String),
+}
+
+/// How a picture, video or sound stands in a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expansion {
+    /// What it replaces in the rendered prompt, by its spelling. It is one or more special tokens.
+    pub replaces: String,
+    /// The token whose embeddings are replaced by features, by its spelling.
+    pub token: String,
+    /// What stands there instead. Empty pieces do not occur.
+    pub pieces: Vec<Piece>,
+}
+
+impl Expansion {
+    /// The placeholder token `token`, repeated `count` times in its own place.
+    pub(crate) fn repeated(token: &str, count: usize) -> Expansion {
+        Expansion { replaces: token.to_owned(), token: token.to_owned(), pieces: vec![Piece::Features(count)] }
+    }
+
+    /// No pieces yet.
+    pub(crate) fn empty(replaces: &str, token: &str) -> Expansion {
+        Expansion { replaces: replaces.to_owned(), token: token.to_owned(), pieces: Vec::new() }
+    }
+
+    /// Appends text, to the text before it if there is any.
+    pub(crate) fn text(&mut self, text: &str) -> &mut Expansion {
+        match self.pieces.last_mut() {
+            Some(Piece::Text(before)) => before.push_str(text),
+            _ if text.is_empty() => {}
+            _ => self.pieces.push(Piece::Text(text.to_owned())),
+        }
+        self
+    }
+
+    /// Appends placeholder tokens.
+    pub(crate) fn tokens(&mut self, count: usize) -> &mut Expansion {
+        match self.pieces.last_mut() {
+            Some(Piece::Features(before)) => *before += count,
+            _ if count == 0 => {}
+            _ => self.pieces.push(Piece::Features(count)),
+        }
+        self
+    }
+
+    /// How many placeholder tokens there are, which is how many rows the encoder must give.
+    pub fn features(&self) -> usize {
+        let count = |piece: &Piece| match piece {
+            Piece::Features(count) => *count,
+            Piece::Text(_) => 0,
+        };
+        self.pieces.iter().map(count).sum()
+    }
+}
+
+/// The grid of features of a picture or video: what multimodal rotary positions count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Steps in time; 1 for a picture.
+    pub frames: usize,
+    /// Rows of features in a frame, after merging.
+    pub rows: usize,
+    /// Columns of features in a frame, after merging.
+    pub columns: usize,
+}
+
+/// What a processor makes of one picture, video or sound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Features {
+    /// What the encoder takes, by the names that the reference gives them.
+    pub tensors: BTreeMap<&'static str, Tensor>,
+    /// The tokens that stand for it.
+    pub expansion: Expansion,
+    /// Where all features are one grid: `frames * rows * columns` is then the count of features.
+    pub grid: Option<Grid>,
+    /// Seconds at which each step in time of `grid` is shown; empty for pictures and where the model has no use for it.
+    pub seconds: Vec<f64>,
+}
+
+impl Features {
+    pub(crate) fn new(tensors: impl IntoIterator<Item = (&'static str, Tensor)>, expansion: Expansion) -> Features {
+        Features { tensors: tensors.into_iter().collect(), expansion, grid: None, seconds: Vec::new() }
+    }
+
+    pub(crate) fn with_grid(self, frames: usize, rows: usize, columns: usize) -> Features {
+        Features { grid: Some(Grid { frames, rows, columns }), ..self }
+    }
+}
+
+/// The elements of `shape`, or an error that says that it is too large.
+pub(crate) fn check_size(what: &'static str, shape: &[usize]) -> Result<usize, Error> {
+    let elements = shape.iter().fold(1u64, |product, side| product.saturating_mul(*side as u64));
+    if elements > ELEMENTS_MAX {
+        return Err(Error::TooLarge { what, found: elements, most: ELEMENTS_MAX, unit: "input elements" });
+    }
+    Ok(elements as usize)
+}

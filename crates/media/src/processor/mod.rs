@@ -1,0 +1,116 @@
+//! What each model's processor does with a picture. Start at [`Processor::read`] and [`Processor::image`].
+//!
+//! Invariants: a processor is plain data. What it makes follows from its settings and the pixels alone, so that it can
+//! be cached by [`Processor::key`]. Sizes that a model's files ask for are checked before memory is allocated.
+
+mod deepseek_vl;
+mod gemma3;
+mod gemma4;
+mod geometry;
+mod got_ocr2;
+mod idefics2;
+mod idefics3;
+mod kimi_vl;
+mod kinds;
+mod levels;
+mod lfm2_vl;
+mod llama4;
+mod llava_next;
+mod mllama;
+mod ovis2;
+mod paddleocr_vl;
+mod patches;
+mod phi3_v;
+mod pixtral;
+mod qwen_vl;
+mod settings;
+mod siglip2;
+mod whole_image;
+
+use crate::{ContentKey, Error, Features, Image};
+
+pub use geometry::{Size, SmartResize, smart_resize};
+pub use kinds::KINDS;
+pub use settings::ConfigFiles;
+
+/// How pictures become the input of a model's encoder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Processor {
+    kind: &'static str,
+    recipe: Recipe,
+}
+
+/// What there is to do, with its settings.
+#[derive(Debug, Clone, PartialEq)]
+enum Recipe {
+    DeepseekVl(deepseek_vl::DeepseekVl),
+    Gemma3(gemma3::Gemma3),
+    Gemma4(gemma4::Gemma4),
+    GotOcr2(got_ocr2::GotOcr2),
+    Idefics2(idefics2::Idefics2),
+    Idefics3(idefics3::Idefics3),
+    KimiVl(kimi_vl::KimiVl),
+    Lfm2Vl(lfm2_vl::Lfm2Vl),
+    Llama4(llama4::Llama4),
+    LlavaNext(llava_next::LlavaNext),
+    Mllama(mllama::Mllama),
+    Ovis2(ovis2::Ovis2),
+    PaddleOcrVl(paddleocr_vl::PaddleOcrVl),
+    Phi3V(phi3_v::Phi3V),
+    Pixtral(pixtral::Pixtral),
+    QwenVl(qwen_vl::QwenVl),
+    Siglip2(siglip2::Siglip2),
+    WholeImage(whole_image::WholeImage),
+}
+
+impl Processor {
+    /// The processor of a model: `model_type` of its `config.json`, and the files that say how it processes media.
+    /// Files that a model lacks are `None`; fields that they lack take the reference's defaults.
+    pub fn read(model_type: &str, files: &ConfigFiles) -> Result<Processor, Error> {
+        let row = KINDS.iter().find(|kind| kind.model_types.contains(&model_type));
+        let row = row.ok_or_else(|| Error::UnknownProcessor { model_type: crate::error::one_line(model_type) })?;
+        Ok(Processor { kind: row.name, recipe: (row.read)(files)? })
+    }
+
+    /// The processor with a name of [`KINDS`], whatever the model.
+    pub fn of_kind(name: &str, files: &ConfigFiles) -> Result<Processor, Error> {
+        let row = KINDS.iter().find(|kind| kind.name == name);
+        let row = row.ok_or_else(|| Error::UnknownProcessor { model_type: crate::error::one_line(name) })?;
+        Ok(Processor { kind: row.name, recipe: (row.read)(files)? })
+    }
+
+    /// Its name in [`KINDS`].
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Key of all its settings: equal keys give equal features for equal pictures.
+    pub fn key(&self) -> ContentKey {
+        ContentKey::of_text(&format!("{self:?}"))
+    }
+
+    /// The encoder's input for one picture, and the tokens that stand for it. It takes milliseconds to seconds of one
+    /// core, so call it on a worker thread.
+    pub fn image(&self, image: &Image) -> Result<Features, Error> {
+        match &self.recipe {
+            Recipe::DeepseekVl(recipe) => recipe.image(image),
+            Recipe::Gemma3(recipe) => recipe.image(image),
+            Recipe::Gemma4(recipe) => recipe.image(image),
+            Recipe::GotOcr2(recipe) => recipe.image(image),
+            Recipe::Idefics2(recipe) => recipe.image(image),
+            Recipe::Idefics3(recipe) => recipe.image(image),
+            Recipe::KimiVl(recipe) => recipe.image(image),
+            Recipe::Lfm2Vl(recipe) => recipe.image(image),
+            Recipe::Llama4(recipe) => recipe.image(image),
+            Recipe::LlavaNext(recipe) => recipe.image(image),
+            Recipe::Mllama(recipe) => recipe.image(image),
+            Recipe::Ovis2(recipe) => recipe.image(image),
+            Recipe::PaddleOcrVl(recipe) => recipe.image(image),
+            Recipe::Phi3V(recipe) => recipe.image(image),
+            Recipe::Pixtral(recipe) => recipe.image(image),
+            Recipe::QwenVl(recipe) => recipe.image(image),
+            Recipe::Siglip2(recipe) => recipe.image(image),
+            Recipe::WholeImage(recipe) => recipe.image(image),
+        }
+    }
+}

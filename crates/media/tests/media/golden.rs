@@ -1,0 +1,163 @@
+//! The golden sets of the reference: every byte of Pillow's resize, every bit of each processor's output.
+
+use std::path::Path;
+
+use omnibus_media::{ConfigFiles, Error, Features, Filter, PassOrder, Processor, resize};
+use serde_json::Value;
+
+use crate::safetensors::{Values, checksum, json, read, sample};
+use crate::support::{crc32, image, reference};
+
+/// Golden sets, and the processor kind that must give them.
+const SETS: &[(&str, &str)] = &[
+    ("clip", "clip"),
+    ("deepseek_vl", "deepseek_vl"),
+    ("gemma3", "gemma3"),
+    ("gemma3.pan_and_scan", "gemma3"),
+    ("gemma4", "gemma4"),
+    ("glm4v", "glm4v"),
+    ("got_ocr2", "got_ocr2"),
+    ("granite_vision", "llava_next"),
+    ("idefics2", "idefics2"),
+    ("idefics3", "idefics3"),
+    ("llava_next", "llava_next"),
+    ("llava_onevision", "llava_onevision"),
+    ("mllama", "mllama"),
+    ("mlx.gemma4", "mlx.gemma4"),
+    ("mlx.internvl", "mlx.internvl"),
+    ("mlx.kimi_vl", "mlx.kimi_vl"),
+    ("mlx.llama4", "mlx.llama4"),
+    ("mlx.phi3_v", "mlx.phi3_v"),
+    ("mlx.pixtral", "mlx.pixtral"),
+    ("mlx.qwen2_vl", "mlx.qwen2_vl"),
+    ("mlx.qwen3_vl", "mlx.qwen3_vl"),
+    ("ovis2", "ovis2"),
+    ("paddleocr_vl", "paddleocr_vl"),
+    ("pixtral", "pixtral"),
+    ("qwen2_vl", "qwen2_vl"),
+    ("qwen2_vl.small", "qwen2_vl"),
+    ("qwen3_vl", "qwen2_vl"),
+    ("siglip", "siglip"),
+    ("siglip2", "siglip2"),
+    ("smolvlm", "idefics3"),
+    ("smolvlm.small", "idefics3"),
+];
+
+#[test]
+fn every_processor_gives_the_bits_of_its_golden_set() {
+    let Some(folder) = reference("preprocess") else { return };
+    let wrong: Vec<String> =
+        SETS.iter().flat_map(|(set, kind)| differences(&folder.join(set), kind)).collect();
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_golden_set_is_tested() {
+    let Some(folder) = reference("preprocess") else { return };
+    let sets = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    for name in sets.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".json")) {
+        let tested = name == "resize" || name.starts_with("sound.") || SETS.iter().any(|(set, _)| *set == name);
+        assert!(tested, "{name} is not tested");
+    }
+}
+
+fn differences(folder: &Path, kind: &str) -> Vec<String> {
+    let case = json(&folder.join("case.json"));
+    let golden = read(&folder.join("golden.safetensors"));
+    let settings = &case["settings"];
+    let processor =
+        Processor::of_kind(kind, &ConfigFiles { preprocessor: Some(settings), ..ConfigFiles::default() }).unwrap();
+    let name = folder.file_name().unwrap().to_string_lossy();
+    let mut wrong = Vec::new();
+    for (index, picture) in settings["pictures"].as_array().unwrap().iter().enumerate() {
+        let number = |at: usize| picture[at].as_u64().unwrap() as u32;
+        let made = processor.image(&image(number(0), number(1), number(2)));
+        let suffix = format!(".{index}");
+        let whole = golden.iter().filter_map(|(key, golden)| Some((key.strip_suffix(&suffix)?, golden)));
+        if let Err(error) = &made {
+            // The reference makes nothing of it, and says so only by an empty tensor.
+            let empty = whole.clone().any(|(_, golden)| golden.shape.contains(&0));
+            if !(empty && matches!(error, Error::Unsuitable { .. })) {
+                wrong.push(format!("{name}{suffix}: {error}"));
+            }
+            continue;
+        }
+        let made = made.unwrap();
+        wrong.extend(grid_errors(&made).into_iter().map(|error| format!("{name}{suffix}: {error}")));
+        for (key, golden) in whole.filter(|(key, _)| !key.starts_with('_')) {
+            let Some(tensor) = made.tensors.get(key) else {
+                wrong.push(format!("{name}{suffix}: {key} is missing"));
+                continue;
+            };
+            let equal = tensor.shape == golden.shape && sample(tensor, tensor.elements.count()) == golden.values;
+            if !equal {
+                wrong.push(format!("{name}{suffix}: {key} {:?}", tensor.shape));
+            }
+        }
+        wrong.extend(sampled(&name, &suffix, &case["arrays"], &golden, &made));
+    }
+    wrong
+}
+
+fn sampled(
+    name: &str,
+    suffix: &str,
+    arrays: &Value,
+    golden: &std::collections::BTreeMap<String, crate::safetensors::Golden>,
+    made: &Features,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let rows = arrays.as_object().unwrap().iter();
+    for (key, row) in rows.filter_map(|(key, row)| Some((key.strip_suffix(suffix)?, row))) {
+        let Some(tensor) = made.tensors.get(key) else {
+            wrong.push(format!("{name}{suffix}: {key} is missing"));
+            continue;
+        };
+        let shape: Vec<usize> = serde_json::from_value(row["shape"].clone()).unwrap();
+        if tensor.shape != shape {
+            wrong.push(format!("{name}{suffix}: {key} has shape {:?}, not {shape:?}", tensor.shape));
+        } else if row["crc32"] != checksum(tensor) {
+            let most = golden.get(&format!("{key}{suffix}.sample")).map(|golden| largest(&golden.values, tensor));
+            wrong.push(format!("{name}{suffix}: {key} differs, in the sample by {most:?}"));
+        }
+    }
+    wrong
+}
+
+fn largest(golden: &Values, tensor: &omnibus_media::Tensor) -> f32 {
+    match (golden, sample(tensor, 997)) {
+        (Values::F32(golden), Values::F32(made)) => {
+            golden.iter().zip(&made).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+        }
+        _ => f32::NAN,
+    }
+}
+
+fn grid_errors(features: &Features) -> Option<String> {
+    let grid = features.grid?;
+    let count = features.expansion.features();
+    (grid.frames * grid.rows * grid.columns != count).then(|| format!("{grid:?} has not {count} features"))
+}
+
+#[test]
+fn resize_gives_the_bytes_of_pillow() {
+    let Some(folder) = reference("preprocess/resize") else { return };
+    let case = json(&folder.join("case.json"));
+    let golden = read(&folder.join("golden.safetensors"));
+    let mut tested = 0;
+    for (index, row) in case["settings"]["pictures"].as_array().unwrap().iter().enumerate() {
+        let number = |at: usize| row[at].as_u64().unwrap() as u32;
+        let picture = image(number(0), number(1), number(2));
+        for (name, code) in case["settings"]["filters"].as_object().unwrap() {
+            let filter = Filter::from_pillow(code.as_u64().unwrap()).unwrap();
+            let made = resize(&picture, number(3), number(4), filter, PassOrder::Pillow13).unwrap();
+            let key = format!("{name}.{index}");
+            match golden.get(&key) {
+                Some(golden) => assert_eq!(Values::U8(made.pixels().to_vec()), golden.values, "{key}"),
+                None => assert_eq!(case["arrays"][&key]["crc32"], crc32(made.pixels().iter().copied()), "{key}"),
+            }
+            tested += 1;
+        }
+    }
+    assert_eq!(tested, 60);
+}
