@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::Image;
+use crate::{Audio, Image};
 
 /// The key of a picture, video or sound, or of a processor's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +27,17 @@ impl ContentKey {
         hash.update(image.width().to_le_bytes());
         hash.update(image.height().to_le_bytes());
         hash.update(image.pixels());
+        ContentKey(hash.finalize().into())
+    }
+
+    /// The key of a sound's samples.
+    pub fn of_audio(audio: &Audio) -> ContentKey {
+        let mut hash = Sha256::new();
+        hash.update(b"audio");
+        hash.update(audio.rate().to_le_bytes());
+        for sample in audio.samples() {
+            hash.update(sample.to_le_bytes());
+        }
         ContentKey(hash.finalize().into())
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::Error;
 
 /// Most elements of one tensor. Sizes come from files of a model.
-const ELEMENTS_MAX: u64 = 1 << 28;
+const ELEMENTS_MAX: u64 = 1 << 27;
 
 /// Elements of a tensor, rows first.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +47,11 @@ impl Tensor {
     }
 
     fn new(shape: &[usize], elements: Elements) -> Tensor {
-        assert_eq!(shape.iter().product::<usize>(), elements.count(), "a tensor has the elements of its shape");
+        assert_eq!(
+            shape.iter().product::<usize>(),
+            elements.count(),
+            "a tensor has the elements of its shape"
+        );
         Tensor { shape: shape.to_vec(), elements }
     }
 }
@@ -75,7 +79,11 @@ pub struct Expansion {
 impl Expansion {
     /// The placeholder token `token`, repeated `count` times in its own place.
     pub(crate) fn repeated(token: &str, count: usize) -> Expansion {
-        Expansion { replaces: token.to_owned(), token: token.to_owned(), pieces: vec![Piece::Features(count)] }
+        Expansion {
+            replaces: token.to_owned(),
+            token: token.to_owned(),
+            pieces: vec![Piece::Features(count)],
+        }
     }
 
     /// No pieces yet.
@@ -138,7 +146,10 @@ pub struct Features {
 }
 
 impl Features {
-    pub(crate) fn new(tensors: impl IntoIterator<Item = (&'static str, Tensor)>, expansion: Expansion) -> Features {
+    pub(crate) fn new(
+        tensors: impl IntoIterator<Item = (&'static str, Tensor)>,
+        expansion: Expansion,
+    ) -> Features {
         Features { tensors: tensors.into_iter().collect(), expansion, grid: None, seconds: Vec::new() }
     }
 

@@ -1,24 +1,31 @@
-//! Images, video and audio for multimodal models: decoded within limits, and preprocessed as the models' processors do.
+//! Images and audio for multimodal models: decoded within limits, and preprocessed as the models' processors do.
 //!
 //! Start at [`Processor::read`], which turns a model's config files into a processor, and [`Processor::image`], which
-//! turns a picture into an encoder's input and says which tokens stand for it in a prompt.
+//! turns a picture into an encoder's input and says which tokens stand for it in a prompt. [`AudioProcessor`] does the
+//! same for sound. [`decode_image`] and [`decode_audio`] read files.
 //!
 //! Invariants: no arrays, no HTTP, no async, no edge to a crate of ours. Media and the files of a model are untrusted:
 //! what they cost is limited before memory is allocated, and what is wrong with them is an [`Error`] of one line.
 //! Equal input gives equal output, bit for bit, on every machine.
 
+mod audio;
 mod content;
+mod decode;
 mod error;
 mod features;
 mod image;
 mod limits;
 mod processor;
 mod resize;
+mod spectrum;
 
+pub use audio::Audio;
 pub use content::ContentKey;
+pub use decode::{Alpha, Format, decode_audio, decode_image};
 pub use error::Error;
 pub use features::{Elements, Expansion, Features, Grid, Piece, Tensor};
 pub use image::Image;
 pub use limits::Limits;
-pub use processor::{ConfigFiles, KINDS, Processor, Size, SmartResize, smart_resize};
+pub use processor::{ConfigFiles, KINDS, Kind, Processor, Size, SmartResize, smart_resize};
 pub use resize::{Filter, PassOrder, resize};
+pub use spectrum::{AUDIO_KINDS, AudioKind, AudioProcessor};

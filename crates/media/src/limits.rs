@@ -5,30 +5,16 @@
 pub struct Limits {
     /// Most bytes of an encoded file.
     pub file_bytes: u64,
-    /// Most pixels of a picture, and of one frame of a video.
+    /// Most pixels of a picture.
     pub pixels: u64,
-    /// Longest side of a picture or frame, in pixels.
+    /// Longest side of a picture, in pixels.
     pub side: u32,
-    /// Most frames that are kept of a video.
-    pub frames: usize,
-    /// Most pixels of all kept frames of a video together.
-    pub clip_pixels: u64,
-    /// Longest video or sound, in seconds.
+    /// Longest sound, in seconds.
     pub seconds: f64,
-    /// Most time that the external decoder may take, in seconds.
-    pub ffmpeg_s: f64,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            file_bytes: 256 << 20,
-            pixels: 64 << 20,
-            side: 16_384,
-            frames: 768,
-            clip_pixels: 512 << 20,
-            seconds: 3_600.0,
-            ffmpeg_s: 120.0,
-        }
+        Limits { file_bytes: 256 << 20, pixels: 64 << 20, side: 16_384, seconds: 3_600.0 }
     }
 }

@@ -8,8 +8,8 @@ use crate::{Error, Image};
 /// Bits behind the point of a weight.
 const BITS: u32 = 22;
 
-/// Most bytes of a resized picture. Target sizes come from files of a model.
-const BYTES_MAX: u64 = 1 << 30;
+/// Most pixels of a resized picture, also between its two passes. Target sizes come from files of a model.
+const PIXELS_MAX: u64 = 64 << 20;
 
 /// How a pixel is weighed from its neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -113,27 +113,22 @@ pub fn resize(
     filter: Filter,
     order: PassOrder,
 ) -> Result<Image, Error> {
-    let bytes = u64::from(width) * u64::from(height) * CHANNELS as u64;
-    // Between the passes one side is new and the other old.
-    let between = u64::from(width.max(image.width())) * u64::from(height.max(image.height()));
-    if bytes > BYTES_MAX || between * CHANNELS as u64 > BYTES_MAX {
-        return Err(Error::TooLarge {
-            what: "resized image",
-            found: bytes.max(between * CHANNELS as u64),
-            most: BYTES_MAX,
-            unit: "bytes",
-        });
-    }
     if width == 0 || height == 0 {
         return Err(Error::unsuitable("image", format!("it would be resized to {width}x{height} pixels")));
-    }
-    if filter == Filter::Nearest {
-        return nearest(image, width, height);
     }
     let shrinks = |from: u32, to: u32| i64::from(from) - i64::from(to);
     let columns_first = order == PassOrder::Pillow13
         && image.height() > height
         && shrinks(image.height(), height) > 2 * shrinks(image.width(), width);
+    let between = if columns_first { (image.width(), height) } else { (width, image.height()) };
+    let pixels = |(width, height): (u32, u32)| u64::from(width) * u64::from(height);
+    let found = pixels((width, height)).max(pixels(between));
+    if found > PIXELS_MAX {
+        return Err(Error::TooLarge { what: "resized image", found, most: PIXELS_MAX, unit: "pixels" });
+    }
+    if filter == Filter::Nearest {
+        return nearest(image, width, height);
+    }
     if columns_first {
         resize_rows(&resize_columns(image, height, filter)?, width, filter)
     } else {

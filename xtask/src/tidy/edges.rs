@@ -12,6 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-kv", &[]),
     ("omnibus-core", &["omnibus-kv"]),
     ("omnibus-jinja", &[]),
+    ("omnibus-media", &[]),
     ("omnibus-text", &["omnibus-jinja"]),
     ("omnibus-grammar", &["omnibus-text"]),
     ("omnibus-model", &["mlx", "omnibus-kv"]),

@@ -40,8 +40,10 @@ impl Gemma3 {
 
     pub fn image(&self, image: &Image) -> Result<Features, Error> {
         let crops = self.pan_and_scan.as_ref().map_or(Ok(Vec::new()), |scan| scan.crops(image))?;
-        let views: Vec<Image> =
-            std::iter::once(image).chain(&crops).map(|view| self.fit.apply(view)).collect::<Result<_, _>>()?;
+        let views: Vec<Image> = std::iter::once(image)
+            .chain(&crops)
+            .map(|view| self.fit.apply(view))
+            .collect::<Result<_, _>>()?;
         let size = self.fit.size().unwrap_or(Size::of(image));
         let shape = [views.len(), 3, size.height as usize, size.width as usize];
         check_size("image", &shape)?;

@@ -45,7 +45,8 @@ impl Gemma4 {
             max_tokens: settings.count("max_soft_tokens")?.unwrap_or(280),
         };
         if gemma.patch.saturating_mul(gemma.pool) > 4096 || gemma.max_tokens > 1 << 16 {
-            return Err(settings.wrong("patch_size", "is too large, with `pooling_kernel_size` and `max_soft_tokens`"));
+            return Err(settings
+                .wrong("patch_size", "is too large, with `pooling_kernel_size` and `max_soft_tokens`"));
         }
         Ok(gemma)
     }

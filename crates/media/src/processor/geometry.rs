@@ -47,7 +47,7 @@ pub struct SmartResize {
 
 /// The nearest size whose sides are multiples of `factor`, or the largest or smallest with about the same aspect ratio
 /// within the bounds of pixels. A side exactly between two multiples takes the even one.
-/// Fails when a side is more than 200 times the other, and when the size has a side of 0.
+/// Fails when a side is more than 200 times the other.
 pub fn smart_resize(size: Size, bounds: &SmartResize) -> Result<Size, Error> {
     let (height, width) = (f64::from(size.height), f64::from(size.width));
     let aspect = height.max(width) / height.min(width);
@@ -67,7 +67,7 @@ pub fn smart_resize(size: Size, bounds: &SmartResize) -> Result<Size, Error> {
         new_height = (height * beta / factor).ceil() * factor;
         new_width = (width * beta / factor).ceil() * factor;
     }
-    // `as` saturates, and the resize refuses sizes that are too large or 0.
+    // `as` saturates, and the resize refuses sizes that are too large.
     Ok(Size { height: new_height as u32, width: new_width as u32 })
 }
 
@@ -84,7 +84,7 @@ impl TileGrid {
     }
 }
 
-/// Most tiles that a config may ask for; the search is quadratic.
+/// Most tiles that a config may name; the search is quadratic.
 pub(crate) const TILES_MAX: usize = 256;
 
 /// Grids of `min` to `max` tiles, fewest tiles first, and narrow before wide among equals.

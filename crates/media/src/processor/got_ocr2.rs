@@ -34,7 +34,7 @@ pub(crate) struct GotOcr2 {
 }
 
 impl GotOcr2 {
-    pub fn got_ocr2(files: &ConfigFiles) -> Result<GotOcr2, Error> {
+    pub fn plain(files: &ConfigFiles) -> Result<GotOcr2, Error> {
         let tokens = Settings::prompt(files).count("num_image_tokens")?.unwrap_or(256);
         GotOcr2::read(files, Prompt::Got { tokens })
     }
@@ -66,14 +66,8 @@ impl GotOcr2 {
             levels: Levels::read(&settings, &IMAGENET, Arithmetic::Divide)?,
             filter: Filter::Bicubic,
             tile: Size::square(settings.side("size")?.unwrap_or(side)),
-            min_tiles: model
-                .count("min_dynamic_patch")?
-                .or(settings.count("dynamic_min_num")?)
-                .unwrap_or(1),
-            max_tiles: model
-                .count("max_dynamic_patch")?
-                .or(settings.count("dynamic_max_num")?)
-                .unwrap_or(12),
+            min_tiles: model.count("min_dynamic_patch")?.or(settings.count("dynamic_min_num")?).unwrap_or(1),
+            max_tiles: model.count("max_dynamic_patch")?.or(settings.count("dynamic_max_num")?).unwrap_or(12),
             tie: Tie::NearestArea,
             thumbnail: model
                 .flag("use_thumbnail")?

@@ -45,7 +45,12 @@ impl Idefics2 {
         let mut values = Vec::with_capacity(check_size("image", &shape)?);
         let mut mask = Vec::with_capacity(views.len() * height * width);
         for view in &views {
-            append_padded(&mut values, view, &self.levels, Size { height: height as u32, width: width as u32 });
+            append_padded(
+                &mut values,
+                view,
+                &self.levels,
+                Size { height: height as u32, width: width as u32 },
+            );
             append_mask(&mut mask, view, height, width);
         }
         let tensors = [

@@ -54,7 +54,8 @@ impl KimiVl {
             ("pixel_values", Tensor::f32(&shape, values)),
             ("image_grid_hws", Tensor::i64(&[1, 2], vec![grid.rows as i64, grid.columns as i64])),
         ];
-        Ok(Features::new(tensors, Expansion::repeated("<|media_pad|>", rows * columns)).with_grid(1, rows, columns))
+        Ok(Features::new(tensors, Expansion::repeated("<|media_pad|>", rows * columns))
+            .with_grid(1, rows, columns))
     }
 
     /// At most `max_patches`.

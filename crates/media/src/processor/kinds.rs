@@ -6,11 +6,12 @@ use super::idefics3::Idefics3;
 use super::levels::Arithmetic;
 use super::llama4::{GlobalView, Llama4};
 use super::llava_next::LlavaNext;
+use super::paddleocr_vl::{MLX_PADDLEOCR, PADDLEOCR, PaddleOcrVl};
 use super::pixtral::Pixtral;
 use super::qwen_vl::{DOTS_OCR, GLM4V, MLX_QWEN2, MLX_QWEN3, QWEN2, QwenVl};
 use super::whole_image::WholeImage;
 use super::{ConfigFiles, Recipe};
-use super::{deepseek_vl, gemma3, idefics2, kimi_vl, lfm2_vl, mllama, ovis2, paddleocr_vl, phi3_v, siglip2};
+use super::{deepseek_vl, gemma3, idefics2, kimi_vl, lfm2_vl, mllama, ovis2, phi3_v, siglip2};
 use crate::Error;
 
 /// A processor kind.
@@ -83,7 +84,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "got_ocr2",
         model_types: &["got_ocr2"],
-        read: |files| GotOcr2::got_ocr2(files).map(Recipe::GotOcr2),
+        read: |files| GotOcr2::plain(files).map(Recipe::GotOcr2),
     },
     Kind {
         name: "lfm2_vl",
@@ -101,9 +102,9 @@ pub const KINDS: &[Kind] = &[
         read: |files| QwenVl::read(files, &DOTS_OCR).map(Recipe::QwenVl),
     },
     Kind {
-        name: "paddleocr_vl",
+        name: "mlx.paddleocr_vl",
         model_types: &["paddleocr_vl"],
-        read: |files| paddleocr_vl::PaddleOcrVl::read(files).map(Recipe::PaddleOcrVl),
+        read: |files| PaddleOcrVl::read(files, &MLX_PADDLEOCR).map(Recipe::PaddleOcrVl),
     },
     Kind {
         name: "mlx.kimi_vl",
@@ -169,6 +170,11 @@ pub const KINDS: &[Kind] = &[
         name: "gemma4",
         model_types: &[],
         read: |files| Gemma4::read(files, Form::Patches).map(Recipe::Gemma4),
+    },
+    Kind {
+        name: "paddleocr_vl",
+        model_types: &[],
+        read: |files| PaddleOcrVl::read(files, &PADDLEOCR).map(Recipe::PaddleOcrVl),
     },
     Kind {
         name: "pixtral",

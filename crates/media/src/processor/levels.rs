@@ -17,6 +17,8 @@ pub(crate) enum Arithmetic {
     Divide,
     /// Divided by 255 in float32; then float64. mlx-vlm's phi3_v.
     DivideFloat64,
+    /// All in float64, divided by 255. mlx-vlm's paddleocr_vl.
+    AllFloat64,
 }
 
 /// The value of each level of each channel.
@@ -85,6 +87,7 @@ fn table(factor: f64, mean: f64, std: f64, arithmetic: Arithmetic) -> [f32; 256]
             Arithmetic::Float64 => ((level * factor) as f32 - mean32) / std32,
             Arithmetic::Float32 => (level as f32 * factor as f32 - mean32) / std32,
             Arithmetic::Divide => (level as f32 / 255.0 - mean32) / std32,
+            Arithmetic::AllFloat64 => ((level / 255.0 - mean) / std) as f32,
             Arithmetic::DivideFloat64 => ((f64::from(level as f32 / 255.0) - mean) / std) as f32,
         }
     })

@@ -122,9 +122,8 @@ impl Lfm2Vl {
     }
 
     fn expansion(&self, tiles: TileGrid, grids: &[PatchGrid]) -> Expansion {
-        let tokens = |grid: &PatchGrid| {
-            grid.rows.div_ceil(self.downsample) * grid.columns.div_ceil(self.downsample)
-        };
+        let tokens =
+            |grid: &PatchGrid| grid.rows.div_ceil(self.downsample) * grid.columns.div_ceil(self.downsample);
         let mut expansion = Expansion::empty("<image>", "<image>");
         expansion.text("<|image_start|>");
         for (index, grid) in grids.iter().enumerate() {

@@ -90,7 +90,11 @@ impl Llama4 {
             for _ in 0..rows {
                 for column in 1..=columns {
                     expansion.tokens(self.tokens);
-                    expansion.text(if column < columns { "<|tile_x_separator|>" } else { "<|tile_y_separator|>" });
+                    expansion.text(if column < columns {
+                        "<|tile_x_separator|>"
+                    } else {
+                        "<|tile_y_separator|>"
+                    });
                 }
             }
         }

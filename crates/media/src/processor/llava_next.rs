@@ -46,7 +46,8 @@ impl LlavaNext {
             drops_class: prompt.text("vision_feature_select_strategy")? == Some("default"),
         };
         let steps = || (1..=6).map(|step| 384 * step);
-        let all: Vec<(u32, u32)> = steps().flat_map(|height| steps().map(move |width| (height, width))).collect();
+        let all: Vec<(u32, u32)> =
+            steps().flat_map(|height| steps().map(move |width| (height, width))).collect();
         LlavaNext::read(files, Target::Exact(Size::square(384)), None, &all, counting)
     }
 
@@ -61,10 +62,14 @@ impl LlavaNext {
         let fit = Fit::read(&settings, target, crop)?;
         let named = settings.pairs("image_grid_pinpoints")?;
         let pinpoints = named.as_deref().unwrap_or(pinpoints);
-        let tile = fit.size().ok_or_else(|| settings.wrong("crop_size", "is needed with `size.shortest_edge`"))?;
+        let tile =
+            fit.size().ok_or_else(|| settings.wrong("crop_size", "is needed with `size.shortest_edge`"))?;
         Ok(LlavaNext {
             levels: Levels::read(&settings, &CLIP, Arithmetic::Float64)?,
-            pinpoints: pinpoints.iter().map(|(height, width)| Size { height: *height, width: *width }).collect(),
+            pinpoints: pinpoints
+                .iter()
+                .map(|(height, width)| Size { height: *height, width: *width })
+                .collect(),
             tile,
             fit,
             counting,

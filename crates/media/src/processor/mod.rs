@@ -1,7 +1,7 @@
 //! What each model's processor does with a picture. Start at [`Processor::read`] and [`Processor::image`].
 //!
 //! Invariants: a processor is plain data. What it makes follows from its settings and the pixels alone, so that it can
-//! be cached by [`Processor::key`]. Sizes that a model's files ask for are checked before memory is allocated.
+//! be cached by [`Processor::key`]. Sizes that a model's files name are checked before memory is allocated.
 
 mod deepseek_vl;
 mod gemma3;
@@ -30,8 +30,9 @@ mod whole_image;
 use crate::{ContentKey, Error, Features, Image};
 
 pub use geometry::{Size, SmartResize, smart_resize};
-pub use kinds::KINDS;
+pub use kinds::{KINDS, Kind};
 pub use settings::ConfigFiles;
+pub(crate) use settings::Settings;
 
 /// How pictures become the input of a model's encoder.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +69,8 @@ impl Processor {
     /// Files that a model lacks are `None`; fields that they lack take the reference's defaults.
     pub fn read(model_type: &str, files: &ConfigFiles) -> Result<Processor, Error> {
         let row = KINDS.iter().find(|kind| kind.model_types.contains(&model_type));
-        let row = row.ok_or_else(|| Error::UnknownProcessor { model_type: crate::error::one_line(model_type) })?;
+        let row =
+            row.ok_or_else(|| Error::UnknownProcessor { model_type: crate::error::one_line(model_type) })?;
         Ok(Processor { kind: row.name, recipe: (row.read)(files)? })
     }
 

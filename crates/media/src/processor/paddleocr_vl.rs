@@ -1,8 +1,9 @@
 //! PaddleOCR-VL: smart resize as Qwen-VL, patches row by row.
 
+use super::levels::Arithmetic;
 use super::patches::{self, PatchGrid};
 use super::qwen_vl::{QWEN2, QwenVl, Small, Variant};
-use super::settings::ConfigFiles;
+use super::settings::{ConfigFiles, Settings};
 use crate::features::{Expansion, Features, Tensor, check_size};
 use crate::{Error, Image, PassOrder, resize};
 
@@ -10,18 +11,20 @@ use crate::{Error, Image, PassOrder, resize};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PaddleOcrVl(QwenVl);
 
-const VARIANT: Variant = Variant {
+pub(crate) const PADDLEOCR: Variant = Variant {
     small: Small::Rounded,
     min_pixels: 384 * 384,
     max_pixels: 1536 * 1536,
     token: "<|IMAGE_PLACEHOLDER|>",
     ..QWEN2
 };
+pub(crate) const MLX_PADDLEOCR: Variant =
+    Variant { arithmetic: Arithmetic::AllFloat64, min_pixels: 147_384, max_pixels: 2_822_400, ..PADDLEOCR };
 
 impl PaddleOcrVl {
-    pub fn read(files: &ConfigFiles) -> Result<PaddleOcrVl, Error> {
-        let temporal = super::settings::Settings::image(files).count("temporal_patch_size")?;
-        let qwen = QwenVl::read(files, &VARIANT)?;
+    pub fn read(files: &ConfigFiles, variant: &Variant) -> Result<PaddleOcrVl, Error> {
+        let temporal = Settings::image(files).count("temporal_patch_size")?;
+        let qwen = QwenVl::read(files, variant)?;
         Ok(PaddleOcrVl(QwenVl { temporal: temporal.unwrap_or(1), ..qwen }))
     }
 
@@ -38,6 +41,7 @@ impl PaddleOcrVl {
             ("pixel_values", Tensor::f32(&shape, values)),
             ("image_grid_thw", Tensor::i64(&[1, 3], vec![1, grid.rows as i64, grid.columns as i64])),
         ];
-        Ok(Features::new(tensors, Expansion::repeated(qwen.token, rows * columns)).with_grid(1, rows, columns))
+        Ok(Features::new(tensors, Expansion::repeated(qwen.token, rows * columns))
+            .with_grid(1, rows, columns))
     }
 }

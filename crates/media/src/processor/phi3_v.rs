@@ -53,7 +53,9 @@ impl Phi3V {
     fn target(&self, size: Size) -> Size {
         let (long, short) = (size.width.max(size.height), size.width.min(size.height));
         let ratio = f64::from(long) / f64::from(short);
-        let fits = |columns: u32| f64::from(columns) * (f64::from(columns) / ratio).ceil() <= f64::from(self.max_crops);
+        let fits = |columns: u32| {
+            f64::from(columns) * (f64::from(columns) / ratio).ceil() <= f64::from(self.max_crops)
+        };
         let columns = (1..=self.max_crops).take_while(|columns| fits(*columns)).last().unwrap_or(1);
         let new_long = columns * CROP;
         let new_short = ((f64::from(new_long) / ratio) as u32).max(1).next_multiple_of(CROP);

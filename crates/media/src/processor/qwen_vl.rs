@@ -74,10 +74,10 @@ impl QwenVl {
         let pixels = |field, edge, default| -> Result<usize, Error> {
             Ok(settings.count(field)?.or(settings.inner("size", edge)?).unwrap_or(default))
         };
-        // mlx-vlm reads no filter.
+        // mlx-vlm's own Qwen processors read no filter.
         let filter = match variant.arithmetic {
-            Arithmetic::Float64 => settings.filter("resample")?,
-            _ => None,
+            Arithmetic::Float32 => None,
+            _ => settings.filter("resample")?,
         };
         let qwen = QwenVl {
             levels: Levels::read(settings, defaults, variant.arithmetic)?,
@@ -92,7 +92,9 @@ impl QwenVl {
         };
         let factor = qwen.patch.saturating_mul(qwen.merge);
         if factor > 4096 || qwen.temporal > 64 {
-            return Err(settings.wrong("patch_size", "is too large, with `merge_size` and `temporal_patch_size`"));
+            return Err(
+                settings.wrong("patch_size", "is too large, with `merge_size` and `temporal_patch_size`")
+            );
         }
         if qwen.max_pixels < qwen.min_pixels {
             return Err(settings.wrong("max_pixels", "must not be less than `min_pixels`"));
@@ -128,13 +130,20 @@ impl QwenVl {
         let grid = PatchGrid::of(&image, self.patch);
         let shape = [grid.count(), 3 * self.temporal * self.patch * self.patch];
         let mut values = Vec::with_capacity(check_size("image", &shape)?);
-        patches::append_merged(&mut values, &vec![&image; self.temporal], &self.levels, self.patch, self.merge);
+        patches::append_merged(
+            &mut values,
+            &vec![&image; self.temporal],
+            &self.levels,
+            self.patch,
+            self.merge,
+        );
         let (rows, columns) = (grid.rows / self.merge, grid.columns / self.merge);
         let tensors = [
             ("pixel_values", Tensor::f32(&shape, values)),
             ("image_grid_thw", Tensor::i64(&[1, 3], vec![1, grid.rows as i64, grid.columns as i64])),
         ];
-        Ok(Features::new(tensors, Expansion::repeated(self.token, rows * columns)).with_grid(1, rows, columns))
+        Ok(Features::new(tensors, Expansion::repeated(self.token, rows * columns))
+            .with_grid(1, rows, columns))
     }
 }
 

@@ -40,7 +40,10 @@ impl Siglip2 {
         let image = resize(image, size.width, size.height, self.filter, PassOrder::Pillow13)?;
         let grid = PatchGrid::of(&image, self.patch);
         if grid.count() > self.max_patches {
-            return Err(Error::unsuitable("image", format!("it needs more than {} patches", self.max_patches)));
+            return Err(Error::unsuitable(
+                "image",
+                format!("it needs more than {} patches", self.max_patches),
+            ));
         }
         let [pixels, mask] = padded_patches(&[image], &self.levels, self.patch, self.max_patches)?;
         let shapes = vec![grid.rows as i64, grid.columns as i64];

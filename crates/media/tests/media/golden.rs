@@ -56,7 +56,8 @@ fn every_golden_set_is_tested() {
     let Some(folder) = reference("preprocess") else { return };
     let sets = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     for name in sets.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".json")) {
-        let tested = name == "resize" || name.starts_with("sound.") || SETS.iter().any(|(set, _)| *set == name);
+        let tested =
+            name == "resize" || name.starts_with("sound.") || SETS.iter().any(|(set, _)| *set == name);
         assert!(tested, "{name} is not tested");
     }
 }
@@ -66,7 +67,8 @@ fn differences(folder: &Path, kind: &str) -> Vec<String> {
     let golden = read(&folder.join("golden.safetensors"));
     let settings = &case["settings"];
     let processor =
-        Processor::of_kind(kind, &ConfigFiles { preprocessor: Some(settings), ..ConfigFiles::default() }).unwrap();
+        Processor::of_kind(kind, &ConfigFiles { preprocessor: Some(settings), ..ConfigFiles::default() })
+            .unwrap();
     let name = folder.file_name().unwrap().to_string_lossy();
     let mut wrong = Vec::new();
     for (index, picture) in settings["pictures"].as_array().unwrap().iter().enumerate() {
@@ -89,7 +91,8 @@ fn differences(folder: &Path, kind: &str) -> Vec<String> {
                 wrong.push(format!("{name}{suffix}: {key} is missing"));
                 continue;
             };
-            let equal = tensor.shape == golden.shape && sample(tensor, tensor.elements.count()) == golden.values;
+            let equal =
+                tensor.shape == golden.shape && sample(tensor, tensor.elements.count()) == golden.values;
             if !equal {
                 wrong.push(format!("{name}{suffix}: {key} {:?}", tensor.shape));
             }
@@ -117,7 +120,8 @@ fn sampled(
         if tensor.shape != shape {
             wrong.push(format!("{name}{suffix}: {key} has shape {:?}, not {shape:?}", tensor.shape));
         } else if row["crc32"] != checksum(tensor) {
-            let most = golden.get(&format!("{key}{suffix}.sample")).map(|golden| largest(&golden.values, tensor));
+            let most =
+                golden.get(&format!("{key}{suffix}.sample")).map(|golden| largest(&golden.values, tensor));
             wrong.push(format!("{name}{suffix}: {key} differs, in the sample by {most:?}"));
         }
     }
@@ -154,7 +158,9 @@ fn resize_gives_the_bytes_of_pillow() {
             let key = format!("{name}.{index}");
             match golden.get(&key) {
                 Some(golden) => assert_eq!(Values::U8(made.pixels().to_vec()), golden.values, "{key}"),
-                None => assert_eq!(case["arrays"][&key]["crc32"], crc32(made.pixels().iter().copied()), "{key}"),
+                None => {
+                    assert_eq!(case["arrays"][&key]["crc32"], crc32(made.pixels().iter().copied()), "{key}")
+                }
             }
             tested += 1;
         }

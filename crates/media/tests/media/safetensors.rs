@@ -26,9 +26,8 @@ pub enum Values {
 pub fn read(path: &Path) -> BTreeMap<String, Golden> {
     let bytes = std::fs::read(path).unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let words = |data: &[u8]| -> Vec<[u8; 4]> {
-        data.chunks_exact(4).map(|word| word.try_into().unwrap()).collect()
-    };
+    let words =
+        |data: &[u8]| -> Vec<[u8; 4]> { data.chunks_exact(4).map(|word| word.try_into().unwrap()).collect() };
     let tensors = file.tensors().into_iter().map(|(name, view)| {
         let values = match view.dtype() {
             safetensors::Dtype::F32 => {

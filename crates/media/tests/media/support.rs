@@ -1,5 +1,7 @@
 //! Generated pictures and sounds, the formulas of the reference.
 
+#![allow(clippy::print_stdout, reason = "says what is skipped")]
+
 use omnibus_media::Image;
 
 fn hash(x: u32, y: u32, k: u32) -> u32 {

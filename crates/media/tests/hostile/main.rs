@@ -1,0 +1,365 @@
+//! Inputs that are meant to do harm: each is an error of one line, and costs little memory.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use omnibus_media::{Alpha, ConfigFiles, Error, Image, Limits, Processor, decode_audio, decode_image};
+use serde_json::json;
+
+mod memory;
+#[path = "../media/support.rs"]
+#[expect(dead_code, reason = "the other tests use the rest")]
+mod support;
+
+/// Memory that an input may cost beside its own bytes.
+const MEMORY_MAX: usize = 96 << 20;
+
+/// Memory that hostile settings may cost.
+const SETTINGS_MEMORY_MAX: usize = 256 << 20;
+
+/// A PNG with a header that says so, and whatever data.
+fn png(width: u32, height: u32, depth: u8, colour: u8, data: &[u8]) -> Vec<u8> {
+    let mut file = b"\x89PNG\r\n\x1A\n".to_vec();
+    let mut header = width.to_be_bytes().to_vec();
+    header.extend(height.to_be_bytes());
+    header.extend([depth, colour, 0, 0, 0]);
+    for (kind, data) in [(b"IHDR", &header[..]), (b"IDAT", data), (b"IEND", &[])] {
+        file.extend((data.len() as u32).to_be_bytes());
+        file.extend(kind);
+        file.extend(data);
+        file.extend(crate::support::crc32(kind.iter().chain(data).copied()).to_be_bytes());
+    }
+    file
+}
+
+fn bmp(width: i32, height: i32, bits: u16, compression: u32) -> Vec<u8> {
+    let mut file = b"BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0".to_vec();
+    file.extend(width.to_le_bytes());
+    file.extend(height.to_le_bytes());
+    file.extend([1, 0]);
+    file.extend(bits.to_le_bytes());
+    file.extend(compression.to_le_bytes());
+    file.extend([0; 20]);
+    file
+}
+
+fn gif(width: u16, height: u16, rest: &[u8]) -> Vec<u8> {
+    let mut file = b"GIF89a".to_vec();
+    file.extend(width.to_le_bytes());
+    file.extend(height.to_le_bytes());
+    file.extend([0x80, 0, 0, 0, 0, 0, 255, 255, 255]);
+    file.extend(rest);
+    file
+}
+
+fn jpeg(width: u16, height: u16, components: u8) -> Vec<u8> {
+    let mut file = b"\xFF\xD8\xFF\xC0\0\x11\x08".to_vec();
+    file.extend(height.to_be_bytes());
+    file.extend(width.to_be_bytes());
+    file.extend([components, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0]);
+    file
+}
+
+/// A little-endian TIFF with one directory of (tag, type, count, value).
+fn tiff(entries: &[(u16, u16, u32, u32)]) -> Vec<u8> {
+    let mut file = b"II*\0\x08\0\0\0".to_vec();
+    file.extend((entries.len() as u16).to_le_bytes());
+    for (tag, kind, count, value) in entries {
+        file.extend(tag.to_le_bytes());
+        file.extend(kind.to_le_bytes());
+        file.extend(count.to_le_bytes());
+        file.extend(value.to_le_bytes());
+    }
+    file.extend([0; 4]);
+    file
+}
+
+fn tiff_of(width: u32, height: u32, bits: u32, strip: u32) -> Vec<u8> {
+    tiff(&[
+        (256, 4, 1, width),
+        (257, 4, 1, height),
+        (258, 3, 1, bits),
+        (259, 3, 1, 1),
+        (262, 3, 1, 1),
+        (273, 4, 1, strip),
+        (277, 3, 1, 1),
+        (278, 4, 1, height),
+        (279, 4, 1, u32::MAX),
+    ])
+}
+
+fn webp(chunk: &[u8; 4], data: &[u8]) -> Vec<u8> {
+    let mut file = b"RIFF".to_vec();
+    file.extend((data.len() as u32 + 12).to_le_bytes());
+    file.extend(b"WEBP");
+    file.extend(chunk);
+    file.extend((data.len() as u32).to_le_bytes());
+    file.extend(data);
+    file
+}
+
+/// An extended WebP header that claims a size.
+fn webp_of(width: u32, height: u32) -> Vec<u8> {
+    let mut data = vec![0, 0, 0, 0];
+    data.extend(&(width - 1).to_le_bytes()[..3]);
+    data.extend(&(height - 1).to_le_bytes()[..3]);
+    webp(b"VP8X", &data)
+}
+
+fn whole(name: &str) -> Vec<u8> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/images");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+fn half(name: &str) -> Vec<u8> {
+    let mut bytes = whole(name);
+    bytes.truncate(bytes.len() / 2);
+    bytes
+}
+
+fn inputs() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("nothing", vec![]),
+        ("one byte", vec![0xFF]),
+        ("text", b"hello, this is no image".to_vec()),
+        ("JSON", br#"{"image": "data"}"#.to_vec()),
+        ("HTML page", b"<!DOCTYPE html><html><body>not found</body></html>".to_vec()),
+        ("SVG", b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>".to_vec()),
+        ("PDF", b"%PDF-1.7\n1 0 obj\n".to_vec()),
+        ("ZIP", b"PK\x03\x04\x14\0\0\0".to_vec()),
+        ("gzip", b"\x1F\x8B\x08\0\0\0".to_vec()),
+        ("JPEG XL", b"\xFF\x0A\xFA\x1F\x41".to_vec()),
+        ("JPEG 2000", b"\0\0\0\x0CjP  \r\n\x87\n".to_vec()),
+        ("zeros", vec![0; 4096]),
+        ("noise", (0..4096u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()),
+        ("sound instead of a picture", b"RIFF\x24\0\0\0WAVEfmt ".to_vec()),
+        ("video instead of a picture", b"\0\0\0\x18ftypisom\0\0\0\0isom".to_vec()),
+        ("AVIF without ffmpeg", b"\0\0\0\x18ftypavif\0\0\0\0avif".to_vec()),
+        ("PNG of 30,000x30,000", png(30_000, 30_000, 8, 2, b"x")),
+        ("PNG of 2^31-1 squared", png(i32::MAX as u32, i32::MAX as u32, 16, 6, b"")),
+        ("PNG wider than a side may be", png(16_385, 1, 8, 0, b"")),
+        ("PNG without width", png(0, 10, 8, 2, b"")),
+        ("PNG without height", png(10, 0, 8, 2, b"")),
+        ("PNG with a bit depth of 7", png(4, 4, 7, 2, b"")),
+        ("PNG with colour type 5", png(4, 4, 8, 5, b"")),
+        ("PNG with a palette type and no palette", png(4, 4, 8, 3, b"\x78\x9c\x03\0\0\0\0\x01")),
+        ("PNG with data that is not deflate", png(64, 64, 8, 2, b"not deflate at all")),
+        ("PNG with too little data", png(64, 64, 8, 2, b"\x78\x9c\x03\0\0\0\0\x01")),
+        ("PNG signature only", b"\x89PNG\r\n\x1A\n".to_vec()),
+        ("PNG cut in half", half("rgb.png")),
+        ("PNG with a chunk of 4 GB", b"\x89PNG\r\n\x1A\n\xFF\xFF\xFF\xFFIHDR".to_vec()),
+        ("JPEG of 65,535x65,535", jpeg(65_535, 65_535, 3)),
+        ("JPEG without width", jpeg(0, 16, 3)),
+        ("JPEG without components", jpeg(16, 16, 0)),
+        ("JPEG with 200 components", jpeg(16, 16, 200)),
+        ("JPEG header only", b"\xFF\xD8\xFF\xE0".to_vec()),
+        ("JPEG end without a picture", b"\xFF\xD8\xFF\xD9".to_vec()),
+        ("GIF of 65,535x65,535", gif(65_535, 65_535, b",\0\0\0\0\xFF\xFF\xFF\xFF\0\x02\x02\x44\x01\0;")),
+        ("GIF without frames", gif(16, 16, b";")),
+        ("GIF without size", gif(0, 0, b";")),
+        ("GIF header only", b"GIF89a".to_vec()),
+        ("GIF cut in half", half("palette.gif")),
+        ("BMP of 2^31-1 squared", bmp(i32::MAX, i32::MAX, 24, 0)),
+        ("BMP of negative width", bmp(-16, 16, 24, 0)),
+        ("BMP without size", bmp(0, 0, 24, 0)),
+        ("BMP with 77 bits", bmp(16, 16, 77, 0)),
+        ("BMP with compression 99", bmp(16, 16, 24, 99)),
+        ("BMP without its pixels", bmp(4_000, 4_000, 24, 0)),
+        ("TIFF without a directory", b"II*\0\xFF\xFF\xFF\x7F".to_vec()),
+        ("TIFF that is its own directory", b"II*\0\0\0\0\0".to_vec()),
+        ("TIFF without tags", tiff(&[])),
+        ("TIFF of 2^32-1 squared", tiff_of(u32::MAX, u32::MAX, 8, 8)),
+        ("TIFF with its pixels beyond the end", tiff_of(64, 64, 8, 0x7FFF_FFFF)),
+        ("TIFF with 4 billion strips", tiff(&[(256, 4, 1, 9), (257, 4, 1, 9), (273, 4, u32::MAX, 8)])),
+        ("WebP of 16,777,216x16,777,216", webp_of(1 << 24, 1 << 24)),
+        ("WebP header only", b"RIFF\x04\0\0\0WEBP".to_vec()),
+        ("WebP with a lossy chunk of zeros", webp(b"VP8 ", &[0; 64])),
+        ("WebP with a lossless chunk of ones", webp(b"VP8L", &[0x2F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF])),
+        ("WebP cut in half", half("lossless.webp")),
+        ("a PNG behind a GIF's header", [b"GIF89a".to_vec(), whole("rgb.png")].concat()),
+        ("a JPEG behind a ZIP's header", [b"PK\x03\x04".to_vec(), whole("baseline.jpg")].concat()),
+    ]
+}
+
+#[test]
+fn hostile_pictures_are_errors_of_one_line_and_cost_little() {
+    let inputs = inputs();
+    assert!(inputs.len() >= 40);
+    for (name, bytes) in inputs {
+        let (result, memory) =
+            memory::allocated(|| decode_image(&bytes, &Limits::default(), Alpha::OverWhite));
+        let error = result.expect_err(name).to_string();
+        assert!(error.len() < 400 && !error.contains(char::is_control), "{name}: {error:?}");
+        assert!(memory < MEMORY_MAX, "{name}: {memory} bytes");
+    }
+}
+
+#[test]
+fn limits_are_what_the_caller_says() {
+    let (bytes, _) = memory::allocated(|| whole("rgb.png"));
+    let check = |limits: Limits, wanted: &str| {
+        let error = decode_image(&bytes, &limits, Alpha::OverWhite).unwrap_err();
+        assert_eq!(error.to_string(), wanted);
+    };
+    check(Limits { pixels: 62, ..Limits::default() }, "the image has 63 pixels, over the limit of 62");
+    check(Limits { side: 8, ..Limits::default() }, "the image has 9 pixels to a side, over the limit of 8");
+    let len = bytes.len();
+    let wanted = format!("the image has {len} bytes, over the limit of 50");
+    check(Limits { file_bytes: 50, ..Limits::default() }, &wanted);
+    let exact = Limits { pixels: 63, side: 9, file_bytes: len as u64, ..Limits::default() };
+    assert!(decode_image(&bytes, &exact, Alpha::OverWhite).is_ok());
+}
+
+#[test]
+fn bytes_behind_a_picture_are_ignored_and_cost_nothing() {
+    let bytes = [whole("rgb.png"), vec![b'P'; 1 << 20]].concat();
+    let image = decode_image(&bytes, &Limits::default(), Alpha::OverWhite).unwrap();
+    assert_eq!((image.width(), image.height()), (9, 7));
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    // Under the lock, so that the others count their own memory.
+    memory::allocated(flip_bits);
+}
+
+fn flip_bits() {
+    for name in
+        ["rgb.png", "palette.gif", "baseline.jpg", "progressive.jpg", "lossy.webp", "rgb.tiff", "palette.bmp"]
+    {
+        let bytes = whole(name);
+        let step = (bytes.len() / 150).max(1);
+        for at in (0..bytes.len()).step_by(step) {
+            let mut broken = bytes.clone();
+            broken[at] ^= 1 << (at % 8);
+            // Either is right; a panic or a hang is not.
+            let limits = Limits { pixels: 1 << 20, ..Limits::default() };
+            let _ = decode_image(&broken, &limits, Alpha::OverWhite);
+        }
+    }
+}
+
+#[test]
+fn hostile_settings_are_errors_that_name_the_field() {
+    let picture = Image::new(61, 47, vec![9; 61 * 47 * 3]).unwrap();
+    let check = |kind: &str, settings: serde_json::Value| {
+        let files = ConfigFiles { preprocessor: Some(&settings), ..ConfigFiles::default() };
+        let (result, memory) = memory::allocated(|| {
+            Processor::of_kind(kind, &files).and_then(|processor| processor.image(&picture))
+        });
+        let error = result.expect_err(&format!("{kind} {settings}"));
+        let text = error.to_string();
+        assert!(text.len() < 400 && !text.contains(char::is_control), "{text:?}");
+        assert!(memory < SETTINGS_MEMORY_MAX, "{kind} {settings}: {memory} bytes");
+        error
+    };
+    let field = |kind, settings, name| match check(kind, settings) {
+        Error::Config { field, .. } => assert_eq!(field, name),
+        other => panic!("{other}"),
+    };
+    field("clip", json!({"size": {"shortest_edge": 0}}), "size");
+    field("clip", json!({"size": {"shortest_edge": 1_000_000}}), "size");
+    field("clip", json!({"size": "big"}), "size");
+    field("clip", json!({"image_std": [0.5, 0.0, 0.5]}), "image_std");
+    field("clip", json!({"image_mean": [0.5, 0.5]}), "image_mean");
+    field("clip", json!({"image_mean": ["a", "b", "c"]}), "image_mean");
+    field("clip", json!({"resample": 9}), "resample");
+    field("clip", json!({"do_resize": false}), "do_resize");
+    field("clip", json!({"rescale_factor": "much"}), "rescale_factor");
+    field("mlx.qwen2_vl", json!({"patch_size": 0}), "patch_size");
+    field("mlx.qwen2_vl", json!({"patch_size": -14}), "patch_size");
+    field("mlx.qwen2_vl", json!({"patch_size": 1_000_000, "merge_size": 1_000_000}), "patch_size");
+    field("mlx.qwen2_vl", json!({"min_pixels": 100, "max_pixels": 10}), "max_pixels");
+    field("lfm2_vl", json!({"min_tiles": 9, "max_tiles": 2}), "min_tiles");
+    field("mllama", json!({"size": {"height": 10, "width": 20}}), "size");
+    field("llava_next", json!({"image_grid_pinpoints": [[0, 0]]}), "image_grid_pinpoints");
+    field("mlx.kimi_vl", json!({"merge_kernel_size": [0, 2]}), "merge_kernel_size");
+    check("mlx.qwen2_vl", json!({"min_pixels": 1_000_000_000, "max_pixels": 1_000_000_000}));
+    check("siglip2", json!({"patch_size": 1000, "max_num_patches": 1_000_000_000}));
+    check("mlx.gemma4", json!({"max_soft_tokens": 60_000, "patch_size": 1000, "pooling_kernel_size": 4}));
+    check(
+        "clip",
+        json!({"size": {"shortest_edge": 16_384}, "crop_size": {"height": 16_384, "width": 16_384}}),
+    );
+    check(
+        "got_ocr2",
+        json!({"size": {"height": 16_384, "width": 16_384}, "crop_to_patches": true, "max_patches": 12}),
+    );
+    check("mllama", json!({"size": {"height": 4_096, "width": 4_096}, "max_image_tiles": 256}));
+}
+
+#[test]
+fn an_unknown_model_is_an_error_that_names_it() {
+    let error = Processor::read("no\nsuch", &ConfigFiles::default()).unwrap_err();
+    assert_eq!(error.to_string(), "no image or audio processor is known for the model type `no such`");
+}
+
+/// A WAV file of a format, with whatever data.
+fn wav(format: u16, channels: u16, rate: u32, bits: u16, data: &[u8]) -> Vec<u8> {
+    let mut file = b"RIFF\xFF\xFF\xFF\x7FWAVEfmt \x10\0\0\0".to_vec();
+    file.extend(format.to_le_bytes());
+    file.extend(channels.to_le_bytes());
+    file.extend(rate.to_le_bytes());
+    file.extend((rate.wrapping_mul(u32::from(channels))).to_le_bytes());
+    file.extend((channels.wrapping_mul(bits / 8)).to_le_bytes());
+    file.extend(bits.to_le_bytes());
+    file.extend(b"data");
+    file.extend((data.len() as u32).to_le_bytes());
+    file.extend(data);
+    file
+}
+
+fn sounds() -> Vec<(&'static str, Vec<u8>)> {
+    let floats = |value: f32| value.to_le_bytes().repeat(64);
+    vec![
+        ("nothing", vec![]),
+        ("text", b"hello, this is no sound".to_vec()),
+        ("a picture instead of sound", whole("rgb.png")),
+        ("zeros", vec![0; 4096]),
+        ("WAV header only", b"RIFF\x24\0\0\0WAVE".to_vec()),
+        ("WAV without samples", wav(1, 1, 16_000, 16, &[])),
+        ("WAV without channels", wav(1, 0, 16_000, 16, &[0; 64])),
+        ("WAV with 65,535 channels", wav(1, 65_535, 16_000, 16, &[0; 64])),
+        ("WAV with a rate of 0", wav(1, 1, 0, 16, &[0; 64])),
+        ("WAV with a rate of 4 GHz", wav(1, 1, u32::MAX, 16, &[0; 64])),
+        ("WAV with 7 bits", wav(1, 1, 16_000, 7, &[0; 64])),
+        ("WAV in format 999", wav(999, 1, 16_000, 16, &[0; 64])),
+        ("WAV of NaN", wav(3, 1, 16_000, 32, &floats(f32::NAN))),
+        ("WAV of infinity", wav(3, 1, 16_000, 32, &floats(f32::INFINITY))),
+        ("FLAC header only", b"fLaC".to_vec()),
+        ("FLAC with a block of 16 MB", b"fLaC\x00\xFF\xFF\xFF".to_vec()),
+        ("Ogg header only", b"OggS\0\x02".to_vec()),
+        ("Ogg of zeros", [b"OggS".to_vec(), vec![0; 512]].concat()),
+        ("MP3 header only", b"\xFF\xFB\x90\x00".to_vec()),
+        ("MP3 tag of 256 MB", b"ID3\x04\0\0\x7F\x7F\x7F\x7F".to_vec()),
+        ("MP4 without tracks", b"\0\0\0\x18ftypM4A \0\0\0\0M4A mp42".to_vec()),
+        ("MP4 with an atom of 2^63 bytes", b"\0\0\0\x01ftyp\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF".to_vec()),
+        ("Matroska header only", b"\x1A\x45\xDF\xA3".to_vec()),
+        ("AAC of ones", vec![0xFF; 4096]),
+        ("AIFF header only", b"FORM\0\0\0\x04AIFF".to_vec()),
+    ]
+}
+
+#[test]
+fn hostile_sounds_are_errors_of_one_line_and_cost_little() {
+    for (name, bytes) in sounds() {
+        let (result, memory) = memory::allocated(|| decode_audio(&bytes, &Limits::default(), 16_000));
+        let error = result.expect_err(name).to_string();
+        assert!(error.len() < 400 && !error.contains(char::is_control), "{name}: {error:?}");
+        assert!(memory < MEMORY_MAX, "{name}: {memory} bytes");
+    }
+}
+
+#[test]
+fn flipped_bits_of_sound_never_panic() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sound");
+    memory::allocated(|| {
+        for name in ["sine.mp3", "sine.flac", "sine.ogg", "sine.m4a"] {
+            let bytes = std::fs::read(folder.join(name)).unwrap();
+            for at in (0..bytes.len()).step_by((bytes.len() / 60).max(1)) {
+                let mut broken = bytes.clone();
+                broken[at] ^= 1 << (at % 8);
+                let _ = decode_audio(&broken, &Limits::default(), 16_000);
+            }
+        }
+    });
+}

@@ -1,0 +1,172 @@
+//! The tiny models of the reference: pixels of each picture, and prompts with their placeholders expanded.
+
+use std::path::Path;
+
+use omnibus_media::{ConfigFiles, Expansion, Features, Piece, Processor};
+use serde_json::Value;
+
+use crate::safetensors::{Golden, Values, checksum, json, read, sample};
+use crate::support::{image, reference};
+
+/// Fixtures without a processor here.
+const MISSING: &[&str] = &["minicpmv4_6", "molmo2"];
+
+/// The reference puts the beginning and the end of the text elsewhere, too.
+const OTHER_PROMPT: &[&str] = &["paligemma"];
+
+/// Settings of `preprocessor_config.json` that mlx-vlm drops, using built-in ones, and that are honoured here.
+const DROPPED: &[(&str, &[&str])] = &[
+    ("kimi_vl", &["pad_input", "in_token_limit", "image_mean", "image_std"]),
+    ("lfm2_vl", &["do_image_splitting", "min_tiles", "max_tiles", "use_thumbnail"]),
+];
+
+#[test]
+fn every_fixture_has_the_pixels_and_the_prompt_of_the_reference() {
+    let Some(folder) = reference("fixtures") else { return };
+    let mut names: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".hf") && !MISSING.contains(&name.as_str()))
+        .collect();
+    names.sort();
+    assert!(names.len() >= 31, "{names:?}");
+    let wrong: Vec<String> =
+        names.iter().flat_map(|name| Fixture::read(&folder.join(name)).differences()).collect();
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+struct Fixture {
+    name: String,
+    case: Value,
+    golden: std::collections::BTreeMap<String, Golden>,
+    processor: Processor,
+}
+
+impl Fixture {
+    fn read(folder: &Path) -> Fixture {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let dropped =
+            DROPPED.iter().find(|(fixture, _)| *fixture == name).map_or(&[][..], |(_, fields)| fields);
+        let optional = |name: &str| {
+            let path = Some(folder.join(name)).filter(|path| path.exists())?;
+            let mut file = json(&path);
+            drop_fields(&mut file, dropped);
+            Some(file)
+        };
+        let config = json(&folder.join("config.json"));
+        let (preprocessor, processor) =
+            (optional("preprocessor_config.json"), optional("processor_config.json"));
+        let video = optional("video_preprocessor_config.json");
+        let files = ConfigFiles {
+            config: Some(&config),
+            preprocessor: preprocessor.as_ref(),
+            processor: processor.as_ref(),
+            video_preprocessor: video.as_ref(),
+        };
+        // The fixture called pixtral is a LLaVA with Pixtral's encoder.
+        Fixture {
+            name,
+            case: json(&folder.join("case.json")),
+            golden: read(&folder.join("golden.safetensors")),
+            processor: Processor::read(config["model_type"].as_str().unwrap(), &files).unwrap(),
+        }
+    }
+
+    fn differences(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for case in self.case["cases"].as_array().unwrap() {
+            let name = case["name"].as_str().unwrap();
+            let Some(pictures) = case["images"].as_array() else { continue };
+            let number = |value: &Value| value.as_u64().unwrap() as u32;
+            let features: Vec<Features> = pictures
+                .iter()
+                .map(|row| image(number(&row[0]), number(&row[1]), number(&row[2])))
+                .map(|picture| self.processor.image(&picture).unwrap())
+                .collect();
+            if let [one] = &features[..] {
+                wrong.extend(self.pixels(name, one));
+            }
+            if !OTHER_PROMPT.contains(&self.name.as_str()) {
+                wrong.extend(self.prompt(name, &features));
+            }
+        }
+        wrong
+    }
+
+    fn pixels(&self, case: &str, features: &Features) -> Option<String> {
+        let tensor = &features.tensors["pixel_values"];
+        let key = format!("pixel_values.{case}");
+        let rows = self.case["cases"].as_array().unwrap();
+        let row = rows.iter().find_map(|row| row["arrays"].get(&key)).unwrap();
+        let mut shape: Vec<usize> = serde_json::from_value(row["shape"].clone()).unwrap();
+        // mlx-vlm adds an axis for PaddleOCR-VL.
+        if self.name == "paddleocr_vl" {
+            shape.remove(0);
+        }
+        if shape == tensor.shape && row["crc32"] == checksum(tensor) {
+            return None;
+        }
+        let samples = self.golden.get(&format!("{key}.sample")).or(self.golden.get(&key)).unwrap();
+        let most = match (&samples.values, sample(tensor, samples.shape.iter().product())) {
+            (Values::F32(a), Values::F32(b)) => {
+                a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+            }
+            _ => f32::NAN,
+        };
+        Some(format!("{} {case}: {:?} for {shape:?}, differs by {most}", self.name, tensor.shape))
+    }
+
+    fn prompt(&self, case: &str, features: &[Features]) -> Option<String> {
+        let ids = |key: &str| match &self.golden[&format!("{key}.{case}")].values {
+            Values::I32(ids) => ids.clone(),
+            other => panic!("{other:?}"),
+        };
+        let (mut rest, golden) = (&ids("raw")[..], ids("prompt"));
+        let mut prompt = Vec::new();
+        for Features { expansion, .. } in features {
+            let placeholder = self.encode(&expansion.replaces);
+            let at = rest.windows(placeholder.len()).position(|window| window == placeholder).unwrap();
+            prompt.extend(&rest[..at]);
+            prompt.extend(self.expanded(expansion));
+            rest = &rest[at + placeholder.len()..];
+        }
+        prompt.extend(rest);
+        (prompt != golden).then(|| format!("{} {case}: prompt\n {prompt:?}, not\n {golden:?}", self.name))
+    }
+
+    fn expanded(&self, expansion: &Expansion) -> Vec<i32> {
+        let token = self.encode(&expansion.token);
+        let piece = |piece: &Piece| match piece {
+            Piece::Features(count) => token.repeat(*count),
+            Piece::Text(text) => self.encode(text),
+        };
+        expansion.pieces.iter().flat_map(piece).collect()
+    }
+
+    /// The tiny tokenizer of the fixtures: special tokens, line ends and single characters.
+    fn encode(&self, mut text: &str) -> Vec<i32> {
+        const CHARACTERS: &str = "<>|_.,:;!?'-/()[]{}=0123456789abcdefghijklmnopqrstuvwxyz";
+        let tokens = self.case["tokens"].as_object().unwrap();
+        let mut ids = Vec::new();
+        while let Some(first) = text.chars().next() {
+            let special = tokens.iter().filter(|(token, _)| text.starts_with(token.as_str()));
+            let (length, id) = match special.max_by_key(|(token, _)| token.len()) {
+                Some((token, id)) => (token.len(), Some(id.as_i64().unwrap() as i32)),
+                None if text.starts_with("\n\n") => (2, Some(5)),
+                None if first == '\n' => (1, Some(4)),
+                None if first == ' ' => (1, None),
+                None => (first.len_utf8(), CHARACTERS.find(first).map(|at| at as i32 + 6)),
+            };
+            ids.extend(id);
+            text = &text[length..];
+        }
+        ids
+    }
+}
+
+fn drop_fields(value: &mut Value, fields: &[&str]) {
+    if let Some(object) = value.as_object_mut() {
+        object.retain(|key, _| !fields.contains(&key.as_str()));
+        object.values_mut().for_each(|value| drop_fields(value, fields));
+    }
+}
