@@ -14,6 +14,29 @@ pub struct Batch {
     pub segments: Vec<Segment>,
     /// Rows that need logits, ascending.
     pub logits_at: Vec<usize>,
+    /// Of sequences with pictures, videos or sound; `None` if no row of the pass needs it.
+    pub multimodal: Option<MultimodalRows>,
+}
+
+/// What pictures, videos and sound change in a pass. Rows of sequences without them compute the same as alone; where
+/// kernels rotate and `positions` are given, MLX's operations rotate all rows, which may differ in the last bit.
+#[derive(Default)]
+pub struct MultimodalRows {
+    /// Rows that have features instead of their token's embedding.
+    pub features: Option<FeatureRows>,
+    /// Position in time, height and width of every row of the pass, padding included, by which models with multimodal
+    /// rotary positions rotate. `None` where each row is at its place in its sequence.
+    pub positions: Option<Vec<[i32; 3]>>,
+}
+
+/// Features in the place of tokens.
+pub struct FeatureRows {
+    /// Rows of the pass, each once.
+    pub rows: Vec<usize>,
+    /// In the order of `rows`, `[n, hidden]`.
+    pub features: Array,
+    /// What joins the stream of these rows behind each of the first layers, `[n, hidden]` each.
+    pub deepstack: Vec<Array>,
 }
 
 /// One sequence's consecutive rows of a batch.

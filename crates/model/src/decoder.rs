@@ -238,7 +238,9 @@ impl Model {
             self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
         let state_path = self.kernels.ops().state_path(&recurrent);
         let mut ctx = ForwardContext::new(batch, cache, path, state_path)?;
-        if let (Some(graphs), Some(LogitRows::First(count))) = (&self.step_graphs, &ctx.logits_at) {
+        // A graph has no place for features and positions of pictures.
+        let graphs = self.step_graphs.as_ref().filter(|_| batch.multimodal.is_none());
+        if let (Some(graphs), Some(LogitRows::First(count))) = (graphs, &ctx.logits_at) {
             let count = *count;
             // Padding rows have logits, too, so that fewer shapes occur.
             ctx.logits_at = Some(LogitRows::First(batch.tokens.size() as i32));
@@ -263,7 +265,14 @@ impl Model {
         cache: &mut KvCache,
     ) -> mlx::Result<Option<Array>> {
         let embedded = self.embedded(tokens, ctx)?;
-        let per_layer = self.per_layer.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?;
+        let per_layer = match (&self.per_layer, &ctx.features) {
+            (Some(own), Some(placed)) => {
+                // Their own embeddings of features are those of the first token.
+                let first = Array::zeros(placed.rows.shape(), tokens.dtype()?)?;
+                Some(own.forward(&tokens.clone().scatter_rows(&placed.rows, &first)?, &embedded)?)
+            }
+            (own, _) => own.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?,
+        };
         let inputs = TokenInputs { embedded, per_layer };
         let mut stream = match (self.blueprint.hyper, self.blueprint.stream) {
             (Some(hyper), _) => hyper.copies(&inputs.embedded)?,
@@ -281,6 +290,11 @@ impl Model {
                 stream = ResidualStream::new(stream.norm(&self.norm)?);
             }
             self.layers[at].forward(&mut stream, &inputs, LayerContext { ctx, index, cache })?;
+            if let Some(placed) = &ctx.features
+                && let Some(term) = placed.deepstack.get(passed)
+            {
+                stream.add_to_rows(&placed.rows, term)?;
+            }
             index += spec.mixer.spec().caches().len();
             passed += 1;
         }
@@ -356,6 +370,12 @@ impl Model {
     /// What the first layer reads, `[T, hidden]`.
     fn embedded(&self, tokens: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let mut x = scaled(self.embed.forward(tokens, self.dtype)?, self.blueprint.embed_scale);
+        if let Some(placed) = &ctx.features {
+            if placed.features.dim(-1)? as usize != self.blueprint.hidden {
+                return Err(mlx::Error::new("features as wide as the stream"));
+            }
+            x = x.scatter_rows(&placed.rows, &placed.features)?;
+        }
         if let Some(positions) = &self.positions {
             x = x + positions.take(ctx.positions()?, 0)?;
         }

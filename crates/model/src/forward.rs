@@ -11,7 +11,7 @@ mod rows;
 mod state;
 
 pub(crate) use attention::{AttentionReads, Gather, GatheredRows, SegmentTables};
-pub(crate) use context::{ForwardContext, KeyChoice, LogitRows, SequenceLengths};
+pub(crate) use context::{AxisPositions, ForwardContext, KeyChoice, LogitRows, SequenceLengths};
 pub(crate) use items::{Items, Numbers};
 pub use kv_path::KvPath;
 pub(crate) use kv_path::{AttentionPath, StatePath};

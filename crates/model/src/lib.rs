@@ -18,6 +18,7 @@ mod config;
 pub mod convert;
 mod decoder;
 mod dims;
+pub mod encoders;
 mod environment;
 mod error;
 pub mod families;
@@ -28,6 +29,7 @@ mod kv_format;
 mod manifest;
 mod mixers;
 mod mlps;
+pub mod mrope;
 mod norm;
 mod ops;
 mod pattern;
@@ -40,7 +42,7 @@ mod spec;
 mod step_graphs;
 pub mod weights;
 
-pub use batch::{Batch, Segment};
+pub use batch::{Batch, FeatureRows, MultimodalRows, Segment};
 pub use blueprint::{
     AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, Names, NormPlacement,
     Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,
@@ -71,5 +73,5 @@ pub use pattern::{Captures, Pattern};
 pub use prompt_cache::{BlockImport, PromptCache};
 pub use quantization::{Foreign, Quantization, QuantizationChoice, TernaryScale, ZeroPoints};
 pub use rewrite::{WeightRewrite, When};
-pub use rope::{Position, Rope, RotaryPairing, Scaling};
+pub use rope::{Position, Rope, RotaryPairing, RotarySections, Scaling, SectionLayout};
 pub use weights::{LoadError, RandomWeights, Source, Weights};

@@ -22,6 +22,51 @@ pub struct Rope {
     pub pairs: RotaryPairing,
     /// How the frequencies were stretched for longer contexts.
     pub scaling: Scaling,
+    /// Which pairs turn by a row's position in time, in height and in width (multimodal rotary positions).
+    pub sections: Option<RotarySections>,
+}
+
+/// Multimodal rotary positions: so many pairs turn by the position in time, in height and in width. In text all three are
+/// the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RotarySections {
+    /// Pairs of time, height and width.
+    pub pairs: [usize; 3],
+    /// Where they are.
+    pub layout: SectionLayout,
+}
+
+/// Which pairs a section has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SectionLayout {
+    /// One section after the other (Qwen2-VL).
+    Chunked,
+    /// Time, height and width in turn; time has what is left at the end (Qwen3-VL).
+    Interleaved,
+}
+
+impl RotarySections {
+    /// The axis of each of `pairs` pairs: 0 for time, 1 for height, 2 for width.
+    pub fn axes(&self, pairs: usize) -> Vec<usize> {
+        let [time, height, width] = self.pairs;
+        let axis = |pair: usize| match self.layout {
+            SectionLayout::Chunked if (time..time + height).contains(&pair) => 1,
+            SectionLayout::Chunked if (time + height..time + height + width).contains(&pair) => 2,
+            SectionLayout::Interleaved if pair % 3 == 1 && pair < 3 * height => 1,
+            SectionLayout::Interleaved if pair % 3 == 2 && pair < 3 * width => 2,
+            SectionLayout::Chunked | SectionLayout::Interleaved => 0,
+        };
+        (0..pairs).map(axis).collect()
+    }
+
+    /// Reads `mrope_section` and `mrope_interleaved` of a section of the config.
+    fn read(section: &Config) -> Result<Option<Self>, ConfigError> {
+        let layout = match section.or("mrope_interleaved", false)? {
+            true => SectionLayout::Interleaved,
+            false => SectionLayout::Chunked,
+        };
+        Ok(section.opt("mrope_section")?.map(|pairs| Self { pairs, layout }))
+    }
 }
 
 /// Which elements rotate together.
@@ -84,7 +129,7 @@ pub struct Frequencies {
 impl Rope {
     /// Unscaled rotation of halves.
     pub fn new(dims: usize, base: f32) -> Self {
-        Self { dims, base, pairs: RotaryPairing::Halves, scaling: Scaling::None }
+        Self { dims, base, pairs: RotaryPairing::Halves, scaling: Scaling::None, sections: None }
     }
 
     /// Reads `rope_theta`, `rope_traditional` and `rope_scaling`, or the newer `rope_parameters` that
@@ -96,11 +141,11 @@ impl Rope {
         let base = cfg.opt("rope_theta")?.or(newer).unwrap_or(10_000.0);
         let traditional = cfg.or("rope_traditional", false)?;
         let pairs = if traditional { RotaryPairing::Interleaved } else { RotaryPairing::Halves };
-        let scaling = match cfg.section("rope_scaling")?.or(parameters) {
-            Some(section) => Scaling::read(&section, cfg)?,
-            None => Scaling::None,
+        let (scaling, sections) = match cfg.section("rope_scaling")?.or(parameters) {
+            Some(section) => (Scaling::read(&section, cfg)?, RotarySections::read(&section)?),
+            None => (Scaling::None, None),
         };
-        Ok(Self { pairs, scaling, ..Self::new(dims, base) })
+        Ok(Self { pairs, scaling, sections, ..Self::new(dims, base) })
     }
 
     /// Reads `rope_scaling` alone.

@@ -22,7 +22,9 @@ use mlx::Array;
 use thiserror::Error;
 
 pub use check::Difference;
+pub(crate) use check::{check, infer};
 pub use files::Source;
+pub(crate) use foreign::convert;
 pub(crate) use header::check_header;
 pub use json::as_json;
 pub use random::RandomWeights;

@@ -239,7 +239,7 @@ impl Runner for ModelRunner {
         self.copy_blocks(input)?;
         let tokens = self.input_tokens(&input.tokens, before)?;
         let segments = input.segments.iter().map(segment).collect();
-        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone() };
+        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal: None };
         let logits = self.model.forward(&batch, &mut self.cache)?.map(|logits| logits.0);
         if let Some(problem) = self.model.take_launch_problem() {
             tracing::warn!("{problem}");

@@ -161,6 +161,12 @@ impl ResidualStream {
         }
     }
 
+    /// `x += term` in these rows, `[n]` i32, each once.
+    pub(crate) fn add_to_rows(&mut self, rows: &Array, term: &Array) -> mlx::Result<()> {
+        self.sum = self.value().clone().scatter_add_rows(rows, term)?;
+        Ok(())
+    }
+
     /// `x`, with all that was added.
     pub(crate) fn value(&mut self) -> &Array {
         if let Some(pending) = self.pending.take() {

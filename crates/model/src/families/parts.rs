@@ -138,6 +138,8 @@ pub(super) fn text_config<'a>(cfg: &Config<'a>) -> Result<Option<Config<'a>>, Co
     let section = cfg.section("text_config")?;
     if let Some(text) = &section {
         text.pass_by(MULTIMODAL);
+        // The text model's, repeated.
+        cfg.pass_by(&["vocab_size"]);
     }
     Ok(section)
 }

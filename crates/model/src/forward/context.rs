@@ -13,7 +13,7 @@ use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::{DeviceRuns, StateMetadata};
 use crate::kv_cache::poisoned;
-use crate::{Batch, KvCache};
+use crate::{Batch, FeatureRows, KvCache};
 
 /// One pass's shared inputs.
 pub(crate) struct ForwardContext {
@@ -26,6 +26,10 @@ pub(crate) struct ForwardContext {
     pub(crate) groups: Vec<GroupMetadata>,
     /// The pass's tokens, `[T]` i32.
     pub(crate) tokens: Array,
+    /// Features in the place of tokens.
+    pub(crate) features: Option<PlacedFeatures>,
+    /// Positions in time, height and width.
+    pub(crate) axes: Option<AxisPositions>,
     /// Values of the pass's first layer, where later layers mix them into theirs.
     pub(crate) first_values: OnceCell<Array>,
     /// What indexers of the pass chose, by the layer's index in the blueprint, where later layers read the same keys.
@@ -44,6 +48,24 @@ pub(crate) struct KeyChoice {
 /// Position of each row, and the length that its sequence is rotated for: the prompt's length for prompt tokens, then
 /// one more with each token. Neither chunks nor other sequences change a rotation.
 pub(crate) struct SequenceLengths(pub(crate) Vec<(usize, usize)>);
+
+/// Features in the place of tokens.
+pub(crate) struct PlacedFeatures {
+    /// `[n]` i32.
+    pub(crate) rows: Array,
+    /// `[n, hidden]`
+    pub(crate) features: Array,
+    /// Of each of the first layers, `[n, hidden]`.
+    pub(crate) deepstack: Vec<Array>,
+}
+
+/// Positions of a pass in time, height and width.
+pub(crate) struct AxisPositions {
+    /// `[3, T]` f32.
+    pub(crate) positions: Array,
+    /// True for rows at their place in their sequence, `[T, 1, 1]`.
+    pub(crate) is_plain: Array,
+}
 
 /// Rows that need logits.
 pub(crate) enum LogitRows {
@@ -84,7 +106,13 @@ impl ForwardContext {
         let logits_at = LogitRows::new(&batch.logits_at, path)?;
         let (first_values, choices) = (OnceCell::new(), RefCell::default());
         let tokens = batch.tokens.clone();
-        Ok(Self { positions: OnceCell::new(), logits_at, groups, lengths, tokens, first_values, choices })
+        let multimodal = batch.multimodal.as_ref();
+        let features = multimodal.and_then(|rows| rows.features.as_ref());
+        let features = features.map(|features| PlacedFeatures::new(features, rows)).transpose()?;
+        let axes = multimodal.and_then(|rows| rows.positions.as_ref());
+        let axes = axes.map(|axes| AxisPositions::new(axes, &lengths)).transpose()?;
+        let positions = OnceCell::new();
+        Ok(Self { positions, logits_at, groups, lengths, tokens, features, axes, first_values, choices })
     }
 
     /// Position of each row, `[T]` i32.
@@ -166,6 +194,40 @@ impl GroupMetadata {
             Self::Attention(AttentionMetadata { reads: AttentionReads::Items(items), .. }) => Some(items),
             Self::Attention(_) | Self::State(_) => None,
         }
+    }
+}
+
+impl PlacedFeatures {
+    /// `rows`: of the pass.
+    fn new(placed: &FeatureRows, rows: usize) -> mlx::Result<Self> {
+        let count = placed.rows.len();
+        let fits =
+            |features: &Array| features.ndim() == 2 && features.shape().first() == Some(&(count as i32));
+        let mut all = std::iter::once(&placed.features).chain(&placed.deepstack);
+        if count == 0 || placed.rows.iter().any(|row| *row >= rows) || !all.all(fits) {
+            return Err(mlx::Error::new("one feature for each of some rows of the pass"));
+        }
+        let numbers: Vec<i32> = placed.rows.iter().map(|row| *row as i32).collect();
+        let (features, deepstack) = (placed.features.clone(), placed.deepstack.clone());
+        Ok(Self { rows: indices(&numbers)?, features, deepstack })
+    }
+}
+
+impl AxisPositions {
+    fn new(axes: &[[i32; 3]], lengths: &SequenceLengths) -> mlx::Result<Self> {
+        let rows = lengths.0.len();
+        if axes.len() != rows {
+            return Err(mlx::Error::new(format!("{} positions for {rows} rows", axes.len())));
+        }
+        let of_axis =
+            |axis: usize| axes.iter().filter_map(move |of_row| of_row.get(axis)).map(|at| *at as f32);
+        let positions: Vec<f32> = (0..3).flat_map(of_axis).collect();
+        let is_plain: Vec<bool> =
+            axes.iter().zip(&lengths.0).map(|(axes, (position, _))| *axes == [*position as i32; 3]).collect();
+        Ok(Self {
+            positions: Array::from_slice(&positions, &[3, rows as i32])?,
+            is_plain: Array::from_slice(&is_plain, &[rows as i32, 1, 1])?,
+        })
     }
 }
 

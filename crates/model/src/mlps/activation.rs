@@ -7,6 +7,8 @@ pub enum Activation {
     Silu,
     Gelu,
     GeluTanh,
+    /// `x · sigmoid(1.702 x)` (CLIP)
+    QuickGelu,
     Relu,
     /// `relu(x)²`
     Relu2,
@@ -45,6 +47,7 @@ impl Activation {
         ("gelu_pytorch_tanh", Self::GeluTanh),
         ("gelu_new", Self::GeluTanh),
         ("gelu_fast", Self::GeluTanh),
+        ("quick_gelu", Self::QuickGelu),
         ("relu", Self::Relu),
         ("relu2", Self::Relu2),
         ("xielu", Self::Xielu),

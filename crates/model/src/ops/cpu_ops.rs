@@ -158,7 +158,8 @@ fn act_of(act: Activation) -> Option<cpu::Act> {
         Activation::Silu => Some(cpu::Act::Silu),
         Activation::Gelu => Some(cpu::Act::Gelu),
         Activation::GeluTanh => Some(cpu::Act::GeluTanh),
-        Activation::Relu
+        Activation::QuickGelu
+        | Activation::Relu
         | Activation::Relu2
         | Activation::ClippedSwiglu { .. }
         | Activation::LimitedSilu { .. }

@@ -201,7 +201,8 @@ pub(super) fn gate_of(act: Activation) -> Option<Gate> {
         Activation::Silu => Some(Gate::Silu),
         Activation::Gelu => Some(Gate::Gelu),
         Activation::GeluTanh => Some(Gate::GeluTanh),
-        Activation::Relu
+        Activation::QuickGelu
+        | Activation::Relu
         | Activation::Relu2
         | Activation::ClippedSwiglu { .. }
         | Activation::LimitedSilu { .. }

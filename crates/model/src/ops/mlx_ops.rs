@@ -114,6 +114,7 @@ impl Ops for MlxOps {
             Activation::Silu => x.silu(),
             Activation::Gelu => x.gelu(),
             Activation::GeluTanh => x.gelu_tanh(),
+            Activation::QuickGelu => x.gelu_sigmoid(),
             Activation::Relu => x.relu(),
             Activation::Relu2 => x.relu()?.square(),
             Activation::SparseGelu { share } => {

@@ -4,7 +4,7 @@
 
 use mlx::{Array, Dtype, fast};
 
-use crate::forward::SequenceLengths;
+use crate::forward::{AxisPositions, ForwardContext, SequenceLengths};
 use crate::{Rope, RotaryPairing};
 
 /// A rotation with its frequencies.
@@ -69,6 +69,32 @@ impl Rotation {
         Ok(rotated * Array::from_slice(&scale, &[head_dim as i32])?.astype(x.dtype()?)?)
     }
 
+    /// Whether rows of this pass turn by their positions in time, height and width.
+    pub(crate) fn has_axes(&self, ctx: &ForwardContext) -> bool {
+        self.rope.sections.is_some() && ctx.axes.is_some()
+    }
+
+    /// The same for the rows of a pass, by their positions in time, height and width where those are known.
+    pub(crate) fn apply_in(&self, x: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
+        let plain = self.apply(x, ctx.positions()?, &ctx.lengths)?;
+        match &ctx.axes {
+            // Rows without pictures turn as MLX's operation turns them alone. Kernels round otherwise.
+            Some(axes) if self.has_axes(ctx) => mlx::where_(&axes.is_plain, &plain, &self.by_axes(x, axes)?),
+            _ => Ok(plain),
+        }
+    }
+
+    fn by_axes(&self, x: &Array, axes: &AxisPositions) -> mlx::Result<Array> {
+        let (Some(sections), Some(radians)) = (self.rope.sections, &self.radians) else {
+            return Err(mlx::Error::new("a rotation by time, height and width with its own frequencies"));
+        };
+        let of_pairs: Vec<i32> =
+            sections.axes(self.rope.dims / 2).into_iter().map(|axis| axis as i32).collect();
+        let of_pairs = Array::from_slice(&of_pairs, &[of_pairs.len() as i32])?;
+        let angles = axes.positions.take(&of_pairs, 0)?.t()? * radians;
+        self.turned(x, &angles.expand_dims(&[1])?, self.magnitude)
+    }
+
     fn apply_by_length(&self, x: &Array, lengths: &SequenceLengths) -> mlx::Result<Array> {
         let pairs = self.rope.dims / 2;
         let angles = lengths.0.iter().flat_map(|(position, end)| {
@@ -77,9 +103,14 @@ impl Rotation {
         });
         let angles: Vec<f32> = angles.collect();
         let angles = Array::from_slice(&angles, &[lengths.0.len() as i32, 1, pairs as i32])?;
-        let (cos, sin) = (angles.cos()?, angles.sin()?);
+        self.turned(x, &angles, 1.0)
+    }
+
+    /// `x`: `[T, heads, head_dim]`, `angles`: `[T, 1, dims / 2]`.
+    fn turned(&self, x: &Array, angles: &Array, magnitude: f32) -> mlx::Result<Array> {
+        let (cos, sin) = (angles.cos()? * magnitude, angles.sin()? * magnitude);
         let [rows, heads, head_dim] = x.dims()?;
-        let (dims, pairs) = (self.rope.dims as i32, pairs as i32);
+        let (dims, pairs) = (self.rope.dims as i32, self.rope.dims as i32 / 2);
         let dtype = x.dtype()?;
         let rotated = x.slice(&[0, 0, 0], &[rows, heads, dims])?.astype(Dtype::F32)?;
         // Bring partners side by side on the third axis, turn them, and put them back.

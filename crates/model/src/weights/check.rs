@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mlx::{Array, Dtype, QuantMode};
 
 use crate::quantization::{Quantization, QuantizationChoice, StoredScales};
-use crate::{Blueprint, LoadError, Weights};
+use crate::{LoadError, Manifest, Weights};
 
 const LISTED_MAX: usize = 12;
 
@@ -37,14 +37,14 @@ pub(super) fn listed(difference: &Difference) -> String {
     lists.collect::<Vec<_>>().join("; ")
 }
 
-/// Fails with every difference between what the blueprint names and what the checkpoint has.
+/// Fails with every difference between what a blueprint names and what the checkpoint has.
 pub(crate) fn check(
-    blueprint: &Blueprint,
+    manifest: &Manifest,
     quantization: &Quantization,
     weights: &Weights,
 ) -> Result<(), LoadError> {
     let (mut difference, mut known) = (Difference::default(), BTreeSet::new());
-    for (name, want) in &blueprint.manifest().0 {
+    for (name, want) in &manifest.0 {
         let Some(found) = weights.get(name) else {
             difference.missing.push(name.clone());
             continue;
@@ -108,12 +108,12 @@ pub(crate) fn check(
 /// Finds the packing of modules that the config does not name from their tensors, where its default does not fit them. So
 /// does mlx-lm.
 pub(crate) fn infer(
-    blueprint: &Blueprint,
+    manifest: &Manifest,
     quantization: &mut Quantization,
     weights: &Weights,
 ) -> Result<(), LoadError> {
     let Some(default) = quantization.default else { return Ok(()) };
-    for (name, want) in &blueprint.manifest().0 {
+    for (name, want) in &manifest.0 {
         let path = name.strip_suffix(".weight").unwrap_or(name);
         let (weight, scales) = (weights.get(name), weights.get(&format!("{path}.scales")));
         let (Some(weight), Some(scales)) = (weight, scales) else { continue };

@@ -29,7 +29,7 @@ const OF_ACTIVATIONS: &[&str] = &[
 ];
 
 /// The same weights as MLX stores them, with the packing of each module in `quantization`.
-pub(super) fn convert(weights: Weights, quantization: &mut Quantization) -> Result<Weights, LoadError> {
+pub(crate) fn convert(weights: Weights, quantization: &mut Quantization) -> Result<Weights, LoadError> {
     let Some(format) = quantization.foreign.or_else(|| implied(&weights)) else { return Ok(weights) };
     let mut modules = Modules::new(weights, quantization);
     match format {

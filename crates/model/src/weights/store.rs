@@ -40,6 +40,18 @@ impl Store {
         Ok(Self { weights, quantization, ops, activations, hidden: blueprint.hidden, rotated })
     }
 
+    /// Tensors that were checked, all of which the blocks take.
+    pub(crate) fn of_encoder(
+        weights: Weights,
+        quantization: Quantization,
+        kernels: Kernels,
+        activations: Dtype,
+        hidden: usize,
+    ) -> Self {
+        let ops = kernels.ops();
+        Self { weights, quantization, ops, activations: ops.activations().unwrap_or(activations), hidden }
+    }
+
     /// True when nothing is left to take.
     pub(crate) fn is_empty(&self) -> bool {
         self.weights.is_empty()
@@ -201,8 +213,9 @@ pub(crate) fn published(
         weights =
             WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(weights, &published, &quantization)?;
     }
-    infer(blueprint, &mut quantization, &weights)?;
-    check(blueprint, &quantization, &weights)?;
+    let manifest = blueprint.manifest();
+    infer(&manifest, &mut quantization, &weights)?;
+    check(&manifest, &quantization, &weights)?;
     Ok((weights, quantization))
 }
 

@@ -10,6 +10,7 @@ mod kv_bits;
 mod loading;
 mod memory;
 mod parity;
+mod pictures;
 mod quantized;
 mod real_configs;
 mod recurrent;

@@ -36,7 +36,7 @@ fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
         let tables = groups.iter().map(table).collect();
         let segment = Segment { first: 0, len: 1, context: position, prompt: 1, samples: 1, tables };
         let tokens = Array::from_slice(&[5], &[1]).unwrap();
-        let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0] };
+        let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0], multimodal: None };
         let logits = model.forward(&batch, &mut state).unwrap().unwrap().0;
         mlx::async_eval(std::iter::once(&logits).chain(state.arrays())).unwrap();
         match model.kv_path(model.kv_float().into(), BLOCK_SIZE) {
@@ -91,7 +91,7 @@ fn unused_blocks_take_no_memory() {
         let tables = vec![table.clone(); groups.len()];
         let segment = Segment { first: 0, len: 1, context, prompt: 1, samples: 1, tables };
         let tokens = Array::from_slice(&[5], &[1]).unwrap();
-        let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0] };
+        let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0], multimodal: None };
         model.forward(&batch, &mut cache).unwrap().unwrap().0.eval().unwrap();
     }
     // Other tests of this process run at the same time.

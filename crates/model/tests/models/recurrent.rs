@@ -57,7 +57,13 @@ fn batch(model: &Model, state: &mut KvCache, walks: &mut [(&mut Walk, &[i32], us
         logits_at.push(rows.len() - 1);
     }
     let tokens = Array::from_slice(&rows, &[rows.len() as i32]).unwrap();
-    model.forward(&Batch { tokens, segments, logits_at }, state).unwrap().unwrap().0.to_vec().unwrap()
+    model
+        .forward(&Batch { tokens, segments, logits_at, multimodal: None }, state)
+        .unwrap()
+        .unwrap()
+        .0
+        .to_vec()
+        .unwrap()
 }
 
 #[test]

@@ -43,7 +43,8 @@ fn logits(model: &Model, tokens: &[i32], sizes: &[usize]) -> Vec<f32> {
         let tables = groups.iter().map(table).collect();
         let segment = Segment { first: 0, len, context, prompt: tokens.len(), samples: 1, tables };
         let rows = Array::from_slice(&tokens[context..context + len], &[len as i32]).unwrap();
-        let batch = Batch { tokens: rows, segments: vec![segment], logits_at: (0..len).collect() };
+        let batch =
+            Batch { tokens: rows, segments: vec![segment], logits_at: (0..len).collect(), multimodal: None };
         found.extend(model.forward(&batch, &mut state).unwrap().unwrap().0.to_vec::<f32>().unwrap());
         context += len;
     }

@@ -88,12 +88,13 @@ impl AttentionBlock {
     ) -> mlx::Result<Array> {
         let (norm, rotation) = (self.qk_norm.as_ref(), self.rotation.as_ref());
         let mut head_norms = None;
-        if spec.norms_in_kernels() {
+        let in_kernels = self.rotates_in_kernels(spec, layer.ctx);
+        if spec.norms_in_kernels() && in_kernels {
             head_norms = norm.and_then(QkNormBlock::in_kernels);
         } else {
             qkv = self.prepared(spec, &qkv, layer.ctx)?;
         }
-        let rotation = rotation.filter(|_| spec.rotates_in_kernels());
+        let rotation = rotation.filter(|_| in_kernels);
         let layer = match spec.keys {
             KeySource::Layer(source) => layer.of_layer(source)?,
             KeySource::Own | KeySource::OwnAsValues => layer,
@@ -105,6 +106,11 @@ impl AttentionBlock {
         Ok(if spec.value_scale == 1.0 { attended } else { attended * spec.value_scale })
     }
 
+    /// True where attention kernels rotate the rows of this pass themselves. They know one position for each.
+    fn rotates_in_kernels(&self, spec: &Attention, ctx: &ForwardContext) -> bool {
+        spec.rotates_in_kernels() && !self.rotation.as_ref().is_some_and(|rotation| rotation.has_axes(ctx))
+    }
+
     /// The same projection, normed and rotated as far as kernels do not do it.
     pub(in crate::mixers) fn prepared(
         &self,
@@ -112,7 +118,7 @@ impl AttentionBlock {
         qkv: &Array,
         ctx: &ForwardContext,
     ) -> mlx::Result<Array> {
-        let rotation = self.rotation.as_ref().filter(|_| !spec.rotates_in_kernels());
+        let rotation = self.rotation.as_ref().filter(|_| !self.rotates_in_kernels(spec, ctx));
         let norm = self.qk_norm.as_ref();
         let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_ref());
         Preparation { spec, norm, rotation, rounding, gain }.apply(qkv, ctx)

@@ -97,7 +97,7 @@ impl Preparation<'_> {
         };
         let x = norm(x, NormAt::BeforeRotation)?;
         let x = match self.rotation {
-            Some(rotation) => rotation.apply(&x, ctx.positions()?, &ctx.lengths)?,
+            Some(rotation) => rotation.apply_in(&x, ctx)?,
             None => x,
         };
         norm(x, NormAt::AfterRotation)

@@ -59,7 +59,7 @@ fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
     let ctx = call.layer.ctx;
     match call.rotation {
         Some(rotation) => {
-            let rotate = |x: &Array| rotation.apply(x, ctx.positions()?, &ctx.lengths);
+            let rotate = |x: &Array| rotation.apply_in(x, ctx);
             Ok((rotate(&q)?, Some([rotate(&k)?, v])))
         }
         None => Ok((q, Some([k, v]))),

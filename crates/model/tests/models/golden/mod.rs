@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mlx::Array;
+use omnibus_model::mrope::MultimodalPositions;
 use omnibus_model::{Kernels, Model, Quantization, Weights, families};
 use serde_json::{Map, Value};
 
@@ -31,6 +32,20 @@ pub struct Prompt {
     pub decode: Vec<i32>,
     /// `[1 + decode.len()][vocab]`
     pub logits: Vec<Vec<f32>>,
+    /// Its pictures, if it has some.
+    pub media: Option<PromptMedia>,
+}
+
+/// The features that stand in a prompt.
+#[derive(Clone)]
+pub struct PromptMedia {
+    /// Of models with multimodal rotary positions.
+    pub positions: Option<MultimodalPositions>,
+    /// Places of features in the prompt, in their order.
+    pub places: Vec<usize>,
+    /// `[places, hidden]`
+    pub features: Array,
+    pub deepstack: Vec<Array>,
 }
 
 impl Fixture {
@@ -60,6 +75,7 @@ impl Fixture {
                     tokens: ids(prompt)?,
                     decode: ids(&tensors[&format!("decode.{index}")])?,
                     logits,
+                    media: None,
                 })
             })
             .collect::<Result<Vec<_>, String>>()?;

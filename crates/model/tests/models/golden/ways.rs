@@ -2,9 +2,11 @@
 
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable, KvFormat};
-use omnibus_model::{Batch, KvCache, KvCacheGroup, KvStorage, Model, Segment, UnquantizedPrefix};
+use omnibus_model::{
+    Batch, FeatureRows, KvCache, KvCacheGroup, KvStorage, Model, MultimodalRows, Segment, UnquantizedPrefix,
+};
 
-use super::{Fixture, Prompt};
+use super::{Fixture, Prompt, PromptMedia};
 
 /// Small, so that every fixture crosses block borders.
 const BLOCK_SIZE: usize = 4;
@@ -18,12 +20,17 @@ pub struct Distance {
     pub distance: f32,
 }
 
-/// Runs every prompt in every way.
+/// Runs every prompt of a fixture in every way.
 pub fn distances(fixture: &Fixture, model: &Model) -> mlx::Result<Vec<Distance>> {
+    distances_of(&fixture.prompts, model)
+}
+
+/// Runs every prompt in every way.
+pub fn distances_of(prompts: &[Prompt], model: &Model) -> mlx::Result<Vec<Distance>> {
     let mut distances = Vec::new();
     let mut note = |way, distance: f32| distances.push(Distance { way, distance });
     let float = model.kv_float();
-    for prompt in &fixture.prompts {
+    for prompt in prompts {
         let (prefill, decode) = alone(model, float, prompt, prompt.tokens.len(), 0)?;
         note("prefill", prefill);
         note("decode", decode);
@@ -38,14 +45,14 @@ pub fn distances(fixture: &Fixture, model: &Model) -> mlx::Result<Vec<Distance>>
             note("unquantized prefix", chunked.max(after));
         }
     }
-    if fixture.prompts.len() > 1 {
-        note("batch", together(model, float, &fixture.prompts)?);
+    if prompts.len() > 1 {
+        note("batch", together(model, float, prompts)?);
         for tokens in PREFIXES {
             let storage = KvStorage {
                 format: KvFormat::Float(float),
                 unquantized_prefix: Some(UnquantizedPrefix { tokens, float }),
             };
-            note("unquantized prefix in a batch", together(model, storage, &fixture.prompts)?);
+            note("unquantized prefix in a batch", together(model, storage, prompts)?);
         }
     }
     Ok(distances)
@@ -56,6 +63,7 @@ struct Walk {
     tables: Vec<BlockTable>,
     computed: usize,
     prompt: usize,
+    media: Option<PromptMedia>,
 }
 
 /// The pools and their free blocks.
@@ -83,13 +91,14 @@ impl<'a> World<'a> {
     fn walk(&self, prompt: &Prompt) -> Walk {
         let table = |group: &KvCacheGroup| BlockTable::new(group.spec.kind, BLOCK_SIZE);
         let tables = self.state.groups().iter().map(table).collect();
-        Walk { tables, computed: 0, prompt: prompt.tokens.len() }
+        Walk { tables, computed: 0, prompt: prompt.tokens.len(), media: prompt.media.clone() }
     }
 
     /// Computes the next tokens of some sequences in one packed batch with `padding` rows after
     /// them; gives the logits after each one's last token.
     fn step(&mut self, walks: &mut [(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Vec<Vec<f32>>> {
         let (mut tokens, mut segments) = (Vec::new(), Vec::new());
+        let multimodal = multimodal(walks, padding)?;
         for (walk, new) in walks.iter_mut() {
             self.make_room(walk, new.len());
             segments.push(Segment {
@@ -106,7 +115,7 @@ impl<'a> World<'a> {
         tokens.extend(std::iter::repeat_n(0, padding));
         let logits_at = segments.iter().map(|segment| segment.first + segment.len - 1).collect();
         let tokens = Array::from_slice(&tokens, &[tokens.len() as i32])?;
-        let batch = Batch { tokens, segments, logits_at };
+        let batch = Batch { tokens, segments, logits_at, multimodal };
         let logits = self.model.forward(&batch, &mut self.state)?.expect("rows were named").0;
         let [_, vocab] = logits.dims()?;
         Ok(logits.to_vec::<f32>()?.chunks(vocab as usize).map(<[f32]>::to_vec).collect())
@@ -124,6 +133,42 @@ impl<'a> World<'a> {
             }
         }
     }
+}
+
+/// What pictures change in a step; `None` if none of its rows has some.
+fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Option<MultimodalRows>> {
+    let (mut rows, mut features, mut positions) = (Vec::new(), Vec::<Vec<Array>>::new(), Vec::new());
+    let has_positions =
+        walks.iter().any(|(walk, _)| walk.media.as_ref().is_some_and(|media| media.positions.is_some()));
+    for (walk, new) in walks {
+        let (first, places) = (positions.len(), walk.computed..walk.computed + new.len());
+        let media = walk.media.as_ref();
+        positions.extend(places.clone().map(|place| {
+            let known = media.and_then(|media| media.positions.as_ref());
+            known.map_or([place as i32; 3], |known| known.at(place))
+        }));
+        let Some(media) = media else { continue };
+        for (index, place) in media.places.iter().enumerate().filter(|(_, place)| places.contains(place)) {
+            rows.push(first + place - walk.computed);
+            let index = Array::from_slice(&[index as i32], &[1])?;
+            let all = std::iter::once(&media.features).chain(&media.deepstack);
+            features.push(all.map(|features| features.take(&index, 0)).collect::<mlx::Result<_>>()?);
+        }
+    }
+    positions.extend(std::iter::repeat_n([0; 3], padding));
+    let column =
+        |which: usize| mlx::concatenate(&features.iter().map(|of| &of[which]).collect::<Vec<_>>(), 0);
+    let features = match features.first() {
+        Some(of) => Some(FeatureRows {
+            rows,
+            features: column(0)?,
+            deepstack: (1..of.len()).map(column).collect::<mlx::Result<_>>()?,
+        }),
+        None => None,
+    };
+    let positions = has_positions.then_some(positions);
+    let is_needed = features.is_some() || positions.is_some();
+    Ok(is_needed.then_some(MultimodalRows { features, positions }))
 }
 
 /// Prefill in chunks, then decode token by token: the distance of each.

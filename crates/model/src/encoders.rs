@@ -1,0 +1,56 @@
+//! Encoders of pictures: from patches to the feature rows that take the place of tokens in a prompt.
+//!
+//! ```text
+//! config.json ──encoders::read──> EncoderBlueprint ──manifest──> the tensors it needs
+//! Encoder::encode(EncoderInput) -> Features
+//! ```
+//!
+//! An encoder is data, like the text model: to add a family, write `encoders/families/<name>.rs` with one `read`
+//! function and add its row to [`ENCODERS`].
+//!
+//! Invariant: one picture at a time. Its features depend on its own patches and not on where it stands in a prompt, so
+//! they can be cached by content.
+
+mod blueprint;
+mod connector;
+mod encoder;
+mod families;
+mod grid;
+mod layer;
+mod manifest;
+mod patches;
+mod positions;
+mod rotary;
+mod weights;
+
+use serde_json::{Map, Value};
+
+use crate::{Config, ConfigError};
+pub use blueprint::{
+    ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, Linears, MergedElements,
+    PatchEmbedding, PatchOrder, PositionTable, Rotary2d, RotaryAxes, Sampling, TakenFrom,
+};
+pub use encoder::{Encoder, Features};
+pub use families::ENCODERS;
+pub use grid::{EncoderInput, Grid, View};
+
+/// How the encoder of one `model_type` is read.
+pub struct EncoderFamily {
+    /// As in `config.json`.
+    pub model_type: &'static str,
+    /// Reads every field of `vision_config`, and of the others those that describe the encoder.
+    pub read: fn(&Config) -> Result<EncoderBlueprint, ConfigError>,
+}
+
+/// The picture encoder of a checkpoint's `config.json`; `None` if its family has none here, or the config has no
+/// `vision_config`. Fails if a field of that section is not read.
+pub fn read(fields: &Map<String, Value>) -> Result<Option<EncoderBlueprint>, ConfigError> {
+    let cfg = Config::new(fields);
+    let model_type: String = cfg.req("model_type")?;
+    let family = ENCODERS.iter().find(|family| family.model_type == model_type);
+    let (Some(family), Some(vision)) = (family, cfg.section("vision_config")?) else { return Ok(None) };
+    let blueprint = (family.read)(&cfg)?;
+    vision.finish()?;
+    blueprint.validate()?;
+    Ok(Some(blueprint))
+}

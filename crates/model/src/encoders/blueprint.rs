@@ -1,0 +1,253 @@
+//! The description of one picture encoder: plain data.
+
+use crate::rules::Broken;
+use crate::{Activation, ConfigError, Mlp, Norm, RotaryPairing, WeightRewrite};
+
+/// Everything that [`Encoder`](super::Encoder) needs of one checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EncoderBlueprint {
+    /// Width of the stream.
+    pub hidden: usize,
+    /// How pixels become rows.
+    pub patches: PatchEmbedding,
+    /// Which patch stands where.
+    pub order: PatchOrder,
+    /// Each view begins with a learned row, which is left out of the features (CLIP).
+    pub class_token: bool,
+    /// Learned positions that are added to the rows.
+    pub positions: PositionTable,
+    /// Applied before the first layer.
+    pub input_norm: Option<Norm>,
+    /// In order of execution. Layers that a checkpoint has behind them are not read.
+    pub layers: Vec<EncoderLayer>,
+    /// Side of the windows that some layers attend within, in merged patches.
+    pub window: Option<usize>,
+    /// Applied after the last layer.
+    pub output_norm: Option<Norm>,
+    /// From the last layer's rows to features.
+    pub connector: Vec<ConnectorStep>,
+    /// Features of earlier layers, which join the stream of the text model's first layers.
+    pub deepstack: Vec<Deepstack>,
+    /// Width of the features: that of the text model's stream.
+    pub features: usize,
+    /// How a checkpoint becomes the tensors that this blueprint names, in order. Other tensors are the text model's.
+    pub rewrites: Vec<WeightRewrite>,
+}
+
+/// How pixels become rows: a product of each patch, which is the convolution whose stride is its kernel's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PatchEmbedding {
+    /// Colours.
+    pub channels: usize,
+    /// Frames of a patch; a picture is its own second frame.
+    pub frames: usize,
+    /// Side, in pixels.
+    pub size: usize,
+    #[allow(missing_docs)]
+    pub bias: bool,
+}
+
+impl PatchEmbedding {
+    /// Numbers of one patch.
+    pub fn elements(&self) -> usize {
+        self.channels * self.frames * self.size * self.size
+    }
+}
+
+/// The order of a view's patches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchOrder {
+    /// Row by row.
+    Rows,
+    /// Squares with so many patches on a side, row by row, and row by row in each of them: what is merged is adjacent.
+    Squares(usize),
+}
+
+/// Learned positions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PositionTable {
+    /// None.
+    Absent,
+    /// One for each row of a view, the class token's first.
+    PerRow {
+        /// How many.
+        count: usize,
+    },
+    /// A square with so many on a side, sampled at the places of the patches.
+    Square {
+        /// Positions on a side.
+        side: usize,
+        #[allow(missing_docs)]
+        sampling: Sampling,
+    },
+}
+
+/// How a square of positions becomes a grid of another size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampling {
+    /// The position of the square's cell that a patch begins in (Idefics).
+    Nearest,
+    /// Bilinear; the first and the last patch are at the first and the last position (Qwen3-VL).
+    AlignedCorners,
+    /// Bilinear between centres, over as many positions as a patch covers (Siglip 2).
+    Antialiased,
+}
+
+/// One pre-norm layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EncoderLayer {
+    /// Before attention and before the MLP.
+    pub norm: Norm,
+    #[allow(missing_docs)]
+    pub attention: EncoderAttention,
+    #[allow(missing_docs)]
+    pub mlp: Mlp,
+    /// What attention and MLP add to the stream is multiplied by learned vectors (InternViT).
+    pub scales: bool,
+}
+
+/// Attention in both directions between the patches of one view.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct EncoderAttention {
+    pub heads: usize,
+    /// Which linear layers have a bias.
+    pub biases: Linears,
+    pub rotary: Option<Rotary2d>,
+    /// Attends within the encoder's windows.
+    pub windowed: bool,
+}
+
+/// Linear layers of attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linears {
+    /// None.
+    No,
+    /// All.
+    All,
+    /// That of the output only.
+    Output,
+}
+
+/// Rotation of queries and keys by row and column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rotary2d {
+    /// Rope theta.
+    pub base: f32,
+    /// Which pairs turn by the row, and which by the column.
+    pub axes: RotaryAxes,
+    /// Which elements form a pair.
+    pub pairs: RotaryPairing,
+}
+
+/// Which pairs of a head turn by the row, and which by the column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotaryAxes {
+    /// The first half by the row and the second by the column, both with the same frequencies (Qwen2-VL).
+    SameFrequencies,
+    /// The same, with the frequencies of even pairs for rows and those of odd pairs for columns (Pixtral).
+    AlternateFrequencies,
+}
+
+/// One step from rows to features. Names are below `encoder.connector` or `encoder.deepstack.N`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ConnectorStep {
+    /// Squares with so many patches on a side become one row of all their elements. The last ones are filled up with zeros.
+    Merge {
+        /// Patches on a side.
+        side: usize,
+        #[allow(missing_docs)]
+        elements: MergedElements,
+    },
+    /// Squares with so many patches on a side become their mean.
+    Pool {
+        /// Patches on a side.
+        side: usize,
+    },
+    /// A norm.
+    #[allow(missing_docs)]
+    Norm { name: &'static str, norm: Norm },
+    /// A linear layer to this width.
+    #[allow(missing_docs)]
+    Linear { name: &'static str, width: usize, bias: bool },
+    /// A non-linearity.
+    Act(Activation),
+}
+
+/// The order of a merged row's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergedElements {
+    /// Patch by patch.
+    PatchByPatch,
+    /// Channel by channel, the patches' elements of each next to each other (Mistral 3).
+    ChannelByChannel,
+}
+
+/// Features of one layer's output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deepstack {
+    /// Behind which layer.
+    pub layer: usize,
+    /// From its rows to features.
+    pub connector: Vec<ConnectorStep>,
+}
+
+/// Which layer's rows become features, as configs say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TakenFrom(pub i64);
+
+impl TakenFrom {
+    /// How many of `layers` compute. `-1` is the last layer's output, `0` what the first one reads.
+    pub fn layers(self, layers: usize) -> Result<usize, ConfigError> {
+        let count = layers as i64;
+        let taken = if self.0 < 0 { count + 1 + self.0 } else { self.0 };
+        let taken = (0..=count).contains(&taken).then_some(taken as usize);
+        taken.ok_or_else(|| ConfigError::Inconsistent {
+            rules: vec![format!("`vision_feature_layer` ({}) is one of {layers} layers", self.0)],
+        })
+    }
+}
+
+impl EncoderBlueprint {
+    /// Checks what the types cannot say.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        let mut broken = Broken::default();
+        let PatchEmbedding { channels, frames, size, .. } = self.patches;
+        broken.size(&[("num_channels", channels), ("temporal_patch_size", frames), ("patch_size", size)]);
+        broken.size(&[("hidden_size", self.hidden)]);
+        broken.size(&[("text hidden_size", self.features)]);
+        for layer in &self.layers {
+            let heads = layer.attention.heads;
+            broken.divides(("num_attention_heads", heads), ("hidden_size", self.hidden));
+            let quarter = if layer.attention.rotary.is_some() { 4 } else { 1 };
+            let holds = heads > 0 && (self.hidden / heads).is_multiple_of(quarter);
+            broken.check(holds, || format!("a head's width ({} / {heads}) is a multiple of 4", self.hidden));
+            layer.mlp.spec().check_rules(&mut broken);
+        }
+        for side in self.sides() {
+            broken
+                .check((1..=64).contains(&side), || format!("`spatial_merge_size` ({side}) is from 1 to 64"));
+        }
+        match self.positions {
+            PositionTable::Absent => {}
+            PositionTable::PerRow { count } => broken.size(&[("number of positions", count)]),
+            PositionTable::Square { side, .. } => broken.size(&[("positions on a side", side); 2]),
+        }
+        let rules = broken.into_rules();
+        if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }
+    }
+
+    /// Sides of the squares that are merged or pooled, and of windows.
+    fn sides(&self) -> impl Iterator<Item = usize> {
+        let steps = self.connector.iter().chain(self.deepstack.iter().flat_map(|deep| &deep.connector));
+        let sides = steps.filter_map(|step| match step {
+            ConnectorStep::Merge { side, .. } | ConnectorStep::Pool { side } => Some(*side),
+            ConnectorStep::Norm { .. } | ConnectorStep::Linear { .. } | ConnectorStep::Act(_) => None,
+        });
+        let order = match self.order {
+            PatchOrder::Rows => None,
+            PatchOrder::Squares(side) => Some(side),
+        };
+        sides.chain(order).chain(self.window)
+    }
+}

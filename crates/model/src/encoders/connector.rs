@@ -1,0 +1,112 @@
+//! From an encoder's rows to features of the text model's width.
+
+use mlx::Array;
+
+use super::blueprint::{ConnectorStep, MergedElements, PatchOrder};
+use super::grid::Grid;
+use crate::blocks::{Linear, NormBlock};
+use crate::ops::Ops;
+use crate::weights::Store;
+use crate::{Activation, LoadError};
+
+/// The steps with their weights.
+pub(super) struct Connector {
+    ops: &'static dyn Ops,
+    order: PatchOrder,
+    steps: Vec<Step>,
+}
+
+enum Step {
+    Merge(usize, MergedElements),
+    Pool(usize),
+    Norm(NormBlock),
+    Linear(Linear),
+    Act(Activation),
+}
+
+impl Connector {
+    pub(super) fn load(
+        steps: &[ConnectorStep],
+        order: PatchOrder,
+        store: &mut Store,
+        path: &str,
+    ) -> Result<Self, LoadError> {
+        let mut width = store.hidden();
+        let mut step = |step: &ConnectorStep| {
+            Ok(match *step {
+                ConnectorStep::Merge { side, elements } => {
+                    width *= side * side;
+                    Step::Merge(side, elements)
+                }
+                ConnectorStep::Pool { side } => Step::Pool(side),
+                ConnectorStep::Act(act) => Step::Act(act),
+                ConnectorStep::Norm { name, norm } => {
+                    Step::Norm(store.norm(&format!("{path}.{name}"), norm, width)?)
+                }
+                ConnectorStep::Linear { name, width: to, .. } => {
+                    width = to;
+                    Step::Linear(store.linear(&format!("{path}.{name}"))?)
+                }
+            })
+        };
+        let steps = steps.iter().map(&mut step).collect::<Result<_, LoadError>>()?;
+        Ok(Self { ops: store.ops(), order, steps })
+    }
+
+    /// `[count · rows · columns, hidden]` → `[features of all views, width]`.
+    pub(super) fn forward(&self, rows: &Array, mut grid: Grid) -> mlx::Result<Array> {
+        let mut x = rows.clone();
+        for step in &self.steps {
+            x = match step {
+                Step::Norm(norm) => norm.forward(&x)?,
+                Step::Linear(linear) => linear.forward(&x)?,
+                Step::Act(act) => self.ops.act(&x, *act)?,
+                Step::Merge(side, elements) => {
+                    let squares = self.squares(&x, grid, *side)?;
+                    let [count, _, width] = squares.dims()?;
+                    let squares = match elements {
+                        MergedElements::PatchByPatch => squares,
+                        MergedElements::ChannelByChannel => squares.swapaxes(1, 2)?,
+                    };
+                    squares.reshape(&[count, (side * side) as i32 * width])?
+                }
+                Step::Pool(side) => self.squares(&x, grid, *side)?.mean(&[1])?,
+            };
+            if let Step::Merge(side, _) | Step::Pool(side) = step {
+                grid = grid.merged(*side);
+            }
+        }
+        Ok(x)
+    }
+
+    /// Squares with so many patches on a side, `[squares, side · side, width]`.
+    fn squares(&self, x: &Array, grid: Grid, side: usize) -> mlx::Result<Array> {
+        let width = x.dim(-1)?;
+        let patches = (side * side) as i32;
+        if self.order == PatchOrder::Squares(side) {
+            return x.reshape(&[-1, patches, width]);
+        }
+        let (merged, of_side) = (grid.merged(side), side as i32);
+        let (down, across) = (merged.rows as i32, merged.columns as i32);
+        let (rows, columns) = (grid.rows as i32, grid.columns as i32);
+        let x = x.reshape(&[grid.count as i32, rows, columns, width])?;
+        let (below, behind) = (down * of_side - rows, across * of_side - columns);
+        let x = match below + behind {
+            0 => x,
+            _ => x.pad(&[(0, 0), (0, below), (0, behind), (0, 0)], 0.0)?,
+        };
+        let parts = x.reshape(&[grid.count as i32, down, of_side, across, of_side, width])?;
+        parts.transpose(&[0, 1, 3, 2, 4, 5])?.reshape(&[-1, patches, width])
+    }
+
+    pub(super) fn arrays(&self) -> Vec<&Array> {
+        self.steps
+            .iter()
+            .flat_map(|step| match step {
+                Step::Norm(norm) => norm.arrays().collect::<Vec<_>>(),
+                Step::Linear(linear) => linear.arrays(),
+                Step::Merge(..) | Step::Pool(_) | Step::Act(_) => Vec::new(),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,249 @@
+//! An encoder with its weights: from one picture to its features.
+
+use mlx::{Array, Dtype};
+
+use super::blueprint::{EncoderBlueprint, PatchOrder};
+use super::connector::Connector;
+use super::grid::{EncoderInput, Grid, View, windows};
+use super::layer::{Group, LayerBlock, groups};
+use super::manifest::{CLASS_TOKEN, CONNECTOR, DEEPSTACK, INPUT_NORM, OUTPUT_NORM, PATCHES, POSITIONS};
+use super::positions::Positions;
+use super::rotary::Angles;
+use crate::blocks::{Linear, NormBlock};
+use crate::{Error, Kernels, LoadError, Quantization, Source, Weights};
+
+/// An encoder with its weights. Stays on the thread that built it.
+pub struct Encoder {
+    blueprint: EncoderBlueprint,
+    dtype: Dtype,
+    patches: Linear,
+    /// `[1, 1, hidden]`
+    class_token: Option<Array>,
+    positions: Option<Positions>,
+    input_norm: Option<NormBlock>,
+    layers: Vec<LayerBlock>,
+    output_norm: Option<NormBlock>,
+    connector: Connector,
+    deepstack: Vec<Connector>,
+}
+
+/// What one picture becomes.
+pub struct Features {
+    /// The rows that take the place of its tokens, in their order, `[N, features]`.
+    pub rows: Array,
+    /// What joins the same rows behind the text model's first layers, one of the same shape for each.
+    pub deepstack: Vec<Array>,
+}
+
+impl Encoder {
+    /// Reads the config and the weights of a checkpoint, and makes those of the encoder resident. `None` if its family has
+    /// no encoder here.
+    pub fn load(source: &Source, kernels: Kernels) -> Result<Option<Self>, Error> {
+        let config = source.config()?;
+        let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
+        let Some(blueprint) = super::read(&config).map_err(in_config)? else { return Ok(None) };
+        let quantization = Quantization::read(&config).map_err(in_config)?;
+        Self::build(blueprint, quantization, source.weights()?, kernels).map(Some)
+    }
+
+    /// The encoder of a blueprint over the tensors of a checkpoint.
+    pub fn build(
+        blueprint: EncoderBlueprint,
+        quantization: Quantization,
+        weights: Weights,
+        kernels: Kernels,
+    ) -> Result<Self, Error> {
+        let mut store = blueprint.store(quantization, weights, kernels)?;
+        let (hidden, order) = (blueprint.hidden as i32, blueprint.order);
+        let at = |name: &str| format!("encoder.{name}");
+        let class_token = blueprint.class_token.then(|| store.vector(&at(CLASS_TOKEN))).transpose()?;
+        let positions = blueprint.positions.count().map(|_| store.table(&at(POSITIONS))).transpose()?;
+        let mut norm_at = |name: &str, norm| store.norm(&at(name), norm, hidden as usize);
+        let input_norm = blueprint.input_norm.map(|norm| norm_at(INPUT_NORM, norm)).transpose()?;
+        let output_norm = blueprint.output_norm.map(|norm| norm_at(OUTPUT_NORM, norm)).transpose()?;
+        let mut layers = Vec::with_capacity(blueprint.layers.len());
+        for (number, layer) in blueprint.layers.iter().enumerate() {
+            let layer = LayerBlock::load(layer, &mut store, &at(&format!("layers.{number}")))?;
+            mlx::eval(layer.arrays())?;
+            layers.push(layer);
+        }
+        let connector = Connector::load(&blueprint.connector, order, &mut store, &at(CONNECTOR))?;
+        let deepstack = blueprint.deepstack.iter().enumerate().map(|(number, deep)| {
+            Connector::load(&deep.connector, order, &mut store, &at(&format!("{DEEPSTACK}.{number}")))
+        });
+        let deepstack = deepstack.collect::<Result<Vec<_>, LoadError>>()?;
+        let encoder = Self {
+            dtype: store.activations(),
+            patches: store.linear(&at(PATCHES))?,
+            class_token: class_token.map(|token| token.reshape(&[1, 1, hidden])).transpose()?,
+            positions: positions.map(|weight| Positions { table: blueprint.positions, weight }),
+            input_norm,
+            layers,
+            output_norm,
+            connector,
+            deepstack,
+            blueprint,
+        };
+        assert!(store.is_empty(), "the check left only what the blocks take");
+        mlx::eval(encoder.arrays())?;
+        Ok(encoder)
+    }
+
+    /// What the encoder is.
+    pub fn blueprint(&self) -> &EncoderBlueprint {
+        &self.blueprint
+    }
+
+    /// The features of one picture, lazily. Fails if its patches do not fit its grid.
+    pub fn encode(&self, input: &EncoderInput) -> mlx::Result<Features> {
+        let of_views =
+            input.views.iter().map(|view| self.encode_view(view)).collect::<mlx::Result<Vec<_>>>()?;
+        let joined = |parts: Vec<&Array>| match parts.as_slice() {
+            [] => Err(mlx::Error::new("a picture has at least one view")),
+            [one] => Ok((*one).clone()),
+            several => mlx::concatenate(several, 0),
+        };
+        let deep = |which: usize| of_views.iter().filter_map(|of| of.deepstack.get(which)).collect();
+        Ok(Features {
+            rows: joined(of_views.iter().map(|of| &of.rows).collect())?,
+            deepstack: (0..self.deepstack.len())
+                .map(|which| joined(deep(which)))
+                .collect::<mlx::Result<_>>()?,
+        })
+    }
+
+    fn encode_view(&self, view: &View) -> mlx::Result<Features> {
+        let (grid, order) = (view.grid, self.blueprint.order);
+        if let PatchOrder::Squares(side) = order
+            && !(grid.rows.is_multiple_of(side) && grid.columns.is_multiple_of(side))
+        {
+            return Err(mlx::Error::new(format!("squares of {side} by {side} patches fill {grid:?}")));
+        }
+        let pixels = self.blueprint.patches.cut(view, order)?.astype(self.dtype)?;
+        let mut x = self.with_positions(&self.patches.forward(&pixels)?, grid)?;
+        if let Some(norm) = &self.input_norm {
+            x = norm.forward(&x)?;
+        }
+        let whole = vec![Group { count: grid.count, len: x.dim(0)? as usize / grid.count }];
+        let mut angles = self.angles(grid)?;
+        let windows = self.windows(grid)?;
+        if let Some(windows) = &windows {
+            x = x.take(&windows.order, 0)?;
+            angles = angles.map(|angles| angles.take(&windows.order)).transpose()?;
+        }
+        let features = |connector: &Connector, x: &Array| -> mlx::Result<Array> {
+            let features = connector.forward(&self.without_class_token(x, grid)?, grid)?;
+            match &windows {
+                Some(windows) => features.take(&windows.back, 0),
+                None => Ok(features),
+            }
+        };
+        let mut deepstack = Vec::new();
+        for (number, layer) in self.layers.iter().enumerate() {
+            let groups = match &windows {
+                Some(windows) if layer.is_windowed() => &windows.groups,
+                _ => &whole,
+            };
+            x = layer.forward(&x, groups, angles.as_ref())?;
+            for (deep, connector) in self.blueprint.deepstack.iter().zip(&self.deepstack) {
+                if deep.layer == number {
+                    deepstack.push(features(connector, &x)?);
+                }
+            }
+        }
+        if let Some(norm) = &self.output_norm {
+            x = norm.forward(&x)?;
+        }
+        Ok(Features { rows: features(&self.connector, &x)?, deepstack })
+    }
+
+    /// Rows of patches, `[patches, hidden]`, with class tokens and learned positions.
+    fn with_positions(&self, patches: &Array, grid: Grid) -> mlx::Result<Array> {
+        let (count, hidden) = (grid.count as i32, self.blueprint.hidden as i32);
+        let mut x = patches.reshape(&[count, -1, hidden])?;
+        if let Some(token) = &self.class_token {
+            x = mlx::concatenate(&[&token.broadcast_to(&[count, 1, hidden])?.astype(x.dtype()?)?, &x], 1)?;
+        }
+        let added = self.positions.as_ref().map(|positions| positions.of(grid, self.blueprint.order));
+        if let Some(added) = added.transpose()?.flatten() {
+            if added.dim(0)? != x.dim(1)? {
+                return Err(mlx::Error::new(format!("{grid:?} has {} positions", added.dim(0)?)));
+            }
+            x = x + added.expand_dims(&[0])?;
+        }
+        x.reshape(&[-1, hidden])
+    }
+
+    fn without_class_token(&self, x: &Array, grid: Grid) -> mlx::Result<Array> {
+        if self.class_token.is_none() {
+            return Ok(x.clone());
+        }
+        let (count, hidden) = (grid.count as i32, self.blueprint.hidden as i32);
+        let x = x.reshape(&[count, -1, hidden])?;
+        let rows = x.dim(1)?;
+        x.slice(&[0, 1, 0], &[count, rows, hidden])?.reshape(&[-1, hidden])
+    }
+
+    fn angles(&self, grid: Grid) -> mlx::Result<Option<Angles>> {
+        let Some(attention) = self.blueprint.layers.first().map(|layer| layer.attention) else {
+            return Ok(None);
+        };
+        let head_dim = self.blueprint.hidden / attention.heads;
+        attention.rotary.map(|rotary| rotary.angles(grid, self.blueprint.order, head_dim)).transpose()
+    }
+
+    /// Where rows go, so that those of a window are adjacent.
+    fn windows(&self, grid: Grid) -> mlx::Result<Option<Windows>> {
+        let (Some(side), PatchOrder::Squares(square)) = (self.blueprint.window, self.blueprint.order) else {
+            return Ok(None);
+        };
+        let squares = grid.merged(square);
+        let (of_view, counts) = windows(squares, side);
+        let patches = square * square;
+        let order: Vec<usize> = (0..grid.count)
+            .flat_map(|view| of_view.iter().map(move |square| view * squares.view() + square))
+            .collect();
+        let mut back = vec![0; order.len()];
+        for (at, square) in order.iter().enumerate() {
+            if let Some(place) = back.get_mut(*square) {
+                *place = at;
+            }
+        }
+        let of_patches =
+            order.iter().flat_map(|square| (0..patches).map(move |patch| square * patches + patch));
+        let lengths = (0..grid.count).flat_map(|_| counts.iter().map(|count| count * patches));
+        Ok(Some(Windows {
+            groups: groups(lengths),
+            order: indices(of_patches)?,
+            back: indices(back.iter().copied())?,
+        }))
+    }
+
+    fn arrays(&self) -> Vec<&Array> {
+        let norms = self.input_norm.iter().chain(&self.output_norm).flat_map(NormBlock::arrays);
+        let connectors = std::iter::once(&self.connector).chain(&self.deepstack);
+        self.patches
+            .arrays()
+            .into_iter()
+            .chain(&self.class_token)
+            .chain(self.positions.iter().map(|positions| &positions.weight))
+            .chain(norms)
+            .chain(self.layers.iter().flat_map(LayerBlock::arrays))
+            .chain(connectors.flat_map(Connector::arrays))
+            .collect()
+    }
+}
+
+/// The order of rows in which windows are adjacent.
+struct Windows {
+    groups: Vec<Group>,
+    /// Of patches, `[patches]` i32.
+    order: Array,
+    /// Of merged rows, back to the order of the picture, `[features]` i32.
+    back: Array,
+}
+
+fn indices(numbers: impl Iterator<Item = usize>) -> mlx::Result<Array> {
+    let numbers: Vec<i32> = numbers.map(|number| number as i32).collect();
+    Array::from_slice(&numbers, &[numbers.len() as i32])
+}

@@ -1,0 +1,34 @@
+//! One file per encoder family, one row per `model_type`.
+
+mod gemma3;
+mod idefics;
+mod internvl;
+mod lfm2_vl;
+mod llava;
+mod names;
+mod pixtral;
+mod qwen2_5_vl;
+mod qwen2_vl;
+mod qwen3_vl;
+mod siglip;
+
+use super::EncoderFamily;
+
+/// Every family with an encoder.
+pub const ENCODERS: &[EncoderFamily] = &[
+    EncoderFamily { model_type: "gemma3", read: gemma3::read },
+    EncoderFamily { model_type: "idefics3", read: idefics::read },
+    EncoderFamily { model_type: "internvl", read: internvl::read },
+    EncoderFamily { model_type: "lfm2-vl", read: lfm2_vl::read },
+    EncoderFamily { model_type: "lfm2_vl", read: lfm2_vl::read },
+    EncoderFamily { model_type: "llava", read: llava::read },
+    EncoderFamily { model_type: "mistral3", read: pixtral::read_mistral3 },
+    EncoderFamily { model_type: "pixtral", read: pixtral::read },
+    EncoderFamily { model_type: "qwen2_5_vl", read: qwen2_5_vl::read },
+    EncoderFamily { model_type: "qwen2_vl", read: qwen2_vl::read },
+    EncoderFamily { model_type: "qwen3_5", read: qwen3_vl::read },
+    EncoderFamily { model_type: "qwen3_5_moe", read: qwen3_vl::read },
+    EncoderFamily { model_type: "qwen3_vl", read: qwen3_vl::read },
+    EncoderFamily { model_type: "qwen3_vl_moe", read: qwen3_vl::read },
+    EncoderFamily { model_type: "smolvlm", read: idefics::read },
+];

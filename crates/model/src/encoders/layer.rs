@@ -1,0 +1,139 @@
+//! One layer of an encoder.
+
+use mlx::{Array, fast};
+
+use super::blueprint::{EncoderAttention, EncoderLayer};
+use super::rotary::Angles;
+use crate::LoadError;
+use crate::blocks::{Fused, Linear, MlpBlock, NormBlock};
+use crate::weights::Store;
+
+/// Rows that attend to each other: `count` groups of `len` rows each, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) count: usize,
+    pub(super) len: usize,
+}
+
+/// Groups of these lengths, equal neighbours together.
+pub(super) fn groups(lengths: impl IntoIterator<Item = usize>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for len in lengths {
+        match groups.last_mut() {
+            Some(last) if last.len == len => last.count += 1,
+            _ => groups.push(Group { count: 1, len }),
+        }
+    }
+    groups
+}
+
+/// Queries of a group that attend in one call, so that scores of a large picture need not all be in memory.
+const QUERIES_MAX: i32 = 1024;
+
+/// One layer.
+pub(super) struct LayerBlock {
+    spec: EncoderAttention,
+    norms: [NormBlock; 2],
+    qkv: Fused,
+    out: Linear,
+    mlp: Box<dyn MlpBlock>,
+    scales: Option<[Array; 2]>,
+}
+
+impl LayerBlock {
+    pub(super) fn load(spec: &EncoderLayer, store: &mut Store, path: &str) -> Result<Self, LoadError> {
+        let hidden = store.hidden();
+        let mut norm = |name: &str| store.norm(&format!("{path}.{name}"), spec.norm, hidden);
+        let norms = [norm("norm1")?, norm("norm2")?];
+        let mut linear = |name: &str| store.linear(&format!("{path}.attn.{name}"));
+        let qkv = Fused::new(vec![linear("q_proj")?, linear("k_proj")?, linear("v_proj")?])?;
+        let out = linear("o_proj")?;
+        let mlp = spec.mlp.load(store, &format!("{path}.mlp"))?;
+        let scales = match spec.scales {
+            true => {
+                Some([store.vector(&format!("{path}.scale1"))?, store.vector(&format!("{path}.scale2"))?])
+            }
+            false => None,
+        };
+        Ok(Self { spec: spec.attention, norms, qkv, out, mlp, scales })
+    }
+
+    /// Whether it attends within windows.
+    pub(super) fn is_windowed(&self) -> bool {
+        self.spec.windowed
+    }
+
+    /// `x`: `[rows, hidden]`.
+    pub(super) fn forward(&self, x: &Array, groups: &[Group], angles: Option<&Angles>) -> mlx::Result<Array> {
+        let [before, before_mlp] = &self.norms;
+        let mixed = self.attend(&before.forward(x)?, groups, angles)?;
+        let x = x + self.scaled(mixed, 0);
+        let transformed = self.mlp.forward(&before_mlp.forward(&x)?)?;
+        Ok(&x + self.scaled(transformed, 1))
+    }
+
+    fn scaled(&self, x: Array, which: usize) -> Array {
+        match self.scales.as_ref().and_then(|scales| scales.get(which)) {
+            Some(scale) => x * scale,
+            None => x,
+        }
+    }
+
+    fn attend(&self, x: &Array, groups: &[Group], angles: Option<&Angles>) -> mlx::Result<Array> {
+        let [rows, hidden] = x.dims()?;
+        let heads = self.spec.heads as i32;
+        let parts = self.qkv.forward(x)?.split(&[hidden, 2 * hidden], -1)?;
+        let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
+        let by_head = |x: &Array| x.reshape(&[rows, heads, hidden / heads]);
+        let turned = |x: &Array| -> mlx::Result<Array> {
+            let x = by_head(x)?;
+            angles.filter(|_| self.spec.rotary.is_some()).map_or(Ok(x.clone()), |angles| angles.rotate(&x))
+        };
+        let (q, k, v) = (turned(q)?, turned(k)?, by_head(v)?);
+        let mut first = 0;
+        let mut attended = Vec::with_capacity(groups.len());
+        for group in groups {
+            let after = first + (group.count * group.len) as i32;
+            let of_group = |x: &Array| -> mlx::Result<Array> {
+                let part = x.slice(&[first, 0, 0], &[after, heads, hidden / heads])?;
+                let shape = [group.count as i32, group.len as i32, heads, hidden / heads];
+                part.reshape(&shape)?.transpose(&[0, 2, 1, 3])
+            };
+            let [q, k, v] = [of_group(&q)?, of_group(&k)?, of_group(&v)?];
+            let seen = attention(&q, &k, &v)?.transpose(&[0, 2, 1, 3])?;
+            attended.push(seen.reshape(&[after - first, hidden])?);
+            first = after;
+        }
+        let attended = match attended.as_slice() {
+            [one] => one.clone(),
+            several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
+        };
+        self.out.forward(&attended)
+    }
+
+    pub(super) fn arrays(&self) -> Vec<&Array> {
+        let norms = self.norms.iter().flat_map(NormBlock::arrays);
+        let linears = self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(self.mlp.arrays());
+        norms.chain(linears).chain(self.scales.iter().flatten()).collect()
+    }
+}
+
+/// All `[count, heads, len, head_dim]`.
+fn attention(q: &Array, k: &Array, v: &Array) -> mlx::Result<Array> {
+    let [count, heads, len, width] = q.dims()?;
+    let scale = (width as f32).powf(-0.5);
+    let part = |first: i32| {
+        let q = q.slice(&[0, 0, first, 0], &[count, heads, (first + QUERIES_MAX).min(len), width])?;
+        fast::sdpa(&q, k, v, scale, fast::Mask::None, None)
+    };
+    let parts = (0..len).step_by(QUERIES_MAX as usize).map(part).collect::<mlx::Result<Vec<_>>>()?;
+    match parts.as_slice() {
+        [one] => Ok(one.clone()),
+        several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 2),
+    }
+}
+
+#[test]
+fn equal_neighbours_attend_in_one_call() {
+    assert_eq!(groups([4, 4, 2, 4]), [(2, 4), (1, 2), (1, 4)].map(|(count, len)| Group { count, len }));
+}

@@ -1,0 +1,104 @@
+//! Learned positions of a grid of patches.
+//!
+//! Invariant: weights of samples are computed on the host in float64, for rows and columns apart.
+
+use mlx::{Array, Dtype};
+
+use super::blueprint::{PatchOrder, PositionTable, Sampling};
+use super::grid::Grid;
+use super::patches::in_order;
+
+/// Learned positions.
+pub(super) struct Positions {
+    pub(super) table: PositionTable,
+    /// `[positions, hidden]`; one row if there are none.
+    pub(super) weight: Array,
+}
+
+impl Positions {
+    /// What is added to the rows of one view, `[rows of a view, hidden]`; `None` for nothing.
+    pub(super) fn of(&self, grid: Grid, order: PatchOrder) -> mlx::Result<Option<Array>> {
+        match self.table {
+            PositionTable::Absent => Ok(None),
+            PositionTable::PerRow { .. } => Ok(Some(self.weight.clone())),
+            PositionTable::Square { side, .. } if [grid.rows, grid.columns] == [side; 2] => {
+                in_order(&self.weight, grid, order).map(Some)
+            }
+            PositionTable::Square { side, sampling } => {
+                in_order(&self.sampled(grid, side, sampling)?, grid, order).map(Some)
+            }
+        }
+    }
+
+    /// The square's positions at the places of the patches, row by row.
+    fn sampled(&self, grid: Grid, side: usize, sampling: Sampling) -> mlx::Result<Array> {
+        let dtype = self.weight.dtype()?;
+        let hidden = self.weight.dim(-1)?;
+        let (from, down, across) = (side as i32, grid.rows as i32, grid.columns as i32);
+        let of_rows = Array::from_slice(&samples(sampling, side, grid.rows), &[down, from])?;
+        let of_columns = Array::from_slice(&samples(sampling, side, grid.columns), &[across, from])?;
+        let square = self.weight.astype(Dtype::F32)?.reshape(&[from, from * hidden])?;
+        let rows = of_rows.matmul(&square)?.reshape(&[down, from, hidden])?;
+        of_columns.matmul(&rows)?.reshape(&[down * across, hidden])?.astype(dtype)
+    }
+}
+
+/// How much each of `from` positions counts at each of `to` places, `[to, from]`.
+fn samples(sampling: Sampling, from: usize, to: usize) -> Vec<f32> {
+    let row = |place: usize| match sampling {
+        Sampling::Nearest => {
+            let at = place * from / to.max(1);
+            (0..from).map(|position| f64::from(u8::from(position == at))).collect::<Vec<_>>()
+        }
+        Sampling::AlignedCorners => {
+            let step = if to > 1 { (from - 1) as f64 / (to - 1) as f64 } else { 0.0 };
+            triangle(place as f64 * step, 1.0, from)
+        }
+        Sampling::Antialiased => {
+            let step = from as f64 / to.max(1) as f64;
+            triangle((place as f64 + 0.5) * step - 0.5, step.max(1.0), from)
+        }
+    };
+    (0..to).flat_map(row).map(|weight| weight as f32).collect()
+}
+
+/// Weights that fall from the centre to nothing at `reach` positions from it; their sum is 1.
+fn triangle(centre: f64, reach: f64, positions: usize) -> Vec<f64> {
+    let weight = |position: usize| (1.0 - (position as f64 - centre).abs() / reach).max(0.0);
+    let weights: Vec<f64> = (0..positions).map(weight).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_square_of_the_same_size_is_itself() {
+        for sampling in [Sampling::Nearest, Sampling::AlignedCorners, Sampling::Antialiased] {
+            assert_eq!(
+                samples(sampling, 3, 3),
+                [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
+                "{sampling:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn corners_are_kept() {
+        assert_eq!(samples(Sampling::AlignedCorners, 2, 3), [1.0, 0.0, 0.5, 0.5, 0.0, 1.0]);
+        assert_eq!(samples(Sampling::AlignedCorners, 2, 1), [1.0, 0.0]);
+    }
+
+    #[test]
+    fn fewer_places_cover_more_positions() {
+        let [near, far] = [3.0 / 7.0, 1.0 / 7.0];
+        assert_eq!(samples(Sampling::Antialiased, 4, 2), [near, near, far, 0.0, 0.0, far, near, near]);
+    }
+
+    #[test]
+    fn a_patch_has_the_position_it_begins_in() {
+        assert_eq!(samples(Sampling::Nearest, 3, 2), [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+    }
+}
