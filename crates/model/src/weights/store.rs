@@ -49,7 +49,8 @@ impl Store {
         hidden: usize,
     ) -> Self {
         let ops = kernels.ops();
-        Self { weights, quantization, ops, activations: ops.activations().unwrap_or(activations), hidden }
+        let activations = ops.activations().unwrap_or(activations);
+        Self { weights, quantization, ops, activations, hidden, rotated: BTreeMap::new() }
     }
 
     /// True when nothing is left to take.

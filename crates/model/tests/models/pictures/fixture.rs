@@ -130,7 +130,7 @@ impl PictureFixture {
     fn positions(&self, case: &str, tokens: &[i32], places: &[usize]) -> MultimodalPositions {
         let what =
             if self.array("video_grid_thw", case).is_some() { "video_grid_thw" } else { "image_grid_thw" };
-        let grids = self.array(what, case).unwrap().to_vec::<i32>().unwrap();
+        let grids = self.array(what, case).unwrap().astype(mlx::Dtype::I32).unwrap().to_vec::<i32>().unwrap();
         let side = self.config["vision_config"]["spatial_merge_size"].as_u64().unwrap() as usize;
         let mut spans = Vec::new();
         let mut left = places;
