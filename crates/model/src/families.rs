@@ -8,8 +8,11 @@ mod afm7;
 mod afmoe;
 mod apertus;
 mod baichuan_m1;
+mod bailing;
 mod bailing_hybrid;
+mod bailing_linear;
 mod bailing_moe;
+mod bailing_v3;
 mod bitnet;
 mod cohere;
 mod dbrx;
@@ -17,6 +20,7 @@ mod deepseek;
 mod deepseek_v3;
 mod deepseek_v32;
 mod deepseek_v41;
+mod entry_sources;
 mod ernie4_5_moe;
 mod exaone;
 mod exaone_moe;
@@ -26,6 +30,7 @@ mod gemma;
 mod gemma3;
 mod gemma3n;
 mod gemma4;
+mod gemma4_experts;
 mod glm;
 mod glm4_moe;
 mod gpt2;
@@ -40,6 +45,7 @@ mod hunyuan_dense;
 mod internlm;
 mod iquestloopcoder;
 mod jamba;
+mod kimi;
 mod kimi_k3;
 mod kimi_linear;
 mod klear;
@@ -47,6 +53,7 @@ mod laguna;
 mod latent;
 mod latent_dense;
 mod lfm2;
+mod lfm2_moe;
 mod lille;
 mod llama;
 mod llama4;
@@ -244,7 +251,7 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "jamba", read: jamba::read, about: "Jamba" },
     Family { model_type: "lfm2", read: lfm2::read, about: "LFM2" },
     Family { model_type: "lfm2-vl", read: lfm2::read_vl, about: "LFM2-VL, the text model" },
-    Family { model_type: "lfm2_moe", read: lfm2::read_moe, about: "LFM2 with routed experts" },
+    Family { model_type: "lfm2_moe", read: lfm2_moe::read, about: "LFM2 with routed experts" },
     Family { model_type: "mamba", read: mamba::read, about: "Mamba" },
     Family { model_type: "nemotron_h", read: nemotron_h::read, about: "Nemotron-H and Nemotron 3" },
     Family { model_type: "qwen3_5", read: qwen3_5::read, about: "Qwen3.5, the text model" },
@@ -268,11 +275,11 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "kimi_linear", read: kimi_linear::read, about: "Kimi Linear 48B" },
     Family {
         model_type: "bailing_moe_linear",
-        read: bailing_hybrid::read_linear,
+        read: bailing_linear::read,
         about: "Ring-linear and Ling-linear 2",
     },
     Family { model_type: "bailing_hybrid", read: bailing_hybrid::read, about: "Ling and Ring 2.5" },
-    Family { model_type: "bailing_moe_v3", read: bailing_hybrid::read_v3, about: "Ling 3" },
+    Family { model_type: "bailing_moe_v3", read: bailing_v3::read, about: "Ling 3" },
     Family { model_type: "recurrent_gemma", read: recurrent_gemma::read, about: "RecurrentGemma (Griffin)" },
     Family { model_type: "gear", read: gear::read, about: "Gear" },
     Family { model_type: "rwkv7", read: rwkv7::read, about: "RWKV-7" },

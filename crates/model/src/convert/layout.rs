@@ -28,6 +28,8 @@ pub(super) struct Layout {
     /// How mlx-lm's tensors become ours. Those with our names come first.
     pub(super) traces: Vec<Trace>,
     floats: Vec<Pattern>,
+    kept: Vec<Pattern>,
+    kept_at_ends: Vec<Pattern>,
     eight_bits: Vec<Pattern>,
     own_dtype: Vec<Pattern>,
     /// Axes of a tensor: `1`, and `n` for that of its numbers.
@@ -79,6 +81,8 @@ impl Layout {
             rewrites: kept,
             traces,
             floats: patterns("float"),
+            kept: patterns("kept"),
+            kept_at_ends: patterns("kept-ends"),
             eight_bits: patterns("8-bit"),
             own_dtype: patterns("own-dtype"),
             shapes: shapes(model_type),
@@ -94,6 +98,14 @@ impl Layout {
     /// Whether mlx-lm cannot load the module packed.
     pub(super) fn is_float(&self, path: &str) -> bool {
         self.floats.iter().any(|pattern| pattern.matches(path))
+    }
+
+    /// Whether mlx-lm leaves the module as it is where no recipe says otherwise. `layers`: of the network.
+    pub(super) fn is_kept(&self, path: &str, layers: usize) -> bool {
+        let layer = || path.split('.').find_map(|part| part.parse::<usize>().ok());
+        let is_at_end = || layer().is_some_and(|layer| layer == 0 || layer + 1 == layers);
+        self.kept.iter().any(|pattern| pattern.matches(path))
+            || (self.kept_at_ends.iter().any(|pattern| pattern.matches(path)) && is_at_end())
     }
 
     /// Whether the module has 8 bits in a model with fewer.

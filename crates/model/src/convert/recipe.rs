@@ -58,7 +58,9 @@ impl Recipe {
             let path = name.strip_suffix(".weight")?;
             let shape = module.tensors.weight.shape();
             let inputs = shape.last().copied()?;
-            let fits = module.choice.is_none()
+            let is_kept = self == Self::Uniform && layout.is_kept(path, layers);
+            let fits = !is_kept
+                && module.choice.is_none()
                 && matches!(shape.len(), 2 | 3)
                 && inputs % default.group == 0
                 && !layout.is_float(path);

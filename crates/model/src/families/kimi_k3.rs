@@ -3,7 +3,7 @@
 //!
 //! Source: mlx-lm `models/kimi_k3.py`.
 
-use super::kimi_linear::*;
+use super::kimi::*;
 use super::latent::*;
 use super::names::*;
 use super::parts::*;
@@ -88,38 +88,4 @@ fn narrow(cfg: &Config, dims: &Dims) -> Result<Option<Latent>, ConfigError> {
     let width = cfg.opt("routed_expert_hidden_size")?;
     let norms = LatentNorms { of_sum: normed.then_some(dims.norm), ..LatentNorms::default() };
     Ok(width.map(|width| Latent { width, norms }))
-}
-
-/// mlx-lm joins projections and convolutions.
-fn joined_projections(delta: &DeltaAttention) -> Vec<WeightRewrite> {
-    let widths = [("q", delta.keys()), ("k", delta.keys()), ("v", delta.values())];
-    let named = |suffix: &str| widths.map(|(part, width)| (format!("{part}_{suffix}"), width));
-    let split_to = |from: &str, names: [(String, usize); 3]| {
-        let parts: Vec<(&str, usize)> = names.iter().map(|(name, width)| (name.as_str(), *width)).collect();
-        split(from, &parts)
-    };
-    vec![
-        split_to("model.layers.*.self_attn.qkv_proj", named("proj")),
-        prefix_of_layers("self_attn.qkv_conv.conv", "self_attn.qkv_conv1d"),
-        split_to("model.layers.*.self_attn.qkv_conv1d", named("conv1d")),
-    ]
-}
-
-fn prefix_of_layers(from: &str, to: &str) -> WeightRewrite {
-    let at = |name: &str| Pattern::from(format!("model.layers.*.{name}.*"));
-    WeightRewrite::Rename { from: at(from), to: at(to) }
-}
-
-fn history_names() -> Vec<WeightRewrite> {
-    let of_layers = tensors_of_layers([
-        ("self_attention_res.proj_weight", "self_attention_res_proj.weight"),
-        ("self_attention_res.norm_weight", "self_attention_res_norm.weight"),
-        ("mlp_res.proj_weight", "mlp_res_proj.weight"),
-        ("mlp_res.norm_weight", "mlp_res_norm.weight"),
-    ]);
-    let of_output = ["proj", "norm"].map(|part| WeightRewrite::Rename {
-        from: format!("model.output_attn_res.{part}_weight").into(),
-        to: format!("model.output_attn_res_{part}.weight").into(),
-    });
-    [of_layers, of_output.into()].concat()
 }

@@ -1,6 +1,6 @@
-//! LFM2: gated short convolutions, and attention in some layers; dense, routed, and below a picture encoder.
+//! LFM2: gated short convolutions, and attention in some layers; alone and below a picture encoder.
 //!
-//! Source: mlx-lm `models/lfm2.py`, `models/lfm2_moe.py`, `models/lfm2-vl.py`.
+//! Source: mlx-lm `models/lfm2.py`, `models/lfm2-vl.py`.
 
 use super::names::*;
 use super::parts::*;
@@ -12,35 +12,13 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     blueprint(cfg, &dims, vec![mlp.into(); dims.layers], Vec::new())
 }
 
-pub(super) fn read_moe(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    let dims = dims(cfg)?;
-    let dense = GatedMlp { act: Activation::Silu, ..GatedMlp::read(cfg)? };
-    let moe = Moe {
-        experts: cfg.req("num_experts")?,
-        top_k: cfg.req("num_experts_per_tok")?,
-        expert: dense.with_width(cfg.req("moe_intermediate_size")?).into(),
-        router: Router {
-            correction_bias: cfg.or("use_expert_bias", true)?,
-            renormalize: cfg.or("norm_topk_prob", true)?,
-            scale: cfg.or("routed_scaling_factor", 1.0)?,
-            ..Router::SIGMOID_CORRECTED
-        },
-        shared: None,
-        latent: None,
-    };
-    let first: usize = cfg.or("num_dense_layers", 0)?;
-    let mlp = |layer: usize| if layer < first { dense.into() } else { moe.clone().into() };
-    let mlps = (0..dims.layers).map(mlp).collect();
-    blueprint(cfg, &dims, mlps, stacked_experts(moe.experts))
-}
-
 pub(super) fn read_vl(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let text = text_config(cfg)?.ok_or_else(|| ConfigError::Missing { field: "text_config".to_owned() })?;
     let blueprint = read(&text)?;
     Ok(Blueprint { rewrites: [text_model(), blueprint.rewrites].concat(), ..blueprint })
 }
 
-fn dims(cfg: &Config) -> Result<Dims, ConfigError> {
+pub(super) fn dims(cfg: &Config) -> Result<Dims, ConfigError> {
     let fields = DimFields { norm_eps: "norm_eps", ..DimFields::LLAMA };
     Ok(Dims { head: Head::Tied, ..Dims::read_as(cfg, &fields)? })
 }
@@ -57,7 +35,7 @@ fn width(cfg: &Config, dims: &Dims) -> Result<usize, ConfigError> {
     Ok(((factor * (2 * width / 3) as f32) as usize).next_multiple_of(multiple))
 }
 
-fn blueprint(
+pub(super) fn blueprint(
     cfg: &Config,
     dims: &Dims,
     mlps: Vec<Mlp>,
