@@ -32,7 +32,8 @@ pub fn run(config: &Config, models: &[String]) -> Result<ExitCode, Error> {
     let recipes: Vec<(&str, Packing)> = settings
         .quantizations
         .iter()
-        .map(|name| Ok((name.as_str(), packing(name, config.conversion.group)?)))
+        .flat_map(|names| names.split(','))
+        .map(|name| Ok((name.trim(), packing(name.trim(), config.conversion.group)?)))
         .collect::<Result<_, Error>>()?;
     let reference = settings.reference.as_deref().map(|name| model::source(Some(name), &[])).transpose()?;
     let mut rows = Vec::new();
