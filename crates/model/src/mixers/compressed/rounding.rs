@@ -81,10 +81,15 @@ fn scalar(number: f32) -> mlx::Result<Array> {
     Array::scalar(number, Dtype::F32)
 }
 
-#[test]
-fn numbers_of_4_bits_are_the_nearest_and_ties_go_to_even_codes() {
-    let x = [0.2, 0.25, 0.26, 0.75, 1.25, 1.3, 1.75, 2.5, 2.6, 3.5, 4.9, 5.0, 5.1, 6.0, -0.75, -3.4];
-    let want = [0.0, 0.0, 0.5, 1.0, 1.0, 1.5, 2.0, 2.0, 3.0, 4.0, 4.0, 4.0, 6.0, 6.0, -1.0, -3.0];
-    let found = rounded_to_e2m1(&Array::from_slice(&x, &[x.len() as i32]).unwrap()).unwrap();
-    assert_eq!(found.to_vec::<f32>().unwrap(), want);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_4_bits_are_the_nearest_and_ties_go_to_even_codes() {
+        let x = [0.2, 0.25, 0.26, 0.75, 1.25, 1.3, 1.75, 2.5, 2.6, 3.5, 4.9, 5.0, 5.1, 6.0, -0.75, -3.4];
+        let want = [0.0, 0.0, 0.5, 1.0, 1.0, 1.5, 2.0, 2.0, 3.0, 4.0, 4.0, 4.0, 6.0, 6.0, -1.0, -3.0];
+        let found = rounded_to_e2m1(&Array::from_slice(&x, &[x.len() as i32]).unwrap()).unwrap();
+        assert_eq!(found.to_vec::<f32>().unwrap(), want);
+    }
 }
