@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::{Audio, Image};
+use crate::{Audio, Clip, Image};
 
 /// The key of a picture, video or sound, or of a processor's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +27,17 @@ impl ContentKey {
         hash.update(image.width().to_le_bytes());
         hash.update(image.height().to_le_bytes());
         hash.update(image.pixels());
+        ContentKey(hash.finalize().into())
+    }
+
+    /// The key of the frames that were kept of a video, with their times.
+    pub fn of_clip(clip: &Clip) -> ContentKey {
+        let mut hash = Sha256::new();
+        hash.update(b"video");
+        for frame in clip.frames() {
+            hash.update(frame.seconds.to_le_bytes());
+            hash.update(ContentKey::of_image(&frame.image).0);
+        }
         ContentKey(hash.finalize().into())
     }
 

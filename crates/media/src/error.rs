@@ -70,6 +70,14 @@ pub enum Error {
         /// `model_type` of `config.json`.
         model_type: String,
     },
+    /// The external decoder is missing or failed.
+    #[error("ffmpeg, which decodes {format}, {detail}")]
+    Ffmpeg {
+        /// What it was asked to decode.
+        format: String,
+        /// What happened.
+        detail: String,
+    },
 }
 
 impl Error {

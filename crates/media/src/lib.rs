@@ -1,14 +1,15 @@
-//! Images and audio for multimodal models: decoded within limits, and preprocessed as the models' processors do.
+//! Images, video and audio for multimodal models: decoded within limits, and preprocessed as the models' processors do.
 //!
 //! Start at [`Processor::read`], which turns a model's config files into a processor, and [`Processor::image`], which
 //! turns a picture into an encoder's input and says which tokens stand for it in a prompt. [`AudioProcessor`] does the
-//! same for sound. [`decode_image`] and [`decode_audio`] read files.
+//! same for sound. [`decode_image`], [`decode_video`] and [`decode_audio`] read files.
 //!
 //! Invariants: no arrays, no HTTP, no async, no edge to a crate of ours. Media and the files of a model are untrusted:
 //! what they cost is limited before memory is allocated, and what is wrong with them is an [`Error`] of one line.
 //! Equal input gives equal output, bit for bit, on every machine.
 
 mod audio;
+mod clip;
 mod content;
 mod decode;
 mod error;
@@ -20,8 +21,9 @@ mod resize;
 mod spectrum;
 
 pub use audio::Audio;
+pub use clip::{Clip, Frame, Sampling};
 pub use content::ContentKey;
-pub use decode::{Alpha, Format, decode_audio, decode_image};
+pub use decode::{Alpha, Ffmpeg, Format, decode_audio, decode_image, decode_video};
 pub use error::Error;
 pub use features::{Elements, Expansion, Features, Grid, Piece, Tensor};
 pub use image::Image;

@@ -72,7 +72,7 @@ fn has_sound(format: Format) -> bool {
     }
 }
 
-fn open<'a>(bytes: &'a [u8], name: &'static str) -> Result<Box<dyn FormatReader + 'a>, Error> {
+pub(super) fn open<'a>(bytes: &'a [u8], name: &'static str) -> Result<Box<dyn FormatReader + 'a>, Error> {
     let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), MediaSourceStreamOptions::default());
     symphonia::default::get_probe()
         .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
@@ -94,7 +94,7 @@ fn audio_track(reader: &dyn FormatReader, name: &'static str) -> Result<(u32, Au
     }
 }
 
-fn next_packet(
+pub(super) fn next_packet(
     reader: &mut dyn FormatReader,
     name: &'static str,
 ) -> Result<Option<symphonia::core::packet::Packet>, Error> {

@@ -3,14 +3,21 @@
 //! Invariants: a format is what the first bytes say, never what a name or a header of the sender says. Sizes are
 //! compared with the limits before memory is allocated for them.
 
+mod animation;
 mod audio;
+mod ffmpeg;
 mod format;
+mod h264;
 mod image;
+mod keeping;
 mod resample;
+mod video;
 
 pub use self::audio::decode_audio;
+pub use self::ffmpeg::Ffmpeg;
 pub use self::format::Format;
 pub use self::image::{Alpha, decode_image};
+pub use self::video::decode_video;
 
 use crate::{Error, Limits};
 

@@ -22,12 +22,13 @@ mod paddleocr_vl;
 mod patches;
 mod phi3_v;
 mod pixtral;
+mod qwen_video;
 mod qwen_vl;
 mod settings;
 mod siglip2;
 mod whole_image;
 
-use crate::{ContentKey, Error, Features, Image};
+use crate::{Clip, ContentKey, Error, Features, Image, Sampling};
 
 pub use geometry::{Size, SmartResize, smart_resize};
 pub use kinds::{KINDS, Kind};
@@ -39,6 +40,7 @@ pub(crate) use settings::Settings;
 pub struct Processor {
     kind: &'static str,
     recipe: Recipe,
+    video: Option<qwen_video::QwenVideo>,
 }
 
 /// What there is to do, with its settings.
@@ -71,14 +73,14 @@ impl Processor {
         let row = KINDS.iter().find(|kind| kind.model_types.contains(&model_type));
         let row =
             row.ok_or_else(|| Error::UnknownProcessor { model_type: crate::error::one_line(model_type) })?;
-        Ok(Processor { kind: row.name, recipe: (row.read)(files)? })
+        Ok(Processor { kind: row.name, recipe: (row.read)(files)?, video: (row.video)(files)? })
     }
 
     /// The processor with a name of [`KINDS`], whatever the model.
     pub fn of_kind(name: &str, files: &ConfigFiles) -> Result<Processor, Error> {
         let row = KINDS.iter().find(|kind| kind.name == name);
         let row = row.ok_or_else(|| Error::UnknownProcessor { model_type: crate::error::one_line(name) })?;
-        Ok(Processor { kind: row.name, recipe: (row.read)(files)? })
+        Ok(Processor { kind: row.name, recipe: (row.read)(files)?, video: (row.video)(files)? })
     }
 
     /// Its name in [`KINDS`].
@@ -114,5 +116,17 @@ impl Processor {
             Recipe::Siglip2(recipe) => recipe.image(image),
             Recipe::WholeImage(recipe) => recipe.image(image),
         }
+    }
+
+    /// Which frames of a video it takes, or `None` if it takes no videos.
+    pub fn sampling(&self) -> Option<Sampling> {
+        self.video.as_ref().map(qwen_video::QwenVideo::sampling)
+    }
+
+    /// The encoder's input for the frames of one video, and the tokens that stand for it. Call it on a worker thread.
+    /// All frames of the clip are used; [`Processor::sampling`] says which to decode.
+    pub fn video(&self, clip: &Clip) -> Result<Features, Error> {
+        let takes_none = || Error::unsuitable("video", "its processor takes no videos");
+        self.video.as_ref().ok_or_else(takes_none)?.video(clip)
     }
 }

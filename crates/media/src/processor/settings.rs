@@ -37,12 +37,20 @@ pub(crate) struct Settings<'a> {
 const CONFIG: &str = "config.json";
 const PREPROCESSOR: &str = "preprocessor_config.json";
 const PROCESSOR: &str = "processor_config.json";
+const VIDEO_PREPROCESSOR: &str = "video_preprocessor_config.json";
 
 impl<'a> Settings<'a> {
     /// Settings of pictures.
     pub fn image(files: &ConfigFiles<'a>) -> Settings<'a> {
         let nested = files.processor.and_then(|processor| processor.get("image_processor"));
         Settings::of([(PROCESSOR, nested), (PREPROCESSOR, files.preprocessor)])
+    }
+
+    /// Settings of videos, which fall back to those of pictures.
+    pub fn video(files: &ConfigFiles<'a>) -> Settings<'a> {
+        let nested = files.processor.and_then(|processor| processor.get("video_processor"));
+        let own = Settings::of([(PROCESSOR, nested), (VIDEO_PREPROCESSOR, files.video_preprocessor)]);
+        if own.layers.is_empty() { Settings::image(files) } else { own }
     }
 
     /// Settings of sound.

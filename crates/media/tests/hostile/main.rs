@@ -2,7 +2,9 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
-use omnibus_media::{Alpha, ConfigFiles, Error, Image, Limits, Processor, decode_audio, decode_image};
+use omnibus_media::{
+    Alpha, ConfigFiles, Error, Image, Limits, Processor, Sampling, decode_audio, decode_image, decode_video,
+};
 use serde_json::json;
 
 mod memory;
@@ -359,6 +361,73 @@ fn flipped_bits_of_sound_never_panic() {
                 let mut broken = bytes.clone();
                 broken[at] ^= 1 << (at % 8);
                 let _ = decode_audio(&broken, &Limits::default(), 16_000);
+            }
+        }
+    });
+}
+
+fn video(name: &str) -> Vec<u8> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/video");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+/// The file with what stands for one four-letter box replaced by another.
+fn renamed(name: &str, from: &[u8; 4], to: &[u8; 4]) -> Vec<u8> {
+    let mut bytes = video(name);
+    let at = bytes.windows(4).position(|window| window == from).unwrap();
+    bytes[at..at + 4].copy_from_slice(to);
+    bytes
+}
+
+fn videos() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("nothing", vec![]),
+        ("text", b"hello, this is no video".to_vec()),
+        ("a playlist", b"#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n".to_vec()),
+        ("a list of files", b"ffconcat version 1.0\nfile /etc/passwd\n".to_vec()),
+        ("sound instead of video", wav(1, 1, 16_000, 16, &[0; 64])),
+        ("MP4 header only", video("b_frames.mp4")[..32].to_vec()),
+        ("MP4 without its index", renamed("b_frames.mp4", b"moov", b"free")),
+        ("MP4 without its samples", renamed("baseline.mp4", b"mdat", b"free")[..1000].to_vec()),
+        ("MP4 without decoder parameters", renamed("b_frames.mp4", b"avcC", b"free")),
+        (
+            "MP4 with only sound",
+            std::fs::read(
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sound/sine.m4a"),
+            )
+            .unwrap(),
+        ),
+        ("Matroska cut at its header", video("high.mkv")[..200].to_vec()),
+        ("GIF of 65,535x65,535", gif(65_535, 65_535, b",\0\0\0\0\xFF\xFF\xFF\xFF\0\x02\x02\x44\x01\0;")),
+        ("GIF without frames", gif(16, 16, b";")),
+        ("PNG of 30,000x30,000", png(30_000, 30_000, 8, 2, b"x")),
+        ("WebP of 16,777,216x16,777,216", webp_of(1 << 24, 1 << 24)),
+        ("AVI without ffmpeg", b"RIFF\x04\0\0\0AVI ".to_vec()),
+    ]
+}
+
+#[test]
+fn hostile_videos_are_errors_of_one_line_and_cost_little() {
+    let sampling = Sampling::Count(8);
+    for (name, bytes) in videos() {
+        let (result, memory) =
+            memory::allocated(|| decode_video(&bytes, &Limits::default(), &sampling, None));
+        let error = result.expect_err(name).to_string();
+        assert!(error.len() < 400 && !error.contains(char::is_control), "{name}: {error:?}");
+        assert!(memory < MEMORY_MAX, "{name}: {memory} bytes");
+    }
+}
+
+#[test]
+fn flipped_bits_of_videos_never_panic() {
+    memory::allocated(|| {
+        for name in ["b_frames.mp4", "high.mkv", "frames.gif", "frames.webp", "frames.png"] {
+            let bytes = video(name);
+            for at in (0..bytes.len()).step_by((bytes.len() / 120).max(1)) {
+                let mut broken = bytes.clone();
+                broken[at] ^= 1 << (at % 8);
+                let limits = Limits { pixels: 1 << 20, decoded_pixels: 1 << 24, ..Limits::default() };
+                let _ = decode_video(&broken, &limits, &Sampling::Count(8), None);
             }
         }
     });

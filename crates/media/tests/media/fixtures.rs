@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use omnibus_media::{ConfigFiles, Expansion, Features, Piece, Processor};
+use omnibus_media::{Clip, ConfigFiles, Expansion, Features, Frame, Piece, Processor};
 use serde_json::Value;
 
 use crate::safetensors::{Golden, Values, checksum, json, read, sample};
@@ -76,15 +76,21 @@ impl Fixture {
         let mut wrong = Vec::new();
         for case in self.case["cases"].as_array().unwrap() {
             let name = case["name"].as_str().unwrap();
-            let Some(pictures) = case["images"].as_array() else { continue };
             let number = |value: &Value| value.as_u64().unwrap() as u32;
+            if let Some(row) = case["videos"].get(0).filter(|_| self.processor.sampling().is_some()) {
+                let clip = clip(number(&row[0]), number(&row[1]), number(&row[2]), number(&row[3]));
+                let features = self.processor.video(&clip).unwrap();
+                wrong.extend(self.pixels(name, "pixel_values_videos", &features));
+                wrong.extend(self.prompt(name, &[features]));
+            }
+            let Some(pictures) = case["images"].as_array() else { continue };
             let features: Vec<Features> = pictures
                 .iter()
                 .map(|row| image(number(&row[0]), number(&row[1]), number(&row[2])))
                 .map(|picture| self.processor.image(&picture).unwrap())
                 .collect();
             if let [one] = &features[..] {
-                wrong.extend(self.pixels(name, one));
+                wrong.extend(self.pixels(name, "pixel_values", one));
             }
             if !OTHER_PROMPT.contains(&self.name.as_str()) {
                 wrong.extend(self.prompt(name, &features));
@@ -93,9 +99,9 @@ impl Fixture {
         wrong
     }
 
-    fn pixels(&self, case: &str, features: &Features) -> Option<String> {
-        let tensor = &features.tensors["pixel_values"];
-        let key = format!("pixel_values.{case}");
+    fn pixels(&self, case: &str, tensor: &str, features: &Features) -> Option<String> {
+        let key = format!("{tensor}.{case}");
+        let tensor = &features.tensors[tensor];
         let rows = self.case["cases"].as_array().unwrap();
         let row = rows.iter().find_map(|row| row["arrays"].get(&key)).unwrap();
         let mut shape: Vec<usize> = serde_json::from_value(row["shape"].clone()).unwrap();
@@ -162,6 +168,16 @@ impl Fixture {
         }
         ids
     }
+}
+
+/// A video at two frames a second.
+fn clip(width: u32, height: u32, frames: u32, seed: u32) -> Clip {
+    let frame = |index: u32| Frame {
+        image: image(width, height, seed + index),
+        index: index as usize,
+        seconds: f64::from(index) / 2.0,
+    };
+    Clip::new((0..frames).map(frame).collect(), frames as usize, 2.0).unwrap()
 }
 
 fn drop_fields(value: &mut Value, fields: &[&str]) {

@@ -9,3 +9,4 @@ mod properties;
 mod safetensors;
 mod sound;
 mod support;
+mod video;
