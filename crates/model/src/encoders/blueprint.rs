@@ -172,6 +172,8 @@ pub enum ConnectorStep {
     Linear { name: &'static str, width: usize, bias: bool },
     /// A non-linearity.
     Act(Activation),
+    /// The first half of each row times this of the second.
+    GateHalf(Activation),
 }
 
 /// The order of a merged row's elements.
@@ -242,7 +244,10 @@ impl EncoderBlueprint {
         let steps = self.connector.iter().chain(self.deepstack.iter().flat_map(|deep| &deep.connector));
         let sides = steps.filter_map(|step| match step {
             ConnectorStep::Merge { side, .. } | ConnectorStep::Pool { side } => Some(*side),
-            ConnectorStep::Norm { .. } | ConnectorStep::Linear { .. } | ConnectorStep::Act(_) => None,
+            ConnectorStep::Norm { .. }
+            | ConnectorStep::Linear { .. }
+            | ConnectorStep::Act(_)
+            | ConnectorStep::GateHalf(_) => None,
         });
         let order = match self.order {
             PatchOrder::Rows => None,

@@ -22,6 +22,7 @@ enum Step {
     Norm(NormBlock),
     Linear(Linear),
     Act(Activation),
+    GateHalf(Activation),
 }
 
 impl Connector {
@@ -40,6 +41,10 @@ impl Connector {
                 }
                 ConnectorStep::Pool { side } => Step::Pool(side),
                 ConnectorStep::Act(act) => Step::Act(act),
+                ConnectorStep::GateHalf(act) => {
+                    width /= 2;
+                    Step::GateHalf(act)
+                }
                 ConnectorStep::Norm { name, norm } => {
                     Step::Norm(store.norm(&format!("{path}.{name}"), norm, width)?)
                 }
@@ -61,6 +66,10 @@ impl Connector {
                 Step::Norm(norm) => norm.forward(&x)?,
                 Step::Linear(linear) => linear.forward(&x)?,
                 Step::Act(act) => self.ops.act(&x, *act)?,
+                Step::GateHalf(act) => match x.split(&[x.dim(-1)? / 2], -1)?.as_slice() {
+                    [up, gate] => self.ops.gated_act_pair(gate, up, *act)?,
+                    _ => return Err(mlx::Error::new("two halves")),
+                },
                 Step::Merge(side, elements) => {
                     let squares = self.squares(&x, grid, *side)?;
                     let [count, _, width] = squares.dims()?;
@@ -105,7 +114,7 @@ impl Connector {
             .flat_map(|step| match step {
                 Step::Norm(norm) => norm.arrays().collect::<Vec<_>>(),
                 Step::Linear(linear) => linear.arrays(),
-                Step::Merge(..) | Step::Pool(_) | Step::Act(_) => Vec::new(),
+                Step::Merge(..) | Step::Pool(_) | Step::Act(_) | Step::GateHalf(_) => Vec::new(),
             })
             .collect()
     }

@@ -1,11 +1,13 @@
 //! One file per encoder family, one row per `model_type`.
 
+mod aya_vision;
 mod gemma3;
 mod idefics;
 mod internvl;
 mod lfm2_vl;
 mod llava;
 mod names;
+mod paligemma;
 mod pixtral;
 mod qwen2_5_vl;
 mod qwen2_vl;
@@ -16,6 +18,7 @@ use super::EncoderFamily;
 
 /// Every family with an encoder.
 pub const ENCODERS: &[EncoderFamily] = &[
+    EncoderFamily { model_type: "aya_vision", read: aya_vision::read },
     EncoderFamily { model_type: "gemma3", read: gemma3::read },
     EncoderFamily { model_type: "idefics3", read: idefics::read },
     EncoderFamily { model_type: "internvl", read: internvl::read },
@@ -23,6 +26,7 @@ pub const ENCODERS: &[EncoderFamily] = &[
     EncoderFamily { model_type: "lfm2_vl", read: lfm2_vl::read },
     EncoderFamily { model_type: "llava", read: llava::read },
     EncoderFamily { model_type: "mistral3", read: pixtral::read_mistral3 },
+    EncoderFamily { model_type: "paligemma", read: paligemma::read },
     EncoderFamily { model_type: "pixtral", read: pixtral::read },
     EncoderFamily { model_type: "qwen2_5_vl", read: qwen2_5_vl::read },
     EncoderFamily { model_type: "qwen2_vl", read: qwen2_vl::read },

@@ -87,6 +87,7 @@ fn name_connector(at: &mut Scope, steps: &[ConnectorStep], mut width: usize) {
         match *step {
             ConnectorStep::Merge { side, .. } => width *= side * side,
             ConnectorStep::Pool { .. } | ConnectorStep::Act(_) => {}
+            ConnectorStep::GateHalf(_) => width /= 2,
             ConnectorStep::Norm { name, norm } => at.norm(name, norm, width),
             ConnectorStep::Linear { name, width: to, bias } => {
                 at.linear(name, width, to, bias);

@@ -1,6 +1,6 @@
 //! Every encoder gives the reference's features, of every picture and video whose pixels a fixture has.
 
-use mlx::Array;
+use mlx::{Array, QuantMode};
 use omnibus_model::encoders::{self, Encoder, Features};
 use omnibus_model::{Kernels, Quantization};
 
@@ -17,7 +17,7 @@ pub fn encoder(fixture: &PictureFixture, kernels: Kernels) -> Option<Encoder> {
 /// The reference's features, as they are before the text model scales its own embeddings.
 fn golden(fixture: &PictureFixture, case: &str) -> Option<Array> {
     let features = fixture.array("features", case)?;
-    if !fixture.name.starts_with("gemma3") {
+    if !["gemma3", "paligemma"].iter().any(|name| fixture.name.starts_with(name)) {
         return Some(features.clone());
     }
     let hidden = features.dim(-1).unwrap() as f32;
@@ -50,6 +50,27 @@ fn check(kernels: Kernels) -> Vec<String> {
     }
     assert!(compared > 0 && wrong.is_empty(), "of {compared}:\n{}", wrong.join("\n"));
     skipped
+}
+
+/// A module whose inputs are whole groups is packed, as conversions do.
+#[test]
+fn packed_weights_give_nearly_the_golden_features() {
+    const NEAR: f32 = 0.02;
+    let fixture = fixture::all().into_iter().find(|fixture| fixture.name == "qwen3_vl").unwrap();
+    let mut config = fixture.config.clone();
+    config.insert("quantization".to_owned(), serde_json::json!({ "group_size": 64, "bits": 8 }));
+    let mut weights = fixture.weights();
+    let module = "vision_tower.merger.linear_fc1";
+    let packed = weights[&format!("{module}.weight")].quantize(64, 8, QuantMode::Affine).unwrap();
+    weights.insert(format!("{module}.weight"), packed.weight);
+    weights.insert(format!("{module}.scales"), packed.scales);
+    weights.insert(format!("{module}.biases"), packed.biases.unwrap());
+    let blueprint = encoders::read(&config).unwrap().unwrap();
+    let quantization = Quantization::read(&config).unwrap();
+    let encoder = Encoder::build(blueprint, quantization, weights, Kernels::fastest()).unwrap();
+    let input = fixture.input("one", encoder.blueprint()).unwrap();
+    let found = distance(&encoder.encode(&input).unwrap().rows, &golden(&fixture, "one").unwrap());
+    assert!(found < NEAR && found > fixture.bound, "{found:e}");
 }
 
 #[test]

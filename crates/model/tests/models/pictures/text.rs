@@ -8,7 +8,7 @@ use super::fixture::{self, PictureFixture};
 use crate::golden::{Prompt, ways};
 
 /// Where rows of a picture attend to later ones, which no kernel does.
-const BOTH_DIRECTIONS: &[&str] = &["gemma3"];
+const BOTH_DIRECTIONS: &[&str] = &["gemma3", "paligemma"];
 
 fn model(fixture: &PictureFixture, kernels: Kernels) -> Result<Model, Box<dyn std::error::Error>> {
     let blueprint = families::read(&fixture.config)?;
