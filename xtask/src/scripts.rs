@@ -28,6 +28,11 @@ const REFERENCES: &[Reference] = &[
         script: "crates/model/tests/fixtures/adapters.py",
         needs: "mlx[cpu]==0.32.4 mlx-lm==0.32.2",
     },
+    Reference {
+        name: "served-adapters",
+        script: "crates/cli/tests/adapters/make.py",
+        needs: "mlx[cpu]==0.32.4 mlx-lm==0.32.2",
+    },
     Reference { name: "jinja", script: "crates/jinja/tests/reference/reference.py", needs: "jinja2" },
 ];
 

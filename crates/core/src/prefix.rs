@@ -39,7 +39,7 @@ pub(crate) struct BlockHash(pub(crate) u128);
 #[derive(Debug, Clone)]
 pub(crate) struct BlockHashes {
     root: BlockHash,
-    adapter: u64,
+    adapter: u128,
     block_size: usize,
     /// [`Request::mm_hashes`].
     mm_hashes: Vec<(usize, u128)>,

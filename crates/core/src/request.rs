@@ -29,8 +29,8 @@ pub struct Request {
     pub deadline: Option<Tick>,
     /// Only requests of equal salt share blocks.
     pub cache_salt: u128,
-    /// The adapter; zero for none. Only requests of equal adapter share blocks.
-    pub adapter: u64,
+    /// Half of the SHA-256 of the adapter's content; zero for none. Only requests of equal adapter share blocks.
+    pub adapter: u128,
     /// Content that stands for some tokens of the prompt (an image, a sound): the position of the first such token and
     /// a hash of the content. Ascending. From there on, only requests of equal content share blocks.
     pub mm_hashes: Vec<(usize, u128)>,

@@ -3,6 +3,7 @@
 //! Invariant: the loop is the server's, with its scheduler, runner and sampler. Times are taken where the loop reports, on
 //! its own thread.
 
+mod adapters;
 mod limits;
 mod measured;
 mod work;
@@ -15,12 +16,14 @@ use std::time::{Duration, Instant};
 use omnibus_core::{self as core, random::Rng};
 use omnibus_model::{RandomWeights, Source};
 
+pub use adapters::AdapterLoad;
 pub use limits::{DeviceLimits, measure_limits};
 pub use measured::{Decode, HostSplit, MemoryUse, Prefill};
 pub use work::{ModelWork, StepWork};
 
 use crate::error::Disconnected;
 use crate::message::{Command, Job, JobId, JobUpdate, Ready, Report};
+use adapters::RandomAdapters;
 use work::CacheFormat;
 
 use crate::worker::{self, Own};
@@ -53,6 +56,18 @@ pub struct DecodeLoad {
     pub context: usize,
     /// Steps to measure at least.
     pub steps: usize,
+    /// Whether each stream has one of the adapters.
+    pub adapted: Adapted,
+}
+
+/// Whether streams have adapters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Adapted {
+    /// None has one.
+    #[default]
+    No,
+    /// Each has one; they take them in turn.
+    Yes,
 }
 
 /// An engine that runs benchmarks.
@@ -64,6 +79,8 @@ pub struct BenchEngine {
     work: ModelWork,
     rng: Rng,
     jobs: u64,
+    /// Ids of the adapters.
+    adapters: Vec<u128>,
 }
 
 /// A report, and when the loop sent it.
@@ -73,8 +90,12 @@ struct TimedReport {
 }
 
 impl BenchEngine {
-    /// Loads the model in this process.
-    pub fn start(model: &BenchModel, settings: Settings) -> Result<Self, StartError> {
+    /// Loads the model in this process, with random adapters.
+    pub fn start(
+        model: &BenchModel,
+        mut settings: Settings,
+        adapters: AdapterLoad,
+    ) -> Result<Self, StartError> {
         let source = match model {
             BenchModel::Stored(source) => source.files(),
             BenchModel::Random(random) => Source::Random(random.clone()),
@@ -93,9 +114,14 @@ impl BenchEngine {
             Some(bits) => CacheFormat::Packed { bits, group_size: settings.kv_group_size },
             None => CacheFormat::Float(settings.device),
         };
+        worker::choose_device(settings.device)?;
+        let adapters = RandomAdapters::write(&config, adapters)?;
+        settings.adapters = adapters.named();
         let (ready, thread) = worker::start(source, Own { settings, ..Own::default() }, inbox, report_tx)?;
         let work = ModelWork::of(&config, ready.memory.weights_bytes, cache)?;
-        Ok(Self { commands, reports, thread: Some(thread), ready, work, rng: Rng::new(0), jobs: 0 })
+        let adapters = ready.adapters.iter().filter_map(|adapter| adapter.loaded).collect();
+        let (thread, rng) = (Some(thread), Rng::new(0));
+        Ok(Self { commands, reports, thread, ready, work, rng, jobs: 0, adapters })
     }
 
     /// What steps of this model read and compute.
@@ -117,7 +143,12 @@ impl BenchEngine {
     pub fn decode(&mut self, load: DecodeLoad, timeout: Duration) -> Result<Decode, String> {
         mlx::memory::reset_peak_memory();
         let room = self.ready.max_model_len.saturating_sub(load.context);
-        let jobs = (0..load.streams).map(|_| self.submit(load.context, room));
+        let adapters = match load.adapted {
+            Adapted::No => Vec::new(),
+            Adapted::Yes => self.adapters.clone(),
+        };
+        let adapter = |stream: usize| stream.checked_rem(adapters.len()).map_or(0, |index| adapters[index]);
+        let jobs = (0..load.streams).map(|stream| self.submit(load.context, room, adapter(stream)));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         let watched = self.watch(&jobs, load, Instant::now() + timeout);
         let ended = self.cancel(&jobs);
@@ -133,21 +164,21 @@ impl BenchEngine {
         let mut seconds = Vec::new();
         for _ in 0..=PREFILLS {
             let begun = Instant::now();
-            let job = self.submit(tokens, 1)?;
+            let job = self.submit(tokens, 1, 0)?;
             seconds.push((self.first_token(job, deadline)? - begun).as_secs_f64());
         }
         Ok(Prefill::of(tokens, &seconds[1..]))
     }
 
     /// Queues a request with a prompt of random tokens.
-    fn submit(&mut self, prompt: usize, max_new_tokens: usize) -> Result<JobId, String> {
+    fn submit(&mut self, prompt: usize, max_new_tokens: usize, adapter: u128) -> Result<JobId, String> {
         let id = JobId(self.jobs);
         self.jobs += 1;
         let vocab = self.ready.vocab_size.max(1) as u64;
         let tokens = (0..prompt.max(1)).map(|_| self.rng.below(vocab) as u32).collect();
         let job = Job {
             id,
-            request: core::Request::new(tokens, max_new_tokens),
+            request: core::Request { adapter, ..core::Request::new(tokens, max_new_tokens) },
             prompt: prompt.max(1),
             sampling: Sampling { seed: Some(id.0), ..Sampling::greedy() },
             stop_tokens: Vec::new(),

@@ -3,6 +3,7 @@
 //! Invariant: no arrays and no processes. A slow or broken client costs its own request: events wait in that request's
 //! own channel, which its token limit bounds.
 
+mod adapters;
 mod call_grammar;
 mod embed;
 mod event_stream;
@@ -15,6 +16,7 @@ mod output_text;
 mod reasoning_budget;
 mod session_names;
 
+pub(crate) use adapters::check_names;
 pub use embed::Generated;
 pub use event_stream::EventStream;
 pub use handle::Handle;

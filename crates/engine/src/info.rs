@@ -27,6 +27,24 @@ pub struct ModelInfo {
     pub loaded: bool,
     /// When it was loaded, in seconds since 1970.
     pub created: u64,
+    /// What makes it another model than its base, if it is an adapter.
+    pub adapter: Option<AdapterInfo>,
+}
+
+/// An adapter beside a model's weights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdapterInfo {
+    /// Its directory.
+    pub path: String,
+    /// The model that it belongs to.
+    pub parent: String,
+}
+
+impl ModelInfo {
+    /// All names it is served under, the listed one first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.id.as_str()).chain(self.aliases.iter().map(String::as_str))
+    }
 }
 
 /// Whether a request has started.

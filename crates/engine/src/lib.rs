@@ -41,8 +41,8 @@ mod supervisor;
 mod worker;
 
 pub use bench::{
-    BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, MemoryUse, ModelWork, Prefill,
-    StepWork, measure_limits,
+    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, MemoryUse,
+    ModelWork, Prefill, StepWork, measure_limits,
 };
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};
@@ -50,7 +50,7 @@ pub use event::{CallEnding, Candidate, Delta, Event, FinishReason, StopMatch, To
 #[doc(hidden)]
 pub use fault::FaultPlan;
 pub use front::{EventStream, Generated, Handle};
-pub use info::{Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
+pub use info::{AdapterInfo, Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
 pub use kernel_table::{KernelRow, KernelTable, kernel_table};
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
@@ -69,7 +69,7 @@ pub use request::{
     TOP_LOGPROBS_MAX, ToolChoice,
 };
 pub use settings::{
-    AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, PreemptionPolicy, PrefixCache,
+    AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, NamedAdapter, PreemptionPolicy, PrefixCache,
     PromptCacheFile, Schedule, Settings, WarmUp,
 };
 pub use start::{start, start_isolated, start_with};

@@ -10,7 +10,7 @@ use omnibus_grammar::{Grammar, Opening};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Disconnected;
-use crate::{Failure, FinishReason, MemoryPlan, Sampling, SessionStats, Stats};
+use crate::{Failure, FinishReason, MemoryPlan, NamedAdapter, Sampling, SessionStats, Stats};
 
 /// Identifies a job for as long as the front lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,6 +64,10 @@ pub enum Command {
     Cancel(JobId),
     /// Reply with the sessions.
     ListSessions(QueryId),
+    /// Load an adapter and reply with its id.
+    LoadAdapter(QueryId, NamedAdapter),
+    /// Unload an adapter by its id, once no job uses it.
+    UnloadAdapter(u128),
     /// End a session. Unknown ids are ignored.
     DropSession(u128),
     /// End everything and return.
@@ -96,8 +100,8 @@ pub struct Report {
     pub jobs: Vec<JobReport>,
     /// Statistics, when they are due: on a timer, and when a job starts or ends.
     pub stats: Option<Box<StatsReport>>,
-    /// Replies to [`Command::ListSessions`].
-    pub sessions: Vec<SessionReply>,
+    /// Replies to queries.
+    pub replies: Vec<QueryReply>,
 }
 
 /// The loop's statistics.
@@ -109,13 +113,22 @@ pub struct StatsReport {
     pub steps: Vec<StepStats>,
 }
 
-/// The reply to [`Command::ListSessions`].
+/// The reply to a query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SessionReply {
+pub struct QueryReply {
     /// The query.
     pub query: QueryId,
-    /// All tenants' sessions.
-    pub sessions: Vec<SessionStats>,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// What a query is answered with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// All tenants' sessions, to [`Command::ListSessions`].
+    Sessions(Vec<SessionStats>),
+    /// The id of the adapter, or why it cannot be loaded, to [`Command::LoadAdapter`].
+    Adapter(Result<u128, String>),
 }
 
 /// Receives the loop's reports. Fails when the front is gone.
@@ -187,4 +200,6 @@ pub(crate) struct Ready {
     pub(crate) memory: MemoryPlan,
     /// Tokens of a prompt cache file that every prompt continues.
     pub(crate) prefix: Vec<u32>,
+    /// The loaded ones of [`Settings::adapters`](crate::Settings::adapters), with their ids.
+    pub(crate) adapters: Vec<NamedAdapter>,
 }

@@ -143,6 +143,7 @@ impl Predictor {
                 context: 0,
                 prompt: inputs.len(),
                 samples: 1,
+                adapter: None,
                 tables: tables.collect(),
             });
             tokens.extend(inputs.iter().map(|token| *token as i32));

@@ -98,9 +98,9 @@ impl ActiveRequests {
 
     /// Handles the reports of an engine in this process until it ends, then fails the remaining requests.
     pub(crate) fn run(&self, reports: &Receiver<Report>, status: &EngineStatus, commands: &CommandSender) {
-        while let Ok(Report { jobs, stats, sessions }) = reports.recv() {
+        while let Ok(Report { jobs, stats, replies }) = reports.recv() {
             // The statistics come first: they include a request's end when its client sees it.
-            status.update(stats, sessions);
+            status.update(stats, replies);
             for command in self.update(|registry| registry.handle(jobs)) {
                 let _stopping = commands.send(command);
             }

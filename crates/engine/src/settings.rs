@@ -65,6 +65,8 @@ pub struct Settings {
     pub seed: u64,
     /// The directory of an adapter that is merged into the weights.
     pub adapter: Option<PathBuf>,
+    /// Adapters that are kept beside the weights: requests name them.
+    pub adapters: Vec<NamedAdapter>,
     /// A chat template that replaces the model's own.
     pub chat_template: Option<String>,
     /// The name of the format of tool calls; `none` leaves them in the text. `None` is the model's own.
@@ -132,6 +134,7 @@ impl Default for Settings {
             warm_up: WarmUp::default(),
             seed: 0,
             adapter: None,
+            adapters: Vec::new(),
             chat_template: None,
             tool_call_format: None,
             reasoning_format: None,
@@ -140,6 +143,25 @@ impl Default for Settings {
             grammar_limits: GrammarLimits::default(),
             faults: FaultPlan::default(),
         }
+    }
+}
+
+/// An adapter that requests name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedAdapter {
+    /// The name, as in [`crate::Request::model`].
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its id, once it was loaded: an engine process that starts again loads the same content or none.
+    #[doc(hidden)]
+    pub loaded: Option<u128>,
+}
+
+impl NamedAdapter {
+    /// An adapter that was not loaded yet.
+    pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), path: path.into(), loaded: None }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use crate::StartError;
 use crate::error::Disconnected;
-use crate::front::{Handle, ModelText, Started};
+use crate::front::{Handle, ModelText, Started, check_names};
 use crate::logits_processor::LogitsProcessors;
 use crate::message::CommandSender;
 use crate::model_source::ModelSource;
@@ -28,6 +28,7 @@ pub fn start_with(
     processors: LogitsProcessors,
 ) -> Result<Handle, StartError> {
     let source = only(&models)?;
+    check_names(&settings.adapters, &source.names())?;
     let text = ModelText::read(&source.files(), &settings)?;
     let (to_loop, inbox) = channel();
     let (reports, from_loop) = channel();
@@ -53,6 +54,7 @@ pub fn start_isolated(
     isolation: Isolation,
 ) -> Result<Handle, StartError> {
     let source = only(&models)?;
+    check_names(&settings.adapters, &source.names())?;
     let text = ModelText::read(&source.files(), &settings)?;
     let name = match source {
         ModelSource::Directory { path, .. } => SourceName::Directory(path.clone()),

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::message::{QueryId, SessionReply, StatsReport};
-use crate::{Failure, Health, SessionStats, Stats};
+use crate::message::{Answer, QueryId, QueryReply, StatsReport};
+use crate::{Failure, Health, Stats};
 
 /// An engine with work whose last report is older than this counts as hung.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ struct Snapshot {
     reported_at: Instant,
     state: EngineState,
     /// Queries without a reply. Dropping a sender ends the wait for it.
-    queries: BTreeMap<QueryId, Sender<Vec<SessionStats>>>,
+    queries: BTreeMap<QueryId, Sender<Answer>>,
     next_query: QueryId,
 }
 
@@ -75,12 +75,12 @@ impl Default for EngineStatus {
 
 impl EngineStatus {
     /// Stores a report's statistics, if it has any, and delivers its replies.
-    pub(crate) fn update(&self, stats: Option<Box<StatsReport>>, replies: Vec<SessionReply>) {
+    pub(crate) fn update(&self, stats: Option<Box<StatsReport>>, replies: Vec<QueryReply>) {
         let mut snapshot = self.lock();
         snapshot.reported_at = Instant::now();
-        for SessionReply { query, sessions } in replies {
+        for QueryReply { query, answer } in replies {
             if let Some(waiting) = snapshot.queries.remove(&query) {
-                let _timed_out = waiting.send(sessions);
+                let _timed_out = waiting.send(answer);
             }
         }
         let Some(stats) = stats else { return };
@@ -92,8 +92,8 @@ impl EngineStatus {
         }
     }
 
-    /// A new query of the sessions, and where its reply comes. The channel closes if the engine ends before.
-    pub(crate) fn new_query(&self) -> (QueryId, Receiver<Vec<SessionStats>>) {
+    /// A new query, and where its answer comes. The channel closes if the engine ends before.
+    pub(crate) fn new_query(&self) -> (QueryId, Receiver<Answer>) {
         let (reply, replies) = channel();
         let mut snapshot = self.lock();
         let query = snapshot.next_query;

@@ -6,6 +6,7 @@
 //! Invariant: every job ends with a report, whatever happens to the process, and this thread blocks no longer than the
 //! watchdog's limit. Jobs are not held for a model that cannot be loaded.
 
+mod adapters;
 mod job_journal;
 mod journaled_job;
 mod load_retry;
@@ -29,6 +30,7 @@ use crate::process::wire::{self, FromEngine, Start, ToEngine};
 use crate::registry::{ActiveRequests, Registry};
 use crate::status::EngineStatus;
 use crate::{FinishReason, StartError};
+use adapters::LoadingAdapters;
 use job_journal::{Cancelled, JobJournal};
 pub(crate) use journaled_job::JournaledJob;
 use load_retry::LoadRetry;
@@ -94,6 +96,7 @@ pub(crate) fn start(isolation: Isolation, start: Start, outputs: Outputs) -> Res
         pause: PAUSE_MIN,
         load_retry: LoadRetry::default(),
         restart_at: None,
+        adapters: LoadingAdapters::default(),
     };
     let thread = std::thread::Builder::new()
         .name("omnibus-supervisor".to_owned())
@@ -125,6 +128,7 @@ struct Supervisor {
     pause: Duration,
     load_retry: LoadRetry,
     restart_at: Option<Instant>,
+    adapters: LoadingAdapters,
 }
 
 struct EngineProcess {
@@ -149,6 +153,7 @@ impl Supervisor {
             Ok(ready) => {
                 // A later process must hold what this one holds, or accepted requests would not fit.
                 self.start.settings.max_model_len = Some(ready.max_model_len);
+                self.start.settings.adapters = ready.adapters.clone();
                 let _starter_gone = ready_tx.send(Ok(ready));
                 while self.iterate().is_continue() {}
             }
@@ -258,8 +263,14 @@ impl Supervisor {
                 }
             },
             Command::Cancel(job) => self.cancel(job),
-            Command::ListSessions(query) if self.process.is_none() => self.outputs.status.end_query(query),
-            command @ (Command::ListSessions(_) | Command::DropSession(_)) => {
+            Command::ListSessions(query) | Command::LoadAdapter(query, _) if self.process.is_none() => {
+                self.outputs.status.end_query(query);
+            }
+            command @ (Command::ListSessions(_)
+            | Command::DropSession(_)
+            | Command::LoadAdapter(..)
+            | Command::UnloadAdapter(_)) => {
+                self.adapters.requested(&command, &mut self.start.settings.adapters);
                 self.send(&[ToEngine::Command(command)]);
             }
             Command::Stop => {}
@@ -288,11 +299,12 @@ impl Supervisor {
                 self.load_failed(&why);
             }
             FromEngine::Report(report) => {
-                let Report { jobs, stats, sessions } = *report;
+                let Report { jobs, stats, replies } = *report;
+                self.adapters.answered(&replies, &mut self.start.settings.adapters);
                 if let Some(process) = &mut self.process {
                     process.last_report = Instant::now();
                 }
-                self.outputs.status.update(stats, sessions);
+                self.outputs.status.update(stats, replies);
                 self.report(|journal, registry| journal.record(registry, jobs));
             }
         }

@@ -3,6 +3,7 @@
 //! Invariant: nothing here waits for a client, and no error of a request or of a step ends the thread: rows fail alone,
 //! failed steps are replayed, and a sequence that cannot run even alone ends with an event.
 
+mod adapters;
 mod capacity;
 mod catch_panic;
 mod engine_loop;
@@ -104,6 +105,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         }
         model.limit_attention_span(tokens, SINK_TOKENS);
     }
+    let adapters = adapters::load(&model, settings)?;
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
@@ -119,6 +121,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         vocab_size: model.blueprint().vocab,
         memory: capacity.memory.clone(),
         prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
+        adapters,
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;

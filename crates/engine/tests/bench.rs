@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use omnibus_engine::{
-    BenchEngine, BenchModel, DecodeLoad, DeviceChoice, RandomWeights, Settings, measure_limits,
+    Adapted, AdapterLoad, BenchEngine, BenchModel, DecodeLoad, DeviceChoice, RandomWeights, Settings,
+    measure_limits,
 };
 
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128,
@@ -18,15 +19,15 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 fn engine(bits: Option<usize>) -> BenchEngine {
     let random = RandomWeights::new("tiny", CONFIG, bits).unwrap();
     let settings = Settings { max_num_seqs: 4, kv_cache_memory: Some(8 << 20), ..Settings::default() };
-    BenchEngine::start(&BenchModel::Random(random), settings).unwrap()
+    BenchEngine::start(&BenchModel::Random(random), settings, AdapterLoad { count: 2, rank: 4 }).unwrap()
 }
 
 #[test]
 fn full_steps_are_measured() {
     for bits in [None, Some(4)] {
         let mut engine = engine(bits);
-        for streams in [4, 1, 3] {
-            let load = DecodeLoad { streams, context: 40, steps: 8 };
+        for (streams, adapted) in [(4, Adapted::No), (1, Adapted::No), (3, Adapted::Yes)] {
+            let load = DecodeLoad { streams, context: 40, steps: 8, adapted };
             let decode = engine.decode(load, TIMEOUT).unwrap();
             assert!(decode.steps >= 8 && decode.step_ms > 0.0 && decode.tokens_per_s > 0.0, "{decode:?}");
             assert!(decode.memory.peak_bytes >= decode.memory.active_bytes, "{decode:?}");
@@ -39,14 +40,16 @@ fn full_steps_are_measured() {
 #[test]
 fn a_load_that_cannot_run_fails_with_the_reason_and_others_run() {
     let mut engine = engine(None);
-    let load = DecodeLoad { streams: 2, context: 4095, steps: 8 };
+    let load = DecodeLoad { streams: 2, context: 4095, steps: 8, adapted: Adapted::No };
     let error = engine.decode(load, TIMEOUT).unwrap_err();
     assert!(error.starts_with("a stream reached the longest sequence"), "{error}");
     let error = engine.prefill(5000, TIMEOUT).unwrap_err();
     assert!(error.contains("maximum context length is 4096 tokens"), "{error}");
-    let error = engine.decode(DecodeLoad { streams: 2, context: 16, steps: 8 }, Duration::ZERO).unwrap_err();
+    let error = engine
+        .decode(DecodeLoad { streams: 2, context: 16, steps: 8, adapted: Adapted::No }, Duration::ZERO)
+        .unwrap_err();
     assert!(error.contains("it took too long: 0 of 2 streams decode"), "{error}");
-    engine.decode(DecodeLoad { streams: 2, context: 16, steps: 8 }, TIMEOUT).unwrap();
+    engine.decode(DecodeLoad { streams: 2, context: 16, steps: 8, adapted: Adapted::No }, TIMEOUT).unwrap();
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn logits(model: &Model, tokens: &[i32]) -> mlx::Result<Vec<Vec<f32>>> {
     for (at, part) in tokens.chunks(128).enumerate() {
         let context = at * 128;
         let (len, tables) = (part.len(), tables.clone());
-        let segment = Segment { first: 0, len, context, prompt: tokens.len(), samples: len, tables };
+        let segment =
+            Segment { first: 0, len, context, prompt: tokens.len(), samples: len, adapter: None, tables };
         let tokens = Array::from_slice(part, &[len as i32])?;
         let batch =
             Batch { tokens, segments: vec![segment], logits_at: (0..len).collect(), multimodal: None };

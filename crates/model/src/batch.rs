@@ -39,6 +39,10 @@ pub struct FeatureRows {
     pub deepstack: Vec<Array>,
 }
 
+/// Half of the SHA-256 of an adapter's files. Never zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AdapterId(pub u128);
+
 /// One sequence's consecutive rows of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
@@ -54,6 +58,8 @@ pub struct Segment {
     /// A recurrence keeps the state after each of them, the `i`-th in the `i`-th slot of its table; the first slot also has
     /// the state before the segment.
     pub samples: usize,
+    /// The loaded adapter that its rows are computed with.
+    pub adapter: Option<AdapterId>,
     /// The blocks it reads and writes, one table for each cache group.
     pub tables: Vec<BlockTable>,
 }

@@ -3,6 +3,7 @@
 //!
 //! Invariant: rows are independent here and in `mlps`, so decode rows, prefill chunks and padding share every matmul.
 
+mod adapted;
 mod alternating;
 mod finish;
 mod hadamard;
@@ -19,6 +20,7 @@ use mlx::Array;
 
 use crate::AttentionSpan;
 use crate::ops::LayerContext;
+pub(crate) use adapted::{AdaptedWeight, Adapters};
 pub(crate) use alternating::{AlternatingBlock, CopiesBlock};
 pub(crate) use finish::{FinishBlock, TokenInputs};
 pub(crate) use hadamard::HadamardRotation;

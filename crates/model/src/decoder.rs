@@ -1,11 +1,15 @@
 //! The one decoder: embeds rows, runs the layers over them, and returns logits of the requested rows.
 
+mod adapters;
+
+use std::rc::Rc;
+
 use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
 use crate::blocks::{
-    AlternatingBlock, CopiesBlock, Embedding, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock, Linear,
-    MixerBlock, MlpBlock, NormBlock, PerLayerEmbedding, ResidualBlock, ResidualStream, TokenInputs,
+    Adapters, AlternatingBlock, CopiesBlock, Embedding, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock,
+    Linear, MixerBlock, MlpBlock, NormBlock, PerLayerEmbedding, ResidualBlock, ResidualStream, TokenInputs,
 };
 use crate::blueprint::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
@@ -33,6 +37,7 @@ pub struct Model {
     layers: Vec<Layer>,
     norm: NormBlock,
     head: Option<Linear>,
+    adapters: Rc<Adapters>,
     /// On CUDA.
     step_graphs: Option<StepGraphs>,
 }
@@ -100,7 +105,7 @@ impl Model {
         let root = blueprint.names.root;
         let embed_path = format!("{root}.{}", blueprint.names.embed);
         let dtype = store.activations();
-        let embed = Embedding(store.linear(&embed_path)?);
+        let embed = store.embedding(&embed_path)?;
         let positions = format!("{root}.{POSITIONS}");
         let positions = blueprint.learned_positions.map(|_| store.table(&positions)).transpose()?;
         let per_layer = match blueprint.per_layer_inputs {
@@ -155,6 +160,7 @@ impl Model {
             layers,
             norm,
             head,
+            adapters: Rc::clone(store.adapters()),
             step_graphs,
         })
     }
@@ -238,8 +244,10 @@ impl Model {
             self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
         let state_path = self.kernels.ops().state_path(&recurrent);
         let mut ctx = ForwardContext::new(batch, cache, path, state_path)?;
-        // A graph has no place for features and positions of pictures.
-        let graphs = self.step_graphs.as_ref().filter(|_| batch.multimodal.is_none());
+        let _adapted = self.adapters.enter(batch)?;
+        // Graphs have no place for adapters, nor for pictures.
+        let is_plain = batch.multimodal.is_none() && self.adapters.rows().is_none();
+        let graphs = self.step_graphs.as_ref().filter(|_| is_plain);
         if let (Some(graphs), Some(LogitRows::First(count))) = (graphs, &ctx.logits_at) {
             let count = *count;
             // Padding rows have logits, too, so that fewer shapes occur.
@@ -300,6 +308,7 @@ impl Model {
         }
         let Some(rows) = &ctx.logits_at else { return Ok(None) };
         stream.take_rows(rows)?;
+        self.adapters.take_rows(rows)?;
         if let Some(copies) = &self.copies {
             stream = ResidualStream::new(copies.mean(&stream.copies)?);
         }

@@ -42,7 +42,7 @@ mod spec;
 mod step_graphs;
 pub mod weights;
 
-pub use batch::{Batch, FeatureRows, MultimodalRows, Segment};
+pub use batch::{AdapterId, Batch, FeatureRows, MultimodalRows, Segment};
 pub use blueprint::{
     AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, Names, NormPlacement,
     Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,

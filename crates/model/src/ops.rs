@@ -282,6 +282,11 @@ pub(crate) trait Ops: Sync {
     /// weight `[experts, out, in]` → `[T, top_k, out]`.
     fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array>;
 
+    /// Whether [`Self::expert_linear`] gives zeros for experts that do not exist, without computing them.
+    fn skips_unknown_experts(&self) -> bool {
+        false
+    }
+
     /// The best `top_k` experts of each row by its logits `[T, experts]`, and their weights `[T, top_k]` in float32.
     /// `correction`: `[experts]`, added to the scores that choose.
     fn route(

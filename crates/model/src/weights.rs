@@ -21,9 +21,11 @@ use std::path::PathBuf;
 use mlx::Array;
 use thiserror::Error;
 
+pub(crate) use adapter::{Adapter, LowRank};
 pub use check::Difference;
 pub(crate) use check::{check, infer};
 pub use files::Source;
+pub(crate) use fingerprint::adapter_id;
 pub(crate) use foreign::convert;
 pub(crate) use header::check_header;
 pub use json::as_json;

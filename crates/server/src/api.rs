@@ -67,8 +67,7 @@ impl RequestContext<'_> {
     /// The served model for a name, in APIs whose clients choose names of their own.
     pub fn served(&self, name: Option<&str>) -> Option<String> {
         let name = name?;
-        let is_served =
-            |model: &ModelInfo| model.id == name || model.aliases.iter().any(|alias| alias == name);
+        let is_served = |model: &ModelInfo| model.names().any(|served| served == name);
         let keep = self.names == ModelNames::Strict || self.engine.models().iter().any(is_served);
         keep.then(|| name.to_owned())
     }

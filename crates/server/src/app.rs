@@ -29,6 +29,18 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// Responses that are kept.
     pub responses: Arc<StoredResponses>,
+    /// Whether clients may load and unload adapters.
+    pub adapter_updates: AdapterUpdates,
+}
+
+/// Whether clients may load and unload adapters: a load reads a directory on the server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AdapterUpdates {
+    /// The routes answer 404.
+    #[default]
+    Refused,
+    /// Every client with a key may.
+    Allowed,
 }
 
 /// Which model names are served where clients choose names of their own.
@@ -50,6 +62,7 @@ impl Default for Settings {
             model_names: ModelNames::default(),
             keep_alive: Duration::from_secs(10),
             responses: Arc::default(),
+            adapter_updates: AdapterUpdates::default(),
         }
     }
 }
@@ -70,6 +83,8 @@ pub struct App {
     pub keep_alive: Duration,
     /// Responses that are kept.
     pub responses: Arc<StoredResponses>,
+    /// Whether clients may load and unload adapters.
+    pub adapter_updates: AdapterUpdates,
     /// The events of responses that are streamed in the background.
     pub event_logs: EventLogs,
     stopping: AtomicBool,
@@ -86,6 +101,7 @@ impl App {
             model_names: settings.model_names,
             keep_alive: settings.keep_alive,
             responses: Arc::clone(&settings.responses),
+            adapter_updates: settings.adapter_updates,
             event_logs: EventLogs::default(),
             stopping: AtomicBool::new(false),
         }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no wire types. Dropping [`Events`] cancels the request behind it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -38,6 +39,10 @@ pub trait Engine: Send + Sync + 'static {
     fn health(&self) -> Health;
     /// Current statistics.
     fn stats(&self) -> Stats;
+    /// Loads the adapter in a directory, under a name. Waits until it is loaded: not for an async thread.
+    fn load_adapter(&self, name: &str, path: &Path) -> Result<ModelInfo, Failure>;
+    /// Unloads an adapter once the requests that use it have ended; new ones are refused at once.
+    fn unload_adapter<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>>;
     /// Refuses new requests, waits for running ones up to `timeout`, then cancels the rest.
     fn drain(&self, timeout: Duration) -> BoxFuture<'_, ()>;
 }
@@ -89,6 +94,14 @@ impl Engine for Handle {
 
     fn stats(&self) -> Stats {
         Handle::stats(self)
+    }
+
+    fn load_adapter(&self, name: &str, path: &Path) -> Result<ModelInfo, Failure> {
+        Handle::load_adapter(self, name, path)
+    }
+
+    fn unload_adapter<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(Handle::unload_adapter(self, name))
     }
 
     fn drain(&self, timeout: Duration) -> BoxFuture<'_, ()> {

@@ -158,6 +158,11 @@ impl ApiError {
         if self.code == CONTEXT_LENGTH && self.param.is_none() { self.with_param(param) } else { self }
     }
 
+    /// Names another field than `model` as the one with the name of an unknown model.
+    pub fn with_model_param(self, param: &str) -> Self {
+        if self.param.as_deref() == Some("model") { self.with_param(param) } else { self }
+    }
+
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -23,7 +23,7 @@ mod stored_responses;
 pub mod wire;
 
 pub use api::{Api, Prepared, RequestContext, generate};
-pub use app::{App, ModelNames, Settings};
+pub use app::{AdapterUpdates, App, ModelNames, Settings};
 pub use auth::{KeyError, Keys};
 pub use engine::{Engine, Events};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};

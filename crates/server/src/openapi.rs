@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::wire::fields::{Field, Handling};
-use crate::wire::{anthropic, chat, completions, generation, responses, structured, tokenize};
+use crate::wire::{adapters, anthropic, chat, completions, generation, responses, structured, tokenize};
 
 /// One row: a method of a path.
 struct Operation {
@@ -129,6 +129,28 @@ const OPERATIONS: &[Operation] = &[
     },
     get("/v1/models", "The served models"),
     get("/v1/models/{*id}", "One served model"),
+    Operation {
+        path: "/v1/load_lora_adapter",
+        method: "post",
+        about: "Loads an adapter; with --allow-runtime-lora-updating",
+        body: Body::Fields {
+            tables: &[adapters::LOAD],
+            required: &["lora_name", "lora_path"],
+            unknown: Unknown::Refused,
+        },
+        reply: Reply::Json,
+    },
+    Operation {
+        path: "/v1/unload_lora_adapter",
+        method: "post",
+        about: "Unloads an adapter; with --allow-runtime-lora-updating",
+        body: Body::Fields {
+            tables: &[adapters::UNLOAD],
+            required: &["lora_name"],
+            unknown: Unknown::Refused,
+        },
+        reply: Reply::Json,
+    },
     get("/v1/requests", "Queued and running requests"),
     delete("/v1/requests/{id}", "Cancels a request"),
     get("/v1/sessions", "Conversations whose blocks are pinned"),

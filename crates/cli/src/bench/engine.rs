@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use omnibus_engine::{
-    BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, Machine, MemoryUse, Prefill,
-    RandomWeights, Settings, StepWork, machine, measure_limits,
+    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, Machine,
+    MemoryUse, Prefill, RandomWeights, Settings, StepWork, machine, measure_limits,
 };
 use serde::Serialize;
 
@@ -35,8 +35,23 @@ pub struct EngineBench {
     pub load_s: f64,
     /// One for each number of streams.
     pub decode: Vec<Case<Decode>>,
+    /// The same with an adapter for each stream, if that was measured.
+    pub adapted: Vec<AdaptedCase>,
     /// Prefill, if it was measured.
     pub prefill: Option<Case<Prefill>>,
+}
+
+/// Streams with adapters, beside the same streams without.
+#[derive(Debug, Serialize)]
+pub struct AdaptedCase {
+    /// Adapters that the streams take in turn.
+    pub adapters: usize,
+    /// Their rank.
+    pub rank: usize,
+    /// The measurement.
+    pub decode: Case<Decode>,
+    /// Tokens per second over those without adapters, by the medians of the steps.
+    pub speed_ratio: Option<f64>,
 }
 
 /// A measurement beside the device's limit; or why there is none.
@@ -75,16 +90,25 @@ pub fn run(config: &Config) -> Result<EngineBench, Error> {
         limits.matmul_dtype
     ));
     let begun = Instant::now();
-    let mut engine = BenchEngine::start(&bench_model, settings).map_err(Error::failed)?;
+    let adapters = AdapterLoad { count: bench.adapters, rank: bench.adapter_rank };
+    let mut engine = BenchEngine::start(&bench_model, settings, adapters).map_err(Error::failed)?;
     let load_s = begun.elapsed().as_secs_f64();
     output::note(format!("{:.2} GB of weights in {load_s:.1} s", engine.weights_bytes() as f64 / 1e9));
     let timeout = Duration::from_secs_f64(bench.case_timeout_s);
-    let mut decode = Vec::new();
+    let (mut decode, mut adapted) = (Vec::new(), Vec::new());
     for streams in &bench.streams {
-        let load = DecodeLoad { streams: *streams, context: bench.context, steps: bench.steps };
-        let work = engine.work().decode(load.streams, load.context);
-        let case = Case::of(load.streams, engine.decode(load, timeout), work, &limits);
+        let mut measure = |adapted| {
+            let load = DecodeLoad { streams: *streams, context: bench.context, steps: bench.steps, adapted };
+            let work = engine.work().decode(load.streams, load.context);
+            Case::of(load.streams, engine.decode(load, timeout), work, &limits)
+        };
+        let case = measure(Adapted::No);
         output::note(case.row());
+        if adapters.count > 0 {
+            let case = AdaptedCase::of(adapters, &case, measure(Adapted::Yes));
+            output::note(case.row());
+            adapted.push(case);
+        }
         decode.push(case);
     }
     let prefill = bench.prefill.map(|tokens| {
@@ -103,6 +127,7 @@ pub fn run(config: &Config) -> Result<EngineBench, Error> {
         weights_bytes: engine.weights_bytes(),
         load_s,
         decode,
+        adapted,
         prefill,
     })
 }
@@ -146,7 +171,8 @@ impl EngineBench {
     pub fn table(&self) -> String {
         let head = "| case | ms | tokens/s | limit, ms | share | launches a layer | plan, ms | build, ms | dispatch, ms | wait, ms | memory, GB | peak, GB |";
         let rule = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
-        let rows = self.decode.iter().map(Case::row).chain(self.prefill.iter().map(Case::row));
+        let rows = self.decode.iter().map(Case::row).chain(self.adapted.iter().map(AdaptedCase::row));
+        let rows = rows.chain(self.prefill.iter().map(Case::row));
         [head.to_owned(), rule.to_owned()].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
     }
 
@@ -154,6 +180,26 @@ impl EngineBench {
     pub fn is_failure(&self) -> bool {
         let decode = self.decode.iter().all(|case| matches!(case, Case::Failed { .. }));
         decode && self.prefill.as_ref().is_none_or(|case| matches!(case, Case::Failed { .. }))
+    }
+}
+
+impl AdaptedCase {
+    fn of(adapters: AdapterLoad, base: &Case<Decode>, decode: Case<Decode>) -> Self {
+        let speed_ratio = match (base, &decode) {
+            (Case::Measured { measured: base, .. }, Case::Measured { measured, .. }) => {
+                Some(base.step_ms / measured.step_ms.max(f64::MIN_POSITIVE))
+            }
+            _ => None,
+        };
+        Self { adapters: adapters.count, rank: adapters.rank, decode, speed_ratio }
+    }
+
+    /// A row of the table.
+    fn row(&self) -> String {
+        let Self { adapters, rank, .. } = self;
+        let ratio =
+            self.speed_ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} of the speed without"));
+        self.decode.row_of(&format!(", {adapters} adapters of rank {rank}{ratio}"))
     }
 }
 
@@ -187,6 +233,11 @@ impl<T: Measured> Case<T> {
 
     /// A row of the table.
     fn row(&self) -> String {
+        self.row_of("")
+    }
+
+    /// The same with more words in its name.
+    fn row_of(&self, more: &str) -> String {
         match self {
             Self::Measured { measured, limit_ms, share_of_limit } => {
                 let (name, ms, rate) = measured.times();
@@ -199,11 +250,14 @@ impl<T: Measured> Case<T> {
                 let MemoryUse { active_bytes, peak_bytes, .. } = measured.memory();
                 let [active, peak] = [active_bytes, peak_bytes].map(|bytes| bytes as f64 / 1e9);
                 format!(
-                    "| {name} | {ms:.2} | {rate:.0} | {limit_ms:.3} | {share_of_limit:.2} | {launches} | {host} | {active:.2} | {peak:.2} |"
+                    "| {name}{more} | {ms:.2} | {rate:.0} | {limit_ms:.3} | {share_of_limit:.2} | {launches} | {host} | {active:.2} | {peak:.2} |"
                 )
             }
             Self::Failed { case, error } => {
-                format!("| {case} {} | {error} | – | – | – | – | – | – | – | – | – | – |", T::label(*case))
+                format!(
+                    "| {case} {}{more} | {error} | – | – | – | – | – | – | – | – | – | – |",
+                    T::label(*case)
+                )
             }
         }
     }

@@ -98,6 +98,7 @@ fn settings(listen: &Listen) -> Result<Settings, Error> {
         shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
         model_names: listen.model_names,
         responses: Arc::new(responses),
+        adapter_updates: listen.adapter_updates,
         ..Settings::default()
     })
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use omnibus_engine::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_engine::{Sampling, Settings as EngineSettings, StructuredOutput};
-use omnibus_server::ModelNames;
+use omnibus_server::{AdapterUpdates, ModelNames};
 
 /// All settings. A command reads the groups that it has settings in.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +66,8 @@ pub struct Listen {
     pub model_names: ModelNames,
     /// Folder of what outlives the server.
     pub state_dir: Option<PathBuf>,
+    /// Whether clients may load and unload adapters.
+    pub adapter_updates: AdapterUpdates,
 }
 
 /// The engine process.
@@ -235,6 +237,10 @@ pub struct EngineBenchSettings {
     pub prefill: Option<usize>,
     /// Decode steps to measure at least.
     pub steps: usize,
+    /// Adapters of the second measurement of each number of streams; none without it.
+    pub adapters: usize,
+    /// Their rank.
+    pub adapter_rank: usize,
     /// Seconds after which a case is given up.
     pub case_timeout_s: f64,
 }

@@ -44,14 +44,9 @@ const LOCAL_ENGINE: &[CommandName] = &[
     CommandName::CachePrompt,
     CommandName::BenchEngine,
 ];
-/// Commands that load a model with an adapter.
-const ADAPTED: &[CommandName] = &[
-    CommandName::Serve,
-    CommandName::Generate,
-    CommandName::Chat,
-    CommandName::CachePrompt,
-    CommandName::Convert,
-];
+/// Commands that merge an adapter into a model.
+const ADAPTED: &[CommandName] =
+    &[CommandName::Generate, CommandName::Chat, CommandName::CachePrompt, CommandName::Convert];
 /// Commands that run arrays on a device.
 const DEVICE: &[CommandName] = &[
     CommandName::Serve,

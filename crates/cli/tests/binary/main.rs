@@ -1,6 +1,7 @@
 //! Tests of the binary with the embedded model: processes, sockets, exit codes.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod adapters;
 #[path = "../../../server/tests/http/client.rs"]
 #[allow(dead_code)]
 mod client;

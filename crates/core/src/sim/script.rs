@@ -47,7 +47,7 @@ impl Script {
             draft_tokens: self.arrival.draft_tokens,
             tenant: self.arrival.tenant,
             cache_salt: u128::from(self.arrival.salt),
-            adapter: self.arrival.adapter,
+            adapter: self.arrival.adapter.into(),
             mm_hashes: self.marks.clone(),
             history: self.arrival.boundaries.first().map_or(0..0, |first| *first..self.arrival.prompt),
             session: self.arrival.session.map(u128::from),

@@ -1,5 +1,7 @@
 //! The handle: submits requests to a running engine and queries it.
 
+mod adapters;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -9,6 +11,7 @@ use omnibus_core as core;
 use omnibus_grammar::{GrammarLimits, Opening};
 use omnibus_text::AddSpecial;
 
+use super::adapters::{AdapterUse, ServedAdapters};
 use super::event_stream::EventStream;
 use super::model_text::{ModelText, TokenizedPrompt};
 use super::output_processor::{CancelOnDrop, RequestOutput};
@@ -16,7 +19,7 @@ use super::reasoning_budget::ReasoningBudget;
 use super::session_names::SessionNames;
 use crate::digest::digest;
 use crate::logits_processor::LogitsProcessors;
-use crate::message::{Command, CommandSender, Job, JobGrammar, JobId, Ready};
+use crate::message::{Answer, Command, CommandSender, Job, JobGrammar, JobId, QueryId, Ready};
 use crate::model_source::ModelSource;
 use crate::registry::ActiveRequests;
 use crate::request::{Input, OutputMode, ReasoningPlace, Request};
@@ -40,6 +43,14 @@ pub(crate) struct Started {
     pub(crate) processors: LogitsProcessors,
 }
 
+/// What serves a request.
+struct Served<'a> {
+    text: &'a ModelText,
+    adapter: Option<Arc<AdapterUse>>,
+    /// As requests are listed.
+    name: String,
+}
+
 struct Shared {
     info: ModelInfo,
     text: ModelText,
@@ -57,6 +68,7 @@ struct Shared {
     reasoning_budget: Option<usize>,
     grammar_limits: GrammarLimits,
     processors: LogitsProcessors,
+    adapters: ServedAdapters,
 }
 
 impl Drop for Shared {
@@ -72,8 +84,8 @@ impl Handle {
     /// The handle of a started engine.
     pub(crate) fn new(started: Started, source: &ModelSource, settings: &Settings) -> Self {
         let Started { text, ready, commands, thread, requests, status, processors } = started;
-        let Ready { architecture, quantization, context_length, max_model_len, vocab_size, memory, prefix } =
-            ready;
+        let Ready { architecture, quantization, context_length, max_model_len, .. } = ready;
+        let Ready { vocab_size, memory, prefix, adapters, .. } = ready;
         let mut names = source.names().into_iter();
         let info = ModelInfo {
             id: names.next().unwrap_or_default(),
@@ -86,6 +98,7 @@ impl Handle {
             memory,
             loaded: true,
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            adapter: None,
         };
         Self(Arc::new(Shared {
             info,
@@ -103,12 +116,14 @@ impl Handle {
             reasoning_budget: settings.reasoning_budget,
             grammar_limits: settings.grammar_limits.clone(),
             processors,
+            adapters: ServedAdapters::new(adapters),
         }))
     }
 
-    /// Every served model.
+    /// Every served model: the model, then its adapters.
     pub fn models(&self) -> Vec<ModelInfo> {
-        vec![self.0.info.clone()]
+        let adapters = self.0.adapters.models(&self.0.info);
+        std::iter::once(self.0.info.clone()).chain(adapters).collect()
     }
 
     /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt: async callers run
@@ -130,23 +145,23 @@ impl Handle {
         if let Some(structured) = &request.structured {
             structured.validate(&shared.grammar_limits)?;
         }
-        let text = shared.text_of(request.model.as_deref())?;
+        let Served { text, adapter, name } = shared.served(request.model.as_deref())?;
         request.input = text.adapt(request.input);
         let prompt = text.prompt(&request.input, AddSpecial::Yes)?;
         if let Some(session) = &request.session_id {
             shared.sessions.insert(&request.tenant, session, || shared.list_sessions().ok());
         }
         let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
-        let job = shared.job(id, &request, prompt)?;
+        let mut job = shared.job(id, &request, prompt)?;
+        job.request.adapter = adapter.as_ref().map_or(0, |adapter| adapter.id);
         if !shared.requests.has_room(&request.tenant, shared.max_queue, shared.status.running()) {
             return Err(Failure::Busy { retry_after_s: shared.status.retry_after_s() });
         }
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
-        let model = shared.info.id.clone();
         let output_text = text.output_text(&request, &job.request.prompt);
         let budget = shared.reasoning_budget(&request, &job);
         let jobs = std::iter::once(id).chain(budget.as_ref().map(ReasoningBudget::next_id)).collect();
-        let output = RequestOutput::new(&request, model, &job, (output_text, budget), events_tx);
+        let output = RequestOutput::new(&request, (name, adapter), &job, (output_text, budget), events_tx);
         shared.requests.insert(id, output);
         tracing::debug!(request_id = request.id, job = id.0, prompt_tokens = job.prompt, "request queued");
         if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
@@ -234,11 +249,18 @@ impl Shared {
     /// All tenants' sessions. Blocks until the loop replies.
     fn list_sessions(&self) -> Result<Vec<SessionStats>, Failure> {
         const TIMEOUT: Duration = Duration::from_secs(10);
+        match self.query(TIMEOUT, Command::ListSessions)? {
+            Answer::Sessions(sessions) => Ok(sessions),
+            Answer::Adapter(_) => Err(Failure::unavailable("the engine gave another answer")),
+        }
+    }
+
+    fn query(&self, timeout: Duration, command: impl FnOnce(QueryId) -> Command) -> Result<Answer, Failure> {
         let (query, reply) = self.status.new_query();
-        let sent = self.send(Command::ListSessions(query));
-        let sessions = sent.map(|()| reply.recv_timeout(TIMEOUT));
+        let sent = self.send(command(query));
+        let answer = sent.map(|()| reply.recv_timeout(timeout));
         self.status.end_query(query);
-        sessions?.map_err(|_| Failure::unavailable("the engine does not answer"))
+        answer?.map_err(|_| Failure::unavailable("the engine does not answer"))
     }
 
     fn send(&self, command: Command) -> Result<(), Failure> {
@@ -246,12 +268,21 @@ impl Shared {
     }
 
     fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
-        match model {
-            Some(name) if name != self.info.id && !self.info.aliases.iter().any(|alias| alias == name) => {
-                Err(Failure::UnknownModel { model: name.to_owned() })
-            }
-            _ => Ok(&self.text),
+        self.served(model).map(|served| served.text)
+    }
+
+    /// What serves requests for a model: the model itself, or one of its adapters as `name` or `model:name`.
+    fn served(&self, model: Option<&str>) -> Result<Served<'_>, Failure> {
+        let base = Served { text: &self.text, adapter: None, name: self.info.id.clone() };
+        let Some(name) = model else { return Ok(base) };
+        if self.info.names().any(|served| served == name) {
+            return Ok(base);
         }
+        let of_base = |base: &str| name.strip_prefix(base)?.strip_prefix(':');
+        let named = std::iter::once(name).chain(self.info.names().filter_map(of_base));
+        let found = named.filter_map(|name| Some((name, self.adapters.find(name)?))).next();
+        let (name, adapter) = found.ok_or_else(|| Failure::UnknownModel { model: name.to_owned() })?;
+        Ok(Served { adapter: Some(adapter), name: name.to_owned(), ..base })
     }
 
     /// The limit on a request's reasoning, if it has one and the model reasons.

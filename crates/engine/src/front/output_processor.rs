@@ -1,9 +1,11 @@
 //! Turns the loop's reports on one request into its client's events: text, stop strings, usage.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::adapters::AdapterUse;
 use super::output_text::{Ended, NewText, OutputText, Part};
 use super::reasoning_budget::ReasoningBudget;
 use crate::event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
@@ -16,6 +18,8 @@ pub(crate) struct RequestOutput {
     tenant: String,
     origin: RequestOrigin,
     model: String,
+    /// Its adapter stays loaded until it ends.
+    _adapter: Option<Arc<AdapterUse>>,
     submitted: Instant,
     state: RequestState,
     events: UnboundedSender<Event>,
@@ -53,7 +57,7 @@ enum Generation {
 impl RequestOutput {
     pub(super) fn new(
         request: &crate::Request,
-        model: String,
+        (model, adapter): (String, Option<Arc<AdapterUse>>),
         job: &Job,
         (text, budget): (OutputText, Option<ReasoningBudget>),
         events: UnboundedSender<Event>,
@@ -64,6 +68,7 @@ impl RequestOutput {
             tenant: request.tenant.clone(),
             origin: request.origin.clone(),
             model,
+            _adapter: adapter,
             submitted: Instant::now(),
             state: RequestState::Queued,
             events,

@@ -98,9 +98,9 @@ mod tests {
 
     use super::*;
     use crate::message::{
-        Job, JobId, JobReport, JobUpdate, QueryId, SessionReply, StatsReport, TokenLogprobs,
+        Answer, Job, JobId, JobReport, JobUpdate, QueryId, QueryReply, StatsReport, TokenLogprobs,
     };
-    use crate::{Failure, Sampling, SchedulerStats, SessionStats, Stats};
+    use crate::{Failure, NamedAdapter, Sampling, SchedulerStats, SessionStats, Stats};
 
     fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
         let mut bytes = Vec::new();
@@ -126,6 +126,7 @@ mod tests {
             id: JobId(7),
             request: Request {
                 priority: -3,
+                adapter: u128::MAX - 1,
                 cache_salt: u128::MAX,
                 session: Some(4),
                 boundaries: vec![1, 3],
@@ -148,6 +149,8 @@ mod tests {
             ToEngine::Start(Box::new(start)),
             ToEngine::Command(Command::Submit(Box::new(job))),
             ToEngine::Command(Command::Cancel(JobId(1))),
+            ToEngine::Command(Command::LoadAdapter(QueryId(2), NamedAdapter::new("a", "b/c"))),
+            ToEngine::Command(Command::UnloadAdapter(u128::MAX)),
         ]);
         let token =
             TokenLogprobs { token: 5, logprob: Some(-0.5), top: vec![(5, -0.5), (6, f32::NEG_INFINITY)] };
@@ -161,10 +164,11 @@ mod tests {
         let stats = Stats { scheduler, wait_seconds_total: 0.5, ..Stats::default() };
         let stats = Some(Box::new(StatsReport { stats, steps: Vec::new() }));
         let session = SessionStats { session: u128::MAX, tokens: 3, blocks: 1, idle_s: 0.5 };
-        let sessions = vec![SessionReply { query: QueryId(7), sessions: vec![session] }];
+        let answers = [Answer::Sessions(vec![session]), Answer::Adapter(Err("no".into()))];
+        let replies = answers.into_iter().map(|answer| QueryReply { query: QueryId(7), answer }).collect();
         check(vec![
             FromEngine::Refused("no".into()),
-            FromEngine::Report(Box::new(Report { jobs, stats, sessions })),
+            FromEngine::Report(Box::new(Report { jobs, stats, replies })),
         ]);
     }
 

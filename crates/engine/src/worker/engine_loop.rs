@@ -1,5 +1,6 @@
 //! The loop: take commands, keep steps in flight, read the oldest, report.
 
+mod adapters;
 mod commands;
 mod recovery;
 mod report;
@@ -26,7 +27,7 @@ use super::proposer::Proposer;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{RequestRows, StepInput};
 use crate::message::{
-    Command, Job, JobReport, JobUpdate, ReportSender, SessionReply, StepStats, TokenLogprobs,
+    Command, Job, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
 };
 use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
 use crate::{Failure, FinishReason};
@@ -55,7 +56,9 @@ pub(super) struct EngineLoop {
     report_tx: ReportSender,
     /// For the next report.
     reports: Vec<JobReport>,
-    sessions: Vec<SessionReply>,
+    replies: Vec<QueryReply>,
+    /// Adapters to unload once no job uses them.
+    retired_adapters: BTreeSet<u128>,
     stats: LoopStats,
     /// Consecutive iterations that panicked, without a completed step in between.
     panics: u32,
@@ -136,7 +139,8 @@ impl EngineLoop {
             inbox,
             report_tx,
             reports: Vec::new(),
-            sessions: Vec::new(),
+            replies: Vec::new(),
+            retired_adapters: BTreeSet::new(),
             stats: LoopStats::default(),
             panics: 0,
             started_at: Instant::now(),
@@ -171,6 +175,7 @@ impl EngineLoop {
         if let Err(error) = self.advance() {
             self.recover(&error);
         }
+        self.unload_retired_adapters();
         self.publish()
     }
 
@@ -290,8 +295,11 @@ impl EngineLoop {
                     xtc_kept: active.job.xtc_kept.clone(),
                 });
             }
-            let request =
-                RequestRows { prompt: active.job.prompt, prompt_logprobs: active.job.prompt_logprobs };
+            let request = RequestRows {
+                prompt: active.job.prompt,
+                prompt_logprobs: active.job.prompt_logprobs,
+                adapter: active.job.request.adapter,
+            };
             let drafts = match &mut self.proposer {
                 Some(proposer) if work.draft_tokens() > 0 => {
                     proposer.propose(self.scheduler.tokens(work.sequence), work.draft_tokens())

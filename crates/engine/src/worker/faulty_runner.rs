@@ -3,6 +3,7 @@
 //! Invariant: it changes nothing but what the plan names; the loop, the runner and the sampler know nothing of faults.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::time::Duration;
 
 use mlx::Array;
@@ -186,5 +187,17 @@ impl Runner for FaultyRunner {
 
     fn set_blocks(&mut self, blocks: &[usize]) {
         self.inner.set_blocks(blocks);
+    }
+
+    fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {
+        self.inner.load_adapter(directory)
+    }
+
+    fn unload_adapter(&mut self, adapter: u128) -> Result<(), String> {
+        self.inner.unload_adapter(adapter)
+    }
+
+    fn has_adapter(&self, adapter: u128) -> bool {
+        self.inner.has_adapter(adapter)
     }
 }

@@ -1,11 +1,13 @@
 //! The runner that holds the model, its KV cache and the sampling state of all sequences.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
 use omnibus_kv::BlockId;
 use omnibus_model::{
-    Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, PromptCache, Segment,
+    AdapterId, Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, PromptCache,
+    Segment,
 };
 
 use super::capacity::Capacity;
@@ -292,6 +294,19 @@ impl Runner for ModelRunner {
     fn set_blocks(&mut self, blocks: &[usize]) {
         self.blocks = blocks.to_vec();
     }
+
+    fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {
+        let loaded = self.model.load_adapter(directory);
+        loaded.map(|id| id.0).map_err(|error| error.to_string().replace('\n', " "))
+    }
+
+    fn unload_adapter(&mut self, adapter: u128) -> Result<(), String> {
+        self.model.unload_adapter(AdapterId(adapter)).map_err(|error| error.to_string())
+    }
+
+    fn has_adapter(&self, adapter: u128) -> bool {
+        self.model.has_adapter(AdapterId(adapter))
+    }
 }
 
 fn chooser(model: &Model) -> Chooser {
@@ -305,6 +320,7 @@ fn segment(segment: &InputSegment) -> Segment {
         context: segment.context,
         prompt: segment.prompt,
         samples: segment.samples,
+        adapter: (segment.adapter != 0).then_some(AdapterId(segment.adapter)),
         tables: segment.tables.clone(),
     }
 }

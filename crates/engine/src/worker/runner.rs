@@ -4,6 +4,7 @@
 //! its sampling. The forward pass and the sampling are two calls, so that what sampling depends on can be computed while
 //! the forward pass runs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use mlx::Array;
@@ -51,6 +52,15 @@ pub(super) trait Runner {
 
     /// The blocks of each layer group from the next reset on.
     fn set_blocks(&mut self, blocks: &[usize]);
+
+    /// Loads the adapter in a directory, between steps. Fails with a line that names the file.
+    fn load_adapter(&mut self, directory: &Path) -> Result<u128, String>;
+
+    /// Unloads an adapter that no sequence uses.
+    fn unload_adapter(&mut self, adapter: u128) -> Result<(), String>;
+
+    /// Whether an adapter is loaded.
+    fn has_adapter(&self, adapter: u128) -> bool;
 }
 
 /// A forward pass, before sampling.

@@ -47,6 +47,8 @@ pub(super) struct InputSegment {
     pub(super) prompt: usize,
     /// How many of its rows, the last ones, are sampled.
     pub(super) samples: usize,
+    /// Its adapter; zero for none.
+    pub(super) adapter: u128,
     /// Its blocks, one table for each layer group. The state after the `i`-th sampled row goes to the `i`-th slot.
     pub(super) tables: Vec<BlockTable>,
 }
@@ -71,6 +73,8 @@ pub(super) struct RequestRows {
     /// Tokens of the prompt.
     pub(super) prompt: usize,
     pub(super) prompt_logprobs: Option<usize>,
+    /// As in [`omnibus_core::Request::adapter`].
+    pub(super) adapter: u128,
 }
 
 impl StepInput {
@@ -101,6 +105,7 @@ impl StepInput {
             context: work.positions.start,
             prompt: request.prompt,
             samples: work.samples,
+            adapter: request.adapter,
             tables: groups.map(|group| scheduler.block_table(work.sequence, group).clone()).collect(),
         });
         self.push_prompt_rows(work, known, request);

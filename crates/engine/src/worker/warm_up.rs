@@ -100,6 +100,7 @@ fn step_input(runner: &ModelRunner, block_size: usize, room: usize, tokens: &[us
             context: 0,
             prompt: tokens,
             samples: usize::from(is_sampled),
+            adapter: 0,
             tables: runner.cache().groups().iter().map(table).collect(),
         });
         if is_sampled {

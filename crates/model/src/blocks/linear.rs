@@ -1,35 +1,44 @@
 //! Matrix products with weights, dense or packed.
 
+use std::rc::Rc;
+
 use mlx::{Array, Dtype};
 
-use super::HadamardRotation;
-use crate::ops::{ChosenExperts, Ops, Weight};
+use super::{AdaptedWeight, HadamardRotation};
+use crate::ops::ChosenExperts;
 
-/// `x · Wᵀ + b`. The weight is `[out, in]`.
+/// `x · Wᵀ + b`, and the products of the rows' adapters. The weight is `[out, in]`.
 #[derive(Clone)]
 pub(crate) struct Linear {
-    ops: &'static dyn Ops,
-    weight: Weight,
+    weight: Rc<AdaptedWeight>,
     bias: Option<Array>,
     /// Of what it reads.
     rotation: Option<HadamardRotation>,
 }
 
 impl Linear {
-    pub(crate) fn new(ops: &'static dyn Ops, weight: Weight, bias: Option<Array>) -> Self {
-        Self { ops, weight, bias, rotation: None }
+    pub(crate) fn new(weight: Rc<AdaptedWeight>, bias: Option<Array>) -> Self {
+        Self { weight, bias, rotation: None }
     }
 
-    /// The same for weights that were rotated.
+    /// The same layer, which no adapter may change: its rows are not those of the pass.
+    pub(crate) fn without_adapters(self) -> Self {
+        Self { weight: self.weight.without_adapters(), ..self }
+    }
+
+    /// The same for weights that were rotated. No adapter may change them: it would read other inputs than they do.
     pub(crate) fn rotated(self, rotation: Option<HadamardRotation>) -> Self {
-        Self { rotation, ..self }
+        match rotation {
+            Some(_) => Self { rotation, ..self.without_adapters() },
+            None => self,
+        }
     }
 
     /// `[.., in]` → `[.., out]`.
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<Array> {
         let product = match &self.rotation {
-            Some(rotation) => self.ops.linear(&rotation.apply(x)?, &self.weight)?,
-            None => self.ops.linear(x, &self.weight)?,
+            Some(rotation) => self.weight.product(&rotation.apply(x)?)?,
+            None => self.weight.product(x)?,
         };
         Ok(match &self.bias {
             Some(bias) => product + bias,
@@ -39,7 +48,7 @@ impl Linear {
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         let signs = self.rotation.iter().map(|rotation| &rotation.signs);
-        self.weight.arrays().into_iter().chain(&self.bias).chain(signs).collect()
+        self.weight.weight.arrays().into_iter().chain(&self.bias).chain(signs).collect()
     }
 
     /// The same layer with only these outputs, in this order. `rows`: `[n]` i32, each below the outputs' number.
@@ -58,8 +67,8 @@ impl Linear {
             (None, None) => None,
             _ => return Ok(None),
         };
-        let weight = Weight::join(&first.weight, &second.weight)?;
-        Ok(weight.map(|weight| Self { ops: first.ops, weight, bias, rotation: None }))
+        let weight = AdaptedWeight::join(&first.weight, &second.weight)?;
+        Ok(weight.map(|weight| Self { weight, bias, rotation: None }))
     }
 }
 
@@ -104,24 +113,24 @@ pub(crate) struct Embedding(pub(crate) Linear);
 impl Embedding {
     /// `tokens` `[T]` i32, all within the vocabulary → `[T, hidden]` in `dtype`.
     pub(crate) fn forward(&self, tokens: &Array, dtype: Dtype) -> mlx::Result<Array> {
+        let AdaptedWeight { ops, weight, .. } = &*self.0.weight;
         match &self.0.rotation {
-            Some(rotation) => rotation.rows(&self.0.weight, tokens)?.astype(dtype),
-            None => self.0.ops.embedding(tokens, &self.0.weight, dtype),
+            Some(rotation) => rotation.rows(weight, tokens)?.astype(dtype),
+            None => ops.embedding(tokens, weight, dtype),
         }
     }
 }
 
 /// Linear layers of many experts, weights `[experts, out, in]`.
 pub(crate) struct ExpertLinear {
-    ops: &'static dyn Ops,
-    weight: Weight,
+    weight: Rc<AdaptedWeight>,
     /// `[experts, out]`
     bias: Option<Array>,
 }
 
 impl ExpertLinear {
-    pub(crate) fn new(ops: &'static dyn Ops, weight: Weight, bias: Option<Array>) -> Self {
-        Self { ops, weight, bias }
+    pub(crate) fn new(weight: Rc<AdaptedWeight>, bias: Option<Array>) -> Self {
+        Self { weight, bias }
     }
 
     /// One layer that computes both outputs, `first` before `second`, if they are stored alike.
@@ -131,15 +140,15 @@ impl ExpertLinear {
             (None, None) => None,
             _ => return Ok(None),
         };
-        let Some(weight) = Weight::join(&first.weight, &second.weight)? else { return Ok(None) };
+        let Some(weight) = AdaptedWeight::join(&first.weight, &second.weight)? else { return Ok(None) };
         // Evaluated at once, so that loading never holds the parts of several layers twice.
-        mlx::eval(weight.arrays().into_iter().chain(&bias))?;
-        Ok(Some(Self { ops: first.ops, weight, bias }))
+        mlx::eval(weight.weight.arrays().into_iter().chain(&bias))?;
+        Ok(Some(Self { weight, bias }))
     }
 
-    /// Each row through the experts chosen for it, see [`Ops::expert_linear`].
+    /// Each row through the experts chosen for it, see [`Ops::expert_linear`](crate::ops::Ops::expert_linear).
     pub(crate) fn forward(&self, x: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
-        let product = self.ops.expert_linear(x, experts, &self.weight)?;
+        let product = self.weight.expert_product(x, experts)?;
         match &self.bias {
             Some(bias) => Ok(product + bias.take(&experts.indices, 0)?),
             None => Ok(product),
@@ -147,6 +156,6 @@ impl ExpertLinear {
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.weight.arrays().into_iter().chain(&self.bias).collect()
+        self.weight.weight.arrays().into_iter().chain(&self.bias).collect()
     }
 }

@@ -19,7 +19,7 @@ impl PerLayerEmbedding {
     pub(crate) fn load(spec: PerLayerInputs, store: &mut Store, root: &str) -> Result<Self, LoadError> {
         Ok(Self {
             spec,
-            table: Embedding(store.linear(&format!("{root}.embed_tokens_per_layer"))?),
+            table: store.embedding(&format!("{root}.embed_tokens_per_layer"))?,
             projection: store.linear(&format!("{root}.per_layer_model_projection"))?,
             norm: store.vector(&format!("{root}.per_layer_projection_norm.weight"))?,
         })

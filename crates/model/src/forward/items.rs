@@ -244,7 +244,7 @@ mod tests {
     fn segment(first: usize, len: usize, context: usize, blocks: &[u32]) -> Segment {
         let blocks = blocks.iter().copied().map(BlockId).collect();
         let table = BlockTable { freed_blocks: 2, sink_blocks: 0, blocks };
-        Segment { first, len, context, prompt: 0, samples: 0, tables: vec![table] }
+        Segment { first, len, context, prompt: 0, samples: 0, adapter: None, tables: vec![table] }
     }
 
     fn fields(items: &[i32]) -> Vec<&[i32]> {

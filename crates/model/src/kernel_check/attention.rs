@@ -208,7 +208,7 @@ fn batch(pass: Pass, rows: usize, tables: &[BlockTable]) -> mlx::Result<Batch> {
     for ((context, len), table) in pass.iter().zip(tables) {
         let prompt = context + len;
         let (len, context, tables) = (*len, *context, vec![table.clone()]);
-        segments.push(Segment { first, len, context, prompt, samples: 0, tables });
+        segments.push(Segment { first, len, context, prompt, samples: 0, adapter: None, tables });
         first += len;
     }
     let tokens = Array::from_slice(&vec![0i32; rows], &[rows as i32])?;

@@ -176,7 +176,15 @@ fn batch(pass: Pass) -> mlx::Result<Batch> {
     for (slot, (context, len)) in pass.iter().enumerate() {
         let table = BlockTable { freed_blocks: 0, sink_blocks: 0, blocks: vec![BlockId(slot as u32)] };
         let (len, context, prompt) = (*len, *context, context + len);
-        segments.push(Segment { first, len, context, prompt, samples: 0, tables: vec![table] });
+        segments.push(Segment {
+            first,
+            len,
+            context,
+            prompt,
+            samples: 0,
+            adapter: None,
+            tables: vec![table],
+        });
         first += len;
     }
     let tokens = Array::from_slice(&vec![0i32; first], &[first as i32])?;

@@ -111,7 +111,7 @@ pub(super) struct NgramBlock {
 impl NgramBlock {
     pub(super) fn load(spec: &NgramEmbedding, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let load = |(index, table): (usize, Table)| {
-            let rows = Embedding(store.linear(&format!("{path}.embedders.{index}"))?);
+            let rows = store.embedding(&format!("{path}.embedders.{index}"))?;
             Ok((table, rows, store.linear(&format!("{path}.post_projs.{index}"))?))
         };
         let tables = spec.tables().into_iter().enumerate().map(load).collect::<Result<_, LoadError>>()?;

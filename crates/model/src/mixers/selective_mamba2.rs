@@ -98,8 +98,9 @@ impl SelectiveMamba2Block {
                 dt_bias: store.float(&at("dt_bias"))?,
                 skip: store.float(&at("D"))?,
             },
-            select: store.linear(&at("bcdt_proj"))?,
-            step: store.linear(&at("dt_proj"))?,
+            // Their rows are those of one run.
+            select: store.linear(&at("bcdt_proj"))?.without_adapters(),
+            step: store.linear(&at("dt_proj"))?.without_adapters(),
             out: store.linear(&at("out_proj"))?,
         })
     }

@@ -67,6 +67,10 @@ impl Ops for CpuOps {
         }
     }
 
+    fn skips_unknown_experts(&self) -> bool {
+        true
+    }
+
     fn route(
         &self,
         logits: &Array,

@@ -1,6 +1,6 @@
 //! A matrix of weights, as stored.
 
-use mlx::{Array, Quantized, Transpose};
+use mlx::{Array, Dtype, QuantMode, Quantized, Transpose};
 
 /// `[out, in]`, or `[experts, out, in]`.
 #[derive(Clone)]
@@ -17,6 +17,44 @@ impl Weight {
                 [&packed.weight, &packed.scales].into_iter().chain(&packed.biases).collect()
             }
         }
+    }
+
+    /// Outputs of a matrix, or of each expert's.
+    pub(crate) fn outputs(&self) -> mlx::Result<i32> {
+        match self {
+            Self::Dense(weight) => weight.dim(-2),
+            Self::Packed(packed) => packed.weight.dim(-2),
+        }
+    }
+
+    /// Inputs likewise.
+    pub(crate) fn inputs(&self) -> mlx::Result<i32> {
+        match self {
+            Self::Dense(weight) => weight.dim(-1),
+            Self::Packed(packed) => Ok(packed.scales.dim(-1)? * packed.group),
+        }
+    }
+
+    /// How many matrices it has: one, or one for each expert.
+    pub(crate) fn matrices(&self) -> mlx::Result<i32> {
+        let stored = match self {
+            Self::Dense(weight) => weight,
+            Self::Packed(packed) => &packed.weight,
+        };
+        if stored.ndim() == 3 { stored.dim(0) } else { Ok(1) }
+    }
+
+    /// Some outputs of a matrix, `[last − first, in]` f32.
+    pub(crate) fn rows_as_floats(&self, first: i32, last: i32) -> mlx::Result<Array> {
+        let rows: Vec<i32> = (first..last).collect();
+        let floats = match self.take_rows(&Array::from_slice(&rows, &[last - first])?)? {
+            Self::Dense(weight) => weight,
+            Self::Packed(packed) => {
+                let is_affine = packed.mode == QuantMode::Affine;
+                packed.dequantize(if is_affine { packed.scales.dtype()? } else { Dtype::Bf16 })?
+            }
+        };
+        floats.astype(Dtype::F32)
     }
 
     /// The same weight with only these rows of its first axis, in this order, `[n]` i32.

@@ -4,6 +4,7 @@
 //! floats, since packing them again would round the change away.
 
 mod config;
+mod low_rank;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 use super::header::{check_header, problem};
 use crate::{LoadError, Quantization, Weights};
 use config::AdapterConfig;
+pub(crate) use low_rank::LowRank;
 
 /// Files with an adapter's tensors: mlx-lm's and PEFT's.
 const FILES: &[&str] = &["adapters.safetensors", "adapter_model.safetensors"];

@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 use sha2::{Digest, Sha256};
 
 use super::{LoadError, Source, header::problem};
+use crate::AdapterId;
 
 /// Of every so many bytes of a weight file, the first [`SAMPLE_BYTES`] are looked at: reading all of a large model
 /// would take longer than loading it.
@@ -48,6 +49,20 @@ impl Source {
         }
         Ok(hash.finalize().into())
     }
+}
+
+/// The hash of an adapter's files, all bytes of them.
+pub(crate) fn adapter_id(directory: &Path) -> Result<AdapterId, LoadError> {
+    let mut hash = Sha256::new();
+    for file in super::adapter::files(directory) {
+        hash.update(file.file_name().unwrap_or_default().as_encoded_bytes());
+        let bytes = fs::read(&file).map_err(|error| problem(&file, error.to_string()))?;
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(&bytes);
+    }
+    let hash: [u8; 32] = hash.finalize().into();
+    let half = hash.first_chunk().map_or(0, |half| u128::from_le_bytes(*half));
+    Ok(AdapterId(half.max(1)))
 }
 
 fn samples(path: &Path, add: &mut impl FnMut(&[u8])) -> std::io::Result<()> {

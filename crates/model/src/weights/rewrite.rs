@@ -107,6 +107,33 @@ impl WeightRewrite {
         }
     }
 
+    /// Whether it changes what a matrix of this name computes, beyond the names and the order of its outputs.
+    pub(crate) fn changes_values(&self, name: &str) -> bool {
+        match self {
+            Self::TakeInputs { tensors, .. }
+            | Self::Transposed { tensors }
+            | Self::Reshape { tensors, .. }
+            | Self::NormalizeInputs { tensors }
+            | Self::NormalizeOutputs { tensors }
+            | Self::Transpose { tensors, .. }
+            | Self::RoundToBf16 { tensors, .. }
+            | Self::Add { tensors, .. }
+            | Self::Scale { tensors, .. } => tensors.matches(name),
+            Self::GateShares { from, .. } => from.matches(name),
+            Self::StackExperts { from, .. } | Self::Unstack { from, .. } | Self::SplitLatent { from, .. } => {
+                from.matches(name)
+            }
+            Self::MoveFactors { from, to } => from.matches(name) || to.matches(name),
+            Self::Drop { .. }
+            | Self::DropBeside { .. }
+            | Self::DropLayersFrom { .. }
+            | Self::Rename { .. }
+            | Self::Split { .. }
+            | Self::Deinterleave { .. }
+            | Self::TakeRows { .. } => false,
+        }
+    }
+
     /// The paths of packed modules after this step.
     pub(crate) fn apply_to_paths(&self, quantization: &mut Quantization) {
         let targets: Vec<(&Pattern, &Pattern)> = match self {

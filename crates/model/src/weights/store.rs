@@ -1,12 +1,13 @@
 //! Passes a checkpoint's tensors to the blocks that compute with them, each once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::{Difference, check, infer};
 use super::foreign::convert;
-use crate::blocks::{ExpertLinear, HadamardRotation, Linear, NormBlock};
+use crate::blocks::{AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, Linear, NormBlock};
 use crate::ops::{CausalConv, Ops, Weight};
 use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
 
@@ -19,6 +20,7 @@ pub(crate) struct Store {
     hidden: usize,
     /// Blocks of rotations, by module.
     rotated: BTreeMap<String, usize>,
+    adapters: Rc<Adapters>,
 }
 
 impl Store {
@@ -37,7 +39,8 @@ impl Store {
             None => stored_dtype(blueprint, &weights)?,
         };
         let rotated = blueprint.rotated.iter().map(|module| (module.path.clone(), module.block)).collect();
-        Ok(Self { weights, quantization, ops, activations, hidden: blueprint.hidden, rotated })
+        let (adapters, hidden) = (Rc::default(), blueprint.hidden);
+        Ok(Self { weights, quantization, ops, activations, hidden, rotated, adapters })
     }
 
     /// Tensors that were checked, all of which the blocks take.
@@ -50,7 +53,15 @@ impl Store {
     ) -> Self {
         let ops = kernels.ops();
         let activations = ops.activations().unwrap_or(activations);
-        Self { weights, quantization, ops, activations, hidden, rotated: BTreeMap::new() }
+        Self {
+            weights,
+            quantization,
+            ops,
+            activations,
+            hidden,
+            rotated: BTreeMap::new(),
+            adapters: Rc::default(),
+        }
     }
 
     /// True when nothing is left to take.
@@ -69,7 +80,8 @@ impl Store {
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
-        Ok(Linear::new(self.ops, weight, bias).rotated(self.rotation(path)?))
+        let weight = AdaptedWeight::new(self.ops, weight, &self.adapters, path)?;
+        Ok(Linear::new(weight, bias).rotated(self.rotation(path)?))
     }
 
     fn rotation(&mut self, path: &str) -> Result<Option<HadamardRotation>, LoadError> {
@@ -77,12 +89,23 @@ impl Store {
         Ok(Some(HadamardRotation { signs: self.float(&format!("{path}.signs"))?, block }))
     }
 
+    /// A table of rows at `path`, dense or packed, which no adapter changes.
+    pub(crate) fn embedding(&mut self, path: &str) -> Result<Embedding, LoadError> {
+        Ok(Embedding(self.linear(path)?.without_adapters()))
+    }
+
+    /// The adapters of the layers that it makes.
+    pub(crate) fn adapters(&self) -> &Rc<Adapters> {
+        &self.adapters
+    }
+
     /// Stacked experts at `path`: dense or packed.
     pub(crate) fn expert_linear(&mut self, path: &str) -> Result<ExpertLinear, LoadError> {
         let bias = self.weights.remove(&format!("{path}.bias"));
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
-        Ok(ExpertLinear::new(self.ops, self.weight(path, weight)?, bias))
+        let weight = self.weight(path, weight)?;
+        Ok(ExpertLinear::new(AdaptedWeight::new(self.ops, weight, &self.adapters, path)?, bias))
     }
 
     /// A linear layer for each head at `path`: dense or packed.

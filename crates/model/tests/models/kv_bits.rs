@@ -54,7 +54,7 @@ fn step_through(model: &Model, state: &mut KvCache) -> Vec<f32> {
             let blocks = (0..8).map(|block| BlockId((2 * block + sequence) as u32)).rev().collect();
             let (first, tables) =
                 (tokens.len(), vec![BlockTable { blocks, ..BlockTable::default() }; groups]);
-            segments.push(Segment { first, len, context, prompt: 17, samples: 1, tables });
+            segments.push(Segment { first, len, context, prompt: 17, samples: 1, adapter: None, tables });
             tokens.extend((context..context + len).map(|position| token(sequence, position)));
         }
         let rows = Array::from_slice(&tokens, &[tokens.len() as i32]).unwrap();

@@ -34,7 +34,8 @@ fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
             BlockTable { blocks, ..BlockTable::new(group.spec.kind, BLOCK_SIZE) }
         };
         let tables = groups.iter().map(table).collect();
-        let segment = Segment { first: 0, len: 1, context: position, prompt: 1, samples: 1, tables };
+        let segment =
+            Segment { first: 0, len: 1, context: position, prompt: 1, samples: 1, adapter: None, tables };
         let tokens = Array::from_slice(&[5], &[1]).unwrap();
         let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0], multimodal: None };
         let logits = model.forward(&batch, &mut state).unwrap().unwrap().0;
@@ -89,7 +90,7 @@ fn unused_blocks_take_no_memory() {
     let table = BlockTable { blocks: vec![BlockId(7), BlockId(3)], ..BlockTable::default() };
     for context in 0..20 {
         let tables = vec![table.clone(); groups.len()];
-        let segment = Segment { first: 0, len: 1, context, prompt: 1, samples: 1, tables };
+        let segment = Segment { first: 0, len: 1, context, prompt: 1, samples: 1, adapter: None, tables };
         let tokens = Array::from_slice(&[5], &[1]).unwrap();
         let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0], multimodal: None };
         model.forward(&batch, &mut cache).unwrap().unwrap().0.eval().unwrap();

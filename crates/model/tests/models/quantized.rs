@@ -66,7 +66,8 @@ fn logits(model: &Model) -> Vec<f32> {
     let mut table = BlockTable::new(cache.groups()[0].spec.kind, 4);
     table.blocks.extend([BlockId(2), BlockId(0), BlockId(1)]);
     let tokens = Array::from_slice(&[5, 90, 17, 3, 44, 61, 8, 29, 70], &[9]).unwrap();
-    let segment = Segment { first: 0, len: 9, context: 0, prompt: 9, samples: 1, tables: vec![table] };
+    let segment =
+        Segment { first: 0, len: 9, context: 0, prompt: 9, samples: 1, adapter: None, tables: vec![table] };
     let batch = Batch { tokens, segments: vec![segment], logits_at: (0..9).collect(), multimodal: None };
     model.forward(&batch, &mut cache).unwrap().unwrap().0.to_vec::<f32>().unwrap()
 }

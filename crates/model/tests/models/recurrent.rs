@@ -51,7 +51,15 @@ fn batch(model: &Model, state: &mut KvCache, walks: &mut [(&mut Walk, &[i32], us
         };
         let tables: Vec<BlockTable> = state.groups().iter().map(table).collect();
         let (first, context) = (rows.len(), walk.computed);
-        segments.push(Segment { first, len: tokens.len(), context, prompt: 1, samples: *samples, tables });
+        segments.push(Segment {
+            first,
+            len: tokens.len(),
+            context,
+            prompt: 1,
+            samples: *samples,
+            adapter: None,
+            tables,
+        });
         walk.computed += tokens.len();
         rows.extend_from_slice(tokens);
         logits_at.push(rows.len() - 1);

@@ -41,7 +41,8 @@ fn logits(model: &Model, tokens: &[i32], sizes: &[usize]) -> Vec<f32> {
             table
         };
         let tables = groups.iter().map(table).collect();
-        let segment = Segment { first: 0, len, context, prompt: tokens.len(), samples: 1, tables };
+        let segment =
+            Segment { first: 0, len, context, prompt: tokens.len(), samples: 1, adapter: None, tables };
         let rows = Array::from_slice(&tokens[context..context + len], &[len as i32]).unwrap();
         let batch =
             Batch { tokens: rows, segments: vec![segment], logits_at: (0..len).collect(), multimodal: None };

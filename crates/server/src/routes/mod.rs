@@ -1,5 +1,6 @@
 //! The routes.
 
+mod adapters;
 mod chat;
 mod completions;
 mod messages;
@@ -44,6 +45,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/stream", get(stream::connect))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
+        .route("/v1/load_lora_adapter", post(adapters::load))
+        .route("/v1/unload_lora_adapter", post(adapters::unload))
         .route("/v1/requests", get(requests::list))
         .route("/v1/requests/{id}", delete(requests::cancel))
         .route("/v1/sessions", get(sessions::list))

@@ -11,35 +11,41 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::wire::models::{Model, ModelList};
 
-/// Lists the models, once per served name.
+/// Lists the models, once per served name. Adapters are listed once, behind their model.
 pub async fn list(State(app): State<Arc<App>>) -> Json<ModelList> {
+    let named = |info: ModelInfo| {
+        let count = if info.adapter.is_some() { 1 } else { usize::MAX };
+        info.names().take(count).map(|name| listed(&info, name)).collect::<Vec<_>>()
+    };
     Json(ModelList { object: "list", data: app.engine.models().into_iter().flat_map(named).collect() })
 }
 
-/// One model by name.
+/// One model by any of its names.
 pub async fn one(
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Model>, ApiError> {
     let Path(id) = id?;
-    let found = app.engine.models().into_iter().flat_map(named).find(|model| model.id == id);
-    found.map(Json).ok_or_else(|| omnibus_engine::Failure::UnknownModel { model: id }.into())
+    let models = app.engine.models();
+    let found = models.iter().find(|info| info.names().any(|name| name == id));
+    let found = found.map(|info| Json(listed(info, &id)));
+    found.ok_or_else(|| omnibus_engine::Failure::UnknownModel { model: id }.into())
 }
 
-/// A model once per served name.
-fn named(info: ModelInfo) -> Vec<Model> {
-    let names = std::iter::once(&info.id).chain(&info.aliases);
-    let model = |name: &String| Model {
-        id: name.clone(),
+/// A model under one of its names.
+pub fn listed(info: &ModelInfo, name: &str) -> Model {
+    let adapter = info.adapter.as_ref();
+    Model {
+        id: name.to_owned(),
         object: "model",
         created: info.created,
         owned_by: "omnibus",
-        root: info.id.clone(),
+        root: adapter.map_or_else(|| info.id.clone(), |adapter| adapter.path.clone()),
+        parent: adapter.map(|adapter| adapter.parent.clone()),
         context_length: info.context_length,
         max_model_len: info.max_model_len,
         architecture: info.architecture.clone(),
         quantization: info.quantization.clone(),
         loaded: info.loaded,
-    };
-    names.map(model).collect()
+    }
 }

@@ -44,9 +44,7 @@ fn max_model_len(app: &App, model: Option<&str>) -> Result<usize, ApiError> {
     let models = app.engine.models();
     let found = match model {
         None => models.first(),
-        Some(name) => {
-            models.iter().find(|info| info.id == name || info.aliases.iter().any(|alias| alias == name))
-        }
+        Some(name) => models.iter().find(|info| info.names().any(|served| served == name)),
     };
     let unknown = || Failure::UnknownModel { model: model.unwrap_or_default().into() };
     Ok(found.ok_or_else(unknown)?.max_model_len)

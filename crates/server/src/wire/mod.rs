@@ -2,6 +2,7 @@
 //!
 //! Invariant: the only place with an API's field names. Nothing here knows the engine.
 
+pub mod adapters;
 pub mod anthropic;
 pub mod chat;
 pub mod completions;

@@ -22,8 +22,10 @@ pub struct Model {
     pub created: u64,
     /// `omnibus`
     pub owned_by: &'static str,
-    /// The model's first name, of which `id` may be an alias.
+    /// The model's first name, of which `id` may be an alias; of an adapter, its directory.
     pub root: String,
+    /// Of an adapter, the model that it belongs to.
+    pub parent: Option<String>,
     /// The model's own context length, in tokens.
     pub context_length: usize,
     /// Most tokens of prompt and completion together that this server accepts.

@@ -150,7 +150,17 @@ impl Engine for ScriptedEngine {
             loaded: true,
             created: 1,
             max_model_len: CONTEXT,
+            adapter: None,
         }]
+    }
+
+    fn load_adapter(&self, name: &str, _path: &std::path::Path) -> Result<ModelInfo, Failure> {
+        Err(Failure::bad_request("lora_path", format!("there is no adapter for `{name}`")))
+    }
+
+    fn unload_adapter<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
+        let unknown = Failure::UnknownModel { model: name.to_owned() };
+        async { Err(unknown) }.boxed()
     }
 
     fn submit(&self, request: Request) -> Result<Events, Failure> {

@@ -90,6 +90,34 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "adapters",
+        short: None,
+        kind: Kind::Count(0, 1024),
+        default: "0",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Measure each number of streams again with so many random LoRA adapters, which the streams take in turn; 0 does not.",
+        set: |config, value| {
+            config.engine_bench.adapters = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "adapter-rank",
+        short: None,
+        kind: Kind::Count(1, 512),
+        default: "16",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Rank of the random adapters, which change every linear layer of the layers.",
+        set: |config, value| {
+            config.engine_bench.adapter_rank = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
         name: "case-timeout",
         short: None,
         kind: Kind::Number(1.0, 1e6),

@@ -1,10 +1,10 @@
 //! Settings of the model: directory, served names, length and device.
 
-use omnibus_engine::{CpuActivations, DeviceChoice};
+use omnibus_engine::{CpuActivations, DeviceChoice, NamedAdapter};
 
 use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT};
 use crate::command_name::CommandName;
-use crate::settings::{Kind, Scope, Setting};
+use crate::settings::{Config, Kind, Scope, Setting};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -41,6 +41,17 @@ pub const SETTINGS: &[Setting] = &[
             config.served_names = value.list();
             Ok(())
         },
+    },
+    Setting {
+        name: "adapter-path",
+        short: None,
+        kind: Kind::List("[NAME=]DIRECTORY"),
+        default: "",
+        section: "Model",
+        commands: SERVE,
+        scope: Scope::FlagOnly,
+        help: "Adapter in mlx-lm's or PEFT's format; may be repeated. With a name, LoRA or DoRA that requests choose by the `model` NAME, several in one batch; without, LoRA, DoRA or a full fine-tune that is merged into the model: quantized weights that it changes become floats.",
+        set: |config, value| value.list().iter().try_for_each(|text| add_adapter(config, text)),
     },
     Setting {
         name: "adapter-path",
@@ -165,3 +176,17 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
 ];
+
+/// Adds an adapter, `NAME=DIRECTORY` or `DIRECTORY`.
+fn add_adapter(config: &mut Config, text: &str) -> Result<(), String> {
+    match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
+        Some((name, path)) => config.engine.adapters.push(NamedAdapter::new(name, path)),
+        None if config.engine.adapter.is_some() => {
+            return Err(
+                "merges one adapter into the model: give the others names, as NAME=DIRECTORY".to_owned()
+            );
+        }
+        None => config.engine.adapter = Some(text.into()),
+    }
+    Ok(())
+}

@@ -1,6 +1,6 @@
 //! Settings of the HTTP server: address, keys, limits and timeouts.
 
-use omnibus_server::ModelNames;
+use omnibus_server::{AdapterUpdates, ModelNames};
 
 use super::SERVE;
 use crate::command_name::CommandName;
@@ -104,6 +104,21 @@ pub const SETTINGS: &[Setting] = &[
         help: "Refuse model names that are not served on /v1/messages and /v1/responses too. Default: the loaded model serves any name there.",
         set: |config, value| {
             config.listen.model_names = if value.is_on() { ModelNames::Strict } else { ModelNames::Any };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "allow-runtime-lora-updating",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Let clients load and unload adapters by POST /v1/load_lora_adapter and /v1/unload_lora_adapter: a load reads a directory on the server. Default: both routes answer 404.",
+        set: |config, value| {
+            config.listen.adapter_updates =
+                if value.is_on() { AdapterUpdates::Allowed } else { AdapterUpdates::Refused };
             Ok(())
         },
     },

@@ -9,7 +9,7 @@ use omnibus_grammar::MatchState;
 
 use super::report::seconds;
 use super::{ActiveJob, EngineLoop, PendingOffload};
-use crate::message::{Command, Job, JobReport, JobUpdate, QueryId, SessionReply};
+use crate::message::{Answer, Command, Job, JobReport, JobUpdate, QueryId, QueryReply};
 use crate::sampler::needs_history;
 use crate::worker::grammars::Prepared;
 use crate::worker::kv_offload::KvOffload;
@@ -64,6 +64,10 @@ impl EngineLoop {
                 }
             }
             Command::ListSessions(query) => self.list_sessions(query),
+            Command::LoadAdapter(query, adapter) => self.load_adapter(query, &adapter),
+            Command::UnloadAdapter(adapter) => {
+                self.retired_adapters.insert(adapter);
+            }
             Command::DropSession(session) => {
                 self.scheduler.drop_session(session);
             }
@@ -80,7 +84,7 @@ impl EngineLoop {
             blocks: session.blocks,
             idle_s: now.saturating_sub(session.last_used) as f64 / 1e6,
         });
-        self.sessions.push(SessionReply { query, sessions: sessions.collect() });
+        self.replies.push(QueryReply { query, answer: Answer::Sessions(sessions.collect()) });
     }
 
     /// Queues a job, once its grammar is compiled.
@@ -108,6 +112,10 @@ impl EngineLoop {
     }
 
     fn queue(&mut self, mut job: Job, grammar: Option<Prepared>) {
+        if let Some(failure) = self.missing_adapter(&job) {
+            self.reports.push(JobReport { job: job.id, update: JobUpdate::Failed(failure) });
+            return;
+        }
         let now = self.now();
         let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
         let mut tokens = std::mem::take(&mut job.request.prompt);

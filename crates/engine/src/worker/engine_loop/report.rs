@@ -79,11 +79,11 @@ impl EngineLoop {
     /// reports show that the loop makes progress.
     pub(super) fn report(&mut self) -> Result<(), Disconnected> {
         let stats = self.stats_due().then(|| Box::new(self.collect_stats()));
-        if stats.is_none() && self.reports.is_empty() && self.sessions.is_empty() {
+        if stats.is_none() && self.reports.is_empty() && self.replies.is_empty() {
             return Ok(());
         }
-        let (jobs, sessions) = (std::mem::take(&mut self.reports), std::mem::take(&mut self.sessions));
-        (self.report_tx)(Report { jobs, stats, sessions })
+        let (jobs, replies) = (std::mem::take(&mut self.reports), std::mem::take(&mut self.replies));
+        (self.report_tx)(Report { jobs, stats, replies })
     }
 
     fn stats_due(&self) -> bool {

@@ -94,6 +94,18 @@ impl Runner for Recorder {
     fn set_blocks(&mut self, blocks: &[usize]) {
         self.inner.set_blocks(blocks);
     }
+
+    fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {
+        self.inner.load_adapter(directory)
+    }
+
+    fn unload_adapter(&mut self, adapter: u128) -> Result<(), String> {
+        self.inner.unload_adapter(adapter)
+    }
+
+    fn has_adapter(&self, adapter: u128) -> bool {
+        self.inner.has_adapter(adapter)
+    }
 }
 
 fn embedded() -> PathBuf {

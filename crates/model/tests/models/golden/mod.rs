@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use mlx::Array;
 use omnibus_model::mrope::MultimodalPositions;
-use omnibus_model::{Kernels, Model, Quantization, Weights, families};
+use omnibus_model::{AdapterId, Kernels, Model, Quantization, Weights, families};
 use serde_json::{Map, Value};
 
 /// One fixture, read.
@@ -32,6 +32,8 @@ pub struct Prompt {
     pub decode: Vec<i32>,
     /// `[1 + decode.len()][vocab]`
     pub logits: Vec<Vec<f32>>,
+    /// The adapter that computed them, where it is kept beside the weights.
+    pub adapter: Option<AdapterId>,
     /// Its pictures, if it has some.
     pub media: Option<PromptMedia>,
 }
@@ -72,6 +74,7 @@ impl Fixture {
                 let logits: Vec<_> = logits.chunks(vocab as usize).map(<[f32]>::to_vec).collect();
                 assert_eq!(logits.len(), rows as usize);
                 Ok(Prompt {
+                    adapter: None,
                     tokens: ids(prompt)?,
                     decode: ids(&tensors[&format!("decode.{index}")])?,
                     logits,

@@ -3,7 +3,8 @@
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable, KvFormat};
 use omnibus_model::{
-    Batch, FeatureRows, KvCache, KvCacheGroup, KvStorage, Model, MultimodalRows, Segment, UnquantizedPrefix,
+    AdapterId, Batch, FeatureRows, KvCache, KvCacheGroup, KvStorage, Model, MultimodalRows, Segment,
+    UnquantizedPrefix,
 };
 
 use super::{Fixture, Prompt, PromptMedia};
@@ -58,12 +59,24 @@ pub fn distances_of(prompts: &[Prompt], model: &Model) -> mlx::Result<Vec<Distan
     Ok(distances)
 }
 
+/// The logits after the last token of each prompt, all in one batch.
+#[allow(dead_code, reason = "the example has no mixed batches")]
+pub fn last_logits(model: &Model, prompts: &[&Prompt]) -> mlx::Result<Vec<Vec<f32>>> {
+    let total = prompts.iter().map(|prompt| prompt.tokens.len()).sum();
+    let mut world = World::new(model, model.kv_float(), total)?;
+    let mut walks: Vec<Walk> = prompts.iter().map(|prompt| world.walk(prompt)).collect();
+    let mut rows: Vec<_> =
+        walks.iter_mut().zip(prompts).map(|(walk, prompt)| (walk, prompt.tokens.as_slice())).collect();
+    world.step(&mut rows, 0)
+}
+
 /// One sequence's walk over a pool: which blocks it holds in each group.
 struct Walk {
     tables: Vec<BlockTable>,
     computed: usize,
     prompt: usize,
     media: Option<PromptMedia>,
+    adapter: Option<AdapterId>,
 }
 
 /// The pools and their free blocks.
@@ -91,7 +104,8 @@ impl<'a> World<'a> {
     fn walk(&self, prompt: &Prompt) -> Walk {
         let table = |group: &KvCacheGroup| BlockTable::new(group.spec.kind, BLOCK_SIZE);
         let tables = self.state.groups().iter().map(table).collect();
-        Walk { tables, computed: 0, prompt: prompt.tokens.len(), media: prompt.media.clone() }
+        let (media, adapter) = (prompt.media.clone(), prompt.adapter);
+        Walk { tables, computed: 0, prompt: prompt.tokens.len(), media, adapter }
     }
 
     /// Computes the next tokens of some sequences in one packed batch with `padding` rows after
@@ -107,6 +121,7 @@ impl<'a> World<'a> {
                 context: walk.computed,
                 prompt: walk.prompt,
                 samples: 1,
+                adapter: walk.adapter,
                 tables: walk.tables.clone(),
             });
             tokens.extend_from_slice(new);

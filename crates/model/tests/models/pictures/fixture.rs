@@ -114,6 +114,7 @@ impl PictureFixture {
             None => None,
         };
         Some(Prompt {
+            adapter: None,
             tokens,
             decode: numbers("decode"),
             logits: logits.to_vec::<f32>().unwrap().chunks(vocab).map(<[f32]>::to_vec).collect(),

@@ -1,0 +1,48 @@
+//! Loading and unloading adapters through the handle.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Handle;
+use crate::front::adapters::check_name;
+use crate::message::{Answer, Command};
+use crate::{Failure, ModelInfo, NamedAdapter};
+
+/// How long a load may take.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(300);
+/// How often an unload looks for requests that still use its adapter.
+const POLL: Duration = Duration::from_millis(10);
+
+impl Handle {
+    /// Loads an adapter that requests may name from then on. Blocks until it is loaded; steps wait for it, too.
+    pub fn load_adapter(&self, name: &str, path: &Path) -> Result<ModelInfo, Failure> {
+        let adapters = &self.0.adapters;
+        check_name(name, &self.0.info).map_err(|why| Failure::bad_request("lora_name", why))?;
+        let _change = adapters.changes();
+        if adapters.find(name).is_some() {
+            let message = format!("an adapter named `{name}` is loaded already; unload it first");
+            return Err(Failure::bad_request("lora_name", message));
+        }
+        let adapter = NamedAdapter::new(name, path);
+        let answer = self.0.query(LOAD_TIMEOUT, |query| Command::LoadAdapter(query, adapter))?;
+        match answer {
+            Answer::Adapter(Ok(id)) => adapters.insert(name.to_owned(), path.to_owned(), id),
+            Answer::Adapter(Err(why)) => return Err(Failure::bad_request("lora_path", why)),
+            Answer::Sessions(_) => return Err(Failure::unavailable("the engine gave another answer")),
+        }
+        let loaded = adapters.models(&self.0.info).into_iter().find(|model| model.id == name);
+        loaded.ok_or_else(|| Failure::UnknownModel { model: name.to_owned() })
+    }
+
+    /// Unloads an adapter. New requests for it are refused at once; those that run are waited for.
+    pub async fn unload_adapter(&self, name: &str) -> Result<(), Failure> {
+        let adapters = &self.0.adapters;
+        let used = adapters.remove(name).ok_or_else(|| Failure::UnknownModel { model: name.to_owned() })?;
+        while Arc::strong_count(&used) > 1 {
+            tokio::time::sleep(POLL).await;
+        }
+        let _change = adapters.changes();
+        if adapters.has(used.id) { Ok(()) } else { self.0.send(Command::UnloadAdapter(used.id)) }
+    }
+}

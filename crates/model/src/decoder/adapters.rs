@@ -1,0 +1,99 @@
+//! Loading named adapters beside a model's weights, and unloading them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use mlx::Array;
+
+use super::Model;
+use crate::weights::{Adapter, LowRank, adapter_id};
+use crate::{AdapterId, LoadError};
+
+/// Names that an error lists.
+const LISTED_MAX: usize = 6;
+
+impl Model {
+    /// Loads an adapter beside the weights: segments of a batch name it by the result. Fails, without a change, where it
+    /// is not for this model, and where it can only be merged.
+    pub fn load_adapter(&self, directory: &Path) -> Result<AdapterId, LoadError> {
+        let id = adapter_id(directory)?;
+        if self.has_adapter(id) {
+            return Ok(id);
+        }
+        let mut changes = Adapter::read(directory)?.low_rank(&self.blueprint.rewrites)?;
+        self.check_adapter(directory, &changes)?;
+        for change in &mut changes {
+            for matrix in [&mut change.down, &mut change.up] {
+                *matrix = self.as_read(matrix)?;
+            }
+        }
+        let loaded = self.adapters.loaded().len();
+        let weights = self.adapters.weights();
+        let stacks = weights.iter().map(|weight| weight.with_adapter(&changes, loaded));
+        let stacks = stacks.collect::<mlx::Result<Vec<_>>>()?;
+        weights.iter().zip(stacks).for_each(|(weight, stack)| weight.set_stack(stack));
+        self.adapters.push(id);
+        Ok(id)
+    }
+
+    /// Unloads an adapter, if it is loaded.
+    pub fn unload_adapter(&self, id: AdapterId) -> Result<(), LoadError> {
+        let Some(place) = self.adapters.loaded().iter().position(|loaded| *loaded == id) else {
+            return Ok(());
+        };
+        let left = self.adapters.loaded().len() - 1;
+        let weights = self.adapters.weights();
+        let stacks = weights.iter().map(|weight| weight.without_adapter(place, left));
+        let stacks = stacks.collect::<mlx::Result<Vec<_>>>()?;
+        weights.iter().zip(stacks).for_each(|(weight, stack)| weight.set_stack(stack));
+        self.adapters.remove(id);
+        Ok(())
+    }
+
+    /// Whether an adapter is loaded.
+    pub fn has_adapter(&self, id: AdapterId) -> bool {
+        self.adapters.loaded().contains(&id)
+    }
+
+    /// A matrix in a dtype that the kernels read.
+    fn as_read(&self, matrix: &Array) -> mlx::Result<Array> {
+        if self.kernels.ops().reads_dense(matrix.dtype()?) && self.kernels.on_cpu() {
+            return Ok(matrix.clone());
+        }
+        matrix.astype(self.dtype)
+    }
+
+    /// Every change must be for a linear layer of the model, and have its sizes.
+    fn check_adapter(&self, directory: &Path, changes: &[LowRank]) -> Result<(), LoadError> {
+        let refused = |problem: String| LoadError::File { file: directory.to_owned(), problem };
+        let weights = self.adapters.weights();
+        let known: BTreeSet<&str> = weights.iter().flat_map(|weight| weight.paths()).collect();
+        let unknown: Vec<&LowRank> =
+            changes.iter().filter(|change| !known.contains(change.path.as_str())).collect();
+        let manifest = self.blueprint.manifest();
+        if let Some(merged) =
+            unknown.iter().find(|change| manifest.0.contains_key(&format!("{}.weight", change.path)))
+        {
+            let why = "is no layer whose adapters are kept beside its weights: merge the adapter with \
+                       `--adapter-path DIRECTORY`";
+            return Err(refused(format!("`{}` {why}", merged.published)));
+        }
+        if !unknown.is_empty() {
+            let shown: Vec<&str> =
+                unknown.iter().take(LISTED_MAX).map(|change| change.published.as_str()).collect();
+            let (count, shown) = (unknown.len(), shown.join(", "));
+            return Err(refused(format!("is for modules that the model has not, {count} in all: {shown}")));
+        }
+        if changes.is_empty() {
+            return Err(refused("changes no weight".to_owned()));
+        }
+        for change in changes {
+            for weight in &weights {
+                if let Some(misfit) = weight.misfit(change)? {
+                    return Err(refused(format!("`{}` {misfit}", change.published)));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! `POST /v1/load_lora_adapter` and `POST /v1/unload_lora_adapter`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+
+use super::models::listed;
+use crate::app::{AdapterUpdates, App, blocking};
+use crate::error::ApiError;
+use crate::limits::json_body;
+use crate::wire::adapters::{LoadAdapter, UnloadedAdapter, unloaded_name};
+use crate::wire::json;
+use crate::wire::models::Model;
+
+/// Loads an adapter that requests may name from then on.
+pub async fn load(State(app): State<Arc<App>>, request: Request) -> Result<Json<Model>, ApiError> {
+    check_allowed(&app)?;
+    let body = json_body(request, &app.limits).await?;
+    let work = move || {
+        let LoadAdapter { name, path } = LoadAdapter::read(json::parse(&body)?)?;
+        let loaded = app.engine.load_adapter(&name, &path)?;
+        tracing::info!(name, path = %path.display(), "adapter loaded");
+        Ok(listed(&loaded, &loaded.id))
+    };
+    blocking(work).await.map(Json)
+}
+
+/// Unloads an adapter, once the requests that use it have ended.
+pub async fn unload(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Json<UnloadedAdapter>, ApiError> {
+    check_allowed(&app)?;
+    let name = unloaded_name(json::parse(&json_body(request, &app.limits).await?)?)?;
+    let unloaded = name.clone();
+    // A client that does not wait for the end changes nothing.
+    let work = tokio::spawn(async move { app.engine.unload_adapter(&unloaded).await });
+    let failed = |_| ApiError::internal("the server failed on this request; this is a bug");
+    work.await.map_err(failed)?.map_err(|failure| ApiError::from(failure).with_model_param("lora_name"))?;
+    tracing::info!(name, "adapter unloaded");
+    Ok(Json(UnloadedAdapter { id: name, object: "model", deleted: true }))
+}
+
+fn check_allowed(app: &App) -> Result<(), ApiError> {
+    match app.adapter_updates {
+        AdapterUpdates::Allowed => Ok(()),
+        AdapterUpdates::Refused => Err(ApiError::not_found(
+            "this server was started without --allow-runtime-lora-updating; restart it with that flag, or with \
+             --adapter-path NAME=DIRECTORY",
+        )),
+    }
+}
