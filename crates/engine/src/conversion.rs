@@ -9,6 +9,7 @@ pub use mlx::{Dtype, QuantMode};
 pub use omnibus_model::QuantizationChoice;
 pub use omnibus_model::convert::{Conversion, Packing, Progress, Recipe, SHARD_BYTES, Summary};
 
+use crate::perplexity::{Predictor, ScoredModel, TokenSequences};
 use crate::settings::DeviceChoice;
 use crate::{ModelSource, StartError, worker};
 
@@ -22,13 +23,27 @@ impl ModelSource {
     /// A conversion of this model.
     pub fn conversion(&self, to: &Path, packing: Packing, dtype: Option<Dtype>) -> Conversion {
         let source = self.files();
-        Conversion { source, to: to.to_owned(), packing, dtype, shard_bytes: SHARD_BYTES }
+        Conversion { source, to: to.to_owned(), packing, inputs: None, dtype, shard_bytes: SHARD_BYTES }
     }
 }
 
 /// The conversion of a model with an adapter merged into it.
 pub fn with_adapter(conversion: Conversion, adapter: Option<&Path>) -> Conversion {
     Conversion { source: conversion.source.with_adapter(adapter), ..conversion }
+}
+
+/// The conversion with errors of packed weights counted by the inputs that they meet in a text. `batch` sequences are computed
+/// in a pass.
+pub fn calibrated(
+    conversion: Conversion,
+    text: &TokenSequences,
+    batch: usize,
+    device: DeviceChoice,
+) -> Result<Conversion, StartError> {
+    let floats = Conversion { packing: Packing::AsStored, ..conversion.clone() };
+    let model = Predictor::load(&ScoredModel::Converted(floats), device)?;
+    let inputs = model.input_squares(text, batch)?;
+    Ok(Conversion { inputs: Some(inputs), ..conversion })
 }
 
 /// Writes a converted checkpoint: weights, config, the files of its tokenizer, and a model card. `base_model` is the id on

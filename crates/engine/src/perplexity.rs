@@ -10,7 +10,7 @@ use std::time::Instant;
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable, KvFormat};
 use omnibus_model::convert::Conversion;
-use omnibus_model::{Batch, Kernels, KvCache, KvStorage, Model, Segment};
+use omnibus_model::{Batch, InputSquares, Kernels, KvCache, KvStorage, Model, Segment};
 
 pub use text::{TokenSequences, read_tokens};
 
@@ -89,9 +89,7 @@ impl Predictor {
         {
             return Err(StartError::new(format!("the reference has {other} tokens, the model {vocab}")));
         }
-        if data.largest() as usize >= vocab {
-            return Err(StartError::new(format!("token {} is not of this model's {vocab}", data.largest())));
-        }
+        self.check(data)?;
         let (mut losses, mut kl, mut same) = (Vec::new(), 0.0, 0.0);
         for sequences in data.sequences().chunks(batch.max(1)) {
             let logits = self.log_probabilities(sequences).map_err(StartError::new)?;
@@ -116,6 +114,32 @@ impl Predictor {
             weights_bytes: self.weights_bytes,
             seconds: begun.elapsed().as_secs_f64(),
         })
+    }
+
+    /// The mean squares of what linear layers take as inputs in some sequences, `batch` of them in a pass.
+    pub(crate) fn input_squares(
+        &self,
+        data: &TokenSequences,
+        batch: usize,
+    ) -> Result<InputSquares, StartError> {
+        self.check(data)?;
+        let squares = self.model.input_squares(|evaluate| {
+            for sequences in data.sequences().chunks(batch.max(1)) {
+                self.log_probabilities(sequences)?;
+                evaluate()?;
+            }
+            Ok::<(), mlx::Error>(())
+        });
+        squares.map_err(StartError::new)
+    }
+
+    /// Refuses tokens that the model has not.
+    fn check(&self, data: &TokenSequences) -> Result<(), StartError> {
+        let vocab = self.model.blueprint().vocab;
+        match data.largest() as usize >= vocab {
+            true => Err(StartError::new(format!("token {} is not of this model's {vocab}", data.largest()))),
+            false => Ok(()),
+        }
     }
 
     /// Log-probabilities of all tokens after every token but each sequence's last, `[rows, vocab]` float32.

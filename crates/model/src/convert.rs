@@ -9,6 +9,7 @@ mod layout;
 mod packing;
 mod plan;
 mod recipe;
+mod weighted;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -20,8 +21,8 @@ use serde_json::{Map, Value};
 
 use crate::weights::published;
 use crate::{
-    ConfigError, Error, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source, Weights,
-    families,
+    ConfigError, Error, InputSquares, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source,
+    Weights, families,
 };
 
 pub use recipe::Recipe;
@@ -56,6 +57,8 @@ pub struct Conversion {
     pub to: PathBuf,
     /// What becomes of the weights.
     pub packing: Packing,
+    /// The inputs of the modules that are packed, so that errors count by what they change. Affine packing alone uses them.
+    pub inputs: Option<InputSquares>,
     /// The type of floats; `None` is the config's.
     pub dtype: Option<Dtype>,
     /// Most bytes of a file; a larger tensor has a file of its own.
@@ -159,7 +162,7 @@ impl Conversion {
                 let layers = blueprint.layers.len();
                 let choices = recipe.choices(&modules, &layout, choice, layers).map_err(in_config)?;
                 recorded.set_default(choice);
-                packing::quantize(&mut modules, &choices)?;
+                packing::quantize(&mut modules, &choices, self.inputs.as_ref())?;
             }
         }
         let section = recorded.section(&modules);

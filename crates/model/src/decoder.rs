@@ -1,6 +1,7 @@
 //! The one decoder: embeds rows, runs the layers over them, and returns logits of the requested rows.
 
 mod adapters;
+mod inputs;
 
 use std::rc::Rc;
 
@@ -245,8 +246,10 @@ impl Model {
         let state_path = self.kernels.ops().state_path(&recurrent);
         let mut ctx = ForwardContext::new(batch, cache, path, state_path)?;
         let _adapted = self.adapters.enter(batch)?;
-        // Graphs have no place for adapters, nor for pictures.
-        let is_plain = batch.multimodal.is_none() && self.adapters.rows().is_none();
+        // Graphs have no place for adapters, nor for pictures, and record no inputs.
+        let adapters = &self.adapters;
+        let is_plain =
+            batch.multimodal.is_none() && adapters.rows().is_none() && adapters.inputs().is_none();
         let graphs = self.step_graphs.as_ref().filter(|_| is_plain);
         if let (Some(graphs), Some(LogitRows::First(count))) = (graphs, &ctx.logits_at) {
             let count = *count;

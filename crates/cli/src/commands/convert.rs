@@ -1,8 +1,13 @@
 //! `omnibus convert`: writes a checkpoint in mlx-lm's layout, quantized or not.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use omnibus_engine::conversion::{Packing, QuantMode, QuantizationChoice, Recipe, convert, with_adapter};
+use omnibus_engine::ModelSource;
+use omnibus_engine::conversion::{
+    Conversion, Packing, QuantMode, QuantizationChoice, Recipe, calibrated, convert, with_adapter,
+};
+use omnibus_engine::perplexity::{TokenSequences, read_tokens};
 
 use crate::error::Error;
 use crate::settings::{Config, ConversionSettings, WeightChange};
@@ -18,6 +23,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let source = model::source(Some(from), &[])?;
     let conversion = source.conversion(&settings.to, packing, settings.dtype);
     let conversion = with_adapter(conversion, config.engine.adapter.as_deref());
+    let conversion = calibrated_on(settings.calibration.as_deref(), conversion, &source, config)?;
     let base_model = model::hub_id(from).map(|id| id.repository);
     let mut bar = progress::bytes("converting");
     let device = config.engine.device;
@@ -37,6 +43,30 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         summary.bits_per_weight(),
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tokens of a sequence that a model is run on.
+const CALIBRATION_LENGTH: usize = 512;
+/// Sequences of a pass.
+const CALIBRATION_BATCH: usize = 4;
+
+fn calibrated_on(
+    file: Option<&Path>,
+    conversion: Conversion,
+    source: &ModelSource,
+    config: &Config,
+) -> Result<Conversion, Error> {
+    let Some(file) = file else { return Ok(conversion) };
+    if !matches!(conversion.packing, Packing::Quantize { choice, .. } if choice.mode == QuantMode::Affine) {
+        return Err(Error::usage("--calibration needs --quantize in the affine mode"));
+    }
+    let tokens = read_tokens(file, source).map_err(Error::failed)?;
+    let count = config.conversion.calibration_sequences;
+    // A short text is one short sequence.
+    let length = CALIBRATION_LENGTH.min(tokens.len());
+    let text = TokenSequences::cut(&tokens, length, Some(count)).map_err(Error::failed)?;
+    output::note(format!("running the model on {} sequences of {length} tokens", text.sequences().len()));
+    calibrated(conversion, &text, CALIBRATION_BATCH, config.engine.device).map_err(Error::failed)
 }
 
 fn packing(settings: &ConversionSettings) -> Result<Packing, Error> {

@@ -262,6 +262,10 @@ pub struct ConversionSettings {
     pub group: Option<i32>,
     /// A mixed recipe.
     pub recipe: Option<Recipe>,
+    /// A text whose activations say which weights matter.
+    pub calibration: Option<PathBuf>,
+    /// Sequences of it.
+    pub calibration_sequences: usize,
     /// The type of floats; `None` is the config's.
     pub dtype: Option<Dtype>,
 }
@@ -269,8 +273,18 @@ pub struct ConversionSettings {
 impl Default for ConversionSettings {
     fn default() -> Self {
         let mode = QuantMode::Affine;
-        let (from, to, change) = (None, PathBuf::new(), WeightChange::Nothing);
-        Self { from, to, change, mode, bits: None, group: None, recipe: None, dtype: None }
+        Self {
+            from: None,
+            to: PathBuf::new(),
+            change: WeightChange::Nothing,
+            mode,
+            bits: None,
+            group: None,
+            recipe: None,
+            calibration: None,
+            calibration_sequences: 0,
+            dtype: None,
+        }
     }
 }
 

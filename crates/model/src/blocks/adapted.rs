@@ -6,13 +6,14 @@
 //! Adapters are stacked like experts, so that one grouped product computes the rows of all: rows with the same adapter
 //! share its matrices, and rows without an adapter choose none. Of a layer with experts, each expert of an adapter is one.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Ref, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use mlx::{Array, Dtype};
 
 use crate::forward::LogitRows;
+use crate::input_squares::InputSums;
 use crate::ops::{ChosenExperts, Ops, Weight};
 use crate::weights::LowRank;
 use crate::{AdapterId, Batch};
@@ -133,6 +134,7 @@ impl AdaptedWeight {
 
     /// `x · Wᵀ`, and the products of the rows' adapters. `[.., in]` → `[.., out]`.
     pub(crate) fn product(&self, x: &Array) -> mlx::Result<Array> {
+        self.record(x)?;
         let product = self.ops.linear(x, &self.weight)?;
         match (&*self.stack.borrow(), self.adapters.rows()) {
             (Some(stack), Some(rows)) => self.adapted(x, product, stack, &rows.chosen),
@@ -142,6 +144,7 @@ impl AdaptedWeight {
 
     /// Each row through the experts chosen for it, see [`Ops::expert_linear`], and the products of the rows' adapters.
     pub(crate) fn expert_product(&self, x: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
+        self.record(x)?;
         let product = self.ops.expert_linear(x, experts, &self.weight)?;
         let (Some(stack), Some(rows)) = (&*self.stack.borrow(), self.adapters.rows()) else {
             return Ok(product);
@@ -150,6 +153,14 @@ impl AdaptedWeight {
         let (count, loaded) = (self.matrices as usize, self.adapters.loaded().len());
         let own = &rows.chosen.indices * &number(count)? + experts.indices.astype(Dtype::U32)?;
         self.adapted(x, product, stack, &ChosenExperts::new(own.minimum(&number(count * loaded)?)?))
+    }
+
+    /// Counts rows of inputs where they are recorded.
+    fn record(&self, x: &Array) -> mlx::Result<()> {
+        match self.adapters.inputs().as_mut() {
+            Some(sums) => sums.add(self.paths(), x),
+            None => Ok(()),
+        }
     }
 
     /// `chosen`: for each row, and each of its experts, the place of the matrices in the stack.
@@ -391,7 +402,7 @@ fn widest<'a>(arrays: impl Iterator<Item = &'a Array>) -> mlx::Result<Dtype> {
     })
 }
 
-/// What a model's linear layers share: its adapters, and those of the rows that are computed.
+/// What a model's linear layers share: its adapters, those of the rows that are computed, and a record of inputs.
 #[derive(Default)]
 pub(crate) struct Adapters {
     /// By their place in every layer's stack.
@@ -400,6 +411,8 @@ pub(crate) struct Adapters {
     weights: RefCell<Vec<Weak<AdaptedWeight>>>,
     /// Of the pass that is being built; `None` where no row has an adapter.
     rows: RefCell<Option<AdapterRows>>,
+    /// What the layers take as inputs; `None` while it is not recorded.
+    inputs: RefCell<Option<InputSums>>,
 }
 
 /// The adapters of a pass's rows.
@@ -419,6 +432,11 @@ impl Drop for AdaptedPass<'_> {
 }
 
 impl Adapters {
+    /// What the layers take as inputs, while it is recorded.
+    pub(crate) fn inputs(&self) -> RefMut<'_, Option<InputSums>> {
+        self.inputs.borrow_mut()
+    }
+
     /// The loaded adapters, by their place in the stacks.
     pub(crate) fn loaded(&self) -> Ref<'_, Vec<AdapterId>> {
         self.loaded.borrow()

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::layout::Layout;
-use crate::{LoadError, Quantization, QuantizationChoice, Weights};
+use super::weighted;
+use crate::{InputSquares, LoadError, Quantization, QuantizationChoice, Weights};
 
 /// A tensor by its name, with the scales and biases that belong to a packed one.
 pub(super) struct Module {
@@ -122,15 +123,22 @@ pub(super) fn dequantize(modules: &mut BTreeMap<String, Module>) -> Result<(), L
     replace(modules, |_, module| module.into_floats())
 }
 
-/// Packs the modules that have a choice.
+/// Packs the modules that have a choice, those with known inputs by how large these are.
 pub(super) fn quantize(
     modules: &mut BTreeMap<String, Module>,
     choices: &BTreeMap<String, QuantizationChoice>,
+    inputs: Option<&InputSquares>,
 ) -> Result<(), LoadError> {
     replace(modules, |name, module| {
         let Some(choice) = choices.get(name) else { return Ok(module) };
         let QuantizationChoice { group, bits, mode } = *choice;
-        let packed = module.tensors.weight.quantize(group, bits, mode)?;
+        let weight = &module.tensors.weight;
+        let path = name.strip_suffix(".weight").unwrap_or(name);
+        let squares = inputs.map(|inputs| inputs.of(path, weight.dim(-1)?)).transpose()?.flatten();
+        let packed = match squares.filter(|_| mode == QuantMode::Affine) {
+            Some(squares) => weighted::quantize(weight, &squares, *choice)?,
+            None => weight.quantize(group, bits, mode)?,
+        };
         let tensors = Tensors { weight: packed.weight, scales: Some(packed.scales), biases: packed.biases };
         Ok(Module { tensors, choice: Some(*choice) })
     })

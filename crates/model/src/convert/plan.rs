@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Conversion, failed, write_json};
-use crate::LoadError;
+use crate::{InputSquares, LoadError};
 
 /// Present until the conversion is complete; says what it converts, and how.
 const MARK: &str = "omnibus-conversion.json";
@@ -20,8 +20,9 @@ impl Plan {
         let mut hash = Sha256::new();
         hash.update(conversion.source.fingerprint()?);
         hash.update(Value::Object(config.clone()).to_string());
-        let Conversion { packing, dtype, shard_bytes, .. } = conversion;
-        hash.update(format!("{packing:?} {dtype:?} {shard_bytes} {}", env!("CARGO_PKG_VERSION")));
+        let Conversion { packing, dtype, shard_bytes, inputs, .. } = conversion;
+        let inputs = inputs.as_ref().map(InputSquares::fingerprint);
+        hash.update(format!("{packing:?} {inputs:?} {dtype:?} {shard_bytes} {}", env!("CARGO_PKG_VERSION")));
         let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self(json!({"conversion": hash})))
     }

@@ -38,7 +38,7 @@ impl Directory {
     fn conversion(&self, source: &Path, packing: Packing) -> Conversion {
         let to = self.0.join("converted").join(source.file_name().unwrap());
         let source = Source::Directory(source.to_owned());
-        Conversion { source, to, packing, dtype: None, shard_bytes: SHARD_BYTES }
+        Conversion { source, to, packing, inputs: None, dtype: None, shard_bytes: SHARD_BYTES }
     }
 }
 
@@ -149,6 +149,36 @@ fn every_family_can_be_quantized_and_loaded() {
 fn small(directory: &Directory) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/qwen3.hf");
     directory.with(&Fixture::read(&path).unwrap())
+}
+
+/// Every module that is packed has known inputs, and logits come closer to those of the floats.
+#[test]
+fn packing_by_inputs_brings_logits_closer() {
+    let directory = Directory::new("by-inputs");
+    let (mut with, mut without) = (0.0, 0.0);
+    for name in ["llama", "qwen3", "mixtral"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        let fixture = Fixture::read(&path).unwrap();
+        let source = directory.with(&fixture);
+        let plain = directory.conversion(&source, bits(3));
+        let floats = Model::load(&plain.source, Kernels::fastest()).unwrap();
+        let inputs = floats.input_squares(|evaluate| {
+            ways::distances(&fixture, &floats)?;
+            evaluate()
+        });
+        let inputs = inputs.unwrap();
+        let distance = |conversion: Conversion| {
+            let model = conversion.load(Kernels::fastest()).unwrap();
+            let found = ways::distances(&fixture, &model).unwrap();
+            f64::from(found.iter().fold(0f32, |worst, way| worst.max(way.distance)))
+        };
+        let linear = |name: &&String| name.ends_with("proj.weight") || name.ends_with("lm_head.weight");
+        let packed = fixture.weights().unwrap().keys().filter(linear).count();
+        assert!(inputs.len() >= packed, "{name}: {} of {packed} modules", inputs.len());
+        without += distance(plain.clone());
+        with += distance(Conversion { inputs: Some(inputs), ..plain });
+    }
+    assert!(with < 0.95 * without, "{with} beside {without}");
 }
 
 #[test]

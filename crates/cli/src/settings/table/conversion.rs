@@ -125,6 +125,34 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "calibration",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Text on which the model is run first: errors of quantized weights then count by the activations that they meet. Plain text, lines of JSON with a `text` each, or a JSON list of token ids.",
+        set: |config, value| {
+            config.conversion.calibration = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "calibration-sequences",
+        short: None,
+        kind: Kind::Count(1, 65_536),
+        default: "32",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Sequences of 512 tokens of the calibration's text at most.",
+        set: |config, value| {
+            config.conversion.calibration_sequences = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
         name: "dtype",
         short: None,
         kind: Kind::Choice(&["float16", "bfloat16", "float32"]),

@@ -1,0 +1,87 @@
+//! Mean squares of what linear layers take as inputs: which weights matter for the outputs.
+
+use std::collections::BTreeMap;
+
+use mlx::{Array, Dtype};
+use sha2::{Digest, Sha256};
+
+/// The mean square of each input of linear layers, `[in]` f32, by the path of the layer's module in the checkpoint.
+#[derive(Debug, Clone, Default)]
+pub struct InputSquares(BTreeMap<String, Vec<f32>>);
+
+impl InputSquares {
+    /// How many modules have been seen.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no module has been seen.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Of a module with so many inputs.
+    pub(crate) fn of(&self, path: &str, inputs: i32) -> mlx::Result<Option<Array>> {
+        let squares = self.0.get(path).filter(|squares| squares.len() == inputs as usize);
+        squares.map(|squares| Array::from_slice(squares, &[inputs])).transpose()
+    }
+
+    /// Half of the SHA-256 of all numbers.
+    pub(crate) fn fingerprint(&self) -> u128 {
+        let mut hash = Sha256::new();
+        for (path, squares) in &self.0 {
+            hash.update(path);
+            squares.iter().for_each(|square| hash.update(square.to_le_bytes()));
+        }
+        let bytes = hash.finalize();
+        bytes.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte))
+    }
+}
+
+/// Sums of squares while passes are recorded.
+#[derive(Default)]
+pub(crate) struct InputSums(BTreeMap<String, Sum>);
+
+struct Sum {
+    /// `[in]` f32
+    squares: Array,
+    rows: f64,
+}
+
+impl InputSums {
+    /// Adds the rows `x`, `[.., in]`, that some modules take.
+    pub(crate) fn add<'a>(&mut self, paths: impl Iterator<Item = &'a str>, x: &Array) -> mlx::Result<()> {
+        let inputs = x.dim(-1)?;
+        let rows = x.size() as i32 / inputs.max(1);
+        let flat = x.astype(Dtype::F32)?.reshape(&[rows, inputs])?;
+        let squares = (&flat * &flat).sum(&[0])?;
+        for path in paths {
+            match self.0.get_mut(path) {
+                Some(sum) => {
+                    sum.squares = &sum.squares + &squares;
+                    sum.rows += f64::from(rows);
+                }
+                None => {
+                    let sum = Sum { squares: squares.clone(), rows: f64::from(rows) };
+                    self.0.insert(path.to_owned(), sum);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the sums so far, so that a pass's arrays can go.
+    pub(crate) fn evaluate(&self) -> mlx::Result<()> {
+        mlx::eval(self.0.values().map(|sum| &sum.squares))
+    }
+
+    /// The means of all rows.
+    pub(crate) fn means(&self) -> mlx::Result<InputSquares> {
+        let mean = |(path, sum): (&String, &Sum)| {
+            let squares = sum.squares.to_vec::<f32>()?;
+            let means = squares.into_iter().map(|square| (f64::from(square) / sum.rows.max(1.0)) as f32);
+            Ok((path.clone(), means.collect()))
+        };
+        self.0.iter().map(mean).collect::<mlx::Result<_>>().map(InputSquares)
+    }
+}
