@@ -134,9 +134,10 @@ pub(super) fn quantize(
         let QuantizationChoice { group, bits, mode } = *choice;
         let weight = &module.tensors.weight;
         let path = name.strip_suffix(".weight").unwrap_or(name);
-        let squares = inputs.map(|inputs| inputs.of(path, weight.dim(-1)?)).transpose()?.flatten();
+        let columns = weight.dim(-1)?;
+        let squares = inputs.and_then(|inputs| inputs.of(path)).filter(|of| of.len() == columns as usize);
         let packed = match squares.filter(|_| mode == QuantMode::Affine) {
-            Some(squares) => weighted::quantize(weight, &squares, *choice)?,
+            Some(squares) => weighted::quantize(weight, &Array::from_slice(squares, &[columns])?, *choice)?,
             None => weight.quantize(group, bits, mode)?,
         };
         let tensors = Tensors { weight: packed.weight, scales: Some(packed.scales), biases: packed.biases };
