@@ -247,12 +247,9 @@ impl Model {
         let mut ctx = ForwardContext::new(batch, cache, path, state_path)?;
         let _adapted = self.adapters.enter(batch)?;
         // Graphs have no place for adapters, nor for pictures, and record no inputs.
-        let adapters = &self.adapters;
-        let is_plain =
-            batch.multimodal.is_none() && adapters.rows().is_none() && adapters.inputs().is_none();
-        let graphs = self.step_graphs.as_ref().filter(|_| is_plain);
-        if let (Some(graphs), Some(LogitRows::First(count))) = (graphs, &ctx.logits_at) {
-            let count = *count;
+        let is_plain = |_: &_| batch.multimodal.is_none() && self.adapters.are_idle();
+        let graphs = self.step_graphs.as_ref().filter(is_plain);
+        if let (Some(graphs), &Some(LogitRows::First(count))) = (graphs, &ctx.logits_at) {
             // Padding rows have logits, too, so that fewer shapes occur.
             ctx.logits_at = Some(LogitRows::First(batch.tokens.size() as i32));
             let constants = || self.arrays().into_iter().cloned().collect();

@@ -472,6 +472,11 @@ impl Adapters {
         self.rows.borrow().clone()
     }
 
+    /// Whether layers compute their weights' products alone.
+    pub(crate) fn are_idle(&self) -> bool {
+        self.rows.borrow().is_none() && self.inputs.borrow().is_none()
+    }
+
     /// The layers compute the low-rank products of this batch's rows until the result is dropped. Fails if an adapter of
     /// the batch is not loaded.
     pub(crate) fn enter(&self, batch: &Batch) -> mlx::Result<AdaptedPass<'_>> {
