@@ -169,19 +169,19 @@ fn models_are_listed_once_per_served_name() {
     check(
         &get(server.address, "/v1/models"),
         expect![[
-            r#"200 {"object":"list","data":[{"id":"scripted","object":"model","created":1,"owned_by":"omnibus","root":"scripted","context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true},{"id":"alias/one","object":"model","created":1,"owned_by":"omnibus","root":"scripted","context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}]}"#
+            r#"200 {"object":"list","data":[{"id":"scripted","object":"model","created":1,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true},{"id":"alias/one","object":"model","created":1,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}]}"#
         ]],
     );
     check(
         &get(server.address, "/v1/models/alias/one"),
         expect![[
-            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}"#
+            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}"#
         ]],
     );
     check(
         &get(server.address, "/v1/models/alias%2Fone"),
         expect![[
-            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}"#
+            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"loaded":true}"#
         ]],
     );
 }
