@@ -46,6 +46,14 @@ fn doubling(levels: usize) -> Value {
     json!({ "$defs": all, "$ref": "#/$defs/d0" })
 }
 
+/// Each definition is what `link` makes of the next one.
+fn chain(links: usize, link: fn(String) -> Value) -> Value {
+    let definition = |at: usize| (format!("d{at}"), link(format!("#/$defs/d{}", at + 1)));
+    let mut all: Map<String, Value> = (0..links).map(definition).collect();
+    all.insert(format!("d{links}"), json!({ "type": "integer" }));
+    json!({ "$defs": all, "$ref": "#/$defs/d0" })
+}
+
 fn schemas() -> Vec<(&'static str, Value)> {
     let alternatives = |count: usize| -> Vec<Value> {
         (0..count).map(|at| json!({ "properties": { format!("k{at}"): { "type": "string" } } })).collect()
@@ -58,6 +66,8 @@ fn schemas() -> Vec<(&'static str, Value)> {
             "a loop through allOf",
             json!({ "$defs": { "a": { "allOf": [{ "$ref": "#/$defs/a" }, {}] } }, "$ref": "#/$defs/a" }),
         ),
+        ("a chain of references", chain(6_500, |next| json!({ "$ref": next }))),
+        ("a chain of lists", chain(5_500, |next| json!({ "items": { "$ref": next } }))),
         ("a reference to nothing", json!({ "$ref": "#/$defs/none" })),
         ("twice as much at each level", doubling(40)),
         ("ten thousand members", members(5_000, &json!({}))),
@@ -93,6 +103,8 @@ fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 fn texts() -> Vec<(&'static str, Grammar)> {
+    let rules: String = (0..17_000).map(|at| format!("a{at}:a{}\n", at + 1)).collect();
+    let rules = format!("start: a0\n{rules}a17000: \"b\"\n");
     let mut chain = "start: r0\n".to_owned();
     for at in 0..3000 {
         let _ = writeln!(chain, "r{at}: r{} r{} | \"a\"", at + 1, at + 1);
@@ -109,6 +121,7 @@ fn texts() -> Vec<(&'static str, Grammar)> {
         ("ambiguous to the last", Grammar::Lark(ambiguous.into())),
         ("left and right recursion", Grammar::Lark("start: start start | \"a\" | \"\"".into())),
         ("a chain of doublings", Grammar::Lark(chain)),
+        ("a chain of rules", Grammar::Lark(rules)),
         ("a rule without an end", Grammar::Lark("start: \"a\" start".into())),
         ("a repeat of a repeat", Grammar::Lark("start: (((\"a\"~1..999)~1..999)~1..999)~1..999".into())),
         ("prefix operators", Grammar::Lark(format!("start: A\nA: {}/a/", "~".repeat(9000)))),

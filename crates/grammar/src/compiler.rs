@@ -15,6 +15,9 @@ use crate::{Grammar, GrammarError, GrammarLimits, Vocabulary, Whitespace, check,
 
 /// Symbols of a compiled grammar, some megabytes of JSON schema.
 const SYMBOLS_MAX: usize = 300_000;
+/// Bytes of stack while a grammar is compiled: llguidance follows each reference and rule with a call, and a grammar of the
+/// default [`GrammarLimits::bytes`] has up to twenty thousand of them in a chain. Only what is used takes memory.
+const STACK_BYTES: usize = 512 << 20;
 /// Work for the first states of a lexer, in llguidance's units of 20 ns.
 const INITIAL_LEXER_FUEL: u64 = 1_000_000;
 /// Work of one mask in the lexer, in llguidance's units of 70 ns.
@@ -59,12 +62,14 @@ impl Compiler {
         }
         check(grammar, &self.limits)?;
         let top = self.top_level(grammar)?;
-        let parser = guarded(|| self.factory.create_parser(top))?;
-        let matcher = llguidance::Matcher::new(Ok(parser));
-        if let Some(error) = matcher.get_error() {
-            return Err(GrammarError::of_engine(&error));
-        }
-        let compiled = Compiled::new(key, &matcher, copies, self.vocabulary.clone());
+        let compiled = on_deep_stack(|| {
+            let parser = guarded(|| self.factory.create_parser(top))?;
+            let matcher = llguidance::Matcher::new(Ok(parser));
+            match matcher.get_error() {
+                Some(error) => Err(GrammarError::of_engine(&error)),
+                None => Ok(Compiled::new(key, &matcher, copies, self.vocabulary.clone())),
+            }
+        })?;
         self.cache().insert(key, compiled.clone());
         Ok(compiled)
     }
@@ -126,6 +131,16 @@ fn key(grammar: &Grammar) -> u128 {
         Grammar::Lark(text) => format!("lark {text}"),
     };
     xxhash_rust::xxh3::xxh3_128(text.as_bytes())
+}
+
+/// Runs on a thread with a stack for deep recursion.
+fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, GrammarError> + Send) -> Result<T, GrammarError> {
+    let failed = |what: &str| GrammarError::at("", format!("the grammar could not be compiled: {what}"));
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("grammar".to_owned()).stack_size(STACK_BYTES);
+        let running = thread.spawn_scoped(scope, work).map_err(|error| failed(&error.to_string()))?;
+        running.join().unwrap_or_else(|_| Err(failed("it stopped")))
+    })
 }
 
 /// Runs a call into llguidance. Its panics on hostile grammars become errors.

@@ -23,6 +23,7 @@ impl GrammarError {
     pub(crate) fn of_engine(error: &impl std::fmt::Display) -> Self {
         let text = error.to_string();
         let text = text.split("<state>").next().unwrap_or_default();
+        let text = text.split("<backtrace>").next().unwrap_or_default();
         let text = text.split("<non-verbose/>").next().unwrap_or_default();
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         Self::at("", line.chars().take(MESSAGE_CHARS_MAX).collect::<String>())

@@ -115,7 +115,7 @@ fn rules(
     tokenizer: &Tokenizer,
     limits: &GrammarLimits,
 ) -> Result<Option<String>, GrammarError> {
-    let mut writer = Writer::new(tokenizer);
+    let mut writer = Writer::new(tokenizer, limits);
     let first = [written.begin, written.name].concat();
     let from_name = format!("{NAME}{}", written.arguments);
     let (opening, head) = match start {
@@ -142,6 +142,7 @@ fn rules(
     writer.rule("call", &alternatives.join(" | "));
     for (at, tool) in tools.iter().enumerate() {
         let in_tool = |error: GrammarError| GrammarError { path: format!("[{at}].{}", error.path), ..error };
+        writer.check_size().map_err(in_tool)?;
         writer.call(at, tool, (head, written));
         let arguments = Arguments { at, style: written.style, schema_use: tool.schema };
         match &tool.input {

@@ -343,3 +343,87 @@ fn the_input_of_a_custom_tool_matches_its_grammar_in_every_format() {
     }
     assert!(texts > 300, "{texts}");
 }
+
+/// Schemas that are short, and long or endless where they are written as rules.
+fn growing_schemas() -> Vec<(&'static str, Value)> {
+    let object =
+        |member: Value| json!({ "type": "object", "properties": { "a": member }, "required": ["a"] });
+    let mut chain = object(json!({ "$ref": "#/$defs/d0" }));
+    for at in 0..6000 {
+        chain["$defs"][format!("d{at}")] = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
+    }
+    chain["$defs"]["d6000"] = json!({ "type": "string" });
+    let mut itself = object(json!({ "$ref": "#/$defs/d" }));
+    itself["$defs"] = json!({ "d": { "$ref": "#/$defs/d" } });
+    let mut nested = chain.clone();
+    for at in 0..6000 {
+        nested["$defs"][format!("d{at}")] = object(json!({ "$ref": format!("#/$defs/d{}", at + 1) }));
+    }
+    // Each definition behind each member's name.
+    let reference = |at: usize| json!({ "$ref": format!("#/$defs/d{at}") });
+    let members: Value =
+        (0..100).map(|at| (format!("m{at}"), reference(at))).collect::<serde_json::Map<_, _>>().into();
+    let mut pairs = object(reference(0));
+    for at in 0..100 {
+        pairs["$defs"][format!("d{at}")] = json!({ "type": "object", "properties": members });
+    }
+    vec![
+        ("a chain of references", chain),
+        ("a reference to itself", itself),
+        ("a chain of objects", nested),
+        ("definitions and members", pairs),
+        (
+            "least items",
+            object(json!({ "type": "array", "items": { "type": "string" }, "minItems": u32::MAX })),
+        ),
+        (
+            "most items",
+            object(json!({ "type": "array", "items": { "type": "string" }, "maxItems": u64::MAX })),
+        ),
+        (
+            "many items",
+            object(
+                json!({ "type": "array", "items": { "type": "null" }, "minItems": 9000, "maxItems": 90_000 }),
+            ),
+        ),
+        ("least characters", object(json!({ "type": "string", "minLength": u32::MAX }))),
+        ("most characters", object(json!({ "type": "string", "maxLength": u64::MAX }))),
+        (
+            "a repeated repeat",
+            object(json!({ "type": "string", "pattern": "^((((a{1,99}){1,99}){1,99}){1,99}){1,99}$" })),
+        ),
+    ]
+}
+
+#[test]
+fn schemas_that_grow_where_they_are_written_are_refused_or_harmless() {
+    let (tokenizer, limits) = (tokenizer(), GrammarLimits::default());
+    let compiler = common::compiler(limits.clone());
+    let (mut compiled, mut refused) = (0, 0);
+    // One of each way in which arguments are written.
+    for format in ["hermes", "llama-4", "qwen3-coder", "gemma-4", "minimax-m3"].map(ToolCallFormat::named) {
+        let format = format.unwrap();
+        let written = format.written().unwrap();
+        for (name, schema) in growing_schemas() {
+            let tool =
+                Tool { name: "f".into(), parameters: Some(schema), schema: SchemaUse::Strict, input: None };
+            let shape = (CallCount::Several, CallStart::Answer);
+            let started = std::time::Instant::now();
+            let outcome = tool_calls(written, &[tool], shape, &tokenizer, &limits)
+                .and_then(|grammar| compiler.compile(&grammar.unwrap(), 1));
+            println!("{:>9.1?} {} {name}: {:?}", started.elapsed(), format.name, outcome.as_ref().err());
+            match outcome {
+                Ok(_) => compiled += 1,
+                Err(error) => {
+                    refused += 1;
+                    assert!(
+                        error.message.len() < 500 && !error.message.contains("panic"),
+                        "{}: {name}: {error}",
+                        format.name
+                    );
+                }
+            }
+        }
+    }
+    assert!(compiled > 0 && refused > 0, "{compiled} {refused}");
+}

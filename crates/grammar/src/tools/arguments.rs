@@ -27,13 +27,13 @@ impl Arguments {
         match self.style {
             ArgumentStyle::Json => writer.json(&self.rule(), schema.clone()),
             ArgumentStyle::Parameters { key, value, json, end } => {
-                self.parameters(schema, (key, [value, json], end), writer);
+                self.parameters(schema, (key, [value, json], end), writer)?;
             }
             ArgumentStyle::Keywords => self.keywords(schema, writer)?,
             ArgumentStyle::Notation(notation) => {
                 let prefix = format!("value_{}", self.at);
-                let mut values = NotationWriter::new(writer, &notation, (schema, self.schema_use), prefix);
-                let value = values.value(&Value::Object(schema.clone()), "")?;
+                let value =
+                    NotationWriter::new(writer, &notation, (schema, self.schema_use), prefix).root()?;
                 writer.rule(&self.rule(), &value);
             }
         }
@@ -49,6 +49,7 @@ impl Arguments {
                 let message = format!("the argument `{name}` cannot be written as a keyword");
                 return Err(GrammarError::at("properties", message));
             }
+            writer.check_size()?;
             let argument = format!("argument_{}_{index}", self.at);
             writer.rule(&argument, &format!("{} {argument}_value", lark::literal(&format!("{name}="))));
             writer.json(&format!("{argument}_value"), with_definitions(member, schema));
@@ -64,9 +65,10 @@ impl Arguments {
         schema: &Map<String, Value>,
         (key, [value, json], end): (&str, [&str; 2], &str),
         writer: &mut Writer<'_>,
-    ) {
+    ) -> Result<(), GrammarError> {
         let mut tags = Vec::new();
         for (index, (name, member)) in members(schema).enumerate() {
+            writer.check_size()?;
             let rule = format!("argument_{}_{index}", self.at);
             let member = with_definitions(member, schema);
             if let Some(texts) = texts(&member) {
@@ -90,9 +92,11 @@ impl Arguments {
                 &rule,
                 &format!("{} {rule}_value", writer.join(&[key, &IDENTIFIER.to_string(), value])),
             );
-            return writer.text_until(&format!("{rule}_value"), text_value::ANY_TEXT, end);
+            writer.text_until(&format!("{rule}_value"), text_value::ANY_TEXT, end);
+            return Ok(());
         }
         writer.sequence(&self.rule(), &tags, "");
+        Ok(())
     }
 
     /// The rules of an input that matches a grammar.

@@ -25,6 +25,15 @@ pub(super) struct NotationWriter<'a, 'w> {
     count: usize,
     /// The rules of references, by their target and by what follows the value.
     references: BTreeMap<(String, String), String>,
+    /// References whose rules are not written yet. Written in a loop: a chain of references may be long.
+    pending: Vec<Reference>,
+}
+
+/// A reference whose rule is to be written.
+struct Reference {
+    rule: String,
+    target: String,
+    end: String,
 }
 
 impl<'a, 'w> NotationWriter<'a, 'w> {
@@ -36,15 +45,32 @@ impl<'a, 'w> NotationWriter<'a, 'w> {
         prefix: String,
     ) -> Self {
         let root = Value::Object(root.clone());
-        Self { writer, notation, root, schema_use, prefix, count: 0, references: BTreeMap::new() }
+        let references = BTreeMap::new();
+        Self { writer, notation, root, schema_use, prefix, count: 0, references, pending: Vec::new() }
+    }
+
+    /// The name of a rule of the values that the root allows.
+    pub fn root(mut self) -> Result<String, GrammarError> {
+        let root = self.root.clone();
+        let rule = self.value(&root, "")?;
+        while let Some(Reference { rule, target, end }) = self.pending.pop() {
+            let schema = self.root.pointer(target.trim_start_matches('#')).cloned();
+            let value = match schema {
+                Some(schema) => self.value(&schema, &end).map_err(|error| within(&target, error))?,
+                None => return Err(GrammarError::at("$ref", format!("`{target}` is not in the schema"))),
+            };
+            self.writer.rule(&rule, &value);
+        }
+        Ok(rule)
     }
 
     /// The name of a rule of the values that a schema allows, each with `end` behind it.
-    pub fn value(&mut self, schema: &Value, end: &str) -> Result<String, GrammarError> {
+    fn value(&mut self, schema: &Value, end: &str) -> Result<String, GrammarError> {
+        self.writer.check_size()?;
         let empty = Map::new();
         let schema = schema.as_object().unwrap_or(&empty);
         if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-            return self.reference(target, end);
+            return Ok(self.reference(target, end));
         }
         let rule = self.next_rule();
         if let Some(keyword) = WITHOUT_RULES.iter().find(|keyword| schema.contains_key(**keyword)) {
@@ -88,20 +114,16 @@ impl<'a, 'w> NotationWriter<'a, 'w> {
         }
     }
 
-    fn reference(&mut self, target: &str, end: &str) -> Result<String, GrammarError> {
+    fn reference(&mut self, target: &str, end: &str) -> String {
         let key = (target.to_owned(), end.to_owned());
         if let Some(rule) = self.references.get(&key) {
-            return Ok(rule.clone());
+            return rule.clone();
         }
-        let pointer = target.strip_prefix('#').unwrap_or(target);
-        let Some(schema) = self.root.pointer(pointer).cloned() else {
-            return Err(GrammarError::at("$ref", format!("`{target}` is not in the schema")));
-        };
         let rule = self.next_rule();
         self.references.insert(key, rule.clone());
-        let value = self.value(&schema, end)?;
-        self.writer.rule(&rule, &value);
-        Ok(rule)
+        let (target, end) = (target.to_owned(), end.to_owned());
+        self.pending.push(Reference { rule: rule.clone(), target, end });
+        rule
     }
 
     fn of_type(

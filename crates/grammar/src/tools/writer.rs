@@ -5,7 +5,7 @@ use omnibus_text::{AddSpecial, Tokenizer};
 use serde_json::{Map, Value, json};
 
 use super::Tool;
-use crate::lark;
+use crate::{GrammarError, GrammarLimits, lark};
 
 /// What the model may write for [`IDENTIFIER`].
 const AN_IDENTIFIER: &str = "/[A-Za-z0-9_\\-]{1,32}/";
@@ -16,11 +16,21 @@ const A_JSON_TYPE: &str = "/boolean|null|number|object|array/";
 pub(super) struct Writer<'a> {
     tokenizer: &'a Tokenizer,
     text: String,
+    bytes_max: usize,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, text: String::new() }
+    pub fn new(tokenizer: &'a Tokenizer, limits: &GrammarLimits) -> Self {
+        Self { tokenizer, text: String::new(), bytes_max: limits.bytes }
+    }
+
+    /// An error once the rules are too long. Checked while they are written: references and definitions of a short schema
+    /// may be written many times.
+    pub fn check_size(&self) -> Result<(), GrammarError> {
+        if self.text.len() <= self.bytes_max {
+            return Ok(());
+        }
+        Err(GrammarError::at("", format!("the grammar of the calls has more than {} bytes", self.bytes_max)))
     }
 
     /// The rules written so far.
