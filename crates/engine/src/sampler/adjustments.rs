@@ -151,18 +151,13 @@ impl LogitAdjustments {
 pub(super) struct AdjustmentArrays {
     /// `[n + 1]` i32: where each row's entries start.
     pub(super) starts: Array,
-    /// `[entries]` i32.
-    tokens: Array,
-    bias: Array,
-    repetition: Array,
-    subtract: Array,
-    other: OtherForm,
+    entries: Entries,
 }
 
-/// What takes the entries.
+/// What reads the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taker {
-    /// A kernel of the CPU, in columns.
+pub(super) enum EntryReader {
+    /// A kernel of the CPU.
     CpuKernel,
     /// A kernel of the GPU.
     GpuKernel,
@@ -170,7 +165,7 @@ pub(super) enum Taker {
     Operations,
 }
 
-impl Taker {
+impl EntryReader {
     pub(super) fn of(chooser: Chooser) -> Self {
         match chooser {
             _ if mlx::cpu::available() => Self::CpuKernel,
@@ -180,16 +175,21 @@ impl Taker {
     }
 }
 
-/// The entries in another form than columns.
-enum OtherForm {
-    None,
-    /// Flat indices into `[n, vocab]`, for MLX's operations.
-    Places(Array),
-    /// The tokens and `[entries, 3]` f32, at least eight entries, for the GPU's kernel.
-    Changes {
-        tokens: Array,
-        changes: Array,
-    },
+/// The entries as their reader wants them.
+enum Entries {
+    /// Tokens, `[entries]` i32, and their columns.
+    Tokens(Array, Columns),
+    /// Flat indices into `[n, vocab]`, `[entries]` i32, and their columns.
+    Places(Array, Columns),
+    /// At least eight entries: tokens, `[entries]` i32, and bias, repetition and what is subtracted, `[entries, 3]` f32.
+    Changes { tokens: Array, changes: Array },
+}
+
+/// `[entries]` f32 each.
+struct Columns {
+    bias: Array,
+    repetition: Array,
+    subtract: Array,
 }
 
 impl AdjustmentArrays {
@@ -197,7 +197,7 @@ impl AdjustmentArrays {
     pub(super) fn new<'a>(
         rows: impl Iterator<Item = Option<&'a LogitAdjustments>>,
         vocab: i32,
-        taker: Taker,
+        reader: EntryReader,
     ) -> mlx::Result<Option<Self>> {
         let rows: Vec<Option<&LogitAdjustments>> = rows.collect();
         let mut starts = vec![0i32];
@@ -208,65 +208,55 @@ impl AdjustmentArrays {
         if length == 0 {
             return Ok(None);
         }
-        let tokens: Vec<i32> = column(&rows, |row, place| row.tokens[place] as i32);
-        let floats = |of: fn(&LogitAdjustments) -> &Vec<f32>| {
-            Array::from_slice(&column(&rows, |row, place| of(row)[place]), &[length])
-        };
-        let other = match taker {
-            Taker::CpuKernel => OtherForm::None,
-            Taker::Operations => {
-                let places = places(&rows, vocab);
-                OtherForm::Places(Array::from_slice(&places, &[length])?)
+        let entries = match reader {
+            EntryReader::CpuKernel => {
+                Entries::Tokens(Array::from_slice(&tokens(&rows), &[length])?, Columns::new(&rows, length)?)
             }
-            Taker::GpuKernel => {
-                let change = |row: &LogitAdjustments, place: usize| {
-                    [row.bias[place], row.repetition[place], row.subtract[place]]
-                };
-                let mut changes = column(&rows, change).concat();
-                let least = length.max(8);
-                changes.resize(least as usize * 3, 0.0);
-                let mut tokens = tokens.clone();
-                tokens.resize(least as usize, 0);
-                OtherForm::Changes {
-                    tokens: Array::from_slice(&tokens, &[least])?,
-                    changes: Array::from_slice(&changes, &[least, 3])?,
-                }
-            }
+            EntryReader::Operations => Entries::Places(
+                Array::from_slice(&places(&rows, vocab), &[length])?,
+                Columns::new(&rows, length)?,
+            ),
+            EntryReader::GpuKernel => changes(&rows, length)?,
         };
-        Ok(Some(Self {
-            tokens: Array::from_slice(&tokens, &[length])?,
-            bias: floats(|row| &row.bias)?,
-            repetition: floats(|row| &row.repetition)?,
-            subtract: floats(|row| &row.subtract)?,
-            other,
-            starts: Array::from_slice(&starts, &[starts.len() as i32])?,
-        }))
+        Ok(Some(Self { entries, starts: Array::from_slice(&starts, &[starts.len() as i32])? }))
     }
 
     /// The tokens and changes that the GPU's kernel takes; `None` for adjustments of another backend.
     pub(super) fn changes(&self) -> Option<(&Array, &Array)> {
-        match &self.other {
-            OtherForm::Changes { tokens, changes } => Some((tokens, changes)),
-            OtherForm::None | OtherForm::Places(_) => None,
+        match &self.entries {
+            Entries::Changes { tokens, changes } => Some((tokens, changes)),
+            Entries::Tokens(..) | Entries::Places(..) => None,
         }
     }
 
-    /// The adjusted logits. `logits`: `[n, vocab]` f32.
+    /// The adjusted logits. `logits`: `[n, vocab]` f32. Fails for entries of the GPU's kernel, which adjusts them itself.
     pub(super) fn apply(&self, logits: &Array) -> mlx::Result<Array> {
-        match &self.other {
-            OtherForm::Places(places) => self.apply_gathered(logits, places),
-            OtherForm::None | OtherForm::Changes { .. } => self.apply_in_kernel(logits),
+        match &self.entries {
+            Entries::Tokens(tokens, Columns { bias, repetition, subtract }) => {
+                let entries =
+                    mlx::cpu::LogitEntries { starts: &self.starts, tokens, bias, repetition, subtract };
+                mlx::cpu::adjust_logits(logits, &entries)
+            }
+            Entries::Places(places, columns) => columns.apply(logits, places),
+            Entries::Changes { .. } => Err(mlx::Error::new("the GPU's kernel adjusts these logits")),
         }
     }
+}
 
-    fn apply_in_kernel(&self, logits: &Array) -> mlx::Result<Array> {
-        let Self { starts, tokens, bias, repetition, subtract, .. } = self;
-        let entries = mlx::cpu::LogitEntries { starts, tokens, bias, repetition, subtract };
-        mlx::cpu::adjust_logits(logits, &entries)
+impl Columns {
+    fn new(rows: &[Option<&LogitAdjustments>], length: i32) -> mlx::Result<Self> {
+        let floats = |of: fn(&LogitAdjustments) -> &Vec<f32>| {
+            Array::from_slice(&column(rows, |row, place| of(row)[place]), &[length])
+        };
+        Ok(Self {
+            bias: floats(|row| &row.bias)?,
+            repetition: floats(|row| &row.repetition)?,
+            subtract: floats(|row| &row.subtract)?,
+        })
     }
 
-    fn apply_gathered(&self, logits: &Array, places: &Array) -> mlx::Result<Array> {
-        let Self { bias, repetition, subtract, .. } = self;
+    fn apply(&self, logits: &Array, places: &Array) -> mlx::Result<Array> {
+        let Self { bias, repetition, subtract } = self;
         let [rows, vocab] = logits.dims()?;
         let flat = logits.reshape(&[rows * vocab])?;
         let biased = flat.take(places, 0)? + bias;
@@ -275,6 +265,23 @@ impl AdjustmentArrays {
         let adjusted = penalized - subtract;
         flat.scatter_rows(places, &adjusted)?.reshape(&[rows, vocab])
     }
+}
+
+fn changes(rows: &[Option<&LogitAdjustments>], length: i32) -> mlx::Result<Entries> {
+    let change =
+        |row: &LogitAdjustments, place: usize| [row.bias[place], row.repetition[place], row.subtract[place]];
+    let (mut tokens, mut changes) = (tokens(rows), column(rows, change).concat());
+    let least = length.max(8);
+    tokens.resize(least as usize, 0);
+    changes.resize(least as usize * 3, 0.0);
+    Ok(Entries::Changes {
+        tokens: Array::from_slice(&tokens, &[least])?,
+        changes: Array::from_slice(&changes, &[least, 3])?,
+    })
+}
+
+fn tokens(rows: &[Option<&LogitAdjustments>]) -> Vec<i32> {
+    column(rows, |row, place| row.tokens[place] as i32)
 }
 
 /// A value of each entry of all rows, ascending by token in each row, end to end.
@@ -360,14 +367,15 @@ mod tests {
         let mut adjustments = LogitAdjustments::new(&sampling);
         adjustments.start(&[1, 3, 4, 4, 9, 0, 3], 2);
         let rows = [Some(&adjustments), None, Some(&adjustments)];
-        let arrays = AdjustmentArrays::new(rows.into_iter(), 10, Taker::CpuKernel).unwrap().unwrap();
         let logits: Vec<f32> = (0..30).map(|at| (at as f32 * 0.7).sin() * 3.0).collect();
         let logits = Array::from_slice(&logits, &[3, 10]).unwrap();
-        let places = places(&rows, 10);
-        let places = Array::from_slice(&places, &[places.len() as i32]).unwrap();
-        let bits = |adjusted: mlx::Result<Array>| adjusted.unwrap().to_vec::<f32>().unwrap();
-        let in_kernel = bits(arrays.apply_in_kernel(&logits));
-        assert_eq!(in_kernel, bits(arrays.apply_gathered(&logits, &places)));
-        assert_ne!(in_kernel, bits(Ok(logits)));
+        let bits = |adjusted: Array| adjusted.to_vec::<f32>().unwrap();
+        let adjusted = |reader: EntryReader| {
+            let arrays = AdjustmentArrays::new(rows.into_iter(), 10, reader).unwrap().unwrap();
+            bits(arrays.apply(&logits).unwrap())
+        };
+        let in_kernel = adjusted(EntryReader::CpuKernel);
+        assert_eq!(in_kernel, adjusted(EntryReader::Operations));
+        assert_ne!(in_kernel, bits(logits.clone()));
     }
 }

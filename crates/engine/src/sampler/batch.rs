@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use mlx::{Array, Dtype};
 use omnibus_core::SequenceId;
 
-use super::adjustments::{AdjustmentArrays, Taker};
+use super::adjustments::{AdjustmentArrays, EntryReader};
 use super::kernel_rows::{KernelRows, RowEdits};
 use super::masks::MaskArrays;
 use super::random::uniform;
@@ -163,7 +163,7 @@ impl SamplingBatch {
                 Choice::Kernel(_) => Chooser::Kernel,
                 Choice::Operations(_) => Chooser::Operations,
             };
-            let arrays = AdjustmentArrays::new(self.members.iter().map(of), vocab, Taker::of(chooser))?;
+            let arrays = AdjustmentArrays::new(self.members.iter().map(of), vocab, EntryReader::of(chooser))?;
             self.adjustments = Some((versions, arrays));
         }
         Ok(())

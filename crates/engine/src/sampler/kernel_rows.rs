@@ -120,7 +120,7 @@ mod tests {
     use omnibus_grammar::TokenMask;
 
     use super::*;
-    use crate::sampler::adjustments::{LogitAdjustments, Taker};
+    use crate::sampler::adjustments::{EntryReader, LogitAdjustments};
 
     #[test]
     fn the_operands_of_the_gpus_kernel_have_each_rows_edits() {
@@ -129,7 +129,7 @@ mod tests {
         let (biased, mut penalized) = (LogitAdjustments::new(&sampling), LogitAdjustments::new(&penalty));
         penalized.start(&[7, 40, 2], 1);
         let rows = [Some(&penalized), None, Some(&biased)];
-        let adjustments = AdjustmentArrays::new(rows.into_iter(), 70, Taker::GpuKernel).unwrap();
+        let adjustments = AdjustmentArrays::new(rows.into_iter(), 70, EntryReader::GpuKernel).unwrap();
         let mask = TokenMask::only(69, 70);
         let masks = MaskArrays::new([None, Some(Cow::Borrowed(&mask)), None].into_iter(), 70).unwrap();
         let edits = RowEdits { adjustments: adjustments.as_ref(), masks: masks.as_ref(), xtc: None };
