@@ -33,6 +33,8 @@ pub(crate) struct DeviceMemory {
     pub(crate) backend: Backend,
     /// Bytes of a GPU; on a Mac the machine's.
     pub(crate) total_bytes: Option<u64>,
+    /// Bytes of a GPU that other processes leave: free ones, and what MLX holds in this one. CUDA only.
+    pub(crate) free_bytes: Option<u64>,
     /// Bytes that Metal recommends to use at most. More fails or is paged.
     pub(crate) working_set_bytes: Option<u64>,
     /// Free bytes of the host; on a CPU with what this process uses already.
@@ -64,10 +66,12 @@ impl DeviceMemory {
         let on_gpu = matches!(mlx::device::default(), Ok(Device::Gpu));
         let backend = if on_gpu { mlx::device::backend() } else { Backend::Cpu };
         let info = if on_gpu { mlx::device::info().unwrap_or_default() } else { Info::default() };
+        let held = (mlx::memory::active_memory() + mlx::memory::cache_memory()) as u64;
         let ours = if on_gpu { 0 } else { mlx::memory::active_memory() as u64 };
         Self {
             backend,
             total_bytes: info.memory_size.map(|bytes| bytes as u64),
+            free_bytes: info.free_memory.map(|bytes| bytes as u64 + held),
             working_set_bytes: info.max_recommended_working_set_size.map(|bytes| bytes as u64),
             host_bytes: linux_number("/proc/meminfo", "MemAvailable:").map(|kib| kib * 1024 + ours),
             group_bytes: control_group_bytes(),
@@ -88,10 +92,11 @@ impl DeviceMemory {
 
     fn own_limit(&self) -> Option<MemoryLimit> {
         if self.backend != Backend::Cpu {
-            return match (self.working_set_bytes, self.total_bytes) {
-                (Some(bytes), _) => Some(limit(bytes, "the GPU's recommended working set")),
-                (None, Some(bytes)) => Some(limit(bytes, "the GPU's memory")),
-                (None, None) => None,
+            return match (self.working_set_bytes, self.free_bytes, self.total_bytes) {
+                (Some(bytes), _, _) => Some(limit(bytes, "the GPU's recommended working set")),
+                (None, Some(bytes), _) => Some(limit(bytes, "the GPU's free memory")),
+                (None, None, Some(bytes)) => Some(limit(bytes, "the GPU's memory")),
+                (None, None, None) => None,
             };
         }
         Some(match (self.host_bytes, self.group_bytes) {

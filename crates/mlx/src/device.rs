@@ -46,6 +46,8 @@ pub struct Info {
     pub architecture: String,
     /// Bytes of memory; on Metal the machine's, on CUDA the card's.
     pub memory_size: Option<usize>,
+    /// Bytes of memory that no process uses; CUDA only.
+    pub free_memory: Option<usize>,
     /// Bytes that may be in use without slowing down; Metal only.
     pub max_recommended_working_set_size: Option<usize>,
     /// Bytes of the largest single buffer; Metal only.
@@ -110,6 +112,7 @@ pub fn info_of(device: Device) -> Result<Info> {
             "device_name" => info.name.clone_from(&property.text),
             "architecture" => info.architecture.clone_from(&property.text),
             "memory_size" | "total_memory" => info.memory_size = number,
+            "free_memory" => info.free_memory = number,
             "max_recommended_working_set_size" => info.max_recommended_working_set_size = number,
             "max_buffer_length" => info.max_buffer_length = number,
             _ => {}

@@ -11,6 +11,7 @@ const GIB: u64 = 1 << 30;
 const NOTHING: DeviceMemory = DeviceMemory {
     backend: Backend::Cpu,
     total_bytes: None,
+    free_bytes: None,
     working_set_bytes: None,
     host_bytes: None,
     group_bytes: None,
@@ -146,4 +147,13 @@ fn the_version_of_macos_is_the_products() {
     assert_eq!(major_of(list), Some(15));
     assert_eq!(major_of("<key>ProductVersion</key><string>26</string>"), Some(26));
     assert_eq!(major_of("<key>ProductVersion</key>"), None);
+}
+
+#[test]
+fn what_other_processes_use_of_a_gpu_is_not_planned() {
+    let shared = DeviceMemory { free_bytes: Some(40 * GB), ..h200() };
+    assert_eq!(shared.limit(), Some(limit(40 * GB, "the GPU's free memory")));
+    assert_eq!(taken(&plan(&shared, 16 * GB, GB)), 40 * GB);
+    let asked = DeviceMemory { requested_bytes: Some(60 * GB), ..shared };
+    assert_eq!(asked.limit().map(|limit| limit.bytes), Some(40 * GB));
 }
