@@ -45,7 +45,7 @@ pub fn kernel_table() -> Result<KernelTable, StartError> {
     let mut rows = Vec::new();
     for (model, sizes, family) in MODELS {
         let blueprint = families::read(&config(*sizes, family)).map_err(StartError::new)?;
-        for check in kernel_check::check(&blueprint, Dtype::Bf16, Measure::Times) {
+        for check in kernel_check::check(&blueprint, Dtype::Bf16, Measure::Table) {
             let share = check.times.map(|times| times.bytes / (times.ours_us * 1e-6) / read_rate);
             rows.push(KernelRow { model, check, share });
         }

@@ -30,7 +30,7 @@ pub struct KernelCheck {
     pub tolerance: f64,
     /// What failed; empty if nothing did.
     pub problem: String,
-    /// Absent where only errors are wanted.
+    /// Absent where only errors are measured.
     pub times: Option<KernelTimes>,
 }
 
@@ -45,13 +45,23 @@ pub struct KernelTimes {
     pub bytes: f64,
 }
 
-/// What is wanted of a check.
+/// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// Errors.
-    Errors,
-    /// Errors and times.
-    Times,
+    /// At a few shapes, and in little time: when a model is loaded.
+    Load,
+    /// Everything.
+    Table,
+}
+
+impl Measure {
+    /// How often each time is taken; the best counts.
+    fn rounds(self) -> usize {
+        match self {
+            Self::Load => 2,
+            Self::Table => 3,
+        }
+    }
 }
 
 impl KernelCheck {
@@ -101,18 +111,43 @@ pub(crate) fn switch_off_failing(
 ) -> Vec<String> {
     let bits = quantization.default.map_or(16, |choice| choice.bits);
     let mut lines = Vec::new();
-    for (kernel, checks) in groups(blueprint, dtype, Measure::Errors, (&[bits], formats)) {
-        let Some(failing) = checks.iter().find(|check| !check.holds()) else { continue };
-        switch_off(kernel);
-        let KernelCheck { kernel, shape, error, tolerance, problem, .. } = failing;
-        let why = if problem.is_empty() {
-            format!("it differs from MLX by {error:.1e}, above {tolerance:.0e}")
-        } else {
-            problem.clone()
-        };
-        lines.push(format!("the GPU kernel {kernel} ({shape}) is not used: {why}"));
+    for (kernel, checks) in groups(blueprint, dtype, Measure::Load, (&[bits], formats)) {
+        if let Some(why) = failure(&checks).or_else(|| slowness(&checks)) {
+            switch_off(kernel);
+            lines.push(why);
+        }
     }
     lines
+}
+
+/// Why the kernel may not be used, if it may not.
+fn failure(checks: &[KernelCheck]) -> Option<String> {
+    let KernelCheck { kernel, shape, error, tolerance, problem, .. } =
+        checks.iter().find(|check| !check.holds())?;
+    let why = if problem.is_empty() {
+        format!("it differs from MLX by {error:.1e}, above {tolerance:.0e}")
+    } else {
+        problem.clone()
+    };
+    Some(format!("the GPU kernel {kernel} ({shape}) is not used: {why}"))
+}
+
+/// How many times as long as MLX's operations a kernel may take: times of a few microseconds scatter.
+const SLOWER: f64 = 1.25;
+/// Microseconds beyond that.
+const SLOWER_US: f64 = 2.0;
+
+/// Why the kernel is not worth its use, if it takes longer than MLX's operations over all shapes.
+fn slowness(checks: &[KernelCheck]) -> Option<String> {
+    let times: Vec<KernelTimes> = checks.iter().filter_map(|check| check.times).collect();
+    let sum = |of: fn(&KernelTimes) -> f64| times.iter().map(of).sum::<f64>();
+    let (ours, mlx) = (sum(|times| times.ours_us), sum(|times| times.mlx_us));
+    let kernel = checks.first()?.kernel;
+    (ours > SLOWER * mlx + SLOWER_US * times.len() as f64).then(|| {
+        format!(
+            "the GPU kernel {kernel} is not used: it takes {ours:.0} us where MLX's operations take {mlx:.0}"
+        )
+    })
 }
 
 /// `bits`: of the weights that products are checked with; `formats`: of keys and values.
@@ -160,22 +195,46 @@ fn groups(
 pub fn read_rate() -> mlx::Result<f64> {
     let array = Array::ones(&[1 << 14, 1 << 14], Dtype::F32)?;
     array.eval()?;
-    let us = time(|| Ok(vec![array.sum(&[0, 1])?]))?;
+    let us = time(Measure::Table, || Ok(vec![array.sum(&[0, 1])?]))?;
     Ok(array.nbytes() as f64 / us * 1e6)
 }
 
-/// Microseconds of a computation: the best of three runs of twenty that are in flight together.
-fn time(run: impl Fn() -> mlx::Result<Vec<Array>>) -> mlx::Result<f64> {
-    const TOGETHER: usize = 20;
+/// Runs that are measured together.
+const TOGETHER: usize = 20;
+/// Rows and columns of the matrices whose products keep the device busy meanwhile, and how many products.
+const BUSY_SIZE: i32 = 4096;
+const BUSY_PRODUCTS: usize = 8;
+
+/// Microseconds of a computation on the device. The runs wait behind other work, so that what the host needs to start
+/// them is not counted.
+fn time(measure: Measure, run: impl Fn() -> mlx::Result<Vec<Array>>) -> mlx::Result<f64> {
     mlx::eval(&run()?)?;
-    let mut best = f64::INFINITY;
-    for _ in 0..3 {
-        let started = Instant::now();
-        let runs = (0..TOGETHER).map(|_| run()).collect::<mlx::Result<Vec<_>>>()?;
-        mlx::eval(runs.iter().flatten())?;
-        best = best.min(started.elapsed().as_secs_f64() * 1e6 / TOGETHER as f64);
+    let busy = Array::ones(&[BUSY_SIZE, BUSY_SIZE], Dtype::Bf16)?;
+    busy.eval()?;
+    let (mut alone, mut with) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..=measure.rounds() {
+        alone = alone.min(behind(&busy, 0, &run)?);
+        with = with.min(behind(&busy, TOGETHER, &run)?);
     }
-    Ok(best)
+    Ok((with - alone).max(0.0) / TOGETHER as f64)
+}
+
+/// Microseconds of products, and of `count` runs behind them.
+fn behind(busy: &Array, count: usize, run: &impl Fn() -> mlx::Result<Vec<Array>>) -> mlx::Result<f64> {
+    let started = Instant::now();
+    let mut product = busy.clone();
+    for _ in 0..BUSY_PRODUCTS {
+        product = product.matmul(busy)?;
+    }
+    mlx::async_eval([&product])?;
+    let mut outputs = vec![product];
+    for _ in 0..count {
+        let output = run()?;
+        mlx::async_eval(&output)?;
+        outputs.extend(output);
+    }
+    mlx::eval(&outputs)?;
+    Ok(started.elapsed().as_secs_f64() * 1e6)
 }
 
 /// Relative distance of two arrays, infinite if the first is not finite.
@@ -197,4 +256,26 @@ fn normal(shape: &[usize], dtype: Dtype, seed: u64) -> mlx::Result<Array> {
     let array = mlx::random::normal(&shape, dtype, 1.0, &mlx::random::key(seed)?)?;
     array.eval()?;
     Ok(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(times: Option<[f64; 2]>) -> KernelCheck {
+        let run = || Ok((0.0, times.map(|[ours_us, mlx_us]| KernelTimes { ours_us, mlx_us, bytes: 0.0 })));
+        KernelCheck::new("gated", "16 x 64".to_owned(), Dtype::F32, run)
+    }
+
+    #[test]
+    fn a_kernel_that_takes_longer_over_all_shapes_is_not_used() {
+        let slow = [check(Some([40.0, 10.0])), check(Some([5.0, 9.0])), check(None)];
+        let why = "the GPU kernel gated is not used: it takes 45 us where MLX's operations take 19";
+        assert_eq!(slowness(&slow).as_deref(), Some(why));
+        assert_eq!(failure(&slow), None);
+        let small = [check(Some([4.0, 2.5])), check(Some([30.0, 90.0]))];
+        assert_eq!(slowness(&small), None, "the larger shape makes up for it");
+        assert_eq!(slowness(&[check(Some([4.0, 2.5]))]), None, "within what times scatter");
+        assert_eq!(slowness(&[check(None)]), None);
+    }
 }

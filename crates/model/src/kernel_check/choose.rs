@@ -47,15 +47,12 @@ fn compare(
     let shares: Vec<f32> = (0..ROWS).map(|row| (row as f32 + 0.5) / ROWS as f32).collect();
     let (tokens, expected) = (ours(&shares)?.to_vec::<i32>()?, mlx(&shares)?.to_vec::<i32>()?);
     let wrong = tokens.iter().zip(&expected).filter(|(token, expected)| token != expected).count();
-    let times = match measure {
-        Measure::Errors => None,
-        Measure::Times => Some(KernelTimes {
-            ours_us: time(|| Ok(vec![ours(&shares)?]))?,
-            mlx_us: time(|| Ok(vec![mlx(&shares)?]))?,
-            bytes: logits.nbytes() as f64,
-        }),
+    let times = KernelTimes {
+        ours_us: time(measure, || Ok(vec![ours(&shares)?]))?,
+        mlx_us: time(measure, || Ok(vec![mlx(&shares)?]))?,
+        bytes: logits.nbytes() as f64,
     };
-    Ok((wrong as f64 / f64::from(ROWS), times))
+    Ok((wrong as f64 / f64::from(ROWS), Some(times)))
 }
 
 /// Penalties of the same few tokens of each row, and a mask of the odd ones.

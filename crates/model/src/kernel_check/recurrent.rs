@@ -48,13 +48,15 @@ pub(super) fn checks(
     };
     let probe = || Probe::new(blueprint, mixer, dtype);
     let mut checks = vec![KernelCheck::new(name, shape.clone(), dtype, || Ok((probe()?.error()?, None)))];
-    if measure == Measure::Times {
-        for (pass, rows) in
-            [("decode 1", vec![(9, 1)]), ("decode 16", vec![(9, 1); 16]), ("prompt 2048", vec![(0, 2048)])]
-        {
-            let run = || probe()?.times(&rows).map(|times| (0.0, Some(times)));
-            checks.push(KernelCheck::new(name, format!("{shape}, {pass}"), dtype, run));
+    let passes: &[(&str, (usize, usize), usize)] = match measure {
+        Measure::Load => &[("decode 16", (9, 1), 16)],
+        Measure::Table => {
+            &[("decode 1", (9, 1), 1), ("decode 16", (9, 1), 16), ("prompt 2048", (0, 2048), 1)]
         }
+    };
+    for (pass, row, count) in passes {
+        let run = || probe()?.times(&vec![*row; *count], measure).map(|times| (0.0, Some(times)));
+        checks.push(KernelCheck::new(name, format!("{shape}, {pass}"), dtype, run));
     }
     checks
 }
@@ -118,14 +120,14 @@ impl<'a> Probe<'a> {
     }
 
     /// How long one pass takes.
-    fn times(&self, pass: Pass) -> mlx::Result<KernelTimes> {
+    fn times(&self, pass: Pass, measure: Measure) -> mlx::Result<KernelTimes> {
         let us = |kernels: Kernels| {
             let cache = self.cache(pass.len())?;
             let batch = batch(pass)?;
             let ctx = self.context(&batch, &cache, kernels.ops())?;
             let projected = normal(&[batch.tokens.size(), self.width], self.dtype, 9)?;
             let cache = std::cell::RefCell::new(cache);
-            time(|| {
+            time(measure, || {
                 let y = self.compute(kernels.ops(), &ctx, &mut cache.borrow_mut(), &projected)?;
                 // MLX's operations copy a pool that is still read.
                 if kernels == Kernels::Mlx {
