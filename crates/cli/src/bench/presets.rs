@@ -9,6 +9,8 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("qwen3-30b-a3b", include_str!("presets/qwen3-30b-a3b.json")),
     ("qwen3-next", include_str!("presets/qwen3-next.json")),
     ("gemma-3-4b", include_str!("presets/gemma-3-4b.json")),
+    ("deepseek-v2-lite", include_str!("presets/deepseek-v2-lite.json")),
+    ("qwen1.5-moe-a2.7b", include_str!("presets/qwen1.5-moe-a2.7b.json")),
 ];
 
 /// The config of a preset.
@@ -38,7 +40,9 @@ mod tests {
             llama-3.1-8b: 16.06 GB, in 4 bits 4.52 GB
             qwen3-30b-a3b: 61.06 GB, in 4 bits 17.18 GB
             qwen3-next: 159.35 GB, in 4 bits 44.84 GB
-            gemma-3-4b: 7.76 GB, in 4 bits 2.18 GB"#]]
+            gemma-3-4b: 7.76 GB, in 4 bits 2.18 GB
+            deepseek-v2-lite: 31.41 GB, in 4 bits 8.84 GB
+            qwen1.5-moe-a2.7b: 28.63 GB, in 4 bits 8.05 GB"#]]
         .assert_eq(&sizes.collect::<Vec<_>>().join("\n"));
     }
 }
