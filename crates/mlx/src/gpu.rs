@@ -28,7 +28,9 @@ pub use attention::{
 pub use blocks::{BlockCopies, copy_blocks};
 pub use call::written_by;
 pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
-pub use elementwise::{AddNorm, Gate, GateLayout, Gated, copy_to_device, host_numbers, upload};
+pub use elementwise::{
+    AddNorm, AddTerm, Gate, GateLayout, Gated, Narrow, Term, copy_to_device, host_numbers, upload,
+};
 pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
 pub use plan::Plan;

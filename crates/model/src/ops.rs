@@ -312,6 +312,9 @@ pub(crate) trait Ops: Sync {
         eps: f32,
     ) -> mlx::Result<(Array, Array)>;
 
+    /// `sum + term`, or `sum + sigmoid(gate) · term` with one logit for each row, `[T, 1]`; all others `[T, hidden]`.
+    fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array>;
+
     /// `(x − mean) / √(variance + eps) · weight + bias` over the last axis.
     fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array>;
 

@@ -1,7 +1,7 @@
-//! Residual add with its norm, gated activations, and copies to the device's memory.
+//! Residual add with its norm, gated activations and sums, products with few outputs, and copies to the device's memory.
 
 use super::plan::{Plan, bits, dtype, int};
-use super::source::{ADD_NORM, GATED, Kernel, RMS_NORM, UPLOAD};
+use super::source::{ADD_NORM, ADD_TERM, GATED, Kernel, NARROW, RMS_NORM, UPLOAD};
 use crate::{Array, Dtype, Error, Result};
 
 /// The RMS norm of rows, and perhaps a sum before it.
@@ -117,6 +117,84 @@ impl Gated {
             groups: [groups, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
+        })
+    }
+}
+
+/// How a term joins a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// As it is.
+    Plain,
+    /// Times the sigmoid of one logit of its row.
+    Gated,
+}
+
+/// A sum of rows and a term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddTerm {
+    /// Of the rows.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Elements of a row.
+    pub width: i32,
+    /// How the term joins.
+    pub term: Term,
+}
+
+impl AddTerm {
+    /// Inputs: the sum and the term, `[rows, width]`, and logits `[rows, 1]`, which may be any array where they are not
+    /// read; output `[rows, width]`. `None` for widths that are no multiple of 8.
+    pub fn plan(&self) -> Option<Plan> {
+        if self.width % 8 != 0 || !is_float(self.dtype) {
+            return None;
+        }
+        let threads = 128;
+        Some(Plan {
+            kernel: &ADD_TERM,
+            constants: vec![
+                dtype("T", self.dtype),
+                int("H", self.width),
+                int("GATE", i32::from(self.term == Term::Gated)),
+                int("NT", threads),
+            ],
+            groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
+            threads,
+            outputs: vec![(vec![self.rows, self.width], self.dtype)],
+        })
+    }
+}
+
+/// A product with a dense weight of few outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Narrow {
+    /// Of the rows.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Elements of an input's row.
+    pub inputs: i32,
+    /// Elements of an output's row.
+    pub outputs: i32,
+}
+
+impl Narrow {
+    /// Outputs up to which a weight is narrow.
+    pub const OUTPUTS_MAX: i32 = 8;
+
+    /// Inputs `x` `[rows, inputs]` and the weight `[outputs, inputs]`; output `[rows, outputs]`. `None` for inputs that are
+    /// no multiple of 8, and for more outputs.
+    pub fn plan(&self) -> Option<Plan> {
+        if self.inputs % 8 != 0 || self.outputs > Self::OUTPUTS_MAX || !is_float(self.dtype) {
+            return None;
+        }
+        Some(Plan {
+            kernel: &NARROW,
+            constants: vec![dtype("T", self.dtype), int("K", self.inputs), int("O", self.outputs)],
+            groups: [self.outputs, self.rows, 1],
+            threads: 32,
+            outputs: vec![(vec![self.rows, self.outputs], self.dtype)],
         })
     }
 }

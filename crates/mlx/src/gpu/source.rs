@@ -99,6 +99,8 @@ pub(super) static RECURRENCE: Kernel = kernel!(
 pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "w"], &["y"], Dialect);
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
 pub(super) static RMS_NORM: Kernel = kernel!("rms_norm", &["x", "w"], &["y"], Dialect);
+pub(super) static ADD_TERM: Kernel = kernel!("add_term", &["r", "x", "z"], &["y"], Dialect);
+pub(super) static NARROW: Kernel = kernel!("narrow", &["x", "w"], &["y"], Dialect);
 pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dialect);
 
 /// Inputs of a product with weights.

@@ -1,7 +1,7 @@
-//! Residual add and norm, and gated activations.
+//! Residual add and norm, gated activations and sums, and products with few outputs.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{AddNorm, Dialect, Gate, GateLayout, Gated, Plan};
+use mlx::gpu::{AddNorm, AddTerm, Dialect, Gate, GateLayout, Gated, Narrow, Plan, Term};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
 
@@ -72,6 +72,33 @@ fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) ->
     Case { plan, inputs, expected, dtype }
 }
 
+fn add_term(dtype: Dtype, rows: i32, width: i32, term: Term) -> Case {
+    let mut numbers = Numbers(rows as u64 + width as u64);
+    let row = [rows, width];
+    let inputs =
+        vec![numbers.tensor(dtype, &row), numbers.tensor(dtype, &row), numbers.tensor(dtype, &[rows, 1])];
+    let [sum, added, logits] = [0, 1, 2].map(|i: usize| inputs[i].to_f64());
+    let scale = |row: usize| match term {
+        Term::Plain => 1.0,
+        Term::Gated => 1.0 / (1.0 + (-logits[row]).exp()),
+    };
+    let both = sum.iter().zip(&added).enumerate();
+    let expected = vec![both.map(|(at, (sum, term))| sum + scale(at / width as usize) * term).collect()];
+    Case { plan: AddTerm { dtype, rows, width, term }.plan().unwrap(), inputs, expected, dtype }
+}
+
+fn narrow(dtype: Dtype, rows: i32, inputs: i32, outputs: i32) -> Case {
+    let mut numbers = Numbers(rows as u64 + inputs as u64);
+    let plan = Narrow { dtype, rows, inputs, outputs }.plan().unwrap();
+    let operands = vec![numbers.tensor(dtype, &[rows, inputs]), numbers.tensor(dtype, &[outputs, inputs])];
+    let [x, w] = [0, 1].map(|i: usize| operands[i].to_f64());
+    let dot = |x: &[f64], w: &[f64]| x.iter().zip(w).map(|(x, w)| x * w).sum::<f64>();
+    let width = inputs as usize;
+    let rows = x.chunks_exact(width);
+    let expected = rows.flat_map(|x| w.chunks_exact(width).map(|w| dot(x, w)).collect::<Vec<_>>()).collect();
+    Case { plan, inputs: operands, expected: vec![expected], dtype }
+}
+
 /// By its series, which converges for the values here.
 fn erf(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);
@@ -114,6 +141,30 @@ fn gates() -> Vec<Case> {
     ]
 }
 
+fn terms() -> Vec<Case> {
+    vec![
+        add_term(Bf16, 3, 1048, Term::Gated),
+        add_term(F32, 2, 24, Term::Plain),
+        add_term(F16, 1, 64, Term::Gated),
+    ]
+}
+
+fn narrow_products() -> Vec<Case> {
+    vec![narrow(Bf16, 3, 1048, 1), narrow(F32, 2, 24, 2), narrow(F16, 1, 264, 8)]
+}
+
+#[test]
+fn sums_with_gated_terms_equal_their_reference() {
+    assert!(worst("add_term_cuda", Dialect::Cuda, &terms(), None) < 1.0);
+    assert!(worst("add_term_metal", Dialect::Metal, &terms(), None) < 1.0);
+}
+
+#[test]
+fn products_with_few_outputs_equal_their_reference() {
+    assert!(worst("narrow_cuda", Dialect::Cuda, &narrow_products(), None) < 1.0);
+    assert!(worst("narrow_metal", Dialect::Metal, &narrow_products(), None) < 1.0);
+}
+
 #[test]
 fn add_norm_equals_its_reference() {
     assert!(worst("add_norm_cuda", Dialect::Cuda, &add_norms(), None) < 1.0);
@@ -138,4 +189,8 @@ fn a_missing_barrier_or_a_wrong_index_is_noticed() {
     assert!(broken > 1.0, "add_norm without its barrier: {broken}");
     let broken = worst("gated_up", Dialect::Metal, &gates(), Some(("STRIDE + UP", "STRIDE")));
     assert!(broken > 1.0, "gated with a wrong operand: {broken}");
+    let broken = worst("add_term_row", Dialect::Metal, &terms(), Some(("z[row]", "z[0]")));
+    assert!(broken > 1.0, "a term with another row's gate: {broken}");
+    let broken = worst("narrow_output", Dialect::Cuda, &narrow_products(), Some(("(gk_long)o * K", "0")));
+    assert!(broken > 1.0, "another output's weights: {broken}");
 }

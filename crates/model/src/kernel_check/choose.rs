@@ -19,14 +19,18 @@ pub(super) fn checks(blueprint: &Blueprint, measure: Measure) -> Vec<KernelCheck
     let vocab = blueprint.vocab;
     let plain = KernelCheck::new("choose", format!("{ROWS} x {vocab}, top-k {TOP_K}"), Dtype::F32, || {
         let logits = logits(vocab)?;
-        compare(&logits, measure, |shares| ours(&logits, shares, None), |shares| by_sorting(&logits, shares))
+        let expected = on_host(&logits.to_vec::<f32>()?, vocab, |_, logit| logit);
+        let ours = |shares: &[f32]| ours(&logits, shares, None);
+        compare(&logits, measure, &expected, ours, |shares| by_sorting(&logits, shares))
     });
     let shape = format!("{ROWS} x {vocab}, top-k {TOP_K}, {EDITED} edited, masked");
     let edited = KernelCheck::new("choose_edited", shape, Dtype::F32, || {
         let logits = logits(vocab)?;
         let edits = Edits::new(logits.dim(1)?)?;
-        let expected = |shares: &[f32]| by_sorting(&edits.apply(&logits)?, shares);
-        compare(&logits, measure, |shares| ours(&logits, shares, Some(edits.operands())), expected)
+        let expected =
+            on_host(&logits.to_vec::<f32>()?, vocab, |token, logit| edited_logit(token, logit, vocab));
+        let ours = |shares: &[f32]| ours(&logits, shares, Some(edits.operands()));
+        compare(&logits, measure, &expected, ours, |shares| by_sorting(&edits.apply(&logits)?, shares))
     });
     vec![plain, edited]
 }
@@ -37,22 +41,66 @@ fn logits(vocab: usize) -> mlx::Result<Array> {
     Ok(logits)
 }
 
-/// The share of rows whose tokens differ, and the times of both.
+/// The share of rows whose tokens differ, and in a table the times of both: MLX compiles its operations for seconds.
 fn compare(
     logits: &Array,
     measure: Measure,
+    expected: &[i32],
     ours: impl Fn(&[f32]) -> mlx::Result<Array>,
     mlx: impl Fn(&[f32]) -> mlx::Result<Array>,
 ) -> mlx::Result<(f64, Option<KernelTimes>)> {
-    let shares: Vec<f32> = (0..ROWS).map(|row| (row as f32 + 0.5) / ROWS as f32).collect();
-    let (tokens, expected) = (ours(&shares)?.to_vec::<i32>()?, mlx(&shares)?.to_vec::<i32>()?);
-    let wrong = tokens.iter().zip(&expected).filter(|(token, expected)| token != expected).count();
-    let times = KernelTimes {
-        ours_us: time(measure, || Ok(vec![ours(&shares)?]))?,
-        mlx_us: time(measure, || Ok(vec![mlx(&shares)?]))?,
-        bytes: logits.nbytes() as f64,
+    let shares: Vec<f32> = (0..ROWS).map(share).collect();
+    let tokens = ours(&shares)?.to_vec::<i32>()?;
+    let wrong = tokens.iter().zip(expected).filter(|(token, expected)| token != expected).count();
+    let times = match measure {
+        Measure::Load => None,
+        Measure::Table => Some(KernelTimes {
+            ours_us: time(measure, || Ok(vec![ours(&shares)?]))?,
+            mlx_us: time(measure, || Ok(vec![mlx(&shares)?]))?,
+            bytes: logits.nbytes() as f64,
+        }),
     };
-    Ok((wrong as f64 / f64::from(ROWS), Some(times)))
+    Ok((wrong as f64 / f64::from(ROWS), times))
+}
+
+/// The share of the likelihood that a row's token passes.
+fn share(row: i32) -> f32 {
+    (row as f32 + 0.5) / ROWS as f32
+}
+
+/// The first of the most likely tokens of each row, in the order of ids, that passes the share of their weight. `edit`: of a
+/// token's logit.
+fn on_host(logits: &[f32], vocab: usize, edit: impl Fn(usize, f32) -> f32) -> Vec<i32> {
+    let choose = |(row, logits): (usize, &[f32])| {
+        let edited: Vec<f64> =
+            logits.iter().enumerate().map(|(token, logit)| f64::from(edit(token, *logit))).collect();
+        let mut descending = edited.clone();
+        descending.sort_by(|a, b| b.total_cmp(a));
+        let most = descending.first().copied().unwrap_or(0.0);
+        let least = descending.get(TOP_K as usize - 1).copied().unwrap_or(f64::NEG_INFINITY);
+        let weight = |logit: &f64| if *logit >= least { (logit - most).exp() } else { 0.0 };
+        let passed = edited.iter().map(weight).sum::<f64>() * f64::from(share(row as i32));
+        let mut sum = 0.0;
+        let passes = |logit: &f64| {
+            sum += weight(logit);
+            sum > passed
+        };
+        edited.iter().position(passes).unwrap_or(vocab) as i32
+    };
+    logits.chunks(vocab.max(1)).enumerate().map(choose).collect()
+}
+
+/// A token's logit after [`Edits`].
+fn edited_logit(token: usize, logit: f32, vocab: usize) -> f32 {
+    let edited = EDITED.min(vocab as i32).max(8) as usize;
+    let step = (vocab / edited).max(1);
+    let biased = logit + BIAS;
+    match (token % 2, token % step == 0 && token / step < edited) {
+        (1, _) => MASKED,
+        (_, false) => logit,
+        (_, true) if biased > 0.0 => biased / PENALTY - SUBTRACT,
+        (_, true) => biased * PENALTY - SUBTRACT,
+    }
 }
 
 /// Penalties of the same few tokens of each row, and a mask of the odd ones.
@@ -67,6 +115,8 @@ struct Edits {
 const BIAS: f32 = 0.75;
 const PENALTY: f32 = 1.5;
 const SUBTRACT: f32 = 0.25;
+/// The logit of a token that the mask forbids.
+const MASKED: f32 = -1e30;
 
 impl Edits {
     fn new(vocab: i32) -> mlx::Result<Self> {
@@ -101,7 +151,7 @@ impl Edits {
         let columns = logits.transpose(&[1, 0])?.scatter_rows(&tokens, &changed.transpose(&[1, 0])?)?;
         let even: Vec<i32> = (0..vocab).map(|token| i32::from(token % 2 == 0)).collect();
         let even = Array::from_slice(&even, &[1, vocab])?.astype(Dtype::Bool)?;
-        mlx::where_(&even, &columns.transpose(&[1, 0])?, &Array::scalar(-1e30, Dtype::F32)?)
+        mlx::where_(&even, &columns.transpose(&[1, 0])?, &Array::scalar(MASKED, Dtype::F32)?)
     }
 }
 
@@ -121,4 +171,24 @@ fn by_sorting(logits: &Array, shares: &[f32]) -> mlx::Result<Array> {
     let total = weights.sum(&[-1])?.expand_dims(&[-1])?;
     let share = total * Array::from_slice(shares, &[ROWS, 1])?;
     cumulative.less_equal(&share)?.astype(Dtype::I32)?.sum(&[-1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_and_mlx_choose_the_same_tokens() {
+        const VOCAB: usize = 1000;
+        let logits = logits(VOCAB).unwrap();
+        let values = logits.to_vec::<f32>().unwrap();
+        let shares: Vec<f32> = (0..ROWS).map(share).collect();
+        let tokens = |logits: &Array| by_sorting(logits, &shares).unwrap().to_vec::<i32>().unwrap();
+        let plain = on_host(&values, VOCAB, |_, logit| logit);
+        assert_eq!(plain, tokens(&logits));
+        let edits = Edits::new(VOCAB as i32).unwrap();
+        let edited = on_host(&values, VOCAB, |token, logit| edited_logit(token, logit, VOCAB));
+        assert_eq!(edited, tokens(&edits.apply(&logits).unwrap()));
+        assert_ne!(edited, plain);
+    }
 }

@@ -1,4 +1,4 @@
-//! Checks of residual add and norm, gated activations, and products with packed weights.
+//! Checks of residual add and norm, gated activations and sums, and products with weights.
 
 use mlx::{Array, Dtype, QuantMode};
 
@@ -54,7 +54,21 @@ pub(super) fn gated(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Ve
             compare(measure, gate_up.nbytes() * 3 / 2, |ops| Ok(vec![ops.gated_act(&gate_up, act)?]))
         })
     };
-    shapes.into_iter().map(check).collect()
+    shapes.into_iter().map(check).chain(shared_expert(blueprint, dtype, measure)).collect()
+}
+
+/// The sum with a shared expert's output, and the gate's logit.
+fn shared_expert(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Option<KernelCheck> {
+    let is_shared = |mlp: &Mlp| matches!(mlp, Mlp::Moe(moe) if moe.shared.is_some());
+    blueprint.layers.iter().find(|layer| layer.mlp.as_ref().is_some_and(is_shared))?;
+    let hidden = blueprint.hidden;
+    Some(KernelCheck::new("add_term", format!("{ROWS} x {hidden}"), dtype, || {
+        let (x, sum) = (normal(&[ROWS, hidden], dtype, 1)?, normal(&[ROWS, hidden], dtype, 2)?);
+        let gate = Weight::Dense(normal(&[1, hidden], dtype, 3)? * 0.02);
+        compare(measure, 4 * x.nbytes(), |ops| {
+            Ok(vec![ops.add_term(&sum, &x, Some(&ops.linear(&x, &gate)?))?])
+        })
+    }))
 }
 
 /// Four-bit weights of the widest layer, beside the same weights unpacked: MLX compiles its packed product for half a

@@ -81,6 +81,10 @@ impl Ops for CpuOps {
         MlxOps.route(logits, router, correction, top_k)
     }
 
+    fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array> {
+        MlxOps.add_term(sum, term, gate)
+    }
+
     fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {
         MlxOps.weighted_sum(parts, weights)
     }

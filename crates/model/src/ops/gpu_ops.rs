@@ -7,7 +7,7 @@ mod linear;
 mod recurrent;
 mod switches;
 
-use mlx::gpu::{AddNorm, Gate, GateLayout, Gated};
+use mlx::gpu::{AddNorm, AddTerm, Gate, GateLayout, Gated, Term};
 use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
@@ -89,6 +89,21 @@ impl Ops for GpuOps {
         match experts::weighted_sum(parts, weights)? {
             Some(sum) => Ok(sum),
             None => MlxOps.weighted_sum(parts, weights),
+        }
+    }
+
+    fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array> {
+        let (dtype, width) = (sum.dtype()?, sum.dim(-1)?);
+        let rows = sum.size() as i32 / width.max(1);
+        let kind = if gate.is_some() { Term::Gated } else { Term::Plain };
+        let alike = term.dtype()? == dtype && gate.map_or(Ok(dtype), Array::dtype)? == dtype;
+        let plan = AddTerm { dtype, rows, width, term: kind }.plan();
+        match plan.filter(|_| alike && rows > 0 && is_on(GpuKernel::Gated)) {
+            Some(plan) => {
+                let y = plan.call(&[sum, term, gate.unwrap_or(term)])?.pop();
+                y.ok_or_else(|| mlx::Error::new("a sum"))?.reshape(sum.shape())
+            }
+            None => MlxOps.add_term(sum, term, gate),
         }
     }
 

@@ -89,6 +89,13 @@ impl Ops for MlxOps {
         (parts * weights.expand_dims(&[-1])?.astype(parts.dtype()?)?).sum(&[-2])
     }
 
+    fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array> {
+        Ok(match gate {
+            Some(gate) => sum + gate.sigmoid()? * term,
+            None => sum + term,
+        })
+    }
+
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
         fast::rms_norm(x, Some(weight), eps)
     }

@@ -188,7 +188,13 @@ impl Store {
         let scales = if affine { self.cast(scales)? } else { scales };
         let biases = biases.map(|biases| self.cast(biases)).transpose()?;
         let (group, bits, mode) = (choice.group, choice.bits, choice.mode);
-        Ok(Weight::Packed(Quantized { weight, scales, biases, group, bits, mode }))
+        let packed = Quantized { weight, scales, biases, group, bits, mode };
+        // Gates of one output: products with packed weights compute many outputs at once.
+        if packed.weight.ndim() == 2 && packed.weight.dim(0)? <= mlx::gpu::Narrow::OUTPUTS_MAX {
+            let dtype = self.ops.activations().unwrap_or(packed.scales.dtype()?);
+            return Ok(Weight::Dense(packed.dequantize(dtype)?));
+        }
+        Ok(Weight::Packed(packed))
     }
 
     fn take(&mut self, name: &str) -> Result<Array, LoadError> {

@@ -7,6 +7,7 @@ use crate::blocks::{Linear, MlpBlock};
 use crate::manifest::Scope;
 use crate::mlps::gated::GatedBlock;
 use crate::mlps::plain::PlainBlock;
+use crate::ops::Ops;
 use crate::weights::Store;
 use crate::{Activation, LoadError};
 
@@ -55,6 +56,7 @@ impl SharedExpert {
 
 /// The shared expert, and the projection to its gate.
 pub(super) struct SharedExpertBlock {
+    ops: &'static dyn Ops,
     expert: Box<dyn MlpBlock>,
     kind: SharedGate,
     gate: Option<Linear>,
@@ -77,14 +79,14 @@ impl SharedExpertBlock {
             SharedGate::Sigmoid => Some(store.linear(&format!("{at}_gate"))?),
             SharedGate::Mix => Some(store.linear(&format!("{path}.coefficient"))?),
         };
-        Ok(Self { expert, kind: spec.gate, gate })
+        Ok(Self { ops: store.ops(), expert, kind: spec.gate, gate })
     }
 
     /// `routed`, what the routed experts made of `x`, and this expert's output together.
     pub(super) fn join(&self, x: &Array, routed: Array) -> mlx::Result<Array> {
         let shared = self.expert.forward(x)?;
         match (self.kind, &self.gate) {
-            (SharedGate::Sigmoid, Some(gate)) => Ok(routed + gate.forward(x)?.sigmoid()? * shared),
+            (SharedGate::Sigmoid, Some(gate)) => self.ops.add_term(&routed, &shared, Some(&gate.forward(x)?)),
             (SharedGate::Mix, Some(gate)) => {
                 let weights = gate.forward(x)?.softmax(-1)?.split(&[1], -1)?;
                 match weights.as_slice() {
@@ -92,7 +94,9 @@ impl SharedExpertBlock {
                     _ => Err(mlx::Error::new("two weights")),
                 }
             }
-            (SharedGate::None | SharedGate::Sigmoid | SharedGate::Mix, _) => Ok(routed + shared),
+            (SharedGate::None | SharedGate::Sigmoid | SharedGate::Mix, _) => {
+                self.ops.add_term(&routed, &shared, None)
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Products with weights.
 
 use mlx::device::{Backend, backend};
-use mlx::gpu::{FewRowsWeight, few_rows};
+use mlx::gpu::{FewRowsWeight, Narrow, few_rows};
 use mlx::{Array, Dtype, QuantMode};
 
 use super::{GpuKernel, is_on};
@@ -22,6 +22,21 @@ fn unpacks(dtype: Dtype, rows: usize) -> bool {
     rows >= if dtype == Dtype::F32 { 2 } else { UNPACK_ROWS }
 }
 
+/// The product with a weight of few outputs.
+fn narrow(x: &Array, weight: &Array) -> mlx::Result<Option<Array>> {
+    let ([outputs, inputs], dtype) = (weight.dims()?, x.dtype()?);
+    let rows = x.size() as i32 / inputs.max(1);
+    let Some(plan) = Narrow { dtype, rows, inputs, outputs }.plan().filter(|_| rows > 0) else {
+        return Ok(None);
+    };
+    let y = plan.call(&[x, weight])?.pop().ok_or_else(|| mlx::Error::new("a product"))?;
+    let mut shape = x.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = outputs;
+    }
+    y.reshape(&shape).map(Some)
+}
+
 /// `x · Wᵀ` where MLX's own operation is not the best; `None` elsewhere.
 pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> {
     // Metal's own products are good.
@@ -30,6 +45,7 @@ pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> 
     }
     let rows = x.size() / x.shape().last().map_or(1, |width| (*width).max(1) as usize);
     match weight {
+        Weight::Dense(weight) if weight.dim(0)? <= Narrow::OUTPUTS_MAX => narrow(x, weight),
         Weight::Dense(weight) => {
             let most = if weight.size() <= SMALL_WEIGHTS { SMALL_DENSE_ROWS_MAX } else { DENSE_ROWS_MAX };
             match (1..=most).contains(&rows) {
