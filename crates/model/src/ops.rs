@@ -315,6 +315,11 @@ pub(crate) trait Ops: Sync {
     /// `sum + term`, or `sum + sigmoid(gate) · term` with one logit for each row, `[T, 1]`; all others `[T, hidden]`.
     fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array>;
 
+    /// `x + bias`, `[.., width]` and `[width]`.
+    fn add_bias(&self, x: &Array, bias: &Array) -> mlx::Result<Array> {
+        Ok(x + bias)
+    }
+
     /// `(x − mean) / √(variance + eps) · weight + bias` over the last axis.
     fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array>;
 

@@ -128,6 +128,8 @@ pub enum Term {
     Plain,
     /// Times the sigmoid of one logit of its row.
     Gated,
+    /// One row for all.
+    Bias,
 }
 
 /// A sum of rows and a term.
@@ -144,7 +146,7 @@ pub struct AddTerm {
 }
 
 impl AddTerm {
-    /// Inputs: the sum and the term, `[rows, width]`, and logits `[rows, 1]`, which may be any array where they are not
+    /// Inputs: the sum and the term, `[rows, width]`, a bias `[width]`, and logits `[rows, 1]`, which may be any array where they are not
     /// read; output `[rows, width]`. `None` for widths that are no multiple of 8.
     pub fn plan(&self) -> Option<Plan> {
         if self.width % 8 != 0 || !is_float(self.dtype) {
@@ -157,6 +159,7 @@ impl AddTerm {
                 dtype("T", self.dtype),
                 int("H", self.width),
                 int("GATE", i32::from(self.term == Term::Gated)),
+                int("SAME", i32::from(self.term == Term::Bias)),
                 int("NT", threads),
             ],
             groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],

@@ -75,14 +75,15 @@ fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) ->
 fn add_term(dtype: Dtype, rows: i32, width: i32, term: Term) -> Case {
     let mut numbers = Numbers(rows as u64 + width as u64);
     let row = [rows, width];
+    let added = if term == Term::Bias { vec![width] } else { row.to_vec() };
     let inputs =
-        vec![numbers.tensor(dtype, &row), numbers.tensor(dtype, &row), numbers.tensor(dtype, &[rows, 1])];
+        vec![numbers.tensor(dtype, &row), numbers.tensor(dtype, &added), numbers.tensor(dtype, &[rows, 1])];
     let [sum, added, logits] = [0, 1, 2].map(|i: usize| inputs[i].to_f64());
     let scale = |row: usize| match term {
-        Term::Plain => 1.0,
+        Term::Plain | Term::Bias => 1.0,
         Term::Gated => 1.0 / (1.0 + (-logits[row]).exp()),
     };
-    let both = sum.iter().zip(&added).enumerate();
+    let both = sum.iter().zip(added.iter().cycle()).enumerate();
     let expected = vec![both.map(|(at, (sum, term))| sum + scale(at / width as usize) * term).collect()];
     Case { plan: AddTerm { dtype, rows, width, term }.plan().unwrap(), inputs, expected, dtype }
 }
@@ -146,6 +147,7 @@ fn terms() -> Vec<Case> {
         add_term(Bf16, 3, 1048, Term::Gated),
         add_term(F32, 2, 24, Term::Plain),
         add_term(F16, 1, 64, Term::Gated),
+        add_term(Bf16, 3, 1048, Term::Bias),
     ]
 }
 

@@ -41,7 +41,7 @@ impl Linear {
             None => self.weight.product(x)?,
         };
         Ok(match &self.bias {
-            Some(bias) => product + bias,
+            Some(bias) => self.weight.ops.add_bias(&product, bias)?,
             None => product,
         })
     }

@@ -93,17 +93,17 @@ impl Ops for GpuOps {
     }
 
     fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array> {
-        let (dtype, width) = (sum.dtype()?, sum.dim(-1)?);
-        let rows = sum.size() as i32 / width.max(1);
         let kind = if gate.is_some() { Term::Gated } else { Term::Plain };
-        let alike = term.dtype()? == dtype && gate.map_or(Ok(dtype), Array::dtype)? == dtype;
-        let plan = AddTerm { dtype, rows, width, term: kind }.plan();
-        match plan.filter(|_| alike && rows > 0 && is_on(GpuKernel::Gated)) {
-            Some(plan) => {
-                let y = plan.call(&[sum, term, gate.unwrap_or(term)])?.pop();
-                y.ok_or_else(|| mlx::Error::new("a sum"))?.reshape(sum.shape())
-            }
+        match joined(sum, term, gate, kind)? {
+            Some(joined) => Ok(joined),
             None => MlxOps.add_term(sum, term, gate),
+        }
+    }
+
+    fn add_bias(&self, x: &Array, bias: &Array) -> mlx::Result<Array> {
+        match joined(x, bias, None, Term::Bias)? {
+            Some(joined) => Ok(joined),
+            None => MlxOps.add_bias(x, bias),
         }
     }
 
@@ -247,4 +247,16 @@ fn gated([gate, up]: [&Array; 2], function: Option<Gate>, layout: GateLayout) ->
         *last = width;
     }
     if shape.len() == 2 { Ok(Some(product)) } else { product.reshape(&shape).map(Some) }
+}
+/// The sum of rows and a term by our kernel.
+fn joined(sum: &Array, term: &Array, gate: Option<&Array>, kind: Term) -> mlx::Result<Option<Array>> {
+    let (dtype, width) = (sum.dtype()?, sum.dim(-1)?);
+    let rows = sum.size() as i32 / width.max(1);
+    let is_alike = term.dtype()? == dtype && gate.map_or(Ok(dtype), Array::dtype)? == dtype;
+    let plan = AddTerm { dtype, rows, width, term: kind }.plan();
+    let Some(plan) = plan.filter(|_| is_alike && rows > 0 && is_on(GpuKernel::Gated)) else {
+        return Ok(None);
+    };
+    let y = plan.call(&[sum, term, gate.unwrap_or(term)])?.pop().ok_or_else(|| mlx::Error::new("a sum"))?;
+    if sum.ndim() == 2 { Ok(Some(y)) } else { y.reshape(sum.shape()).map(Some) }
 }
