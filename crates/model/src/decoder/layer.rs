@@ -1,0 +1,242 @@
+//! One layer: a mixer and an MLP around the residual stream, as the norm placement says.
+
+use mlx::Array;
+
+use crate::blocks::{
+    AlternatingBlock, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock, MixerBlock, MlpBlock, NormBlock,
+    ResidualBlock, ResidualStream, TokenInputs,
+};
+use crate::blueprint::RESIDUAL_GATES;
+use crate::ops::LayerContext;
+use crate::weights::Store;
+use crate::{History, LayerSpec, LoadError, NormPlacement};
+
+/// One layer with its weights.
+pub(super) struct Layer {
+    norm_placement: NormPlacement,
+    /// Of the mixer and of the MLP.
+    residual: [ResidualBlock; 2],
+    norms: Vec<NormBlock>,
+    pub(super) mixer: Box<dyn MixerBlock>,
+    mlp: Option<Box<dyn MlpBlock>>,
+    shortcut: Option<Box<dyn MlpBlock>>,
+    history: Option<LayerHistory>,
+    laurel: Option<LaurelBlock>,
+    pub(super) alternating: Option<AlternatingBlock>,
+    /// Of the mixer and of the MLP.
+    pub(super) hyper: Option<[HyperBlock; 2]>,
+    finish: Vec<FinishBlock>,
+}
+
+/// How the mixer and the MLP of a layer read the stream's history.
+struct LayerHistory {
+    begins_block: bool,
+    mixer: HistoryBlock,
+    mlp: HistoryBlock,
+}
+
+impl Layer {
+    /// Without what belongs to the blueprint as a whole: alternating updates and copies of the stream.
+    pub(super) fn load(
+        spec: &LayerSpec,
+        store: &mut Store,
+        path: &str,
+        hidden: usize,
+    ) -> Result<Self, LoadError> {
+        let norms = spec.norms().into_iter().map(|(name, norm)| (format!("{path}.{name}"), norm));
+        let at = (path, spec.number);
+        let finish = spec.finish.iter().map(|finish| FinishBlock::load(finish, store, at, hidden));
+        let finish = finish.collect::<Result<_, _>>()?;
+        let residual = |part: usize, store: &mut Store| {
+            ResidualBlock::load(spec.residual, store, &format!("{path}.{}", RESIDUAL_GATES[part]))
+        };
+        Ok(Self {
+            finish,
+            history: match spec.history {
+                Some(History { begins_block }) => Some(LayerHistory {
+                    begins_block,
+                    mixer: HistoryBlock::load(store, &format!("{path}.self_attention_res"), spec.norm.eps())?,
+                    mlp: HistoryBlock::load(store, &format!("{path}.mlp_res"), spec.norm.eps())?,
+                }),
+                None => None,
+            },
+            laurel: spec.laurel.map(|_| LaurelBlock::load(store, path, spec.norm)).transpose()?,
+            alternating: None,
+            hyper: None,
+            shortcut: match &spec.shortcut {
+                Some((name, mlp)) => Some(mlp.load(store, &format!("{path}.{name}"))?),
+                None => None,
+            },
+            norm_placement: spec.norm_placement,
+            residual: [residual(0, store)?, residual(1, store)?],
+            norms: norms.map(|(path, norm)| store.norm(&path, norm, hidden)).collect::<Result<_, _>>()?,
+            mixer: spec.mixer.load(store, &format!("{path}.{}", spec.mixer_name))?,
+            mlp: match &spec.mlp {
+                Some(mlp) => Some(mlp.load(store, &format!("{path}.{}", spec.mlp_name))?),
+                None => None,
+            },
+        })
+    }
+
+    pub(super) fn forward(
+        &self,
+        x: &mut ResidualStream,
+        inputs: &TokenInputs,
+        layer: LayerContext,
+    ) -> mlx::Result<()> {
+        if let Some(alternating) = &self.alternating {
+            return self.alternate(alternating, x, inputs, layer);
+        }
+        self.compute(x, layer)?;
+        if self.shortcut.is_none() {
+            x.add_deferred();
+        }
+        self.finish.iter().try_for_each(|finish| finish.forward(x, inputs))
+    }
+
+    /// Computes one copy of the stream, and corrects the others, which its own embeddings join.
+    fn alternate(
+        &self,
+        alternating: &AlternatingBlock,
+        x: &mut ResidualStream,
+        inputs: &TokenInputs,
+        layer: LayerContext,
+    ) -> mlx::Result<()> {
+        let predicted = alternating.predict(&x.copies)?;
+        let mut active = alternating.active(&predicted)?;
+        self.compute(&mut active, layer)?;
+        x.copies = alternating.correct(&predicted, active.value())?;
+        let read = alternating.scaled(&x.copies)?;
+        for finish in &self.finish {
+            let FinishBlock::PerLayerInput(block) = finish else { continue };
+            let term = block.forward(&read, inputs)?;
+            x.copies.iter_mut().skip(1).for_each(|copy| *copy = &*copy + &term);
+        }
+        Ok(())
+    }
+
+    /// Mixer and MLP, each with what it reads of the stream's history.
+    fn compute_with_history(
+        &self,
+        history: &LayerHistory,
+        [before, before_mlp]: [&NormBlock; 2],
+        x: &mut ResidualStream,
+        layer: LayerContext,
+    ) -> mlx::Result<()> {
+        let read = history.mixer.read(x)?;
+        if history.begins_block {
+            x.begin_block()?;
+        }
+        x.add(self.mixer.forward(&before.forward(&read)?, layer)?);
+        let read = history.mlp.read(x)?;
+        if let Some(mlp) = &self.mlp {
+            x.add(mlp.forward(&before_mlp.forward(&read)?)?);
+        }
+        Ok(())
+    }
+
+    /// Mixer and MLP, each of a mix of the stream's copies: the mixer by the last layer's shares, the MLP by the mixer's.
+    fn compute_with_copies(
+        &self,
+        [of_mixer, of_mlp]: &[HyperBlock; 2],
+        [before, before_mlp]: [&NormBlock; 2],
+        x: &mut ResidualStream,
+        layer: LayerContext,
+    ) -> mlx::Result<()> {
+        let shares = x.read_shares.take().ok_or_else(|| mlx::Error::new("shares of the copies"))?;
+        let mix = of_mixer.mix(x)?;
+        let mixed = self.mixer.forward(&before.forward(&x.of_copies(&shares)?)?, layer)?;
+        x.mix_copies(&mix, &mixed)?;
+        let next = of_mlp.mix(x)?;
+        if let Some(mlp) = &self.mlp {
+            let transformed = mlp.forward(&before_mlp.forward(&x.of_copies(&mix.read)?)?)?;
+            x.mix_copies(&next, &transformed)?;
+        }
+        x.read_shares = Some(next.read);
+        Ok(())
+    }
+
+    /// Mixer and MLP: the only place that matches on [`NormPlacement`].
+    fn compute(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
+        let [mixed_joins, transformed_joins] = &self.residual;
+        if let (Some(history), [before, before_mlp]) = (&self.history, self.norms.as_slice()) {
+            return self.compute_with_history(history, [before, before_mlp], x, layer);
+        }
+        if let (Some(hyper), [before, before_mlp]) = (&self.hyper, self.norms.as_slice()) {
+            return self.compute_with_copies(hyper, [before, before_mlp], x, layer);
+        }
+        match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
+            (NormPlacement::Bare, [], None) => {
+                let mixed = self.mixer.forward(x.value(), layer)?;
+                mixed_joins.add(x, mixed);
+            }
+            (NormPlacement::Alone { .. }, [before], None) => {
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
+                mixed_joins.add(x, mixed);
+            }
+            (NormPlacement::MlpAlone { .. }, [before], Some(mlp)) => {
+                let transformed = mlp.forward(&x.norm(before)?)?;
+                transformed_joins.add(x, transformed);
+            }
+            (NormPlacement::Nothing, [], None) => {}
+            (NormPlacement::Pre { .. }, [before, before_mlp], Some(mlp)) => {
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
+                mixed_joins.add(x, mixed);
+                let normed = x.norm(before_mlp)?;
+                if let Some(shortcut) = &self.shortcut {
+                    x.defer(shortcut.forward(&normed)?);
+                }
+                transformed_joins.add(x, mlp.forward(&normed)?);
+            }
+            (NormPlacement::Parallel { .. }, [before], Some(mlp)) => {
+                let normed = x.norm(before)?;
+                let both = self.mixer.forward(&normed, layer)? + mlp.forward(&normed)?;
+                mixed_joins.add(x, both);
+            }
+            (NormPlacement::ParallelPair { .. }, [before, before_mlp], Some(mlp)) => {
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
+                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
+                mixed_joins.add(x, mixed + transformed);
+            }
+            (NormPlacement::Post { .. }, [after, after_mlp], Some(mlp)) => {
+                let mixed = self.mixer.forward(x.value(), layer)?;
+                mixed_joins.add(x, after.forward(&mixed)?);
+                let transformed = mlp.forward(x.value())?;
+                transformed_joins.add(x, after_mlp.forward(&transformed)?);
+            }
+            (NormPlacement::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
+                let normed = x.norm(before)?;
+                let mixed = self.mixer.forward(&normed, layer)?;
+                mixed_joins.add(x, after.forward(&mixed)?);
+                if let Some(laurel) = &self.laurel {
+                    // The sum of two is as large as one.
+                    let both = (x.value() + laurel.forward(&normed)?) * 0.5f32.sqrt();
+                    x.set(both);
+                }
+                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
+                transformed_joins.add(x, after_mlp.forward(&transformed)?);
+            }
+            (NormPlacement::OpenSandwich { .. }, [before, after, after_mlp], Some(mlp)) => {
+                let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
+                mixed_joins.add(x, after.forward(&mixed)?);
+                let transformed = mlp.forward(x.value())?;
+                transformed_joins.add(x, after_mlp.forward(&transformed)?);
+            }
+            _ => return Err(mlx::Error::new("the norms and the MLP that the norm placement names")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn arrays(&self) -> Vec<&Array> {
+        let norms = self.norms.iter().flat_map(NormBlock::arrays);
+        let mlps = self.mlp.iter().chain(&self.shortcut).flat_map(|mlp| mlp.arrays());
+        let finish = self.finish.iter().flat_map(FinishBlock::arrays);
+        let history = self.history.iter().flat_map(|both| [&both.mixer, &both.mlp]);
+        let finish = finish.chain(history.flat_map(HistoryBlock::arrays));
+        let finish = finish.chain(self.laurel.iter().flat_map(LaurelBlock::arrays));
+        let finish = finish.chain(self.residual.iter().flat_map(ResidualBlock::arrays));
+        let finish = finish.chain(self.alternating.iter().flat_map(AlternatingBlock::arrays));
+        let finish = finish.chain(self.hyper.iter().flatten().flat_map(HyperBlock::arrays));
+        norms.chain(self.mixer.arrays()).chain(mlps).chain(finish).collect()
+    }
+}
