@@ -10,6 +10,7 @@ use omnibus_grammar::{Grammar, Opening};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Disconnected;
+use crate::media::JobMedia;
 use crate::{Failure, FinishReason, MemoryPlan, NamedAdapter, Sampling, SessionStats, Stats};
 
 /// Identifies a job for as long as the front lives.
@@ -40,6 +41,8 @@ pub struct Job {
     pub prompt_logprobs: Option<usize>,
     /// What its answer must match.
     pub grammar: Option<JobGrammar>,
+    /// Pictures, videos and sounds of its prompt, in order.
+    pub media: Vec<JobMedia>,
     /// Seconds from its arrival.
     pub timeout_s: Option<f64>,
 }
@@ -200,6 +203,8 @@ pub(crate) struct Ready {
     pub(crate) memory: MemoryPlan,
     /// Tokens of a prompt cache file that every prompt continues.
     pub(crate) prefix: Vec<u32>,
+    /// Whether it has an encoder of pictures.
+    pub(crate) sees: bool,
     /// The loaded ones of [`Settings::adapters`](crate::Settings::adapters), with their ids.
     pub(crate) adapters: Vec<NamedAdapter>,
 }

@@ -9,7 +9,7 @@ mod validate;
 
 pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
 
-use crate::{Absent, Activation, AttentionSpan, Mixer, Mlp, Norm, WeightRewrite};
+use crate::{Absent, Activation, AttentionSpan, Mixer, Mlp, Norm, Position, WeightRewrite};
 
 /// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +70,17 @@ impl Blueprint {
     pub fn numbered(mut self, number: impl Fn(usize) -> usize) -> Self {
         self.layers.iter_mut().enumerate().for_each(|(index, layer)| layer.number = number(index));
         self
+    }
+
+    /// Whether rows rotate by positions in time, height and width.
+    pub fn has_axis_positions(&self) -> bool {
+        let turns_by_axes = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(attention) => {
+                matches!(&attention.position, Position::Rope(rope) if rope.sections.is_some())
+            }
+            _ => false,
+        };
+        self.layers.iter().any(turns_by_axes)
     }
 
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together. Others

@@ -188,10 +188,11 @@ impl Submission<'_> {
         Ok(ObservedEvents::new(events, self.api).boxed())
     }
 
-    /// Tokenizes each prompt once for all of its completions.
+    /// Tokenizes each prompt without media once for all of its completions.
     fn tokenize_once(&self, batch: &mut GenerationBatch) -> Result<(), ApiError> {
         for prompt in &mut batch.prompts {
-            if matches!(prompt.input, Input::Text(_) | Input::Chat(_)) {
+            let has_media = matches!(&prompt.input, Input::Chat(chat) if !chat.media.is_empty());
+            if matches!(prompt.input, Input::Text(_) | Input::Chat(_)) && !has_media {
                 let model = prompt.model.as_deref();
                 prompt.input =
                     Input::Tokens(self.app.engine.tokenize(model, &prompt.input, AddSpecial::Yes)?);

@@ -156,7 +156,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 
 /// A `curl` line for chat, or for text completion when the model has no chat template.
 fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
-    let hello = completion_output::chat(vec![Message::new(Role::User, "Hello!")]);
+    let hello = completion_output::chat(vec![Message::new(Role::User, "Hello!")], Vec::new());
     let has_template = handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
     let (path, ask) = if has_template {
         ("chat/completions", r#""messages":[{"role":"user","content":"Hello!"}]"#)

@@ -171,6 +171,8 @@ pub struct Prompt {
     pub text: Option<String>,
     /// The system prompt.
     pub system: Option<String>,
+    /// Images before the prompt.
+    pub images: Vec<PathBuf>,
     /// Prompt cache file.
     pub cache_file: Option<PathBuf>,
     /// Chat message or raw text.

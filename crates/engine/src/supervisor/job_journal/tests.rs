@@ -21,6 +21,7 @@ fn job(id: u64) -> Job {
         logprobs: None,
         prompt_logprobs: Some(0),
         grammar: None,
+        media: Vec::new(),
         timeout_s: Some(10.0),
     }
 }
