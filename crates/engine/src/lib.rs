@@ -47,7 +47,7 @@ pub use bench::{
 };
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};
-pub use event::{CallEnding, Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
+pub use event::{CallEnding, Candidate, Delta, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage};
 #[doc(hidden)]
 pub use fault::FaultPlan;
 pub use front::{EventStream, Generated, Handle};

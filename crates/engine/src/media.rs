@@ -76,6 +76,15 @@ impl MediaKey {
         Self(half(b"0"), half(b"1"))
     }
 
+    /// All its bits.
+    pub(crate) fn bytes(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        let (first, second) = bytes.split_at_mut(16);
+        first.copy_from_slice(&self.0.to_le_bytes());
+        second.copy_from_slice(&self.1.to_le_bytes());
+        bytes
+    }
+
     /// Its mark in the chain of block hashes.
     pub(crate) fn mark(&self) -> u128 {
         self.0

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Disconnected;
 use crate::media::JobMedia;
-use crate::{Failure, FinishReason, MemoryPlan, NamedAdapter, Sampling, SessionStats, Stats};
+use crate::{Failure, FinishReason, MediaUsage, MemoryPlan, NamedAdapter, Sampling, SessionStats, Stats};
 
 /// Identifies a job for as long as the front lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -164,6 +164,8 @@ pub enum JobUpdate {
         cached_tokens: usize,
         /// The first token that differs from what an earlier request of the conversation had there.
         history_changed_at: Option<usize>,
+        /// What its media took.
+        media: MediaUsage,
     },
     /// Log-probabilities of consecutive tokens of its prompt. They come in order and in chunks, and again
     /// when the sequence is recomputed.

@@ -238,6 +238,8 @@ pub struct MediaStats {
     pub prefix_hits_total: u64,
     /// Those whose features were in memory.
     pub feature_hits_total: u64,
+    /// Those whose features were on disk.
+    pub disk_hits_total: u64,
     /// Pictures that were encoded for the first time since the engine started.
     pub cold_misses_total: u64,
     /// Pictures that were encoded again, because their features had been evicted.
@@ -253,6 +255,7 @@ impl MediaStats {
             encode_seconds_total: self.encode_seconds_total + before.encode_seconds_total,
             prefix_hits_total: self.prefix_hits_total + before.prefix_hits_total,
             feature_hits_total: self.feature_hits_total + before.feature_hits_total,
+            disk_hits_total: self.disk_hits_total + before.disk_hits_total,
             cold_misses_total: self.cold_misses_total + before.cold_misses_total,
             evicted_misses_total: self.evicted_misses_total + before.evicted_misses_total,
             ..*self

@@ -8,6 +8,7 @@ mod capacity;
 mod catch_panic;
 mod engine_loop;
 mod faulty_runner;
+mod feature_files;
 mod grammars;
 mod kv_offload;
 mod kv_store;
@@ -106,7 +107,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         }
         model.limit_attention_span(tokens, SINK_TOKENS);
     }
-    let vision = vision::Vision::load(source, kernels, settings.media_cache_memory);
+    let vision = vision::Vision::load(source, kernels, settings)?;
     let adapters = adapters::load(&model, settings)?;
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;

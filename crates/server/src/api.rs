@@ -151,7 +151,10 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
         names: app.model_names,
         responses: &app.responses,
     };
-    let Prepared { batch, framer, delivery } = A::prepare(body, &context)?;
+    let Prepared { mut batch, framer, delivery } = A::prepare(body, &context)?;
+    for prompt in &mut batch.prompts {
+        app.media_urls.fetch(&mut prompt.input)?;
+    }
     let choices = batch.choices();
     let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller };
     let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;

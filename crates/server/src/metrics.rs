@@ -71,7 +71,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ("omnibus_media_encoder_runs_total", "images encoded"),
     (
         "omnibus_media_hits_total",
-        "images of admitted prompts that were not encoded, by kind: prefix or features",
+        "images of admitted prompts that were not encoded, by kind: prefix, features or disk",
     ),
     (
         "omnibus_media_misses_total",
@@ -258,7 +258,12 @@ fn scrape_media(stats: &MediaStats) {
     gauge!("omnibus_media_encode_seconds_total").set(stats.encode_seconds_total);
     counter!("omnibus_media_encoder_runs_total").absolute(stats.encoder_runs_total);
     counter!("omnibus_media_evictions_total").absolute(stats.evicted_total);
-    for (kind, count) in [("prefix", stats.prefix_hits_total), ("features", stats.feature_hits_total)] {
+    let hits = [
+        ("prefix", stats.prefix_hits_total),
+        ("features", stats.feature_hits_total),
+        ("disk", stats.disk_hits_total),
+    ];
+    for (kind, count) in hits {
         counter!("omnibus_media_hits_total", "kind" => kind).absolute(count);
     }
     for (reason, count) in [("cold", stats.cold_misses_total), ("evicted", stats.evicted_misses_total)] {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_engine::{AddSpecial, Handle, Input, Message, ModelSource, Role};
-use omnibus_server::{Keys, Limits, Settings, StoredResponses};
+use omnibus_server::{Keys, Limits, MediaUrls, Settings, StoredResponses};
 use serde_json::json;
 
 use super::engine;
@@ -99,6 +99,8 @@ fn settings(listen: &Listen) -> Result<Settings, Error> {
         model_names: listen.model_names,
         responses: Arc::new(responses),
         adapter_updates: listen.adapter_updates,
+        media_urls: MediaUrls::new(&listen.media_domains, &listen.media_directories)
+            .map_err(|error| Error::usage(format!("--allow-media-domain and --allow-media-dir: {error}")))?,
         ..Settings::default()
     })
 }

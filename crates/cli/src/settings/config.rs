@@ -68,6 +68,10 @@ pub struct Listen {
     pub state_dir: Option<PathBuf>,
     /// Whether clients may load and unload adapters.
     pub adapter_updates: AdapterUpdates,
+    /// Hosts that URLs of media may name.
+    pub media_domains: Vec<String>,
+    /// Directories that they may name files of.
+    pub media_directories: Vec<PathBuf>,
 }
 
 /// The engine process.

@@ -148,6 +148,7 @@ impl Handle {
         }
         let Served { text, adapter, name } = shared.served(request.model.as_deref())?;
         request.input = text.adapt(request.input)?;
+        shared.check_room(&request)?;
         let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
         let prompt = text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
         if let Some(session) = &request.session_id {
@@ -155,9 +156,7 @@ impl Handle {
         }
         let mut job = shared.job(id, &request, prompt)?;
         job.request.adapter = adapter.as_ref().map_or(0, |adapter| adapter.id);
-        if !shared.requests.has_room(&request.tenant, shared.max_queue, shared.status.running()) {
-            return Err(Failure::Busy { retry_after_s: shared.status.retry_after_s() });
-        }
+        shared.check_room(&request)?;
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
         let output_text = text.output_text(&request, &job.request.prompt);
         let budget = shared.reasoning_budget(&request, &job);
@@ -248,6 +247,14 @@ impl Handle {
 }
 
 impl Shared {
+    /// Fails while the queue is full: before a prompt and its media are prepared, and again behind that.
+    fn check_room(&self, request: &Request) -> Result<(), Failure> {
+        match self.requests.has_room(&request.tenant, self.max_queue, self.status.running()) {
+            true => Ok(()),
+            false => Err(Failure::Busy { retry_after_s: self.status.retry_after_s() }),
+        }
+    }
+
     /// All tenants' sessions. Blocks until the loop replies.
     fn list_sessions(&self) -> Result<Vec<SessionStats>, Failure> {
         const TIMEOUT: Duration = Duration::from_secs(10);

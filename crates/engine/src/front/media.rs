@@ -9,7 +9,9 @@ mod views;
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use omnibus_media::{Alpha, ConfigFiles, ContentKey, Limits, Processor, decode_image};
+use omnibus_media::{
+    Alpha, ConfigFiles, ContentKey, Error, Features, Limits, Processor, decode_image, decode_video,
+};
 use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
 use serde_json::Value;
@@ -43,8 +45,19 @@ pub(crate) struct MediaReader {
     decoders: Slots,
 }
 
+/// What a file may cost here: several are decoded at once, for clients that need not be trusted.
+fn limits() -> Limits {
+    Limits {
+        file_bytes: 64 << 20,
+        clip_pixels: 128 << 20,
+        decoded_pixels: 8 << 30,
+        seconds: 600.0,
+        ..Limits::default()
+    }
+}
+
 /// What a part of a conversation is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MediaKind {
     Image,
     Audio,
@@ -89,7 +102,7 @@ impl MediaReader {
                 processor_key: processor.key(),
                 processor,
                 patch: encoder.patches.size,
-                limits: Limits::default(),
+                limits: limits(),
                 budget: PixelBudget::new(OPEN_BYTES_MAX),
                 cache: PreparedCache::default(),
                 decoders: Slots::new(DECODERS_MAX),
@@ -134,22 +147,12 @@ impl MediaReader {
             return Err(fail(message.to_owned()));
         };
         let bytes = bytes.as_slice();
-        let alias = (ContentKey::of_bytes(bytes), salt);
+        let alias = (ContentKey::of_bytes(bytes), kind, salt);
         if let Some(found) = self.cache.find(&alias) {
             return Ok(found);
         }
         let decoder = self.decoders.acquire();
-        let (key, features) = match kind {
-            MediaKind::Image => {
-                let decoded = decode_image(bytes, &self.limits, Alpha::default());
-                let image = decoded.map_err(|error| fail(error.to_string()))?;
-                let features = self.processor.image(&image).map_err(|error| fail(error.to_string()))?;
-                (ContentKey::of_image(&image), features)
-            }
-            MediaKind::Audio | MediaKind::Video => {
-                return Err(fail(format!("is {}, and this model sees images only", kind.with_article())));
-            }
-        };
+        let (key, features) = self.decode(kind, bytes).map_err(|error| fail(error.to_string()))?;
         drop(decoder);
         let (expansion, grid) = (features.expansion.clone(), features.grid);
         let pixels = views::pixels(features, self.patch).map_err(fail)?;
@@ -160,6 +163,22 @@ impl MediaReader {
         Ok(prepared)
     }
 
+    /// The content's key, and what the processor makes of it.
+    fn decode(&self, kind: MediaKind, bytes: &[u8]) -> Result<(ContentKey, Features), Error> {
+        match (kind, self.processor.sampling()) {
+            (MediaKind::Image, _) => {
+                let image = decode_image(bytes, &self.limits, Alpha::default())?;
+                Ok((ContentKey::of_image(&image), self.processor.image(&image)?))
+            }
+            (MediaKind::Video, Some(sampling)) => {
+                let clip = decode_video(bytes, &self.limits, &sampling, None)?;
+                Ok((ContentKey::of_clip(&clip), self.processor.video(&clip)?))
+            }
+            (MediaKind::Video, None) => Err(unsuitable("video", "this model sees images only")),
+            (MediaKind::Audio, _) => Err(unsuitable("audio", "this model does not hear")),
+        }
+    }
+
     /// Fails while too many open requests have pixels.
     fn within_budget(&self, pixels: EncoderPixels) -> Result<EncoderPixels, Failure> {
         if let Some(within) = pixels.clone().within(&self.budget) {
@@ -168,6 +187,10 @@ impl MediaReader {
         self.cache.clear();
         pixels.within(&self.budget).ok_or(Failure::Busy { retry_after_s: 1 })
     }
+}
+
+fn unsuitable(what: &'static str, detail: &str) -> Error {
+    Error::Unsuitable { what, detail: detail.to_owned() }
 }
 
 /// The media parts of a conversation in their order.

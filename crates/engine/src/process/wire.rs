@@ -165,7 +165,11 @@ mod tests {
             TokenLogprobs { token: 5, logprob: Some(-0.5), top: vec![(5, -0.5), (6, f32::NEG_INFINITY)] };
         let report = |update| JobReport { job: JobId(3), update };
         let jobs = vec![
-            report(JobUpdate::Started { cached_tokens: 32, history_changed_at: Some(7) }),
+            report(JobUpdate::Started {
+                cached_tokens: 32,
+                history_changed_at: Some(7),
+                media: Default::default(),
+            }),
             report(JobUpdate::Token(token)),
             report(JobUpdate::Failed(Failure::Busy { retry_after_s: 2 })),
         ];

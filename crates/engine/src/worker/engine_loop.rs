@@ -12,7 +12,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use omnibus_core::{
     self as core, CacheMiss, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, Tick, TokenSource,
@@ -80,10 +80,19 @@ struct ActiveJob {
     max_tokens: usize,
     /// Of its rows on three axes, if it has media and the model counts so.
     positions: Option<MultimodalPositions>,
-    /// Media that were encoded for it.
-    encoded: BTreeSet<MediaKey>,
+    /// Media whose features were not in memory, and where they came from.
+    fetched: BTreeMap<MediaKey, FeatureOrigin>,
+    /// Time that encoding took.
+    encoding: Duration,
     /// Whether features of its media must stay in memory.
     keeps_features: bool,
+}
+
+/// Where features came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FeatureOrigin {
+    Encoder,
+    Disk,
 }
 
 struct InFlightStep {
@@ -351,7 +360,8 @@ impl EngineLoop {
                     Some(CacheMiss::HistoryChanged { position }) => Some(position),
                     _ => None,
                 };
-                let update = JobUpdate::Started { cached_tokens: work.cached, history_changed_at };
+                let media = active.media_usage();
+                let update = JobUpdate::Started { cached_tokens: work.cached, history_changed_at, media };
                 self.reports.push(JobReport { job: active.job.id, update });
             }
         }

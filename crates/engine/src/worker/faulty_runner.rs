@@ -198,6 +198,14 @@ impl Runner for FaultyRunner {
         self.inner.has_features(media)
     }
 
+    fn is_reading_features(&mut self, media: &JobMedia) -> bool {
+        self.inner.is_reading_features(media)
+    }
+
+    fn awaits_features(&self) -> bool {
+        self.inner.awaits_features()
+    }
+
     fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
         self.inner.encode(media)
     }

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::capacity::Capacity;
 use super::kv_store::KvStore;
-use crate::disk::{BlockName, Disk, QUEUED_BYTES_MAX, ReadResult};
+use crate::disk::{BlockName, BlockSizes, Disk, QUEUED_BYTES_MAX, ReadResult};
 use crate::{CpuActivations, DiskStats, Settings, StartError, SwapStats};
 use host::Host;
 use pending_reads::PendingReads;
@@ -399,7 +399,8 @@ impl DiskTier {
             // The loop drops the receiver before the disk.
             let _receiver_gone = results_tx.send(result);
         };
-        let disk = Disk::open(chosen, fingerprint.into(), block_bytes.to_vec(), &settings.faults, on_read)?;
+        let sizes = BlockSizes::OfGroups(block_bytes.to_vec());
+        let disk = Disk::open(chosen, "kv", fingerprint.into(), sizes, &settings.faults, on_read)?;
         Ok(Some(Self { disk, results }))
     }
 }

@@ -332,6 +332,14 @@ impl Runner for ModelRunner {
         self.vision.as_mut().is_some_and(|vision| vision.has(media.key))
     }
 
+    fn is_reading_features(&mut self, media: &JobMedia) -> bool {
+        self.vision.as_mut().is_some_and(|vision| vision.is_reading(media))
+    }
+
+    fn awaits_features(&self) -> bool {
+        self.vision.as_ref().is_some_and(Vision::awaits_disk)
+    }
+
     fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
         let vision = self.vision.as_mut();
         vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode(media)

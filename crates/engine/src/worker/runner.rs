@@ -78,6 +78,12 @@ pub(super) trait Runner {
     /// Whether the features of a medium are there. Counts as a use.
     fn has_features(&mut self, media: &JobMedia) -> bool;
 
+    /// Whether the features of a medium are being read from disk. The first call starts that.
+    fn is_reading_features(&mut self, media: &JobMedia) -> bool;
+
+    /// Whether any features are being read.
+    fn awaits_features(&self) -> bool;
+
     /// Encodes a medium, between steps.
     fn encode(&mut self, media: &JobMedia) -> mlx::Result<()>;
 

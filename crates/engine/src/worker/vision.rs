@@ -10,10 +10,11 @@ use mlx::Array;
 use omnibus_model::encoders::{Encoder, EncoderInput, Features, Grid, View};
 use omnibus_model::{FeatureRows, Kernels, Source};
 
+use super::feature_files::{FeatureFiles, FeatureRead};
 use super::runner::{EncodingParts, MediaHit};
 use super::step_input::MediaRows;
-use crate::MediaStats;
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
+use crate::{MediaStats, Settings, StartError};
 
 /// Models whose text side does not take pictures as the reference does: rows of a picture attend to later ones.
 const TEXT_ONLY: &[&str] = &["gemma3", "paligemma"];
@@ -24,6 +25,7 @@ const ENCODED_MAX: usize = 1 << 16;
 /// An encoder, and the features it made.
 pub(super) struct Vision {
     encoder: Encoder,
+    files: Option<FeatureFiles>,
     features: BTreeMap<MediaKey, CachedFeatures>,
     begun: Option<Begun>,
     limit_bytes: u64,
@@ -54,27 +56,35 @@ struct CachedFeatures {
 impl Vision {
     /// The encoder of a model, if it has one whose features its text side takes. A checkpoint without the encoder's weights
     /// is served for text.
-    pub(super) fn load(source: &Source, kernels: Kernels, limit_bytes: u64) -> Option<Self> {
-        let config = source.config().ok()?;
+    pub(super) fn load(
+        source: &Source,
+        kernels: Kernels,
+        settings: &Settings,
+    ) -> Result<Option<Self>, StartError> {
+        let config = source.config().map_err(StartError::new)?;
         let model_type = config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default();
         if TEXT_ONLY.contains(&model_type) {
-            return None;
+            return Ok(None);
         }
-        match Encoder::load(source, kernels) {
-            Ok(encoder) => Some(Self {
-                encoder: encoder?,
-                features: BTreeMap::new(),
-                begun: None,
-                encoded: BTreeSet::new(),
-                limit_bytes,
-                clock: 0,
-                stats: MediaStats { limit_bytes, ..MediaStats::default() },
-            }),
+        let encoder = match Encoder::load(source, kernels) {
+            Ok(Some(encoder)) => encoder,
+            Ok(None) => return Ok(None),
             Err(error) => {
                 tracing::warn!(%error, "the model is served without pictures");
-                None
+                return Ok(None);
             }
-        }
+        };
+        let limit_bytes = settings.media_cache_memory;
+        Ok(Some(Self {
+            encoder,
+            files: FeatureFiles::open(settings, source)?,
+            features: BTreeMap::new(),
+            begun: None,
+            limit_bytes,
+            encoded: BTreeSet::new(),
+            clock: 0,
+            stats: MediaStats { limit_bytes, ..MediaStats::default() },
+        }))
     }
 
     /// Whether features are there. Counts as a use.
@@ -90,6 +100,30 @@ impl Vision {
             MediaHit::Prefix => self.stats.prefix_hits_total += 1,
             MediaHit::Features => self.stats.feature_hits_total += 1,
         }
+    }
+
+    /// Reads the features of a picture from disk, if they are there and it was not begun. False once there is nothing to wait
+    /// for.
+    pub(super) fn is_reading(&mut self, media: &JobMedia) -> bool {
+        let is_begun = self.begun.as_ref().is_some_and(|begun| begun.key == media.key);
+        let Some(files) = self.files.as_mut().filter(|_| !is_begun) else { return false };
+        match files.read(media.key) {
+            FeatureRead::Pending => true,
+            FeatureRead::Absent => false,
+            FeatureRead::Done(features) => {
+                let fits = features.rows.dim(0).is_ok_and(|rows| rows as usize == media.features());
+                if fits {
+                    self.stats.disk_hits_total += 1;
+                    self.keep(media.key, features);
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether any features are being read.
+    pub(super) fn awaits_disk(&self) -> bool {
+        self.files.as_ref().is_some_and(FeatureFiles::is_reading)
     }
 
     /// Encodes a picture, or the rest of it.
@@ -116,7 +150,13 @@ impl Vision {
             mlx::eval(std::iter::once(rows).chain(deepstack))?;
             if let Some(begun) = self.begun.take() {
                 self.stats.encoder_runs_total += 1;
-                self.insert(media.key, begun.features);
+                self.count_miss(media.key);
+                if let Some(files) = &self.files
+                    && let Err(error) = files.write(media.key, &begun.features)
+                {
+                    tracing::warn!(%error, "features of a picture are not written to disk");
+                }
+                self.keep(media.key, begun.features);
             }
         }
         self.stats.encode_seconds_total += started.elapsed().as_secs_f64();
@@ -142,10 +182,15 @@ impl Vision {
         Ok(self.begun.insert(begun))
     }
 
-    fn insert(&mut self, key: MediaKey, features: Features) {
+    fn keep(&mut self, key: MediaKey, features: Features) {
         let arrays = std::iter::once(&features.rows).chain(&features.deepstack);
         let bytes = arrays.map(|array| array.nbytes() as u64).sum();
         self.clock += 1;
+        self.features.insert(key, CachedFeatures { features, bytes, used: self.clock });
+        self.count();
+    }
+
+    fn count_miss(&mut self, key: MediaKey) {
         if self.encoded.len() >= ENCODED_MAX {
             self.encoded.clear();
         }
@@ -153,8 +198,6 @@ impl Vision {
             true => self.stats.cold_misses_total += 1,
             false => self.stats.evicted_misses_total += 1,
         }
-        self.features.insert(key, CachedFeatures { features, bytes, used: self.clock });
-        self.count();
     }
 
     /// Evicts features until the limit is kept, but none of `needed`.

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use omnibus_media::{ContentKey, Expansion, Grid};
 
+use super::MediaKind;
 use crate::media::EncoderPixels;
 
 /// Most bytes of what is kept.
@@ -25,8 +26,8 @@ pub(crate) struct Prepared {
     pub(crate) pixels: EncoderPixels,
 }
 
-/// Key of a file's bytes, and the salt of the request that sent it.
-pub(super) type Alias = (ContentKey, u128);
+/// Key of a file's bytes, what they are read as, and the salt of the request that sent them.
+pub(super) type Alias = (ContentKey, MediaKind, u128);
 
 /// What was prepared lately.
 #[derive(Default)]

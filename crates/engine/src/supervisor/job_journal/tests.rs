@@ -27,7 +27,10 @@ fn job(id: u64) -> Job {
 }
 
 fn started(id: u64) -> JobReport {
-    JobReport { job: JobId(id), update: JobUpdate::Started { cached_tokens: 0, history_changed_at: None } }
+    JobReport {
+        job: JobId(id),
+        update: JobUpdate::Started { cached_tokens: 0, history_changed_at: None, media: Default::default() },
+    }
 }
 
 fn token(id: u64, token: u32) -> JobReport {

@@ -140,8 +140,9 @@ impl EngineLoop {
         let request = core::Request { prompt: tokens, deadline, draft_tokens, ..job.request.clone() };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
-                let (encoded, keeps_features) = Default::default();
-                let active = ActiveJob { job, reported, max_tokens, positions, encoded, keeps_features };
+                let (fetched, encoding, keeps_features) = Default::default();
+                let active =
+                    ActiveJob { job, reported, max_tokens, positions, fetched, encoding, keeps_features };
                 self.jobs.insert(sequence, active);
                 self.hold_for_encoding(sequence);
                 if let Some(grammar) = grammar {
@@ -179,8 +180,9 @@ impl EngineLoop {
     /// How long to wait when there is nothing to compute.
     fn idle_timeout(&self) -> Duration {
         let change = self.scheduler.next_wakeup().unwrap_or(Tick::MAX);
-        let is_polling =
-            self.offload.as_ref().is_some_and(KvOffload::is_reading) || self.grammars.is_compiling();
+        let is_polling = self.offload.as_ref().is_some_and(KvOffload::is_reading)
+            || self.grammars.is_compiling()
+            || self.runner.awaits_features();
         let longest = if is_polling { READ_POLL } else { IDLE_TIMEOUT };
         longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
     }

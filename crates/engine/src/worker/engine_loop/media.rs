@@ -9,12 +9,23 @@ use std::time::Instant;
 use omnibus_core::{HoldReason, Plan, PrefixLookup, SequenceId};
 use omnibus_model::mrope::{MediaSpan, MultimodalPositions};
 
-use super::{ActiveJob, EngineLoop};
-use crate::Failure;
+use super::{ActiveJob, EngineLoop, FeatureOrigin};
 use crate::media::{JobMedia, MediaKey};
 use crate::message::Job;
 use crate::worker::catch_panic::catch_panic;
 use crate::worker::runner::MediaHit;
+use crate::{Failure, MediaUsage};
+
+impl ActiveJob {
+    /// What its media took so far.
+    pub(super) fn media_usage(&self) -> MediaUsage {
+        MediaUsage {
+            tokens: self.job.media.iter().map(JobMedia::features).sum(),
+            encoded: self.fetched.values().filter(|origin| **origin == FeatureOrigin::Encoder).count(),
+            encode_ms: self.encoding.as_millis() as u64,
+        }
+    }
+}
 
 impl EngineLoop {
     /// Positions of a job's rows on three axes, if it has media and the model counts so.
@@ -46,14 +57,17 @@ impl EngineLoop {
 
     /// Whether there is something to encode now.
     pub(super) fn is_encoding(&self) -> bool {
-        self.scheduler.next_encoding().is_some()
+        self.scheduler.next_encoding().is_some() && !self.runner.awaits_features()
     }
 
     /// Encodes as many parts of the media of the first held sequence as fit before the next step, and releases it when all
     /// its features are there.
     pub(super) fn advance_encoding(&mut self) -> mlx::Result<()> {
         let Some(sequence) = self.scheduler.next_encoding() else { return Ok(()) };
-        let others_have = self.jobs.iter().any(|(id, active)| *id != sequence && active.keeps_features);
+        // Those that are held themselves cannot make room.
+        let scheduler = &self.scheduler;
+        let waits_for = |id: &SequenceId| *id != sequence && !scheduler.is_held(*id);
+        let others_have = self.jobs.iter().any(|(id, active)| active.keeps_features && waits_for(id));
         let stats = self.runner.media_stats();
         let cached = self.scheduler.cached_tokens(sequence);
         let Some(active) = self.jobs.get_mut(&sequence) else {
@@ -71,7 +85,20 @@ impl EngineLoop {
             return Ok(());
         }
         active.keeps_features = true;
-        if let Err(error) = self.encode_parts(&media) {
+        if self.runner.is_reading_features(&media) {
+            return Ok(());
+        }
+        if self.runner.has_features(&media) {
+            active.fetched.insert(media.key, FeatureOrigin::Disk);
+            self.evict_features(&[]);
+            return Ok(());
+        }
+        let started = Instant::now();
+        let encoded = self.encode_parts(&media);
+        if let Some(active) = self.jobs.get_mut(&sequence) {
+            active.encoding += started.elapsed();
+        }
+        if let Err(error) = encoded {
             tracing::warn!(%error, "a picture could not be encoded; its request fails");
             if let Some(event) = self.scheduler.fail(sequence) {
                 self.handle_event(event);
@@ -80,7 +107,7 @@ impl EngineLoop {
         }
         if self.runner.has_features(&media) {
             if let Some(active) = self.jobs.get_mut(&sequence) {
-                active.encoded.insert(media.key);
+                active.fetched.insert(media.key, FeatureOrigin::Encoder);
             }
             self.evict_features(&[]);
         }
@@ -114,11 +141,11 @@ impl EngineLoop {
     pub(super) fn count_media(&mut self, plan: &Plan, lookups: &[PrefixLookup]) {
         let admitted = |id| lookups.iter().any(|lookup| lookup.sequence == id);
         for work in plan.scheduled.iter().filter(|work| admitted(work.sequence)) {
-            let Some(ActiveJob { job, encoded, .. }) = self.jobs.get(&work.sequence) else { continue };
+            let Some(ActiveJob { job, fetched, .. }) = self.jobs.get(&work.sequence) else { continue };
             for media in &job.media {
                 if media.end() <= work.cached {
                     self.runner.count_media_hit(MediaHit::Prefix);
-                } else if !encoded.contains(&media.key) && self.runner.has_features(media) {
+                } else if !fetched.contains_key(&media.key) && self.runner.has_features(media) {
                     self.runner.count_media_hit(MediaHit::Features);
                 }
             }

@@ -4,7 +4,7 @@ use image::ImageFormat;
 use omnibus_engine::Settings;
 use serde_json::{Value, json};
 
-use super::files::Picture;
+use super::files::{Picture, animation, data_url};
 use super::model::{Golden, words};
 use super::{Answer, CHAT, VisionServer, body, image, image_bytes, text};
 
@@ -66,6 +66,31 @@ fn answers_are_those_of_the_reference_in_chunks_of_any_size() {
         }
         assert_eq!(server.media().encoder_runs_total, 3, "one for each different picture");
     }
+}
+
+#[test]
+fn videos_are_seen_as_the_reference_sees_them() {
+    let golden = Golden::read();
+    let server = VisionServer::new(settings(24));
+    let frames: Vec<Picture> = (0..5).map(|frame| Picture::new(60, 40, 21 + frame)).collect();
+    let url = data_url("video/apng", &animation(&frames));
+    let tokens = golden.tokens("prompt", "video");
+    let last = tokens.iter().rposition(|token| *token == 131).unwrap();
+    // The processor writes a time before each part.
+    let first = tokens.iter().position(|token| *token < 64).unwrap();
+    let content = json!([
+        text(&words(&tokens[..first])),
+        {"type": "video_url", "video_url": {"url": url}},
+        text(&words(&tokens[last + 1..])),
+    ]);
+    for _ in 0..2 {
+        check_first(&server.answer(&content), &golden.logprobs("video", 0), "video");
+    }
+    let stats = server.media();
+    assert_eq!((stats.encoder_runs_total, stats.prefix_hits_total), (1, 1));
+    // The same bytes as a picture are their first frame.
+    let picture = server.answer(&json!([image_bytes("image/png", &animation(&frames)), text("w1")]));
+    assert_eq!(picture.exact(), server.answer(&json!([image(&frames[0]), text("w1")])).exact());
 }
 
 /// A token that is decoded is at the position that it has in a prompt.

@@ -1,6 +1,6 @@
 //! What repeated pictures cost, and whose pictures are shared.
 
-use omnibus_engine::{DiskSettings, Settings};
+use omnibus_engine::{DiskSettings, PrefixCache, Settings};
 use serde_json::{Value, json};
 
 use super::files::Picture;
@@ -51,6 +51,8 @@ fn a_picture_in_another_place_costs_no_encoder() {
     let picture = Picture::one();
     server.answer(&question(&picture, "w1 w2 w3 w4 w5", "w6"));
     let moved = server.answer(&question(&picture, "w9 w8", "w6"));
+    let details = &moved.0["usage"]["prompt_tokens_details"];
+    assert_eq!((&details["image_tokens"], &details["encoded_images"]), (&2.into(), &0.into()), "{details}");
     assert_eq!(moved.cached_tokens(), 0);
     let stats = server.media();
     assert_eq!((stats.encoder_runs_total, stats.feature_hits_total), (1, 1));
@@ -105,6 +107,35 @@ fn a_picture_outlives_the_process_on_disk() {
     assert!(second.cached_tokens() >= 12, "{}", second.cached_tokens());
     assert_eq!(server.media().encoder_runs_total, 0);
     assert!(server.answer(&question(&other(), before, behind)).cached_tokens() <= 6);
+    _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
+fn features_outlive_the_process_on_disk() {
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("media-features");
+    _ = std::fs::remove_dir_all(&directory);
+    let disk = || Some(DiskSettings { directory: directory.clone(), ..DiskSettings::default() });
+    let picture = Picture::new(90, 70, 3);
+    let first = {
+        let server = VisionServer::new(Settings { disk: disk(), ..settings() });
+        server.answer(&question(&picture, "w1 w2", "w3"));
+        server.answer(&question(&picture, "w9 w8 w7", "w6")).exact()
+    };
+    let server = VisionServer::new(Settings { disk: disk(), prefix_cache: PrefixCache::Off, ..settings() });
+    assert_eq!(server.answer(&question(&picture, "w9 w8 w7", "w6")).exact(), first);
+    let stats = server.media();
+    assert_eq!((stats.encoder_runs_total, stats.disk_hits_total), (0, 1), "{stats:?}");
+    let scraped = super::client::get(server.address, "/metrics").body;
+    assert!(scraped.contains("omnibus_media_hits_total{kind=\"disk\"} 1"), "{scraped}");
+    drop(server);
+    for file in std::fs::read_dir(directory.join("features")).unwrap().flatten() {
+        for file in std::fs::read_dir(file.path()).unwrap().flatten() {
+            std::fs::write(file.path(), b"damaged").unwrap();
+        }
+    }
+    let server = VisionServer::new(Settings { disk: disk(), prefix_cache: PrefixCache::Off, ..settings() });
+    assert_eq!(server.answer(&question(&picture, "w9 w8 w7", "w6")).exact(), first);
+    assert_eq!(server.media().encoder_runs_total, 1, "a damaged file is not used");
     _ = std::fs::remove_dir_all(&directory);
 }
 

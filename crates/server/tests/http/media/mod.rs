@@ -4,8 +4,16 @@ mod answers;
 mod apis;
 mod cache;
 mod files;
+#[path = "../../../../media/tests/hostile/pictures.rs"]
+mod hostile;
 mod model;
 mod refused;
+mod urls;
+
+/// What the hostile pictures need.
+mod support {
+    pub use super::files::{crc32, images};
+}
 
 use std::net::SocketAddr;
 use std::path::Path;

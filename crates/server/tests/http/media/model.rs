@@ -91,7 +91,11 @@ pub fn made(name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
         "merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
         "image_processor_type": "Qwen2VLImageProcessorFast",
     });
+    let mut video = processor.clone();
+    video["size"] = json!({"shortest_edge": 4096, "longest_edge": 24576});
+    (video["fps"], video["min_frames"], video["max_frames"]) = (2.into(), 4.into(), 768.into());
     write("preprocessor_config.json", processor);
+    write("video_preprocessor_config.json", video);
     to
 }
 

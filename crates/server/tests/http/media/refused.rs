@@ -38,7 +38,21 @@ fn media_that_cannot_be_read_are_refused_by_their_part() {
         check(&server, &part, FIELD, says);
     }
     let audio = json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}});
-    check(&server, &audio, "messages[0].content[1].input_audio.data", "is audio");
+    check(&server, &audio, "messages[0].content[1].input_audio.data", "does not hear");
+    server.answer(&json!([text("w1"), image(&Picture::one())]));
+}
+
+#[test]
+fn hostile_pictures_are_refused_by_their_part_and_the_server_goes_on() {
+    let server = VisionServer::new(Settings::default());
+    let inputs = super::hostile::inputs();
+    assert!(inputs.len() >= 55);
+    for (name, bytes) in inputs {
+        let reply = server.post(CHAT, &body(&json!([text("w1"), image_bytes("image/png", &bytes)]), 1));
+        assert_eq!(reply.status, 400, "{name}: {}", reply.body);
+        assert_eq!(reply.error()["param"], FIELD, "{name}");
+    }
+    assert_eq!(server.media().encoder_runs_total, 0);
     server.answer(&json!([text("w1"), image(&Picture::one())]));
 }
 
