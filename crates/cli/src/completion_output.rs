@@ -1,8 +1,12 @@
 //! Streams one completion to stdout, and prints its statistics to stderr.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use omnibus_engine::{Chat, Event, EventStream, FinishReason, Handle, Input, Message, Request, Usage};
+use omnibus_engine::{
+    Chat, ContentPart, Event, EventStream, FinishReason, Handle, Input, MediaIndex, MediaItem, MediaSource,
+    Message, Request, Role, Usage,
+};
 
 use crate::error::Error;
 use crate::output;
@@ -33,9 +37,23 @@ pub fn request(config: &Config, input: Input) -> Request {
     }
 }
 
-/// The input of a conversation.
-pub fn chat(messages: Vec<Message>) -> Input {
-    Input::Chat(Chat { messages, ..Chat::default() })
+/// The input of a conversation, whose messages refer to `media`.
+pub fn chat(messages: Vec<Message>, media: Vec<MediaItem>) -> Input {
+    Input::Chat(Chat { messages, media, ..Chat::default() })
+}
+
+/// An image file.
+pub fn image(path: &Path) -> Result<MediaItem, Error> {
+    let field = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| Error::failed(format!("{field}: {error}")))?;
+    Ok(MediaItem { field, source: MediaSource::Bytes(bytes.into()) })
+}
+
+/// A user's message with images before its text. `first`: the index of the first image among the conversation's media.
+pub fn question(text: &str, images: usize, first: usize) -> Message {
+    let mut message = Message::new(Role::User, text);
+    message.content.splice(..0, (first..first + images).map(|index| ContentPart::Image(MediaIndex(index))));
+    message
 }
 
 /// Prints a completion as it is generated. Fails when the request fails.

@@ -37,6 +37,7 @@ pub use plan::{
 };
 pub use request::{Rejection, Request, SequenceId, Tick, Token};
 pub use scheduler::{OffloadTier, Scheduler};
+pub use sequence::HoldReason;
 pub use settings::{
     CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
     StaticBatch, StepLimits, SwapSettings, Tuning,

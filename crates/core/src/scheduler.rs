@@ -13,6 +13,7 @@ mod audit;
 mod batch;
 mod bisect;
 mod commit;
+mod encoding;
 mod fair;
 mod fcfs;
 mod free_blocks;
@@ -39,6 +40,7 @@ use crate::{
     CostModel, Event, Failure, FinishReason, Plan, PlanId, PreemptionMode, Rejection, Request, Schedule,
     SequenceId, SessionInfo, Settings, Stats, StepLimits, Tick, Token,
 };
+use encoding::EncodingCost;
 use in_flight::StepsInFlight;
 use lookup::PrefixLookups;
 pub use offload::OffloadTier;
@@ -64,6 +66,7 @@ pub struct Scheduler {
     lookups: PrefixLookups,
     queue: QueueLimit,
     cost: CostModel,
+    encoding: EncodingCost,
     totals: Stats,
     /// Changes with every change of state.
     version: PlanId,
@@ -84,6 +87,7 @@ impl Scheduler {
             lookups: PrefixLookups::default(),
             queue: QueueLimit::new(&settings),
             cost: CostModel::default(),
+            encoding: EncodingCost::default(),
             totals: Stats::default(),
             version: PlanId(0),
             settings,

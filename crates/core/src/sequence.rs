@@ -39,6 +39,19 @@ pub(crate) enum Hold {
     Released,
 }
 
+/// Why a waiting sequence is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldReason {
+    /// Its blocks are being read.
+    Transfer,
+    /// The content that some of its tokens stand for is not encoded.
+    Encoding,
+}
+
+impl HoldReason {
+    pub(crate) const COUNT: usize = 2;
+}
+
 /// The stage of a running sequence, under the `split` schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -103,6 +116,8 @@ pub(crate) struct Sequence {
     pub(crate) lookup: Option<LookupContext>,
     /// It stopped or reached its limit, so its last block can be cached.
     pub(crate) is_complete: bool,
+    /// Whether it may be planned while it waits, by reason.
+    pub(crate) holds: [Hold; HoldReason::COUNT],
     /// Its blocks outside of the pools.
     pub(crate) offload: OffloadState,
     /// Draft tokens that each of its decode steps verifies, where there is room.
@@ -124,11 +139,9 @@ pub(crate) struct SequenceCache {
     pub(crate) cached_blocks: usize,
 }
 
-/// A sequence's blocks outside of the pools: whether it waits for them, and whether they were looked up.
+/// A sequence's blocks outside of the pools.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OffloadState {
-    /// Whether it may be planned while it waits.
-    pub(crate) hold: Hold,
     /// Swap or recompute, once it was preempted.
     pub(crate) mode: PreemptionMode,
     /// Its offloaded blocks were looked up since it was last preempted.
@@ -194,7 +207,8 @@ impl Sequence {
             phase: Phase::Waiting,
             computed: 0,
             is_complete: false,
-            offload: OffloadState { hold: Hold::Never, mode: PreemptionMode::Recompute, is_looked_up: false },
+            holds: [Hold::Never; HoldReason::COUNT],
+            offload: OffloadState { mode: PreemptionMode::Recompute, is_looked_up: false },
             draft_tokens: request.draft_tokens,
             in_flight: VecDeque::new(),
         }
@@ -287,7 +301,20 @@ impl Sequence {
 
     /// True while it may not be planned.
     pub(crate) fn is_held(&self) -> bool {
-        self.offload.hold == Hold::Now
+        self.holds.contains(&Hold::Now)
+    }
+
+    /// Whether it is held for a reason.
+    pub(crate) fn hold(&self, reason: HoldReason) -> Hold {
+        match (reason, self.holds) {
+            (HoldReason::Transfer, [hold, _]) | (HoldReason::Encoding, [_, hold]) => hold,
+        }
+    }
+
+    pub(crate) fn hold_mut(&mut self, reason: HoldReason) -> &mut Hold {
+        match (reason, &mut self.holds) {
+            (HoldReason::Transfer, [hold, _]) | (HoldReason::Encoding, [_, hold]) => hold,
+        }
     }
 
     /// True while a step in flight uses its blocks.

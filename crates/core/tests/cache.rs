@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use omnibus_core::{
-    Allocation, CacheGroup, CacheMiss, Offload, Outcome, Plan, PreemptionPolicy, PrefixCache, PrefixLookup,
-    Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, SwapSettings, Token, Tuning,
+    Allocation, CacheGroup, CacheMiss, HoldReason, Offload, Outcome, Plan, PreemptionPolicy, PrefixCache,
+    PrefixLookup, Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, SwapSettings, Token,
+    Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -82,12 +83,12 @@ fn evicted_blocks_are_restored_from_a_tier() {
     let has = |group, key| stored.contains(&(group, key));
     let id = submit(&mut scheduler, prompt(1, 13));
     assert_eq!(scheduler.missing_blocks(id, has).len(), 3);
-    scheduler.hold(id);
+    scheduler.hold(id, HoldReason::Transfer);
     assert!(scheduler.plan(0).is_empty(), "who is held is not planned");
     let restored = scheduler.restore(id, has);
     assert_eq!(restored.iter().map(|restored| restored.hash).collect::<BTreeSet<_>>().len(), 3);
     assert!(scheduler.missing_blocks(id, has).is_empty());
-    scheduler.release_hold(id);
+    scheduler.release_hold(id, HoldReason::Transfer);
     assert_eq!(scheduler.plan(0).scheduled[0].cached, 12);
     scheduler.take_newly_cached(usize::MAX);
     assert!(scheduler.restore(id, has).is_empty());

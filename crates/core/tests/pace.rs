@@ -1,9 +1,14 @@
 //! Whether answers keep their pace while prompts are read, and whether prompts are read all the same.
 
+#![allow(clippy::unwrap_used)]
+
 use omnibus_core::sim::{
     Arrival, Audits, Cost, Faults, Interference, Machine, Overlap, Price, Report, Scenario, Tier, run,
 };
-use omnibus_core::{CacheGroup, LatencyTargets, PrefixCache, Schedule, Settings, SwapSettings, Tick, Tuning};
+use omnibus_core::{
+    CacheGroup, HoldReason, LatencyTargets, Outcome, PrefixCache, Request, Schedule, Scheduler, SequenceId,
+    SequenceOutput, Settings, SwapSettings, Tick, Tuning,
+};
 use omnibus_kv::CacheKind;
 
 const BUDGET: usize = 512;
@@ -115,4 +120,68 @@ fn decodes_meet_their_target_under_background_load() {
     };
     let (late, gaps) = late_beside(slow);
     assert!(50 * late <= gaps, "{late} of {gaps} are late when the machine slows down");
+}
+
+/// Units of a part of encoding.
+const UNITS: u64 = 64;
+
+/// Encodes a picture of `parts` parts of `part_us` each beside eight streams whose steps take `step_us`. The longest time
+/// between two steps' ends, and how many steps it took.
+fn encoded(schedule: Schedule, (parts, part_us): (usize, Tick), step_us: Tick, tpot: Tick) -> (Tick, usize) {
+    let targets = LatencyTargets { tpot: Some(tpot), ttft: None };
+    let settings = scenario(schedule, targets, Vec::new()).settings;
+    let mut scheduler = Scheduler::new(settings);
+    let mut now = 0;
+    let step = |scheduler: &mut Scheduler, now: &mut Tick| -> Vec<SequenceId> {
+        let plan = scheduler.plan(*now);
+        scheduler.apply(&plan);
+        *now += step_us;
+        let samples = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
+        let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
+        scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(step_us) });
+        scheduler.audit();
+        plan.scheduled.iter().map(|scheduled| scheduled.sequence).collect()
+    };
+    for stream in 0..8 {
+        scheduler.submit(now, Request::new(vec![stream; 4], 4_000)).unwrap();
+    }
+    for _ in 0..20 {
+        step(&mut scheduler, &mut now);
+    }
+    let seer = scheduler.submit(now, Request::new(vec![9; 4], 4)).unwrap();
+    scheduler.hold(seer, HoldReason::Encoding);
+    let (mut left, mut longest, mut steps) = (parts, 0, 0);
+    while left > 0 {
+        assert_eq!(scheduler.next_encoding(), Some(seer));
+        let before = now;
+        let count = scheduler.parts_beside_steps(now, left, UNITS);
+        now += part_us * count as Tick;
+        if count > 0 {
+            scheduler.learn_encoding(UNITS * count as u64, part_us * count as Tick);
+        }
+        left -= count;
+        let scheduled = step(&mut scheduler, &mut now);
+        assert!(scheduled.len() == 8 && !scheduled.contains(&seer), "{scheduled:?}");
+        (longest, steps) = (longest.max(now - before), steps + 1);
+    }
+    scheduler.release_hold(seer, HoldReason::Encoding);
+    assert_eq!(scheduler.next_encoding(), None);
+    assert!((0..4).any(|_| step(&mut scheduler, &mut now).contains(&seer)), "it is admitted");
+    (longest, steps)
+}
+
+#[test]
+fn encoding_takes_the_time_that_streams_do_not_need() {
+    for schedule in [Schedule::Fair, Schedule::Fcfs] {
+        let (longest, steps) = encoded(schedule, (100, 4_000), 10_000, 50_000);
+        assert!(longest <= 50_000, "{schedule:?}: {longest}");
+        assert!(steps <= 20, "{schedule:?}: five parts and more a step, not {steps} steps");
+    }
+}
+
+#[test]
+fn encoding_ends_beside_streams_that_need_all_the_time() {
+    let (longest, steps) = encoded(Schedule::Fair, (10, 4_000), 49_000, 50_000);
+    assert!(steps <= 90, "one part in eight steps, not {steps} steps");
+    assert!(longest <= 49_000 + 4_000, "one part at a time: {longest}");
 }

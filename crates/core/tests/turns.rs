@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use omnibus_core::{
-    CacheGroup, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
+    CacheGroup, HoldReason, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
     SequenceOutput, Settings, StageLimits, StaticBatch, SwapSettings, Tick, Tuning,
 };
 use omnibus_kv::CacheKind;
@@ -148,7 +148,7 @@ fn a_held_member_of_a_batch_resumes_before_the_next_batch_begins() {
         scheduler.submit(now, request(0, 0, answer)).expect("there is room")
     };
     let [_, held, _] = [1, 3, 1].map(|answer| submit(&mut scheduler, 0, answer));
-    scheduler.hold(held);
+    scheduler.hold(held, HoldReason::Transfer);
     submit(&mut scheduler, 0, 1);
     assert_eq!(step(&mut scheduler, 1), [(0, 3), (2, 3), (3, 3)], "a batch of three");
     let next = submit(&mut scheduler, 10, 1);
@@ -157,7 +157,7 @@ fn a_held_member_of_a_batch_resumes_before_the_next_batch_begins() {
         [],
         "the next batch is not full, and the held one is not waited for"
     );
-    scheduler.release_hold(held);
+    scheduler.release_hold(held, HoldReason::Transfer);
     assert_eq!(step(&mut scheduler, 2_000), [(held.0, 3)], "its batch resumes, though the next one is due");
     scheduler.cancel(held);
     assert_eq!(step(&mut scheduler, 2_001), [(next.0, 3)]);

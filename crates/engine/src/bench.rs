@@ -187,6 +187,7 @@ impl BenchEngine {
             logprobs: None,
             prompt_logprobs: None,
             grammar: None,
+            media: Vec::new(),
             timeout_s: None,
         };
         self.send(Command::Submit(Box::new(job)))?;

@@ -1,4 +1,4 @@
-//! The disk cache: KV blocks in a directory that outlives the process.
+//! The disk cache: KV blocks, and features of pictures, in a directory that outlives the process.
 //!
 //! Two threads do all reading and writing. Invariant: the loop never waits for a disk. Writes are dropped when the writer
 //! is behind, and reads are requested in advance. File contents are checked: see [`file`].
@@ -63,8 +63,7 @@ struct Shared {
     /// The directory of all models' files.
     root: PathBuf,
     fingerprint: Fingerprint,
-    /// Bytes of a block of each layer group.
-    block_bytes: Vec<usize>,
+    sizes: BlockSizes,
     index: Mutex<Index>,
     stats: Mutex<DiskStats>,
     /// Blocks that wait to be written.
@@ -72,41 +71,60 @@ struct Shared {
     files: Box<dyn BlockFiles>,
 }
 
+/// How many bytes blocks have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BlockSizes {
+    /// Those of a layer group this many.
+    OfGroups(Vec<usize>),
+    /// Any number, as their files say.
+    Any,
+}
+
+impl BlockSizes {
+    /// How many blocks may wait to be written.
+    fn queue(&self) -> usize {
+        let largest = match self {
+            Self::OfGroups(bytes) => bytes.iter().copied().max().unwrap_or(0),
+            Self::Any => QUEUED_BYTES_MAX,
+        };
+        (QUEUED_BYTES_MAX / largest.max(1)).clamp(*QUEUED_BLOCKS.start(), *QUEUED_BLOCKS.end())
+    }
+}
+
 /// The reading thread has died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReaderGone;
 
 impl Disk {
-    /// Opens the directory. `fingerprint` identifies everything that a block's content depends on besides its key;
-    /// `block_bytes` is the size of a block of each layer group; the reading thread calls `on_read` with the result of
+    /// Opens a folder of the directory. `fingerprint` identifies everything that a block's content depends on besides its
+    /// key; the reading thread calls `on_read` with the result of
     /// each read, in order.
     pub(crate) fn open(
         settings: &DiskSettings,
+        folder: &str,
         fingerprint: [u8; 32],
-        block_bytes: Vec<usize>,
+        sizes: BlockSizes,
         faults: &FaultPlan,
         mut on_read: impl FnMut(ReadResult) + Send + 'static,
     ) -> Result<Self, StartError> {
         let refused = |error: std::io::Error| {
             StartError::new(format!("--cache-dir {}: {error}", settings.directory.display()))
         };
-        let root = settings.directory.join("kv");
+        let root = settings.directory.join(folder);
         let fingerprint = Fingerprint(fingerprint);
         create_private(&root.join(fingerprint.folder())).map_err(refused)?;
         let index = Index::scan(&root, settings.limit_bytes).map_err(refused)?;
         let shared = Arc::new(Shared {
             root,
             fingerprint,
-            block_bytes,
+            sizes,
             index: Mutex::new(index),
             stats: Mutex::default(),
             queued: AtomicUsize::new(0),
             files: files(faults),
         });
         shared.make_room(0);
-        let largest = shared.block_bytes.iter().copied().max().unwrap_or(0).max(1);
-        let queue = (QUEUED_BYTES_MAX / largest).clamp(*QUEUED_BLOCKS.start(), *QUEUED_BLOCKS.end());
-        let (writes, to_write) = sync_channel(queue);
+        let (writes, to_write) = sync_channel(shared.sizes.queue());
         let (reads, to_read) = channel();
         let (for_writer, for_reader) = (Arc::clone(&shared), Arc::clone(&shared));
         let writer =
@@ -177,6 +195,14 @@ impl Shared {
 
     fn count(&self, change: impl FnOnce(&mut DiskStats)) {
         change(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Bytes that a block should have; `None` for one of no group, or without a file.
+    fn bytes_of(&self, name: BlockName) -> Option<usize> {
+        match &self.sizes {
+            BlockSizes::OfGroups(bytes) => bytes.get(name.group as usize).copied(),
+            BlockSizes::Any => file::content_bytes(self.index().bytes_of(&self.path_of(name))?),
+        }
     }
 
     /// A block's path below the root.

@@ -128,4 +128,17 @@ pub struct Usage {
     pub completion_tokens: usize,
     /// Of those, tokens of the reasoning.
     pub reasoning_tokens: usize,
+    /// Images of the prompt.
+    pub media: MediaUsage,
+}
+
+/// What a request's images took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediaUsage {
+    /// Tokens of the prompt that stand for images.
+    pub tokens: usize,
+    /// Images that were encoded for it; the others were cached.
+    pub encoded: usize,
+    /// Milliseconds spent on that.
+    pub encode_ms: u64,
 }

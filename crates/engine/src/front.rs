@@ -8,6 +8,7 @@ mod call_grammar;
 mod embed;
 mod event_stream;
 mod handle;
+mod media;
 mod message_boundaries;
 mod message_formats;
 mod model_text;

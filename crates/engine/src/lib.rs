@@ -24,6 +24,7 @@ mod info;
 mod kernel_table;
 mod logits_processor;
 mod machine;
+mod media;
 mod memory_plan;
 mod message;
 mod model_source;
@@ -46,7 +47,7 @@ pub use bench::{
 };
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};
-pub use event::{CallEnding, Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
+pub use event::{CallEnding, Candidate, Delta, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage};
 #[doc(hidden)]
 pub use fault::FaultPlan;
 pub use front::{EventStream, Generated, Handle};
@@ -54,6 +55,7 @@ pub use info::{AdapterInfo, Health, ModelInfo, RequestInfo, RequestOrigin, Reque
 pub use kernel_table::{KernelRow, KernelTable, kernel_table};
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
+pub use media::{MediaBytes, MediaItem, MediaSource};
 pub use memory_plan::{MemoryLimit, MemoryPlan};
 pub use model_source::ModelSource;
 pub use omnibus_core::random;
@@ -61,7 +63,7 @@ pub use omnibus_core::{CacheMisses, GroupStats};
 pub use omnibus_grammar::{Grammar, GrammarLimits, Whitespace};
 pub use omnibus_model::RandomWeights;
 pub use omnibus_text::{
-    AddSpecial, ContentPart, MediaUrl, Message, Role, ToolArguments, ToolCall, ToolResult,
+    AddSpecial, ContentPart, MediaIndex, Message, Role, ToolArguments, ToolCall, ToolResult,
 };
 pub use process::{EngineExit, run_engine};
 pub use request::{
@@ -73,7 +75,9 @@ pub use settings::{
     PromptCacheFile, Schedule, Settings, WarmUp,
 };
 pub use start::{start, start_isolated, start_with};
-pub use stats::{DiskStats, GrammarStats, LaunchStats, SchedulerStats, SessionStats, Stats, SwapStats};
+pub use stats::{
+    DiskStats, GrammarStats, LaunchStats, MediaStats, SchedulerStats, SessionStats, Stats, SwapStats,
+};
 pub use supervisor::Isolation;
 
 /// Every supported architecture, with a description for lists.

@@ -26,6 +26,8 @@ pub struct MemoryPlan {
     pub kv_tokens: usize,
     /// Bytes of intermediate results of the largest steps.
     pub scratch_bytes: u64,
+    /// Bytes of features of images, as they come.
+    pub media_bytes: u64,
     /// Bytes left free on purpose.
     pub headroom_bytes: u64,
     /// Bytes of host memory for the blocks of preempted sequences, allocated as needed.
@@ -35,7 +37,7 @@ pub struct MemoryPlan {
 impl MemoryPlan {
     /// Expected peak of all arrays.
     pub fn expected_peak_bytes(&self) -> u64 {
-        self.weights_bytes + self.kv_bytes + self.scratch_bytes
+        self.weights_bytes + self.kv_bytes + self.scratch_bytes + self.media_bytes
     }
 
     /// Bytes left for the KV cache.
@@ -55,6 +57,9 @@ impl fmt::Display for MemoryPlan {
             self.kv_tokens,
             gigabytes(self.scratch_bytes),
         )?;
+        if self.media_bytes > 0 {
+            write!(f, ", up to {} features of images", gigabytes(self.media_bytes))?;
+        }
         if self.swap_bytes > 0 {
             write!(f, ", up to {} swap space", gigabytes(self.swap_bytes))?;
         }

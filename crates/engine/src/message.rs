@@ -10,7 +10,8 @@ use omnibus_grammar::{Grammar, Opening};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Disconnected;
-use crate::{Failure, FinishReason, MemoryPlan, NamedAdapter, Sampling, SessionStats, Stats};
+use crate::media::JobMedia;
+use crate::{Failure, FinishReason, MediaUsage, MemoryPlan, NamedAdapter, Sampling, SessionStats, Stats};
 
 /// Identifies a job for as long as the front lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub struct Job {
     pub prompt_logprobs: Option<usize>,
     /// What its answer must match.
     pub grammar: Option<JobGrammar>,
+    /// Pictures, videos and sounds of its prompt, in order.
+    pub media: Vec<JobMedia>,
     /// Seconds from its arrival.
     pub timeout_s: Option<f64>,
 }
@@ -161,6 +164,8 @@ pub enum JobUpdate {
         cached_tokens: usize,
         /// The first token that differs from what an earlier request of the conversation had there.
         history_changed_at: Option<usize>,
+        /// What its media took.
+        media: MediaUsage,
     },
     /// Log-probabilities of consecutive tokens of its prompt. They come in order and in chunks, and again
     /// when the sequence is recomputed.
@@ -200,6 +205,8 @@ pub(crate) struct Ready {
     pub(crate) memory: MemoryPlan,
     /// Tokens of a prompt cache file that every prompt continues.
     pub(crate) prefix: Vec<u32>,
+    /// Whether it has an encoder of pictures.
+    pub(crate) sees: bool,
     /// The loaded ones of [`Settings::adapters`](crate::Settings::adapters), with their ids.
     pub(crate) adapters: Vec<NamedAdapter>,
 }

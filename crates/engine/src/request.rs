@@ -10,7 +10,7 @@ use omnibus_text::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Failure, RequestOrigin};
+use crate::{Failure, MediaItem, RequestOrigin};
 
 /// One generation. `n` answers are `n` requests with their own ids and seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,6 +136,8 @@ pub enum Input {
 pub struct Chat {
     /// The messages, oldest first.
     pub messages: Vec<Message>,
+    /// The media that parts of the messages refer to by their index.
+    pub media: Vec<MediaItem>,
     /// A list of OpenAI tool objects.
     pub tools: Option<Value>,
     /// Documents for retrieval templates.

@@ -49,6 +49,8 @@ pub struct Settings {
     pub prefix_cache: PrefixCache,
     /// The disk cache; blocks in it outlive the process.
     pub disk: Option<DiskSettings>,
+    /// Bytes for the features of pictures.
+    pub media_cache_memory: u64,
     /// A prompt cache file to read or to write.
     pub prompt_cache: Option<PromptCacheFile>,
     /// Seconds without a request after which a session's blocks may be evicted.
@@ -126,6 +128,7 @@ impl Default for Settings {
             max_kv_size: None,
             prefix_cache: PrefixCache::default(),
             disk: None,
+            media_cache_memory: 256 << 20,
             prompt_cache: None,
             session_ttl_s: 3600.0,
             device: DeviceChoice::Auto,

@@ -33,6 +33,8 @@ pub struct Stats {
     pub swap: SwapStats,
     /// Grammars of structured output.
     pub grammar: GrammarStats,
+    /// Pictures: encoding, and the features that are kept.
+    pub media: MediaStats,
     /// Bytes MLX has in use.
     pub active_memory_bytes: u64,
     /// Peak of that.
@@ -83,6 +85,7 @@ impl Stats {
             swap: self.swap.plus_totals(&before.swap),
             launches: self.launches.plus_totals(&before.launches),
             grammar: self.grammar.plus_totals(&before.grammar),
+            media: self.media.plus_totals(&before.media),
             ..self.clone()
         }
     }
@@ -212,6 +215,50 @@ impl GrammarStats {
             mask_seconds_total: self.mask_seconds_total + before.mask_seconds_total,
             wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
             accept_seconds_total: self.accept_seconds_total + before.accept_seconds_total,
+        }
+    }
+}
+
+/// Statistics of pictures. Those named `…_total` only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct MediaStats {
+    /// Pictures whose features are in memory.
+    pub entries: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// The limit of that.
+    pub limit_bytes: u64,
+    /// Features evicted to stay within the limit.
+    pub evicted_total: u64,
+    /// Runs of the encoder, one for each picture that was encoded.
+    pub encoder_runs_total: u64,
+    /// Seconds spent on those.
+    pub encode_seconds_total: f64,
+    /// Pictures of admitted prompts that were in the cached prefix, and needed no features.
+    pub prefix_hits_total: u64,
+    /// Those whose features were in memory.
+    pub feature_hits_total: u64,
+    /// Those whose features were on disk.
+    pub disk_hits_total: u64,
+    /// Pictures that were encoded for the first time since the engine started.
+    pub cold_misses_total: u64,
+    /// Pictures that were encoded again, because their features had been evicted.
+    pub evicted_misses_total: u64,
+}
+
+impl MediaStats {
+    /// These statistics with an earlier engine process's totals added.
+    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
+        Self {
+            evicted_total: self.evicted_total + before.evicted_total,
+            encoder_runs_total: self.encoder_runs_total + before.encoder_runs_total,
+            encode_seconds_total: self.encode_seconds_total + before.encode_seconds_total,
+            prefix_hits_total: self.prefix_hits_total + before.prefix_hits_total,
+            feature_hits_total: self.feature_hits_total + before.feature_hits_total,
+            disk_hits_total: self.disk_hits_total + before.disk_hits_total,
+            cold_misses_total: self.cold_misses_total + before.cold_misses_total,
+            evicted_misses_total: self.evicted_misses_total + before.evicted_misses_total,
+            ..*self
         }
     }
 }

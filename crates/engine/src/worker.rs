@@ -8,6 +8,7 @@ mod capacity;
 mod catch_panic;
 mod engine_loop;
 mod faulty_runner;
+mod feature_files;
 mod grammars;
 mod kv_offload;
 mod kv_store;
@@ -18,6 +19,7 @@ mod prompt_logprobs;
 mod proposer;
 mod runner;
 mod step_input;
+mod vision;
 mod warm_up;
 
 use std::collections::VecDeque;
@@ -105,11 +107,13 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         }
         model.limit_attention_span(tokens, SINK_TOKENS);
     }
+    let vision = vision::Vision::load(source, kernels, settings)?;
     let adapters = adapters::load(&model, settings)?;
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
-    let capacity = capacity::Capacity::of(&model, settings)?;
+    let media_bytes = vision.as_ref().map_or(0, |_| settings.media_cache_memory);
+    let capacity = capacity::Capacity::of(&model, media_bytes, settings)?;
     for warning in model.switch_off_failing_kernels(capacity.storage) {
         tracing::warn!("{warning}");
     }
@@ -121,11 +125,13 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         vocab_size: model.blueprint().vocab,
         memory: capacity.memory.clone(),
         prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
+        sees: vision.is_some(),
         adapters,
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
     runner.set_processors(processors.clone());
+    runner.set_vision(vision);
     warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     let offload = kv_offload::KvOffload::open(settings, source, &runner, &capacity)?;
     let runner: Box<dyn runner::Runner> = match settings.faults.is_empty() {

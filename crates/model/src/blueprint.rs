@@ -11,7 +11,7 @@ pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
 
 use std::ops::Range;
 
-use crate::{Absent, Activation, AttentionSpan, Bidirectional, Mixer, Mlp, Norm, WeightRewrite};
+use crate::{Absent, Activation, AttentionSpan, Bidirectional, Mixer, Mlp, Norm, Position, WeightRewrite};
 
 /// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +90,17 @@ impl Blueprint {
     pub(crate) fn attend_to_later(&mut self, directions: Bidirectional) {
         let attentions = self.layers.iter_mut().flat_map(|layer| layer.mixer.attentions_mut());
         attentions.for_each(|attention| attention.bidirectional = directions);
+    }
+
+    /// Whether rows rotate by positions in time, height and width.
+    pub fn has_axis_positions(&self) -> bool {
+        let turns_by_axes = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(attention) => {
+                matches!(&attention.position, Position::Rope(rope) if rope.sections.is_some())
+            }
+            _ => false,
+        };
+        self.layers.iter().any(turns_by_axes)
     }
 
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together. Others

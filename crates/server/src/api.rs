@@ -151,7 +151,10 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
         names: app.model_names,
         responses: &app.responses,
     };
-    let Prepared { batch, framer, delivery } = A::prepare(body, &context)?;
+    let Prepared { mut batch, framer, delivery } = A::prepare(body, &context)?;
+    for prompt in &mut batch.prompts {
+        app.media_urls.fetch(&mut prompt.input)?;
+    }
     let choices = batch.choices();
     let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller };
     let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
@@ -188,10 +191,11 @@ impl Submission<'_> {
         Ok(ObservedEvents::new(events, self.api).boxed())
     }
 
-    /// Tokenizes each prompt once for all of its completions.
+    /// Tokenizes each prompt without media once for all of its completions.
     fn tokenize_once(&self, batch: &mut GenerationBatch) -> Result<(), ApiError> {
         for prompt in &mut batch.prompts {
-            if matches!(prompt.input, Input::Text(_) | Input::Chat(_)) {
+            let has_media = matches!(&prompt.input, Input::Chat(chat) if !chat.media.is_empty());
+            if matches!(prompt.input, Input::Text(_) | Input::Chat(_)) && !has_media {
                 let model = prompt.model.as_deref();
                 prompt.input =
                     Input::Tokens(self.app.engine.tokenize(model, &prompt.input, AddSpecial::Yes)?);

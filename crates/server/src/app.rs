@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::event_log::EventLogs;
 use crate::limits::Limits;
+use crate::media_urls::MediaUrls;
 use crate::metrics;
 use crate::stored_responses::StoredResponses;
 
@@ -31,6 +32,8 @@ pub struct Settings {
     pub responses: Arc<StoredResponses>,
     /// Whether clients may load and unload adapters.
     pub adapter_updates: AdapterUpdates,
+    /// Where media may come from.
+    pub media_urls: MediaUrls,
 }
 
 /// Whether clients may load and unload adapters: a load reads a directory on the server.
@@ -63,6 +66,7 @@ impl Default for Settings {
             keep_alive: Duration::from_secs(10),
             responses: Arc::default(),
             adapter_updates: AdapterUpdates::default(),
+            media_urls: MediaUrls::default(),
         }
     }
 }
@@ -85,6 +89,8 @@ pub struct App {
     pub responses: Arc<StoredResponses>,
     /// Whether clients may load and unload adapters.
     pub adapter_updates: AdapterUpdates,
+    /// Where media may come from.
+    pub media_urls: MediaUrls,
     /// The events of responses that are streamed in the background.
     pub event_logs: EventLogs,
     stopping: AtomicBool,
@@ -102,6 +108,7 @@ impl App {
             keep_alive: settings.keep_alive,
             responses: Arc::clone(&settings.responses),
             adapter_updates: settings.adapter_updates,
+            media_urls: settings.media_urls.clone(),
             event_logs: EventLogs::default(),
             stopping: AtomicBool::new(false),
         }

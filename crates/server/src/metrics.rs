@@ -11,7 +11,7 @@ use axum::response::Response;
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-use omnibus_engine::GrammarStats;
+use omnibus_engine::{GrammarStats, MediaStats};
 
 use crate::engine::Engine;
 use crate::error::Failed;
@@ -68,6 +68,16 @@ const COUNTERS: &[(&str, &str)] = &[
     ("omnibus_grammars_refused_total", "requests refused because of their grammar"),
     ("omnibus_grammar_failures_total", "sequences that met a grammar limit while they ran"),
     ("omnibus_grammar_masks_total", "token masks computed"),
+    ("omnibus_media_encoder_runs_total", "images encoded"),
+    (
+        "omnibus_media_hits_total",
+        "images of admitted prompts that were not encoded, by kind: prefix, features or disk",
+    ),
+    (
+        "omnibus_media_misses_total",
+        "images of admitted prompts that were encoded, by reason: cold or evicted",
+    ),
+    ("omnibus_media_evictions_total", "images whose features were evicted"),
     ("omnibus_swap_out_blocks_total", "blocks swapped out of preempted sequences"),
     ("omnibus_swap_out_bytes_total", "bytes swapped out of preempted sequences"),
     ("omnibus_swap_in_blocks_total", "blocks swapped in"),
@@ -107,6 +117,9 @@ const GAUGES: &[(&str, &str)] = &[
     ("omnibus_sessions", "sessions whose blocks are pinned"),
     ("omnibus_step_host_seconds_total", "host time spent planning and building steps"),
     ("omnibus_step_wait_seconds_total", "time spent waiting for step results"),
+    ("omnibus_media_features", "images whose features are in memory"),
+    ("omnibus_media_feature_bytes", "bytes of those"),
+    ("omnibus_media_encode_seconds_total", "time spent encoding images"),
     ("omnibus_grammar_sequences", "running sequences with a grammar"),
     ("omnibus_grammar_compile_seconds_total", "time from arrival until grammars were compiled"),
     ("omnibus_grammar_mask_seconds_total", "time spent computing masks, on threads of their own"),
@@ -177,6 +190,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
         gauge!(name).set(value);
     }
     scrape_grammars(&stats.grammar);
+    scrape_media(&stats.media);
     let counters = [
         ("omnibus_engine_restarts_total", stats.engine_restarts_total),
         ("omnibus_engine_load_failures_total", stats.engine_load_failures_total),
@@ -235,6 +249,25 @@ fn scrape_grammars(stats: &GrammarStats) {
     ];
     for (name, value) in counters {
         counter!(name).absolute(value);
+    }
+}
+
+fn scrape_media(stats: &MediaStats) {
+    gauge!("omnibus_media_features").set(stats.entries as f64);
+    gauge!("omnibus_media_feature_bytes").set(stats.bytes as f64);
+    gauge!("omnibus_media_encode_seconds_total").set(stats.encode_seconds_total);
+    counter!("omnibus_media_encoder_runs_total").absolute(stats.encoder_runs_total);
+    counter!("omnibus_media_evictions_total").absolute(stats.evicted_total);
+    let hits = [
+        ("prefix", stats.prefix_hits_total),
+        ("features", stats.feature_hits_total),
+        ("disk", stats.disk_hits_total),
+    ];
+    for (kind, count) in hits {
+        counter!("omnibus_media_hits_total", "kind" => kind).absolute(count);
+    }
+    for (reason, count) in [("cold", stats.cold_misses_total), ("evicted", stats.evicted_misses_total)] {
+        counter!("omnibus_media_misses_total", "reason" => reason).absolute(count);
     }
 }
 

@@ -27,7 +27,7 @@ pub use catch_panic::{Panic, catch_panic};
 pub use detokenize::Detokenizer;
 pub use error::Error;
 pub use infill::{INFILL_FORMATS, InfillFormat};
-pub use message::{ContentPart, MediaUrl, Message, Role, ToolArguments, ToolCall, ToolResult};
+pub use message::{ContentPart, MediaIndex, Message, Role, ToolArguments, ToolCall, ToolResult};
 pub use output_parser::OutputParser;
 pub use reasoning::{REASONING_FORMATS, ReasoningFormat};
 pub use stop::{Keep, StopMatcher, Stopped};

@@ -37,11 +37,11 @@ pub enum ContentPart {
     /// Text.
     Text(String),
     /// An image.
-    Image(MediaUrl),
+    Image(MediaIndex),
     /// A recording.
-    Audio(MediaUrl),
+    Audio(MediaIndex),
     /// A video.
-    Video(MediaUrl),
+    Video(MediaIndex),
     /// The model's reasoning before its answer.
     Reasoning(String),
     /// A call that the model made.
@@ -50,9 +50,9 @@ pub enum ContentPart {
     ToolResult(ToolResult),
 }
 
-/// Where the bytes of a part are: an `https:`, `file:` or `data:` URL.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MediaUrl(pub String);
+/// Which of the conversation's media a part is: an index into a list beside the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediaIndex(pub usize);
 
 /// A call that the model made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,7 +23,8 @@ that is not listed is refused as well; on `/v1/messages` and `/v1/responses` it 
 What differs from the originals:
 
 - On `/v1/messages` and `/v1/responses`, any model name is served by the loaded model, unless `--strict-model-names` is set.
-- Models that read text only get a note in the place of an image or a file.
+- Models that read text only get a note in the place of a file and of an image in a tool's result; other images are refused
+  by name. [Media](media.md) has what may be sent to the others.
 - `signature` of thinking and `encrypted_content` of reasoning hold the text itself, encoded and not encrypted, so that
   reasoning which is not displayed comes back with the history.
 - Stop strings and `stop_sequences` end the answer's text; reasoning and the arguments of calls may hold them.

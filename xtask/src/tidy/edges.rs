@@ -18,7 +18,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-model", &["mlx", "omnibus-kv"]),
     (
         "omnibus-engine",
-        &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-grammar", "omnibus-model"],
+        &[
+            "mlx",
+            "omnibus-kv",
+            "omnibus-core",
+            "omnibus-text",
+            "omnibus-grammar",
+            "omnibus-media",
+            "omnibus-model",
+        ],
     ),
     ("omnibus-server", &["omnibus-engine"]),
     ("omnibus-hub", &[]),

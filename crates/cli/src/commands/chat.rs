@@ -1,9 +1,9 @@
 //! `omnibus chat`: chat in the terminal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use omnibus_engine::{Handle, Message, Request, Role, Settings as EngineSettings};
+use omnibus_engine::{Handle, MediaItem, Message, Request, Role, Settings as EngineSettings};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
@@ -17,6 +17,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("/help", "list the commands"),
     ("/reset", "clear the conversation"),
     ("/system TEXT", "clear the conversation and set the system prompt"),
+    ("/image FILE", "show an image with the next message, to models that see"),
     ("/retry", "generate the last answer again"),
     ("/quit", "quit, as does Ctrl-D"),
 ];
@@ -34,8 +35,14 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         _ = editor.load_history(path);
     }
     output::note("/help lists the commands; Ctrl-C cancels an answer, Ctrl-D quits.");
-    let mut session =
-        ChatSession { config, handle, system: config.prompt.system.clone(), messages: Vec::new() };
+    let mut session = ChatSession {
+        config,
+        handle,
+        system: config.prompt.system.clone(),
+        messages: Vec::new(),
+        media: Vec::new(),
+        shown: 0,
+    };
     while let Some(line) = read(&mut editor)? {
         if session.handle_line(&line)? == Flow::Quit {
             break;
@@ -84,6 +91,10 @@ struct ChatSession<'a> {
     handle: Handle,
     system: Option<String>,
     messages: Vec<Message>,
+    /// The images of the messages, and behind them those of the next one.
+    media: Vec<MediaItem>,
+    /// How many of them the messages refer to.
+    shown: usize,
 }
 
 impl ChatSession<'_> {
@@ -94,18 +105,35 @@ impl ChatSession<'_> {
             "" => {}
             "/quit" | "/exit" => return Ok(Flow::Quit),
             "/help" => self.help(),
-            "/reset" => self.messages.clear(),
+            "/reset" => self.reset(),
+            "/image" => match completion_output::image(Path::new(rest.trim())) {
+                Ok(image) => self.media.push(image),
+                Err(error) => output::note(format!("error: {error}")),
+            },
             "/system" => {
-                self.messages.clear();
+                self.reset();
                 self.system = (!rest.is_empty()).then(|| rest.trim().to_owned());
             }
             "/retry" => self.retry()?,
             word if word.starts_with('/') => {
                 output::note(format!("unknown command {word}; /help lists the commands"))
             }
-            _ => self.ask(line)?,
+            _ => {
+                let images = self.media.len() - self.shown;
+                self.ask(completion_output::question(line, images, self.shown))?;
+                match self.messages.last().map(|message| &message.role) {
+                    Some(Role::Assistant) => self.shown = self.media.len(),
+                    _ => self.media.truncate(self.shown),
+                }
+            }
         }
         Ok(Flow::Continue)
+    }
+
+    fn reset(&mut self) {
+        self.messages.clear();
+        self.media.clear();
+        self.shown = 0;
     }
 
     fn help(&self) {
@@ -119,7 +147,7 @@ impl ChatSession<'_> {
             self.messages.pop();
         }
         match self.messages.pop() {
-            Some(question) => self.ask(&question.text().unwrap_or_default()),
+            Some(question) => self.ask(question),
             None => {
                 output::note("there is no message to answer again");
                 Ok(())
@@ -128,11 +156,14 @@ impl ChatSession<'_> {
     }
 
     /// Answers a message. When that fails, removes the message and continues the conversation.
-    fn ask(&mut self, question: &str) -> Result<(), Error> {
-        self.messages.push(Message::new(Role::User, question));
+    fn ask(&mut self, question: Message) -> Result<(), Error> {
+        self.messages.push(question);
         let system = self.system.as_deref().map(|system| Message::new(Role::System, system));
         let messages = system.into_iter().chain(self.messages.iter().cloned()).collect();
-        match self.answer(completion_output::request(self.config, completion_output::chat(messages))) {
+        match self.answer(completion_output::request(
+            self.config,
+            completion_output::chat(messages, self.media.clone()),
+        )) {
             Ok(completion) => {
                 completion_output::print_stats(self.config, &self.handle, &completion);
                 self.messages.push(Message::new(Role::Assistant, &completion.text));

@@ -36,12 +36,14 @@ pub(super) fn input(config: &Config) -> Result<Input, Error> {
         (PromptFormat::Raw, Some(_)) => {
             Err(Error::usage("--system-prompt needs the chat template, which --raw skips"))
         }
-        (PromptFormat::Raw, None) => Ok(Input::Text(prompt)),
+        (PromptFormat::Raw, None) if config.prompt.images.is_empty() => Ok(Input::Text(prompt)),
+        (PromptFormat::Raw, None) => Err(Error::usage("--image needs the chat template, which --raw skips")),
         (PromptFormat::Chat, system) => {
             let system = system.map(|system| Message::new(Role::System, system));
-            Ok(completion_output::chat(
-                system.into_iter().chain([Message::new(Role::User, &prompt)]).collect(),
-            ))
+            let images = config.prompt.images.iter().map(|path| completion_output::image(path));
+            let images = images.collect::<Result<Vec<_>, _>>()?;
+            let question = completion_output::question(&prompt, images.len(), 0);
+            Ok(completion_output::chat(system.into_iter().chain([question]).collect(), images))
         }
     }
 }

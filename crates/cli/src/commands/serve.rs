@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_engine::{AddSpecial, Handle, Input, Message, ModelSource, Role};
-use omnibus_server::{Keys, Limits, Settings, StoredResponses};
+use omnibus_server::{Keys, Limits, MediaUrls, Settings, StoredResponses};
 use serde_json::json;
 
 use super::engine;
@@ -99,6 +99,8 @@ fn settings(listen: &Listen) -> Result<Settings, Error> {
         model_names: listen.model_names,
         responses: Arc::new(responses),
         adapter_updates: listen.adapter_updates,
+        media_urls: MediaUrls::new(&listen.media_domains, &listen.media_directories)
+            .map_err(|error| Error::usage(format!("--allow-media-domain and --allow-media-dir: {error}")))?,
         ..Settings::default()
     })
 }
@@ -156,7 +158,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 
 /// A `curl` line for chat, or for text completion when the model has no chat template.
 fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
-    let hello = completion_output::chat(vec![Message::new(Role::User, "Hello!")]);
+    let hello = completion_output::chat(vec![Message::new(Role::User, "Hello!")], Vec::new());
     let has_template = handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
     let (path, ask) = if has_template {
         ("chat/completions", r#""messages":[{"role":"user","content":"Hello!"}]"#)

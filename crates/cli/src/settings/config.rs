@@ -68,6 +68,10 @@ pub struct Listen {
     pub state_dir: Option<PathBuf>,
     /// Whether clients may load and unload adapters.
     pub adapter_updates: AdapterUpdates,
+    /// Hosts that URLs of media may name.
+    pub media_domains: Vec<String>,
+    /// Directories that they may name files of.
+    pub media_directories: Vec<PathBuf>,
 }
 
 /// The engine process.
@@ -171,6 +175,8 @@ pub struct Prompt {
     pub text: Option<String>,
     /// The system prompt.
     pub system: Option<String>,
+    /// Images before the prompt.
+    pub images: Vec<PathBuf>,
     /// Prompt cache file.
     pub cache_file: Option<PathBuf>,
     /// Chat message or raw text.

@@ -17,7 +17,7 @@ use super::Scheduler;
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled, Victims};
 use super::prefill_budget::{LEAST_TOKENS, PrefillBudget, TimeBudget};
 use crate::sequence::Sequence;
-use crate::{StepLoad, Tick};
+use crate::{CostModel, StepLoad, Tick};
 
 /// From arrival to the first token, without a target.
 const TTFT: f64 = 2e6;
@@ -172,7 +172,7 @@ impl<'a> Fair<'a> {
     /// What a step may take in which the least slack is this, in microseconds.
     fn budget(&self, least: f64) -> TimeBudget {
         let least = least.min(self.tpot);
-        let margins = 1.0 + HOST_SHARE + INTERFERENCE_SHARE + self.scheduler.cost.doubt();
+        let margins = margins(&self.scheduler.cost);
         TimeBudget {
             conservative_us: least / margins,
             expected_us: least / (1.0 + HOST_SHARE),
@@ -270,7 +270,7 @@ impl<'a> Fair<'a> {
 }
 
 /// What there should be between tokens, in microseconds.
-fn tpot(scheduler: &Scheduler, decodes: &StepLoad) -> f64 {
+pub(super) fn tpot(scheduler: &Scheduler, decodes: &StepLoad) -> f64 {
     if let Some(tpot) = scheduler.settings.tuning.targets.tpot {
         return tpot as f64;
     }
@@ -278,8 +278,13 @@ fn tpot(scheduler: &Scheduler, decodes: &StepLoad) -> f64 {
     let tokens = scheduler.limits().tokens.saturating_sub(decodes.decode_tokens as usize);
     let prompts = cost.prefill_tokens_within(FLAT_PARTS * cost.flat_us(), tokens);
     let step_us = cost.predict(&decodes.plus(StepLoad::prefill(0, prompts)));
-    let margins = 1.0 + HOST_SHARE + INTERFERENCE_SHARE + cost.doubt();
+    let margins = margins(cost);
     (TPOT_STEPS * cost.predict(decodes)).max(TPOT_MIN).max(step_us * margins)
+}
+
+/// By how much longer than expected a step may take.
+pub(super) fn margins(cost: &CostModel) -> f64 {
+    1.0 + HOST_SHARE + INTERFERENCE_SHARE + cost.doubt()
 }
 
 fn by_slack(left: &WithSlack<'_>, right: &WithSlack<'_>) -> Ordering {

@@ -7,7 +7,7 @@
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
 use super::sequences::Sequences;
 use crate::SequenceId;
-use crate::sequence::{Hold, Phase, Sequence};
+use crate::sequence::{Hold, HoldReason, Phase, Sequence};
 
 /// Plans sequences, oldest first: running ones advance, waiting ones are admitted. A sequence without free blocks
 /// preempts the youngest running one.
@@ -45,7 +45,8 @@ pub(super) fn audit(sequences: &Sequences) {
     let running = sequences.running().filter(|sequence| !sequence.is_finishing());
     let returning = sequences.releasing().filter(|sequence| sequence.phase == Phase::Preempted);
     let waiting = sequences.waiting().iter().map(|id| &sequences[*id]).chain(returning);
-    let next = waiting.filter(|sequence| sequence.offload.hold == Hold::Never).map(Sequence::id).min();
+    let next =
+        waiting.filter(|sequence| sequence.holds == [Hold::Never; HoldReason::COUNT]).map(Sequence::id).min();
     if let (Some(youngest), Some(next)) = (running.map(Sequence::id).max(), next) {
         assert!(youngest < next, "{next:?} waits for the younger {youngest:?}");
     }

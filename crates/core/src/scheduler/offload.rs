@@ -16,7 +16,7 @@ use omnibus_kv::BlockId;
 
 use super::Scheduler;
 use crate::prefix::BlockHash;
-use crate::sequence::{Phase, Sequence};
+use crate::sequence::{HoldReason, Phase, Sequence};
 use crate::{CachedBlock, Plan, SequenceId, Tick, Transfer};
 
 /// A store of blocks outside of the pools.
@@ -49,17 +49,17 @@ impl Scheduler {
         missing.map(|(group, at)| (group, hashes[at].0)).collect()
     }
 
-    /// Keeps a waiting sequence from being planned, until [`Self::release_hold`]. It can still expire, be cancelled and
-    /// be overtaken. No effect on other sequences.
-    pub fn hold(&mut self, id: SequenceId) {
-        if self.sequences.hold(id) {
+    /// Keeps a waiting sequence from being planned, until [`Self::release_hold`] for the same reason. It can still expire,
+    /// be cancelled and be overtaken. No effect on other sequences.
+    pub fn hold(&mut self, id: SequenceId, reason: HoldReason) {
+        if self.sequences.hold(id, reason) {
             self.version.0 += 1;
         }
     }
 
-    /// Lets a held sequence be planned again. No effect on others.
-    pub fn release_hold(&mut self, id: SequenceId) {
-        if self.sequences.release_hold(id) {
+    /// Lets a held sequence be planned again, unless it is held for another reason. No effect on others.
+    pub fn release_hold(&mut self, id: SequenceId, reason: HoldReason) {
+        if self.sequences.release_hold(id, reason) {
             self.version.0 += 1;
         }
     }

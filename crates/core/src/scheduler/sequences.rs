@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Index;
 
 use super::waiting::WaitingQueue;
-use crate::sequence::{Hold, Phase, Rank, Sequence};
+use crate::sequence::{Hold, HoldReason, Phase, Rank, Sequence};
 use crate::{SequenceId, Tick};
 
 /// All sequences: waiting, running, and being released.
@@ -154,20 +154,22 @@ impl Sequences {
     }
 
     /// Keeps a waiting sequence from being planned. False for others.
-    pub(super) fn hold(&mut self, id: SequenceId) -> bool {
+    pub(super) fn hold(&mut self, id: SequenceId, reason: HoldReason) -> bool {
         let sequence = self.by_id.get_mut(&id).filter(|sequence| sequence.phase == Phase::Waiting);
         let Some(sequence) = sequence else { return false };
-        sequence.offload.hold = Hold::Now;
+        *sequence.hold_mut(reason) = Hold::Now;
         self.waiting.hold(sequence);
         true
     }
 
-    /// Lets a held sequence be planned again. False for others.
-    pub(super) fn release_hold(&mut self, id: SequenceId) -> bool {
-        let sequence = self.by_id.get_mut(&id).filter(|sequence| sequence.is_held());
+    /// Ends a hold. A sequence that no other hold keeps may be planned again. False for those without it.
+    pub(super) fn release_hold(&mut self, id: SequenceId, reason: HoldReason) -> bool {
+        let sequence = self.by_id.get_mut(&id).filter(|sequence| sequence.hold(reason) == Hold::Now);
         let Some(sequence) = sequence else { return false };
-        sequence.offload.hold = Hold::Released;
-        self.waiting.release(sequence);
+        *sequence.hold_mut(reason) = Hold::Released;
+        if !sequence.is_held() && sequence.phase == Phase::Waiting {
+            self.waiting.release(sequence);
+        }
         true
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::device::Device;
 use super::{Rng, Tier};
 use crate::random::mix;
-use crate::{CachedBlock, OffloadTier, Scheduler, SequenceId, Settings, Tick, Transfer};
+use crate::{CachedBlock, HoldReason, OffloadTier, Scheduler, SequenceId, Settings, Tick, Transfer};
 
 /// Names a block: its group and its key.
 type Name = (usize, u128);
@@ -129,7 +129,7 @@ impl Storage {
         if sought.iter().all(|name| self.find(*name) == Some(OffloadTier::Host)) {
             return;
         }
-        scheduler.hold(id);
+        scheduler.hold(id, HoldReason::Transfer);
         assert!(scheduler.is_held(id), "what waits can be held");
         self.ever_held.insert(id);
         self.held.insert(id, now + 1 + self.rng.below(self.tier.delay));
@@ -185,7 +185,7 @@ impl Storage {
                 device.fill(restored.group, restored.block, &disk[&(restored.group, restored.hash)]);
                 self.restored += 1;
             }
-            scheduler.release_hold(id);
+            scheduler.release_hold(id, HoldReason::Transfer);
             scheduler.audit();
         }
     }

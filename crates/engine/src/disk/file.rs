@@ -86,6 +86,11 @@ pub(super) fn bytes_on_disk(block_bytes: usize) -> u64 {
     (HEADER_BYTES + block_bytes) as u64
 }
 
+/// Bytes of the block in a file of this size.
+pub(super) fn content_bytes(file_bytes: u64) -> Option<usize> {
+    usize::try_from(file_bytes).ok()?.checked_sub(HEADER_BYTES)
+}
+
 /// Why a block could not be read.
 #[derive(Debug)]
 pub(super) enum ReadError {

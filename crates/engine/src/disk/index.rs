@@ -53,6 +53,11 @@ impl Index {
         self.files.contains_key(path)
     }
 
+    /// Bytes of a file.
+    pub(super) fn bytes_of(&self, path: &Path) -> Option<u64> {
+        self.files.get(path).map(|(bytes, _)| *bytes)
+    }
+
     /// The number of files, and their bytes.
     pub(super) fn size(&self) -> (u64, u64) {
         (self.files.len() as u64, self.bytes)

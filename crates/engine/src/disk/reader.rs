@@ -25,7 +25,7 @@ pub(super) fn run(
 }
 
 fn read(shared: &Shared, name: BlockName) -> Option<Vec<u8>> {
-    let block_bytes = *shared.block_bytes.get(name.group as usize)?;
+    let block_bytes = shared.bytes_of(name)?;
     let path = shared.path_of(name);
     let full = shared.root.join(&path);
     match shared.files.read(&full, &shared.fingerprint, name, block_bytes) {

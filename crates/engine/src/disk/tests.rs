@@ -33,7 +33,8 @@ impl World {
 
     fn open_with(&self, fingerprint: [u8; 32], results_tx: impl FnMut(ReadResult) + Send + 'static) -> Disk {
         let settings = DiskSettings { directory: self.directory.clone(), limit_bytes: self.limit_bytes };
-        Disk::open(&settings, fingerprint, vec![BYTES], &FaultPlan::default(), results_tx).unwrap()
+        let sizes = BlockSizes::OfGroups(vec![BYTES]);
+        Disk::open(&settings, "kv", fingerprint, sizes, &FaultPlan::default(), results_tx).unwrap()
     }
 
     fn files(&self) -> Vec<PathBuf> {

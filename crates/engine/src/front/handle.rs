@@ -84,8 +84,9 @@ impl Handle {
     /// The handle of a started engine.
     pub(crate) fn new(started: Started, source: &ModelSource, settings: &Settings) -> Self {
         let Started { text, ready, commands, thread, requests, status, processors } = started;
+        let text = text.for_loaded(&ready);
         let Ready { architecture, quantization, context_length, max_model_len, .. } = ready;
-        let Ready { vocab_size, memory, prefix, adapters, .. } = ready;
+        let Ready { vocab_size, memory, adapters, .. } = ready;
         let mut names = source.names().into_iter();
         let info = ModelInfo {
             id: names.next().unwrap_or_default(),
@@ -102,7 +103,7 @@ impl Handle {
         };
         Self(Arc::new(Shared {
             info,
-            text: text.with_prefix(prefix),
+            text,
             commands,
             thread: Some(thread),
             requests,
@@ -146,17 +147,16 @@ impl Handle {
             structured.validate(&shared.grammar_limits)?;
         }
         let Served { text, adapter, name } = shared.served(request.model.as_deref())?;
-        request.input = text.adapt(request.input);
-        let prompt = text.prompt(&request.input, AddSpecial::Yes)?;
+        request.input = text.adapt(request.input)?;
+        shared.check_room(&request)?;
+        let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
+        let prompt = text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
         if let Some(session) = &request.session_id {
             shared.sessions.insert(&request.tenant, session, || shared.list_sessions().ok());
         }
-        let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
         let mut job = shared.job(id, &request, prompt)?;
         job.request.adapter = adapter.as_ref().map_or(0, |adapter| adapter.id);
-        if !shared.requests.has_room(&request.tenant, shared.max_queue, shared.status.running()) {
-            return Err(Failure::Busy { retry_after_s: shared.status.retry_after_s() });
-        }
+        shared.check_room(&request)?;
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
         let output_text = text.output_text(&request, &job.request.prompt);
         let budget = shared.reasoning_budget(&request, &job);
@@ -208,7 +208,8 @@ impl Handle {
         special: AddSpecial,
     ) -> Result<Vec<u32>, Failure> {
         let text = self.0.text_of(model)?;
-        Ok(text.prompt(&text.adapt(input.clone()), special)?.tokens)
+        let salt = digest(&[b"tokenize"]);
+        Ok(text.prompt(&text.adapt(input.clone())?, special, salt)?.tokens)
     }
 
     /// The bytes of each token.
@@ -246,6 +247,14 @@ impl Handle {
 }
 
 impl Shared {
+    /// Fails while the queue is full: before a prompt and its media are prepared, and again behind that.
+    fn check_room(&self, request: &Request) -> Result<(), Failure> {
+        match self.requests.has_room(&request.tenant, self.max_queue, self.status.running()) {
+            true => Ok(()),
+            false => Err(Failure::Busy { retry_after_s: self.status.retry_after_s() }),
+        }
+    }
+
     /// All tenants' sessions. Blocks until the loop replies.
     fn list_sessions(&self) -> Result<Vec<SessionStats>, Failure> {
         const TIMEOUT: Duration = Duration::from_secs(10);
@@ -359,9 +368,12 @@ impl Shared {
         });
         let messages = self.text.message_boundaries(&request.input, &tokenized);
         let prompt = tokenized.tokens.len();
+        let salt = salt(request, id);
+        let media = tokenized.media.of_job(salt);
         let scheduled = core::Request {
             priority: request.priority,
-            cache_salt: salt(request, id),
+            cache_salt: salt,
+            mm_hashes: media.iter().map(|media| (media.first(), media.key.mark())).collect(),
             // Half is enough: the server chooses the tenants' names.
             tenant: digest(&[b"tenant", request.tenant.as_bytes()]) as u64,
             session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
@@ -380,6 +392,7 @@ impl Shared {
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
             grammar,
+            media,
             timeout_s: request.timeout_s.or(self.timeout_s),
         })
     }

@@ -11,9 +11,11 @@ use omnibus_text::{
 use serde_json::{Map, Value};
 
 use super::call_grammar;
+use super::media::{self, MediaReader, Prepared, PromptMedia};
 use super::message_boundaries::{MessageBoundaries, Rendered};
 use super::message_formats::MessageFormats;
 use super::output_text::OutputText;
+use crate::message::Ready;
 use crate::request::{Chat, Input, Request, StructuredOutput};
 use crate::settings::Settings;
 use crate::{Failure, StartError};
@@ -25,6 +27,8 @@ pub(crate) struct ModelText {
     formats: MessageFormats,
     /// Tokens of a prompt cache file that every prompt continues.
     prefix: Vec<u32>,
+    /// Of a model that sees.
+    media: Option<MediaReader>,
 }
 
 /// A request's input, tokenized.
@@ -32,6 +36,8 @@ pub(crate) struct TokenizedPrompt {
     pub(crate) tokens: Vec<u32>,
     /// The rendered conversation, where it is the whole prompt.
     rendered: Option<String>,
+    /// What some of its tokens stand for.
+    pub(crate) media: PromptMedia,
 }
 
 impl ModelText {
@@ -49,15 +55,15 @@ impl ModelText {
         };
         let (tokenizer, template) = (tokenizer_of(source)?, template.map_err(StartError::new)?);
         let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
-        Ok(Self { tokenizer, template, formats, prefix: Vec::new() })
+        let media = MediaReader::read(source);
+        Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media })
     }
 
     /// The input in the form that the chat template supports.
-    pub(crate) fn adapt(&self, input: Input) -> Input {
-        match input {
-            Input::Chat(chat) => Input::Chat(self.formats.adapt(chat)),
-            other => other,
-        }
+    pub(crate) fn adapt(&self, input: Input) -> Result<Input, Failure> {
+        let Input::Chat(chat) = input else { return Ok(input) };
+        let chat = if self.media.is_some() { chat } else { media::without_media(chat)? };
+        Ok(Input::Chat(self.formats.adapt(chat)))
     }
 
     /// The tokens that end reasoning. `None` for a model without a format of reasoning.
@@ -71,13 +77,25 @@ impl ModelText {
         OutputText::new(Arc::clone(&self.tokenizer), parser, request)
     }
 
-    /// The same, with every prompt continuing these tokens.
-    pub(crate) fn with_prefix(self, prefix: Vec<u32>) -> Self {
-        Self { prefix, ..self }
+    /// The same for a loaded model. Every prompt continues the tokens of its prompt cache file.
+    pub(crate) fn for_loaded(self, ready: &Ready) -> Self {
+        let media = self.media.filter(|_| ready.sees);
+        Self { prefix: ready.prefix.clone(), media, ..self }
     }
 
-    /// A request's prompt.
-    pub(crate) fn prompt(&self, input: &Input, special: AddSpecial) -> Result<TokenizedPrompt, Failure> {
+    /// A request's prompt. `salt`: only requests of equal salt share what is kept of their media.
+    pub(crate) fn prompt(
+        &self,
+        input: &Input,
+        special: AddSpecial,
+        salt: u128,
+    ) -> Result<TokenizedPrompt, Failure> {
+        if let (Input::Chat(chat), Some(reader)) = (input, &self.media) {
+            let parts = reader.prepare(chat, salt)?;
+            if !parts.is_empty() {
+                return self.prompt_with_media(chat, parts);
+            }
+        }
         let encode = |text: &str, special| {
             self.tokenizer
                 .encode(text, special)
@@ -90,7 +108,8 @@ impl ModelText {
                 Input::Infill { prefix, suffix } => self.infill((prefix, suffix), AddSpecial::No)?,
                 Input::Chat(chat) => encode(&self.render_rest(chat)?, AddSpecial::No)?,
             };
-            return Ok(TokenizedPrompt { tokens: [self.prefix.as_slice(), &rest].concat(), rendered: None });
+            let tokens = [self.prefix.as_slice(), &rest].concat();
+            return Ok(TokenizedPrompt { tokens, rendered: None, media: PromptMedia::default() });
         }
         let (tokens, rendered) = match input {
             Input::Tokens(tokens) => (tokens.clone(), None),
@@ -101,7 +120,24 @@ impl ModelText {
                 (encode(&rendered, AddSpecial::No)?, Some(rendered))
             }
         };
-        Ok(TokenizedPrompt { tokens, rendered })
+        Ok(TokenizedPrompt { tokens, rendered, media: PromptMedia::default() })
+    }
+
+    /// A conversation with media, whose placeholders are expanded.
+    fn prompt_with_media(&self, chat: &Chat, parts: Vec<Prepared>) -> Result<TokenizedPrompt, Failure> {
+        let fail = |message: &str| Failure::bad_request("messages", message);
+        if !self.prefix.is_empty() {
+            return Err(fail("a prompt that continues a prompt cache file has no media"));
+        }
+        let rendered = PromptMedia::expand_all(&self.render(chat)?, &parts)?;
+        let tokens = self.tokenizer.encode(&rendered, AddSpecial::No);
+        let tokens = tokens.map_err(|error| fail(&error.to_string()))?;
+        let id = |text: &str| match self.tokenizer.encode(text, AddSpecial::No).ok()?.as_slice() {
+            [id] => Some(*id),
+            _ => None,
+        };
+        let media = PromptMedia::find(parts, &tokens, id)?;
+        Ok(TokenizedPrompt { tokens, rendered: Some(rendered), media })
     }
 
     /// The tokens that a line break ends with.
@@ -165,7 +201,10 @@ impl ModelText {
         let rendered = prompt.rendered.as_deref().map(|text| Rendered {
             text,
             pieces: prompt.tokens.iter().map(|token| self.tokenizer.id_to_piece(*token).unwrap_or_default()),
-            render: |messages: &[Message]| self.render_messages(chat, messages, GenerationPrompt::Omit).ok(),
+            render: |messages: &[Message]| {
+                let rendered = self.render_messages(chat, messages, GenerationPrompt::Omit).ok()?;
+                Some(prompt.media.expand(&rendered))
+            },
         });
         MessageBoundaries::of(&chat.messages, &prompt.tokens, |token| ends.contains(&token), rendered)
     }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::adapters::AdapterUse;
 use super::output_text::{Ended, NewText, OutputText, Part};
 use super::reasoning_budget::ReasoningBudget;
-use crate::event::{Candidate, Delta, Event, FinishReason, StopMatch, TokenInfo, Usage};
+use crate::event::{Candidate, Delta, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage};
 use crate::message::{Command, CommandSender, Job, JobId, JobUpdate, TokenLogprobs};
 use crate::{Failure, RequestInfo, RequestOrigin, RequestState};
 
@@ -115,7 +115,7 @@ impl RequestOutput {
     /// Sends the client the events of an update.
     pub(crate) fn handle(&mut self, update: JobUpdate) -> OutputState {
         match update {
-            JobUpdate::Started { cached_tokens, history_changed_at } => {
+            JobUpdate::Started { cached_tokens, history_changed_at, media } => {
                 if let Some(position) = history_changed_at {
                     tracing::debug!(
                         request_id = self.id,
@@ -124,7 +124,7 @@ impl RequestOutput {
                         "the conversation's history was rewritten; only the part before the change is reused"
                     );
                 }
-                self.start(cached_tokens);
+                self.start(cached_tokens, media);
                 OutputState::Active
             }
             JobUpdate::Prompt { first, tokens } => {
@@ -157,12 +157,13 @@ impl RequestOutput {
     }
 
     /// A recomputed sequence starts again, which the client does not see.
-    fn start(&mut self, cached_tokens: usize) {
+    fn start(&mut self, cached_tokens: usize, media: MediaUsage) {
         if self.state == RequestState::Running {
             return;
         }
         self.state = RequestState::Running;
         self.usage.cached_tokens = cached_tokens;
+        self.usage.media = media;
         tracing::debug!(request_id = self.id, cached_tokens, "request started");
         self.send(Event::Started { prompt_tokens: self.usage.prompt_tokens, cached_tokens });
         if let PromptLogprobs::Pending { first } = self.prompt_logprobs {

@@ -97,6 +97,7 @@ mod tests {
     use omnibus_core::Request;
 
     use super::*;
+    use crate::media::{EncoderPixels, GridSpan, JobMedia, MediaKey, ViewPixels};
     use crate::message::{
         Answer, Job, JobId, JobReport, JobUpdate, QueryId, QueryReply, StatsReport, TokenLogprobs,
     };
@@ -122,6 +123,13 @@ mod tests {
     fn messages_round_trip() {
         let sampling =
             Sampling { logit_bias: [(3, -1.5)].into(), seed: Some(u64::MAX), ..Sampling::default() };
+        let view = ViewPixels { shape: vec![1, 2], values: vec![0.5, -1.0], grid: [1, 1, 1] };
+        let media = JobMedia {
+            key: MediaKey::new(&[3; 32], u128::MAX),
+            runs: vec![1..2],
+            grids: vec![GridSpan { first: 1, frames: 1, rows: 1, columns: 1 }],
+            pixels: EncoderPixels::new(vec![view]),
+        };
         let job = Job {
             id: JobId(7),
             request: Request {
@@ -141,6 +149,7 @@ mod tests {
             logprobs: Some(2),
             prompt_logprobs: None,
             grammar: None,
+            media: vec![media],
             timeout_s: Some(0.25),
         };
         let settings = Settings { chat_template: Some("{{ a }}".into()), ..Settings::default() };
@@ -156,7 +165,11 @@ mod tests {
             TokenLogprobs { token: 5, logprob: Some(-0.5), top: vec![(5, -0.5), (6, f32::NEG_INFINITY)] };
         let report = |update| JobReport { job: JobId(3), update };
         let jobs = vec![
-            report(JobUpdate::Started { cached_tokens: 32, history_changed_at: Some(7) }),
+            report(JobUpdate::Started {
+                cached_tokens: 32,
+                history_changed_at: Some(7),
+                media: Default::default(),
+            }),
             report(JobUpdate::Token(token)),
             report(JobUpdate::Failed(Failure::Busy { retry_after_s: 2 })),
         ];

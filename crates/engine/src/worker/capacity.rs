@@ -35,8 +35,9 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Divides the KV cache's memory among the groups, so that all hold equally many tokens.
-    pub(super) fn of(model: &Model, settings: &Settings) -> Result<Self, StartError> {
+    /// Divides the KV cache's memory among the groups, so that all hold equally many tokens. `media_bytes`: most bytes of
+    /// features.
+    pub(super) fn of(model: &Model, media_bytes: u64, settings: &Settings) -> Result<Self, StartError> {
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
         let storage = storage(model, settings, context)?;
         let groups = model.blueprint().kv_cache_groups(storage);
@@ -44,7 +45,7 @@ impl Capacity {
         let mut sizing = Sizing { groups: &groups, settings, context, slots, unquantized: usize::MAX };
         let useful = sizing.bytes(settings.max_num_seqs.saturating_mul(context));
         let device = DeviceMemory::read(settings.memory_limit);
-        let mut memory = MemoryPlan::before_kv(model, settings, &device);
+        let mut memory = MemoryPlan { media_bytes, ..MemoryPlan::before_kv(model, settings, &device) };
         let budget = match settings.kv_cache_memory {
             Some(bytes) => requested_bytes(bytes, &memory)?,
             None => device.default_kv_bytes(memory.left_bytes()).min(useful),

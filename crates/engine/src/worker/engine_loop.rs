@@ -2,6 +2,7 @@
 
 mod adapters;
 mod commands;
+mod media;
 mod recovery;
 mod report;
 mod results;
@@ -11,11 +12,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use omnibus_core::{
     self as core, CacheMiss, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, Tick, TokenSource,
 };
+use omnibus_model::mrope::MultimodalPositions;
 
 use super::Loaded;
 use super::capacity::PoolSize;
@@ -26,6 +28,7 @@ use super::prompt_file::PromptFile;
 use super::proposer::Proposer;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{RequestRows, StepInput};
+use crate::media::MediaKey;
 use crate::message::{
     Command, Job, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
 };
@@ -75,6 +78,21 @@ struct ActiveJob {
     reported: usize,
     /// Tokens of its prompt and its answer at most.
     max_tokens: usize,
+    /// Of its rows on three axes, if it has media and the model counts so.
+    positions: Option<MultimodalPositions>,
+    /// Media whose features were not in memory, and where they came from.
+    fetched: BTreeMap<MediaKey, FeatureOrigin>,
+    /// Time that encoding took.
+    encoding: Duration,
+    /// Whether features of its media must stay in memory.
+    keeps_features: bool,
+}
+
+/// Where features came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FeatureOrigin {
+    Encoder,
+    Disk,
 }
 
 struct InFlightStep {
@@ -184,6 +202,7 @@ impl EngineLoop {
         if let Some(offload) = &mut self.offload {
             offload.finish_reads(&mut self.scheduler, self.runner.kv_mut(), now)?;
         }
+        self.advance_encoding()?;
         self.step()?;
         if let Some(offload) = &mut self.offload {
             let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
@@ -250,6 +269,7 @@ impl EngineLoop {
         let started = Instant::now();
         let (input, samples) = self.step_input(plan);
         let input = StepInput { copies: allocation.copies, ..input };
+        self.encode_missing(plan)?;
         let (deferred, masked) = (self.is_deferred(plan), self.is_masked(&samples));
         let before = self.in_flight.back().and_then(InFlightStep::output);
         let (runner, grammars) = (&mut self.runner, &mut self.grammars);
@@ -307,6 +327,7 @@ impl EngineLoop {
                 _ => Vec::new(),
             };
             input.push(work, &self.scheduler, request, &drafts, row_of);
+            input.push_media(work, &active.job.media, active.positions.as_ref());
             if work.samples > 0 {
                 samples.push((work.sequence, drafts));
             }
@@ -329,6 +350,7 @@ impl EngineLoop {
     /// supervisor knows which jobs were in it.
     fn report_starts(&mut self, plan: &Plan, lookups: &[PrefixLookup]) {
         let before = self.reports.len();
+        self.count_media(plan, lookups);
         for work in &plan.scheduled {
             if work.positions.start == work.cached
                 && let Some(active) = self.jobs.get(&work.sequence)
@@ -338,7 +360,8 @@ impl EngineLoop {
                     Some(CacheMiss::HistoryChanged { position }) => Some(position),
                     _ => None,
                 };
-                let update = JobUpdate::Started { cached_tokens: work.cached, history_changed_at };
+                let media = active.media_usage();
+                let update = JobUpdate::Started { cached_tokens: work.cached, history_changed_at, media };
                 self.reports.push(JobReport { job: active.job.id, update });
             }
         }

@@ -12,14 +12,14 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use mlx::Array;
-use omnibus_core::{CachedBlock, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
+use omnibus_core::{CachedBlock, HoldReason, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
 use omnibus_kv::BlockId;
 use omnibus_model::{BlockExport, Source};
 use sha2::{Digest, Sha256};
 
 use super::capacity::Capacity;
 use super::kv_store::KvStore;
-use crate::disk::{BlockName, Disk, QUEUED_BYTES_MAX, ReadResult};
+use crate::disk::{BlockName, BlockSizes, Disk, QUEUED_BYTES_MAX, ReadResult};
 use crate::{CpuActivations, DiskStats, Settings, StartError, SwapStats};
 use host::Host;
 use pending_reads::PendingReads;
@@ -130,7 +130,7 @@ impl KvOffload {
         if names.is_empty() || disk_tier.disk.fetch(names).is_err() {
             return;
         }
-        scheduler.hold(id);
+        scheduler.hold(id, HoldReason::Transfer);
         self.reading.push(id, now);
     }
 
@@ -269,7 +269,10 @@ impl KvOffload {
                 Err(TryRecvError::Empty) => break,
                 // The reading thread has died.
                 Err(TryRecvError::Disconnected) => {
-                    self.reading.fail_all().into_iter().for_each(|id| scheduler.release_hold(id));
+                    self.reading
+                        .fail_all()
+                        .into_iter()
+                        .for_each(|id| scheduler.release_hold(id, HoldReason::Transfer));
                     break;
                 }
             };
@@ -279,7 +282,7 @@ impl KvOffload {
             let read: BTreeMap<BlockName, Vec<u8>> =
                 blocks.into_iter().map(|block| (block.name, block.bytes)).collect();
             let restored = self.write_back(scheduler, kv, id, &read, |_| true);
-            scheduler.release_hold(id);
+            scheduler.release_hold(id, HoldReason::Transfer);
             if restored? > 0 {
                 // A long prompt is read in several batches.
                 self.fetch(scheduler, id, now);
@@ -287,7 +290,7 @@ impl KvOffload {
         }
         for id in self.reading.expire(now) {
             tracing::warn!("the disk does not respond; the prompt is computed instead");
-            scheduler.release_hold(id);
+            scheduler.release_hold(id, HoldReason::Transfer);
         }
         Ok(())
     }
@@ -396,7 +399,8 @@ impl DiskTier {
             // The loop drops the receiver before the disk.
             let _receiver_gone = results_tx.send(result);
         };
-        let disk = Disk::open(chosen, fingerprint.into(), block_bytes.to_vec(), &settings.faults, on_read)?;
+        let sizes = BlockSizes::OfGroups(block_bytes.to_vec());
+        let disk = Disk::open(chosen, "kv", fingerprint.into(), sizes, &settings.faults, on_read)?;
         Ok(Some(Self { disk, results }))
     }
 }

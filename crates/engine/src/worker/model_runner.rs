@@ -6,25 +6,28 @@ use std::time::{Duration, Instant};
 use mlx::{Array, Dtype};
 use omnibus_kv::BlockId;
 use omnibus_model::{
-    AdapterId, Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, PromptCache,
-    Segment,
+    AdapterId, Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows,
+    PromptCache, Segment,
 };
 
 use super::capacity::Capacity;
 use super::kv_store::KvStore;
 use super::prompt_logprobs::PromptLogprobs;
-use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
+use super::runner::{EncodingParts, ForwardOutput, MediaHit, Runner, StepOutput, StepResult};
 use super::step_input::{InputSegment, InputToken, StepInput};
-use crate::LaunchStats;
+use super::vision::Vision;
 use crate::logits_processor::LogitsProcessors;
+use crate::media::{JobMedia, MediaKey};
 use crate::sampler::{Chooser, PendingSample, Sampler, SamplingChanges};
 use crate::settings::{AsyncScheduling, Settings};
+use crate::{LaunchStats, MediaStats};
 
 /// The model, its KV cache and its sampler.
 pub(super) struct ModelRunner {
     model: Model,
     cache: KvCache,
     sampler: Sampler,
+    vision: Option<Vision>,
     blocks: Vec<usize>,
     allocation: Allocation,
     block_size: usize,
@@ -58,6 +61,7 @@ impl ModelRunner {
         Ok(Self {
             cache,
             sampler: Sampler::new(chooser(&model)),
+            vision: None,
             model,
             blocks: capacity.blocks.clone(),
             allocation: Allocation::Done,
@@ -72,6 +76,11 @@ impl ModelRunner {
     /// Code that sequences may name to change their logits.
     pub(super) fn set_processors(&mut self, processors: LogitsProcessors) {
         self.sampler.set_processors(processors);
+    }
+
+    /// The encoder of a model that sees.
+    pub(super) fn set_vision(&mut self, vision: Option<Vision>) {
+        self.vision = vision;
     }
 
     /// Layer groups of the model.
@@ -154,6 +163,23 @@ impl ModelRunner {
         }
         let places = Array::from_slice(&places, &[count as i32])?;
         mlx::concatenate(&[&known, &sample.tokens.astype(Dtype::I32)?], 0)?.take(&places, 0)
+    }
+
+    /// What media change in a pass of `rows` rows, padding included.
+    fn multimodal(&self, input: &StepInput, rows: usize) -> mlx::Result<Option<MultimodalRows>> {
+        if input.media.is_empty() && input.positions.is_none() {
+            return Ok(None);
+        }
+        let features = match &self.vision {
+            Some(vision) => vision.rows(&input.media)?,
+            None => return Err(mlx::Error::new("a step has features, and the model no encoder")),
+        };
+        let padded = |axes: &Vec<[i32; 3]>| {
+            let padding = std::iter::repeat([0; 3]);
+            axes.iter().copied().chain(padding).take(rows).collect()
+        };
+        let positions = input.positions.as_ref().map(padded);
+        Ok(Some(MultimodalRows { features, positions, bidirectional: Vec::new() }))
     }
 
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {
@@ -241,7 +267,8 @@ impl Runner for ModelRunner {
         self.copy_blocks(input)?;
         let tokens = self.input_tokens(&input.tokens, before)?;
         let segments = input.segments.iter().map(segment).collect();
-        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal: None };
+        let multimodal = self.multimodal(input, tokens.size())?;
+        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal };
         let logits = self.model.forward(&batch, &mut self.cache)?.map(|logits| logits.0);
         if let Some(problem) = self.model.take_launch_problem() {
             tracing::warn!("{problem}");
@@ -284,6 +311,9 @@ impl Runner for ModelRunner {
     fn reset(&mut self) -> mlx::Result<()> {
         let _what_failed = mlx::recover();
         self.sampler.clear();
+        if let Some(vision) = &mut self.vision {
+            vision.clear();
+        }
         // The old pools are freed first: a device rarely has room for both.
         self.allocation = Allocation::Missing;
         self.cache = self.allocate(&vec![0; self.blocks.len()])?;
@@ -293,6 +323,53 @@ impl Runner for ModelRunner {
 
     fn set_blocks(&mut self, blocks: &[usize]) {
         self.blocks = blocks.to_vec();
+    }
+
+    fn has_axis_positions(&self) -> bool {
+        self.model.blueprint().has_axis_positions()
+    }
+
+    fn has_features(&mut self, media: &JobMedia) -> bool {
+        self.vision.as_mut().is_some_and(|vision| vision.has(media.key))
+    }
+
+    fn is_reading_features(&mut self, media: &JobMedia) -> bool {
+        self.vision.as_mut().is_some_and(|vision| vision.is_reading(media))
+    }
+
+    fn awaits_features(&self) -> bool {
+        self.vision.as_ref().is_some_and(Vision::awaits_disk)
+    }
+
+    fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
+        let vision = self.vision.as_mut();
+        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode(media)
+    }
+
+    fn parts_left(&mut self, media: &JobMedia) -> mlx::Result<EncodingParts> {
+        let vision = self.vision.as_mut();
+        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.parts_left(media)
+    }
+
+    fn encode_parts(&mut self, media: &JobMedia, parts: usize) -> mlx::Result<()> {
+        let vision = self.vision.as_mut();
+        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode_parts(media, parts)
+    }
+
+    fn count_media_hit(&mut self, hit: MediaHit) {
+        if let Some(vision) = &mut self.vision {
+            vision.count_hit(hit);
+        }
+    }
+
+    fn evict_features(&mut self, needed: &[MediaKey]) {
+        if let Some(vision) = &mut self.vision {
+            vision.evict(needed);
+        }
+    }
+
+    fn media_stats(&self) -> MediaStats {
+        self.vision.as_ref().map(Vision::stats).unwrap_or_default()
     }
 
     fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {

@@ -5,8 +5,10 @@
 
 use omnibus_core::{BlockCopy, ScheduledSequence, Scheduler, SequenceId, TokenSource};
 use omnibus_kv::BlockTable;
+use omnibus_model::mrope::MultimodalPositions;
 use serde::{Deserialize, Serialize};
 
+use crate::media::{JobMedia, MediaKey};
 use crate::sampler::{SampleRow, SamplingChanges};
 
 /// One step: rows of several sequences, end to end in the plan's order.
@@ -23,6 +25,23 @@ pub(super) struct StepInput {
     pub(super) logits_at: Vec<usize>,
     pub(super) samples: Vec<SampleRow>,
     pub(super) prompts: Vec<PromptRows>,
+    /// Rows with features in place of their token's embedding.
+    pub(super) media: Vec<MediaRows>,
+    /// Positions of the rows on three axes; `None` where each row is at its place in its sequence.
+    pub(super) positions: Option<Vec<[i32; 3]>>,
+}
+
+/// Consecutive rows that have consecutive features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MediaRows {
+    /// Whose features.
+    pub(super) key: MediaKey,
+    /// The first row of the pass.
+    pub(super) first: usize,
+    /// How many rows.
+    pub(super) len: usize,
+    /// The first of the features.
+    pub(super) from: usize,
 }
 
 /// A row's token.
@@ -113,6 +132,38 @@ impl StepInput {
             let (logits, position) = (self.logits_at.len(), work.positions.end - behind);
             self.samples.push(SampleRow { sequence: work.sequence, position, logits });
             self.logits_at.push(first + work.positions.len() - 1 - behind);
+        }
+    }
+
+    /// Adds the features and the positions of the rows that were pushed last. `positions`: of a prompt with media.
+    pub(super) fn push_media(
+        &mut self,
+        work: &ScheduledSequence,
+        media: &[JobMedia],
+        positions: Option<&MultimodalPositions>,
+    ) {
+        let first = self.segments.last().map_or(0, |segment| segment.first);
+        for of in media {
+            let rows = of.rows_in(&work.positions).into_iter().map(|(at, from)| MediaRows {
+                key: of.key,
+                first: first + at.start - work.positions.start,
+                len: at.len(),
+                from,
+            });
+            self.media.extend(rows);
+        }
+        if positions.is_none() && self.positions.is_none() {
+            return;
+        }
+        let axes = self.positions.get_or_insert_default();
+        // Rows before the first that needs them are at their places.
+        for segment in &self.segments {
+            let done = axes.len().saturating_sub(segment.first).min(segment.len);
+            let of = positions.filter(|_| segment.first == first);
+            axes.extend((segment.context + done..segment.context + segment.len).map(|place| match of {
+                Some(positions) => positions.at(place),
+                None => [place as i32; 3],
+            }));
         }
     }
 

@@ -1,13 +1,13 @@
 //! Pictures in each format, colour model and orientation, against Pillow.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use omnibus_media::{Alpha, ContentKey, Format, Image, Limits, decode_image};
 
 use crate::safetensors::{Values, read};
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/images")
+    crate::support::images()
 }
 
 fn decoded(name: &str, alpha: Alpha) -> Image {

@@ -49,6 +49,11 @@ pub fn crc32(bytes: impl IntoIterator<Item = u8>) -> u32 {
     !bytes.into_iter().fold(u32::MAX, step)
 }
 
+/// The folder of the repository's pictures.
+pub fn images() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/images")
+}
+
 /// The folder of a reference beside the repository, or `None` with a line that says so.
 pub fn reference(name: &str) -> Option<std::path::PathBuf> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/oracle-mm").join(name);

@@ -102,23 +102,31 @@ impl Encoder {
 
     /// The features of one picture, lazily. Fails if its patches do not fit its grid.
     pub fn encode(&self, input: &EncoderInput) -> mlx::Result<Features> {
-        let of_views =
-            input.views.iter().map(|view| self.encode_view(view)).collect::<mlx::Result<Vec<_>>>()?;
+        self.encode_in_stages(input).map(|(features, _)| features)
+    }
+
+    /// The same, with what each layer makes of each view, in order: evaluated one after the other, they divide the work into
+    /// parts.
+    pub fn encode_in_stages(&self, input: &EncoderInput) -> mlx::Result<(Features, Vec<Array>)> {
+        let mut stages = Vec::with_capacity(input.views.len() * self.layers.len());
+        let of_views = input.views.iter().map(|view| self.encode_view(view, &mut stages));
+        let of_views = of_views.collect::<mlx::Result<Vec<_>>>()?;
         let joined = |parts: Vec<&Array>| match parts.as_slice() {
             [] => Err(mlx::Error::new("a picture has at least one view")),
             [one] => Ok((*one).clone()),
             several => mlx::concatenate(several, 0),
         };
         let deep = |which: usize| of_views.iter().filter_map(|of| of.deepstack.get(which)).collect();
-        Ok(Features {
+        let features = Features {
             rows: joined(of_views.iter().map(|of| &of.rows).collect())?,
             deepstack: (0..self.deepstack.len())
                 .map(|which| joined(deep(which)))
                 .collect::<mlx::Result<_>>()?,
-        })
+        };
+        Ok((features, stages))
     }
 
-    fn encode_view(&self, view: &View) -> mlx::Result<Features> {
+    fn encode_view(&self, view: &View, stages: &mut Vec<Array>) -> mlx::Result<Features> {
         let (grid, order) = (view.grid, self.blueprint.order);
         if let PatchOrder::Squares(side) = order
             && !(grid.rows.is_multiple_of(side) && grid.columns.is_multiple_of(side))
@@ -156,6 +164,7 @@ impl Encoder {
                 _ => &whole,
             };
             x = layer.forward(&x, groups, angles.as_ref())?;
+            stages.push(x.clone());
             for (deep, connector) in self.blueprint.deepstack.iter().zip(&self.deepstack) {
                 if deep.layer == number {
                     deepstack.push(features(connector, &x)?);

@@ -95,7 +95,7 @@ fn edited_logit(token: usize, logit: f32, vocab: usize) -> f32 {
     let edited = EDITED.min(vocab as i32).max(8) as usize;
     let step = (vocab / edited).max(1);
     let biased = logit + BIAS;
-    match (token % 2, token % step == 0 && token / step < edited) {
+    match (token % 2, token.is_multiple_of(step) && token / step < edited) {
         (1, _) => MASKED,
         (_, false) => logit,
         (_, true) if biased > 0.0 => biased / PENALTY - SUBTRACT,

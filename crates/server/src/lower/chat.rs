@@ -1,15 +1,16 @@
 //! Lowers `POST /v1/chat/completions`.
 
 use omnibus_engine::{
-    CallLimit, Chat, ContentPart, Input, Message, OutputMode, Role, ToolArguments, ToolCall, ToolChoice,
-    ToolResult,
+    CallLimit, Chat, ContentPart, Input, MediaIndex, MediaItem, MediaSource, Message, OutputMode, Role,
+    ToolArguments, ToolCall, ToolChoice, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
 use super::{Caller, GenerationBatch, generation, thinking};
 use crate::error::ApiError;
 use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation, Reasoning};
-use crate::wire::messages::{self, TextContent};
+use crate::wire::media::{self as wire_media, MediaKind, MediaPart, Part};
+use crate::wire::messages;
 use crate::wire::tools::{self as wire, ParallelCalls, Tool};
 
 /// The engine requests of a chat request.
@@ -59,11 +60,13 @@ fn marked(mut tools: Value, strict: &[String]) -> Value {
 
 /// A conversation, as the engine takes it.
 pub fn chat(wire: Conversation) -> Chat {
+    let mut media = Vec::new();
     let tools: Vec<Value> = wire.tools.list.into_iter().map(tool).collect();
     let mut template_kwargs = wire.template_kwargs;
     reason(&wire.reasoning, &mut template_kwargs);
     Chat {
-        messages: wire.messages.into_iter().map(message).collect(),
+        messages: wire.messages.into_iter().map(|wire| message(wire, &mut media)).collect(),
+        media,
         tools: (!tools.is_empty()).then_some(Value::Array(tools)),
         documents: wire.documents.map(Value::Array),
         template_kwargs,
@@ -79,31 +82,74 @@ fn reason(wire: &Reasoning, kwargs: &mut Map<String, Value>) {
     thinking::switch(enabled, wire.effort.as_deref().filter(|_| !is_none), kwargs);
 }
 
-/// The messages of a conversation in OpenAI's shape, from outside of a request.
+/// The messages of a conversation in OpenAI's shape, from outside of a request. Fails if they have media.
 pub fn messages(list: Vec<Value>) -> Result<Vec<Message>, ApiError> {
-    Ok(messages::read(list)?.into_iter().map(message).collect())
+    let mut media: Vec<MediaItem> = Vec::new();
+    let read = messages::read(list)?.into_iter().map(|wire| message(wire, &mut media)).collect();
+    match media.first() {
+        None => Ok(read),
+        Some(item) => Err(ApiError::unsupported(&item.field, format!("`{}` must be a text", item.field))),
+    }
 }
 
-fn message(wire: messages::Message) -> Message {
+/// A message. Its media are added to `media`.
+fn message(wire: messages::Message, media: &mut Vec<MediaItem>) -> Message {
     match wire {
         // Chat templates use the older role name `system`.
-        messages::Message::System(text) => text_message(Role::System, text),
-        messages::Message::User(text) => text_message(Role::User, text),
+        messages::Message::System(content) => with_content(Role::System, content, media),
+        messages::Message::User(content) => with_content(Role::User, content, media),
         messages::Message::Assistant { text, reasoning, calls } => {
-            let mut message = text_message(Role::Assistant, text);
+            let mut message = with_content(Role::Assistant, text, media);
             message.content.extend(reasoning.map(ContentPart::Reasoning));
             message.content.extend(calls.into_iter().map(|call| ContentPart::ToolCall(tool_call(call))));
             message
         }
         messages::Message::Tool { text, call_id } => {
-            let result = ToolResult { call_id, text: text.content };
-            Message { role: Role::Tool, name: text.name, content: vec![ContentPart::ToolResult(result)] }
+            let content = result(call_id, text.parts, media);
+            Message { role: Role::Tool, name: text.name, content }
         }
     }
 }
 
-fn text_message(role: Role, text: TextContent) -> Message {
-    Message { role, name: text.name, content: vec![ContentPart::Text(text.content)] }
+fn with_content(role: Role, wire: messages::Content, media: &mut Vec<MediaItem>) -> Message {
+    Message { role, name: wire.name, content: content_parts(wire.parts, media) }
+}
+
+/// Parts in their order. Media are added to `media`.
+pub(super) fn content_parts(parts: Vec<Part>, media: &mut Vec<MediaItem>) -> Vec<ContentPart> {
+    let part = |part| match part {
+        Part::Text(text) => ContentPart::Text(text),
+        Part::Media(part) => media_part(part, media),
+    };
+    parts.into_iter().map(part).collect()
+}
+
+/// The result of a call: its texts, then its media.
+pub(super) fn result(call_id: String, parts: Vec<Part>, media: &mut Vec<MediaItem>) -> Vec<ContentPart> {
+    let (mut texts, mut others) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part {
+            Part::Text(text) => texts.push(text),
+            Part::Media(part) => others.push(media_part(part, media)),
+        }
+    }
+    let result = ContentPart::ToolResult(ToolResult { call_id, text: texts.join("\n\n") });
+    std::iter::once(result).chain(others).collect()
+}
+
+/// A media part, whose bytes are added to `media`.
+fn media_part(wire: MediaPart, media: &mut Vec<MediaItem>) -> ContentPart {
+    let index = MediaIndex(media.len());
+    let source = match wire.source {
+        wire_media::MediaSource::Bytes(bytes) => MediaSource::Bytes(bytes.into()),
+        wire_media::MediaSource::Url(url) => MediaSource::Url(url),
+    };
+    media.push(MediaItem { field: wire.field, source });
+    match wire.kind {
+        MediaKind::Image => ContentPart::Image(index),
+        MediaKind::Audio => ContentPart::Audio(index),
+        MediaKind::Video => ContentPart::Video(index),
+    }
 }
 
 /// Chat templates expect arguments as an object. Arguments that are not a JSON object stay a string.

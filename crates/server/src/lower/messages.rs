@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use omnibus_engine::{
-    CallLimit, Chat, ContentPart, Input, Message, OutputMode, Request, Role, Sampling, Stop, ToolArguments,
-    ToolCall, ToolChoice, ToolResult,
+    CallLimit, Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, Stop,
+    ToolArguments, ToolCall, ToolChoice,
 };
 use serde_json::{Map, Value, json};
 
@@ -12,6 +12,7 @@ use super::{Caller, GenerationBatch, chat, opaque, structured, thinking};
 use crate::wire::anthropic::blocks::{Author, Block, ResultPart, Turn};
 use crate::wire::anthropic::tools::{Loading, ToolDefinition, ToolUse};
 use crate::wire::anthropic::{Conversation, MessagesRequest, Thinking};
+use crate::wire::media::{Part, push};
 use crate::wire::tools::{ParallelCalls, SchemaUse};
 
 /// A system block that differs for every conversation and says nothing to the model.
@@ -84,19 +85,20 @@ pub fn chat(wire: Conversation) -> Chat {
     }
     let definitions: BTreeMap<&str, &ToolDefinition> =
         wire.tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
-    let mut messages = Vec::new();
+    let (mut messages, mut media) = (Vec::new(), Vec::new());
     let system: Vec<String> =
         wire.system.into_iter().filter(|text| !text.trim_start().starts_with(BILLING)).collect();
     if !system.is_empty() {
         messages.push(Message::new(Role::System, system.join(GAP)));
     }
     for turn in wire.turns {
-        messages.extend(message(turn, &definitions));
+        messages.extend(message(turn, &definitions, &mut media));
     }
     let shown = wire.tools.iter().filter(|tool| tool.loading == Loading::Immediate).map(openai_tool);
     let tools: Vec<Value> = if wire.tool_use == ToolUse::None { Vec::new() } else { shown.collect() };
     Chat {
         messages,
+        media,
         tools: (!tools.is_empty()).then_some(Value::Array(tools)),
         template_kwargs,
         ..Chat::default()
@@ -112,16 +114,17 @@ fn effort(effort: &str) -> &str {
 }
 
 /// A user's message may have results of tools: each is a message of its own.
-fn message(turn: Turn, tools: &BTreeMap<&str, &ToolDefinition>) -> Vec<Message> {
+fn message(turn: Turn, tools: &BTreeMap<&str, &ToolDefinition>, media: &mut Vec<MediaItem>) -> Vec<Message> {
     let role = match turn.author {
         Author::User => Role::User,
         Author::Assistant => Role::Assistant,
         Author::System => Role::System,
     };
-    let (mut messages, mut content, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut messages, mut content, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     for block in turn.blocks {
         match block {
-            Block::Text(text) => texts.push(text),
+            Block::Text(text) => push(&mut parts, Part::Text(text), GAP),
+            Block::Image(image) => parts.push(Part::Media(image)),
             Block::Thinking { text, signature } => {
                 let hidden = || signature.as_deref().and_then(opaque::decode);
                 let text = if text.is_empty() { hidden().unwrap_or_default() } else { text };
@@ -131,27 +134,36 @@ fn message(turn: Turn, tools: &BTreeMap<&str, &ToolDefinition>) -> Vec<Message> 
                 let arguments = ToolArguments::Json(Value::Object(input).to_string());
                 content.push(ContentPart::ToolCall(ToolCall { id, name, arguments }));
             }
-            Block::ToolResult { id, parts } => messages.push(result(id, parts, tools)),
+            Block::ToolResult { id, parts } => messages.push(result(id, parts, tools, media)),
         }
     }
-    if !texts.is_empty() || !content.is_empty() || messages.is_empty() {
-        content.insert(0, ContentPart::Text(texts.join(GAP)));
-        messages.push(Message { role, name: None, content });
+    if !parts.is_empty() || !content.is_empty() || messages.is_empty() {
+        if parts.is_empty() {
+            parts.push(Part::Text(String::new()));
+        }
+        let mut all = chat::content_parts(parts, media);
+        all.append(&mut content);
+        messages.push(Message { role, name: None, content: all });
     }
     messages
 }
 
-fn result(call_id: String, parts: Vec<ResultPart>, tools: &BTreeMap<&str, &ToolDefinition>) -> Message {
-    let text = |part: ResultPart| match part {
-        ResultPart::Text(text) => text,
-        ResultPart::ToolReference(name) => match tools.get(name.as_str()) {
+fn result(
+    call_id: String,
+    parts: Vec<ResultPart>,
+    tools: &BTreeMap<&str, &ToolDefinition>,
+    media: &mut Vec<MediaItem>,
+) -> Message {
+    let part = |part: ResultPart| match part {
+        ResultPart::Text(text) => Part::Text(text),
+        ResultPart::Image(image) => Part::Media(image),
+        ResultPart::ToolReference(name) => Part::Text(match tools.get(name.as_str()) {
             Some(tool) => function(tool).to_string(),
             None => format!("The tool `{name}` is not available."),
-        },
+        }),
     };
-    let text = parts.into_iter().map(text).collect::<Vec<_>>().join(GAP);
-    let content = vec![ContentPart::ToolResult(ToolResult { call_id, text })];
-    Message { role: Role::Tool, name: None, content }
+    let parts = parts.into_iter().map(part).collect();
+    Message { role: Role::Tool, name: None, content: chat::result(call_id, parts, media) }
 }
 
 fn function(tool: &ToolDefinition) -> Value {

@@ -25,7 +25,10 @@ impl UsageTotals {
         if choice.is_multiple_of(self.choices.per_prompt) {
             self.usage.prompt_tokens += usage.prompt_tokens;
             self.usage.cached_tokens += usage.cached_tokens;
+            self.usage.media.tokens += usage.media.tokens;
         }
+        self.usage.media.encoded += usage.media.encoded;
+        self.usage.media.encode_ms += usage.media.encode_ms;
         self.usage.completion_tokens += usage.completion_tokens;
         self.usage.reasoning_tokens += usage.reasoning_tokens;
     }

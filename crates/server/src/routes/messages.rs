@@ -52,7 +52,8 @@ pub async fn count_tokens(
     let work = move || {
         let request = MessagesRequest::read(json::parse(&body)?, Purpose::Count)?;
         let model = request.model.filter(|_| app.model_names == ModelNames::Strict);
-        let input = Input::Chat(lower::messages::chat(request.conversation));
+        let mut input = Input::Chat(lower::messages::chat(request.conversation));
+        app.media_urls.fetch(&mut input)?;
         let tokens = app.engine.tokenize(model.as_deref(), &input, AddSpecial::Yes)?;
         Ok(TokenCount { input_tokens: tokens.len() })
     };

@@ -71,5 +71,15 @@ pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
         "partial_copies_total": stats.scheduler.partial_copies_total,
         "checkpoints_total": stats.scheduler.checkpoints_total,
         "sessions": stats.scheduler.sessions,
+        "media": {
+            "features": stats.media.entries,
+            "feature_bytes": stats.media.bytes,
+            "feature_bytes_limit": stats.media.limit_bytes,
+            "evictions_total": stats.media.evicted_total,
+            "encoder_runs_total": stats.media.encoder_runs_total,
+            "encode_seconds_total": stats.media.encode_seconds_total,
+            "hits_total": {"prefix": stats.media.prefix_hits_total, "features": stats.media.feature_hits_total, "disk": stats.media.disk_hits_total},
+            "misses_total": {"cold": stats.media.cold_misses_total, "evicted": stats.media.evicted_misses_total},
+        },
     }))
 }

@@ -22,11 +22,9 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<J
 fn tokenized(app: &App, wire: TokenizeRequest) -> Result<Tokenized, ApiError> {
     let model = wire.model.as_deref();
     let max_model_len = max_model_len(app, model)?;
-    let tokens = app.engine.tokenize(
-        model,
-        &lower::tokenize::input(wire.source),
-        lower::tokenize::special(wire.special),
-    )?;
+    let mut input = lower::tokenize::input(wire.source);
+    app.media_urls.fetch(&mut input)?;
+    let tokens = app.engine.tokenize(model, &input, lower::tokenize::special(wire.special))?;
     let token_strs = match wire.strings {
         Strings::Omit => None,
         Strings::Return => {

@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
+use super::media::{self, Part};
 use crate::error::ApiError;
 
 /// Fields of a message.
 pub const FIELDS: &[Field] = &[
     honoured("role", "`system`, `developer`, `user`, `assistant` or `tool`"),
-    honoured("content", "a string, or a list of text parts, which are joined"),
+    honoured("content", "a string, or a list of parts"),
     honoured("name", "passed to the chat template"),
     honoured("tool_calls", "of the assistant"),
     honoured("tool_call_id", "of a tool's result"),
@@ -22,14 +23,17 @@ pub const FIELDS: &[Field] = &[
     harmless("annotations", "sources; not part of the prompt"),
     harmless("provider_specific_fields", "LiteLLM's notes on an earlier response"),
     refused("refusal", "send it as `content`"),
-    refused("audio", "only text content is supported"),
+    refused("audio", "send it as text"),
     refused("function_call", "use `tool_calls`"),
 ];
 
 /// Fields of a content part.
 pub const PARTS: &[Field] = &[
-    honoured("type", "`text`"),
+    honoured("type", "`text`, `image_url`, `video_url` or `input_audio`"),
     honoured("text", "the text"),
+    honoured("image_url", "an object with a `url`, for models that see images"),
+    honoured("video_url", "the same for videos"),
+    honoured("input_audio", "an object with `data`, for models that hear"),
     harmless("cache_control", "every prompt is cached"),
     harmless("annotations", "sources; not part of the prompt"),
 ];
@@ -50,13 +54,13 @@ pub const CALLED: &[Field] =
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
     /// Instructions. `developer` is the newer name of the role.
-    System(TextContent),
+    System(Content),
     /// The user.
-    User(TextContent),
+    User(Content),
     /// An earlier completion of the model.
     Assistant {
         /// Empty when the message has only tool calls.
-        text: TextContent,
+        text: Content,
         /// Reasoning before the content.
         reasoning: Option<String>,
         /// Tool calls.
@@ -65,17 +69,17 @@ pub enum Message {
     /// The result of a tool call.
     Tool {
         /// The result.
-        text: TextContent,
+        text: Content,
         /// The id of the call.
         call_id: String,
     },
 }
 
-/// The text of a message, with the participant's name.
+/// The content of a message, with the participant's name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct TextContent {
-    /// All text parts, joined.
-    pub content: String,
+pub struct Content {
+    /// Adjacent texts are joined.
+    pub parts: Vec<Part>,
     /// A participant's or a tool's name.
     pub name: Option<String>,
 }
@@ -115,12 +119,12 @@ fn message(value: Value, at: &str, called: &BTreeSet<String>) -> Result<Message,
     let name = fields.text("name")?;
     let content = content(&mut fields)?;
     let message = match role.as_str() {
-        "system" | "developer" => Message::System(text_content(content, name)),
-        "user" => Message::User(text_content(content, name)),
+        "system" | "developer" => Message::System(named(content, name)),
+        "user" => Message::User(named(content, name)),
         "assistant" => assistant(&mut fields, content, name)?,
         "tool" => {
             let call_id = call_id(&mut fields, called)?;
-            Message::Tool { text: text_content(content, name), call_id }
+            Message::Tool { text: named(content, name), call_id }
         }
         other => {
             let at = fields.at("role");
@@ -133,13 +137,13 @@ fn message(value: Value, at: &str, called: &BTreeSet<String>) -> Result<Message,
 }
 
 /// No content is an empty text.
-fn text_content(content: Option<String>, name: Option<String>) -> TextContent {
-    TextContent { content: content.unwrap_or_default(), name }
+fn named(content: Option<Vec<Part>>, name: Option<String>) -> Content {
+    Content { parts: content.unwrap_or_else(|| vec![Part::Text(String::new())]), name }
 }
 
 fn assistant(
     fields: &mut Fields,
-    content: Option<String>,
+    content: Option<Vec<Part>>,
     name: Option<String>,
 ) -> Result<Message, ApiError> {
     let reasoning = fields.text("reasoning_content")?;
@@ -148,7 +152,7 @@ fn assistant(
     let call = |(index, value)| tool_call(value, &format!("{at}[{index}]"));
     let calls = fields.list("tool_calls")?.unwrap_or_default();
     let calls: Vec<_> = calls.into_iter().enumerate().map(call).collect::<Result<_, _>>()?;
-    Ok(Message::Assistant { text: text_content(content, name), reasoning, calls })
+    Ok(Message::Assistant { text: named(content, name), reasoning, calls })
 }
 
 fn tool_call(value: Value, at: &str) -> Result<ToolCall, ApiError> {
@@ -179,30 +183,42 @@ fn call_id(fields: &mut Fields, called: &BTreeSet<String>) -> Result<String, Api
     Err(ApiError::invalid(&at, format!("`{at}` refers to `{id}`, which no earlier message called")))
 }
 
-fn content(fields: &mut Fields) -> Result<Option<String>, ApiError> {
+fn content(fields: &mut Fields) -> Result<Option<Vec<Part>>, ApiError> {
     let at = fields.at("content");
     match fields.value("content") {
         None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(Value::Array(parts)) => {
-            let part = |(index, value)| part(value, &format!("{at}[{index}]"));
-            parts.into_iter().enumerate().map(part).collect::<Result<String, _>>().map(Some)
+        Some(Value::String(text)) => Ok(Some(vec![Part::Text(text)])),
+        Some(Value::Array(list)) => {
+            let mut parts: Vec<Part> = Vec::new();
+            for (index, value) in list.into_iter().enumerate() {
+                media::push(&mut parts, part(value, &format!("{at}[{index}]"))?, "");
+            }
+            Ok(Some(parts).filter(|parts| !parts.is_empty()))
         }
         Some(other) => Err(type_error(&at, "a string or a list of parts", &other)),
     }
 }
 
-fn part(value: Value, at: &str) -> Result<String, ApiError> {
-    if let Some(kind) = value.get("type").and_then(Value::as_str)
-        && kind != "text"
-    {
+fn part(value: Value, at: &str) -> Result<Part, ApiError> {
+    let kind = value.get("type").and_then(Value::as_str).unwrap_or("text").to_owned();
+    let media = media::kind_of(&kind);
+    if kind != "text" && media.is_none() {
         let at = format!("{at}.type");
-        let message = format!("`{at}` is `{kind}`: only `text` parts are supported");
+        let message = format!(
+            "`{at}` is `{kind}`: only `text`, `image_url`, `video_url` and `input_audio` parts are supported"
+        );
         return Err(ApiError::unsupported(at, message));
     }
     let mut fields = Fields::open(value, at, &[PARTS])?;
-    let kind = fields.text("type")?;
-    fields.required("type", kind)?;
-    let text = fields.text("text")?;
-    fields.required("text", text)
+    let found = fields.text("type")?;
+    fields.required("type", found)?;
+    let part = match media {
+        Some(media) => Part::Media(media::of_chat(media, &kind, &mut fields)?),
+        None => {
+            let text = fields.text("text")?;
+            Part::Text(fields.required("text", text)?)
+        }
+    };
+    fields.refuse_rest(&format!("does not belong to the type `{kind}`"))?;
+    Ok(part)
 }

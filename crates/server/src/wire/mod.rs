@@ -11,6 +11,7 @@ pub mod fields;
 pub mod generation;
 pub mod json;
 pub mod logprobs;
+pub mod media;
 pub mod messages;
 pub mod models;
 pub mod requests;

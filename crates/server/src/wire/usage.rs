@@ -24,9 +24,23 @@ pub struct CompletionTokensDetails {
     pub reasoning_tokens: usize,
 }
 
-/// Cached tokens among the prompt's.
+/// Cached tokens and images among the prompt's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PromptTokensDetails {
     /// Tokens found in the prefix cache.
     pub cached_tokens: usize,
+    /// What images took, if there are any.
+    #[serde(flatten)]
+    pub images: Option<ImageDetails>,
+}
+
+/// What the images of a prompt took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ImageDetails {
+    /// Tokens that stand for them.
+    pub image_tokens: usize,
+    /// Images that were encoded; the others were cached.
+    pub encoded_images: usize,
+    /// Milliseconds spent on that.
+    pub image_encode_ms: u64,
 }

@@ -230,16 +230,16 @@ fn conversations() -> Vec<Case> {
             "messages[0].content[0].text",
         ),
         messages(
-            r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://169.254.169.254/"}}]}]"#,
-            "messages[0].content[0].type",
+            r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"ftp://169.254.169.254/"}}]}]"#,
+            "messages[0].content[0].image_url.url",
         ),
         messages(
-            r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]"#,
-            "messages[0].content[0].type",
+            r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png,abc"}}]}]"#,
+            "messages[0].content[0].image_url.url",
         ),
         messages(
-            r#"[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"","format":"wav"}}]}]"#,
-            "messages[0].content[0].type",
+            r#"[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"%%","format":"wav"}}]}]"#,
+            "messages[0].content[0].input_audio.data",
         ),
         messages(r#"[{"role":"user","content":"hi","name":["x"]}]"#, "messages[0].name"),
         messages(r#"[{"role":"user","content":"hi","extra":1}]"#, "messages[0].extra"),

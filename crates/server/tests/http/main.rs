@@ -5,6 +5,7 @@ mod client;
 mod connections;
 mod hostile;
 mod hostile_agents;
+mod media;
 mod messages;
 mod mutated;
 mod refusals;

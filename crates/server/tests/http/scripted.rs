@@ -119,7 +119,7 @@ fn delta(text: &str, index: usize, logprobs: Option<usize>) -> Event {
 }
 
 fn finished(reason: FinishReason, prompt_tokens: usize, completion_tokens: usize) -> Event {
-    let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens, reasoning_tokens: 0 };
+    let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens, ..Usage::default() };
     Event::Finished { reason, matched: None, usage }
 }
 

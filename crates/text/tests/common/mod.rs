@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use omnibus_text::{ContentPart, MediaUrl, Message, ToolArguments, ToolCall, ToolResult};
+use omnibus_text::{ContentPart, MediaIndex, Message, ToolArguments, ToolCall, ToolResult};
 use serde_json::Value;
 
 fn string(value: &Value) -> String {
@@ -12,7 +12,7 @@ fn string(value: &Value) -> String {
 fn part(part: &Value) -> ContentPart {
     match part["type"].as_str().unwrap() {
         "text" => ContentPart::Text(string(&part["text"])),
-        "image" => ContentPart::Image(MediaUrl(String::new())),
+        "image" => ContentPart::Image(MediaIndex(0)),
         other => panic!("a part of type {other}"),
     }
 }

@@ -235,6 +235,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "media-cache-memory",
+        short: None,
+        kind: Kind::Bytes,
+        default: "256MiB",
+        section: "Engine",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Memory for the features of images, so that one that comes again is not encoded again. Models without an encoder take none.",
+        set: |config, value| {
+            config.engine.media_cache_memory = value.count();
+            Ok(())
+        },
+    },
+    Setting {
         name: "preemption-mode",
         short: None,
         kind: Kind::Choice(&["auto", "swap", "recompute"]),

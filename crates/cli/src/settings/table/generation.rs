@@ -22,6 +22,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "image",
+        short: None,
+        kind: Kind::List("FILE"),
+        default: "",
+        section: "Generation",
+        commands: &[CommandName::Generate],
+        scope: Scope::FlagOnly,
+        help: "Image before the prompt, for models that see; several times for several.",
+        set: |config, value| {
+            config.prompt.images = value.list().into_iter().map(Into::into).collect();
+            Ok(())
+        },
+    },
+    Setting {
         name: "prompt-cache-file",
         short: None,
         kind: Kind::Text("FILE"),

@@ -123,6 +123,34 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "allow-media-domain",
+        short: None,
+        kind: Kind::List("HOST[:PORT]"),
+        default: "",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Host that URLs of images may name; several times for several. Only public addresses are reached, unless the host is an address itself. Default: no URL is fetched.",
+        set: |config, value| {
+            config.listen.media_domains = value.list();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "allow-media-dir",
+        short: None,
+        kind: Kind::List("DIR"),
+        default: "",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Directory on the server that file: URLs of images may name files of; several times for several. Default: no file is read.",
+        set: |config, value| {
+            config.listen.media_directories = value.list().into_iter().map(Into::into).collect();
+            Ok(())
+        },
+    },
+    Setting {
         name: "request-timeout",
         short: None,
         kind: Kind::Number(0.001, 1e9),

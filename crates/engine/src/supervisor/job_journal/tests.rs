@@ -21,12 +21,16 @@ fn job(id: u64) -> Job {
         logprobs: None,
         prompt_logprobs: Some(0),
         grammar: None,
+        media: Vec::new(),
         timeout_s: Some(10.0),
     }
 }
 
 fn started(id: u64) -> JobReport {
-    JobReport { job: JobId(id), update: JobUpdate::Started { cached_tokens: 0, history_changed_at: None } }
+    JobReport {
+        job: JobId(id),
+        update: JobUpdate::Started { cached_tokens: 0, history_changed_at: None, media: Default::default() },
+    }
 }
 
 fn token(id: u64, token: u32) -> JobReport {

@@ -28,6 +28,8 @@ impl EngineLoop {
         let writing = self.offload.as_ref().is_some_and(KvOffload::is_writing);
         if self.pending_offload == PendingOffload::Yes {
             // Blocks are copied out for the disk instead of waiting.
+        } else if self.is_encoding() {
+            // Pictures are encoded instead of waiting.
         } else if idle && !writing {
             match self.inbox.recv() {
                 Ok(command) => self.handle_command(command)?,
@@ -116,6 +118,13 @@ impl EngineLoop {
             self.reports.push(JobReport { job: job.id, update: JobUpdate::Failed(failure) });
             return;
         }
+        let positions = match self.positions(&job) {
+            Ok(positions) => positions,
+            Err(failure) => {
+                self.reports.push(JobReport { job: job.id, update: JobUpdate::Failed(failure) });
+                return;
+            }
+        };
         let now = self.now();
         let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
         let mut tokens = std::mem::take(&mut job.request.prompt);
@@ -131,7 +140,11 @@ impl EngineLoop {
         let request = core::Request { prompt: tokens, deadline, draft_tokens, ..job.request.clone() };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
-                self.jobs.insert(sequence, ActiveJob { job, reported, max_tokens });
+                let (fetched, encoding, keeps_features) = Default::default();
+                let active =
+                    ActiveJob { job, reported, max_tokens, positions, fetched, encoding, keeps_features };
+                self.jobs.insert(sequence, active);
+                self.hold_for_encoding(sequence);
                 if let Some(grammar) = grammar {
                     self.grammars.insert(sequence, grammar);
                 }
@@ -167,8 +180,9 @@ impl EngineLoop {
     /// How long to wait when there is nothing to compute.
     fn idle_timeout(&self) -> Duration {
         let change = self.scheduler.next_wakeup().unwrap_or(Tick::MAX);
-        let is_polling =
-            self.offload.as_ref().is_some_and(KvOffload::is_reading) || self.grammars.is_compiling();
+        let is_polling = self.offload.as_ref().is_some_and(KvOffload::is_reading)
+            || self.grammars.is_compiling()
+            || self.runner.awaits_features();
         let longest = if is_polling { READ_POLL } else { IDLE_TIMEOUT };
         longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
     }

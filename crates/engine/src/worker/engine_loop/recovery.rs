@@ -91,7 +91,7 @@ impl EngineLoop {
 
     /// The job with its tokens, as far as they were reported. If the scheduler has lost them, the job fails.
     fn with_tokens(&mut self, sequence: SequenceId, active: ActiveJob) -> Option<Job> {
-        let ActiveJob { mut job, reported, max_tokens } = active;
+        let ActiveJob { mut job, reported, max_tokens, .. } = active;
         let scheduler = &self.scheduler;
         let Ok(tokens) = catch_panic(|| Ok(scheduler.tokens(sequence).to_vec())) else {
             let message = "its tokens were lost in a failure of the engine's loop".to_owned();

@@ -228,7 +228,7 @@ fn inconsistent_conversations_are_refused() {
     check_messages(
         r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]"#,
         expect![
-            "messages[0].content[0].type: `messages[0].content[0].type` is `image_url`: only `text` parts are supported"
+            "messages[0].content[0].image_url.url: `messages[0].content[0].image_url.url` must be a URL that begins with `data:`, `https:`, `http:` or `file:`"
         ],
     );
     check_messages(

@@ -106,7 +106,7 @@ fn calls_results_and_hidden_thinking_come_back() {
             user: "hi"
             assistant: "calling", reasoning "hm", call toolu_1 f Json("{\"b\":1,\"a\":\"x\"}"), call toolu_2 g Json("{}")
             tool: result toolu_1 "3"
-            tool: result toolu_2 "p\n\nq\n\n[image: this model reads text only]"
+            tool: result toolu_2 "p\n\nq", Image(MediaIndex(0))
             user: "now""#]],
     );
 }

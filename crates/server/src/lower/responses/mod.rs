@@ -3,14 +3,14 @@
 mod toolbox;
 
 use omnibus_engine::{
-    CallLimit, Chat, ContentPart, Input, Message, OutputMode, Request, Role, Sampling, ToolArguments,
-    ToolCall, ToolResult,
+    CallLimit, Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling,
+    ToolArguments, ToolCall, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
 pub use toolbox::{ToolKind, Toolbox};
 
-use super::chat::tool_choice;
+use super::chat::{self, content_parts, tool_choice};
 use super::{Caller, GenerationBatch, opaque, structured, thinking};
 use crate::error::ApiError;
 use crate::wire::responses::items::{Author, CalledTool, InputItem};
@@ -26,10 +26,10 @@ pub fn lower(
     caller: &Caller,
 ) -> Result<(GenerationBatch, Toolbox), ApiError> {
     let mut toolbox = Toolbox::new(&wire.tools);
-    let mut messages = Vec::new();
+    let (mut messages, mut media) = (Vec::new(), Vec::new());
     messages.extend(wire.instructions.as_deref().map(|text| Message::new(Role::System, text)));
     for item in items {
-        messages.push(message(item, &mut toolbox)?);
+        messages.push(message(item, &mut toolbox, &mut media)?);
     }
     if messages.is_empty() {
         return Err(ApiError::invalid("input", "`input` must have at least one item"));
@@ -47,7 +47,7 @@ pub fn lower(
         top_p: wire.top_p.map_or(default.top_p, |value| value as f32),
         ..default
     };
-    let chat = Chat { messages, tools, template_kwargs: reasoning(wire), ..Chat::default() };
+    let chat = Chat { messages, media, tools, template_kwargs: reasoning(wire), ..Chat::default() };
     let request = Request {
         model,
         max_new_tokens: wire.max_output_tokens,
@@ -73,22 +73,25 @@ fn reasoning(wire: &ResponsesRequest) -> Map<String, Value> {
 }
 
 /// Parts of one answer are messages of one role, which the engine joins.
-fn message(item: InputItem, toolbox: &mut Toolbox) -> Result<Message, ApiError> {
+fn message(item: InputItem, toolbox: &mut Toolbox, media: &mut Vec<MediaItem>) -> Result<Message, ApiError> {
     Ok(match item {
-        InputItem::Message { author, text } => {
+        InputItem::Message { author, parts } => {
             let role = match author {
                 Author::System => Role::System,
                 Author::User => Role::User,
                 Author::Assistant => Role::Assistant,
             };
-            Message::new(role, text)
+            Message { role, name: None, content: content_parts(parts, media) }
         }
         InputItem::Reasoning { text, encrypted } => {
             let text = encrypted.as_deref().and_then(opaque::decode).unwrap_or(text);
             assistant(ContentPart::Reasoning(text))
         }
         InputItem::Call { call_id, tool, arguments } => assistant(call(call_id, &tool, arguments, toolbox)),
-        InputItem::Output { call_id, text } => result(call_id, text),
+        InputItem::Output { call_id, parts } => {
+            let content = chat::result(call_id, parts, media);
+            Message { role: Role::Tool, name: None, content }
+        }
         InputItem::FoundTools { call_id, tools } => {
             let found = tools::read(&tools)?;
             result(call_id, toolbox.add_found(&found))

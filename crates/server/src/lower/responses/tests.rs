@@ -59,7 +59,7 @@ fn every_item_of_a_conversation_becomes_a_message() {
                 "content": [{"type": "output_text", "text": "so", "annotations": []}]},
             {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"a\": 1}"},
             {"type": "function_call_output", "call_id": "c1", "output": [
-                {"type": "input_text", "text": "one"}, {"type": "input_image", "image_url": "data:,"}]},
+                {"type": "input_text", "text": "one"}, {"type": "input_image", "image_url": "data:image/png;base64,AA"}]},
             {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** Begin\n"},
             {"type": "custom_tool_call_output", "call_id": "c2", "output": "done"},
             {"type": "item_of_tomorrow", "text": "?"},
@@ -72,7 +72,7 @@ fn every_item_of_a_conversation_becomes_a_message() {
             assistant: reasoning "only"
             assistant: "so"
             assistant: call c1 f Json("{\"a\": 1}")
-            tool: result c1 "one\n\n[image: this model reads text only]"
+            tool: result c1 "one", Image(MediaIndex(0))
             assistant: call c2 apply_patch Json("{\"input\":\"*** Begin\\n\"}")
             tool: result c2 "done""#]],
     );

@@ -72,12 +72,17 @@ fn failed(error: &ApiError, frames: &mut Frames) {
 }
 
 fn usage_of(usage: Usage) -> wire::Usage {
-    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens } = usage;
+    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, media } = usage;
+    let images = (media.tokens > 0).then_some(wire::ImageDetails {
+        image_tokens: media.tokens,
+        encoded_images: media.encoded,
+        image_encode_ms: media.encode_ms,
+    });
     wire::Usage {
         prompt_tokens,
         completion_tokens,
         total_tokens: prompt_tokens + completion_tokens,
-        prompt_tokens_details: wire::PromptTokensDetails { cached_tokens },
+        prompt_tokens_details: wire::PromptTokensDetails { cached_tokens, images },
         completion_tokens_details: wire::CompletionTokensDetails { reasoning_tokens },
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
+use crate::wire::media::{self, MediaPart};
 
 /// Fields of a message.
 pub const MESSAGE: &[Field] = &[
@@ -28,7 +29,7 @@ pub const BLOCK: &[Field] = &[
     honoured("tool_use_id", "of a tool result"),
     honoured("content", "of a tool result: a string or a list of blocks"),
     honoured("tool_name", "of a tool reference"),
-    honoured("source", "of an image or document; a text stands for what this model cannot read"),
+    honoured("source", "of an image; of a document its text, or a note for what is no text"),
     harmless("is_error", "the result's text says it"),
     harmless("cache_control", "every prompt is looked up in the prefix cache"),
     harmless("citations", "sources are not part of the prompt"),
@@ -79,11 +80,13 @@ pub enum Block {
         /// The arguments.
         input: Map<String, Value>,
     },
+    /// An image.
+    Image(MediaPart),
     /// The result of a call.
     ToolResult {
         /// The call.
         id: String,
-        /// Its parts: texts and references.
+        /// Its parts: texts, images and references.
         parts: Vec<ResultPart>,
     },
 }
@@ -93,6 +96,8 @@ pub enum Block {
 pub enum ResultPart {
     /// Text.
     Text(String),
+    /// An image.
+    Image(MediaPart),
     /// A tool whose definition belongs here.
     ToolReference(String),
 }
@@ -153,7 +158,8 @@ fn block(value: Value, at: &str) -> Result<Option<Block>, ApiError> {
         }),
         "tool_use" => Some(tool_use(&mut fields)?),
         "tool_result" => Some(tool_result(&mut fields)?),
-        "image" | "document" => Some(Block::Text(unreadable(&kind, &mut fields)?)),
+        "image" => Some(Block::Image(media::of_anthropic(&mut fields)?)),
+        "document" => Some(Block::Text(document(&mut fields)?)),
         "redacted_thinking" => None,
         other => {
             count_unknown(&format!("{at}.type={other}"));
@@ -198,7 +204,8 @@ fn result_part(value: Value, at: &str) -> Result<Option<ResultPart>, ApiError> {
             let name = fields.text("tool_name")?;
             Some(ResultPart::ToolReference(fields.required("tool_name", name)?))
         }
-        "image" | "document" => Some(ResultPart::Text(unreadable(&kind, &mut fields)?)),
+        "image" => Some(ResultPart::Image(media::of_anthropic(&mut fields)?)),
+        "document" => Some(ResultPart::Text(document(&mut fields)?)),
         other => {
             count_unknown(&format!("{at}.type={other}"));
             None
@@ -206,12 +213,12 @@ fn result_part(value: Value, at: &str) -> Result<Option<ResultPart>, ApiError> {
     })
 }
 
-/// The text of a document, or a note in the place of what this model cannot read.
-fn unreadable(kind: &str, fields: &mut Fields) -> Result<String, ApiError> {
+/// The text of a document, or a note in the place of what is no text.
+fn document(fields: &mut Fields) -> Result<String, ApiError> {
     let source = fields.object("source")?.unwrap_or_default();
     let is_text = source.get("type").and_then(Value::as_str) == Some("text");
     match source.get("data").and_then(Value::as_str) {
         Some(text) if is_text => Ok(text.to_owned()),
-        _ => Ok(format!("[{kind}: this model reads text only]")),
+        _ => Ok("[document: this model reads text only]".to_owned()),
     }
 }

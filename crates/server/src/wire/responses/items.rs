@@ -4,6 +4,10 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
+use crate::wire::media::{self, Part};
+
+/// Between texts that become one.
+const GAP: &str = "\n\n";
 
 /// Fields of an item.
 pub const FIELDS: &[Field] = &[
@@ -32,12 +36,12 @@ pub const PART: &[Field] = &[
     honoured("refusal", "the text of a refusal"),
     harmless("annotations", "sources are not part of the prompt"),
     harmless("logprobs", "not part of the prompt"),
-    harmless("image_url", "a note stands for what this model cannot read"),
+    honoured("image_url", "of an image: a `data:` URL, or an `https:` or `file:` URL that the server allows"),
     harmless("file_id", "a note stands for what this model cannot read"),
     harmless("file_data", "a note stands for what this model cannot read"),
     harmless("file_url", "a note stands for what this model cannot read"),
     harmless("filename", "a note stands for what this model cannot read"),
-    harmless("detail", "a note stands for what this model cannot read"),
+    harmless("detail", "the model's processor chooses the size"),
 ];
 
 /// An item of the input.
@@ -47,8 +51,8 @@ pub enum InputItem {
     Message {
         /// Its author.
         author: Author,
-        /// Its text.
-        text: String,
+        /// Texts and images.
+        parts: Vec<Part>,
     },
     /// Reasoning of the model.
     Reasoning {
@@ -70,8 +74,8 @@ pub enum InputItem {
     Output {
         /// The call.
         call_id: String,
-        /// The text.
-        text: String,
+        /// Texts and images.
+        parts: Vec<Part>,
     },
     /// Tools that a search found.
     FoundTools {
@@ -136,7 +140,7 @@ pub fn item(value: Value, at: &str) -> Result<Option<InputItem>, ApiError> {
         },
         "function_call_output" | "custom_tool_call_output" => InputItem::Output {
             call_id: required(&mut fields, "call_id")?,
-            text: content(&mut fields, "output")?,
+            parts: content(&mut fields, "output")?,
         },
         "tool_search_output" => InputItem::FoundTools {
             call_id: fields.text("call_id")?.unwrap_or_default(),
@@ -166,43 +170,56 @@ fn message(fields: &mut Fields) -> Result<InputItem, ApiError> {
             return Err(ApiError::invalid(at, message));
         }
     };
-    Ok(InputItem::Message { author, text: content(fields, "content")? })
+    Ok(InputItem::Message { author, parts: content(fields, "content")? })
 }
 
 fn reasoning(fields: &mut Fields) -> Result<InputItem, ApiError> {
-    let (text, summary) = (content(fields, "content")?, content(fields, "summary")?);
+    let (text, summary) = (text(fields, "content")?, text(fields, "summary")?);
     let text = if text.is_empty() { summary } else { text };
     Ok(InputItem::Reasoning { text, encrypted: fields.text("encrypted_content")? })
 }
 
-/// A text, or the texts of parts. Absent is empty.
-fn content(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
-    let at = fields.at(name);
-    match fields.value(name) {
-        None => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text),
-        Some(Value::Array(parts)) => {
-            let parts = parts.into_iter().enumerate();
-            let texts = parts.map(|(index, value)| part(value, &format!("{at}[{index}]")));
-            let texts: Vec<String> = texts.filter_map(Result::transpose).collect::<Result<_, _>>()?;
-            Ok(texts.join("\n\n"))
-        }
-        Some(other) => Err(type_error(&at, "a string or a list of parts", &other)),
-    }
+/// The texts of content that can only be text.
+fn text(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
+    let texts = content(fields, name)?.into_iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text),
+        Part::Media(_) => None,
+    });
+    Ok(texts.collect::<Vec<_>>().join(GAP))
 }
 
-fn part(value: Value, at: &str) -> Result<Option<String>, ApiError> {
+/// A text, or parts. Absent is an empty text.
+fn content(fields: &mut Fields, name: &str) -> Result<Vec<Part>, ApiError> {
+    let at = fields.at(name);
+    let mut parts = Vec::new();
+    match fields.value(name) {
+        None => {}
+        Some(Value::String(text)) => parts.push(Part::Text(text)),
+        Some(Value::Array(list)) => {
+            for (index, value) in list.into_iter().enumerate() {
+                if let Some(part) = part(value, &format!("{at}[{index}]"))? {
+                    media::push(&mut parts, part, GAP);
+                }
+            }
+        }
+        Some(other) => return Err(type_error(&at, "a string or a list of parts", &other)),
+    }
+    if parts.is_empty() {
+        parts.push(Part::Text(String::new()));
+    }
+    Ok(parts)
+}
+
+fn part(value: Value, at: &str) -> Result<Option<Part>, ApiError> {
     let mut fields = Fields::tolerant(value, at, &[PART])?;
     let kind = required(&mut fields, "type")?;
     Ok(match kind.as_str() {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
-            Some(fields.text("text")?.unwrap_or_default())
+            Some(Part::Text(fields.text("text")?.unwrap_or_default()))
         }
-        "refusal" => fields.text("refusal")?,
-        "input_image" | "input_file" => {
-            let kind = kind.trim_start_matches("input_");
-            Some(format!("[{kind}: this model reads text only]"))
-        }
+        "refusal" => fields.text("refusal")?.map(Part::Text),
+        "input_image" => Some(Part::Media(media::of_responses(&mut fields)?)),
+        "input_file" => Some(Part::Text("[file: this model reads text only]".to_owned())),
         other => {
             count_unknown(&format!("{at}.type={other}"));
             None

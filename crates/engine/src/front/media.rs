@@ -1,0 +1,298 @@
+//! From the files of a request to what an encoder takes, and to the tokens that stand for them in its prompt.
+//!
+//! Invariant: it runs on the threads that submit requests, a few at a time, and what it costs is limited before memory is
+//! allocated. An error is the request's, and names its part.
+
+mod placeholders;
+mod prepared;
+mod views;
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use omnibus_media::{
+    Alpha, ConfigFiles, ContentKey, Error, Features, Limits, Processor, decode_image, decode_video,
+};
+use omnibus_model::{Source, encoders, families};
+use omnibus_text::{ContentPart, Message};
+use serde_json::Value;
+
+pub(super) use placeholders::PromptMedia;
+pub(super) use prepared::Prepared;
+use prepared::PreparedCache;
+
+use crate::Failure;
+use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget};
+use crate::request::Chat;
+
+/// Most parts of one request.
+const PARTS_MAX: usize = 128;
+/// Most bytes of what the encoder takes of one request: less than a message between the processes may have.
+const REQUEST_BYTES_MAX: u64 = 192 << 20;
+/// Most bytes of what the encoder takes of all open requests together.
+const OPEN_BYTES_MAX: u64 = 1 << 30;
+/// Most files that are decoded at once: one may take a gigabyte.
+const DECODERS_MAX: usize = 4;
+
+/// How a model's pictures are read and prepared.
+pub(crate) struct MediaReader {
+    processor: Processor,
+    processor_key: ContentKey,
+    /// Side of the encoder's patches, in pixels.
+    patch: usize,
+    limits: Limits,
+    budget: PixelBudget,
+    cache: PreparedCache,
+    decoders: Slots,
+}
+
+/// What a file may cost here: several are decoded at once, for clients that need not be trusted.
+fn limits() -> Limits {
+    Limits {
+        file_bytes: 64 << 20,
+        clip_pixels: 128 << 20,
+        decoded_pixels: 8 << 30,
+        seconds: 600.0,
+        ..Limits::default()
+    }
+}
+
+/// What a part of a conversation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MediaKind {
+    Image,
+    Audio,
+    Video,
+}
+
+impl MediaKind {
+    fn with_article(self) -> &'static str {
+        match self {
+            Self::Image => "an image",
+            Self::Audio => "audio",
+            Self::Video => "a video",
+        }
+    }
+}
+
+impl MediaReader {
+    /// How the pictures of a model are prepared. `None`, with a warning if its files are wrong, for a model without
+    /// pictures: it is served for text.
+    pub(crate) fn read(source: &Source) -> Option<Self> {
+        let config = source.config().ok()?;
+        let encoder = match encoders::read(&config) {
+            Ok(encoder) => encoder?,
+            Err(error) => {
+                tracing::warn!(%error, "the model is served without pictures");
+                return None;
+            }
+        };
+        // Steps may end inside a picture, whose tokens could not attend to those behind.
+        let picture = 0..2;
+        if families::read(&config).is_ok_and(|text| !text.bidirectional_spans(2, &[picture]).is_empty()) {
+            tracing::warn!("the model is served without pictures, whose tokens attend in both directions");
+            return None;
+        }
+        let file = |name: &str| source.json(name).ok().map(Value::Object);
+        let config = Value::Object(config);
+        let (preprocessor, processor) = (file("preprocessor_config.json"), file("processor_config.json"));
+        let video = file("video_preprocessor_config.json");
+        let files = ConfigFiles {
+            config: Some(&config),
+            preprocessor: preprocessor.as_ref(),
+            processor: processor.as_ref(),
+            video_preprocessor: video.as_ref(),
+        };
+        let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        match Processor::read(model_type, &files) {
+            Ok(processor) => Some(Self {
+                processor_key: processor.key(),
+                processor,
+                patch: encoder.patches.size,
+                limits: limits(),
+                budget: PixelBudget::new(OPEN_BYTES_MAX),
+                cache: PreparedCache::default(),
+                decoders: Slots::new(DECODERS_MAX),
+            }),
+            Err(error) => {
+                tracing::warn!(%error, "the model is served without pictures");
+                None
+            }
+        }
+    }
+
+    /// The parts of a conversation in the order of its messages, prepared. `salt`: only requests of equal salt share them.
+    pub(super) fn prepare(&self, chat: &Chat, salt: u128) -> Result<Vec<Prepared>, Failure> {
+        let parts = parts(chat)?;
+        if let Some((_, item)) = parts.get(PARTS_MAX) {
+            let message = format!("`{}`: a request has at most {PARTS_MAX} media parts", item.field);
+            return Err(Failure::bad_request(&item.field, message));
+        }
+        let (mut prepared, mut bytes) = (Vec::with_capacity(parts.len()), 0u64);
+        for (kind, item) in parts {
+            let one = self.part(kind, item, salt)?;
+            bytes = bytes.saturating_add(one.pixels.bytes());
+            if bytes > REQUEST_BYTES_MAX {
+                let message = format!(
+                    "`{}`: the request's media take {bytes} bytes as the model sees them, over the limit of \
+                     {REQUEST_BYTES_MAX}; send fewer or smaller ones",
+                    item.field
+                );
+                return Err(Failure::bad_request(&item.field, message));
+            }
+            prepared.push(one);
+        }
+        Ok(prepared)
+    }
+
+    fn part(&self, kind: MediaKind, item: &MediaItem, salt: u128) -> Result<Prepared, Failure> {
+        let fail =
+            |message: String| Failure::bad_request(&item.field, format!("`{}`: {message}", item.field));
+        let MediaSource::Bytes(bytes) = &item.source else {
+            let message = "this server fetches no URLs from there; send the bytes as a `data:` URL, or start it \
+                           with --allow-media-domain or --allow-media-dir";
+            return Err(fail(message.to_owned()));
+        };
+        let bytes = bytes.as_slice();
+        let alias = (ContentKey::of_bytes(bytes), kind, salt);
+        if let Some(found) = self.cache.find(&alias) {
+            return Ok(found);
+        }
+        let decoder = self.decoders.acquire();
+        let (key, features) = self.decode(kind, bytes).map_err(|error| fail(error.to_string()))?;
+        drop(decoder);
+        let (expansion, grid) = (features.expansion.clone(), features.grid);
+        let pixels = views::pixels(features, self.patch).map_err(fail)?;
+        let pixels = self.within_budget(pixels)?;
+        let key = key.with(self.processor_key);
+        let prepared = Prepared { key, expansion, grid, pixels };
+        self.cache.insert(alias, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// The content's key, and what the processor makes of it.
+    fn decode(&self, kind: MediaKind, bytes: &[u8]) -> Result<(ContentKey, Features), Error> {
+        match (kind, self.processor.sampling()) {
+            (MediaKind::Image, _) => {
+                let image = decode_image(bytes, &self.limits, Alpha::default())?;
+                Ok((ContentKey::of_image(&image), self.processor.image(&image)?))
+            }
+            (MediaKind::Video, Some(sampling)) => {
+                let clip = decode_video(bytes, &self.limits, &sampling, None)?;
+                Ok((ContentKey::of_clip(&clip), self.processor.video(&clip)?))
+            }
+            (MediaKind::Video, None) => Err(unsuitable("video", "this model sees images only")),
+            (MediaKind::Audio, _) => Err(unsuitable("audio", "this model does not hear")),
+        }
+    }
+
+    /// Fails while too many open requests have pixels.
+    fn within_budget(&self, pixels: EncoderPixels) -> Result<EncoderPixels, Failure> {
+        if let Some(within) = pixels.clone().within(&self.budget) {
+            return Ok(within);
+        }
+        self.cache.clear();
+        pixels.within(&self.budget).ok_or(Failure::Busy { retry_after_s: 1 })
+    }
+}
+
+fn unsuitable(what: &'static str, detail: &str) -> Error {
+    Error::Unsuitable { what, detail: detail.to_owned() }
+}
+
+/// The media parts of a conversation in their order.
+fn parts(chat: &Chat) -> Result<Vec<(MediaKind, &MediaItem)>, Failure> {
+    let refs = chat.messages.iter().flat_map(|message| &message.content).filter_map(media_of);
+    let item = |(kind, index)| {
+        let item = chat.media.get(index);
+        let item = item.ok_or_else(|| Failure::bad_request("messages", "a media part has no content"));
+        item.map(|item| (kind, item))
+    };
+    refs.map(item).collect()
+}
+
+fn media_of(part: &ContentPart) -> Option<(MediaKind, usize)> {
+    match part {
+        ContentPart::Image(index) => Some((MediaKind::Image, index.0)),
+        ContentPart::Audio(index) => Some((MediaKind::Audio, index.0)),
+        ContentPart::Video(index) => Some((MediaKind::Video, index.0)),
+        ContentPart::Text(_)
+        | ContentPart::Reasoning(_)
+        | ContentPart::ToolCall(_)
+        | ContentPart::ToolResult(_) => None,
+    }
+}
+
+/// A conversation for a model without an encoder: a note stands for each part of a tool's result, so that an agent's
+/// session goes on. Fails if a client sends a part itself.
+pub(super) fn without_media(mut chat: Chat) -> Result<Chat, Failure> {
+    for message in &mut chat.messages {
+        note_tool_media(message);
+    }
+    match parts(&chat)?.first() {
+        None => Ok(chat),
+        Some((kind, item)) => {
+            let known: Vec<&str> = encoders::ENCODERS.iter().map(|family| family.model_type).collect();
+            let message = format!(
+                "`{}` is {}, and this model reads text only; serve a model that sees images: one of type {}",
+                item.field,
+                kind.with_article(),
+                known.join(", ")
+            );
+            Err(Failure::bad_request(&item.field, message))
+        }
+    }
+}
+
+fn note_tool_media(message: &mut Message) {
+    let of_tool = message.content.iter().any(|part| matches!(part, ContentPart::ToolResult(_)));
+    if !of_tool {
+        return;
+    }
+    let mut notes = Vec::new();
+    message.content.retain(|part| match media_of(part) {
+        Some((kind, _)) => {
+            let name = kind.with_article().trim_start_matches("an ").trim_start_matches("a ");
+            notes.push(format!("[{name}: this model reads text only]"));
+            false
+        }
+        None => true,
+    });
+    for part in &mut message.content {
+        if let ContentPart::ToolResult(result) = part {
+            for note in notes.drain(..) {
+                result.text.push_str(if result.text.is_empty() { "" } else { "\n\n" });
+                result.text.push_str(&note);
+            }
+        }
+    }
+}
+
+/// A number of places, each held by one thread.
+struct Slots {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A place, freed when dropped.
+struct Slot<'a>(&'a Slots);
+
+impl Slots {
+    fn new(places: usize) -> Self {
+        Self { free: Mutex::new(places), freed: Condvar::new() }
+    }
+
+    /// Waits for a place.
+    fn acquire(&self) -> Slot<'_> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Slot(self)
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
+}

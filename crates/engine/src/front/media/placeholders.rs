@@ -1,0 +1,180 @@
+//! The tokens that stand for media in a prompt: placeholders of the chat template are expanded as the model's processor does
+//! it, and found again among the tokens.
+//!
+//! Invariant: there are exactly as many placeholder tokens as features, each run of them where its processor put it. A text
+//! that spells a placeholder cannot stand for media: the request is refused.
+
+use std::ops::Range;
+
+use omnibus_media::Piece;
+
+use super::Prepared;
+use crate::Failure;
+use crate::media::{GridSpan, JobMedia, MediaKey};
+
+/// The media of a prompt, in its order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PromptMedia {
+    parts: Vec<Prepared>,
+    /// Of each part.
+    runs: Vec<Vec<Range<usize>>>,
+}
+
+/// A rendering with its placeholders expanded, and how many there are. There may be fewer than parts: a rendering of the
+/// first messages.
+fn expand(rendered: &str, parts: &[Prepared]) -> (String, usize) {
+    let (mut text, mut rest, mut found) = (String::with_capacity(rendered.len()), rendered, 0);
+    for part in parts {
+        let Some((before, after)) = rest.split_once(part.expansion.replaces.as_str()) else { break };
+        text.push_str(before);
+        for piece in &part.expansion.pieces {
+            match piece {
+                Piece::Features(count) => {
+                    text.extend(std::iter::repeat_n(part.expansion.token.as_str(), *count))
+                }
+                Piece::Text(piece) => text.push_str(piece),
+            }
+        }
+        (rest, found) = (after, found + 1);
+    }
+    text.push_str(rest);
+    (text, found)
+}
+
+impl PromptMedia {
+    /// The rendering of a whole conversation with its placeholders expanded, one for each part and no other.
+    pub(crate) fn expand_all(rendered: &str, parts: &[Prepared]) -> Result<String, Failure> {
+        let (text, found) = expand(rendered, parts);
+        if found < parts.len() {
+            let message = "the model's chat template has no place for all media of the messages";
+            return Err(Failure::bad_request("messages", message));
+        }
+        let others = |part: &&Prepared| {
+            let replaces = part.expansion.replaces.as_str();
+            let same = parts.iter().filter(|part| part.expansion.replaces == replaces).count();
+            rendered.matches(replaces).count() != same
+        };
+        match parts.iter().find(others) {
+            Some(part) => Err(unplaced(&part.expansion.replaces)),
+            None => Ok(text),
+        }
+    }
+
+    /// Finds the media among the tokens of a prompt. `id`: the token that a text is.
+    pub(crate) fn find(
+        parts: Vec<Prepared>,
+        tokens: &[u32],
+        id: impl Fn(&str) -> Option<u32>,
+    ) -> Result<Self, Failure> {
+        let mut next = 0;
+        let mut runs = Vec::with_capacity(parts.len());
+        let mut ids = Vec::new();
+        for part in &parts {
+            let token = &part.expansion.token;
+            let id = id(token).ok_or_else(|| unplaced(token))?;
+            let mut of_part = Vec::new();
+            for piece in &part.expansion.pieces {
+                let Piece::Features(count) = piece else { continue };
+                let rest = tokens.get(next..).unwrap_or_default();
+                let start =
+                    next + rest.iter().position(|token| *token == id).ok_or_else(|| unplaced(token))?;
+                let run = start..start + count;
+                let is_run = tokens.get(run.clone()).is_some_and(|run| run.iter().all(|token| *token == id));
+                if !is_run {
+                    return Err(unplaced(token));
+                }
+                next = run.end;
+                of_part.push(run);
+            }
+            ids.push(id);
+            runs.push(of_part);
+        }
+        let placed: usize = runs.iter().flatten().map(Range::len).sum();
+        let found = tokens.iter().filter(|token| ids.contains(token)).count();
+        match parts.iter().find(|_| found != placed) {
+            Some(part) => Err(unplaced(&part.expansion.token)),
+            None => Ok(Self { parts, runs }),
+        }
+    }
+
+    /// The media as a job has them. `salt`: only requests of equal salt share features.
+    pub(crate) fn of_job(&self, salt: u128) -> Vec<JobMedia> {
+        let of = |(part, runs): (&Prepared, &Vec<Range<usize>>)| JobMedia {
+            key: MediaKey::new(part.key.bytes(), salt),
+            runs: runs.clone(),
+            grids: grids(part, runs),
+            pixels: part.pixels.clone(),
+        };
+        self.parts.iter().zip(&self.runs).map(of).collect()
+    }
+
+    /// A rendering of some of the conversation's first messages, with its placeholders expanded.
+    pub(crate) fn expand(&self, rendered: &str) -> String {
+        expand(rendered, &self.parts).0
+    }
+}
+
+/// Runs that are grids: one of all frames, or one for each frame. Empty where they are neither.
+fn grids(part: &Prepared, runs: &[Range<usize>]) -> Vec<GridSpan> {
+    let Some(grid) = part.grid else { return Vec::new() };
+    let frame = grid.rows.saturating_mul(grid.columns);
+    let span = |run: &Range<usize>| {
+        let frames = run.len().checked_div(frame)?;
+        let span = GridSpan { first: run.start, frames, rows: grid.rows, columns: grid.columns };
+        (frames * frame == run.len()).then_some(span)
+    };
+    runs.iter().map(span).collect::<Option<Vec<_>>>().unwrap_or_default()
+}
+
+fn unplaced(token: &str) -> Failure {
+    let message = format!(
+        "the messages have `{token}` in another place than their media; leave it out of texts, it stands for media"
+    );
+    Failure::bad_request("messages", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use omnibus_media::{ContentKey, Expansion, Grid};
+
+    use super::*;
+    use crate::media::EncoderPixels;
+
+    fn part(pieces: Vec<Piece>) -> Prepared {
+        Prepared {
+            key: ContentKey::of_bytes(b"a"),
+            expansion: Expansion { replaces: "<i>".to_owned(), token: "<p>".to_owned(), pieces },
+            grid: Some(Grid { frames: 1, rows: 1, columns: 2 }),
+            pixels: EncoderPixels::new(Vec::new()),
+        }
+    }
+
+    fn id(text: &str) -> Option<u32> {
+        (text == "<p>").then_some(9)
+    }
+
+    #[test]
+    fn placeholders_are_expanded_in_order() {
+        let parts = [part(vec![Piece::Features(2)]), part(vec![Piece::Text("[".into()), Piece::Features(1)])];
+        assert_eq!(expand("a<i>b<i>c", &parts), ("a<p><p>b[<p>c".to_owned(), 2));
+        assert_eq!(expand("a<i>b", &parts), ("a<p><p>b".to_owned(), 1));
+    }
+
+    #[test]
+    fn features_are_found_among_the_tokens() {
+        let parts = vec![part(vec![Piece::Features(2)]), part(vec![Piece::Features(2)])];
+        let found = PromptMedia::find(parts, &[1, 9, 9, 2, 9, 9], id).unwrap();
+        let jobs = found.of_job(0);
+        assert_eq!(jobs[0].runs, [1..3]);
+        assert_eq!(jobs[1].runs, [4..6]);
+        assert_eq!(jobs[1].grids, [GridSpan { first: 4, frames: 1, rows: 1, columns: 2 }]);
+    }
+
+    #[test]
+    fn a_placeholder_in_a_text_is_refused() {
+        let parts = || vec![part(vec![Piece::Features(2)])];
+        for tokens in [&[9, 1, 9, 9][..], &[9, 9, 1, 9], &[1, 9], &[1]] {
+            assert!(PromptMedia::find(parts(), tokens, id).is_err(), "{tokens:?}");
+        }
+    }
+}

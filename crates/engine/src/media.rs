@@ -1,0 +1,279 @@
+//! Media of requests and jobs: what clients send, and what an encoder takes of it.
+//!
+//! Invariant: plain serializable values that are cheap to clone, because jobs are kept for the next engine process and
+//! requests are copied for each of their answers.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::digest::digest;
+
+/// A media part of a conversation, as the client sent it. What it is says the part that refers to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediaItem {
+    /// Its field in the API's body, for errors.
+    pub field: String,
+    /// Where its bytes are.
+    pub source: MediaSource,
+}
+
+/// Where the bytes of a part are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MediaSource {
+    /// Here: a file in any format that is read.
+    Bytes(MediaBytes),
+    /// At a URL, which the engine does not fetch: the request is refused.
+    Url(String),
+}
+
+/// The bytes of a file. Clones share them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MediaBytes(Arc<[u8]>);
+
+impl MediaBytes {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for MediaBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for MediaBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl Serialize for MediaBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for MediaBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<u8>::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// Identifies features: all 256 bits of a hash of the content, the processor's settings, the tenant and the salt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct MediaKey(u128, u128);
+
+impl MediaKey {
+    /// `content`: as the processor sees it. `salt`: only requests of equal salt share features.
+    pub(crate) fn new(content: &[u8; 32], salt: u128) -> Self {
+        let half = |which: &[u8]| digest(&[b"media", which, content, &salt.to_le_bytes()]);
+        Self(half(b"0"), half(b"1"))
+    }
+
+    /// All its bits.
+    pub(crate) fn bytes(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        let (first, second) = bytes.split_at_mut(16);
+        first.copy_from_slice(&self.0.to_le_bytes());
+        second.copy_from_slice(&self.1.to_le_bytes());
+        bytes
+    }
+
+    /// Its mark in the chain of block hashes.
+    pub(crate) fn mark(&self) -> u128 {
+        self.0
+    }
+}
+
+/// A picture, video or sound of a job's prompt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct JobMedia {
+    /// Identifies its features.
+    pub(crate) key: MediaKey,
+    /// Positions of the prompt whose tokens its features replace, in their order: runs of adjacent ones.
+    pub(crate) runs: Vec<Range<usize>>,
+    /// The same as grids, where they are: what multimodal rotary positions count.
+    pub(crate) grids: Vec<GridSpan>,
+    /// What the encoder takes.
+    pub(crate) pixels: EncoderPixels,
+}
+
+impl JobMedia {
+    /// The first of its positions.
+    pub(crate) fn first(&self) -> usize {
+        self.runs.first().map_or(0, |run| run.start)
+    }
+
+    /// The position behind its last one.
+    pub(crate) fn end(&self) -> usize {
+        self.runs.last().map_or(0, |run| run.end)
+    }
+
+    /// How many features it has in the prompt.
+    pub(crate) fn features(&self) -> usize {
+        self.runs.iter().map(Range::len).sum()
+    }
+
+    /// The rows of its features that stand at some of these positions: positions, and the first row.
+    pub(crate) fn rows_in(&self, positions: &Range<usize>) -> Vec<(Range<usize>, usize)> {
+        let mut before = 0;
+        let mut found = Vec::new();
+        for run in &self.runs {
+            let (start, end) = (run.start.max(positions.start), run.end.min(positions.end));
+            if start < end {
+                found.push((start..end, before + start - run.start));
+            }
+            before += run.len();
+        }
+        found
+    }
+}
+
+/// Adjacent positions that are a grid of features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GridSpan {
+    /// The first position.
+    pub(crate) first: usize,
+    /// Steps in time.
+    pub(crate) frames: usize,
+    /// Rows of a frame.
+    pub(crate) rows: usize,
+    /// Features of a row.
+    pub(crate) columns: usize,
+}
+
+/// What an encoder takes of one picture. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct EncoderPixels(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    views: Vec<ViewPixels>,
+    /// Given back with the last clone.
+    _reserved: Option<Reserved>,
+}
+
+/// Memory for the pixels of open requests: as many bytes as are left.
+#[derive(Debug, Clone)]
+pub(crate) struct PixelBudget(Arc<AtomicU64>);
+
+impl PixelBudget {
+    /// This many bytes.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    /// Takes bytes out of it; `None` if there are not as many left.
+    fn reserve(&self, bytes: u64) -> Option<Reserved> {
+        let take = |left: u64| left.checked_sub(bytes);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.is_ok().then(|| Reserved { budget: self.clone(), bytes })
+    }
+}
+
+/// Bytes of a budget, given back when dropped.
+#[derive(Debug)]
+struct Reserved {
+    budget: PixelBudget,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.budget.0.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Views of equal size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ViewPixels {
+    /// Patches `[count · rows · columns, elements]`, or pixels `[count, channels, height, width]`.
+    pub(crate) shape: Vec<i32>,
+    /// As many as the shape says.
+    pub(crate) values: Vec<f32>,
+    /// How many views; rows and columns of patches of one.
+    pub(crate) grid: [usize; 3],
+}
+
+impl EncoderPixels {
+    /// Of these views, without a budget.
+    pub(crate) fn new(views: Vec<ViewPixels>) -> Self {
+        Self(Arc::new(Shared { views, _reserved: None }))
+    }
+
+    /// The same within a budget; `None` if it is spent.
+    pub(crate) fn within(self, budget: &PixelBudget) -> Option<Self> {
+        let reserved = budget.reserve(self.bytes())?;
+        let views = match Arc::try_unwrap(self.0) {
+            Ok(shared) => shared.views,
+            Err(shared) => shared.views.clone(),
+        };
+        Some(Self(Arc::new(Shared { views, _reserved: Some(reserved) })))
+    }
+
+    /// Its views.
+    pub(crate) fn views(&self) -> &[ViewPixels] {
+        &self.0.views
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.views().iter().map(|view| size_of_val(view.values.as_slice()) as u64).sum()
+    }
+
+    /// Patches of all views, by which encoding costs.
+    pub(crate) fn patches(&self) -> usize {
+        self.views().iter().map(|view| view.grid.iter().product::<usize>()).sum()
+    }
+}
+
+impl PartialEq for EncoderPixels {
+    fn eq(&self, other: &Self) -> bool {
+        self.views() == other.views()
+    }
+}
+
+impl Serialize for EncoderPixels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.views().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EncoderPixels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_follow_one_another_over_all_runs() {
+        let media = JobMedia {
+            key: MediaKey::new(&[7; 32], 0),
+            runs: vec![2..4, 5..8],
+            grids: Vec::new(),
+            pixels: EncoderPixels::new(Vec::new()),
+        };
+        assert_eq!(media.rows_in(&(0..9)), [(2..4, 0), (5..8, 2)]);
+        assert_eq!(media.rows_in(&(3..6)), [(3..4, 1), (5..6, 2)]);
+        assert_eq!(media.rows_in(&(4..5)), []);
+    }
+
+    #[test]
+    fn keys_depend_on_content_and_salt() {
+        let key = MediaKey::new(&[7; 32], 1);
+        assert_eq!(key, MediaKey::new(&[7; 32], 1));
+        assert_ne!(key, MediaKey::new(&[7; 32], 2));
+        assert_ne!(key, MediaKey::new(&[8; 32], 1));
+        assert_ne!(key.0, key.1);
+    }
+}

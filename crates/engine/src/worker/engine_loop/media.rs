@@ -1,0 +1,178 @@
+//! Media of jobs: positions on three axes, and encoding before the steps that need features.
+//!
+//! A sequence is held in the queue until its media are encoded, in parts between steps, as many as the scheduler says. The
+//! features stay until its prefill is past them. Where they are missing in spite of that, as after a preemption, they are
+//! made before the step.
+
+use std::time::Instant;
+
+use omnibus_core::{HoldReason, Plan, PrefixLookup, SequenceId};
+use omnibus_model::mrope::{MediaSpan, MultimodalPositions};
+
+use super::{ActiveJob, EngineLoop, FeatureOrigin};
+use crate::media::{JobMedia, MediaKey};
+use crate::message::Job;
+use crate::worker::catch_panic::catch_panic;
+use crate::worker::runner::MediaHit;
+use crate::{Failure, MediaUsage};
+
+impl ActiveJob {
+    /// What its media took so far.
+    pub(super) fn media_usage(&self) -> MediaUsage {
+        MediaUsage {
+            tokens: self.job.media.iter().map(JobMedia::features).sum(),
+            encoded: self.fetched.values().filter(|origin| **origin == FeatureOrigin::Encoder).count(),
+            encode_ms: self.encoding.as_millis() as u64,
+        }
+    }
+}
+
+impl EngineLoop {
+    /// Positions of a job's rows on three axes, if it has media and the model counts so.
+    pub(super) fn positions(&self, job: &Job) -> Result<Option<MultimodalPositions>, Failure> {
+        if job.media.is_empty() || !self.runner.has_axis_positions() {
+            return Ok(None);
+        }
+        let misplaced =
+            || Failure::Engine { message: "the media of this request are no grids of features".to_owned() };
+        if job.media.iter().any(|media| media.grids.is_empty()) {
+            return Err(misplaced());
+        }
+        let span = |grid: &crate::media::GridSpan| MediaSpan {
+            first: grid.first,
+            frames: grid.frames,
+            rows: grid.rows,
+            columns: grid.columns,
+        };
+        let spans: Vec<MediaSpan> = job.media.iter().flat_map(|media| &media.grids).map(span).collect();
+        MultimodalPositions::new(job.prompt, &spans).map(Some).ok_or_else(misplaced)
+    }
+
+    /// Keeps a waiting sequence with media in the queue until they are encoded.
+    pub(super) fn hold_for_encoding(&mut self, sequence: SequenceId) {
+        if self.jobs.get(&sequence).is_some_and(|active| !active.job.media.is_empty()) {
+            self.scheduler.hold(sequence, HoldReason::Encoding);
+        }
+    }
+
+    /// Whether there is something to encode now.
+    pub(super) fn is_encoding(&self) -> bool {
+        self.scheduler.next_encoding().is_some() && !self.runner.awaits_features()
+    }
+
+    /// Encodes as many parts of the media of the first held sequence as fit before the next step, and releases it when all
+    /// its features are there.
+    pub(super) fn advance_encoding(&mut self) -> mlx::Result<()> {
+        let Some(sequence) = self.scheduler.next_encoding() else { return Ok(()) };
+        // Those that are held themselves cannot make room.
+        let scheduler = &self.scheduler;
+        let waits_for = |id: &SequenceId| *id != sequence && !scheduler.is_held(*id);
+        let others_have = self.jobs.iter().any(|(id, active)| active.keeps_features && waits_for(id));
+        let stats = self.runner.media_stats();
+        let cached = self.scheduler.cached_tokens(sequence);
+        let Some(active) = self.jobs.get_mut(&sequence) else {
+            self.scheduler.release_hold(sequence, HoldReason::Encoding);
+            return Ok(());
+        };
+        let runner = &mut self.runner;
+        let is_missing = |media: &&JobMedia| media.end() > cached && !runner.has_features(media);
+        let Some(media) = active.job.media.iter().find(is_missing).cloned() else {
+            active.keeps_features = true;
+            self.scheduler.release_hold(sequence, HoldReason::Encoding);
+            return Ok(());
+        };
+        if others_have && stats.bytes >= stats.limit_bytes {
+            return Ok(());
+        }
+        active.keeps_features = true;
+        if self.runner.is_reading_features(&media) {
+            return Ok(());
+        }
+        if self.runner.has_features(&media) {
+            active.fetched.insert(media.key, FeatureOrigin::Disk);
+            self.evict_features(&[]);
+            return Ok(());
+        }
+        let started = Instant::now();
+        let encoded = self.encode_parts(&media);
+        if let Some(active) = self.jobs.get_mut(&sequence) {
+            active.encoding += started.elapsed();
+        }
+        if let Err(error) = encoded {
+            tracing::warn!(%error, "a picture could not be encoded; its request fails");
+            if let Some(event) = self.scheduler.fail(sequence) {
+                self.handle_event(event);
+            }
+            return Err(error);
+        }
+        if self.runner.has_features(&media) {
+            if let Some(active) = self.jobs.get_mut(&sequence) {
+                active.fetched.insert(media.key, FeatureOrigin::Encoder);
+            }
+            self.evict_features(&[]);
+        }
+        Ok(())
+    }
+
+    fn encode_parts(&mut self, media: &JobMedia) -> mlx::Result<()> {
+        let runner = &mut self.runner;
+        let left = catch_panic(|| runner.parts_left(media))?;
+        let now = self.started_at.elapsed().as_micros() as u64;
+        let parts = self.scheduler.parts_beside_steps(now, left.count, left.units);
+        if parts == 0 {
+            return Ok(());
+        }
+        let started = Instant::now();
+        catch_panic(|| runner.encode_parts(media, parts))?;
+        let took = started.elapsed().as_micros() as u64;
+        self.scheduler.learn_encoding(left.units * parts as u64, took);
+        Ok(())
+    }
+
+    /// Evicts features beyond the limit of memory, but none that a sequence keeps, nor any of `needed`.
+    fn evict_features(&mut self, needed: &[MediaKey]) {
+        let keeping = self.jobs.values().filter(|active| active.keeps_features);
+        let kept = keeping.flat_map(|active| &active.job.media).map(|media| media.key);
+        let kept: Vec<MediaKey> = kept.chain(needed.iter().copied()).collect();
+        self.runner.evict_features(&kept);
+    }
+
+    /// Counts the media of prompts that are admitted for the first time and were not encoded for them.
+    pub(super) fn count_media(&mut self, plan: &Plan, lookups: &[PrefixLookup]) {
+        let admitted = |id| lookups.iter().any(|lookup| lookup.sequence == id);
+        for work in plan.scheduled.iter().filter(|work| admitted(work.sequence)) {
+            let Some(ActiveJob { job, fetched, .. }) = self.jobs.get(&work.sequence) else { continue };
+            for media in &job.media {
+                if media.end() <= work.cached {
+                    self.runner.count_media_hit(MediaHit::Prefix);
+                } else if !fetched.contains_key(&media.key) && self.runner.has_features(media) {
+                    self.runner.count_media_hit(MediaHit::Features);
+                }
+            }
+        }
+    }
+
+    /// Encodes the media whose features a plan needs and that are not there. Those that were preempted wait for theirs.
+    pub(super) fn encode_missing(&mut self, plan: &Plan) -> mlx::Result<()> {
+        plan.preempt.iter().for_each(|preempted| self.hold_for_encoding(preempted.sequence));
+        let mut needed: Vec<JobMedia> = Vec::new();
+        for work in &plan.scheduled {
+            let Some(active) = self.jobs.get_mut(&work.sequence) else { continue };
+            let is_in = |media: &&JobMedia| !media.rows_in(&work.positions).is_empty();
+            needed.extend(active.job.media.iter().filter(is_in).cloned());
+            active.keeps_features &= active.job.media.iter().any(|media| media.end() > work.positions.end);
+        }
+        if needed.is_empty() {
+            return Ok(());
+        }
+        let runner = &mut self.runner;
+        for media in &needed {
+            if !runner.has_features(media) {
+                catch_panic(|| runner.encode(media))?;
+            }
+        }
+        let keys: Vec<MediaKey> = needed.iter().map(|media| media.key).collect();
+        self.evict_features(&keys);
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! The encoder of pictures, and the features it made, by key.
+//!
+//! Invariant: features are bounded in bytes, the least recently used go first; those that the next step needs stay, even if
+//! they are more than that.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+
+use mlx::Array;
+use omnibus_model::encoders::{Encoder, EncoderInput, Features, Grid, View};
+use omnibus_model::{FeatureRows, Kernels, Source};
+
+use super::feature_files::{FeatureFiles, FeatureRead};
+use super::runner::{EncodingParts, MediaHit};
+use super::step_input::MediaRows;
+use crate::media::{EncoderPixels, JobMedia, MediaKey};
+use crate::{MediaStats, Settings, StartError};
+
+/// Models whose text side does not take pictures as the reference does: rows of a picture attend to later ones.
+const TEXT_ONLY: &[&str] = &["gemma3", "paligemma"];
+
+/// Most pictures that are remembered as encoded.
+const ENCODED_MAX: usize = 1 << 16;
+
+/// An encoder, and the features it made.
+pub(super) struct Vision {
+    encoder: Encoder,
+    files: Option<FeatureFiles>,
+    features: BTreeMap<MediaKey, CachedFeatures>,
+    begun: Option<Begun>,
+    limit_bytes: u64,
+    /// Of pictures that were encoded, to tell why features are missing. Cleared when it is full.
+    encoded: BTreeSet<u128>,
+    /// Uses so far.
+    clock: u64,
+    stats: MediaStats,
+}
+
+/// A picture that is being encoded.
+struct Begun {
+    key: MediaKey,
+    /// Not evaluated yet.
+    features: Features,
+    /// What the layers make that were not evaluated yet.
+    stages: VecDeque<Array>,
+    /// What a layer costs.
+    units: u64,
+}
+
+struct CachedFeatures {
+    features: Features,
+    bytes: u64,
+    used: u64,
+}
+
+impl Vision {
+    /// The encoder of a model, if it has one whose features its text side takes. A checkpoint without the encoder's weights
+    /// is served for text.
+    pub(super) fn load(
+        source: &Source,
+        kernels: Kernels,
+        settings: &Settings,
+    ) -> Result<Option<Self>, StartError> {
+        let config = source.config().map_err(StartError::new)?;
+        let model_type = config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default();
+        if TEXT_ONLY.contains(&model_type) {
+            return Ok(None);
+        }
+        let encoder = match Encoder::load(source, kernels) {
+            Ok(Some(encoder)) => encoder,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                tracing::warn!(%error, "the model is served without pictures");
+                return Ok(None);
+            }
+        };
+        let limit_bytes = settings.media_cache_memory;
+        Ok(Some(Self {
+            encoder,
+            files: FeatureFiles::open(settings, source)?,
+            features: BTreeMap::new(),
+            begun: None,
+            limit_bytes,
+            encoded: BTreeSet::new(),
+            clock: 0,
+            stats: MediaStats { limit_bytes, ..MediaStats::default() },
+        }))
+    }
+
+    /// Whether features are there. Counts as a use.
+    pub(super) fn has(&mut self, key: MediaKey) -> bool {
+        self.clock += 1;
+        let clock = self.clock;
+        self.features.get_mut(&key).map(|cached| cached.used = clock).is_some()
+    }
+
+    /// Counts a picture that was not encoded.
+    pub(super) fn count_hit(&mut self, hit: MediaHit) {
+        match hit {
+            MediaHit::Prefix => self.stats.prefix_hits_total += 1,
+            MediaHit::Features => self.stats.feature_hits_total += 1,
+        }
+    }
+
+    /// Reads the features of a picture from disk, if they are there and it was not begun. False once there is nothing to wait
+    /// for.
+    pub(super) fn is_reading(&mut self, media: &JobMedia) -> bool {
+        let is_begun = self.begun.as_ref().is_some_and(|begun| begun.key == media.key);
+        let Some(files) = self.files.as_mut().filter(|_| !is_begun) else { return false };
+        match files.read(media.key) {
+            FeatureRead::Pending => true,
+            FeatureRead::Absent => false,
+            FeatureRead::Done(features) => {
+                let fits = features.rows.dim(0).is_ok_and(|rows| rows as usize == media.features());
+                if fits {
+                    self.stats.disk_hits_total += 1;
+                    self.keep(media.key, features);
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether any features are being read.
+    pub(super) fn awaits_disk(&self) -> bool {
+        self.files.as_ref().is_some_and(FeatureFiles::is_reading)
+    }
+
+    /// Encodes a picture, or the rest of it.
+    pub(super) fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
+        self.encode_parts(media, usize::MAX)
+    }
+
+    /// The parts that a picture has left. Another picture that was begun is begun anew later.
+    pub(super) fn parts_left(&mut self, media: &JobMedia) -> mlx::Result<EncodingParts> {
+        let begun = self.begun(media)?;
+        let units = begun.units;
+        Ok(EncodingParts { count: begun.stages.len() + 1, units })
+    }
+
+    /// Computes the next parts of a picture. The last one makes its features.
+    pub(super) fn encode_parts(&mut self, media: &JobMedia, parts: usize) -> mlx::Result<()> {
+        let started = Instant::now();
+        let begun = self.begun(media)?;
+        let stages = begun.stages.len();
+        let last = begun.stages.drain(..parts.min(stages)).next_back();
+        mlx::eval(&last)?;
+        if parts > stages {
+            let Features { rows, deepstack } = &begun.features;
+            mlx::eval(std::iter::once(rows).chain(deepstack))?;
+            if let Some(begun) = self.begun.take() {
+                self.stats.encoder_runs_total += 1;
+                self.count_miss(media.key);
+                if let Some(files) = &self.files
+                    && let Err(error) = files.write(media.key, &begun.features)
+                {
+                    tracing::warn!(%error, "features of a picture are not written to disk");
+                }
+                self.keep(media.key, begun.features);
+            }
+        }
+        self.stats.encode_seconds_total += started.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// The picture that is being encoded: this one.
+    fn begun(&mut self, media: &JobMedia) -> mlx::Result<&mut Begun> {
+        let is_this = self.begun.as_ref().is_some_and(|begun| begun.key == media.key);
+        let begun = match self.begun.take().filter(|_| is_this) {
+            Some(begun) => begun,
+            None => {
+                let (features, stages) = self.encoder.encode_in_stages(&input(&media.pixels)?)?;
+                let (found, wanted) = (features.rows.dim(0)? as usize, media.features());
+                if found != wanted {
+                    let message = format!("a picture has {found} features; its prompt has {wanted}");
+                    return Err(mlx::Error::new(message));
+                }
+                let units = (media.pixels.patches() / media.pixels.views().len().max(1)) as u64;
+                Begun { key: media.key, features, stages: stages.into(), units }
+            }
+        };
+        Ok(self.begun.insert(begun))
+    }
+
+    fn keep(&mut self, key: MediaKey, features: Features) {
+        let arrays = std::iter::once(&features.rows).chain(&features.deepstack);
+        let bytes = arrays.map(|array| array.nbytes() as u64).sum();
+        self.clock += 1;
+        self.features.insert(key, CachedFeatures { features, bytes, used: self.clock });
+        self.count();
+    }
+
+    fn count_miss(&mut self, key: MediaKey) {
+        if self.encoded.len() >= ENCODED_MAX {
+            self.encoded.clear();
+        }
+        match self.encoded.insert(key.mark()) {
+            true => self.stats.cold_misses_total += 1,
+            false => self.stats.evicted_misses_total += 1,
+        }
+    }
+
+    /// Evicts features until the limit is kept, but none of `needed`.
+    pub(super) fn evict(&mut self, needed: &[MediaKey]) {
+        while self.stats.bytes > self.limit_bytes {
+            let others = self.features.iter().filter(|(key, _)| !needed.contains(key));
+            let Some(oldest) = others.min_by_key(|(_, cached)| cached.used).map(|(key, _)| *key) else {
+                return;
+            };
+            self.features.remove(&oldest);
+            self.stats.evicted_total += 1;
+            self.count();
+        }
+    }
+
+    /// Drops all features, after a failure.
+    pub(super) fn clear(&mut self) {
+        self.features.clear();
+        self.begun = None;
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.stats.entries = self.features.len() as u64;
+        self.stats.bytes = self.features.values().map(|cached| cached.bytes).sum();
+    }
+
+    pub(super) fn stats(&self) -> MediaStats {
+        self.stats
+    }
+
+    /// The rows of a pass that have features, with them. Fails if features are missing.
+    pub(super) fn rows(&self, media: &[MediaRows]) -> mlx::Result<Option<FeatureRows>> {
+        let (mut rows, mut of_layers) = (Vec::new(), Vec::<Vec<Array>>::new());
+        for of in media {
+            let cached = self.features.get(&of.key);
+            let cached = cached.ok_or_else(|| mlx::Error::new("features of a picture are missing"))?;
+            let layers = std::iter::once(&cached.features.rows).chain(&cached.features.deepstack);
+            let parts = layers.map(|layer| slice(layer, of)).collect::<mlx::Result<Vec<_>>>()?;
+            of_layers.resize(of_layers.len().max(parts.len()), Vec::new());
+            for (layer, part) in of_layers.iter_mut().zip(parts) {
+                layer.push(part);
+            }
+            rows.extend(of.first..of.first + of.len);
+        }
+        let joined = |parts: Vec<Array>| match parts.as_slice() {
+            [one] => Ok(one.clone()),
+            several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0),
+        };
+        let mut layers = of_layers.into_iter().map(joined).collect::<mlx::Result<Vec<_>>>()?.into_iter();
+        Ok(layers.next().map(|features| FeatureRows { rows, features, deepstack: layers.collect() }))
+    }
+}
+
+fn slice(features: &Array, rows: &MediaRows) -> mlx::Result<Array> {
+    let [count, width] = features.dims()?;
+    let (from, to) = (rows.from as i32, (rows.from + rows.len) as i32);
+    if to > count {
+        return Err(mlx::Error::new(format!("a picture has {count} features; its prompt has room for {to}")));
+    }
+    features.slice(&[from, 0], &[to, width])
+}
+
+fn input(pixels: &EncoderPixels) -> mlx::Result<EncoderInput> {
+    let view = |view: &crate::media::ViewPixels| {
+        let [count, rows, columns] = view.grid;
+        Ok(View {
+            pixels: Array::from_slice(&view.values, &view.shape)?,
+            grid: Grid { count, rows, columns },
+        })
+    };
+    Ok(EncoderInput { views: pixels.views().iter().map(view).collect::<mlx::Result<_>>()? })
+}

@@ -1,0 +1,188 @@
+//! Images, videos and sound in content parts, in the shapes of every API.
+//!
+//! Invariant: bytes come from the body itself; a URL is only passed on. What the bytes are is for the engine to say.
+
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use serde_json::Value;
+
+use super::fields::{Field, Fields, harmless, honoured, type_error};
+use crate::error::ApiError;
+
+/// Fields of `image_url` and `video_url`.
+pub const URL: &[Field] = &[
+    honoured("url", "a `data:` URL, or an `https:` or `file:` URL that the server allows"),
+    harmless("detail", "the model's processor chooses the size"),
+];
+
+/// Fields of `input_audio`.
+pub const AUDIO: &[Field] =
+    &[honoured("data", "base64"), harmless("format", "the first bytes say what it is")];
+
+/// Fields of the `source` of Anthropic's images.
+pub const SOURCE: &[Field] = &[
+    honoured("type", "`base64` or `url`"),
+    honoured("data", "base64"),
+    honoured("url", "an `https:` or `file:` URL that the server allows"),
+    harmless("media_type", "the first bytes say what it is"),
+];
+
+/// A part that is no text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MediaPart {
+    /// What it is.
+    pub kind: MediaKind,
+    /// Its field, for errors.
+    pub field: String,
+    /// Where its bytes are.
+    pub source: MediaSource,
+}
+
+/// What a part is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum MediaKind {
+    Image,
+    Audio,
+    Video,
+}
+
+/// Where the bytes of a part are.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MediaSource {
+    /// Here.
+    Bytes(Vec<u8>),
+    /// At a URL.
+    Url(String),
+}
+
+/// A part of the message's content.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// Text.
+    Text(String),
+    /// Anything else.
+    Media(MediaPart),
+}
+
+/// Base64 as clients send it: with or without padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The kind of a part of this type, if it is media.
+pub fn kind_of(part_type: &str) -> Option<MediaKind> {
+    match part_type {
+        "image_url" => Some(MediaKind::Image),
+        "video_url" => Some(MediaKind::Video),
+        "input_audio" => Some(MediaKind::Audio),
+        _ => None,
+    }
+}
+
+/// The media of a part of OpenAI's chat, whose `name` field holds it: a URL, or an object with one.
+pub fn of_chat(kind: MediaKind, name: &str, fields: &mut Fields) -> Result<MediaPart, ApiError> {
+    let at = fields.at(name);
+    if kind == MediaKind::Audio {
+        let audio = fields.nested(name, AUDIO)?;
+        let mut audio = fields.required(name, audio)?;
+        let data = audio.text("data")?;
+        let (data, field) = (audio.required("data", data)?, audio.at("data"));
+        return Ok(MediaPart { kind, source: MediaSource::Bytes(from_base64(&data, &field)?), field });
+    }
+    match fields.value(name) {
+        Some(Value::String(url)) => of_url(kind, url, at),
+        Some(object @ Value::Object(_)) => {
+            let mut inner = Fields::open(object, &at, &[URL])?;
+            let url = inner.text("url")?;
+            of_url(kind, inner.required("url", url)?, inner.at("url"))
+        }
+        Some(other) => Err(type_error(&at, "an object with a `url`", &other)),
+        None => Err(ApiError::invalid(&at, format!("`{at}` is missing"))),
+    }
+}
+
+/// The image of one of Anthropic's blocks, whose `source` field says where it is.
+pub fn of_anthropic(fields: &mut Fields) -> Result<MediaPart, ApiError> {
+    let source = fields.value("source");
+    let at = fields.at("source");
+    let mut source = Fields::tolerant(fields.required("source", source)?, &at, &[SOURCE])?;
+    let kind = source.text("type")?;
+    match source.required("type", kind)?.as_str() {
+        "base64" => {
+            let data = source.text("data")?;
+            let (data, field) = (source.required("data", data)?, source.at("data"));
+            let source = MediaSource::Bytes(from_base64(&data, &field)?);
+            Ok(MediaPart { kind: MediaKind::Image, field, source })
+        }
+        "url" => {
+            let url = source.text("url")?;
+            of_url(MediaKind::Image, source.required("url", url)?, source.at("url"))
+        }
+        other => {
+            let at = source.at("type");
+            let message = format!("`{at}` must be `base64` or `url`, not `{other}`");
+            Err(ApiError::unsupported(&at, message))
+        }
+    }
+}
+
+/// The image of a part of the Responses API.
+pub fn of_responses(fields: &mut Fields) -> Result<MediaPart, ApiError> {
+    let (url, at) = (fields.text("image_url")?, fields.at("image_url"));
+    match url {
+        Some(url) => of_url(MediaKind::Image, url, at),
+        None => {
+            let message = format!("`{at}` is missing: this server keeps no files, so `file_id` names none");
+            Err(ApiError::invalid(&at, message))
+        }
+    }
+}
+
+/// Adds a part to a message's content. Adjacent texts are joined by `gap`.
+pub fn push(parts: &mut Vec<Part>, part: Part, gap: &str) {
+    match (part, parts.last_mut()) {
+        (Part::Text(text), Some(Part::Text(before))) => {
+            before.push_str(gap);
+            before.push_str(&text);
+        }
+        (part, _) => parts.push(part),
+    }
+}
+
+/// The media at a URL; a `data:` URL holds them itself.
+pub fn of_url(kind: MediaKind, url: String, field: String) -> Result<MediaPart, ApiError> {
+    let has_scheme =
+        |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    if has_scheme("data:") {
+        let Some((head, data)) = url.split_once(',').filter(|(head, _)| is_base64(head)) else {
+            let message = format!("`{field}` must be a data URL in base64: `data:image/png;base64,…`");
+            return Err(ApiError::invalid(&field, message));
+        };
+        let _what_the_sender_says_it_is = head;
+        return Ok(MediaPart { kind, source: MediaSource::Bytes(from_base64(data, &field)?), field });
+    }
+    if ["https:", "http:", "file:"].into_iter().any(has_scheme) {
+        return Ok(MediaPart { kind, source: MediaSource::Url(url), field });
+    }
+    let message = format!("`{field}` must be a URL that begins with `data:`, `https:`, `http:` or `file:`");
+    Err(ApiError::invalid(&field, message))
+}
+
+fn is_base64(head: &str) -> bool {
+    head.rsplit_once(';').is_some_and(|(_, coding)| coding.trim().eq_ignore_ascii_case("base64"))
+}
+
+/// The bytes of a base64 text. Line breaks between them are left out.
+pub fn from_base64(text: &str, field: &str) -> Result<Vec<u8>, ApiError> {
+    let wrong = |error: base64::DecodeError| {
+        ApiError::invalid(field, format!("`{field}` is not base64: {}", error.to_string().to_lowercase()))
+    };
+    if text.bytes().any(|byte| byte.is_ascii_whitespace()) {
+        let compact: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        return BASE64.decode(compact).map_err(wrong);
+    }
+    BASE64.decode(text).map_err(wrong)
+}

@@ -1,0 +1,149 @@
+//! Answers are those of the reference, however the picture comes and however the prompt is cut.
+
+use image::ImageFormat;
+use omnibus_engine::Settings;
+use serde_json::{Value, json};
+
+use super::files::{Picture, animation, data_url};
+use super::model::{Golden, words};
+use super::{Answer, CHAT, VisionServer, body, image, image_bytes, text};
+
+/// Largest distance of a log-probability from the reference's.
+const BOUND: f32 = 2e-3;
+
+fn settings(step_tokens: usize) -> Settings {
+    Settings { max_num_batched_tokens: Some(step_tokens), block_size: 8, ..Settings::default() }
+}
+
+/// The pictures of a golden case.
+fn pictures(case: &str) -> Vec<Picture> {
+    match case {
+        "one" => vec![Picture::one()],
+        "two" => vec![Picture::new(300, 180, 12), Picture::new(33, 90, 13)],
+        "same" | "turns" => vec![Picture::one(), Picture::one()],
+        _ => Vec::new(),
+    }
+}
+
+/// The parts of a golden prompt and so many of the tokens behind it.
+pub fn content(golden: &Golden, case: &str, behind: usize) -> Value {
+    const START: i32 = 130;
+    const END: i32 = 131;
+    let mut tokens = golden.tokens("prompt", case);
+    tokens.extend(&golden.tokens("decode", case)[..behind]);
+    let (mut parts, mut pictures) = (Vec::new(), pictures(case).into_iter());
+    for piece in tokens.split_inclusive(|token| *token == END) {
+        let (words_before, picture) = match piece.iter().position(|token| *token == START) {
+            Some(at) => (&piece[..at], pictures.next()),
+            None => (piece, None),
+        };
+        parts.push(text(&words(words_before)));
+        parts.extend(picture.as_ref().map(image));
+    }
+    Value::Array(parts)
+}
+
+fn check_first(answer: &Answer, expected: &[f32], what: &str) {
+    for (id, logprob) in answer.first() {
+        let wanted = expected[id as usize];
+        assert!((logprob - wanted).abs() < BOUND, "{what}: token {id} has {logprob}, not {wanted}");
+    }
+    let best = expected.iter().copied().fold(f32::MIN, f32::max);
+    assert!((answer.first()[0].1 - best).abs() < BOUND, "{what}");
+}
+
+#[test]
+fn answers_are_those_of_the_reference_in_chunks_of_any_size() {
+    let golden = Golden::read();
+    for step_tokens in [512, 5, 3] {
+        let server = VisionServer::new(settings(step_tokens));
+        for case in ["one", "two", "text", "same", "turns"] {
+            for behind in [0, 4] {
+                let answer = server.answer(&content(&golden, case, behind));
+                let what = format!("{case} and {behind} in steps of {step_tokens}");
+                check_first(&answer, &golden.logprobs(case, behind), &what);
+            }
+        }
+        assert_eq!(server.media().encoder_runs_total, 3, "one for each different picture");
+    }
+}
+
+#[test]
+fn videos_are_seen_as_the_reference_sees_them() {
+    let golden = Golden::read();
+    let server = VisionServer::new(settings(24));
+    let frames: Vec<Picture> = (0..5).map(|frame| Picture::new(60, 40, 21 + frame)).collect();
+    let url = data_url("video/apng", &animation(&frames));
+    let tokens = golden.tokens("prompt", "video");
+    let last = tokens.iter().rposition(|token| *token == 131).unwrap();
+    // The processor writes a time before each part.
+    let first = tokens.iter().position(|token| *token < 64).unwrap();
+    let content = json!([
+        text(&words(&tokens[..first])),
+        {"type": "video_url", "video_url": {"url": url}},
+        text(&words(&tokens[last + 1..])),
+    ]);
+    for _ in 0..2 {
+        check_first(&server.answer(&content), &golden.logprobs("video", 0), "video");
+    }
+    let stats = server.media();
+    assert_eq!((stats.encoder_runs_total, stats.prefix_hits_total), (1, 1));
+    // The same bytes as a picture are their first frame.
+    let picture = server.answer(&json!([image_bytes("image/png", &animation(&frames)), text("w1")]));
+    assert_eq!(picture.exact(), server.answer(&json!([image(&frames[0]), text("w1")])).exact());
+}
+
+/// A token that is decoded is at the position that it has in a prompt.
+#[test]
+fn decoding_behind_a_picture_continues_its_positions() {
+    let golden = Golden::read();
+    let server = VisionServer::new(settings(512));
+    let mut parts = content(&golden, "two", 0);
+    let answer = server.answer(&parts).text();
+    for (index, token) in answer.iter().enumerate() {
+        assert_eq!(&server.answer(&parts).text()[0], token, "token {index}");
+        parts.as_array_mut().unwrap().push(text(&format!(" {token}")));
+    }
+}
+
+#[test]
+fn equal_pixels_in_other_files_are_the_same_picture() {
+    let server = VisionServer::new(settings(512));
+    let question = |mime: &str, bytes: &[u8]| json!([text("w1 w2"), image_bytes(mime, bytes), text("w3")]);
+    let picture = Picture::one();
+    let expected = server.answer(&question("image/png", &picture.png())).exact();
+    for format in [ImageFormat::Bmp, ImageFormat::Tiff, ImageFormat::WebP] {
+        // The type that the client names counts for nothing.
+        let found = server.answer(&question("image/jpeg", &picture.file(format)));
+        assert_eq!(found.exact(), expected, "{format:?}");
+        assert!(found.cached_tokens() > 0, "{format:?}");
+    }
+    assert_eq!(server.media().encoder_runs_total, 1);
+}
+
+/// Rows of one step that see, that see another picture, and that see none.
+#[test]
+fn a_batch_gives_each_row_its_own_answer() {
+    let golden = Golden::read();
+    let contents = ["one", "two", "text", "turns"].map(|case| content(&golden, case, 0));
+    let alone = VisionServer::new(settings(512));
+    let expected = contents.clone().map(|content| alone.answer(&content).text());
+    let server = VisionServer::new(settings(24));
+    let threads = contents.map(|content| {
+        let address = server.address;
+        std::thread::spawn(move || super::client::post(address, CHAT, &body(&content, 4).to_string()))
+    });
+    let found = threads.map(|thread| Answer(thread.join().unwrap().json()).text());
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn several_answers_to_one_picture_share_its_features() {
+    let server = VisionServer::new(settings(512));
+    let mut request = body(&json!([image(&Picture::one()), text("w3")]), 2);
+    request["n"] = 3.into();
+    let reply = server.post(CHAT, &request);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(reply.json()["choices"].as_array().unwrap().len(), 3);
+    assert_eq!(server.media().encoder_runs_total, 1);
+}

@@ -1,0 +1,140 @@
+//! A tiny Qwen3-VL with the weights of a golden fixture, and a tokenizer for its vocabulary.
+
+#[path = "../../../../model/tests/models/golden/generate.rs"]
+mod generate;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use mlx::Array;
+use serde_json::{Map, Value, json};
+
+const VOCAB: u32 = 192;
+const CHARACTERS: &str = "<>|_.,:;!?'-/()[]{}=0123456789abcdefghijklmnopqrstuvwxyz";
+const SPECIAL: &[&str] = &[
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|vision_pad|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+];
+const TEMPLATE: &str = "{% for message in messages %}\
+    {% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}\
+    {% if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>\
+    {% elif part.type == 'video' %}<|vision_start|><|video_pad|><|vision_end|>\
+    {% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %} {% endfor %}";
+
+pub fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/pictures/qwen3_vl")
+}
+
+/// The token of an id: words w0 to w63 from 64 on, as in the reference, and a word for each unused id.
+fn token(id: u32) -> String {
+    match id {
+        0 => "<pad>".to_owned(),
+        1 => "<s>".to_owned(),
+        2 => "</s>".to_owned(),
+        3 => "<unk>".to_owned(),
+        4 => "\n".to_owned(),
+        5 => "\n\n".to_owned(),
+        64..128 => format!("w{}", id - 64),
+        _ if id >= 128 => {
+            SPECIAL.get(id as usize - 128).map_or_else(|| format!("x{id}"), |token| (*token).to_owned())
+        }
+        _ => {
+            let character = CHARACTERS.chars().nth(id as usize - 6);
+            character.map_or_else(|| format!("x{id}"), |character| character.to_string())
+        }
+    }
+}
+
+/// The id of a token's text.
+pub fn id(text: &str) -> u32 {
+    (0..VOCAB).find(|id| token(*id) == text).unwrap_or_else(|| panic!("{text:?} is no token"))
+}
+
+/// The text of tokens, as a client writes it.
+pub fn words(ids: &[i32]) -> String {
+    ids.iter().map(|id| format!(" {}", token(*id as u32))).collect()
+}
+
+/// The model's directory, made once.
+pub fn directory() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| made("seer", |_| {})).clone()
+}
+
+/// A directory of the model with another config.
+pub fn made(name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("media-{name}"));
+    std::fs::create_dir_all(&to).unwrap();
+    let json = |file: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(fixture().join(file)).unwrap()).unwrap()
+    };
+    let mut config = json("config.json");
+    change(&mut config);
+    let weights = generate::weights(&json("tensors.json")).unwrap();
+    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+    let write = |file: &str, value: Value| std::fs::write(to.join(file), value.to_string()).unwrap();
+    write("config.json", config);
+    write("tokenizer.json", tokenizer());
+    let special = json!({"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"});
+    let mut tokenizer_config = special;
+    tokenizer_config["chat_template"] = TEMPLATE.into();
+    write("tokenizer_config.json", tokenizer_config);
+    let processor = json!({
+        "size": {"shortest_edge": 2048, "longest_edge": 20480}, "patch_size": 16, "temporal_patch_size": 2,
+        "merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
+        "image_processor_type": "Qwen2VLImageProcessorFast",
+    });
+    let mut video = processor.clone();
+    video["size"] = json!({"shortest_edge": 4096, "longest_edge": 24576});
+    (video["fps"], video["min_frames"], video["max_frames"]) = (2.into(), 4.into(), 768.into());
+    write("preprocessor_config.json", processor);
+    write("video_preprocessor_config.json", video);
+    to
+}
+
+fn tokenizer() -> Value {
+    let vocab: Map<String, Value> = (0..VOCAB).map(|id| (token(id), id.into())).collect();
+    let special = (0..4).chain(128..128 + SPECIAL.len() as u32).map(|id| {
+        json!({
+            "id": id, "content": token(id), "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true,
+        })
+    });
+    let pattern = json!({"Regex": r"[wx]\d+|[^\s]|\n\n|\n"});
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": special.collect::<Vec<_>>(),
+        "normalizer": null, "post_processor": null, "decoder": null,
+        "pre_tokenizer": {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": true},
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"},
+    })
+}
+
+/// The reference's prompts and logits.
+pub struct Golden(BTreeMap<String, Array>);
+
+impl Golden {
+    pub fn read() -> Self {
+        Self(mlx::io::load_safetensors(fixture().join("golden.safetensors")).unwrap())
+    }
+
+    /// Tokens of `what` of a case.
+    pub fn tokens(&self, what: &str, case: &str) -> Vec<i32> {
+        self.0[&format!("{what}.{case}")].to_vec::<i32>().unwrap()
+    }
+
+    /// Log-probabilities after the prompt and so many of the tokens behind it.
+    pub fn logprobs(&self, case: &str, behind: usize) -> Vec<f32> {
+        let logits = self.0[&format!("logits.{case}")].to_vec::<f32>().unwrap();
+        let row = &logits[behind * VOCAB as usize..][..VOCAB as usize];
+        let largest = row.iter().copied().fold(f32::MIN, f32::max);
+        let sum: f32 = row.iter().map(|logit| (logit - largest).exp()).sum();
+        row.iter().map(|logit| logit - largest - sum.ln()).collect()
+    }
+}
