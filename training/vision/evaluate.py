@@ -27,7 +27,7 @@ def ask(url, model, png, question):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8000/v1")
-    parser.add_argument("--model", default="default")
+    parser.add_argument("--model", default="omnibus-see")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()

@@ -140,7 +140,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "clip",
         model_types: &["llava"],
-        read: |files| WholeImage::clip(files).map(Recipe::WholeImage),
+        read: |files| WholeImage::llava(files).map(Recipe::WholeImage),
         video: NO_VIDEO,
     },
     Kind {

@@ -106,6 +106,14 @@ impl WholeImage {
         WholeImage::read(files, &CLIP, Target::Shortest(224), Some(Size::square(224)))
     }
 
+    /// As the encoder's own processor.
+    pub fn llava(files: &ConfigFiles) -> Result<WholeImage, Error> {
+        match Settings::encoder(files).text("model_type")? {
+            Some("siglip_vision_model") => Self::siglip(files),
+            _ => Self::clip(files),
+        }
+    }
+
     pub fn siglip(files: &ConfigFiles) -> Result<WholeImage, Error> {
         WholeImage::read(files, &HALF, Target::Exact(Size::square(224)), None)
     }
