@@ -5,7 +5,7 @@
 use omnibus_media::{
     Alpha, ConfigFiles, Error, Image, Limits, Processor, Sampling, decode_audio, decode_image, decode_video,
 };
-use pictures::{gif, inputs, png, whole};
+use pictures::{gif, inputs, png, webp_of, whole};
 use serde_json::json;
 
 mod memory;

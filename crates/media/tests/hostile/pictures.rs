@@ -83,7 +83,7 @@ fn webp(chunk: &[u8; 4], data: &[u8]) -> Vec<u8> {
 }
 
 /// An extended WebP header that claims a size.
-fn webp_of(width: u32, height: u32) -> Vec<u8> {
+pub fn webp_of(width: u32, height: u32) -> Vec<u8> {
     let mut data = vec![0, 0, 0, 0];
     data.extend(&(width - 1).to_le_bytes()[..3]);
     data.extend(&(height - 1).to_le_bytes()[..3]);
