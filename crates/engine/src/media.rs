@@ -12,6 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::digest::digest;
 
+/// Types of models with an encoder whose text side does not take pictures as the reference does: rows of a picture attend
+/// to later ones.
+pub(crate) const TEXT_ONLY: &[&str] = &["gemma3", "paligemma"];
+
 /// A media part of a conversation, as the client sent it. What it is says the part that refers to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediaItem {
@@ -266,6 +270,22 @@ mod tests {
         assert_eq!(media.rows_in(&(0..9)), [(2..4, 0), (5..8, 2)]);
         assert_eq!(media.rows_in(&(3..6)), [(3..4, 1), (5..6, 2)]);
         assert_eq!(media.rows_in(&(4..5)), []);
+    }
+
+    #[test]
+    fn pixels_return_to_their_budget_with_the_last_clone() {
+        let pixels = || {
+            let view = ViewPixels { shape: vec![1, 2], values: vec![0.0; 2], grid: [1, 1, 1] };
+            EncoderPixels::new(vec![view])
+        };
+        let budget = PixelBudget::new(12);
+        let first = pixels().within(&budget).unwrap();
+        let clone = first.clone();
+        assert!(pixels().within(&budget).is_none(), "8 of 12 bytes are taken");
+        drop(first);
+        assert!(pixels().within(&budget).is_none());
+        drop(clone);
+        assert!(pixels().within(&budget).is_some());
     }
 
     #[test]

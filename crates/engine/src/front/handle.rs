@@ -367,19 +367,15 @@ impl Shared {
             field: structured.field,
         });
         let messages = self.text.message_boundaries(&request.input, &tokenized);
-        let prompt = tokenized.tokens.len();
-        let salt = salt(request, id);
+        let (prompt, salt) = (tokenized.tokens.len(), salt(request, id));
         let media = tokenized.media.of_job(salt);
+        let marks = media.iter().map(|media| (media.first(), media.key.mark())).collect();
         let scheduled = core::Request {
-            priority: request.priority,
             cache_salt: salt,
-            mm_hashes: media.iter().map(|media| (media.first(), media.key.mark())).collect(),
-            // Half is enough: the server chooses the tenants' names.
-            tenant: digest(&[b"tenant", request.tenant.as_bytes()]) as u64,
-            session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
+            mm_hashes: marks,
             boundaries: messages.ends,
             history: messages.history,
-            ..core::Request::new(tokenized.tokens, max_new_tokens)
+            ..scheduled(request, tokenized.tokens, max_new_tokens)
         };
         Ok(Job {
             id,
@@ -395,6 +391,17 @@ impl Shared {
             media,
             timeout_s: request.timeout_s.or(self.timeout_s),
         })
+    }
+}
+
+/// What the scheduler gets of a request besides its cache.
+fn scheduled(request: &Request, prompt: Vec<u32>, max_new_tokens: usize) -> core::Request {
+    core::Request {
+        priority: request.priority,
+        // Half is enough: the server chooses the tenants' names.
+        tenant: digest(&[b"tenant", request.tenant.as_bytes()]) as u64,
+        session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
+        ..core::Request::new(prompt, max_new_tokens)
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) use prepared::Prepared;
 use prepared::PreparedCache;
 
 use crate::Failure;
-use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget};
+use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget, TEXT_ONLY};
 use crate::request::Chat;
 
 /// Most parts of one request.
@@ -231,7 +231,8 @@ pub(super) fn without_media(mut chat: Chat) -> Result<Chat, Failure> {
     match parts(&chat)?.first() {
         None => Ok(chat),
         Some((kind, item)) => {
-            let known: Vec<&str> = encoders::ENCODERS.iter().map(|family| family.model_type).collect();
+            let known = encoders::ENCODERS.iter().map(|family| family.model_type);
+            let known: Vec<&str> = known.filter(|known| !TEXT_ONLY.contains(known)).collect();
             let message = format!(
                 "`{}` is {}, and this model reads text only; serve a model that sees images: one of type {}",
                 item.field,

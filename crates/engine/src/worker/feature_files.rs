@@ -1,6 +1,6 @@
 //! Features of pictures in `--cache-dir`.
 //!
-//! Invariant: the loop never waits for the disk: one read is in progress at most, and its result is asked for. A file holds
+//! Invariant: the loop never waits for the disk: one read is in progress at most, and the loop looks for its result. A file holds
 //! the key of its features, so that none is mistaken for another.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};

@@ -13,11 +13,8 @@ use omnibus_model::{FeatureRows, Kernels, Source};
 use super::feature_files::{FeatureFiles, FeatureRead};
 use super::runner::{EncodingParts, MediaHit};
 use super::step_input::MediaRows;
-use crate::media::{EncoderPixels, JobMedia, MediaKey};
+use crate::media::{EncoderPixels, JobMedia, MediaKey, TEXT_ONLY};
 use crate::{MediaStats, Settings, StartError};
-
-/// Models whose text side does not take pictures as the reference does: rows of a picture attend to later ones.
-const TEXT_ONLY: &[&str] = &["gemma3", "paligemma"];
 
 /// Most pictures that are remembered as encoded.
 const ENCODED_MAX: usize = 1 << 16;
@@ -27,7 +24,7 @@ pub(super) struct Vision {
     encoder: Encoder,
     files: Option<FeatureFiles>,
     features: BTreeMap<MediaKey, CachedFeatures>,
-    begun: Option<Begun>,
+    begun: Option<PartialEncoding>,
     limit_bytes: u64,
     /// Of pictures that were encoded, to tell why features are missing. Cleared when it is full.
     encoded: BTreeSet<u128>,
@@ -37,7 +34,7 @@ pub(super) struct Vision {
 }
 
 /// A picture that is being encoded.
-struct Begun {
+struct PartialEncoding {
     key: MediaKey,
     /// Not evaluated yet.
     features: Features,
@@ -164,7 +161,7 @@ impl Vision {
     }
 
     /// The picture that is being encoded: this one.
-    fn begun(&mut self, media: &JobMedia) -> mlx::Result<&mut Begun> {
+    fn begun(&mut self, media: &JobMedia) -> mlx::Result<&mut PartialEncoding> {
         let is_this = self.begun.as_ref().is_some_and(|begun| begun.key == media.key);
         let begun = match self.begun.take().filter(|_| is_this) {
             Some(begun) => begun,
@@ -176,7 +173,7 @@ impl Vision {
                     return Err(mlx::Error::new(message));
                 }
                 let units = (media.pixels.patches() / media.pixels.views().len().max(1)) as u64;
-                Begun { key: media.key, features, stages: stages.into(), units }
+                PartialEncoding { key: media.key, features, stages: stages.into(), units }
             }
         };
         Ok(self.begun.insert(begun))
