@@ -218,7 +218,8 @@ fn attention() -> Result<()> {
             let tables = list((0..(context + tokens + size - 1) / size).collect())?;
             let segments = Array::from_slice(&[0, tokens, context, 0, 0], &[1, 5])?;
             let ours = || {
-                let metadata = AttentionMetadata { slots: &positions, segments: &segments, tables: &tables };
+                let metadata =
+                    AttentionMetadata { slots: &positions, segments: &segments, tables: &tables, ends: None };
                 layer.attend(&qkv, &positions, [&k_pool, &v_pool], metadata)
             };
             // What MLX would do with a cache that needs no gathering.
@@ -281,7 +282,8 @@ fn stepwise() -> Result<()> {
         let segments = Array::from_slice(&segments, &[segments.len() as i32 / 5, 5])?;
         let ours = || -> Result<Array> {
             let attend = |[k_pool, v_pool]: &[Array; 2]| {
-                let metadata = AttentionMetadata { slots: &slots, segments: &segments, tables: &tables };
+                let metadata =
+                    AttentionMetadata { slots: &slots, segments: &segments, tables: &tables, ends: None };
                 layer.attend(&qkv, &positions, [k_pool, v_pool], metadata)
             };
             let outs = pools.iter().map(attend).collect::<Result<Vec<_>>>()?;

@@ -19,6 +19,7 @@ struct Case {
     window: Option<i32>,
     sink_tokens: i32,
     sinks: bool,
+    spans: bool,
     tolerance: f32,
 }
 
@@ -36,11 +37,15 @@ const PLAIN: Case = Case {
     window: None,
     sink_tokens: 0,
     sinks: false,
+    spans: false,
     tolerance: 1e-5,
 };
 
 /// Lengths of the sequences.
 const LENGTHS: [i32; 3] = [150, 37, 5];
+
+/// Rows that attend in both directions, of sequences: first, end.
+const SPANS: [(usize, i32, i32); 3] = [(0, 20, 63), (0, 90, 131), (1, 12, 29)];
 
 fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
     let a = mlx::random::normal(shape, Dtype::F32, 1.0, &mlx::random::key(seed)?)?.astype(dtype)?;
@@ -69,6 +74,13 @@ impl Case {
 
     fn sinks(&self) -> Result<Option<Array>> {
         self.sinks.then(|| random(&[self.heads], Dtype::F32, 90)).transpose()
+    }
+
+    /// Position behind the last key that a row sees.
+    fn end(&self, sequence: usize, row: i32) -> i32 {
+        let span = SPANS.iter().filter(|_| self.spans);
+        let span = span.filter(|(of, first, end)| *of == sequence && (*first..*end).contains(&row));
+        span.map(|(.., end)| *end).next().unwrap_or(row + 1)
     }
 
     fn qkv(&self, sequence: usize) -> Result<Array> {
@@ -111,7 +123,9 @@ impl Case {
         let mut mask = vec![0f32; (length * length) as usize];
         for (i, m) in mask.iter_mut().enumerate() {
             let (row, key) = (i as i32 / length, i as i32 % length);
-            if key > row || self.window.is_some_and(|w| key <= row - w && key >= self.sink_tokens) {
+            if key >= self.end(sequence, row)
+                || self.window.is_some_and(|w| key <= row - w && key >= self.sink_tokens)
+            {
                 *m = f32::NEG_INFINITY;
             }
         }
@@ -141,8 +155,8 @@ impl Case {
         let mut rows: BTreeMap<usize, Vec<f32>> = BTreeMap::new();
         let (q_norm, k_norm, freqs, sinks) = (self.norm(1)?, self.norm(2)?, self.freqs()?, self.sinks()?);
         for step in steps {
-            let (mut parts, mut positions, mut slots, mut segments, mut tables) =
-                (vec![], vec![], vec![], vec![], vec![]);
+            let (mut parts, mut positions, mut slots, mut segments, mut tables, mut ends) =
+                (vec![], vec![], vec![], vec![], vec![], vec![]);
             for &(sequence, tokens) in step {
                 let first = done[sequence];
                 // Blocks out of the window are freed.
@@ -153,6 +167,7 @@ impl Case {
                 tables.extend((0..kept).chain(begin..=last).map(|block| blocks_of(sequence, block)));
                 for position in first..first + tokens {
                     positions.push(position);
+                    ends.push(self.end(sequence, position));
                     let block = blocks_of(sequence, position / self.block_size);
                     slots.push(block * self.block_size + position % self.block_size);
                 }
@@ -163,12 +178,14 @@ impl Case {
             parts.push(random(&[2, self.width()], self.float, 5)?);
             positions.extend([0, 3]);
             slots.extend([(blocks - 1) * self.block_size, -1]);
+            ends.extend([0, i32::MAX]);
             let numbers = |v: &[i32], shape: &[i32]| Array::from_slice(v, shape);
             let qkv = mlx::concatenate(&parts.iter().collect::<Vec<_>>(), 0)?;
             let (count, n) = (positions.len() as i32, step.len() as i32);
             let (positions, slots) = (numbers(&positions, &[count])?, numbers(&slots, &[count])?);
             let (segments, tables) =
                 (numbers(&segments, &[n, 5])?, numbers(&tables, &[tables.len() as i32])?);
+            let ends = numbers(&ends, &[count])?;
             let rope = self.rope.zip(freqs.as_ref());
             let attended = PagedAttention {
                 qkv: &qkv,
@@ -187,7 +204,12 @@ impl Case {
                 k_pool,
                 v_pool,
                 packing: None,
-                metadata: AttentionMetadata { slots: &slots, segments: &segments, tables: &tables },
+                metadata: AttentionMetadata {
+                    slots: &slots,
+                    segments: &segments,
+                    tables: &tables,
+                    ends: self.spans.then_some(&ends),
+                },
             }
             .run()?;
             let out = attended.out.astype(Dtype::F32)?.to_vec::<f32>()?;
@@ -257,6 +279,8 @@ fn attention_agrees_with_mlx_and_does_not_see_how_a_sequence_is_cut() -> Result<
         "first keys stay beside sinks",
         Case { window: Some(33), sink_tokens: 5, sinks: true, block_size: 5, ..PLAIN },
     )?;
+    check("spans", Case { spans: true, ..PLAIN })?;
+    check("spans in a window", Case { spans: true, window: Some(20), block_size: 8, ..PLAIN })?;
     check("blocks of 8", Case { block_size: 8, ..PLAIN })?;
     check("odd heads", Case { head_dim: 22, v_dim: 22, rope: Some((22, Halves, 1.0)), ..PLAIN })?;
     check("long heads", Case { head_dim: 160, v_dim: 96, norms: true, ..PLAIN })?;
@@ -314,6 +338,7 @@ fn pools_stay_where_they_are_while_steps_overlap() -> Result<()> {
                 slots: &Array::from_slice(&[3 * size + step], &[1])?,
                 segments: &segments(step)?,
                 tables: &tables,
+                ends: None,
             },
         }
         .run()?;

@@ -18,6 +18,13 @@ pub struct Batch {
     pub multimodal: Option<MultimodalRows>,
 }
 
+impl Batch {
+    /// Whether some rows see later ones, in layers that attend in both directions.
+    pub(crate) fn has_bidirectional_rows(&self) -> bool {
+        self.multimodal.as_ref().is_some_and(|rows| !rows.bidirectional.is_empty())
+    }
+}
+
 /// What pictures, videos and sound change in a pass. Rows of sequences without them compute the same as alone; where
 /// kernels rotate and `positions` are given, MLX's operations rotate all rows, which may differ in the last bit.
 #[derive(Default)]
@@ -27,6 +34,10 @@ pub struct MultimodalRows {
     /// Position in time, height and width of every row of the pass, padding included, by which models with multimodal
     /// rotary positions rotate. `None` where each row is at its place in its sequence.
     pub positions: Option<Vec<[i32; 3]>>,
+    /// Rows that attend to each other in both directions, in layers that do so: those of one picture, ascending. Each span
+    /// lies within one segment, whole: a chunk must not end inside one
+    /// ([`bidirectional_spans`](crate::Blueprint::bidirectional_spans)).
+    pub bidirectional: Vec<Range<usize>>,
 }
 
 /// Features in the place of tokens.

@@ -9,7 +9,9 @@ mod validate;
 
 pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
 
-use crate::{Absent, Activation, AttentionSpan, Mixer, Mlp, Norm, WeightRewrite};
+use std::ops::Range;
+
+use crate::{Absent, Activation, AttentionSpan, Bidirectional, Mixer, Mlp, Norm, WeightRewrite};
 
 /// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +72,24 @@ impl Blueprint {
     pub fn numbered(mut self, number: impl Fn(usize) -> usize) -> Self {
         self.layers.iter_mut().enumerate().for_each(|(index, layer)| layer.number = number(index));
         self
+    }
+
+    /// Positions of a prompt that attend to each other in both directions in some layers, in order. `media`: the positions
+    /// of each picture's features, in order. One pass must compute all of a span, and a cached prefix must not end inside
+    /// one, because its keys depend on all of it.
+    pub fn bidirectional_spans(&self, prompt: usize, media: &[Range<usize>]) -> Vec<Range<usize>> {
+        let attentions = self.layers.iter().flat_map(|layer| layer.mixer.attentions());
+        match attentions.map(|attention| attention.bidirectional).max() {
+            Some(Bidirectional::Pictures) => media.to_vec(),
+            Some(Bidirectional::Prompts) => std::iter::once(0..prompt).collect(),
+            Some(Bidirectional::No) | None => Vec::new(),
+        }
+    }
+
+    /// All layers attend to later positions, too.
+    pub(crate) fn attend_to_later(&mut self, directions: Bidirectional) {
+        let attentions = self.layers.iter_mut().flat_map(|layer| layer.mixer.attentions_mut());
+        attentions.for_each(|attention| attention.bidirectional = directions);
     }
 
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together. Others

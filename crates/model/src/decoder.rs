@@ -219,7 +219,11 @@ impl Model {
     /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. After
     /// an error `cache` may lack pools ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
-        let path = self.attention_path(cache.storage, cache.block_size);
+        let path = match self.attention_path(cache.storage, cache.block_size) {
+            // Kernels of GPUs are causal.
+            AttentionPath::Items if batch.has_bidirectional_rows() => AttentionPath::Gather,
+            path => path,
+        };
         let recurrent: Vec<&Mixer> =
             self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
         let state_path = self.kernels.ops().state_path(&recurrent);

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use crate::{
-    Activation, Attention, AttentionSpan, Blueprint, Config, ConfigError, GatedMlp, Head, KeySource,
-    LayerSpec, Names, Norm, Passes, Position, StreamDtype,
+    Activation, Attention, AttentionSpan, Bidirectional, Blueprint, Config, ConfigError, GatedMlp, Head,
+    KeySource, LayerSpec, Names, Norm, Passes, Position, StreamDtype,
 };
 
 /// Sizes and the norm, under the names nearly every transformer uses.
@@ -186,6 +186,7 @@ impl Attention {
             v_head_dim: dims.head_dim,
             scale: (dims.head_dim as f32).powf(-0.5),
             span: AttentionSpan::Full,
+            bidirectional: Bidirectional::No,
             position,
             qk_norm: None,
             qkv_bias: false,

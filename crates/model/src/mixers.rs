@@ -35,8 +35,8 @@ use omnibus_kv::{FloatType, KvCacheSpec, KvFormat};
 use crate::spec::{Footprint, Rules, Tensors};
 pub use absent::Absent;
 pub use attention::{
-    Attention, AttentionSpan, BlockSparse, HeadGate, KeySource, NormAt, NormOver, OutNorm, OutputGate,
-    QkNorm, Temperature,
+    Attention, AttentionSpan, Bidirectional, BlockSparse, HeadGate, KeySource, NormAt, NormOver, OutNorm,
+    OutputGate, QkNorm, Temperature,
 };
 pub use compressed::{Candidates, CompressedAttention, Compressor, EntryIndexer, EntryReads, OpenGroup};
 pub use conv_attention::{ConvAttention, KeyConv};

@@ -26,7 +26,8 @@ const ROWS: usize = 48;
 
 /// Inputs, in order: qkv `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`, positions `[rows]`,
 /// slots `[rows]`, segments `[segments, 5]`, tables `[tables]`, the pools `[blocks, block_size, kv_heads, _]`
-/// whose last axis is a head or its packed words, then those of q norm, k norm, inverse frequencies and sinks that are named.
+/// whose last axis is a head or its packed words, then those of q norm, k norm, inverse frequencies, sinks and ends `[rows]`
+/// that are named.
 /// Outputs: `[rows, heads * v_dim]` and the pools.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
@@ -51,7 +52,13 @@ pub struct Attention {
     /// missing.
     pub sink_tokens: usize,
     pub sinks: Option<Float>,
+    pub ends: Option<Ends>,
 }
+
+/// Each row has an end: the position behind the last key that it sees, if that is beyond its own. It counts up to the last
+/// row of its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends;
 
 /// RMS norm of a head.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,6 +107,8 @@ struct Call<'a> {
     q_norm: *const u8,
     k_norm: *const u8,
     sinks: *const u8,
+    /// Null if there are none.
+    ends: *const i32,
     out: *mut u8,
     /// Cosines, then sines, of each row: `[rows][2][dims / 2]`.
     turns: *mut f32,
@@ -132,6 +141,7 @@ impl Attention {
         let mut named = |there: bool| if there { rest.next() } else { None }.unwrap_or(std::ptr::null());
         let (q_norm, k_norm) = (named(self.q_norm.is_some()), named(self.k_norm.is_some()));
         let (freqs, sinks) = (named(self.rope.is_some()), named(self.sinks.is_some()));
+        let ends = named(self.ends.is_some());
         let (segments, covered) = self.segments(inputs[3].cast());
         TURNS.with_borrow_mut(|turns| {
             turns.reserve((self.rows * self.turn_width()).saturating_sub(turns.len()));
@@ -146,6 +156,7 @@ impl Attention {
                 q_norm,
                 k_norm,
                 sinks,
+                ends: ends.cast(),
                 out: outputs[0],
                 turns: turns.as_mut_ptr(),
                 segments: &segments,
@@ -213,6 +224,17 @@ impl Call<'_> {
             // SAFETY: tasks write the outputs of different rows or heads.
             unsafe { simd::with(self.isa, Attend::<F> { tile, format: PhantomData }) }
         });
+    }
+
+    /// Position behind the last key that a row of a segment sees.
+    #[inline(always)]
+    unsafe fn end(&self, segment: &Segment, row: usize) -> usize {
+        let own = segment.first_position + row + 1;
+        if self.ends.is_null() {
+            return own;
+        }
+        let end = usize::try_from(*self.ends.add(segment.first_row + row)).unwrap_or(0);
+        end.clamp(own, segment.first_position + segment.len)
     }
 
     /// Slot of logical position `key` of a segment.

@@ -29,7 +29,7 @@ mod simd;
 mod weights;
 
 pub use adjust::Adjust;
-pub use attention::{Attention, Norm as HeadNorm, Rope, RotaryPairing, Store};
+pub use attention::{Attention, Ends, Norm as HeadNorm, Rope, RotaryPairing, Store};
 pub use bridge::kernel_arrays;
 pub use choose::{Choose, Masks, Xtc};
 pub use conv::Conv;

@@ -1,6 +1,6 @@
 //! [`PagedAttention`]: everything between the merged projection and the output projection, in one node.
 
-use mlx_sys::kernels::{self, Kernel, Packing, RotaryPairing, Store};
+use mlx_sys::kernels::{self, Ends, Kernel, Packing, RotaryPairing, Store};
 
 use super::{Op, Output, node, size};
 use crate::{Array, Dtype, Result};
@@ -38,11 +38,14 @@ pub struct AttentionMetadata<'a> {
     pub segments: &'a Array,
     /// i32 `[m]`: ids of blocks.
     pub tables: &'a Array,
+    /// i32 `[rows]`: for rows that see later keys of their segment, the position behind the last of them; at most their own
+    /// for others.
+    pub ends: Option<&'a Array>,
 }
 
 /// Norms and rotates queries and keys, writes keys and values to their pools in place, and attends causally:
 /// a row at position p of its segment sees the keys 0..=p, or with a window of w the last w of them and the first
-/// `sink_tokens`.
+/// `sink_tokens`. With [ends](AttentionMetadata::ends) it sees later keys, too.
 ///
 /// The pools are never copied, even if a step that reads them is still running, so only the arrays returned
 /// may be used afterwards.
@@ -99,12 +102,13 @@ pub struct AttentionOutput {
 impl PagedAttention<'_> {
     /// Adds the node to the graph.
     pub fn run(self) -> Result<AttentionOutput> {
-        let AttentionMetadata { slots, segments, tables } = self.metadata;
+        let AttentionMetadata { slots, segments, tables, ends } = self.metadata;
         let mut inputs = vec![self.qkv, self.positions, slots, segments, tables, &self.k_pool, &self.v_pool];
         inputs.extend(self.q_norm.map(|norm| norm.weight));
         inputs.extend(self.k_norm.map(|norm| norm.weight));
         inputs.extend(self.rope.map(|rope| rope.freqs));
         inputs.extend(self.sinks);
+        inputs.extend(ends);
         let op = Op { name: "cpu::paged_attention", inputs: &inputs };
         let kernel = self.check(&op)?;
         let out = [size(kernel.rows)?, size(kernel.heads * kernel.v_dim)?];
@@ -150,6 +154,7 @@ impl PagedAttention<'_> {
             window: self.window.map(|window| window as usize),
             sink_tokens: self.sink_tokens as usize,
             sinks: self.sinks.map(|sinks| op.float(sinks)).transpose()?,
+            ends: self.metadata.ends.map(|_| Ends),
         })
     }
 
@@ -190,13 +195,16 @@ impl PagedAttention<'_> {
         let &[rows, width] = self.qkv.shape() else { return Err(op.fail("qkv has two axes")) };
         let want = (heads + kv_heads) * i64::from(self.head_dim) + kv_heads * i64::from(pools.v_dim);
         op.require(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
-        let AttentionMetadata { slots, segments, tables } = self.metadata;
-        for numbers in [self.positions, slots, segments, tables] {
-            op.require(numbers.dtype()? == Dtype::I32, "positions, slots, segments and tables are int32")?;
+        let AttentionMetadata { slots, segments, tables, ends } = self.metadata;
+        for numbers in [self.positions, slots, segments, tables].into_iter().chain(ends) {
+            op.require(
+                numbers.dtype()? == Dtype::I32,
+                "positions, slots, segments, tables and ends are int32",
+            )?;
         }
         op.require(
-            self.positions.shape() == [rows] && slots.shape() == [rows],
-            "a position and a slot per row",
+            [self.positions, slots].into_iter().chain(ends).all(|of_rows| of_rows.shape() == [rows]),
+            "a position, a slot and an end per row",
         )?;
         op.require(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
         op.require(tables.ndim() == 1, "tables have one axis")?;

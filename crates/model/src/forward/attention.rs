@@ -8,7 +8,7 @@ use super::kv_path::AttentionPath;
 use super::row_split::RowSplit;
 use super::rows::{Rows, indices, singles_and_chunks, table_of};
 use crate::kv_cache::block_indices;
-use crate::{KvCache, Segment};
+use crate::{Bidirectional, KvCache, Segment};
 
 /// What the attention layers of one group read and write.
 pub(crate) struct AttentionMetadata {
@@ -34,6 +34,9 @@ pub(crate) struct SegmentTables {
     pub(crate) segments: Array,
     /// All block tables end to end, `[m]` i32.
     pub(crate) tables: Array,
+    /// For each row the position behind the last key that it sees where attention is bidirectional, `[T]` i32; `None` if no
+    /// row sees a later one.
+    pub(crate) ends: Option<Array>,
 }
 
 /// For MLX's operations.
@@ -56,6 +59,8 @@ pub(crate) struct Gather {
     pub(crate) keys: i32,
     /// `true` where a row attends to a key, `[n, 1, rows, keys]`; `None` is causal.
     pub(crate) mask: Option<Array>,
+    /// The same where attention is bidirectional; `None` if no row sees a later key.
+    bidirectional: Option<Array>,
     /// Positions of each segment's first row and first key; of a cache without sinks.
     starts: Vec<[i32; 2]>,
 }
@@ -66,6 +71,15 @@ impl Gather {
             Some(mask) => fast::Mask::Array(mask),
             None => fast::Mask::Causal,
         }
+    }
+
+    /// The mask of layers that attend in these directions; `None` is causal.
+    pub(crate) fn mask_of(&self, directions: Bidirectional) -> Option<&Array> {
+        let later = match directions {
+            Bidirectional::No => None,
+            Bidirectional::Pictures | Bidirectional::Prompts => self.bidirectional.as_ref(),
+        };
+        later.or(self.mask.as_ref())
     }
 
     /// Positions of rows, `[n, 1, rows, 1]`, and of keys, `[n, 1, 1, keys]`, i32.
@@ -109,14 +123,16 @@ impl AttentionMetadata {
         let (written, reading, rows) = (split.written(visible), split.reading(visible), positions.len());
         let slots = slots(written, rows, group, cache, path)?;
         let reads = match path {
-            AttentionPath::Segments => AttentionReads::Segments(SegmentTables::new(&slots, reading, group)?),
+            AttentionPath::Segments => {
+                AttentionReads::Segments(SegmentTables::new(&slots, (reading, split.ends()), group)?)
+            }
             AttentionPath::Items => {
                 let kind = cache.spec(group)?.kind;
                 AttentionReads::Items(Box::new(Items::new(reading, [positions, &slots], group, kind)?))
             }
             AttentionPath::Gather => AttentionReads::Gather(GatheredRows {
                 slots: indices(&slots)?,
-                gathers: gathers(reading, group, cache)?,
+                gathers: gathers((reading, split.ends()), group, cache)?,
                 order: split.order(visible, rows)?,
             }),
         };
@@ -125,7 +141,7 @@ impl AttentionMetadata {
 }
 
 impl SegmentTables {
-    fn new(slots: &[i32], reading: &[Segment], group: usize) -> mlx::Result<Self> {
+    fn new(slots: &[i32], (reading, ends): (&[Segment], Option<&[i32]>), group: usize) -> mlx::Result<Self> {
         let (mut segments, mut tables) = (Vec::new(), Vec::new());
         for segment in reading {
             let table = table_of(segment, group)?;
@@ -135,7 +151,8 @@ impl SegmentTables {
         }
         let count = segments.len() as i32 / 5;
         let segments = Array::from_slice(&segments, &[count, 5])?;
-        Ok(Self { slots: indices(slots)?, segments, tables: indices(&tables)? })
+        let ends = ends.map(indices).transpose()?;
+        Ok(Self { slots: indices(slots)?, segments, tables: indices(&tables)?, ends })
     }
 }
 
@@ -167,14 +184,18 @@ fn slots(
     Ok(slots)
 }
 
-fn gathers(segments: &[Segment], group: usize, cache: &KvCache) -> mlx::Result<Vec<Gather>> {
+fn gathers(
+    (segments, ends): (&[Segment], Option<&[i32]>),
+    group: usize,
+    cache: &KvCache,
+) -> mlx::Result<Vec<Gather>> {
     let (singles, chunks) = singles_and_chunks(segments);
     let mut gathers = Vec::new();
     if !singles.is_empty() {
         gathers.push(gather_singles(&singles, group, cache)?);
     }
     for segment in &chunks {
-        gathers.push(gather_chunk(segment, group, cache)?);
+        gathers.push(gather_chunk((segment, ends), group, cache)?);
     }
     Ok(gathers)
 }
@@ -201,30 +222,50 @@ fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::
         tables: block_indices(&padded)?.reshape(&[count, width as i32])?,
         keys: keys as i32,
         mask: Some(Array::from_slice(&mask, &[count, 1, 1, keys as i32])?),
+        bidirectional: None,
         starts: (segments.iter().zip(&tables))
             .map(|(segment, table)| starts(segment, table, cache.block_size))
             .collect(),
     })
 }
 
-fn gather_chunk(segment: &Segment, group: usize, cache: &KvCache) -> mlx::Result<Gather> {
+fn gather_chunk(
+    (segment, ends): (&Segment, Option<&[i32]>),
+    group: usize,
+    cache: &KvCache,
+) -> mlx::Result<Gather> {
     let table = table_of(segment, group)?;
     let keys = segment.end() - table.freed_blocks * cache.block_size;
-    let mask = match cache.spec(group)?.kind {
-        kind @ CacheKind::SlidingWindow { .. } => {
-            let visible = |at| is_visible(kind, cache.block_size, table, at);
-            let mask: Vec<bool> = (segment.context..segment.end())
-                .flat_map(|position| (0..keys).map(move |key| visible((position, key))))
-                .collect();
-            Some(Array::from_slice(&mask, &[1, 1, segment.len as i32, keys as i32])?)
-        }
+    let kind = cache.spec(group)?.kind;
+    let visible = |at| is_visible(kind, cache.block_size, table, at);
+    let mask_of = |sees: &dyn Fn(usize, usize) -> bool| {
+        let rows = segment.context..segment.end();
+        let mask: Vec<bool> =
+            rows.flat_map(|position| (0..keys).map(move |key| sees(position, key))).collect();
+        Array::from_slice(&mask, &[1, 1, segment.len as i32, keys as i32])
+    };
+    let mask = match kind {
+        CacheKind::SlidingWindow { .. } => Some(mask_of(&|position, key| visible((position, key)))?),
         CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } | CacheKind::State => None,
+    };
+    let ends = ends.and_then(|ends| ends.get(segment.rows()));
+    let last = |position: usize| ends.and_then(|ends| ends.get(position - segment.context));
+    let sees_later = |position: usize, key: usize| {
+        let at = key_position(cache.block_size, table, key);
+        position < at && last(position).is_some_and(|end| at < *end as usize)
+    };
+    let is_causal =
+        (segment.context..segment.end()).all(|row| last(row).is_none_or(|end| *end as usize <= row + 1));
+    let bidirectional = match is_causal {
+        true => None,
+        false => Some(mask_of(&|position, key| visible((position, key)) || sees_later(position, key))?),
     };
     Ok(Gather {
         rows: Rows::of([segment.rows()])?,
         tables: block_indices(&table.blocks)?.expand_dims(&[0])?,
         keys: keys as i32,
         mask,
+        bidirectional,
         starts: vec![starts(segment, table, cache.block_size)],
     })
 }
@@ -236,7 +277,11 @@ fn is_visible(
     table: &BlockTable,
     (position, key): (usize, usize),
 ) -> bool {
+    kind.is_visible(position, key_position(block_size, table, key))
+}
+
+/// The position of the key at an index of the gathered blocks.
+fn key_position(block_size: usize, table: &BlockTable, key: usize) -> usize {
     let is_sink = key < table.sink_blocks * block_size;
-    let freed = if is_sink { 0 } else { table.freed_blocks * block_size };
-    kind.is_visible(position, key + freed)
+    key + if is_sink { 0 } else { table.freed_blocks * block_size }
 }

@@ -95,7 +95,8 @@ impl ForwardContext {
         let lengths = SequenceLengths::of(batch, rows)?;
         let positions: Vec<i32> = lengths.0.iter().map(|(position, _)| *position as i32).collect();
         let prefix = cache.storage.unquantized_prefix.map(|prefix| prefix.tokens);
-        let split = RowSplit::new(&batch.segments, prefix);
+        let spans = batch.multimodal.as_ref().map_or(&[][..], |rows| &rows.bidirectional);
+        let split = RowSplit::new(&batch.segments, prefix, (rows, spans))?;
         let groups = cache.groups.iter().enumerate().map(|(group, of)| match of.spec.kind.is_state() {
             true => Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, state_path)?)),
             false => {

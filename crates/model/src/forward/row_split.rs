@@ -1,5 +1,7 @@
 //! The rows of a batch by which stored keys and values they read: with an unquantized prefix, rows at its positions
-//! read another pool than later rows.
+//! read another pool than later rows; and which of them see later positions.
+
+use std::ops::Range;
 
 use mlx::Array;
 
@@ -13,13 +15,21 @@ pub(super) struct RowSplit<'a> {
     prefix: Vec<Segment>,
     /// The other rows.
     later: Vec<Segment>,
+    /// For each row of the pass, the position behind the last key that it sees where attention is bidirectional; empty if
+    /// no row sees a later one.
+    ends: Vec<i32>,
 }
 
 impl<'a> RowSplit<'a> {
-    /// `prefix`: length of the unquantized prefix in tokens, if there is one.
-    pub(super) fn new(segments: &'a [Segment], prefix: Option<usize>) -> Self {
-        let mut split = Self { all: segments, prefix: Vec::new(), later: Vec::new() };
-        let Some(prefix) = prefix else { return split };
+    /// `prefix`: length of the unquantized prefix in tokens, if there is one. `spans`: rows that attend in both directions.
+    pub(super) fn new(
+        segments: &'a [Segment],
+        prefix: Option<usize>,
+        (rows, spans): (usize, &[Range<usize>]),
+    ) -> mlx::Result<Self> {
+        let ends = ends(segments, rows, spans)?;
+        let mut split = Self { all: segments, prefix: Vec::new(), later: Vec::new(), ends };
+        let Some(prefix) = prefix else { return Ok(split) };
         let part = |segment: &Segment, from: usize, to: usize| Segment {
             first: segment.first + from,
             len: to - from,
@@ -27,7 +37,10 @@ impl<'a> RowSplit<'a> {
             ..segment.clone()
         };
         for segment in segments {
-            let early = prefix.saturating_sub(segment.context).min(segment.len);
+            let border = segment.first + prefix.saturating_sub(segment.context).min(segment.len);
+            // The rows of a span read one pool, which must have the keys of all of them.
+            let cut = spans.iter().find(|span| span.start < border && border < span.end);
+            let early = cut.map_or(border, |span| span.start) - segment.first;
             if early > 0 {
                 split.prefix.push(part(segment, 0, early));
             }
@@ -35,7 +48,13 @@ impl<'a> RowSplit<'a> {
                 split.later.push(part(segment, early, segment.len));
             }
         }
-        split
+        Ok(split)
+    }
+
+    /// For each row of the pass, the position behind the last key that it sees where attention is bidirectional; `None` if
+    /// no row sees a later one.
+    pub(super) fn ends(&self) -> Option<&[i32]> {
+        (!self.ends.is_empty()).then_some(&self.ends)
     }
 
     /// The rows that read a group's keys and values.
@@ -68,4 +87,26 @@ impl<'a> RowSplit<'a> {
             VisibleTo::PrefixRows => Ok(None),
         }
     }
+}
+
+fn ends(segments: &[Segment], rows: usize, spans: &[Range<usize>]) -> mlx::Result<Vec<i32>> {
+    if spans.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut ends = vec![0; rows];
+    for segment in segments {
+        for (row, end) in ends.iter_mut().enumerate().skip(segment.first).take(segment.len) {
+            *end = (segment.context + row - segment.first + 1) as i32;
+        }
+    }
+    for span in spans {
+        let within =
+            |segment: &&Segment| segment.first <= span.start && span.end <= segment.first + segment.len;
+        let segment = segments.iter().find(within);
+        let segment = segment.ok_or_else(|| mlx::Error::new("a span lies within a segment"))?;
+        if let Some(rows) = ends.get_mut(span.clone()) {
+            rows.fill((segment.context + span.end - segment.first) as i32);
+        }
+    }
+    Ok(ends)
 }

@@ -14,5 +14,6 @@ pub(super) use forward::AttentionBlock;
 pub(super) use gate::GateBlock;
 pub use qk_norm::{NormAt, NormOver, QkNorm};
 pub use spec::{
-    Attention, AttentionSpan, BlockSparse, HeadGate, KeySource, OutNorm, OutputGate, Temperature,
+    Attention, AttentionSpan, Bidirectional, BlockSparse, HeadGate, KeySource, OutNorm, OutputGate,
+    Temperature,
 };

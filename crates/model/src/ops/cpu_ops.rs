@@ -12,7 +12,9 @@ use super::{
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, AttentionSpan, GatedDelta, Mamba2, Mixer, RotaryPairing, Router, kv_format};
+use crate::{
+    Activation, AttentionSpan, Bidirectional, GatedDelta, Mamba2, Mixer, RotaryPairing, Router, kv_format,
+};
 
 /// CPU kernels.
 pub(super) struct CpuOps {
@@ -227,6 +229,7 @@ fn paged_in(
             slots: &metadata.slots,
             segments: &metadata.segments,
             tables: &metadata.tables,
+            ends: metadata.ends.as_ref().filter(|_| spec.bidirectional != Bidirectional::No),
         },
     }
     .run()?;

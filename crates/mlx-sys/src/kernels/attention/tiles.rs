@@ -97,10 +97,11 @@ impl<F: Format> Attend<'_, F> {
         std::ptr::write_bytes(room.scores.add(count * KEYS), 0, (padded - count) * KEYS);
         // Keys that row r sees, the kept ones aside.
         let sees = |r: usize| {
-            let end = segment.first_position + (first + r) / group + 1;
-            (window.map_or(0, |window| end.saturating_sub(window)), end)
+            let row = (first + r) / group;
+            let own = segment.first_position + row + 1;
+            (window.map_or(0, |window| own.saturating_sub(window)), call.end(&segment, row))
         };
-        let (begin, end) = (sees(0).0, sees(count - 1).1);
+        let (begin, end) = (sees(0).0, (0..count).map(|r| sees(r).1).max().unwrap_or(0));
         let tile = begin / KEYS * KEYS;
         let tiles = || (0..sink_tokens.min(tile)).step_by(KEYS).chain((tile..end).step_by(KEYS));
         let mut slots = self.slots(tiles().next().unwrap_or(0), end);

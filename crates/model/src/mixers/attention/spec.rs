@@ -20,6 +20,8 @@ pub struct Attention {
     pub scale: f32,
     /// Which earlier positions a query attends to.
     pub span: AttentionSpan,
+    /// Which later ones.
+    pub bidirectional: Bidirectional,
     /// How position enters.
     pub position: Position,
     /// Norm on queries and keys.
@@ -109,6 +111,17 @@ pub struct Temperature {
     pub beta: f32,
     pub period: usize,
     pub shift: usize,
+}
+
+/// Which later positions a query attends to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bidirectional {
+    /// None.
+    No,
+    /// Those of its own picture (Gemma 3).
+    Pictures,
+    /// Those of its prompt (PaliGemma).
+    Prompts,
 }
 
 /// Which earlier positions a query attends to.

@@ -94,11 +94,12 @@ impl GatherAttention<'_> {
         };
         let (k, v) = (in_order(keys, self.spec.head_dim)?, in_order(values, self.spec.v_head_dim)?);
         let seen = self.seen(pool, gather)?;
+        let mask = gather.mask_of(self.spec.bidirectional).map_or(fast::Mask::Causal, fast::Mask::Array);
         let y = match (self.spec.softcap, &seen) {
             (None, Some(seen)) => {
                 fast::sdpa(&q, &k, &v, self.spec.scale, fast::Mask::Array(seen), self.sinks)?
             }
-            (None, None) => fast::sdpa(&q, &k, &v, self.spec.scale, gather.mask(), self.sinks)?,
+            (None, None) => fast::sdpa(&q, &k, &v, self.spec.scale, mask, self.sinks)?,
             (Some(cap), _) => self.capped([&q, &k, &v], gather, cap)?,
         };
         y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * self.spec.v_head_dim as i32])
@@ -115,7 +116,10 @@ impl GatherAttention<'_> {
             return Ok(None);
         }
         let positions = gather.positions()?;
-        let mut seen = gather.visible(&positions)?;
+        let mut seen = match gather.mask_of(spec.bidirectional) {
+            Some(mask) => mask.clone(),
+            None => gather.visible(&positions)?,
+        };
         if let Some(tokens) = chunk {
             let [row, key] = block_numbers(&positions, tokens)?;
             seen = seen.logical_and(&row.equal(&key)?)?;
@@ -136,7 +140,7 @@ impl GatherAttention<'_> {
         let grouped = (q * self.spec.scale).reshape(&[count, kv_heads, heads / kv_heads, queries, dim])?;
         let scores = grouped.matmul(&k.expand_dims(&[2])?.swapaxes(-1, -2)?)?.astype(Dtype::F32)?;
         let scores = (scores / cap).tanh()? * cap;
-        let seen = match &gather.mask {
+        let seen = match gather.mask_of(self.spec.bidirectional) {
             Some(mask) => mask.expand_dims(&[2])?,
             None => Array::ones(&[queries, keys], Dtype::F32)?.tril(keys - queries)?.astype(Dtype::Bool)?,
         };
