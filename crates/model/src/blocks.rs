@@ -27,7 +27,7 @@ pub(crate) use hadamard::HadamardRotation;
 pub(crate) use history::HistoryBlock;
 pub(crate) use hyper::HyperBlock;
 pub(crate) use laurel::LaurelBlock;
-pub(crate) use linear::{Embedding, ExpertLinear, Fused, Linear};
+pub(crate) use linear::{Embedding, ExpertLinear, Fused, LIMITS, Limits, Linear};
 pub(crate) use norm::{NormBlock, ResidualStream};
 pub(crate) use per_layer::PerLayerEmbedding;
 pub(crate) use projection::Projection;

@@ -27,8 +27,9 @@ use serde_json::{Map, Value};
 
 use crate::{Config, ConfigError};
 pub use blueprint::{
-    ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, Linears, MergedElements,
-    PatchEmbedding, PatchOrder, PositionTable, Rotary2d, RotaryAxes, Sampling, TakenFrom,
+    ClassToken, ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, Linears,
+    MergedElements, PatchEmbedding, PatchLayout, PatchOrder, PatchPairs, PixelRange, PositionTable, Rotary2d,
+    RotaryAxes, Sampling, TakenFrom,
 };
 pub use encoder::{Encoder, Features};
 pub use families::ENCODERS;

@@ -14,11 +14,33 @@ pub(crate) struct Linear {
     bias: Option<Array>,
     /// Of what it reads.
     rotation: Option<HadamardRotation>,
+    /// Of encoders that were trained for activations in few bits.
+    limits: Option<Limits>,
+}
+
+/// Names of the ends of ranges, scalars beside a layer's weight.
+pub(crate) const LIMITS: [&str; 4] = ["input_min", "input_max", "output_min", "output_max"];
+
+/// Ranges that what a layer reads and what it gives are clipped to: the ends that [`LIMITS`] names, `[]` each.
+#[derive(Clone)]
+pub(crate) struct Limits(pub(crate) [Array; 4]);
+
+impl Limits {
+    /// A product within the limits of what it reads and gives.
+    fn within(&self, x: &Array, product: impl FnOnce(&Array) -> mlx::Result<Array>) -> mlx::Result<Array> {
+        let Self([input_min, input_max, output_min, output_max]) = self;
+        product(&x.clip(Some(input_min), Some(input_max))?)?.clip(Some(output_min), Some(output_max))
+    }
 }
 
 impl Linear {
     pub(crate) fn new(weight: Rc<AdaptedWeight>, bias: Option<Array>) -> Self {
-        Self { weight, bias, rotation: None }
+        Self { weight, bias, rotation: None, limits: None }
+    }
+
+    /// The same within ranges.
+    pub(crate) fn limited(self, limits: Option<Limits>) -> Self {
+        Self { limits, ..self }
     }
 
     /// The same layer, which no adapter may change: its rows are not those of the pass.
@@ -36,6 +58,13 @@ impl Linear {
 
     /// `[.., in]` → `[.., out]`.
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<Array> {
+        match &self.limits {
+            Some(limits) => limits.within(x, |x| self.product(x)),
+            None => self.product(x),
+        }
+    }
+
+    fn product(&self, x: &Array) -> mlx::Result<Array> {
         let product = match &self.rotation {
             Some(rotation) => self.weight.product(&rotation.apply(x)?)?,
             None => self.weight.product(x)?,
@@ -48,7 +77,8 @@ impl Linear {
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         let signs = self.rotation.iter().map(|rotation| &rotation.signs);
-        self.weight.weight.arrays().into_iter().chain(&self.bias).chain(signs).collect()
+        let limits = self.limits.iter().flat_map(|limits| &limits.0);
+        self.weight.weight.arrays().into_iter().chain(&self.bias).chain(signs).chain(limits).collect()
     }
 
     /// The same layer with only these outputs, in this order. `rows`: `[n]` i32, each below the outputs' number.
@@ -59,7 +89,8 @@ impl Linear {
 
     /// One layer that computes both outputs, `first` before `second`, if they are stored alike.
     fn join(first: &Self, second: &Self) -> mlx::Result<Option<Self>> {
-        if first.rotation.is_some() || second.rotation.is_some() {
+        let is_plain = |linear: &Self| linear.rotation.is_none() && linear.limits.is_none();
+        if !is_plain(first) || !is_plain(second) {
             return Ok(None);
         }
         let bias = match (&first.bias, &second.bias) {
@@ -68,7 +99,7 @@ impl Linear {
             _ => return Ok(None),
         };
         let weight = AdaptedWeight::join(&first.weight, &second.weight)?;
-        Ok(weight.map(|weight| Self { weight, bias, rotation: None }))
+        Ok(weight.map(|weight| Self { weight, bias, rotation: None, limits: None }))
     }
 }
 

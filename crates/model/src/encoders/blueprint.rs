@@ -12,14 +12,18 @@ pub struct EncoderBlueprint {
     pub patches: PatchEmbedding,
     /// Which patch stands where.
     pub order: PatchOrder,
-    /// Each view begins with a learned row, which is left out of the features (CLIP).
-    pub class_token: bool,
+    /// Applied to the rows of patches alone.
+    pub patch_norm: Option<Norm>,
+    /// A learned row of each view, which is left out of the features.
+    pub class_token: ClassToken,
     /// Learned positions that are added to the rows.
     pub positions: PositionTable,
     /// Applied before the first layer.
     pub input_norm: Option<Norm>,
     /// In order of execution. Layers that a checkpoint has behind them are not read.
     pub layers: Vec<EncoderLayer>,
+    /// Linear layers of layers clip what they read and what they give, each to ranges of its own (Gemma 4).
+    pub clipped: bool,
     /// Side of the windows that some layers attend within, in merged patches.
     pub window: Option<usize>,
     /// Applied after the last layer.
@@ -45,9 +49,58 @@ pub struct PatchEmbedding {
     pub size: usize,
     #[allow(missing_docs)]
     pub bias: bool,
+    /// How weights order the numbers of a patch.
+    pub layout: PatchLayout,
+    /// What pixels are.
+    pub range: PixelRange,
+}
+
+/// How weights order the numbers of a patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchLayout {
+    /// Colour by colour, frame by frame, row by row.
+    ColoursFirst,
+    /// Row by row, the colours of a pixel next to each other.
+    ColoursLast,
+}
+
+/// What pixels are, as a processor gives them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PixelRange {
+    /// Normalized; taken as they are.
+    Normalized,
+    /// From 0 to 1; taken as from −1 to 1 (Gemma 4).
+    Unit,
+}
+
+/// A learned row of each view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClassToken {
+    /// None.
+    Absent,
+    /// Before the patches (CLIP).
+    First,
+    /// Behind them (Llama 4).
+    Last,
+}
+
+impl ClassToken {
+    /// How many rows.
+    pub fn rows(self) -> usize {
+        match self {
+            Self::Absent => 0,
+            Self::First | Self::Last => 1,
+        }
+    }
 }
 
 impl PatchEmbedding {
+    /// Of single frames with three colours.
+    pub fn new(size: usize, bias: bool) -> Self {
+        let (layout, range) = (PatchLayout::ColoursFirst, PixelRange::Normalized);
+        Self { channels: 3, frames: 1, size, bias, layout, range }
+    }
+
     /// Numbers of one patch.
     pub fn elements(&self) -> usize {
         self.channels * self.frames * self.size * self.size
@@ -68,7 +121,7 @@ pub enum PatchOrder {
 pub enum PositionTable {
     /// None.
     Absent,
-    /// One for each row of a view, the class token's first.
+    /// One for each row of a view, the class token's among them.
     PerRow {
         /// How many.
         count: usize,
@@ -79,6 +132,11 @@ pub enum PositionTable {
         side: usize,
         #[allow(missing_docs)]
         sampling: Sampling,
+    },
+    /// So many for columns, then so many for rows; a patch has the sum of two (Gemma 4).
+    Axes {
+        #[allow(missing_docs)]
+        count: usize,
     },
 }
 
@@ -91,6 +149,10 @@ pub enum Sampling {
     AlignedCorners,
     /// Bilinear between centres, over as many positions as a patch covers (Siglip 2).
     Antialiased,
+    /// Bilinear between centres (PaddleOCR-VL).
+    Bilinear,
+    /// Bicubic between centres, with a = −0.75 (MoonViT, GLM-4V). Source: Keys 1981.
+    Bicubic,
 }
 
 /// One pre-norm layer.
@@ -98,6 +160,8 @@ pub enum Sampling {
 pub struct EncoderLayer {
     /// Before attention and before the MLP.
     pub norm: Norm,
+    /// Of what attention and MLP add to the stream (Gemma 4).
+    pub after: Option<Norm>,
     #[allow(missing_docs)]
     pub attention: EncoderAttention,
     #[allow(missing_docs)]
@@ -116,6 +180,20 @@ pub struct EncoderAttention {
     pub rotary: Option<Rotary2d>,
     /// Attends within the encoder's windows.
     pub windowed: bool,
+    /// RMS norm of each head's queries and keys, with this epsilon.
+    pub qk_norm: Option<f32>,
+    /// The same of values, without a weight.
+    pub value_norm: Option<f32>,
+    /// Scores are multiplied by this before the softmax, if not by `1/√head_dim`.
+    pub scale: Option<f32>,
+}
+
+impl EncoderAttention {
+    /// With biases, without positions.
+    pub fn new(heads: usize) -> Self {
+        let [qk_norm, value_norm, scale] = [None; 3];
+        Self { heads, biases: Linears::All, rotary: None, windowed: false, qk_norm, value_norm, scale }
+    }
 }
 
 /// Linear layers of attention.
@@ -137,7 +215,16 @@ pub struct Rotary2d {
     /// Which pairs turn by the row, and which by the column.
     pub axes: RotaryAxes,
     /// Which elements form a pair.
-    pub pairs: RotaryPairing,
+    pub pairs: PatchPairs,
+}
+
+/// Which elements of a head rotate together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchPairs {
+    /// As in text.
+    OfHead(RotaryPairing),
+    /// Halves of each axis' half of a head (Gemma 4).
+    HalvesOfAxes,
 }
 
 /// Which pairs of a head turn by the row, and which by the column.
@@ -147,6 +234,12 @@ pub enum RotaryAxes {
     SameFrequencies,
     /// The same, with the frequencies of even pairs for rows and those of odd pairs for columns (Pixtral).
     AlternateFrequencies,
+    /// The first half by the column and the second by the row, both with the same frequencies (Gemma 4).
+    ColumnsFirst,
+    /// The same, counted from 1; a class token is at 0 (Llama 4).
+    ColumnsFirstFromOne,
+    /// Even pairs by the column and odd ones by the row, with the same frequencies (MoonViT).
+    InTurn,
 }
 
 /// One step from rows to features. Names are below `encoder.connector` or `encoder.deepstack.N`.
@@ -174,6 +267,13 @@ pub enum ConnectorStep {
     Act(Activation),
     /// The first half of each row times this of the second.
     GateHalf(Activation),
+    /// This of the linear layer `gate_proj`, times the linear layer `up_proj`, both of this width.
+    #[allow(missing_docs)]
+    Gated { act: Activation, width: usize, bias: bool },
+    /// A factor.
+    Scale(f32),
+    /// The learned vector `shift` is subtracted, and what is left multiplied by the vector `scale`.
+    Standardize,
 }
 
 /// The order of a merged row's elements.
@@ -211,6 +311,34 @@ impl TakenFrom {
 }
 
 impl EncoderBlueprint {
+    /// Layers over rows of patches, without positions, other norms and a connector. `rewrites`: see
+    /// [`Self::rewrites`].
+    pub(super) fn new(
+        hidden: usize,
+        patches: PatchEmbedding,
+        layers: Vec<EncoderLayer>,
+        features: usize,
+        rewrites: Vec<WeightRewrite>,
+    ) -> Self {
+        Self {
+            hidden,
+            patches,
+            order: PatchOrder::Rows,
+            patch_norm: None,
+            class_token: ClassToken::Absent,
+            positions: PositionTable::Absent,
+            input_norm: None,
+            layers,
+            window: None,
+            clipped: false,
+            output_norm: None,
+            connector: Vec::new(),
+            deepstack: Vec::new(),
+            features,
+            rewrites,
+        }
+    }
+
     /// Checks what the types cannot say.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let mut broken = Broken::default();
@@ -234,6 +362,7 @@ impl EncoderBlueprint {
             PositionTable::Absent => {}
             PositionTable::PerRow { count } => broken.size(&[("number of positions", count)]),
             PositionTable::Square { side, .. } => broken.size(&[("positions on a side", side); 2]),
+            PositionTable::Axes { count } => broken.size(&[("number of positions", count), ("axes", 2)]),
         }
         let rules = broken.into_rules();
         if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }
@@ -247,7 +376,10 @@ impl EncoderBlueprint {
             ConnectorStep::Norm { .. }
             | ConnectorStep::Linear { .. }
             | ConnectorStep::Act(_)
-            | ConnectorStep::GateHalf(_) => None,
+            | ConnectorStep::GateHalf(_)
+            | ConnectorStep::Gated { .. }
+            | ConnectorStep::Scale(_)
+            | ConnectorStep::Standardize => None,
         });
         let order = match self.order {
             PatchOrder::Rows => None,

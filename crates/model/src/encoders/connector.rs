@@ -4,7 +4,8 @@ use mlx::Array;
 
 use super::blueprint::{ConnectorStep, MergedElements, PatchOrder};
 use super::grid::Grid;
-use crate::blocks::{Linear, NormBlock};
+use super::manifest::{GATED, STANDARDIZE};
+use crate::blocks::{Fused, Linear, NormBlock};
 use crate::ops::Ops;
 use crate::weights::Store;
 use crate::{Activation, LoadError};
@@ -23,6 +24,9 @@ enum Step {
     Linear(Linear),
     Act(Activation),
     GateHalf(Activation),
+    Gated(Fused, Activation),
+    Scale(f32),
+    Standardize([Array; 2]),
 }
 
 impl Connector {
@@ -45,6 +49,16 @@ impl Connector {
                     width /= 2;
                     Step::GateHalf(act)
                 }
+                ConnectorStep::Scale(factor) => Step::Scale(factor),
+                ConnectorStep::Standardize => {
+                    let [shift, scale] = STANDARDIZE.map(|name| store.vector(&format!("{path}.{name}")));
+                    Step::Standardize([shift?, scale?])
+                }
+                ConnectorStep::Gated { act, width: to, .. } => {
+                    width = to;
+                    let linears = GATED.map(|name| store.linear(&format!("{path}.{name}")));
+                    Step::Gated(Fused::new(linears.into_iter().collect::<Result<_, _>>()?)?, act)
+                }
                 ConnectorStep::Norm { name, norm } => {
                     Step::Norm(store.norm(&format!("{path}.{name}"), norm, width)?)
                 }
@@ -66,6 +80,9 @@ impl Connector {
                 Step::Norm(norm) => norm.forward(&x)?,
                 Step::Linear(linear) => linear.forward(&x)?,
                 Step::Act(act) => self.ops.act(&x, *act)?,
+                Step::Gated(linears, act) => self.ops.gated_act(&linears.forward(&x)?, *act)?,
+                Step::Scale(factor) => x * *factor,
+                Step::Standardize([shift, scale]) => (x - shift) * scale,
                 Step::GateHalf(act) => match x.split(&[x.dim(-1)? / 2], -1)?.as_slice() {
                     [up, gate] => self.ops.gated_act_pair(gate, up, *act)?,
                     _ => return Err(mlx::Error::new("two halves")),
@@ -114,7 +131,11 @@ impl Connector {
             .flat_map(|step| match step {
                 Step::Norm(norm) => norm.arrays().collect::<Vec<_>>(),
                 Step::Linear(linear) => linear.arrays(),
-                Step::Merge(..) | Step::Pool(_) | Step::Act(_) | Step::GateHalf(_) => Vec::new(),
+                Step::Gated(linears, _) => linears.arrays(),
+                Step::Standardize(vectors) => vectors.iter().collect(),
+                Step::Merge(..) | Step::Pool(_) | Step::Act(_) | Step::GateHalf(_) | Step::Scale(_) => {
+                    Vec::new()
+                }
             })
             .collect()
     }

@@ -2,11 +2,13 @@
 
 use mlx::{Array, Dtype};
 
-use super::blueprint::{EncoderBlueprint, PatchOrder};
+use super::blueprint::{ClassToken, EncoderBlueprint, PatchOrder};
 use super::connector::Connector;
 use super::grid::{EncoderInput, Grid, View, windows};
 use super::layer::{Group, LayerBlock, groups};
-use super::manifest::{CLASS_TOKEN, CONNECTOR, DEEPSTACK, INPUT_NORM, OUTPUT_NORM, PATCHES, POSITIONS};
+use super::manifest::{
+    CLASS_TOKEN, CONNECTOR, DEEPSTACK, INPUT_NORM, OUTPUT_NORM, PATCH_NORM, PATCHES, POSITIONS,
+};
 use super::positions::Positions;
 use super::rotary::Angles;
 use crate::blocks::{Linear, NormBlock};
@@ -19,6 +21,7 @@ pub struct Encoder {
     patches: Linear,
     /// `[1, 1, hidden]`
     class_token: Option<Array>,
+    patch_norm: Option<NormBlock>,
     positions: Option<Positions>,
     input_norm: Option<NormBlock>,
     layers: Vec<LayerBlock>,
@@ -56,9 +59,11 @@ impl Encoder {
         let mut store = blueprint.store(quantization, weights, kernels)?;
         let (hidden, order) = (blueprint.hidden as i32, blueprint.order);
         let at = |name: &str| format!("encoder.{name}");
-        let class_token = blueprint.class_token.then(|| store.vector(&at(CLASS_TOKEN))).transpose()?;
+        let has_token = blueprint.class_token != ClassToken::Absent;
+        let class_token = has_token.then(|| store.vector(&at(CLASS_TOKEN))).transpose()?;
         let positions = blueprint.positions.count().map(|_| store.table(&at(POSITIONS))).transpose()?;
         let mut norm_at = |name: &str, norm| store.norm(&at(name), norm, hidden as usize);
+        let patch_norm = blueprint.patch_norm.map(|norm| norm_at(PATCH_NORM, norm)).transpose()?;
         let input_norm = blueprint.input_norm.map(|norm| norm_at(INPUT_NORM, norm)).transpose()?;
         let output_norm = blueprint.output_norm.map(|norm| norm_at(OUTPUT_NORM, norm)).transpose()?;
         let mut layers = Vec::with_capacity(blueprint.layers.len());
@@ -77,6 +82,7 @@ impl Encoder {
             patches: store.linear(&at(PATCHES))?,
             class_token: class_token.map(|token| token.reshape(&[1, 1, hidden])).transpose()?,
             positions: positions.map(|weight| Positions { table: blueprint.positions, weight }),
+            patch_norm,
             input_norm,
             layers,
             output_norm,
@@ -120,7 +126,12 @@ impl Encoder {
             return Err(mlx::Error::new(format!("squares of {side} by {side} patches fill {grid:?}")));
         }
         let pixels = self.blueprint.patches.cut(view, order)?.astype(self.dtype)?;
-        let mut x = self.with_positions(&self.patches.forward(&pixels)?, grid)?;
+        let patches = self.patches.forward(&pixels)?;
+        let patches = match &self.patch_norm {
+            Some(norm) => norm.forward(&patches)?,
+            None => patches,
+        };
+        let mut x = self.with_positions(&patches, grid)?;
         if let Some(norm) = &self.input_norm {
             x = norm.forward(&x)?;
         }
@@ -162,7 +173,11 @@ impl Encoder {
         let (count, hidden) = (grid.count as i32, self.blueprint.hidden as i32);
         let mut x = patches.reshape(&[count, -1, hidden])?;
         if let Some(token) = &self.class_token {
-            x = mlx::concatenate(&[&token.broadcast_to(&[count, 1, hidden])?.astype(x.dtype()?)?, &x], 1)?;
+            let token = token.broadcast_to(&[count, 1, hidden])?.astype(x.dtype()?)?;
+            x = match self.blueprint.class_token {
+                ClassToken::First | ClassToken::Absent => mlx::concatenate(&[&token, &x], 1)?,
+                ClassToken::Last => mlx::concatenate(&[&x, &token], 1)?,
+            };
         }
         let added = self.positions.as_ref().map(|positions| positions.of(grid, self.blueprint.order));
         if let Some(added) = added.transpose()?.flatten() {
@@ -175,13 +190,15 @@ impl Encoder {
     }
 
     fn without_class_token(&self, x: &Array, grid: Grid) -> mlx::Result<Array> {
-        if self.class_token.is_none() {
-            return Ok(x.clone());
-        }
+        let first = match self.blueprint.class_token {
+            ClassToken::Absent => return Ok(x.clone()),
+            ClassToken::First => 1,
+            ClassToken::Last => 0,
+        };
         let (count, hidden) = (grid.count as i32, self.blueprint.hidden as i32);
         let x = x.reshape(&[count, -1, hidden])?;
-        let rows = x.dim(1)?;
-        x.slice(&[0, 1, 0], &[count, rows, hidden])?.reshape(&[-1, hidden])
+        let rows = x.dim(1)? - 1;
+        x.slice(&[0, first, 0], &[count, first + rows, hidden])?.reshape(&[-1, hidden])
     }
 
     fn angles(&self, grid: Grid) -> mlx::Result<Option<Angles>> {
@@ -189,7 +206,8 @@ impl Encoder {
             return Ok(None);
         };
         let head_dim = self.blueprint.hidden / attention.heads;
-        attention.rotary.map(|rotary| rotary.angles(grid, self.blueprint.order, head_dim)).transpose()
+        let rows = (self.blueprint.order, self.blueprint.class_token);
+        attention.rotary.map(|rotary| rotary.angles(grid, rows, head_dim)).transpose()
     }
 
     /// Where rows go, so that those of a window are adjacent.
@@ -220,7 +238,12 @@ impl Encoder {
     }
 
     fn arrays(&self) -> Vec<&Array> {
-        let norms = self.input_norm.iter().chain(&self.output_norm).flat_map(NormBlock::arrays);
+        let norms = self
+            .patch_norm
+            .iter()
+            .chain(&self.input_norm)
+            .chain(&self.output_norm)
+            .flat_map(NormBlock::arrays);
         let connectors = std::iter::once(&self.connector).chain(&self.deepstack);
         self.patches
             .arrays()

@@ -3,10 +3,11 @@
 use mlx::{Array, fast};
 
 use super::blueprint::{EncoderAttention, EncoderLayer};
+use super::manifest::AFTER;
 use super::rotary::Angles;
-use crate::LoadError;
 use crate::blocks::{Fused, Linear, MlpBlock, NormBlock};
 use crate::weights::Store;
+use crate::{LoadError, Norm};
 
 /// Rows that attend to each other: `count` groups of `len` rows each, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,10 @@ const QUERIES_MAX: i32 = 1024;
 pub(super) struct LayerBlock {
     spec: EncoderAttention,
     norms: [NormBlock; 2],
+    /// Of what attention and MLP add.
+    after: Option<[NormBlock; 2]>,
+    /// Of heads of queries and keys.
+    qk_norms: Option<[NormBlock; 2]>,
     qkv: Fused,
     out: Linear,
     mlp: Box<dyn MlpBlock>,
@@ -45,6 +50,15 @@ impl LayerBlock {
         let hidden = store.hidden();
         let mut norm = |name: &str| store.norm(&format!("{path}.{name}"), spec.norm, hidden);
         let norms = [norm("norm1")?, norm("norm2")?];
+        let mut pair = |names: [&str; 2], norm: Option<Norm>, width: usize| -> Result<_, LoadError> {
+            let Some(norm) = norm else { return Ok(None) };
+            let [first, second] = names.map(|name| store.norm(&format!("{path}.{name}"), norm, width));
+            Ok(Some([first?, second?]))
+        };
+        let after = pair(AFTER, spec.after, hidden)?;
+        let head_dim = hidden / spec.attention.heads;
+        let of_heads = spec.attention.qk_norm.map(|eps| Norm::Rms { eps });
+        let qk_norms = pair(["attn.q_norm", "attn.k_norm"], of_heads, head_dim)?;
         let mut linear = |name: &str| store.linear(&format!("{path}.attn.{name}"));
         let qkv = Fused::new(vec![linear("q_proj")?, linear("k_proj")?, linear("v_proj")?])?;
         let out = linear("o_proj")?;
@@ -55,7 +69,7 @@ impl LayerBlock {
             }
             false => None,
         };
-        Ok(Self { spec: spec.attention, norms, qkv, out, mlp, scales })
+        Ok(Self { spec: spec.attention, norms, after, qk_norms, qkv, out, mlp, scales })
     }
 
     /// Whether it attends within windows.
@@ -67,16 +81,21 @@ impl LayerBlock {
     pub(super) fn forward(&self, x: &Array, groups: &[Group], angles: Option<&Angles>) -> mlx::Result<Array> {
         let [before, before_mlp] = &self.norms;
         let mixed = self.attend(&before.forward(x)?, groups, angles)?;
-        let x = x + self.scaled(mixed, 0);
+        let x = x + self.added(mixed, 0)?;
         let transformed = self.mlp.forward(&before_mlp.forward(&x)?)?;
-        Ok(&x + self.scaled(transformed, 1))
+        Ok(&x + self.added(transformed, 1)?)
     }
 
-    fn scaled(&self, x: Array, which: usize) -> Array {
-        match self.scales.as_ref().and_then(|scales| scales.get(which)) {
+    /// What joins the stream: of attention, then of the MLP.
+    fn added(&self, x: Array, which: usize) -> mlx::Result<Array> {
+        let x = match self.after.as_ref().and_then(|norms| norms.get(which)) {
+            Some(norm) => norm.forward(&x)?,
+            None => x,
+        };
+        Ok(match self.scales.as_ref().and_then(|scales| scales.get(which)) {
             Some(scale) => x * scale,
             None => x,
-        }
+        })
     }
 
     fn attend(&self, x: &Array, groups: &[Group], angles: Option<&Angles>) -> mlx::Result<Array> {
@@ -85,11 +104,20 @@ impl LayerBlock {
         let parts = self.qkv.forward(x)?.split(&[hidden, 2 * hidden], -1)?;
         let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
         let by_head = |x: &Array| x.reshape(&[rows, heads, hidden / heads]);
-        let turned = |x: &Array| -> mlx::Result<Array> {
+        let turned = |x: &Array, which: usize| -> mlx::Result<Array> {
             let x = by_head(x)?;
+            let x = match self.qk_norms.as_ref().and_then(|norms| norms.get(which)) {
+                Some(norm) => norm.forward(&x)?,
+                None => x,
+            };
             angles.filter(|_| self.spec.rotary.is_some()).map_or(Ok(x.clone()), |angles| angles.rotate(&x))
         };
-        let (q, k, v) = (turned(q)?, turned(k)?, by_head(v)?);
+        let (q, k, v) = (turned(q, 0)?, turned(k, 1)?, by_head(v)?);
+        let v = match self.spec.value_norm {
+            Some(eps) => fast::rms_norm(&v, None, eps)?,
+            None => v,
+        };
+        let scale = self.spec.scale.unwrap_or(((hidden / heads) as f32).powf(-0.5));
         let mut first = 0;
         let mut attended = Vec::with_capacity(groups.len());
         for group in groups {
@@ -100,7 +128,7 @@ impl LayerBlock {
                 part.reshape(&shape)?.transpose(&[0, 2, 1, 3])
             };
             let [q, k, v] = [of_group(&q)?, of_group(&k)?, of_group(&v)?];
-            let seen = attention(&q, &k, &v)?.transpose(&[0, 2, 1, 3])?;
+            let seen = attention([&q, &k, &v], scale)?.transpose(&[0, 2, 1, 3])?;
             attended.push(seen.reshape(&[after - first, hidden])?);
             first = after;
         }
@@ -112,16 +140,16 @@ impl LayerBlock {
     }
 
     pub(super) fn arrays(&self) -> Vec<&Array> {
-        let norms = self.norms.iter().flat_map(NormBlock::arrays);
+        let pairs = self.after.iter().chain(&self.qk_norms).flatten();
+        let norms = self.norms.iter().chain(pairs).flat_map(NormBlock::arrays);
         let linears = self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(self.mlp.arrays());
         norms.chain(linears).chain(self.scales.iter().flatten()).collect()
     }
 }
 
 /// All `[count, heads, len, head_dim]`.
-fn attention(q: &Array, k: &Array, v: &Array) -> mlx::Result<Array> {
+fn attention([q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {
     let [count, heads, len, width] = q.dims()?;
-    let scale = (width as f32).powf(-0.5);
     let part = |first: i32| {
         let q = q.slice(&[0, 0, first, 0], &[count, heads, (first + QUERIES_MAX).min(len), width])?;
         fast::sdpa(&q, k, v, scale, fast::Mask::None, None)

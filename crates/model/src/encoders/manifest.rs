@@ -1,13 +1,33 @@
 //! The tensors of an encoder, all below `encoder`.
 
-use super::blueprint::{ConnectorStep, EncoderBlueprint, EncoderLayer, Linears, PositionTable};
+use super::blueprint::{ClassToken, ConnectorStep, EncoderBlueprint, EncoderLayer, Linears, PositionTable};
 use crate::Manifest;
+use crate::Norm;
+use crate::blocks::LIMITS;
 use crate::manifest::Scope;
+
+/// Names of modules below a layer, or below its attention.
+pub(super) const AFTER: [&str; 2] = ["norm1_after", "norm2_after"];
+pub(super) const QK_NORMS: [&str; 2] = ["q_norm", "k_norm"];
+/// Below a connector.
+pub(super) const STANDARDIZE: [&str; 2] = ["shift", "scale"];
+pub(super) const GATED: [&str; 2] = ["gate_proj", "up_proj"];
+/// Linear layers of a layer, which may have ranges.
+const CLIPPED: [&str; 7] = [
+    "attn.q_proj",
+    "attn.k_proj",
+    "attn.v_proj",
+    "attn.o_proj",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+];
 
 /// Names of modules below `encoder`.
 pub(super) const PATCHES: &str = "patch_embed";
 pub(super) const CLASS_TOKEN: &str = "class_token";
 pub(super) const POSITIONS: &str = "positions";
+pub(super) const PATCH_NORM: &str = "patch_norm";
 pub(super) const INPUT_NORM: &str = "input_norm";
 pub(super) const OUTPUT_NORM: &str = "output_norm";
 pub(super) const CONNECTOR: &str = "connector";
@@ -20,19 +40,20 @@ impl EncoderBlueprint {
         let mut top = Scope::root(&mut manifest, self.hidden);
         let mut root = top.at("encoder");
         root.linear(PATCHES, self.patches.elements(), self.hidden, self.patches.bias);
-        if self.class_token {
+        if self.class_token != ClassToken::Absent {
             root.tensor(CLASS_TOKEN, &[self.hidden]);
         }
         if let Some(count) = self.positions.count() {
             root.at(POSITIONS).tensor("weight", &[count, self.hidden]);
         }
-        for (name, norm) in [(INPUT_NORM, self.input_norm), (OUTPUT_NORM, self.output_norm)] {
+        let norms = [(PATCH_NORM, self.patch_norm), (INPUT_NORM, self.input_norm)];
+        for (name, norm) in norms.into_iter().chain([(OUTPUT_NORM, self.output_norm)]) {
             if let Some(norm) = norm {
                 root.norm(name, norm, self.hidden);
             }
         }
         for (number, layer) in self.layers.iter().enumerate() {
-            layer.name(&mut root.at(&format!("layers.{number}")));
+            layer.name(&mut root.at(&format!("layers.{number}")), self.clipped);
         }
         name_connector(&mut root.at(CONNECTOR), &self.connector, self.hidden);
         for (number, deep) in self.deepstack.iter().enumerate() {
@@ -49,22 +70,33 @@ impl PositionTable {
             Self::Absent => None,
             Self::PerRow { count } => Some(count),
             Self::Square { side, .. } => Some(side * side),
+            Self::Axes { count } => Some(2 * count),
         }
     }
 }
 
 impl EncoderLayer {
-    fn name(&self, at: &mut Scope) {
+    fn name(&self, at: &mut Scope, clipped: bool) {
         let hidden = at.hidden;
         for norm in ["norm1", "norm2"] {
             at.norm(norm, self.norm, hidden);
+        }
+        for (name, norm) in AFTER.into_iter().filter_map(|name| Some((name, self.after?))) {
+            at.norm(name, norm, hidden);
         }
         let [inputs, output] = self.attention.biases.of_inputs_and_output();
         let mut attention = at.at("attn");
         for (name, bias) in [("q_proj", inputs), ("k_proj", inputs), ("v_proj", inputs), ("o_proj", output)] {
             attention.linear(name, hidden, hidden, bias);
         }
+        let head_dim = hidden.checked_div(self.attention.heads).unwrap_or(0);
+        for (name, eps) in QK_NORMS.into_iter().filter_map(|name| Some((name, self.attention.qk_norm?))) {
+            attention.norm(name, Norm::Rms { eps }, head_dim);
+        }
         self.mlp.spec().name_tensors(&mut at.at("mlp"));
+        for name in CLIPPED.iter().filter(|_| clipped) {
+            LIMITS.iter().for_each(|limit| at.at(name).tensor(limit, &[]));
+        }
         if self.scales {
             at.tensor("scale1", &[hidden]);
             at.tensor("scale2", &[hidden]);
@@ -86,7 +118,14 @@ fn name_connector(at: &mut Scope, steps: &[ConnectorStep], mut width: usize) {
     for step in steps {
         match *step {
             ConnectorStep::Merge { side, .. } => width *= side * side,
-            ConnectorStep::Pool { .. } | ConnectorStep::Act(_) => {}
+            ConnectorStep::Pool { .. } | ConnectorStep::Act(_) | ConnectorStep::Scale(_) => {}
+            ConnectorStep::Standardize => {
+                STANDARDIZE.iter().for_each(|name| at.tensor(name, &[width]));
+            }
+            ConnectorStep::Gated { width: to, bias, .. } => {
+                GATED.iter().for_each(|name| at.linear(name, width, to, bias));
+                width = to;
+            }
             ConnectorStep::GateHalf(_) => width /= 2,
             ConnectorStep::Norm { name, norm } => at.norm(name, norm, width),
             ConnectorStep::Linear { name, width: to, bias } => {

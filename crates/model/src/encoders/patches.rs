@@ -2,7 +2,7 @@
 
 use mlx::Array;
 
-use super::blueprint::{PatchEmbedding, PatchOrder};
+use super::blueprint::{PatchEmbedding, PatchLayout, PatchOrder, PixelRange};
 use super::grid::{Grid, View};
 use crate::LoadError;
 
@@ -14,7 +14,7 @@ impl PatchEmbedding {
         if grid.patches() == 0 {
             return Err(wanted());
         }
-        match *view.pixels.shape() {
+        let patches = match *view.pixels.shape() {
             [patches, elements]
                 if patches as usize == grid.patches() && elements as usize == self.elements() =>
             {
@@ -32,10 +32,18 @@ impl PatchEmbedding {
                 // Pixels that do not fill a patch are left out, as a convolution does.
                 let whole = view.pixels.slice(&[0; 4], &[count, channels, rows * size, columns * size])?;
                 let parts = whole.reshape(&[count, channels, rows, size, columns, size])?;
-                parts.transpose(&[0, 2, 4, 1, 3, 5])?.reshape(&[-1, self.elements() as i32])
+                let order = match self.layout {
+                    PatchLayout::ColoursFirst => [0, 2, 4, 1, 3, 5],
+                    PatchLayout::ColoursLast => [0, 2, 4, 3, 5, 1],
+                };
+                parts.transpose(&order)?.reshape(&[-1, self.elements() as i32])
             }
             _ => Err(wanted()),
-        }
+        }?;
+        Ok(match self.range {
+            PixelRange::Normalized => patches,
+            PixelRange::Unit => patches * 2.0 - 1.0,
+        })
     }
 
     /// The matrix `[hidden, elements]` of a convolution's weights: `[hidden, channels, (frames,) size, size]` as

@@ -24,10 +24,23 @@ impl Positions {
             PositionTable::Square { side, .. } if [grid.rows, grid.columns] == [side; 2] => {
                 in_order(&self.weight, grid, order).map(Some)
             }
+            PositionTable::Axes { count } => in_order(&self.by_axes(grid, count)?, grid, order).map(Some),
             PositionTable::Square { side, sampling } => {
                 in_order(&self.sampled(grid, side, sampling)?, grid, order).map(Some)
             }
         }
+    }
+
+    /// The sum of each patch's column's and row's positions, row by row.
+    fn by_axes(&self, grid: Grid, count: usize) -> mlx::Result<Array> {
+        let (hidden, down, across) = (self.weight.dim(-1)?, grid.rows as i32, grid.columns as i32);
+        if grid.rows > count || grid.columns > count {
+            return Err(mlx::Error::new(format!("{grid:?} is within {count} positions")));
+        }
+        let of_columns = self.weight.slice(&[0, 0], &[across, hidden])?.expand_dims(&[0])?;
+        let of_rows =
+            self.weight.slice(&[count as i32, 0], &[count as i32 + down, hidden])?.expand_dims(&[1])?;
+        (of_columns + of_rows).reshape(&[down * across, hidden])
     }
 
     /// The square's positions at the places of the patches, row by row.
@@ -58,8 +71,34 @@ fn samples(sampling: Sampling, from: usize, to: usize) -> Vec<f32> {
             let step = from as f64 / to.max(1) as f64;
             triangle((place as f64 + 0.5) * step - 0.5, step.max(1.0), from)
         }
+        Sampling::Bilinear => triangle(centre(place, from, to).clamp(0.0, from as f64 - 1.0), 1.0, from),
+        Sampling::Bicubic => cubic(centre(place, from, to), from),
     };
     (0..to).flat_map(row).map(|weight| weight as f32).collect()
+}
+
+/// Where the centre of a place is among positions.
+fn centre(place: usize, from: usize, to: usize) -> f64 {
+    (place as f64 + 0.5) * from as f64 / to.max(1) as f64 - 0.5
+}
+
+/// Weights of cubic convolution; positions beyond the ends are those at the ends. Source: Keys 1981.
+fn cubic(centre: f64, positions: usize) -> Vec<f64> {
+    const A: f64 = -0.75;
+    let weight = |distance: f64| match distance.abs() {
+        near if near <= 1.0 => ((A + 2.0) * near - (A + 3.0)) * near * near + 1.0,
+        far if far < 2.0 => ((A * far - 5.0 * A) * far + 8.0 * A) * far - 4.0 * A,
+        _ => 0.0,
+    };
+    let mut weights = vec![0.0; positions];
+    let first = centre.floor() as i64 - 1;
+    for at in first..first + 4 {
+        let position = at.clamp(0, positions as i64 - 1) as usize;
+        if let Some(sum) = weights.get_mut(position) {
+            *sum += weight(centre - at as f64);
+        }
+    }
+    weights
 }
 
 /// Weights that fall from the centre to nothing at `reach` positions from it; their sum is 1.
@@ -76,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_square_of_the_same_size_is_itself() {
-        for sampling in [Sampling::Nearest, Sampling::AlignedCorners, Sampling::Antialiased] {
+        use Sampling::*;
+        for sampling in [Nearest, AlignedCorners, Antialiased, Bilinear, Bicubic] {
             assert_eq!(
                 samples(sampling, 3, 3),
                 [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
@@ -89,6 +129,13 @@ mod tests {
     fn corners_are_kept() {
         assert_eq!(samples(Sampling::AlignedCorners, 2, 3), [1.0, 0.0, 0.5, 0.5, 0.0, 1.0]);
         assert_eq!(samples(Sampling::AlignedCorners, 2, 1), [1.0, 0.0]);
+    }
+
+    #[test]
+    fn ends_are_repeated_where_a_cubic_goes_beyond_them() {
+        let [near, far] = [283.0 / 256.0, -27.0 / 256.0];
+        assert_eq!(samples(Sampling::Bicubic, 2, 4)[..2], [near, far]);
+        assert_eq!(samples(Sampling::Bilinear, 2, 4)[..4], [1.0, 0.0, 0.75, 0.25]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use mlx::{Array, Dtype};
 
-use super::blueprint::{PatchOrder, Rotary2d, RotaryAxes};
+use super::blueprint::{ClassToken, PatchOrder, PatchPairs, Rotary2d, RotaryAxes};
 use super::grid::Grid;
 use crate::RotaryPairing;
 
@@ -10,12 +10,17 @@ use crate::RotaryPairing;
 pub(super) struct Angles {
     cos: Array,
     sin: Array,
-    pairs: RotaryPairing,
+    pairs: PatchPairs,
 }
 
 impl Rotary2d {
-    /// The angles of all patches, view after view.
-    pub(super) fn angles(&self, grid: Grid, order: PatchOrder, head_dim: usize) -> mlx::Result<Angles> {
+    /// The angles of all rows, view after view; a class token does not turn.
+    pub(super) fn angles(
+        &self,
+        grid: Grid,
+        (order, class_token): (PatchOrder, ClassToken),
+        head_dim: usize,
+    ) -> mlx::Result<Angles> {
         let places = match order {
             PatchOrder::Rows => grid.places_in_squares(1),
             PatchOrder::Squares(side) => grid.places_in_squares(side),
@@ -25,10 +30,26 @@ impl Rotary2d {
             let turn = |frequencies: &[f32], at: usize| -> Vec<f32> {
                 frequencies.iter().map(|frequency| at as f32 * frequency).collect()
             };
-            [turn(&by_row, row), turn(&by_column, column)].concat()
+            match self.axes {
+                RotaryAxes::SameFrequencies | RotaryAxes::AlternateFrequencies => {
+                    [turn(&by_row, row), turn(&by_column, column)].concat()
+                }
+                RotaryAxes::ColumnsFirst => [turn(&by_column, column), turn(&by_row, row)].concat(),
+                RotaryAxes::ColumnsFirstFromOne => {
+                    [turn(&by_column, column + 1), turn(&by_row, row + 1)].concat()
+                }
+                RotaryAxes::InTurn => {
+                    let both = turn(&by_column, column).into_iter().zip(turn(&by_row, row));
+                    both.flat_map(<[f32; 2]>::from).collect()
+                }
+            }
         };
-        let angles: Vec<f32> = places.into_iter().flat_map(of_place).collect();
-        let angles = Array::from_slice(&angles, &[grid.view() as i32, 1, head_dim as i32 / 2])?;
+        let mut angles: Vec<f32> = places.into_iter().flat_map(of_place).collect();
+        let still = vec![0.0; head_dim / 2 * class_token.rows()];
+        let at = if class_token == ClassToken::First { 0 } else { angles.len() };
+        angles.splice(at..at, still);
+        let rows = (grid.view() + class_token.rows()) as i32;
+        let angles = Array::from_slice(&angles, &[rows, 1, head_dim as i32 / 2])?;
         let angles = angles.tile(&[grid.count as i32, 1, 1])?;
         Ok(Angles { cos: angles.cos()?, sin: angles.sin()?, pairs: self.pairs })
     }
@@ -39,7 +60,10 @@ impl Rotary2d {
         let frequency = |pair: usize, dims: usize| base.powf(-2.0 * pair as f64 / dims as f64) as f32;
         let count = head_dim / 4;
         match self.axes {
-            RotaryAxes::SameFrequencies => {
+            RotaryAxes::SameFrequencies
+            | RotaryAxes::ColumnsFirst
+            | RotaryAxes::ColumnsFirstFromOne
+            | RotaryAxes::InTurn => {
                 let both: Vec<f32> = (0..count).map(|pair| frequency(pair, head_dim / 2)).collect();
                 [both.clone(), both]
             }
@@ -59,14 +83,19 @@ impl Angles {
     /// `x`: `[patches, heads, head_dim]`.
     pub(super) fn rotate(&self, x: &Array) -> mlx::Result<Array> {
         let [rows, heads, width] = x.dims()?;
+        // Parts that turn apart, then partners on one of the axes behind.
         let (shape, axis) = match self.pairs {
-            RotaryPairing::Halves => ([rows, heads, 2, width / 2], 2),
-            RotaryPairing::Interleaved => ([rows, heads, width / 2, 2], 3),
+            PatchPairs::OfHead(RotaryPairing::Halves) => ([rows, heads, 1, 2, width / 2], 3),
+            PatchPairs::OfHead(RotaryPairing::Interleaved) => ([rows, heads, 1, width / 2, 2], 4),
+            PatchPairs::HalvesOfAxes => ([rows, heads, 2, 2, width / 4], 3),
         };
         let split = x.astype(Dtype::F32)?.reshape(&shape)?.split(&[1], axis)?;
         let [a, b] = split.as_slice() else { return Err(mlx::Error::new("two partners")) };
         let (a, b) = (a.squeeze(&[axis])?, b.squeeze(&[axis])?);
-        let turned = [&a * &self.cos - &b * &self.sin, &b * &self.cos + &a * &self.sin];
+        let [_, _, parts, pairs] = a.dims()?;
+        let of_parts = |angles: &Array| angles.reshape(&[rows, 1, parts, pairs]);
+        let (cos, sin) = (of_parts(&self.cos)?, of_parts(&self.sin)?);
+        let turned = [&a * &cos - &b * &sin, &b * &cos + &a * &sin];
         mlx::stack(&[&turned[0], &turned[1]], axis)?.reshape(&[rows, heads, width])?.astype(x.dtype()?)
     }
 }

@@ -10,6 +10,25 @@ use crate::weights::{Store, check, convert, infer};
 use crate::{Kernels, LoadError, Pattern, Quantization, Weights};
 
 impl EncoderBlueprint {
+    /// The matrix `[out, side · side · hidden]` of a convolution over squares of rows, which is a linear layer over merged
+    /// ones: `[out, hidden, side, side]` as published, channels last in MLX. Others stay as they are.
+    fn merging_matrix(&self, name: &str, weight: &Array) -> Result<Array, LoadError> {
+        let hidden = self.hidden as i32;
+        let patch_by_patch = match *weight.shape() {
+            [_, channels, y, x] if channels == hidden && y == x => weight.transpose(&[0, 2, 3, 1])?,
+            [_, y, x, channels] if channels == hidden && y == x => weight.clone(),
+            [_, _, _, _] => {
+                return Err(LoadError::Shape {
+                    name: name.to_owned(),
+                    shape: weight.shape().to_vec(),
+                    want: format!("a convolution over squares of rows of {hidden}"),
+                });
+            }
+            _ => return Ok(weight.clone()),
+        };
+        Ok(patch_by_patch.flatten(1, -1)?)
+    }
+
     /// Applies the rewrites, leaves out what is the text model's or behind the last layer, and checks that exactly the
     /// named tensors come out.
     pub(super) fn store(
@@ -32,6 +51,9 @@ impl EncoderBlueprint {
         let patches = format!("encoder.{PATCHES}.weight");
         if let Some(weight) = weights.get_mut(&patches) {
             *weight = self.patches.matrix(&patches, weight)?;
+        }
+        for (name, weight) in weights.iter_mut().filter(|(name, _)| name.starts_with("encoder.connector.")) {
+            *weight = self.merging_matrix(name, weight)?;
         }
         let manifest = self.manifest();
         infer(&manifest, &mut quantization, &weights)?;

@@ -7,7 +7,9 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::{Difference, check, infer};
 use super::foreign::convert;
-use crate::blocks::{AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, Linear, NormBlock};
+use crate::blocks::{
+    AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
+};
 use crate::ops::{CausalConv, Ops, Weight};
 use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
 
@@ -81,7 +83,16 @@ impl Store {
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
         let weight = AdaptedWeight::new(self.ops, weight, &self.adapters, path)?;
-        Ok(Linear::new(weight, bias).rotated(self.rotation(path)?))
+        Ok(Linear::new(weight, bias).rotated(self.rotation(path)?).limited(self.limits(path)?))
+    }
+
+    fn limits(&mut self, path: &str) -> Result<Option<Limits>, LoadError> {
+        let names = LIMITS.map(|name| format!("{path}.{name}"));
+        if !names.iter().all(|name| self.weights.contains_key(name)) {
+            return Ok(None);
+        }
+        let [input_min, input_max, output_min, output_max] = names.map(|name| self.vector(&name));
+        Ok(Some(Limits([input_min?, input_max?, output_min?, output_max?])))
     }
 
     fn rotation(&mut self, path: &str) -> Result<Option<HadamardRotation>, LoadError> {

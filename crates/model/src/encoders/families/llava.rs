@@ -24,7 +24,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let bias = cfg.or("multimodal_projector_bias", true)?;
     Ok(EncoderBlueprint {
         patches,
-        class_token,
+        class_token: if class_token { ClassToken::First } else { ClassToken::Absent },
         positions: PositionTable::PerRow { count: side * side + usize::from(class_token) },
         input_norm: class_token.then_some(Norm::Layer { eps: 1e-5, bias: true }),
         output_norm: None,

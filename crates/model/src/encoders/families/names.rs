@@ -14,7 +14,11 @@ pub(super) fn vision<'a>(cfg: &Config<'a>) -> Result<Config<'a>, ConfigError> {
 
 /// Width of the text model's stream.
 pub(super) fn text_width(cfg: &Config) -> Result<usize, ConfigError> {
-    match cfg.section("text_config")?.map(|text| text.opt("hidden_size")).transpose()?.flatten() {
+    let text = match cfg.section("text_config")? {
+        Some(text) => Some(text),
+        None => cfg.section("llm_config")?,
+    };
+    match text.map(|text| text.opt("hidden_size")).transpose()?.flatten() {
         Some(width) => Ok(width),
         None => cfg.req("hidden_size"),
     }
@@ -74,6 +78,13 @@ pub(super) fn parts_of_layers<const N: usize>(
     let part =
         |(from, to)| rename(&format!("encoder.{parent}.*.{from}.*"), &format!("encoder.layers.*.{to}.*"));
     renames.map(part).into()
+}
+
+/// Queries, keys and values of layers that one module computes.
+pub(super) fn split_qkv(module: &str, hidden: usize) -> WeightRewrite {
+    let parts = ["q_proj", "k_proj", "v_proj"];
+    let to = parts.map(|part| (format!("encoder.layers.*.attn.{part}.*").into(), hidden));
+    WeightRewrite::Split { from: format!("encoder.layers.*.{module}.*").into(), to: to.into() }
 }
 
 /// Another name.

@@ -46,36 +46,22 @@ fn tower(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
         return Err(ConfigError::Inconsistent { rules: vec![rule] });
     }
     let norm = Norm::Rms { eps: vision.or("rms_norm_eps", 1e-5)? };
-    let rotary = Rotary2d { base, axes: RotaryAxes::AlternateFrequencies, pairs: RotaryPairing::Halves };
+    let pairs = PatchPairs::OfHead(RotaryPairing::Halves);
+    let rotary = Some(Rotary2d { base, axes: RotaryAxes::AlternateFrequencies, pairs });
     let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Gelu);
     let layer = EncoderLayer {
         norm,
-        attention: EncoderAttention { heads, biases: Linears::No, rotary: Some(rotary), windowed: false },
+        after: None,
+        attention: EncoderAttention { biases: Linears::No, rotary, ..EncoderAttention::new(heads) },
         mlp: GatedMlp { width: vision.req("intermediate_size")?, act, bias: false }.into(),
         scales: false,
     };
     let count = vision.req("num_hidden_layers")?;
     let taken = TakenFrom(cfg.or("vision_feature_layer", -1f32)? as i64).layers(count)?;
-    Ok(EncoderBlueprint {
-        hidden,
-        patches: PatchEmbedding {
-            channels: vision.or("num_channels", 3)?,
-            frames: 1,
-            size: side(&vision, "patch_size", 16)?,
-            bias: false,
-        },
-        order: PatchOrder::Rows,
-        class_token: false,
-        positions: PositionTable::Absent,
-        input_norm: Some(Norm::Rms { eps: 1e-5 }),
-        layers: layers(taken, &layer),
-        window: None,
-        output_norm: None,
-        connector: Vec::new(),
-        deepstack: Vec::new(),
-        features: text_width(cfg)?,
-        rewrites: rewrites(),
-    })
+    let patches = PatchEmbedding::new(side(&vision, "patch_size", 16)?, false);
+    let patches = PatchEmbedding { channels: vision.or("num_channels", 3)?, ..patches };
+    let tower = EncoderBlueprint::new(hidden, patches, layers(taken, &layer), text_width(cfg)?, rewrites());
+    Ok(EncoderBlueprint { input_norm: Some(Norm::Rms { eps: 1e-5 }), ..tower })
 }
 
 fn rewrites() -> Vec<WeightRewrite> {

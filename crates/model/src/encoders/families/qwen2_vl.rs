@@ -20,6 +20,13 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     Ok(EncoderBlueprint { connector: merger, ..tower })
 }
 
+/// By rows and columns.
+pub(super) const ROTARY: Rotary2d = Rotary2d {
+    base: 10_000.0,
+    axes: RotaryAxes::SameFrequencies,
+    pairs: PatchPairs::OfHead(RotaryPairing::Halves),
+};
+
 /// A tower without a connector, whose patches have no bias.
 pub(super) fn tower(
     vision: &Config,
@@ -29,30 +36,17 @@ pub(super) fn tower(
 ) -> Result<EncoderBlueprint, ConfigError> {
     let size = vision.or("patch_size", 14)?;
     vision.only("spatial_patch_size", size)?;
-    let rotary = Rotary2d { base: 10_000.0, axes: RotaryAxes::SameFrequencies, pairs: RotaryPairing::Halves };
-    let attention = EncoderAttention {
-        heads: vision.req("num_heads")?,
-        biases: Linears::All,
-        rotary: Some(rotary),
-        windowed: false,
-    };
-    let layer = EncoderLayer { norm, attention, mlp, scales: false };
+    let attention =
+        EncoderAttention { rotary: Some(ROTARY), ..EncoderAttention::new(vision.req("num_heads")?) };
+    let layer = EncoderLayer { norm, after: None, attention, mlp, scales: false };
     let channels = vision.opt("in_chans")?.or(vision.opt("in_channels")?).unwrap_or(3);
     let frames = vision.or("temporal_patch_size", 2)?;
+    let patches = PatchEmbedding { channels, frames, ..PatchEmbedding::new(size, false) };
+    let layers = layers(vision.req("depth")?, &layer);
+    let order = PatchOrder::Squares(vision.or("spatial_merge_size", 2)?);
     Ok(EncoderBlueprint {
-        hidden,
-        patches: PatchEmbedding { channels, frames, size, bias: false },
-        order: PatchOrder::Squares(vision.or("spatial_merge_size", 2)?),
-        class_token: false,
-        positions: PositionTable::Absent,
-        input_norm: None,
-        layers: layers(vision.req("depth")?, &layer),
-        window: None,
-        output_norm: None,
-        connector: Vec::new(),
-        deepstack: Vec::new(),
-        features,
-        rewrites: rewrites(hidden),
+        order,
+        ..EncoderBlueprint::new(hidden, patches, layers, features, rewrites(hidden))
     })
 }
 
@@ -76,9 +70,7 @@ pub(super) fn merger(tower: &EncoderBlueprint, norm: Norm) -> Vec<ConnectorStep>
     ]
 }
 
-fn rewrites(hidden: usize) -> Vec<WeightRewrite> {
-    let qkv =
-        ["q_proj", "k_proj", "v_proj"].map(|part| (format!("encoder.layers.*.attn.{part}.*").into(), hidden));
+pub(super) fn rewrites(hidden: usize) -> Vec<WeightRewrite> {
     [
         towers([("vision_tower", "encoder"), ("visual", "encoder")]),
         modules([
@@ -106,7 +98,7 @@ fn rewrites(hidden: usize) -> Vec<WeightRewrite> {
                 ("mlp.down_proj", "mlp.down_proj"),
             ],
         ),
-        vec![WeightRewrite::Split { from: "encoder.layers.*.attn.qkv.*".into(), to: qkv.into() }],
+        vec![split_qkv("attn.qkv", hidden)],
     ]
     .concat()
 }

@@ -37,38 +37,34 @@ pub(super) fn read(
     let norm = Norm::Layer { eps: vision.or("layer_norm_eps", defaults.eps)?, bias: true };
     let layer = EncoderLayer {
         norm,
-        attention: EncoderAttention {
-            heads: vision.req("num_attention_heads")?,
-            biases: Linears::All,
-            rotary: None,
-            windowed: false,
-        },
+        after: None,
+        attention: EncoderAttention::new(vision.req("num_attention_heads")?),
         mlp: PlainMlp { width, act, bias: true }.into(),
         scales: false,
     };
     let count = vision.or("num_hidden_layers", defaults.layers)?;
-    let (channels, size) = (vision.or("num_channels", 3)?, side(vision, "patch_size", 16)?);
-    Ok(EncoderBlueprint {
-        hidden,
-        patches: PatchEmbedding { channels, frames: 1, size, bias: true },
-        order: PatchOrder::Rows,
-        class_token: false,
-        positions: PositionTable::Absent,
-        input_norm: None,
-        layers: layers(count, &layer),
-        window: None,
-        output_norm: Some(norm),
-        connector: Vec::new(),
-        deepstack: Vec::new(),
-        features,
-        rewrites: rewrites(),
-    })
+    let patches = PatchEmbedding::new(side(vision, "patch_size", 16)?, true);
+    let patches = PatchEmbedding { channels: vision.or("num_channels", 3)?, ..patches };
+    let tower = EncoderBlueprint::new(hidden, patches, layers(count, &layer), features, rewrites());
+    Ok(EncoderBlueprint { output_norm: Some(norm), ..tower })
 }
 
 /// Positions of a picture of the trained size, on a side.
 pub(super) fn positions_on_a_side(vision: &Config, patches: PatchEmbedding) -> Result<usize, ConfigError> {
     Ok(side(vision, "image_size", 224)? / patches.size.max(1))
 }
+
+/// What parts of layers are called.
+pub(super) const PARTS: [(&str, &str); 8] = [
+    ("layer_norm1", "norm1"),
+    ("layer_norm2", "norm2"),
+    ("self_attn.q_proj", "attn.q_proj"),
+    ("self_attn.k_proj", "attn.k_proj"),
+    ("self_attn.v_proj", "attn.v_proj"),
+    ("self_attn.out_proj", "attn.o_proj"),
+    ("mlp.fc1", "mlp.up_proj"),
+    ("mlp.fc2", "mlp.down_proj"),
+];
 
 fn rewrites() -> Vec<WeightRewrite> {
     [
@@ -87,19 +83,7 @@ fn rewrites() -> Vec<WeightRewrite> {
         ]),
         vec![rename("encoder.embeddings.class_embedding", "encoder.class_token")],
         // A checkpoint's own name for the layers' parent becomes ours.
-        parts_of_layers(
-            "encoder.layers",
-            [
-                ("layer_norm1", "norm1"),
-                ("layer_norm2", "norm2"),
-                ("self_attn.q_proj", "attn.q_proj"),
-                ("self_attn.k_proj", "attn.k_proj"),
-                ("self_attn.v_proj", "attn.v_proj"),
-                ("self_attn.out_proj", "attn.o_proj"),
-                ("mlp.fc1", "mlp.up_proj"),
-                ("mlp.fc2", "mlp.down_proj"),
-            ],
-        ),
+        parts_of_layers("encoder.layers", PARTS),
         // Where rows once were in a picture, a pooling that texts are compared with, and the position of each row.
         ["encoder.embeddings.position_ids", "encoder.head.**"].map(drop).into(),
     ]
