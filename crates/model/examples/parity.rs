@@ -1,7 +1,7 @@
 //! `cargo xtask parity`: how far every fixture's logits are from the reference's, as a table.
 //!
-//! `--fixtures DIR` reads another directory in the format of `tests/fixtures/README.md`, `--only NAME`
-//! (repeatable) picks fixtures, `--kernels reference|cpu` picks who computes.
+//! `--fixtures DIR` reads another directory in the format of `tests/fixtures/README.md` or of `tests/pictures/README.md`,
+//! `--only NAME` (repeatable) picks fixtures, `--kernels reference|cpu` picks who computes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,8 +11,14 @@ mod golden;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use golden::pictures::PictureFixture;
+use golden::ways::Distance;
 use golden::{Fixture, fixtures, ways};
 use omnibus_model::Kernels;
+use serde_json::{Map, Value};
+
+/// Of encoder and text model together, whose activations transformers computes with torch.
+const BOTH_BOUND: f32 = 2e-4;
 
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 fn main() -> ExitCode {
@@ -48,27 +54,90 @@ fn run() -> Result<(String, bool), String> {
         }
     }
     let kernels = kernels.unwrap_or_else(Kernels::fastest);
-    let mut table =
-        format!("{:24} {:>9}  furthest logit, by way ({kernels:?} kernels)\n", "fixture", "bound");
+    let mut table = format!(
+        "{:26} {:18} {:9} {:>6}  furthest, by way ({kernels:?} kernels)\n",
+        "fixture", "type", "layout", "bound"
+    );
     let mut sound = true;
     for path in fixtures(&directory, &only)? {
-        let fixture = Fixture::read(&path)?;
-        let line = match fixture.model(kernels) {
-            Err(error) => {
-                sound = false;
-                format!("refused: {error}")
-            }
-            Ok(model) => {
-                let distances = ways::distances(&fixture, &model).map_err(|error| error.to_string())?;
-                sound &= distances.iter().all(|found| found.distance <= fixture.bound);
-                let cells = distances.iter().map(|found| {
-                    let mark = if found.distance <= fixture.bound { "" } else { " FAR" };
-                    format!("{} {:.1e}{mark}", found.way, found.distance)
-                });
-                cells.collect::<Vec<_>>().join("  ")
-            }
+        let row = match path.join("case.json").is_file() {
+            true => of_pictures(&PictureFixture::read(&path), kernels),
+            false => of_text(&Fixture::read(&path)?, kernels)?,
         };
-        table.push_str(&format!("{:24} {:>9.0e}  {line}\n", fixture.name, fixture.bound));
+        let (cells, is_near) = cells(&row);
+        sound &= is_near;
+        let Row { name, model_type, layout, bound, .. } = row;
+        table.push_str(&format!("{name:26} {model_type:18} {layout:9} {bound:>6.0e}  {cells}\n"));
     }
     Ok((table, sound))
+}
+
+/// One fixture's line.
+struct Row {
+    name: String,
+    model_type: String,
+    /// Names of tensors as published, or as conversions of MLX have them.
+    layout: &'static str,
+    bound: f32,
+    /// Ways with their own bounds, or why there are none.
+    found: Result<Vec<(Distance, f32)>, String>,
+}
+
+impl Row {
+    fn new(name: &str, config: &Map<String, Value>, bound: f32) -> Self {
+        let layout = if name.ends_with(".hf") { "published" } else { "mlx" };
+        let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self { name: name.to_owned(), model_type, layout, bound, found: Ok(Vec::new()) }
+    }
+}
+
+fn of_text(fixture: &Fixture, kernels: Kernels) -> Result<Row, String> {
+    let row = Row::new(&fixture.name, &fixture.config, fixture.bound);
+    let found = match fixture.model(kernels) {
+        Ok(model) => Ok(ways::distances(fixture, &model).map_err(|error| error.to_string())?),
+        Err(error) => Err(error),
+    };
+    let bounded = |found: Vec<Distance>| found.into_iter().map(|found| (found, fixture.bound)).collect();
+    Ok(Row { found: found.map(bounded), ..row })
+}
+
+fn of_pictures(fixture: &PictureFixture, kernels: Kernels) -> Row {
+    let row = Row::new(&fixture.name, &fixture.config, fixture.bound);
+    let found = || -> Result<Vec<(Distance, f32)>, String> {
+        let say = |error: mlx::Error| error.to_string();
+        let encoder = fixture.encoder(kernels)?;
+        let model = fixture.model(kernels)?;
+        let of_logits = fixture.distances_of_logits(&model, encoder.as_ref()).map_err(say)?;
+        let mut found = Vec::new();
+        if let Some(encoder) = &encoder {
+            let features = fixture.distances_of_features(encoder).map_err(say)?;
+            found.extend(features.into_iter().map(|found| (found, fixture.features_bound)));
+            let both = fixture.distances_of_both(&model, encoder).map_err(say)?;
+            found.extend(both.into_iter().map(|found| (found, BOTH_BOUND)));
+        }
+        found.extend(of_logits.into_iter().map(|found| (found, fixture.features_bound)));
+        Ok(found)
+    };
+    Row { found: found(), ..row }
+}
+
+/// The largest distance of each way, and whether all are within their bounds.
+fn cells(row: &Row) -> (String, bool) {
+    let found = match &row.found {
+        Ok(found) => found,
+        Err(error) => return (format!("refused: {error}"), false),
+    };
+    let mut furthest: Vec<(&str, f32, bool)> = Vec::new();
+    for (Distance { way, distance }, bound) in found {
+        let is_near = distance <= bound;
+        match furthest.iter_mut().find(|(known, ..)| known == way) {
+            Some((_, largest, near)) => (*largest, *near) = (largest.max(*distance), *near && is_near),
+            None => furthest.push((way, *distance, is_near)),
+        }
+    }
+    let cell = |(way, distance, near): &(&str, f32, bool)| {
+        format!("{way} {distance:.1e}{}", if *near { "" } else { " FAR" })
+    };
+    let cells: Vec<String> = furthest.iter().map(cell).collect();
+    (cells.join("  "), furthest.iter().all(|(.., near)| *near))
 }

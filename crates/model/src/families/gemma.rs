@@ -6,9 +6,19 @@ use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    read_with(cfg, Activation::Gelu)
+}
+
+/// The same as the text model of PaliGemma, with the activation that it was trained with.
+pub(super) fn read_below_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    let act = cfg.choice_opt("hidden_activation", Activation::CHOICES)?;
+    read_with(cfg, act.unwrap_or(Activation::GeluTanh))
+}
+
+fn read_with(cfg: &Config, act: Activation) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
     let dims = Dims { head: Head::Tied, ..Dims::read(cfg)? };
-    let mlp = GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::Gelu, bias: false };
+    let mlp = GatedMlp { width: cfg.req("intermediate_size")?, act, bias: false };
     let layer = LayerSpec::pre_norm(Attention::new(&dims, rope(cfg, &dims)?), mlp, dims.norm);
     Ok(blueprint(&dims, layer))
 }

@@ -24,7 +24,8 @@ pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> 
         norm: Norm::Rms { eps: text.or("rms_norm_eps", 1e-6)? },
         head: Head::OwnIfPresent,
     };
-    let blueprint = blueprint(&text, dims)?;
+    let mut blueprint = blueprint(&text, dims)?;
+    blueprint.attend_to_later(Bidirectional::Pictures);
     Ok(Blueprint { rewrites: [text_model(), blueprint.rewrites].concat(), ..blueprint })
 }
 
@@ -36,17 +37,15 @@ fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
     }
     let act = cfg.choice_opt("hidden_activation", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
     let mlp = GatedMlp { act, ..GatedMlp::read(cfg)? };
+    let [global, local] = rotations(cfg, dims.head_dim)?;
     let global = Attention {
         scale: cfg.or::<f32>("query_pre_attn_scalar", 256.0)?.powf(-0.5),
         qk_norm: Some(QkNorm::per_head(dims.norm.eps())),
-        ..Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?))
+        ..Attention::new(&dims, Position::Rope(global))
     };
     let window = cfg.or("sliding_window", 512)?;
-    let local = Attention {
-        span: AttentionSpan::Window(window),
-        position: Position::Rope(Rope::new(dims.head_dim, cfg.or("rope_local_base_freq", 10_000.0)?)),
-        ..global.clone()
-    };
+    let local =
+        Attention { span: AttentionSpan::Window(window), position: Position::Rope(local), ..global.clone() };
     let layer = |attention: &Attention| {
         LayerSpec::pre_norm(attention.clone(), mlp, dims.norm).with_norms(NormPlacement::GEMMA)
     };
@@ -66,4 +65,16 @@ fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
         rewrites: add_one_to_norms(When::Always).collect(),
         ..Blueprint::new(&dims, layers)
     })
+}
+
+/// Of global layers and of local ones. Newer configs have them by the kind of layer.
+fn rotations(cfg: &Config, head_dim: usize) -> Result<[Rope; 2], ConfigError> {
+    if let Some(parameters) = cfg.section("rope_parameters")?
+        && parameters.section("full_attention")?.is_some()
+    {
+        return rope_by_kind(cfg, head_dim);
+    }
+    let base = cfg.opt("rope_theta")?.or(cfg.opt("rope_global_base_freq")?).unwrap_or(1_000_000.0);
+    let global = Rope { base, ..Rope::read(cfg, head_dim)? };
+    Ok([global, Rope::new(head_dim, cfg.or("rope_local_base_freq", 10_000.0)?)])
 }

@@ -98,7 +98,9 @@ fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), Confi
     let keys = if as_values { KeySource::OwnAsValues } else { KeySource::Own };
     let full = Attention { keys, ..of(&Dims { head_dim, kv_heads, ..*dims }, global) };
     let span = AttentionSpan::Window(cfg.or("sliding_window", 512)?);
-    Ok((full, Attention { span, ..of(dims, local) }))
+    let directions = cfg.choice_opt("use_bidirectional_attention", &[("vision", Bidirectional::Pictures)])?;
+    let bidirectional = directions.unwrap_or(Bidirectional::No);
+    Ok((full, Attention { span, bidirectional, ..of(dims, local) }))
 }
 
 /// Embeddings of each layer's own, in small models.

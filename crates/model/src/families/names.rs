@@ -83,7 +83,8 @@ pub(super) fn pairs_side_by_side(module: &str, heads: usize, head_dim: usize) ->
 /// The text model of a checkpoint with encoders of pictures or sound.
 pub(super) fn text_model() -> Vec<WeightRewrite> {
     let encoders = ["vision_tower", "multi_modal_projector", "visual", "model.visual", "model.vision_tower"];
-    let more = ["mtp", "model.multi_modal_projector"].map(str::to_owned).into_iter();
+    let more = ["mtp", "model.multi_modal_projector", "connector", "model.connector", "vision_model"];
+    let more = more.into_iter().chain(["model.vision_model"]).map(str::to_owned);
     let of_sound_and_pictures = ["audio_tower", "embed_audio", "embed_vision", "vision_embedder"];
     let of_sound_and_pictures =
         of_sound_and_pictures.into_iter().flat_map(|name| [name.to_owned(), format!("model.{name}")]);
@@ -97,6 +98,8 @@ pub(super) fn text_model() -> Vec<WeightRewrite> {
         prefix("model.language_model", "model"),
         prefix("language_model.model", "model"),
         prefix("language_model.lm_head", "lm_head"),
+        prefix("language_model", "model"),
+        prefix("model.text_model", "model"),
         drop("**.rotary_emb.inv_freq"),
     ];
     dropped.chain(renamed).collect()

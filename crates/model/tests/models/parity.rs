@@ -1,6 +1,6 @@
 //! Every family gives the reference's logits, in every way and by every kernel the engine uses.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::environment;
 use crate::golden::{Fixture, fixtures, ways};
@@ -103,10 +103,12 @@ fn activations_in_8_bits_give_nearly_the_golden_logits_in_every_way() {
 
 #[test]
 fn every_family_has_a_fixture() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let fixtures = fixtures(&directory, &[]).unwrap();
-    let types: Vec<_> =
-        fixtures.iter().map(|path| Fixture::read(path).unwrap().config["model_type"].clone()).collect();
+    let directories = ["tests/fixtures", "tests/pictures"];
+    let paths = directories.map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+    let paths = paths.iter().flat_map(|directory| fixtures(directory, &[]).unwrap());
+    let config = |path: PathBuf| std::fs::read(path.join("config.json")).unwrap();
+    let config = |path| serde_json::from_slice::<serde_json::Value>(&config(path)).unwrap();
+    let types: Vec<_> = paths.map(|path| config(path)["model_type"].clone()).collect();
     for family in FAMILIES {
         assert!(types.iter().any(|found| found == family.model_type), "{} has no fixture", family.model_type);
     }

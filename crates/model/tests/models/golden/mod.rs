@@ -6,9 +6,11 @@
 //! is described in `tests/fixtures/README.md`.
 
 pub mod generate;
+pub mod pictures;
 pub mod ways;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use mlx::Array;
@@ -48,6 +50,14 @@ pub struct PromptMedia {
     /// `[places, hidden]`
     pub features: Array,
     pub deepstack: Vec<Array>,
+}
+
+impl PromptMedia {
+    /// Places of features without tokens between them.
+    pub fn runs(&self) -> Vec<Range<usize>> {
+        let runs = self.places.chunk_by(|place, next| place + 1 == *next);
+        runs.filter_map(|run| Some(*run.first()?..run.last()? + 1)).collect()
+    }
 }
 
 impl Fixture {

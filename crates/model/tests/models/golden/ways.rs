@@ -1,5 +1,7 @@
 //! The ways a sequence can be computed. All must give the same logits.
 
+use std::ops::Range;
+
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable, KvFormat};
 use omnibus_model::{
@@ -76,6 +78,8 @@ struct Walk {
     computed: usize,
     prompt: usize,
     media: Option<PromptMedia>,
+    /// Positions that attend to each other, which no step may cut.
+    spans: Vec<Range<usize>>,
     adapter: Option<AdapterId>,
 }
 
@@ -105,7 +109,9 @@ impl<'a> World<'a> {
         let table = |group: &KvCacheGroup| BlockTable::new(group.spec.kind, BLOCK_SIZE);
         let tables = self.state.groups().iter().map(table).collect();
         let (media, adapter) = (prompt.media.clone(), prompt.adapter);
-        Walk { tables, computed: 0, prompt: prompt.tokens.len(), media, adapter }
+        let runs = media.as_ref().map(PromptMedia::runs).unwrap_or_default();
+        let spans = self.model.blueprint().bidirectional_spans(prompt.tokens.len(), &runs);
+        Walk { tables, computed: 0, prompt: prompt.tokens.len(), media, spans, adapter }
     }
 
     /// Computes the next tokens of some sequences in one packed batch with `padding` rows after
@@ -153,6 +159,7 @@ impl<'a> World<'a> {
 /// What pictures change in a step; `None` if none of its rows has some.
 fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Option<MultimodalRows>> {
     let (mut rows, mut features, mut positions) = (Vec::new(), Vec::<Vec<Array>>::new(), Vec::new());
+    let mut bidirectional = Vec::new();
     let has_positions =
         walks.iter().any(|(walk, _)| walk.media.as_ref().is_some_and(|media| media.positions.is_some()));
     for (walk, new) in walks {
@@ -162,9 +169,12 @@ fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Opti
             let known = media.and_then(|media| media.positions.as_ref());
             known.map_or([place as i32; 3], |known| known.at(place))
         }));
+        let spans = walk.spans.iter().filter(|span| places.contains(&span.start));
+        let row = |place: usize| first + place - walk.computed;
+        bidirectional.extend(spans.map(|span| row(span.start)..row(span.end)));
         let Some(media) = media else { continue };
         for (index, place) in media.places.iter().enumerate().filter(|(_, place)| places.contains(place)) {
-            rows.push(first + place - walk.computed);
+            rows.push(row(*place));
             let index = Array::from_slice(&[index as i32], &[1])?;
             let all = std::iter::once(&media.features).chain(&media.deepstack);
             features.push(all.map(|features| features.take(&index, 0)).collect::<mlx::Result<_>>()?);
@@ -182,8 +192,8 @@ fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Opti
         None => None,
     };
     let positions = has_positions.then_some(positions);
-    let is_needed = features.is_some() || positions.is_some();
-    Ok(is_needed.then_some(MultimodalRows { features, positions }))
+    let is_needed = features.is_some() || positions.is_some() || !bidirectional.is_empty();
+    Ok(is_needed.then_some(MultimodalRows { features, positions, bidirectional }))
 }
 
 /// Prefill in chunks, then decode token by token: the distance of each.
@@ -197,7 +207,10 @@ fn alone(
     let mut world = World::new(model, storage, prompt.tokens.len() + prompt.decode.len())?;
     let mut walk = world.walk(prompt);
     let mut last = Vec::new();
-    for tokens in prompt.tokens.chunks(chunk) {
+    while walk.computed < prompt.tokens.len() {
+        let end = (walk.computed + chunk).min(prompt.tokens.len());
+        let cut = walk.spans.iter().find(|span| span.start < end && end < span.end);
+        let tokens = &prompt.tokens[walk.computed..cut.map_or(end, |span| span.end)];
         last = world.step(&mut [(&mut walk, tokens)], padding)?.remove(0);
     }
     let prefill = distance(&last, &prompt.logits[0]);

@@ -1,23 +1,36 @@
 //! A tiny model with pictures: its config, its weights, and what the reference computed.
 
+mod distances;
+mod inputs;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mlx::Array;
 use omnibus_model::Weights;
-use omnibus_model::encoders::{Encoder, EncoderBlueprint, EncoderInput, Grid, View};
+use omnibus_model::encoders::Encoder;
 use omnibus_model::mrope::{MediaSpan, MultimodalPositions};
 use serde_json::{Map, Value};
 
-use crate::environment;
-use crate::golden::{Prompt, PromptMedia, generate};
+use super::{Prompt, PromptMedia, generate};
 
 /// What depends on the weights.
 const OUTPUTS: &[&str] = &["logits.", "features.", "deepstack_visual_embeds."];
 
+/// Families whose text models follow transformers where there are pictures: mlx-vlm does not let their rows see each other.
+const OF_TRANSFORMERS: &[&str] = &["gemma3", "gemma4.moe"];
+
+/// Families whose encoders follow transformers: GLM samples positions otherwise than mlx-vlm, and Llama 4 has other
+/// activations.
+const ENCODERS_OF_TRANSFORMERS: &[&str] = &["glm4v", "glm4v_moe", "llama4", "qwen3_vl_moe"];
+
+/// Cases whose features mlx-vlm samples bilinearly, which are no reference for an encoder.
+const SAMPLED_OTHERWISE: &[(&str, &str)] = &[("glm4v", "two"), ("glm4v_moe", "two")];
+
 /// Families whose features differ from mlx-vlm's on purpose, and by how much: transformers has the exact gelu in the
 /// projector of InternVL and in the mergers of Qwen3-VL, and its tanh form in the tower of the latter.
-const OTHER_ACTIVATIONS: &[(&str, f32)] = &[("internvl", 3e-4), ("qwen3_vl_moe", 5e-4)];
+const OTHER_ACTIVATIONS: &[(&str, f32)] =
+    &[("internvl", 3e-4), ("internvl_chat", 3e-4), ("qwen3_vl_moe", 5e-4), ("llama4", 3e-2)];
 
 /// One fixture, read.
 pub struct PictureFixture {
@@ -31,20 +44,23 @@ pub struct PictureFixture {
     /// Tokens whose place features take.
     pub media_ids: Vec<i32>,
     golden: BTreeMap<String, Array>,
+    /// Logits of transformers, where its encoder is followed.
+    whole: BTreeMap<String, Array>,
     directory: PathBuf,
 }
 
 impl PictureFixture {
-    fn read(directory: &Path) -> Self {
+    pub fn read(directory: &Path) -> Self {
         let json = |file: &str| -> Map<String, Value> {
             serde_json::from_slice(&std::fs::read(directory.join(file)).unwrap()).unwrap()
         };
         let name = directory.file_name().unwrap().to_string_lossy().into_owned();
         let file = directory.join("golden.safetensors");
         let mut golden: BTreeMap<String, Array> = mlx::io::load_safetensors(&file).unwrap();
-        if let Some(inputs) = name.strip_suffix(".hf") {
-            // The same prompts and pictures, for other weights.
-            let file = directory.with_file_name(inputs).join("golden.safetensors");
+        // The same prompts and pictures, for other weights.
+        let beside = name.strip_suffix(".hf").map(|inputs| directory.with_file_name(inputs));
+        let beside = beside.map(|directory| directory.join("golden.safetensors"));
+        if let Some(file) = beside.filter(|file| file.is_file()) {
             let inputs = mlx::io::load_safetensors(&file).unwrap().into_iter();
             let is_input = |name: &str| !OUTPUTS.iter().any(|output| name.starts_with(output));
             golden.extend(inputs.filter(|(name, _)| is_input(name)));
@@ -57,7 +73,19 @@ impl PictureFixture {
         let family = name.trim_end_matches(".hf");
         let other = OTHER_ACTIVATIONS.iter().find(|(name, _)| *name == family).map(|(_, bound)| *bound);
         let case = json("case.json");
-        let strings = |value: &Value| value.as_str().unwrap().to_owned();
+        let strings = |case: &Value| case.as_str().or(case["name"].as_str()).unwrap().to_owned();
+        let file = directory.join("transformers.safetensors");
+        if OF_TRANSFORMERS.contains(&family) {
+            golden.retain(|name, _| !name.starts_with("logits.") || name == "logits.text");
+        }
+        let is_followed = OF_TRANSFORMERS.contains(&family) || ENCODERS_OF_TRANSFORMERS.contains(&family);
+        let whole = match is_followed && file.is_file() {
+            true => mlx::io::load_safetensors(&file).unwrap().into_iter().collect(),
+            false => BTreeMap::new(),
+        };
+        if OF_TRANSFORMERS.contains(&family) {
+            golden.extend(whole.clone());
+        }
         Self {
             config: json("config.json"),
             bound,
@@ -71,6 +99,7 @@ impl PictureFixture {
                 .collect(),
             name,
             golden,
+            whole,
             directory: directory.to_owned(),
         }
     }
@@ -85,12 +114,11 @@ impl PictureFixture {
         generate::weights(&serde_json::from_slice(&recipe).unwrap()).unwrap()
     }
 
-    /// A case's prompt with the reference's features. Features of earlier layers that the fixture does not have are the
-    /// encoder's; `None` if it has not the pixels either.
+    /// A case's prompt with the reference's features; `None` if the fixture has no logits to follow. Features of earlier
+    /// layers that the fixture does not have are the encoder's; `None` if it has not the pixels either.
     pub fn prompt(&self, case: &str, encoder: Option<&Encoder>) -> Option<Prompt> {
         let numbers = |what| self.array(what, case).unwrap().to_vec::<i32>().unwrap();
-        let logits = self.array("logits", case).unwrap();
-        let vocab = logits.dim(1).unwrap() as usize;
+        let logits = self.array("logits", case)?;
         let tokens = numbers("prompt");
         let media = |features: &Array| {
             let is_media = |place: &usize| self.media_ids.contains(&tokens[*place]);
@@ -109,22 +137,43 @@ impl PictureFixture {
             let positions = self.has_axes().then(|| self.positions(case, &tokens, &places));
             Some(PromptMedia { positions, places, features: features.clone(), deepstack })
         };
-        let media = match self.array("features", case) {
-            Some(features) => Some(media(features)?),
+        let media = match self.features(case) {
+            Some(features) => Some(media(&features)?),
             None => None,
         };
-        Some(Prompt {
-            adapter: None,
-            tokens,
-            decode: numbers("decode"),
-            logits: logits.to_vec::<f32>().unwrap().chunks(vocab).map(<[f32]>::to_vec).collect(),
-            media,
-        })
+        Some(Prompt { adapter: None, tokens, decode: numbers("decode"), logits: rows(logits), media })
     }
 
-    /// Whether the reference has positions on three axes.
+    /// A case's prompt with an encoder's own features, and the logits of transformers; `None` without those or the pixels.
+    pub fn whole_prompt(&self, case: &str, encoder: &Encoder) -> Option<Prompt> {
+        let logits = self.whole.get(&format!("logits.{case}"))?;
+        let features = encoder.encode(&self.input(case, encoder.blueprint())?).unwrap();
+        let mut prompt = self.prompt(case, Some(encoder))?;
+        prompt.logits = rows(logits);
+        if let Some(media) = &mut prompt.media {
+            (media.features, media.deepstack) = (features.rows, features.deepstack);
+        }
+        Some(prompt)
+    }
+
+    /// The rows that take the place of tokens, as they are before the text model scales its own embeddings.
+    pub fn features(&self, case: &str) -> Option<Array> {
+        let features = self.array("features", case)?;
+        if !["gemma3", "paligemma"].contains(&self.name.trim_end_matches(".hf")) {
+            return Some(features.clone());
+        }
+        let hidden = features.dim(-1).unwrap() as f32;
+        Some(features * hidden.sqrt())
+    }
+
+    /// Whether the features of a case are those of the encoder that is followed.
+    pub fn has_features_to_follow(&self, case: &str) -> bool {
+        !SAMPLED_OTHERWISE.contains(&(self.name.trim_end_matches(".hf"), case))
+    }
+
+    /// Whether the text model rotates by positions on three axes.
     fn has_axes(&self) -> bool {
-        self.cases.iter().any(|case| self.array("position_ids", case).is_some_and(|ids| ids.shape()[0] == 3))
+        serde_json::to_string(&self.config).unwrap().contains("mrope_section")
     }
 
     /// Positions that follow from the grids, which are the reference's.
@@ -157,76 +206,11 @@ impl PictureFixture {
         }
         positions
     }
-
-    /// What the encoder takes of a case's pictures, one after the other; `None` if the fixture has no whole pixels.
-    pub fn input(&self, case: &str, encoder: &EncoderBlueprint) -> Option<EncoderInput> {
-        let size = encoder.patches.size as i32;
-        let grid = |count: i32, rows: i32, columns: i32| Grid {
-            count: count as usize,
-            rows: rows as usize,
-            columns: columns as usize,
-        };
-        let rows = |what| -> Vec<Vec<i32>> {
-            let array = self.array(what, case).unwrap();
-            let width = *array.shape().last().unwrap() as usize;
-            array
-                .astype(mlx::Dtype::I32)
-                .unwrap()
-                .to_vec::<i32>()
-                .unwrap()
-                .chunks(width)
-                .map(<[i32]>::to_vec)
-                .collect()
-        };
-        let video = self.array("pixel_values_videos", case);
-        let pixels = self.array("pixel_values", case).or(video)?.clone();
-        let views = if self.array("image_grid_thw", case).is_some() || video.is_some() {
-            let grids = rows(if video.is_some() { "video_grid_thw" } else { "image_grid_thw" });
-            let mut first = 0;
-            let view = |thw: Vec<i32>| {
-                let after = first + thw.iter().product::<i32>();
-                let patches = pixels.slice(&[first, 0], &[after, pixels.dim(1).unwrap()]).unwrap();
-                first = after;
-                View { pixels: patches, grid: grid(thw[0], thw[1], thw[2]) }
-            };
-            grids.into_iter().map(view).collect()
-        } else if self.array("spatial_shapes", case).is_some() {
-            let view = |(index, shape): (usize, Vec<i32>)| {
-                let (index, patches) = (index as i32, shape[0] * shape[1]);
-                let elements = pixels.dim(2).unwrap();
-                let patches = pixels.slice(&[index, 0, 0], &[index + 1, patches, elements]).unwrap();
-                View { pixels: patches.squeeze(&[0]).unwrap(), grid: grid(1, shape[0], shape[1]) }
-            };
-            rows("spatial_shapes").into_iter().enumerate().map(view).collect()
-        } else if self.array("image_sizes", case).is_some() {
-            let view = |(index, of): (usize, Vec<i32>)| {
-                let index = index as i32;
-                let pixels = pixels.slice(&[index, 0, 0, 0], &[index + 1, 3, of[0], of[1]]).unwrap();
-                View { pixels, grid: grid(1, of[0] / size, of[1] / size) }
-            };
-            rows("image_sizes").into_iter().enumerate().map(view).collect()
-        } else {
-            let shape = pixels.shape();
-            let [.., height, width] = *shape else { panic!("{}: pixels {shape:?}", self.name) };
-            let pixels = pixels.reshape(&[-1, 3, height, width]).unwrap();
-            let grid = grid(pixels.dim(0).unwrap(), height / size, width / size);
-            vec![View { pixels, grid }]
-        };
-        Some(EncoderInput { views })
-    }
 }
 
-/// Every fixture.
-pub fn all() -> Vec<PictureFixture> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures");
-    let mut paths = Vec::new();
-    for directory in [Some(own), environment::picture_fixtures()].into_iter().flatten() {
-        let entries = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
-        paths.extend(entries.filter(|path| path.join("golden.safetensors").is_file()));
-    }
-    assert!(!paths.is_empty(), "the repository has fixtures");
-    paths.sort();
-    paths.iter().map(|path| PictureFixture::read(path)).collect()
+fn rows(array: &Array) -> Vec<Vec<f32>> {
+    let width = array.dim(1).unwrap() as usize;
+    array.to_vec::<f32>().unwrap().chunks(width).map(<[f32]>::to_vec).collect()
 }
 
 /// How far numbers are from the reference's, relative to its largest. A NaN is infinitely far.
