@@ -81,6 +81,11 @@ pub fn architectures() -> Vec<(&'static str, &'static str)> {
     omnibus_model::families::FAMILIES.iter().map(|family| (family.model_type, family.about)).collect()
 }
 
+/// The architectures that take pictures beside text.
+pub fn architectures_with_pictures() -> Vec<&'static str> {
+    omnibus_model::encoders::ENCODERS.iter().map(|family| family.model_type).collect()
+}
+
 /// Every tool call format, with its models.
 pub fn tool_call_formats() -> Vec<(&'static str, &'static str)> {
     omnibus_text::TOOL_CALL_FORMATS.iter().map(|format| (format.name, format.models)).collect()

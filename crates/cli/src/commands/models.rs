@@ -14,7 +14,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         ModelsSubject::Architectures => {
             let rows = omnibus_engine::architectures();
             match config.output {
-                Output::Json => output::line(json(&rows, "architecture", "about").to_string()),
+                Output::Json => output::line(architectures(&rows).to_string()),
                 Output::Text => table(&rows),
             }
         }
@@ -37,6 +37,16 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A list of objects, each with what a model of the architecture takes.
+fn architectures(rows: &[(&str, &str)]) -> Value {
+    let with_pictures = omnibus_engine::architectures_with_pictures();
+    let row = |(name, about): &(&str, &str)| {
+        let inputs: &[&str] = if with_pictures.contains(name) { &["text", "image"] } else { &["text"] };
+        json!({"architecture": name, "about": about, "inputs": inputs})
+    };
+    rows.iter().map(row).collect()
 }
 
 fn table(rows: &[(&str, &str)]) {

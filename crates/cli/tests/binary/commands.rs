@@ -91,7 +91,12 @@ fn print_config_shows_sources() {
 fn architectures_are_listed_as_text_and_json() {
     assert!(result(&["models"]).lines().any(|line| line.starts_with("qwen3 ")));
     let list: Value = serde_json::from_str(&result(&["models", "--json"])).unwrap();
-    assert!(list.as_array().unwrap().iter().any(|row| row["architecture"] == "qwen3"));
+    let inputs = |name: &str| {
+        let row = list.as_array().unwrap().iter().find(|row| row["architecture"] == name);
+        row.map(|row| row["inputs"].to_string()).unwrap_or_default()
+    };
+    assert_eq!(inputs("qwen3"), r#"["text"]"#);
+    assert_eq!(inputs("qwen3_vl"), r#"["text","image"]"#);
 }
 
 #[test]
