@@ -40,7 +40,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "parity",
-        about: "compare logits with the reference's [--only NAME]",
+        about: "compare with the reference [--fixtures DIR] [--only NAME]… or --preprocess DIR",
         run: scripts::parity,
     },
 ];

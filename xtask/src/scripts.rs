@@ -86,10 +86,13 @@ fn bench_scripts() -> Result<Vec<String>, String> {
     Ok(scripts)
 }
 
-/// Compares logits with the reference's; passes the arguments to the example.
+/// Compares logits and features with the reference's, or what processors make; passes the arguments to the example.
 pub fn parity(arguments: &[String]) -> Result<(), String> {
-    let mut example =
-        cargo(&["run", "--release", "--quiet", "-p", "omnibus-model", "--example", "parity", "--"]);
+    let (package, name, arguments) = match arguments {
+        [option, rest @ ..] if option == "--preprocess" => ("omnibus-media", "preprocess", rest),
+        _ => ("omnibus-model", "parity", arguments),
+    };
+    let mut example = cargo(&["run", "--release", "--quiet", "-p", package, "--example", name, "--"]);
     example.args(arguments);
     run(example)
 }

@@ -81,7 +81,7 @@ impl Blueprint {
         let attentions = self.layers.iter().flat_map(|layer| layer.mixer.attentions());
         match attentions.map(|attention| attention.bidirectional).max() {
             Some(Bidirectional::Pictures) => media.to_vec(),
-            Some(Bidirectional::Prompts) => vec![0..prompt],
+            Some(Bidirectional::Prompts) => std::iter::once(0..prompt).collect(),
             Some(Bidirectional::No) | None => Vec::new(),
         }
     }

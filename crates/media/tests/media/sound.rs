@@ -1,5 +1,7 @@
 //! Spectra of the reference's feature extractors.
 
+use std::path::Path;
+
 use omnibus_media::{Audio, AudioProcessor, ConfigFiles, Elements, Limits, decode_audio};
 
 use crate::safetensors::{Values, json, read, sample};
@@ -7,7 +9,7 @@ use crate::support::{reference, sound};
 
 /// Golden sets of sound, the audio processor that must give them, and how far values may be off. The reference
 /// transforms Gemma's frames in float32; Whisper's are in float64.
-const SETS: &[(&str, &str, f32)] = &[
+pub const SETS: &[(&str, &str, f32)] = &[
     ("sound.gemma3n", "gemma3n", 2e-4),
     ("sound.gemma4", "gemma4", 2e-5),
     ("sound.whisper80", "whisper", 5e-7),
@@ -18,39 +20,53 @@ const SETS: &[(&str, &str, f32)] = &[
 fn every_feature_extractor_gives_its_golden_set() {
     let Some(folder) = reference("preprocess") else { return };
     for (set, kind, tolerance) in SETS {
-        let case = json(&folder.join(set).join("case.json"));
-        let golden = read(&folder.join(set).join("golden.safetensors"));
-        let settings = &case["settings"];
-        let files = ConfigFiles { preprocessor: Some(settings), ..ConfigFiles::default() };
-        let processor = AudioProcessor::of_kind(kind, &files).unwrap();
-        let mut compared = 0;
-        for (index, row) in settings["sounds"].as_array().unwrap().iter().enumerate() {
-            let samples = sound(row[0].as_i64().unwrap(), row[1].as_i64().unwrap());
-            let made = processor.audio(&Audio::new(16_000, samples).unwrap()).unwrap();
-            for (key, golden) in &golden {
-                let name = key.strip_suffix(".sample").unwrap_or(key);
-                let Some(name) = name.strip_suffix(&format!(".{index}")) else { continue };
-                let tensor = &made.tensors[name];
-                if let Some(row) = case["arrays"].get(format!("{name}.{index}")) {
-                    let shape: Vec<usize> = serde_json::from_value(row["shape"].clone()).unwrap();
-                    assert_eq!(tensor.shape, shape, "{set} {key}");
-                    let Elements::F32(values) = &tensor.elements else { panic!("{key}") };
-                    let total: f64 = values.iter().map(|value| f64::from(value.abs())).sum();
-                    let off = (total / row["abs"].as_f64().unwrap() - 1.0).abs();
-                    assert!(off < 1e-6, "{set} {key}: the sum of magnitudes is off by {off}");
-                }
-                match (&golden.values, sample(tensor, golden.shape.iter().product())) {
-                    (Values::F32(golden), Values::F32(made)) => {
-                        let most = golden.iter().zip(&made).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                        assert!(most <= *tolerance, "{set} {key} differs by {most}");
-                    }
-                    (golden, made) => assert_eq!(*golden, made, "{set} {key}"),
-                }
-                compared += 1;
-            }
-        }
-        assert_eq!(compared, 8, "{set}");
+        let wrong = differences(&folder.join(set), kind, *tolerance);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
+}
+
+/// What a feature extractor makes otherwise than its golden set has it.
+pub fn differences(folder: &Path, kind: &str, tolerance: f32) -> Vec<String> {
+    let set = folder.file_name().unwrap().to_string_lossy();
+    let case = json(&folder.join("case.json"));
+    let golden = read(&folder.join("golden.safetensors"));
+    let settings = &case["settings"];
+    let files = ConfigFiles { preprocessor: Some(settings), ..ConfigFiles::default() };
+    let processor = AudioProcessor::of_kind(kind, &files).unwrap();
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for (index, row) in settings["sounds"].as_array().unwrap().iter().enumerate() {
+        let samples = sound(row[0].as_i64().unwrap(), row[1].as_i64().unwrap());
+        let made = processor.audio(&Audio::new(16_000, samples).unwrap()).unwrap();
+        for (key, golden) in &golden {
+            let name = key.strip_suffix(".sample").unwrap_or(key);
+            let Some(name) = name.strip_suffix(&format!(".{index}")) else { continue };
+            let tensor = &made.tensors[name];
+            if let Some(row) = case["arrays"].get(format!("{name}.{index}")) {
+                let shape: Vec<usize> = serde_json::from_value(row["shape"].clone()).unwrap();
+                let Elements::F32(values) = &tensor.elements else { panic!("{key}") };
+                let total: f64 = values.iter().map(|value| f64::from(value.abs())).sum();
+                let off = (total / row["abs"].as_f64().unwrap() - 1.0).abs();
+                if tensor.shape != shape || off >= 1e-6 {
+                    wrong.push(format!("{set}: {key} {:?}, sum of magnitudes off by {off}", tensor.shape));
+                }
+            }
+            match (&golden.values, sample(tensor, golden.shape.iter().product())) {
+                (Values::F32(golden), Values::F32(made)) => {
+                    let most = golden.iter().zip(&made).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                    if most > tolerance {
+                        wrong.push(format!("{set}: {key} differs by {most}"));
+                    }
+                }
+                (golden, made) if *golden != made => wrong.push(format!("{set}: {key} differs")),
+                _ => {}
+            }
+            compared += 1;
+        }
+    }
+    if compared != 8 {
+        wrong.push(format!("{set}: {compared} tensors are not 8"));
+    }
+    wrong
 }
 
 /// A WAV file with 16-bit samples, interleaved.

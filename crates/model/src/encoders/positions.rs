@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn ends_are_repeated_where_a_cubic_goes_beyond_them() {
-        let [near, far] = [1.10546875, -0.10546875];
+        let [near, far] = [283.0 / 256.0, -27.0 / 256.0];
         assert_eq!(samples(Sampling::Bicubic, 2, 4)[..2], [near, far]);
         assert_eq!(samples(Sampling::Bilinear, 2, 4)[..4], [1.0, 0.0, 0.75, 0.25]);
     }
