@@ -8,6 +8,7 @@ mod files;
 mod hostile;
 mod model;
 mod refused;
+mod sense;
 mod urls;
 
 /// What the hostile pictures need.
