@@ -28,10 +28,10 @@ impl Model {
             }
         }
         let loaded = self.adapters.loaded().len();
-        let weights = self.adapters.weights();
-        let stacks = weights.iter().map(|weight| weight.with_adapter(&changes, loaded));
+        let layers = self.adapters.layers();
+        let stacks = layers.iter().map(|layer| layer.with_adapter(&changes, loaded));
         let stacks = stacks.collect::<mlx::Result<Vec<_>>>()?;
-        weights.iter().zip(stacks).for_each(|(weight, stack)| weight.set_stack(stack));
+        layers.iter().zip(stacks).for_each(|(layer, stack)| layer.set_stack(stack));
         self.adapters.push(id);
         Ok(id)
     }
@@ -42,10 +42,10 @@ impl Model {
             return Ok(());
         };
         let left = self.adapters.loaded().len() - 1;
-        let weights = self.adapters.weights();
-        let stacks = weights.iter().map(|weight| weight.without_adapter(place, left));
+        let layers = self.adapters.layers();
+        let stacks = layers.iter().map(|layer| layer.without_adapter(place, left));
         let stacks = stacks.collect::<mlx::Result<Vec<_>>>()?;
-        weights.iter().zip(stacks).for_each(|(weight, stack)| weight.set_stack(stack));
+        layers.iter().zip(stacks).for_each(|(layer, stack)| layer.set_stack(stack));
         self.adapters.remove(id);
         Ok(())
     }
@@ -66,8 +66,8 @@ impl Model {
     /// Every change must be for a linear layer of the model, and have its sizes.
     fn check_adapter(&self, directory: &Path, changes: &[LowRank]) -> Result<(), LoadError> {
         let refused = |problem: String| LoadError::File { file: directory.to_owned(), problem };
-        let weights = self.adapters.weights();
-        let known: BTreeSet<&str> = weights.iter().flat_map(|weight| weight.paths()).collect();
+        let layers = self.adapters.layers();
+        let known: BTreeSet<&str> = layers.iter().flat_map(|layer| layer.paths()).collect();
         let unknown: Vec<&LowRank> =
             changes.iter().filter(|change| !known.contains(change.path.as_str())).collect();
         let manifest = self.blueprint.manifest();
@@ -88,8 +88,8 @@ impl Model {
             return Err(refused("changes no weight".to_owned()));
         }
         for change in changes {
-            for weight in &weights {
-                if let Some(misfit) = weight.misfit(change)? {
+            for layer in &layers {
+                if let Some(misfit) = layer.misfit(change)? {
                     return Err(refused(format!("`{}` {misfit}", change.published)));
                 }
             }
