@@ -106,6 +106,9 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         model.limit_attention_span(tokens, SINK_TOKENS);
     }
     let adapters = adapters::load(&model, settings)?;
+    if let Some(bytes) = settings.adapter_memory {
+        model.limit_adapter_bytes(bytes);
+    }
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;

@@ -12,9 +12,9 @@ use std::rc::Rc;
 
 use mlx::{Array, Dtype};
 
-use crate::ops::{ChosenExperts, Ops, Weight};
+use crate::ops::{ChosenExperts, LowRankStack, Ops, Weight};
 pub(crate) use adapters::Adapters;
-use layer::{AdaptedLayer, Part, Stack};
+use layer::{AdaptedLayer, Part};
 
 /// A weight `[out, in]` or `[experts, out, in]`, and what adapters add to its products.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ impl AdaptedWeight {
         adapters: &Rc<Adapters>,
         parts: Vec<Part>,
     ) -> mlx::Result<Self> {
-        let layer = Rc::new(AdaptedLayer::new(weight, parts, ops.skips_unknown_experts())?);
+        let layer = Rc::new(AdaptedLayer::new(ops, weight, parts)?);
         if !layer.parts.is_empty() {
             adapters.register(&layer);
         }
@@ -135,40 +135,19 @@ impl AdaptedWeight {
         &self,
         x: &Array,
         product: Array,
-        stack: &Stack,
+        stack: &LowRankStack,
         chosen: &ChosenExperts,
     ) -> mlx::Result<Array> {
-        let [count, choices] = chosen.indices.dims()?;
-        let dtype = product.dtype()?;
-        if x.dim(0)? != count || (x.ndim() != 2 && self.layer.matrices == 1) {
+        let count = chosen.indices.dim(0)?;
+        if x.dim(0)? != count {
             let shape = x.shape();
             return Err(mlx::Error::new(format!("{shape:?} are not the {count} rows of the pass")));
         }
-        let narrow = self.ops.expert_linear(x, chosen, &Weight::Dense(stack.down.clone()))?;
-        let mut first = 0;
-        let mut terms = Vec::with_capacity(stack.up.len());
-        for (part, up) in self.layer.parts.iter().zip(&stack.up) {
-            terms.push(match up {
-                Some(up) => {
-                    let end = first + up.dim(-1)?;
-                    let own = narrow.slice(&[0, 0, first], &[count, choices, end])?.contiguous()?;
-                    first = end;
-                    self.ops.expert_linear(&own, chosen, &Weight::Dense(up.clone()))?.astype(dtype)?
-                }
-                None => Array::zeros(&[count, choices, part.outputs], dtype)?,
-            });
+        // Several inputs of a row, such as its heads, have the row's adapter.
+        if let (1, [_, several, _]) = (self.layer.matrices, x.shape()) {
+            let indices = chosen.indices.broadcast_to(&[count, *several])?.contiguous()?;
+            return self.ops.add_low_rank(product, x, &ChosenExperts::new(indices), stack);
         }
-        let term = match terms.as_slice() {
-            [one] => one.clone(),
-            several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), -1)?,
-        };
-        let sum = &product + term.reshape(product.shape())?;
-        match &stack.gain {
-            Some(gain) => {
-                let gain = gain.take(&chosen.indices.squeeze(&[1])?, 0)?;
-                (sum.astype(Dtype::F32)? * gain).astype(dtype)
-            }
-            None => Ok(sum),
-        }
+        self.ops.add_low_rank(product, x, chosen, stack)
     }
 }

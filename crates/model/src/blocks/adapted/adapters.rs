@@ -1,7 +1,7 @@
 //! What the linear layers of a model share: which adapters are loaded, which rows of a pass use which, and a record of
 //! inputs.
 
-use std::cell::{Ref, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
@@ -22,6 +22,8 @@ pub(crate) struct Adapters {
     layers: RefCell<Vec<Weak<AdaptedLayer>>>,
     /// Of the pass that is being built; `None` where no row has an adapter.
     rows: RefCell<Option<AdapterRows>>,
+    /// Most bytes of all matrices while an adapter is loaded.
+    pub(crate) bytes_max: Cell<Option<u64>>,
     /// What the layers take as inputs; `None` while it is not recorded.
     inputs: RefCell<Option<InputSums>>,
 }

@@ -7,7 +7,7 @@ use std::cell::{Ref, RefCell};
 
 use mlx::{Array, Dtype};
 
-use crate::ops::Weight;
+use crate::ops::{LowRankPart, LowRankStack, Ops, Weight};
 use crate::weights::LowRank;
 
 /// A layer's weight `[out, in]` or `[experts, out, in]`, and the matrices of the adapters that are loaded beside it.
@@ -15,12 +15,13 @@ pub(crate) struct AdaptedLayer {
     pub(super) weight: Weight,
     /// Matrices of the weight, and of each adapter: one, or one for each expert.
     pub(super) matrices: i32,
-    /// Whether a row that chooses none of the stack's matrices gets zeros without computing.
-    skips_unknown: bool,
+    /// Which compute with the stack, and say how it is stored.
+    ops: &'static dyn Ops,
     /// The modules whose outputs it computes, in order. Without any it is never adapted.
     pub(super) parts: Vec<Part>,
-    /// `None` while no adapter changes it.
-    stack: RefCell<Option<Stack>>,
+    /// The matrices of all loaded adapters one after the other. Where a backend computes rows without an adapter, too, one
+    /// of zeros comes last. `None` while no adapter changes the layer.
+    stack: RefCell<Option<LowRankStack>>,
 }
 
 /// A module of the checkpoint, or some of its outputs.
@@ -35,25 +36,6 @@ pub(super) struct Part {
     pub(super) rows: Option<Array>,
 }
 
-/// The matrices of all loaded adapters one after the other, `n` together. Where a backend computes rows without an
-/// adapter, too, one of zeros comes last.
-#[derive(Clone)]
-pub(crate) struct Stack {
-    /// Of the parts that some adapter changes, one after the other: `[n, parts · rank, in]`.
-    pub(super) down: Array,
-    /// One for each part, `[n, outputs, rank]`; `None` where no adapter changes it.
-    pub(super) up: Vec<Option<Array>>,
-    /// DoRA's factors of the outputs, `[n + 1, out]`; the last are ones. `None` if no adapter has any.
-    pub(super) gain: Option<Array>,
-}
-
-impl Stack {
-    fn evaluated(self) -> mlx::Result<Self> {
-        mlx::eval([&self.down].into_iter().chain(self.up.iter().flatten()).chain(&self.gain))?;
-        Ok(self)
-    }
-}
-
 /// What one adapter does to a weight.
 struct Entry {
     /// For each part `[matrices, rank, in]` and `[matrices, outputs, rank]`.
@@ -63,13 +45,13 @@ struct Entry {
 }
 
 impl AdaptedLayer {
-    pub(super) fn new(weight: Weight, parts: Vec<Part>, skips_unknown: bool) -> mlx::Result<Self> {
+    pub(super) fn new(ops: &'static dyn Ops, weight: Weight, parts: Vec<Part>) -> mlx::Result<Self> {
         let matrices = weight.matrices()?;
-        Ok(Self { weight, matrices, skips_unknown, parts, stack: RefCell::default() })
+        Ok(Self { weight, matrices, ops, parts, stack: RefCell::default() })
     }
 
     /// The matrices of the loaded adapters.
-    pub(super) fn stack(&self) -> Ref<'_, Option<Stack>> {
+    pub(crate) fn stack(&self) -> Ref<'_, Option<LowRankStack>> {
         self.stack.borrow()
     }
 
@@ -103,19 +85,24 @@ impl AdaptedLayer {
         Ok((rank != own_rank || rank == 0).then(|| format!("has matrices of rank {rank} and {own_rank}")))
     }
 
-    /// The stack with these changes of one more adapter. `loaded`: how many adapters are loaded before it.
-    pub(crate) fn with_adapter(&self, changes: &[LowRank], loaded: usize) -> mlx::Result<Option<Stack>> {
-        let before = self.stack.borrow().clone();
+    /// The stack with these changes of one more adapter, not computed yet. `loaded`: how many adapters are loaded before it.
+    pub(crate) fn with_adapter(
+        &self,
+        changes: &[LowRank],
+        loaded: usize,
+    ) -> mlx::Result<Option<LowRankStack>> {
+        let layout = self.ops.low_rank_layout();
+        let before = self.stack.borrow().clone().map(|stack| stack.turned(layout)).transpose()?;
         let entry = self.entry(changes)?;
         if before.is_none() && entry.is_none() {
             return Ok(None);
         }
         let entry = entry.unwrap_or_else(|| Entry { products: vec![None; self.parts.len()], gain: None });
-        self.stacked(before, entry, loaded as i32)?.evaluated().map(Some)
+        self.stacked(before, entry, loaded as i32)?.turned(layout).map(Some)
     }
 
-    /// The stack without the adapter at a place. `left`: how many are loaded then.
-    pub(crate) fn without_adapter(&self, place: usize, left: usize) -> mlx::Result<Option<Stack>> {
+    /// The stack without the adapter at a place, not computed yet. `left`: how many are loaded then.
+    pub(crate) fn without_adapter(&self, place: usize, left: usize) -> mlx::Result<Option<LowRankStack>> {
         let stack = self.stack.borrow();
         let Some(stack) = stack.as_ref().filter(|_| left > 0) else { return Ok(None) };
         let without = |array: &Array| -> mlx::Result<Array> {
@@ -123,17 +110,19 @@ impl AdaptedLayer {
             let kept: Vec<i32> = kept.collect();
             array.take(&Array::from_slice(&kept, &[kept.len() as i32])?, 0)
         };
-        let up = stack.up.iter().map(|up| up.as_ref().map(without).transpose());
-        let made = Stack {
+        let parts = stack.parts.iter().map(|LowRankPart { outputs, up }| {
+            Ok(LowRankPart { outputs: *outputs, up: up.as_ref().map(without).transpose()? })
+        });
+        let made = LowRankStack {
             down: without(&stack.down)?,
-            up: up.collect::<mlx::Result<_>>()?,
+            parts: parts.collect::<mlx::Result<_>>()?,
             gain: stack.gain.as_ref().map(without).transpose()?,
         };
-        made.evaluated().map(Some)
+        Ok(Some(made))
     }
 
     /// Computes with this stack from here on.
-    pub(crate) fn set_stack(&self, stack: Option<Stack>) {
+    pub(crate) fn set_stack(&self, stack: Option<LowRankStack>) {
         self.stack.replace(stack);
     }
 
@@ -181,17 +170,17 @@ impl AdaptedLayer {
     }
 
     /// The stack with one more adapter behind the `loaded` ones.
-    fn stacked(&self, before: Option<Stack>, entry: Entry, loaded: i32) -> mlx::Result<Stack> {
+    fn stacked(&self, before: Option<LowRankStack>, entry: Entry, loaded: i32) -> mlx::Result<LowRankStack> {
         let (inputs, matrices) = (self.weight.inputs()?, loaded * self.matrices);
-        let (mut downs, mut ups) = (Vec::new(), Vec::new());
+        let (mut downs, mut parts) = (Vec::new(), Vec::new());
         let mut first = 0;
         for (index, (part, own)) in self.parts.iter().zip(&entry.products).enumerate() {
-            let old = before.as_ref().and_then(|stack| Some((stack, stack.up.get(index)?.as_ref()?)));
+            let old = before.as_ref().and_then(|stack| Some((stack, stack.parts.get(index)?.up.as_ref()?)));
             let old_rank = old.map_or(Ok(0), |(_, up)| up.dim(-1))?;
             let own_rank = own.as_ref().map_or(Ok(0), |[down, _]| down.dim(1))?;
             let rank = old_rank.max(own_rank);
             if rank == 0 {
-                ups.push(None);
+                parts.push(LowRankPart { outputs: part.outputs, up: None });
                 continue;
             }
             let old_down = match old {
@@ -210,7 +199,8 @@ impl AdaptedLayer {
                 None => None,
             };
             downs.push(self.one_stack(old_down, own_down, matrices, [rank, inputs])?);
-            ups.push(Some(self.one_stack(old_up, own_up, matrices, [part.outputs, rank])?));
+            let up = self.one_stack(old_up, own_up, matrices, [part.outputs, rank])?;
+            parts.push(LowRankPart { outputs: part.outputs, up: Some(up) });
         }
         let gain = match (before.and_then(|stack| stack.gain), entry.gain) {
             (None, None) => None,
@@ -233,7 +223,7 @@ impl AdaptedLayer {
                 mlx::concatenate(&cast.iter().collect::<Vec<_>>(), 1)?
             }
         };
-        Ok(Stack { down: down.contiguous()?, up: ups, gain })
+        Ok(LowRankStack { down: down.contiguous()?, parts, gain })
     }
 
     /// `[n, rows, columns]`: the old matrices, padded, and those of a new adapter; zeros for those that are absent.
@@ -256,7 +246,7 @@ impl AdaptedLayer {
         };
         let (old, own) = (part(old, before)?, part(own, self.matrices)?);
         // Ids of rows without an adapter lie behind the stack.
-        let rest = Array::zeros(&[i32::from(!self.skips_unknown), rows, columns], dtype)?;
+        let rest = Array::zeros(&[i32::from(!self.ops.skips_unknown_experts()), rows, columns], dtype)?;
         mlx::concatenate(&[&old, &own, &rest], 0)?.contiguous()
     }
 }
