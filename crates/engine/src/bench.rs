@@ -52,12 +52,22 @@ pub enum BenchModel {
 pub struct DecodeLoad {
     /// Sequences in each step.
     pub streams: usize,
-    /// Tokens of each sequence's prompt.
+    /// Tokens of the longest prompt.
     pub context: usize,
+    /// Tokens of the shortest; the others lie evenly between.
+    pub shortest: usize,
     /// Steps to measure at least.
     pub steps: usize,
     /// Whether each stream has one of the adapters.
     pub adapted: Adapted,
+}
+
+impl DecodeLoad {
+    /// Tokens of a stream's prompt.
+    fn prompt(&self, stream: usize) -> usize {
+        let spread = self.context.saturating_sub(self.shortest);
+        self.context - spread * stream / self.streams.saturating_sub(1).max(1)
+    }
 }
 
 /// Whether streams have adapters.
@@ -148,7 +158,7 @@ impl BenchEngine {
             Adapted::Yes => self.adapters.clone(),
         };
         let adapter = |stream: usize| stream.checked_rem(adapters.len()).map_or(0, |index| adapters[index]);
-        let jobs = (0..load.streams).map(|stream| self.submit(load.context, room, adapter(stream)));
+        let jobs = (0..load.streams).map(|stream| self.submit(load.prompt(stream), room, adapter(stream)));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         let watched = self.watch(&jobs, load, Instant::now() + timeout);
         let ended = self.cancel(&jobs);

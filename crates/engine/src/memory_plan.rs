@@ -18,8 +18,10 @@ pub struct MemoryLimit {
 pub struct MemoryPlan {
     /// The machine's limit; `None` where it is unknown.
     pub limit: Option<MemoryLimit>,
-    /// Bytes of the weights.
+    /// Bytes of the weights, and of the adapters that are loaded with them.
     pub weights_bytes: u64,
+    /// Bytes kept for adapters that are loaded later.
+    pub adapter_bytes: u64,
     /// Bytes of KV blocks and recurrent states.
     pub kv_bytes: u64,
     /// Tokens that fit into them.
@@ -37,7 +39,7 @@ pub struct MemoryPlan {
 impl MemoryPlan {
     /// Expected peak of all arrays.
     pub fn expected_peak_bytes(&self) -> u64 {
-        self.weights_bytes + self.kv_bytes + self.scratch_bytes + self.media_bytes
+        self.weights_bytes + self.adapter_bytes + self.kv_bytes + self.scratch_bytes + self.media_bytes
     }
 
     /// Bytes left for the KV cache.
@@ -57,6 +59,9 @@ impl fmt::Display for MemoryPlan {
             self.kv_tokens,
             gigabytes(self.scratch_bytes),
         )?;
+        if self.adapter_bytes > 0 {
+            write!(f, ", up to {} adapters", gigabytes(self.adapter_bytes))?;
+        }
         if self.media_bytes > 0 {
             write!(f, ", up to {} features of images", gigabytes(self.media_bytes))?;
         }

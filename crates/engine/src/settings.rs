@@ -65,6 +65,9 @@ pub struct Settings {
     pub warm_up: WarmUp,
     /// Seeds the requests without a seed.
     pub seed: u64,
+    /// Most bytes of named adapters where more are loaded while the engine runs, kept free of the KV cache. While one is
+    /// loaded, the stacks before and after both count. `None` for no limit.
+    pub adapter_memory: Option<u64>,
     /// The directory of an adapter that is merged into the weights.
     pub adapter: Option<PathBuf>,
     /// Adapters that are kept beside the weights: requests name them.
@@ -136,6 +139,7 @@ impl Default for Settings {
             async_scheduling: AsyncScheduling::default(),
             warm_up: WarmUp::default(),
             seed: 0,
+            adapter_memory: None,
             adapter: None,
             adapters: Vec::new(),
             chat_template: None,

@@ -109,6 +109,9 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     }
     let vision = vision::Vision::load(source, kernels, settings)?;
     let adapters = adapters::load(&model, settings)?;
+    if let Some(bytes) = settings.adapter_memory {
+        model.limit_adapter_bytes(bytes);
+    }
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;

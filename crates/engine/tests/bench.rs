@@ -27,7 +27,7 @@ fn full_steps_are_measured() {
     for bits in [None, Some(4)] {
         let mut engine = engine(bits);
         for (streams, adapted) in [(4, Adapted::No), (1, Adapted::No), (3, Adapted::Yes)] {
-            let load = DecodeLoad { streams, context: 40, steps: 8, adapted };
+            let load = DecodeLoad { streams, context: 40, shortest: 9, steps: 8, adapted };
             let decode = engine.decode(load, TIMEOUT).unwrap();
             assert!(decode.steps >= 8 && decode.step_ms > 0.0 && decode.tokens_per_s > 0.0, "{decode:?}");
             assert!(decode.memory.peak_bytes >= decode.memory.active_bytes, "{decode:?}");
@@ -40,16 +40,21 @@ fn full_steps_are_measured() {
 #[test]
 fn a_load_that_cannot_run_fails_with_the_reason_and_others_run() {
     let mut engine = engine(None);
-    let load = DecodeLoad { streams: 2, context: 4095, steps: 8, adapted: Adapted::No };
+    let load = DecodeLoad { streams: 2, context: 4095, shortest: 4095, steps: 8, adapted: Adapted::No };
     let error = engine.decode(load, TIMEOUT).unwrap_err();
     assert!(error.starts_with("a stream reached the longest sequence"), "{error}");
     let error = engine.prefill(5000, TIMEOUT).unwrap_err();
     assert!(error.contains("maximum context length is 4096 tokens"), "{error}");
     let error = engine
-        .decode(DecodeLoad { streams: 2, context: 16, steps: 8, adapted: Adapted::No }, Duration::ZERO)
+        .decode(
+            DecodeLoad { streams: 2, context: 16, shortest: 16, steps: 8, adapted: Adapted::No },
+            Duration::ZERO,
+        )
         .unwrap_err();
     assert!(error.contains("it took too long: 0 of 2 streams decode"), "{error}");
-    engine.decode(DecodeLoad { streams: 2, context: 16, steps: 8, adapted: Adapted::No }, TIMEOUT).unwrap();
+    engine
+        .decode(DecodeLoad { streams: 2, context: 16, shortest: 16, steps: 8, adapted: Adapted::No }, TIMEOUT)
+        .unwrap();
 }
 
 #[test]

@@ -15,11 +15,13 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 mod adjust;
 mod attention;
 mod choose;
+mod low_rank;
 mod recurrent;
 
 pub use adjust::{LogitEntries, adjust_logits};
 pub use attention::{AttentionMetadata, AttentionOutput, HeadNorm, PagedAttention, Rope};
 pub use choose::{TokenMasks, XtcRows, choose_tokens};
+pub use low_rank::LowRank;
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use sys::kernels::{Act, Activations, Isa, Packing, RotaryPairing, isa, limit_isa, threads};
 

@@ -372,3 +372,106 @@ fn logit_entries_change_their_rows_alone() -> mlx::Result<()> {
     assert_eq!(logits.to_vec::<f32>()?[..4], [1.0, -2.0, 3.0, 0.5]);
     Ok(())
 }
+
+/// Matrices of four adapters for outputs in three parts, the second of which none changes.
+struct Adapters {
+    down: Array,
+    ups: [Array; 2],
+    gain: Array,
+}
+
+/// Outputs of the parts, and ranks of those that are changed.
+const PARTS: [i32; 3] = [40, 7, 19];
+const RANKS: [i32; 2] = [16, 5];
+
+impl Adapters {
+    fn random(k: i32, dtype: Dtype) -> Result<Self> {
+        let down = random(&[4, k, RANKS[0] + RANKS[1]], dtype, 1)?;
+        let ups =
+            [random(&[4, RANKS[0], PARTS[0]], dtype, 2)?, random(&[4, RANKS[1], PARTS[2]], Dtype::F32, 3)?];
+        let factors = |width, seed| random(&[5, width], Dtype::F32, seed);
+        let ones = Array::ones(&[5, PARTS[1]], Dtype::F32)?;
+        let gain = mlx::concatenate(&[&factors(PARTS[0], 4)?, &ones, &factors(PARTS[2], 5)?], 1)?;
+        Ok(Self { down, ups, gain })
+    }
+
+    /// Added to a copy of `product`.
+    fn add(&self, product: &Array, x: &Array, ids: &Array, gain: bool) -> Result<Array> {
+        let parts = [(PARTS[0], Some(&self.ups[0])), (PARTS[1], None), (PARTS[2], Some(&self.ups[1]))];
+        let matrices = cpu::LowRank { down: &self.down, parts: &parts, gain: gain.then_some(&self.gain) };
+        matrices.add_to(product + Array::scalar(0.0, product.dtype()?)?, x, ids)
+    }
+
+    /// The same by MLX's operations, for `ids` that exist.
+    fn expected(&self, product: &Array, x: &Array, ids: &Array, gain: bool) -> Result<Array> {
+        let wide = |a: &Array| a.astype(Dtype::F32);
+        let [rows, choices] = ids.dims()?;
+        let each = if x.ndim() == 2 { x.expand_dims(&[1])? } else { x.clone() };
+        let each = wide(&each)?.broadcast_to(&[rows, choices, x.dim(-1)?])?.expand_dims(&[2])?;
+        let narrow = each.matmul(&wide(&self.down)?.take(ids, 0)?)?.split(&[RANKS[0]], -1)?;
+        let own = |at: usize| narrow[at].matmul(&wide(&self.ups[at])?.take(ids, 0)?)?.squeeze(&[2]);
+        let none = Array::zeros(&[rows, choices, PARTS[1]], Dtype::F32)?;
+        let sum = wide(product)? + mlx::concatenate(&[&own(0)?, &none, &own(1)?], -1)?;
+        if gain { Ok(sum * self.gain.take(ids, 0)?) } else { Ok(sum) }
+    }
+}
+
+#[test]
+fn low_rank_products_agree_with_mlx_and_rows_are_independent() -> Result<()> {
+    with_each_isa(|| {
+        let n = PARTS.iter().sum();
+        for (dtype, float) in [
+            (Dtype::F32, Dtype::F32),
+            (Dtype::Bf16, Dtype::F32),
+            (Dtype::F16, Dtype::F32),
+            (Dtype::F32, Dtype::Bf16),
+        ] {
+            for k in [576, 37] {
+                let adapters = Adapters::random(k, dtype)?;
+                for (rows, choices) in [(1, 1), (16, 1), (5, 3), (90, 1)] {
+                    let key = mlx::random::key(3)?;
+                    let ids = mlx::random::integers(&[rows, choices], Dtype::I32, 0..4, &key)?;
+                    let product = random(&[rows, choices, n], float, 5)?;
+                    let shared = random(&[rows, k], float, 6)?;
+                    let own = random(&[rows, choices, k], float, 7)?;
+                    for (x, gain) in [(&shared, false), (&own, true)] {
+                        let want = adapters.expected(&product, x, &ids, gain)?;
+                        let got = adapters.add(&product, x, &ids, gain)?;
+                        check_close(&format!("{dtype} matrices"), &got, &want, rounding(float))?;
+                    }
+                }
+                // Which rows share an adapter changes no bits; ids of no adapter change nothing.
+                let ids = mlx::random::integers(&[200, 1], Dtype::I32, 0..6, &mlx::random::key(8)?)?;
+                let product = random(&[200, n], float, 9)?;
+                check_rows("adapters", &random(&[200, k], float, 10)?, |x| {
+                    let first = 200 - x.dim(0)?;
+                    let product = product.slice(&[first, 0], &[200, n])?;
+                    adapters.add(&product, x, &ids.slice(&[first, 0], &[200, 1])?, true)
+                })?;
+                let none = Array::from_slice(&[-1i32, 4, 99], &[3, 1])?;
+                let (product, x) = (random(&[3, n], float, 11)?, random(&[3, k], float, 12)?);
+                assert_eq!(values(&adapters.add(&product, &x, &none, true)?)?, values(&product)?);
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn low_rank_matrices_of_other_shapes_are_refused() -> Result<()> {
+    let adapters = Adapters::random(64, Dtype::F32)?;
+    let n: i32 = PARTS.iter().sum();
+    let ids = Array::from_slice(&[0i32, 1], &[2, 1])?;
+    let (product, x) = (random(&[2, n], Dtype::F32, 1)?, random(&[2, 64], Dtype::F32, 2)?);
+    let said = |product: &Array, x: &Array, ids: &Array| {
+        adapters.add(product, x, ids, true).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(said(&product, &x, &ids), "");
+    let narrow = said(&product, &random(&[2, 63], Dtype::F32, 2)?, &ids);
+    assert!(narrow.contains("cpu::low_rank") && narrow.contains("x is [rows, in]"), "{narrow}");
+    let short = said(&random(&[2, n - 1], Dtype::F32, 1)?, &x, &ids);
+    assert!(short.contains("the product has the parts' outputs"), "{short}");
+    let fewer = said(&product, &x, &Array::from_slice(&[0i32], &[1, 1])?);
+    assert!(fewer.contains("x is [rows, in]"), "{fewer}");
+    Ok(())
+}

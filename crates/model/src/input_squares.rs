@@ -37,6 +37,12 @@ impl InputSquares {
     }
 }
 
+/// Rows of `elements` numbers, `inputs` each. Stacked experts have more numbers than an axis.
+pub(crate) fn rows_of(elements: usize, inputs: i32) -> mlx::Result<i32> {
+    let rows = elements / usize::try_from(inputs).unwrap_or(1).max(1);
+    i32::try_from(rows).map_err(|_| mlx::Error::new(format!("{rows} rows are more than an axis has")))
+}
+
 /// Sums of squares while passes are recorded.
 #[derive(Default)]
 pub(crate) struct InputSums(BTreeMap<String, Sum>);
@@ -51,7 +57,7 @@ impl InputSums {
     /// Adds the rows `x`, `[.., in]`, that some modules take.
     pub(crate) fn add<'a>(&mut self, paths: impl Iterator<Item = &'a str>, x: &Array) -> mlx::Result<()> {
         let inputs = x.dim(-1)?;
-        let rows = x.size() as i32 / inputs.max(1);
+        let rows = rows_of(x.size(), inputs)?;
         let flat = x.astype(Dtype::F32)?.reshape(&[rows, inputs])?;
         let squares = (&flat * &flat).sum(&[0])?;
         for path in paths {
@@ -82,5 +88,18 @@ impl InputSums {
             Ok((path.clone(), means.collect()))
         };
         self.0.iter().map(mean).collect::<mlx::Result<_>>().map(InputSquares)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_more_numbers_than_an_axis_has() {
+        assert_eq!(rows_of(256 * 4096 * 7168, 7168).unwrap(), 256 * 4096);
+        let error = rows_of(1 << 40, 4).unwrap_err().to_string();
+        assert!(error.contains("274877906944 rows"), "{error}");
+        assert_eq!(rows_of(0, 0).unwrap(), 0);
     }
 }

@@ -6,6 +6,7 @@
 mod cpu_ops;
 mod delta_rule;
 mod gpu_ops;
+mod low_rank;
 mod mlx_ops;
 mod recurrent;
 mod rotary;
@@ -24,6 +25,7 @@ use crate::kv_cache::poisoned;
 use crate::{Activation, Attention, GatedDelta, KvCache, LatentAttention, Mamba2, Mixer, Router};
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
+pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
 pub(crate) use rotary::Rotation;
@@ -287,6 +289,23 @@ pub(crate) trait Ops: Sync {
         false
     }
 
+    /// How [`Self::add_low_rank`] has the matrices.
+    fn low_rank_layout(&self) -> LowRankLayout {
+        LowRankLayout::OutputsFirst
+    }
+
+    /// `product` of rows with a weight, and the low-rank products of `x` with the matrices that each row chose. `chosen`:
+    /// `[T, 1]`, or for a product with experts `[T, top_k]`; one behind the stack's changes nothing.
+    fn add_low_rank(
+        &self,
+        product: Array,
+        x: &Array,
+        chosen: &ChosenExperts,
+        stack: &LowRankStack,
+    ) -> mlx::Result<Array> {
+        stack.add_by(|x, weight| self.expert_linear(x, chosen, weight), &product, x, chosen)
+    }
+
     /// The best `top_k` experts of each row by its logits `[T, experts]`, and their weights `[T, top_k]` in float32.
     /// `correction`: `[experts]`, added to the scores that choose.
     fn route(
@@ -341,7 +360,7 @@ pub(crate) trait Ops: Sync {
 
     /// Writes latents and keys to the layer's pools, and attends: `[T, heads · v_head_dim]`.
     fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
-        mlx_ops::latent(call)
+        mlx_ops::latent(call, mlx_ops::HeadProducts::MLX)
     }
 
     /// The convolution of rows `[T, channels]`, without an activation.

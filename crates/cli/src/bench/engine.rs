@@ -98,8 +98,10 @@ pub fn run(config: &Config) -> Result<EngineBench, Error> {
     let (mut decode, mut adapted) = (Vec::new(), Vec::new());
     for streams in &bench.streams {
         let mut measure = |adapted| {
-            let load = DecodeLoad { streams: *streams, context: bench.context, steps: bench.steps, adapted };
-            let work = engine.work().decode(load.streams, load.context);
+            let shortest = bench.shortest_context.unwrap_or(bench.context).min(bench.context);
+            let (context, steps) = (bench.context, bench.steps);
+            let load = DecodeLoad { streams: *streams, context, shortest, steps, adapted };
+            let work = engine.work().decode(load.streams, (context + shortest) / 2);
             Case::of(load.streams, engine.decode(load, timeout), work, &limits)
         };
         let case = measure(Adapted::No);

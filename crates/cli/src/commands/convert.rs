@@ -45,6 +45,8 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Fewest tokens of a text.
+const CALIBRATION_MIN: usize = 2;
 /// Tokens of a sequence that a model is run on.
 const CALIBRATION_LENGTH: usize = 512;
 /// Sequences of a pass.
@@ -62,6 +64,12 @@ fn calibrated_on(
     }
     let tokens = read_tokens(file, source).map_err(Error::failed)?;
     let count = config.conversion.calibration_sequences;
+    if tokens.len() < CALIBRATION_MIN {
+        let (file, found) = (file.display(), tokens.len());
+        return Err(Error::failed(format!(
+            "--calibration {file}: the text has {found} tokens, less than the {CALIBRATION_MIN} of the shortest sequence"
+        )));
+    }
     // A short text is one short sequence.
     let length = CALIBRATION_LENGTH.min(tokens.len());
     let text = TokenSequences::cut(&tokens, length, Some(count)).map_err(Error::failed)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_engine::{AddSpecial, Handle, Input, Message, ModelSource, Role};
-use omnibus_server::{Keys, Limits, MediaUrls, Settings, StoredResponses};
+use omnibus_server::{AdapterUpdates, Keys, Limits, MediaUrls, Settings, StoredResponses};
 use serde_json::json;
 
 use super::engine;
@@ -43,6 +43,10 @@ async fn serve(
     let address = listener.local_addr().map_err(Error::failed)?;
     let mut settings_of_engine = config.engine.clone();
     settings_of_engine.faults = engine::faults()?;
+    settings_of_engine.adapter_memory = match config.listen.adapter_updates {
+        AdapterUpdates::Allowed => Some(config.listen.adapter_memory),
+        AdapterUpdates::Refused => None,
+    };
     let mut signals = StopSignals::new().map_err(Error::failed)?;
     let isolation = match config.isolation.mode {
         EngineIsolation::Process => Some(engine::isolation(&config)?),

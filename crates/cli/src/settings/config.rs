@@ -72,6 +72,8 @@ pub struct Listen {
     pub media_domains: Vec<String>,
     /// Directories that they may name files of.
     pub media_directories: Vec<PathBuf>,
+    /// Most bytes of named adapters where they may.
+    pub adapter_memory: u64,
 }
 
 /// The engine process.
@@ -237,8 +239,10 @@ pub struct EngineBenchSettings {
     pub quantize: Option<usize>,
     /// Numbers of sequences that decode at once.
     pub streams: Vec<usize>,
-    /// Tokens of each sequence's prompt.
+    /// Tokens of the longest prompt.
     pub context: usize,
+    /// Tokens of the shortest, if they are not all equal.
+    pub shortest_context: Option<usize>,
     /// Tokens of the prompts of the measurement of prefill, if there is one.
     pub prefill: Option<usize>,
     /// Decode steps to measure at least.

@@ -208,6 +208,10 @@ fn what_cannot_be_loaded_is_refused_by_field() {
     check(load(&server, "new", "/nowhere"), 400, "lora_path", "/nowhere/adapter_config.json");
     check(post(server.address, LOAD, r#"{"lora_name": "new"}"#), 400, "lora_path", "lora_path");
     check(post(server.address, LOAD, r#"{"lora_nam": "new"}"#), 400, "lora_nam", "unknown field");
+    let small = ["--log", "off", "--allow-runtime-lora-updating", "--adapter-memory", "4KiB"];
+    let full = Server::start(&small);
+    check(load(&full, "new", &folder("turn")), 400, "lora_path", "--adapter-memory is 0.000 GB");
+    assert_eq!(unload(&full, "new").status, 404, "nothing of it is loaded");
     let off = Server::start(&["--log", "off"]);
     let refused = load(&off, "new", &folder("turn"));
     assert!(

@@ -60,6 +60,21 @@ fn work_that_fails_is_exit_code_1_and_one_line() {
 }
 
 #[test]
+fn a_calibration_text_without_a_sequence_is_refused_by_its_own_flag() {
+    let folder = std::env::temp_dir().join(format!("omnibus-calibration-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, ids, count) in [("none.json", "[]", "0 tokens"), ("one.json", "[7]", "1 tokens")] {
+        let (file, to) = (folder.join(name), folder.join("to"));
+        std::fs::write(&file, ids).unwrap();
+        let [file, to] = [&file, &to].map(|path| path.display().to_string());
+        let arguments =
+            ["convert", "--hf-path", "omnibus-mini", "--mlx-path", &to, "-q", "--calibration", &file];
+        check_failed(&arguments, &format!("--calibration {file}: the text has {count}"));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn help_and_version_are_results() {
     assert!(result(&["--help"]).contains("serve"));
     assert!(result(&["--version"]).starts_with("omnibus "));

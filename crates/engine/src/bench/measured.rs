@@ -143,7 +143,7 @@ mod tests {
     fn step_times_are_gaps_between_reports() {
         let begun = Instant::now();
         let times: Vec<Instant> = [0, 2, 4, 10].map(|ms| begun + Duration::from_millis(ms)).to_vec();
-        let load = DecodeLoad { streams: 8, context: 32, steps: 3, adapted: Adapted::No };
+        let load = DecodeLoad { streams: 8, context: 32, shortest: 32, steps: 3, adapted: Adapted::No };
         let stats = |steps, seconds: f64| Stats {
             steps_total: steps,
             host_seconds_total: 3.0 * seconds,

@@ -3,9 +3,12 @@
 //! Invariant: the engine gets the command to unload an adapter only when no name stands for it and no request uses it.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
 
 use crate::{AdapterInfo, ModelInfo, NamedAdapter, StartError};
 
@@ -25,6 +28,7 @@ struct Served {
     /// When it was loaded, in seconds since 1970.
     created: u64,
     used: Arc<AdapterUse>,
+    unused: oneshot::Receiver<Infallible>,
 }
 
 /// An adapter in use, by as many requests as there are clones.
@@ -32,6 +36,21 @@ struct Served {
 pub(crate) struct AdapterUse {
     /// Its id.
     pub(crate) id: u128,
+    /// Dropped with the last clone, which is what its receiver waits for.
+    _in_use: oneshot::Sender<Infallible>,
+}
+
+/// An adapter without a name, while requests may still use it.
+pub(super) struct Retired {
+    pub(super) id: u128,
+    unused: oneshot::Receiver<Infallible>,
+}
+
+impl Retired {
+    /// Waits until no request uses it.
+    pub(super) async fn unused(self) {
+        let Err(_ended) = self.unused.await;
+    }
 }
 
 impl ServedAdapters {
@@ -65,12 +84,15 @@ impl ServedAdapters {
     /// Serves a loaded adapter.
     pub(super) fn insert(&self, name: String, path: PathBuf, id: u128) {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        self.served().insert(name, Served { path, created, used: Arc::new(AdapterUse { id }) });
+        let (in_use, unused) = oneshot::channel();
+        let used = Arc::new(AdapterUse { id, _in_use: in_use });
+        self.served().insert(name, Served { path, created, used, unused });
     }
 
     /// Removes an adapter's name. Requests that use it go on.
-    pub(super) fn remove(&self, name: &str) -> Option<Arc<AdapterUse>> {
-        self.served().remove(name).map(|served| served.used)
+    pub(super) fn remove(&self, name: &str) -> Option<Retired> {
+        let Served { used, unused, .. } = self.served().remove(name)?;
+        Some(Retired { id: used.id, unused })
     }
 
     /// Whether a name stands for an adapter.

@@ -36,6 +36,9 @@ impl MemoryPlan {
         Self {
             limit,
             weights_bytes: mlx::memory::active_memory() as u64,
+            adapter_bytes: settings
+                .adapter_memory
+                .map_or(0, |most| most.saturating_sub(model.adapter_bytes())),
             kv_bytes: 0,
             kv_tokens: 0,
             scratch_bytes: model.blueprint().scratch_bytes(rows, sampled, model.dtype().size_of()),

@@ -19,6 +19,7 @@ mod embed;
 mod gemm;
 mod int8;
 mod linear;
+mod low_rank;
 mod math;
 mod packing;
 mod pool;
@@ -37,6 +38,7 @@ pub use copy::Copy;
 pub use element::Float;
 pub use embed::Embed;
 pub use linear::{Activations, Linear, Rows};
+pub use low_rank::{LowRank, LowRankPart};
 pub use packing::Packing;
 pub use pool::threads;
 pub use recurrence::{Recurrence, Rule};
@@ -48,6 +50,7 @@ pub use weights::Weights;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kernel {
     Linear(Linear),
+    LowRank(LowRank),
     Norm(Norm),
     Gated(Gated),
     Attention(Attention),
@@ -63,6 +66,7 @@ impl Kernel {
     fn name(&self) -> &'static str {
         match self {
             Kernel::Linear(_) => "OmnibusLinear",
+            Kernel::LowRank(_) => "OmnibusLowRank",
             Kernel::Norm(_) => "OmnibusNorm",
             Kernel::Gated(_) => "OmnibusGated",
             Kernel::Attention(_) => "OmnibusAttention",
@@ -80,6 +84,7 @@ impl Kernel {
     unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8]) {
         match self {
             Kernel::Linear(kernel) => kernel.run(inputs, outputs[0]),
+            Kernel::LowRank(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Norm(kernel) => kernel.run(inputs, outputs),
             Kernel::Gated(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Attention(kernel) => kernel.run(inputs, outputs),

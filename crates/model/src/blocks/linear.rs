@@ -1,7 +1,5 @@
 //! Matrix products with weights, dense or packed.
 
-use std::rc::Rc;
-
 use mlx::{Array, Dtype};
 
 use super::{AdaptedWeight, HadamardRotation};
@@ -10,7 +8,7 @@ use crate::ops::ChosenExperts;
 /// `x · Wᵀ + b`, and the products of the rows' adapters. The weight is `[out, in]`.
 #[derive(Clone)]
 pub(crate) struct Linear {
-    weight: Rc<AdaptedWeight>,
+    weight: AdaptedWeight,
     bias: Option<Array>,
     /// Of what it reads.
     rotation: Option<HadamardRotation>,
@@ -34,7 +32,7 @@ impl Limits {
 }
 
 impl Linear {
-    pub(crate) fn new(weight: Rc<AdaptedWeight>, bias: Option<Array>) -> Self {
+    pub(crate) fn new(weight: AdaptedWeight, bias: Option<Array>) -> Self {
         Self { weight, bias, rotation: None, limits: None }
     }
 
@@ -44,15 +42,15 @@ impl Linear {
     }
 
     /// The same layer, which no adapter may change: its rows are not those of the pass.
-    pub(crate) fn without_adapters(self) -> Self {
-        Self { weight: self.weight.without_adapters(), ..self }
+    pub(crate) fn without_adapters(self) -> mlx::Result<Self> {
+        Ok(Self { weight: self.weight.without_adapters()?, ..self })
     }
 
     /// The same for weights that were rotated. No adapter may change them: it would read other inputs than they do.
-    pub(crate) fn rotated(self, rotation: Option<HadamardRotation>) -> Self {
+    pub(crate) fn rotated(self, rotation: Option<HadamardRotation>) -> mlx::Result<Self> {
         match rotation {
-            Some(_) => Self { rotation, ..self.without_adapters() },
-            None => self,
+            Some(_) => Ok(Self { rotation, ..self.without_adapters()? }),
+            None => Ok(self),
         }
     }
 
@@ -70,7 +68,7 @@ impl Linear {
             None => self.weight.product(x)?,
         };
         Ok(match &self.bias {
-            Some(bias) => self.weight.ops.add_bias(&product, bias)?,
+            Some(bias) => self.weight.ops().add_bias(&product, bias)?,
             None => product,
         })
     }
@@ -78,7 +76,7 @@ impl Linear {
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         let signs = self.rotation.iter().map(|rotation| &rotation.signs);
         let limits = self.limits.iter().flat_map(|limits| &limits.0);
-        self.weight.weight.arrays().into_iter().chain(&self.bias).chain(signs).chain(limits).collect()
+        self.weight.weight().arrays().into_iter().chain(&self.bias).chain(signs).chain(limits).collect()
     }
 
     /// The same layer with only these outputs, in this order. `rows`: `[n]` i32, each below the outputs' number.
@@ -144,7 +142,7 @@ pub(crate) struct Embedding(pub(crate) Linear);
 impl Embedding {
     /// `tokens` `[T]` i32, all within the vocabulary → `[T, hidden]` in `dtype`.
     pub(crate) fn forward(&self, tokens: &Array, dtype: Dtype) -> mlx::Result<Array> {
-        let AdaptedWeight { ops, weight, .. } = &*self.0.weight;
+        let (ops, weight) = (self.0.weight.ops(), self.0.weight.weight());
         match &self.0.rotation {
             Some(rotation) => rotation.rows(weight, tokens)?.astype(dtype),
             None => ops.embedding(tokens, weight, dtype),
@@ -154,13 +152,13 @@ impl Embedding {
 
 /// Linear layers of many experts, weights `[experts, out, in]`.
 pub(crate) struct ExpertLinear {
-    weight: Rc<AdaptedWeight>,
+    weight: AdaptedWeight,
     /// `[experts, out]`
     bias: Option<Array>,
 }
 
 impl ExpertLinear {
-    pub(crate) fn new(weight: Rc<AdaptedWeight>, bias: Option<Array>) -> Self {
+    pub(crate) fn new(weight: AdaptedWeight, bias: Option<Array>) -> Self {
         Self { weight, bias }
     }
 
@@ -173,7 +171,7 @@ impl ExpertLinear {
         };
         let Some(weight) = AdaptedWeight::join(&first.weight, &second.weight)? else { return Ok(None) };
         // Evaluated at once, so that loading never holds the parts of several layers twice.
-        mlx::eval(weight.weight.arrays().into_iter().chain(&bias))?;
+        mlx::eval(weight.weight().arrays().into_iter().chain(&bias))?;
         Ok(Some(Self { weight, bias }))
     }
 
@@ -187,6 +185,6 @@ impl ExpertLinear {
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.weight.weight.arrays().into_iter().chain(&self.bias).collect()
+        self.weight.weight().arrays().into_iter().chain(&self.bias).collect()
     }
 }

@@ -7,6 +7,7 @@
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use crate::QuantizationChoice;
+use crate::input_squares::rows_of;
 
 /// Ranges that are tried, as shares of the whole range.
 const SHARES: [f32; 6] = [1.0, 0.92, 0.84, 0.76, 0.68, 0.6];
@@ -23,7 +24,7 @@ pub(super) fn quantize(
     let QuantizationChoice { group, bits, .. } = choice;
     let shape = weight.shape().to_vec();
     let inputs = shape.last().copied().unwrap_or(1);
-    let rows = weight.size() as i32 / inputs.max(1);
+    let rows = rows_of(weight.size(), inputs)?;
     let flat = weight.reshape(&[rows, inputs])?;
     let each = (CHUNK / inputs.max(1)).max(1);
     let starts: Vec<i32> = (0..rows).step_by(each as usize).collect();

@@ -6,6 +6,7 @@ use std::path::Path;
 use mlx::Array;
 
 use super::Model;
+use crate::ops::LowRankStack;
 use crate::weights::{Adapter, LowRank, adapter_id};
 use crate::{AdapterId, LoadError};
 
@@ -28,10 +29,14 @@ impl Model {
             }
         }
         let loaded = self.adapters.loaded().len();
-        let weights = self.adapters.weights();
-        let stacks = weights.iter().map(|weight| weight.with_adapter(&changes, loaded));
+        let layers = self.adapters.layers();
+        let stacks = layers.iter().map(|layer| layer.with_adapter(&changes, loaded));
         let stacks = stacks.collect::<mlx::Result<Vec<_>>>()?;
-        weights.iter().zip(stacks).for_each(|(weight, stack)| weight.set_stack(stack));
+        self.check_adapter_bytes(directory, stacks.iter().flatten().map(LowRankStack::bytes).sum())?;
+        for stack in stacks.iter().flatten() {
+            stack.evaluate()?;
+        }
+        layers.iter().zip(stacks).for_each(|(layer, stack)| layer.set_stack(stack));
         self.adapters.push(id);
         Ok(id)
     }
@@ -42,10 +47,13 @@ impl Model {
             return Ok(());
         };
         let left = self.adapters.loaded().len() - 1;
-        let weights = self.adapters.weights();
-        let stacks = weights.iter().map(|weight| weight.without_adapter(place, left));
+        let layers = self.adapters.layers();
+        let stacks = layers.iter().map(|layer| layer.without_adapter(place, left));
         let stacks = stacks.collect::<mlx::Result<Vec<_>>>()?;
-        weights.iter().zip(stacks).for_each(|(weight, stack)| weight.set_stack(stack));
+        for stack in stacks.iter().flatten() {
+            stack.evaluate()?;
+        }
+        layers.iter().zip(stacks).for_each(|(layer, stack)| layer.set_stack(stack));
         self.adapters.remove(id);
         Ok(())
     }
@@ -53,6 +61,34 @@ impl Model {
     /// Whether an adapter is loaded.
     pub fn has_adapter(&self, id: AdapterId) -> bool {
         self.adapters.loaded().contains(&id)
+    }
+
+    /// Bytes of the loaded adapters' matrices.
+    pub fn adapter_bytes(&self) -> u64 {
+        self.adapters
+            .layers()
+            .iter()
+            .filter_map(|layer| layer.stack().as_ref().map(LowRankStack::bytes))
+            .sum()
+    }
+
+    /// Refuses adapters from here on whose load takes more than this for all adapters' matrices, those before and those
+    /// after it. What is loaded stays.
+    pub fn limit_adapter_bytes(&self, bytes: u64) {
+        self.adapters.bytes_max.set(Some(bytes));
+    }
+
+    /// `after`: bytes of all matrices with one more adapter.
+    fn check_adapter_bytes(&self, directory: &Path, after: u64) -> Result<(), LoadError> {
+        let needed = self.adapter_bytes() + after;
+        let Some(most) = self.adapters.bytes_max.get().filter(|most| needed > *most) else { return Ok(()) };
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+        let (needed, most) = (gigabytes(needed), gigabytes(most));
+        let problem = format!(
+            "takes {needed:.3} GB while it is loaded, with the adapters that are, and --adapter-memory is {most:.3} GB: \
+             unload another, or raise it"
+        );
+        Err(LoadError::File { file: directory.to_owned(), problem })
     }
 
     /// A matrix in a dtype that the kernels read.
@@ -66,8 +102,8 @@ impl Model {
     /// Every change must be for a linear layer of the model, and have its sizes.
     fn check_adapter(&self, directory: &Path, changes: &[LowRank]) -> Result<(), LoadError> {
         let refused = |problem: String| LoadError::File { file: directory.to_owned(), problem };
-        let weights = self.adapters.weights();
-        let known: BTreeSet<&str> = weights.iter().flat_map(|weight| weight.paths()).collect();
+        let layers = self.adapters.layers();
+        let known: BTreeSet<&str> = layers.iter().flat_map(|layer| layer.paths()).collect();
         let unknown: Vec<&LowRank> =
             changes.iter().filter(|change| !known.contains(change.path.as_str())).collect();
         let manifest = self.blueprint.manifest();
@@ -88,8 +124,8 @@ impl Model {
             return Err(refused("changes no weight".to_owned()));
         }
         for change in changes {
-            for weight in &weights {
-                if let Some(misfit) = weight.misfit(change)? {
+            for layer in &layers {
+                if let Some(misfit) = layer.misfit(change)? {
                     return Err(refused(format!("`{}` {misfit}", change.published)));
                 }
             }

@@ -12,8 +12,11 @@ use crate::*;
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let text = text_config(cfg)?.ok_or_else(|| missing("text_config"))?;
     let dims = Dims::read_untied(&text)?;
-    let width = text.opt("rotary_dim")?.unwrap_or((dims.head_dim as f32 * share(&text)?) as usize);
-    let rope = Rope { base: base(&text)?, ..Rope::read(&text, width)? };
+    let share: f32 =
+        nested(&text, ("rope_parameters", "partial_rotary_factor"), "partial_rotary_factor")?.unwrap_or(0.5);
+    let width = text.opt("rotary_dim")?.unwrap_or((dims.head_dim as f32 * share) as usize);
+    let base = nested(&text, ("rope_parameters", "rope_theta"), "rope_theta")?.unwrap_or(5_000_000.0);
+    let rope = Rope { base, ..Rope::read(&text, width)? };
     let attention = Attention {
         qk_norm: text.or("use_qk_norm", true)?.then(|| QkNorm::per_head(dims.norm.eps())),
         ..Attention::new(&dims, Position::Rope(rope.clone()))
@@ -54,18 +57,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers) })
 }
 
-fn share(cfg: &Config) -> Result<f32, ConfigError> {
-    let newer = cfg.section("rope_parameters")?;
-    let newer = newer.map(|section| section.opt("partial_rotary_factor")).transpose()?.flatten();
-    Ok(newer.or(cfg.opt("partial_rotary_factor")?).unwrap_or(0.5))
-}
-
-fn base(cfg: &Config) -> Result<f32, ConfigError> {
-    let newer = cfg.section("rope_parameters")?;
-    let newer = newer.map(|section| section.opt("rope_theta")).transpose()?.flatten();
-    Ok(newer.or(cfg.opt("rope_theta")?).unwrap_or(5_000_000.0))
-}
-
 /// A flag for each layer: by a name that switches it off, or by a number.
 fn flags(
     cfg: &Config,
@@ -74,9 +65,7 @@ fn flags(
     layers: usize,
 ) -> Result<Vec<bool>, ConfigError> {
     let named: Option<Vec<String>> = cfg.opt(names)?;
-    let section = cfg.section("sparse_attention_config")?;
-    let nested = section.map(|section| section.opt::<Vec<usize>>(numbers)).transpose()?.flatten();
-    let numbered = nested.or(cfg.opt(numbers)?);
+    let numbered: Option<Vec<usize>> = nested(cfg, ("sparse_attention_config", numbers), numbers)?;
     let flags = match (named, numbered) {
         (Some(named), _) => named.iter().map(|name| name != off).collect(),
         (None, Some(numbered)) => numbered.iter().map(|number| *number > 0).collect(),
@@ -96,12 +85,8 @@ fn indexed(
     attention: &Attention,
     rope: Rope,
 ) -> Result<Option<IndexedAttention>, ConfigError> {
-    let section = cfg.section("sparse_attention_config")?;
-    let number = |nested: &str, flat: &str| -> Result<Option<usize>, ConfigError> {
-        let flat = cfg.opt(flat)?;
-        Ok(section.as_ref().map(|section| section.opt(nested)).transpose()?.flatten().or(flat))
-    };
-    if let Some(section) = &section {
+    let number = |name: &str, flat: &str| nested(cfg, ("sparse_attention_config", name), flat);
+    if let Some(section) = cfg.section("sparse_attention_config")? {
         section.pass_by(&[
             "use_sparse_attention",
             "sparse_init_block",
@@ -110,7 +95,7 @@ fn indexed(
         ]);
     }
     let Some(block_size) = number("sparse_block_size", "index_block_size")? else { return Ok(None) };
-    let required = |nested: &str, flat: &str| number(nested, flat)?.ok_or_else(|| missing(flat));
+    let required = |name: &str, flat: &str| number(name, flat)?.ok_or_else(|| missing(flat));
     let width = required("sparse_index_dim", "index_head_dim")?;
     Ok(Some(IndexedAttention {
         attention: attention.clone(),

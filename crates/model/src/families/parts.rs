@@ -4,6 +4,7 @@
 
 use std::num::NonZeroUsize;
 
+use crate::config::Field;
 use crate::*;
 
 /// How a family is read.
@@ -212,6 +213,17 @@ pub(super) fn rope_by_kind(cfg: &Config, head_dim: usize) -> Result<[Rope; 2], C
 pub(super) fn shared_keys(spans: &[AttentionSpan], writers: usize, layer: usize) -> Option<KeySource> {
     let source = (0..writers).rev().find(|writer| spans.get(*writer) == spans.get(layer));
     source.filter(|_| layer >= writers).map(KeySource::Layer)
+}
+
+/// A field of a section, or where that has none, of the config itself.
+pub(super) fn nested<T: Field>(
+    cfg: &Config,
+    (section, name): (&str, &str),
+    flat: &str,
+) -> Result<Option<T>, ConfigError> {
+    let flat = cfg.opt(flat)?;
+    let nested = cfg.section(section)?.map(|section| section.opt(name)).transpose()?.flatten();
+    Ok(nested.or(flat))
 }
 
 /// The error of a config without a field.

@@ -99,8 +99,8 @@ impl SelectiveMamba2Block {
                 skip: store.float(&at("D"))?,
             },
             // Their rows are those of one run.
-            select: store.linear(&at("bcdt_proj"))?.without_adapters(),
-            step: store.linear(&at("dt_proj"))?.without_adapters(),
+            select: store.linear(&at("bcdt_proj"))?.without_adapters()?,
+            step: store.linear(&at("dt_proj"))?.without_adapters()?,
             out: store.linear(&at("out_proj"))?,
         })
     }

@@ -1,5 +1,6 @@
 //! Our CPU kernels, and MLX's operations for what has none. Activations are float32.
 
+mod heads;
 mod recurrent;
 
 use mlx::{Array, Dtype, QuantMode, cpu};
@@ -7,7 +8,8 @@ use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
 use super::{
-    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LayerContext, Ops, Rotation, Weight,
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LatentCall, LayerContext,
+    LowRankLayout, LowRankStack, Ops, Rotation, Weight,
 };
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
@@ -71,6 +73,22 @@ impl Ops for CpuOps {
 
     fn skips_unknown_experts(&self) -> bool {
         true
+    }
+
+    fn low_rank_layout(&self) -> LowRankLayout {
+        LowRankLayout::InputsFirst
+    }
+
+    fn add_low_rank(
+        &self,
+        product: Array,
+        x: &Array,
+        chosen: &ChosenExperts,
+        stack: &LowRankStack,
+    ) -> mlx::Result<Array> {
+        let parts: Vec<_> = stack.parts.iter().map(|part| (part.outputs, part.up.as_ref())).collect();
+        let stack = cpu::LowRank { down: &stack.down, parts: &parts, gain: stack.gain.as_ref() };
+        stack.add_to(product, x, &chosen.indices)
     }
 
     fn route(
@@ -139,6 +157,10 @@ impl Ops for CpuOps {
             AttentionPath::Segments => paged(call),
             AttentionPath::Items | AttentionPath::Gather => mlx_ops::gather(call),
         }
+    }
+
+    fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
+        mlx_ops::latent(call, heads::PRODUCTS)
     }
 
     fn mamba2(

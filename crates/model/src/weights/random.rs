@@ -124,7 +124,9 @@ impl RandomWeights {
     }
 
     fn packing(&self, name: &str, shape: &[usize]) -> Option<QuantizationChoice> {
-        let choice = self.0.quantization.at(name.strip_suffix(".weight")?)?;
+        // Norms of each head have two axes, too.
+        let path = name.strip_suffix(".weight").filter(|path| !path.ends_with("norm"))?;
+        let choice = self.0.quantization.at(path)?;
         is_matrix(shape, choice.group as usize).then_some(choice)
     }
 }
@@ -153,6 +155,17 @@ mod tests {
         "rope_theta": 1e4, "max_position_embeddings": 256, "tie_word_embeddings": false, "num_experts": 4,
         "num_experts_per_tok": 2, "moe_intermediate_size": 64, "decoder_sparse_step": 1, "mlp_only_layers": [],
         "norm_topk_prob": true, "torch_dtype": "float32"}"#;
+
+    const NORMS_OF_HEADS: &str = r#"{"model_type": "rwkv7", "vocab_size": 96, "hidden_size": 128, "intermediate_size": 128,
+        "norm_eps": 1e-5, "head_dim": 64, "num_hidden_layers": 2, "a_low_rank_dim": 8, "v_low_rank_dim": 8,
+        "gate_low_rank_dim": 16, "decay_low_rank_dim": 8, "tie_word_embeddings": false}"#;
+
+    #[test]
+    fn norms_of_each_head_are_not_packed() {
+        let random = RandomWeights::new("tiny", NORMS_OF_HEADS, Some(4)).unwrap();
+        let model = Model::load(&Source::Random(random), Kernels::Mlx).unwrap();
+        assert_eq!(model.quantization().label().as_deref(), Some("4-bit"));
+    }
 
     fn check(bits: Option<usize>, label: Option<&str>) {
         let random = RandomWeights::new("tiny", MOE, bits).unwrap();

@@ -83,7 +83,7 @@ impl Store {
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
         let weight = AdaptedWeight::new(self.ops, weight, &self.adapters, path)?;
-        Ok(Linear::new(weight, bias).rotated(self.rotation(path)?).limited(self.limits(path)?))
+        Ok(Linear::new(weight, bias).rotated(self.rotation(path)?)?.limited(self.limits(path)?))
     }
 
     fn limits(&mut self, path: &str) -> Result<Option<Limits>, LoadError> {
@@ -102,7 +102,7 @@ impl Store {
 
     /// A table of rows at `path`, dense or packed, which no adapter changes.
     pub(crate) fn embedding(&mut self, path: &str) -> Result<Embedding, LoadError> {
-        Ok(Embedding(self.linear(path)?.without_adapters()))
+        Ok(Embedding(self.linear(path)?.without_adapters()?))
     }
 
     /// The adapters of the layers that it makes.

@@ -55,9 +55,23 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine benchmark",
         commands: ENGINE_BENCH,
         scope: Scope::FlagOnly,
-        help: "Tokens of each sequence's prompt.",
+        help: "Tokens of each sequence's prompt, or of the longest.",
         set: |config, value| {
             config.engine_bench.context = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "shortest-context",
+        short: None,
+        kind: Kind::Count(1, MAX),
+        default: "",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Tokens of the shortest prompt; the others lie evenly between it and --context. Default: all are equal.",
+        set: |config, value| {
+            config.engine_bench.shortest_context = Some(value.count() as usize);
             Ok(())
         },
     },

@@ -151,6 +151,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "adapter-memory",
+        short: None,
+        kind: Kind::Bytes,
+        default: "1GiB",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Most memory of named adapters with --allow-runtime-lora-updating, kept free of the KV cache. While one is loaded, the matrices before and after both count. A load that needs more is refused.",
+        set: |config, value| {
+            config.listen.adapter_memory = value.count();
+            Ok(())
+        },
+    },
+    Setting {
         name: "request-timeout",
         short: None,
         kind: Kind::Number(0.001, 1e9),

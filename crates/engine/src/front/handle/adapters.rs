@@ -1,7 +1,6 @@
 //! Loading and unloading adapters through the handle.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Handle;
@@ -11,8 +10,6 @@ use crate::{Failure, ModelInfo, NamedAdapter};
 
 /// How long a load may take.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(300);
-/// How often an unload looks for requests that still use its adapter.
-const POLL: Duration = Duration::from_millis(10);
 
 impl Handle {
     /// Loads an adapter that requests may name from then on. Blocks until it is loaded; steps wait for it, too.
@@ -38,11 +35,11 @@ impl Handle {
     /// Unloads an adapter. New requests for it are refused at once; those that run are waited for.
     pub async fn unload_adapter(&self, name: &str) -> Result<(), Failure> {
         let adapters = &self.0.adapters;
-        let used = adapters.remove(name).ok_or_else(|| Failure::UnknownModel { model: name.to_owned() })?;
-        while Arc::strong_count(&used) > 1 {
-            tokio::time::sleep(POLL).await;
-        }
+        let retired =
+            adapters.remove(name).ok_or_else(|| Failure::UnknownModel { model: name.to_owned() })?;
+        let id = retired.id;
+        retired.unused().await;
         let _change = adapters.changes();
-        if adapters.has(used.id) { Ok(()) } else { self.0.send(Command::UnloadAdapter(used.id)) }
+        if adapters.has(id) { Ok(()) } else { self.0.send(Command::UnloadAdapter(id)) }
     }
 }

@@ -40,8 +40,8 @@ impl Mamba1Block {
             input: store.linear(&at("in_proj"))?,
             conv: store.conv(&at("conv1d"))?,
             // Their rows are those of one run.
-            select: store.linear(&at("x_proj"))?.without_adapters(),
-            step: store.linear(&at("dt_proj"))?.without_adapters(),
+            select: store.linear(&at("x_proj"))?.without_adapters()?,
+            step: store.linear(&at("dt_proj"))?.without_adapters()?,
             rate: store.float(&at("A_log"))?.exp()?.negative()?,
             skip: store.float(&at("D"))?,
             out: store.linear(&at("out_proj"))?,

@@ -10,10 +10,26 @@ use super::attention::write;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
-use crate::ops::{LatentCall, LayerContext};
+use crate::ops::{LatentCall, LayerContext, Weight};
+
+/// How a backend computes products with the weights of each head.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct HeadProducts {
+    /// See [`Weight::of_heads`].
+    pub(in crate::ops) of_heads: fn(&Weight, &Array) -> mlx::Result<Array>,
+    /// See [`Weight::of_heads_back`].
+    pub(in crate::ops) of_heads_back: fn(&Weight, &Array) -> mlx::Result<Array>,
+}
+
+impl HeadProducts {
+    /// By MLX's operations.
+    pub(in crate::ops) const MLX: Self =
+        Self { of_heads: Weight::of_heads, of_heads_back: Weight::of_heads_back };
+}
 
 /// `[T, heads · v_head_dim]`, see [`Ops::attend_latent`](crate::ops::Ops::attend_latent).
-pub(in crate::ops) fn latent(mut call: LatentCall) -> mlx::Result<Array> {
+/// `products`: those with the weights of each head.
+pub(in crate::ops) fn latent(mut call: LatentCall, products: HeadProducts) -> mlx::Result<Array> {
     let LayerContext { ctx, index, cache } = &mut call.layer;
     let (ctx, index) = (*ctx, *index);
     let (mut attended, mut order) = (Vec::new(), None);
@@ -38,7 +54,7 @@ pub(in crate::ops) fn latent(mut call: LatentCall) -> mlx::Result<Array> {
                 None => None,
             };
             let mask = chosen.as_ref().map_or(gather.mask(), fast::Mask::Array);
-            attended.push(attend(&call, [latents, keys], *format, (gather, mask))?);
+            attended.push(attend(&call, products, [latents, keys], *format, (gather, mask))?);
         }
         order = order.or(metadata.order.as_ref());
     }
@@ -55,6 +71,7 @@ pub(in crate::ops) fn latent(mut call: LatentCall) -> mlx::Result<Array> {
 /// The rows of one gather, `[n, heads · v_head_dim]`.
 fn attend(
     call: &LatentCall,
+    products: HeadProducts,
     pools: [&Array; 2],
     format: KvFormat,
     (gather, mask): (&Gather, fast::Mask<'_>),
@@ -69,19 +86,19 @@ fn attend(
         Rows::Singles(rows) => {
             let of = |queries: &Array| gather.rows.of_heads(queries);
             // [n, heads, 1, latent_dim]
-            let absorbed = call.embed_q.of_heads(&of(q_nope)?)?;
+            let absorbed = (products.of_heads)(call.embed_q, &of(q_nope)?)?;
             let queries = mlx::concatenate(&[&absorbed, &of(q_rope)?], -1)?;
             let keys = mlx::concatenate(&[&latents, &keys], -1)?;
             let y = fast::sdpa(&queries, &keys, &latents, spec.scale, mask, None)?;
-            call.unembed_out.of_heads(&y)?.reshape(&[rows.dim(0)?, -1])
+            (products.of_heads)(call.unembed_out, &y)?.reshape(&[rows.dim(0)?, -1])
         }
         Rows::Chunk { len, .. } => {
             let of = |queries: &Array| gather.rows.of_heads(queries);
             let queries = mlx::concatenate(&[&of(q_nope)?, &of(q_rope)?], -1)?;
             let [count, _, tokens, rope] = keys.dims()?;
             let keys = keys.broadcast_to(&[count, spec.heads as i32, tokens, rope])?;
-            let keys = mlx::concatenate(&[&call.embed_q.of_heads_back(&latents)?, &keys], -1)?;
-            let values = call.unembed_out.of_heads(&latents)?;
+            let keys = mlx::concatenate(&[&(products.of_heads_back)(call.embed_q, &latents)?, &keys], -1)?;
+            let values = (products.of_heads)(call.unembed_out, &latents)?;
             let y = fast::sdpa(&queries, &keys, &values, spec.scale, mask, None)?;
             y.transpose(&[0, 2, 1, 3])?.reshape(&[*len, -1])
         }

@@ -47,7 +47,9 @@ impl Adapter {
                 return Err(refused("is rewritten when the model is loaded"));
             }
             let scaled = (up.astype(Dtype::F32)? * self.config.scale(path)).astype(up.dtype()?)?;
-            found.extend(change.rewritten(path, down, scaled, rewrites)?);
+            let rewritten = change.rewritten(path, down, scaled, rewrites);
+            let why = |error| refused(&format!("is rewritten when the model is loaded ({error})"));
+            found.extend(rewritten.map_err(why)?);
         }
         Ok(found)
     }

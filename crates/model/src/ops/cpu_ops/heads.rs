@@ -1,0 +1,47 @@
+//! Products with the weights of each head. MLX's own with packed weights are scalar code.
+
+use mlx::{Array, Dtype, QuantMode, Quantized, cpu};
+
+use crate::ops::Weight;
+use crate::ops::mlx_ops::HeadProducts;
+
+pub(super) const PRODUCTS: HeadProducts = HeadProducts { of_heads, of_heads_back };
+
+fn of_heads(weight: &Weight, x: &Array) -> mlx::Result<Array> {
+    match affine(weight) {
+        Some(packed) => grouped(x, packed.weight.dim(0)?, |rows, heads| {
+            cpu::gather_qmm(rows, heads, packed, cpu::Activations::Exact)
+        }),
+        None => weight.of_heads(x),
+    }
+}
+
+/// Unpacked and turned first: rows of a chunk are many.
+fn of_heads_back(weight: &Weight, x: &Array) -> mlx::Result<Array> {
+    let Some(packed) = affine(weight) else { return weight.of_heads_back(x) };
+    let turned = packed.dequantize(Dtype::F32)?.swapaxes(-1, -2)?.contiguous()?;
+    grouped(x, packed.weight.dim(0)?, |rows, heads| cpu::gather_mm(rows, heads, &turned))
+}
+
+/// Heads are the experts of a product, and each row chooses all. `[n, heads or 1, rows, in]` → `[n, heads, rows, out]`.
+fn grouped(
+    x: &Array,
+    heads: i32,
+    product: impl Fn(&Array, &Array) -> mlx::Result<Array>,
+) -> mlx::Result<Array> {
+    let [n, own, rows, inputs] = x.dims()?;
+    let by_row = match own {
+        1 => x.reshape(&[n * rows, inputs])?,
+        _ => x.transpose(&[0, 2, 1, 3])?.reshape(&[n * rows, heads, inputs])?,
+    };
+    let all = Array::from_slice(&(0..heads).collect::<Vec<i32>>(), &[1, heads])?;
+    let found = product(&by_row, &all.broadcast_to(&[n * rows, heads])?)?;
+    found.reshape(&[n, rows, heads, -1])?.transpose(&[0, 2, 1, 3])
+}
+
+fn affine(weight: &Weight) -> Option<&Quantized> {
+    match weight {
+        Weight::Packed(packed) if packed.mode == QuantMode::Affine => Some(packed),
+        Weight::Packed(_) | Weight::Dense(_) => None,
+    }
+}
