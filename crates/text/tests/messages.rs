@@ -6,7 +6,7 @@ mod common;
 
 use expect_test::{Expect, expect};
 use jiff::civil::date;
-use omnibus_text::{ChatTemplate, ContentPart, GenerationPrompt, MediaUrl, Message, RenderInput, Role};
+use omnibus_text::{ChatTemplate, ContentPart, GenerationPrompt, MediaIndex, Message, RenderInput, Role};
 use serde_json::{Map, json};
 
 fn check(message: &Message, expected: Expect) {
@@ -117,11 +117,7 @@ fn with_text_replaces_the_content_only() {
 #[test]
 fn messages_cross_a_format_without_field_names() {
     let mut messages = every_kind();
-    messages.push(Message {
-        role: Role::User,
-        name: None,
-        content: vec![ContentPart::Audio(MediaUrl("file:a".into()))],
-    });
+    messages.push(Message { role: Role::User, name: None, content: vec![ContentPart::Audio(MediaIndex(0))] });
     let mut bytes = [0; 1024];
     let written = postcard::to_slice(&messages, &mut bytes).unwrap();
     assert_eq!(postcard::from_bytes::<Vec<Message>>(written).unwrap(), messages);

@@ -126,7 +126,7 @@ mod tests {
         let view = ViewPixels { shape: vec![1, 2], values: vec![0.5, -1.0], grid: [1, 1, 1] };
         let media = JobMedia {
             key: MediaKey::new(&[3; 32], u128::MAX),
-            runs: vec![1..2],
+            runs: vec![1..2, 3..4],
             grids: vec![GridSpan { first: 1, frames: 1, rows: 1, columns: 1 }],
             pixels: EncoderPixels::new(vec![view]),
         };

@@ -1,6 +1,7 @@
 //! Lowering of Anthropic's requests: the conversation as a chat template gets it.
 
 use expect_test::{Expect, expect};
+use omnibus_engine::ToolResult;
 
 use super::*;
 use crate::wire::anthropic::Purpose;
