@@ -132,10 +132,9 @@ fn convert_floats(modules: &mut Modules, path: &str, packed: Array, scales: Arra
     Ok(())
 }
 
-/// The floats of NVFP4 with a scale for the whole tensor, which MLX's format lacks, in float32: the product of the three
-/// factors has more digits than bfloat16.
+/// The floats of NVFP4 with a scale for the whole tensor, which MLX's format lacks.
 pub(super) fn two_level_floats(words: Array, scales: Array, factor: &Array) -> mlx::Result<Array> {
     let packed =
         Quantized { weight: words, scales, biases: None, group: 16, bits: 4, mode: QuantMode::Nvfp4 };
-    Ok(packed.dequantize(Dtype::F32)? * factor.astype(Dtype::F32)?.flatten(0, -1)?)
+    (packed.dequantize(Dtype::F32)? * factor.astype(Dtype::F32)?.flatten(0, -1)?).astype(Dtype::Bf16)
 }
