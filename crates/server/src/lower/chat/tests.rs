@@ -89,6 +89,7 @@ fn every_field_reaches_the_engine() {
                             ],
                         },
                     ],
+                    media: [],
                     tools: None,
                     documents: None,
                     template_kwargs: {},
