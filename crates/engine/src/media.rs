@@ -8,13 +8,21 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use omnibus_model::families;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::digest::digest;
 
-/// Types of models with an encoder whose text side does not take pictures as the reference does: rows of a picture attend
-/// to later ones.
-pub(crate) const TEXT_ONLY: &[&str] = &["gemma3", "paligemma"];
+/// Whether a step may end inside a picture, or no token of it attends to those behind. `false` for configs that cannot be
+/// read.
+pub(crate) fn is_seen_in_parts(config: &Map<String, Value>) -> bool {
+    let picture = 0..2;
+    families::read(config).is_ok_and(|text| text.bidirectional_spans(2, &[picture]).is_empty())
+}
+
+/// Types of models with an encoder of which none, or not every one, is served with pictures: see [`is_seen_in_parts`].
+pub(crate) const TEXT_ONLY: &[&str] = &["gemma3", "gemma4", "paligemma"];
 
 /// A media part of a conversation, as the client sent it. What it is says the part that refers to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use omnibus_media::{
     Alpha, ConfigFiles, ContentKey, Error, Features, Limits, Processor, decode_image, decode_video,
 };
-use omnibus_model::{Source, encoders, families};
+use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(super) use prepared::Prepared;
 use prepared::PreparedCache;
 
 use crate::Failure;
-use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget, TEXT_ONLY};
+use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget, TEXT_ONLY, is_seen_in_parts};
 use crate::request::Chat;
 
 /// Most parts of one request.
@@ -86,9 +86,7 @@ impl MediaReader {
                 return None;
             }
         };
-        // Steps may end inside a picture, whose tokens could not attend to those behind.
-        let picture = 0..2;
-        if families::read(&config).is_ok_and(|text| !text.bidirectional_spans(2, &[picture]).is_empty()) {
+        if !is_seen_in_parts(&config) {
             tracing::warn!("the model is served without pictures, whose tokens attend in both directions");
             return None;
         }

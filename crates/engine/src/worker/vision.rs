@@ -13,7 +13,7 @@ use omnibus_model::{FeatureRows, Kernels, Source};
 use super::feature_files::{FeatureFiles, FeatureRead};
 use super::runner::{EncodingParts, MediaHit};
 use super::step_input::MediaRows;
-use crate::media::{EncoderPixels, JobMedia, MediaKey, TEXT_ONLY};
+use crate::media::{EncoderPixels, JobMedia, MediaKey, is_seen_in_parts};
 use crate::{MediaStats, Settings, StartError};
 
 /// Most pictures that are remembered as encoded.
@@ -59,8 +59,7 @@ impl Vision {
         settings: &Settings,
     ) -> Result<Option<Self>, StartError> {
         let config = source.config().map_err(StartError::new)?;
-        let model_type = config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default();
-        if TEXT_ONLY.contains(&model_type) {
+        if !is_seen_in_parts(&config) {
             return Ok(None);
         }
         let encoder = match Encoder::load(source, kernels) {
