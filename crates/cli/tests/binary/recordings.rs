@@ -73,19 +73,21 @@ fn requests(file: &Path) -> Vec<Option<(String, Value)>> {
                 *text = json!("start: /(.|\\n)*/");
             }
         }
-        restore_images(&mut body["input"]);
+        restore_images(&mut body);
         Some((request["path"].as_str()?.to_owned(), body))
     };
     recording["requests"].as_array().unwrap().iter().map(request).collect()
 }
 
-/// Puts a URL in the place of one that the recording shortened. The served model gets a note for the image.
+/// Puts an image in the place of one that the recording shortened. The served model gets a note for it.
 fn restore_images(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(restore_images),
         Value::Object(fields) => {
-            if let Some(url) = fields.get_mut("image_url").filter(|url| is_shortened(url)) {
-                *url = json!("data:image/png;base64,AAAA");
+            for (name, image) in [("image_url", "data:image/png;base64,AAAA"), ("data", "AAAA")] {
+                if let Some(shortened) = fields.get_mut(name).filter(|text| is_shortened(text)) {
+                    *shortened = json!(image);
+                }
             }
             fields.values_mut().for_each(restore_images);
         }
