@@ -354,6 +354,11 @@ pub(crate) trait Ops: Sync {
     /// `sigmoid(gate) · x`, of equal shapes.
     fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array>;
 
+    /// Attention of all queries to all keys of the same entry, `[count, heads, len, head_dim]` each and together.
+    fn attend_all(&self, [q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {
+        mlx::fast::sdpa(q, k, v, scale, mlx::fast::Mask::None, None)
+    }
+
     /// Norms and rotates queries and keys, writes keys and values to the layer's pools, and attends:
     /// `[T, heads · v_head_dim]`.
     fn attend(&self, call: AttentionCall) -> mlx::Result<Array>;

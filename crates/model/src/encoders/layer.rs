@@ -6,6 +6,7 @@ use super::blueprint::{EncoderAttention, EncoderLayer};
 use super::manifest::AFTER;
 use super::rotary::Angles;
 use crate::blocks::{Fused, Linear, MlpBlock, NormBlock};
+use crate::ops::Ops;
 use crate::weights::Store;
 use crate::{LoadError, Norm};
 
@@ -33,6 +34,7 @@ const QUERIES_MAX: i32 = 1024;
 
 /// One layer.
 pub(super) struct LayerBlock {
+    ops: &'static dyn Ops,
     spec: EncoderAttention,
     norms: [NormBlock; 2],
     /// Of what attention and MLP add.
@@ -69,7 +71,7 @@ impl LayerBlock {
             }
             false => None,
         };
-        Ok(Self { spec: spec.attention, norms, after, qk_norms, qkv, out, mlp, scales })
+        Ok(Self { ops: store.ops(), spec: spec.attention, norms, after, qk_norms, qkv, out, mlp, scales })
     }
 
     /// Whether it attends within windows.
@@ -128,7 +130,7 @@ impl LayerBlock {
                 part.reshape(&shape)?.transpose(&[0, 2, 1, 3])
             };
             let [q, k, v] = [of_group(&q)?, of_group(&k)?, of_group(&v)?];
-            let seen = attention([&q, &k, &v], scale)?.transpose(&[0, 2, 1, 3])?;
+            let seen = attention(self.ops, [&q, &k, &v], scale)?.transpose(&[0, 2, 1, 3])?;
             attended.push(seen.reshape(&[after - first, hidden])?);
             first = after;
         }
@@ -148,11 +150,11 @@ impl LayerBlock {
 }
 
 /// All `[count, heads, len, head_dim]`.
-fn attention([q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {
+fn attention(ops: &dyn Ops, [q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {
     let [count, heads, len, width] = q.dims()?;
     let part = |first: i32| {
         let q = q.slice(&[0, 0, first, 0], &[count, heads, (first + QUERIES_MAX).min(len), width])?;
-        fast::sdpa(&q, k, v, scale, fast::Mask::None, None)
+        ops.attend_all([&q, k, v], scale)
     };
     let parts = (0..len).step_by(QUERIES_MAX as usize).map(part).collect::<mlx::Result<Vec<_>>>()?;
     match parts.as_slice() {

@@ -131,7 +131,10 @@ impl Ops for CpuOps {
     }
 
     fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array> {
-        MlxOps.act(x, act)
+        match act_of(act) {
+            Some(act) => cpu::gated2(x, &Array::ones(x.shape(), x.dtype()?)?, act),
+            None => MlxOps.act(x, act),
+        }
     }
 
     fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
@@ -157,6 +160,19 @@ impl Ops for CpuOps {
             AttentionPath::Segments => paged(call),
             AttentionPath::Items | AttentionPath::Gather => mlx_ops::gather(call),
         }
+    }
+
+    /// Each head of each entry is an expert of the products: MLX's own call a reference BLAS.
+    fn attend_all(&self, [q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {
+        let ([count, heads, queries, width], [_, _, keys, _]) = (q.dims()?, k.dims()?);
+        let entries = count * heads;
+        let of_row: Vec<i32> = (0..entries).flat_map(|entry| (0..queries).map(move |_| entry)).collect();
+        let of_row = Array::from_slice(&of_row, &[entries * queries, 1])?;
+        let rows = (q * scale).reshape(&[entries * queries, width])?;
+        let scores = cpu::gather_mm(&rows, &of_row, &k.reshape(&[entries, keys, width])?.contiguous()?)?;
+        let weights = scores.reshape(&[entries * queries, keys])?.softmax(-1)?;
+        let values = v.reshape(&[entries, keys, width])?.swapaxes(-1, -2)?.contiguous()?;
+        cpu::gather_mm(&weights, &of_row, &values)?.reshape(&[count, heads, queries, width])
     }
 
     fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
