@@ -233,8 +233,12 @@ def main():
         theirs = {}
         if options.mlx_vlm:
             process, client = peer(options.mlx_vlm, model)
-            theirs = images(client, options.rounds, 0)
-            process.send_signal(signal.SIGTERM)
+            try:
+                theirs = images(client, options.rounds, 0)
+            except SystemExit as failed:
+                print(f"mlx-vlm: {failed}")
+            finally:
+                process.send_signal(signal.SIGTERM)
         print("| image | omnibus, ms | cold / this | mlx-vlm, ms |\n| --- | ---: | ---: | ---: |")
         for name, seconds in ours.items():
             row(name, seconds, ours["cold"], theirs.get(name))
