@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use omnibus_model::{AdapterId, Kernels, Model, Source};
 
@@ -13,7 +14,10 @@ struct Base(PathBuf);
 
 impl Base {
     fn of(fixture: &Fixture) -> Self {
-        let name = format!("omnibus-adapters-{}-{}", std::process::id(), fixture.name);
+        // Tests beside this one make the same.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let made = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("omnibus-adapters-{}-{made}-{}", std::process::id(), fixture.name);
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
         let config = serde_json::Value::Object(fixture.config.clone());
