@@ -13,7 +13,7 @@ use super::{ActiveJob, EngineLoop, FeatureOrigin};
 use crate::media::{JobMedia, MediaKey};
 use crate::message::Job;
 use crate::worker::catch_panic::catch_panic;
-use crate::worker::runner::MediaHit;
+use crate::worker::runner::{EncodingParts, MediaHit};
 use crate::{Failure, MediaUsage};
 
 impl ActiveJob {
@@ -93,16 +93,23 @@ impl EngineLoop {
             self.evict_features(&[]);
             return Ok(());
         }
+        let runner = &mut self.runner;
+        let left = match catch_panic(|| runner.parts_left(&media)) {
+            Ok(left) => left,
+            Err(error) => {
+                // Nothing was computed, so no other sequence is disturbed.
+                let _failures = mlx::recover();
+                self.fail_encoding(sequence, &error);
+                return Ok(());
+            }
+        };
         let started = Instant::now();
-        let encoded = self.encode_parts(&media);
+        let encoded = self.encode_parts(&media, left);
         if let Some(active) = self.jobs.get_mut(&sequence) {
             active.encoding += started.elapsed();
         }
         if let Err(error) = encoded {
-            tracing::warn!(%error, "a picture could not be encoded; its request fails");
-            if let Some(event) = self.scheduler.fail(sequence) {
-                self.handle_event(event);
-            }
+            self.fail_encoding(sequence, &error);
             return Err(error);
         }
         if self.runner.has_features(&media) {
@@ -114,14 +121,20 @@ impl EngineLoop {
         Ok(())
     }
 
-    fn encode_parts(&mut self, media: &JobMedia) -> mlx::Result<()> {
-        let runner = &mut self.runner;
-        let left = catch_panic(|| runner.parts_left(media))?;
+    fn fail_encoding(&mut self, sequence: SequenceId, error: &mlx::Error) {
+        tracing::warn!(%error, "a picture could not be encoded; its request fails");
+        if let Some(event) = self.scheduler.fail(sequence) {
+            self.handle_event(event);
+        }
+    }
+
+    fn encode_parts(&mut self, media: &JobMedia, left: EncodingParts) -> mlx::Result<()> {
         let now = self.started_at.elapsed().as_micros() as u64;
         let parts = self.scheduler.parts_beside_steps(now, left.count, left.units);
         if parts == 0 {
             return Ok(());
         }
+        let runner = &mut self.runner;
         let started = Instant::now();
         catch_panic(|| runner.encode_parts(media, parts))?;
         let took = started.elapsed().as_micros() as u64;
