@@ -31,13 +31,13 @@ pub(super) struct EncodingCost {
 impl Scheduler {
     /// Of the sequences that wait for their content to be encoded, the first in line.
     pub fn next_encoding(&self) -> Option<SequenceId> {
-        let waiting = self.sequences.waiting().iter().map(|id| &self.sequences[*id]);
+        let mut held = self.sequences.waiting().held().map(|rank| &self.sequences[rank.id]);
         let is_held = |sequence: &Sequence, reason| sequence.hold(reason) == Hold::Now;
         // What is being read may have their content.
-        let held = waiting.filter(|sequence| {
+        let next = held.find(|sequence| {
             is_held(sequence, HoldReason::Encoding) && !is_held(sequence, HoldReason::Transfer)
         });
-        held.min_by_key(|sequence| sequence.rank).map(Sequence::id)
+        next.map(Sequence::id)
     }
 
     /// Leading tokens of a waiting sequence that are cached. Zero for others.

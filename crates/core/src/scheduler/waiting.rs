@@ -22,6 +22,8 @@ pub(super) struct WaitingQueue {
     ready: BTreeSet<SequenceId>,
     /// Those that may be planned, by rank.
     ranks: BTreeSet<Rank>,
+    /// Those that may not, by rank.
+    held: BTreeSet<Rank>,
     tenants: BTreeMap<u64, Tenant>,
     /// For each tenant with a sequence that may be planned: when its first one has its turn.
     turns: BTreeSet<Turn>,
@@ -85,6 +87,11 @@ impl WaitingQueue {
         self.ranks.iter().copied()
     }
 
+    /// Those that may not be planned, by rank.
+    pub(super) fn held(&self) -> impl Iterator<Item = Rank> + use<'_> {
+        self.held.iter().copied()
+    }
+
     /// Tenants with a waiting sequence, and how many of them are this tenant's.
     pub(super) fn share(&self, tenant: u64) -> (usize, usize) {
         (self.tenants_waiting, self.tenants.get(&tenant).map_or(0, |tenant| tenant.waiting))
@@ -95,14 +102,16 @@ impl WaitingQueue {
         self.ids.insert(sequence.rank.id);
         self.load.add(sequence);
         self.change(sequence.tenant, |tenant| tenant.waiting += 1);
-        if !sequence.is_held() {
-            self.release(sequence);
+        match sequence.is_held() {
+            true => self.hold(sequence),
+            false => self.release(sequence),
         }
     }
 
     /// Removes a sequence that was admitted or has ended.
     pub(super) fn remove(&mut self, sequence: &Sequence) {
         self.hold(sequence);
+        self.held.remove(&sequence.rank);
         self.ids.remove(&sequence.rank.id);
         self.load.remove(sequence);
         self.change(sequence.tenant, |tenant| tenant.waiting -= 1);
@@ -112,6 +121,7 @@ impl WaitingQueue {
     pub(super) fn hold(&mut self, sequence: &Sequence) {
         self.ready.remove(&sequence.rank.id);
         self.ranks.remove(&sequence.rank);
+        self.held.insert(sequence.rank);
         self.change(sequence.tenant, |tenant| {
             tenant.ranks.remove(&sequence.rank);
         });
@@ -119,6 +129,7 @@ impl WaitingQueue {
 
     /// Lets a waiting sequence be planned.
     pub(super) fn release(&mut self, sequence: &Sequence) {
+        self.held.remove(&sequence.rank);
         self.ready.insert(sequence.rank.id);
         self.ranks.insert(sequence.rank);
         self.change(sequence.tenant, |tenant| {
@@ -185,6 +196,8 @@ impl WaitingQueue {
         let ready: BTreeSet<Rank> = waiting.iter().filter(|of| !of.is_held()).map(|of| of.rank).collect();
         assert_eq!(self.ids.len(), waiting.len(), "the queue has other sequences than wait");
         assert_eq!(self.ranks, ready, "other sequences may be planned than are not held");
+        let held: BTreeSet<Rank> = waiting.iter().filter(|of| of.is_held()).map(|of| of.rank).collect();
+        assert_eq!(self.held, held, "other sequences are listed as held than are");
         assert_eq!(self.ready, ready.iter().map(|rank| rank.id).collect(), "the queue's orders disagree");
         let of_tenants: usize = self.tenants.values().map(|tenant| tenant.ranks.len()).sum();
         assert_eq!(of_tenants, ready.len(), "a sequence is in no tenant's line");
