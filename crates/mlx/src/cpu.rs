@@ -15,15 +15,23 @@ use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
 mod adjust;
 mod attention;
 mod choose;
+mod latent;
 mod low_rank;
 mod recurrent;
+mod route;
+mod wkv;
 
 pub use adjust::{LogitEntries, adjust_logits};
 pub use attention::{AttentionMetadata, AttentionOutput, HeadNorm, PagedAttention, Rope};
 pub use choose::{TokenMasks, XtcRows, choose_tokens};
+pub use latent::{LatentOutput, PagedLatentAttention};
 pub use low_rank::LowRank;
 pub use recurrent::{CausalConv, Recurrence, Rule};
-pub use sys::kernels::{Act, Activations, Isa, Packing, RotaryPairing, isa, limit_isa, threads};
+pub use route::{Route, weighted_sum};
+pub use wkv::{TokenShift, Wkv};
+pub use sys::kernels::{
+    Act, Activations, Isa, Packing, RotaryPairing, RouteGroups, RouteScores, isa, limit_isa, threads,
+};
 
 /// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.
 pub fn available() -> bool {

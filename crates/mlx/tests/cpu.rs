@@ -296,6 +296,7 @@ fn gates_agree_with_mlx() -> Result<()> {
                     (Act::Silu, &g * &g.sigmoid()? * &u),
                     (Act::GeluTanh, &half * &tanh * &u),
                     (Act::Gelu, &half * &erf * &u),
+                    (Act::Relu, g.relu()? * &u),
                 ] {
                     check_close(&format!("{act:?}"), &cpu::gated(&both, act)?, &want, rounding(dtype))?;
                     check_close(&format!("{act:?}"), &cpu::gated2(&gate, &up, act)?, &want, rounding(dtype))?;

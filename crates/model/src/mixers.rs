@@ -147,6 +147,15 @@ impl Mixer {
         }
     }
 
+    /// Its latent attention, those of its parts included.
+    pub(crate) fn latents(&self) -> Vec<&LatentAttention> {
+        match self {
+            Self::Latent(spec) => vec![spec],
+            Self::Parallel(Parallel(parts)) => parts.iter().flat_map(|(_, part)| part.latents()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The same, to be changed.
     pub(crate) fn attentions_mut(&mut self) -> Vec<&mut Attention> {
         match self {

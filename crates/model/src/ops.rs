@@ -6,6 +6,7 @@
 mod cpu_ops;
 mod delta_rule;
 mod gpu_ops;
+mod latent;
 mod low_rank;
 mod mlx_ops;
 mod recurrent;
@@ -22,12 +23,13 @@ use omnibus_kv::KvFormat;
 use crate::environment;
 use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run, StatePath};
 use crate::kv_cache::poisoned;
-use crate::{Activation, Attention, GatedDelta, KvCache, LatentAttention, Mamba2, Mixer, Router};
+use crate::{Activation, Attention, GatedDelta, KvCache, LatentAttention, Mamba2, Mixer, Router, WkvState};
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
+pub(crate) use latent::{LatentCall, LatentRows};
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
-pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
+pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights, WkvRows, WkvWeights};
 pub(crate) use rotary::Rotation;
 pub(crate) use weight::Weight;
 
@@ -162,6 +164,8 @@ pub(crate) struct AttentionNeeds<'a> {
     pub(crate) block_size: usize,
     /// Every attention layer.
     pub(crate) layers: Vec<&'a Attention>,
+    /// Every latent attention layer.
+    pub(crate) latents: Vec<&'a LatentAttention>,
     /// Some layer's attention is computed by MLX's operations alone.
     pub(crate) gathers: bool,
 }
@@ -199,24 +203,6 @@ pub(crate) trait KeyFilter {
         positions: &[Array; 2],
         seen: &Array,
     ) -> mlx::Result<Array>;
-}
-
-/// Latent attention of one layer over its pools.
-pub(crate) struct LatentCall<'a> {
-    pub(crate) spec: &'a LatentAttention,
-    /// Without a position, `[T, heads, nope_dim]`, and rotated, `[T, heads, rope_dim]`.
-    pub(crate) queries: [&'a Array; 2],
-    /// `[T, 1, latent_dim]`
-    pub(crate) latent: &'a Array,
-    /// `[T, 1, rope_dim]`, rotated.
-    pub(crate) key: &'a Array,
-    /// From queries to latents.
-    pub(crate) embed_q: &'a Weight,
-    /// From latents to values.
-    pub(crate) unembed_out: &'a Weight,
-    /// Which of the visible keys a row reads.
-    pub(crate) filter: Option<&'a dyn KeyFilter>,
-    pub(crate) layer: LayerContext<'a>,
 }
 
 /// The experts of each row.
@@ -363,7 +349,14 @@ pub(crate) trait Ops: Sync {
     /// `[T, heads · v_head_dim]`.
     fn attend(&self, call: AttentionCall) -> mlx::Result<Array>;
 
-    /// Writes latents and keys to the layer's pools, and attends: `[T, heads · v_head_dim]`.
+    /// Norms latents, rotates queries and keys, writes latents and keys to the layer's pools, and attends: `[T, heads ·
+    /// v_head_dim]`.
+    fn attend_latent_rows(&self, rows: LatentRows) -> mlx::Result<Array> {
+        let parts = rows.parts(|x, norm| self.rms_norm(x, norm.weight, norm.eps))?;
+        self.attend_latent(rows.call(&parts))
+    }
+
+    /// The same of what is normed and rotated.
     fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
         mlx_ops::latent(call, mlx_ops::HeadProducts::MLX)
     }
@@ -404,6 +397,23 @@ pub(crate) trait Ops: Sync {
         projected: &Array,
         layer: LayerContext,
     ) -> mlx::Result<Array>;
+
+    /// Mixes of each row of `x`, `[T, width]`, with the row before it, zeros before the first: `x + (before − x) · share`,
+    /// one for each of the shares, `[mixes, width]`.
+    fn token_shift(&self, x: &Array, shares: &Array, layer: LayerContext) -> mlx::Result<Vec<Array>> {
+        mlx_ops::token_shift(x, shares, layer)
+    }
+
+    /// RWKV-7's recurrence, the norm of its heads, their bonus and gate: `[T, heads · head_dim]`.
+    fn wkv(
+        &self,
+        spec: WkvState,
+        rows: WkvRows,
+        weights: &WkvWeights,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        mlx_ops::wkv(spec, &rows, weights, layer)
+    }
 }
 
 /// Whether a rotation depends on the sequence's length.

@@ -29,6 +29,9 @@ const ROWS: usize = 48;
 /// whose last axis is a head or its packed words, then those of q norm, k norm, inverse frequencies, sinks and ends `[rows]`
 /// that are named.
 /// Outputs: `[rows, heads * v_dim]` and the pools.
+///
+/// With `latent`, there are queries in place of qkv, `[rows, heads * (nope_dim + head_dim)]`, and three more inputs at the
+/// end: absorbed queries `[rows, heads * v_dim]`, rows `[rows, v_dim + head_dim]`, and the norm's weight `[v_dim]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
     pub float: Float,
@@ -53,6 +56,19 @@ pub struct Attention {
     pub sink_tokens: usize,
     pub sinks: Option<Float>,
     pub ends: Option<Ends>,
+    pub latent: Option<Latent>,
+}
+
+/// One vector a position is value and key of all heads, and the pool of keys has a further key, which rotates. Queries are
+/// two, too: one that was absorbed for the vector, and the last `head_dim` elements of the projected one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Latent {
+    /// Elements of a projected query before those that rotate.
+    pub nope_dim: usize,
+    /// Of the vector.
+    pub norm: Norm,
+    /// What the normed vector is multiplied by.
+    pub scale: f32,
 }
 
 /// Each row has an end: the position behind the last key that it sees, if that is beyond its own. It counts up to the last
@@ -109,6 +125,8 @@ struct Call<'a> {
     sinks: *const u8,
     /// Null if there are none.
     ends: *const i32,
+    /// Of latents: absorbed queries, rows and the norm's weight.
+    latent: [*const u8; 3],
     out: *mut u8,
     /// Cosines, then sines, of each row: `[rows][2][dims / 2]`.
     turns: *mut f32,
@@ -142,6 +160,7 @@ impl Attention {
         let (q_norm, k_norm) = (named(self.q_norm.is_some()), named(self.k_norm.is_some()));
         let (freqs, sinks) = (named(self.rope.is_some()), named(self.sinks.is_some()));
         let ends = named(self.ends.is_some());
+        let latent = [0; 3].map(|_| named(self.latent.is_some()));
         let (segments, covered) = self.segments(inputs[3].cast());
         TURNS.with_borrow_mut(|turns| {
             turns.reserve((self.rows * self.turn_width()).saturating_sub(turns.len()));
@@ -157,6 +176,7 @@ impl Attention {
                 k_norm,
                 sinks,
                 ends: ends.cast(),
+                latent,
                 out: outputs[0],
                 turns: turns.as_mut_ptr(),
                 segments: &segments,
@@ -207,9 +227,10 @@ impl Call<'_> {
     unsafe fn attend<F: Format>(&self) {
         let group = self.what.heads / self.what.kv_heads;
         let mut tasks = Vec::new();
+        let most = self.rows_per_task(group);
         for (segment, Segment { len, first_position, .. }) in self.segments.iter().copied().enumerate() {
-            for first in (0..len * group).step_by(ROWS) {
-                let rows = ROWS.min(len * group - first);
+            for first in (0..len * group).step_by(most) {
+                let rows = most.min(len * group - first);
                 let work = rows * (first_position + (first + rows) / group);
                 tasks.extend((0..self.what.kv_heads).map(|kv_head| (work, segment, kv_head, first)));
             }
@@ -219,11 +240,20 @@ impl Call<'_> {
         pool::run(tasks.len(), |i| {
             let (_, segment, kv_head, first) = tasks[i];
             let segment = self.segments[segment];
-            let count = ROWS.min(segment.len * group - first);
+            let count = most.min(segment.len * group - first);
             let tile = Queries { call: self, segment, kv_head, first, count, group };
             // SAFETY: tasks write the outputs of different rows or heads.
             unsafe { simd::with(self.isa, Attend::<F> { tile, format: PhantomData }) }
         });
+    }
+
+    /// Rows of a task: fewer where a single kv head would keep one thread busy alone.
+    fn rows_per_task(&self, group: usize) -> usize {
+        if self.what.kv_heads > 1 {
+            return ROWS;
+        }
+        let rows: usize = self.segments.iter().map(|segment| segment.len * group).sum();
+        rows.div_ceil(pool::threads()).next_multiple_of(DIRECT_ROWS).clamp(DIRECT_ROWS, ROWS)
     }
 
     /// Position behind the last key that a row of a segment sees.

@@ -24,13 +24,17 @@ mod math;
 mod packing;
 mod pool;
 mod recurrence;
+mod route;
 mod rows;
 mod runs;
+mod shift;
 mod simd;
+mod weighted_sum;
 mod weights;
+mod wkv;
 
 pub use adjust::Adjust;
-pub use attention::{Attention, Ends, Norm as HeadNorm, Rope, RotaryPairing, Store};
+pub use attention::{Attention, Ends, Latent, Norm as HeadNorm, Rope, RotaryPairing, Store};
 pub use bridge::kernel_arrays;
 pub use choose::{Choose, Masks, Xtc};
 pub use conv::Conv;
@@ -42,9 +46,13 @@ pub use low_rank::{LowRank, LowRankPart};
 pub use packing::Packing;
 pub use pool::threads;
 pub use recurrence::{Recurrence, Rule};
+pub use route::{Route, RouteGroups, RouteScores};
 pub use rows::{Act, Center, Gated, Norm};
+pub use shift::Shift;
 pub use simd::{Isa, isa, limit_isa};
+pub use weighted_sum::WeightedSum;
 pub use weights::Weights;
+pub use wkv::Wkv;
 
 /// What a primitive computes: everything that is known when the graph is built.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +66,10 @@ pub enum Kernel {
     Conv(Conv),
     Copy(Copy),
     Recurrence(Recurrence),
+    Route(Route),
+    Shift(Shift),
+    WeightedSum(WeightedSum),
+    Wkv(Wkv),
     Adjust(Adjust),
     Choose(Choose),
 }
@@ -74,6 +86,10 @@ impl Kernel {
             Kernel::Conv(_) => "OmnibusConv",
             Kernel::Copy(_) => "OmnibusCopy",
             Kernel::Recurrence(_) => "OmnibusRecurrence",
+            Kernel::Route(_) => "OmnibusRoute",
+            Kernel::Shift(_) => "OmnibusShift",
+            Kernel::WeightedSum(_) => "OmnibusWeightedSum",
+            Kernel::Wkv(_) => "OmnibusWkv",
             Kernel::Adjust(_) => "OmnibusAdjust",
             Kernel::Choose(_) => "OmnibusChoose",
         }
@@ -92,6 +108,10 @@ impl Kernel {
             Kernel::Conv(kernel) => kernel.run(inputs, outputs),
             Kernel::Copy(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Recurrence(kernel) => kernel.run(inputs, outputs),
+            Kernel::Route(kernel) => kernel.run(inputs, outputs),
+            Kernel::Shift(kernel) => kernel.run(inputs, outputs),
+            Kernel::WeightedSum(kernel) => kernel.run(inputs, outputs[0]),
+            Kernel::Wkv(kernel) => kernel.run(inputs, outputs),
             Kernel::Adjust(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::Choose(kernel) => kernel.run(inputs, outputs[0]),
         }

@@ -212,8 +212,9 @@ unsafe fn write_read<S: Simd>(
     total
 }
 
+/// The sum of products of `n` pairs.
 #[inline(always)]
-unsafe fn dot<S: Simd>(a: *const f32, b: *const f32, n: usize) -> f32 {
+pub(super) unsafe fn dot<S: Simd>(a: *const f32, b: *const f32, n: usize) -> f32 {
     let mut sum = S::splat(0.0);
     let whole = n / S::LANES * S::LANES;
     for i in (0..whole).step_by(S::LANES) {

@@ -41,6 +41,7 @@ pub enum Act {
     GeluTanh,
     /// No more than a gate.
     Sigmoid,
+    Relu,
 }
 
 /// `act(gate) * up`. Inputs: `[rows, 2 * width]`, gate first, or with `apart` gate and up, `[rows, width]`.
@@ -97,7 +98,7 @@ impl Norm {
 }
 
 /// Calls `part` with ranges that cover all rows.
-fn by_rows(rows: usize, width: usize, part: impl Fn(usize, usize) + Sync) {
+pub(super) fn by_rows(rows: usize, width: usize, part: impl Fn(usize, usize) + Sync) {
     if rows * width <= SMALL {
         return part(0, rows);
     }
@@ -226,6 +227,7 @@ impl Work for GatedPart<'_> {
             Act::Gelu => self.each::<S, 1>(),
             Act::GeluTanh => self.each::<S, 2>(),
             Act::Sigmoid => self.each::<S, 3>(),
+            Act::Relu => self.each::<S, 4>(),
         }
     }
 }
@@ -238,6 +240,7 @@ unsafe fn activate<S: Simd, const ACT: u8>(x: S::F) -> S::F {
         0 => S::mul(x, math::sigmoid::<S>(x)),
         1 => S::mul(x, math::normal_cdf::<S>(x)),
         3 => math::sigmoid::<S>(x),
+        4 => S::max(S::splat(0.0), x),
         _ => {
             // x/2 (1 + tanh u) is x sigmoid(2u).
             let cube = S::mul(S::mul(x, x), x);

@@ -43,6 +43,39 @@ pub struct AttentionMetadata<'a> {
     pub ends: Option<&'a Array>,
 }
 
+impl Rope<'_> {
+    /// `width`: of what rotates.
+    pub(super) fn check(&self, op: &Op, width: i32) -> Result<()> {
+        let fits = self.dims % 2 == 0 && (0..=width).contains(&self.dims);
+        op.require(fits, "an even number of elements rotates, no more than a head has")?;
+        let freqs = self.freqs.shape() == [self.dims / 2] && self.freqs.dtype()? == Dtype::F32;
+        op.require(freqs, "frequencies are float32, one per pair")
+    }
+
+    pub(super) fn kernel(self) -> kernels::Rope {
+        kernels::Rope { dims: self.dims as usize, pairs: self.pairs, magnitude: self.magnitude }
+    }
+}
+
+impl AttentionMetadata<'_> {
+    /// `rows`: how many there are.
+    pub(super) fn check(&self, op: &Op, positions: &Array, rows: i32) -> Result<()> {
+        let AttentionMetadata { slots, segments, tables, ends } = *self;
+        for numbers in [positions, slots, segments, tables].into_iter().chain(ends) {
+            op.require(
+                numbers.dtype()? == Dtype::I32,
+                "positions, slots, segments, tables and ends are int32",
+            )?;
+        }
+        op.require(
+            [positions, slots].into_iter().chain(ends).all(|of_rows| of_rows.shape() == [rows]),
+            "a position, a slot and an end per row",
+        )?;
+        op.require(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
+        op.require(tables.ndim() == 1, "tables have one axis")
+    }
+}
+
 /// Norms and rotates queries and keys, writes keys and values to their pools in place, and attends causally:
 /// a row at position p of its segment sees the keys 0..=p, or with a window of w the last w of them and the first
 /// `sink_tokens`. With [ends](AttentionMetadata::ends) it sees later keys, too.
@@ -144,17 +177,14 @@ impl PagedAttention<'_> {
             tables: tables.size(),
             q_norm: norm(self.q_norm)?,
             k_norm: norm(self.k_norm)?,
-            rope: self.rope.map(|rope| kernels::Rope {
-                dims: rope.dims as usize,
-                pairs: rope.pairs,
-                magnitude: rope.magnitude,
-            }),
+            rope: self.rope.map(Rope::kernel),
             scale: self.scale,
             softcap: self.softcap,
             window: self.window.map(|window| window as usize),
             sink_tokens: self.sink_tokens as usize,
             sinks: self.sinks.map(|sinks| op.float(sinks)).transpose()?,
             ends: self.metadata.ends.map(|_| Ends),
+            latent: None,
         })
     }
 
@@ -195,19 +225,7 @@ impl PagedAttention<'_> {
         let &[rows, width] = self.qkv.shape() else { return Err(op.fail("qkv has two axes")) };
         let want = (heads + kv_heads) * i64::from(self.head_dim) + kv_heads * i64::from(pools.v_dim);
         op.require(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
-        let AttentionMetadata { slots, segments, tables, ends } = self.metadata;
-        for numbers in [self.positions, slots, segments, tables].into_iter().chain(ends) {
-            op.require(
-                numbers.dtype()? == Dtype::I32,
-                "positions, slots, segments, tables and ends are int32",
-            )?;
-        }
-        op.require(
-            [self.positions, slots].into_iter().chain(ends).all(|of_rows| of_rows.shape() == [rows]),
-            "a position, a slot and an end per row",
-        )?;
-        op.require(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
-        op.require(tables.ndim() == 1, "tables have one axis")?;
+        self.metadata.check(op, self.positions, rows)?;
         Ok(rows as usize)
     }
 
@@ -216,10 +234,7 @@ impl PagedAttention<'_> {
             op.require(norm.weight.shape() == [self.head_dim], "norms have the length of a head")?;
         }
         if let Some(rope) = self.rope {
-            let fits = rope.dims % 2 == 0 && (0..=self.head_dim).contains(&rope.dims);
-            op.require(fits, "an even number of elements rotates, no more than a head has")?;
-            let freqs = rope.freqs.shape() == [rope.dims / 2] && rope.freqs.dtype()? == Dtype::F32;
-            op.require(freqs, "frequencies are float32, one per pair")?;
+            rope.check(op, self.head_dim)?;
         }
         if let Some(sinks) = self.sinks {
             op.require(sinks.shape() == [self.heads], "a sink per head")?;

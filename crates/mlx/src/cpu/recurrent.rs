@@ -183,15 +183,15 @@ impl Recurrence<'_> {
 }
 
 impl Op<'_> {
-    fn want_f32(&self, arrays: &[Option<&Array>]) -> Result<()> {
+    pub(super) fn want_f32(&self, arrays: &[Option<&Array>]) -> Result<()> {
         for array in arrays.iter().flatten() {
-            self.require(array.dtype()? == Dtype::F32, "all but the runs are float32")?;
+            self.require(array.dtype()? == Dtype::F32, "all but runs and indices are float32")?;
         }
         Ok(())
     }
 
     /// How many runs, over how many rows.
-    fn runs(&self, runs: &Array, rows: &Array) -> Result<(usize, usize)> {
+    pub(super) fn runs(&self, runs: &Array, rows: &Array) -> Result<(usize, usize)> {
         let &[count, 4] = runs.shape() else { return Err(self.fail("runs have four numbers each")) };
         self.require(runs.dtype()? == Dtype::I32, "runs are int32")?;
         let &[rows, _] = rows.shape() else { return Err(self.fail("rows have two axes")) };
@@ -199,7 +199,7 @@ impl Op<'_> {
     }
 
     /// A float32 output, and input `pool` changed in place.
-    fn with_pool(
+    pub(super) fn with_pool(
         &self,
         kernel: Kernel,
         inputs: &[&Array],

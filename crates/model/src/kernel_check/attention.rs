@@ -174,6 +174,7 @@ impl<'a> Probe<'a> {
             by_length: if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes },
             block_size: BLOCK_SIZE,
             layers: vec![self.spec],
+            latents: Vec::new(),
             gathers: false,
         };
         ForwardContext::new(batch, cache, ops.attention_path(&needs), ops.state_path(&[]))

@@ -1,21 +1,24 @@
 //! Our CPU kernels, and MLX's operations for what has none. Activations are float32.
 
 mod heads;
+mod latent;
 mod recurrent;
+mod route;
 
 use mlx::{Array, Dtype, QuantMode, cpu};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
 use super::{
-    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LatentCall, LayerContext,
-    LowRankLayout, LowRankStack, Ops, Rotation, Weight,
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LatentCall, LatentRows,
+    LayerContext, LowRankLayout, LowRankStack, Ops, Rotation, Weight,
 };
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
-use crate::ops::{GatedDeltaWeights, Mamba2Weights};
+use crate::ops::{GatedDeltaWeights, Mamba2Weights, WkvRows, WkvWeights};
 use crate::{
-    Activation, AttentionSpan, Bidirectional, GatedDelta, Mamba2, Mixer, RotaryPairing, Router, kv_format,
+    Activation, AttentionSpan, Bidirectional, GatedDelta, Mamba2, Mixer, RotaryPairing, Router, WkvState,
+    kv_format,
 };
 
 /// CPU kernels.
@@ -98,7 +101,10 @@ impl Ops for CpuOps {
         correction: Option<&Array>,
         top_k: usize,
     ) -> mlx::Result<(ChosenExperts, Array)> {
-        MlxOps.route(logits, router, correction, top_k)
+        match route::route(logits, router, correction, top_k)? {
+            Some(chosen) => Ok(chosen),
+            None => MlxOps.route(logits, router, correction, top_k),
+        }
     }
 
     fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array> {
@@ -106,7 +112,7 @@ impl Ops for CpuOps {
     }
 
     fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {
-        MlxOps.weighted_sum(parts, weights)
+        cpu::weighted_sum(parts, weights)
     }
 
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
@@ -131,9 +137,10 @@ impl Ops for CpuOps {
     }
 
     fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array> {
-        match act_of(act) {
-            Some(act) => cpu::gated2(x, &Array::ones(x.shape(), x.dtype()?)?, act),
-            None => MlxOps.act(x, act),
+        match (act, act_of(act)) {
+            (Activation::Relu2, _) => cpu::gated2(x, x, cpu::Act::Relu),
+            (_, Some(act)) => cpu::gated2(x, &Array::ones(x.shape(), x.dtype()?)?, act),
+            (_, None) => MlxOps.act(x, act),
         }
     }
 
@@ -175,6 +182,16 @@ impl Ops for CpuOps {
         cpu::gather_mm(&weights, &of_row, &values)?.reshape(&[count, heads, queries, width])
     }
 
+    fn attend_latent_rows(&self, rows: LatentRows) -> mlx::Result<Array> {
+        match rows.layer.reads()? {
+            AttentionPath::Segments => latent::paged(rows),
+            AttentionPath::Items | AttentionPath::Gather => {
+                let parts = rows.parts(|x, norm| self.rms_norm(x, norm.weight, norm.eps))?;
+                self.attend_latent(rows.call(&parts))
+            }
+        }
+    }
+
     fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
         mlx_ops::latent(call, heads::PRODUCTS)
     }
@@ -198,6 +215,20 @@ impl Ops for CpuOps {
     ) -> mlx::Result<Array> {
         recurrent::gated_delta(spec, weights, projected, layer)
     }
+
+    fn token_shift(&self, x: &Array, shares: &Array, layer: LayerContext) -> mlx::Result<Vec<Array>> {
+        recurrent::token_shift(x, shares, layer)
+    }
+
+    fn wkv(
+        &self,
+        _spec: WkvState,
+        rows: WkvRows,
+        weights: &WkvWeights,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        recurrent::wkv(&rows, weights, layer)
+    }
 }
 
 /// `None` where no kernel has it.
@@ -206,8 +237,8 @@ fn act_of(act: Activation) -> Option<cpu::Act> {
         Activation::Silu => Some(cpu::Act::Silu),
         Activation::Gelu => Some(cpu::Act::Gelu),
         Activation::GeluTanh => Some(cpu::Act::GeluTanh),
+        Activation::Relu => Some(cpu::Act::Relu),
         Activation::QuickGelu
-        | Activation::Relu
         | Activation::Relu2
         | Activation::ClippedSwiglu { .. }
         | Activation::LimitedSilu { .. }

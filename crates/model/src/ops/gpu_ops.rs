@@ -40,7 +40,7 @@ impl Ops for GpuOps {
         let supported = needs.layers.iter().all(|spec| {
             attention::paged(spec, dtype, needs.format, size).is_some_and(|kernels| kernels.is_supported())
         });
-        match (needs.by_length, supported && !needs.gathers && is_on(GpuKernel::Attention)) {
+        match (needs.by_length, supported && needs.latents.is_empty() && !needs.gathers && is_on(GpuKernel::Attention)) {
             (ByLength::No, true) => AttentionPath::Items,
             (ByLength::Yes, _) | (_, false) => AttentionPath::Gather,
         }

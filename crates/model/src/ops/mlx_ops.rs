@@ -7,6 +7,7 @@ mod latent;
 mod mamba1;
 mod mamba2;
 mod route;
+mod rwkv7;
 
 use mlx::{Array, Dtype, Quantized, fast};
 
@@ -19,6 +20,7 @@ pub(crate) use attention::{gathered, write};
 pub(super) use conv::convolve;
 pub(super) use latent::{HeadProducts, latent};
 pub(super) use mamba1::mamba1;
+pub(super) use rwkv7::{token_shift, wkv};
 
 /// MLX's own operations.
 pub(super) struct MlxOps;

@@ -38,6 +38,39 @@ pub(crate) struct GatedDeltaWeights {
     pub(crate) norm: Array,
 }
 
+/// What RWKV-7's recurrence takes of the projections, `[T, heads · head_dim]` each.
+pub(crate) struct WkvRows<'a> {
+    pub(crate) receptance: &'a Array,
+    /// Before its sigmoid.
+    pub(crate) decay: &'a Array,
+    pub(crate) key: &'a Array,
+    pub(crate) value: &'a Array,
+    /// Before its sigmoid.
+    pub(crate) rate: &'a Array,
+    /// What the output is multiplied by.
+    pub(crate) gate: &'a Array,
+    /// How much of the first layer's values is in the values, before its sigmoid, and those.
+    pub(crate) first_values: Option<[&'a Array; 2]>,
+}
+
+/// Weights of RWKV-7's recurrence, `[heads, head_dim]` f32 each.
+pub(crate) struct WkvWeights {
+    /// Of keys that are removed.
+    pub(crate) k_k: Array,
+    /// Of keys that are written.
+    pub(crate) k_a: Array,
+    /// Of the bonus.
+    pub(crate) r_k: Array,
+    /// Weight and bias.
+    pub(crate) norm: [Array; 2],
+}
+
+impl WkvWeights {
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
+        [&self.k_k, &self.k_a, &self.r_k].into_iter().chain(&self.norm)
+    }
+}
+
 impl CausalConv {
     /// One convolution over the channels of several, end to end; all have a bias, or none.
     pub(crate) fn join(parts: Vec<Self>) -> mlx::Result<Self> {

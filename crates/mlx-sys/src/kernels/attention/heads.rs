@@ -1,6 +1,6 @@
 //! The first phase: angles of all rows, and their keys and values to their slots. Both phases read a head here.
 
-use super::{Attention, Call, Norm, Rope, RotaryPairing, scratch};
+use super::{Attention, Call, Latent, Norm, Rope, RotaryPairing, scratch};
 use crate::kernels::element::{self, load1, read};
 use crate::kernels::pool;
 use crate::kernels::simd::{self, Simd, Work};
@@ -38,32 +38,55 @@ impl Call<'_> {
         at: usize,
         norm: Option<(Norm, *const u8)>,
     ) {
-        let Attention { float, head_dim, rope, .. } = *self.what;
+        let Attention { float, head_dim, .. } = *self.what;
         read::<S>(self.qkv, float, row * self.what.row_width() + at, out, head_dim);
         if let Some((norm, weight)) = norm {
-            let mut squares = S::splat(0.0);
-            let mut total = 0.0;
-            let whole = head_dim / S::LANES * S::LANES;
-            for i in (0..whole).step_by(S::LANES) {
-                let v = S::load(out.add(i));
-                squares = S::fma(v, v, squares);
-            }
-            for i in whole..head_dim {
-                total += *out.add(i) * *out.add(i);
-            }
-            let mean = (S::sum(squares) + total) / head_dim as f32;
-            let factor = 1.0 / (mean + norm.eps).sqrt();
-            for i in (0..whole).step_by(S::LANES) {
-                let w = element::load::<S>(weight, norm.weight, i);
-                S::store(out.add(i), S::mul(S::mul(S::load(out.add(i)), S::splat(factor)), w));
-            }
-            for i in whole..head_dim {
-                *out.add(i) = *out.add(i) * factor * load1(weight, norm.weight, i);
-            }
+            normed::<S>(out, head_dim, (norm, weight), 1.0);
         }
-        if let Some(rope) = rope {
-            rotate(out, self.turns.add(row * rope.dims), rope);
+        self.rotated(out, row);
+    }
+
+    /// A head's query: with a latent, the part that rotates.
+    #[inline(always)]
+    pub(super) unsafe fn query<S: Simd>(&self, out: *mut f32, row: usize, head: usize) {
+        let Attention { heads, head_dim, float, q_norm, latent, .. } = *self.what;
+        let Some(Latent { nope_dim, .. }) = latent else {
+            return self.head::<S>(out, row, head * head_dim, q_norm.map(|norm| (norm, self.q_norm)));
+        };
+        let at = (row * heads + head) * (nope_dim + head_dim) + nope_dim;
+        read::<S>(self.qkv, float, at, out, head_dim);
+        self.rotated(out, row);
+    }
+
+    #[inline(always)]
+    unsafe fn rotated(&self, head: *mut f32, row: usize) {
+        if let Some(rope) = self.what.rope {
+            rotate(head, self.turns.add(row * rope.dims), rope);
         }
+    }
+}
+
+/// RMS norm of `width` elements in place, times `scale`.
+#[inline(always)]
+unsafe fn normed<S: Simd>(x: *mut f32, width: usize, (norm, weight): (Norm, *const u8), scale: f32) {
+    let mut squares = S::splat(0.0);
+    let mut total = 0.0;
+    let whole = width / S::LANES * S::LANES;
+    for i in (0..whole).step_by(S::LANES) {
+        let v = S::load(x.add(i));
+        squares = S::fma(v, v, squares);
+    }
+    for i in whole..width {
+        total += *x.add(i) * *x.add(i);
+    }
+    let mean = (S::sum(squares) + total) / width as f32;
+    let factor = scale / (mean + norm.eps).sqrt();
+    for i in (0..whole).step_by(S::LANES) {
+        let w = element::load::<S>(weight, norm.weight, i);
+        S::store(x.add(i), S::mul(S::mul(S::load(x.add(i)), S::splat(factor)), w));
+    }
+    for i in whole..width {
+        *x.add(i) = *x.add(i) * factor * load1(weight, norm.weight, i);
     }
 }
 
@@ -117,6 +140,16 @@ impl Work for WriteRow<'_> {
             return;
         }
         let buffer = scratch(head_dim.max(v_dim));
+        if let Some(latent) = call.what.latent {
+            let at = row * (v_dim + head_dim);
+            let [_, rows, weight] = call.latent;
+            read::<S>(rows, float, at, buffer, v_dim);
+            normed::<S>(buffer, v_dim, (latent.norm, weight), latent.scale);
+            pool.write::<S>(call.v_pool, slot, buffer, v_dim);
+            read::<S>(rows, float, at + v_dim, buffer, head_dim);
+            call.rotated(buffer, row);
+            return pool.write::<S>(call.k_pool, slot, buffer, head_dim);
+        }
         for h in 0..kv_heads {
             let norm = k_norm.map(|norm| (norm, call.k_norm));
             call.head::<S>(buffer, row, (heads + h) * head_dim, norm);

@@ -5,7 +5,7 @@ mod mix;
 use std::marker::PhantomData;
 
 use super::{Attention, Call, KEYS, ROWS, Segment, Store, scratch};
-use crate::kernels::element::{Float, load1, write};
+use crate::kernels::element::{Float, load1, read, write};
 use crate::kernels::gemm::*;
 use crate::kernels::math;
 use crate::kernels::simd::{self, Simd, Work};
@@ -36,8 +36,8 @@ pub(super) struct Attend<'a, F> {
 
 /// Where things lie in a task's scratch memory.
 struct Room {
-    /// Packed queries.
-    q: *mut f32,
+    /// Packed queries, and absorbed ones.
+    q: [*mut f32; 2],
     /// Scores, then weights: `[rows][KEYS]`.
     scores: *mut f32,
     /// Results so far: `[rows][v_width]`.
@@ -50,30 +50,44 @@ struct Room {
     keys: *mut u8,
 }
 
+/// What scores are sums over: keys, and with a latent also values.
+#[derive(Clone, Copy)]
+struct Factor {
+    /// Packed queries for it.
+    q: *mut f32,
+    pool: *const u8,
+    /// Elements of a head in the pool.
+    width: usize,
+    merge: Merge,
+}
+
 impl<F: Format> Work for Attend<'_, F> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Attention { head_dim, v_dim, .. } = *self.tile.call.what;
+        let Attention { head_dim, v_dim, latent, .. } = *self.tile.call.what;
         let k_width = head_dim.next_multiple_of(F::UNIT);
         let v_width = v_dim.next_multiple_of(S::LANES);
+        let latent_width = if latent.is_some() { v_dim.next_multiple_of(F::UNIT) } else { 0 };
         let sizes = [
             ROWS * k_width,
+            ROWS * latent_width,
             ROWS * KEYS,
             ROWS * v_width,
             KEYS * v_width,
-            S::LANES * k_width,
-            S::LANES * k_width,
+            S::LANES * k_width.max(latent_width),
+            S::LANES * k_width.max(latent_width),
         ];
-        let mut at = scratch(sizes.iter().sum::<usize>() + head_dim);
-        let mut places = [at; 6];
+        let mut at = scratch(sizes.iter().sum::<usize>() + head_dim.max(v_dim));
+        let mut places = [at; 7];
         for (place, size) in places.iter_mut().zip(sizes) {
             *place = at;
             at = at.add(size);
         }
-        let [q, scores, out, values, panel, keys] = places;
-        self.attend::<S>(&Room { q, scores, out, values, panel, keys: keys.cast() }, at, v_width);
+        let [q, absorbed, scores, out, values, panel, keys] = places;
+        let room = Room { q: [q, absorbed], scores, out, values, panel, keys: keys.cast() };
+        self.attend::<S>(&room, at, v_width);
     }
 }
 
@@ -183,31 +197,61 @@ impl<F: Format> Attend<'_, F> {
         self.tile.count <= DIRECT_ROWS
     }
 
+    /// The first factor, and the second where there is one.
+    fn factors(&self, room: &Room) -> (Factor, Option<Factor>) {
+        let Call { what, k_pool, v_pool, .. } = *self.tile.call;
+        let [q, absorbed] = room.q;
+        let keys = Factor { q, pool: k_pool, width: what.head_dim, merge: Merge::Replace };
+        let values = Factor { q: absorbed, pool: v_pool, width: what.v_dim, merge: Merge::Add };
+        (keys, what.latent.map(|_| values))
+    }
+
     /// `[tile of rows][step][row][4]`, scaled.
     #[inline(always)]
     unsafe fn pack_queries<S: Simd>(&self, room: &Room, buffer: *mut f32) {
         let Queries { call, segment, kv_head, first, count, group } = self.tile;
-        let Attention { head_dim, q_norm, scale, .. } = *call.what;
-        let width = head_dim.next_multiple_of(F::UNIT);
+        let Attention { heads, head_dim, v_dim, float, latent, scale, .. } = *call.what;
         let tile = if self.few() { direct_rows(count) } else { panel_rows::<S>() };
         for start in (0..count).step_by(tile) {
             let rows = tile.min(count - start);
             let mr = if self.few() { tile } else { last_rows(rows, tile) };
-            let out = room.q.add(start * width);
             for r in 0..mr {
-                let mut source = None;
+                let row = segment.first_row + (first + start + r) / group;
+                let head = kv_head * group + (first + start + r) % group;
                 if r < rows {
-                    let row = segment.first_row + (first + start + r) / group;
-                    let head = kv_head * group + (first + start + r) % group;
-                    call.head::<S>(buffer, row, head * head_dim, q_norm.map(|norm| (norm, call.q_norm)));
-                    for i in 0..head_dim {
-                        *buffer.add(i) *= scale;
-                    }
-                    source = Some((buffer.cast_const().cast(), Float::F32));
+                    call.query::<S>(buffer, row, head);
                 }
-                pack_row::<F>(out, (r, mr), source, (0, head_dim), head_dim);
+                let source = (r < rows).then_some(buffer);
+                let out = room.q[0].add(start * head_dim.next_multiple_of(F::UNIT));
+                self.pack_query(out, (r, mr), source, head_dim, scale);
+                if latent.is_some() {
+                    if r < rows {
+                        read::<S>(call.latent[0], float, (row * heads + head) * v_dim, buffer, v_dim);
+                    }
+                    let out = room.q[1].add(start * v_dim.next_multiple_of(F::UNIT));
+                    self.pack_query(out, (r, mr), source, v_dim, scale);
+                }
             }
         }
+    }
+
+    /// Scales a query in place and packs it.
+    #[inline(always)]
+    unsafe fn pack_query(
+        &self,
+        out: *mut f32,
+        place: (usize, usize),
+        source: Option<*mut f32>,
+        width: usize,
+        scale: f32,
+    ) {
+        if let Some(source) = source {
+            for i in 0..width {
+                *source.add(i) *= scale;
+            }
+        }
+        let source = source.map(|source| (source.cast_const().cast(), Float::F32));
+        pack_row::<F>(out, place, source, (0, width), width);
     }
 
     /// Scores of all rows with the keys of a tile, as far as they lie in `from..to`.
@@ -218,26 +262,42 @@ impl<F: Format> Attend<'_, F> {
         (start, slots): (usize, &Slots),
         (from, to): (usize, usize),
     ) {
-        let Attention { head_dim, .. } = *self.tile.call.what;
-        let count = self.tile.count;
-        let width = head_dim.next_multiple_of(F::UNIT);
+        let (keys, values) = self.factors(room);
         for column in (0..KEYS).step_by(S::LANES) {
             let key = start + column;
             if key + S::LANES <= from || key >= to {
                 continue;
             }
-            let tile = self.key_tile::<S>(room, (key, &slots[column..]), (from, to));
-            let sums = Sums { to: room.scores.add(column), stride: KEYS, merge: Merge::Replace };
-            if self.few() {
-                direct::<S, F>(direct_rows(count), room.q, tile, sums);
-                continue;
+            let at = (key, &slots[column..]);
+            self.score_by::<S>(room, keys, at, (from, to), column);
+            if let Some(values) = values {
+                self.score_by::<S>(room, values, at, (from, to), column);
             }
-            S::call(Fill::<F> { panel: room.panel, tile, format: PhantomData });
-            for first in (0..count).step_by(panel_rows::<S>()) {
-                let rows = panel_rows::<S>().min(count - first);
-                let sums = Sums { to: sums.to.add(first * KEYS), ..sums };
-                panel::<S>(rows, room.q.add(first * width), room.panel, tile.steps::<F>(), sums);
-            }
+        }
+    }
+
+    /// One factor of `LANES` scores.
+    #[inline(always)]
+    unsafe fn score_by<S: Simd>(
+        &self,
+        room: &Room,
+        factor: Factor,
+        at: (usize, &[usize]),
+        within: (usize, usize),
+        column: usize,
+    ) {
+        let count = self.tile.count;
+        let tile = self.key_tile::<S>(room, factor, at, within);
+        let sums = Sums { to: room.scores.add(column), stride: KEYS, merge: factor.merge };
+        if self.few() {
+            return direct::<S, F>(direct_rows(count), factor.q, tile, sums);
+        }
+        let width = factor.width.next_multiple_of(F::UNIT);
+        S::call(Fill::<F> { panel: room.panel, tile, format: PhantomData });
+        for first in (0..count).step_by(panel_rows::<S>()) {
+            let rows = panel_rows::<S>().min(count - first);
+            let sums = Sums { to: sums.to.add(first * KEYS), ..sums };
+            panel::<S>(rows, factor.q.add(first * width), room.panel, tile.steps::<F>(), sums);
         }
     }
 
@@ -246,20 +306,21 @@ impl<F: Format> Attend<'_, F> {
     unsafe fn key_tile<S: Simd>(
         &self,
         room: &Room,
+        Factor { pool: base, width, .. }: Factor,
         (key, slots): (usize, &[usize]),
         (from, to): (usize, usize),
     ) -> Tile {
         let Queries { call, kv_head, .. } = self.tile;
-        let Attention { head_dim, kv_heads, block_size, pool, .. } = *call.what;
+        let Attention { kv_heads, block_size, pool, .. } = *call.what;
         let index = |i: usize| *slots.get_unchecked(i) * kv_heads + kv_head;
         let mut tile = Tile {
             words: room.keys,
-            stride: head_dim.div_ceil(F::UNIT) * 16,
+            stride: width.div_ceil(F::UNIT) * 16,
             scales: std::ptr::null(),
             biases: std::ptr::null(),
             group_stride: 0,
             groups: 1,
-            units_per_group: head_dim.div_ceil(F::UNIT),
+            units_per_group: width.div_ceil(F::UNIT),
         };
         let float = match pool {
             Store::Float(float) => float,
@@ -268,23 +329,23 @@ impl<F: Format> Attend<'_, F> {
                 for i in 0..S::LANES {
                     if (from..to).contains(&(key + i)) {
                         let row = room.keys.add(i * tile.stride).cast();
-                        pool.read::<S>(call.k_pool, index(i), row, head_dim);
+                        pool.read::<S>(base, index(i), row, width);
                     }
                 }
                 return tile;
             }
         };
-        let address = |i: usize| float.at(call.k_pool, index(i) * head_dim);
-        if block_size.is_multiple_of(S::LANES) && head_dim.is_multiple_of(F::UNIT) {
+        let address = |i: usize| float.at(base, index(i) * width);
+        if block_size.is_multiple_of(S::LANES) && width.is_multiple_of(F::UNIT) {
             tile.words = address(0);
-            tile.stride = kv_heads * head_dim * float.bytes();
+            tile.stride = kv_heads * width * float.bytes();
             return tile;
         }
         std::ptr::write_bytes(room.keys, 0, S::LANES * tile.stride);
         for i in 0..S::LANES {
             if (from..to).contains(&(key + i)) {
                 let row = room.keys.add(i * tile.stride);
-                std::ptr::copy_nonoverlapping(address(i), row, head_dim * float.bytes());
+                std::ptr::copy_nonoverlapping(address(i), row, width * float.bytes());
             }
         }
         tile

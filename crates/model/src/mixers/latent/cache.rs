@@ -2,7 +2,8 @@
 
 use omnibus_kv::{CacheKind, KvCacheSpec, KvFormat};
 
-use super::LatentAttention;
+use super::{KeyReads, LatentAttention};
+use crate::Position;
 use crate::mixers::MixerCache;
 
 impl MixerCache for LatentAttention {
@@ -20,7 +21,8 @@ impl MixerCache for LatentAttention {
     }
 
     fn has_kernel(&self) -> bool {
-        false
+        let by_length = matches!(&self.position, Position::Rope(rope) if rope.depends_on_length());
+        self.reads == KeyReads::All && !by_length
     }
 
     fn kv_head_dims(&self) -> Vec<usize> {

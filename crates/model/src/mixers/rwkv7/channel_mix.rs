@@ -2,15 +2,15 @@
 
 use mlx::Array;
 
-use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock};
 use crate::manifest::Scope;
-use crate::mixers::token_shift::{TokenShift, row_before};
+use crate::mixers::token_shift::TokenShift;
 use crate::mixers::{MixerCache, MixerSpec};
-use crate::ops::LayerContext;
+use crate::ops::{LayerContext, Ops};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 use crate::weights::Store;
+use crate::{Activation, LoadError};
 
 /// Channel mixing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,8 @@ impl MixerSpec for ChannelMix {
 
 /// Channel mixing with its weights.
 pub(in crate::mixers) struct ChannelMixBlock {
-    /// `[hidden]`
+    ops: &'static dyn Ops,
+    /// `[1, hidden]`
     shift: Array,
     key: Linear,
     value: Linear,
@@ -58,7 +59,8 @@ pub(in crate::mixers) struct ChannelMixBlock {
 impl ChannelMixBlock {
     pub(in crate::mixers) fn load(store: &mut Store, path: &str) -> Result<Self, LoadError> {
         Ok(Self {
-            shift: store.vector(&format!("{path}.x_k"))?,
+            ops: store.ops(),
+            shift: store.vector(&format!("{path}.x_k"))?.expand_dims(&[0])?,
             key: store.linear(&format!("{path}.key"))?,
             value: store.linear(&format!("{path}.value"))?,
         })
@@ -67,8 +69,9 @@ impl ChannelMixBlock {
 
 impl MixerBlock for ChannelMixBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
-        let shifted = x + (row_before(x, layer)? - x) * &self.shift;
-        self.value.forward(&self.key.forward(&shifted)?.relu()?.square()?)
+        let mixes = self.ops.token_shift(x, &self.shift, layer)?;
+        let shifted = mixes.first().ok_or_else(|| mlx::Error::new("a mix with the row before"))?;
+        self.value.forward(&self.ops.act(&self.key.forward(shifted)?, Activation::Relu2)?)
     }
 
     fn arrays(&self) -> Vec<&Array> {

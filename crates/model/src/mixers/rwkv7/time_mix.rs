@@ -33,10 +33,6 @@ impl Recurrence for WkvState {
     fn slot_shapes(&self) -> [Vec<usize>; 2] {
         [vec![1], vec![self.heads, self.head_dim, self.head_dim]]
     }
-
-    fn has_kernel(&self) -> bool {
-        false
-    }
 }
 
 /// Shares of the row before in what each projection sees: receptance, decay, key, value, rate, gate.

@@ -7,6 +7,20 @@ use crate::ops::mlx_ops::HeadProducts;
 
 pub(super) const PRODUCTS: HeadProducts = HeadProducts { of_heads, of_heads_back };
 
+/// Each head of each row with its own matrix, `[T, heads, in]` → `[T, heads, out]`.
+pub(super) fn of_rows(weight: &Weight, x: &Array) -> mlx::Result<Array> {
+    let [rows, heads, _] = x.dims()?;
+    let all: Vec<i32> = (0..rows).flat_map(|_| 0..heads).collect();
+    let all = Array::from_slice(&all, &[rows, heads])?;
+    match weight {
+        Weight::Dense(weight) => cpu::gather_mm(x, &all, weight),
+        Weight::Packed(packed) if packed.mode == QuantMode::Affine => {
+            cpu::gather_qmm(x, &all, packed, cpu::Activations::Exact)
+        }
+        Weight::Packed(_) => weight.of_heads(&x.expand_dims(&[2])?)?.squeeze(&[2]),
+    }
+}
+
 fn of_heads(weight: &Weight, x: &Array) -> mlx::Result<Array> {
     match affine(weight) {
         Some(packed) => grouped(x, packed.weight.dim(0)?, |rows, heads| {

@@ -5,7 +5,7 @@ use mlx::{Array, cpu};
 use crate::forward::StateMetadata;
 use crate::kv_cache::poisoned;
 use crate::ops::LayerContext;
-use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
+use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights, WkvRows, WkvWeights};
 use crate::{GatedDelta, Mamba2};
 
 /// `silu(gate) · y`, `[T, inner]`.
@@ -66,6 +66,35 @@ pub(super) fn gated_delta(
     }
     .run()?;
     pool.put([last, memory]);
+    Ok(y)
+}
+
+/// `x + (before − x) · share` for each share, `[T, width]` each.
+pub(super) fn token_shift(x: &Array, shares: &Array, layer: LayerContext) -> mlx::Result<Vec<Array>> {
+    let metadata = layer.ctx.state_of(layer.cache, layer.index)?;
+    let pool = layer.cache.pools.get_mut(layer.index).ok_or_else(poisoned)?;
+    let [last, other] = pool.take()?;
+    let (mixes, last) = cpu::TokenShift { x, shares, runs: &metadata.runs, pool: last }.run()?;
+    pool.put([last, other]);
+    Ok(mixes)
+}
+
+/// `gate · (norm(S r) + bonus)`, `[T, heads · head_dim]`.
+pub(super) fn wkv(rows: &WkvRows, weights: &WkvWeights, layer: LayerContext) -> mlx::Result<Array> {
+    let metadata = layer.ctx.state_of(layer.cache, layer.index)?;
+    let pool = layer.cache.pools.get_mut(layer.index).ok_or_else(poisoned)?;
+    let [other, memory] = pool.take()?;
+    let WkvRows { receptance, decay, key, value, rate, gate, first_values } = *rows;
+    let WkvWeights { k_k, k_a, r_k, norm: [weight, bias] } = weights;
+    let (y, memory) = cpu::Wkv {
+        rows: [receptance, decay, key, value, rate, gate],
+        first_values,
+        weights: [k_k, k_a, r_k, weight, bias],
+        runs: &metadata.runs,
+        pool: memory,
+    }
+    .run()?;
+    pool.put([other, memory]);
     Ok(y)
 }
 
