@@ -207,6 +207,7 @@ impl Model {
             by_length,
             block_size,
             layers: layers.collect(),
+            latents: self.blueprint.layers.iter().flat_map(|layer| layer.mixer.latents()).collect(),
             gathers: self.blueprint.needs_mlx(|kind| !kind.is_state()),
         };
         self.kernels.ops().attention_path(&needs)

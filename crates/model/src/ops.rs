@@ -162,6 +162,8 @@ pub(crate) struct AttentionNeeds<'a> {
     pub(crate) block_size: usize,
     /// Every attention layer.
     pub(crate) layers: Vec<&'a Attention>,
+    /// Every layer of latent attention.
+    pub(crate) latents: Vec<&'a LatentAttention>,
     /// Some layer's attention is computed by MLX's operations alone.
     pub(crate) gathers: bool,
 }
@@ -204,19 +206,27 @@ pub(crate) trait KeyFilter {
 /// Latent attention of one layer over its pools.
 pub(crate) struct LatentCall<'a> {
     pub(crate) spec: &'a LatentAttention,
-    /// Without a position, `[T, heads, nope_dim]`, and rotated, `[T, heads, rope_dim]`.
-    pub(crate) queries: [&'a Array; 2],
-    /// `[T, 1, latent_dim]`
-    pub(crate) latent: &'a Array,
-    /// `[T, 1, rope_dim]`, rotated.
-    pub(crate) key: &'a Array,
-    /// From queries to latents.
-    pub(crate) embed_q: &'a Weight,
-    /// From latents to values.
-    pub(crate) unembed_out: &'a Weight,
+    /// As projected, `[T, heads, nope_dim + rope_dim]`.
+    pub(crate) queries: &'a Array,
+    /// Latents and keys as projected, `[T, latent_dim + rope_dim]`.
+    pub(crate) projected: &'a Array,
+    /// Weight of the RMS norm of latents, `[latent_dim]`.
+    pub(crate) latent_norm: &'a Array,
+    /// Of the last `rope_dim` elements of queries, and of keys.
+    pub(crate) rotation: Option<&'a Rotation>,
+    pub(crate) weights: LatentWeights<'a>,
     /// Which of the visible keys a row reads.
     pub(crate) filter: Option<&'a dyn KeyFilter>,
     pub(crate) layer: LayerContext<'a>,
+}
+
+/// The weights of latent attention's heads.
+#[derive(Clone, Copy)]
+pub(crate) struct LatentWeights<'a> {
+    /// From queries to latents, `[heads, latent_dim, nope_dim]`.
+    pub(crate) embed_q: &'a Weight,
+    /// From latents to values, `[heads, v_head_dim, latent_dim]`.
+    pub(crate) unembed_out: &'a Weight,
 }
 
 /// The experts of each row.

@@ -35,9 +35,9 @@ impl Ops for CpuOps {
     }
 
     fn attention_path(&self, needs: &AttentionNeeds) -> AttentionPath {
-        match (needs.by_length, needs.gathers) {
+        match (needs.by_length, needs.gathers || !needs.latents.is_empty()) {
             (ByLength::No, false) => AttentionPath::Segments,
-            // The paged kernel cannot compute such a rotation.
+            // The paged kernel cannot compute such a rotation, nor attend to latents.
             (ByLength::Yes, _) | (_, true) => AttentionPath::Gather,
         }
     }

@@ -2,7 +2,7 @@
 
 use omnibus_kv::{CacheKind, KvCacheSpec, KvFormat};
 
-use super::LatentAttention;
+use super::{KeyReads, LatentAttention};
 use crate::mixers::MixerCache;
 
 impl MixerCache for LatentAttention {
@@ -20,7 +20,7 @@ impl MixerCache for LatentAttention {
     }
 
     fn has_kernel(&self) -> bool {
-        false
+        self.reads == KeyReads::All
     }
 
     fn kv_head_dims(&self) -> Vec<usize> {

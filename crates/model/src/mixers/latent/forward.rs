@@ -7,7 +7,7 @@ use super::{KeyReads, LatentAttention};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::mixers::attention::GateBlock;
-use crate::ops::{KeyFilter, LatentCall, LayerContext, Ops, Rotation, Weight};
+use crate::ops::{KeyFilter, LatentCall, LatentWeights, LayerContext, Ops, Rotation, Weight};
 use crate::weights::Store;
 use crate::{LoadError, Norm, Position};
 
@@ -17,7 +17,8 @@ pub(crate) struct LatentBlock {
     ops: &'static dyn Ops,
     queries: QueryBlock,
     latent: Linear,
-    latent_norm: NormBlock,
+    /// `[latent_dim]`
+    latent_norm: Array,
     embed_q: Weight,
     unembed_out: Weight,
     rotation: Option<Rotation>,
@@ -60,7 +61,7 @@ impl LatentBlock {
             ops: store.ops(),
             queries,
             latent: store.linear(&at("kv_a_proj_with_mqa"))?,
-            latent_norm: store.norm(&at("kv_a_layernorm"), norm, spec.latent_dim)?,
+            latent_norm: store.vector(&at("kv_a_layernorm.weight"))?,
             embed_q: store.head_linear(&at("embed_q"))?,
             unembed_out: store.head_linear(&at("unembed_out"))?,
             rotation,
@@ -81,8 +82,8 @@ impl LatentBlock {
         }
     }
 
-    /// Queries without and with a position, `[T, heads, _]` each.
-    fn queries(&self, narrow: &Array, ctx: &ForwardContext) -> mlx::Result<[Array; 2]> {
+    /// Queries, `[T, heads, nope_dim + rope_dim]`.
+    fn queries(&self, narrow: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let [_, scale] = self.spec.latent_scales;
         let queries = match &self.queries {
             QueryBlock::Direct(direct) => direct.forward(narrow)?,
@@ -90,19 +91,9 @@ impl LatentBlock {
         };
         let [rows, _] = queries.dims()?;
         let heads = queries.reshape(&[rows, self.spec.heads as i32, -1])?;
-        let heads = match self.spec.temperature {
-            Some(temperature) => temperature.apply(&heads, ctx)?,
-            None => heads,
-        };
-        let parts = heads.split(&[self.spec.nope_dim as i32], -1)?;
-        let [nope, rope] = parts.as_slice() else { return Err(mlx::Error::new("two parts of queries")) };
-        Ok([nope.clone(), self.rotated(rope, ctx)?])
-    }
-
-    fn rotated(&self, x: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
-        match &self.rotation {
-            Some(rotation) => rotation.apply(x, ctx.positions()?, &ctx.lengths),
-            None => Ok(x.clone()),
+        match self.spec.temperature {
+            Some(temperature) => temperature.apply(&heads, ctx),
+            None => Ok(heads),
         }
     }
 }
@@ -114,7 +105,7 @@ fn scaled(x: Array, scale: f32) -> Array {
 impl MixerBlock for LatentBlock {
     fn forward(&self, x: &Array, mut layer: LayerContext) -> mlx::Result<Array> {
         let narrow = self.narrow(x)?;
-        let [q_nope, q_rope] = self.queries(&narrow, layer.ctx)?;
+        let queries = self.queries(&narrow, layer.ctx)?;
         let choice = match &self.indexer {
             Some(indexer) => Some(indexer.choose(x, &narrow, &mut layer)?),
             None => None,
@@ -126,18 +117,13 @@ impl MixerBlock for LatentBlock {
         let filter = choice.as_ref().map(|choice| choice as &dyn KeyFilter);
         let filter = filter.or(shared.as_ref().map(|shared| shared as &dyn KeyFilter));
         let (ctx, number) = (layer.ctx, layer.number()?);
-        let parts = self.latent.forward(x)?.split(&[self.spec.latent_dim as i32], -1)?;
-        let [latent, key] = parts.as_slice() else { return Err(mlx::Error::new("a latent and a key")) };
-        let [scale, _] = self.spec.latent_scales;
-        let latent = scaled(self.latent_norm.forward(&latent.contiguous()?)?, scale).expand_dims(&[1])?;
-        let key = self.rotated(&key.expand_dims(&[1])?, layer.ctx)?;
         let attended = self.ops.attend_latent(LatentCall {
             spec: &self.spec,
-            queries: [&q_nope, &q_rope],
-            latent: &latent,
-            key: &key,
-            embed_q: &self.embed_q,
-            unembed_out: &self.unembed_out,
+            queries: &queries,
+            projected: &self.latent.forward(x)?,
+            latent_norm: &self.latent_norm,
+            rotation: self.rotation.as_ref(),
+            weights: LatentWeights { embed_q: &self.embed_q, unembed_out: &self.unembed_out },
             filter,
             layer,
         })?;
@@ -159,8 +145,7 @@ impl MixerBlock for LatentBlock {
             }
         };
         let heads = self.embed_q.arrays().into_iter().chain(self.unembed_out.arrays());
-        let linears =
-            self.latent.arrays().into_iter().chain(self.latent_norm.arrays()).chain(self.out.arrays());
+        let linears = self.latent.arrays().into_iter().chain([&self.latent_norm]).chain(self.out.arrays());
         queries
             .into_iter()
             .chain(heads)
