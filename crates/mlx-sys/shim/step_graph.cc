@@ -308,7 +308,7 @@ rust::Vec<TraceNode> Trace::list() const {
   for (auto& node : nodes) {
     auto shared = shares_at(*this, node);
     auto kind = program_of(*node.primitive) ? NodeKind::Program : shared ? NodeKind::View : NodeKind::Operation;
-    made.push_back({kind, indices(node.inputs), indices(node.outputs), shared.value_or(0)});
+    made.push_back({kind, indices(node.inputs), indices(node.outputs), shared.value_or(0), node.primitive->name()});
   }
   return made;
 }

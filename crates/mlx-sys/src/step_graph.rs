@@ -25,6 +25,8 @@ mod ffi {
         outputs: Vec<u32>,
         /// Of a view: bytes into the input at which the output begins.
         offset: u64,
+        /// MLX's name of it.
+        name: String,
     }
 
     /// An operation of MLX, or programs that become one graph.

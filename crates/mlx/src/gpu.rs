@@ -13,6 +13,7 @@ mod call;
 mod choose;
 mod elementwise;
 mod experts;
+mod latent;
 mod linear;
 mod plan;
 mod program;
@@ -32,13 +33,16 @@ pub use elementwise::{
     AddNorm, AddTerm, Gate, GateLayout, Gated, Narrow, Term, copy_to_device, host_numbers, upload,
 };
 pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
+pub use latent::{
+    HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
+};
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
 pub use plan::Plan;
 pub use program::{compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{
     CausalConv, ConvActivation, GatedHeads, RUN_FIELDS, Recurrence, RecurrenceRule, RunCount,
 };
-pub use route::{Route, RouteWeights, WeightedSum};
+pub use route::{Correction, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
 pub use step_graph::{StepArrays, StepGraph};
 

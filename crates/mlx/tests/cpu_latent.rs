@@ -103,7 +103,8 @@ impl Case {
         let mask: Vec<f32> = (0..length * length)
             .map(|i| if i % length > i / length { f32::NEG_INFINITY } else { 0.0 })
             .collect();
-        let scores = q.matmul(&k.swapaxes(-1, -2)?)? * SCALE + Array::from_slice(&mask, &[1, length, length])?;
+        let scores =
+            q.matmul(&k.swapaxes(-1, -2)?)? * SCALE + Array::from_slice(&mask, &[1, length, length])?;
         let out = scores.softmax(-1)?.matmul(&latent)?;
         out.transpose(&[1, 0, 2])?.reshape(&[length, heads * latent_dim])
     }
@@ -195,7 +196,8 @@ fn check(name: &str, case: Case) -> Result<()> {
         for (sequence, rows) in &alone {
             let want = case.reference(*sequence)?.to_vec::<f32>()?;
             let largest = want.iter().fold(0f32, |m, v| m.max(v.abs()));
-            let apart = |m: f32, (a, b): (&f32, &f32)| if a.is_nan() { f32::NAN } else { m.max((a - b).abs()) };
+            let apart =
+                |m: f32, (a, b): (&f32, &f32)| if a.is_nan() { f32::NAN } else { m.max((a - b).abs()) };
             let off = rows.iter().zip(&want).fold(0f32, apart);
             assert!(off <= case.tolerance * largest, "{name} {isa:?}: sequence {sequence} is off by {off}");
         }

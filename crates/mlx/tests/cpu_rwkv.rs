@@ -99,14 +99,16 @@ impl Layer {
         let mut states = vec![vec![0f32; dim * dim]; heads];
         let mut out = Vec::new();
         for row in 0..rows {
-            let [r, w, k, v, a, gate, share, first] = [0, 1, 2, 3, 4, 5, 6, 7].map(|input| self.row(input, row));
+            let [r, w, k, v, a, gate, share, first] =
+                [0, 1, 2, 3, 4, 5, 6, 7].map(|input| self.row(input, row));
             for (head, state) in states.iter_mut().enumerate() {
                 let at = |i: usize| head * dim + i;
                 let rate: Vec<f32> = (0..dim).map(|i| sigmoid(a[at(i)])).collect();
                 let removed: Vec<f32> = (0..dim).map(|i| k[at(i)] * k_k[at(i)]).collect();
                 let length = removed.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-7);
                 let removed: Vec<f32> = removed.iter().map(|x| x / length).collect();
-                let key: Vec<f32> = (0..dim).map(|i| k[at(i)] * ((rate[i] - 1.0) * k_a[at(i)] + 1.0)).collect();
+                let key: Vec<f32> =
+                    (0..dim).map(|i| k[at(i)] * ((rate[i] - 1.0) * k_a[at(i)] + 1.0)).collect();
                 let value: Vec<f32> = (0..dim)
                     .map(|i| match mixes_values {
                         true => v[at(i)] + (first[at(i)] - v[at(i)]) * sigmoid(share[at(i)]),

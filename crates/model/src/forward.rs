@@ -4,14 +4,16 @@
 
 mod attention;
 mod context;
+mod gather;
 mod items;
 mod kv_path;
 mod row_split;
 mod rows;
 mod state;
 
-pub(crate) use attention::{AttentionReads, Gather, GatheredRows, SegmentTables};
+pub(crate) use attention::{AttentionReads, GatheredRows, SegmentTables};
 pub(crate) use context::{AxisPositions, ForwardContext, KeyChoice, LogitRows, SequenceLengths};
+pub(crate) use gather::Gather;
 pub(crate) use items::{Items, Numbers};
 pub use kv_path::KvPath;
 pub(crate) use kv_path::{AttentionPath, StatePath};

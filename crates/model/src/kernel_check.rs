@@ -6,7 +6,10 @@ mod attention;
 mod choose;
 mod elementwise;
 mod experts;
+mod latent;
+mod probed;
 mod recurrent;
+mod softmax;
 
 use std::time::Instant;
 
@@ -15,7 +18,7 @@ use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
 use crate::ops::{GpuKernel, switch_off};
-use crate::{Blueprint, Mixer, Quantization, kv_format};
+use crate::{Blueprint, LayerSpec, Mixer, Quantization, kv_format};
 
 /// One kernel at one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,12 +161,11 @@ fn groups(
     measure: Measure,
     (bits, formats): (&[i32], &[KvFormat]),
 ) -> Vec<(GpuKernel, Vec<KernelCheck>)> {
-    let mut layers = Vec::new();
+    let mut layers: Vec<&LayerSpec> = Vec::new();
     for layer in &blueprint.layers {
-        if let Mixer::Attention(spec) = &layer.mixer
-            && !layers.iter().any(|(known, _)| known == spec)
-        {
-            layers.push((spec.clone(), layer.clone()));
+        let is_attention = matches!(layer.mixer, Mixer::Attention(_) | Mixer::Latent(_));
+        if is_attention && !layers.iter().any(|known: &&LayerSpec| known.mixer == layer.mixer) {
+            layers.push(layer);
         }
     }
     let mut states: Vec<&Mixer> = Vec::new();
@@ -176,9 +178,7 @@ fn groups(
         states.into_iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
     let of = |format: &KvFormat| {
         let format = *format;
-        layers
-            .iter()
-            .flat_map(move |(_, layer)| attention::checks(blueprint, layer, (dtype, format), measure))
+        layers.iter().flat_map(move |layer| attention::checks(blueprint, layer, (dtype, format), measure))
     };
     let attention = formats.iter().flat_map(of);
     vec![

@@ -133,6 +133,15 @@ impl Mixer {
         }
     }
 
+    /// Latent attention in it.
+    pub(crate) fn latents(&self) -> Vec<&LatentAttention> {
+        match self {
+            Self::Latent(spec) => vec![spec],
+            Self::Parallel(Parallel(parts)) => parts.iter().flat_map(|(_, part)| part.latents()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Mixers in it that cache a state.
     pub(crate) fn recurrences(&self) -> Vec<&Mixer> {
         let format = KvFormat::Float(FloatType::F32);
@@ -143,15 +152,6 @@ impl Mixer {
             _ if self.spec().caches().iter().any(|cache| cache.cache_spec(format).kind.is_state()) => {
                 vec![self]
             }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Its latent attention, those of its parts included.
-    pub(crate) fn latents(&self) -> Vec<&LatentAttention> {
-        match self {
-            Self::Latent(spec) => vec![spec],
-            Self::Parallel(Parallel(parts)) => parts.iter().flat_map(|(_, part)| part.latents()).collect(),
             _ => Vec::new(),
         }
     }

@@ -6,7 +6,6 @@
 mod cpu_ops;
 mod delta_rule;
 mod gpu_ops;
-mod latent;
 mod low_rank;
 mod mlx_ops;
 mod recurrent;
@@ -26,7 +25,6 @@ use crate::kv_cache::poisoned;
 use crate::{Activation, Attention, GatedDelta, KvCache, LatentAttention, Mamba2, Mixer, Router, WkvState};
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
-pub(crate) use latent::{LatentCall, LatentRows};
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights, WkvRows, WkvWeights};
@@ -164,7 +162,7 @@ pub(crate) struct AttentionNeeds<'a> {
     pub(crate) block_size: usize,
     /// Every attention layer.
     pub(crate) layers: Vec<&'a Attention>,
-    /// Every latent attention layer.
+    /// Every layer of latent attention.
     pub(crate) latents: Vec<&'a LatentAttention>,
     /// Some layer's attention is computed by MLX's operations alone.
     pub(crate) gathers: bool,
@@ -203,6 +201,32 @@ pub(crate) trait KeyFilter {
         positions: &[Array; 2],
         seen: &Array,
     ) -> mlx::Result<Array>;
+}
+
+/// Latent attention of one layer over its pools.
+pub(crate) struct LatentCall<'a> {
+    pub(crate) spec: &'a LatentAttention,
+    /// As projected, `[T, heads, nope_dim + rope_dim]`.
+    pub(crate) queries: &'a Array,
+    /// Latents and keys as projected, `[T, latent_dim + rope_dim]`.
+    pub(crate) projected: &'a Array,
+    /// Weight of the RMS norm of latents, `[latent_dim]`.
+    pub(crate) latent_norm: &'a Array,
+    /// Of the last `rope_dim` elements of queries, and of keys.
+    pub(crate) rotation: Option<&'a Rotation>,
+    pub(crate) weights: LatentWeights<'a>,
+    /// Which of the visible keys a row reads.
+    pub(crate) filter: Option<&'a dyn KeyFilter>,
+    pub(crate) layer: LayerContext<'a>,
+}
+
+/// The weights of latent attention's heads.
+#[derive(Clone, Copy)]
+pub(crate) struct LatentWeights<'a> {
+    /// From queries to latents, `[heads, latent_dim, nope_dim]`.
+    pub(crate) embed_q: &'a Weight,
+    /// From latents to values, `[heads, v_head_dim, latent_dim]`.
+    pub(crate) unembed_out: &'a Weight,
 }
 
 /// The experts of each row.
@@ -351,12 +375,6 @@ pub(crate) trait Ops: Sync {
 
     /// Norms latents, rotates queries and keys, writes latents and keys to the layer's pools, and attends: `[T, heads ·
     /// v_head_dim]`.
-    fn attend_latent_rows(&self, rows: LatentRows) -> mlx::Result<Array> {
-        let parts = rows.parts(|x, norm| self.rms_norm(x, norm.weight, norm.eps))?;
-        self.attend_latent(rows.call(&parts))
-    }
-
-    /// The same of what is normed and rotated.
     fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
         mlx_ops::latent(call, mlx_ops::HeadProducts::MLX)
     }

@@ -23,6 +23,7 @@ pub(crate) struct StepGraphs {
     /// Of the last decode step; 0 if it was not a graph.
     launches: Cell<usize>,
     problem: RefCell<Option<String>>,
+    reported: Cell<bool>,
 }
 
 /// Whether graphs compute what their kernels compute.
@@ -99,7 +100,10 @@ impl StepGraphs {
             Err(error) => {
                 // What failed must not reach the next evaluation.
                 let _failures = mlx::recover();
-                self.problem.replace(Some(format!("decode steps are not launched as one graph: {error}")));
+                if !self.reported.replace(true) {
+                    self.problem
+                        .replace(Some(format!("decode steps are not launched as one graph: {error}")));
+                }
                 None
             }
         };
@@ -120,7 +124,8 @@ impl StepGraphs {
     ) -> mlx::Result<Option<StepGraph>> {
         let graph = StepGraph::record(&[computed], arrays)?;
         if graph.graphs() == 0 || graph.graphs() > SEGMENTS_MAX {
-            return Ok(None);
+            let between = most_common(graph.operations());
+            return Err(mlx::Error::new(format!("MLX's operations lie between its kernels: {between}")));
         }
         if self.trust.get() == Trust::Unchecked {
             self.trust.set(Trust::Refuted);
@@ -149,6 +154,18 @@ impl StepGraphs {
     pub(crate) fn launches(&self) -> usize {
         self.launches.get()
     }
+}
+
+/// The names that occur most, and how often.
+fn most_common(names: &[String]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in names {
+        *counts.entry(name).or_default() += 1;
+    }
+    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let named: Vec<String> = counts.iter().take(6).map(|(name, count)| format!("{name} ({count})")).collect();
+    named.join(", ")
 }
 
 fn first(arrays: Vec<Array>) -> mlx::Result<Array> {

@@ -87,7 +87,11 @@ impl Work for Channels<'_> {
             }
             let last = self.x.add((run.first_row + run.len).saturating_sub(1) * width + self.from);
             if run.len > 0 {
-                std::ptr::copy_nonoverlapping(last, pool.add(run.slot * width + self.from), self.to - self.from);
+                std::ptr::copy_nonoverlapping(
+                    last,
+                    pool.add(run.slot * width + self.from),
+                    self.to - self.from,
+                );
             }
         }
     }
@@ -95,7 +99,13 @@ impl Work for Channels<'_> {
 
 impl Channels<'_> {
     #[inline(always)]
-    unsafe fn mix<S: Simd>(&self, x: *const f32, before: Option<*const f32>, share: *const f32, out: *mut f32) {
+    unsafe fn mix<S: Simd>(
+        &self,
+        x: *const f32,
+        before: Option<*const f32>,
+        share: *const f32,
+        out: *mut f32,
+    ) {
         let mut at = self.from;
         while at + S::LANES <= self.to {
             let own = S::load(x.add(at));

@@ -101,7 +101,8 @@ impl Work for Head<'_> {
             scratch.reserve((6 * width).saturating_sub(scratch.len()));
             scratch.as_mut_ptr()
         });
-        let [decay, key, removed, replaced, value, bonus] = [0, 1, 2, 3, 4, 5].map(|at| scratch.add(at * width));
+        let [decay, key, removed, replaced, value, bonus] =
+            [0, 1, 2, 3, 4, 5].map(|at| scratch.add(at * width));
         let room = Room { decay, key, removed, replaced, value, bonus };
         let state_in = |slot: usize| self.pool.add((slot * heads + self.head) * dim * dim);
         for run in self.chain {

@@ -1,6 +1,6 @@
 //! Products of rows with the weights of the experts that were chosen for them, on tensor cores.
 
-use super::linear::{FewRowsWeight, Stored};
+use super::linear::{FewRowsWeight, Stored, units, whole};
 use super::plan::{Plan, dtype, int};
 use super::source::{Dialect, EXPERT_ROWS, WMM_EXPERT, WMM_EXPERTS};
 use crate::{Array, Dtype, Error, Result, device};
@@ -42,7 +42,7 @@ impl ExpertProduct {
     /// first axis; the pairs' experts `[pairs]` u32, or, if it [sorts](Self::sorts), the two arrays of [`expert_rows`] or others like them.
     /// Output: `[pairs, outputs]` bf16. `None` for sizes without a kernel, and but for CUDA.
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
-        let fits = self.inputs > 0 && self.inputs % 256 == 0 && self.outputs > 0 && self.outputs % 16 == 0;
+        let fits = self.inputs > 0 && self.inputs % 64 == 0 && self.outputs > 0 && self.outputs % 16 == 0;
         let most = EXPERT_PAIRS_MAX.max(self.experts * PAIRS_OF_EXPERT_MAX);
         let few = (1..=most).contains(&self.pairs) && (1..=EXPERTS_MAX).contains(&self.experts);
         if !fits || !few || dialect != Dialect::Cuda {
@@ -50,12 +50,14 @@ impl ExpertProduct {
         }
         // Simd groups that share outputs, and those that share inputs. Measured on an H200 with 128 experts.
         let (kernel, of_pairs, output_simds, input_simds) = match self.sorts() {
-            false => (&WMM_EXPERT, self.pairs, 1, 4.min(self.inputs / 256)),
+            false => (&WMM_EXPERT, self.pairs, 1, 4.min(units(self.inputs))),
             true => (&WMM_EXPERTS, self.experts, 4, 1),
         };
         let constants = vec![
             dtype("TO", Dtype::Bf16),
             int("BITS", self.bits.bits()),
+            int("PITCH", 0),
+            whole(self.inputs),
             int("MT", if self.pairs > 16 * self.experts { 4 } else { 1 }),
             int("RT", 1),
             int("WN", output_simds),

@@ -2,6 +2,7 @@
 
 use super::plan::{Plan, dtype, int};
 use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM};
+use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
 
 /// How the weights of a product are stored, `[outputs, inputs]`.
@@ -50,7 +51,7 @@ impl FewRows {
     /// output is `[1, rows, outputs]` bf16, or `[splits, rows, outputs]` f32, which a second plan adds up. Nothing but the
     /// number of rows is compiled in, in four classes. `None` for sizes without a kernel, and but for CUDA.
     pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {
-        let fits = self.inputs > 0 && self.inputs % 256 == 0 && self.outputs > 0 && self.outputs % 32 == 0;
+        let fits = self.inputs > 0 && self.inputs % 64 == 0 && self.outputs > 0 && self.outputs % 32 == 0;
         if !fits || dialect != Dialect::Cuda || !(1..=FEW_ROWS_MAX).contains(&self.rows) {
             return None;
         }
@@ -74,7 +75,7 @@ impl FewRows {
 
     /// Up to 16 rows, and all of 8 bits: simd groups share the inputs of a product.
     fn narrow(&self, bits: i32) -> (Unfinished, i32) {
-        let units = self.inputs / 256;
+        let units = units(self.inputs);
         let row_tiles = if bits == 16 && self.rows > 8 && self.outputs >= 4096 { 2 } else { 1 };
         let blocks = self.outputs / (16 * row_tiles);
         let most = if bits == 4 && self.rows > 8 { 4 } else { 8 };
@@ -87,6 +88,7 @@ impl FewRows {
         let plan = Unfinished {
             kernel: &WMM,
             bits,
+            whole: whole(self.inputs),
             constants: constants.to_vec(),
             blocks,
             splits,
@@ -99,17 +101,29 @@ impl FewRows {
     fn staged(&self, bits: i32) -> (Unfinished, i32) {
         let row_tiles = if bits == 4 { 2 } else { 1 };
         let blocks = (self.outputs + 64 * row_tiles - 1) / (64 * row_tiles);
-        let splits = (self.inputs / 512).min(STAGED_GROUPS_WANTED / blocks).clamp(1, 10);
+        let splits = (units(self.inputs) / 2).min(STAGED_GROUPS_WANTED / blocks).clamp(1, 10);
         let tiles = if self.rows <= 32 { 4 } else { 8 };
         let constants = vec![("MT", tiles), ("RT", row_tiles), ("WN", 4)];
-        (Unfinished { kernel: &WMM_STAGED, bits, constants, blocks, splits, simds: 4 }, splits)
+        let whole = whole(self.inputs);
+        (Unfinished { kernel: &WMM_STAGED, bits, whole, constants, blocks, splits, simds: 4 }, splits)
     }
+}
+
+/// Of 256 inputs, which kernels read at a time.
+pub(super) fn units(inputs: i32) -> i32 {
+    (inputs + 255) / 256
+}
+
+/// Whether the last unit has all its inputs.
+pub(super) fn whole(inputs: i32) -> TemplateArg<'static> {
+    ("WHOLE", TemplateValue::Bool(inputs % 256 == 0))
 }
 
 /// A plan whose output is not decided.
 struct Unfinished {
     kernel: &'static super::Kernel,
     bits: i32,
+    whole: TemplateArg<'static>,
     constants: Vec<(&'static str, i32)>,
     blocks: i32,
     splits: i32,
@@ -118,7 +132,7 @@ struct Unfinished {
 
 impl Unfinished {
     fn with_output(self, output: (Vec<i32>, Dtype)) -> Plan {
-        let mut constants = vec![dtype("TO", output.1), int("BITS", self.bits)];
+        let mut constants = vec![dtype("TO", output.1), int("BITS", self.bits), int("PITCH", 0), self.whole];
         constants.extend(self.constants.iter().map(|(name, value)| int(name, *value)));
         Plan {
             kernel: self.kernel,
@@ -176,6 +190,14 @@ pub(super) struct Stored<'a> {
 }
 
 impl<'a> FewRowsWeight<'a> {
+    /// Columns of the weights.
+    pub(super) fn inputs(self) -> Result<i32> {
+        match self {
+            Self::Dense(w) => w.dim(-1),
+            Self::Packed(packed) => Ok(packed.scales.dim(-1)? * packed.group),
+        }
+    }
+
     /// `None` for weights without a kernel.
     pub(super) fn stored(self) -> Result<Option<Stored<'a>>> {
         match self {

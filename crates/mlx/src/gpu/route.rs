@@ -1,22 +1,60 @@
 //! The experts of rows, and the sum of what they computed.
 
 use super::elementwise::is_float;
-use super::plan::{Plan, dtype, int};
+use super::plan::{Plan, bits, dtype, int};
 use super::source::{ROUTE, WEIGHTED_SUM};
 use crate::Dtype;
 use crate::fast::TemplateValue;
 
+/// From logits to the scores of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scores {
+    /// Softmax over all experts.
+    Softmax,
+    /// Logits choose; softmax over the chosen experts.
+    ChosenSoftmax,
+    /// The sigmoid of each.
+    Sigmoid,
+    /// The square root of the softplus of each.
+    SqrtSoftplus,
+}
+
 /// Weights of chosen experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteWeights {
-    /// Their probabilities among all experts.
-    Probabilities,
+    /// Their scores.
+    Scores,
     /// The same, divided by their sum.
     Renormalized,
 }
 
-/// The best experts of each row by the softmax over its logits.
+/// Whether a bias of each expert is added to the scores that choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Correction {
+    /// None.
+    Absent,
+    /// One for each expert.
+    PerExpert,
+}
+
+/// Groups of experts, of which a few take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// How many there are; divides the number of experts.
+    pub count: i32,
+    /// How many take part.
+    pub kept: i32,
+    /// A group is as good as the sum of so many of its best experts.
+    pub best: i32,
+}
+
+impl ExpertGroups {
+    /// All experts take part.
+    pub const ONE: Self = Self { count: 1, kept: 1, best: 1 };
+}
+
+/// The best experts of each row.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
     /// Of the logits.
     pub dtype: Dtype,
@@ -26,16 +64,30 @@ pub struct Route {
     pub experts: i32,
     /// Experts of a row.
     pub top_k: i32,
-    /// What their weights are.
+    /// What logits become.
+    pub scores: Scores,
+    /// Before that they become `cap · tanh(logit / cap)`.
+    pub softcap: Option<f32>,
+    /// What chooses with the scores.
+    pub correction: Correction,
+    /// Those that compete.
+    pub groups: ExpertGroups,
+    /// What weights are.
     pub weights: RouteWeights,
+    /// They are multiplied by this.
+    pub factor: f32,
 }
 
 impl Route {
-    /// Input: logits `[rows, experts]`. Outputs: experts `[rows, top_k]` u32, the best first, and their weights
-    /// `[rows, top_k]` f32. `None` for over 32 chosen experts or over 1,024 in all.
+    /// Inputs: logits `[rows, experts]`; corrections `[experts]`, floats (any without). Outputs: experts `[rows, top_k]` u32,
+    /// the best first, and their weights `[rows, top_k]` f32. `None` for over 32 chosen experts or groups, or over 1,024
+    /// experts in all.
     pub fn plan(&self) -> Option<Plan> {
         let fits = (1..=32).contains(&self.top_k) && (self.top_k..=1024).contains(&self.experts);
-        if !fits || !is_float(self.dtype) {
+        let ExpertGroups { count, kept, best } = self.groups;
+        let divides = (1..=32).contains(&count) && self.experts % count == 0;
+        let size = if divides { self.experts / count } else { 0 };
+        if !fits || !divides || !is_float(self.dtype) || kept < 1 || !(1..=size.min(8)).contains(&best) {
             return None;
         }
         let simds = 4;
@@ -47,6 +99,13 @@ impl Route {
                 int("E", self.experts),
                 int("TOPK", self.top_k),
                 int("NS", simds),
+                int("SCORES", self.scores as i32),
+                int("GROUPS", count),
+                int("KEPT", kept),
+                int("BEST", best),
+                bits("CAP", self.softcap.unwrap_or(0.0)),
+                bits("FACTOR", self.factor),
+                ("CORRECTED", TemplateValue::Bool(self.correction == Correction::PerExpert)),
                 ("RENORM", TemplateValue::Bool(self.weights == RouteWeights::Renormalized)),
             ],
             groups: [(self.rows + simds - 1) / simds, 1, 1],

@@ -88,6 +88,18 @@ pub(super) static ATTN_CHUNK_MMA: Kernel = kernel!(
     &["out"],
     TensorCores
 );
+pub(super) static LATENT_WRITE: Kernel = kernel!(
+    "latent_write",
+    &["q", "kv", "w", "freq", "pos", "slot", "lpool", "kpool"],
+    &["turned", "counter"],
+    Dialect
+);
+pub(super) static ATTN_LATENT: Kernel = kernel!(
+    "attn_latent",
+    &["q", "turned", "lpool", "kpool", "items", "table", "counter"],
+    &["out", "part"],
+    Dialect
+);
 pub(super) static CAUSAL_CONV: Kernel =
     kernel!("causal_conv", &["x", "weight", "bias", "runs", "pool"], &["y"], Dialect);
 pub(super) static RECURRENCE: Kernel = kernel!(
@@ -112,9 +124,11 @@ pub(super) static WMM_EXPERTS: Kernel =
     kernel!("wmm_experts", &["x", "w", "ss", "sb", "order", "starts"], &["y"], TensorCores);
 pub(super) static EXPERT_ROWS: Kernel =
     kernel!("expert_rows", &["experts"], &["order", "starts"], TensorCores);
-pub(super) static ROUTE: Kernel = kernel!("route", &["logits"], &["experts", "weights"], Dialect);
+pub(super) static ROUTE: Kernel =
+    kernel!("route", &["logits", "correction"], &["experts", "weights"], Dialect);
 pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights"], &["y"], Dialect);
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
+pub(super) static WMM_HEADS: Kernel = kernel!("wmm_heads", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static CHOOSE: Kernel = kernel!("choose", &["logits", "numbers", "top_k"], &["tokens"], Dialect);
 pub(super) static CHOOSE_EDITED: Kernel = kernel!(
@@ -130,6 +144,7 @@ const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
     ("attn_copy.h", include_str!("kernels/attn_copy.h")),
     ("attn_tail.h", include_str!("kernels/attn_tail.h")),
+    ("attn_last.h", include_str!("kernels/attn_last.h")),
     ("choose_body.h", include_str!("kernels/choose_body.h")),
     ("choose_row.h", include_str!("kernels/choose_row.h")),
     ("norm_tail.h", include_str!("kernels/norm_tail.h")),

@@ -19,6 +19,7 @@ pub struct StepGraph {
     inputs: Vec<(Vec<i32>, Dtype)>,
     launches: usize,
     graphs: usize,
+    operations: Vec<String>,
 }
 
 /// What a computation reads.
@@ -45,7 +46,8 @@ impl StepGraph {
             &borrowed,
         );
         let trace = trace.map_err(failed)?;
-        let nodes: Vec<Node> = trace.list().iter().map(node).collect();
+        let traced = trace.list();
+        let nodes: Vec<Node> = traced.iter().map(node).collect();
         let given = trace.input_values();
         let plan = StepPlan::new(&nodes, &trace.bytes(), &given, &trace.output_values());
         let parts: Vec<sys::GraphPart> = plan.parts.iter().map(part).collect();
@@ -53,9 +55,11 @@ impl StepGraph {
         let shape = sys::GraphShape { arena_bytes: plan.arena_bytes, overlaps: waits_itself() };
         let launches = nodes.iter().filter(|node| node.kind != NodeKind::View).count();
         let graphs = parts.iter().filter(|part| !part.programs.is_empty()).count();
+        let operations = traced.iter().filter(|node| node.kind == sys::NodeKind::Operation);
+        let operations = operations.map(|node| node.name.clone()).collect();
         let graph = sys::step_graph(trace, &borrowed, &parts, &places, &shape).map_err(failed)?;
         let inputs = arrays.inputs.iter().map(|input| kind(input)).collect::<Result<_>>()?;
-        Ok(Self { graph, inputs, launches, graphs })
+        Ok(Self { graph, inputs, launches, graphs, operations })
     }
 
     /// Whether the borrowed arrays are where they were.
@@ -79,6 +83,11 @@ impl StepGraph {
     /// Kernels and operations of one call.
     pub fn launches(&self) -> usize {
         self.launches
+    }
+
+    /// MLX's operations in one call, in order.
+    pub fn operations(&self) -> &[String] {
+        &self.operations
     }
 
     /// Graphs of one call.

@@ -326,6 +326,11 @@ inline uint4 gk_stream4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_stream2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_cached4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_cached2(const void* p) { return emu::get<uint2>(p); }
+inline uint2 gk_cached_some(const void* p, int count) {
+  uint16_t n[4] = {0, 0, 0, 0};
+  for (int i = 0; i < 4 && i < count; ++i) n[i] = emu::get<uint16_t>((const uint16_t*)p + i);
+  return {n[0] | (unsigned)n[1] << 16, n[2] | (unsigned)n[3] << 16};
+}
 inline uint2 gk_kv2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_kv4(const void* p) { return emu::get<uint4>(p); }
 inline unsigned gk_nibbles(unsigned w, unsigned mask, unsigned magic) { return (w & mask) | magic; }

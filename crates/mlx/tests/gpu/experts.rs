@@ -71,6 +71,9 @@ fn cases() -> Vec<Case> {
         case(WeightBits::Four, [3, 2, 5], false, [768, 32]),
         case(WeightBits::Four, [9, 2, 40], true, [768, 32]),
         case(WeightBits::Four, [37, 3, 4], false, [512, 32]),
+        case(WeightBits::Four, [1, 4, 6], true, [704, 48]),
+        case(WeightBits::Four, [9, 2, 40], false, [1408, 32]),
+        case(WeightBits::Eight, [9, 2, 4], false, [704, 32]),
         case(WeightBits::Sixteen, [5, 3, 7], true, [768, 32]),
         case(WeightBits::Sixteen, [2, 3, 4], false, [768, 16]),
     ]

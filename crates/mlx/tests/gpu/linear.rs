@@ -69,7 +69,13 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(WeightBits::Eight, 45, 768, 32),
         case(WeightBits::Sixteen, 5, 768, 64),
         case(WeightBits::Sixteen, 16, 512, 96),
+        case(WeightBits::Four, 2, 1408, 64),
+        case(WeightBits::Four, 3, 64, 32),
+        case(WeightBits::Eight, 9, 1088, 96),
+        case(WeightBits::Sixteen, 6, 704, 64),
         case(WeightBits::Four, 61, 1536, 160),
+        case(WeightBits::Four, 30, 1408, 96),
+        case(WeightBits::Sixteen, 20, 704, 64),
         case(WeightBits::Four, 19, 768, 64),
         case(WeightBits::Sixteen, 37, 768, 96),
     ];

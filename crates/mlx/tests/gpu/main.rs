@@ -10,6 +10,7 @@ mod elementwise;
 mod emulator;
 mod environment;
 mod experts;
+mod latent;
 mod linear;
 mod pools;
 mod recurrent;

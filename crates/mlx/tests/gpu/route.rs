@@ -1,50 +1,112 @@
 //! Choice of experts, and the weighted sum of what they computed, in both dialects.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Dialect, Plan, Route, RouteWeights, WeightedSum};
+use mlx::gpu::{Correction, Dialect, ExpertGroups, Plan, Route, RouteWeights, Scores, WeightedSum};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
 
-const ROUTES: [Route; 4] = [
-    Route { dtype: Bf16, rows: 5, experts: 128, top_k: 8, weights: RouteWeights::Renormalized },
-    Route { dtype: F32, rows: 3, experts: 20, top_k: 2, weights: RouteWeights::Probabilities },
-    Route { dtype: F16, rows: 1, experts: 4, top_k: 4, weights: RouteWeights::Renormalized },
-    Route { dtype: F32, rows: 9, experts: 300, top_k: 10, weights: RouteWeights::Probabilities },
+const PLAIN: Route = Route {
+    dtype: F32,
+    rows: 1,
+    experts: 4,
+    top_k: 2,
+    scores: Scores::Softmax,
+    softcap: None,
+    correction: Correction::Absent,
+    groups: ExpertGroups::ONE,
+    weights: RouteWeights::Scores,
+    factor: 1.0,
+};
+const RENORMALIZED: Route = Route { weights: RouteWeights::Renormalized, ..PLAIN };
+const CORRECTED: Route = Route { correction: Correction::PerExpert, scores: Scores::Sigmoid, ..RENORMALIZED };
+
+const ROUTES: [Route; 9] = [
+    Route { dtype: Bf16, rows: 5, experts: 128, top_k: 8, ..RENORMALIZED },
+    Route { rows: 3, experts: 20, ..PLAIN },
+    Route { dtype: F16, top_k: 4, ..RENORMALIZED },
+    Route { rows: 9, experts: 300, top_k: 10, softcap: Some(2.0), ..PLAIN },
+    Route { rows: 6, experts: 256, top_k: 8, factor: 2.5, groups: groups(8, 4, 2), ..CORRECTED },
+    Route { rows: 5, experts: 160, top_k: 6, factor: 16.0, groups: groups(8, 3, 1), ..PLAIN },
+    Route { dtype: Bf16, rows: 3, experts: 64, top_k: 6, ..CORRECTED },
+    Route { rows: 3, experts: 40, top_k: 4, scores: Scores::SqrtSoftplus, ..CORRECTED },
+    Route { rows: 2, experts: 32, top_k: 4, scores: Scores::ChosenSoftmax, ..PLAIN },
 ];
 
-/// Logits of a route, with equal ones among them.
-fn logits(route: &Route) -> Tensor {
-    Numbers(route.experts as u64).tensor(route.dtype, &[route.rows, route.experts])
+const fn groups(count: i32, kept: i32, best: i32) -> ExpertGroups {
+    ExpertGroups { count, kept, best }
+}
+
+/// Logits of a route, with equal ones among them, and corrections.
+fn inputs(route: &Route) -> Vec<Tensor> {
+    let mut numbers = Numbers(route.experts as u64);
+    vec![numbers.tensor(route.dtype, &[route.rows, route.experts]), numbers.tensor(F32, &[route.experts])]
 }
 
 /// Experts and weights of all rows.
-fn expected(route: &Route, logits: &Tensor) -> (Vec<f64>, Vec<f64>) {
+fn expected(route: &Route, inputs: &[Tensor]) -> (Vec<f64>, Vec<f64>) {
     let (mut experts, mut weights) = (Vec::new(), Vec::new());
-    for row in logits.to_f64().chunks_exact(route.experts as usize) {
+    let corrections = inputs[1].to_f64();
+    for row in inputs[0].to_f64().chunks_exact(route.experts as usize) {
+        let capped = |logit: &f64| match route.softcap.map(f64::from) {
+            Some(cap) => cap * (logit / cap).tanh(),
+            None => *logit,
+        };
+        let row: Vec<f64> = row.iter().map(capped).collect();
+        let total: f64 = row.iter().map(|logit| logit.exp()).sum();
+        let score = |logit: &f64| match route.scores {
+            Scores::Softmax => logit.exp() / total,
+            Scores::ChosenSoftmax => *logit,
+            Scores::Sigmoid => 1.0 / (1.0 + (-logit).exp()),
+            Scores::SqrtSoftplus => (1.0 + logit.exp()).ln().sqrt(),
+        };
+        let scores: Vec<f64> = row.iter().map(score).collect();
+        let mut choosing = scores.clone();
+        if route.correction == Correction::PerExpert {
+            choosing.iter_mut().zip(&corrections).for_each(|(score, correction)| *score += correction);
+        }
+        let ExpertGroups { count, kept, best } = route.groups;
+        let of_group = |group: &[f64]| {
+            let mut sorted = group.to_vec();
+            sorted.sort_by(|a, b| b.total_cmp(a));
+            sorted[..best as usize].iter().sum::<f64>()
+        };
+        let size = route.experts as usize / count as usize;
+        let sums: Vec<f64> = choosing.chunks_exact(size).map(of_group).collect();
+        let mut ranked: Vec<usize> = (0..sums.len()).collect();
+        ranked.sort_by(|a, b| sums[*b].total_cmp(&sums[*a]));
+        for group in &ranked[kept as usize..] {
+            choosing[group * size..][..size].fill(0.0);
+        }
         let mut order: Vec<usize> = (0..row.len()).collect();
-        order.sort_by(|a, b| row[*b].total_cmp(&row[*a]));
-        let powers: Vec<f64> = row.iter().map(|logit| logit.exp()).collect();
+        order.sort_by(|a, b| choosing[*b].total_cmp(&choosing[*a]));
         let best = &order[..route.top_k as usize];
-        let total: f64 = match route.weights {
-            RouteWeights::Probabilities => powers.iter().sum(),
-            RouteWeights::Renormalized => best.iter().map(|expert| powers[*expert]).sum(),
+        let weight = |expert: &usize| match route.scores {
+            Scores::ChosenSoftmax => scores[*expert].exp(),
+            _ => scores[*expert],
+        };
+        let whole: f64 = match (route.weights, route.scores) {
+            (RouteWeights::Renormalized, _) | (_, Scores::ChosenSoftmax) => best.iter().map(weight).sum(),
+            (RouteWeights::Scores, _) => 1.0,
         };
         experts.extend(best.iter().map(|expert| *expert as f64));
-        weights.extend(best.iter().map(|expert| powers[*expert] / total));
+        weights.extend(best.iter().map(|expert| weight(expert) / whole * f64::from(route.factor)));
     }
     (experts, weights)
 }
 
+fn types(route: &Route) -> Vec<Dtype> {
+    vec![route.dtype, F32]
+}
+
 fn route_program(name: &str, dialect: Dialect, broken: Break) -> Program {
-    let plans: Vec<_> =
-        ROUTES.iter().map(|route| (route.plan().unwrap(), vec![route.dtype], broken)).collect();
+    let plans: Vec<_> = ROUTES.iter().map(|route| (route.plan().unwrap(), types(route), broken)).collect();
     Program::new(name, dialect, &plans)
 }
 
 fn routes(program: &Program, at: usize, seed: i32) -> bool {
-    let (route, logits) = (&ROUTES[at], logits(&ROUTES[at]));
-    let (experts, weights) = expected(route, &logits);
-    let Ok(mut made) = program.run(at, &route.plan().unwrap(), &[logits], seed) else { return false };
+    let (route, inputs) = (&ROUTES[at], inputs(&ROUTES[at]));
+    let (experts, weights) = expected(route, &inputs);
+    let Ok(mut made) = program.run(at, &route.plan().unwrap(), &inputs, seed) else { return false };
     let found = made.pop().unwrap();
     made.pop().unwrap().to_f64() == experts && error(&found.to_f64(), &weights) < tolerance(F32)
 }
@@ -64,7 +126,7 @@ fn logits_that_are_not_numbers_choose_experts_that_exist() {
     let program = route_program("route_nan", Dialect::Cuda, None);
     let route = &ROUTES[0];
     let logits = Tensor::garbage(&[route.rows, route.experts], route.dtype);
-    let made = program.run(0, &route.plan().unwrap(), &[logits], 1).unwrap();
+    let made = program.run(0, &route.plan().unwrap(), &[logits, inputs(route).remove(1)], 1).unwrap();
     let experts = made[made.len() - 2].to_f64();
     assert!(experts.iter().all(|expert| (0.0..f64::from(route.experts)).contains(expert)), "{experts:?}");
 }
@@ -112,7 +174,14 @@ fn parts_are_added_up_by_their_weights() {
 
 #[test]
 fn broken_routes_and_sums_are_noticed() {
-    for (at, old, new) in [(0, "other < at", "other > at"), (2, "RENORM ? chosen : sum", "chosen")] {
+    let breaks = [
+        ("other < at", "other > at"),
+        ("RENORM || SCORES == 1 ? chosen : SCORES == 0 ? sum : 1", "chosen"),
+        ("&& !takes_part", "&& false"),
+        ("v[i] += gk_f(correction[e])", "s[i] += gk_f(correction[e])"),
+        ("x = less; }", "break; }"),
+    ];
+    for (at, (old, new)) in breaks.into_iter().enumerate() {
         let program = route_program(&format!("route_broken_{at}"), Dialect::Cuda, Some((old, new)));
         let holds = (0..ROUTES.len()).all(|at| (1..=2).all(|seed| routes(&program, at, seed)));
         assert!(!holds, "`{old}` was replaced, and nothing noticed");

@@ -9,6 +9,7 @@ use mlx::Array;
 use mlx::gpu::{ITEM_FIELDS, copy_to_device, host_numbers, upload};
 use omnibus_kv::CacheKind;
 
+use super::gather::Gather;
 use super::rows::table_of;
 use crate::Segment;
 
@@ -34,6 +35,8 @@ pub(crate) struct Items {
     pub(crate) tables: Array,
     /// Rows that decode, and where no row is of a chunk, all rows that read nothing.
     pub(crate) decode: Option<ItemList>,
+    /// Chunks in order, where MLX's operations compute them: those of latents.
+    pub(crate) gathers: Vec<Gather>,
     /// Keys of the decoding row with the most, rounded up to a power of two.
     pub(crate) longest: i32,
     layout: ItemLayout,
@@ -109,6 +112,7 @@ impl Items {
             slots: slots?,
             tables: tables?,
             decode,
+            gathers: Vec::new(),
             // It decides how many groups share the keys of a row: few values, for the same reason.
             longest: layout.singles.iter().map(keys).max().unwrap_or(1).next_power_of_two() as i32,
             numbers,
@@ -126,6 +130,19 @@ impl Items {
     pub(crate) fn shape(&self) -> [i32; 3] {
         let numbers = self.numbers.host.size() as i32;
         [numbers, self.longest, self.decode.as_ref().map_or(0, |decode| decode.count)]
+    }
+
+    /// What decoding rows computed, `[rows, width]`, with the rows of chunks in their places. `chunks`: of the
+    /// [gathers](Self::gathers), `[len, width]` each.
+    pub(crate) fn merged(&self, decoded: Option<Array>, chunks: Vec<Array>) -> mlx::Result<Array> {
+        let decoded = match (decoded, chunks.is_empty()) {
+            (Some(decoded), true) => return Ok(decoded),
+            (decoded, _) => decoded,
+        };
+        let order = self.layout.merged_order(if decoded.is_some() { self.rows } else { 0 });
+        let parts: Vec<&Array> = decoded.iter().chain(&chunks).collect();
+        let order = upload(&order)?.slice(&[0], &[self.rows])?;
+        mlx::concatenate(&parts, 0)?.take(&order, 0)
     }
 
     /// Items of up to `most` rows for a kernel that computes chunks and copies what decoding rows have; `None` if no row
@@ -166,6 +183,25 @@ impl ItemLayout {
         }
         layout.unread = runs((0..rows).filter(|row| !is_read.get(*row).copied().unwrap_or(true)));
         Ok((layout, tables))
+    }
+
+    /// Where each row is among what decoding rows computed, `decoded` of them, and the rows of chunks behind them. Rows that
+    /// read nothing take those of a chunk.
+    fn merged_order(&self, decoded: i32) -> Vec<i32> {
+        let rows = self.singles.iter().chain(&self.chunks).map(|part| part.first + part.rows);
+        let rows = rows.chain(self.unread.iter().map(|run| run.end)).max().unwrap_or(0);
+        let mut order = vec![decoded; rows];
+        for part in &self.singles {
+            order[part.first] = part.first as i32;
+        }
+        let mut at = decoded;
+        for part in &self.chunks {
+            for place in &mut order[part.first..part.first + part.rows] {
+                *place = at;
+                at += 1;
+            }
+        }
+        order
     }
 
     fn decode_items(&self) -> Vec<i32> {
@@ -277,6 +313,15 @@ mod tests {
             [7, 1, -1, 0, 0, 0],
         ];
         assert_eq!(fields(&chunks), expected);
+    }
+
+    #[test]
+    fn chunks_that_were_computed_elsewhere_take_their_places() {
+        let segments = [segment(0, 1, 40, &[7, 3]), segment(1, 3, 33, &[5]), segment(4, 2, 32, &[1, 2])];
+        let (layout, _) = ItemLayout::new(&segments, 8, 0).unwrap();
+        assert_eq!(layout.merged_order(8), [0, 8, 9, 10, 11, 12, 8, 8]);
+        let (layout, _) = ItemLayout::new(&segments[1..], 8, 0).unwrap();
+        assert_eq!(layout.merged_order(0), [0, 0, 1, 2, 3, 4, 0, 0]);
     }
 
     #[test]

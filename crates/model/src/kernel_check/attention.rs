@@ -3,12 +3,13 @@
 use mlx::{Array, Dtype};
 use omnibus_kv::{BlockId, BlockTable, KvFormat};
 
-use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
+use super::latent::LatentLayer;
+use super::probed::Probed;
+use super::softmax::SoftmaxLayer;
+use super::{KernelCheck, KernelTimes, Measure, distance, time};
 use crate::forward::ForwardContext;
-use crate::ops::{AttentionCall, AttentionNeeds, ByLength, HeadNorm, Kernels, LayerContext, Ops, Rotation};
-use crate::{
-    Attention, Batch, Blueprint, KvCache, KvStorage, LayerSpec, Mixer, Position, QkNorm, Segment, kv_format,
-};
+use crate::ops::{AttentionNeeds, ByLength, Kernels, LayerContext, Ops};
+use crate::{Batch, Blueprint, KeyReads, KvCache, KvStorage, LayerSpec, Mixer, Segment, kv_format};
 
 const BLOCK_SIZE: usize = 16;
 /// Packing in 4 bits itself costs about 8e-2.
@@ -17,16 +18,25 @@ const PACKED_4_BIT_TOLERANCE: f64 = 6e-2;
 /// Sequences of a pass: tokens before it and rows in it.
 type Pass<'a> = &'a [(usize, usize)];
 
-/// What a layer needs besides its cache.
+/// A network with one layer.
 struct Probe<'a> {
-    spec: &'a Attention,
+    layer: Box<dyn Probed + 'a>,
     /// The network with this layer alone.
     blueprint: Blueprint,
     storage: KvStorage,
-    dtype: Dtype,
-    norms: Option<[Array; 2]>,
-    rotation: Option<Rotation>,
-    sinks: Option<Array>,
+}
+
+/// `None` for layers without attention kernels.
+fn probed<'a>(layer: &'a LayerSpec, dtype: Dtype) -> Option<mlx::Result<Box<dyn Probed + 'a>>> {
+    match &layer.mixer {
+        Mixer::Attention(spec) => {
+            Some(SoftmaxLayer::new(spec, dtype).map(|layer| Box::new(layer) as Box<dyn Probed>))
+        }
+        Mixer::Latent(spec) if spec.reads == KeyReads::All => {
+            Some(LatentLayer::new(spec, dtype).map(|layer| Box::new(layer) as Box<dyn Probed>))
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn checks(
@@ -35,14 +45,20 @@ pub(super) fn checks(
     (dtype, format): (Dtype, KvFormat),
     measure: Measure,
 ) -> Vec<KernelCheck> {
-    let Mixer::Attention(spec) = &layer.mixer else { return Vec::new() };
-    let span = format!("{:?}", spec.span).to_lowercase();
-    let stored = match format {
-        KvFormat::Float(_) => String::new(),
-        KvFormat::Packed { bits, .. } => format!(", {bits} bits"),
+    let stored = match (format, &layer.mixer) {
+        // Packed latents have no kernels.
+        (KvFormat::Packed { .. }, Mixer::Latent(_)) => return Vec::new(),
+        (KvFormat::Float(_), _) => String::new(),
+        (KvFormat::Packed { bits, .. }, _) => format!(", {bits} bits"),
     };
-    let shape = format!("{}/{} heads of {}, {span}{stored}", spec.heads, spec.kv_heads, spec.head_dim);
-    let probe = || Probe::new(blueprint, layer, spec, (dtype, format));
+    let Some(Ok(shape)) = probed(layer, dtype).map(|layer| layer.map(|layer| layer.shape())) else {
+        return Vec::new();
+    };
+    let shape = shape + &stored;
+    let probe = || {
+        let probed = probed(layer, dtype).ok_or_else(|| mlx::Error::new("a layer with kernels"))??;
+        Ok::<_, mlx::Error>(Probe::new(blueprint, layer, probed, format))
+    };
     let mut check = KernelCheck::new("attention", shape.clone(), dtype, || Ok((probe()?.error()?, None)));
     if let KvFormat::Packed { bits: 4, .. } = format {
         // A number that is rounded otherwise before it is packed gets another code, a fifteenth of its group's range away.
@@ -66,32 +82,9 @@ pub(super) fn checks(
 }
 
 impl<'a> Probe<'a> {
-    fn new(
-        blueprint: &Blueprint,
-        layer: &LayerSpec,
-        spec: &'a Attention,
-        (dtype, format): (Dtype, KvFormat),
-    ) -> mlx::Result<Self> {
-        let weight = |seed| normal(&[spec.head_dim], dtype, seed);
-        let rotation = match &spec.position {
-            Position::Rope(rope) => Some(Rotation::new(rope)?),
-            Position::None => None,
-        };
-        Ok(Self {
-            spec,
-            blueprint: Blueprint { layers: vec![layer.clone()], ..blueprint.clone() },
-            storage: format.into(),
-            dtype,
-            norms: match spec.qk_norm.and_then(QkNorm::in_kernels) {
-                Some(_) => Some([weight(7)?, weight(8)?]),
-                None => None,
-            },
-            rotation,
-            sinks: match spec.sink_logits {
-                true => Some(normal(&[spec.heads], dtype, 6)?),
-                false => None,
-            },
-        })
+    fn new(blueprint: &Blueprint, spec: &LayerSpec, layer: Box<dyn Probed + 'a>, format: KvFormat) -> Self {
+        let blueprint = Blueprint { layers: vec![spec.clone()], ..blueprint.clone() };
+        Self { layer, blueprint, storage: format.into() }
     }
 
     /// The largest error of prompts and of the pass that follows them.
@@ -112,8 +105,8 @@ impl<'a> Probe<'a> {
             let used: usize = pass.iter().map(|(_, rows)| rows).sum();
             let batch = batch(pass, used.next_power_of_two().max(8), &self.tables(&cache, pass))?;
             let ctx = self.context(&batch, &cache, kernels.ops())?;
-            let qkv = self.projected(batch.tokens.size(), 20 + seed as u64)?;
-            let attended = self.attend(kernels.ops(), &ctx, &mut cache, &qkv)?;
+            let projected = self.layer.projected(batch.tokens.size(), 20 + seed as u64)?;
+            let attended = self.attend(kernels.ops(), &ctx, &mut cache, &projected)?;
             mlx::eval([&attended].into_iter().chain(cache.arrays()))?;
             outputs.push(attended.slice(&[0, 0], &[used as i32, attended.dim(-1)?])?);
         }
@@ -128,10 +121,10 @@ impl<'a> Probe<'a> {
             let cache = self.cache(pass.len(), longest)?;
             let batch = batch(pass, rows, &self.tables(&cache, pass))?;
             let ctx = self.context(&batch, &cache, kernels.ops())?;
-            let qkv = self.projected(rows, 9)?;
+            let projected = self.layer.projected(rows, 9)?;
             let cache = std::cell::RefCell::new(cache);
             time(measure, || {
-                let attended = self.attend(kernels.ops(), &ctx, &mut cache.borrow_mut(), &qkv)?;
+                let attended = self.attend(kernels.ops(), &ctx, &mut cache.borrow_mut(), &projected)?;
                 // MLX's operations copy a pool that is still read.
                 if kernels == Kernels::Mlx {
                     mlx::eval([&attended].into_iter().chain(cache.borrow().arrays()))?;
@@ -140,9 +133,9 @@ impl<'a> Probe<'a> {
             })
         };
         let keys: usize = pass.iter().map(|(context, rows)| context + rows).sum();
-        let of_head = self.storage.format.width(self.spec.head_dim)
+        let of_key = self.storage.format.width(self.layer.cached())
             * kv_format::dtype_of(self.storage.format).size_of();
-        let bytes = 2 * keys * self.spec.kv_heads * of_head;
+        let bytes = keys * of_key;
         let times =
             KernelTimes { ours_us: us(Kernels::Gpu)?, mlx_us: us(Kernels::Mlx)?, bytes: bytes as f64 };
         mlx::memory::clear_cache();
@@ -169,20 +162,16 @@ impl<'a> Probe<'a> {
     }
 
     fn context(&self, batch: &Batch, cache: &KvCache, ops: &dyn Ops) -> mlx::Result<ForwardContext> {
-        let needs = AttentionNeeds {
+        let mut needs = AttentionNeeds {
             format: self.storage.format,
             by_length: if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes },
             block_size: BLOCK_SIZE,
-            layers: vec![self.spec],
+            layers: Vec::new(),
             latents: Vec::new(),
             gathers: false,
         };
+        self.layer.add_to(&mut needs);
         ForwardContext::new(batch, cache, ops.attention_path(&needs), ops.state_path(&[]))
-    }
-
-    fn projected(&self, rows: usize, seed: u64) -> mlx::Result<Array> {
-        let Attention { heads, kv_heads, head_dim, v_head_dim, .. } = *self.spec;
-        normal(&[rows, (heads + kv_heads) * head_dim + kv_heads * v_head_dim], self.dtype, seed)
     }
 
     fn attend(
@@ -190,17 +179,9 @@ impl<'a> Probe<'a> {
         ops: &dyn Ops,
         ctx: &ForwardContext,
         cache: &mut KvCache,
-        qkv: &Array,
+        projected: &[Array],
     ) -> mlx::Result<Array> {
-        let head_norms = match (&self.norms, self.spec.qk_norm) {
-            (Some([q, k]), Some(norm)) => {
-                Some([q, k].map(|weight| HeadNorm { weight, eps: norm.norm.eps() }))
-            }
-            _ => None,
-        };
-        let (rotation, sinks) = (self.rotation.as_ref(), self.sinks.as_ref());
-        let layer = LayerContext { ctx, index: 0, cache };
-        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, sinks, filter: None, layer })
+        self.layer.attend(ops, projected, LayerContext { ctx, index: 0, cache })
     }
 }
 

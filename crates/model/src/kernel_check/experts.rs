@@ -21,7 +21,7 @@ pub(super) fn checks(blueprint: &Blueprint, bits: &[i32], dtype: Dtype) -> Vec<K
         return Vec::new();
     }
     // Without a kernel of ours for packed weights, the check would wait for that compiler.
-    let packed = dtype == Dtype::Bf16 && hidden % 256 == 0;
+    let packed = dtype == Dtype::Bf16;
     let checked = bits.iter().filter(|bits| **bits == 16 || (**bits == 4 && packed));
     let cases = checked.flat_map(|bits| [1, 16].map(|rows| (rows, *bits)));
     let check = |(rows, bits): (usize, i32)| {
@@ -44,13 +44,13 @@ fn error(moe: &Moe, [rows, hidden, experts]: [usize; 3], bits: i32, dtype: Dtype
         _ => (Weight::Dense(dense.clone()), Weight::Dense(dense)),
     };
     let (x, logits) = (normal(&[rows, hidden], dtype, 8)?, normal(&[rows, experts], dtype, 9)?);
+    let correction = match moe.router.correction_bias {
+        true => Some(normal(&[experts], Dtype::F32, 10)?),
+        false => None,
+    };
     let run = |ops: &dyn Ops, weight: &Weight| -> mlx::Result<Array> {
-        let (chosen, weights) = ops.route(
-            &logits,
-            &Router { correction_bias: false, ..moe.router },
-            None,
-            moe.top_k.min(experts),
-        )?;
+        let router = Router { groups: moe.router.groups.filter(|_| experts == moe.experts), ..moe.router };
+        let (chosen, weights) = ops.route(&logits, &router, correction.as_ref(), moe.top_k.min(experts))?;
         ops.weighted_sum(&ops.expert_linear(&x, &chosen, weight)?, &weights)
     };
     distance(&run(Kernels::Gpu.ops(), &weight)?, &run(Kernels::Mlx.ops(), &reference)?)

@@ -10,8 +10,8 @@ use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
 use super::{
-    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LatentCall, LatentRows,
-    LayerContext, LowRankLayout, LowRankStack, Ops, Rotation, Weight,
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LatentCall, LayerContext,
+    LowRankLayout, LowRankStack, Ops, Rotation, Weight,
 };
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
@@ -182,18 +182,11 @@ impl Ops for CpuOps {
         cpu::gather_mm(&weights, &of_row, &values)?.reshape(&[count, heads, queries, width])
     }
 
-    fn attend_latent_rows(&self, rows: LatentRows) -> mlx::Result<Array> {
-        match rows.layer.reads()? {
-            AttentionPath::Segments => latent::paged(rows),
-            AttentionPath::Items | AttentionPath::Gather => {
-                let parts = rows.parts(|x, norm| self.rms_norm(x, norm.weight, norm.eps))?;
-                self.attend_latent(rows.call(&parts))
-            }
-        }
-    }
-
     fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
-        mlx_ops::latent(call, heads::PRODUCTS)
+        match call.layer.reads()? {
+            AttentionPath::Segments => latent::paged(call),
+            AttentionPath::Items | AttentionPath::Gather => mlx_ops::latent(call, heads::PRODUCTS),
+        }
     }
 
     fn mamba2(

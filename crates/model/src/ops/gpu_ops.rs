@@ -3,6 +3,7 @@
 
 mod attention;
 mod experts;
+mod latent;
 mod linear;
 mod recurrent;
 mod switches;
@@ -12,10 +13,10 @@ use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
-use super::{AttentionCall, AttentionNeeds, ByLength, ChosenExperts, LayerContext, Ops, Weight};
+use super::{AttentionCall, AttentionNeeds, ByLength, ChosenExperts, LatentCall, LayerContext, Ops, Weight};
 use crate::forward::{AttentionPath, StatePath};
 use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, GatedDelta, Mamba2, Mixer, Router, kv_format};
+use crate::{Activation, GatedDelta, LatentAttention, Mamba2, Mixer, Router, kv_format};
 pub(crate) use switches::{GpuKernel, is_on, switch_off};
 
 /// GPU kernels.
@@ -40,7 +41,11 @@ impl Ops for GpuOps {
         let supported = needs.layers.iter().all(|spec| {
             attention::paged(spec, dtype, needs.format, size).is_some_and(|kernels| kernels.is_supported())
         });
-        match (needs.by_length, supported && needs.latents.is_empty() && !needs.gathers && is_on(GpuKernel::Attention)) {
+        let latents = |spec: &&LatentAttention| {
+            latent::paged(spec, dtype, needs.format, size).is_some_and(|kernels| kernels.is_supported())
+        };
+        let supported = supported && needs.latents.iter().all(latents);
+        match (needs.by_length, supported && !needs.gathers && is_on(GpuKernel::Attention)) {
             (ByLength::No, true) => AttentionPath::Items,
             (ByLength::Yes, _) | (_, false) => AttentionPath::Gather,
         }
@@ -79,7 +84,7 @@ impl Ops for GpuOps {
         correction: Option<&Array>,
         top_k: usize,
     ) -> mlx::Result<(ChosenExperts, Array)> {
-        match experts::route(logits, router, top_k)? {
+        match experts::route(logits, router, correction, top_k)? {
             Some(chosen) => Ok(chosen),
             None => MlxOps.route(logits, router, correction, top_k),
         }
@@ -173,6 +178,13 @@ impl Ops for GpuOps {
         match call.layer.reads()? {
             AttentionPath::Items => attention::attend(call),
             AttentionPath::Segments | AttentionPath::Gather => mlx_ops::gather(call),
+        }
+    }
+
+    fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
+        match call.layer.reads()? {
+            AttentionPath::Items => latent::attend(call),
+            AttentionPath::Segments | AttentionPath::Gather => mlx_ops::latent(call, latent::PRODUCTS),
         }
     }
 

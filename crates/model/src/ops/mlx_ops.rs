@@ -18,7 +18,7 @@ use crate::{Activation, GatedDelta, Mamba2, Mixer, Router};
 pub(super) use attention::gather;
 pub(crate) use attention::{gathered, write};
 pub(super) use conv::convolve;
-pub(super) use latent::{HeadProducts, latent};
+pub(super) use latent::{HeadProducts, LatentReader, latent};
 pub(super) use mamba1::mamba1;
 pub(super) use rwkv7::{token_shift, wkv};
 

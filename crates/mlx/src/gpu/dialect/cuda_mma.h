@@ -55,6 +55,16 @@ GK_FN uint2 gk_kv2(const void* p) {  // packed ones: rows are no multiple of 32 
   return r;
 }
 GK_FN uint2 gk_cached2(const void* p) { return __ldg((const uint2*)p); }  // weights
+// of four numbers of 16 bits those that there are, and zeros
+GK_FN uint2 gk_cached_some(const void* p, int count) {
+  const unsigned short* n = (const unsigned short*)p;
+  uint2 v = {0, 0};
+  if (count > 0) v.x = __ldg(n);
+  if (count > 1) v.x |= (gk_uint)__ldg(n + 1) << 16;
+  if (count > 2) v.y = __ldg(n + 2);
+  if (count > 3) v.y |= (gk_uint)__ldg(n + 3) << 16;
+  return v;
+}
 GK_FN uint4 gk_cached4(const void* p) {  // written by an earlier kernel, which may have run beside this one
   uint4 r;
   asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));

@@ -139,3 +139,4 @@ GK_UNROLL for (int o = 0; o < HALVES; ++o) {
   }
 }
 //@include attn_tail.h
+//@include attn_last.h

@@ -100,3 +100,4 @@ GK_UNROLL for (int g = 0; g < GH; ++g) {
   }
 }
 //@include attn_tail.h
+//@include attn_last.h

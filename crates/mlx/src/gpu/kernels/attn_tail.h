@@ -1,5 +1,5 @@
 // What a group's simd groups (KS of them with different keys) left in red, added up: written, or, if the keys are split
-// over groups, left in part and reduced by the last of them where the dialect can tell which one that is.
+// over groups, left in part for attn_last.h.
 GK_BARRIER();
 for (int i = GK_TID; i < R * D; i += NS * 32) {
   const int r = i / D, e = i % D;
@@ -19,28 +19,3 @@ for (int i = GK_TID; i < R * D; i += NS * 32) {
     if (e == 0) { p[D] = top; p[D + 1] = w; }
   }
 }
-#ifdef GK_FUSED
-if (GK_GROUPS_X > 1) {
-  GK_SHARED(int, last, 1);
-  GK_FENCE();
-  GK_BARRIER();
-  if (GK_TID == 0) last[0] = gk_atomic_inc(GK_WRITABLE(gk_uint, counter) + ITEM * HK + hk, GK_GROUPS_X - 1) == (gk_uint)(GK_GROUPS_X - 1);
-  GK_BARRIER();
-  if (last[0] == 1) {
-    GK_FENCE();
-    for (int i = GK_TID; i < R * D; i += NS * 32) {
-      const int r = i / D, e = i % D;
-      const float sink = SINK_LOGITS ? gk_f(sinks[hk * G + r % G]) * 1.44269504f : 0;
-      const GK_DEV float* p = part + (((gk_long)ITEM * HK + hk) * GK_GROUPS_X * R + r) * RS;
-      float top = -1e30f, w = 0, x = 0;
-      for (int j = 0; j < GK_GROUPS_X; ++j) top = p[j * R * RS + D] > top ? p[j * R * RS + D] : top;
-      for (int j = 0; j < GK_GROUPS_X; ++j) {
-        const float a = gk_exp2(p[j * R * RS + D] - top);
-        w += p[j * R * RS + D + 1] * a;
-        x += p[j * R * RS + e] * a;
-      }
-      if (r / G < rows) out[((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D + e] = gk_to<T>::of(gk_weighted<SINK_LOGITS>(x, w, top, sink));
-    }
-  }
-}
-#endif

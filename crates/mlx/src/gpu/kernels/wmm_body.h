@@ -1,14 +1,16 @@
 // The product of M rows of x with N rows of w from row W0 on, of this group's split of k. What includes it defines M, K, N
-// (int), W0 (gk_long), SPLIT and SPLITS (int), x_row(m) and y_row(m): where row m of the product reads and writes.
+// (int), W0 (gk_long), SPLIT and SPLITS (int), x_row(m) and y_row(m): where row m of the product reads and writes. Rows of x
+// are PITCH elements apart, K for 0.
 // Weights are the A operand (16 rows), rows of x the B operand (8 columns).  A lane of a fragment takes k that lie
 // together in memory: the order of k inside an instruction is free as long as A and B agree.
 //   4 bits: group of 64, lane t: k = 16 t + 8 j + {i, i + 4}, j = 0, 1; instruction (j, h): i = 2 h and 2 h + 1
 //   8 bits: group of 64, lane t: k = 16 t + 4 j + {0, 1} and {2, 3}, j = 0 .. 3
 //   bf16:   32 k, lane t: k = 8 t + 4 h + {0, 1} and {2, 3}
 // A warp takes 16 RT rows of w and reads x itself (L1/L2); WK warps split k and add up in shared memory.
+// K is a multiple of 256 (WHOLE) or of 64: zeros fill the last unit.
 const int lane = GK_LANE, simd = GK_SIMD, g = lane >> 2, t = lane & 3;
 const int wn = simd % WN, wk = simd / WN;
-const int KU = K / 256, parts = SPLITS * WK, mine = SPLIT * WK + wk;  // units of 256 k
+const int KU = WHOLE ? K / 256 : (K + 255) / 256, parts = SPLITS * WK, mine = SPLIT * WK + wk;  // units of 256 k
 const int u0 = KU * mine / parts, u1 = KU * (mine + 1) / parts;
 const int n0 = (GK_GROUP_X * WN + wn) * 16 * RT;
 const bool live = n0 < N;
@@ -20,9 +22,13 @@ GK_UNROLL for (int r = 0; r < RT; ++r)
 if (live && u0 < u1) {
   const char* xp[MT];                                         // where this lane's columns of B begin
   GK_UNROLL for (int c = 0; c < MT; ++c)
-    xp[c] = (const char*)x + ((gk_long)(c * 8 + g < M ? x_row(c * 8 + g) : 0) * K + (BITS < 16 ? t * 16 : t * 8)) * 2;
+    xp[c] = (const char*)x + ((gk_long)(c * 8 + g < M ? x_row(c * 8 + g) : 0) * (PITCH > 0 ? PITCH : K) + (BITS < 16 ? t * 16 : t * 8)) * 2;
   // lane t of a row's four: scales of row g, biases of row g, scales of row g + 8, biases of row g + 8
   const char* sp = (const char*)((t & 1) ? sb : ss) + (W0 + n0 + g + (t & 2) * 4) * (K / 32);
+  auto four_scales = [&](int r, int u) {
+    const char* p = sp + (gk_long)r * (K / 2) + u * 8;
+    return WHOLE ? gk_cached2(p) : gk_cached_some(p, K / 64 - u * 4);
+  };
   const gk_uint one[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
   if (BITS == 4) {
     const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
@@ -34,12 +40,12 @@ if (live && u0 < u1) {
       if (u < u1) {
         GK_UNROLL for (int i = 0; i < 4 * RT; ++i) {
           const int at = lane + 32 * i, row = at / 8, chunk = at % 8;
-          gk_copy16(own + (u - u0) % ST * 128 * RT + row * 8 + (chunk ^ (row & 3) * 2), rows + (gk_long)row * (K / 2) + u * 128 + chunk * 16, true);
+          gk_copy16(own + (u - u0) % ST * 128 * RT + row * 8 + (chunk ^ (row & 3) * 2), rows + (gk_long)row * (K / 2) + u * 128 + chunk * 16, WHOLE || u * 256 + chunk * 32 < K);
         }
       }
       gk_commit();
     };
-    auto scales = [&](int u) { GK_UNROLL for (int r = 0; r < RT; ++r) sx[r] = gk_cached2(sp + (gk_long)r * (K / 2) + u * 8); };
+    auto scales = [&](int u) { GK_UNROLL for (int r = 0; r < RT; ++r) sx[r] = four_scales(r, u); };
     scales(u0);
     GK_UNROLL for (int i = 0; i < ST - 1; ++i) fetch(u0 + i);
     uint4 xv[MT][4], xn[MT][4];                               // half a unit of x, now and next
@@ -47,7 +53,8 @@ if (live && u0 < u1) {
       GK_UNROLL for (int c = 0; c < MT; ++c)
         GK_UNROLL for (int j = 0; j < 4; ++j) {
           uint4 v = {0, 0, 0, 0};
-          if (c * 8 + g < M && half < 2 * u1) v = gk_cached4(xp[c] + (half * 128 + (j >> 1) * 64 + (j & 1) * 8) * 2);
+          const bool some = half < 2 * u1 && (WHOLE || half * 128 + (j >> 1) * 64 < K);
+          if (c * 8 + g < M && some) v = gk_cached4(xp[c] + (half * 128 + (j >> 1) * 64 + (j & 1) * 8) * 2);
           xn[c][j] = v;
         }
     };
@@ -110,10 +117,12 @@ if (live && u0 < u1) {
     auto fetch = [&](int u) {
       GK_UNROLL for (int r = 0; r < RT; ++r) {
         GK_UNROLL for (int i = 0; i < 4; ++i) {
+          wx[r][0][i] = wx[r][1][i] = {0, 0, 0, 0};
+          if (!WHOLE && u * 256 + i * 64 >= K) continue;
           wx[r][0][i] = gk_stream4(wp + (gk_long)r * 16 * K + u * 256 + i * 64);
           wx[r][1][i] = gk_stream4(wp + ((gk_long)r * 16 + 8) * K + u * 256 + i * 64);
         }
-        sx[r] = gk_cached2(sp + (gk_long)r * (K / 2) + u * 8);
+        sx[r] = four_scales(r, u);
       }
     };
     fetch(u0);
@@ -137,7 +146,7 @@ if (live && u0 < u1) {
           uint4 v[2];
           GK_UNROLL for (int h = 0; h < 2; ++h) {
             v[h] = {0, 0, 0, 0};
-            if (c * 8 + g < M) v[h] = gk_cached4(xp[c] + (u * 256 + i * 64 + h * 8) * 2);
+            if (c * 8 + g < M && (WHOLE || u * 256 + i * 64 < K)) v[h] = gk_cached4(xp[c] + (u * 256 + i * 64 + h * 8) * 2);
           }
           float e[4] = {0, 0, 0, 0};                          // sums of x, for the biases
           GK_UNROLL for (int h = 0; h < 2; ++h) {
@@ -165,6 +174,8 @@ if (live && u0 < u1) {
     auto fetch = [&](int u) {
       GK_UNROLL for (int r = 0; r < RT; ++r)
         GK_UNROLL for (int i = 0; i < 4; ++i) {
+          wx[r][0][i] = wx[r][1][i] = {0, 0, 0, 0};
+          if (!WHOLE && u * 128 + i * 32 >= K) continue;
           wx[r][0][i] = gk_stream4(wp + (gk_long)r * 32 * K + u * 256 + i * 64);
           wx[r][1][i] = gk_stream4(wp + (gk_long)r * 32 * K + 16 * (gk_long)K + u * 256 + i * 64);
         }
@@ -176,7 +187,7 @@ if (live && u0 < u1) {
       GK_UNROLL for (int c = 0; c < MT; ++c)
         GK_UNROLL for (int i = 0; i < 4; ++i) {
           uint4 v = {0, 0, 0, 0};
-          if (c * 8 + g < M) v = gk_cached4(xp[c] + (u * 128 + i * 32) * 2);
+          if (c * 8 + g < M && (WHOLE || u * 128 + i * 32 < K)) v = gk_cached4(xp[c] + (u * 128 + i * 32) * 2);
           xv[c][i] = v;
         }
       GK_UNROLL for (int r = 0; r < RT; ++r)

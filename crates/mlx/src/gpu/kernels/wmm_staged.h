@@ -1,13 +1,13 @@
 // CUDA alone: the product of wmm.h for MT = 4 or 8 (17 to 64 rows). x passes through shared memory in two stages; WN simd
 // groups of 16 RT rows of w each share it, the grid splits k. 4-bit weights become bf16 in registers.
-// K a multiple of 256, N of 16 RT. groups (N / (16 RT WN) rounded up, SPLITS), WN simd groups
+// K a multiple of 256 (WHOLE) or of 64, N of 16 RT. groups (N / (16 RT WN) rounded up, SPLITS), WN simd groups
 constexpr int KW = BITS == 4 ? 256 : 64;                      // k of one load of weights: 128 bytes a row
 constexpr int KX = BITS == 4 ? 128 : 64, SUB = KW / KX;
 constexpr int UX = KX / 8, ROW = UX + (BITS == 4 ? 1 : 4);     // 16-byte units of a staged row, and with a pad (banks)
 constexpr int NT = WN * 32, PER = MT * 8 * UX / NT, NI = KX / 32;
 GK_SHARED(uint4, stage, 2 * MT * 8 * ROW);
 const int lane = GK_LANE, g = lane >> 2, t = lane & 3;
-const int M = x_shape[0], K = x_shape[1], N = w_shape[0], KU = K / KW;
+const int M = x_shape[0], K = x_shape[1], N = w_shape[0], KU = WHOLE ? K / KW : (K + KW - 1) / KW;
 const int u0 = KU * GK_GROUP_Y / GK_GROUPS_Y, u1 = KU * (GK_GROUP_Y + 1) / GK_GROUPS_Y;
 const int n0 = (GK_GROUP_X * WN + GK_SIMD) * 16 * RT;
 const int nl = n0 < N ? n0 : 0;                               // a warp past the end computes on row 0 and writes nothing
@@ -25,15 +25,27 @@ auto weights = [&](int u) {
   GK_UNROLL for (int r = 0; r < RT; ++r)
     GK_UNROLL for (int k = 0; k < 2; ++k) {
       const char* p = wp + (r * 16 + k * 8) * RB + u * 128;
-      if (BITS == 4) { GK_UNROLL for (int i = 0; i < 4; ++i) qx[r][k][i] = gk_stream2(p + i * 32); }
+      if (BITS == 4) {
+        GK_UNROLL for (int i = 0; i < 4; ++i) {
+          qx[r][k][i] = {0, 0};
+          if (WHOLE || u * 256 + i * 64 < K) qx[r][k][i] = gk_stream2(p + i * 32);
+        }
+      }
       else { GK_UNROLL for (int i = 0; i < 2; ++i) fx[r][k][i] = gk_stream4(p + i * 64); }
     }
-  if (BITS == 4) { GK_UNROLL for (int r = 0; r < RT; ++r) sx[r] = gk_cached2(sp + (gk_long)r * (K / 2) + u * 8); }
+  if (BITS == 4) {
+    GK_UNROLL for (int r = 0; r < RT; ++r) {
+      const char* p = sp + (gk_long)r * (K / 2) + u * 8;
+      sx[r] = WHOLE ? gk_cached2(p) : gk_cached_some(p, K / 64 - u * 4);
+    }
+  }
 };
 auto copy = [&](int step) {
   GK_UNROLL for (int i = 0; i < PER; ++i) {
     const int at = GK_TID + i * NT, m = at / UX;
-    gk_copy16(stage + ((step & 1) * MT * 8 + m) * ROW + at % UX, (const char*)x + ((gk_long)(m < M ? m : 0) * K + u0 * KW + step * KX + at % UX * 8) * 2, m < M);
+    const int k = u0 * KW + step * KX + at % UX * 8;
+    const bool some = m < M && (WHOLE || k < K);
+    gk_copy16(stage + ((step & 1) * MT * 8 + m) * ROW + at % UX, (const char*)x + (some ? (gk_long)m * K + k : 0) * 2, some);
   }
 };
 if (steps > 0) weights(u0);

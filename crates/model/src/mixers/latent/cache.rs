@@ -20,9 +20,12 @@ impl MixerCache for LatentAttention {
         self.indexer().map(|indexer| &indexer.keys as &dyn MixerCache)
     }
 
+    fn shares_prefixes(&self) -> bool {
+        !matches!(&self.position, Position::Rope(rope) if rope.depends_on_length())
+    }
+
     fn has_kernel(&self) -> bool {
-        let by_length = matches!(&self.position, Position::Rope(rope) if rope.depends_on_length());
-        self.reads == KeyReads::All && !by_length
+        self.reads == KeyReads::All
     }
 
     fn kv_head_dims(&self) -> Vec<usize> {

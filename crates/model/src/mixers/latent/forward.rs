@@ -7,7 +7,7 @@ use super::{KeyReads, LatentAttention};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::mixers::attention::GateBlock;
-use crate::ops::{HeadNorm, KeyFilter, LatentRows, LayerContext, Ops, Rotation, Weight};
+use crate::ops::{KeyFilter, LatentCall, LatentWeights, LayerContext, Ops, Rotation, Weight};
 use crate::weights::Store;
 use crate::{LoadError, Norm, Position};
 
@@ -82,7 +82,7 @@ impl LatentBlock {
         }
     }
 
-    /// `[T, heads, nope_dim + rope_dim]`
+    /// Queries, `[T, heads, nope_dim + rope_dim]`.
     fn queries(&self, narrow: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let [_, scale] = self.spec.latent_scales;
         let queries = match &self.queries {
@@ -117,14 +117,13 @@ impl MixerBlock for LatentBlock {
         let filter = choice.as_ref().map(|choice| choice as &dyn KeyFilter);
         let filter = filter.or(shared.as_ref().map(|shared| shared as &dyn KeyFilter));
         let (ctx, number) = (layer.ctx, layer.number()?);
-        let attended = self.ops.attend_latent_rows(LatentRows {
+        let attended = self.ops.attend_latent(LatentCall {
             spec: &self.spec,
             queries: &queries,
-            rows: &self.latent.forward(x)?,
-            norm: HeadNorm { weight: &self.latent_norm, eps: self.spec.norm_eps },
+            projected: &self.latent.forward(x)?,
+            latent_norm: &self.latent_norm,
             rotation: self.rotation.as_ref(),
-            embed_q: &self.embed_q,
-            unembed_out: &self.unembed_out,
+            weights: LatentWeights { embed_q: &self.embed_q, unembed_out: &self.unembed_out },
             filter,
             layer,
         })?;
@@ -146,8 +145,7 @@ impl MixerBlock for LatentBlock {
             }
         };
         let heads = self.embed_q.arrays().into_iter().chain(self.unembed_out.arrays());
-        let linears =
-            self.latent.arrays().into_iter().chain([&self.latent_norm]).chain(self.out.arrays());
+        let linears = self.latent.arrays().into_iter().chain([&self.latent_norm]).chain(self.out.arrays());
         queries
             .into_iter()
             .chain(heads)

@@ -1,12 +1,15 @@
 //! Products of rows with weights of experts.
 
 use mlx::device::{Backend, backend};
-use mlx::gpu::{FewRowsWeight, Route, RouteWeights, WeightedSum, expert_product, expert_rows};
+use mlx::gpu::{
+    Correction, ExpertGroups, FewRowsWeight, Route, RouteWeights, Scores, WeightedSum, expert_product,
+    expert_rows,
+};
 use mlx::{Array, Dtype, QuantMode, Sorted};
 
 use super::{GpuKernel, is_on};
-use crate::Router;
 use crate::ops::{ChosenExperts, RowOrder, Weight};
+use crate::{RouteScores, Router};
 
 /// On CUDA, from so many rows on, experts are unpacked and the rows sorted by expert. Measured on an H200 with 128 experts
 /// of 2,048 x 2,048 in 4 bits: MLX's packed product takes 1.6 us a row, the sorted dense one 2 ms for any number.
@@ -86,17 +89,36 @@ fn sorted(x: &Array, experts: &ChosenExperts, weight: &Array) -> mlx::Result<Arr
 pub(super) fn route(
     logits: &Array,
     router: &Router,
+    correction: Option<&Array>,
     top_k: usize,
 ) -> mlx::Result<Option<(ChosenExperts, Array)>> {
-    let weights = match *router {
-        Router::SOFTMAX => RouteWeights::Probabilities,
-        Router::SOFTMAX_RENORMALIZED => RouteWeights::Renormalized,
-        _ => return Ok(None),
+    let scores = match router.scores {
+        RouteScores::Softmax => Scores::Softmax,
+        RouteScores::ChosenSoftmax => Scores::ChosenSoftmax,
+        RouteScores::Sigmoid => Scores::Sigmoid,
+        RouteScores::SqrtSoftplus => Scores::SqrtSoftplus,
+        RouteScores::SparseMixer(_) => return Ok(None),
     };
+    let groups = router.groups.map_or(ExpertGroups::ONE, |groups| ExpertGroups {
+        count: groups.count as i32,
+        kept: groups.kept as i32,
+        best: groups.best as i32,
+    });
     let ([rows, experts], top_k) = (logits.dims()?, top_k as i32);
-    let route = Route { dtype: logits.dtype()?, rows, experts, top_k, weights };
+    let route = Route {
+        dtype: logits.dtype()?,
+        rows,
+        experts,
+        top_k,
+        scores,
+        softcap: router.logit_softcap,
+        correction: if correction.is_some() { Correction::PerExpert } else { Correction::Absent },
+        groups,
+        weights: if router.renormalize { RouteWeights::Renormalized } else { RouteWeights::Scores },
+        factor: router.scale,
+    };
     let Some(plan) = route.plan().filter(|_| rows > 0 && is_on(GpuKernel::Experts)) else { return Ok(None) };
-    let made: Result<[Array; 2], _> = plan.call(&[logits])?.try_into();
+    let made: Result<[Array; 2], _> = plan.call(&[logits, correction.unwrap_or(logits)])?.try_into();
     let [chosen, weights] = made.map_err(|_| mlx::Error::new("experts and their weights"))?;
     Ok(Some((ChosenExperts::new(chosen), weights)))
 }

@@ -18,7 +18,7 @@ const SMALL_DENSE_ROWS_MAX: usize = 64;
 const SMALL_WEIGHTS: usize = 1 << 23;
 
 /// MLX 0.32.4 gives wrong products of float32 rows with packed weights where there are several rows.
-fn unpacks(dtype: Dtype, rows: usize) -> bool {
+pub(super) fn unpacks(dtype: Dtype, rows: usize) -> bool {
     rows >= if dtype == Dtype::F32 { 2 } else { UNPACK_ROWS }
 }
 

@@ -7,10 +7,11 @@ use mlx::{Array, fast};
 use omnibus_kv::KvFormat;
 
 use super::attention::write;
+use crate::LatentAttention;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
-use crate::ops::{LatentCall, LayerContext, Weight};
+use crate::ops::{LatentCall, LatentWeights, LayerContext, Weight};
 
 /// How a backend computes products with the weights of each head.
 #[derive(Clone, Copy)]
@@ -27,9 +28,42 @@ impl HeadProducts {
         Self { of_heads: Weight::of_heads, of_heads_back: Weight::of_heads_back };
 }
 
+/// What latent attention reads and writes, normed and rotated.
+struct LatentRows {
+    /// Without a position, `[T, heads, nope_dim]`, and rotated, `[T, heads, rope_dim]`.
+    queries: [Array; 2],
+    /// `[T, 1, latent_dim]`
+    latent: Array,
+    /// `[T, 1, rope_dim]`, rotated.
+    key: Array,
+}
+
+impl LatentRows {
+    fn new(call: &LatentCall) -> mlx::Result<Self> {
+        let rotated = |x: &Array| match call.rotation {
+            Some(rotation) => rotation.apply(x, call.layer.ctx.positions()?, &call.layer.ctx.lengths),
+            None => Ok(x.clone()),
+        };
+        let two = |x: &Array, first: usize| -> mlx::Result<[Array; 2]> {
+            x.split(&[first as i32], -1)?.try_into().map_err(|_| mlx::Error::new("two parts"))
+        };
+        let [nope, rope] = two(call.queries, call.spec.nope_dim)?;
+        let [latent, key] = two(call.projected, call.spec.latent_dim)?;
+        let [scale, _] = call.spec.latent_scales;
+        let latent = fast::rms_norm(&latent, Some(call.latent_norm), call.spec.norm_eps)?;
+        let latent = if scale == 1.0 { latent } else { latent * scale };
+        Ok(Self {
+            queries: [nope, rotated(&rope)?],
+            latent: latent.expand_dims(&[1])?,
+            key: rotated(&key.expand_dims(&[1])?)?,
+        })
+    }
+}
+
 /// `[T, heads · v_head_dim]`, see [`Ops::attend_latent`](crate::ops::Ops::attend_latent).
 /// `products`: those with the weights of each head.
 pub(in crate::ops) fn latent(mut call: LatentCall, products: HeadProducts) -> mlx::Result<Array> {
+    let rows = LatentRows::new(&call)?;
     let LayerContext { ctx, index, cache } = &mut call.layer;
     let (ctx, index) = (*ctx, *index);
     let (mut attended, mut order) = (Vec::new(), None);
@@ -39,11 +73,13 @@ pub(in crate::ops) fn latent(mut call: LatentCall, products: HeadProducts) -> ml
         let AttentionReads::Gather(metadata) = &metadata.reads else { return Err(poisoned()) };
         let pool = cache.pools.get_mut(at).ok_or_else(poisoned)?;
         let [latents, keys] = pool.take()?;
-        let latents = write(latents, &metadata.slots, &kv_format::store(format, call.latent)?)?;
-        let keys = write(keys, &metadata.slots, &kv_format::store(format, call.key)?)?;
+        let latents = write(latents, &metadata.slots, &kv_format::store(format, &rows.latent)?)?;
+        let keys = write(keys, &metadata.slots, &kv_format::store(format, &rows.key)?)?;
         pool.put([latents.clone(), keys.clone()]);
         gathered.push((latents, keys, format, metadata));
     }
+    let [nope, rope] = &rows.queries;
+    let reader = LatentReader { spec: call.spec, queries: [nope, rope], weights: call.weights, products };
     for (pool, (latents, keys, format, metadata)) in gathered.iter().enumerate() {
         for gather in &metadata.gathers {
             let chosen = match call.filter {
@@ -54,7 +90,7 @@ pub(in crate::ops) fn latent(mut call: LatentCall, products: HeadProducts) -> ml
                 None => None,
             };
             let mask = chosen.as_ref().map_or(gather.mask(), fast::Mask::Array);
-            attended.push(attend(&call, products, [latents, keys], *format, (gather, mask))?);
+            attended.push(reader.attend([latents, keys], *format, (gather, mask))?);
         }
         order = order.or(metadata.order.as_ref());
     }
@@ -68,39 +104,48 @@ pub(in crate::ops) fn latent(mut call: LatentCall, products: HeadProducts) -> ml
     }
 }
 
-/// The rows of one gather, `[n, heads · v_head_dim]`.
-fn attend(
-    call: &LatentCall,
-    products: HeadProducts,
-    pools: [&Array; 2],
-    format: KvFormat,
-    (gather, mask): (&Gather, fast::Mask<'_>),
-) -> mlx::Result<Array> {
-    let spec = call.spec;
-    let dtype = call.latent.dtype()?;
-    let [latents, keys] = pools;
-    let latents = in_order(latents, spec.latent_dim, format, gather)?.astype(dtype)?;
-    let keys = in_order(keys, spec.rope_dim, format, gather)?.astype(dtype)?;
-    let [q_nope, q_rope] = call.queries;
-    match &gather.rows {
-        Rows::Singles(rows) => {
-            let of = |queries: &Array| gather.rows.of_heads(queries);
-            // [n, heads, 1, latent_dim]
-            let absorbed = (products.of_heads)(call.embed_q, &of(q_nope)?)?;
-            let queries = mlx::concatenate(&[&absorbed, &of(q_rope)?], -1)?;
-            let keys = mlx::concatenate(&[&latents, &keys], -1)?;
-            let y = fast::sdpa(&queries, &keys, &latents, spec.scale, mask, None)?;
-            (products.of_heads)(call.unembed_out, &y)?.reshape(&[rows.dim(0)?, -1])
-        }
-        Rows::Chunk { len, .. } => {
-            let of = |queries: &Array| gather.rows.of_heads(queries);
-            let queries = mlx::concatenate(&[&of(q_nope)?, &of(q_rope)?], -1)?;
-            let [count, _, tokens, rope] = keys.dims()?;
-            let keys = keys.broadcast_to(&[count, spec.heads as i32, tokens, rope])?;
-            let keys = mlx::concatenate(&[&(products.of_heads_back)(call.embed_q, &latents)?, &keys], -1)?;
-            let values = (products.of_heads)(call.unembed_out, &latents)?;
-            let y = fast::sdpa(&queries, &keys, &values, spec.scale, mask, None)?;
-            y.transpose(&[0, 2, 1, 3])?.reshape(&[*len, -1])
+/// What the rows of a gather need to read latents.
+pub(in crate::ops) struct LatentReader<'a> {
+    pub(in crate::ops) spec: &'a LatentAttention,
+    /// Without a position, `[T, heads, nope_dim]`, and rotated, `[T, heads, rope_dim]`.
+    pub(in crate::ops) queries: [&'a Array; 2],
+    pub(in crate::ops) weights: LatentWeights<'a>,
+    pub(in crate::ops) products: HeadProducts,
+}
+
+impl LatentReader<'_> {
+    /// The rows of one gather, `[n, heads · v_head_dim]`. `pools`: of latents and keys.
+    pub(in crate::ops) fn attend(
+        &self,
+        [latents, keys]: [&Array; 2],
+        format: KvFormat,
+        (gather, mask): (&Gather, fast::Mask<'_>),
+    ) -> mlx::Result<Array> {
+        let [q_nope, q_rope] = self.queries;
+        let (spec, dtype) = (self.spec, q_nope.dtype()?);
+        let LatentWeights { embed_q, unembed_out } = self.weights;
+        let HeadProducts { of_heads, of_heads_back } = self.products;
+        let latents = in_order(latents, spec.latent_dim, format, gather)?.astype(dtype)?;
+        let keys = in_order(keys, spec.rope_dim, format, gather)?.astype(dtype)?;
+        let of = |queries: &Array| gather.rows.of_heads(queries);
+        match &gather.rows {
+            Rows::Singles(rows) => {
+                // [n, heads, 1, latent_dim]
+                let absorbed = of_heads(embed_q, &of(q_nope)?)?;
+                let queries = mlx::concatenate(&[&absorbed, &of(q_rope)?], -1)?;
+                let keys = mlx::concatenate(&[&latents, &keys], -1)?;
+                let y = fast::sdpa(&queries, &keys, &latents, spec.scale, mask, None)?;
+                of_heads(unembed_out, &y)?.reshape(&[rows.dim(0)?, -1])
+            }
+            Rows::Chunk { len, .. } => {
+                let queries = mlx::concatenate(&[&of(q_nope)?, &of(q_rope)?], -1)?;
+                let [count, _, tokens, rope] = keys.dims()?;
+                let keys = keys.broadcast_to(&[count, spec.heads as i32, tokens, rope])?;
+                let keys = mlx::concatenate(&[&of_heads_back(embed_q, &latents)?, &keys], -1)?;
+                let values = of_heads(unembed_out, &latents)?;
+                let y = fast::sdpa(&queries, &keys, &values, spec.scale, mask, None)?;
+                y.transpose(&[0, 2, 1, 3])?.reshape(&[*len, -1])
+            }
         }
     }
 }

@@ -15,11 +15,7 @@ const NORM_EPS: f32 = 64e-5;
 const LEAST_LENGTH: f32 = 1e-7;
 
 /// See [`Ops::token_shift`](crate::ops::Ops::token_shift).
-pub(in crate::ops) fn token_shift(
-    x: &Array,
-    shares: &Array,
-    layer: LayerContext,
-) -> mlx::Result<Vec<Array>> {
+pub(in crate::ops) fn token_shift(x: &Array, shares: &Array, layer: LayerContext) -> mlx::Result<Vec<Array>> {
     let wide = x.astype(Dtype::F32)?;
     let before = layer.advance(|run, [last, other]| {
         let rows = run.rows(&wide)?;
@@ -55,7 +51,8 @@ pub(in crate::ops) fn wkv(
     let removed = removed / length.maximum(&Array::scalar(LEAST_LENGTH, Dtype::F32)?)?;
     let key = key * ((&rate - 1.0) * &weights.k_a + 1.0);
     let flat = |part: &Array| part.reshape(&[-1, heads * dim]);
-    let parts = [flat(&receptance)?, flat(&decay)?, flat(&key)?, flat(&value)?, flat(&removed)?, flat(&rate)?];
+    let parts =
+        [flat(&receptance)?, flat(&decay)?, flat(&key)?, flat(&value)?, flat(&removed)?, flat(&rate)?];
     let joined = mlx::concatenate(&parts.iter().collect::<Vec<_>>(), -1)?;
     let y = layer.advance(|run, [other, state]| {
         let (y, state) = scan(spec, &run.rows(&joined)?, state)?;

@@ -1,0 +1,159 @@
+//! Latent attention of one layer: rows that decode by our kernels, chunks by MLX's operations over the same pools.
+
+use mlx::gpu::{
+    FewRowsWeight, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, RotaryOrder,
+    head_product, written_by,
+};
+use mlx::{Array, Dtype, QuantMode};
+use omnibus_kv::KvFormat;
+
+use super::{GpuKernel, is_on, linear};
+use crate::forward::{AttentionReads, Items};
+use crate::kv_cache::poisoned;
+use crate::ops::mlx_ops::{HeadProducts, LatentReader};
+use crate::ops::{LatentCall, Weight};
+use crate::{LatentAttention, RotaryPairing, kv_format};
+
+/// With packed weights of heads unpacked where there are many rows.
+pub(super) const PRODUCTS: HeadProducts = HeadProducts { of_heads, of_heads_back };
+
+fn of_heads(weight: &Weight, x: &Array) -> mlx::Result<Array> {
+    unpacked(weight, x)?.as_ref().unwrap_or(weight).of_heads(x)
+}
+
+fn of_heads_back(weight: &Weight, x: &Array) -> mlx::Result<Array> {
+    unpacked(weight, x)?.as_ref().unwrap_or(weight).of_heads_back(x)
+}
+
+fn unpacked(weight: &Weight, x: &Array) -> mlx::Result<Option<Weight>> {
+    match weight {
+        Weight::Packed(packed)
+            if packed.mode == QuantMode::Affine && linear::unpacks(x.dtype()?, x.dim(-2)? as usize) =>
+        {
+            Ok(Some(Weight::Dense(packed.dequantize(x.dtype()?)?)))
+        }
+        Weight::Packed(_) | Weight::Dense(_) => Ok(None),
+    }
+}
+
+/// The kernels of a layer with activations of `dtype`; `None` for packed latents, which have none.
+pub(crate) fn paged(
+    spec: &LatentAttention,
+    dtype: Dtype,
+    format: KvFormat,
+    block_size: i32,
+) -> Option<PagedLatents> {
+    let KvFormat::Float(_) = format else { return None };
+    let pool = kv_format::dtype_of(format);
+    Some(PagedLatents { dtype, pool, shape: shape(spec), block_size, scale: spec.scale })
+}
+
+fn shape(spec: &LatentAttention) -> LatentShape {
+    LatentShape {
+        heads: spec.heads as i32,
+        latent_dim: spec.latent_dim as i32,
+        rope_dim: spec.rope_dim as i32,
+    }
+}
+
+/// `[T, heads · v_head_dim]`, see [`Ops::attend_latent`](crate::ops::Ops::attend_latent).
+pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
+    let spec = call.spec;
+    let (ctx, index, dtype) = (call.layer.ctx, call.layer.index, call.queries.dtype()?);
+    let block_size = call.layer.cache.block_size as i32;
+    let pools = ctx.attention_pools(call.layer.cache, index)?;
+    let [(at, format, metadata)] = pools.as_slice() else { return Err(poisoned()) };
+    let AttentionReads::Items(items) = &metadata.reads else { return Err(poisoned()) };
+    let queries = call.queries.reshape(&[items.rows, -1])?;
+    let (turned, counter, pools) = write(&mut call, &queries, (*at, *format), items)?;
+    let [latents, keys] = &pools;
+    let decoded = match &items.decode {
+        Some(decode) => {
+            let absorbed = with_head_weights(call.weights.embed_q, &queries)?;
+            let arrays = LatentArrays {
+                queries: &absorbed,
+                turned: &turned,
+                latents,
+                keys,
+                tables: &items.tables,
+                counter: &counter,
+            };
+            let kernels = paged(spec, dtype, *format, block_size).ok_or_else(poisoned)?;
+            let read = kernels.run(&arrays, (&decode.array, decode.count), items.longest)?;
+            Some(with_head_weights(call.weights.unembed_out, &read)?)
+        }
+        None => None,
+    };
+    let rows = [items.rows, spec.heads as i32];
+    let nope = || call.queries.slice(&[0, 0, 0], &[rows[0], rows[1], spec.nope_dim as i32]);
+    let chunks = match items.gathers.as_slice() {
+        [] => Vec::new(),
+        gathers => {
+            let (nope, turned) = (nope()?, turned.reshape(&[rows[0], rows[1], -1])?);
+            let (queries, weights) = ([&nope, &turned], call.weights);
+            let reader = LatentReader { spec, queries, weights, products: PRODUCTS };
+            let attend = |gather| reader.attend([latents, keys], *format, (gather, gather.mask()));
+            gathers.iter().map(attend).collect::<mlx::Result<_>>()?
+        }
+    };
+    items.merged(decoded, chunks)
+}
+
+/// Writes latents and keys to pool `at`: the turned parts of queries `[T, heads · rope_dim]`, the attention's counter, and
+/// the pools' arrays as they are then.
+fn write(
+    call: &mut LatentCall,
+    queries: &Array,
+    (at, format): (usize, KvFormat),
+    items: &Items,
+) -> mlx::Result<(Array, Array, [Array; 2])> {
+    let (weight, eps) = (call.latent_norm, call.spec.norm_eps);
+    let [factor, _] = call.spec.latent_scales;
+    let rotation = call.rotation.map(|rotation| LatentRotation {
+        order: match rotation.rope.pairs {
+            RotaryPairing::Halves => RotaryOrder::Halves,
+            RotaryPairing::Interleaved => RotaryOrder::Interleaved,
+        },
+        magnitude: rotation.magnitude,
+    });
+    let write = LatentWrite {
+        dtype: queries.dtype()?,
+        pool: kv_format::dtype_of(format),
+        shape: shape(call.spec),
+        nope_dim: call.spec.nope_dim as i32,
+        rotation,
+        eps,
+        factor,
+    };
+    let plan = write.plan(items.rows).ok_or_else(|| mlx::Error::new("latents that have a kernel"))?;
+    // An array that is not read must exist.
+    let radians = call.rotation.and_then(|rotation| rotation.radians.as_ref()).unwrap_or(weight);
+    let pool = call.layer.cache.pools.get_mut(at).ok_or_else(poisoned)?;
+    let [latents, keys] = pool.take()?;
+    let inputs = [queries, call.projected, weight, radians, &items.positions, &items.slots, &latents, &keys];
+    let made: Result<[Array; 2], _> = plan.call(&inputs)?.try_into();
+    let [turned, counter] = made.map_err(|_| mlx::Error::new("queries and a counter"))?;
+    let written: Result<[Array; 2], _> = written_by(&[&latents, &keys], &turned)?.try_into();
+    let pools = written.map_err(|_| mlx::Error::new("latents and keys"))?;
+    pool.put(pools.clone());
+    Ok((turned, counter, pools))
+}
+
+/// The products of each head of `x`, `[T, heads · pitch]`, whose first elements it reads, with its weight `[heads, out, in]`:
+/// `[T, heads · out]`.
+fn with_head_weights(weight: &Weight, x: &Array) -> mlx::Result<Array> {
+    let rows = x.dim(0)?;
+    if is_on(GpuKernel::Linear) {
+        let stored = match weight {
+            Weight::Dense(dense) => FewRowsWeight::Dense(dense),
+            Weight::Packed(packed) => FewRowsWeight::Packed(packed),
+        };
+        if let Some(product) = head_product(x, stored)? {
+            return product.reshape(&[rows, -1]);
+        }
+    }
+    let (heads, inputs) = (weight.matrices()?, weight.inputs()?);
+    let by_head = x.reshape(&[rows, heads, -1])?.slice(&[0, 0, 0], &[rows, heads, inputs])?;
+    let product = of_heads(weight, &by_head.transpose(&[1, 0, 2])?)?;
+    product.transpose(&[1, 0, 2])?.reshape(&[rows, -1])
+}
