@@ -9,6 +9,10 @@ mod commands;
 mod folders;
 #[path = "../../../server/tests/http/hostile.rs"]
 mod hostile;
+mod hub;
+#[path = "../../../hub/tests/hub/server.rs"]
+#[allow(dead_code)]
+mod hub_server;
 mod isolation;
 mod logging;
 mod messages;

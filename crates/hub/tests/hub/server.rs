@@ -25,6 +25,8 @@ pub enum Answer {
 
 #[derive(Default)]
 struct State {
+    /// Of `org/tiny`.
+    files: BTreeMap<String, Vec<u8>>,
     answers: BTreeMap<String, Vec<Answer>>,
     ranges: BTreeMap<String, Vec<Option<usize>>>,
     requests: usize,
@@ -37,7 +39,7 @@ pub struct FakeHub {
     state: Arc<Mutex<State>>,
 }
 
-fn files() -> BTreeMap<String, Vec<u8>> {
+fn tiny() -> BTreeMap<String, Vec<u8>> {
     let weights = (0..120_000u32).map(|i| (i * 7 % 251) as u8).collect();
     BTreeMap::from([
         ("config.json".to_owned(), br#"{"model_type": "llama"}"#.to_vec()),
@@ -49,7 +51,12 @@ fn files() -> BTreeMap<String, Vec<u8>> {
 
 impl FakeHub {
     pub fn start() -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
+        Self::with(tiny())
+    }
+
+    /// A hub whose `org/tiny` has these files.
+    pub fn with(files: BTreeMap<String, Vec<u8>>) -> Self {
+        let state = Arc::new(Mutex::new(State { files, ..State::default() }));
         let other = listen(Arc::clone(&state), None);
         let address = listen(Arc::clone(&state), Some(other));
         Self { address, state }
@@ -60,7 +67,7 @@ impl FakeHub {
     }
 
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
-        files()
+        self.state.lock().unwrap().files.clone()
     }
 
     /// How the next requests for a file are answered; later ones in full.
@@ -121,16 +128,19 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>, other: Option<SocketAddr>)
     }
     state.lock().unwrap().requests += 1;
     match path.strip_prefix("/api/models/") {
-        Some(api) => listing(&mut stream, api.split("/revision/").next().unwrap()),
+        Some(api) => {
+            let files = state.lock().unwrap().files.clone();
+            listing(&mut stream, api.split("/revision/").next().unwrap(), files)
+        }
         None => file(&mut stream, state, &path, range, token, other),
     }
 }
 
-fn listing(stream: &mut TcpStream, repository: &str) {
+fn listing(stream: &mut TcpStream, repository: &str, files: BTreeMap<String, Vec<u8>>) {
     let body = match repository {
         "org/tiny" => {
             let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            let siblings = files().into_iter().map(|(name, content)| {
+            let siblings = files.into_iter().map(|(name, content)| {
                 let size = content.len();
                 let git = hex(&Sha1::digest([format!("blob {size}\0").as_bytes(), &content].concat()));
                 let lfs = match name.ends_with(".safetensors") {
@@ -167,8 +177,8 @@ fn file(
     other: Option<SocketAddr>,
 ) {
     let name = path.rsplit('/').next().unwrap();
-    let mut content = files()[name].clone();
     let mut state = state.lock().unwrap();
+    let mut content = state.files[name].clone();
     match other {
         Some(_) => state.saw_token |= token,
         None => state.tokens_of_other_host.push(token),

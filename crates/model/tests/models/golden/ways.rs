@@ -48,6 +48,16 @@ pub fn distances_of(prompts: &[Prompt], model: &Model) -> mlx::Result<Vec<Distan
             note("unquantized prefix", chunked.max(after));
         }
     }
+    for prompt in prompts {
+        note(
+            "preempted and recomputed",
+            interrupted(model, float, prompt, |world, walk| world.recompute(walk, prompt))?,
+        );
+        note(
+            "preempted and swapped",
+            interrupted(model, float, prompt, |world, walk| world.swap(walk, prompt))?,
+        );
+    }
     if prompts.len() > 1 {
         note("batch", together(model, float, prompts)?);
         for tokens in PREFIXES {
@@ -142,6 +152,46 @@ impl<'a> World<'a> {
         Ok(logits.to_vec::<f32>()?.chunks(vocab as usize).map(<[f32]>::to_vec).collect())
     }
 
+    /// Takes all blocks of a sequence.
+    fn preempt(&mut self, walk: &mut Walk) {
+        for (table, free) in walk.tables.iter_mut().zip(&mut self.free) {
+            // Behind the others, so that a sequence that goes on gets others first.
+            free.splice(0..0, table.blocks.drain(..));
+        }
+    }
+
+    /// Preempts a sequence, and computes all of its tokens again, in one chunk with those that it generated.
+    fn recompute(&mut self, walk: &mut Walk, prompt: &Prompt) -> mlx::Result<()> {
+        let generated = &prompt.decode[..walk.computed - prompt.tokens.len()];
+        let tokens = [&prompt.tokens, generated].concat();
+        self.preempt(walk);
+        *walk = self.walk(prompt);
+        self.step(&mut [(walk, &tokens)], 0)?;
+        Ok(())
+    }
+
+    /// Preempts a sequence whose blocks are kept elsewhere; another one uses them before it gets others with their
+    /// contents.
+    fn swap(&mut self, walk: &mut Walk, prompt: &Prompt) -> mlx::Result<()> {
+        let mut kept = Vec::new();
+        for (group, table) in walk.tables.iter().enumerate() {
+            kept.push(self.state.read_blocks(group, &table.blocks)?.bytes()?);
+        }
+        self.preempt(walk);
+        let mut other = self.walk(prompt);
+        let reversed: Vec<i32> = prompt.tokens.iter().rev().copied().collect();
+        self.step(&mut [(&mut other, &reversed)], 0)?;
+        for (group, contents) in kept.iter().enumerate() {
+            let free = &mut self.free[group];
+            let blocks = free.split_off(free.len() - contents.len());
+            let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+            self.state.write_blocks(group, &blocks, &contents)?;
+            walk.tables[group].blocks = blocks;
+        }
+        self.preempt(&mut other);
+        Ok(())
+    }
+
     /// Allocates blocks for `count` more tokens, after freeing those out of the window.
     fn make_room(&mut self, walk: &mut Walk, count: usize) {
         for ((group, table), free) in self.state.groups().iter().zip(&mut walk.tables).zip(&mut self.free) {
@@ -220,6 +270,28 @@ fn alone(
         decode = decode.max(distance(&found, want));
     }
     Ok((prefill, decode))
+}
+
+/// A sequence that loses its blocks half-way through its decoded tokens, and goes on after `resume`: the distance of what it decodes
+/// then.
+fn interrupted(
+    model: &Model,
+    storage: impl Into<KvStorage>,
+    prompt: &Prompt,
+    resume: impl Fn(&mut World, &mut Walk) -> mlx::Result<()>,
+) -> mlx::Result<f32> {
+    let mut world = World::new(model, storage, 2 * (prompt.tokens.len() + prompt.decode.len()))?;
+    let mut walk = world.walk(prompt);
+    world.step(&mut [(&mut walk, &prompt.tokens)], 0)?;
+    let mut worst = 0f32;
+    for (at, (token, want)) in prompt.decode.iter().zip(&prompt.logits[1..]).enumerate() {
+        if at == prompt.decode.len() / 2 {
+            resume(&mut world, &mut walk)?;
+        }
+        let found = world.step(&mut [(&mut walk, &[*token])], 0)?.remove(0);
+        worst = worst.max(distance(&found, want));
+    }
+    Ok(worst)
 }
 
 /// All prompts in one batch of unequal rows; the second starts while the first already decodes.

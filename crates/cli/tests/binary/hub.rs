@@ -1,0 +1,124 @@
+//! `pull`, `ls`, `rm`, and models by their name on the hub, through the binary.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::client::get;
+use super::hub_server::{Answer, COMMIT, FakeHub};
+use super::process::{Server, omnibus, text};
+
+const MINI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/omnibus-mini");
+const MODEL: &str = "org/tiny";
+
+/// A hub that has the embedded model, and a cache, removed when dropped.
+struct Hub {
+    server: FakeHub,
+    cache: PathBuf,
+}
+
+impl Hub {
+    fn new(name: &str) -> Self {
+        let cache = std::env::temp_dir().join(format!("omnibus-binary-hub-{}-{name}", std::process::id()));
+        _ = std::fs::remove_dir_all(&cache);
+        let files = std::fs::read_dir(MINI).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())
+        });
+        Self { server: FakeHub::with(files.collect::<BTreeMap<_, _>>()), cache }
+    }
+
+    fn variables(&self) -> [(&'static str, String); 2] {
+        [("HF_ENDPOINT", self.server.url()), ("HF_HUB_CACHE", self.cache.display().to_string())]
+    }
+
+    fn run_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+        let mut command = omnibus(arguments);
+        for name in ["HF_HOME", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"] {
+            command.env_remove(name);
+        }
+        command.envs(self.variables()).envs(variables.iter().copied()).output().unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.run_with(&[], arguments)
+    }
+
+    /// What the command prints.
+    fn result(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn check_failed(&self, variables: &[(&str, &str)], arguments: &[&str], expected: &str) {
+        let output = self.run_with(variables, arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        let reasons: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(matches!(reasons.as_slice(), [one] if one.contains(expected)), "{arguments:?}: {stderr}");
+    }
+
+    fn listed(&self) -> Value {
+        serde_json::from_str(&self.result(&["ls", "--output", "json"])).unwrap()
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.cache);
+    }
+}
+
+#[test]
+fn a_model_is_pulled_listed_used_and_removed() {
+    let hub = Hub::new("all");
+    assert_eq!(hub.listed(), serde_json::json!([]));
+    let printed = hub.result(&["pull", MODEL]);
+    let folder = Path::new(printed.trim());
+    assert!(folder.starts_with(&hub.cache) && folder.ends_with(COMMIT), "{printed}");
+    for (name, content) in hub.server.files() {
+        assert_eq!(std::fs::read(folder.join(&name)).unwrap(), content, "{name}");
+    }
+    let listed = hub.listed();
+    let bytes: usize = hub.server.files().values().map(Vec::len).sum();
+    assert_eq!((&listed[0]["model"], &listed[0]["bytes"]), (&MODEL.into(), &bytes.into()), "{listed}");
+    assert!(listed[0]["revisions"].to_string().contains(COMMIT), "{listed}");
+    assert!(hub.result(&["ls"]).starts_with(MODEL));
+    // The cache is enough.
+    let generate = ["generate", "-m", MODEL, "-p", "hi", "--max-tokens", "1"];
+    let offline = hub.run_with(&[("HF_HUB_OFFLINE", "1")], &generate);
+    assert!(offline.status.success(), "{}", text(&offline.stderr));
+    hub.result(&["rm", MODEL]);
+    assert_eq!(hub.listed(), serde_json::json!([]));
+    hub.check_failed(&[], &["rm", MODEL], "org/tiny is not in the cache");
+    hub.check_failed(&[("HF_HUB_OFFLINE", "1")], &generate, "HF_HUB_OFFLINE");
+}
+
+#[test]
+fn a_model_is_downloaded_to_be_served_and_named_as_on_the_hub() {
+    let hub = Hub::new("serve");
+    let variables = hub.variables();
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let server = Server::start_with(&[MODEL], &variables);
+    let models = get(server.address, "/v1/models").json();
+    assert!(models["data"].to_string().contains(MODEL), "{models}");
+    assert_eq!(hub.listed()[0]["model"], MODEL);
+}
+
+#[test]
+fn what_is_not_on_the_hub_or_arrives_changed_is_said_and_not_used() {
+    let hub = Hub::new("wrong");
+    hub.check_failed(&[], &["pull", "org/none"], "org/none");
+    hub.check_failed(&[], &["serve", "org/none", "--port", "0"], "org/none");
+    hub.server.next("model.safetensors", &[Answer::WrongBytes; 8]);
+    hub.check_failed(&[], &["pull", MODEL], "model.safetensors");
+    hub.server.next("model.safetensors", &[Answer::CutAt(1000)]);
+    hub.result(&["pull", MODEL]);
+    let usage = hub.run(&["pull", "tiny"]);
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(text(&usage.stderr).contains("org/name[@revision]"), "{}", text(&usage.stderr));
+}
