@@ -62,7 +62,7 @@ impl Hub {
     }
 
     fn listed(&self) -> Value {
-        serde_json::from_str(&self.result(&["ls", "--output", "json"])).unwrap()
+        serde_json::from_str(&self.result(&["ls", "--json"])).unwrap()
     }
 }
 
