@@ -31,7 +31,6 @@ fn check(kernels: Kernels) {
             let want = fixture.features(case).unwrap();
             let found = distance(&encoder.encode(&input).unwrap().rows, &want);
             compared += 1;
-            println!("{} {case}: {found:e}, bound {:e}", fixture.name, fixture.features_bound);
             if found > fixture.features_bound {
                 wrong.push(format!("{} {case}: {found:e} > {:e}", fixture.name, fixture.features_bound));
             }

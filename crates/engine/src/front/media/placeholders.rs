@@ -203,7 +203,7 @@ mod tests {
         };
         let found = PromptMedia::find(vec![sound()], &[9, 9, 9, 1, 9, 9], id).unwrap();
         let runs: Vec<_> = found.of_job(0).into_iter().map(|media| media.runs).collect();
-        assert_eq!(runs, [vec![0..2], vec![2..3, 4..6]]);
+        assert_eq!(runs, [std::iter::once(0..2).collect::<Vec<_>>(), vec![2..3, 4..6]]);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub enum AudioPositions {
 #[derive(Debug, Clone, PartialEq)]
 pub enum AudioLayer {
     /// Attention between all rows of a window.
-    Transformer(EncoderLayer),
+    Transformer(Box<EncoderLayer>),
     #[allow(missing_docs)]
     Conformer(Conformer),
 }

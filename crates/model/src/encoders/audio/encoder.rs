@@ -32,7 +32,7 @@ pub struct AudioEncoder {
 }
 
 enum LayerOf {
-    Transformer(LayerBlock),
+    Transformer(Box<LayerBlock>),
     Conformer(Box<ConformerBlock>),
 }
 
@@ -144,7 +144,9 @@ impl AudioEncoder {
 impl LayerOf {
     fn load(layer: &AudioLayer, store: &mut crate::weights::Store, path: &str) -> Result<Self, LoadError> {
         Ok(match layer {
-            AudioLayer::Transformer(layer) => Self::Transformer(LayerBlock::load(layer, store, path)?),
+            AudioLayer::Transformer(layer) => {
+                Self::Transformer(Box::new(LayerBlock::load(layer, store, path)?))
+            }
             AudioLayer::Conformer(layer) => {
                 Self::Conformer(Box::new(ConformerBlock::load(layer, store, path)?))
             }

@@ -12,7 +12,7 @@ use crate::{Activation, LoadError};
 /// A stem with its weights.
 pub(super) enum StemBlock {
     Frames { ops: &'static dyn Ops, act: Activation, convolutions: [(Array, Array); 2] },
-    Planes { convolutions: [(Array, NormBlock); 2], linear: Linear },
+    Planes { convolutions: Box<[(Array, NormBlock); 2]>, linear: Linear },
 }
 
 impl StemBlock {
@@ -33,7 +33,7 @@ impl StemBlock {
                     let weight = store.vector(&at(&format!("{}.weight", CONVOLUTIONS[which])))?;
                     Ok((weight, store.norm(&at(CONVOLUTION_NORMS[which]), norm, width)?))
                 };
-                let convolutions = [convolution(0, first)?, convolution(1, second)?];
+                let convolutions = Box::new([convolution(0, first)?, convolution(1, second)?]);
                 Ok(Self::Planes { convolutions, linear: store.linear(&at(STEM_LINEAR))? })
             }
         }
@@ -52,7 +52,7 @@ impl StemBlock {
             }
             Self::Planes { convolutions, linear } => {
                 let mut x = spectrum.astype(dtype)?.expand_dims(&[0, -1])?;
-                for (weight, norm) in convolutions {
+                for (weight, norm) in convolutions.iter() {
                     x = x.conv2d(weight, [2, 2], [PADDING; 2], [1, 1], 1)?;
                     x = norm.forward(&x)?.relu()?;
                 }
