@@ -18,18 +18,10 @@ use serde_json::{Map, Value};
 
 use super::AUDIO_ENCODERS;
 use crate::{Config, ConfigError};
-pub use blueprint::{AudioBlueprint, AudioLayer, AudioPositions, BeyondEnd, Conformer, LocalAttention, Stem};
+pub use blueprint::{
+    AudioBlueprint, AudioFamily, AudioLayer, AudioPositions, BeyondEnd, Conformer, LocalAttention, Stem,
+};
 pub use encoder::{AudioEncoder, AudioInput};
-
-/// How the audio encoder of one `model_type` is read.
-pub struct AudioFamily {
-    /// As in `config.json`.
-    pub model_type: &'static str,
-    /// The section that describes the encoder; none is the config itself.
-    pub section: Option<&'static str>,
-    /// Reads every field of the section, and of the others those that describe the encoder.
-    pub read: fn(&Config) -> Result<AudioBlueprint, ConfigError>,
-}
 
 /// The audio encoder of a checkpoint's `config.json`; `None` if its family has none here, or the config lacks its section.
 /// Fails if a field of that section is not read.

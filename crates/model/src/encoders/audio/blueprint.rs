@@ -2,7 +2,17 @@
 
 use crate::encoders::{ConnectorStep, EncoderLayer};
 use crate::rules::Broken;
-use crate::{Activation, ConfigError, Norm, WeightRewrite};
+use crate::{Activation, Config, ConfigError, Norm, WeightRewrite};
+
+/// How the audio encoder of one `model_type` is read.
+pub struct AudioFamily {
+    /// As in `config.json`.
+    pub model_type: &'static str,
+    /// The section that describes the encoder; none is the config itself.
+    pub section: Option<&'static str>,
+    /// Reads every field of the section, and of the others those that describe the encoder.
+    pub read: fn(&Config) -> Result<AudioBlueprint, ConfigError>,
+}
 
 /// Everything that [`AudioEncoder`](super::AudioEncoder) needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
