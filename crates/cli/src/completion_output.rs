@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use omnibus_engine::{
-    Chat, ContentPart, Event, EventStream, FinishReason, Handle, Input, MediaIndex, MediaItem, MediaSource,
-    Message, Request, Role, Usage,
+    Chat, ContentPart, Event, EventStream, FinishReason, Handle, Input, MediaItem, MediaSource, Message,
+    Request, Role, Usage,
 };
 
 use crate::error::Error;
@@ -42,17 +42,17 @@ pub fn chat(messages: Vec<Message>, media: Vec<MediaItem>) -> Input {
     Input::Chat(Chat { messages, media, ..Chat::default() })
 }
 
-/// An image file.
-pub fn image(path: &Path) -> Result<MediaItem, Error> {
+/// A file with an image or with audio.
+pub fn media(path: &Path) -> Result<MediaItem, Error> {
     let field = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| Error::failed(format!("{field}: {error}")))?;
     Ok(MediaItem { field, source: MediaSource::Bytes(bytes.into()) })
 }
 
-/// A user's message with images before its text. `first`: the index of the first image among the conversation's media.
-pub fn question(text: &str, images: usize, first: usize) -> Message {
+/// A user's message with media before its text.
+pub fn question(text: &str, media: Vec<ContentPart>) -> Message {
     let mut message = Message::new(Role::User, text);
-    message.content.splice(..0, (first..first + images).map(|index| ContentPart::Image(MediaIndex(index))));
+    message.content.splice(..0, media);
     message
 }
 

@@ -128,17 +128,34 @@ pub struct Usage {
     pub completion_tokens: usize,
     /// Of those, tokens of the reasoning.
     pub reasoning_tokens: usize,
-    /// Images of the prompt.
+    /// Media of the prompt.
     pub media: MediaUsage,
 }
 
-/// What a request's images took.
+/// What a request's media took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediaUsage {
-    /// Tokens of the prompt that stand for images.
+    /// Of images and videos.
+    pub images: EncoderUsage,
+    /// Of audio.
+    pub audio: EncoderUsage,
+}
+
+/// What those media of a request took that go through one encoder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncoderUsage {
+    /// Tokens of the prompt that stand for them.
     pub tokens: usize,
-    /// Images that were encoded for it; the others were cached.
+    /// Images or windows of sound that were encoded for it; the others were cached.
     pub encoded: usize,
     /// Milliseconds spent on that.
     pub encode_ms: u64,
+}
+
+impl std::ops::AddAssign for EncoderUsage {
+    fn add_assign(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.encoded += other.encoded;
+        self.encode_ms += other.encode_ms;
+    }
 }

@@ -47,7 +47,9 @@ pub use bench::{
 };
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};
-pub use event::{CallEnding, Candidate, Delta, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage};
+pub use event::{
+    CallEnding, Candidate, Delta, EncoderUsage, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage,
+};
 #[doc(hidden)]
 pub use fault::FaultPlan;
 pub use front::{EventStream, Generated, Handle};
@@ -88,6 +90,11 @@ pub fn architectures() -> Vec<(&'static str, &'static str)> {
 /// The architectures that take pictures beside text.
 pub fn architectures_with_pictures() -> Vec<&'static str> {
     omnibus_model::encoders::ENCODERS.iter().map(|family| family.model_type).collect()
+}
+
+/// The architectures whose models hear.
+pub fn architectures_with_audio() -> Vec<&'static str> {
+    omnibus_model::encoders::AUDIO_ENCODERS.iter().map(|family| family.model_type).collect()
 }
 
 /// Every tool call format, with its models.

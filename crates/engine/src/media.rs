@@ -160,15 +160,54 @@ pub(crate) struct GridSpan {
     pub(crate) columns: usize,
 }
 
-/// What an encoder takes of one picture. Clones share it.
+/// What an encoder takes of one picture or of one window of sound. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct EncoderPixels(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    views: Vec<ViewPixels>,
+    content: EncoderContent,
     /// Given back with the last clone.
     _reserved: Option<Reserved>,
+}
+
+/// What an encoder takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum EncoderContent {
+    /// The picture encoder.
+    Views(Vec<ViewPixels>),
+    /// The audio encoder.
+    Spectrum(Spectrum),
+}
+
+/// A log-mel spectrum of one window of sound.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spectrum {
+    /// Of all frames, one after the other, as many numbers of each as there are bands.
+    pub(crate) values: Vec<f32>,
+    #[allow(missing_docs)]
+    pub(crate) bands: usize,
+    /// Leading frames that are sound; others fill the window up.
+    pub(crate) sound: usize,
+}
+
+impl Spectrum {
+    /// Frames of the window.
+    pub(crate) fn frames(&self) -> usize {
+        self.values.len() / self.bands.max(1)
+    }
+}
+
+impl From<Vec<ViewPixels>> for EncoderContent {
+    fn from(views: Vec<ViewPixels>) -> Self {
+        Self::Views(views)
+    }
+}
+
+impl From<Spectrum> for EncoderContent {
+    fn from(spectrum: Spectrum) -> Self {
+        Self::Spectrum(spectrum)
+    }
 }
 
 /// Memory for the pixels of open requests: as many bytes as are left.
@@ -214,52 +253,63 @@ pub(crate) struct ViewPixels {
 }
 
 impl EncoderPixels {
-    /// Of these views, without a budget.
-    pub(crate) fn new(views: Vec<ViewPixels>) -> Self {
-        Self(Arc::new(Shared { views, _reserved: None }))
+    /// Of this content, without a budget.
+    pub(crate) fn new(content: impl Into<EncoderContent>) -> Self {
+        Self(Arc::new(Shared { content: content.into(), _reserved: None }))
     }
 
     /// The same within a budget; `None` if it is spent.
     pub(crate) fn within(self, budget: &PixelBudget) -> Option<Self> {
         let reserved = budget.reserve(self.bytes())?;
-        let views = match Arc::try_unwrap(self.0) {
-            Ok(shared) => shared.views,
-            Err(shared) => shared.views.clone(),
+        let content = match Arc::try_unwrap(self.0) {
+            Ok(shared) => shared.content,
+            Err(shared) => shared.content.clone(),
         };
-        Some(Self(Arc::new(Shared { views, _reserved: Some(reserved) })))
+        Some(Self(Arc::new(Shared { content, _reserved: Some(reserved) })))
     }
 
-    /// Its views.
-    pub(crate) fn views(&self) -> &[ViewPixels] {
-        &self.0.views
+    /// What it holds.
+    pub(crate) fn content(&self) -> &EncoderContent {
+        &self.0.content
     }
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.views().iter().map(|view| size_of_val(view.values.as_slice()) as u64).sum()
+        match self.content() {
+            EncoderContent::Views(views) => {
+                views.iter().map(|view| size_of_val(view.values.as_slice()) as u64).sum()
+            }
+            EncoderContent::Spectrum(spectrum) => size_of_val(spectrum.values.as_slice()) as u64,
+        }
     }
 
-    /// Patches of all views, by which encoding costs.
-    pub(crate) fn patches(&self) -> usize {
-        self.views().iter().map(|view| view.grid.iter().product::<usize>()).sum()
+    /// Patches or frames that pass through a layer at once, by which encoding costs.
+    pub(crate) fn units(&self) -> u64 {
+        match self.content() {
+            EncoderContent::Views(views) => {
+                let patches: usize = views.iter().map(|view| view.grid.iter().product::<usize>()).sum();
+                (patches / views.len().max(1)) as u64
+            }
+            EncoderContent::Spectrum(spectrum) => spectrum.frames() as u64,
+        }
     }
 }
 
 impl PartialEq for EncoderPixels {
     fn eq(&self, other: &Self) -> bool {
-        self.views() == other.views()
+        self.content() == other.content()
     }
 }
 
 impl Serialize for EncoderPixels {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.views().serialize(serializer)
+        self.content().serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for EncoderPixels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::deserialize(deserializer).map(Self::new)
+        EncoderContent::deserialize(deserializer).map(Self::new)
     }
 }
 
@@ -273,7 +323,7 @@ mod tests {
             key: MediaKey::new(&[7; 32], 0),
             runs: vec![2..4, 5..8],
             grids: Vec::new(),
-            pixels: EncoderPixels::new(Vec::new()),
+            pixels: EncoderPixels::new(Vec::<ViewPixels>::new()),
         };
         assert_eq!(media.rows_in(&(0..9)), [(2..4, 0), (5..8, 2)]);
         assert_eq!(media.rows_in(&(3..6)), [(3..4, 1), (5..6, 2)]);

@@ -207,6 +207,8 @@ pub(crate) struct Ready {
     pub(crate) prefix: Vec<u32>,
     /// Whether it has an encoder of pictures.
     pub(crate) sees: bool,
+    /// Whether it has an encoder of audio.
+    pub(crate) hears: bool,
     /// The loaded ones of [`Settings::adapters`](crate::Settings::adapters), with their ids.
     pub(crate) adapters: Vec<NamedAdapter>,
 }

@@ -6,6 +6,7 @@
 mod adapters;
 mod capacity;
 mod catch_panic;
+mod encoders;
 mod engine_loop;
 mod faulty_runner;
 mod feature_files;
@@ -134,7 +135,8 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         vocab_size: model.blueprint().vocab,
         memory: capacity.memory.clone(),
         prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
-        sees: vision.is_some(),
+        sees: vision.as_ref().is_some_and(|vision| vision.encoders().sees()),
+        hears: vision.as_ref().is_some_and(|vision| vision.encoders().hears()),
         adapters,
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));

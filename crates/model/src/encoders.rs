@@ -1,4 +1,4 @@
-//! Encoders of pictures: from patches to the feature rows that take the place of tokens in a prompt.
+//! Encoders of pictures and of audio: to the feature rows that take the place of tokens in a prompt.
 //!
 //! ```text
 //! config.json ──encoders::read──> EncoderBlueprint ──manifest──> the tensors it needs
@@ -11,6 +11,7 @@
 //! Invariant: one picture at a time. Its features depend on its own patches and not on where it stands in a prompt, so
 //! they can be cached by content.
 
+pub mod audio;
 mod blueprint;
 mod connector;
 mod encoder;
@@ -26,13 +27,17 @@ mod weights;
 use serde_json::{Map, Value};
 
 use crate::{Config, ConfigError};
+pub use audio::{
+    AudioBlueprint, AudioEncoder, AudioFamily, AudioInput, AudioLayer, AudioPositions, BeyondEnd, Conformer,
+    LocalAttention, Stem,
+};
 pub use blueprint::{
     ClassToken, ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, Linears,
     MergedElements, PatchEmbedding, PatchLayout, PatchOrder, PatchPairs, PixelRange, PositionTable, Rotary2d,
     RotaryAxes, Sampling, TakenFrom,
 };
 pub use encoder::{Encoder, Features};
-pub use families::ENCODERS;
+pub use families::{AUDIO_ENCODERS, ENCODERS};
 pub use grid::{EncoderInput, Grid, View};
 
 /// How the encoder of one `model_type` is read.

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use omnibus_engine::{Handle, MediaItem, Message, Request, Role, Settings as EngineSettings};
+use omnibus_engine::{
+    ContentPart, Handle, MediaIndex, MediaItem, Message, Request, Role, Settings as EngineSettings,
+};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
@@ -18,6 +20,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("/reset", "clear the conversation"),
     ("/system TEXT", "clear the conversation and set the system prompt"),
     ("/image FILE", "show an image with the next message, to models that see"),
+    ("/audio FILE", "play audio with the next message, to models that hear"),
     ("/retry", "generate the last answer again"),
     ("/quit", "quit, as does Ctrl-D"),
 ];
@@ -41,7 +44,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         system: config.prompt.system.clone(),
         messages: Vec::new(),
         media: Vec::new(),
-        shown: 0,
+        next: Vec::new(),
     };
     while let Some(line) = read(&mut editor)? {
         if session.handle_line(&line)? == Flow::Quit {
@@ -91,10 +94,10 @@ struct ChatSession<'a> {
     handle: Handle,
     system: Option<String>,
     messages: Vec<Message>,
-    /// The images of the messages, and behind them those of the next one.
+    /// The media of the messages, and behind them those of the next one.
     media: Vec<MediaItem>,
-    /// How many of them the messages refer to.
-    shown: usize,
+    /// The parts of the next message that refer to them.
+    next: Vec<ContentPart>,
 }
 
 impl ChatSession<'_> {
@@ -106,10 +109,8 @@ impl ChatSession<'_> {
             "/quit" | "/exit" => return Ok(Flow::Quit),
             "/help" => self.help(),
             "/reset" => self.reset(),
-            "/image" => match completion_output::image(Path::new(rest.trim())) {
-                Ok(image) => self.media.push(image),
-                Err(error) => output::note(format!("error: {error}")),
-            },
+            "/image" => self.attach(rest, ContentPart::Image),
+            "/audio" => self.attach(rest, ContentPart::Audio),
             "/system" => {
                 self.reset();
                 self.system = (!rest.is_empty()).then(|| rest.trim().to_owned());
@@ -119,21 +120,32 @@ impl ChatSession<'_> {
                 output::note(format!("unknown command {word}; /help lists the commands"))
             }
             _ => {
-                let images = self.media.len() - self.shown;
-                self.ask(completion_output::question(line, images, self.shown))?;
-                match self.messages.last().map(|message| &message.role) {
-                    Some(Role::Assistant) => self.shown = self.media.len(),
-                    _ => self.media.truncate(self.shown),
+                let (parts, all) = (std::mem::take(&mut self.next), self.media.len());
+                let before = all - parts.len();
+                self.ask(completion_output::question(line, parts))?;
+                if self.messages.last().map(|message| &message.role) != Some(&Role::Assistant) {
+                    self.media.truncate(before);
                 }
             }
         }
         Ok(Flow::Continue)
     }
 
+    /// Reads a file that goes with the next message.
+    fn attach(&mut self, path: &str, part: fn(MediaIndex) -> ContentPart) {
+        match completion_output::media(Path::new(path.trim())) {
+            Ok(item) => {
+                self.next.push(part(MediaIndex(self.media.len())));
+                self.media.push(item);
+            }
+            Err(error) => output::note(format!("error: {error}")),
+        }
+    }
+
     fn reset(&mut self) {
         self.messages.clear();
         self.media.clear();
-        self.shown = 0;
+        self.next.clear();
     }
 
     fn help(&self) {

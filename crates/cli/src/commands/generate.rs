@@ -3,7 +3,9 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use omnibus_engine::{Input, Message, PromptCacheFile, Role, Settings as EngineSettings};
+use omnibus_engine::{
+    ContentPart, Input, MediaIndex, Message, PromptCacheFile, Role, Settings as EngineSettings,
+};
 
 use crate::completion_output;
 use crate::error::Error;
@@ -36,14 +38,24 @@ pub(super) fn input(config: &Config) -> Result<Input, Error> {
         (PromptFormat::Raw, Some(_)) => {
             Err(Error::usage("--system-prompt needs the chat template, which --raw skips"))
         }
-        (PromptFormat::Raw, None) if config.prompt.images.is_empty() => Ok(Input::Text(prompt)),
-        (PromptFormat::Raw, None) => Err(Error::usage("--image needs the chat template, which --raw skips")),
+        (PromptFormat::Raw, None) if !config.prompt.images.is_empty() => {
+            Err(Error::usage("--image needs the chat template, which --raw skips"))
+        }
+        (PromptFormat::Raw, None) if !config.prompt.audio.is_empty() => {
+            Err(Error::usage("--audio needs the chat template, which --raw skips"))
+        }
+        (PromptFormat::Raw, None) => Ok(Input::Text(prompt)),
         (PromptFormat::Chat, system) => {
             let system = system.map(|system| Message::new(Role::System, system));
-            let images = config.prompt.images.iter().map(|path| completion_output::image(path));
-            let images = images.collect::<Result<Vec<_>, _>>()?;
-            let question = completion_output::question(&prompt, images.len(), 0);
-            Ok(completion_output::chat(system.into_iter().chain([question]).collect(), images))
+            let (images, audio) = (&config.prompt.images, &config.prompt.audio);
+            let files = images.iter().chain(audio).map(|path| completion_output::media(path));
+            let files = files.collect::<Result<Vec<_>, _>>()?;
+            let part = |index| match index < images.len() {
+                true => ContentPart::Image(MediaIndex(index)),
+                false => ContentPart::Audio(MediaIndex(index)),
+            };
+            let question = completion_output::question(&prompt, (0..files.len()).map(part).collect());
+            Ok(completion_output::chat(system.into_iter().chain([question]).collect(), files))
         }
     }
 }

@@ -41,9 +41,11 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
 
 /// A list of objects, each with what a model of the architecture takes.
 fn architectures(rows: &[(&str, &str)]) -> Value {
-    let with_pictures = omnibus_engine::architectures_with_pictures();
+    let (sees, hears) =
+        (omnibus_engine::architectures_with_pictures(), omnibus_engine::architectures_with_audio());
     let row = |(name, about): &(&str, &str)| {
-        let inputs: &[&str] = if with_pictures.contains(name) { &["text", "image"] } else { &["text"] };
+        let inputs = [("text", true), ("image", sees.contains(name)), ("audio", hears.contains(name))];
+        let inputs: Vec<&str> = inputs.iter().filter(|(_, takes)| *takes).map(|(input, _)| *input).collect();
         json!({"architecture": name, "about": about, "inputs": inputs})
     };
     rows.iter().map(row).collect()

@@ -179,6 +179,8 @@ pub struct Prompt {
     pub system: Option<String>,
     /// Images before the prompt.
     pub images: Vec<PathBuf>,
+    /// Audio before the prompt, behind its images.
+    pub audio: Vec<PathBuf>,
     /// Prompt cache file.
     pub cache_file: Option<PathBuf>,
     /// Chat message or raw text.

@@ -10,18 +10,20 @@ mod views;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use omnibus_media::{
-    Alpha, ConfigFiles, ContentKey, Error, Features, Limits, Processor, decode_image, decode_video,
+    Alpha, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Limits, Processor, decode_audio,
+    decode_image, decode_video,
 };
 use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(super) use placeholders::PromptMedia;
-pub(super) use prepared::Prepared;
 use prepared::PreparedCache;
+pub(super) use prepared::{Prepared, PreparedContent};
 
 use crate::Failure;
 use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget, TEXT_ONLY, is_seen_in_parts};
+use crate::message::Ready;
 use crate::request::Chat;
 
 /// Most parts of one request.
@@ -33,16 +35,21 @@ const OPEN_BYTES_MAX: u64 = 1 << 30;
 /// Most files that are decoded at once: one may take a gigabyte.
 const DECODERS_MAX: usize = 4;
 
-/// How a model's pictures are read and prepared.
+/// How a model's media are read and prepared.
 pub(crate) struct MediaReader {
-    processor: Processor,
-    processor_key: ContentKey,
-    /// Side of the encoder's patches, in pixels.
-    patch: usize,
+    pictures: Option<Pictures>,
+    audio: Option<AudioProcessor>,
     limits: Limits,
     budget: PixelBudget,
     cache: PreparedCache,
     decoders: Slots,
+}
+
+/// How pictures and videos are prepared.
+struct Pictures {
+    processor: Processor,
+    /// Side of the encoder's patches, in pixels.
+    patch: usize,
 }
 
 /// What a file may cost here: several are decoded at once, for clients that need not be trusted.
@@ -75,19 +82,12 @@ impl MediaKind {
 }
 
 impl MediaReader {
-    /// How the pictures of a model are prepared. `None`, with a warning if its files are wrong, for a model without
-    /// pictures: it is served for text.
+    /// How the media of a model are prepared. `None`, with a warning if its files are wrong, for a model without encoders:
+    /// it is served for text.
     pub(crate) fn read(source: &Source) -> Option<Self> {
         let config = source.config().ok()?;
-        let encoder = match encoders::read(&config) {
-            Ok(encoder) => encoder?,
-            Err(error) => {
-                tracing::warn!(%error, "the model is served without pictures");
-                return None;
-            }
-        };
-        if !is_seen_in_parts(&config) {
-            tracing::warn!("the model is served without pictures, whose tokens attend in both directions");
+        let (patch, hears) = (patch_of(&config), hears(&config));
+        if patch.is_none() && !hears {
             return None;
         }
         let file = |name: &str| source.json(name).ok().map(Value::Object);
@@ -101,21 +101,32 @@ impl MediaReader {
             video_preprocessor: video.as_ref(),
         };
         let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        match Processor::read(model_type, &files) {
-            Ok(processor) => Some(Self {
-                processor_key: processor.key(),
-                processor,
-                patch: encoder.patches.size,
-                limits: limits(),
-                budget: PixelBudget::new(OPEN_BYTES_MAX),
-                cache: PreparedCache::default(),
-                decoders: Slots::new(DECODERS_MAX),
-            }),
-            Err(error) => {
-                tracing::warn!(%error, "the model is served without pictures");
-                None
-            }
+        let of_pictures = |patch| {
+            let processor = without("pictures", Processor::read(model_type, &files))?;
+            Some(Pictures { processor, patch })
+        };
+        let pictures = patch.and_then(of_pictures);
+        let audio = hears.then(|| without("audio", AudioProcessor::read(model_type, &files))).flatten();
+        Self {
+            pictures,
+            audio,
+            limits: limits(),
+            budget: PixelBudget::new(OPEN_BYTES_MAX),
+            cache: PreparedCache::default(),
+            decoders: Slots::new(DECODERS_MAX),
         }
+        .unless_empty()
+    }
+
+    /// Without what the loaded model has no encoder of.
+    pub(super) fn for_loaded(self, ready: &Ready) -> Option<Self> {
+        let (pictures, audio) = (self.pictures.filter(|_| ready.sees), self.audio.filter(|_| ready.hears));
+        Self { pictures, audio, ..self }.unless_empty()
+    }
+
+    fn unless_empty(self) -> Option<Self> {
+        let has_any = self.pictures.is_some() || self.audio.is_some();
+        has_any.then_some(self)
     }
 
     /// The parts of a conversation in the order of its messages, prepared. `salt`: only requests of equal salt share them.
@@ -128,7 +139,7 @@ impl MediaReader {
         let (mut prepared, mut bytes) = (Vec::with_capacity(parts.len()), 0u64);
         for (kind, item) in parts {
             let one = self.part(kind, item, salt)?;
-            bytes = bytes.saturating_add(one.pixels.bytes());
+            bytes = bytes.saturating_add(one.bytes());
             if bytes > REQUEST_BYTES_MAX {
                 let message = format!(
                     "`{}`: the request's media take {bytes} bytes as the model sees them, over the limit of \
@@ -156,45 +167,115 @@ impl MediaReader {
             return Ok(found);
         }
         let decoder = self.decoders.acquire();
-        let (key, features) = self.decode(kind, bytes).map_err(|error| fail(error.to_string()))?;
+        let prepared = self.prepared(kind, bytes).map_err(|error| match error {
+            PartError::Unusable(message) => fail(message),
+            PartError::Busy => Failure::Busy { retry_after_s: 1 },
+        });
         drop(decoder);
-        let (expansion, grid) = (features.expansion.clone(), features.grid);
-        let pixels = views::pixels(features, self.patch).map_err(fail)?;
-        let pixels = self.within_budget(pixels)?;
-        let key = key.with(self.processor_key);
-        let prepared = Prepared { key, expansion, grid, pixels };
+        let prepared = prepared?;
         self.cache.insert(alias, prepared.clone());
         Ok(prepared)
     }
 
-    /// The content's key, and what the processor makes of it.
-    fn decode(&self, kind: MediaKind, bytes: &[u8]) -> Result<(ContentKey, Features), Error> {
-        match (kind, self.processor.sampling()) {
-            (MediaKind::Image, _) => {
-                let image = decode_image(bytes, &self.limits, Alpha::default())?;
-                Ok((ContentKey::of_image(&image), self.processor.image(&image)?))
+    fn prepared(&self, kind: MediaKind, bytes: &[u8]) -> Result<Prepared, PartError> {
+        match (kind, &self.pictures, &self.audio) {
+            (MediaKind::Image | MediaKind::Video, Some(pictures), _) => {
+                let (key, features) = pictures.decode(kind, bytes, &self.limits)?;
+                let (expansion, grid) = (features.expansion.clone(), features.grid);
+                let pixels = self.within_budget(views::pixels(features, pictures.patch)?)?;
+                let content = PreparedContent { key, features: expansion.features(), pixels };
+                Ok(Prepared { contents: vec![content], expansion, grid })
             }
-            (MediaKind::Video, Some(sampling)) => {
-                let clip = decode_video(bytes, &self.limits, &sampling, None)?;
-                Ok((ContentKey::of_clip(&clip), self.processor.video(&clip)?))
+            (MediaKind::Audio, _, Some(processor)) => {
+                let audio = decode_audio(bytes, &self.limits, processor.rate())?;
+                let features = processor.audio(&audio)?;
+                let expansion = features.expansion.clone();
+                let pixels = self.within_budget(views::spectrum(features)?)?;
+                let key = ContentKey::of_audio(&audio).with(processor.key());
+                let content = PreparedContent { key, features: expansion.features(), pixels };
+                Ok(Prepared { contents: vec![content], expansion, grid: None })
             }
-            (MediaKind::Video, None) => Err(unsuitable("video", "this model sees images only")),
-            (MediaKind::Audio, _) => Err(unsuitable("audio", "this model does not hear")),
+            (_, None, _) | (MediaKind::Audio, _, None) => {
+                let reads = if self.pictures.is_some() { "text and images" } else { "text and audio" };
+                Err(PartError::Unusable(refused(kind, reads)))
+            }
         }
     }
 
     /// Fails while too many open requests have pixels.
-    fn within_budget(&self, pixels: EncoderPixels) -> Result<EncoderPixels, Failure> {
+    fn within_budget(&self, pixels: EncoderPixels) -> Result<EncoderPixels, PartError> {
         if let Some(within) = pixels.clone().within(&self.budget) {
             return Ok(within);
         }
         self.cache.clear();
-        pixels.within(&self.budget).ok_or(Failure::Busy { retry_after_s: 1 })
+        pixels.within(&self.budget).ok_or(PartError::Busy)
     }
 }
 
-fn unsuitable(what: &'static str, detail: &str) -> Error {
-    Error::Unsuitable { what, detail: detail.to_owned() }
+impl Pictures {
+    /// The content's key, and what the processor makes of it.
+    fn decode(
+        &self,
+        kind: MediaKind,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<(ContentKey, Features), Error> {
+        let (key, features) = match (kind, self.processor.sampling()) {
+            (MediaKind::Video, Some(sampling)) => {
+                let clip = decode_video(bytes, limits, &sampling, None)?;
+                (ContentKey::of_clip(&clip), self.processor.video(&clip)?)
+            }
+            (MediaKind::Video, None) => {
+                let detail = "this model sees images only".to_owned();
+                return Err(Error::Unsuitable { what: "video", detail });
+            }
+            (MediaKind::Image | MediaKind::Audio, _) => {
+                let image = decode_image(bytes, limits, Alpha::default())?;
+                (ContentKey::of_image(&image), self.processor.image(&image)?)
+            }
+        };
+        Ok((key.with(self.processor.key()), features))
+    }
+}
+
+/// Why a part is not prepared.
+enum PartError {
+    /// It is of no use to this model, or to any.
+    Unusable(String),
+    /// There is no memory left for it now.
+    Busy,
+}
+
+impl From<Error> for PartError {
+    fn from(error: Error) -> Self {
+        Self::Unusable(error.to_string())
+    }
+}
+
+impl From<String> for PartError {
+    fn from(message: String) -> Self {
+        Self::Unusable(message)
+    }
+}
+
+/// Side of the patches of a model's picture encoder, in pixels, if it has one that is served.
+fn patch_of(config: &Map<String, Value>) -> Option<usize> {
+    let encoder = without("pictures", encoders::read(config)).flatten()?;
+    if !is_seen_in_parts(config) {
+        tracing::warn!("the model is served without pictures, whose tokens attend in both directions");
+        return None;
+    }
+    Some(encoder.patches.size)
+}
+
+/// Whether a model has an audio encoder.
+fn hears(config: &Map<String, Value>) -> bool {
+    without("audio", encoders::audio::read(config)).flatten().is_some()
+}
+
+/// What was read, or a warning that the model is served without it.
+fn without<T, E: std::fmt::Display>(what: &str, read: Result<T, E>) -> Option<T> {
+    read.map_err(|error| tracing::warn!(%error, "the model is served without {what}")).ok()
 }
 
 /// The media parts of a conversation in their order.
@@ -229,17 +310,28 @@ pub(super) fn without_media(mut chat: Chat) -> Result<Chat, Failure> {
     match parts(&chat)?.first() {
         None => Ok(chat),
         Some((kind, item)) => {
-            let known = encoders::ENCODERS.iter().map(|family| family.model_type);
-            let known: Vec<&str> = known.filter(|known| !TEXT_ONLY.contains(known)).collect();
-            let message = format!(
-                "`{}` is {}, and this model reads text only; serve a model that sees images: one of type {}",
-                item.field,
-                kind.with_article(),
-                known.join(", ")
-            );
+            let message = format!("`{}` is {}", item.field, refused(*kind, "text"));
             Err(Failure::bad_request(&item.field, message))
         }
     }
+}
+
+/// Why a model that reads something else refuses a part.
+fn refused(kind: MediaKind, reads: &str) -> String {
+    let (does, known): (&str, Vec<&str>) = match kind {
+        MediaKind::Image | MediaKind::Video => {
+            let known = encoders::ENCODERS.iter().map(|family| family.model_type);
+            ("sees images", known.filter(|known| !TEXT_ONLY.contains(known)).collect())
+        }
+        MediaKind::Audio => {
+            ("hears", encoders::AUDIO_ENCODERS.iter().map(|family| family.model_type).collect())
+        }
+    };
+    let what = kind.with_article();
+    format!(
+        "{what}, and this model reads {reads} only; serve a model that {does}: one of type {}",
+        known.join(", ")
+    )
 }
 
 fn note_tool_media(message: &mut Message) {

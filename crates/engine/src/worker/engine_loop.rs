@@ -82,8 +82,8 @@ struct ActiveJob {
     positions: Option<MultimodalPositions>,
     /// Media whose features were not in memory, and where they came from.
     fetched: BTreeMap<MediaKey, FeatureOrigin>,
-    /// Time that encoding took.
-    encoding: Duration,
+    /// Time that encoding each took.
+    encoding: BTreeMap<MediaKey, Duration>,
     /// Whether features of its media must stay in memory.
     keeps_features: bool,
 }

@@ -179,7 +179,7 @@ impl ModelRunner {
             axes.iter().copied().chain(padding).take(rows).collect()
         };
         let positions = input.positions.as_ref().map(padded);
-        Ok(Some(MultimodalRows { features, positions, bidirectional: Vec::new() }))
+        Ok(Some(MultimodalRows { features, positions, ..MultimodalRows::default() }))
     }
 
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {

@@ -1,4 +1,4 @@
-//! The encoder of pictures, and the features it made, by key.
+//! The encoders of pictures and of audio, and the features they made, by key.
 //!
 //! Invariant: features are bounded in bytes, the least recently used go first; those that the next step needs stay, even if
 //! they are more than that.
@@ -7,21 +7,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use mlx::Array;
-use omnibus_model::encoders::{Encoder, EncoderInput, Features, Grid, View};
+use omnibus_model::encoders::Features;
 use omnibus_model::{FeatureRows, Kernels, Source};
 
+use super::encoders::Encoders;
 use super::feature_files::{FeatureFiles, FeatureRead};
 use super::runner::{EncodingParts, MediaHit};
 use super::step_input::MediaRows;
-use crate::media::{EncoderPixels, JobMedia, MediaKey, is_seen_in_parts};
+use crate::media::{JobMedia, MediaKey};
 use crate::{MediaStats, Settings, StartError};
 
 /// Most pictures that are remembered as encoded.
 const ENCODED_MAX: usize = 1 << 16;
 
-/// An encoder, and the features it made.
+/// Encoders, and the features they made.
 pub(super) struct Vision {
-    encoder: Encoder,
+    encoders: Encoders,
     files: Option<FeatureFiles>,
     features: BTreeMap<MediaKey, CachedFeatures>,
     begun: Option<PartialEncoding>,
@@ -51,28 +52,20 @@ struct CachedFeatures {
 }
 
 impl Vision {
-    /// The encoder of a model, if it has one whose features its text side takes. A checkpoint without the encoder's weights
-    /// is served for text.
+    /// The encoders of a model, if it has any whose features its text side takes. A checkpoint without an encoder's weights
+    /// is served without it.
     pub(super) fn load(
         source: &Source,
         kernels: Kernels,
         settings: &Settings,
     ) -> Result<Option<Self>, StartError> {
-        let config = source.config().map_err(StartError::new)?;
-        if !is_seen_in_parts(&config) {
+        let encoders = Encoders::load(source, kernels)?;
+        if !encoders.sees() && !encoders.hears() {
             return Ok(None);
         }
-        let encoder = match Encoder::load(source, kernels) {
-            Ok(Some(encoder)) => encoder,
-            Ok(None) => return Ok(None),
-            Err(error) => {
-                tracing::warn!(%error, "the model is served without pictures");
-                return Ok(None);
-            }
-        };
         let limit_bytes = settings.media_cache_memory;
         Ok(Some(Self {
-            encoder,
+            encoders,
             files: FeatureFiles::open(settings, source)?,
             features: BTreeMap::new(),
             begun: None,
@@ -81,6 +74,11 @@ impl Vision {
             clock: 0,
             stats: MediaStats { limit_bytes, ..MediaStats::default() },
         }))
+    }
+
+    /// Its encoders.
+    pub(super) fn encoders(&self) -> &Encoders {
+        &self.encoders
     }
 
     /// Whether features are there. Counts as a use.
@@ -165,13 +163,13 @@ impl Vision {
         let begun = match self.begun.take().filter(|_| is_this) {
             Some(begun) => begun,
             None => {
-                let (features, stages) = self.encoder.encode_in_stages(&input(&media.pixels)?)?;
+                let (features, stages) = self.encoders.encode_in_stages(&media.pixels)?;
                 let (found, wanted) = (features.rows.dim(0)? as usize, media.features());
                 if found != wanted {
                     let message = format!("a picture has {found} features; its prompt has {wanted}");
                     return Err(mlx::Error::new(message));
                 }
-                let units = (media.pixels.patches() / media.pixels.views().len().max(1)) as u64;
+                let units = media.pixels.units();
                 PartialEncoding { key: media.key, features, stages: stages.into(), units }
             }
         };
@@ -255,15 +253,4 @@ fn slice(features: &Array, rows: &MediaRows) -> mlx::Result<Array> {
         return Err(mlx::Error::new(format!("a picture has {count} features; its prompt has room for {to}")));
     }
     features.slice(&[from, 0], &[to, width])
-}
-
-fn input(pixels: &EncoderPixels) -> mlx::Result<EncoderInput> {
-    let view = |view: &crate::media::ViewPixels| {
-        let [count, rows, columns] = view.grid;
-        Ok(View {
-            pixels: Array::from_slice(&view.values, &view.shape)?,
-            grid: Grid { count, rows, columns },
-        })
-    };
-    Ok(EncoderInput { views: pixels.views().iter().map(view).collect::<mlx::Result<_>>()? })
 }

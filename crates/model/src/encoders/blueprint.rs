@@ -257,6 +257,10 @@ pub enum ConnectorStep {
         /// Patches on a side.
         side: usize,
     },
+    /// So many rows, one after the other, become one row of all their elements. The last ones are filled up with zeros.
+    JoinRows(usize),
+    /// So many rows, one after the other, become their mean. Rows that are left over are dropped.
+    MeanOfRows(usize),
     /// A norm.
     #[allow(missing_docs)]
     Norm { name: &'static str, norm: Norm },
@@ -375,6 +379,8 @@ impl EncoderBlueprint {
             ConnectorStep::Merge { side, .. } | ConnectorStep::Pool { side } => Some(*side),
             ConnectorStep::Norm { .. }
             | ConnectorStep::Linear { .. }
+            | ConnectorStep::JoinRows(_)
+            | ConnectorStep::MeanOfRows(_)
             | ConnectorStep::Act(_)
             | ConnectorStep::GateHalf(_)
             | ConnectorStep::Gated { .. }

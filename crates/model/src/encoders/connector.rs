@@ -20,6 +20,8 @@ pub(super) struct Connector {
 enum Step {
     Merge(usize, MergedElements),
     Pool(usize),
+    JoinRows(usize),
+    MeanOfRows(usize),
     Norm(NormBlock),
     Linear(Linear),
     Act(Activation),
@@ -44,6 +46,11 @@ impl Connector {
                     Step::Merge(side, elements)
                 }
                 ConnectorStep::Pool { side } => Step::Pool(side),
+                ConnectorStep::JoinRows(rows) => {
+                    width *= rows;
+                    Step::JoinRows(rows)
+                }
+                ConnectorStep::MeanOfRows(rows) => Step::MeanOfRows(rows),
                 ConnectorStep::Act(act) => Step::Act(act),
                 ConnectorStep::GateHalf(act) => {
                     width /= 2;
@@ -97,6 +104,8 @@ impl Connector {
                     squares.reshape(&[count, (side * side) as i32 * width])?
                 }
                 Step::Pool(side) => self.squares(&x, grid, *side)?.mean(&[1])?,
+                Step::JoinRows(count) => joined(&x, *count as i32)?,
+                Step::MeanOfRows(count) => means(&x, *count as i32)?,
             };
             if let Step::Merge(side, _) | Step::Pool(side) = step {
                 grid = grid.merged(*side);
@@ -133,10 +142,28 @@ impl Connector {
                 Step::Linear(linear) => linear.arrays(),
                 Step::Gated(linears, _) => linears.arrays(),
                 Step::Standardize(vectors) => vectors.iter().collect(),
-                Step::Merge(..) | Step::Pool(_) | Step::Act(_) | Step::GateHalf(_) | Step::Scale(_) => {
-                    Vec::new()
-                }
+                Step::Merge(..)
+                | Step::Pool(_)
+                | Step::JoinRows(_)
+                | Step::MeanOfRows(_)
+                | Step::Act(_)
+                | Step::GateHalf(_)
+                | Step::Scale(_) => Vec::new(),
             })
             .collect()
     }
+}
+
+/// So many rows as one row of all their elements, `[rows, width]` → `[⌈rows / count⌉, count · width]`.
+fn joined(x: &Array, count: i32) -> mlx::Result<Array> {
+    let [rows, width] = x.dims()?;
+    let filled = (rows + count - 1) / count * count;
+    x.pad(&[(0, filled - rows), (0, 0)], 0.0)?.reshape(&[-1, count * width])
+}
+
+/// The mean of each so many rows, `[rows, width]` → `[⌊rows / count⌋, width]`.
+fn means(x: &Array, count: i32) -> mlx::Result<Array> {
+    let [rows, width] = x.dims()?;
+    let whole = rows / count * count;
+    x.slice(&[0, 0], &[whole, width])?.reshape(&[-1, count, width])?.mean(&[1])
 }

@@ -1,9 +1,10 @@
-//! One file per encoder family, one row per `model_type`.
+//! One file per encoder family, one row per `model_type` in a table of picture encoders or in one of audio encoders.
 
 mod aya_vision;
 mod dots_ocr;
 mod gemma3;
 mod gemma4;
+mod gemma4_audio;
 mod glm4v;
 mod idefics;
 mod internvl;
@@ -20,9 +21,9 @@ mod qwen2_vl;
 mod qwen3_vl;
 mod siglip;
 
-use super::EncoderFamily;
+use super::{AudioFamily, EncoderFamily};
 
-/// Every family with an encoder.
+/// Every family with a picture encoder.
 pub const ENCODERS: &[EncoderFamily] = &[
     EncoderFamily { model_type: "aya_vision", read: aya_vision::read },
     EncoderFamily { model_type: "dots_ocr", read: dots_ocr::read },
@@ -51,3 +52,7 @@ pub const ENCODERS: &[EncoderFamily] = &[
     EncoderFamily { model_type: "qwen3_vl_moe", read: qwen3_vl::read },
     EncoderFamily { model_type: "smolvlm", read: idefics::read },
 ];
+
+/// Every family with an audio encoder.
+pub const AUDIO_ENCODERS: &[AudioFamily] =
+    &[AudioFamily { model_type: "gemma4", section: Some("audio_config"), read: gemma4_audio::read }];

@@ -76,7 +76,7 @@ impl PositionTable {
 }
 
 impl EncoderLayer {
-    fn name(&self, at: &mut Scope, clipped: bool) {
+    pub(super) fn name(&self, at: &mut Scope, clipped: bool) {
         let hidden = at.hidden;
         for norm in ["norm1", "norm2"] {
             at.norm(norm, self.norm, hidden);
@@ -114,11 +114,15 @@ impl Linears {
     }
 }
 
-fn name_connector(at: &mut Scope, steps: &[ConnectorStep], mut width: usize) {
+pub(super) fn name_connector(at: &mut Scope, steps: &[ConnectorStep], mut width: usize) {
     for step in steps {
         match *step {
             ConnectorStep::Merge { side, .. } => width *= side * side,
-            ConnectorStep::Pool { .. } | ConnectorStep::Act(_) | ConnectorStep::Scale(_) => {}
+            ConnectorStep::JoinRows(rows) => width *= rows,
+            ConnectorStep::Pool { .. }
+            | ConnectorStep::MeanOfRows(_)
+            | ConnectorStep::Act(_)
+            | ConnectorStep::Scale(_) => {}
             ConnectorStep::Standardize => {
                 STANDARDIZE.iter().for_each(|name| at.tensor(name, &[width]));
             }

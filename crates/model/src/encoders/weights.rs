@@ -7,7 +7,7 @@ use mlx::{Array, Dtype};
 use super::blueprint::EncoderBlueprint;
 use super::manifest::PATCHES;
 use crate::weights::{Store, check, convert, infer};
-use crate::{Kernels, LoadError, Pattern, Quantization, Weights};
+use crate::{Kernels, LoadError, Pattern, Quantization, WeightRewrite, Weights};
 
 impl EncoderBlueprint {
     /// The matrix `[out, side · side · hidden]` of a convolution over squares of rows, which is a linear layer over merged
@@ -37,17 +37,7 @@ impl EncoderBlueprint {
         weights: Weights,
         kernels: Kernels,
     ) -> Result<Store, LoadError> {
-        let mut weights = convert(weights, &mut quantization)?;
-        let published: BTreeSet<String> = weights.keys().cloned().collect();
-        for rewrite in &self.rewrites {
-            weights = rewrite.apply(weights, &published, &quantization)?;
-            rewrite.apply_to_paths(&mut quantization);
-        }
-        let layer = Pattern::from("encoder.layers.#.**");
-        weights.retain(|name, _| {
-            let number = layer.captures(name).and_then(|captures| captures.number);
-            name.starts_with("encoder.") && number.is_none_or(|number| number < self.layers.len())
-        });
+        let mut weights = named(&self.rewrites, self.layers.len(), &mut quantization, weights)?;
         let patches = format!("encoder.{PATCHES}.weight");
         if let Some(weight) = weights.get_mut(&patches) {
             *weight = self.patches.matrix(&patches, weight)?;
@@ -63,4 +53,25 @@ impl EncoderBlueprint {
         let dtype = stored.filter(|dtype| matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32));
         Ok(Store::of_encoder(weights, quantization, kernels, dtype.unwrap_or(Dtype::Bf16), self.hidden))
     }
+}
+
+/// A checkpoint's tensors after these rewrites, without those that are the text model's or behind the last layer.
+pub(super) fn named(
+    rewrites: &[WeightRewrite],
+    layers: usize,
+    quantization: &mut Quantization,
+    weights: Weights,
+) -> Result<Weights, LoadError> {
+    let mut weights = convert(weights, quantization)?;
+    let published: BTreeSet<String> = weights.keys().cloned().collect();
+    for rewrite in rewrites {
+        weights = rewrite.apply(weights, &published, quantization)?;
+        rewrite.apply_to_paths(quantization);
+    }
+    let layer = Pattern::from("encoder.layers.#.**");
+    weights.retain(|name, _| {
+        let number = layer.captures(name).and_then(|captures| captures.number);
+        name.starts_with("encoder.") && number.is_none_or(|number| number < layers)
+    });
+    Ok(weights)
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod adapters;
+mod audio;
 mod conversion;
 mod environment;
 mod golden;

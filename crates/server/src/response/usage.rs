@@ -1,6 +1,6 @@
 //! Sums the usage of all choices.
 
-use omnibus_engine::Usage;
+use omnibus_engine::{EncoderUsage, Usage};
 
 use crate::lower::Choices;
 
@@ -22,13 +22,14 @@ impl UsageTotals {
     pub fn add(&mut self, choice: usize, usage: Usage) {
         assert!(self.running > 0, "a choice finishes once");
         self.running -= 1;
-        if choice.is_multiple_of(self.choices.per_prompt) {
+        let is_first = choice.is_multiple_of(self.choices.per_prompt);
+        if is_first {
             self.usage.prompt_tokens += usage.prompt_tokens;
             self.usage.cached_tokens += usage.cached_tokens;
-            self.usage.media.tokens += usage.media.tokens;
         }
-        self.usage.media.encoded += usage.media.encoded;
-        self.usage.media.encode_ms += usage.media.encode_ms;
+        let once = |of: EncoderUsage| EncoderUsage { tokens: if is_first { of.tokens } else { 0 }, ..of };
+        self.usage.media.images += once(usage.media.images);
+        self.usage.media.audio += once(usage.media.audio);
         self.usage.completion_tokens += usage.completion_tokens;
         self.usage.reasoning_tokens += usage.reasoning_tokens;
     }

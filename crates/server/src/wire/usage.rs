@@ -24,7 +24,7 @@ pub struct CompletionTokensDetails {
     pub reasoning_tokens: usize,
 }
 
-/// Cached tokens and images among the prompt's.
+/// Cached tokens, images and audio among the prompt's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PromptTokensDetails {
     /// Tokens found in the prefix cache.
@@ -32,6 +32,20 @@ pub struct PromptTokensDetails {
     /// What images took, if there are any.
     #[serde(flatten)]
     pub images: Option<ImageDetails>,
+    /// What audio took, if there is any.
+    #[serde(flatten)]
+    pub audio: Option<AudioDetails>,
+}
+
+/// What the audio of a prompt took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct AudioDetails {
+    /// Tokens that stand for it.
+    pub audio_tokens: usize,
+    /// Windows of it that were encoded; the others were cached.
+    pub encoded_audio: usize,
+    /// Milliseconds spent on that.
+    pub audio_encode_ms: u64,
 }
 
 /// What the images of a prompt took.

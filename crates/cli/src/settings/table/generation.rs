@@ -36,6 +36,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "audio",
+        short: None,
+        kind: Kind::List("FILE"),
+        default: "",
+        section: "Generation",
+        commands: &[CommandName::Generate],
+        scope: Scope::FlagOnly,
+        help: "Audio before the prompt, behind its images, for models that hear; several times for several.",
+        set: |config, value| {
+            config.prompt.audio = value.list().into_iter().map(Into::into).collect();
+            Ok(())
+        },
+    },
+    Setting {
         name: "prompt-cache-file",
         short: None,
         kind: Kind::Text("FILE"),

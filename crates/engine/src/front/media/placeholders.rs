@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use omnibus_media::Piece;
 
-use super::Prepared;
+use super::{Prepared, PreparedContent};
 use crate::Failure;
 use crate::media::{GridSpan, JobMedia, MediaKey};
 
@@ -99,19 +99,39 @@ impl PromptMedia {
 
     /// The media as a job has them. `salt`: only requests of equal salt share features.
     pub(crate) fn of_job(&self, salt: u128) -> Vec<JobMedia> {
-        let of = |(part, runs): (&Prepared, &Vec<Range<usize>>)| JobMedia {
-            key: MediaKey::new(part.key.bytes(), salt),
-            runs: runs.clone(),
-            grids: grids(part, runs),
-            pixels: part.pixels.clone(),
+        let of = |(part, runs): (&Prepared, &Vec<Range<usize>>)| {
+            let mut rest = runs.clone();
+            let mut grids = grids(part, runs);
+            let of_content = |content: &PreparedContent| JobMedia {
+                key: MediaKey::new(content.key.bytes(), salt),
+                runs: take_features(&mut rest, content.features),
+                grids: std::mem::take(&mut grids),
+                pixels: content.pixels.clone(),
+            };
+            part.contents.iter().map(of_content).collect::<Vec<_>>()
         };
-        self.parts.iter().zip(&self.runs).map(of).collect()
+        self.parts.iter().zip(&self.runs).flat_map(of).collect()
     }
 
     /// A rendering of some of the conversation's first messages, with its placeholders expanded.
     pub(crate) fn expand(&self, rendered: &str) -> String {
         expand(rendered, &self.parts).0
     }
+}
+
+/// Takes the first so many positions of some runs.
+fn take_features(runs: &mut Vec<Range<usize>>, mut count: usize) -> Vec<Range<usize>> {
+    let mut taken = Vec::new();
+    while count > 0 && !runs.is_empty() {
+        let run = runs.remove(0);
+        let len = run.len().min(count);
+        taken.push(run.start..run.start + len);
+        if len < run.len() {
+            runs.insert(0, run.start + len..run.end);
+        }
+        count -= len;
+    }
+    taken
 }
 
 /// Runs that are grids: one of all frames, or one for each frame. Empty where they are neither.
@@ -138,15 +158,20 @@ mod tests {
     use omnibus_media::{ContentKey, Expansion, Grid};
 
     use super::*;
-    use crate::media::EncoderPixels;
+    use crate::media::{EncoderPixels, ViewPixels};
 
     fn part(pieces: Vec<Piece>) -> Prepared {
+        let expansion = Expansion { replaces: "<i>".to_owned(), token: "<p>".to_owned(), pieces };
         Prepared {
-            key: ContentKey::of_bytes(b"a"),
-            expansion: Expansion { replaces: "<i>".to_owned(), token: "<p>".to_owned(), pieces },
+            contents: vec![content(expansion.features())],
+            expansion,
             grid: Some(Grid { frames: 1, rows: 1, columns: 2 }),
-            pixels: EncoderPixels::new(Vec::new()),
         }
+    }
+
+    fn content(features: usize) -> PreparedContent {
+        let pixels = EncoderPixels::new(Vec::<ViewPixels>::new());
+        PreparedContent { key: ContentKey::of_bytes(b"a"), features, pixels }
     }
 
     fn id(text: &str) -> Option<u32> {
@@ -168,6 +193,17 @@ mod tests {
         assert_eq!(jobs[0].runs, std::iter::once(1..3).collect::<Vec<_>>());
         assert_eq!(jobs[1].runs, std::iter::once(4..6).collect::<Vec<_>>());
         assert_eq!(jobs[1].grids, [GridSpan { first: 4, frames: 1, rows: 1, columns: 2 }]);
+    }
+
+    #[test]
+    fn windows_of_a_sound_follow_one_another() {
+        let sound = || {
+            let part = part(vec![Piece::Features(3), Piece::Text("-".into()), Piece::Features(2)]);
+            Prepared { contents: vec![content(2), content(3)], ..part }
+        };
+        let found = PromptMedia::find(vec![sound()], &[9, 9, 9, 1, 9, 9], id).unwrap();
+        let runs: Vec<_> = found.of_job(0).into_iter().map(|media| media.runs).collect();
+        assert_eq!(runs, [std::iter::once(0..2).collect::<Vec<_>>(), vec![2..3, 4..6]]);
     }
 
     #[test]

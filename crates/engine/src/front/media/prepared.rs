@@ -13,17 +13,33 @@ use crate::media::EncoderPixels;
 /// Most bytes of what is kept.
 const CACHE_BYTES_MAX: u64 = 256 << 20;
 
-/// A part of a request, as the model's processor sees it. Clones share its pixels.
+/// A part of a request, as the model's processor sees it. Clones share what encoders take.
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
-    /// Key of its content and of the processor's settings.
-    pub(crate) key: ContentKey,
+    /// What is encoded on its own, in order: one picture, or the windows of a sound.
+    pub(crate) contents: Vec<PreparedContent>,
     /// The tokens that stand for it.
     pub(crate) expansion: Expansion,
     /// Where all its features are one grid.
     pub(crate) grid: Option<Grid>,
+}
+
+/// A picture, or a window of sound.
+#[derive(Debug, Clone)]
+pub(crate) struct PreparedContent {
+    /// Key of its content and of the processor's settings.
+    pub(crate) key: ContentKey,
+    /// How many features it has in the prompt.
+    pub(crate) features: usize,
     /// What the encoder takes.
     pub(crate) pixels: EncoderPixels,
+}
+
+impl Prepared {
+    /// Bytes of what encoders take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.contents.iter().map(|content| content.pixels.bytes()).sum()
+    }
 }
 
 /// Key of a file's bytes, what they are read as, and the salt of the request that sent them.
@@ -52,7 +68,7 @@ impl PreparedCache {
     }
 
     pub(super) fn insert(&self, alias: Alias, prepared: Prepared) {
-        let bytes = prepared.pixels.bytes();
+        let bytes = prepared.bytes();
         if bytes > CACHE_BYTES_MAX {
             return;
         }
@@ -60,7 +76,7 @@ impl PreparedCache {
         entries.clock += 1;
         let clock = entries.clock;
         if let Some((_, before)) = entries.by_alias.insert(alias, (clock, prepared)) {
-            entries.bytes -= before.pixels.bytes();
+            entries.bytes -= before.bytes();
         }
         entries.bytes += bytes;
         while entries.bytes > CACHE_BYTES_MAX {
@@ -70,7 +86,7 @@ impl PreparedCache {
                 break;
             };
             if let Some((_, evicted)) = entries.by_alias.remove(&oldest) {
-                entries.bytes -= evicted.pixels.bytes();
+                entries.bytes -= evicted.bytes();
             }
         }
     }

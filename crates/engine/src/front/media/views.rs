@@ -1,10 +1,10 @@
-//! From a processor's tensors to the views that an encoder takes.
+//! From a processor's tensors to what an encoder takes.
 //!
 //! Invariant: sizes are checked; a tensor that does not hold what its grid says is an error of one line.
 
 use omnibus_media::{Elements, Features, Tensor};
 
-use crate::media::{EncoderPixels, ViewPixels};
+use crate::media::{EncoderPixels, Spectrum, ViewPixels};
 
 /// Colours of a picture.
 const CHANNELS: usize = 3;
@@ -24,6 +24,34 @@ pub(super) fn pixels(mut features: Features, patch: usize) -> Result<EncoderPixe
     };
     let views = views.ok_or_else(|| format!("the processor's pixels {:?} do not fit", pixels.shape))?;
     Ok(EncoderPixels::new(views))
+}
+
+/// What an encoder takes of the features of one window of sound.
+pub(super) fn spectrum(mut features: Features) -> Result<EncoderPixels, String> {
+    let spectrum = features.tensors.remove("input_features");
+    let spectrum = spectrum.ok_or_else(|| "the processor makes no spectrum".to_owned())?;
+    let Elements::F32(values) = spectrum.elements else { return Err("a spectrum is not numbers".to_owned()) };
+    // Gemma's processors name their mask after the spectrum, and have the frames outside.
+    let (values, bands, mask) =
+        match (spectrum.shape.as_slice(), features.tensors.remove("input_features_mask")) {
+            ([1, _, bands], Some(mask)) => (values, *bands, mask),
+            ([1, bands, frames], None) => {
+                let mask = features.tensors.remove("attention_mask");
+                let mask =
+                    mask.ok_or_else(|| "the processor does not say which frames are sound".to_owned())?;
+                (transposed(&values, *bands, *frames), *bands, mask)
+            }
+            (shape, _) => return Err(format!("a spectrum of the shape {shape:?}")),
+        };
+    let Elements::I64(mask) = mask.elements else { return Err("a mask is not whole".to_owned()) };
+    let sound = mask.iter().take_while(|value| **value != 0).count();
+    Ok(EncoderPixels::new(Spectrum { values, bands, sound }))
+}
+
+/// `[rows, columns]` → `[columns, rows]`.
+fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    let column = |column: usize| (0..rows).filter_map(move |row| values.get(row * columns + column));
+    (0..columns).flat_map(column).copied().collect()
 }
 
 /// The rows of a tensor of sizes.

@@ -4,25 +4,41 @@
 //! features stay until its prefill is past them. Where they are missing in spite of that, as after a preemption, they are
 //! made before the step.
 
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use omnibus_core::{HoldReason, Plan, PrefixLookup, SequenceId};
 use omnibus_model::mrope::{MediaSpan, MultimodalPositions};
 
 use super::{ActiveJob, EngineLoop, FeatureOrigin};
-use crate::media::{JobMedia, MediaKey};
+use crate::media::{EncoderContent, JobMedia, MediaKey};
 use crate::message::Job;
 use crate::worker::catch_panic::catch_panic;
 use crate::worker::runner::{EncodingParts, MediaHit};
-use crate::{Failure, MediaUsage};
+use crate::{EncoderUsage, Failure, MediaUsage};
 
 impl ActiveJob {
     /// What its media took so far.
     pub(super) fn media_usage(&self) -> MediaUsage {
-        MediaUsage {
-            tokens: self.job.media.iter().map(JobMedia::features).sum(),
-            encoded: self.fetched.values().filter(|origin| **origin == FeatureOrigin::Encoder).count(),
-            encode_ms: self.encoding.as_millis() as u64,
+        let (mut images, mut audio) = (Vec::new(), Vec::new());
+        for media in &self.job.media {
+            match media.pixels.content() {
+                EncoderContent::Views(_) => images.push(media),
+                EncoderContent::Spectrum(_) => audio.push(media),
+            }
+        }
+        MediaUsage { images: self.encoder_usage(&images), audio: self.encoder_usage(&audio) }
+    }
+
+    fn encoder_usage(&self, media: &[&JobMedia]) -> EncoderUsage {
+        // Content that is there twice is encoded once.
+        let keys: BTreeSet<MediaKey> = media.iter().map(|media| media.key).collect();
+        let is_encoded = |key: &&MediaKey| self.fetched.get(key) == Some(&FeatureOrigin::Encoder);
+        let time: Duration = keys.iter().filter_map(|key| self.encoding.get(key)).sum();
+        EncoderUsage {
+            tokens: media.iter().map(|media| media.features()).sum(),
+            encoded: keys.iter().filter(is_encoded).count(),
+            encode_ms: time.as_millis() as u64,
         }
     }
 }
@@ -106,7 +122,7 @@ impl EngineLoop {
         let started = Instant::now();
         let encoded = self.encode_parts(&media, left);
         if let Some(active) = self.jobs.get_mut(&sequence) {
-            active.encoding += started.elapsed();
+            *active.encoding.entry(media.key).or_default() += started.elapsed();
         }
         if let Err(error) = encoded {
             self.fail_encoding(sequence, &error);
@@ -122,7 +138,7 @@ impl EngineLoop {
     }
 
     fn fail_encoding(&mut self, sequence: SequenceId, error: &mlx::Error) {
-        tracing::warn!(%error, "a picture could not be encoded; its request fails");
+        tracing::warn!(%error, "media could not be encoded; their request fails");
         if let Some(event) = self.scheduler.fail(sequence) {
             self.handle_event(event);
         }

@@ -9,7 +9,7 @@ use crate::environment;
 use crate::golden::pictures::PictureFixture;
 
 /// Every fixture: the repository's, and those of a directory that the environment names.
-fn fixtures() -> Vec<PictureFixture> {
+pub fn fixtures() -> Vec<PictureFixture> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures");
     let mut paths = Vec::new();
     for directory in [Some(own), environment::picture_fixtures()].into_iter().flatten() {

@@ -73,16 +73,22 @@ fn failed(error: &ApiError, frames: &mut Frames) {
 
 fn usage_of(usage: Usage) -> wire::Usage {
     let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, media } = usage;
-    let images = (media.tokens > 0).then_some(wire::ImageDetails {
-        image_tokens: media.tokens,
-        encoded_images: media.encoded,
-        image_encode_ms: media.encode_ms,
+    let omnibus_engine::MediaUsage { images, audio } = media;
+    let images = (images.tokens > 0).then_some(wire::ImageDetails {
+        image_tokens: images.tokens,
+        encoded_images: images.encoded,
+        image_encode_ms: images.encode_ms,
+    });
+    let audio = (audio.tokens > 0).then_some(wire::AudioDetails {
+        audio_tokens: audio.tokens,
+        encoded_audio: audio.encoded,
+        audio_encode_ms: audio.encode_ms,
     });
     wire::Usage {
         prompt_tokens,
         completion_tokens,
         total_tokens: prompt_tokens + completion_tokens,
-        prompt_tokens_details: wire::PromptTokensDetails { cached_tokens, images },
+        prompt_tokens_details: wire::PromptTokensDetails { cached_tokens, images, audio },
         completion_tokens_details: wire::CompletionTokensDetails { reasoning_tokens },
     }
 }

@@ -9,6 +9,8 @@ mod hostile;
 mod model;
 mod refused;
 mod sense;
+mod sound_files;
+mod sounds;
 mod urls;
 
 /// What the hostile pictures need.
@@ -122,10 +124,14 @@ impl Answer {
 
     /// The most likely first tokens, by id, with their log-probabilities.
     pub fn first(&self) -> Vec<(u32, f32)> {
+        self.first_of(&model::WORDS)
+    }
+
+    /// The same of another vocabulary.
+    pub fn first_of(&self, words: &model::Words) -> Vec<(u32, f32)> {
         let alternatives = self.tokens()[0]["top_logprobs"].as_array().unwrap().iter();
-        let of = |one: &Value| {
-            (model::id(one["token"].as_str().unwrap()), one["logprob"].as_f64().unwrap() as f32)
-        };
+        let of =
+            |one: &Value| (words.id(one["token"].as_str().unwrap()), one["logprob"].as_f64().unwrap() as f32);
         alternatives.map(of).collect()
     }
 

@@ -1,4 +1,4 @@
-//! A tiny Qwen3-VL with the weights of a golden fixture, and a tokenizer for its vocabulary.
+//! Tiny models with the weights of a golden fixture, and tokenizers for their vocabularies: a Qwen3-VL, and others.
 
 #[path = "../../../../model/tests/models/golden/generate.rs"]
 mod generate;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 const VOCAB: u32 = 192;
 const CHARACTERS: &str = "<>|_.,:;!?'-/()[]{}=0123456789abcdefghijklmnopqrstuvwxyz";
-const SPECIAL: &[&str] = &[
+pub const WORDS: Words = Words(&[
     "<|im_start|>",
     "<|im_end|>",
     "<|vision_start|>",
@@ -20,45 +20,73 @@ const SPECIAL: &[&str] = &[
     "<|vision_pad|>",
     "<|image_pad|>",
     "<|video_pad|>",
-];
+]);
 const TEMPLATE: &str = "{% for message in messages %}\
     {% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}\
     {% if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>\
     {% elif part.type == 'video' %}<|vision_start|><|video_pad|><|vision_end|>\
     {% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %} {% endfor %}";
 
-pub fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/pictures/qwen3_vl")
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/pictures").join(name)
 }
 
-/// The token of an id: words w0 to w63 from 64 on, as in the reference, and a word for each unused id.
-fn token(id: u32) -> String {
-    match id {
-        0 => "<pad>".to_owned(),
-        1 => "<s>".to_owned(),
-        2 => "</s>".to_owned(),
-        3 => "<unk>".to_owned(),
-        4 => "\n".to_owned(),
-        5 => "\n\n".to_owned(),
-        64..128 => format!("w{}", id - 64),
-        _ if id >= 128 => {
-            SPECIAL.get(id as usize - 128).map_or_else(|| format!("x{id}"), |token| (*token).to_owned())
+/// A vocabulary of the reference, with these special tokens from 128 on.
+pub struct Words(pub &'static [&'static str]);
+
+impl Words {
+    /// The token of an id: words w0 to w63 from 64 on, as in the reference, and a word for each unused id.
+    fn token(&self, id: u32) -> String {
+        match id {
+            0 => "<pad>".to_owned(),
+            1 => "<s>".to_owned(),
+            2 => "</s>".to_owned(),
+            3 => "<unk>".to_owned(),
+            4 => "\n".to_owned(),
+            5 => "\n\n".to_owned(),
+            64..128 => format!("w{}", id - 64),
+            _ if id >= 128 => {
+                self.0.get(id as usize - 128).map_or_else(|| format!("x{id}"), |token| (*token).to_owned())
+            }
+            _ => {
+                let character = CHARACTERS.chars().nth(id as usize - 6);
+                character.map_or_else(|| format!("x{id}"), |character| character.to_string())
+            }
         }
-        _ => {
-            let character = CHARACTERS.chars().nth(id as usize - 6);
-            character.map_or_else(|| format!("x{id}"), |character| character.to_string())
-        }
+    }
+
+    /// The id of a token's text.
+    pub fn id(&self, text: &str) -> u32 {
+        (0..VOCAB).find(|id| self.token(*id) == text).unwrap_or_else(|| panic!("{text:?} is no token"))
+    }
+
+    /// The text of tokens, as a client writes it.
+    pub fn words(&self, ids: &[i32]) -> String {
+        ids.iter().map(|id| format!(" {}", self.token(*id as u32))).collect()
+    }
+
+    fn tokenizer(&self) -> Value {
+        let vocab: Map<String, Value> = (0..VOCAB).map(|id| (self.token(id), id.into())).collect();
+        let special = (0..4).chain(128..128 + self.0.len() as u32).map(|id| {
+            json!({
+                "id": id, "content": self.token(id), "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true,
+            })
+        });
+        let pattern = json!({"Regex": r"[wx]\d+|[^\s]|\n\n|\n"});
+        json!({
+            "version": "1.0", "truncation": null, "padding": null,
+            "added_tokens": special.collect::<Vec<_>>(),
+            "normalizer": null, "post_processor": null, "decoder": null,
+            "pre_tokenizer": {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": true},
+            "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"},
+        })
     }
 }
 
-/// The id of a token's text.
-pub fn id(text: &str) -> u32 {
-    (0..VOCAB).find(|id| token(*id) == text).unwrap_or_else(|| panic!("{text:?} is no token"))
-}
-
-/// The text of tokens, as a client writes it.
+/// The text of tokens of Qwen3-VL, as a client writes it.
 pub fn words(ids: &[i32]) -> String {
-    ids.iter().map(|id| format!(" {}", token(*id as u32))).collect()
+    WORDS.words(ids)
 }
 
 /// The model's directory, made once.
@@ -67,25 +95,8 @@ pub fn directory() -> PathBuf {
     MADE.get_or_init(|| made("seer", |_| {})).clone()
 }
 
-/// A directory of the model with another config.
+/// A directory of Qwen3-VL with another config.
 pub fn made(name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("media-{name}"));
-    std::fs::create_dir_all(&to).unwrap();
-    let json = |file: &str| -> Value {
-        serde_json::from_slice(&std::fs::read(fixture().join(file)).unwrap()).unwrap()
-    };
-    let mut config = json("config.json");
-    change(&mut config);
-    let weights = generate::weights(&json("tensors.json")).unwrap();
-    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
-    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
-    let write = |file: &str, value: Value| std::fs::write(to.join(file), value.to_string()).unwrap();
-    write("config.json", config);
-    write("tokenizer.json", tokenizer());
-    let special = json!({"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"});
-    let mut tokenizer_config = special;
-    tokenizer_config["chat_template"] = TEMPLATE.into();
-    write("tokenizer_config.json", tokenizer_config);
     let processor = json!({
         "size": {"shortest_edge": 2048, "longest_edge": 20480}, "patch_size": 16, "temporal_patch_size": 2,
         "merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
@@ -94,26 +105,43 @@ pub fn made(name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
     let mut video = processor.clone();
     video["size"] = json!({"shortest_edge": 4096, "longest_edge": 24576});
     (video["fps"], video["min_frames"], video["max_frames"]) = (2.into(), 4.into(), 768.into());
-    write("preprocessor_config.json", processor);
-    write("video_preprocessor_config.json", video);
+    let mut config = json_of(&fixture("qwen3_vl").join("config.json"));
+    change(&mut config);
+    let files = [
+        ("config.json", config),
+        ("preprocessor_config.json", processor),
+        ("video_preprocessor_config.json", video),
+    ];
+    made_of("qwen3_vl", name, &WORDS, TEMPLATE, &files)
+}
+
+/// A directory of a fixture's model, with these files of its own.
+pub fn made_of(
+    fixture_name: &str,
+    name: &str,
+    words: &Words,
+    template: &str,
+    files: &[(&str, Value)],
+) -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("media-{name}"));
+    std::fs::create_dir_all(&to).unwrap();
+    let from = fixture(fixture_name);
+    let weights = generate::weights(&json_of(&from.join("tensors.json"))).unwrap();
+    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+    let write = |file: &str, value: &Value| std::fs::write(to.join(file), value.to_string()).unwrap();
+    write("config.json", &json_of(&from.join("config.json")));
+    write("tokenizer.json", &words.tokenizer());
+    let tokenizer_config = json!({
+        "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "chat_template": template,
+    });
+    write("tokenizer_config.json", &tokenizer_config);
+    files.iter().for_each(|(file, value)| write(file, value));
     to
 }
 
-fn tokenizer() -> Value {
-    let vocab: Map<String, Value> = (0..VOCAB).map(|id| (token(id), id.into())).collect();
-    let special = (0..4).chain(128..128 + SPECIAL.len() as u32).map(|id| {
-        json!({
-            "id": id, "content": token(id), "single_word": false, "lstrip": false, "rstrip": false,
-            "normalized": false, "special": true,
-        })
-    });
-    let pattern = json!({"Regex": r"[wx]\d+|[^\s]|\n\n|\n"});
-    json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": special.collect::<Vec<_>>(),
-        "normalizer": null, "post_processor": null, "decoder": null,
-        "pre_tokenizer": {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": true},
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"},
-    })
+fn json_of(file: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
 /// The reference's prompts and logits.
@@ -121,7 +149,12 @@ pub struct Golden(BTreeMap<String, Array>);
 
 impl Golden {
     pub fn read() -> Self {
-        Self(mlx::io::load_safetensors(fixture().join("golden.safetensors")).unwrap())
+        Self::of("qwen3_vl")
+    }
+
+    /// Those of a fixture.
+    pub fn of(name: &str) -> Self {
+        Self(mlx::io::load_safetensors(fixture(name).join("golden.safetensors")).unwrap())
     }
 
     /// Tokens of `what` of a case.

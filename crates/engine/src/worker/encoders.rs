@@ -1,0 +1,69 @@
+//! A model's encoders: of pictures, of audio, or of both.
+
+use mlx::Array;
+use omnibus_model::encoders::{AudioEncoder, AudioInput, Encoder, EncoderInput, Features, Grid, View};
+use omnibus_model::{Kernels, Source};
+
+use crate::StartError;
+use crate::media::{EncoderContent, EncoderPixels, Spectrum, ViewPixels, is_seen_in_parts};
+
+/// Those that a model has.
+pub(super) struct Encoders {
+    pictures: Option<Encoder>,
+    audio: Option<AudioEncoder>,
+}
+
+impl Encoders {
+    /// Those whose features the text side of the model takes and whose weights its checkpoint has.
+    pub(super) fn load(source: &Source, kernels: Kernels) -> Result<Self, StartError> {
+        let config = source.config().map_err(StartError::new)?;
+        let pictures = is_seen_in_parts(&config).then(|| Encoder::load(source, kernels));
+        let pictures = pictures.transpose().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the model is served without pictures");
+            None
+        });
+        let audio = AudioEncoder::load(source, kernels).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the model is served without audio");
+            None
+        });
+        Ok(Self { pictures: pictures.flatten(), audio })
+    }
+
+    /// Whether there is one of pictures.
+    pub(super) fn sees(&self) -> bool {
+        self.pictures.is_some()
+    }
+
+    /// Whether there is one of audio.
+    pub(super) fn hears(&self) -> bool {
+        self.audio.is_some()
+    }
+
+    /// The features of a picture or of a window of sound, lazily, with what each layer makes, in order.
+    pub(super) fn encode_in_stages(&self, pixels: &EncoderPixels) -> mlx::Result<(Features, Vec<Array>)> {
+        match (pixels.content(), &self.pictures, &self.audio) {
+            (EncoderContent::Views(views), Some(encoder), _) => encoder.encode_in_stages(&picture(views)?),
+            (EncoderContent::Spectrum(spectrum), _, Some(encoder)) => {
+                encoder.encode_in_stages(&window(spectrum)?)
+            }
+            (EncoderContent::Views(_), None, _) => Err(mlx::Error::new("the model has no picture encoder")),
+            (EncoderContent::Spectrum(_), _, None) => Err(mlx::Error::new("the model has no audio encoder")),
+        }
+    }
+}
+
+fn picture(views: &[ViewPixels]) -> mlx::Result<EncoderInput> {
+    let view = |view: &ViewPixels| {
+        let [count, rows, columns] = view.grid;
+        Ok(View {
+            pixels: Array::from_slice(&view.values, &view.shape)?,
+            grid: Grid { count, rows, columns },
+        })
+    };
+    Ok(EncoderInput { views: views.iter().map(view).collect::<mlx::Result<_>>()? })
+}
+
+fn window(spectrum: &Spectrum) -> mlx::Result<AudioInput> {
+    let shape = [spectrum.frames() as i32, spectrum.bands as i32];
+    Ok(AudioInput { spectrum: Array::from_slice(&spectrum.values, &shape)?, frames: spectrum.sound })
+}

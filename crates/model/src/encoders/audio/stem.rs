@@ -1,0 +1,78 @@
+//! Convolutions that make rows of frames.
+
+use mlx::{Array, Dtype};
+
+use super::blueprint::Stem;
+use super::manifest::{CONVOLUTION_NORMS, CONVOLUTIONS, KERNEL, STEM_LINEAR};
+use crate::blocks::{Linear, NormBlock};
+use crate::ops::Ops;
+use crate::weights::Store;
+use crate::{Activation, LoadError};
+
+/// A stem with its weights.
+pub(super) enum StemBlock {
+    Frames { ops: &'static dyn Ops, act: Activation, convolutions: [(Array, Array); 2] },
+    Planes { convolutions: Box<[(Array, NormBlock); 2]>, linear: Linear },
+}
+
+impl StemBlock {
+    pub(super) fn load(stem: Stem, store: &mut Store) -> Result<Self, LoadError> {
+        let at = |name: &str| format!("encoder.{name}");
+        match stem {
+            Stem::Frames(act) => {
+                let mut convolution = |name: &str| -> Result<_, LoadError> {
+                    let part = |part: &str| at(&format!("{name}.{part}"));
+                    Ok((store.vector(&part("weight"))?, store.vector(&part("bias"))?))
+                };
+                let [first, second] = CONVOLUTIONS;
+                let convolutions = [convolution(first)?, convolution(second)?];
+                Ok(Self::Frames { ops: store.ops(), act, convolutions })
+            }
+            Stem::Planes { channels: [first, second], norm } => {
+                let mut convolution = |which: usize, width: usize| -> Result<_, LoadError> {
+                    let weight = store.vector(&at(&format!("{}.weight", CONVOLUTIONS[which])))?;
+                    Ok((weight, store.norm(&at(CONVOLUTION_NORMS[which]), norm, width)?))
+                };
+                let convolutions = Box::new([convolution(0, first)?, convolution(1, second)?]);
+                Ok(Self::Planes { convolutions, linear: store.linear(&at(STEM_LINEAR))? })
+            }
+        }
+    }
+
+    /// `[frames, bands]` → `[rows, hidden]`.
+    pub(super) fn forward(&self, spectrum: &Array, dtype: Dtype) -> mlx::Result<Array> {
+        const PADDING: i32 = (KERNEL / 2) as i32;
+        match self {
+            Self::Frames { ops, act, convolutions } => {
+                let mut x = spectrum.astype(dtype)?.expand_dims(&[0])?;
+                for ((weight, bias), stride) in convolutions.iter().zip([1, 2]) {
+                    x = ops.act(&(x.conv1d(weight, stride, PADDING, 1, 1)? + bias), *act)?;
+                }
+                x.squeeze(&[0])
+            }
+            Self::Planes { convolutions, linear } => {
+                let mut x = spectrum.astype(dtype)?.expand_dims(&[0, -1])?;
+                for (weight, norm) in convolutions.iter() {
+                    x = x.conv2d(weight, [2, 2], [PADDING; 2], [1, 1], 1)?;
+                    x = norm.forward(&x)?.relu()?;
+                }
+                let [_, rows, bands, channels] = x.dims()?;
+                linear.forward(&x.reshape(&[rows, bands * channels])?)
+            }
+        }
+    }
+
+    pub(super) fn arrays(&self) -> Vec<&Array> {
+        match self {
+            Self::Frames { convolutions, .. } => {
+                convolutions.iter().flat_map(|(weight, bias)| [weight, bias]).collect()
+            }
+            Self::Planes { convolutions, linear } => {
+                let norms = convolutions
+                    .iter()
+                    .flat_map(|(weight, norm)| std::iter::once(weight).chain(norm.arrays()));
+                norms.chain(linear.arrays()).collect()
+            }
+        }
+    }
+}
