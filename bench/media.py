@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Images: the first token of a cold one, of a repeated one, after a restart, of eight at once, and streams beside them.
 
-    OMNIBUS=target/release/omnibus python3 bench/media.py [--rounds 5] [--mlx-vlm PYTHON] [-- SERVE-ARGUMENTS…]
+    OMNIBUS=target/release/omnibus python3 bench/media.py [--tower small|so400m] [--rounds 5] [--mlx-vlm PYTHON]
+                                                          [-- SERVE-ARGUMENTS…]
 
-A LLaVA with random weights: a SigLIP tower of 21 million parameters (576 features an image), a Llama of 4 million. Times
-are of whole answers of one token, which include decoding and resizing the file. With --mlx-vlm, its server runs the same
+A LLaVA with random weights: `small` has a SigLIP tower of 21 million parameters (576 features an image) and a Llama of 4
+million, in float32; `so400m` the published tower of 430 million (729 features) and a Llama of 420 million, in bfloat16, for
+GPUs. Times are of whole answers of one token, which include decoding and resizing the file. With --mlx-vlm, its server runs the same
 requests in turns with ours, on the same weights. Needs numpy and Pillow, and the release binary.
 """
 
@@ -32,21 +34,29 @@ from PIL import Image
 from kill_engine import Server
 
 SEE = pathlib.Path(__file__).resolve().parent.parent / "training/vision/omnibus-see"
-SIZE, PATCH = 384, 16
-VISION = dict(hidden_size=384, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=6, image_size=SIZE, patch_size=PATCH)
-TEXT = dict(hidden_size=256, intermediate_size=704, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=64)
+MODELS = {
+    "small": dict(
+        dtype="float32",
+        vision=dict(hidden_size=384, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=6, image_size=384, patch_size=16),
+        text=dict(hidden_size=256, intermediate_size=704, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=64)),
+    "so400m": dict(
+        dtype="bfloat16",
+        vision=dict(hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, num_attention_heads=16, image_size=384, patch_size=14),
+        text=dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, num_key_value_heads=8, head_dim=128)),
+}
 
 
-def shapes():
+def shapes(vision, texts):
     """Names and shapes of all weights."""
-    hidden, width, text = VISION["hidden_size"], VISION["intermediate_size"], TEXT["hidden_size"]
+    hidden, width, text = vision["hidden_size"], vision["intermediate_size"], texts["hidden_size"]
+    patch, queries = vision["patch_size"], texts["num_attention_heads"] * texts["head_dim"]
     tower, model = "vision_tower.vision_model.", "language_model.model."
-    yield tower + "embeddings.patch_embedding.weight", (hidden, 3, PATCH, PATCH)
+    yield tower + "embeddings.patch_embedding.weight", (hidden, 3, patch, patch)
     yield tower + "embeddings.patch_embedding.bias", (hidden,)
-    yield tower + "embeddings.position_embedding.weight", ((SIZE // PATCH) ** 2, hidden)
+    yield tower + "embeddings.position_embedding.weight", ((vision["image_size"] // patch) ** 2, hidden)
     for name in ("weight", "bias"):
         yield f"{tower}post_layernorm.{name}", (hidden,)
-    for layer in range(VISION["num_hidden_layers"]):
+    for layer in range(vision["num_hidden_layers"]):
         at = f"{tower}encoder.layers.{layer}."
         linears = {f"self_attn.{name}_proj": (hidden, hidden) for name in ("q", "k", "v", "out")}
         linears |= {"mlp.fc1": (width, hidden), "mlp.fc2": (hidden, width)}
@@ -61,38 +71,47 @@ def shapes():
         yield f"multi_modal_projector.{name}.bias", shape[:1]
     yield model + "embed_tokens.weight", (384, text)
     yield model + "norm.weight", (text,)
-    keys = TEXT["num_key_value_heads"] * TEXT["head_dim"]
-    for layer in range(TEXT["num_hidden_layers"]):
-        at, mlp = f"{model}layers.{layer}.", TEXT["intermediate_size"]
-        for name, shape in {"self_attn.q_proj": (text, text), "self_attn.k_proj": (keys, text), "self_attn.v_proj": (keys, text), "self_attn.o_proj": (text, text),
+    keys = texts["num_key_value_heads"] * texts["head_dim"]
+    for layer in range(texts["num_hidden_layers"]):
+        at, mlp = f"{model}layers.{layer}.", texts["intermediate_size"]
+        for name, shape in {"self_attn.q_proj": (queries, text), "self_attn.k_proj": (keys, text), "self_attn.v_proj": (keys, text), "self_attn.o_proj": (text, queries),
                             "mlp.gate_proj": (mlp, text), "mlp.up_proj": (mlp, text), "mlp.down_proj": (text, mlp)}.items():
             yield f"{at}{name}.weight", shape
         for norm in ("input_layernorm", "post_attention_layernorm"):
             yield f"{at}{norm}.weight", (text,)
 
 
-def make_model(folder):
-    """A model directory with random float32 weights, and the tokenizer of the repository's small model that sees."""
+def stored(values, dtype):
+    """The bytes of float32 values in a dtype of safetensors."""
+    return values.tobytes() if dtype == "F32" else (values.view(numpy.uint32) >> 16).astype(numpy.uint16).tobytes()
+
+
+def make_model(folder, vision, text, dtype):
+    """A model directory with random weights, and the tokenizer of the repository's small model that sees."""
     shutil.copytree(SEE, folder)
+    size, patch = vision["image_size"], vision["patch_size"]
     config = json.loads((folder / "config.json").read_text())
-    config["vision_config"] |= VISION
-    config["text_config"] |= TEXT
-    config |= dict(image_seq_length=(SIZE // PATCH) ** 2, torch_dtype="float32")
+    config["vision_config"] |= vision
+    config["text_config"] |= text
+    config |= dict(image_seq_length=(size // patch) ** 2, torch_dtype=dtype)
     (folder / "config.json").write_text(json.dumps(config))
     processor = json.loads((folder / "preprocessor_config.json").read_text())
-    processor["size"] = dict(height=SIZE, width=SIZE)
+    processor["size"] = dict(height=size, width=size)
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     prompts = json.loads((folder / "processor_config.json").read_text())
-    (folder / "processor_config.json").write_text(json.dumps(prompts | dict(patch_size=PATCH)))
+    (folder / "processor_config.json").write_text(json.dumps(prompts | dict(patch_size=patch)))
     rng, header, data = numpy.random.default_rng(7), {}, io.BytesIO()
-    for name, shape in shapes():
+    kind = {"float32": "F32", "bfloat16": "BF16"}[dtype]
+    for name, shape in shapes(vision, text):
         is_norm = "norm" in name and name.endswith("weight")
-        values = numpy.ones(shape) if is_norm else rng.normal(0, 0.02, shape)
+        values = numpy.ones(shape, "<f4") if is_norm else rng.standard_normal(shape, "<f4") * numpy.float32(0.02)
         first = data.tell()
-        data.write(values.astype("<f4").tobytes())
-        header[name] = dict(dtype="F32", shape=shape, data_offsets=[first, data.tell()])
-    text = json.dumps(header | {"__metadata__": {"format": "pt"}}).encode()
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data.getvalue())
+        data.write(stored(values, kind))
+        header[name] = dict(dtype=kind, shape=shape, data_offsets=[first, data.tell()])
+    head = json.dumps(header | {"__metadata__": {"format": "pt"}}).encode()
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.write(data.getbuffer())
 
 
 def picture(number):
@@ -209,13 +228,14 @@ def main():
     flags = arguments[arguments.index("--") + 1:] if "--" in arguments else []
     arguments = arguments[:arguments.index("--")] if "--" in arguments else arguments
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tower", choices=MODELS, default="small")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mlx-vlm", metavar="PYTHON", help="a Python with mlx-vlm, to compare with")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         model = folder / "model"
-        make_model(model)
+        make_model(model, **MODELS[options.tower])
         serve = [str(model), "--cache-dir", str(folder / "cache"), *flags]
         server = Server(serve)
         ours = images(Client(server.host, server.port, "model"), options.rounds, 0)
