@@ -203,7 +203,7 @@ impl Model {
         let layers = self.blueprint.layers.iter().flat_map(|layer| layer.mixer.attentions());
         let by_length = if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes };
         let needs = AttentionNeeds {
-            format: storage.format,
+            storage,
             by_length,
             block_size,
             layers: layers.collect(),

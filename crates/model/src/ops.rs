@@ -17,12 +17,12 @@ use std::cell::OnceCell;
 use mlx::cpu::Activations;
 use mlx::{Array, Dtype};
 
-use omnibus_kv::KvFormat;
-
 use crate::environment;
 use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run, StatePath};
 use crate::kv_cache::poisoned;
-use crate::{Activation, Attention, GatedDelta, KvCache, LatentAttention, Mamba2, Mixer, Router, WkvState};
+use crate::{
+    Activation, Attention, GatedDelta, KvCache, KvStorage, LatentAttention, Mamba2, Mixer, Router, WkvState,
+};
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
@@ -155,8 +155,7 @@ impl<'a> LayerContext<'a> {
 
 /// What decides how a model's attention finds keys and values.
 pub(crate) struct AttentionNeeds<'a> {
-    /// Of all positions but an unquantized prefix.
-    pub(crate) format: KvFormat,
+    pub(crate) storage: KvStorage,
     pub(crate) by_length: ByLength,
     /// Tokens of a block.
     pub(crate) block_size: usize,

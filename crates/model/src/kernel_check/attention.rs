@@ -163,7 +163,7 @@ impl<'a> Probe<'a> {
 
     fn context(&self, batch: &Batch, cache: &KvCache, ops: &dyn Ops) -> mlx::Result<ForwardContext> {
         let mut needs = AttentionNeeds {
-            format: self.storage.format,
+            storage: self.storage,
             by_length: if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes },
             block_size: BLOCK_SIZE,
             layers: Vec::new(),

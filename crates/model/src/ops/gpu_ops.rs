@@ -33,18 +33,21 @@ impl Ops for GpuOps {
 
     fn attention_path(&self, needs: &AttentionNeeds) -> AttentionPath {
         // Activations have a type of their own, which kernels support where they do this one.
-        let dtype = match needs.format {
-            KvFormat::Float(_) => kv_format::dtype_of(needs.format),
+        let format = needs.storage.format;
+        let dtype = match format {
+            KvFormat::Float(_) => kv_format::dtype_of(format),
             KvFormat::Packed { .. } => Dtype::Bf16,
         };
         let size = needs.block_size as i32;
         let supported = needs.layers.iter().all(|spec| {
-            attention::paged(spec, dtype, needs.format, size).is_some_and(|kernels| kernels.is_supported())
+            attention::paged(spec, dtype, format, size).is_some_and(|kernels| kernels.is_supported())
         });
         let latents = |spec: &&LatentAttention| {
-            latent::paged(spec, dtype, needs.format, size).is_some_and(|kernels| kernels.is_supported())
+            latent::paged(spec, dtype, format, size).is_some_and(|kernels| kernels.is_supported())
         };
-        let supported = supported && needs.latents.iter().all(latents);
+        // Rows of chunks of latents are computed by one pool.
+        let one_pool = needs.storage.unquantized_prefix.is_none() || needs.latents.is_empty();
+        let supported = supported && one_pool && needs.latents.iter().all(latents);
         match (needs.by_length, supported && !needs.gathers && is_on(GpuKernel::Attention)) {
             (ByLength::No, true) => AttentionPath::Items,
             (ByLength::Yes, _) | (_, false) => AttentionPath::Gather,

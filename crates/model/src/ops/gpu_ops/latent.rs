@@ -62,8 +62,12 @@ pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
     let (ctx, index, dtype) = (call.layer.ctx, call.layer.index, call.queries.dtype()?);
     let block_size = call.layer.cache.block_size as i32;
     let pools = ctx.attention_pools(call.layer.cache, index)?;
-    let [(at, format, metadata)] = pools.as_slice() else { return Err(poisoned()) };
-    let AttentionReads::Items(items) = &metadata.reads else { return Err(poisoned()) };
+    let [(at, format, metadata)] = pools.as_slice() else {
+        return Err(mlx::Error::new("latents in one pool"));
+    };
+    let AttentionReads::Items(items) = &metadata.reads else {
+        return Err(mlx::Error::new("latents that are read by items"));
+    };
     let queries = call.queries.reshape(&[items.rows, -1])?;
     let (turned, counter, pools) = write(&mut call, &queries, (*at, *format), items)?;
     let [latents, keys] = &pools;
@@ -78,7 +82,8 @@ pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
                 tables: &items.tables,
                 counter: &counter,
             };
-            let kernels = paged(spec, dtype, *format, block_size).ok_or_else(poisoned)?;
+            let kernels = paged(spec, dtype, *format, block_size);
+            let kernels = kernels.ok_or_else(|| mlx::Error::new("latents that have a kernel"))?;
             let read = kernels.run(&arrays, (&decode.array, decode.count), items.longest)?;
             Some(with_head_weights(call.weights.unembed_out, &read)?)
         }
