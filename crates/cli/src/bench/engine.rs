@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::presets;
 use crate::error::Error;
-use crate::settings::{Config, EngineBenchSettings};
-use crate::{model, output};
+use crate::settings::{Config, EngineBenchSettings, Log};
+use crate::{log, model, output};
 
 /// The results, as `--json` prints them.
 #[derive(Debug, Serialize)]
@@ -79,6 +79,8 @@ pub enum Case<T> {
 
 /// Runs the benchmark, with a line on stderr after each case.
 pub fn run(config: &Config) -> Result<EngineBench, Error> {
+    // Warnings say which kernels and graphs are not used.
+    log::install(&Log { filter: "warn".to_owned(), ..config.log.clone() });
     let bench = &config.engine_bench;
     let bench_model = bench_model(config)?;
     let settings = settings(config);

@@ -6,7 +6,7 @@ use super::attention::RotaryOrder;
 use super::elementwise::is_float;
 use super::linear::{FewRowsWeight, Stored, WeightBits, units, whole};
 use super::plan::{Plan, bits, dtype, int, unused_output};
-use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_WRITE, WMM_HEADS};
+use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS};
 use crate::fast::TemplateValue;
 use crate::{Array, Dtype, Error, Result, device};
 
@@ -203,6 +203,29 @@ impl PagedLatents {
         ];
         let grid = [items, groups, 1];
         vec![first, Plan { kernel: &ATTN_REDUCE, constants, groups: grid, threads, outputs: vec![out] }]
+    }
+
+    /// The latents of one sequence and the keys beside them, all slots of `blocks` blocks. Inputs: the pools of latents and
+    /// of keys, the sequence's block table `[1, blocks]` i32, and the turned queries that [`LatentWrite`] gave, which order
+    /// the launches. Outputs: `[blocks · block_size, latent_dim]` and `[blocks · block_size, rope_dim]`.
+    pub fn gather(&self, blocks: i32) -> Plan {
+        let LatentShape { latent_dim, rope_dim, .. } = self.shape;
+        let (simds, keys) = (8, blocks * self.block_size);
+        let constants = vec![
+            dtype("T", self.dtype),
+            dtype("TP", self.pool),
+            int("L", latent_dim),
+            int("RD", rope_dim),
+            int("BS", self.block_size),
+            int("NS", simds),
+        ];
+        Plan {
+            kernel: &LATENT_GATHER,
+            constants,
+            groups: [(keys + simds - 1) / simds, 1, 1],
+            threads: simds * 32,
+            outputs: vec![(vec![keys, latent_dim], self.dtype), (vec![keys, rope_dim], self.dtype)],
+        }
     }
 
     /// Computes [`Self::decode`], `[rows, heads · latent_dim]`.

@@ -94,6 +94,8 @@ pub(super) static LATENT_WRITE: Kernel = kernel!(
     &["turned", "counter"],
     Dialect
 );
+pub(super) static LATENT_GATHER: Kernel =
+    kernel!("latent_gather", &["lpool", "kpool", "table", "turned"], &["latents", "key"], Dialect);
 pub(super) static ATTN_LATENT: Kernel = kernel!(
     "attn_latent",
     &["q", "turned", "lpool", "kpool", "items", "table", "counter"],

@@ -205,6 +205,32 @@ fn attentions(dialect: Dialect) -> Vec<Case> {
     ]
 }
 
+fn gather_case(attention: PagedLatents, table: &[i32]) -> Case {
+    let LatentShape { latent_dim, rope_dim, .. } = attention.shape;
+    let mut numbers = Numbers(table.len() as u64 + latent_dim as u64);
+    let pools =
+        [latent_dim, rope_dim].map(|dim| numbers.tensor(attention.pool, &[9, attention.block_size, 1, dim]));
+    let expected = pools.each_ref().map(|pool| {
+        let (values, block) = (pool.to_f64(), pool.to_f64().len() / 9);
+        table.iter().flat_map(|at| values[*at as usize * block..][..block].to_vec()).collect()
+    });
+    let plans = vec![attention.gather(table.len() as i32)];
+    let table = Tensor { shape: vec![1, table.len() as i32], ..Tensor::ints(table) };
+    let [latents, keys] = pools;
+    let turned = numbers.tensor(attention.dtype, &[1, 8]);
+    let expected = [4, 5].into_iter().zip(expected).collect();
+    Case { plans, inputs: vec![latents, keys, table, turned], expected, dtype: attention.dtype }
+}
+
+fn gathers() -> Vec<Case> {
+    let gather = |dtype, pool, shape, block_size| PagedLatents { dtype, pool, shape, block_size, scale: 1.0 };
+    vec![
+        gather_case(gather(F32, F32, shape(4, 24, 8), 16), &[3, 8, 0]),
+        gather_case(gather(Bf16, F32, shape(1, 512, 64), 8), &[5]),
+        gather_case(gather(F16, F16, shape(2, 264, 256), 4), &[7, 1, 2, 6, 4]),
+    ]
+}
+
 fn product_case(bits: WeightBits, [rows, heads]: [i32; 2], inputs: i32, pitch: i32, outputs: i32) -> Case {
     let mut numbers = Numbers((rows + heads * 31 + inputs) as u64);
     let x = numbers.tensor(Bf16, &[rows, heads * pitch]);
@@ -292,13 +318,20 @@ fn attention_to_latents_equals_its_reference() {
 }
 
 #[test]
+fn latents_are_gathered_in_order() {
+    check("latent_gather_cuda", Dialect::Cuda, &gathers());
+    check("latent_gather_metal", Dialect::Metal, &gathers());
+}
+
+#[test]
 fn products_of_heads_equal_their_reference() {
     check("wmm_heads", Dialect::Cuda, &products());
 }
 
 #[test]
 fn broken_latent_kernels_are_noticed() {
-    let breaks: [(&str, Vec<Case>, Break); 5] = [
+    let breaks: [(&str, Vec<Case>, Break); 6] = [
+        ("latent_gather", gathers(), Some(("table[k / BS]", "table[0]"))),
         (
             "latent_write",
             writes(),

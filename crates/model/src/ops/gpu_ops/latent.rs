@@ -1,4 +1,5 @@
-//! Latent attention of one layer: rows that decode by our kernels, chunks by MLX's operations over the same pools.
+//! Latent attention of one layer: rows that decode by our kernels, chunks by MLX's operations over latents that a kernel
+//! gathers: MLX's own gather would not wait for the kernel that writes the pools.
 
 use mlx::gpu::{
     FewRowsWeight, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, RotaryOrder,
@@ -8,7 +9,7 @@ use mlx::{Array, Dtype, QuantMode};
 use omnibus_kv::KvFormat;
 
 use super::{GpuKernel, is_on, linear};
-use crate::forward::{AttentionReads, Items};
+use crate::forward::{AttentionReads, Gather, Items};
 use crate::kv_cache::poisoned;
 use crate::ops::mlx_ops::{HeadProducts, LatentReader};
 use crate::ops::{LatentCall, Weight};
@@ -71,6 +72,8 @@ pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
     let queries = call.queries.reshape(&[items.rows, -1])?;
     let (turned, counter, pools) = write(&mut call, &queries, (*at, *format), items)?;
     let [latents, keys] = &pools;
+    let kernels = paged(spec, dtype, *format, block_size);
+    let kernels = kernels.ok_or_else(|| mlx::Error::new("latents that have a kernel"))?;
     let decoded = match &items.decode {
         Some(decode) => {
             let absorbed = with_head_weights(call.weights.embed_q, &queries)?;
@@ -82,8 +85,6 @@ pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
                 tables: &items.tables,
                 counter: &counter,
             };
-            let kernels = paged(spec, dtype, *format, block_size);
-            let kernels = kernels.ok_or_else(|| mlx::Error::new("latents that have a kernel"))?;
             let read = kernels.run(&arrays, (&decode.array, decode.count), items.longest)?;
             Some(with_head_weights(call.weights.unembed_out, &read)?)
         }
@@ -94,10 +95,19 @@ pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
     let chunks = match items.gathers.as_slice() {
         [] => Vec::new(),
         gathers => {
-            let (nope, turned) = (nope()?, turned.reshape(&[rows[0], rows[1], -1])?);
-            let (queries, weights) = ([&nope, &turned], call.weights);
+            let (nope, rope) = (nope()?, turned.reshape(&[rows[0], rows[1], -1])?);
+            let (queries, weights) = ([&nope, &rope], call.weights);
             let reader = LatentReader { spec, queries, weights, products: PRODUCTS };
-            let attend = |gather| reader.attend([latents, keys], *format, (gather, gather.mask()));
+            let attend = |gather: &Gather| {
+                let plan = kernels.gather(gather.tables.dim(-1)?);
+                let made = plan.call(&[latents, keys, &gather.tables, &turned])?;
+                let [latents, keys] = made.as_slice() else {
+                    return Err(mlx::Error::new("latents and keys"));
+                };
+                let in_order =
+                    |all: &Array| all.slice(&[0, 0], &[gather.keys, all.dim(-1)?])?.expand_dims(&[0, 1]);
+                reader.attend([&in_order(latents)?, &in_order(keys)?], (&gather.rows, gather.mask()))
+            };
             gathers.iter().map(attend).collect::<mlx::Result<_>>()?
         }
     };

@@ -90,7 +90,10 @@ pub(in crate::ops) fn latent(mut call: LatentCall, products: HeadProducts) -> ml
                 None => None,
             };
             let mask = chosen.as_ref().map_or(gather.mask(), fast::Mask::Array);
-            attended.push(reader.attend([latents, keys], *format, (gather, mask))?);
+            let dtype = nope.dtype()?;
+            let latents = in_order(latents, call.spec.latent_dim, *format, gather)?.astype(dtype)?;
+            let keys = in_order(keys, call.spec.rope_dim, *format, gather)?.astype(dtype)?;
+            attended.push(reader.attend([&latents, &keys], (&gather.rows, mask))?);
         }
         order = order.or(metadata.order.as_ref());
     }
@@ -114,35 +117,33 @@ pub(in crate::ops) struct LatentReader<'a> {
 }
 
 impl LatentReader<'_> {
-    /// The rows of one gather, `[n, heads · v_head_dim]`. `pools`: of latents and keys.
+    /// The rows of one gather, `[n, heads · v_head_dim]`, to its latents `[n, 1, keys, latent_dim]` and keys `[n, 1, keys,
+    /// rope_dim]`.
     pub(in crate::ops) fn attend(
         &self,
         [latents, keys]: [&Array; 2],
-        format: KvFormat,
-        (gather, mask): (&Gather, fast::Mask<'_>),
+        (rows, mask): (&Rows, fast::Mask<'_>),
     ) -> mlx::Result<Array> {
         let [q_nope, q_rope] = self.queries;
-        let (spec, dtype) = (self.spec, q_nope.dtype()?);
+        let spec = self.spec;
         let LatentWeights { embed_q, unembed_out } = self.weights;
         let HeadProducts { of_heads, of_heads_back } = self.products;
-        let latents = in_order(latents, spec.latent_dim, format, gather)?.astype(dtype)?;
-        let keys = in_order(keys, spec.rope_dim, format, gather)?.astype(dtype)?;
-        let of = |queries: &Array| gather.rows.of_heads(queries);
-        match &gather.rows {
+        let of = |queries: &Array| rows.of_heads(queries);
+        match rows {
             Rows::Singles(rows) => {
                 // [n, heads, 1, latent_dim]
                 let absorbed = of_heads(embed_q, &of(q_nope)?)?;
                 let queries = mlx::concatenate(&[&absorbed, &of(q_rope)?], -1)?;
-                let keys = mlx::concatenate(&[&latents, &keys], -1)?;
-                let y = fast::sdpa(&queries, &keys, &latents, spec.scale, mask, None)?;
+                let keys = mlx::concatenate(&[latents, keys], -1)?;
+                let y = fast::sdpa(&queries, &keys, latents, spec.scale, mask, None)?;
                 of_heads(unembed_out, &y)?.reshape(&[rows.dim(0)?, -1])
             }
             Rows::Chunk { len, .. } => {
                 let queries = mlx::concatenate(&[&of(q_nope)?, &of(q_rope)?], -1)?;
                 let [count, _, tokens, rope] = keys.dims()?;
                 let keys = keys.broadcast_to(&[count, spec.heads as i32, tokens, rope])?;
-                let keys = mlx::concatenate(&[&of_heads_back(embed_q, &latents)?, &keys], -1)?;
-                let values = of_heads(unembed_out, &latents)?;
+                let keys = mlx::concatenate(&[&of_heads_back(embed_q, latents)?, &keys], -1)?;
+                let values = of_heads(unembed_out, latents)?;
                 let y = fast::sdpa(&queries, &keys, &values, spec.scale, mask, None)?;
                 y.transpose(&[0, 2, 1, 3])?.reshape(&[*len, -1])
             }
