@@ -1,7 +1,10 @@
 //! Products of a few rows with weights, on tensor cores.
 
+use mlx_sys as sys;
+
 use super::plan::{Plan, dtype, int};
-use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM};
+use super::program::has_warpgroups;
+use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM, WMM_WIDE};
 use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
 
@@ -26,6 +29,22 @@ impl WeightBits {
     }
 }
 
+/// What multiplies matrices on a CUDA GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatrixUnit {
+    /// Instructions of a simd group.
+    SimdGroup,
+    /// Instructions of four simd groups, which read one side from shared memory: compute capability 9.0 alone.
+    Warpgroup,
+}
+
+impl MatrixUnit {
+    /// Of the GPU that this process uses.
+    pub fn of_device() -> Self {
+        if has_warpgroups() { Self::Warpgroup } else { Self::SimdGroup }
+    }
+}
+
 /// `x · wᵀ` for up to 64 rows of bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewRows {
@@ -37,6 +56,8 @@ pub struct FewRows {
     pub inputs: i32,
     /// Rows of `w`.
     pub outputs: i32,
+    /// For more than 16 rows.
+    pub unit: MatrixUnit,
 }
 
 /// The most rows of a product.
@@ -45,6 +66,10 @@ pub const FEW_ROWS_MAX: i32 = 64;
 const GROUPS_WANTED: i32 = 128;
 /// The same where a group stages its rows: two or three fit a multiprocessor.
 const STAGED_GROUPS_WANTED: i32 = 304;
+/// The same where warpgroups multiply: two groups fit a multiprocessor.
+const WIDE_GROUPS_WANTED: i32 = 264;
+/// Warpgroups of a group that share its rows.
+const WARPGROUPS: i32 = 2;
 
 impl FewRows {
     /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
@@ -56,8 +81,12 @@ impl FewRows {
             return None;
         }
         let bits = self.bits.bits();
-        let is_narrow = self.rows <= 16 || self.bits == WeightBits::Eight;
-        let (plan, splits) = if is_narrow { self.narrow(bits) } else { self.staged(bits) };
+        let (plan, splits) = match self.unit {
+            _ if self.rows <= 16 => self.narrow(bits),
+            MatrixUnit::Warpgroup => self.wide(bits),
+            MatrixUnit::SimdGroup if self.bits == WeightBits::Eight => self.narrow(bits),
+            MatrixUnit::SimdGroup => self.staged(bits),
+        };
         let partial = if splits == 1 { Dtype::Bf16 } else { Dtype::F32 };
         let first = plan.with_output((vec![splits, self.rows, self.outputs], partial));
         if splits == 1 {
@@ -73,7 +102,7 @@ impl FewRows {
         Some(vec![first, sum])
     }
 
-    /// Up to 16 rows, and all of 8 bits: simd groups share the inputs of a product.
+    /// Up to 16 rows, and without warpgroups all of 8 bits: simd groups share the inputs of a product.
     fn narrow(&self, bits: i32) -> (Unfinished, i32) {
         let units = units(self.inputs);
         let row_tiles = if bits == 16 && self.rows > 8 && self.outputs >= 4096 { 2 } else { 1 };
@@ -106,6 +135,19 @@ impl FewRows {
         let constants = vec![("MT", tiles), ("RT", row_tiles), ("WN", 4)];
         let whole = whole(self.inputs);
         (Unfinished { kernel: &WMM_STAGED, bits, whole, constants, blocks, splits, simds: 4 }, splits)
+    }
+
+    /// 17 to 64 rows by warpgroups.
+    fn wide(&self, bits: i32) -> (Unfinished, i32) {
+        let blocks = (self.outputs + 64 * WARPGROUPS - 1) / (64 * WARPGROUPS);
+        let splits = (units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).clamp(1, 10);
+        let tiles = if self.rows <= 32 { 4 } else { 8 };
+        let constants = vec![("MT", tiles), ("WN", WARPGROUPS)];
+        let whole = whole(self.inputs);
+        (
+            Unfinished { kernel: &WMM_WIDE, bits, whole, constants, blocks, splits, simds: 4 * WARPGROUPS },
+            splits,
+        )
     }
 }
 
@@ -153,7 +195,8 @@ pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
     }
     let rows = x.size() as i32 / inputs.max(1);
     let dialect = Dialect::of(device::backend());
-    let plans = dialect.and_then(|dialect| FewRows { bits, rows, inputs, outputs }.plans(dialect));
+    let product = FewRows { bits, rows, inputs, outputs, unit: MatrixUnit::of_device() };
+    let plans = dialect.and_then(|dialect| product.plans(dialect));
     let Some(plans) = plans else { return Ok(None) };
     let flat = x.reshape(&[rows, inputs])?;
     let mut product: Option<Array> = None;
@@ -170,6 +213,13 @@ pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
         *last = outputs;
     }
     product.reshape(&shape).map(Some)
+}
+
+/// The parts of a product that [`few_rows`] has split, `[parts, rows, outputs]` f32, while their sum is not computed: what
+/// reads the parts in place of the product saves the kernel that adds them up. `None` for any other array.
+pub fn parts_of(product: &Array) -> Option<Array> {
+    let parts = sys::program_input(product.raw().ok()?, WMM_SUM.name).ok()?;
+    (!parts.is_null()).then(|| Array::from_raw(parts))
 }
 
 /// The weights of [`few_rows`].

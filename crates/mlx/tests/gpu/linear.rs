@@ -1,7 +1,9 @@
-//! Products of a few rows with weights of 4 and 16 bits.
+//! Products of a few rows with weights of 4, 8 and 16 bits.
 
 use mlx::Dtype::{self, Bf16, F32, U32};
-use mlx::gpu::{Dialect, FewRows, Plan, WeightBits};
+use mlx::gpu::{Dialect, FewRows, MatrixUnit, Plan, WeightBits};
+
+use MatrixUnit::{SimdGroup, Warpgroup};
 
 use crate::emulator::{Numbers, Program, Tensor, error, tolerance};
 
@@ -11,7 +13,7 @@ struct Case {
     expected: Vec<f64>,
 }
 
-fn case(bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
+fn case(unit: MatrixUnit, bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
     let mut numbers = Numbers((rows + inputs + outputs) as u64);
     let x = numbers.tensor(Bf16, &[rows, inputs]);
     let (weights, dense) = match bits {
@@ -34,7 +36,7 @@ fn case(bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
                 .collect::<Vec<f64>>()
         })
         .collect();
-    let plans = FewRows { bits, rows, inputs, outputs }.plans(Dialect::Cuda).unwrap();
+    let plans = FewRows { bits, rows, inputs, outputs, unit }.plans(Dialect::Cuda).unwrap();
     Case { plans, inputs: [vec![x], weights].concat(), expected }
 }
 
@@ -60,24 +62,30 @@ pub(crate) fn packed(
 
 fn cases(kernel: &str) -> Vec<Case> {
     let all = [
-        case(WeightBits::Four, 1, 512, 64),
-        case(WeightBits::Four, 7, 256, 2048),
-        case(WeightBits::Four, 3, 2048, 64),
-        case(WeightBits::Four, 13, 1280, 96),
-        case(WeightBits::Eight, 1, 512, 64),
-        case(WeightBits::Eight, 11, 1280, 96),
-        case(WeightBits::Eight, 45, 768, 32),
-        case(WeightBits::Sixteen, 5, 768, 64),
-        case(WeightBits::Sixteen, 16, 512, 96),
-        case(WeightBits::Four, 2, 1408, 64),
-        case(WeightBits::Four, 3, 64, 32),
-        case(WeightBits::Eight, 9, 1088, 96),
-        case(WeightBits::Sixteen, 6, 704, 64),
-        case(WeightBits::Four, 61, 1536, 160),
-        case(WeightBits::Four, 30, 1408, 96),
-        case(WeightBits::Sixteen, 20, 704, 64),
-        case(WeightBits::Four, 19, 768, 64),
-        case(WeightBits::Sixteen, 37, 768, 96),
+        case(SimdGroup, WeightBits::Four, 1, 512, 64),
+        case(SimdGroup, WeightBits::Four, 7, 256, 2048),
+        case(SimdGroup, WeightBits::Four, 3, 2048, 64),
+        case(SimdGroup, WeightBits::Four, 13, 1280, 96),
+        case(SimdGroup, WeightBits::Eight, 1, 512, 64),
+        case(SimdGroup, WeightBits::Eight, 11, 1280, 96),
+        case(SimdGroup, WeightBits::Eight, 45, 768, 32),
+        case(SimdGroup, WeightBits::Sixteen, 5, 768, 64),
+        case(SimdGroup, WeightBits::Sixteen, 16, 512, 96),
+        case(SimdGroup, WeightBits::Four, 2, 1408, 64),
+        case(SimdGroup, WeightBits::Four, 3, 64, 32),
+        case(SimdGroup, WeightBits::Eight, 9, 1088, 96),
+        case(SimdGroup, WeightBits::Sixteen, 6, 704, 64),
+        case(SimdGroup, WeightBits::Four, 61, 1536, 160),
+        case(SimdGroup, WeightBits::Four, 30, 1408, 96),
+        case(SimdGroup, WeightBits::Sixteen, 20, 704, 64),
+        case(SimdGroup, WeightBits::Four, 19, 768, 64),
+        case(SimdGroup, WeightBits::Sixteen, 37, 768, 96),
+        case(Warpgroup, WeightBits::Four, 61, 1536, 160),
+        case(Warpgroup, WeightBits::Four, 30, 1408, 96),
+        case(Warpgroup, WeightBits::Eight, 45, 768, 32),
+        case(Warpgroup, WeightBits::Eight, 17, 1088, 160),
+        case(Warpgroup, WeightBits::Sixteen, 20, 704, 64),
+        case(Warpgroup, WeightBits::Sixteen, 37, 1024, 96),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -119,6 +127,11 @@ fn staged_products_equal_their_reference() {
 }
 
 #[test]
+fn wide_products_equal_their_reference() {
+    check("wmm_wide");
+}
+
+#[test]
 fn broken_products_are_noticed() {
     let breaks = [
         ("wmm", 3, "acc[r][c][i];\n  GK_BARRIER();", "acc[r][c][i];"),
@@ -130,8 +143,13 @@ fn broken_products_are_noticed() {
         ("wmm_staged", 0, "GK_BARRIER();", ""),
         ("wmm_staged", 0, "gk_wait_all();", ""),
         ("wmm_staged", 0, "t * 2 + (i & 1) : i", "t + (i & 1) * 4 : i"),
+        ("wmm_wide", 0, "GK_BARRIER();", ""),
+        ("wmm_wide", 0, "gk_warpgroup_wait<0>();", ""),
+        ("wmm_wide", 0, "0x3232", "0x1010"),
+        ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
+        ("wmm_wide", 4, "BITS == 16 ? 8 : 16", "16"),
     ];
-    for kernel in ["wmm", "wmm_staged"] {
+    for kernel in ["wmm", "wmm_staged", "wmm_wide"] {
         let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
         let plan = |one: &&(&str, usize, &'static str, &'static str)| {
             (cases[one.1].plans[0].clone(), types(&cases[one.1]), Some((one.2, one.3)))
