@@ -395,7 +395,10 @@ std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays
   if (std::string(mx::version()) != known_version)
     throw std::runtime_error(std::string("graphs of steps need libmlx ") + known_version);
   auto stream = mx::default_stream(mx::Device::gpu);
-  auto arena = mx::zeros({static_cast<int>(std::max<uint64_t>(shape.arena_bytes, 256))}, mx::uint8);
+  // Rows, since an axis has less than 2^31 elements.
+  constexpr uint64_t row = 1 << 16;
+  auto rows = static_cast<int>(std::max<uint64_t>((shape.arena_bytes + row - 1) / row, 1));
+  auto arena = mx::zeros({rows, static_cast<int>(row)}, mx::uint8);
   mx::eval({arena});
   auto made = std::make_unique<StepGraph>();
   std::unordered_map<uint32_t, driver::Address> given;
@@ -467,6 +470,11 @@ class Values {
     for (size_t i = 0; i < writes.size(); i++) values_[writes[i]] = arrays[i];
   }
 
+  // For operations of MLX that read them.
+  void put_borrowed(const Arrays& borrowed) {
+    for (size_t i = 0; i < trace_.borrowed.size(); i++) values_[trace_.borrowed[i]] = borrowed[i];
+  }
+
   Arrays outputs() const {
     Arrays outputs;
     for (auto value : trace_.outputs) outputs.push_back(values_[value].value());
@@ -499,10 +507,11 @@ ArraysPtr StepGraph::call(const Arrays& inputs) const {
   return own(values.outputs());
 }
 
-rust::Vec<NodeTime> StepGraph::times(const Arrays& inputs, uint32_t runs) const {
+rust::Vec<NodeTime> StepGraph::times(const Arrays& inputs, const Arrays& borrowed, uint32_t runs) const {
   runs = std::max(runs, 1u);
   auto stream = mx::default_stream(mx::Device::gpu);
   Values values(*this, inputs);
+  values.put_borrowed(borrowed);
   rust::Vec<NodeTime> found;
   for (auto& part : parts) {
     auto made = values.made_by(part);

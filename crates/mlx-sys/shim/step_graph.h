@@ -66,7 +66,7 @@ struct StepGraph {
   // `inputs` are as many as those of the trace, and of their shapes and types.
   ArraysPtr call(const Arrays& inputs) const;
   // Runs it `runs` times with events between its kernels: how long each takes, in the order in which they run.
-  rust::Vec<NodeTime> times(const Arrays& inputs, uint32_t runs) const;
+  rust::Vec<NodeTime> times(const Arrays& inputs, const Arrays& borrowed, uint32_t runs) const;
 };
 
 // Builds the graphs of a plan. Throws without CUDA, for a libmlx whose internals this shim does not know, and with what

@@ -111,6 +111,11 @@ mod ffi {
         ) -> Result<UniquePtr<StepGraph>>;
         fn fits(self: &StepGraph, borrowed: &CxxVector<Array>) -> bool;
         fn call(self: &StepGraph, inputs: &CxxVector<Array>) -> Result<UniquePtr<CxxVector<Array>>>;
-        fn times(self: &StepGraph, inputs: &CxxVector<Array>, runs: u32) -> Result<Vec<NodeTime>>;
+        fn times(
+            self: &StepGraph,
+            inputs: &CxxVector<Array>,
+            borrowed: &CxxVector<Array>,
+            runs: u32,
+        ) -> Result<Vec<NodeTime>>;
     }
 }

@@ -36,7 +36,7 @@ pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, 
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };
-pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, WeightBits, few_rows, parts_of};
+pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, WeightFormat, few_rows, parts_of};
 pub use plan::{Operand, Plan};
 pub use program::{compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{

@@ -379,7 +379,7 @@ impl Model {
         let constants = self.arrays();
         let arrays =
             StepArrays { inputs: &[], constants: &constants, borrowed: &pools, others: OtherArrays::Held };
-        StepGraph::record(&[&logits], &arrays)?.times(&[], runs)
+        StepGraph::record(&[&logits], &arrays)?.times(&[], &pools, runs)
     }
 
     /// Why decode steps are not launched as graphs, once.

@@ -373,6 +373,8 @@ inline uint4 gk_stream4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_stream2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_cached4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_cached2(const void* p) { return emu::get<uint2>(p); }
+inline unsigned gk_cached1(const void* p) { return emu::get<unsigned>(p); }
+template <typename T> T __ldg(const T* p) { return emu::get<T>(p); }
 inline uint2 gk_cached_some(const void* p, int count) {
   uint16_t n[4] = {0, 0, 0, 0};
   for (int i = 0; i < 4 && i < count; ++i) n[i] = emu::get<uint16_t>((const uint16_t*)p + i);
@@ -401,6 +403,7 @@ inline unsigned emu_affine2(unsigned q, unsigned s, unsigned b, float centre) {
     r |= (unsigned)emu::bf16((gk_bits(q >> i << 16) - centre) * gk_bits(s >> i << 16) + gk_bits(b >> i << 16)).b << i;
   return r;
 }
+inline unsigned gk_times2(unsigned a, unsigned b) { return emu_affine2(a, b, 0x80008000u, 0); }
 inline unsigned gk_affine2(unsigned q, unsigned s, unsigned b) { return emu_affine2(q, s, b, 128); }
 inline unsigned gk_scaled2(unsigned q, unsigned s, unsigned b) { return emu_affine2(q, s, b, 0); }
 #endif

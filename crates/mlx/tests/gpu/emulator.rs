@@ -220,6 +220,7 @@ fn cuda_type(dtype: Dtype) -> &'static str {
         Dtype::F32 => "float",
         Dtype::I32 => "int32_t",
         Dtype::U32 => "uint32_t",
+        Dtype::U8 => "uint8_t",
         other => panic!("no kernel takes {other}"),
     }
 }

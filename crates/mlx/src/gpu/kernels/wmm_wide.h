@@ -3,7 +3,7 @@
 // stages of 128 k; the grid splits k.
 // A lane takes k as in wmm_body.h, so x is stored in that order: chunk 4 a + i of a stage (16 bytes of a row) has word i
 // (of 4 bits: elements i and i + 4) of four pieces of eight elements.
-// K a multiple of 256 (WHOLE) or of 64, N of 16. groups (N / (64 WN) rounded up, SPLITS), 4 WN simd groups; WN at least 2
+// GROUP and FLOAT4 as in wmm_body.h. K a multiple of 256 (WHOLE) or of 64, N of 16. groups (N / (64 WN) rounded up, SPLITS), 4 WN simd groups; WN at least 2
 constexpr int CHUNKS = 16, QUARTERS = 16 / BITS;              // chunks of a row in a stage; 64 k in a load of weights (128 bytes a row)
 GK_SHARED(uint4, stage, 2 * CHUNKS * MT * 8);
 const int lane = GK_LANE, g = lane >> 2, t = lane & 3;
@@ -13,12 +13,13 @@ const int n0 = (GK_GROUP_X * 4 * WN + GK_SIMD) * 16;
 const int nl = n0 < N ? n0 : 0;                               // a simd group past the end computes on row 0 and writes nothing
 const gk_long RB = (gk_long)K * BITS / 8;                     // bytes of a row
 const char* wp = (const char*)w + (nl + g) * RB + t * (BITS == 4 ? 8 : 16);
-const char* sp = (const char*)((t & 1) ? sb : ss) + (gk_long)(nl + g + (t & 2) * 4) * (K / 32);
+typedef gk_unit_scales<GROUP, FLOAT4> Scales;
+const char* sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, nl + g + (t & 2) * 4, K);
 const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
 float acc[MT][4];
 GK_UNROLL for (int c = 0; c < MT; ++c) { acc[c][0] = acc[c][1] = acc[c][2] = acc[c][3] = 0; }
 gk_uint q[2][8], qx[2][8];                                    // rows g and g + 8, now and next
-uint2 sc = {0, 0}, sx = {0, 0};                               // scales or biases of four groups, now and next
+Scales sc, sx;                                                // or biases, now and next
 auto weights = [&](int load) {                                // of 64 QUARTERS k
   GK_UNROLL for (int k = 0; k < 2; ++k) {
     const char* p = wp + k * 8 * RB + (gk_long)load * 128;
@@ -35,7 +36,7 @@ auto weights = [&](int load) {                                // of 64 QUARTERS 
     }
   }
 };
-auto scales = [&](int u) { if (BITS < 16) sx = WHOLE ? gk_cached2(sp + u * 8) : gk_cached_some(sp + u * 8, K / 64 - u * 4); };
+auto scales = [&](int u) { if (BITS < 16) sx = Scales::template load<WHOLE>(sp, u, K); };
 // This thread's part of a stage: four pieces of one row.
 const int xm = GK_TID >> 5 << 3 | (GK_TID & 7), xa = GK_TID >> 3 & 3;
 const int piece = BITS == 16 ? 8 : 16, x0 = BITS == 16 ? xa * 32 : (xa >> 1) * 64 + (xa & 1) * 8;
@@ -82,8 +83,14 @@ for (int u = u0; u < u1; ++u) {
       const int at = quarter % QUARTERS;
       gk_uint s0 = 0, b0 = 0, s1 = 0, b1 = 0;
       if (BITS < 16) {
-        const gk_uint p = quarter < 2 ? sc.x : sc.y, both = gk_bytes(p, p, (quarter & 1) ? 0x3232 : 0x1010);
-        s0 = gk_shfl(both, g * 4); b0 = gk_shfl(both, g * 4 + 1); s1 = gk_shfl(both, g * 4 + 2); b1 = gk_shfl(both, g * 4 + 3);
+        // Of 64 k, lanes 0 and 1 have the first group of 32, lanes 2 and 3 the second.
+        const gk_uint low = sc.pair(quarter * 64 / GROUP), high = GROUP == 32 ? sc.pair(quarter * 2 + 1) : low;
+        const auto of_row = [&](int lane) {
+          const gk_uint v = gk_shfl(low, lane), w = GROUP == 32 ? gk_shfl(high, lane) : v;
+          return t < 2 ? v : w;
+        };
+        s0 = of_row(g * 4); s1 = of_row(g * 4 + 2);
+        if (!FLOAT4) { b0 = of_row(g * 4 + 1); b1 = of_row(g * 4 + 3); }
       }
       if (BITS < 16 && i >= 2) gk_warpgroup_wait<1>();        // the products that read these registers are done
       GK_UNROLL for (int j = 0; j < 2; ++j)
@@ -91,8 +98,8 @@ for (int u = u0; u < u1; ++u) {
           gk_uint* to = a[i & 1][j] + 2 * e;
           if (BITS == 4) {
             const int word = 2 * at + (i & 1), shift = 8 * j + 4 * e;
-            to[0] = gk_affine2(gk_nibbles(q[0][word] >> shift, mask, magic), s0, b0);
-            to[1] = gk_affine2(gk_nibbles(q[1][word] >> shift, mask, magic), s1, b1);
+            to[0] = FLOAT4 ? gk_times2(gk_floats4(q[0][word] >> shift), s0) : gk_affine2(gk_nibbles(q[0][word] >> shift, mask, magic), s0, b0);
+            to[1] = FLOAT4 ? gk_times2(gk_floats4(q[1][word] >> shift), s1) : gk_affine2(gk_nibbles(q[1][word] >> shift, mask, magic), s1, b1);
           } else if (BITS == 8) {
             const int word = 4 * at + 2 * (i & 1) + j;
             to[0] = gk_scaled2(gk_codes8(q[0][word], 2 * e), s0, b0);
