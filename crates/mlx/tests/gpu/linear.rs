@@ -115,6 +115,11 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::Four { group: 128 }, 33, 1280, 64),
         case(Warpgroup, WeightFormat::Eight { group: 32 }, 17, 768, 64),
         case(Warpgroup, WeightFormat::MxFp4, 50, 1216, 160),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 256, 60),
+        case(SimdGroup, WeightFormat::Eight { group: 64 }, 9, 256, 37),
+        case(SimdGroup, WeightFormat::Bf16, 2, 256, 5),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 2048, 60),
+        case(Warpgroup, WeightFormat::Eight { group: 64 }, 40, 256, 60),
         case(Warpgroup, WeightFormat::Bf16, 37, 1024, 96),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
