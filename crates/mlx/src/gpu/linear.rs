@@ -82,7 +82,7 @@ pub struct FewRows {
     pub inputs: i32,
     /// Rows of `w`.
     pub outputs: i32,
-    /// For more than 16 rows.
+    /// For more than 16 rows and packed weights.
     pub unit: MatrixUnit,
 }
 
@@ -92,10 +92,12 @@ pub const FEW_ROWS_MAX: i32 = 64;
 const GROUPS_WANTED: i32 = 128;
 /// The same where a group stages its rows: two or three fit a multiprocessor.
 const STAGED_GROUPS_WANTED: i32 = 304;
-/// The same where warpgroups multiply: two groups fit a multiprocessor.
-const WIDE_GROUPS_WANTED: i32 = 264;
+/// The most where warpgroups multiply: one for each of an H200's multiprocessors.
+const WIDE_GROUPS_WANTED: i32 = 132;
 /// Warpgroups of a group that share its rows.
-const WARPGROUPS: i32 = 2;
+const WARPGROUPS: i32 = 3;
+/// Simd groups of a group that put its rows into shared memory.
+const PRODUCERS: i32 = 4;
 
 impl FewRows {
     /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
@@ -111,12 +113,10 @@ impl FewRows {
         }
         let (plan, splits) = match (self.unit, self.format) {
             _ if self.rows <= 16 => self.narrow(),
+            (_, WeightFormat::Bf16) if self.is_even() => self.staged(),
+            (_, WeightFormat::Bf16) => self.narrow(),
             (MatrixUnit::Warpgroup, _) => self.wide(),
-            (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 } | WeightFormat::Bf16)
-                if self.is_even() =>
-            {
-                self.staged()
-            }
+            (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 }) if self.is_even() => self.staged(),
             (MatrixUnit::SimdGroup, _) => self.narrow(),
         };
         let partial = if splits == 1 { Dtype::Bf16 } else { Dtype::F32 };
@@ -186,9 +186,9 @@ impl FewRows {
         let blocks = (self.outputs + 64 * WARPGROUPS - 1) / (64 * WARPGROUPS);
         let splits = self.splits((units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).min(10));
         let tiles = if self.rows <= 32 { 4 } else { 8 };
-        let constants = vec![("MT", tiles), ("WN", WARPGROUPS)];
+        let constants = vec![("MT", tiles), ("WN", WARPGROUPS), ("PRODUCERS", PRODUCERS)];
         let (format, whole, even) = (self.format, whole(self.inputs), even(self.is_even()));
-        let simds = 4 * WARPGROUPS;
+        let simds = 4 * WARPGROUPS + PRODUCERS;
         (Unfinished { kernel: &WMM_WIDE, format, whole, even, constants, blocks, splits, simds }, splits)
     }
 }
