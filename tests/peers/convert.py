@@ -50,6 +50,8 @@ def write_random(directory, config):
     model = model_class(args_class.from_dict(copy.deepcopy(config)))
 
     def values(path, value):
+        if path.endswith(".signs"):
+            return mx.where(mx.random.uniform(shape=value.shape) < 0.5, -1.0, 1.0)
         if not mx.issubdtype(value.dtype, mx.floating):
             return mx.random.randint(0, 255, value.shape).astype(value.dtype)
         return mx.random.normal(value.shape).astype(value.dtype) * 0.2
@@ -112,6 +114,7 @@ def compare(omnibus, folder, name, source, ways):
         theirs_at, ours_at = folder / f"{name}.theirs{number}", folder / f"{name}.ours{number}"
         try:
             convert_theirs(source, theirs_at, **asked)
+            load_model(theirs_at)
         except Exception as error:  # mlx-lm cannot; that is no difference.
             print(f"  {name}, {way}: mlx-lm: {type(error).__name__}: {str(error)[:80]}")
             continue

@@ -62,9 +62,9 @@ fn bits(bits: i32) -> Packing {
     Packing::Quantize { choice, recipe: Recipe::Uniform }
 }
 
-/// True of a type that is not written, which the message says.
+/// True of rotated modules, which mlx-lm loads with the bits that they have.
 fn is_refused(error: &omnibus_model::Error) -> bool {
-    error.to_string().contains("for conversion all but")
+    error.to_string().contains("mlx-lm loads rotated ones with 2 bits alone")
 }
 
 /// A checkpoint in mlx-lm's layout comes out as it went in; a published one as the fixture in mlx-lm's layout.
@@ -77,9 +77,6 @@ fn converted_checkpoints_have_the_tensors_of_mlx_lm() {
         let source = directory.with(&fixture);
         let conversion = directory.conversion(&source, Packing::AsStored);
         if let Err(error) = conversion.run(&mut |_| {}) {
-            if is_refused(&error) {
-                continue;
-            }
             wrong.push(format!("{}: {error}", fixture.name));
             continue;
         }
@@ -133,7 +130,7 @@ fn every_family_can_be_quantized_and_loaded() {
             .run(&mut |_| {})
             .and_then(|_| Model::load(&Source::Directory(conversion.to.clone()), Kernels::fastest()));
         match result {
-            Err(error) if is_refused(&error) => println!("{:28} refused", fixture.name),
+            Err(error) if fixture.name == "prism_hadamard_qwen35" && is_refused(&error) => {}
             Err(error) => wrong.push(format!("{}: {error}", fixture.name)),
             Ok(model) => {
                 let found = ways::distances(&fixture, &model).unwrap();
