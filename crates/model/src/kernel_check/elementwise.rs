@@ -1,7 +1,8 @@
 //! Checks of residual add and norm, gated activations and sums, and products with weights.
 
-use mlx::{Array, Dtype, QuantMode};
+use mlx::{Array, Dtype};
 
+use super::weights::CheckedWeights;
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::ops::{Kernels, Ops, Weight};
 use crate::{Activation, Blueprint, Mlp};
@@ -71,11 +72,11 @@ fn shared_expert(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Optio
     }))
 }
 
-/// Four-bit weights of the widest layer, beside the same weights unpacked: MLX compiles its packed product for half a
-/// minute at the first use.
+/// Weights of the widest layer, beside the same weights unpacked: MLX compiles its packed product for half a minute at the
+/// first use.
 pub(super) fn linear(
     blueprint: &Blueprint,
-    bits: &[i32],
+    weights: &[CheckedWeights],
     dtype: Dtype,
     measure: Measure,
 ) -> Vec<KernelCheck> {
@@ -84,46 +85,33 @@ pub(super) fn linear(
         _ => None,
     });
     let (Some(width), hidden) = (width, blueprint.hidden) else { return Vec::new() };
-    if hidden % 64 != 0 {
-        return Vec::new();
-    }
+    // One of each class of rows.
     let rows: &[usize] = match measure {
-        Measure::Load => &[3, 24],
+        Measure::Load => &[3, 24, 48],
         Measure::Table => &[1, 4, 16, 32, 64, 512],
     };
-    // Every class of rows is compiled; those of dense weights beyond the first are seldom used.
-    let of = |bits: &i32| match (measure, bits) {
-        (Measure::Load, 16) => rows.iter().take(1),
-        _ => rows.iter().take(rows.len()),
+    let checked = weights.iter().filter(|weights| weights.fits(hidden));
+    let check = |(rows, weights): (usize, CheckedWeights)| {
+        let shape = format!("{rows} x {hidden} -> {width}, {}, beside dense", weights.label());
+        KernelCheck::new("linear", shape, dtype, || product([rows, hidden, width], weights, dtype, measure))
     };
-    let check = |(rows, bits): (usize, i32)| {
-        let shape = format!("{rows} x {hidden} -> {width}, {bits} bits, beside dense");
-        KernelCheck::new("linear", shape, dtype, || product([rows, hidden, width], bits, dtype, measure))
-    };
-    let packed_or_dense = |bits: &&i32| matches!(bits, 4 | 16);
-    let shapes = bits.iter().filter(packed_or_dense);
-    shapes.flat_map(|bits| of(bits).map(|rows| (*rows, *bits))).map(check).collect()
+    checked.flat_map(|weights| rows.iter().map(|rows| (*rows, *weights))).map(check).collect()
 }
 
 fn product(
     [rows, hidden, width]: [usize; 3],
-    bits: i32,
+    weights: CheckedWeights,
     dtype: Dtype,
     measure: Measure,
 ) -> mlx::Result<(f64, Option<KernelTimes>)> {
-    let dense = normal(&[width, hidden], dtype, 5)?;
-    let packed = dense.quantize(64, 4, QuantMode::Affine)?;
-    let (weight, reference) = match bits {
-        4 => (Weight::Packed(packed.clone()), Weight::Dense(packed.dequantize(dtype)?)),
-        _ => (Weight::Dense(dense.clone()), Weight::Dense(dense)),
-    };
+    let [weight, reference] = weights.random(&[width, hidden], dtype, 5)?;
     mlx::eval(weight.arrays().into_iter().chain(reference.arrays()))?;
     let x = normal(&[rows, hidden], dtype, 6)?;
     let (ours, mlx) =
         (|| Kernels::Gpu.ops().linear(&x, &weight), || Kernels::Mlx.ops().linear(&x, &reference));
     let error = distance(&ours()?, &mlx()?)?;
     // The reference is of unpacked weights: its time says nothing about MLX's packed product.
-    if measure == Measure::Load && bits == 4 {
+    if measure == Measure::Load && weights != CheckedWeights::Dense {
         return Ok((error, None));
     }
     let bytes: usize = weight.arrays().iter().map(|array| array.nbytes()).sum();
