@@ -1,6 +1,6 @@
 //! Products of rows with the weights of the experts that were chosen for them, on tensor cores.
 
-use super::linear::{FewRowsWeight, Stored, units, whole};
+use super::linear::{FewRowsWeight, Stored, even, units, whole};
 use super::plan::{Plan, dtype, int};
 use super::source::{Dialect, EXPERT_ROWS, WMM_EXPERT, WMM_EXPERTS};
 use crate::{Array, Dtype, Error, Result, device};
@@ -58,6 +58,7 @@ impl ExpertProduct {
             dtype("TO", Dtype::Bf16),
             int("PITCH", 0),
             whole(self.inputs),
+            even(true),
             int("MT", if self.pairs > 16 * self.experts { 4 } else { 1 }),
             int("RT", 1),
             int("WN", output_simds),

@@ -4,7 +4,7 @@
 
 use super::attention::RotaryOrder;
 use super::elementwise::is_float;
-use super::linear::{FewRowsWeight, Stored, WeightFormat, units, whole};
+use super::linear::{FewRowsWeight, Stored, WeightFormat, even, units, whole};
 use super::plan::{Plan, bits, dtype, int, unused_output};
 use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS};
 use crate::fast::TemplateValue;
@@ -285,6 +285,7 @@ impl HeadProduct {
             int("INPUTS", inputs),
             int("PITCH", pitch),
             whole(inputs),
+            even(true),
             int("MT", tiles),
             int("RT", 1),
             int("WN", output_simds),

@@ -82,7 +82,7 @@ pub struct FewRows {
     pub inputs: i32,
     /// Rows of `w`.
     pub outputs: i32,
-    /// For more than 16 rows.
+    /// For more than 16 rows and packed weights.
     pub unit: MatrixUnit,
 }
 
@@ -92,24 +92,31 @@ pub const FEW_ROWS_MAX: i32 = 64;
 const GROUPS_WANTED: i32 = 128;
 /// The same where a group stages its rows: two or three fit a multiprocessor.
 const STAGED_GROUPS_WANTED: i32 = 304;
-/// The same where warpgroups multiply: two groups fit a multiprocessor.
-const WIDE_GROUPS_WANTED: i32 = 264;
+/// The most where warpgroups multiply: one for each of an H200's multiprocessors.
+const WIDE_GROUPS_WANTED: i32 = 132;
 /// Warpgroups of a group that share its rows.
-const WARPGROUPS: i32 = 2;
+const WARPGROUPS: i32 = 3;
+/// Simd groups of a group that put its rows into shared memory.
+const PRODUCERS: i32 = 4;
 
 impl FewRows {
     /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
     /// output is `[1, rows, outputs]` bf16, or `[splits, rows, outputs]` f32, which a second plan adds up. Nothing but the
     /// number of rows is compiled in, in four classes. `None` for sizes without a kernel, and but for CUDA.
     pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {
-        let fits = self.format.fits(self.inputs) && self.outputs > 0 && self.outputs % 32 == 0;
-        if !fits || dialect != Dialect::Cuda || !(1..=FEW_ROWS_MAX).contains(&self.rows) {
+        if !self.format.fits(self.inputs)
+            || self.outputs < 1
+            || dialect != Dialect::Cuda
+            || !(1..=FEW_ROWS_MAX).contains(&self.rows)
+        {
             return None;
         }
         let (plan, splits) = match (self.unit, self.format) {
             _ if self.rows <= 16 => self.narrow(),
+            (_, WeightFormat::Bf16) if self.is_even() => self.staged(),
+            (_, WeightFormat::Bf16) => self.narrow(),
             (MatrixUnit::Warpgroup, _) => self.wide(),
-            (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 } | WeightFormat::Bf16) => self.staged(),
+            (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 }) if self.is_even() => self.staged(),
             (MatrixUnit::SimdGroup, _) => self.narrow(),
         };
         let partial = if splits == 1 { Dtype::Bf16 } else { Dtype::F32 };
@@ -127,15 +134,25 @@ impl FewRows {
         Some(vec![first, sum])
     }
 
+    /// Whether no simd group has rows of `w` that there are not.
+    fn is_even(&self) -> bool {
+        self.outputs % 32 == 0
+    }
+
+    /// Parts of a product: so many, or one where the kernels that add parts up do not read such rows.
+    fn splits(&self, wanted: i32) -> i32 {
+        if self.outputs % 8 == 0 { wanted.max(1) } else { 1 }
+    }
+
     /// Up to 16 rows, and without warpgroups all of 8 bits: simd groups share the inputs of a product.
     fn narrow(&self) -> (Unfinished, i32) {
         let bits = self.format.bits();
         let units = units(self.inputs);
         let row_tiles = if bits == 16 && self.rows > 8 && self.outputs >= 4096 { 2 } else { 1 };
-        let blocks = self.outputs / (16 * row_tiles);
+        let blocks = (self.outputs + 16 * row_tiles - 1) / (16 * row_tiles);
         let most = if bits == 4 && self.rows > 8 { 4 } else { 8 };
         let (key_simds, splits) = match blocks < GROUPS_WANTED {
-            true => (4.min(units), (units / 4).min((GROUPS_WANTED + blocks - 1) / blocks).max(1)),
+            true => (4.min(units), self.splits((units / 4).min((GROUPS_WANTED + blocks - 1) / blocks))),
             false => (most.min(units), 1),
         };
         let tiles = ((self.rows as u32).div_ceil(8)).next_power_of_two() as i32;
@@ -143,6 +160,7 @@ impl FewRows {
         let plan = Unfinished {
             kernel: &WMM,
             format: self.format,
+            even: even(self.is_even()),
             whole: whole(self.inputs),
             constants: constants.to_vec(),
             blocks,
@@ -159,24 +177,30 @@ impl FewRows {
         let splits = (units(self.inputs) / 2).min(STAGED_GROUPS_WANTED / blocks).clamp(1, 10);
         let tiles = if self.rows <= 32 { 4 } else { 8 };
         let constants = vec![("MT", tiles), ("RT", row_tiles), ("WN", 4)];
-        let (format, whole) = (self.format, whole(self.inputs));
-        (Unfinished { kernel: &WMM_STAGED, format, whole, constants, blocks, splits, simds: 4 }, splits)
+        let (format, whole, even) = (self.format, whole(self.inputs), even(true));
+        (Unfinished { kernel: &WMM_STAGED, format, whole, even, constants, blocks, splits, simds: 4 }, splits)
     }
 
     /// 17 to 64 rows by warpgroups.
     fn wide(&self) -> (Unfinished, i32) {
         let blocks = (self.outputs + 64 * WARPGROUPS - 1) / (64 * WARPGROUPS);
-        let splits = (units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).clamp(1, 10);
+        let splits = self.splits((units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).min(10));
         let tiles = if self.rows <= 32 { 4 } else { 8 };
-        let constants = vec![("MT", tiles), ("WN", WARPGROUPS)];
-        let (format, whole, simds) = (self.format, whole(self.inputs), 4 * WARPGROUPS);
-        (Unfinished { kernel: &WMM_WIDE, format, whole, constants, blocks, splits, simds }, splits)
+        let constants = vec![("MT", tiles), ("WN", WARPGROUPS), ("PRODUCERS", PRODUCERS)];
+        let (format, whole, even) = (self.format, whole(self.inputs), even(self.is_even()));
+        let simds = 4 * WARPGROUPS + PRODUCERS;
+        (Unfinished { kernel: &WMM_WIDE, format, whole, even, constants, blocks, splits, simds }, splits)
     }
 }
 
 /// Of 256 inputs, which kernels read at a time.
 pub(super) fn units(inputs: i32) -> i32 {
     (inputs + 255) / 256
+}
+
+/// Whether rows of weights fill simd groups.
+pub(super) fn even(is_even: bool) -> TemplateArg<'static> {
+    ("EVEN", TemplateValue::Bool(is_even))
 }
 
 /// Whether the last unit has all its inputs.
@@ -189,6 +213,7 @@ struct Unfinished {
     kernel: &'static super::Kernel,
     format: WeightFormat,
     whole: TemplateArg<'static>,
+    even: TemplateArg<'static>,
     constants: Vec<(&'static str, i32)>,
     blocks: i32,
     splits: i32,
@@ -197,7 +222,7 @@ struct Unfinished {
 
 impl Unfinished {
     fn with_output(self, output: (Vec<i32>, Dtype)) -> Plan {
-        let mut constants = vec![dtype("TO", output.1), int("PITCH", 0), self.whole];
+        let mut constants = vec![dtype("TO", output.1), int("PITCH", 0), self.whole, self.even];
         constants.extend(self.format.constants());
         constants.extend(self.constants.iter().map(|(name, value)| int(name, *value)));
         Plan {

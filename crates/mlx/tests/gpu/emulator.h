@@ -369,6 +369,8 @@ inline void gk_warpgroup_begin() {}
 inline void gk_warpgroup_commit() { emu::cur->products.emplace_back(); }
 template <int N> void gk_warpgroup_wait() { emu::multiplied(N); }
 inline void gk_shared_written() {}
+inline uint4 gk_early4(const void* p) { return emu::get<uint4>(p); }
+inline uint2 gk_early2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_stream4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_stream2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_cached4(const void* p) { return emu::get<uint4>(p); }

@@ -104,7 +104,6 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::Four { group: 64 }, 30, 1408, 96),
         case(Warpgroup, WeightFormat::Eight { group: 64 }, 45, 768, 32),
         case(Warpgroup, WeightFormat::Eight { group: 64 }, 17, 1088, 160),
-        case(Warpgroup, WeightFormat::Bf16, 20, 704, 64),
         case(SimdGroup, WeightFormat::Four { group: 32 }, 13, 1280, 96),
         case(SimdGroup, WeightFormat::Four { group: 128 }, 3, 1152, 64),
         case(SimdGroup, WeightFormat::Eight { group: 32 }, 11, 704, 64),
@@ -115,7 +114,11 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::Four { group: 128 }, 33, 1280, 64),
         case(Warpgroup, WeightFormat::Eight { group: 32 }, 17, 768, 64),
         case(Warpgroup, WeightFormat::MxFp4, 50, 1216, 160),
-        case(Warpgroup, WeightFormat::Bf16, 37, 1024, 96),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 256, 60),
+        case(SimdGroup, WeightFormat::Eight { group: 64 }, 9, 256, 37),
+        case(SimdGroup, WeightFormat::Bf16, 2, 256, 5),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 2048, 60),
+        case(Warpgroup, WeightFormat::Eight { group: 64 }, 40, 256, 60),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -178,9 +181,9 @@ fn broken_products_are_noticed() {
         ("wmm_wide", 0, "GK_BARRIER();", ""),
         ("wmm_wide", 0, "gk_warpgroup_wait<0>();", ""),
         ("wmm_wide", 0, "sc.pair(quarter * 64 / GROUP)", "sc.pair(0)"),
-        ("wmm_wide", 5, "t < 2 ? v : w", "v"),
+        ("wmm_wide", 4, "t < 2 ? v : w", "v"),
         ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
-        ("wmm_wide", 4, "BITS == 16 ? 8 : 16", "16"),
+        ("wmm_wide", 0, "(a & 1) * 8 + i * 16", "(a & 1) * 8 + i * 8"),
     ];
     for kernel in ["wmm", "wmm_staged", "wmm_wide"] {
         let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));

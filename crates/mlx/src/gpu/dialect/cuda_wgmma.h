@@ -35,6 +35,17 @@ GK_FN void gk_warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned
 template <int N> GK_FN void gk_warpgroup_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
 // What this thread has written to shared memory is there for products that begin behind the next barrier.
 GK_FN void gk_shared_written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Weights, which a compiler would load later than here.
+GK_FN uint4 gk_early4(const void* p) {
+  uint4 r;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+  return r;
+}
+GK_FN uint2 gk_early2(const void* p) {
+  uint2 r;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
+  return r;
+}
 // bf16 pairs: times scale plus bias, rounded once
 GK_FN gk_uint gk_scaled2(gk_uint q, gk_uint s, gk_uint b) {
   gk_uint r;

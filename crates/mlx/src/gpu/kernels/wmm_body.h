@@ -11,13 +11,15 @@
 // GROUP: weights that share a scale, 32, 64 or 128. FLOAT4: codes are floats of 4 bits (E2M1), scales powers of two in a byte
 // (E8M0), and there are no biases: MLX's mxfp4, in groups of 32.
 // A warp takes 16 RT rows of w and reads x itself (L1/L2); WK warps split k and add up in shared memory.
-// K is a multiple of 256 (WHOLE) or of 64: zeros fill the last unit.
+// K is a multiple of 256 (WHOLE) or of 64: zeros fill the last unit. N is a multiple of 16 RT (EVEN) or any: rows beyond the
+// last are read as the last, and not written.
 const int lane = GK_LANE, simd = GK_SIMD, g = lane >> 2, t = lane & 3;
 const int wn = simd % WN, wk = simd / WN;
 const int KU = WHOLE ? K / 256 : (K + 255) / 256, parts = SPLITS * WK, mine = SPLIT * WK + wk;  // units of 256 k
 const int u0 = KU * mine / parts, u1 = KU * (mine + 1) / parts;
 const int n0 = (GK_GROUP_X * WN + wn) * 16 * RT;
 const bool live = n0 < N;
+auto w_row = [&](int row) { return EVEN || n0 + row < N ? row : N - 1 - n0; };  // behind row n0
 constexpr int ST = 3, RING = BITS == 4 ? WN * WK * ST * 128 * RT : 0, RED = WN * WK * RT * MT * 32;
 GK_SHARED(uint4, ring, (RING > RED ? RING : RED));
 float acc[RT][MT][4];
@@ -31,8 +33,8 @@ if (live && u0 < u1) {
     xp[c] = (const char*)x + ((gk_long)(c * 8 + g < M ? x_row(c * 8 + g) : 0) * (PITCH > 0 ? PITCH : K) + (BITS < 16 && !NARROW_GROUPS ? t * 16 : t * 8)) * 2;
   // lane t of a row's four: scales of row g, biases of row g, scales of row g + 8, biases of row g + 8
   typedef gk_unit_scales<GROUP, FLOAT4> Scales;
-  const char* sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, W0 + n0 + g + (t & 2) * 4, K);
-  auto unit_scales = [&](int r, int u) { return Scales::template load<WHOLE>(Scales::row(sp, r * 16, K), u, K); };
+  const char* sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, W0 + n0, K);
+  auto unit_scales = [&](int r, int u) { return Scales::template load<WHOLE>(Scales::row(sp, w_row(r * 16 + g + (t & 2) * 4), K), u, K); };
   const gk_uint one[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
   if (BITS == 4) {
     const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
@@ -44,7 +46,7 @@ if (live && u0 < u1) {
       if (u < u1) {
         GK_UNROLL for (int i = 0; i < 4 * RT; ++i) {
           const int at = lane + 32 * i, row = at / 8, chunk = at % 8;
-          gk_copy16(own + (u - u0) % ST * 128 * RT + row * 8 + (chunk ^ (row & 3) * 2), rows + (gk_long)row * (K / 2) + u * 128 + chunk * 16, WHOLE || u * 256 + chunk * 32 < K);
+          gk_copy16(own + (u - u0) % ST * 128 * RT + row * 8 + (chunk ^ (row & 3) * 2), rows + (gk_long)w_row(row) * (K / 2) + u * 128 + chunk * 16, WHOLE || u * 256 + chunk * 32 < K);
         }
       }
       gk_commit();
@@ -129,7 +131,7 @@ if (live && u0 < u1) {
       }
     }
   } else if (BITS == 8) {
-    const char* wp = (const char*)w + (W0 + n0 + g) * K + (NARROW_GROUPS ? t * 8 : t * 16);
+    const char* wp = (const char*)w + (W0 + n0) * K + (NARROW_GROUPS ? t * 8 : t * 16);
     uint4 wr[RT][2][4], wx[RT][2][4];                         // a unit of rows g and g + 8, now and next
     Scales sr[RT], sx[RT];
     auto piece = [&](const char* p) {
@@ -142,8 +144,8 @@ if (live && u0 < u1) {
         GK_UNROLL for (int i = 0; i < 4; ++i) {
           wx[r][0][i] = wx[r][1][i] = {0, 0, 0, 0};
           if (!WHOLE && u * 256 + i * 64 >= K) continue;
-          wx[r][0][i] = piece(wp + (gk_long)r * 16 * K + u * 256 + i * 64);
-          wx[r][1][i] = piece(wp + ((gk_long)r * 16 + 8) * K + u * 256 + i * 64);
+          wx[r][0][i] = piece(wp + (gk_long)w_row(r * 16 + g) * K + u * 256 + i * 64);
+          wx[r][1][i] = piece(wp + (gk_long)w_row(r * 16 + g + 8) * K + u * 256 + i * 64);
         }
         sx[r] = unit_scales(r, u);
       }
@@ -193,15 +195,15 @@ if (live && u0 < u1) {
         }
     }
   } else {
-    const char* wp = (const char*)w + ((W0 + n0 + g) * K + t * 8) * 2;
+    const char* wp = (const char*)w + ((W0 + n0) * K + t * 8) * 2;
     uint4 wr[RT][2][4], wx[RT][2][4];
     auto fetch = [&](int u) {
       GK_UNROLL for (int r = 0; r < RT; ++r)
         GK_UNROLL for (int i = 0; i < 4; ++i) {
           wx[r][0][i] = wx[r][1][i] = {0, 0, 0, 0};
           if (!WHOLE && u * 128 + i * 32 >= K) continue;
-          wx[r][0][i] = gk_stream4(wp + (gk_long)r * 32 * K + u * 256 + i * 64);
-          wx[r][1][i] = gk_stream4(wp + (gk_long)r * 32 * K + 16 * (gk_long)K + u * 256 + i * 64);
+          wx[r][0][i] = gk_stream4(wp + (gk_long)w_row(r * 16 + g) * K * 2 + u * 256 + i * 64);
+          wx[r][1][i] = gk_stream4(wp + (gk_long)w_row(r * 16 + g + 8) * K * 2 + u * 256 + i * 64);
         }
     };
     fetch(2 * u0);
@@ -249,6 +251,7 @@ if (WK > 1) {
     GK_UNROLL for (int c = 0; c < MT; ++c)
       GK_UNROLL for (int i = 0; i < 4; ++i) {
         const int m = c * 8 + t * 2 + (i & 1);
-        if (m < M) y[y_row(m) * N + n0 + r * 16 + g + (i >> 1) * 8] = gk_to<TO>::of(acc[r][c][i]);
+        const int n = n0 + r * 16 + g + (i >> 1) * 8;
+        if (m < M && (EVEN || n < N)) y[y_row(m) * N + n] = gk_to<TO>::of(acc[r][c][i]);
       }
 }
