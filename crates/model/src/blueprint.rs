@@ -5,6 +5,7 @@
 
 mod footprint;
 mod manifest;
+mod summary;
 mod validate;
 
 pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
