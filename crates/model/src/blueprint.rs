@@ -69,6 +69,11 @@ impl Blueprint {
         self.layers.get(..self.layers.len() / self.passes.count()).unwrap_or(&[])
     }
 
+    /// How many layers a checkpoint numbers.
+    pub fn stored_layer_count(&self) -> usize {
+        self.stored_layers().iter().map(|layer| layer.number + 1).max().unwrap_or(0)
+    }
+
     /// The same with layers numbered in another way; `number` gives the number of the layer at an index.
     pub fn numbered(mut self, number: impl Fn(usize) -> usize) -> Self {
         self.layers.iter_mut().enumerate().for_each(|(index, layer)| layer.number = number(index));

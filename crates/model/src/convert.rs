@@ -167,7 +167,7 @@ impl Conversion {
             }
             Packing::Quantize { choice, recipe } => {
                 packing::cast(&mut modules, &layout, dtype)?;
-                let layers = blueprint.layers.len();
+                let layers = blueprint.stored_layer_count();
                 let choices = recipe.choices(&modules, &layout, choice, layers).map_err(in_config)?;
                 recorded.set_default(choice);
                 packing::quantize(&mut modules, &choices, self.inputs.as_ref())?;

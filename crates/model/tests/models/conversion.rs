@@ -143,6 +143,19 @@ fn every_family_can_be_quantized_and_loaded() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// The second of two layers, which two passes compute, is the last: it has more bits. Shape by mlx-lm 0.32.2.
+#[test]
+fn mixed_recipes_count_the_layers_of_the_checkpoint() {
+    let directory = Directory::new("mixed");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nanbeige");
+    let source = directory.with(&Fixture::read(&path).unwrap());
+    let choice = QuantizationChoice { group: 32, bits: 3, mode: QuantMode::Affine };
+    let recipe = Recipe::from_name("mixed_3_6").unwrap();
+    let conversion = directory.conversion(&source, Packing::Quantize { choice, recipe });
+    conversion.run(&mut |_| {}).unwrap();
+    assert_eq!(tensors(&conversion.to)["model.layers.1.self_attn.v_proj.weight"].shape(), [32, 12]);
+}
+
 fn small(directory: &Directory) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/qwen3.hf");
     directory.with(&Fixture::read(&path).unwrap())
