@@ -237,16 +237,9 @@ fn starred(name: &str, layer: usize) -> String {
 }
 
 impl WeightRewrite {
-    /// Numbers change, not only names and places.
+    /// Numbers change, not only names and places, and mlx-lm's tensors have those from before.
     fn changes_numbers(&self) -> bool {
-        matches!(
-            self,
-            Self::Add { .. }
-                | Self::Scale { .. }
-                | Self::NormalizeInputs { .. }
-                | Self::NormalizeOutputs { .. }
-                | Self::MoveFactors { .. }
-        )
+        matches!(self, Self::Add { .. } | Self::Scale { .. } | Self::MoveFactors { .. })
     }
 
     /// What a tensor of a converted checkpoint is called after the step; `None` if the step is not for it.
