@@ -43,6 +43,8 @@ MODES = {f"{bits} bits, groups of {group}": (["-q", "--q-bits", str(bits), "--q-
 MODES |= {mode: (["-q", "--q-mode", mode], dict(mode=mode)) for mode in ("mxfp4", "mxfp8", "nvfp4")}
 MODES |= {recipe: (["-q", "--quant-predicate", recipe, "--q-group-size", "64"], dict(group=64, recipe=recipe))
           for recipe in QUANT_RECIPES}
+# Heads that mlx-lm normalizes even when they are packed: it divides the codes by their length, so its floats are none.
+SPOILED_WHEN_PACKED = ["bailing_moe.bias"]
 
 
 def write_random(directory, config):
@@ -131,7 +133,7 @@ def compare(omnibus, folder, name, source, ways):
         except Exception as error:
             problems.append(f"{way}: mlx-lm cannot load ours: {str(error)[:150]}")
         # Theirs, by us, to floats: both must give the same.
-        if "bits" in asked or "mode" in asked:
+        if ("bits" in asked or "mode" in asked) and name not in SPOILED_WHEN_PACKED:
             plain, other = folder / f"{name}.plain{number}", folder / f"{name}.other{number}"
             convert_theirs(theirs_at, plain, dequantize=True)
             done = run(omnibus, "convert", "--hf-path", str(theirs_at), "--mlx-path", str(other), "-d")
