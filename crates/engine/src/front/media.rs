@@ -7,10 +7,11 @@ mod placeholders;
 mod prepared;
 mod views;
 
+use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use omnibus_media::{
-    Alpha, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Limits, Processor, decode_audio,
+    Alpha, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Ffmpeg, Limits, Processor, decode_audio,
     decode_image, decode_video,
 };
 use omnibus_model::{Source, encoders};
@@ -50,6 +51,8 @@ struct Pictures {
     processor: Processor,
     /// Side of the encoder's patches, in pixels.
     patch: usize,
+    /// For videos that no library decodes.
+    ffmpeg: Option<Ffmpeg>,
 }
 
 /// What a file may cost here: several are decoded at once, for clients that need not be trusted.
@@ -84,7 +87,7 @@ impl MediaKind {
 impl MediaReader {
     /// How the media of a model are prepared. `None`, with a warning if its files are wrong, for a model without encoders:
     /// it is served for text.
-    pub(crate) fn read(source: &Source) -> Option<Self> {
+    pub(crate) fn read(source: &Source, ffmpeg: Option<&Path>) -> Option<Self> {
         let config = source.config().ok()?;
         let (patch, hears) = (patch_of(&config), hears(&config));
         if patch.is_none() && !hears {
@@ -103,7 +106,7 @@ impl MediaReader {
         let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
         let of_pictures = |patch| {
             let processor = without("pictures", Processor::read(model_type, &files))?;
-            Some(Pictures { processor, patch })
+            Some(Pictures { processor, patch, ffmpeg: ffmpeg.map(Ffmpeg::new) })
         };
         let pictures = patch.and_then(of_pictures);
         let audio = hears.then(|| without("audio", AudioProcessor::read(model_type, &files))).flatten();
@@ -222,7 +225,7 @@ impl Pictures {
     ) -> Result<(ContentKey, Features), Error> {
         let (key, features) = match (kind, self.processor.sampling()) {
             (MediaKind::Video, Some(sampling)) => {
-                let clip = decode_video(bytes, limits, &sampling, None)?;
+                let clip = decode_video(bytes, limits, &sampling, self.ffmpeg.as_ref())?;
                 (ContentKey::of_clip(&clip), self.processor.video(&clip)?)
             }
             (MediaKind::Video, None) => {

@@ -55,7 +55,7 @@ impl ModelText {
         };
         let (tokenizer, template) = (tokenizer_of(source)?, template.map_err(StartError::new)?);
         let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
-        let media = MediaReader::read(source);
+        let media = MediaReader::read(source, settings.ffmpeg.as_deref());
         Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media })
     }
 
