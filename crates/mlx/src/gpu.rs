@@ -12,6 +12,7 @@ mod blocks;
 mod call;
 mod choose;
 mod elementwise;
+mod embed;
 mod experts;
 mod latent;
 mod linear;
@@ -32,6 +33,7 @@ pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
 pub use elementwise::{
     AddNorm, AddTerm, Gate, GateLayout, Gated, Narrow, Term, copy_to_device, host_numbers, upload,
 };
+pub use embed::{Embed, TableFormat};
 pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,

@@ -186,6 +186,7 @@ fn groups(
     let attention = formats.iter().flat_map(of);
     vec![
         (GpuKernel::Attention, attention.collect()),
+        (GpuKernel::Embed, elementwise::embed(blueprint.hidden, weights, dtype)),
         (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
         (GpuKernel::Linear, elementwise::linear(blueprint, weights, dtype, measure)),

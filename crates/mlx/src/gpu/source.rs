@@ -113,6 +113,7 @@ pub(super) static RECURRENCE: Kernel = kernel!(
     Dialect
 );
 pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "w"], &["y"], Dialect);
+pub(super) static EMBED: Kernel = kernel!("embed", &["tokens", "table", "ss", "sb"], &["y"], Dialect);
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
 pub(super) static RMS_NORM: Kernel = kernel!("rms_norm", &["x", "w"], &["y"], Dialect);
 pub(super) static ADD_TERM: Kernel = kernel!("add_term", &["r", "x", "z"], &["y"], Dialect);

@@ -110,8 +110,8 @@ impl StepGraph {
     /// Computes it `runs` times, kernel by kernel: how long each takes, in the order in which they run. Outputs are
     /// dropped; what a kernel writes in place is written several times.
     pub fn times(&self, inputs: &[&Array], borrowed: &[&Array], runs: u32) -> Result<Vec<KernelTime>> {
-        let [given, lent] = [list(inputs.iter().copied())?, list(borrowed.iter().copied())?];
-        let found = self.graph.times(&given, &lent, runs);
+        let [given, pools] = [list(inputs.iter().copied())?, list(borrowed.iter().copied())?];
+        let found = self.graph.times(&given, &pools, runs);
         let found = found.map_err(|e| Error::op("step_graph", inputs.iter().copied(), e.what()))?;
         let time = |of: sys::NodeTime| KernelTime {
             name: self.names.get(of.node as usize).cloned().unwrap_or_default(),

@@ -40,6 +40,30 @@ pub(super) fn add_norm(hidden: usize, dtype: Dtype, measure: Measure) -> KernelC
     })
 }
 
+/// Rows of small tables, beside rows that the host picks: MLX compiles its gathers for seconds each.
+pub(super) fn embed(hidden: usize, weights: &[CheckedWeights], dtype: Dtype) -> Vec<KernelCheck> {
+    const VOCAB: usize = 256;
+    let error = |weights: &CheckedWeights| -> mlx::Result<f64> {
+        let [table, dense] = weights.random(&[VOCAB, hidden], dtype, 11)?;
+        let tokens: Vec<usize> = (0..ROWS).map(|row| row * 131 % VOCAB).collect();
+        let Weight::Dense(dense) = dense else { return Err(mlx::Error::new("unpacked weights")) };
+        let values = dense.astype(Dtype::F32)?.to_vec::<f32>()?;
+        let rows = tokens.iter().flat_map(|token| values.iter().skip(token * hidden).take(hidden));
+        let expected: Vec<f32> = rows.copied().collect();
+        let expected = Array::from_slice(&expected, &[ROWS as i32, hidden as i32])?;
+        let tokens: Vec<i32> = tokens.into_iter().map(|token| token as i32).collect();
+        let tokens = Array::from_slice(&tokens, &[ROWS as i32])?;
+        distance(&Kernels::Gpu.ops().embedding(&tokens, &table, dtype)?, &expected)
+    };
+    let check = |weights: &CheckedWeights| {
+        let shape = format!("{ROWS} x {hidden}, {}", weights.label());
+        KernelCheck::new("embed", shape, dtype, || Ok((error(weights)?, None)))
+    };
+    let is_affine = |weights: &&CheckedWeights| weights.is_affine_or_dense() && weights.fits(hidden);
+    weights.iter().filter(is_affine).map(check).collect()
+}
+
+/// Gated activations of every width, and the sum with a shared expert.
 pub(super) fn gated(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
     let mut shapes: Vec<(usize, Activation)> = Vec::new();
     for layer in &blueprint.layers {

@@ -51,6 +51,11 @@ impl CheckedWeights {
         }
     }
 
+    /// Whether an embedding stored like this has a kernel.
+    pub(super) fn is_affine_or_dense(&self) -> bool {
+        !matches!(self, Self::Packed(choice) if choice.mode != QuantMode::Affine)
+    }
+
     /// Whether rows of so many inputs can be packed like this.
     pub(super) fn fits(&self, inputs: usize) -> bool {
         match self {

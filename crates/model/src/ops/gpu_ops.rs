@@ -8,8 +8,8 @@ mod linear;
 mod recurrent;
 mod switches;
 
-use mlx::gpu::{AddNorm, AddTerm, Gate, GateLayout, Gated, Operand, Term, parts_of};
-use mlx::{Array, Dtype};
+use mlx::gpu::{AddNorm, AddTerm, Embed, Gate, GateLayout, Gated, Operand, TableFormat, Term, parts_of};
+use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
@@ -63,7 +63,10 @@ impl Ops for GpuOps {
     }
 
     fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {
-        MlxOps.embedding(tokens, table, dtype)
+        match embedded(tokens, table, dtype)? {
+            Some(rows) => Ok(rows),
+            None => MlxOps.embedding(tokens, table, dtype),
+        }
     }
 
     fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
@@ -244,6 +247,28 @@ pub(super) fn gate_of(act: Activation) -> Option<Gate> {
         | Activation::SparseGelu { .. }
         | Activation::Xielu => None,
     }
+}
+
+/// Rows of an embedding by our kernel.
+fn embedded(tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Option<Array>> {
+    let (format, [table, scales, biases], width) = match table {
+        Weight::Dense(table) => (TableFormat::Float, [table, table, table], table.dim(-1)?),
+        Weight::Packed(packed) => match (packed.mode, &packed.biases) {
+            (QuantMode::Affine, Some(biases)) => {
+                let Quantized { weight, scales, group, bits, .. } = packed;
+                let width = scales.dim(-1)? * group;
+                (TableFormat::Packed { bits: *bits, group: *group }, [weight, scales, biases], width)
+            }
+            _ => return Ok(None),
+        },
+    };
+    let rows = tokens.size() as i32;
+    let plan = Embed { dtype, rows, width, format }.plan();
+    let Some(plan) = plan.filter(|_| tokens.ndim() == 1 && rows > 0 && is_on(GpuKernel::Embed)) else {
+        return Ok(None);
+    };
+    let made = plan.call(&[&tokens.view(Dtype::I32)?, table, scales, biases])?.pop();
+    made.map(Some).ok_or_else(|| mlx::Error::new("rows of an embedding"))
 }
 
 /// An array as a kernel reads it that adds up the parts of a product.
