@@ -60,6 +60,15 @@ pub(super) fn per_layer<T: Field + Clone>(
     Err(ConfigError::Inconsistent { rules: vec![rule] })
 }
 
+/// The same of a field that the config must have.
+pub(super) fn each_layer<T: Field + Clone>(
+    cfg: &Config,
+    field: &str,
+    layers: usize,
+) -> Result<Vec<T>, ConfigError> {
+    per_layer(cfg, field, layers)?.ok_or_else(|| missing(field))
+}
+
 /// The same with an entry for all where the field is absent.
 pub(super) fn per_layer_or<T: Field + Clone>(
     cfg: &Config,

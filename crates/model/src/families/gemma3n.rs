@@ -65,7 +65,7 @@ fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), Confi
 
 /// The MLP of each layer; in some only the largest activations count.
 fn mlps(cfg: &Config, layers: usize) -> Result<Vec<GatedMlp>, ConfigError> {
-    let widths = per_layer(cfg, "intermediate_size", layers)?.ok_or_else(|| missing("intermediate_size"))?;
+    let widths = each_layer(cfg, "intermediate_size", layers)?;
     let shares = per_layer_or(cfg, "activation_sparsity_pattern", layers, 0.0)?;
     let mlp = |(width, share): (usize, f32)| match share {
         share if share > 0.0 => GatedMlp::new(width, Activation::SparseGelu { share }),

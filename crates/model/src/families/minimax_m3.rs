@@ -19,7 +19,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         qk_norm: text.or("use_qk_norm", true)?.then(|| QkNorm::per_head(dims.norm.eps())),
         ..Attention::new(&dims, Position::Rope(rope.clone()))
     };
-    let indexed = indexed(&text, &dims, &attention, rope)?;
+    let indexed = indexed(&text, &dims, &attention, rope)?.unwrap_or(attention.clone().into());
     let act = Activation::ClippedSwiglu {
         alpha: text.or("swiglu_alpha", 1.702)?,
         limit: text.or("swiglu_limit", 7.0)?,
@@ -29,10 +29,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let sparse = flags(&text, ("layer_types", "full_attention"), "sparse_attention_freq", dims.layers)?;
     let routed = flags(&text, ("mlp_layer_types", "dense"), "moe_layer_freq", dims.layers)?;
     let layer = |(sparse, routed): (bool, bool)| {
-        let mixer: Mixer = match &indexed {
-            Some(indexed) if sparse => indexed.clone().into(),
-            _ => attention.clone().into(),
-        };
+        let mixer: Mixer = if sparse { indexed.clone() } else { attention.clone().into() };
         let mlp: Mlp = if routed { moe.clone().into() } else { dense.into() };
         LayerSpec::pre_norm(mixer, mlp, dims.norm)
     };
@@ -73,12 +70,12 @@ fn indexed(
     dims: &Dims,
     attention: &Attention,
     rope: Rope,
-) -> Result<Option<IndexedAttention>, ConfigError> {
+) -> Result<Option<Mixer>, ConfigError> {
     let number = |name: &str, flat: &str| nested(cfg, ("sparse_attention_config", name), flat);
     let Some(block_size) = number("sparse_block_size", "index_block_size")? else { return Ok(None) };
     let required = |name: &str, flat: &str| number(name, flat)?.ok_or_else(|| missing(flat));
     let width = required("sparse_index_dim", "index_head_dim")?;
-    Ok(Some(IndexedAttention {
+    let indexed = IndexedAttention {
         attention: attention.clone(),
         heads: required("sparse_num_index_heads", "index_n_heads")?,
         keys: RowCache { width, kind: CacheKind::Full },
@@ -87,7 +84,8 @@ fn indexed(
         block_size,
         kept: required("sparse_topk_blocks", "index_topk_blocks")?,
         local: number("sparse_local_block", "index_local_blocks")?.unwrap_or(1),
-    }))
+    };
+    Ok(Some(indexed.into()))
 }
 
 fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {

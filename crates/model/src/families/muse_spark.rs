@@ -33,9 +33,9 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         }
     };
     // Layers with a theta rotate.
-    let thetas = per_layer::<f32>(text, "layer_rope_theta", dims.layers)?;
-    let thetas = thetas.ok_or_else(|| missing("layer_rope_theta"))?.into_iter();
-    let kinds = layer_spans(text, dims.layers)?.into_iter().zip(thetas.map(|theta| theta != 0.0));
+    let rotate =
+        each_layer::<f32>(text, "layer_rope_theta", dims.layers)?.into_iter().map(|theta| theta != 0.0);
+    let kinds = layer_spans(text, dims.layers)?.into_iter().zip(rotate);
     Ok(Blueprint {
         stream: StreamDtype::F32,
         embed_norm: Some(unweighted),
@@ -70,14 +70,12 @@ fn rewrites(attention: &Attention, expert_width: usize) -> Vec<WeightRewrite> {
         stays: at(&format!("{part}_alpha")).into(),
         joins: at(&format!("{part}_beta")).into(),
     };
-    let (queries, keys) = (attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim);
-    let joined = [("q_proj", queries), ("k_proj", keys), ("v_proj", keys), ("gate_proj", queries)];
     [
         centered_norms(),
         text_model(),
         vec![shares("post_attention", "add_attn"), shares("post_feedforward", "add_ffn")],
         pairs_side_by_side(attention),
-        vec![split(&at("self_attn.qkvg_proj"), &joined)],
+        vec![split_qkv_and_gate(&at("self_attn.qkvg_proj"), attention)],
         parts_of_layers([
             ("mlp.pre_expert_proj", "mlp.fc1_latent_proj"),
             ("mlp.pre_expert_norm", "mlp.fc1_latent_norm"),

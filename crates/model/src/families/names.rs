@@ -39,6 +39,14 @@ pub(super) fn split_qkv(from: &str, spec: &Attention) -> WeightRewrite {
     split(from, &[("q_proj", q), ("k_proj", k), ("v_proj", v)])
 }
 
+/// The same with a gate of each element of the output behind the values.
+pub(super) fn split_qkv_and_gate(from: &str, spec: &Attention) -> WeightRewrite {
+    let (q, k, v) =
+        (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_head_dim);
+    let gate = spec.heads * spec.v_head_dim;
+    split(from, &[("q_proj", q), ("k_proj", k), ("v_proj", v), ("gate_proj", gate)])
+}
+
 /// One projection to a gate and up, apart.
 pub(super) fn split_gate_up(from: &str, width: usize) -> WeightRewrite {
     split(from, &[("gate_proj", width), ("up_proj", width)])
