@@ -23,9 +23,10 @@ pub(crate) struct PromptMedia {
 /// A rendering with its placeholders expanded, and how many there are. There may be fewer than parts: a rendering of the
 /// first messages.
 fn expand(rendered: &str, parts: &[Prepared]) -> (String, usize) {
-    let (mut text, mut rest, mut found) = (String::with_capacity(rendered.len()), rendered, 0);
+    let (mut text, mut rest) = (String::with_capacity(rendered.len()), rendered);
+    let (mut found, mut numbered) = (0, 0);
     for part in parts {
-        let Some((before, after)) = rest.split_once(part.expansion.replaces.as_str()) else { break };
+        let Some((before, after)) = rest.split_once(part.expansion.replaced_in(rendered)) else { break };
         text.push_str(before);
         for piece in &part.expansion.pieces {
             match piece {
@@ -33,8 +34,10 @@ fn expand(rendered: &str, parts: &[Prepared]) -> (String, usize) {
                     text.extend(std::iter::repeat_n(part.expansion.token.as_str(), *count))
                 }
                 Piece::Text(piece) => text.push_str(piece),
+                Piece::Number(first) => text.push_str(&(first + numbered).to_string()),
             }
         }
+        numbered += usize::from(part.expansion.pieces.iter().any(|piece| matches!(piece, Piece::Number(_))));
         (rest, found) = (after, found + 1);
     }
     text.push_str(rest);
@@ -50,12 +53,12 @@ impl PromptMedia {
             return Err(Failure::bad_request("messages", message));
         }
         let others = |part: &&Prepared| {
-            let replaces = part.expansion.replaces.as_str();
-            let same = parts.iter().filter(|part| part.expansion.replaces == replaces).count();
+            let replaces = part.expansion.replaced_in(rendered);
+            let same = parts.iter().filter(|part| part.expansion.replaced_in(rendered) == replaces).count();
             rendered.matches(replaces).count() != same
         };
         match parts.iter().find(others) {
-            Some(part) => Err(unplaced(&part.expansion.replaces)),
+            Some(part) => Err(unplaced(part.expansion.replaced_in(rendered))),
             None => Ok(text),
         }
     }
@@ -161,7 +164,8 @@ mod tests {
     use crate::media::{EncoderPixels, ViewPixels};
 
     fn part(pieces: Vec<Piece>) -> Prepared {
-        let expansion = Expansion { replaces: "<i>".to_owned(), token: "<p>".to_owned(), pieces };
+        let expansion =
+            Expansion { replaces: "<i>".to_owned(), or_replaces: None, token: "<p>".to_owned(), pieces };
         Prepared {
             contents: vec![content(expansion.features())],
             expansion,
