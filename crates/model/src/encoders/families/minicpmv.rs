@@ -25,7 +25,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
         layer: cfg.or("insert_layer_id", 6)?,
         heads: vision.req("num_attention_heads")?,
         width: 4 * width,
-        act: Activation::Gelu,
+        act: Activation::GeluTanh,
         norm: NORM,
     };
     let parts = [

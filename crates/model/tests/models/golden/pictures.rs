@@ -32,13 +32,15 @@ const ENCODERS_OF_TRANSFORMERS: &[&str] = &["glm4v", "glm4v_moe", "llama4", "qwe
 const SAMPLED_OTHERWISE: &[(&str, &str)] = &[("glm4v", "two"), ("glm4v_moe", "two")];
 
 /// Families whose features differ from mlx-vlm's on purpose, and by how much: transformers has the exact gelu in the
-/// projector of InternVL and in the mergers of Qwen3-VL, and its tanh form in the towers of the latter and of Molmo 2.
+/// projector of InternVL and in the mergers of Qwen3-VL, and its tanh form in the
+/// towers of the latter, of Kimi-VL and of Molmo 2. Fixtures that say so in their metadata have the published ones.
 const OTHER_ACTIVATIONS: &[(&str, f32)] = &[
     ("internvl", 3e-4),
     ("internvl_chat", 3e-4),
     ("qwen3_vl_moe", 5e-4),
     ("llama4", 3e-2),
     ("molmo2", 3e-2),
+    ("kimi_vl", 3e-2),
 ];
 
 /// One fixture, read.
@@ -80,7 +82,10 @@ impl PictureFixture {
         let sensitivity: f32 = sensitivity.and_then(|text| text.parse().ok()).unwrap_or(0.0);
         let bound = (20.0 * sensitivity).max(1e-4);
         let family = name.trim_end_matches(".hf");
+        let metadata_has =
+            |key: &str| metadata.metadata().as_ref().is_some_and(|metadata| metadata.contains_key(key));
         let other = OTHER_ACTIVATIONS.iter().find(|(name, _)| *name == family).map(|(_, bound)| *bound);
+        let other = other.filter(|_| !metadata_has("activations"));
         let case = json("case.json");
         let strings = |case: &Value| case.as_str().or(case["name"].as_str()).unwrap().to_owned();
         let file = directory.join("transformers.safetensors");
@@ -88,8 +93,7 @@ impl PictureFixture {
             golden.retain(|name, _| !name.starts_with("logits.") || name == "logits.text");
         }
         // Neither is a reference for Llama 3.2 Vision's pictures: rows in front of the first one are to pass cross attention by.
-        let by_mlx = metadata.metadata().as_ref().is_some_and(|metadata| metadata.contains_key("mlx_vlm"));
-        if family == "mllama" && by_mlx {
+        if family == "mllama" && metadata_has("mlx_vlm") {
             golden.retain(|name, _| !name.starts_with("logits.") && !name.starts_with("features."));
             let text = || mlx::io::load_safetensors(&file).unwrap().remove("logits.text");
             golden

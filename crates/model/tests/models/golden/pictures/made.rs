@@ -42,8 +42,10 @@ impl PictureFixture {
     }
 
     fn processor(&self) -> Option<Processor> {
-        let dropped =
-            DROPPED.iter().find(|(name, _)| *name == self.name).map_or(&[][..], |(_, fields)| fields);
+        let dropped = DROPPED
+            .iter()
+            .find(|(name, _)| *name == self.name.trim_end_matches(".hf"))
+            .map_or(&[][..], |(_, fields)| fields);
         let read = |name: &str| {
             let bytes = std::fs::read(self.directory.join(name)).ok()?;
             let mut value: Value = serde_json::from_slice(&bytes).unwrap();
