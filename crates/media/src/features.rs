@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::Error;
 
+/// Stands for the number of a picture.
+const NUMBER: &str = "{n}";
+
 /// Most elements of one tensor. Sizes come from files of a model.
 const ELEMENTS_MAX: u64 = 1 << 27;
 
@@ -70,7 +73,9 @@ pub enum Piece {
 /// How a picture, video or sound stands in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expansion {
-    /// What it replaces in the rendered prompt, by its spelling. It is one or more special tokens.
+    /// What it replaces in the rendered prompt, by its spelling. It is one or more special tokens. `{n}` in it stands for the
+    /// number of the picture in the request, from 1: no chat template writes that, so that it is to be written into the
+    /// message ([`Expansion::is_written`]).
     pub replaces: String,
     /// What it replaces where `replaces` does not occur.
     pub or_replaces: Option<String>,
@@ -112,12 +117,17 @@ impl Expansion {
         self
     }
 
-    /// What it replaces in a rendered prompt.
-    pub fn replaced_in(&self, rendered: &str) -> &str {
+    /// What it replaces in a rendered prompt, as the picture of this number, from 0.
+    pub fn replaced_in(&self, rendered: &str, number: usize) -> String {
         match &self.or_replaces {
-            Some(other) if !rendered.contains(&self.replaces) => other,
-            Some(_) | None => &self.replaces,
+            Some(other) if !rendered.contains(&self.replaces) => other.clone(),
+            Some(_) | None => self.replaces.replace(NUMBER, &(number + 1).to_string()),
         }
+    }
+
+    /// Whether messages have it as text, because chat templates do not write it.
+    pub fn is_written(&self) -> bool {
+        self.replaces.contains(NUMBER)
     }
 
     /// Appends placeholder tokens.

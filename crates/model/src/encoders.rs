@@ -39,7 +39,7 @@ pub use audio::{
 pub use blueprint::{
     ClassToken, ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, LayerScale,
     Linears, MergedElements, PatchEmbedding, PatchLayout, PatchOrder, PatchPairs, Perceiver, PixelRange,
-    PositionTable, Rotary2d, RotaryAxes, Sampling, SquareMerger, TakenFrom, Tiles,
+    PositionTable, Rotary2d, RotaryAxes, Sampling, Separators, SquareMerger, TakenFrom, Tiles,
 };
 pub use encoder::{Encoder, Features};
 pub use families::{AUDIO_ENCODERS, ENCODERS};

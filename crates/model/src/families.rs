@@ -211,6 +211,7 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "openelm", read: openelm::read, about: "OpenELM" },
     Family { model_type: "phi", read: phi::read, about: "Phi-1, 1.5 and 2" },
     Family { model_type: "phi3", read: phi3::read, about: "Phi-3, 3.5 and 4" },
+    Family { model_type: "phi3_v", read: phi3::read_vision, about: "Phi-3 and Phi-3.5 Vision" },
     Family { model_type: "pixtral", read: mistral3::read_with_encoder, about: "Pixtral" },
     Family { model_type: "plamo", read: plamo::read, about: "PLaMo 13B" },
     Family { model_type: "qwen", read: qwen::read, about: "Qwen 1" },

@@ -14,7 +14,8 @@ use super::qwen_vl::{DOTS_OCR, GLM4V, MLX_QWEN2, MLX_QWEN3, QWEN2, QwenVl};
 use super::whole_image::WholeImage;
 use super::{ConfigFiles, Recipe, Settings, VideoRecipe};
 use super::{
-    deepseek_vl, gemma3, idefics2, kimi_vl, lfm2_vl, minicpmv, mllama, molmo2, ovis2, phi3_v, siglip2,
+    deepseek_vl, gemma3, idefics2, kimi_vl, lfm2_vl, minicpmv, mllama, molmo2, ovis2, phi3_hd, phi3_v,
+    siglip2,
 };
 use crate::Error;
 
@@ -186,8 +187,14 @@ pub const KINDS: &[Kind] = &[
         video: NO_VIDEO,
     },
     Kind {
-        name: "mlx.phi3_v",
+        name: "phi3_v",
         model_types: &["phi3_v"],
+        read: |files| phi3_hd::Phi3Hd::read(files).map(Recipe::Phi3Hd),
+        video: NO_VIDEO,
+    },
+    Kind {
+        name: "mlx.phi3_v",
+        model_types: &[],
         read: |files| phi3_v::Phi3V::read(files).map(Recipe::Phi3V),
         video: NO_VIDEO,
     },

@@ -23,6 +23,7 @@ mod molmo2;
 mod ovis2;
 mod paddleocr_vl;
 mod patches;
+mod phi3_hd;
 mod phi3_v;
 mod pixtral;
 mod qwen_video;
@@ -64,6 +65,7 @@ enum Recipe {
     Molmo2(molmo2::Molmo2),
     Ovis2(ovis2::Ovis2),
     PaddleOcrVl(paddleocr_vl::PaddleOcrVl),
+    Phi3Hd(phi3_hd::Phi3Hd),
     Phi3V(phi3_v::Phi3V),
     Pixtral(pixtral::Pixtral),
     QwenVl(qwen_vl::QwenVl),
@@ -124,6 +126,7 @@ impl Processor {
             Recipe::Molmo2(recipe) => recipe.image(image),
             Recipe::Ovis2(recipe) => recipe.image(image),
             Recipe::PaddleOcrVl(recipe) => recipe.image(image),
+            Recipe::Phi3Hd(recipe) => recipe.image(image),
             Recipe::Phi3V(recipe) => recipe.image(image),
             Recipe::Pixtral(recipe) => recipe.image(image),
             Recipe::QwenVl(recipe) => recipe.image(image),

@@ -37,8 +37,10 @@ pub struct EncoderBlueprint {
     pub output_norm: Option<Norm>,
     /// From the last layer's rows to features.
     pub connector: Vec<ConnectorStep>,
-    /// A learned vector stands behind each row of a canvas, and behind a video (LLaVA-NeXT).
-    pub newline: bool,
+    /// Learned vectors between the features of a canvas.
+    pub separators: Separators,
+    /// From features in their order, learned vectors among them, to those of the text model's width.
+    pub projection: Vec<ConnectorStep>,
     /// The embedding of the token in whose place features stand is added to each (Molmo 2).
     pub placeholder: bool,
     /// Features of earlier layers, which join the stream of the text model's first layers.
@@ -223,6 +225,18 @@ pub struct SquareMerger {
     pub act: Activation,
     /// Before attention and before the linear layers.
     pub norm: Norm,
+}
+
+/// Learned vectors between features, as wide as what the connector gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Separators {
+    /// None.
+    None,
+    /// One behind each row of a canvas, and behind a video (LLaVA-NeXT).
+    Newline,
+    /// The canvas comes first. One vector stands behind each row of it and of the whole, another between the two (Phi-3
+    /// Vision).
+    CanvasFirst,
 }
 
 /// Attention in both directions between the patches of one view.
@@ -417,7 +431,8 @@ impl EncoderBlueprint {
             clipped: false,
             output_norm: None,
             connector: Vec::new(),
-            newline: false,
+            separators: Separators::None,
+            projection: Vec::new(),
             placeholder: false,
             deepstack: Vec::new(),
             features,
@@ -475,9 +490,30 @@ impl EncoderBlueprint {
         if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }
     }
 
+    /// Width of rows behind the connector.
+    pub(super) fn connected(&self) -> usize {
+        let width = self.hidden * self.joined.len().max(1);
+        self.connector.iter().fold(width, |width, step| match *step {
+            ConnectorStep::Merge { side, .. } => width * side * side,
+            ConnectorStep::JoinRows(rows) => width * rows,
+            ConnectorStep::GateHalf(_) => width / 2,
+            ConnectorStep::Gated { width, .. }
+            | ConnectorStep::AttentionPool { width, .. }
+            | ConnectorStep::Linear { width, .. } => width,
+            ConnectorStep::Pool { .. }
+            | ConnectorStep::MeanOfRows(_)
+            | ConnectorStep::Norm { .. }
+            | ConnectorStep::Act(_)
+            | ConnectorStep::Perceiver(_)
+            | ConnectorStep::Scale(_)
+            | ConnectorStep::Standardize => width,
+        })
+    }
+
     /// Sides of the squares that are merged or pooled, and of windows.
     fn sides(&self) -> impl Iterator<Item = usize> {
-        let steps = self.connector.iter().chain(self.deepstack.iter().flat_map(|deep| &deep.connector));
+        let steps = self.connector.iter().chain(&self.projection);
+        let steps = steps.chain(self.deepstack.iter().flat_map(|deep| &deep.connector));
         let sides = steps.filter_map(|step| match step {
             ConnectorStep::Merge { side, .. } | ConnectorStep::Pool { side } => Some(*side),
             ConnectorStep::Norm { .. }

@@ -4,33 +4,72 @@
 
 use mlx::{Array, Dtype};
 
-use super::blueprint::Sampling;
+use super::blueprint::{EncoderBlueprint, Sampling, Separators};
 use super::grid::{Canvas, Layout};
+use super::manifest::{NEWLINE, SEPARATOR};
 use super::positions::samples;
+use crate::LoadError;
+use crate::weights::Store;
+
+/// Learned vectors between features, `[width]` each.
+pub(super) struct SeparatorVectors {
+    newline: Option<Array>,
+    /// Between a canvas and the whole behind it.
+    separator: Option<Array>,
+}
+
+impl SeparatorVectors {
+    pub(super) fn load(blueprint: &EncoderBlueprint, store: &mut Store) -> Result<Self, LoadError> {
+        let mut vector = |name: &str| store.vector(&format!("encoder.{name}")).map(Some);
+        Ok(match blueprint.separators {
+            Separators::None => Self { newline: None, separator: None },
+            Separators::Newline => Self { newline: vector(NEWLINE)?, separator: None },
+            Separators::CanvasFirst => Self { newline: vector(NEWLINE)?, separator: vector(SEPARATOR)? },
+        })
+    }
+
+    /// Rows `[rows, columns, width]`, each with the vector that ends it, one after the other: `[n, width]`.
+    fn ended(&self, rows: &Array) -> mlx::Result<Array> {
+        let [count, _, width] = rows.dims()?;
+        match &self.newline {
+            Some(newline) => {
+                let column = line(newline, rows, &[1, 1, -1])?.broadcast_to(&[count, 1, width])?;
+                mlx::concatenate(&[rows, &column], 1)?.flatten(0, 1)
+            }
+            None => rows.flatten(0, 1),
+        }
+    }
+
+    pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.newline.iter().chain(&self.separator)
+    }
+}
 
 impl Layout {
-    /// `rows`: features of all `views`, `[rows, width]`. `newline`: what stands behind each row of a canvas and behind a
-    /// video, `[width]`.
-    pub(super) fn arranged(&self, rows: Array, views: usize, newline: Option<&Array>) -> mlx::Result<Array> {
-        let arranged = match self {
-            Self::Views | Self::Pools { .. } | Self::Tiles { .. } => return Ok(rows),
-            Self::Canvas(canvas) => canvas.arranged(&squares(&rows, views)?, newline)?,
+    /// `rows`: features of all `views`, `[rows, width]`.
+    pub(super) fn arranged(
+        &self,
+        rows: Array,
+        views: usize,
+        separators: &SeparatorVectors,
+    ) -> mlx::Result<Array> {
+        match self {
+            Self::Views | Self::Pools { .. } | Self::Tiles { .. } => Ok(rows),
+            Self::Canvas(canvas) => canvas.arranged(&squares(&rows, views)?, separators),
             Self::Frames(size) => {
-                let frames = resized(&squares(&rows, views)?, *size)?;
-                let frames = frames.flatten(0, 2)?;
-                match newline {
-                    Some(newline) => mlx::concatenate(&[&frames, &line(newline, &frames, &[1, -1])?], 0)?,
-                    None => frames,
+                let frames = resized(&squares(&rows, views)?, *size)?.flatten(0, 2)?;
+                match &separators.newline {
+                    Some(newline) => mlx::concatenate(&[&frames, &line(newline, &frames, &[1, -1])?], 0),
+                    None => Ok(frames),
                 }
             }
-        };
-        arranged.flatten(0, -2)
+        }
     }
 }
 
 impl Canvas {
     /// `views`: `[1 + tiles, side, side, width]`.
-    fn arranged(&self, views: &Array, newline: Option<&Array>) -> mlx::Result<Array> {
+    fn arranged(&self, views: &Array, separators: &SeparatorVectors) -> mlx::Result<Array> {
         let [all, side, _, width] = views.dims()?;
         let [down, across] = self.tiles.map(|tiles| tiles as i32);
         let [rows, columns] = self.shown.map(|shown| shown as i32);
@@ -41,22 +80,20 @@ impl Canvas {
                 "{all} views of {side} by {side} features are not {self:?}"
             )));
         }
-        let whole = views.slice(&[0; 4], &[1, side, side, width])?;
+        let whole = views.slice(&[0; 4], &[1, side, side, width])?.squeeze(&[0])?;
         let tiles = views.slice(&[1, 0, 0, 0], &[all, side, side, width])?;
         let tiles = tiles.reshape(&[down, across, side, side, width])?.transpose(&[0, 2, 1, 3, 4])?;
         let canvas = tiles.reshape(&[1, down * side, across * side, width])?;
         let [top, left] = rest.map(|rest| rest / 2);
         let picture = canvas.slice(&[0, top, left, 0], &[1, top + rows, left + columns, width])?;
-        let picture = resized(&picture, self.resized)?.squeeze(&[0])?;
-        let picture = match newline {
-            Some(newline) => {
-                let column = line(newline, &picture, &[1, 1, -1])?;
-                let column = column.broadcast_to(&[self.resized[0] as i32, 1, width])?;
-                mlx::concatenate(&[&picture, &column], 1)?
+        let picture = separators.ended(&resized(&picture, self.resized)?.squeeze(&[0])?)?;
+        match &separators.separator {
+            Some(separator) => {
+                let whole = separators.ended(&whole)?;
+                mlx::concatenate(&[&picture, &line(separator, &picture, &[1, -1])?, &whole], 0)
             }
-            None => picture,
-        };
-        mlx::concatenate(&[&whole.reshape(&[-1, width])?, &picture.reshape(&[-1, width])?], 0)
+            None => mlx::concatenate(&[&whole.flatten(0, 1)?, &picture], 0),
+        }
     }
 }
 

@@ -3,12 +3,13 @@
 use mlx::{Array, Dtype};
 
 use super::blueprint::{ClassToken, EncoderBlueprint, PatchOrder};
+use super::canvas::SeparatorVectors;
 use super::connector::Connector;
 use super::grid::{EncoderInput, Grid, Layout, View, windows};
 use super::layer::{Group, LayerBlock, groups};
 use super::manifest::{
-    CLASS_TOKEN, CONNECTOR, DEEPSTACK, INPUT_NORM, NEWLINE, OUTPUT_NORM, PATCH_NORM, PATCHES, PLACEHOLDER,
-    POSITIONS,
+    CLASS_TOKEN, CONNECTOR, DEEPSTACK, INPUT_NORM, OUTPUT_NORM, PATCH_NORM, PATCHES, PLACEHOLDER, POSITIONS,
+    PROJECTION,
 };
 use super::positions::Positions;
 use super::rotary::Angles;
@@ -32,8 +33,8 @@ pub struct Encoder {
     squares: Option<SquareMergerBlock>,
     output_norm: Option<NormBlock>,
     connector: Connector,
-    /// `[features]`
-    newline: Option<Array>,
+    separators: SeparatorVectors,
+    projection: Connector,
     /// `[1, features]`
     placeholder: Option<Array>,
     deepstack: Vec<Connector>,
@@ -88,7 +89,9 @@ impl Encoder {
         let connector =
             Connector::load_over(&blueprint.connector, (order, width), &mut store, &at(CONNECTOR))?;
         let placeholder = blueprint.placeholder.then(|| store.vector(&at(PLACEHOLDER))).transpose()?;
-        let newline = blueprint.newline.then(|| store.vector(&at(NEWLINE))).transpose()?;
+        let separators = SeparatorVectors::load(&blueprint, &mut store)?;
+        let connected = (order, blueprint.connected());
+        let projection = Connector::load_over(&blueprint.projection, connected, &mut store, &at(PROJECTION))?;
         let deepstack = blueprint.deepstack.iter().enumerate().map(|(number, deep)| {
             Connector::load(&deep.connector, order, &mut store, &at(&format!("{DEEPSTACK}.{number}")))
         });
@@ -103,7 +106,8 @@ impl Encoder {
             layers,
             output_norm,
             connector,
-            newline,
+            separators,
+            projection,
             placeholder,
             squares,
             tiles,
@@ -142,7 +146,9 @@ impl Encoder {
         let deep = |which: usize| of_views.iter().filter_map(|of| of.deepstack.get(which)).collect();
         let rows = joined(of_views.iter().map(|of| &of.rows).collect())?;
         let views = input.views.iter().map(|view| view.grid.count).sum();
-        let rows = input.layout.arranged(rows, views, self.newline.as_ref())?;
+        let rows = input.layout.arranged(rows, views, &self.separators)?;
+        let grid = Grid { count: 1, rows: 1, columns: rows.dim(0)? as usize };
+        let rows = self.projection.forward(&rows, grid)?;
         let features = Features {
             rows: match &self.placeholder {
                 Some(embedding) => rows + embedding,
@@ -356,7 +362,8 @@ impl Encoder {
             .into_iter()
             .chain(&self.class_token)
             .chain(self.positions.iter().map(|positions| &positions.weight))
-            .chain(&self.newline)
+            .chain(self.separators.arrays())
+            .chain(self.projection.arrays())
             .chain(&self.placeholder)
             .chain(self.tiles.iter().flat_map(TilesBlock::arrays))
             .chain(self.squares.iter().flat_map(SquareMergerBlock::arrays))

@@ -20,6 +20,7 @@ mod molmo2;
 mod names;
 mod paddleocr_vl;
 mod paligemma;
+mod phi3_v;
 mod pixtral;
 mod qwen2_5_vl;
 mod qwen2_vl;
@@ -67,6 +68,7 @@ pub const ENCODERS: &[EncoderFamily] = &[
     EncoderFamily { model_type: "molmo2", sections: &["vit_config", "adapter_config"], read: molmo2::read },
     family("paddleocr_vl", paddleocr_vl::read),
     family("paligemma", paligemma::read),
+    EncoderFamily { model_type: "phi3_v", sections: &["img_processor", "embd_layer"], read: phi3_v::read },
     family("pixtral", pixtral::read),
     family("qwen2_5_vl", qwen2_5_vl::read),
     family("qwen2_vl", qwen2_vl::read),

@@ -2,7 +2,7 @@
 
 use super::blueprint::{
     ClassToken, ConnectorStep, EncoderBlueprint, EncoderLayer, LayerScale, Linears, Perceiver, PositionTable,
-    SquareMerger, Tiles,
+    Separators, SquareMerger, Tiles,
 };
 use crate::blocks::LIMITS;
 use crate::manifest::Scope;
@@ -35,6 +35,8 @@ pub(super) const OUTPUT_NORM: &str = "output_norm";
 pub(super) const CONNECTOR: &str = "connector";
 pub(super) const DEEPSTACK: &str = "deepstack";
 pub(super) const NEWLINE: &str = "newline";
+pub(super) const SEPARATOR: &str = "separator";
+pub(super) const PROJECTION: &str = "projection";
 pub(super) const PLACEHOLDER: &str = "placeholder";
 pub(super) const SQUARES: &str = "squares";
 pub(super) const TILES: &str = "tiles";
@@ -81,9 +83,13 @@ impl EncoderBlueprint {
         if self.placeholder {
             root.tensor(PLACEHOLDER, &[1, self.features]);
         }
-        if self.newline {
-            root.tensor(NEWLINE, &[self.features]);
-        }
+        let separators: &[&str] = match self.separators {
+            Separators::None => &[],
+            Separators::Newline => &[NEWLINE],
+            Separators::CanvasFirst => &[NEWLINE, SEPARATOR],
+        };
+        separators.iter().for_each(|name| root.tensor(name, &[self.connected()]));
+        name_connector(&mut root.at(PROJECTION), &self.projection, self.connected());
         for (number, deep) in self.deepstack.iter().enumerate() {
             name_connector(&mut root.at(&format!("{DEEPSTACK}.{number}")), &deep.connector, self.hidden);
         }

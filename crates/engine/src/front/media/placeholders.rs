@@ -7,10 +7,12 @@
 use std::ops::Range;
 
 use omnibus_media::Piece;
+use omnibus_text::ContentPart;
 
 use super::{Prepared, PreparedContent};
 use crate::Failure;
 use crate::media::{GridSpan, JobMedia, MediaKey};
+use crate::request::Chat;
 
 /// The media of a prompt, in its order.
 #[derive(Debug, Clone, Default)]
@@ -25,8 +27,9 @@ pub(crate) struct PromptMedia {
 fn expand(rendered: &str, parts: &[Prepared]) -> (String, usize) {
     let (mut text, mut rest) = (String::with_capacity(rendered.len()), rendered);
     let (mut found, mut numbered) = (0, 0);
-    for part in parts {
-        let Some((before, after)) = rest.split_once(part.expansion.replaced_in(rendered)) else { break };
+    for (index, part) in parts.iter().enumerate() {
+        let replaced = part.expansion.replaced_in(rendered, index);
+        let Some((before, after)) = rest.split_once(replaced.as_str()) else { break };
         text.push_str(before);
         for piece in &part.expansion.pieces {
             match piece {
@@ -44,6 +47,31 @@ fn expand(rendered: &str, parts: &[Prepared]) -> (String, usize) {
     (text, found)
 }
 
+/// A conversation whose messages have the placeholders of media as text, where no chat template writes them.
+pub(crate) fn written(mut chat: Chat, parts: &[Prepared]) -> Chat {
+    let mut next = 0;
+    for message in &mut chat.messages {
+        let mut content: Vec<ContentPart> = Vec::with_capacity(message.content.len());
+        for part in std::mem::take(&mut message.content) {
+            let is_media =
+                matches!(part, ContentPart::Image(_) | ContentPart::Audio(_) | ContentPart::Video(_));
+            let expansion = parts.get(next).map(|of| &of.expansion).filter(|_| is_media);
+            let number = next;
+            next += usize::from(is_media);
+            let part = match expansion.filter(|expansion| expansion.is_written()) {
+                Some(expansion) => ContentPart::Text(expansion.replaced_in("", number) + "\n"),
+                None => part,
+            };
+            match (content.last_mut(), part) {
+                (Some(ContentPart::Text(before)), ContentPart::Text(text)) => before.push_str(&text),
+                (_, part) => content.push(part),
+            }
+        }
+        message.content = content;
+    }
+    chat
+}
+
 impl PromptMedia {
     /// The rendering of a whole conversation with its placeholders expanded, one for each part and no other.
     pub(crate) fn expand_all(rendered: &str, parts: &[Prepared]) -> Result<String, Failure> {
@@ -52,13 +80,15 @@ impl PromptMedia {
             let message = "the model's chat template has no place for all media of the messages";
             return Err(Failure::bad_request("messages", message));
         }
-        let others = |part: &&Prepared| {
-            let replaces = part.expansion.replaced_in(rendered);
-            let same = parts.iter().filter(|part| part.expansion.replaced_in(rendered) == replaces).count();
-            rendered.matches(replaces).count() != same
+        let spellings =
+            parts.iter().enumerate().map(|(index, part)| part.expansion.replaced_in(rendered, index));
+        let spellings: Vec<String> = spellings.collect();
+        let others = |spelling: &&String| {
+            let same = spellings.iter().filter(|other| other == spelling).count();
+            rendered.matches(spelling.as_str()).count() != same
         };
-        match parts.iter().find(others) {
-            Some(part) => Err(unplaced(part.expansion.replaced_in(rendered))),
+        match spellings.iter().find(others) {
+            Some(spelling) => Err(unplaced(spelling)),
             None => Ok(text),
         }
     }

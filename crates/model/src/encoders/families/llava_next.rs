@@ -19,5 +19,9 @@ pub(super) fn read_one_vision(cfg: &Config) -> Result<EncoderBlueprint, ConfigEr
 fn with_newline(cfg: &Config, tower: EncoderBlueprint) -> Result<EncoderBlueprint, ConfigError> {
     let newline = ["image_newline", "model.image_newline"].map(|name| rename(name, "encoder.newline"));
     let rewrites = [tower.rewrites.clone(), newline.into()].concat();
-    Ok(EncoderBlueprint { newline: cfg.or("use_image_newline_parameter", true)?, rewrites, ..tower })
+    let separators = match cfg.or("use_image_newline_parameter", true)? {
+        true => Separators::Newline,
+        false => Separators::None,
+    };
+    Ok(EncoderBlueprint { separators, rewrites, ..tower })
 }

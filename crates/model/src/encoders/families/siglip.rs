@@ -66,7 +66,8 @@ pub(super) const PARTS: [(&str, &str); 8] = [
     ("mlp.fc2", "mlp.down_proj"),
 ];
 
-fn rewrites() -> Vec<WeightRewrite> {
+/// Names of all of them.
+pub(super) fn rewrites() -> Vec<WeightRewrite> {
     [
         towers([
             ("vision_tower.vision_model", "encoder"),

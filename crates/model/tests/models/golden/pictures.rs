@@ -175,7 +175,7 @@ impl PictureFixture {
         }
         let media = match self.features(case) {
             Some(features) => Some(media(&features)?),
-            None if self.has_no_features() && tokens.iter().any(|token| self.media_ids.contains(token)) => {
+            None if tokens.iter().any(|token| self.media_ids.contains(token)) => {
                 Some(media(&self.encoded(case, encoder?)?.rows)?)
             }
             None => None,

@@ -69,6 +69,13 @@ const SERVED: &[Served] = &[
         placeholder: ("<|image|>", &[128]),
         files: &["preprocessor_config.json"],
     },
+    // No template writes its placeholders: they are numbered, and stand in the text.
+    Served {
+        fixture: "phi3_v",
+        words: Words(&["<|image|>"]),
+        placeholder: ("", &[128]),
+        files: &["preprocessor_config.json"],
+    },
     Served {
         fixture: "mllama.hf",
         words: Words(&["<|image|>"]),
