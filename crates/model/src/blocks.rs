@@ -20,7 +20,7 @@ use mlx::Array;
 
 use crate::AttentionSpan;
 use crate::ops::LayerContext;
-pub(crate) use adapted::{AdaptedWeight, Adapters};
+pub(crate) use adapted::{AdaptedPass, AdaptedWeight, Adapters};
 pub(crate) use alternating::{AlternatingBlock, CopiesBlock};
 pub(crate) use finish::{FinishBlock, TokenInputs};
 pub(crate) use hadamard::HadamardRotation;

@@ -5,6 +5,7 @@
 
 mod footprint;
 mod manifest;
+mod summary;
 mod validate;
 
 pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
@@ -69,6 +70,11 @@ impl Blueprint {
     /// The layers that have weights: those of the first pass.
     pub fn stored_layers(&self) -> &[LayerSpec] {
         self.layers.get(..self.layers.len() / self.passes.count()).unwrap_or(&[])
+    }
+
+    /// How many layers a checkpoint numbers.
+    pub fn stored_layer_count(&self) -> usize {
+        self.stored_layers().iter().map(|layer| layer.number + 1).max().unwrap_or(0)
     }
 
     /// The same with layers numbered in another way; `number` gives the number of the layer at an index.

@@ -69,8 +69,13 @@ impl Dims {
 
     /// The same with a head of its own unless the config says otherwise.
     pub fn read_untied(cfg: &Config) -> Result<Self, ConfigError> {
+        Self::read_untied_as(cfg, &DimFields::LLAMA)
+    }
+
+    /// The same under other names.
+    pub fn read_untied_as(cfg: &Config, fields: &DimFields) -> Result<Self, ConfigError> {
         let tied = cfg.or("tie_word_embeddings", false)?;
-        Ok(Self { head: if tied { Head::Tied } else { Head::Own }, ..Self::read(cfg)? })
+        Ok(Self { head: if tied { Head::Tied } else { Head::Own }, ..Self::read_as(cfg, fields)? })
     }
 
     /// Reads them under other names.

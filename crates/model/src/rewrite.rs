@@ -40,9 +40,9 @@ pub enum WeightRewrite {
     /// The one projection from latents to keys and values of all heads, apart and for each head: `embed_q`, which is the
     /// keys' part turned, and `unembed_out`. A packed one is unpacked.
     SplitLatent { from: Pattern, heads: usize, nope_dim: usize, v_head_dim: usize },
-    /// Divides each input's weights by their length over all outputs.
+    /// Divides each input's weights by their length over all outputs, unless they are packed.
     NormalizeInputs { tensors: Pattern },
-    /// Divides each output's weights by their length over all inputs.
+    /// Divides each output's weights by their length over all inputs, unless they are packed.
     NormalizeOutputs { tensors: Pattern },
     /// Multiplies a tensor by the one beside it, which becomes ones: norms of keys that queries carry instead.
     MoveFactors { from: Pattern, to: Pattern },

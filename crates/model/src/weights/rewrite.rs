@@ -97,6 +97,10 @@ impl WeightRewrite {
                 Ok(tensor.reshape(&shape.iter().map(|size| *size as i32).collect::<Vec<_>>())?)
             }
             Self::Reshape { shape, .. } => refused(&format!("as many numbers as {shape:?}")),
+            // A packed one was normalized before.
+            Self::NormalizeInputs { .. } | Self::NormalizeOutputs { .. } if tensor.dtype()? == Dtype::U32 => {
+                Ok(tensor.clone())
+            }
             Self::NormalizeInputs { .. } => Ok(normalized(tensor, 0)?),
             Self::NormalizeOutputs { .. } => Ok(normalized(tensor, -1)?),
             Self::Transpose { order, unless_last, .. } => match tensor.shape() {
