@@ -40,6 +40,16 @@ pub(crate) trait MixerBlock {
 
     fn arrays(&self) -> Vec<&Array>;
 
+    /// Of cross attention: keys and values of a picture's rows, `[n, hidden]`, both `[1, kv_heads, n, head_dim]`.
+    fn cross_keys(&self, _rows: &Array) -> mlx::Result<Option<[Array; 2]>> {
+        Ok(None)
+    }
+
+    /// Whether rows without a picture skip its layer.
+    fn attends_to_pictures(&self) -> bool {
+        false
+    }
+
     /// Changes which earlier positions a query attends to.
     fn set_span(&mut self, _span: AttentionSpan) {}
 }

@@ -20,8 +20,8 @@ use crate::ops::{AttentionNeeds, ByLength, LayerContext};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer, Passes,
-    Quantization, Source, StreamDtype, Weights, families, kernel_check, kv_format,
+    Batch, Blueprint, CrossStates, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError,
+    Mixer, Passes, Quantization, Source, StreamDtype, Weights, families, kernel_check, kv_format,
 };
 use layer::Layer;
 
@@ -214,6 +214,15 @@ impl Model {
         self.kernels.ops().attention_path(&needs)
     }
 
+    /// Keys and values of a picture in each layer of cross attention, of its encoder's rows, `[n, hidden]`; lazily. `None` if
+    /// the model has no such layers.
+    pub fn cross_states(&self, rows: &Array) -> mlx::Result<Option<CrossStates>> {
+        let states = self.layers.iter().map(|layer| layer.mixer.cross_keys(rows));
+        let states = states.collect::<mlx::Result<Vec<_>>>()?;
+        let states: Vec<[Array; 2]> = states.into_iter().flatten().collect();
+        Ok((!states.is_empty()).then(|| CrossStates(states.into())))
+    }
+
     /// Builds the graph of one pass. Keys, values and states of every segment's rows are written to `cache`.
     /// Nothing is computed before the result is evaluated, except that MLX's operations read the initial states
     /// of recurrences.
@@ -315,6 +324,11 @@ impl Model {
         let logits = match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,
             None => logits,
+        };
+        let rest = self.blueprint.unpredicted as i32;
+        let logits = match rest {
+            0 => logits,
+            rest => logits.pad(&[(0, 0), (0, rest)], f32::NEG_INFINITY)?,
         };
         self.without_placeholders(logits).map(Some)
     }

@@ -157,6 +157,7 @@ impl Blueprint {
             passes: Passes::One,
             final_norm: dims.norm,
             head: dims.head,
+            unpredicted: 0,
             head_bias: false,
             logit_scale: 1.0,
             logit_softcap: None,

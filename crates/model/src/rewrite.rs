@@ -33,6 +33,8 @@ pub enum WeightRewrite {
     Reshape { tensors: Pattern, shape: Vec<usize> },
     /// Joins the tensors that differ only in `#` along a new leading axis.
     StackExperts { from: Pattern, to: Pattern, experts: usize },
+    /// Joins the rows of unpacked tensors, one after the other.
+    Join { from: Vec<Pattern>, to: Pattern },
     /// One matrix of all experts, one after the other, as a stack.
     Unstack { from: Pattern, to: Pattern, experts: usize },
     /// The one projection from latents to keys and values of all heads, apart and for each head: `embed_q`, which is the

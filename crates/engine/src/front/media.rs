@@ -18,7 +18,7 @@ use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
 use serde_json::{Map, Value};
 
-pub(super) use placeholders::PromptMedia;
+pub(super) use placeholders::{PromptMedia, written};
 use prepared::PreparedCache;
 pub(super) use prepared::{Prepared, PreparedContent};
 

@@ -129,6 +129,10 @@ impl ModelText {
         if !self.prefix.is_empty() {
             return Err(fail("a prompt that continues a prompt cache file has no media"));
         }
+        let chat = match parts.iter().any(|part| part.expansion.is_written()) {
+            true => &media::written(chat.clone(), &parts),
+            false => chat,
+        };
         let rendered = PromptMedia::expand_all(&self.render(chat)?, &parts)?;
         let tokens = self.tokenizer.encode(&rendered, AddSpecial::No);
         let tokens = tokens.map_err(|error| fail(&error.to_string()))?;

@@ -166,12 +166,12 @@ impl ModelRunner {
     }
 
     /// What media change in a pass of `rows` rows, padding included.
-    fn multimodal(&self, input: &StepInput, rows: usize) -> mlx::Result<Option<MultimodalRows>> {
-        if input.media.is_empty() && input.positions.is_none() {
+    fn multimodal(&mut self, input: &StepInput, rows: usize) -> mlx::Result<Option<MultimodalRows>> {
+        if input.media.is_empty() && input.positions.is_none() && input.crossed.is_empty() {
             return Ok(None);
         }
-        let features = match &self.vision {
-            Some(vision) => vision.rows(&input.media)?,
+        let (features, cross) = match &mut self.vision {
+            Some(vision) => (vision.rows(&input.media)?, vision.crossed(&input.crossed, &self.model)?),
             None => return Err(mlx::Error::new("a step has features, and the model no encoder")),
         };
         let padded = |axes: &Vec<[i32; 3]>| {
@@ -179,7 +179,7 @@ impl ModelRunner {
             axes.iter().copied().chain(padding).take(rows).collect()
         };
         let positions = input.positions.as_ref().map(padded);
-        Ok(Some(MultimodalRows { features, positions, ..MultimodalRows::default() }))
+        Ok(Some(MultimodalRows { features, positions, cross, ..MultimodalRows::default() }))
     }
 
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {

@@ -250,6 +250,10 @@ impl WeightRewrite {
                 Some(vec![to.fill(&from.captures(name)?)])
             }
             Self::StackExperts { from, to, .. } => Some(vec![to.fill(&from.captures(name)?)]),
+            Self::Join { from, to } => {
+                let captures = from.iter().find_map(|from| from.captures(name))?;
+                Some(vec![to.fill(&captures)])
+            }
             Self::Split { from, to } => {
                 let captures = from.captures(name)?;
                 Some(to.iter().map(|(to, _)| to.fill(&captures)).collect())

@@ -107,7 +107,8 @@ pub(super) fn text_model() -> Vec<WeightRewrite> {
     let of_sound_and_pictures =
         of_sound_and_pictures.into_iter().flat_map(|name| [name.to_owned(), format!("model.{name}")]);
     let encoders = encoders.map(str::to_owned).into_iter().chain(more).chain(of_sound_and_pictures);
-    let dropped = encoders.map(|encoder| drop(&format!("{encoder}.**")));
+    let vectors = ["image_newline", "model.image_newline"].map(drop);
+    let dropped = encoders.map(|encoder| drop(&format!("{encoder}.**"))).chain(vectors);
     let renamed = [
         WeightRewrite::DropBeside {
             tensors: "model.layers.**".into(),

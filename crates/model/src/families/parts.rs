@@ -113,7 +113,7 @@ pub(super) fn rounded_to_bf16(number: f32) -> f32 {
 /// The text model of a config with pictures or sound: its section, or the config itself if it has none.
 pub(super) fn text_config<'a>(cfg: &Config<'a>) -> Result<Option<Config<'a>>, ConfigError> {
     cfg.pass_by(MULTIMODAL);
-    let section = cfg.section("text_config")?;
+    let section = cfg.section("text_config")?.map(super::with_defaults).transpose()?;
     if let Some(text) = &section {
         text.pass_by(MULTIMODAL);
         // The text model's, repeated.
