@@ -3,6 +3,7 @@
 //! Invariant: it runs on the threads that submit requests, a few at a time, and what it costs is limited before memory is
 //! allocated. An error is the request's, and names its part.
 
+mod frame_groups;
 mod placeholders;
 mod prepared;
 mod views;
@@ -185,9 +186,21 @@ impl MediaReader {
             (MediaKind::Image | MediaKind::Video, Some(pictures), _) => {
                 let (key, features) = pictures.decode(kind, bytes, &self.limits)?;
                 let (expansion, grid) = (features.expansion.clone(), features.grid);
-                let pixels = self.within_budget(views::pixels(features, pictures.patch)?)?;
-                let content = PreparedContent { key, features: expansion.features(), pixels };
-                Ok(Prepared { contents: vec![content], expansion, grid })
+                let pixels = views::pixels(features, pictures.patch)?;
+                let contents = match kind {
+                    MediaKind::Video => {
+                        let processor = pictures.processor.key();
+                        frame_groups::contents(key, processor, expansion.features(), pixels)
+                    }
+                    MediaKind::Image | MediaKind::Audio => {
+                        vec![PreparedContent { key, features: expansion.features(), pixels }]
+                    }
+                };
+                let reserved = |content: PreparedContent| {
+                    Ok(PreparedContent { pixels: self.within_budget(content.pixels)?, ..content })
+                };
+                let contents = contents.into_iter().map(reserved).collect::<Result<_, PartError>>()?;
+                Ok(Prepared { contents, expansion, grid })
             }
             (MediaKind::Audio, _, Some(processor)) => {
                 let audio = decode_audio(bytes, &self.limits, processor.rate())?;
