@@ -83,6 +83,7 @@ impl Mixer {
             Self::TimeMix(_) => "RWKV-7 time mixing",
             Self::ChannelMix(_) => "channel mixing",
             Self::Compressed(_) => "attention to compressed entries",
+            Self::CrossAttention(_) => "cross attention",
             Self::PerPosition(_) => "MLP in the place of attention",
         };
         vec![name]
