@@ -110,7 +110,7 @@ pub(crate) struct JobMedia {
     pub(crate) key: MediaKey,
     /// Positions of the prompt whose tokens its features replace, in their order: runs of adjacent ones.
     pub(crate) runs: Vec<Range<usize>>,
-    /// The same as grids, where they are: what multimodal rotary positions count.
+    /// Grids, where they are: what multimodal rotary positions count. The first of a part's contents has those of all.
     pub(crate) grids: Vec<GridSpan>,
     /// What the encoder takes.
     pub(crate) pixels: EncoderPixels,
