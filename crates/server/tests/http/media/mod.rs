@@ -11,6 +11,7 @@ mod refused;
 mod sense;
 mod sound_files;
 mod sounds;
+mod spans;
 mod urls;
 
 /// What the hostile pictures need.

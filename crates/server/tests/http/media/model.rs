@@ -152,9 +152,12 @@ impl Golden {
         Self::of("qwen3_vl")
     }
 
-    /// Those of a fixture.
+    /// Those of a fixture; logits of transformers where those are followed.
     pub fn of(name: &str) -> Self {
-        Self(mlx::io::load_safetensors(fixture(name).join("golden.safetensors")).unwrap())
+        let read = |file: &str| mlx::io::load_safetensors(fixture(name).join(file));
+        let mut arrays = read("golden.safetensors").unwrap();
+        arrays.extend(read("transformers.safetensors").unwrap_or_default());
+        Self(arrays)
     }
 
     /// Tokens of `what` of a case.
