@@ -43,6 +43,8 @@ MODES = {f"{bits} bits, groups of {group}": (["-q", "--q-bits", str(bits), "--q-
 MODES |= {mode: (["-q", "--q-mode", mode], dict(mode=mode)) for mode in ("mxfp4", "mxfp8", "nvfp4")}
 MODES |= {recipe: (["-q", "--quant-predicate", recipe, "--q-group-size", "64"], dict(group=64, recipe=recipe))
           for recipe in QUANT_RECIPES}
+# Heads that mlx-lm normalizes even when they are packed: it divides the codes by their length, so its floats are none.
+SPOILED_WHEN_PACKED = ["bailing_moe.bias"]
 
 
 def write_random(directory, config):
@@ -50,6 +52,8 @@ def write_random(directory, config):
     model = model_class(args_class.from_dict(copy.deepcopy(config)))
 
     def values(path, value):
+        if path.endswith(".signs"):
+            return mx.where(mx.random.uniform(shape=value.shape) < 0.5, -1.0, 1.0)
         if not mx.issubdtype(value.dtype, mx.floating):
             return mx.random.randint(0, 255, value.shape).astype(value.dtype)
         return mx.random.normal(value.shape).astype(value.dtype) * 0.2
@@ -112,6 +116,7 @@ def compare(omnibus, folder, name, source, ways):
         theirs_at, ours_at = folder / f"{name}.theirs{number}", folder / f"{name}.ours{number}"
         try:
             convert_theirs(source, theirs_at, **asked)
+            load_model(theirs_at)
         except Exception as error:  # mlx-lm cannot; that is no difference.
             print(f"  {name}, {way}: mlx-lm: {type(error).__name__}: {str(error)[:80]}")
             continue
@@ -128,7 +133,7 @@ def compare(omnibus, folder, name, source, ways):
         except Exception as error:
             problems.append(f"{way}: mlx-lm cannot load ours: {str(error)[:150]}")
         # Theirs, by us, to floats: both must give the same.
-        if "bits" in asked or "mode" in asked:
+        if ("bits" in asked or "mode" in asked) and name not in SPOILED_WHEN_PACKED:
             plain, other = folder / f"{name}.plain{number}", folder / f"{name}.other{number}"
             convert_theirs(theirs_at, plain, dequantize=True)
             done = run(omnibus, "convert", "--hf-path", str(theirs_at), "--mlx-path", str(other), "-d")

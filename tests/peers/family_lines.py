@@ -4,7 +4,8 @@
     python tests/peers/family_lines.py
 
 Ours: a file below crates/model/src/families that reads some `model_type`. What several families share (the other files there,
-blocks, mixers, MLPs) is counted apart, and so is what mlx-lm's modules import from each other.
+blocks, mixers, MLPs) is counted apart, and so is what mlx-lm's modules import from each other. A line is duplicated if it
+belongs to six or more equal lines in a row that another file has, too; blank lines, comments and imports are not counted.
 """
 
 import re
@@ -27,6 +28,25 @@ def summary(counts):
     return f"{len(counts)} files, median {statistics.median(counts.values()):g}, largest {largest} ({name}), all {sum(counts.values())}"
 
 
+def code(path):
+    """Lines that compute something."""
+    stripped = [line.strip() for line in path.read_text().splitlines()]
+    return [line for line in stripped if line and not line.startswith(("//", "#", "use ", "import ", "from "))]
+
+
+def duplicated(paths, run=6):
+    """Lines in runs that another file has, too, and all lines."""
+    files = {path: code(path) for path in paths}
+    seen = {}
+    for path, found in files.items():
+        for at in range(len(found) - run + 1):
+            seen.setdefault(tuple(found[at:at + run]), set()).add(path)
+    copies = {(path, at + offset) for path, found in files.items() for at in range(len(found) - run + 1)
+              if len(seen[tuple(found[at:at + run])]) > 1 for offset in range(run)}
+    whole = sum(len(found) for found in files.values())
+    return f"{len(copies)} of {whole} lines duplicated ({len(copies) / whole:.1%})"
+
+
 def main():
     rows = re.findall(r'model_type: "([^"]+)",\s*read: (\w+)::', (ROOT / "families.rs").read_text())
     ours = {name: lines(ROOT / f"families/{name}.rs") for _, name in rows}
@@ -37,6 +57,8 @@ def main():
     print(f"ours:   {summary(ours)}")
     print(f"shared: {summary(shared)}")
     print(f"mlx-lm: {summary(theirs)}")
+    print(f"ours:   {duplicated((ROOT / 'families').glob('*.rs'))}")
+    print(f"mlx-lm: {duplicated(THEIRS / f'{name}.py' for name in theirs)}")
 
 
 main()

@@ -1,4 +1,4 @@
-//! Paths of the workspace and of the built binary.
+//! Paths of the workspace.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,4 @@ pub fn root() -> &'static Path {
 pub fn target() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| format!("cannot find this program's path: {error}"))?;
     own.ancestors().nth(2).map(Path::to_owned).ok_or_else(|| format!("{} is in no folder", own.display()))
-}
-
-/// The binary `omnibus` of the profile that built this program.
-pub fn omnibus() -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|error| format!("cannot find this program's path: {error}"))?;
-    Ok(own.with_file_name(format!("omnibus{}", std::env::consts::EXE_SUFFIX)))
 }

@@ -4,6 +4,7 @@
 //! its own thread.
 
 mod adapters;
+mod kernel_times;
 mod limits;
 mod measured;
 mod work;
@@ -17,6 +18,7 @@ use omnibus_core::{self as core, random::Rng};
 use omnibus_model::{RandomWeights, Source};
 
 pub use adapters::AdapterLoad;
+pub use kernel_times::{KernelShare, PassProfile, ProfiledPass, measure_kernels};
 pub use limits::{DeviceLimits, measure_limits};
 pub use measured::{Decode, HostSplit, MemoryUse, Prefill};
 pub use work::{ModelWork, StepWork};

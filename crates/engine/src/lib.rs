@@ -42,8 +42,8 @@ mod supervisor;
 mod worker;
 
 pub use bench::{
-    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, MemoryUse,
-    ModelWork, Prefill, StepWork, measure_limits,
+    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, KernelShare,
+    MemoryUse, ModelWork, PassProfile, Prefill, ProfiledPass, StepWork, measure_kernels, measure_limits,
 };
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};

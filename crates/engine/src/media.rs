@@ -115,6 +115,14 @@ impl JobMedia {
         self.runs.last().map_or(0, |run| run.end)
     }
 
+    /// Whether rows attend to it in layers of cross attention: its one position keeps its token.
+    pub(crate) fn is_crossed(&self) -> bool {
+        matches!(
+            self.pixels.content(),
+            EncoderContent::Picture(PicturePixels { layout: ViewLayout::Tiles { .. }, .. })
+        )
+    }
+
     /// How many features it has in the prompt.
     pub(crate) fn features(&self) -> usize {
         self.runs.iter().map(Range::len).sum()
@@ -137,7 +145,8 @@ impl JobMedia {
 
 /// Runs of adjacent positions of a prompt that have features of pictures. `media`: those of the prompt, in order.
 pub(crate) fn picture_runs(media: &[JobMedia]) -> Vec<Range<usize>> {
-    let pictures = media.iter().filter(|media| matches!(media.pixels.content(), EncoderContent::Views(_)));
+    let is_picture = |media: &&JobMedia| matches!(media.pixels.content(), EncoderContent::Picture(_));
+    let pictures = media.iter().filter(is_picture).filter(|media| !media.is_crossed());
     let mut runs: Vec<Range<usize>> = Vec::new();
     for run in pictures.flat_map(|picture| &picture.runs) {
         match runs.last_mut().filter(|last| last.end == run.start) {
@@ -146,6 +155,26 @@ pub(crate) fn picture_runs(media: &[JobMedia]) -> Vec<Range<usize>> {
         }
     }
     runs
+}
+
+/// Positions among these that attend to pictures in layers of cross attention, and to which: from a picture's token on, up to
+/// the next one's, to this picture and to those adjacent before it.
+pub(crate) fn crossed_in(media: &[JobMedia], positions: &Range<usize>) -> Vec<(Range<usize>, Vec<MediaKey>)> {
+    let crossed: Vec<&JobMedia> = media.iter().filter(|media| media.is_crossed()).collect();
+    let (mut found, mut seen) = (Vec::new(), Vec::new());
+    for (index, media) in crossed.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| crossed.get(before));
+        if before.is_none_or(|before| before.end() != media.first()) {
+            seen.clear();
+        }
+        seen.push(media.key);
+        let next = crossed.get(index + 1).map_or(usize::MAX, |next| next.first());
+        let (start, end) = (media.first().max(positions.start), next.min(positions.end));
+        if start < end {
+            found.push((start..end, seen.clone()));
+        }
+    }
+    found
 }
 
 /// Adjacent positions that are a grid of features.
@@ -176,7 +205,7 @@ struct Shared {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum EncoderContent {
     /// The picture encoder.
-    Views(Vec<ViewPixels>),
+    Picture(PicturePixels),
     /// The audio encoder.
     Spectrum(Spectrum),
 }
@@ -199,9 +228,57 @@ impl Spectrum {
     }
 }
 
+/// The views of a picture or of a video.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PicturePixels {
+    #[allow(missing_docs)]
+    pub(crate) views: Vec<ViewPixels>,
+    /// How their features become the picture's.
+    pub(crate) layout: ViewLayout,
+}
+
+/// How the features of views become those of a picture, as [`omnibus_model::encoders::Layout`] has it. All sizes are of
+/// rows, then of columns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ViewLayout {
+    /// They follow one another.
+    Views,
+    /// Those of the first view, then those of a canvas that the other views are tiles of.
+    Canvas {
+        /// Tiles, row by row.
+        tiles: [usize; 2],
+        /// Features in the middle of the canvas that show the picture.
+        shown: [usize; 2],
+        /// What those are resized to.
+        resized: [usize; 2],
+    },
+    /// Those of each view, resized to so many.
+    Frames([usize; 2]),
+    /// Views are tiles that are encoded together, the first `count` of them the picture's.
+    Tiles {
+        /// The number of the shape in which they lie, from 1.
+        shape: usize,
+        #[allow(missing_docs)]
+        count: usize,
+    },
+    /// Each feature is pooled from so many rows, by their numbers over all views; -1 stands for none.
+    Pools {
+        /// Rows of a feature.
+        count: usize,
+        /// So many for each feature.
+        rows: Vec<i32>,
+    },
+}
+
+impl From<PicturePixels> for EncoderContent {
+    fn from(pixels: PicturePixels) -> Self {
+        Self::Picture(pixels)
+    }
+}
+
 impl From<Vec<ViewPixels>> for EncoderContent {
     fn from(views: Vec<ViewPixels>) -> Self {
-        Self::Views(views)
+        Self::Picture(PicturePixels { views, layout: ViewLayout::Views })
     }
 }
 
@@ -277,7 +354,7 @@ impl EncoderPixels {
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         match self.content() {
-            EncoderContent::Views(views) => {
+            EncoderContent::Picture(PicturePixels { views, .. }) => {
                 views.iter().map(|view| size_of_val(view.values.as_slice()) as u64).sum()
             }
             EncoderContent::Spectrum(spectrum) => size_of_val(spectrum.values.as_slice()) as u64,
@@ -287,7 +364,7 @@ impl EncoderPixels {
     /// Patches or frames that pass through a layer at once, by which encoding costs.
     pub(crate) fn units(&self) -> u64 {
         match self.content() {
-            EncoderContent::Views(views) => {
+            EncoderContent::Picture(PicturePixels { views, .. }) => {
                 let patches: usize = views.iter().map(|view| view.grid.iter().product::<usize>()).sum();
                 (patches / views.len().max(1)) as u64
             }
@@ -319,6 +396,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rows_attend_to_the_last_pictures_before_them() {
+        let at = |position: usize, key: u8| JobMedia {
+            key: MediaKey::new(&[key; 32], 0),
+            runs: std::iter::once(position..position + 1).collect(),
+            grids: Vec::new(),
+            pixels: EncoderPixels::new(PicturePixels {
+                views: Vec::new(),
+                layout: ViewLayout::Tiles { shape: 1, count: 1 },
+            }),
+        };
+        let media = [at(2, 0), at(6, 1), at(7, 2)];
+        let keys = |which: &[usize]| which.iter().map(|which| media[*which].key).collect::<Vec<_>>();
+        assert_eq!(crossed_in(&media, &(0..2)), []);
+        assert_eq!(crossed_in(&media, &(0..4)), [(2..4, keys(&[0]))]);
+        let [one, two] = [(6..7, keys(&[1])), (7..9, keys(&[1, 2]))];
+        assert_eq!(crossed_in(&media, &(4..9)), [(4..6, keys(&[0])), one, two]);
+        assert_eq!(crossed_in(&media, &(9..10)), [(9..10, keys(&[1, 2]))]);
+    }
+
+    #[test]
     fn rows_follow_one_another_over_all_runs() {
         let media = JobMedia {
             key: MediaKey::new(&[7; 32], 0),
@@ -339,7 +436,7 @@ mod tests {
             grids: Vec::new(),
             pixels: EncoderPixels::new(content),
         };
-        let picture = |runs: &[Range<usize>]| media(runs, EncoderContent::Views(Vec::new()));
+        let picture = |runs: &[Range<usize>]| media(runs, EncoderContent::from(Vec::<ViewPixels>::new()));
         let sound = Spectrum { values: Vec::new(), bands: 1, sound: 0 };
         let all =
             [picture(&[1..3, 4..6]), picture(&[6..9]), media(&[9..11], EncoderContent::Spectrum(sound))];

@@ -51,6 +51,8 @@ pub struct Settings {
     pub disk: Option<DiskSettings>,
     /// Bytes for the features of pictures.
     pub media_cache_memory: u64,
+    /// The program that decodes videos in formats without a library: a path, or a name on the search path. `None` refuses them.
+    pub ffmpeg: Option<PathBuf>,
     /// A prompt cache file to read or to write.
     pub prompt_cache: Option<PromptCacheFile>,
     /// Seconds without a request after which a session's blocks may be evicted.
@@ -132,6 +134,7 @@ impl Default for Settings {
             prefix_cache: PrefixCache::default(),
             disk: None,
             media_cache_memory: 256 << 20,
+            ffmpeg: None,
             prompt_cache: None,
             session_ttl_s: 3600.0,
             device: DeviceChoice::Auto,

@@ -52,6 +52,15 @@ impl ContentKey {
         ContentKey(hash.finalize().into())
     }
 
+    /// The key of a processor's patches: `grid` has the steps in time, the rows and the columns of patches.
+    pub fn of_patches(values: &[f32], grid: [usize; 3]) -> ContentKey {
+        let mut hash = Sha256::new();
+        hash.update(b"patches");
+        grid.iter().for_each(|side| hash.update((*side as u64).to_le_bytes()));
+        values.iter().for_each(|value| hash.update(value.to_le_bytes()));
+        ContentKey(hash.finalize().into())
+    }
+
     /// The key of encoded bytes: an alias that spares the decoding of bytes that were seen before.
     pub fn of_bytes(bytes: &[u8]) -> ContentKey {
         let mut hash = Sha256::new();

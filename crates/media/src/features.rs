@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::Error;
 
+/// Stands for the number of a picture.
+const NUMBER: &str = "{n}";
+
 /// Most elements of one tensor. Sizes come from files of a model.
 const ELEMENTS_MAX: u64 = 1 << 27;
 
@@ -63,13 +66,19 @@ pub enum Piece {
     Features(usize),
     /// Text or special tokens, by their spelling, which the tokenizer encodes.
     Text(String),
+    /// The picture's number among those of the request that have one, in digits; the first has this.
+    Number(usize),
 }
 
 /// How a picture, video or sound stands in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expansion {
-    /// What it replaces in the rendered prompt, by its spelling. It is one or more special tokens.
+    /// What it replaces in the rendered prompt, by its spelling. It is one or more special tokens. `{n}` in it stands for the
+    /// number of the picture in the request, from 1: no chat template writes that, so that it is to be written into the
+    /// message ([`Expansion::is_written`]).
     pub replaces: String,
+    /// What it replaces where `replaces` does not occur.
+    pub or_replaces: Option<String>,
     /// The token whose embeddings are replaced by features, by its spelling.
     pub token: String,
     /// What stands there instead. Empty pieces do not occur.
@@ -79,16 +88,17 @@ pub struct Expansion {
 impl Expansion {
     /// The placeholder token `token`, repeated `count` times in its own place.
     pub(crate) fn repeated(token: &str, count: usize) -> Expansion {
-        Expansion {
-            replaces: token.to_owned(),
-            token: token.to_owned(),
-            pieces: vec![Piece::Features(count)],
-        }
+        Expansion { pieces: vec![Piece::Features(count)], ..Expansion::empty(token, token) }
     }
 
     /// No pieces yet.
     pub(crate) fn empty(replaces: &str, token: &str) -> Expansion {
-        Expansion { replaces: replaces.to_owned(), token: token.to_owned(), pieces: Vec::new() }
+        Expansion {
+            replaces: replaces.to_owned(),
+            or_replaces: None,
+            token: token.to_owned(),
+            pieces: Vec::new(),
+        }
     }
 
     /// Appends text, to the text before it if there is any.
@@ -99,6 +109,25 @@ impl Expansion {
             _ => self.pieces.push(Piece::Text(text.to_owned())),
         }
         self
+    }
+
+    /// Appends the picture's number, where the first has this.
+    pub(crate) fn number(&mut self, first: usize) -> &mut Expansion {
+        self.pieces.push(Piece::Number(first));
+        self
+    }
+
+    /// What it replaces in a rendered prompt, as the picture of this number, from 0.
+    pub fn replaced_in(&self, rendered: &str, number: usize) -> String {
+        match &self.or_replaces {
+            Some(other) if !rendered.contains(&self.replaces) => other.clone(),
+            Some(_) | None => self.replaces.replace(NUMBER, &(number + 1).to_string()),
+        }
+    }
+
+    /// Whether messages have it as text, because chat templates do not write it.
+    pub fn is_written(&self) -> bool {
+        self.replaces.contains(NUMBER)
     }
 
     /// Appends placeholder tokens.
@@ -115,7 +144,7 @@ impl Expansion {
     pub fn features(&self) -> usize {
         let count = |piece: &Piece| match piece {
             Piece::Features(count) => *count,
-            Piece::Text(_) => 0,
+            Piece::Text(_) | Piece::Number(_) => 0,
         };
         self.pieces.iter().map(count).sum()
     }
@@ -132,6 +161,43 @@ pub struct Grid {
     pub columns: usize,
 }
 
+/// How the features of a picture's views become those of the picture.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// Those of each view, one after the other.
+    #[default]
+    Views,
+    /// Those of the first view, then those of a canvas that the other views are tiles of.
+    Canvas(Canvas),
+    /// Those of each view, resized to so many rows and columns: frames of a video.
+    Frames([usize; 2]),
+    /// Views are tiles that are encoded together, the first `count` of them the picture's.
+    Tiles {
+        /// The number of the shape in which they lie, from 1.
+        shape: usize,
+        #[allow(missing_docs)]
+        count: usize,
+    },
+    /// Each feature is pooled from so many rows, by their numbers over all views; -1 stands for none. Row by row.
+    Pools {
+        /// Rows of a feature.
+        count: usize,
+        /// So many for each feature.
+        rows: Vec<i32>,
+    },
+}
+
+/// A picture on a grid of square tiles, which it need not fill. All sizes are of rows, then of columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Canvas {
+    /// Tiles, row by row.
+    pub tiles: [usize; 2],
+    /// Features in the middle of the canvas that show the picture.
+    pub shown: [usize; 2],
+    /// What those are resized to.
+    pub resized: [usize; 2],
+}
+
 /// What a processor makes of one picture, video or sound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Features {
@@ -139,6 +205,8 @@ pub struct Features {
     pub tensors: BTreeMap<&'static str, Tensor>,
     /// The tokens that stand for it.
     pub expansion: Expansion,
+    /// How features of views become those that stand in the prompt.
+    pub layout: Layout,
     /// Where all features are one grid: `frames * rows * columns` is then the count of features.
     pub grid: Option<Grid>,
     /// Seconds at which each step in time of `grid` is shown; empty for pictures and where the model has no use for it.
@@ -150,7 +218,17 @@ impl Features {
         tensors: impl IntoIterator<Item = (&'static str, Tensor)>,
         expansion: Expansion,
     ) -> Features {
-        Features { tensors: tensors.into_iter().collect(), expansion, grid: None, seconds: Vec::new() }
+        Features {
+            tensors: tensors.into_iter().collect(),
+            expansion,
+            layout: Layout::Views,
+            grid: None,
+            seconds: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_layout(self, layout: Layout) -> Features {
+        Features { layout, ..self }
     }
 
     pub(crate) fn with_grid(self, frames: usize, rows: usize, columns: usize) -> Features {

@@ -73,6 +73,17 @@ impl Image {
         Image::new(width, height, pixels)
     }
 
+    /// Rows as columns.
+    pub(crate) fn transposed(&self) -> Result<Image, Error> {
+        let (width, height) = (self.width as usize, self.height as usize);
+        let mut pixels = Vec::with_capacity(self.pixels.len());
+        for (x, y) in (0..width).flat_map(|x| (0..height).map(move |y| (x, y))) {
+            let at = CHANNELS * (y * width + x);
+            pixels.extend_from_slice(&self.pixels[at..at + CHANNELS]);
+        }
+        Image::new(self.height, self.width, pixels)
+    }
+
     /// This picture at (`left`, `top`) on a canvas in one colour. The canvas must hold it.
     pub(crate) fn on_canvas(
         &self,

@@ -25,7 +25,7 @@ pub use clip::{Clip, Frame, Sampling};
 pub use content::ContentKey;
 pub use decode::{Alpha, Ffmpeg, Format, decode_audio, decode_image, decode_video};
 pub use error::Error;
-pub use features::{Elements, Expansion, Features, Grid, Piece, Tensor};
+pub use features::{Canvas, Elements, Expansion, Features, Grid, Layout, Piece, Tensor};
 pub use image::Image;
 pub use limits::Limits;
 pub use processor::{ConfigFiles, KINDS, Kind, Processor, Size, SmartResize, smart_resize};

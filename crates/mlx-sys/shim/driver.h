@@ -28,6 +28,7 @@ using Function = void*;
 using Graph = void*;
 using GraphNode = void*;
 using GraphExec = void*;
+using Event = void*;
 
 // CUDA_KERNEL_NODE_PARAMS_v2 of cuda.h.
 struct KernelNode {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mlx/fast.h"
+#include "mlx/fast_primitives.h"
 #include "mlx/mlx.h"
 
 #include "driver.h"
@@ -137,6 +138,15 @@ ArraysPtr cuda_program_call(Str name, const Arrays& inputs, Ints shapes, Ints ra
   return own(mx::fast::precompiled_cuda_kernel(std::string(name), stand_in, inputs, out_shapes, out_dtypes,
       arguments, {l.grid[0], l.grid[1], l.grid[2]}, {l.threads[0], l.threads[1], l.threads[2]}, 0, std::nullopt,
       true));
+}
+
+ArrayPtr program_input(const Array& made, Str kernel) {
+  if (made.status() != mx::array::unscheduled || !made.has_primitive() || made.inputs().empty()) return nullptr;
+  auto& primitive = made.primitive();
+  if (std::string(primitive.name()) != "CustomKernel") return nullptr;
+  auto name = std::get<0>(static_cast<const mx::fast::CustomKernel&>(primitive).state());
+  if (name.rfind("omnibus_" + std::string(kernel) + "_", 0) != 0) return nullptr;
+  return own(Array(made.inputs()[0]));
 }
 
 } // namespace mlx_shim

@@ -1,6 +1,7 @@
 #include "step_graph.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -20,7 +21,8 @@ namespace {
 
 class Tracer {
  public:
-  Tracer(Trace& trace, const Arrays& inputs, const Arrays& constants, const Arrays& borrowed) : trace_(trace) {
+  Tracer(Trace& trace, const Arrays& inputs, const Arrays& constants, const Arrays& borrowed, Leaves leaves)
+      : trace_(trace), leaves_(leaves) {
     for (auto& a : constants) constants_.insert(a.id());
     for (auto& a : inputs) trace_.inputs.push_back(given(a));
     for (auto& a : borrowed) trace_.borrowed.push_back(given(a));
@@ -60,7 +62,7 @@ class Tracer {
   uint32_t given(const Array& a) { return add(a, std::nullopt); }
 
   void leaf(const Array& a) {
-    if (a.size() > 1 && !constants_.count(a.id()))
+    if (leaves_ == Leaves::Named && a.size() > 1 && !constants_.count(a.id()))
       throw std::runtime_error("the computation reads an array that may be another one at the next call");
     add(a, a);
   }
@@ -73,6 +75,7 @@ class Tracer {
   }
 
   Trace& trace_;
+  Leaves leaves_;
   std::unordered_map<std::uintptr_t, uint32_t> index_;
   std::set<std::uintptr_t> constants_;
   Arrays alive_; // ids are addresses
@@ -172,9 +175,7 @@ class GraphSegment {
   }
 
   void add(driver::KernelNode kernel, bool overlaps) {
-    driver::GraphNode node = nullptr;
-    driver::call<driver::GraphNode*, driver::Graph, const driver::GraphNode*, size_t, const driver::KernelNode*>(
-        "cuGraphAddKernelNode_v2", &node, graph_, nullptr, size_t{0}, &kernel);
+    auto node = kernel_node(graph_, nullptr, kernel);
     if (last_) {
       // A programmatic edge: a kernel may start before the one before it ends, and waits for it by itself.
       driver::Edge edge = overlaps ? driver::Edge{1, 0, 1, {}} : driver::Edge{};
@@ -182,12 +183,10 @@ class GraphSegment {
           "cuGraphAddDependencies_v2", graph_, &last_, &node, &edge, size_t{1});
     }
     last_ = node;
+    kernels_.push_back(node);
   }
 
-  void instantiate() {
-    driver::call<driver::GraphExec*, driver::Graph, unsigned long long>(
-        "cuGraphInstantiateWithFlags", &exec_, graph_, 0ull);
-  }
+  void instantiate() { exec_ = instantiated(graph_); }
 
   void launch(mx::Stream stream, const Arrays& inputs, Arrays& made) const {
     auto& encoder = encoder_of(stream);
@@ -206,12 +205,71 @@ class GraphSegment {
     }
   }
 
+  // Microseconds of each kernel, one after the other, the mean of `runs`.
+  std::vector<float> times(uint32_t runs) const {
+    std::vector<driver::Event> events(kernels_.size() + 2);
+    for (auto& event : events) driver::call<driver::Event*, unsigned int>("cuEventCreate", &event, 0u);
+    driver::Graph graph = nullptr;
+    driver::call<driver::Graph*, unsigned int>("cuGraphCreate", &graph, 0u);
+    driver::GraphNode last = nullptr;
+    auto record = [&](driver::Event event) {
+      driver::GraphNode node = nullptr;
+      driver::call<driver::GraphNode*, driver::Graph, const driver::GraphNode*, size_t, driver::Event>(
+          "cuGraphAddEventRecordNode", &node, graph, last ? &last : nullptr, size_t{last ? 1u : 0u}, event);
+      last = node;
+    };
+    // What two events without a kernel between them are apart is none of a kernel's time.
+    record(events[0]);
+    record(events[1]);
+    for (size_t i = 0; i < kernels_.size(); i++) {
+      driver::KernelNode kernel{};
+      driver::call<driver::GraphNode, driver::KernelNode*>("cuGraphKernelNodeGetParams_v2", kernels_[i], &kernel);
+      last = kernel_node(graph, last, kernel);
+      record(events[i + 2]);
+    }
+    auto exec = instantiated(graph);
+    auto& encoder = encoder_of(stream_);
+    std::vector<float> sums(kernels_.size(), 0.0f);
+    for (uint32_t run = 0; run <= runs; run++) {
+      commit(encoder);
+      driver::call<driver::GraphExec, driver::Stream>("cuGraphLaunch", exec, encoder.stream);
+      driver::call<driver::Stream>("cuStreamSynchronize", encoder.stream);
+      auto between = [&](size_t i) {
+        float milliseconds = 0;
+        driver::call<float*, driver::Event, driver::Event>("cuEventElapsedTime", &milliseconds, events[i], events[i + 1]);
+        return 1e3f * milliseconds;
+      };
+      // The first run fills caches.
+      for (size_t i = 0; run > 0 && i < sums.size(); i++) sums[i] += std::max(between(i + 1) - between(0), 0.0f);
+    }
+    driver::call<driver::GraphExec>("cuGraphExecDestroy", exec);
+    driver::call<driver::Graph>("cuGraphDestroy", graph);
+    for (auto& event : events) driver::call<driver::Event>("cuEventDestroy_v2", event);
+    for (auto& sum : sums) sum /= static_cast<float>(runs);
+    return sums;
+  }
+
  private:
+  static driver::GraphNode kernel_node(driver::Graph graph, driver::GraphNode after, const driver::KernelNode& kernel) {
+    driver::GraphNode node = nullptr;
+    driver::call<driver::GraphNode*, driver::Graph, const driver::GraphNode*, size_t, const driver::KernelNode*>(
+        "cuGraphAddKernelNode_v2", &node, graph, after ? &after : nullptr, size_t{after ? 1u : 0u}, &kernel);
+    return node;
+  }
+
+  static driver::GraphExec instantiated(driver::Graph graph) {
+    driver::GraphExec exec = nullptr;
+    driver::call<driver::GraphExec*, driver::Graph, unsigned long long>(
+        "cuGraphInstantiateWithFlags", &exec, graph, 0ull);
+    return exec;
+  }
+
   Array arena_;
   mx::Stream stream_;
   driver::Graph graph_ = nullptr;
   driver::GraphExec exec_ = nullptr;
   driver::GraphNode last_ = nullptr;
+  std::vector<driver::GraphNode> kernels_;
 };
 
 namespace {
@@ -307,8 +365,10 @@ rust::Vec<TraceNode> Trace::list() const {
   rust::Vec<TraceNode> made;
   for (auto& node : nodes) {
     auto shared = shares_at(*this, node);
-    auto kind = program_of(*node.primitive) ? NodeKind::Program : shared ? NodeKind::View : NodeKind::Operation;
-    made.push_back({kind, indices(node.inputs), indices(node.outputs), shared.value_or(0), node.primitive->name()});
+    auto program = program_of(*node.primitive);
+    auto kind = program ? NodeKind::Program : shared ? NodeKind::View : NodeKind::Operation;
+    std::string name = program ? std::get<0>(program->state()) : node.primitive->name();
+    made.push_back({kind, indices(node.inputs), indices(node.outputs), shared.value_or(0), name});
   }
   return made;
 }
@@ -319,10 +379,10 @@ rust::Vec<uint64_t> Trace::bytes() const {
   return made;
 }
 
-std::unique_ptr<Trace> trace(
-    const Arrays& outputs, const Arrays& inputs, const Arrays& constants, const Arrays& borrowed) {
+std::unique_ptr<Trace> trace(const Arrays& outputs, const Arrays& inputs, const Arrays& constants,
+    const Arrays& borrowed, Leaves leaves) {
   auto made = std::make_unique<Trace>();
-  Tracer tracer(*made, inputs, constants, borrowed);
+  Tracer tracer(*made, inputs, constants, borrowed, leaves);
   for (auto& output : outputs) {
     tracer.visit(output);
     made->outputs.push_back(tracer.index_of(output));
@@ -335,7 +395,10 @@ std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays
   if (std::string(mx::version()) != known_version)
     throw std::runtime_error(std::string("graphs of steps need libmlx ") + known_version);
   auto stream = mx::default_stream(mx::Device::gpu);
-  auto arena = mx::zeros({static_cast<int>(std::max<uint64_t>(shape.arena_bytes, 256))}, mx::uint8);
+  // Rows, since an axis has less than 2^31 elements.
+  constexpr uint64_t row = 1 << 16;
+  auto rows = static_cast<int>(std::max<uint64_t>((shape.arena_bytes + row - 1) / row, 1));
+  auto arena = mx::zeros({rows, static_cast<int>(row)}, mx::uint8);
   mx::eval({arena});
   auto made = std::make_unique<StepGraph>();
   std::unordered_map<uint32_t, driver::Address> given;
@@ -351,6 +414,7 @@ std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays
     built.node = part.node;
     if (!part.programs.empty()) {
       built.segment = std::make_shared<GraphSegment>(arena, stream);
+      built.programs.assign(part.programs.begin(), part.programs.end());
       for (auto node : part.programs) builder.add(*built.segment, trace->nodes[node], shape.overlaps);
       for (auto value : part.copied) {
         auto& of = trace->values[value];
@@ -381,36 +445,95 @@ bool StepGraph::fits(const Arrays& borrowed) const {
   return true;
 }
 
-ArraysPtr StepGraph::call(const Arrays& inputs) const {
-  auto& trace = *of;
-  std::vector<std::optional<Array>> values(trace.values.size());
-  for (auto value : constants_read) values[value] = trace.values[value].array;
-  for (size_t i = 0; i < trace.inputs.size(); i++) values[trace.inputs[i]] = inputs[i];
-  auto run = [&](const std::vector<uint32_t>& reads, const std::vector<uint32_t>& writes,
-                 std::shared_ptr<mx::Primitive> primitive) {
+namespace {
+
+// The values of a call, made part by part.
+class Values {
+ public:
+  Values(const StepGraph& graph, const Arrays& inputs) : trace_(*graph.of), values_(trace_.values.size()) {
+    for (auto value : graph.constants_read) values_[value] = trace_.values[value].array;
+    for (size_t i = 0; i < trace_.inputs.size(); i++) values_[trace_.inputs[i]] = inputs[i];
+  }
+
+  // What a part makes, lazily.
+  Arrays made_by(const StepGraph::Part& part) const {
+    if (part.segment) {
+      auto stream = mx::default_stream(mx::Device::gpu);
+      return made(part.reads, part.writes, std::make_shared<GraphLaunch>(stream, part.segment));
+    }
+    auto& node = trace_.nodes[part.node];
+    return made(node.inputs, node.outputs, node.primitive);
+  }
+
+  void put(const StepGraph::Part& part, const Arrays& arrays) {
+    auto& writes = part.segment ? part.writes : trace_.nodes[part.node].outputs;
+    for (size_t i = 0; i < writes.size(); i++) values_[writes[i]] = arrays[i];
+  }
+
+  // For operations of MLX that read them.
+  void put_borrowed(const Arrays& borrowed) {
+    for (size_t i = 0; i < trace_.borrowed.size(); i++) values_[trace_.borrowed[i]] = borrowed[i];
+  }
+
+  Arrays outputs() const {
+    Arrays outputs;
+    for (auto value : trace_.outputs) outputs.push_back(values_[value].value());
+    return outputs;
+  }
+
+ private:
+  Arrays made(const std::vector<uint32_t>& reads, const std::vector<uint32_t>& writes,
+      std::shared_ptr<mx::Primitive> primitive) const {
     Arrays arguments;
-    for (auto value : reads) arguments.push_back(values[value].value());
+    for (auto value : reads) arguments.push_back(values_[value].value());
     std::vector<mx::Shape> shapes;
     std::vector<mx::Dtype> dtypes;
     for (auto value : writes) {
-      shapes.push_back(trace.values[value].shape);
-      dtypes.push_back(trace.values[value].dtype);
+      shapes.push_back(trace_.values[value].shape);
+      dtypes.push_back(trace_.values[value].dtype);
     }
-    auto made = Array::make_arrays(std::move(shapes), dtypes, std::move(primitive), arguments);
-    for (size_t i = 0; i < writes.size(); i++) values[writes[i]] = made[i];
-  };
-  auto stream = mx::default_stream(mx::Device::gpu);
-  for (auto& part : parts) {
-    if (part.segment) {
-      run(part.reads, part.writes, std::make_shared<GraphLaunch>(stream, part.segment));
-    } else {
-      auto& node = trace.nodes[part.node];
-      run(node.inputs, node.outputs, node.primitive);
-    }
+    return Array::make_arrays(std::move(shapes), dtypes, std::move(primitive), arguments);
   }
-  Arrays outputs;
-  for (auto value : trace.outputs) outputs.push_back(values[value].value());
-  return own(std::move(outputs));
+
+  const Trace& trace_;
+  std::vector<std::optional<Array>> values_;
+};
+
+} // namespace
+
+ArraysPtr StepGraph::call(const Arrays& inputs) const {
+  Values values(*this, inputs);
+  for (auto& part : parts) values.put(part, values.made_by(part));
+  return own(values.outputs());
+}
+
+rust::Vec<NodeTime> StepGraph::times(const Arrays& inputs, const Arrays& borrowed, uint32_t runs) const {
+  runs = std::max(runs, 1u);
+  auto stream = mx::default_stream(mx::Device::gpu);
+  Values values(*this, inputs);
+  values.put_borrowed(borrowed);
+  rust::Vec<NodeTime> found;
+  for (auto& part : parts) {
+    auto made = values.made_by(part);
+    mx::eval(made);
+    if (part.segment) {
+      auto each = part.segment->times(runs);
+      for (size_t i = 0; i < each.size(); i++) found.push_back({part.programs[i], each[i]});
+    } else {
+      // Several at once, since launching one may take longer than computing it.
+      Arrays again;
+      for (uint32_t run = 0; run < runs; run++)
+        for (auto& array : values.made_by(part)) again.push_back(array);
+      mx::synchronize(stream);
+      auto begun = std::chrono::steady_clock::now();
+      mx::eval(again);
+      mx::synchronize(stream);
+      std::chrono::duration<float, std::micro> all = std::chrono::steady_clock::now() - begun;
+      found.push_back({part.node, all.count() / static_cast<float>(runs)});
+    }
+    values.put(part, made);
+  }
+  return found;
 }
 
 } // namespace mlx_shim

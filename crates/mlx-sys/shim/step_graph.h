@@ -11,6 +11,7 @@ struct TraceNode;
 struct GraphPart;
 struct GraphPlace;
 struct GraphShape;
+struct NodeTime;
 
 // The nodes of a computation in an order in which they can run, and the arrays between them, by index. It holds the nodes
 // as they were when it was made: evaluating the arrays afterwards does not change it.
@@ -39,10 +40,12 @@ struct Trace {
   static rust::Vec<uint32_t> indices(const std::vector<uint32_t>& of);
 };
 
+enum class Leaves : uint8_t;
+
 // What computes `outputs`. `inputs` are not looked into. `constants` and `borrowed` are evaluated; any other evaluated
-// array of more than one element may change from one call to the next, and makes this throw.
-std::unique_ptr<Trace> trace(
-    const Arrays& outputs, const Arrays& inputs, const Arrays& constants, const Arrays& borrowed);
+// array of more than one element may change from one call to the next, and makes this throw unless `leaves` allows it.
+std::unique_ptr<Trace> trace(const Arrays& outputs, const Arrays& inputs, const Arrays& constants,
+    const Arrays& borrowed, Leaves leaves);
 
 class GraphSegment;
 
@@ -51,6 +54,7 @@ struct StepGraph {
     uint32_t node = 0;                     // of the trace, where there is no segment
     std::shared_ptr<GraphSegment> segment; // with its reads and writes
     std::vector<uint32_t> reads, writes;
+    std::vector<uint32_t> programs; // of the trace, in the segment
   };
   std::unique_ptr<Trace> of;
   std::vector<Part> parts;
@@ -61,6 +65,8 @@ struct StepGraph {
   bool fits(const Arrays& borrowed) const;
   // `inputs` are as many as those of the trace, and of their shapes and types.
   ArraysPtr call(const Arrays& inputs) const;
+  // Runs it `runs` times with events between its kernels: how long each takes, in the order in which they run.
+  rust::Vec<NodeTime> times(const Arrays& inputs, const Arrays& borrowed, uint32_t runs) const;
 };
 
 // Builds the graphs of a plan. Throws without CUDA, for a libmlx whose internals this shim does not know, and with what

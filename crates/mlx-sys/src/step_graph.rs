@@ -1,6 +1,9 @@
 //! The bridge to computations whose programs are launched as CUDA graphs.
 
-pub use ffi::{GraphPart, GraphPlace, GraphShape, NodeKind, StepGraph, Trace, TraceNode, step_graph, trace};
+pub use ffi::{
+    GraphPart, GraphPlace, GraphShape, Leaves, NodeKind, NodeTime, StepGraph, Trace, TraceNode, step_graph,
+    trace,
+};
 
 #[allow(missing_docs)]
 #[cxx::bridge(namespace = "mlx_shim")]
@@ -25,8 +28,25 @@ mod ffi {
         outputs: Vec<u32>,
         /// Of a view: bytes into the input at which the output begins.
         offset: u64,
-        /// MLX's name of it.
+        /// MLX's name of it, or the program's.
         name: String,
+    }
+
+    /// Which evaluated arrays a trace may read.
+    #[derive(Debug)]
+    #[repr(u8)]
+    enum Leaves {
+        /// Those that are named.
+        Named,
+        /// All: the computation is made again for the same inputs only.
+        Any,
+    }
+
+    /// How long a node of a trace takes.
+    #[derive(Debug, Clone, Copy)]
+    struct NodeTime {
+        node: u32,
+        microseconds: f32,
     }
 
     /// An operation of MLX, or programs that become one graph.
@@ -74,6 +94,7 @@ mod ffi {
             inputs: &CxxVector<Array>,
             constants: &CxxVector<Array>,
             borrowed: &CxxVector<Array>,
+            leaves: Leaves,
         ) -> Result<UniquePtr<Trace>>;
         fn list(self: &Trace) -> Vec<TraceNode>;
         fn bytes(self: &Trace) -> Vec<u64>;
@@ -90,5 +111,11 @@ mod ffi {
         ) -> Result<UniquePtr<StepGraph>>;
         fn fits(self: &StepGraph, borrowed: &CxxVector<Array>) -> bool;
         fn call(self: &StepGraph, inputs: &CxxVector<Array>) -> Result<UniquePtr<CxxVector<Array>>>;
+        fn times(
+            self: &StepGraph,
+            inputs: &CxxVector<Array>,
+            borrowed: &CxxVector<Array>,
+            runs: u32,
+        ) -> Result<Vec<NodeTime>>;
     }
 }

@@ -8,12 +8,22 @@ use mlx::Dtype;
 use mlx::fast::TemplateValue;
 use mlx::gpu::{
     AddNorm, BlockCopies, CausalConv, Choose, ChooseEdited, ConvActivation, Dialect, FewRows, Gate,
-    GateLayout, Gated, GatedHeads, HeadShape, PagedAttention, Plan, PoolFormat, Recurrence, RecurrenceRule,
-    Rotary, RotaryNorm, RotaryOrder, RunCount, SinkLogits, WeightBits, cuda_program_text,
+    GateLayout, Gated, GatedHeads, HeadShape, MatrixUnit, Operand, PagedAttention, Plan, PoolFormat,
+    Recurrence, RecurrenceRule, Rotary, RotaryNorm, RotaryOrder, RunCount, SinkLogits, WeightFormat,
+    cuda_program_text,
 };
 
 /// What MLX 0.32 writes in front of the header.
 const FRONT: &str = "\n#include \"mlx/backend/cuda/device/utils.cuh\"\n\n#include <cooperative_groups.h>\n\n";
+
+/// Of products.
+const FORMATS: [WeightFormat; 5] = [
+    WeightFormat::Four { group: 64 },
+    WeightFormat::Four { group: 32 },
+    WeightFormat::Eight { group: 64 },
+    WeightFormat::MxFp4,
+    WeightFormat::Bf16,
+];
 
 fn main() -> std::io::Result<()> {
     let folder = PathBuf::from(env::args().nth(1).unwrap_or_else(|| "kernel_texts".into()));
@@ -61,6 +71,7 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
             order: RotaryOrder::Halves,
             magnitude: 1.0,
             norm: RotaryNorm::Rms(1e-6),
+            operand: Operand::Whole,
         };
         let group = if shape.head_dim % 64 == 0 { 64 } else { 16 };
         let packed = [8, 4].map(|bits| PoolFormat::Packed { bits, group });
@@ -77,17 +88,23 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
     }
     plans.extend(recurrent_plans());
     for width in [1024, 4096, 8192] {
-        plans.extend(AddNorm { dtype: Dtype::Bf16, rows: 2, width, eps: 1e-6 }.plan());
+        plans.extend(AddNorm { dtype: Dtype::Bf16, rows: 2, width, eps: 1e-6, term: Operand::Whole }.plan());
     }
+    plans
+        .extend(AddNorm { dtype: Dtype::Bf16, rows: 2, width: 4096, eps: 1e-6, term: Operand::Parts }.plan());
     for gate in [Gate::Silu, Gate::Gelu, Gate::GeluTanh] {
         let layout = GateLayout::Joined;
-        plans.extend(Gated { dtype: Dtype::Bf16, rows: 2, width: 3072, gate, layout }.plan());
+        plans.extend(
+            Gated { dtype: Dtype::Bf16, rows: 2, width: 3072, gate, layout, operand: Operand::Whole }.plan(),
+        );
     }
     for rows in [1, 16, 32, 64] {
-        for bits in [WeightBits::Four, WeightBits::Eight, WeightBits::Sixteen] {
+        for format in FORMATS {
             for (inputs, outputs) in [(2560, 9728), (4096, 1024)] {
-                let plan = FewRows { bits, rows, inputs, outputs }.plans(Dialect::Cuda);
-                plans.extend(plan.into_iter().flatten());
+                for unit in [MatrixUnit::SimdGroup, MatrixUnit::Warpgroup] {
+                    let plan = FewRows { format, rows, inputs, outputs, unit }.plans(Dialect::Cuda);
+                    plans.extend(plan.into_iter().flatten());
+                }
             }
         }
     }

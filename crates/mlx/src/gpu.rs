@@ -12,6 +12,7 @@ mod blocks;
 mod call;
 mod choose;
 mod elementwise;
+mod embed;
 mod experts;
 mod latent;
 mod linear;
@@ -32,19 +33,20 @@ pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
 pub use elementwise::{
     AddNorm, AddTerm, Gate, GateLayout, Gated, Narrow, Term, copy_to_device, host_numbers, upload,
 };
+pub use embed::{Embed, TableFormat};
 pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };
-pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, WeightBits, few_rows};
-pub use plan::Plan;
+pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, WeightFormat, few_rows, parts_of};
+pub use plan::{Operand, Plan};
 pub use program::{compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{
     CausalConv, ConvActivation, GatedHeads, RUN_FIELDS, Recurrence, RecurrenceRule, RunCount,
 };
 pub use route::{Correction, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
-pub use step_graph::{StepArrays, StepGraph};
+pub use step_graph::{KernelTime, OtherArrays, StepArrays, StepGraph};
 
 /// Whether ops of this thread go to a GPU that has these kernels.
 pub fn available() -> bool {

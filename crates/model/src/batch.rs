@@ -1,6 +1,7 @@
 //! The input of one forward pass: tokens of several sequences end to end.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use mlx::Array;
 use omnibus_kv::BlockTable;
@@ -38,6 +39,49 @@ pub struct MultimodalRows {
     /// lies within one segment, whole: a chunk must not end inside one
     /// ([`bidirectional_spans`](crate::Blueprint::bidirectional_spans)).
     pub bidirectional: Vec<Range<usize>>,
+    /// Rows that attend to pictures in layers of cross attention, in order: each row to one group of pictures at most. Others
+    /// skip these layers.
+    pub cross: Vec<CrossRows>,
+}
+
+/// Consecutive rows of a pass that attend to the same pictures.
+#[derive(Clone)]
+pub struct CrossRows {
+    #[allow(missing_docs)]
+    pub rows: Range<usize>,
+    /// Keys and values of the pictures.
+    pub states: CrossStates,
+}
+
+/// Keys and values of pictures' rows in each layer of cross attention, made by [`Model::cross_states`](crate::Model::cross_states).
+#[derive(Clone)]
+pub struct CrossStates(pub(crate) Rc<[[Array; 2]]>);
+
+impl CrossStates {
+    /// Every array.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.0.iter().flatten()
+    }
+
+    /// Keys and values in the layer of this number, both `[1, kv_heads, n, head_dim]`.
+    pub(crate) fn of_layer(&self, number: usize) -> mlx::Result<[&Array; 2]> {
+        let of_layer = self.0.get(number).map(|[keys, values]| [keys, values]);
+        of_layer.ok_or_else(|| mlx::Error::new("keys and values of each layer of cross attention"))
+    }
+
+    /// Those of several pictures, one after the other.
+    pub fn joined(several: &[&Self]) -> mlx::Result<Self> {
+        if let [one] = several {
+            return Ok((*one).clone());
+        }
+        let layers = several.first().map_or(0, |first| first.0.len());
+        let join = |number: usize, which: usize| {
+            let parts = several.iter().filter_map(|states| states.0.get(number)?.get(which));
+            mlx::concatenate(&parts.collect::<Vec<_>>(), 2)
+        };
+        let layer = |number: usize| Ok([join(number, 0)?, join(number, 1)?]);
+        (0..layers).map(layer).collect::<mlx::Result<Vec<_>>>().map(|layers| Self(layers.into()))
+    }
 }
 
 /// Features in the place of tokens.

@@ -20,7 +20,7 @@ use mlx::Array;
 
 use crate::AttentionSpan;
 use crate::ops::LayerContext;
-pub(crate) use adapted::{AdaptedWeight, Adapters};
+pub(crate) use adapted::{AdaptedPass, AdaptedWeight, Adapters};
 pub(crate) use alternating::{AlternatingBlock, CopiesBlock};
 pub(crate) use finish::{FinishBlock, TokenInputs};
 pub(crate) use hadamard::HadamardRotation;
@@ -39,6 +39,16 @@ pub(crate) trait MixerBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array>;
 
     fn arrays(&self) -> Vec<&Array>;
+
+    /// Of cross attention: keys and values of a picture's rows, `[n, hidden]`, both `[1, kv_heads, n, head_dim]`.
+    fn cross_keys(&self, _rows: &Array) -> mlx::Result<Option<[Array; 2]>> {
+        Ok(None)
+    }
+
+    /// Whether rows without a picture skip its layer.
+    fn attends_to_pictures(&self) -> bool {
+        false
+    }
 
     /// Changes which earlier positions a query attends to.
     fn set_span(&mut self, _span: AttentionSpan) {}

@@ -5,6 +5,7 @@
 
 mod footprint;
 mod manifest;
+mod summary;
 mod validate;
 
 pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
@@ -46,6 +47,9 @@ pub struct Blueprint {
     pub final_norm: Norm,
     /// Where the logits come from.
     pub head: Head,
+    /// The last tokens of the vocabulary, so many, are read and never predicted: the head has no rows for them, and their
+    /// logits are −∞ (Llama 3.2 Vision, Molmo 2).
+    pub unpredicted: usize,
     /// Bias on the head.
     pub head_bias: bool,
     /// Logits are multiplied by this (Cohere, Granite).
@@ -66,6 +70,11 @@ impl Blueprint {
     /// The layers that have weights: those of the first pass.
     pub fn stored_layers(&self) -> &[LayerSpec] {
         self.layers.get(..self.layers.len() / self.passes.count()).unwrap_or(&[])
+    }
+
+    /// How many layers a checkpoint numbers.
+    pub fn stored_layer_count(&self) -> usize {
+        self.stored_layers().iter().map(|layer| layer.number + 1).max().unwrap_or(0)
     }
 
     /// The same with layers numbered in another way; `number` gives the number of the layer at an index.
@@ -90,6 +99,11 @@ impl Blueprint {
     pub(crate) fn attend_to_later(&mut self, directions: Bidirectional) {
         let attentions = self.layers.iter_mut().flat_map(|layer| layer.mixer.attentions_mut());
         attentions.for_each(|attention| attention.bidirectional = directions);
+    }
+
+    /// Whether rows attend to pictures in layers of cross attention, and not to features in the place of tokens.
+    pub fn has_cross_attention(&self) -> bool {
+        self.layers.iter().any(|layer| matches!(layer.mixer, Mixer::CrossAttention(_)))
     }
 
     /// Whether rows rotate by positions in time, height and width.
@@ -282,6 +296,8 @@ pub enum Residual {
     Scaled(f32),
     /// `x = stays · x + joins · term`, with learned vectors of each (Muse Spark).
     Gated,
+    /// `x += tanh(gate) · term`, with a learned number (Llama 3.2 Vision).
+    TanhGate,
 }
 
 /// Embeddings that each layer has of its own: a table of all layers', and a projection of the first layer's input.

@@ -188,6 +188,8 @@ impl<T: Field, const N: usize> Field for [T; N] {
 /// A null field counts as absent everywhere.
 pub struct Config<'a> {
     fields: &'a Map<String, Value>,
+    /// What fields mean that are absent.
+    absent: Option<&'static Map<String, Value>>,
     prefix: String,
     read: Rc<RefCell<BTreeSet<String>>>,
     /// Fields that were passed by whole, sections included.
@@ -197,7 +199,12 @@ pub struct Config<'a> {
 impl<'a> Config<'a> {
     /// Wraps the top-level object.
     pub fn new(fields: &'a Map<String, Value>) -> Self {
-        Self { fields, prefix: String::new(), read: Rc::default(), passed: Rc::default() }
+        Self { fields, absent: None, prefix: String::new(), read: Rc::default(), passed: Rc::default() }
+    }
+
+    /// The same where absent fields have these values.
+    pub(crate) fn with_absent(self, absent: &'static Map<String, Value>) -> Self {
+        Self { absent: Some(absent), ..self }
     }
 
     /// A field that may be absent.
@@ -259,7 +266,7 @@ impl<'a> Config<'a> {
             return Err(ConfigError::Type { field: path, want: "an object", found: value.clone() });
         };
         let (read, passed) = (Rc::clone(&self.read), Rc::clone(&self.passed));
-        Ok(Some(Config { fields, prefix: format!("{path}."), read, passed }))
+        Ok(Some(Config { fields, absent: None, prefix: format!("{path}."), read, passed }))
     }
 
     /// The objects of a list, read under the same record.
@@ -271,7 +278,7 @@ impl<'a> Config<'a> {
         let section = |(index, item): (usize, &'a Value)| match item {
             Value::Object(fields) => {
                 let (read, passed) = (Rc::clone(&self.read), Rc::clone(&self.passed));
-                Ok(Config { fields, prefix: format!("{path}.{index}."), read, passed })
+                Ok(Config { fields, absent: None, prefix: format!("{path}.{index}."), read, passed })
             }
             other => Err(ConfigError::Type {
                 field: format!("{path}.{index}"),
@@ -309,7 +316,8 @@ impl<'a> Config<'a> {
 
     fn value(&self, field: &str) -> Option<&'a Value> {
         self.read.borrow_mut().insert(self.path(field));
-        self.fields.get(field).filter(|value| !value.is_null())
+        let value = self.fields.get(field).filter(|value| !value.is_null());
+        value.or_else(|| self.absent.and_then(|absent| absent.get(field)))
     }
 
     fn path(&self, field: &str) -> String {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use mlx::Dtype;
 use serde_json::{Map, Value};
 
-use crate::weights::published;
+use crate::weights::{Published, published};
 use crate::{
     ConfigError, Error, InputSquares, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source,
     Weights, families,
@@ -27,7 +27,7 @@ use crate::{
 
 pub use recipe::Recipe;
 
-use layout::{Layout, NOT_WRITTEN};
+use layout::Layout;
 use packing::Module;
 use plan::Plan;
 use writer::Shards;
@@ -137,17 +137,25 @@ impl Conversion {
             |error| Error::Config { file: self.source.path("config.json"), error: Box::new(error) };
         let mut blueprint = families::read(config).map_err(in_config)?;
         let quantization = Quantization::read(config).map_err(in_config)?;
-        let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        if NOT_WRITTEN.contains(&model_type) {
-            let (field, found) = ("model_type".to_owned(), model_type.to_owned());
-            let supported = format!("for conversion all but {}", NOT_WRITTEN.join(", "));
-            return Err(in_config(ConfigError::Unsupported { field, found, supported }));
+        if !blueprint.rotated.is_empty() && self.packing != Packing::AsStored {
+            let (field, found) = ("modules".to_owned(), "rotated".to_owned());
+            let supported =
+                "for another packing those that are not, because mlx-lm loads rotated ones with 2 bits alone";
+            return Err(in_config(ConfigError::Unsupported {
+                field,
+                found,
+                supported: supported.to_owned(),
+            }));
         }
-        let layout = Layout::of(model_type, &blueprint.rewrites, &blueprint.manifest());
+        let layout = Layout::of(config, &blueprint.rewrites, &blueprint.manifest());
         blueprint.rewrites = layout.rewrites.clone();
-        let (weights, quantization) = published(&mut blueprint, quantization, self.source.weights()?)?;
-        let mut modules = packing::modules(weights, &quantization);
+        let weights = self.source.weights()?;
+        let packed = layout.packed_tensors(&weights)?;
+        let Published { weights, quantization, unread } =
+            published(&mut blueprint, quantization, weights, &layout.unread)?;
+        let mut modules = packing::modules(weights.into_iter().chain(unread).collect(), &quantization);
         inverse::to_mlx_names(&mut modules, &layout)?;
+        modules.extend(packed.into_iter().map(|(name, tensor)| (name, Module::of_floats(tensor))));
         let dtype = self.dtype.or_else(|| config::dtype(config));
         let mut recorded = config::Recorded::new(quantization.default);
         match self.packing {
@@ -159,7 +167,7 @@ impl Conversion {
             }
             Packing::Quantize { choice, recipe } => {
                 packing::cast(&mut modules, &layout, dtype)?;
-                let layers = blueprint.layers.len();
+                let layers = blueprint.stored_layer_count();
                 let choices = recipe.choices(&modules, &layout, choice, layers).map_err(in_config)?;
                 recorded.set_default(choice);
                 packing::quantize(&mut modules, &choices, self.inputs.as_ref())?;

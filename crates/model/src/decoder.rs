@@ -6,12 +6,13 @@ mod layer;
 
 use std::rc::Rc;
 
+use mlx::gpu::{KernelTime, OtherArrays, StepArrays, StepGraph};
 use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
 use crate::blocks::{
-    Adapters, AlternatingBlock, CopiesBlock, Embedding, HistoryBlock, HyperBlock, Linear, NormBlock,
-    PerLayerEmbedding, ResidualStream, TokenInputs,
+    AdaptedPass, Adapters, AlternatingBlock, CopiesBlock, Embedding, HistoryBlock, HyperBlock, Linear,
+    NormBlock, PerLayerEmbedding, ResidualStream, TokenInputs,
 };
 use crate::blueprint::{EMBED_NORM, HYPER_PARTS, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
@@ -19,8 +20,8 @@ use crate::ops::{AttentionNeeds, ByLength, LayerContext};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError, Mixer, Passes,
-    Quantization, Source, StreamDtype, Weights, families, kernel_check, kv_format,
+    Batch, Blueprint, CrossStates, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError,
+    Mixer, Passes, Quantization, Source, StreamDtype, Weights, families, kernel_check, kv_format,
 };
 use layer::Layer;
 
@@ -213,6 +214,15 @@ impl Model {
         self.kernels.ops().attention_path(&needs)
     }
 
+    /// Keys and values of a picture in each layer of cross attention, of its encoder's rows, `[n, hidden]`; lazily. `None` if
+    /// the model has no such layers.
+    pub fn cross_states(&self, rows: &Array) -> mlx::Result<Option<CrossStates>> {
+        let states = self.layers.iter().map(|layer| layer.mixer.cross_keys(rows));
+        let states = states.collect::<mlx::Result<Vec<_>>>()?;
+        let states: Vec<[Array; 2]> = states.into_iter().flatten().collect();
+        Ok((!states.is_empty()).then(|| CrossStates(states.into())))
+    }
+
     /// Builds the graph of one pass. Keys, values and states of every segment's rows are written to `cache`.
     /// Nothing is computed before the result is evaluated, except that MLX's operations read the initial states
     /// of recurrences.
@@ -220,16 +230,7 @@ impl Model {
     /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. After
     /// an error `cache` may lack pools ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
-        let path = match self.attention_path(cache.storage, cache.block_size) {
-            // Kernels of GPUs are causal.
-            AttentionPath::Items if batch.has_bidirectional_rows() => AttentionPath::Gather,
-            path => path,
-        };
-        let recurrent: Vec<&Mixer> =
-            self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
-        let state_path = self.kernels.ops().state_path(&recurrent);
-        let mut ctx = ForwardContext::new(batch, cache, path, state_path)?;
-        let _adapted = self.adapters.enter(batch)?;
+        let (mut ctx, _adapted) = self.context(batch, cache)?;
         // Graphs have no place for adapters, nor for pictures, and record no inputs.
         let is_plain = |_: &_| batch.multimodal.is_none() && self.adapters.are_idle();
         let graphs = self.step_graphs.as_ref().filter(is_plain);
@@ -247,6 +248,20 @@ impl Model {
             ctx.logits_at = Some(LogitRows::First(count));
         }
         Ok(self.compute(&batch.tokens, &ctx, cache)?.map(RowLogits))
+    }
+
+    /// What the layers of a pass share, and its adapters while they are in use.
+    fn context(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<(ForwardContext, AdaptedPass<'_>)> {
+        let path = match self.attention_path(cache.storage, cache.block_size) {
+            // Kernels of GPUs are causal.
+            AttentionPath::Items if batch.has_bidirectional_rows() => AttentionPath::Gather,
+            path => path,
+        };
+        let recurrent: Vec<&Mixer> =
+            self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
+        let state_path = self.kernels.ops().state_path(&recurrent);
+        let ctx = ForwardContext::new(batch, cache, path, state_path)?;
+        Ok((ctx, self.adapters.enter(batch)?))
     }
 
     /// Float32 logits of the rows that the pass names, `[n, vocab]`.
@@ -310,6 +325,11 @@ impl Model {
             Some(cap) => (logits / cap).tanh()? * cap,
             None => logits,
         };
+        let rest = self.blueprint.unpredicted as i32;
+        let logits = match rest {
+            0 => logits,
+            rest => logits.pad(&[(0, 0), (0, rest)], f32::NEG_INFINITY)?,
+        };
         self.without_placeholders(logits).map(Some)
     }
 
@@ -351,6 +371,29 @@ impl Model {
             step_graphs_total: graphs.map_or(0, StepGraphs::built),
             step_launches: graphs.map_or(0, StepGraphs::launches) as u64,
         }
+    }
+
+    /// How long each kernel of a pass takes by itself, in the order in which they run, the mean of `runs`; operations of MLX
+    /// that are short are measured with the host's part. What the pass writes to `cache` is written several times.
+    ///
+    /// Fails but for CUDA.
+    pub fn kernel_times(
+        &self,
+        batch: &Batch,
+        cache: &mut KvCache,
+        runs: u32,
+    ) -> mlx::Result<Vec<KernelTime>> {
+        mlx::eval(cache.arrays())?;
+        let pools: Vec<Array> = cache.arrays().cloned().collect();
+        let pools: Vec<&Array> = pools.iter().collect();
+        let (ctx, _adapted) = self.context(batch, cache)?;
+        let computed = self.compute(&batch.tokens, &ctx, cache);
+        cache.restore(&pools);
+        let logits = computed?.ok_or_else(|| mlx::Error::new("a pass with logits"))?;
+        let constants = self.arrays();
+        let arrays =
+            StepArrays { inputs: &[], constants: &constants, borrowed: &pools, others: OtherArrays::Held };
+        StepGraph::record(&[&logits], &arrays)?.times(&[], &pools, runs)
     }
 
     /// Why decode steps are not launched as graphs, once.

@@ -69,8 +69,13 @@ impl Dims {
 
     /// The same with a head of its own unless the config says otherwise.
     pub fn read_untied(cfg: &Config) -> Result<Self, ConfigError> {
+        Self::read_untied_as(cfg, &DimFields::LLAMA)
+    }
+
+    /// The same under other names.
+    pub fn read_untied_as(cfg: &Config, fields: &DimFields) -> Result<Self, ConfigError> {
         let tied = cfg.or("tie_word_embeddings", false)?;
-        Ok(Self { head: if tied { Head::Tied } else { Head::Own }, ..Self::read(cfg)? })
+        Ok(Self { head: if tied { Head::Tied } else { Head::Own }, ..Self::read_as(cfg, fields)? })
     }
 
     /// Reads them under other names.
@@ -152,6 +157,7 @@ impl Blueprint {
             passes: Passes::One,
             final_norm: dims.norm,
             head: dims.head,
+            unpredicted: 0,
             head_bias: false,
             logit_scale: 1.0,
             logit_softcap: None,

@@ -13,6 +13,7 @@
 
 pub mod audio;
 mod blueprint;
+mod canvas;
 mod connector;
 mod encoder;
 mod families;
@@ -20,8 +21,12 @@ mod grid;
 mod layer;
 mod manifest;
 mod patches;
+mod perceiver;
+mod pooling;
 mod positions;
 mod rotary;
+mod square_merger;
+mod tiles;
 mod weights;
 
 use serde_json::{Map, Value};
@@ -32,31 +37,38 @@ pub use audio::{
     LocalAttention, Stem,
 };
 pub use blueprint::{
-    ClassToken, ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, Linears,
-    MergedElements, PatchEmbedding, PatchLayout, PatchOrder, PatchPairs, PixelRange, PositionTable, Rotary2d,
-    RotaryAxes, Sampling, TakenFrom,
+    ClassToken, ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, LayerScale,
+    Linears, MergedElements, PatchEmbedding, PatchLayout, PatchOrder, PatchPairs, Perceiver, PixelRange,
+    PositionTable, Rotary2d, RotaryAxes, Sampling, Separators, SquareMerger, TakenFrom, Tiles,
 };
 pub use encoder::{Encoder, Features};
 pub use families::{AUDIO_ENCODERS, ENCODERS};
-pub use grid::{EncoderInput, Grid, View};
+pub use grid::{Canvas, EncoderInput, Grid, Layout, View};
 
 /// How the encoder of one `model_type` is read.
 pub struct EncoderFamily {
     /// As in `config.json`.
     pub model_type: &'static str,
-    /// Reads every field of `vision_config`, and of the others those that describe the encoder.
+    /// Sections of the config that are the encoder's alone. Without the first, a checkpoint has no encoder.
+    pub sections: &'static [&'static str],
+    /// Reads every field of these sections, and of the others those that describe the encoder.
     pub read: fn(&Config) -> Result<EncoderBlueprint, ConfigError>,
 }
 
 /// The picture encoder of a checkpoint's `config.json`; `None` if its family has none here, or the config has no
-/// `vision_config`. Fails if a field of that section is not read.
+/// section for it. Fails if a field of that section is not read.
 pub fn read(fields: &Map<String, Value>) -> Result<Option<EncoderBlueprint>, ConfigError> {
     let cfg = Config::new(fields);
     let model_type: String = cfg.req("model_type")?;
     let family = ENCODERS.iter().find(|family| family.model_type == model_type);
-    let (Some(family), Some(vision)) = (family, cfg.section("vision_config")?) else { return Ok(None) };
+    let Some(family) = family else { return Ok(None) };
+    let sections = family.sections.iter().map(|name| cfg.section(name));
+    let sections = sections.collect::<Result<Vec<_>, _>>()?;
+    if !matches!(sections.first(), Some(Some(_))) {
+        return Ok(None);
+    }
     let blueprint = (family.read)(&cfg)?;
-    vision.finish()?;
+    sections.into_iter().flatten().try_for_each(Config::finish)?;
     blueprint.validate()?;
     Ok(Some(blueprint))
 }

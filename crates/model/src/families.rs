@@ -14,13 +14,14 @@ mod bailing_linear;
 mod bailing_moe;
 mod bailing_v3;
 mod bitnet;
+mod by_layer;
 mod cohere;
+mod compressed;
 mod dbrx;
 mod deepseek;
 mod deepseek_v3;
 mod deepseek_v32;
 mod deepseek_v41;
-mod entry_sources;
 mod ernie4_5_moe;
 mod exaone;
 mod exaone_moe;
@@ -69,6 +70,8 @@ mod minimax;
 mod minimax_m3;
 mod mistral3;
 mod mixtral;
+mod mllama;
+mod molmo2;
 mod multimodal;
 mod muse_glimmer;
 mod muse_spark;
@@ -110,9 +113,12 @@ mod stablelm;
 mod starcoder2;
 mod step3p5;
 mod talkie;
+mod text_defaults;
 mod without_effect;
 
 use serde_json::{Map, Value};
+
+pub(crate) use text_defaults::with_defaults;
 
 use crate::{Blueprint, Config, ConfigError};
 
@@ -173,6 +179,7 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "glm4v", read: multimodal::read, about: "GLM-4.1V" },
     Family { model_type: "glm4v_moe", read: multimodal::read, about: "GLM-4.5V" },
     Family { model_type: "glm_ocr", read: multimodal::read, about: "GLM-OCR" },
+    Family { model_type: "idefics2", read: multimodal::read, about: "Idefics 2" },
     Family { model_type: "idefics3", read: multimodal::read, about: "Idefics 3" },
     Family { model_type: "internvl", read: multimodal::read, about: "InternVL 2.5 and 3" },
     Family {
@@ -185,6 +192,11 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "paligemma", read: multimodal::read_paligemma, about: "PaliGemma" },
     Family { model_type: "smolvlm", read: multimodal::read, about: "SmolVLM" },
     Family { model_type: "llava", read: mistral3::read_with_encoder, about: "LLaVA 1.5" },
+    Family { model_type: "minicpmv4_6", read: multimodal::read_minicpmv, about: "MiniCPM-V 4.6" },
+    Family { model_type: "mllama", read: mllama::read, about: "Llama 3.2 Vision" },
+    Family { model_type: "molmo2", read: molmo2::read, about: "Molmo 2" },
+    Family { model_type: "llava_next", read: multimodal::read, about: "LLaVA-NeXT (1.6)" },
+    Family { model_type: "llava_onevision", read: multimodal::read, about: "LLaVA-OneVision" },
     Family { model_type: "mimo", read: llama_like::read_mimo, about: "MiMo 7B" },
     Family { model_type: "minicpm", read: minicpm::read, about: "MiniCPM 1 and 2" },
     Family { model_type: "ministral3", read: mistral3::read_ministral3, about: "Ministral 3" },
@@ -200,6 +212,7 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "openelm", read: openelm::read, about: "OpenELM" },
     Family { model_type: "phi", read: phi::read, about: "Phi-1, 1.5 and 2" },
     Family { model_type: "phi3", read: phi3::read, about: "Phi-3, 3.5 and 4" },
+    Family { model_type: "phi3_v", read: phi3::read_vision, about: "Phi-3 and Phi-3.5 Vision" },
     Family { model_type: "pixtral", read: mistral3::read_with_encoder, about: "Pixtral" },
     Family { model_type: "plamo", read: plamo::read, about: "PLaMo 13B" },
     Family { model_type: "qwen", read: qwen::read, about: "Qwen 1" },

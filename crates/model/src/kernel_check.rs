@@ -10,12 +10,15 @@ mod latent;
 mod probed;
 mod recurrent;
 mod softmax;
+mod weights;
 
 use std::time::Instant;
 
 use mlx::{Array, Dtype};
 
 use omnibus_kv::KvFormat;
+
+use weights::CheckedWeights;
 
 use crate::ops::{GpuKernel, switch_off};
 use crate::{Blueprint, LayerSpec, Mixer, Quantization, kv_format};
@@ -100,7 +103,7 @@ pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<Kerne
     let packed = [8, 4].into_iter().filter_map(|bits| blueprint.quantized_kv_format(bits, 64).ok());
     let formats: Vec<KvFormat> =
         [KvFormat::Float(kv_format::float_of(dtype))].into_iter().chain(packed).collect();
-    let groups = groups(blueprint, dtype, measure, (&[4, 16], &formats));
+    let groups = groups(blueprint, dtype, measure, (&CheckedWeights::of_table(), &formats));
     groups.into_iter().flat_map(|(_, checks)| checks).collect()
 }
 
@@ -112,9 +115,9 @@ pub(crate) fn switch_off_failing(
     dtype: Dtype,
     formats: &[KvFormat],
 ) -> Vec<String> {
-    let bits = quantization.default.map_or(16, |choice| choice.bits);
+    let weights = CheckedWeights::of(quantization);
     let mut lines = Vec::new();
-    for (kernel, checks) in groups(blueprint, dtype, Measure::Load, (&[bits], formats)) {
+    for (kernel, checks) in groups(blueprint, dtype, Measure::Load, (&weights, formats)) {
         if let Some(why) = failure(&checks).or_else(|| slowness(&checks)) {
             switch_off(kernel);
             lines.push(why);
@@ -154,12 +157,12 @@ fn slowness(checks: &[KernelCheck]) -> Option<String> {
     })
 }
 
-/// `bits`: of the weights that products are checked with; `formats`: of keys and values.
+/// `weights`: that products are checked with; `formats`: of keys and values.
 fn groups(
     blueprint: &Blueprint,
     dtype: Dtype,
     measure: Measure,
-    (bits, formats): (&[i32], &[KvFormat]),
+    (weights, formats): (&[CheckedWeights], &[KvFormat]),
 ) -> Vec<(GpuKernel, Vec<KernelCheck>)> {
     let mut layers: Vec<&LayerSpec> = Vec::new();
     for layer in &blueprint.layers {
@@ -183,10 +186,11 @@ fn groups(
     let attention = formats.iter().flat_map(of);
     vec![
         (GpuKernel::Attention, attention.collect()),
+        (GpuKernel::Embed, elementwise::embed(blueprint.hidden, weights, dtype)),
         (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
-        (GpuKernel::Linear, elementwise::linear(blueprint, bits, dtype, measure)),
-        (GpuKernel::Experts, experts::checks(blueprint, bits, dtype)),
+        (GpuKernel::Linear, elementwise::linear(blueprint, weights, dtype, measure)),
+        (GpuKernel::Experts, experts::checks(blueprint, weights, dtype)),
         (GpuKernel::Recurrence, recurrences.collect()),
         (GpuKernel::Choose, choose::checks(blueprint, measure)),
     ]

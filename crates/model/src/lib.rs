@@ -43,7 +43,7 @@ mod spec;
 mod step_graphs;
 pub mod weights;
 
-pub use batch::{AdapterId, Batch, FeatureRows, MultimodalRows, Segment};
+pub use batch::{AdapterId, Batch, CrossRows, CrossStates, FeatureRows, MultimodalRows, Segment};
 pub use blueprint::{
     AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, Names, NormPlacement,
     Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,
@@ -59,11 +59,11 @@ pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use mixers::{
     Absent, Attention, AttentionSpan, Bidirectional, BlockSparse, Candidates, ChannelMix,
-    CompressedAttention, Compressor, ConvAttention, ConvGate, Decay, DeltaAttention, DeltaGate, EntryIndexer,
-    EntryReads, GatedDelta, HeadGate, IndexedAttention, Indexer, KeyConv, KeyReads, KeySource,
-    LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt, NormOver,
-    OpenGroup, OutNorm, OutputGate, Parallel, PerPosition, QkNorm, RgLru, RowCache, SelectiveMamba2,
-    ShortConv, StepNorms, Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
+    CompressedAttention, Compressor, ConvAttention, ConvGate, CrossAttention, Decay, DeltaAttention,
+    DeltaGate, EntryIndexer, EntryReads, GatedDelta, HeadGate, IndexedAttention, Indexer, KeyConv, KeyReads,
+    KeySource, LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt,
+    NormOver, OpenGroup, OutNorm, OutputGate, Parallel, PerPosition, QkNorm, RgLru, RowCache,
+    SelectiveMamba2, ShortConv, StepNorms, Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
 };
 pub use mlps::{
     Activation, DenseAndRouted, Expert, GatedMlp, Latent, LatentNorms, LinearMlp, Mlp, Moe, NormedMlp,

@@ -10,6 +10,7 @@ mod attention;
 mod compressed;
 mod conv_attention;
 mod conv_gate;
+mod cross_attention;
 mod delta_attention;
 mod gated_delta;
 mod indexed_attention;
@@ -41,6 +42,7 @@ pub use attention::{
 pub use compressed::{Candidates, CompressedAttention, Compressor, EntryIndexer, EntryReads, OpenGroup};
 pub use conv_attention::{ConvAttention, KeyConv};
 pub use conv_gate::ConvGate;
+pub use cross_attention::CrossAttention;
 pub use delta_attention::{Decay, DeltaAttention, DeltaGate};
 pub use gated_delta::GatedDelta;
 pub use indexed_attention::IndexedAttention;
@@ -81,6 +83,7 @@ pub enum Mixer {
     TimeMix(TimeMix),
     ChannelMix(ChannelMix),
     Compressed(CompressedAttention),
+    CrossAttention(CrossAttention),
     Parallel(Parallel),
     PerPosition(PerPosition),
     Absent(Absent),
@@ -115,6 +118,7 @@ from_specs! {
     TimeMix => TimeMix,
     ChannelMix => ChannelMix,
     CompressedAttention => Compressed,
+    CrossAttention => CrossAttention,
     Parallel => Parallel,
     PerPosition => PerPosition,
     Absent => Absent,
@@ -191,6 +195,7 @@ impl Mixer {
             Self::TimeMix(spec) => spec,
             Self::ChannelMix(spec) => spec,
             Self::Compressed(spec) => spec,
+            Self::CrossAttention(spec) => spec,
             Self::Parallel(spec) => spec,
             Self::PerPosition(spec) => spec,
             Self::Absent(spec) => spec,

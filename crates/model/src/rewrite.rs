@@ -33,14 +33,16 @@ pub enum WeightRewrite {
     Reshape { tensors: Pattern, shape: Vec<usize> },
     /// Joins the tensors that differ only in `#` along a new leading axis.
     StackExperts { from: Pattern, to: Pattern, experts: usize },
+    /// Joins the rows of unpacked tensors, one after the other.
+    Join { from: Vec<Pattern>, to: Pattern },
     /// One matrix of all experts, one after the other, as a stack.
     Unstack { from: Pattern, to: Pattern, experts: usize },
     /// The one projection from latents to keys and values of all heads, apart and for each head: `embed_q`, which is the
     /// keys' part turned, and `unembed_out`. A packed one is unpacked.
     SplitLatent { from: Pattern, heads: usize, nope_dim: usize, v_head_dim: usize },
-    /// Divides each input's weights by their length over all outputs.
+    /// Divides each input's weights by their length over all outputs, unless they are packed.
     NormalizeInputs { tensors: Pattern },
-    /// Divides each output's weights by their length over all inputs.
+    /// Divides each output's weights by their length over all inputs, unless they are packed.
     NormalizeOutputs { tensors: Pattern },
     /// Multiplies a tensor by the one beside it, which becomes ones: norms of keys that queries carry instead.
     MoveFactors { from: Pattern, to: Pattern },

@@ -356,6 +356,19 @@ impl Scaling {
         })
     }
 
+    /// The same, but rotated elements keep their length.
+    pub fn without_magnitude(self) -> Self {
+        match self {
+            Self::Yarn { factor, fast, slow, trained, .. } => {
+                Self::Yarn { factor, fast, slow, mscale: 0.0, mscale_all: 0.0, trained }
+            }
+            Self::Long { long, trained, context, .. } => {
+                Self::Long { long, trained, context, magnitude: Some(1.0) }
+            }
+            other => other,
+        }
+    }
+
     const KINDS: &[(&str, Kind)] = &[
         ("default", Kind::Default),
         ("linear", Kind::Linear),

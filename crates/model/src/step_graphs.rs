@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use mlx::gpu::{StepArrays, StepGraph};
+use mlx::gpu::{OtherArrays, StepArrays, StepGraph};
 use mlx::{Array, Dtype};
 
 use crate::forward::{ForwardContext, Numbers};
@@ -91,6 +91,7 @@ impl StepGraphs {
             inputs: &traced,
             constants: &constants.iter().collect::<Vec<_>>(),
             borrowed: &pools,
+            others: OtherArrays::Refused,
         };
         let computed = compute(&tokens, cache);
         cache.restore(&pools);

@@ -30,7 +30,7 @@ pub(crate) use foreign::convert;
 pub(crate) use header::check_header;
 pub use json::as_json;
 pub use random::RandomWeights;
-pub(crate) use store::{Store, published};
+pub(crate) use store::{Published, Store, published};
 
 /// A checkpoint: lazy arrays by tensor name.
 pub type Weights = BTreeMap<String, Array>;

@@ -1,14 +1,13 @@
 //! `cargo xtask docs [--check]`: generated pages.
 //!
-//! A page is generated from source, from the output of the binary, or by a test of the crate that has the tables.
+//! A page is generated from source, or by a test of the crate that has the tables.
 
 mod api;
-mod models;
 
 use std::path::Path;
 
 use crate::paths;
-use crate::process::{cargo, output, run as finish};
+use crate::process::{cargo, run as finish};
 use crate::tidy::{Tree, Violation};
 
 /// One generated page.
@@ -20,15 +19,16 @@ struct Page {
 enum Maker {
     /// Needs no build.
     Source(fn(&Tree) -> Result<String, String>),
-    /// From the output of `omnibus` for these arguments.
-    Binary(&'static [&'static str], fn(&str) -> Result<String, String>),
     /// A test of this package and name compares the page, or writes it when `UPDATE_EXPECT` is set.
     Test(&'static str, &'static str),
 }
 
 const PAGES: &[Page] = &[
     Page { path: "docs/api.md", maker: Maker::Source(api::page) },
-    Page { path: "docs/models.md", maker: Maker::Binary(&["models", "--json"], models::page) },
+    Page {
+        path: "docs/models.md",
+        maker: Maker::Test("omnibus-model", "docs_of_the_architectures_are_current"),
+    },
     Page { path: "docs/cli.md", maker: Maker::Test("mlx-omnibus", "docs_of_the_command_line_are_current") },
 ];
 
@@ -46,7 +46,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 pub fn stale(tree: &Tree) -> Vec<Violation> {
     let pages = PAGES.iter().filter_map(|page| match page.maker {
         Maker::Source(make) => Some((page.path, make(tree))),
-        Maker::Binary(..) | Maker::Test(..) => None,
+        Maker::Test(..) => None,
     });
     let wrong = pages.filter_map(|(path, made)| {
         let message = match made {
@@ -64,7 +64,6 @@ fn compare() -> Result<(), String> {
     for page in PAGES {
         let made = match page.maker {
             Maker::Source(make) => make(&Tree::read()?)?,
-            Maker::Binary(arguments, make) => make(&printed(arguments)?)?,
             Maker::Test(..) => continue,
         };
         if std::fs::read_to_string(paths::root().join(page.path)).ok() != Some(made) {
@@ -81,7 +80,6 @@ fn compare() -> Result<(), String> {
 fn write(page: &Page) -> Result<(), String> {
     let text = match page.maker {
         Maker::Source(make) => make(&Tree::read()?)?,
-        Maker::Binary(arguments, make) => make(&printed(arguments)?)?,
         Maker::Test(package, test) => {
             let mut command = cargo(&["test", "--quiet", "-p", package, test]);
             command.env("UPDATE_EXPECT", "1");
@@ -91,13 +89,4 @@ fn write(page: &Page) -> Result<(), String> {
     let path: &Path = page.path.as_ref();
     std::fs::write(paths::root().join(path), text)
         .map_err(|error| format!("cannot write {}: {error}", page.path))
-}
-
-/// The output of the binary. It is built with the whole workspace's features, as the tests are; otherwise its
-/// dependencies would be built twice.
-fn printed(arguments: &[&str]) -> Result<String, String> {
-    finish(cargo(&["build", "--quiet", "--workspace", "--bin", "omnibus"]))?;
-    let mut command = std::process::Command::new(paths::omnibus()?);
-    command.args(arguments).current_dir(paths::root());
-    output(command)
 }

@@ -137,7 +137,7 @@ pub fn run(config: &Config) -> Result<EngineBench, Error> {
 }
 
 /// Random weights of a preset or a config, or a stored model.
-fn bench_model(config: &Config) -> Result<BenchModel, Error> {
+pub fn bench_model(config: &Config) -> Result<BenchModel, Error> {
     let EngineBenchSettings { random_weights, quantize, .. } = &config.engine_bench;
     let Some(name) = random_weights else {
         if quantize.is_some() {

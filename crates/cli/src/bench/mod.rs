@@ -6,11 +6,13 @@ mod client;
 mod engine;
 mod load;
 mod presets;
+mod profile;
 mod prompts;
 mod sim;
 mod summary;
 
 pub use engine::run as measure_engine;
 pub use load::measure;
+pub use profile::{run as profile_kernels, tables as profile_tables};
 pub use sim::{Simulation, simulate};
 pub use summary::Summary;

@@ -2,17 +2,33 @@
 
 use std::process::ExitCode;
 
-use crate::bench::measure_engine;
+use serde::Serialize;
+
+use crate::bench::{measure_engine, profile_kernels, profile_tables};
 use crate::error::Error;
 use crate::output;
-use crate::settings::{Config, Output};
+use crate::settings::{Config, Measured, Output};
 
 /// Runs the benchmark and prints its results. Exit code 1 when nothing could be measured.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
-    let results = measure_engine(config)?;
-    match config.output {
-        Output::Json => output::line(serde_json::to_string_pretty(&results).map_err(Error::failed)?),
-        Output::Text => output::line(results.table()),
+    match config.engine_bench.measured {
+        Measured::Kernels => {
+            let profiles = profile_kernels(config)?;
+            print(config, &profiles, || profile_tables(&profiles))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Measured::Steps => {
+            let results = measure_engine(config)?;
+            print(config, &results, || results.table())?;
+            Ok(ExitCode::from(u8::from(results.is_failure())))
+        }
     }
-    Ok(ExitCode::from(u8::from(results.is_failure())))
+}
+
+fn print(config: &Config, results: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Error> {
+    match config.output {
+        Output::Json => output::line(serde_json::to_string_pretty(results).map_err(Error::failed)?),
+        Output::Text => output::line(table()),
+    }
+    Ok(())
 }

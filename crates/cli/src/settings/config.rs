@@ -255,6 +255,18 @@ pub struct EngineBenchSettings {
     pub adapter_rank: usize,
     /// Seconds after which a case is given up.
     pub case_timeout_s: f64,
+    /// What is measured.
+    pub measured: Measured,
+}
+
+/// What the engine benchmark measures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Measured {
+    /// Steps of the engine's loop.
+    #[default]
+    Steps,
+    /// Each kernel of one pass.
+    Kernels,
 }
 
 /// What is converted, and how.

@@ -10,8 +10,8 @@ mod value;
 
 pub use config::{
     Action, BenchSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint, EngineBenchSettings,
-    EngineIsolation, IsolationSettings, Listen, Log, LogFormat, ModelsSubject, Output, PromptFormat,
-    SimSettings, Verbosity, WeightChange,
+    EngineIsolation, IsolationSettings, Listen, Log, LogFormat, Measured, ModelsSubject, Output,
+    PromptFormat, SimSettings, Verbosity, WeightChange,
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

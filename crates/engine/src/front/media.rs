@@ -3,21 +3,23 @@
 //! Invariant: it runs on the threads that submit requests, a few at a time, and what it costs is limited before memory is
 //! allocated. An error is the request's, and names its part.
 
+mod frame_groups;
 mod placeholders;
 mod prepared;
 mod views;
 
+use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use omnibus_media::{
-    Alpha, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Limits, Processor, decode_audio,
+    Alpha, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Ffmpeg, Limits, Processor, decode_audio,
     decode_image, decode_video,
 };
 use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
 use serde_json::{Map, Value};
 
-pub(super) use placeholders::PromptMedia;
+pub(super) use placeholders::{PromptMedia, written};
 use prepared::PreparedCache;
 pub(super) use prepared::{Prepared, PreparedContent};
 
@@ -50,6 +52,8 @@ struct Pictures {
     processor: Processor,
     /// Side of the encoder's patches, in pixels.
     patch: usize,
+    /// For videos that no library decodes.
+    ffmpeg: Option<Ffmpeg>,
 }
 
 /// What a file may cost here: several are decoded at once, for clients that need not be trusted.
@@ -84,7 +88,7 @@ impl MediaKind {
 impl MediaReader {
     /// How the media of a model are prepared. `None`, with a warning if its files are wrong, for a model without encoders:
     /// it is served for text.
-    pub(crate) fn read(source: &Source) -> Option<Self> {
+    pub(crate) fn read(source: &Source, ffmpeg: Option<&Path>) -> Option<Self> {
         let config = source.config().ok()?;
         let (patch, hears) = (patch_of(&config), hears(&config));
         if patch.is_none() && !hears {
@@ -103,7 +107,7 @@ impl MediaReader {
         let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
         let of_pictures = |patch| {
             let processor = without("pictures", Processor::read(model_type, &files))?;
-            Some(Pictures { processor, patch })
+            Some(Pictures { processor, patch, ffmpeg: ffmpeg.map(Ffmpeg::new) })
         };
         let pictures = patch.and_then(of_pictures);
         let audio = hears.then(|| without("audio", AudioProcessor::read(model_type, &files))).flatten();
@@ -182,9 +186,21 @@ impl MediaReader {
             (MediaKind::Image | MediaKind::Video, Some(pictures), _) => {
                 let (key, features) = pictures.decode(kind, bytes, &self.limits)?;
                 let (expansion, grid) = (features.expansion.clone(), features.grid);
-                let pixels = self.within_budget(views::pixels(features, pictures.patch)?)?;
-                let content = PreparedContent { key, features: expansion.features(), pixels };
-                Ok(Prepared { contents: vec![content], expansion, grid })
+                let pixels = views::pixels(features, pictures.patch)?;
+                let contents = match kind {
+                    MediaKind::Video => {
+                        let processor = pictures.processor.key();
+                        frame_groups::contents(key, processor, expansion.features(), pixels)
+                    }
+                    MediaKind::Image | MediaKind::Audio => {
+                        vec![PreparedContent { key, features: expansion.features(), pixels }]
+                    }
+                };
+                let reserved = |content: PreparedContent| {
+                    Ok(PreparedContent { pixels: self.within_budget(content.pixels)?, ..content })
+                };
+                let contents = contents.into_iter().map(reserved).collect::<Result<_, PartError>>()?;
+                Ok(Prepared { contents, expansion, grid })
             }
             (MediaKind::Audio, _, Some(processor)) => {
                 let audio = decode_audio(bytes, &self.limits, processor.rate())?;
@@ -222,7 +238,7 @@ impl Pictures {
     ) -> Result<(ContentKey, Features), Error> {
         let (key, features) = match (kind, self.processor.sampling()) {
             (MediaKind::Video, Some(sampling)) => {
-                let clip = decode_video(bytes, limits, &sampling, None)?;
+                let clip = decode_video(bytes, limits, &sampling, self.ffmpeg.as_ref())?;
                 (ContentKey::of_clip(&clip), self.processor.video(&clip)?)
             }
             (MediaKind::Video, None) => {

@@ -55,7 +55,7 @@ impl ModelText {
         };
         let (tokenizer, template) = (tokenizer_of(source)?, template.map_err(StartError::new)?);
         let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
-        let media = MediaReader::read(source);
+        let media = MediaReader::read(source, settings.ffmpeg.as_deref());
         Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media })
     }
 
@@ -129,6 +129,10 @@ impl ModelText {
         if !self.prefix.is_empty() {
             return Err(fail("a prompt that continues a prompt cache file has no media"));
         }
+        let chat = match parts.iter().any(|part| part.expansion.is_written()) {
+            true => &media::written(chat.clone(), &parts),
+            false => chat,
+        };
         let rendered = PromptMedia::expand_all(&self.render(chat)?, &parts)?;
         let tokens = self.tokenizer.encode(&rendered, AddSpecial::No);
         let tokens = tokens.map_err(|error| fail(&error.to_string()))?;

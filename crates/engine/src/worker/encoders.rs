@@ -1,10 +1,12 @@
 //! A model's encoders: of pictures, of audio, or of both.
 
 use mlx::Array;
-use omnibus_model::encoders::{AudioEncoder, AudioInput, Encoder, EncoderInput, Features, Grid, View};
+use omnibus_model::encoders::{
+    AudioEncoder, AudioInput, Canvas, Encoder, EncoderInput, Features, Grid, Layout, View,
+};
 use omnibus_model::{Kernels, Source};
 
-use crate::media::{EncoderContent, EncoderPixels, Spectrum, ViewPixels};
+use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels};
 
 /// Those that a model has.
 pub(super) struct Encoders {
@@ -39,17 +41,19 @@ impl Encoders {
     /// The features of a picture or of a window of sound, lazily, with what each layer makes, in order.
     pub(super) fn encode_in_stages(&self, pixels: &EncoderPixels) -> mlx::Result<(Features, Vec<Array>)> {
         match (pixels.content(), &self.pictures, &self.audio) {
-            (EncoderContent::Views(views), Some(encoder), _) => encoder.encode_in_stages(&picture(views)?),
+            (EncoderContent::Picture(pixels), Some(encoder), _) => {
+                encoder.encode_in_stages(&picture(pixels)?)
+            }
             (EncoderContent::Spectrum(spectrum), _, Some(encoder)) => {
                 encoder.encode_in_stages(&window(spectrum)?)
             }
-            (EncoderContent::Views(_), None, _) => Err(mlx::Error::new("the model has no picture encoder")),
+            (EncoderContent::Picture(_), None, _) => Err(mlx::Error::new("the model has no picture encoder")),
             (EncoderContent::Spectrum(_), _, None) => Err(mlx::Error::new("the model has no audio encoder")),
         }
     }
 }
 
-fn picture(views: &[ViewPixels]) -> mlx::Result<EncoderInput> {
+fn picture(pixels: &PicturePixels) -> mlx::Result<EncoderInput> {
     let view = |view: &ViewPixels| {
         let [count, rows, columns] = view.grid;
         Ok(View {
@@ -57,7 +61,18 @@ fn picture(views: &[ViewPixels]) -> mlx::Result<EncoderInput> {
             grid: Grid { count, rows, columns },
         })
     };
-    Ok(EncoderInput { views: views.iter().map(view).collect::<mlx::Result<_>>()? })
+    let views = pixels.views.iter().map(view).collect::<mlx::Result<_>>()?;
+    Ok(EncoderInput { views, layout: layout(&pixels.layout) })
+}
+
+fn layout(layout: &ViewLayout) -> Layout {
+    match layout.clone() {
+        ViewLayout::Views => Layout::Views,
+        ViewLayout::Canvas { tiles, shown, resized } => Layout::Canvas(Canvas { tiles, shown, resized }),
+        ViewLayout::Frames(size) => Layout::Frames(size),
+        ViewLayout::Tiles { shape, count } => Layout::Tiles { shape, count },
+        ViewLayout::Pools { count, rows } => Layout::Pools { count, rows },
+    }
 }
 
 fn window(spectrum: &Spectrum) -> mlx::Result<AudioInput> {

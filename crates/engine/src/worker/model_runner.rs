@@ -167,13 +167,17 @@ impl ModelRunner {
     }
 
     /// What media change in a pass of `rows` rows, padding included.
-    fn multimodal(&self, input: &StepInput, rows: usize) -> mlx::Result<Option<MultimodalRows>> {
-        if input.media.is_empty() && input.positions.is_none() && input.spans.is_empty() {
+    fn multimodal(&mut self, input: &StepInput, rows: usize) -> mlx::Result<Option<MultimodalRows>> {
+        if input.media.is_empty()
+            && input.positions.is_none()
+            && input.crossed.is_empty()
+            && input.spans.is_empty()
+        {
             return Ok(None);
         }
-        let features = match &self.vision {
-            Some(vision) => vision.rows(&input.media)?,
-            None if input.media.is_empty() => None,
+        let (features, cross) = match &mut self.vision {
+            Some(vision) => (vision.rows(&input.media)?, vision.crossed(&input.crossed, &self.model)?),
+            None if input.media.is_empty() && input.crossed.is_empty() => (None, Vec::new()),
             None => return Err(mlx::Error::new("a step has features, and the model no encoder")),
         };
         let padded = |axes: &Vec<[i32; 3]>| {
@@ -181,7 +185,8 @@ impl ModelRunner {
             axes.iter().copied().chain(padding).take(rows).collect()
         };
         let positions = input.positions.as_ref().map(padded);
-        Ok(Some(MultimodalRows { features, positions, bidirectional: input.spans.clone() }))
+        let bidirectional = input.spans.clone();
+        Ok(Some(MultimodalRows { features, positions, bidirectional, cross }))
     }
 
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {

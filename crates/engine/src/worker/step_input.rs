@@ -10,7 +10,7 @@ use omnibus_kv::BlockTable;
 use omnibus_model::mrope::MultimodalPositions;
 use serde::{Deserialize, Serialize};
 
-use crate::media::{JobMedia, MediaKey};
+use crate::media::{JobMedia, MediaKey, crossed_in};
 use crate::sampler::{SampleRow, SamplingChanges};
 
 /// One step: rows of several sequences, end to end in the plan's order.
@@ -31,6 +31,8 @@ pub(super) struct StepInput {
     pub(super) media: Vec<MediaRows>,
     /// Rows that attend to each other in both directions.
     pub(super) spans: Vec<Range<usize>>,
+    /// Rows that attend to pictures in layers of cross attention, in order.
+    pub(super) crossed: Vec<CrossedRows>,
     /// Positions of the rows on three axes; `None` where each row is at its place in its sequence.
     pub(super) positions: Option<Vec<[i32; 3]>>,
 }
@@ -46,6 +48,17 @@ pub(super) struct MediaRows {
     pub(super) len: usize,
     /// The first of the features.
     pub(super) from: usize,
+}
+
+/// Consecutive rows that attend to the same pictures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CrossedRows {
+    /// Whose features, one after the other.
+    pub(super) keys: Vec<MediaKey>,
+    /// The first row of the pass.
+    pub(super) first: usize,
+    /// How many rows.
+    pub(super) len: usize,
 }
 
 /// A row's token.
@@ -153,7 +166,11 @@ impl StepInput {
         let whole =
             |span: &&Range<usize>| work.positions.start <= span.start && span.end <= work.positions.end;
         self.spans.extend(spans.iter().filter(whole).map(|span| row(span.start)..row(span.end)));
-        for of in media {
+        for (positions, keys) in crossed_in(media, &work.positions) {
+            let first = first + positions.start - work.positions.start;
+            self.crossed.push(CrossedRows { keys, first, len: positions.len() });
+        }
+        for of in media.iter().filter(|media| !media.is_crossed()) {
             let rows = of.rows_in(&work.positions).into_iter().map(|(at, from)| MediaRows {
                 key: of.key,
                 first: row(at.start),

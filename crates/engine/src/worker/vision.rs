@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use mlx::Array;
 use omnibus_model::encoders::Features;
-use omnibus_model::{FeatureRows, Kernels, Source};
+use omnibus_model::{CrossRows, CrossStates, FeatureRows, Kernels, Model, Source};
 
 use super::encoders::Encoders;
 use super::feature_files::{FeatureFiles, FeatureRead};
 use super::runner::{EncodingParts, MediaHit};
-use super::step_input::MediaRows;
+use super::step_input::{CrossedRows, MediaRows};
 use crate::media::{JobMedia, MediaKey};
 use crate::{MediaStats, Settings, StartError};
 
@@ -47,6 +47,8 @@ struct PartialEncoding {
 
 struct CachedFeatures {
     features: Features,
+    /// Keys and values in layers of cross attention, made when a step first needs them.
+    cross: Option<CrossStates>,
     bytes: u64,
     used: u64,
 }
@@ -105,7 +107,8 @@ impl Vision {
             FeatureRead::Pending => true,
             FeatureRead::Absent => false,
             FeatureRead::Done(features) => {
-                let fits = features.rows.dim(0).is_ok_and(|rows| rows as usize == media.features());
+                let has_all = |rows: i32| media.is_crossed() || rows as usize == media.features();
+                let fits = features.rows.dim(0).is_ok_and(has_all);
                 if fits {
                     self.stats.disk_hits_total += 1;
                     self.keep(media.key, features);
@@ -165,7 +168,7 @@ impl Vision {
             None => {
                 let (features, stages) = self.encoders.encode_in_stages(&media.pixels)?;
                 let (found, wanted) = (features.rows.dim(0)? as usize, media.features());
-                if found != wanted {
+                if found != wanted && !media.is_crossed() {
                     let message = format!("a picture has {found} features; its prompt has {wanted}");
                     return Err(mlx::Error::new(message));
                 }
@@ -180,7 +183,7 @@ impl Vision {
         let arrays = std::iter::once(&features.rows).chain(&features.deepstack);
         let bytes = arrays.map(|array| array.nbytes() as u64).sum();
         self.clock += 1;
-        self.features.insert(key, CachedFeatures { features, bytes, used: self.clock });
+        self.features.insert(key, CachedFeatures { features, cross: None, bytes, used: self.clock });
         self.count();
     }
 
@@ -221,6 +224,30 @@ impl Vision {
 
     pub(super) fn stats(&self) -> MediaStats {
         self.stats
+    }
+
+    /// Rows of a pass that attend to pictures, with keys and values of these. Fails if features are missing.
+    pub(super) fn crossed(&mut self, crossed: &[CrossedRows], model: &Model) -> mlx::Result<Vec<CrossRows>> {
+        for key in crossed.iter().flat_map(|of| &of.keys) {
+            let Some(cached) = self.features.get_mut(key).filter(|cached| cached.cross.is_none()) else {
+                continue;
+            };
+            let states = model.cross_states(&cached.features.rows)?;
+            let states = states.ok_or_else(|| mlx::Error::new("the model has no cross attention"))?;
+            mlx::eval(states.arrays())?;
+            cached.bytes += states.arrays().map(|array| array.nbytes() as u64).sum::<u64>();
+            cached.cross = Some(states);
+        }
+        if !crossed.is_empty() {
+            self.count();
+        }
+        let of_rows = |of: &CrossedRows| {
+            let states = of.keys.iter().map(|key| self.features.get(key)?.cross.as_ref());
+            let states = states.collect::<Option<Vec<_>>>();
+            let states = states.ok_or_else(|| mlx::Error::new("features of a picture are missing"))?;
+            Ok(CrossRows { rows: of.first..of.first + of.len, states: CrossStates::joined(&states)? })
+        };
+        crossed.iter().map(of_rows).collect()
     }
 
     /// The rows of a pass that have features, with them. Fails if features are missing.

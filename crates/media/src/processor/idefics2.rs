@@ -44,6 +44,8 @@ impl Idefics2 {
         let shape = [1, views.len(), 3, height, width];
         let mut values = Vec::with_capacity(check_size("image", &shape)?);
         let mut mask = Vec::with_capacity(views.len() * height * width);
+        let sizes =
+            views.iter().flat_map(|view| [i64::from(view.height()), i64::from(view.width())]).collect();
         for view in &views {
             append_padded(
                 &mut values,
@@ -56,6 +58,7 @@ impl Idefics2 {
         let tensors = [
             ("pixel_values", Tensor::f32(&shape, values)),
             ("pixel_attention_mask", Tensor::i64(&[1, views.len(), height, width], mask)),
+            ("view_sizes", Tensor::i64(&[views.len(), 2], sizes)),
         ];
         let mut expansion = Expansion::empty("<image>", "<image>");
         expansion.text("<fake_token_around_image>");

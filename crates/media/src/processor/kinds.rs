@@ -6,13 +6,17 @@ use super::idefics3::Idefics3;
 use super::levels::Arithmetic;
 use super::llama4::{GlobalView, Llama4};
 use super::llava_next::LlavaNext;
+use super::llava_video::LlavaVideo;
 use super::paddleocr_vl::{MLX_PADDLEOCR, PADDLEOCR, PaddleOcrVl};
 use super::pixtral::Pixtral;
 use super::qwen_video::{QwenVideo, Stamps};
 use super::qwen_vl::{DOTS_OCR, GLM4V, MLX_QWEN2, MLX_QWEN3, QWEN2, QwenVl};
 use super::whole_image::WholeImage;
-use super::{ConfigFiles, Recipe};
-use super::{deepseek_vl, gemma3, idefics2, kimi_vl, lfm2_vl, mllama, ovis2, phi3_v, siglip2};
+use super::{ConfigFiles, Recipe, Settings, VideoRecipe};
+use super::{
+    deepseek_vl, gemma3, idefics2, kimi_vl, lfm2_vl, minicpmv, mllama, molmo2, ovis2, phi3_hd, phi3_v,
+    siglip2,
+};
 use crate::Error;
 
 /// A processor kind.
@@ -22,7 +26,7 @@ pub struct Kind {
     /// Which models use it. A kind without models is another reference for a kind above.
     pub model_types: &'static [&'static str],
     pub(super) read: fn(&ConfigFiles) -> Result<Recipe, Error>,
-    pub(super) video: fn(&ConfigFiles) -> Result<Option<QwenVideo>, Error>,
+    pub(super) video: fn(&ConfigFiles) -> Result<Option<VideoRecipe>, Error>,
 }
 
 impl std::fmt::Debug for Kind {
@@ -31,7 +35,15 @@ impl std::fmt::Debug for Kind {
     }
 }
 
-const NO_VIDEO: fn(&ConfigFiles) -> Result<Option<QwenVideo>, Error> = |_| Ok(None);
+/// As the encoder below LLaVA's name takes pictures.
+fn llava(files: &ConfigFiles) -> Result<Recipe, Error> {
+    match Settings::encoder(files).text("model_type")? {
+        Some("pixtral") => Pixtral::read(files, Arithmetic::Float32).map(Recipe::Pixtral),
+        _ => WholeImage::llava(files).map(Recipe::WholeImage),
+    }
+}
+
+const NO_VIDEO: fn(&ConfigFiles) -> Result<Option<VideoRecipe>, Error> = |_| Ok(None);
 
 /// Every processor kind. Where mlx-vlm has a processor of its own, models use that.
 pub const KINDS: &[Kind] = &[
@@ -39,13 +51,13 @@ pub const KINDS: &[Kind] = &[
         name: "mlx.qwen3_vl",
         model_types: &["qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"],
         read: |files| QwenVl::read(files, &MLX_QWEN3).map(Recipe::QwenVl),
-        video: |files| QwenVideo::read(files, &MLX_QWEN3, Stamps::Seconds).map(Some),
+        video: |files| QwenVideo::read(files, &MLX_QWEN3, Stamps::Seconds).map(VideoRecipe::Qwen).map(Some),
     },
     Kind {
         name: "mlx.qwen2_vl",
         model_types: &["qwen2_vl", "qwen2_5_vl"],
         read: |files| QwenVl::read(files, &MLX_QWEN2).map(Recipe::QwenVl),
-        video: |files| QwenVideo::read(files, &MLX_QWEN2, Stamps::None).map(Some),
+        video: |files| QwenVideo::read(files, &MLX_QWEN2, Stamps::None).map(VideoRecipe::Qwen).map(Some),
     },
     Kind {
         name: "mlx.gemma4",
@@ -137,12 +149,7 @@ pub const KINDS: &[Kind] = &[
         read: |files| Llama4::read(files, GlobalView::Added).map(Recipe::Llama4),
         video: NO_VIDEO,
     },
-    Kind {
-        name: "clip",
-        model_types: &["llava"],
-        read: |files| WholeImage::llava(files).map(Recipe::WholeImage),
-        video: NO_VIDEO,
-    },
+    Kind { name: "clip", model_types: &["llava"], read: llava, video: NO_VIDEO },
     Kind {
         name: "siglip",
         model_types: &["paligemma"],
@@ -159,6 +166,18 @@ pub const KINDS: &[Kind] = &[
         name: "llava_onevision",
         model_types: &["llava_onevision"],
         read: |files| LlavaNext::one_vision(files).map(Recipe::LlavaNext),
+        video: |files| LlavaVideo::read(files).map(VideoRecipe::Llava).map(Some),
+    },
+    Kind {
+        name: "mlx.minicpmv4_6",
+        model_types: &["minicpmv4_6"],
+        read: |files| minicpmv::MiniCpmV::read(files).map(Recipe::MiniCpmV),
+        video: NO_VIDEO,
+    },
+    Kind {
+        name: "mlx.molmo2",
+        model_types: &["molmo2"],
+        read: |files| molmo2::Molmo2::read(files).map(Recipe::Molmo2),
         video: NO_VIDEO,
     },
     Kind {
@@ -168,8 +187,14 @@ pub const KINDS: &[Kind] = &[
         video: NO_VIDEO,
     },
     Kind {
-        name: "mlx.phi3_v",
+        name: "phi3_v",
         model_types: &["phi3_v"],
+        read: |files| phi3_hd::Phi3Hd::read(files).map(Recipe::Phi3Hd),
+        video: NO_VIDEO,
+    },
+    Kind {
+        name: "mlx.phi3_v",
+        model_types: &[],
         read: |files| phi3_v::Phi3V::read(files).map(Recipe::Phi3V),
         video: NO_VIDEO,
     },

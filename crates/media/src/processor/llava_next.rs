@@ -5,7 +5,7 @@ use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target, class_tokens};
-use crate::features::{Expansion, Features, Tensor, check_size};
+use crate::features::{Canvas, Expansion, Features, Layout, Tensor, check_size};
 use crate::{Error, Image, PassOrder, resize};
 
 /// Settings of the processor.
@@ -90,7 +90,9 @@ impl LlavaNext {
         if matches!(self.counting, Counting::OneVision { .. }) {
             tensors.push(("batch_num_images", Tensor::i64(&[1], vec![1])));
         }
-        Ok(Features::new(tensors, Expansion::repeated("<image>", self.count(size, best))))
+        let canvas = self.canvas(size, best);
+        let expansion = Expansion::repeated("<image>", self.count(&canvas));
+        Ok(Features::new(tensors, expansion).with_layout(Layout::Canvas(canvas)))
     }
 
     /// The whole, then the tiles row by row.
@@ -113,27 +115,41 @@ impl LlavaNext {
         Ok(views)
     }
 
-    fn count(&self, size: Size, best: Size) -> usize {
-        let scale = ((best.height / self.tile.height) as usize, (best.width / self.tile.width) as usize);
+    fn canvas(&self, size: Size, best: Size) -> Canvas {
+        let tiles = [(best.height / self.tile.height) as usize, (best.width / self.tile.width) as usize];
+        let [rows, columns] = self.features_of_tile();
+        let (height, width) = unpadded(size, rows * tiles[0], columns * tiles[1]);
+        let resized = match &self.counting {
+            Counting::OneVision { most: Some(most), .. } => {
+                let ratio = ((height * width) as f64 / (most * rows * columns) as f64).sqrt();
+                let side =
+                    |side: usize| if ratio > 1.1 { (side as f64 / ratio).floor() as usize } else { side };
+                [side(height), side(width)]
+            }
+            Counting::OneVision { most: None, .. } | Counting::Next { .. } => [height, width],
+        };
+        Canvas { tiles, shown: [height, width], resized }
+    }
+
+    /// Rows and columns.
+    fn features_of_tile(&self) -> [usize; 2] {
         match &self.counting {
-            Counting::Next { patch, extra } => {
-                let (rows, columns) = (self.tile.height as usize / patch, self.tile.width as usize / patch);
-                let (height, width) = unpadded(size, rows * scale.0, columns * scale.1);
-                height * width + height + rows * columns + extra
+            Counting::Next { patch, .. } => {
+                [self.tile.height as usize / patch, self.tile.width as usize / patch]
             }
-            Counting::OneVision { tokens, most, drops_class } => {
-                let side = tokens.isqrt();
-                let (mut height, mut width) = unpadded(size, side * scale.0, side * scale.1);
-                if let Some(most) = most {
-                    let ratio = ((height * width) as f64 / (most * side * side) as f64).sqrt();
-                    if ratio > 1.1 {
-                        height = (height as f64 / ratio).floor() as usize;
-                        width = (width as f64 / ratio).floor() as usize;
-                    }
-                }
-                height * width + height + tokens - usize::from(*drops_class)
-            }
+            Counting::OneVision { tokens, .. } => [tokens.isqrt(); 2],
         }
+    }
+
+    /// Features of a picture: a vector stands behind each row of the canvas.
+    fn count(&self, canvas: &Canvas) -> usize {
+        let [height, width] = canvas.resized;
+        let [rows, columns] = self.features_of_tile();
+        let whole = match &self.counting {
+            Counting::Next { extra, .. } => rows * columns + extra,
+            Counting::OneVision { tokens, drops_class, .. } => tokens - usize::from(*drops_class),
+        };
+        height * width + height + whole
     }
 }
 

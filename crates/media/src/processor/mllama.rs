@@ -4,7 +4,7 @@ use super::geometry::{Size, TILES_MAX, cut_tiles};
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
-use crate::features::{Expansion, Features, Tensor, check_size};
+use crate::features::{Expansion, Features, Layout, Tensor, check_size};
 use crate::{Error, Filter, Image, PassOrder, resize};
 
 /// Settings of the processor.
@@ -61,9 +61,8 @@ impl Mllama {
             ("num_tiles", Tensor::i64(&[1, 1], vec![tiles.len() as i64])),
         ];
         // The features enter by cross attention: the prompt keeps its one token.
-        let mut expansion = Expansion::empty("<|image|>", "<|image|>");
-        expansion.text("<|image|>");
-        Ok(Features::new(tensors, expansion))
+        let layout = Layout::Tiles { shape: id as usize, count: tiles.len() };
+        Ok(Features::new(tensors, Expansion::repeated("<|image|>", 1)).with_layout(layout))
     }
 
     /// All canvases, in the order that their ids count.

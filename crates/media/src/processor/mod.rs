@@ -16,10 +16,14 @@ mod levels;
 mod lfm2_vl;
 mod llama4;
 mod llava_next;
+mod llava_video;
+mod minicpmv;
 mod mllama;
+mod molmo2;
 mod ovis2;
 mod paddleocr_vl;
 mod patches;
+mod phi3_hd;
 mod phi3_v;
 mod pixtral;
 mod qwen_video;
@@ -40,7 +44,7 @@ pub(crate) use settings::Settings;
 pub struct Processor {
     kind: &'static str,
     recipe: Recipe,
-    video: Option<qwen_video::QwenVideo>,
+    video: Option<VideoRecipe>,
 }
 
 /// What there is to do, with its settings.
@@ -56,14 +60,24 @@ enum Recipe {
     Lfm2Vl(lfm2_vl::Lfm2Vl),
     Llama4(llama4::Llama4),
     LlavaNext(llava_next::LlavaNext),
+    MiniCpmV(minicpmv::MiniCpmV),
     Mllama(mllama::Mllama),
+    Molmo2(molmo2::Molmo2),
     Ovis2(ovis2::Ovis2),
     PaddleOcrVl(paddleocr_vl::PaddleOcrVl),
+    Phi3Hd(phi3_hd::Phi3Hd),
     Phi3V(phi3_v::Phi3V),
     Pixtral(pixtral::Pixtral),
     QwenVl(qwen_vl::QwenVl),
     Siglip2(siglip2::Siglip2),
     WholeImage(whole_image::WholeImage),
+}
+
+/// The same with a video.
+#[derive(Debug, Clone, PartialEq)]
+enum VideoRecipe {
+    Llava(llava_video::LlavaVideo),
+    Qwen(qwen_video::QwenVideo),
 }
 
 impl Processor {
@@ -107,9 +121,12 @@ impl Processor {
             Recipe::Lfm2Vl(recipe) => recipe.image(image),
             Recipe::Llama4(recipe) => recipe.image(image),
             Recipe::LlavaNext(recipe) => recipe.image(image),
+            Recipe::MiniCpmV(recipe) => recipe.image(image),
             Recipe::Mllama(recipe) => recipe.image(image),
+            Recipe::Molmo2(recipe) => recipe.image(image),
             Recipe::Ovis2(recipe) => recipe.image(image),
             Recipe::PaddleOcrVl(recipe) => recipe.image(image),
+            Recipe::Phi3Hd(recipe) => recipe.image(image),
             Recipe::Phi3V(recipe) => recipe.image(image),
             Recipe::Pixtral(recipe) => recipe.image(image),
             Recipe::QwenVl(recipe) => recipe.image(image),
@@ -120,13 +137,19 @@ impl Processor {
 
     /// Which frames of a video it takes, or `None` if it takes no videos.
     pub fn sampling(&self) -> Option<Sampling> {
-        self.video.as_ref().map(qwen_video::QwenVideo::sampling)
+        self.video.as_ref().map(|recipe| match recipe {
+            VideoRecipe::Llava(recipe) => recipe.sampling(),
+            VideoRecipe::Qwen(recipe) => recipe.sampling(),
+        })
     }
 
     /// The encoder's input for the frames of one video, and the tokens that stand for it. Call it on a worker thread.
     /// All frames of the clip are used; [`Processor::sampling`] says which to decode.
     pub fn video(&self, clip: &Clip) -> Result<Features, Error> {
         let takes_none = || Error::unsuitable("video", "its processor takes no videos");
-        self.video.as_ref().ok_or_else(takes_none)?.video(clip)
+        match self.video.as_ref().ok_or_else(takes_none)? {
+            VideoRecipe::Llava(recipe) => recipe.video(clip),
+            VideoRecipe::Qwen(recipe) => recipe.video(clip),
+        }
     }
 }

@@ -1,33 +1,12 @@
-//! Generated pictures and sounds, the formulas of the reference.
+//! Generated sounds, the formulas of the reference, and where it is.
 
 #![allow(clippy::print_stdout, reason = "says what is skipped")]
 
-use omnibus_media::Image;
+#[path = "generated.rs"]
+mod generated;
 
-fn hash(x: u32, y: u32, k: u32) -> u32 {
-    let h = x
-        .wrapping_mul(0x9E37_79B1)
-        .wrapping_add(y.wrapping_mul(0x85EB_CA77))
-        .wrapping_add(k.wrapping_mul(0xC2B2_AE3D));
-    let h = (h ^ (h >> 15)).wrapping_mul(0x2C1B_3C6D);
-    h ^ (h >> 12)
-}
-
-/// A picture with ramps, checks and noise: integers from a formula.
-pub fn image(width: u32, height: u32, seed: u32) -> Image {
-    let mut pixels = Vec::new();
-    for y in 0..height {
-        for x in 0..width {
-            for c in 0..3 {
-                let (a, b) = (3 + 2 * c + seed % 5, 7 - 2 * c + seed % 3);
-                let ramp = (x.wrapping_mul(a).wrapping_add(y.wrapping_mul(b)) >> 1) & 127;
-                let check = (((x >> 3) ^ (y >> 3) ^ (seed >> c)) & 1) * 64;
-                pixels.push((ramp + check + (hash(x, y, c + 3 * seed) >> 26)) as u8);
-            }
-        }
-    }
-    Image::new(width, height, pixels).unwrap()
-}
+use generated::hash;
+pub use generated::image;
 
 /// Sound at 16 kHz: integers from a formula, over 32768.
 pub fn sound(samples: i64, seed: i64) -> Vec<f32> {

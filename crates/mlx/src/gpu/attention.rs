@@ -1,7 +1,7 @@
 //! Attention over keys and values in blocks: rotation and write, rows that decode, prompt chunks.
 
 use super::elementwise::is_float;
-use super::plan::{Plan, bits, dtype, int, unused_output};
+use super::plan::{Operand, Plan, bits, dtype, int, unused_output};
 use super::source::{ATTN_CHUNK_MMA, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE};
 use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, Result, device};
@@ -109,6 +109,8 @@ pub struct Rotary {
     pub magnitude: f32,
     /// The norm before it.
     pub norm: RotaryNorm,
+    /// How the projected rows are stored.
+    pub operand: Operand,
 }
 
 impl Rotary {
@@ -141,6 +143,7 @@ impl Rotary {
             ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
             bits("EPS", eps),
             bits("MAGNITUDE", self.magnitude),
+            self.operand.constant(),
         ]);
         Some(Plan {
             kernel: &QK_ROPE_WRITE,

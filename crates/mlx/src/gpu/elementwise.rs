@@ -1,6 +1,6 @@
 //! Residual add with its norm, gated activations and sums, products with few outputs, and copies to the device's memory.
 
-use super::plan::{Plan, bits, dtype, int};
+use super::plan::{Operand, Plan, bits, dtype, int};
 use super::source::{ADD_NORM, ADD_TERM, GATED, Kernel, NARROW, RMS_NORM, UPLOAD};
 use crate::{Array, Dtype, Error, Result};
 
@@ -15,16 +15,18 @@ pub struct AddNorm {
     pub width: i32,
     /// Added to the mean square.
     pub eps: f32,
+    /// How what joins the sum is stored.
+    pub term: Operand,
 }
 
 impl AddNorm {
-    /// Inputs `x`, `r` `[rows, width]` and the weight `[width]`; outputs `sum = r + x` and its norm, `[rows, width]`. `None`
-    /// for widths that are no multiple of 8, and for those of over 65,536.
+    /// Inputs `x` (the term), `r` `[rows, width]` and the weight `[width]`; outputs `sum = r + x` and its norm, `[rows, width]`.
+    /// `None` for widths that are no multiple of 8, and for those of over 65,536.
     pub fn plan(&self) -> Option<Plan> {
         self.plan_of(&ADD_NORM, 2)
     }
 
-    /// Without the sum: inputs `x` and the weight, output the norm.
+    /// Without the sum and its term: inputs `x` and the weight, output the norm.
     pub fn plan_without_sum(&self) -> Option<Plan> {
         self.plan_of(&RMS_NORM, 1)
     }
@@ -41,6 +43,7 @@ impl AddNorm {
                 int("H", self.width),
                 int("NS", simds),
                 bits("EPS", self.eps),
+                self.term.constant(),
             ],
             groups: [1, self.rows, 1],
             threads: simds * 32,
@@ -84,6 +87,8 @@ pub struct Gated {
     pub gate: Gate,
     /// Where the operands are.
     pub layout: GateLayout,
+    /// How they are stored.
+    pub operand: Operand,
 }
 
 impl Gated {
@@ -113,6 +118,7 @@ impl Gated {
                 int("UP", up),
                 int("ACT", act),
                 int("NT", threads),
+                self.operand.constant(),
             ],
             groups: [groups, self.rows, 1],
             threads,

@@ -1,6 +1,6 @@
 //! Products of rows with the weights of the experts that were chosen for them, on tensor cores.
 
-use super::linear::{FewRowsWeight, Stored, units, whole};
+use super::linear::{FewRowsWeight, Stored, even, units, whole};
 use super::plan::{Plan, dtype, int};
 use super::source::{Dialect, EXPERT_ROWS, WMM_EXPERT, WMM_EXPERTS};
 use crate::{Array, Dtype, Error, Result, device};
@@ -9,7 +9,7 @@ use crate::{Array, Dtype, Error, Result, device};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertProduct {
     /// How the weights are stored.
-    pub bits: super::WeightBits,
+    pub format: super::WeightFormat,
     /// Pairs of a row and an expert.
     pub pairs: i32,
     /// Pairs that share a row of `x`: the experts of a row, or 1 where each pair has a row of its own.
@@ -42,7 +42,7 @@ impl ExpertProduct {
     /// first axis; the pairs' experts `[pairs]` u32, or, if it [sorts](Self::sorts), the two arrays of [`expert_rows`] or others like them.
     /// Output: `[pairs, outputs]` bf16. `None` for sizes without a kernel, and but for CUDA.
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
-        let fits = self.inputs > 0 && self.inputs % 64 == 0 && self.outputs > 0 && self.outputs % 16 == 0;
+        let fits = self.format.fits(self.inputs) && self.outputs > 0 && self.outputs % 16 == 0;
         let most = EXPERT_PAIRS_MAX.max(self.experts * PAIRS_OF_EXPERT_MAX);
         let few = (1..=most).contains(&self.pairs) && (1..=EXPERTS_MAX).contains(&self.experts);
         if !fits || !few || dialect != Dialect::Cuda {
@@ -53,17 +53,18 @@ impl ExpertProduct {
             false => (&WMM_EXPERT, self.pairs, 1, 4.min(units(self.inputs))),
             true => (&WMM_EXPERTS, self.experts, 4, 1),
         };
-        let constants = vec![
+        let mut constants = self.format.constants().to_vec();
+        constants.extend([
             dtype("TO", Dtype::Bf16),
-            int("BITS", self.bits.bits()),
             int("PITCH", 0),
             whole(self.inputs),
+            even(true),
             int("MT", if self.pairs > 16 * self.experts { 4 } else { 1 }),
             int("RT", 1),
             int("WN", output_simds),
             int("WK", input_simds),
             int("CHOSEN", self.pairs_per_row),
-        ];
+        ]);
         let outputs = vec![(vec![self.pairs, self.outputs], Dtype::Bf16)];
         let groups = [(self.outputs + 16 * output_simds - 1) / (16 * output_simds), of_pairs, 1];
         Some(Plan { kernel, constants, groups, threads: output_simds * input_simds * 32, outputs })
@@ -103,14 +104,14 @@ pub fn expert_product(
     weight: FewRowsWeight<'_>,
     sorted: impl FnOnce() -> Result<Option<[Array; 2]>>,
 ) -> Result<Option<Array>> {
-    let Some(Stored { bits, w, scales, biases }) = weight.stored()? else { return Ok(None) };
+    let Some(Stored { format, w, scales, biases }) = weight.stored()? else { return Ok(None) };
     let (&[rows, inputs], &[count, outputs, _]) = (x.shape(), w.shape()) else { return Ok(None) };
     if x.dtype()? != Dtype::Bf16 {
         return Ok(None);
     }
     let pairs = experts.size() as i32;
     let product =
-        ExpertProduct { bits, pairs, pairs_per_row: pairs / rows.max(1), experts: count, inputs, outputs };
+        ExpertProduct { format, pairs, pairs_per_row: pairs / rows.max(1), experts: count, inputs, outputs };
     let Some(plan) = Dialect::of(device::backend()).and_then(|dialect| product.plan(dialect)) else {
         return Ok(None);
     };

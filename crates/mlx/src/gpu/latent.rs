@@ -4,7 +4,7 @@
 
 use super::attention::RotaryOrder;
 use super::elementwise::is_float;
-use super::linear::{FewRowsWeight, Stored, WeightBits, units, whole};
+use super::linear::{FewRowsWeight, Stored, WeightFormat, even, units, whole};
 use super::plan::{Plan, bits, dtype, int, unused_output};
 use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS};
 use crate::fast::TemplateValue;
@@ -250,7 +250,7 @@ impl PagedLatents {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadProduct {
     /// How the weights are stored.
-    pub bits: WeightBits,
+    pub format: WeightFormat,
     /// Rows of `x`.
     pub rows: i32,
     /// Weights that there are.
@@ -272,28 +272,25 @@ impl HeadProduct {
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
         let Self { inputs, pitch, outputs, .. } = *self;
         // Rows are read by 16 bytes.
-        let fits = inputs > 0
-            && inputs % 64 == 0
-            && pitch >= inputs
-            && pitch % 8 == 0
-            && outputs > 0
-            && outputs % 16 == 0;
+        let fits =
+            self.format.fits(inputs) && pitch >= inputs && pitch % 8 == 0 && outputs > 0 && outputs % 16 == 0;
         if !fits || dialect != Dialect::Cuda || !(1..=HEAD_ROWS_MAX).contains(&self.rows) {
             return None;
         }
         let tiles = ((self.rows.min(32) as u32).div_ceil(8)).next_power_of_two() as i32;
         let (output_simds, input_simds) = (if outputs >= 256 { 2 } else { 1 }, 2.min(units(inputs)));
-        let constants = vec![
+        let mut constants = self.format.constants().to_vec();
+        constants.extend([
             dtype("TO", Dtype::Bf16),
-            int("BITS", self.bits.bits()),
             int("INPUTS", inputs),
             int("PITCH", pitch),
             whole(inputs),
+            even(true),
             int("MT", tiles),
             int("RT", 1),
             int("WN", output_simds),
             int("WK", input_simds),
-        ];
+        ]);
         let groups = [(outputs + 16 * output_simds - 1) / (16 * output_simds), self.heads, 1];
         let outputs = vec![(vec![self.rows, self.heads, outputs], Dtype::Bf16)];
         Some(Plan {
@@ -309,13 +306,13 @@ impl HeadProduct {
 /// The products of each head of `x`, `[rows, heads · pitch]` bf16, whose first elements it reads, with its weight:
 /// `[rows, heads, outputs]`. `None` where there is no kernel.
 pub fn head_product(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
-    let Some(Stored { bits, w, scales, biases }) = weight.stored()? else { return Ok(None) };
+    let Some(Stored { format, w, scales, biases }) = weight.stored()? else { return Ok(None) };
     let (&[rows, width], &[heads, outputs, _]) = (x.shape(), w.shape()) else { return Ok(None) };
     if x.dtype()? != Dtype::Bf16 || heads <= 0 {
         return Ok(None);
     }
     let inputs = weight.inputs()?;
-    let product = HeadProduct { bits, rows, heads, inputs, pitch: width / heads, outputs };
+    let product = HeadProduct { format, rows, heads, inputs, pitch: width / heads, outputs };
     let plan = Dialect::of(device::backend()).and_then(|dialect| product.plan(dialect));
     let Some(plan) = plan else { return Ok(None) };
     Ok(plan.call(&[x, w, scales, biases])?.into_iter().next())

@@ -1,28 +1,73 @@
 //! Products of a few rows with weights, on tensor cores.
 
+use mlx_sys as sys;
+
 use super::plan::{Plan, dtype, int};
-use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM};
+use super::program::has_warpgroups;
+use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM, WMM_WIDE};
 use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
 
 /// How the weights of a product are stored, `[outputs, inputs]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WeightBits {
-    /// Affine codes of 4 bits in groups of 64, with bf16 scales and biases.
-    Four,
+pub enum WeightFormat {
+    /// Affine codes of 4 bits with bf16 scales and biases, one of each for a group of 32, 64 or 128.
+    Four {
+        /// Weights of a group.
+        group: i32,
+    },
     /// Affine codes of 8 bits, likewise.
-    Eight,
+    Eight {
+        /// Weights of a group.
+        group: i32,
+    },
+    /// Floats of 4 bits in groups of 32, whose scales are powers of two: MLX's `mxfp4`.
+    MxFp4,
     /// bf16.
-    Sixteen,
+    Bf16,
 }
 
-impl WeightBits {
-    pub(super) fn bits(self) -> i32 {
+impl WeightFormat {
+    fn bits(self) -> i32 {
         match self {
-            Self::Four => 4,
-            Self::Eight => 8,
-            Self::Sixteen => 16,
+            Self::Four { .. } | Self::MxFp4 => 4,
+            Self::Eight { .. } => 8,
+            Self::Bf16 => 16,
         }
+    }
+
+    fn group(self) -> i32 {
+        match self {
+            Self::Four { group } | Self::Eight { group } => group,
+            Self::MxFp4 => 32,
+            Self::Bf16 => 64,
+        }
+    }
+
+    /// Whether kernels have it for so many inputs, of which they read 64 at a time.
+    pub(super) fn fits(self, inputs: i32) -> bool {
+        inputs > 0 && inputs % 64 == 0 && matches!(self.group(), 32 | 64 | 128) && inputs % self.group() == 0
+    }
+
+    pub(super) fn constants(self) -> [TemplateArg<'static>; 3] {
+        let is_float = ("FLOAT4", TemplateValue::Bool(self == Self::MxFp4));
+        [int("BITS", self.bits()), int("GROUP", self.group()), is_float]
+    }
+}
+
+/// What multiplies matrices on a CUDA GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatrixUnit {
+    /// Instructions of a simd group.
+    SimdGroup,
+    /// Instructions of four simd groups, which read one side from shared memory: compute capability 9.0 alone.
+    Warpgroup,
+}
+
+impl MatrixUnit {
+    /// Of the GPU that this process uses.
+    pub fn of_device() -> Self {
+        if has_warpgroups() { Self::Warpgroup } else { Self::SimdGroup }
     }
 }
 
@@ -30,13 +75,15 @@ impl WeightBits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewRows {
     /// How the weights are stored.
-    pub bits: WeightBits,
+    pub format: WeightFormat,
     /// Rows of `x`.
     pub rows: i32,
     /// Columns of `x` and of `w`.
     pub inputs: i32,
     /// Rows of `w`.
     pub outputs: i32,
+    /// For more than 16 rows and packed weights.
+    pub unit: MatrixUnit,
 }
 
 /// The most rows of a product.
@@ -45,19 +92,33 @@ pub const FEW_ROWS_MAX: i32 = 64;
 const GROUPS_WANTED: i32 = 128;
 /// The same where a group stages its rows: two or three fit a multiprocessor.
 const STAGED_GROUPS_WANTED: i32 = 304;
+/// The most where warpgroups multiply: one for each of an H200's multiprocessors.
+const WIDE_GROUPS_WANTED: i32 = 132;
+/// Warpgroups of a group that share its rows.
+const WARPGROUPS: i32 = 3;
+/// Simd groups of a group that put its rows into shared memory.
+const PRODUCERS: i32 = 4;
 
 impl FewRows {
     /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
     /// output is `[1, rows, outputs]` bf16, or `[splits, rows, outputs]` f32, which a second plan adds up. Nothing but the
     /// number of rows is compiled in, in four classes. `None` for sizes without a kernel, and but for CUDA.
     pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {
-        let fits = self.inputs > 0 && self.inputs % 64 == 0 && self.outputs > 0 && self.outputs % 32 == 0;
-        if !fits || dialect != Dialect::Cuda || !(1..=FEW_ROWS_MAX).contains(&self.rows) {
+        if !self.format.fits(self.inputs)
+            || self.outputs < 1
+            || dialect != Dialect::Cuda
+            || !(1..=FEW_ROWS_MAX).contains(&self.rows)
+        {
             return None;
         }
-        let bits = self.bits.bits();
-        let is_narrow = self.rows <= 16 || self.bits == WeightBits::Eight;
-        let (plan, splits) = if is_narrow { self.narrow(bits) } else { self.staged(bits) };
+        let (plan, splits) = match (self.unit, self.format) {
+            _ if self.rows <= 16 => self.narrow(),
+            (_, WeightFormat::Bf16) if self.is_even() => self.staged(),
+            (_, WeightFormat::Bf16) => self.narrow(),
+            (MatrixUnit::Warpgroup, _) => self.wide(),
+            (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 }) if self.is_even() => self.staged(),
+            (MatrixUnit::SimdGroup, _) => self.narrow(),
+        };
         let partial = if splits == 1 { Dtype::Bf16 } else { Dtype::F32 };
         let first = plan.with_output((vec![splits, self.rows, self.outputs], partial));
         if splits == 1 {
@@ -73,21 +134,33 @@ impl FewRows {
         Some(vec![first, sum])
     }
 
-    /// Up to 16 rows, and all of 8 bits: simd groups share the inputs of a product.
-    fn narrow(&self, bits: i32) -> (Unfinished, i32) {
+    /// Whether no simd group has rows of `w` that there are not.
+    fn is_even(&self) -> bool {
+        self.outputs % 32 == 0
+    }
+
+    /// Parts of a product: so many, or one where the kernels that add parts up do not read such rows.
+    fn splits(&self, wanted: i32) -> i32 {
+        if self.outputs % 8 == 0 { wanted.max(1) } else { 1 }
+    }
+
+    /// Up to 16 rows, and without warpgroups all of 8 bits: simd groups share the inputs of a product.
+    fn narrow(&self) -> (Unfinished, i32) {
+        let bits = self.format.bits();
         let units = units(self.inputs);
         let row_tiles = if bits == 16 && self.rows > 8 && self.outputs >= 4096 { 2 } else { 1 };
-        let blocks = self.outputs / (16 * row_tiles);
+        let blocks = (self.outputs + 16 * row_tiles - 1) / (16 * row_tiles);
         let most = if bits == 4 && self.rows > 8 { 4 } else { 8 };
         let (key_simds, splits) = match blocks < GROUPS_WANTED {
-            true => (4.min(units), (units / 4).min((GROUPS_WANTED + blocks - 1) / blocks).max(1)),
+            true => (4.min(units), self.splits((units / 4).min((GROUPS_WANTED + blocks - 1) / blocks))),
             false => (most.min(units), 1),
         };
         let tiles = ((self.rows as u32).div_ceil(8)).next_power_of_two() as i32;
         let constants = [("MT", tiles), ("RT", row_tiles), ("WN", 1), ("WK", key_simds)];
         let plan = Unfinished {
             kernel: &WMM,
-            bits,
+            format: self.format,
+            even: even(self.is_even()),
             whole: whole(self.inputs),
             constants: constants.to_vec(),
             blocks,
@@ -98,20 +171,36 @@ impl FewRows {
     }
 
     /// 17 to 64 rows, which pass through shared memory.
-    fn staged(&self, bits: i32) -> (Unfinished, i32) {
-        let row_tiles = if bits == 4 { 2 } else { 1 };
+    fn staged(&self) -> (Unfinished, i32) {
+        let row_tiles = if self.format == WeightFormat::Bf16 { 1 } else { 2 };
         let blocks = (self.outputs + 64 * row_tiles - 1) / (64 * row_tiles);
         let splits = (units(self.inputs) / 2).min(STAGED_GROUPS_WANTED / blocks).clamp(1, 10);
         let tiles = if self.rows <= 32 { 4 } else { 8 };
         let constants = vec![("MT", tiles), ("RT", row_tiles), ("WN", 4)];
-        let whole = whole(self.inputs);
-        (Unfinished { kernel: &WMM_STAGED, bits, whole, constants, blocks, splits, simds: 4 }, splits)
+        let (format, whole, even) = (self.format, whole(self.inputs), even(true));
+        (Unfinished { kernel: &WMM_STAGED, format, whole, even, constants, blocks, splits, simds: 4 }, splits)
+    }
+
+    /// 17 to 64 rows by warpgroups.
+    fn wide(&self) -> (Unfinished, i32) {
+        let blocks = (self.outputs + 64 * WARPGROUPS - 1) / (64 * WARPGROUPS);
+        let splits = self.splits((units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).min(10));
+        let tiles = if self.rows <= 32 { 4 } else { 8 };
+        let constants = vec![("MT", tiles), ("WN", WARPGROUPS), ("PRODUCERS", PRODUCERS)];
+        let (format, whole, even) = (self.format, whole(self.inputs), even(self.is_even()));
+        let simds = 4 * WARPGROUPS + PRODUCERS;
+        (Unfinished { kernel: &WMM_WIDE, format, whole, even, constants, blocks, splits, simds }, splits)
     }
 }
 
 /// Of 256 inputs, which kernels read at a time.
 pub(super) fn units(inputs: i32) -> i32 {
     (inputs + 255) / 256
+}
+
+/// Whether rows of weights fill simd groups.
+pub(super) fn even(is_even: bool) -> TemplateArg<'static> {
+    ("EVEN", TemplateValue::Bool(is_even))
 }
 
 /// Whether the last unit has all its inputs.
@@ -122,8 +211,9 @@ pub(super) fn whole(inputs: i32) -> TemplateArg<'static> {
 /// A plan whose output is not decided.
 struct Unfinished {
     kernel: &'static super::Kernel,
-    bits: i32,
+    format: WeightFormat,
     whole: TemplateArg<'static>,
+    even: TemplateArg<'static>,
     constants: Vec<(&'static str, i32)>,
     blocks: i32,
     splits: i32,
@@ -132,7 +222,8 @@ struct Unfinished {
 
 impl Unfinished {
     fn with_output(self, output: (Vec<i32>, Dtype)) -> Plan {
-        let mut constants = vec![dtype("TO", output.1), int("BITS", self.bits), int("PITCH", 0), self.whole];
+        let mut constants = vec![dtype("TO", output.1), int("PITCH", 0), self.whole, self.even];
+        constants.extend(self.format.constants());
         constants.extend(self.constants.iter().map(|(name, value)| int(name, *value)));
         Plan {
             kernel: self.kernel,
@@ -146,14 +237,15 @@ impl Unfinished {
 
 /// `x · wᵀ` for bf16 rows `[.., inputs]`, up to 64 in all, by our kernels. `None` where there is none for them.
 pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
-    let Some(Stored { bits, w, scales, biases }) = weight.stored()? else { return Ok(None) };
+    let Some(Stored { format, w, scales, biases }) = weight.stored()? else { return Ok(None) };
     let (Some(inputs), &[outputs, _]) = (x.shape().last().copied(), w.shape()) else { return Ok(None) };
     if x.dtype()? != Dtype::Bf16 {
         return Ok(None);
     }
     let rows = x.size() as i32 / inputs.max(1);
     let dialect = Dialect::of(device::backend());
-    let plans = dialect.and_then(|dialect| FewRows { bits, rows, inputs, outputs }.plans(dialect));
+    let product = FewRows { format, rows, inputs, outputs, unit: MatrixUnit::of_device() };
+    let plans = dialect.and_then(|dialect| product.plans(dialect));
     let Some(plans) = plans else { return Ok(None) };
     let flat = x.reshape(&[rows, inputs])?;
     let mut product: Option<Array> = None;
@@ -172,6 +264,13 @@ pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
     product.reshape(&shape).map(Some)
 }
 
+/// The parts of a product that [`few_rows`] has split, `[parts, rows, outputs]` f32, while their sum is not computed: what
+/// reads the parts in place of the product saves the kernel that adds them up. `None` for any other array.
+pub fn parts_of(product: &Array) -> Option<Array> {
+    let parts = sys::program_input(product.raw().ok()?, WMM_SUM.name).ok()?;
+    (!parts.is_null()).then(|| Array::from_raw(parts))
+}
+
 /// The weights of [`few_rows`].
 #[derive(Clone, Copy, Debug)]
 pub enum FewRowsWeight<'a> {
@@ -183,7 +282,7 @@ pub enum FewRowsWeight<'a> {
 
 /// Weights as kernels take them; what one does not read is any array.
 pub(super) struct Stored<'a> {
-    pub(super) bits: WeightBits,
+    pub(super) format: WeightFormat,
     pub(super) w: &'a Array,
     pub(super) scales: &'a Array,
     pub(super) biases: &'a Array,
@@ -202,21 +301,26 @@ impl<'a> FewRowsWeight<'a> {
     pub(super) fn stored(self) -> Result<Option<Stored<'a>>> {
         match self {
             Self::Dense(w) if w.dtype()? == Dtype::Bf16 => {
-                Ok(Some(Stored { bits: WeightBits::Sixteen, w, scales: w, biases: w }))
+                Ok(Some(Stored { format: WeightFormat::Bf16, w, scales: w, biases: w }))
             }
             Self::Dense(_) => Ok(None),
             Self::Packed(packed) => {
-                let bits = match (packed.mode, packed.group, packed.bits) {
-                    (QuantMode::Affine, 64, 4) => WeightBits::Four,
-                    (QuantMode::Affine, 64, 8) => WeightBits::Eight,
+                let Quantized { weight: w, scales, biases, group, .. } = packed;
+                let format = match (packed.mode, packed.bits) {
+                    (QuantMode::Affine, 4) => WeightFormat::Four { group: *group },
+                    (QuantMode::Affine, 8) => WeightFormat::Eight { group: *group },
+                    (QuantMode::Mxfp4, 4) if *group == 32 => WeightFormat::MxFp4,
                     _ => return Ok(None),
                 };
-                let Some(biases) = &packed.biases else { return Ok(None) };
-                if packed.scales.dtype()? != Dtype::Bf16 || biases.dtype()? != Dtype::Bf16 {
-                    return Ok(None);
-                }
-                let Quantized { weight: w, scales, .. } = packed;
-                Ok(Some(Stored { bits, w, scales, biases }))
+                let biases = match (format, biases) {
+                    (WeightFormat::MxFp4, _) => {
+                        return Ok(Some(Stored { format, w, scales, biases: scales }));
+                    }
+                    (_, Some(biases)) => biases,
+                    (_, None) => return Ok(None),
+                };
+                let are_bf16 = scales.dtype()? == Dtype::Bf16 && biases.dtype()? == Dtype::Bf16;
+                Ok(are_bf16.then_some(Stored { format, w, scales, biases }))
             }
         }
     }

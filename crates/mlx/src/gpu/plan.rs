@@ -27,6 +27,22 @@ impl Plan {
     }
 }
 
+/// How rows that a kernel reads are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// As rows.
+    Whole,
+    /// As the parts of a product, `[parts, rows, ..]` f32, which the kernel adds up: see
+    /// [`parts_of`](super::parts_of).
+    Parts,
+}
+
+impl Operand {
+    pub(super) fn constant(self) -> TemplateArg<'static> {
+        ("PARTS", TemplateValue::Bool(self == Self::Parts))
+    }
+}
+
 /// An `int` constant.
 pub(super) fn int(name: &'static str, value: i32) -> TemplateArg<'static> {
     (name, TemplateValue::Int(value))

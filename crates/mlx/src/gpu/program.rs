@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use mlx_sys as sys;
@@ -136,6 +137,12 @@ pub(super) fn waits_itself() -> bool {
     let architecture = sys::cuda_architecture().unwrap_or_default();
     let digits: String = architecture.chars().filter(char::is_ascii_digit).collect();
     digits.parse::<u32>().is_ok_and(|architecture| architecture >= 90)
+}
+
+/// Whether four simd groups multiply matrices together, as compute capability 9.0 alone does.
+pub(super) fn has_warpgroups() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| sys::cuda_architecture().is_ok_and(|architecture| architecture == "sm_90a"))
 }
 
 /// Axes of a shape that is passed.

@@ -40,6 +40,8 @@ enum Needs {
     Dialect,
     /// `cuda_mma.h`: CUDA alone.
     TensorCores,
+    /// `cuda_wgmma.h`, too: compute capability 9.0 alone.
+    Warpgroups,
 }
 
 /// A text as MLX's custom kernels take it.
@@ -111,6 +113,7 @@ pub(super) static RECURRENCE: Kernel = kernel!(
     Dialect
 );
 pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "w"], &["y"], Dialect);
+pub(super) static EMBED: Kernel = kernel!("embed", &["tokens", "table", "ss", "sb"], &["y"], Dialect);
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
 pub(super) static RMS_NORM: Kernel = kernel!("rms_norm", &["x", "w"], &["y"], Dialect);
 pub(super) static ADD_TERM: Kernel = kernel!("add_term", &["r", "x", "z"], &["y"], Dialect);
@@ -130,6 +133,7 @@ pub(super) static ROUTE: Kernel =
     kernel!("route", &["logits", "correction"], &["experts", "weights"], Dialect);
 pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights"], &["y"], Dialect);
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
+pub(super) static WMM_WIDE: Kernel = kernel!("wmm_wide", WEIGHTS, &["y"], Warpgroups);
 pub(super) static WMM_HEADS: Kernel = kernel!("wmm_heads", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static CHOOSE: Kernel = kernel!("choose", &["logits", "numbers", "top_k"], &["tokens"], Dialect);
@@ -171,8 +175,11 @@ impl Kernel {
             Dialect::Metal => (include_str!("dialect/metal.h"), METAL_BUILT_INS),
         };
         let mut header = without_comments(spelling) + &without_comments(include_str!("dialect/common.h"));
-        if self.needs == Needs::TensorCores {
+        if self.needs != Needs::Dialect {
             header += &without_comments(include_str!("dialect/cuda_mma.h"));
+        }
+        if self.needs == Needs::Warpgroups {
+            header += &without_comments(include_str!("dialect/cuda_wgmma.h"));
         }
         Source { header, body: built_ins.to_owned() + &without_comments(&expanded(self.body)) }
     }

@@ -20,6 +20,26 @@ pub struct StepGraph {
     launches: usize,
     graphs: usize,
     operations: Vec<String>,
+    /// Of each node of the trace.
+    names: Vec<String>,
+}
+
+/// How long a kernel, or an operation of MLX, takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelTime {
+    /// The kernel's name, or MLX's of the operation.
+    pub name: String,
+    /// By itself, with nothing beside it.
+    pub microseconds: f64,
+}
+
+/// Which evaluated arrays a computation may read besides those that are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherArrays {
+    /// None: it is called again for other inputs.
+    Refused,
+    /// Any: it is called again for the same inputs alone.
+    Held,
 }
 
 /// What a computation reads.
@@ -31,6 +51,8 @@ pub struct StepArrays<'a> {
     pub constants: &'a [&'a Array],
     /// Evaluated, and perhaps written in place; not kept alive. [`StepGraph::fits`] tells whether they have moved.
     pub borrowed: &'a [&'a Array],
+    /// What is not named.
+    pub others: OtherArrays,
 }
 
 impl StepGraph {
@@ -44,6 +66,10 @@ impl StepGraph {
             &*list(arrays.inputs.iter().copied())?,
             &*list(arrays.constants.iter().copied())?,
             &borrowed,
+            match arrays.others {
+                OtherArrays::Refused => sys::Leaves::Named,
+                OtherArrays::Held => sys::Leaves::Any,
+            },
         );
         let trace = trace.map_err(failed)?;
         let traced = trace.list();
@@ -57,9 +83,10 @@ impl StepGraph {
         let graphs = parts.iter().filter(|part| !part.programs.is_empty()).count();
         let operations = traced.iter().filter(|node| node.kind == sys::NodeKind::Operation);
         let operations = operations.map(|node| node.name.clone()).collect();
+        let names = traced.iter().map(|node| kernel_name(&node.name).to_owned()).collect();
         let graph = sys::step_graph(trace, &borrowed, &parts, &places, &shape).map_err(failed)?;
         let inputs = arrays.inputs.iter().map(|input| kind(input)).collect::<Result<_>>()?;
-        Ok(Self { graph, inputs, launches, graphs, operations })
+        Ok(Self { graph, inputs, launches, graphs, operations, names })
     }
 
     /// Whether the borrowed arrays are where they were.
@@ -78,6 +105,19 @@ impl StepGraph {
         let made = self.graph.call(&*list(inputs.iter().copied())?);
         let made = made.map_err(|e| Error::op("step_graph", inputs.iter().copied(), e.what()))?;
         Ok(unlist(&made))
+    }
+
+    /// Computes it `runs` times, kernel by kernel: how long each takes, in the order in which they run. Outputs are
+    /// dropped; what a kernel writes in place is written several times.
+    pub fn times(&self, inputs: &[&Array], borrowed: &[&Array], runs: u32) -> Result<Vec<KernelTime>> {
+        let [given, pools] = [list(inputs.iter().copied())?, list(borrowed.iter().copied())?];
+        let found = self.graph.times(&given, &pools, runs);
+        let found = found.map_err(|e| Error::op("step_graph", inputs.iter().copied(), e.what()))?;
+        let time = |of: sys::NodeTime| KernelTime {
+            name: self.names.get(of.node as usize).cloned().unwrap_or_default(),
+            microseconds: f64::from(of.microseconds),
+        };
+        Ok(found.into_iter().map(time).collect())
     }
 
     /// Kernels and operations of one call.
@@ -104,6 +144,12 @@ impl std::fmt::Debug for StepGraph {
 
 fn kind(array: &Array) -> Result<(Vec<i32>, Dtype)> {
     Ok((array.shape().to_vec(), array.dtype()?))
+}
+
+/// A program's kernel; the name itself for operations of MLX.
+fn kernel_name(name: &str) -> &str {
+    let kernel = name.strip_prefix("omnibus_").and_then(|rest| rest.rsplit_once('_'));
+    kernel.map_or(name, |(kernel, _)| kernel)
 }
 
 fn node(node: &sys::TraceNode) -> Node {

@@ -1,9 +1,9 @@
 //! Residual add and norm, gated activations and sums, and products with few outputs.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{AddNorm, AddTerm, Dialect, Gate, GateLayout, Gated, Narrow, Plan, Term};
+use mlx::gpu::{AddNorm, AddTerm, Dialect, Gate, GateLayout, Gated, Narrow, Operand, Plan, Term};
 
-use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
+use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
 
 struct Case {
     plan: Plan,
@@ -25,8 +25,16 @@ fn add_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
         row.iter().zip(&w).map(move |(x, w)| x / (mean + 1e-5).sqrt() * w).collect::<Vec<_>>()
     });
     let expected = vec![sum.clone(), normed.collect()];
-    let plan = AddNorm { dtype, rows, width, eps: 1e-5 }.plan().unwrap();
+    let plan = AddNorm { dtype, rows, width, eps: 1e-5, term: Operand::Whole }.plan().unwrap();
     Case { plan, inputs, expected, dtype }
+}
+
+/// The same where the term comes in parts.
+fn add_norm_of_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
+    let mut case = add_norm(dtype, rows, width);
+    case.plan = AddNorm { dtype, rows, width, eps: 1e-5, term: Operand::Parts }.plan().unwrap();
+    case.inputs[0] = in_parts(&case.inputs[0], &mut Numbers(1));
+    case
 }
 
 fn rms_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
@@ -38,13 +46,14 @@ fn rms_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
         row.iter().zip(&w).map(move |(x, w)| x / (mean + 1e-5).sqrt() * w).collect::<Vec<_>>()
     });
     let expected = vec![normed.collect()];
-    let plan = AddNorm { dtype, rows, width, eps: 1e-5 }.plan_without_sum().unwrap();
+    let plan = AddNorm { dtype, rows, width, eps: 1e-5, term: Operand::Whole }.plan_without_sum().unwrap();
     Case { plan, inputs, expected, dtype }
 }
 
 fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) -> Case {
     let mut numbers = Numbers(rows as u64 * width as u64);
-    let plan = Gated { dtype, rows, width, gate, layout }.plan().unwrap();
+    let operand = Operand::Whole;
+    let plan = Gated { dtype, rows, width, gate, layout, operand }.plan().unwrap();
     let w = width as usize;
     let (inputs, gates, ups): (Vec<Tensor>, Vec<f64>, Vec<f64>) = match layout {
         GateLayout::Joined => {
@@ -70,6 +79,16 @@ fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) ->
     };
     let expected = vec![gates.iter().zip(&ups).map(|(gate, up)| act(*gate) * up).collect()];
     Case { plan, inputs, expected, dtype }
+}
+
+/// The same where both operands come in parts, of one product.
+fn gated_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
+    let (gate, layout) = (Gate::Silu, GateLayout::Joined);
+    let mut case = gated(dtype, rows, width, gate, layout);
+    case.plan = Gated { dtype, rows, width, gate, layout, operand: Operand::Parts }.plan().unwrap();
+    let parts = in_parts(&case.inputs[0], &mut Numbers(1));
+    case.inputs = vec![parts.clone(), parts];
+    case
 }
 
 fn add_term(dtype: Dtype, rows: i32, width: i32, term: Term) -> Case {
@@ -126,7 +145,13 @@ fn worst(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> f64 {
 }
 
 fn add_norms() -> Vec<Case> {
-    vec![add_norm(Bf16, 3, 1032), add_norm(F32, 2, 520), add_norm(F16, 1, 64), add_norm(Bf16, 2, 4096)]
+    vec![
+        add_norm(Bf16, 3, 1032),
+        add_norm(F32, 2, 520),
+        add_norm(F16, 1, 64),
+        add_norm(Bf16, 2, 4096),
+        add_norm_of_parts(Bf16, 3, 1032),
+    ]
 }
 
 fn norms() -> Vec<Case> {
@@ -139,6 +164,7 @@ fn gates() -> Vec<Case> {
         gated(F32, 2, 24, Gate::Gelu, GateLayout::Joined),
         gated(F16, 1, 64, Gate::GeluTanh, GateLayout::Apart),
         gated(F32, 5, 40, Gate::Sigmoid, GateLayout::Apart),
+        gated_parts(Bf16, 3, 1048),
     ]
 }
 
@@ -189,6 +215,9 @@ fn gated_activations_equal_their_reference() {
 fn a_missing_barrier_or_a_wrong_index_is_noticed() {
     let broken = worst("add_norm_barrier", Dialect::Cuda, &add_norms(), Some(("GK_BARRIER();", "")));
     assert!(broken > 1.0, "add_norm without its barrier: {broken}");
+    let parts = [add_norm_of_parts(Bf16, 3, 1032)];
+    let broken = worst("add_norm_parts", Dialect::Metal, &parts, Some(("GK_GROUPS_Y * H", "1 * H")));
+    assert!(broken > 1.0, "parts of other rows: {broken}");
     let broken = worst("gated_up", Dialect::Metal, &gates(), Some(("STRIDE + UP", "STRIDE")));
     assert!(broken > 1.0, "gated with a wrong operand: {broken}");
     let broken = worst("add_term_row", Dialect::Metal, &terms(), Some(("z[row]", "z[0]")));

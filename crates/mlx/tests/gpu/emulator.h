@@ -74,6 +74,7 @@ struct Fiber {
   int target, simd_seq, bar_seq;
   Simd* simd;
   std::vector<std::vector<Copy>> copies;  // asynchronous ones: committed groups, then the open one
+  std::vector<std::vector<std::function<void()>>> products;  // of warpgroups, likewise
 };
 inline ucontext_t home;
 inline std::vector<Fiber> fibers;
@@ -81,7 +82,7 @@ inline std::vector<Simd> simds;
 inline Fiber* cur;
 inline D3 group, groups;
 inline int threads, bar;
-inline bool late;  // asynchronous copies arrive as late as they may, or at once
+inline bool late;  // what is asynchronous happens as late as it may, or at once
 inline std::function<void()>* body;
 inline std::vector<std::pair<void*, size_t>> shared;
 inline bool reg(void* p, size_t n) {
@@ -143,6 +144,18 @@ inline void all_arrived() {
   arrived(0);
 }
 
+inline void multiply(std::function<void()> product) {
+  if (late) cur->products.back().push_back(std::move(product));
+  else product();
+}
+inline void multiplied(size_t open) {  // all groups of products but the last `open`
+  auto& all = cur->products;
+  while (all.size() > open + 1) {
+    for (auto& product : all.front()) product();
+    all.erase(all.begin());
+  }
+}
+
 inline void prepare(Fiber& f, int i, int tx) {
   constexpr size_t stack = 256 << 10;
   if (!f.stack) f.stack.reset(new char[stack]);
@@ -153,6 +166,7 @@ inline void prepare(Fiber& f, int i, int tx) {
   f.simd_seq = f.bar_seq = 0;
   f.simd = &simds[i / 32];
   f.copies.assign(1, {});
+  f.products.assign(1, {});
   getcontext(&f.at);
   f.at.uc_stack.ss_sp = f.stack.get();
   f.at.uc_stack.ss_size = stack;
@@ -322,10 +336,47 @@ inline void emu_matrices(unsigned (&r)[4], const void* row, bool turned) {
 }
 inline void gk_matrices(unsigned (&r)[4], const void* row) { emu_matrices(r, row, false); }
 inline void gk_matrices_t(unsigned (&r)[4], const void* row) { emu_matrices(r, row, true); }
+// cuda_wgmma.h's functions. Each simd group computes its 16 rows; what is missing between the four is not noticed.
+inline unsigned long long gk_tiles(const void* first, int across, int down) {
+  if ((uintptr_t)first % 16 || across % 128 || down % 128) emu::fail("misaligned tiles");
+  return (unsigned long long)(uintptr_t)first | (unsigned long long)(across / 128) << 48 | (unsigned long long)(down / 128) << 56;
+}
+template <int MT> struct gk_warpgroup {
+  static void mma(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) {
+    struct Rows { unsigned word[4][4]; } rows;  // of the four lanes that share two rows
+    auto t = emu::exchange(a, sizeof a);
+    const int lane = emu::cur->index & 31, g = lane >> 2, q = lane & 3;
+    for (int i = 0; i < 4; ++i) memcpy(rows.word[i], t[g * 4 + i], sizeof rows.word[i]);
+    const char* first = (const char*)(uintptr_t)(tiles & 0xffffffffffffull);
+    const int across = (tiles >> 48 & 255) * 128, down = (tiles >> 56 & 255) * 128;
+    emu::multiply([=, &c] {
+      for (int n = 0; n < MT; ++n)
+        for (int o = 0; o < 4; ++o) {
+          const int row8 = o >> 1, col = q * 2 + (o & 1);
+          float s = c[n][o];
+          for (int k = 0; k < 16; ++k) {
+            emu::bf16 x, y;
+            x.b = rows.word[(k & 7) / 2][row8 + (k >= 8 ? 2 : 0)] >> (k & 1) * 16;
+            memcpy(&y.b, first + (k >> 3) * across + n * down + col * 16 + (k & 7) * 2, 2);
+            s += (float)x * (float)y;
+          }
+          c[n][o] = s;
+        }
+    });
+  }
+};
+inline void gk_warpgroup_begin() {}
+inline void gk_warpgroup_commit() { emu::cur->products.emplace_back(); }
+template <int N> void gk_warpgroup_wait() { emu::multiplied(N); }
+inline void gk_shared_written() {}
+inline uint4 gk_early4(const void* p) { return emu::get<uint4>(p); }
+inline uint2 gk_early2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_stream4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_stream2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_cached4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_cached2(const void* p) { return emu::get<uint2>(p); }
+inline unsigned gk_cached1(const void* p) { return emu::get<unsigned>(p); }
+template <typename T> T __ldg(const T* p) { return emu::get<T>(p); }
 inline uint2 gk_cached_some(const void* p, int count) {
   uint16_t n[4] = {0, 0, 0, 0};
   for (int i = 0; i < 4 && i < count; ++i) n[i] = emu::get<uint16_t>((const uint16_t*)p + i);
@@ -348,12 +399,15 @@ inline unsigned gk_bytes(unsigned a, unsigned b, unsigned s) {
 }
 inline float gk_bits(unsigned x) { float f; memcpy(&f, &x, 4); return f; }
 inline unsigned gk_word_of(float x) { unsigned u; memcpy(&u, &x, 4); return u; }
-inline unsigned gk_affine2(unsigned q, unsigned s, unsigned b) {
+inline unsigned emu_affine2(unsigned q, unsigned s, unsigned b, float centre) {
   unsigned r = 0;
   for (int i = 0; i < 32; i += 16)
-    r |= (unsigned)emu::bf16((gk_bits(q >> i << 16) - 128) * gk_bits(s >> i << 16) + gk_bits(b >> i << 16)).b << i;
+    r |= (unsigned)emu::bf16((gk_bits(q >> i << 16) - centre) * gk_bits(s >> i << 16) + gk_bits(b >> i << 16)).b << i;
   return r;
 }
+inline unsigned gk_times2(unsigned a, unsigned b) { return emu_affine2(a, b, 0x80008000u, 0); }
+inline unsigned gk_affine2(unsigned q, unsigned s, unsigned b) { return emu_affine2(q, s, b, 128); }
+inline unsigned gk_scaled2(unsigned q, unsigned s, unsigned b) { return emu_affine2(q, s, b, 0); }
 #endif
 
 #ifdef EMULATE_METAL

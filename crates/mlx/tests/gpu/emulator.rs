@@ -68,6 +68,16 @@ impl Numbers {
     }
 }
 
+/// Float32 parts of rows, `[3, ..]`, whose sum rounds to them.
+pub fn in_parts(rows: &Tensor, numbers: &mut Numbers) -> Tensor {
+    let shape = [&[3], rows.shape.as_slice()].concat();
+    let values: Vec<f32> = rows.to_f64().iter().map(|x| *x as f32).collect();
+    let [first, second] = [0, 1].map(|_| numbers.tensor(Dtype::F32, &rows.shape).to_f64());
+    let rest = values.iter().zip(&first).zip(&second).map(|((x, a), b)| x - (*a as f32 + *b as f32));
+    let parts = first.iter().chain(&second).map(|x| *x as f32).chain(rest);
+    Tensor::floats(Dtype::F32, &shape, &parts.collect::<Vec<_>>())
+}
+
 /// A text that is replaced in a kernel, to see that a test notices.
 pub type Break = Option<(&'static str, &'static str)>;
 
@@ -210,6 +220,7 @@ fn cuda_type(dtype: Dtype) -> &'static str {
         Dtype::F32 => "float",
         Dtype::I32 => "int32_t",
         Dtype::U32 => "uint32_t",
+        Dtype::U8 => "uint8_t",
         other => panic!("no kernel takes {other}"),
     }
 }

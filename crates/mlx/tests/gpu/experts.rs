@@ -1,10 +1,10 @@
 //! Products with the weights of the experts that were chosen for each row.
 
 use mlx::Dtype::{Bf16, I32, U32};
-use mlx::gpu::{Dialect, ExpertProduct, Plan, WeightBits, expert_rows_plan};
+use mlx::gpu::{Dialect, ExpertProduct, Plan, WeightFormat, expert_rows_plan};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
-use crate::linear::packed;
+use crate::linear::{packed, packed_floats};
 
 struct Case {
     product: ExpertProduct,
@@ -16,7 +16,7 @@ struct Case {
 
 /// `tokens` rows with `chosen` different experts each. With `shared`, these read one row of `x`.
 fn case(
-    bits: WeightBits,
+    format: WeightFormat,
     [tokens, chosen, experts]: [usize; 3],
     shared: bool,
     [inputs, outputs]: [i32; 2],
@@ -25,15 +25,16 @@ fn case(
     let rows = if shared { tokens } else { tokens * chosen };
     let x = numbers.tensor(Bf16, &[rows as i32, inputs]);
     let all = experts as i32 * outputs;
-    let (mut weights, dense) = match bits {
-        WeightBits::Sixteen => {
+    let (mut weights, dense) = match format {
+        WeightFormat::Bf16 => {
             let w = numbers.tensor(Bf16, &[all, inputs]);
             let dense = w.to_f64();
             let unread = numbers.tensor(Bf16, &[8]);
             (vec![w, unread.clone(), unread], dense)
         }
-        WeightBits::Eight => packed(&mut numbers, 8, inputs, all),
-        WeightBits::Four => packed(&mut numbers, 4, inputs, all),
+        WeightFormat::Eight { group } => packed(&mut numbers, (8, group), inputs, all),
+        WeightFormat::MxFp4 => packed_floats(&mut numbers, inputs, all),
+        WeightFormat::Four { group } => packed(&mut numbers, (4, group), inputs, all),
     };
     weights[0].shape = vec![experts as i32, outputs, weights[0].shape[1]];
     let mut pairs = Vec::new();
@@ -54,7 +55,7 @@ fn case(
         }
     }
     let product = ExpertProduct {
-        bits,
+        format,
         pairs: pairs.len() as i32,
         pairs_per_row: if shared { chosen as i32 } else { 1 },
         experts: experts as i32,
@@ -66,16 +67,19 @@ fn case(
 
 fn cases() -> Vec<Case> {
     vec![
-        case(WeightBits::Eight, [1, 4, 6], true, [768, 48]),
-        case(WeightBits::Four, [1, 4, 6], true, [768, 48]),
-        case(WeightBits::Four, [3, 2, 5], false, [768, 32]),
-        case(WeightBits::Four, [9, 2, 40], true, [768, 32]),
-        case(WeightBits::Four, [37, 3, 4], false, [512, 32]),
-        case(WeightBits::Four, [1, 4, 6], true, [704, 48]),
-        case(WeightBits::Four, [9, 2, 40], false, [1408, 32]),
-        case(WeightBits::Eight, [9, 2, 4], false, [704, 32]),
-        case(WeightBits::Sixteen, [5, 3, 7], true, [768, 32]),
-        case(WeightBits::Sixteen, [2, 3, 4], false, [768, 16]),
+        case(WeightFormat::Eight { group: 64 }, [1, 4, 6], true, [768, 48]),
+        case(WeightFormat::Four { group: 64 }, [1, 4, 6], true, [768, 48]),
+        case(WeightFormat::Four { group: 64 }, [3, 2, 5], false, [768, 32]),
+        case(WeightFormat::Four { group: 64 }, [9, 2, 40], true, [768, 32]),
+        case(WeightFormat::Four { group: 64 }, [37, 3, 4], false, [512, 32]),
+        case(WeightFormat::Four { group: 64 }, [1, 4, 6], true, [704, 48]),
+        case(WeightFormat::Four { group: 64 }, [9, 2, 40], false, [1408, 32]),
+        case(WeightFormat::Eight { group: 64 }, [9, 2, 4], false, [704, 32]),
+        case(WeightFormat::Bf16, [5, 3, 7], true, [768, 32]),
+        case(WeightFormat::MxFp4, [1, 4, 6], true, [704, 48]),
+        case(WeightFormat::MxFp4, [9, 2, 4], false, [704, 32]),
+        case(WeightFormat::Four { group: 32 }, [3, 2, 5], false, [768, 32]),
+        case(WeightFormat::Bf16, [2, 3, 4], false, [768, 16]),
     ]
 }
 

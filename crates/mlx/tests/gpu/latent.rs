@@ -3,11 +3,11 @@
 use mlx::Dtype::{self, Bf16, F16, F32, I32, U32};
 use mlx::gpu::{
     Dialect, HeadProduct, LatentRotation, LatentShape, LatentWrite, PagedLatents, Plan, RotaryOrder,
-    WeightBits,
+    WeightFormat,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
-use crate::linear::packed;
+use crate::linear::{packed, packed_floats};
 
 /// A launch, or two of which the second reduces what the first left, and what must come out.
 struct Case {
@@ -231,19 +231,26 @@ fn gathers() -> Vec<Case> {
     ]
 }
 
-fn product_case(bits: WeightBits, [rows, heads]: [i32; 2], inputs: i32, pitch: i32, outputs: i32) -> Case {
+fn product_case(
+    format: WeightFormat,
+    [rows, heads]: [i32; 2],
+    inputs: i32,
+    pitch: i32,
+    outputs: i32,
+) -> Case {
     let mut numbers = Numbers((rows + heads * 31 + inputs) as u64);
     let x = numbers.tensor(Bf16, &[rows, heads * pitch]);
     let all = heads * outputs;
-    let (mut weights, dense) = match bits {
-        WeightBits::Sixteen => {
+    let (mut weights, dense) = match format {
+        WeightFormat::Bf16 => {
             let w = numbers.tensor(Bf16, &[all, inputs]);
             let dense = w.to_f64();
             let unread = numbers.tensor(Bf16, &[8]);
             (vec![w, unread.clone(), unread], dense)
         }
-        WeightBits::Eight => packed(&mut numbers, 8, inputs, all),
-        WeightBits::Four => packed(&mut numbers, 4, inputs, all),
+        WeightFormat::Eight { group } => packed(&mut numbers, (8, group), inputs, all),
+        WeightFormat::MxFp4 => packed_floats(&mut numbers, inputs, all),
+        WeightFormat::Four { group } => packed(&mut numbers, (4, group), inputs, all),
     };
     weights[0].shape = vec![heads, outputs, weights[0].shape[1]];
     let (x_values, columns) = (x.to_f64(), inputs as usize);
@@ -254,18 +261,18 @@ fn product_case(bits: WeightBits, [rows, heads]: [i32; 2], inputs: i32, pitch: i
             expected.push(x.iter().zip(w).map(|(x, w)| x * w).sum());
         }
     }
-    let plan = HeadProduct { bits, rows, heads, inputs, pitch, outputs }.plan(Dialect::Cuda).unwrap();
+    let plan = HeadProduct { format, rows, heads, inputs, pitch, outputs }.plan(Dialect::Cuda).unwrap();
     let inputs = [vec![x], weights].concat();
     Case { plans: vec![plan], inputs, expected: vec![(4, expected)], dtype: Bf16 }
 }
 
 fn products() -> Vec<Case> {
     vec![
-        product_case(WeightBits::Four, [1, 3], 128, 192, 320),
-        product_case(WeightBits::Four, [45, 2], 512, 512, 48),
-        product_case(WeightBits::Eight, [9, 3], 192, 256, 64),
-        product_case(WeightBits::Sixteen, [3, 4], 128, 192, 64),
-        product_case(WeightBits::Sixteen, [70, 2], 512, 512, 128),
+        product_case(WeightFormat::Four { group: 64 }, [1, 3], 128, 192, 320),
+        product_case(WeightFormat::Four { group: 64 }, [45, 2], 512, 512, 48),
+        product_case(WeightFormat::Eight { group: 64 }, [9, 3], 192, 256, 64),
+        product_case(WeightFormat::Bf16, [3, 4], 128, 192, 64),
+        product_case(WeightFormat::Bf16, [70, 2], 512, 512, 128),
     ]
 }
 

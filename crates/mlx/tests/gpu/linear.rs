@@ -1,7 +1,9 @@
-//! Products of a few rows with weights of 4 and 16 bits.
+//! Products of a few rows with weights of 4, 8 and 16 bits.
 
 use mlx::Dtype::{self, Bf16, F32, U32};
-use mlx::gpu::{Dialect, FewRows, Plan, WeightBits};
+use mlx::gpu::{Dialect, FewRows, MatrixUnit, Plan, WeightFormat};
+
+use MatrixUnit::{SimdGroup, Warpgroup};
 
 use crate::emulator::{Numbers, Program, Tensor, error, tolerance};
 
@@ -11,18 +13,19 @@ struct Case {
     expected: Vec<f64>,
 }
 
-fn case(bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
+fn case(unit: MatrixUnit, format: WeightFormat, rows: i32, inputs: i32, outputs: i32) -> Case {
     let mut numbers = Numbers((rows + inputs + outputs) as u64);
     let x = numbers.tensor(Bf16, &[rows, inputs]);
-    let (weights, dense) = match bits {
-        WeightBits::Sixteen => {
+    let (weights, dense) = match format {
+        WeightFormat::Bf16 => {
             let w = numbers.tensor(Bf16, &[outputs, inputs]);
             let dense = w.to_f64();
             let unread = numbers.tensor(Bf16, &[8]);
             (vec![w, unread.clone(), unread], dense)
         }
-        WeightBits::Four => packed(&mut numbers, 4, inputs, outputs),
-        WeightBits::Eight => packed(&mut numbers, 8, inputs, outputs),
+        WeightFormat::Four { group } => packed(&mut numbers, (4, group), inputs, outputs),
+        WeightFormat::Eight { group } => packed(&mut numbers, (8, group), inputs, outputs),
+        WeightFormat::MxFp4 => packed_floats(&mut numbers, inputs, outputs),
     };
     let (columns, x_values) = (inputs as usize, x.to_f64());
     let expected = x_values
@@ -34,50 +37,88 @@ fn case(bits: WeightBits, rows: i32, inputs: i32, outputs: i32) -> Case {
                 .collect::<Vec<f64>>()
         })
         .collect();
-    let plans = FewRows { bits, rows, inputs, outputs }.plans(Dialect::Cuda).unwrap();
+    let plans = FewRows { format, rows, inputs, outputs, unit }.plans(Dialect::Cuda).unwrap();
     Case { plans, inputs: [vec![x], weights].concat(), expected }
 }
 
 /// Codes, scales and biases as MLX packs them, and the weights they stand for.
 pub(crate) fn packed(
     numbers: &mut Numbers,
-    bits: usize,
+    (bits, group): (usize, i32),
     inputs: i32,
     outputs: i32,
 ) -> (Vec<Tensor>, Vec<f64>) {
-    let groups = [outputs, inputs / 64];
+    let groups = [outputs, inputs / group];
     let (scales, biases) = (numbers.tensor(Bf16, &groups), numbers.tensor(Bf16, &groups));
     let codes: Vec<u32> = (0..outputs * inputs).map(|_| numbers.below(1 << bits) as u32).collect();
     let (s, b) = (scales.to_f64(), biases.to_f64());
-    let dense = codes.iter().enumerate().map(|(i, code)| f64::from(*code) * s[i / 64] + b[i / 64]).collect();
+    let of = |i: usize| i / group as usize;
+    let dense = codes.iter().enumerate().map(|(i, code)| f64::from(*code) * s[of(i)] + b[of(i)]).collect();
+    (vec![words(&codes, bits, inputs, outputs), scales, biases], dense)
+}
+
+/// Floats of 4 bits in groups of 32 with powers of two, as MLX packs them, and the weights they stand for.
+pub(crate) fn packed_floats(numbers: &mut Numbers, inputs: i32, outputs: i32) -> (Vec<Tensor>, Vec<f64>) {
+    let magnitudes = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let count = (outputs * inputs / 32) as usize;
+    let powers: Vec<u8> = (0..count).map(|_| 124 + numbers.below(5) as u8).collect();
+    let codes: Vec<u32> = (0..outputs * inputs).map(|_| numbers.below(16) as u32).collect();
+    let value = |(i, code): (usize, &u32)| {
+        let sign = if code & 8 == 0 { 1.0 } else { -1.0 };
+        sign * magnitudes[(code & 7) as usize] * 2f64.powi(i32::from(powers[i / 32]) - 127)
+    };
+    let dense = codes.iter().enumerate().map(value).collect();
+    let scales = Tensor { dtype: Dtype::U8, shape: vec![outputs, inputs / 32], bytes: powers };
+    (vec![words(&codes, 4, inputs, outputs), scales.clone(), scales], dense)
+}
+
+fn words(codes: &[u32], bits: usize, inputs: i32, outputs: i32) -> Tensor {
     let words = codes
         .chunks_exact(32 / bits)
         .map(|codes| codes.iter().rev().fold(0u32, |word, code| word << bits | code));
     let bytes = words.flat_map(u32::to_ne_bytes).collect();
-    let words = Tensor { dtype: U32, shape: vec![outputs, inputs * bits as i32 / 32], bytes };
-    (vec![words, scales, biases], dense)
+    Tensor { dtype: U32, shape: vec![outputs, inputs * bits as i32 / 32], bytes }
 }
 
 fn cases(kernel: &str) -> Vec<Case> {
     let all = [
-        case(WeightBits::Four, 1, 512, 64),
-        case(WeightBits::Four, 7, 256, 2048),
-        case(WeightBits::Four, 3, 2048, 64),
-        case(WeightBits::Four, 13, 1280, 96),
-        case(WeightBits::Eight, 1, 512, 64),
-        case(WeightBits::Eight, 11, 1280, 96),
-        case(WeightBits::Eight, 45, 768, 32),
-        case(WeightBits::Sixteen, 5, 768, 64),
-        case(WeightBits::Sixteen, 16, 512, 96),
-        case(WeightBits::Four, 2, 1408, 64),
-        case(WeightBits::Four, 3, 64, 32),
-        case(WeightBits::Eight, 9, 1088, 96),
-        case(WeightBits::Sixteen, 6, 704, 64),
-        case(WeightBits::Four, 61, 1536, 160),
-        case(WeightBits::Four, 30, 1408, 96),
-        case(WeightBits::Sixteen, 20, 704, 64),
-        case(WeightBits::Four, 19, 768, 64),
-        case(WeightBits::Sixteen, 37, 768, 96),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 1, 512, 64),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 7, 256, 2048),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 2048, 64),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 13, 1280, 96),
+        case(SimdGroup, WeightFormat::Eight { group: 64 }, 1, 512, 64),
+        case(SimdGroup, WeightFormat::Eight { group: 64 }, 11, 1280, 96),
+        case(SimdGroup, WeightFormat::Eight { group: 64 }, 45, 768, 32),
+        case(SimdGroup, WeightFormat::Bf16, 5, 768, 64),
+        case(SimdGroup, WeightFormat::Bf16, 16, 512, 96),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 2, 1408, 64),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 64, 32),
+        case(SimdGroup, WeightFormat::Eight { group: 64 }, 9, 1088, 96),
+        case(SimdGroup, WeightFormat::Bf16, 6, 704, 64),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 61, 1536, 160),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 30, 1408, 96),
+        case(SimdGroup, WeightFormat::Bf16, 20, 704, 64),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 19, 768, 64),
+        case(SimdGroup, WeightFormat::Bf16, 37, 768, 96),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 61, 1536, 160),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 30, 1408, 96),
+        case(Warpgroup, WeightFormat::Eight { group: 64 }, 45, 768, 32),
+        case(Warpgroup, WeightFormat::Eight { group: 64 }, 17, 1088, 160),
+        case(SimdGroup, WeightFormat::Four { group: 32 }, 13, 1280, 96),
+        case(SimdGroup, WeightFormat::Four { group: 128 }, 3, 1152, 64),
+        case(SimdGroup, WeightFormat::Eight { group: 32 }, 11, 704, 64),
+        case(SimdGroup, WeightFormat::Eight { group: 128 }, 5, 768, 64),
+        case(SimdGroup, WeightFormat::MxFp4, 3, 2048, 64),
+        case(SimdGroup, WeightFormat::MxFp4, 19, 704, 64),
+        case(Warpgroup, WeightFormat::Four { group: 32 }, 45, 704, 96),
+        case(Warpgroup, WeightFormat::Four { group: 128 }, 33, 1280, 64),
+        case(Warpgroup, WeightFormat::Eight { group: 32 }, 17, 768, 64),
+        case(Warpgroup, WeightFormat::MxFp4, 50, 1216, 160),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 256, 60),
+        case(SimdGroup, WeightFormat::Eight { group: 64 }, 9, 256, 37),
+        case(SimdGroup, WeightFormat::Bf16, 2, 256, 5),
+        case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 2048, 60),
+        case(Warpgroup, WeightFormat::Eight { group: 64 }, 40, 256, 60),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -119,6 +160,11 @@ fn staged_products_equal_their_reference() {
 }
 
 #[test]
+fn wide_products_equal_their_reference() {
+    check("wmm_wide");
+}
+
+#[test]
 fn broken_products_are_noticed() {
     let breaks = [
         ("wmm", 3, "acc[r][c][i];\n  GK_BARRIER();", "acc[r][c][i];"),
@@ -127,11 +173,19 @@ fn broken_products_are_noticed() {
         ("wmm", 5, "gk_codes8(wa, 2)", "gk_codes8(wa, 0)"),
         ("wmm", 0, "(t & 2) * 4", "(t & 2) * 2"),
         ("wmm", 0, "gk_wait<ST - 2>();", ""),
+        ("wmm", 13, "(i * 64 + half * 32) / GROUP", "i"),
+        ("wmm", 17, "gk_floats4(w0 >> h)", "gk_floats4(w1 >> h)"),
         ("wmm_staged", 0, "GK_BARRIER();", ""),
         ("wmm_staged", 0, "gk_wait_all();", ""),
         ("wmm_staged", 0, "t * 2 + (i & 1) : i", "t + (i & 1) * 4 : i"),
+        ("wmm_wide", 0, "GK_BARRIER();", ""),
+        ("wmm_wide", 0, "gk_warpgroup_wait<0>();", ""),
+        ("wmm_wide", 0, "sc.pair(quarter * 64 / GROUP)", "sc.pair(0)"),
+        ("wmm_wide", 4, "t < 2 ? v : w", "v"),
+        ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
+        ("wmm_wide", 0, "(a & 1) * 8 + i * 16", "(a & 1) * 8 + i * 8"),
     ];
-    for kernel in ["wmm", "wmm_staged"] {
+    for kernel in ["wmm", "wmm_staged", "wmm_wide"] {
         let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
         let plan = |one: &&(&str, usize, &'static str, &'static str)| {
             (cases[one.1].plans[0].clone(), types(&cases[one.1]), Some((one.2, one.3)))

@@ -7,6 +7,7 @@ mod attention;
 mod blocks;
 mod choose;
 mod elementwise;
+mod embed;
 mod emulator;
 mod environment;
 mod experts;

@@ -1,9 +1,9 @@
 //! Norm, rotation and the write of keys and values.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Dialect, HeadShape, Plan, PoolFormat, Rotary, RotaryNorm, RotaryOrder};
+use mlx::gpu::{Dialect, HeadShape, Operand, Plan, PoolFormat, Rotary, RotaryNorm, RotaryOrder};
 
-use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
+use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
 use crate::pools;
 
 struct Case {
@@ -37,6 +37,14 @@ fn case(rotary: Rotary, rows: usize) -> Case {
     let (positions, slots) = (Tensor::ints(&positions), Tensor::ints(&slots));
     let inputs = vec![qkv, q_norm, k_norm, frequencies, positions, slots, keys, values];
     Case { plan: rotary.plan(rows as i32).unwrap(), inputs, expected, rotary }
+}
+
+/// The same where the projected rows come in parts.
+fn case_of_parts(rotary: Rotary, rows: usize) -> Case {
+    let mut case = case(rotary, rows);
+    case.plan = Rotary { operand: Operand::Parts, ..rotary }.plan(rows as i32).unwrap();
+    case.inputs[0] = in_parts(&case.inputs[0], &mut Numbers(1));
+    case
 }
 
 fn reference(
@@ -97,6 +105,7 @@ fn cases() -> Vec<Case> {
         order: RotaryOrder::Halves,
         magnitude: 1.0,
         norm: RotaryNorm::Absent,
+        operand: Operand::Whole,
     };
     let normed = RotaryNorm::Rms(1e-6);
     let packed = |bits, group| PoolFormat::Packed { bits, group };
@@ -106,6 +115,7 @@ fn cases() -> Vec<Case> {
         case(Rotary { norm: normed, order: interleaved, ..rotary(F16, shape(4, 1, 64), 64) }, 4),
         case(Rotary { magnitude: 1.25, ..rotary(F32, shape(3, 1, 80), 32) }, 3),
         case(Rotary { norm: normed, ..rotary(Bf16, shape(2, 2, 256), 64) }, 5),
+        case_of_parts(Rotary { norm: normed, ..rotary(Bf16, shape(6, 2, 128), 128) }, 3),
         case(
             Rotary { pool: PoolFormat::Float(F32), order: interleaved, ..rotary(Bf16, shape(6, 2, 8), 4) },
             1,
@@ -148,9 +158,10 @@ fn rotation_and_write_equal_their_reference() {
 
 #[test]
 fn a_wrong_partner_slot_or_head_is_noticed() {
-    let breaks: [(usize, Break); 4] = [
-        (2, Some(("x[near ? 2 * p + 1 : p + R / 2]", "x[near ? 2 * p + 1 : p + R / 2 - 1]"))),
-        (4, Some(("h < HQ + HK ? (at * HK", "h < HQ + HK ? ((at + 1) * HK"))),
+    let breaks: [(usize, Break); 5] = [
+        (4, Some(("GK_GROUPS_Y * H * D", "1 * H * D"))),
+        (2, Some(("2 * p + 1 : p + R / 2), parts", "2 * p + 1 : p + R / 2 - 1), parts"))),
+        (5, Some(("h < HQ + HK ? (at * HK", "h < HQ + HK ? ((at + 1) * HK"))),
         (2, Some(("&& at >= 0", "&& true"))),
         (1, Some(("h < HQ ? gk_f(qw[i0])", "h < HQ ? gk_f(kw[i0])"))),
     ];

@@ -2,7 +2,7 @@
 
 use mlx::Dtype;
 use mlx::gpu::{
-    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, PagedAttention, Plan, PoolFormat, Rotary,
+    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, Operand, PagedAttention, Plan, PoolFormat, Rotary,
     RotaryNorm, RotaryOrder, SinkLogits,
 };
 
@@ -28,12 +28,23 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
         order: RotaryOrder::Halves,
         magnitude: 1.0,
         norm: RotaryNorm::Rms(1e-6),
+        operand: Operand::Whole,
     };
     let mut plans = attention.decode_split(dialect, 4, 4, 2);
     plans.push(attention.chunks(dialect, 64, 2));
     plans.extend(rotary.plan(3));
-    plans.extend(AddNorm { dtype, rows: 2, width: 64, eps: 1e-6 }.plan());
-    plans.extend(Gated { dtype, rows: 2, width: 64, gate: Gate::Silu, layout: GateLayout::Joined }.plan());
+    plans.extend(AddNorm { dtype, rows: 2, width: 64, eps: 1e-6, term: Operand::Whole }.plan());
+    plans.extend(
+        Gated {
+            dtype,
+            rows: 2,
+            width: 64,
+            gate: Gate::Silu,
+            layout: GateLayout::Joined,
+            operand: Operand::Whole,
+        }
+        .plan(),
+    );
     plans
 }
 

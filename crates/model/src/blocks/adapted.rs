@@ -13,7 +13,7 @@ use std::rc::Rc;
 use mlx::{Array, Dtype};
 
 use crate::ops::{ChosenExperts, LowRankStack, Ops, Weight};
-pub(crate) use adapters::Adapters;
+pub(crate) use adapters::{AdaptedPass, Adapters};
 use layer::{AdaptedLayer, Part};
 
 /// A weight `[out, in]` or `[experts, out, in]`, and what adapters add to its products.

@@ -9,6 +9,8 @@ use crate::{LoadError, Residual};
 /// The way, with its weights.
 pub(crate) enum ResidualBlock {
     Scaled(f32),
+    /// The hyperbolic tangent of a gate, `[1]`.
+    Gate(Array),
     /// Shares of the stream and of what joins it, `[hidden]` f32 each.
     Gated {
         stays: Array,
@@ -21,6 +23,7 @@ impl ResidualBlock {
     pub(crate) fn load(spec: Residual, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         Ok(match spec {
             Residual::Scaled(scale) => Self::Scaled(scale),
+            Residual::TanhGate => Self::Gate(store.vector(&format!("{path}_gate"))?.tanh()?),
             Residual::Gated => Self::Gated {
                 stays: store.float(&format!("{path}_alpha"))?,
                 joins: store.float(&format!("{path}_beta"))?,
@@ -33,6 +36,7 @@ impl ResidualBlock {
         match self {
             Self::Scaled(1.0) => x.add(term),
             Self::Scaled(scale) => x.add(term * *scale),
+            Self::Gate(gate) => x.add(term * gate),
             Self::Gated { stays, joins } => {
                 let kept = x.value() * stays;
                 x.set(kept + term * joins);
@@ -43,6 +47,7 @@ impl ResidualBlock {
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         match self {
             Self::Scaled(_) => Vec::new(),
+            Self::Gate(gate) => vec![gate],
             Self::Gated { stays, joins } => vec![stays, joins],
         }
     }

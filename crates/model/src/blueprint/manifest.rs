@@ -20,7 +20,7 @@ impl Blueprint {
         let mut manifest = Manifest::default();
         let mut top = Scope::root(&mut manifest, self.hidden);
         if self.head == Head::Own {
-            top.linear("lm_head", self.hidden, self.vocab, self.head_bias);
+            top.linear("lm_head", self.hidden, self.vocab.saturating_sub(self.unpredicted), self.head_bias);
         }
         let mut root = top.at(self.names.root);
         root.linear(self.names.embed, self.hidden, self.vocab, false);
@@ -92,10 +92,14 @@ impl LayerSpec {
             laurel.linear("linear_right", rank, hidden, false);
             laurel.norm("post_laurel_norm", self.norm, hidden);
         }
-        if self.residual == Residual::Gated {
-            for part in RESIDUAL_GATES {
-                at.tensor(&format!("{part}_alpha"), &[at.hidden]);
-                at.tensor(&format!("{part}_beta"), &[at.hidden]);
+        for part in RESIDUAL_GATES {
+            match self.residual {
+                Residual::Scaled(_) => {}
+                Residual::TanhGate => at.tensor(&format!("{part}_gate"), &[1]),
+                Residual::Gated => {
+                    at.tensor(&format!("{part}_alpha"), &[at.hidden]);
+                    at.tensor(&format!("{part}_beta"), &[at.hidden]);
+                }
             }
         }
         for finish in &self.finish {

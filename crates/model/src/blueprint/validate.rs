@@ -8,7 +8,7 @@ impl Blueprint {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let mut broken = Broken::default();
         broken.size(&[("hidden_size", self.hidden)]);
-        broken.size(&[("vocab_size", self.vocab)]);
+        broken.size(&[("vocab_size", self.vocab.saturating_sub(self.unpredicted))]);
         if let Some(updates) = self.alternating {
             let (copies, active) = (updates.copies, updates.active);
             broken.check((1..=64).contains(&copies) && active < copies, || {

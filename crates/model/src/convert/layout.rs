@@ -3,23 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::{Manifest, Pattern, WeightRewrite, When};
+use mlx::Dtype;
+use serde_json::{Map, Value};
+
+use crate::{LoadError, Manifest, Pattern, WeightRewrite, Weights, When};
 
 /// Rows of model type, kind and pattern; the script that writes it says what the kinds are.
 const TABLE: &str = include_str!("layouts.tsv");
-
-/// Types whose checkpoints are not written: mlx-lm keeps tensors that we drop or fold into others, packs them in a way of
-/// its own, or has two names for one of ours.
-pub(super) const NOT_WRITTEN: &[&str] = &[
-    "bailing_hybrid",
-    "bailing_moe_v3",
-    "bitnet",
-    "gemma3n",
-    "hunyuan",
-    "longcat_flash_ngram",
-    "prism_hadamard_qwen35",
-    "talkie",
-];
 
 /// mlx-lm's layout of one architecture.
 pub(super) struct Layout {
@@ -27,9 +17,14 @@ pub(super) struct Layout {
     pub(super) rewrites: Vec<WeightRewrite>,
     /// How mlx-lm's tensors become ours. Those with our names come first.
     pub(super) traces: Vec<Trace>,
+    /// Tensors that no module of ours reads, but mlx-lm's have, under our names.
+    pub(super) unread: Vec<Pattern>,
     floats: Vec<Pattern>,
+    packed: Vec<Pattern>,
     kept: Vec<Pattern>,
     kept_at_ends: Vec<Pattern>,
+    /// With the module that such layers have.
+    kept_beside: Vec<(Pattern, Pattern)>,
     eight_bits: Vec<Pattern>,
     own_dtype: Vec<Pattern>,
     /// Axes of a tensor: `1`, and `n` for that of its numbers.
@@ -42,6 +37,8 @@ pub(super) struct Trace {
     pub(super) steps: Vec<Step>,
     /// What it becomes.
     pub(super) ours: Vec<String>,
+    /// A step that drops it, though mlx-lm has it.
+    unread: Option<Pattern>,
 }
 
 /// One step from mlx-lm's tensors to ours.
@@ -53,17 +50,21 @@ pub(super) struct Step {
 
 impl Layout {
     /// `ours`: the tensors that the blueprint names.
-    pub(super) fn of(model_type: &str, rewrites: &[WeightRewrite], ours: &Manifest) -> Self {
+    pub(super) fn of(config: &Map<String, Value>, rewrites: &[WeightRewrite], ours: &Manifest) -> Self {
+        let model_type = type_with_rows(config);
         let patterns = |wanted: &str| rows(model_type, wanted).map(Pattern::from).collect();
         let numbers = ours.0.keys().flat_map(|name| name.split('.')).filter_map(|part| part.parse().ok());
         let numbers: BTreeSet<usize> = numbers.collect();
-        let of_pattern = |pattern: &'static str| -> Vec<Trace> {
+        let of_pattern = |(of_layers, pattern): (OfLayers, &'static str)| -> Vec<Trace> {
+            let of_layer = |layer| Trace::of(pattern, of_layers, layer, rewrites);
             match pattern.contains('*') {
-                true => numbers.iter().map(|layer| Trace::of(pattern, *layer, rewrites)).collect(),
-                false => vec![Trace::of(pattern, 0, rewrites)],
+                true => numbers.iter().map(|layer| of_layer(*layer)).collect(),
+                false => vec![of_layer(0)],
             }
         };
-        let mut traces: Vec<Trace> = rows(model_type, "name").flat_map(of_pattern).collect();
+        let of_all = rows(model_type, "name").map(|pattern| (OfLayers::All, pattern));
+        let of_some = rows(model_type, "some").map(|pattern| (OfLayers::Some, pattern));
+        let mut traces: Vec<Trace> = of_all.chain(of_some).flat_map(of_pattern).collect();
         // Where layers differ, names of one layer come first, and joined tensors before those that have only some of
         // their parts.
         traces.sort_by_key(|trace| {
@@ -79,10 +80,13 @@ impl Layout {
         }
         Self {
             rewrites: kept,
+            unread: traces.iter().filter_map(|trace| trace.unread.clone()).collect(),
             traces,
             floats: patterns("float"),
+            packed: patterns("packed"),
             kept: patterns("kept"),
             kept_at_ends: patterns("kept-ends"),
+            kept_beside: kept_beside(model_type),
             eight_bits: patterns("8-bit"),
             own_dtype: patterns("own-dtype"),
             shapes: shapes(model_type),
@@ -97,14 +101,37 @@ impl Layout {
 
     /// Whether mlx-lm cannot load the module packed.
     pub(super) fn is_float(&self, path: &str) -> bool {
-        self.floats.iter().any(|pattern| pattern.matches(path))
+        self.floats.iter().chain(&self.packed).any(|pattern| pattern.matches(path))
     }
 
-    /// Whether mlx-lm leaves the module as it is where no recipe says otherwise. `layers`: of the network.
-    pub(super) fn is_kept(&self, path: &str, layers: usize) -> bool {
+    /// The tensors of modules that mlx-lm packs in a way of its own, as they are.
+    pub(super) fn packed_tensors(&self, weights: &Weights) -> Result<Weights, LoadError> {
+        let is_packed = |name: &&String| {
+            let (path, part) = name.rsplit_once('.').unwrap_or_default();
+            part != "bias" && self.packed.iter().any(|pattern| pattern.matches(path))
+        };
+        let mut tensors = Weights::new();
+        for name in weights.keys().filter(is_packed) {
+            let tensor = &weights[name];
+            if name.ends_with(".weight") && tensor.dtype()? != Dtype::U8 {
+                let problem = "is not packed, and mlx-lm loads it packed alone".to_owned();
+                return Err(LoadError::Format { path: name.clone(), problem });
+            }
+            tensors.insert(name.clone(), tensor.clone());
+        }
+        Ok(tensors)
+    }
+
+    /// Whether mlx-lm leaves the module as it is where no recipe says otherwise. `layers`: of the network; `has`: whether
+    /// the checkpoint has another module.
+    pub(super) fn is_kept(&self, path: &str, layers: usize, has: impl Fn(&str) -> bool) -> bool {
         let layer = || path.split('.').find_map(|part| part.parse::<usize>().ok());
         let is_at_end = || layer().is_some_and(|layer| layer == 0 || layer + 1 == layers);
+        let is_beside = |(pattern, other): &(Pattern, Pattern)| {
+            pattern.captures(path).is_some_and(|captures| has(&other.fill(&captures)))
+        };
         self.kept.iter().any(|pattern| pattern.matches(path))
+            || self.kept_beside.iter().any(is_beside)
             || (self.kept_at_ends.iter().any(|pattern| pattern.matches(path)) && is_at_end())
     }
 
@@ -119,23 +146,39 @@ impl Layout {
     }
 }
 
+/// The type whose rows are a config's: its own, or that of its architecture.
+fn type_with_rows(config: &Map<String, Value>) -> &str {
+    let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
+    let architectures = config.get("architectures").and_then(Value::as_array);
+    let mut architectures = architectures.into_iter().flatten().filter_map(Value::as_str);
+    architectures
+        .find_map(|name| rows(model_type, &format!("architecture {name}")).next())
+        .unwrap_or(model_type)
+}
+
 fn rows(model_type: &str, kind: &str) -> impl Iterator<Item = &'static str> {
-    TABLE.lines().filter_map(move |line| {
-        let (of_type, rest) = line.split_once('\t')?;
-        let (of_kind, pattern) = rest.split_once('\t')?;
-        (of_type == model_type && of_kind == kind).then_some(pattern)
-    })
+    rows_with(model_type, kind).filter(|(rest, _)| rest.is_empty()).map(|(_, pattern)| pattern)
 }
 
 /// Rows whose kind is `shape` and the axes.
 fn shapes(model_type: &str) -> Vec<(Pattern, Vec<&'static str>)> {
-    let of_row = |line: &'static str| {
-        let columns: Vec<&str> = line.split('\t').collect();
-        let [of_type, kind, pattern] = columns.as_slice() else { return None };
-        let axes = kind.strip_prefix("shape ").filter(|_| *of_type == model_type)?;
-        Some((Pattern::from(*pattern), axes.split(' ').collect()))
-    };
-    TABLE.lines().filter_map(of_row).collect()
+    let rows = rows_with(model_type, "shape ");
+    rows.map(|(axes, pattern)| (Pattern::from(pattern), axes.split(' ').collect())).collect()
+}
+
+/// Rows whose kind is `kept-beside` and another module.
+fn kept_beside(model_type: &str) -> Vec<(Pattern, Pattern)> {
+    let rows = rows_with(model_type, "kept-beside ");
+    rows.map(|(other, pattern)| (Pattern::from(pattern), Pattern::from(other))).collect()
+}
+
+/// Rows whose kind begins so: the rest of it, and the pattern.
+fn rows_with(model_type: &str, kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    TABLE.lines().filter_map(move |line| {
+        let (of_type, rest) = line.split_once('\t')?;
+        let (of_kind, pattern) = rest.split_once('\t')?;
+        Some((of_kind.strip_prefix(kind).filter(|_| of_type == model_type)?, pattern))
+    })
 }
 
 impl Trace {
@@ -146,10 +189,18 @@ impl Trace {
             .any(|step| matches!(&step.rewrite, WeightRewrite::Rename { from, .. } if from.has_number()))
     }
 
-    fn of(pattern: &str, layer: usize, rewrites: &[WeightRewrite]) -> Self {
-        let starred = |name: &str| starred(name, layer);
-        let (mut steps, mut ours) = (Vec::new(), vec![numbered(pattern, layer)]);
+    fn of(pattern: &str, of_layers: OfLayers, layer: usize, rewrites: &[WeightRewrite]) -> Self {
+        // Names with one number are those of this layer alone.
+        let has_further = pattern.matches('*').count() > 1;
+        let starred = |name: &str| if has_further { starred(name, layer) } else { name.to_owned() };
+        let (mut steps, mut ours, mut unread) = (Vec::new(), vec![numbered(pattern, layer)], None);
         for rewrite in rewrites {
+            if let (OfLayers::All, WeightRewrite::Drop { tensors }) = (of_layers, rewrite)
+                && ours.iter().any(|name| tensors.matches(name))
+            {
+                unread = Some(tensors.clone());
+                break;
+            }
             for from in ours.clone() {
                 let Some(to) = rewrite.renamed(&from) else { continue };
                 ours.retain(|name| *name != from);
@@ -158,8 +209,15 @@ impl Trace {
                 steps.push(Step { rewrite: rewrite.clone(), from, to });
             }
         }
-        Self { steps, ours: ours.iter().map(|name| starred(name)).collect() }
+        Self { steps, ours: ours.iter().map(|name| starred(name)).collect(), unread }
     }
+}
+
+/// Which layers have a tensor.
+#[derive(Clone, Copy)]
+enum OfLayers {
+    All,
+    Some,
 }
 
 /// A name of one layer, the first number in it. Further ones are 0.
@@ -179,16 +237,9 @@ fn starred(name: &str, layer: usize) -> String {
 }
 
 impl WeightRewrite {
-    /// Numbers change, not only names and places.
+    /// Numbers change, not only names and places, and mlx-lm's tensors have those from before.
     fn changes_numbers(&self) -> bool {
-        matches!(
-            self,
-            Self::Add { .. }
-                | Self::Scale { .. }
-                | Self::NormalizeInputs { .. }
-                | Self::NormalizeOutputs { .. }
-                | Self::MoveFactors { .. }
-        )
+        matches!(self, Self::Add { .. } | Self::Scale { .. } | Self::MoveFactors { .. })
     }
 
     /// What a tensor of a converted checkpoint is called after the step; `None` if the step is not for it.
@@ -199,6 +250,10 @@ impl WeightRewrite {
                 Some(vec![to.fill(&from.captures(name)?)])
             }
             Self::StackExperts { from, to, .. } => Some(vec![to.fill(&from.captures(name)?)]),
+            Self::Join { from, to } => {
+                let captures = from.iter().find_map(|from| from.captures(name))?;
+                Some(vec![to.fill(&captures)])
+            }
             Self::Split { from, to } => {
                 let captures = from.captures(name)?;
                 Some(to.iter().map(|(to, _)| to.fill(&captures)).collect())

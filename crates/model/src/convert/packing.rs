@@ -34,6 +34,11 @@ impl Tensors {
 }
 
 impl Module {
+    /// One that is not packed, or packed in a way that is not MLX's.
+    pub(super) fn of_floats(weight: Array) -> Self {
+        Self { tensors: Tensors { weight, scales: None, biases: None }, choice: None }
+    }
+
     /// Its arrays by the names they are stored under. `name` is that of the weight.
     pub(super) fn into_named(self, name: &str) -> Vec<(String, Array)> {
         let path = name.strip_suffix(".weight").unwrap_or(name).to_owned();
@@ -69,7 +74,7 @@ impl Module {
         let dtype = if choice.mode == QuantMode::Affine { scales.dtype()? } else { Dtype::Bf16 };
         let QuantizationChoice { group, bits, mode } = choice;
         let weight = Quantized { weight, scales, biases, group, bits, mode }.dequantize(dtype)?;
-        Ok(Self { tensors: Tensors { weight, scales: None, biases: None }, choice: None })
+        Ok(Self::of_floats(weight))
     }
 }
 
@@ -94,10 +99,7 @@ pub(super) fn modules(mut weights: Weights, quantization: &Quantization) -> BTre
                 .insert(name, Module { tensors: Tensors { weight, scales, biases }, choice: Some(choice) });
         }
     }
-    let floats = weights.into_iter().map(|(name, weight)| {
-        (name, Module { tensors: Tensors { weight, scales: None, biases: None }, choice: None })
-    });
-    modules.extend(floats);
+    modules.extend(weights.into_iter().map(|(name, weight)| (name, Module::of_floats(weight))));
     modules
 }
 

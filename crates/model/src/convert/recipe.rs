@@ -58,7 +58,8 @@ impl Recipe {
             let path = name.strip_suffix(".weight")?;
             let shape = module.tensors.weight.shape();
             let inputs = shape.last().copied()?;
-            let is_kept = self == Self::Uniform && layout.is_kept(path, layers);
+            let has = |other: &str| modules.contains_key(&format!("{other}.weight"));
+            let is_kept = self == Self::Uniform && layout.is_kept(path, layers, has);
             let fits = !is_kept
                 && module.choice.is_none()
                 && matches!(shape.len(), 2 | 3)

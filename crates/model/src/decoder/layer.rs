@@ -84,6 +84,9 @@ impl Layer {
         inputs: &TokenInputs,
         layer: LayerContext,
     ) -> mlx::Result<()> {
+        if self.mixer.attends_to_pictures() {
+            return self.cross(x, layer);
+        }
         if let Some(alternating) = &self.alternating {
             return self.alternate(alternating, x, inputs, layer);
         }
@@ -92,6 +95,23 @@ impl Layer {
             x.add_deferred();
         }
         self.finish.iter().try_for_each(|finish| finish.forward(x, inputs))
+    }
+
+    /// A layer of cross attention: rows without a picture pass it by.
+    fn cross(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
+        let Some(crossing) = &layer.ctx.cross else { return Ok(()) };
+        let ([mixed_joins, transformed_joins], [before, before_mlp], Some(mlp)) =
+            (&self.residual, self.norms.as_slice(), &self.mlp)
+        else {
+            return Err(mlx::Error::new("a layer of cross attention has two norms and an MLP"));
+        };
+        let normed = x.norm(before)?;
+        let mask = crossing.mask.astype(normed.dtype()?)?;
+        let mixed = self.mixer.forward(&normed, layer)?;
+        mixed_joins.add(x, mixed * &mask);
+        let transformed = mlp.forward(&x.norm(before_mlp)?)?;
+        transformed_joins.add(x, transformed * mask);
+        Ok(())
     }
 
     /// Computes one copy of the stream, and corrects the others, which its own embeddings join.

@@ -24,12 +24,25 @@ pub struct EncoderBlueprint {
     pub layers: Vec<EncoderLayer>,
     /// Linear layers of layers clip what they read and what they give, each to ranges of its own (Gemma 4).
     pub clipped: bool,
+    /// How a picture's tiles are encoded together, if they are.
+    pub tiles: Option<Tiles>,
+    /// Behind a layer, squares of two by two rows become one (MiniCPM-V 4.6).
+    pub squares: Option<SquareMerger>,
+    /// Behind which layers rows are taken that become one, with all of their elements in this order; if none are named,
+    /// behind the last.
+    pub joined: Vec<usize>,
     /// Side of the windows that some layers attend within, in merged patches.
     pub window: Option<usize>,
     /// Applied after the last layer.
     pub output_norm: Option<Norm>,
     /// From the last layer's rows to features.
     pub connector: Vec<ConnectorStep>,
+    /// Learned vectors between the features of a canvas.
+    pub separators: Separators,
+    /// From features in their order, learned vectors among them, to those of the text model's width.
+    pub projection: Vec<ConnectorStep>,
+    /// The embedding of the token in whose place features stand is added to each (Molmo 2).
+    pub placeholder: bool,
     /// Features of earlier layers, which join the stream of the text model's first layers.
     pub deepstack: Vec<Deepstack>,
     /// Width of the features: that of the text model's stream.
@@ -166,8 +179,64 @@ pub struct EncoderLayer {
     pub attention: EncoderAttention,
     #[allow(missing_docs)]
     pub mlp: Mlp,
-    /// What attention and MLP add to the stream is multiplied by learned vectors (InternViT).
-    pub scales: bool,
+    /// What attention and MLP add to the stream is multiplied by this.
+    pub scales: LayerScale,
+}
+
+/// Factors of what a layer adds to the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayerScale {
+    /// 1.
+    None,
+    /// Learned vectors (InternViT).
+    Vectors,
+    /// The hyperbolic tangents of learned numbers (Llama 3.2 Vision).
+    Gates,
+}
+
+/// A picture's tiles, whose rows all attend to each other (Llama 3.2 Vision). A picture with fewer tiles than the most is
+/// filled up, and so are the rows of each tile, with rows of zeros; rows that fill up do not attend to each other. Features
+/// are all rows of its own tiles, the class tokens' among them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tiles {
+    /// In how many shapes tiles may lie. Each has embeddings of its own, from number 1.
+    pub shapes: usize,
+    /// Most tiles of a picture.
+    pub most: usize,
+    /// A tile has a multiple of so many rows.
+    pub multiple: usize,
+    /// Behind so many layers, a norm, and embeddings of the tiles join once more.
+    pub local_layers: usize,
+    #[allow(missing_docs)]
+    pub norm: Norm,
+}
+
+/// Rows of squares of two by two attend to each other; then their elements pass through a norm and two linear layers, whose
+/// output is added to the rows' mean.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SquareMerger {
+    /// Behind which layer.
+    pub layer: usize,
+    #[allow(missing_docs)]
+    pub heads: usize,
+    /// Between the linear layers.
+    pub width: usize,
+    #[allow(missing_docs)]
+    pub act: Activation,
+    /// Before attention and before the linear layers.
+    pub norm: Norm,
+}
+
+/// Learned vectors between features, as wide as what the connector gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Separators {
+    /// None.
+    None,
+    /// One behind each row of a canvas, and behind a video (LLaVA-NeXT).
+    Newline,
+    /// The canvas comes first. One vector stands behind each row of it and of the whole, another between the two (Phi-3
+    /// Vision).
+    CanvasFirst,
 }
 
 /// Attention in both directions between the patches of one view.
@@ -274,10 +343,32 @@ pub enum ConnectorStep {
     /// This of the linear layer `gate_proj`, times the linear layer `up_proj`, both of this width.
     #[allow(missing_docs)]
     Gated { act: Activation, width: usize, bias: bool },
+    /// Each feature attends from the mean of its pool of rows to all of them, with biases. Its input layers give
+    /// `heads · head_dim`, its output layer `width`.
+    #[allow(missing_docs)]
+    AttentionPool { heads: usize, head_dim: usize, width: usize },
+    /// So many learned rows attend to a view's rows and to themselves, and become its features.
+    Perceiver(Perceiver),
     /// A factor.
     Scale(f32),
     /// The learned vector `shift` is subtracted, and what is left multiplied by the vector `scale`.
     Standardize,
+}
+
+/// Learned rows that attend to those of a view, layer by layer. All layers are pre-norm, without biases.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Perceiver {
+    /// How many rows come out of each view.
+    pub latents: usize,
+    pub layers: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub norm: Norm,
+    /// Of the gated MLPs.
+    pub width: usize,
+    pub act: Activation,
 }
 
 /// The order of a merged row's elements.
@@ -333,10 +424,16 @@ impl EncoderBlueprint {
             positions: PositionTable::Absent,
             input_norm: None,
             layers,
+            tiles: None,
+            squares: None,
+            joined: Vec::new(),
             window: None,
             clipped: false,
             output_norm: None,
             connector: Vec::new(),
+            separators: Separators::None,
+            projection: Vec::new(),
+            placeholder: false,
             deepstack: Vec::new(),
             features,
             rewrites,
@@ -358,6 +455,27 @@ impl EncoderBlueprint {
             broken.check(holds, || format!("a head's width ({} / {heads}) is a multiple of 4", self.hidden));
             layer.mlp.spec().check_rules(&mut broken);
         }
+        if let Some(squares) = self.squares {
+            broken.divides(("num_attention_heads", squares.heads), ("hidden_size", self.hidden));
+            broken.size(&[("merged intermediate_size", squares.width)]);
+        }
+        for step in &self.connector {
+            if let ConnectorStep::Perceiver(perceiver) = step {
+                let Perceiver { latents, layers, heads, kv_heads, head_dim, .. } = *perceiver;
+                broken.size(&[("resampler_n_latents", latents), ("resampler_depth", layers)]);
+                broken.size(&[("resampler_head_dim", head_dim)]);
+                broken.divides(("num_key_value_heads", kv_heads), ("resampler_n_heads", heads));
+            }
+        }
+        if let Some(Tiles { shapes, most, multiple, .. }) = self.tiles {
+            broken.size(&[("supported_aspect_ratios", shapes), ("max_num_tiles", most), ("rows", multiple)]);
+            broken.check(most <= 64, || format!("`max_num_tiles` ({most}) is at most 64"));
+        }
+        let count = self.layers.len();
+        let taken = self.joined.iter().copied().chain(self.squares.map(|squares| squares.layer));
+        for layer in taken {
+            broken.check(layer < count, || format!("layer {layer} is one of {count}"));
+        }
         for side in self.sides() {
             broken
                 .check((1..=64).contains(&side), || format!("`spatial_merge_size` ({side}) is from 1 to 64"));
@@ -372,9 +490,30 @@ impl EncoderBlueprint {
         if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }
     }
 
+    /// Width of rows behind the connector.
+    pub(super) fn connected(&self) -> usize {
+        let width = self.hidden * self.joined.len().max(1);
+        self.connector.iter().fold(width, |width, step| match *step {
+            ConnectorStep::Merge { side, .. } => width * side * side,
+            ConnectorStep::JoinRows(rows) => width * rows,
+            ConnectorStep::GateHalf(_) => width / 2,
+            ConnectorStep::Gated { width, .. }
+            | ConnectorStep::AttentionPool { width, .. }
+            | ConnectorStep::Linear { width, .. } => width,
+            ConnectorStep::Pool { .. }
+            | ConnectorStep::MeanOfRows(_)
+            | ConnectorStep::Norm { .. }
+            | ConnectorStep::Act(_)
+            | ConnectorStep::Perceiver(_)
+            | ConnectorStep::Scale(_)
+            | ConnectorStep::Standardize => width,
+        })
+    }
+
     /// Sides of the squares that are merged or pooled, and of windows.
     fn sides(&self) -> impl Iterator<Item = usize> {
-        let steps = self.connector.iter().chain(self.deepstack.iter().flat_map(|deep| &deep.connector));
+        let steps = self.connector.iter().chain(&self.projection);
+        let steps = steps.chain(self.deepstack.iter().flat_map(|deep| &deep.connector));
         let sides = steps.filter_map(|step| match step {
             ConnectorStep::Merge { side, .. } | ConnectorStep::Pool { side } => Some(*side),
             ConnectorStep::Norm { .. }
@@ -384,6 +523,8 @@ impl EncoderBlueprint {
             | ConnectorStep::Act(_)
             | ConnectorStep::GateHalf(_)
             | ConnectorStep::Gated { .. }
+            | ConnectorStep::AttentionPool { .. }
+            | ConnectorStep::Perceiver(_)
             | ConnectorStep::Scale(_)
             | ConnectorStep::Standardize => None,
         });

@@ -3,8 +3,10 @@
 use mlx::Array;
 
 use super::blueprint::{ConnectorStep, MergedElements, PatchOrder};
-use super::grid::Grid;
+use super::grid::{Grid, Layout};
 use super::manifest::{GATED, STANDARDIZE};
+use super::perceiver::PerceiverBlock;
+use super::pooling::AttentionPool;
 use crate::blocks::{Fused, Linear, NormBlock};
 use crate::ops::Ops;
 use crate::weights::Store;
@@ -27,18 +29,31 @@ enum Step {
     Act(Activation),
     GateHalf(Activation),
     Gated(Fused, Activation),
+    AttentionPool(Box<AttentionPool>),
+    Perceiver(Box<PerceiverBlock>),
     Scale(f32),
     Standardize([Array; 2]),
 }
 
 impl Connector {
+    /// Over rows as wide as the stream.
     pub(super) fn load(
         steps: &[ConnectorStep],
         order: PatchOrder,
         store: &mut Store,
         path: &str,
     ) -> Result<Self, LoadError> {
-        let mut width = store.hidden();
+        let hidden = store.hidden();
+        Self::load_over(steps, (order, hidden), store, path)
+    }
+
+    /// Over rows of this width.
+    pub(super) fn load_over(
+        steps: &[ConnectorStep],
+        (order, mut width): (PatchOrder, usize),
+        store: &mut Store,
+        path: &str,
+    ) -> Result<Self, LoadError> {
         let mut step = |step: &ConnectorStep| {
             Ok(match *step {
                 ConnectorStep::Merge { side, elements } => {
@@ -55,6 +70,13 @@ impl Connector {
                 ConnectorStep::GateHalf(act) => {
                     width /= 2;
                     Step::GateHalf(act)
+                }
+                ConnectorStep::AttentionPool { heads, width: to, .. } => {
+                    width = to;
+                    Step::AttentionPool(Box::new(AttentionPool::load(heads, store, path)?))
+                }
+                ConnectorStep::Perceiver(perceiver) => {
+                    Step::Perceiver(Box::new(PerceiverBlock::load(&perceiver, width, store, path)?))
                 }
                 ConnectorStep::Scale(factor) => Step::Scale(factor),
                 ConnectorStep::Standardize => {
@@ -80,7 +102,12 @@ impl Connector {
     }
 
     /// `[count · rows · columns, hidden]` → `[features of all views, width]`.
-    pub(super) fn forward(&self, rows: &Array, mut grid: Grid) -> mlx::Result<Array> {
+    pub(super) fn forward(&self, rows: &Array, grid: Grid) -> mlx::Result<Array> {
+        self.forward_as(rows, grid, &Layout::Views)
+    }
+
+    /// The same where `layout` says which rows a pool has.
+    pub(super) fn forward_as(&self, rows: &Array, mut grid: Grid, layout: &Layout) -> mlx::Result<Array> {
         let mut x = rows.clone();
         for step in &self.steps {
             x = match step {
@@ -88,6 +115,8 @@ impl Connector {
                 Step::Linear(linear) => linear.forward(&x)?,
                 Step::Act(act) => self.ops.act(&x, *act)?,
                 Step::Gated(linears, act) => self.ops.gated_act(&linears.forward(&x)?, *act)?,
+                Step::AttentionPool(pool) => pool.forward(&x, layout)?,
+                Step::Perceiver(perceiver) => perceiver.forward(&x, grid.count)?,
                 Step::Scale(factor) => x * *factor,
                 Step::Standardize([shift, scale]) => (x - shift) * scale,
                 Step::GateHalf(act) => match x.split(&[x.dim(-1)? / 2], -1)?.as_slice() {
@@ -95,7 +124,7 @@ impl Connector {
                     _ => return Err(mlx::Error::new("two halves")),
                 },
                 Step::Merge(side, elements) => {
-                    let squares = self.squares(&x, grid, *side)?;
+                    let squares = squares(&x, (self.order, grid), *side)?;
                     let [count, _, width] = squares.dims()?;
                     let squares = match elements {
                         MergedElements::PatchByPatch => squares,
@@ -103,7 +132,7 @@ impl Connector {
                     };
                     squares.reshape(&[count, (side * side) as i32 * width])?
                 }
-                Step::Pool(side) => self.squares(&x, grid, *side)?.mean(&[1])?,
+                Step::Pool(side) => squares(&x, (self.order, grid), *side)?.mean(&[1])?,
                 Step::JoinRows(count) => joined(&x, *count as i32)?,
                 Step::MeanOfRows(count) => means(&x, *count as i32)?,
             };
@@ -114,26 +143,6 @@ impl Connector {
         Ok(x)
     }
 
-    /// Squares with so many patches on a side, `[squares, side · side, width]`.
-    fn squares(&self, x: &Array, grid: Grid, side: usize) -> mlx::Result<Array> {
-        let width = x.dim(-1)?;
-        let patches = (side * side) as i32;
-        if self.order == PatchOrder::Squares(side) {
-            return x.reshape(&[-1, patches, width]);
-        }
-        let (merged, of_side) = (grid.merged(side), side as i32);
-        let (down, across) = (merged.rows as i32, merged.columns as i32);
-        let (rows, columns) = (grid.rows as i32, grid.columns as i32);
-        let x = x.reshape(&[grid.count as i32, rows, columns, width])?;
-        let (below, behind) = (down * of_side - rows, across * of_side - columns);
-        let x = match below + behind {
-            0 => x,
-            _ => x.pad(&[(0, 0), (0, below), (0, behind), (0, 0)], 0.0)?,
-        };
-        let parts = x.reshape(&[grid.count as i32, down, of_side, across, of_side, width])?;
-        parts.transpose(&[0, 1, 3, 2, 4, 5])?.reshape(&[-1, patches, width])
-    }
-
     pub(super) fn arrays(&self) -> Vec<&Array> {
         self.steps
             .iter()
@@ -142,6 +151,8 @@ impl Connector {
                 Step::Linear(linear) => linear.arrays(),
                 Step::Gated(linears, _) => linears.arrays(),
                 Step::Standardize(vectors) => vectors.iter().collect(),
+                Step::AttentionPool(pool) => pool.arrays(),
+                Step::Perceiver(perceiver) => perceiver.arrays(),
                 Step::Merge(..)
                 | Step::Pool(_)
                 | Step::JoinRows(_)
@@ -152,6 +163,26 @@ impl Connector {
             })
             .collect()
     }
+}
+
+/// Squares with so many patches on a side, `[squares, side · side, width]`.
+pub(super) fn squares(x: &Array, (order, grid): (PatchOrder, Grid), side: usize) -> mlx::Result<Array> {
+    let width = x.dim(-1)?;
+    let patches = (side * side) as i32;
+    if order == PatchOrder::Squares(side) {
+        return x.reshape(&[-1, patches, width]);
+    }
+    let (merged, of_side) = (grid.merged(side), side as i32);
+    let (down, across) = (merged.rows as i32, merged.columns as i32);
+    let (rows, columns) = (grid.rows as i32, grid.columns as i32);
+    let x = x.reshape(&[grid.count as i32, rows, columns, width])?;
+    let (below, behind) = (down * of_side - rows, across * of_side - columns);
+    let x = match below + behind {
+        0 => x,
+        _ => x.pad(&[(0, 0), (0, below), (0, behind), (0, 0)], 0.0)?,
+    };
+    let parts = x.reshape(&[grid.count as i32, down, of_side, across, of_side, width])?;
+    parts.transpose(&[0, 1, 3, 2, 4, 5])?.reshape(&[-1, patches, width])
 }
 
 /// So many rows as one row of all their elements, `[rows, width]` → `[⌈rows / count⌉, count · width]`.

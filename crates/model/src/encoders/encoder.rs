@@ -3,14 +3,18 @@
 use mlx::{Array, Dtype};
 
 use super::blueprint::{ClassToken, EncoderBlueprint, PatchOrder};
+use super::canvas::SeparatorVectors;
 use super::connector::Connector;
-use super::grid::{EncoderInput, Grid, View, windows};
+use super::grid::{EncoderInput, Grid, Layout, View, windows};
 use super::layer::{Group, LayerBlock, groups};
 use super::manifest::{
-    CLASS_TOKEN, CONNECTOR, DEEPSTACK, INPUT_NORM, OUTPUT_NORM, PATCH_NORM, PATCHES, POSITIONS,
+    CLASS_TOKEN, CONNECTOR, DEEPSTACK, INPUT_NORM, OUTPUT_NORM, PATCH_NORM, PATCHES, PLACEHOLDER, POSITIONS,
+    PROJECTION,
 };
 use super::positions::Positions;
 use super::rotary::Angles;
+use super::square_merger::SquareMergerBlock;
+use super::tiles::TilesBlock;
 use crate::blocks::{Linear, NormBlock};
 use crate::{Error, Kernels, LoadError, Quantization, Source, Weights};
 
@@ -25,8 +29,14 @@ pub struct Encoder {
     positions: Option<Positions>,
     input_norm: Option<NormBlock>,
     layers: Vec<LayerBlock>,
+    tiles: Option<TilesBlock>,
+    squares: Option<SquareMergerBlock>,
     output_norm: Option<NormBlock>,
     connector: Connector,
+    separators: SeparatorVectors,
+    projection: Connector,
+    /// `[1, features]`
+    placeholder: Option<Array>,
     deepstack: Vec<Connector>,
 }
 
@@ -72,7 +82,16 @@ impl Encoder {
             mlx::eval(layer.arrays())?;
             layers.push(layer);
         }
-        let connector = Connector::load(&blueprint.connector, order, &mut store, &at(CONNECTOR))?;
+        let tiles = blueprint.tiles.as_ref().map(|spec| TilesBlock::load(spec, &mut store)).transpose()?;
+        let squares = blueprint.squares.as_ref();
+        let squares = squares.map(|spec| SquareMergerBlock::load(spec, &mut store)).transpose()?;
+        let width = blueprint.hidden * blueprint.joined.len().max(1);
+        let connector =
+            Connector::load_over(&blueprint.connector, (order, width), &mut store, &at(CONNECTOR))?;
+        let placeholder = blueprint.placeholder.then(|| store.vector(&at(PLACEHOLDER))).transpose()?;
+        let separators = SeparatorVectors::load(&blueprint, &mut store)?;
+        let connected = (order, blueprint.connected());
+        let projection = Connector::load_over(&blueprint.projection, connected, &mut store, &at(PROJECTION))?;
         let deepstack = blueprint.deepstack.iter().enumerate().map(|(number, deep)| {
             Connector::load(&deep.connector, order, &mut store, &at(&format!("{DEEPSTACK}.{number}")))
         });
@@ -87,6 +106,11 @@ impl Encoder {
             layers,
             output_norm,
             connector,
+            separators,
+            projection,
+            placeholder,
+            squares,
+            tiles,
             deepstack,
             blueprint,
         };
@@ -109,7 +133,10 @@ impl Encoder {
     /// parts.
     pub fn encode_in_stages(&self, input: &EncoderInput) -> mlx::Result<(Features, Vec<Array>)> {
         let mut stages = Vec::with_capacity(input.views.len() * self.layers.len());
-        let of_views = input.views.iter().map(|view| self.encode_view(view, &mut stages));
+        let of_views = input.views.iter().map(|view| match &self.tiles {
+            Some(tiles) => self.encode_tiles(tiles, view, &input.layout, &mut stages),
+            None => self.encode_view(view, &input.layout, &mut stages),
+        });
         let of_views = of_views.collect::<mlx::Result<Vec<_>>>()?;
         let joined = |parts: Vec<&Array>| match parts.as_slice() {
             [] => Err(mlx::Error::new("a picture has at least one view")),
@@ -117,8 +144,16 @@ impl Encoder {
             several => mlx::concatenate(several, 0),
         };
         let deep = |which: usize| of_views.iter().filter_map(|of| of.deepstack.get(which)).collect();
+        let rows = joined(of_views.iter().map(|of| &of.rows).collect())?;
+        let views = input.views.iter().map(|view| view.grid.count).sum();
+        let rows = input.layout.arranged(rows, views, &self.separators)?;
+        let grid = Grid { count: 1, rows: 1, columns: rows.dim(0)? as usize };
+        let rows = self.projection.forward(&rows, grid)?;
         let features = Features {
-            rows: joined(of_views.iter().map(|of| &of.rows).collect())?,
+            rows: match &self.placeholder {
+                Some(embedding) => rows + embedding,
+                None => rows,
+            },
             deepstack: (0..self.deepstack.len())
                 .map(|which| joined(deep(which)))
                 .collect::<mlx::Result<_>>()?,
@@ -126,8 +161,8 @@ impl Encoder {
         Ok((features, stages))
     }
 
-    fn encode_view(&self, view: &View, stages: &mut Vec<Array>) -> mlx::Result<Features> {
-        let (grid, order) = (view.grid, self.blueprint.order);
+    fn encode_view(&self, view: &View, layout: &Layout, stages: &mut Vec<Array>) -> mlx::Result<Features> {
+        let (mut grid, order) = (view.grid, self.blueprint.order);
         if let PatchOrder::Squares(side) = order
             && !(grid.rows.is_multiple_of(side) && grid.columns.is_multiple_of(side))
         {
@@ -143,38 +178,106 @@ impl Encoder {
         if let Some(norm) = &self.input_norm {
             x = norm.forward(&x)?;
         }
-        let whole = vec![Group { count: grid.count, len: x.dim(0)? as usize / grid.count }];
+        let mut whole = vec![Group { count: grid.count, len: x.dim(0)? as usize / grid.count }];
         let mut angles = self.angles(grid)?;
         let windows = self.windows(grid)?;
         if let Some(windows) = &windows {
             x = x.take(&windows.order, 0)?;
             angles = angles.map(|angles| angles.take(&windows.order)).transpose()?;
         }
-        let features = |connector: &Connector, x: &Array| -> mlx::Result<Array> {
-            let features = connector.forward(&self.without_class_token(x, grid)?, grid)?;
+        let features = |connector: &Connector, x: &Array, grid: Grid| -> mlx::Result<Array> {
+            let features = connector.forward_as(&self.without_class_token(x, grid)?, grid, layout)?;
             match &windows {
                 Some(windows) => features.take(&windows.back, 0),
                 None => Ok(features),
             }
         };
-        let mut deepstack = Vec::new();
+        let (mut deepstack, mut joined) = (Vec::new(), Vec::new());
         for (number, layer) in self.layers.iter().enumerate() {
             let groups = match &windows {
                 Some(windows) if layer.is_windowed() => &windows.groups,
                 _ => &whole,
             };
             x = layer.forward(&x, groups, angles.as_ref())?;
+            if let Some(squares) = self.squares.as_ref().filter(|squares| squares.layer == number) {
+                x = squares.forward(&x, grid)?;
+                grid = grid.merged(2);
+                whole = vec![Group { count: grid.count, len: grid.view() }];
+            }
+            if self.blueprint.joined.contains(&number) {
+                joined.push((number, x.clone()));
+            }
             stages.push(x.clone());
             for (deep, connector) in self.blueprint.deepstack.iter().zip(&self.deepstack) {
                 if deep.layer == number {
-                    deepstack.push(features(connector, &x)?);
+                    deepstack.push(features(connector, &x, grid)?);
                 }
             }
+        }
+        if let Some(rows) = self.joined(&joined)? {
+            x = rows;
         }
         if let Some(norm) = &self.output_norm {
             x = norm.forward(&x)?;
         }
-        Ok(Features { rows: features(&self.connector, &x)?, deepstack })
+        Ok(Features { rows: features(&self.connector, &x, grid)?, deepstack })
+    }
+
+    /// All tiles of a picture together, with those that fill it up.
+    fn encode_tiles(
+        &self,
+        tiles: &TilesBlock,
+        view: &View,
+        layout: &Layout,
+        stages: &mut Vec<Array>,
+    ) -> mlx::Result<Features> {
+        let (most, hidden) = (view.grid.count as i32, self.blueprint.hidden as i32);
+        let places = tiles.places(layout, view.grid.count)?;
+        let pixels = self.blueprint.patches.cut(view, self.blueprint.order)?.astype(self.dtype)?;
+        let patches = self.patches.forward(&pixels)?.reshape(&[most, -1, hidden])?;
+        let mut x = tiles.with_tiles(&patches, &places)?;
+        if let Some(token) = &self.class_token {
+            let token = token.broadcast_to(&[most, 1, hidden])?.astype(x.dtype()?)?;
+            x = mlx::concatenate(&[&token, &x], 1)?;
+        }
+        let rows = x.dim(1)?;
+        if let Some(positions) = &self.positions {
+            if positions.weight.dim(0)? != rows {
+                return Err(mlx::Error::new(format!("{:?} has {} positions", view.grid, rows)));
+            }
+            x = tiles.with_positions(&x, &positions.weight, &places)?;
+        }
+        if let Some(norm) = &self.input_norm {
+            x = norm.forward(&x)?;
+        }
+        let ordered = tiles.rows(rows as usize, &places)?;
+        let filled = ordered.order.dim(0)? / most;
+        x = x.pad(&[(0, 0), (0, filled - rows), (0, 0)], 0.0)?.reshape(&[-1, hidden])?;
+        x = x.take(&ordered.order, 0)?;
+        let mut joined = Vec::new();
+        for (number, layer) in self.layers.iter().enumerate() {
+            x = layer.forward_filled(&x, ordered.real)?;
+            stages.push(x.clone());
+            if self.blueprint.joined.contains(&number) {
+                joined.push((number, x.clone()));
+            }
+            if number + 1 == tiles.spec.local_layers {
+                x = tiles.between(&x, &ordered, &places)?;
+            }
+        }
+        let x = self.joined(&joined)?.unwrap_or(x);
+        let x = x.slice(&[0, 0], &[ordered.real as i32, x.dim(1)?])?;
+        Ok(Features { rows: self.connector.forward_as(&x, view.grid, layout)?, deepstack: Vec::new() })
+    }
+
+    /// Rows of some layers as one, in the order that the blueprint names them.
+    fn joined(&self, of_layers: &[(usize, Array)]) -> mlx::Result<Option<Array>> {
+        if self.blueprint.joined.is_empty() {
+            return Ok(None);
+        }
+        let rows =
+            self.blueprint.joined.iter().filter_map(|layer| of_layers.iter().find(|(of, _)| of == layer));
+        mlx::concatenate(&rows.map(|(_, rows)| rows).collect::<Vec<_>>(), -1).map(Some)
     }
 
     /// Rows of patches, `[patches, hidden]`, with class tokens and learned positions.
@@ -259,6 +362,11 @@ impl Encoder {
             .into_iter()
             .chain(&self.class_token)
             .chain(self.positions.iter().map(|positions| &positions.weight))
+            .chain(self.separators.arrays())
+            .chain(self.projection.arrays())
+            .chain(&self.placeholder)
+            .chain(self.tiles.iter().flat_map(TilesBlock::arrays))
+            .chain(self.squares.iter().flat_map(SquareMergerBlock::arrays))
             .chain(norms)
             .chain(self.layers.iter().flat_map(LayerBlock::arrays))
             .chain(connectors.flat_map(Connector::arrays))

@@ -2,10 +2,50 @@
 
 use mlx::Array;
 
-/// One picture. Each view is encoded on its own; the features of all follow one another.
+/// One picture. Each view is encoded on its own.
 pub struct EncoderInput {
     /// A picture as a whole; its tiles, in the order of the prompt; or the frames of a video.
     pub views: Vec<View>,
+    /// How the views' features become the picture's.
+    pub layout: Layout,
+}
+
+/// How the features of views become those of a picture.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// They follow one another.
+    #[default]
+    Views,
+    /// Those of the first view, then those of a canvas that the other views are tiles of.
+    Canvas(Canvas),
+    /// Those of each view, resized to so many rows and columns: frames of a video (LLaVA-OneVision).
+    Frames([usize; 2]),
+    /// They are encoded together, and the first `count` of them are the picture's (Llama 3.2 Vision).
+    Tiles {
+        /// The number of the shape in which tiles lie, from 1.
+        shape: usize,
+        #[allow(missing_docs)]
+        count: usize,
+    },
+    /// Each feature is pooled from so many rows of the last layer, by their numbers over all views; -1 stands for none
+    /// (Molmo 2).
+    Pools {
+        /// Rows of a feature.
+        count: usize,
+        /// So many for each feature.
+        rows: Vec<i32>,
+    },
+}
+
+/// A picture on a grid of square tiles, which it need not fill. All sizes are of rows, then of columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Canvas {
+    /// Tiles, row by row.
+    pub tiles: [usize; 2],
+    /// Features in the middle of the canvas that show the picture; the others show what fills it up.
+    pub shown: [usize; 2],
+    /// What those are resized to.
+    pub resized: [usize; 2],
 }
 
 /// Views of equal size.
@@ -24,6 +64,12 @@ pub struct Grid {
     pub count: usize,
     pub rows: usize,
     pub columns: usize,
+}
+
+impl From<Vec<View>> for EncoderInput {
+    fn from(views: Vec<View>) -> Self {
+        Self { views, layout: Layout::Views }
+    }
 }
 
 impl Grid {

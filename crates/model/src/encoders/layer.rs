@@ -2,7 +2,7 @@
 
 use mlx::{Array, fast};
 
-use super::blueprint::{EncoderAttention, EncoderLayer};
+use super::blueprint::{EncoderAttention, EncoderLayer, LayerScale};
 use super::manifest::AFTER;
 use super::rotary::Angles;
 use crate::blocks::{Fused, Linear, MlpBlock, NormBlock};
@@ -27,6 +27,15 @@ pub(super) fn groups(lengths: impl IntoIterator<Item = usize>) -> Vec<Group> {
         }
     }
     groups
+}
+
+/// Which rows attend to which.
+#[derive(Clone, Copy)]
+enum Attends<'a> {
+    /// Those of a group to each other.
+    In(&'a [Group]),
+    /// The first ones to all, the others to the first ones.
+    Filled(i32),
 }
 
 /// Queries of a group that attend in one call, so that scores of a large picture need not all be in memory.
@@ -65,11 +74,11 @@ impl LayerBlock {
         let qkv = Fused::new(vec![linear("q_proj")?, linear("k_proj")?, linear("v_proj")?])?;
         let out = linear("o_proj")?;
         let mlp = spec.mlp.load(store, &format!("{path}.mlp"))?;
+        let scales = ["scale1", "scale2"].map(|name| format!("{path}.{name}"));
         let scales = match spec.scales {
-            true => {
-                Some([store.vector(&format!("{path}.scale1"))?, store.vector(&format!("{path}.scale2"))?])
-            }
-            false => None,
+            LayerScale::None => None,
+            LayerScale::Vectors => Some([store.vector(&scales[0])?, store.vector(&scales[1])?]),
+            LayerScale::Gates => Some([store.vector(&scales[0])?.tanh()?, store.vector(&scales[1])?.tanh()?]),
         };
         Ok(Self { ops: store.ops(), spec: spec.attention, norms, after, qk_norms, qkv, out, mlp, scales })
     }
@@ -81,8 +90,17 @@ impl LayerBlock {
 
     /// `x`: `[rows, hidden]`.
     pub(super) fn forward(&self, x: &Array, groups: &[Group], angles: Option<&Angles>) -> mlx::Result<Array> {
+        self.forward_as(x, Attends::In(groups), angles)
+    }
+
+    /// The same where all rows attend to each other, but those behind the first `real` only to these.
+    pub(super) fn forward_filled(&self, x: &Array, real: usize) -> mlx::Result<Array> {
+        self.forward_as(x, Attends::Filled(real as i32), None)
+    }
+
+    fn forward_as(&self, x: &Array, attends: Attends, angles: Option<&Angles>) -> mlx::Result<Array> {
         let [before, before_mlp] = &self.norms;
-        let mixed = self.attend(&before.forward(x)?, groups, angles)?;
+        let mixed = self.attend(&before.forward(x)?, attends, angles)?;
         let x = x + self.added(mixed, 0)?;
         let transformed = self.mlp.forward(&before_mlp.forward(&x)?)?;
         Ok(&x + self.added(transformed, 1)?)
@@ -100,7 +118,7 @@ impl LayerBlock {
         })
     }
 
-    fn attend(&self, x: &Array, groups: &[Group], angles: Option<&Angles>) -> mlx::Result<Array> {
+    fn attend(&self, x: &Array, attends: Attends, angles: Option<&Angles>) -> mlx::Result<Array> {
         let [rows, hidden] = x.dims()?;
         let heads = self.spec.heads as i32;
         let parts = self.qkv.forward(x)?.split(&[hidden, 2 * hidden], -1)?;
@@ -120,6 +138,10 @@ impl LayerBlock {
             None => v,
         };
         let scale = self.spec.scale.unwrap_or(((hidden / heads) as f32).powf(-0.5));
+        let groups = match attends {
+            Attends::In(groups) => groups,
+            Attends::Filled(real) => return self.out.forward(&self.filled([&q, &k, &v], real, scale)?),
+        };
         let mut first = 0;
         let mut attended = Vec::with_capacity(groups.len());
         for group in groups {
@@ -139,6 +161,24 @@ impl LayerBlock {
             several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
         };
         self.out.forward(&attended)
+    }
+
+    /// All `[rows, heads, head_dim]` → `[rows, heads · head_dim]`.
+    fn filled(&self, qkv: [&Array; 3], real: i32, scale: f32) -> mlx::Result<Array> {
+        let [rows, heads, width] = qkv[0].dims()?;
+        let part = |x: &Array, from: i32, to: i32| -> mlx::Result<Array> {
+            x.slice(&[from, 0, 0], &[to, heads, width])?.transpose(&[1, 0, 2])?.expand_dims(&[0])
+        };
+        let [q, k, v] = qkv;
+        let seen = |from: i32, to: i32, keys: i32| -> mlx::Result<Array> {
+            let (q, k, v) = (part(q, from, to)?, part(k, 0, keys)?, part(v, 0, keys)?);
+            let seen = attention(self.ops, [&q, &k, &v], scale)?.squeeze(&[0])?.transpose(&[1, 0, 2])?;
+            seen.reshape(&[to - from, heads * width])
+        };
+        match rows - real {
+            0 => seen(0, rows, rows),
+            _ => mlx::concatenate(&[&seen(0, real, rows)?, &seen(real, rows, real)?], 0),
+        }
     }
 
     pub(super) fn arrays(&self) -> Vec<&Array> {

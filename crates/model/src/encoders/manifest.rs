@@ -1,10 +1,12 @@
 //! The tensors of an encoder, all below `encoder`.
 
-use super::blueprint::{ClassToken, ConnectorStep, EncoderBlueprint, EncoderLayer, Linears, PositionTable};
-use crate::Manifest;
-use crate::Norm;
+use super::blueprint::{
+    ClassToken, ConnectorStep, EncoderBlueprint, EncoderLayer, LayerScale, Linears, Perceiver, PositionTable,
+    Separators, SquareMerger, Tiles,
+};
 use crate::blocks::LIMITS;
 use crate::manifest::Scope;
+use crate::{GatedMlp, Manifest, Mlp, Norm};
 
 /// Names of modules below a layer, or below its attention.
 pub(super) const AFTER: [&str; 2] = ["norm1_after", "norm2_after"];
@@ -32,6 +34,21 @@ pub(super) const INPUT_NORM: &str = "input_norm";
 pub(super) const OUTPUT_NORM: &str = "output_norm";
 pub(super) const CONNECTOR: &str = "connector";
 pub(super) const DEEPSTACK: &str = "deepstack";
+pub(super) const NEWLINE: &str = "newline";
+pub(super) const SEPARATOR: &str = "separator";
+pub(super) const PROJECTION: &str = "projection";
+pub(super) const PLACEHOLDER: &str = "placeholder";
+pub(super) const SQUARES: &str = "squares";
+pub(super) const TILES: &str = "tiles";
+/// Embeddings of tiles, below them.
+pub(super) const TILE_TABLES: [&str; 3] = ["before", "after", "positions"];
+
+/// Below an attention pool, and below the attention of squares.
+pub(super) const POOL: &str = "pool";
+/// Below a connector, and the norms of its layers.
+pub(super) const PERCEIVER: &str = "perceiver";
+pub(super) const PERCEIVER_NORMS: [&str; 3] = ["latents_norm", "context_norm", "norm"];
+pub(super) const ATTENTION: [&str; 4] = ["q_proj", "k_proj", "v_proj", "o_proj"];
 
 impl EncoderBlueprint {
     /// Every tensor that this encoder is made of, unquantized.
@@ -55,11 +72,71 @@ impl EncoderBlueprint {
         for (number, layer) in self.layers.iter().enumerate() {
             layer.name(&mut root.at(&format!("layers.{number}")), self.clipped);
         }
-        name_connector(&mut root.at(CONNECTOR), &self.connector, self.hidden);
+        name_connector(&mut root.at(CONNECTOR), &self.connector, self.hidden * self.joined.len().max(1));
+        if let Some(tiles) = &self.tiles {
+            let rows = self.positions.count().unwrap_or(0);
+            tiles.name(&mut root.at(TILES), rows);
+        }
+        if let Some(squares) = self.squares {
+            squares.name(&mut root.at(SQUARES));
+        }
+        if self.placeholder {
+            root.tensor(PLACEHOLDER, &[1, self.features]);
+        }
+        let separators: &[&str] = match self.separators {
+            Separators::None => &[],
+            Separators::Newline => &[NEWLINE],
+            Separators::CanvasFirst => &[NEWLINE, SEPARATOR],
+        };
+        separators.iter().for_each(|name| root.tensor(name, &[self.connected()]));
+        name_connector(&mut root.at(PROJECTION), &self.projection, self.connected());
         for (number, deep) in self.deepstack.iter().enumerate() {
             name_connector(&mut root.at(&format!("{DEEPSTACK}.{number}")), &deep.connector, self.hidden);
         }
         manifest
+    }
+}
+
+impl Tiles {
+    fn name(&self, at: &mut Scope, rows: usize) {
+        let hidden = at.hidden;
+        for (name, rows) in TILE_TABLES.into_iter().zip([1, 1, rows]) {
+            let mut table = at.at(name);
+            table.tensor("weight", &[self.shapes + 1, self.most * rows * hidden]);
+            table.tensor("gate", &[1]);
+        }
+        at.norm("norm", self.norm, hidden);
+    }
+}
+
+impl SquareMerger {
+    fn name(&self, at: &mut Scope) {
+        let hidden = at.hidden;
+        at.norm("norm1", self.norm, hidden);
+        at.norm("norm2", self.norm, 4 * hidden);
+        ATTENTION.iter().for_each(|name| at.at("attn").linear(name, hidden, hidden, true));
+        at.linear("linear_1", 4 * hidden, self.width, true);
+        at.linear("linear_2", self.width, hidden, true);
+    }
+}
+
+impl Perceiver {
+    fn name(&self, at: &mut Scope, width: usize) {
+        at.tensor("latents", &[self.latents, width]);
+        for number in 0..self.layers {
+            let mut layer = at.at(&format!("layers.{number}"));
+            PERCEIVER_NORMS.iter().for_each(|name| layer.norm(name, self.norm, width));
+            let (queries, keys) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+            let shapes = [(width, queries), (width, keys), (width, keys), (queries, width)];
+            for (name, (from, to)) in ATTENTION.into_iter().zip(shapes) {
+                layer.at("attn").linear(name, from, to, false);
+            }
+            let mlp = GatedMlp { width: self.width, act: self.act, bias: false };
+            let hidden = std::mem::replace(&mut layer.hidden, width);
+            Mlp::from(mlp).spec().name_tensors(&mut layer.at("mlp"));
+            layer.hidden = hidden;
+        }
+        at.norm("norm", self.norm, width);
     }
 }
 
@@ -97,9 +174,13 @@ impl EncoderLayer {
         for name in CLIPPED.iter().filter(|_| clipped) {
             LIMITS.iter().for_each(|limit| at.at(name).tensor(limit, &[]));
         }
-        if self.scales {
-            at.tensor("scale1", &[hidden]);
-            at.tensor("scale2", &[hidden]);
+        let factors = match self.scales {
+            LayerScale::None => None,
+            LayerScale::Vectors => Some(hidden),
+            LayerScale::Gates => Some(1),
+        };
+        for name in factors.iter().flat_map(|_| ["scale1", "scale2"]) {
+            at.tensor(name, &[factors.unwrap_or(1)]);
         }
     }
 }
@@ -130,6 +211,14 @@ pub(super) fn name_connector(at: &mut Scope, steps: &[ConnectorStep], mut width:
                 GATED.iter().for_each(|name| at.linear(name, width, to, bias));
                 width = to;
             }
+            ConnectorStep::AttentionPool { heads, head_dim, width: to } => {
+                let mut pool = at.at(POOL);
+                let [inputs @ .., output] = ATTENTION;
+                inputs.iter().for_each(|name| pool.linear(name, width, heads * head_dim, true));
+                pool.linear(output, heads * head_dim, to, true);
+                width = to;
+            }
+            ConnectorStep::Perceiver(perceiver) => perceiver.name(&mut at.at(PERCEIVER), width),
             ConnectorStep::GateHalf(_) => width /= 2,
             ConnectorStep::Norm { name, norm } => at.norm(name, norm, width),
             ConnectorStep::Linear { name, width: to, bias } => {

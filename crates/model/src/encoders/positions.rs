@@ -21,7 +21,9 @@ impl Positions {
         match self.table {
             PositionTable::Absent => Ok(None),
             PositionTable::PerRow { .. } => Ok(Some(self.weight.clone())),
-            PositionTable::Square { side, .. } if [grid.rows, grid.columns] == [side; 2] => {
+            PositionTable::Square { side, sampling }
+                if [grid.rows, grid.columns] == [side; 2] && sampling != Sampling::Nearest =>
+            {
                 in_order(&self.weight, grid, order).map(Some)
             }
             PositionTable::Axes { count } => in_order(&self.by_axes(grid, count)?, grid, order).map(Some),
@@ -57,10 +59,10 @@ impl Positions {
 }
 
 /// How much each of `from` positions counts at each of `to` places, `[to, from]`.
-fn samples(sampling: Sampling, from: usize, to: usize) -> Vec<f32> {
+pub(super) fn samples(sampling: Sampling, from: usize, to: usize) -> Vec<f32> {
     let row = |place: usize| match sampling {
         Sampling::Nearest => {
-            let at = place * from / to.max(1);
+            let at = bucket(place, from, to);
             (0..from).map(|position| f64::from(u8::from(position == at))).collect::<Vec<_>>()
         }
         Sampling::AlignedCorners => {
@@ -75,6 +77,15 @@ fn samples(sampling: Sampling, from: usize, to: usize) -> Vec<f32> {
         Sampling::Bicubic => cubic(centre(place, from, to), from),
     };
     (0..to).flat_map(row).map(|weight| weight as f32).collect()
+}
+
+/// The position that a place begins in. Multiples of fractions are rounded to float32, as the reference has them, so that some
+/// places are in the position before. Source: transformers `models/idefics3/modeling_idefics3.py`.
+fn bucket(place: usize, from: usize, to: usize) -> usize {
+    let place = (place as f32 * (1.0 / to.max(1) as f32)).min(1.0 - 1e-6);
+    let step = 1.0 / from.max(1) as f64;
+    let border = |position: &usize| (step + (position - 1) as f64 * step) as f32;
+    (1..from).take_while(|position| border(position) <= place).count()
 }
 
 /// Where the centre of a place is among positions.
@@ -142,6 +153,13 @@ mod tests {
     fn fewer_places_cover_more_positions() {
         let [near, far] = [3.0 / 7.0, 1.0 / 7.0];
         assert_eq!(samples(Sampling::Antialiased, 4, 2), [near, near, far, 0.0, 0.0, far, near, near]);
+    }
+
+    #[test]
+    fn some_patches_have_the_position_before() {
+        let of = |side: usize| (0..side).map(|place| bucket(place, side, side)).collect::<Vec<_>>();
+        assert_eq!(of(26), (0..26).collect::<Vec<_>>());
+        assert_eq!(of(49)[4..8], [4, 4, 6, 6]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         mlp: ["pre_mlp_layernorm", "post_mlp_layernorm"],
     };
     let first: usize = cfg.or("num_dense_layers", 2)?;
-    let spans = super::parts::layer_spans(cfg, dims.layers)?;
+    let spans = super::by_layer::layer_spans(cfg, dims.layers)?;
     let layer = |(at, span): (usize, AttentionSpan)| {
         let attention = if span == AttentionSpan::Full { &global } else { &local };
         let mlp: Mlp = if at < first { dense.into() } else { moe.clone().into() };

@@ -31,13 +31,18 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let router = Router { renormalize: true, ..Router::SIGMOID_CORRECTED };
     let router = Router { groups: moe.router.groups, scale: moe.router.scale, ..router };
     let moe = Moe { router, ..moe };
-    let gate = |(index, attends): (usize, bool)| {
-        let at = |name: &str| format!("model.layers.{index}.self_attn.{name}");
-        attends.then(|| prefix(&at("g_proj"), &at("gate_proj")))
+    // What two modules are called depends on the kind of layer.
+    let of_kind = |(index, attends): (usize, bool)| {
+        let at = |block: &str, name: &str| format!("model.layers.{index}.{block}.{name}");
+        let renamed = |from: &str, to: &str| prefix(&at("attention", from), &at("self_attn", to));
+        match attends {
+            true => vec![renamed("dense", "o_proj"), renamed("g_proj", "gate_proj")],
+            false => vec![renamed("o_proj", "o_proj")],
+        }
     };
     let rewrites = [
+        attends(cfg, &dims)?.into_iter().enumerate().flat_map(of_kind).collect(),
         names(&dims, &moe),
-        attends(cfg, &dims)?.into_iter().enumerate().filter_map(gate).collect(),
         delta_convs(),
         vec![split_latent(&latent)],
     ];

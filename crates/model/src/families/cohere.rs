@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/cohere.py`.
 
+use super::by_layer::*;
 use super::parts::*;
 use crate::*;
 

@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/exaone_moe.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use super::routed::*;

@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/gemma3_text.py`; absent fields mean what they mean there.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use crate::*;
@@ -49,17 +50,8 @@ fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
     let layer = |attention: &Attention| {
         LayerSpec::pre_norm(attention.clone(), mlp, dims.norm).with_norms(NormPlacement::GEMMA)
     };
-    let (global, local) = (layer(&global), layer(&local));
-    let period: usize =
-        cfg.opt("sliding_window_pattern")?.or(cfg.opt("_sliding_window_pattern")?).unwrap_or(6);
-    let layers = match cfg.opt::<Vec<String>>("layer_types")? {
-        None => every(period, dims.layers, global, local),
-        Some(_) => {
-            let spans = layer_spans(cfg, dims.layers)?;
-            let layer = |span| if span == AttentionSpan::Full { global.clone() } else { local.clone() };
-            spans.into_iter().map(layer).collect()
-        }
-    };
+    let period = cfg.opt("sliding_window_pattern")?.or(cfg.opt("_sliding_window_pattern")?).unwrap_or(6);
+    let layers = by_kind_or_every(cfg, period, dims.layers, [layer(&global), layer(&local)])?;
     Ok(Blueprint {
         embed_scale: rounded_to_bf16((dims.hidden as f32).sqrt()),
         rewrites: add_one_to_norms(When::Always).collect(),
@@ -69,10 +61,8 @@ fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
 
 /// Of global layers and of local ones. Newer configs have them by the kind of layer.
 fn rotations(cfg: &Config, head_dim: usize) -> Result<[Rope; 2], ConfigError> {
-    if let Some(parameters) = cfg.section("rope_parameters")?
-        && parameters.section("full_attention")?.is_some()
-    {
-        return rope_by_kind(cfg, head_dim);
+    if let Some(ropes) = rope_by_kind_if_any(cfg, [head_dim; 2])? {
+        return Ok(ropes);
     }
     let base = cfg.opt("rope_theta")?.or(cfg.opt("rope_global_base_freq")?).unwrap_or(1_000_000.0);
     let global = Rope { base, ..Rope::read(cfg, head_dim)? };

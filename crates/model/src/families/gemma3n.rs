@@ -3,6 +3,7 @@
 //!
 //! Source: mlx-lm `models/gemma3n.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use crate::*;
@@ -64,18 +65,11 @@ fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), Confi
 
 /// The MLP of each layer; in some only the largest activations count.
 fn mlps(cfg: &Config, layers: usize) -> Result<Vec<GatedMlp>, ConfigError> {
-    let widths: Vec<usize> = match cfg.opt::<usize>("intermediate_size") {
-        Ok(width) => vec![width.ok_or_else(|| missing("intermediate_size"))?; layers],
-        Err(_) => cfg.req("intermediate_size")?,
-    };
-    let shares: Vec<f32> = cfg.or("activation_sparsity_pattern", vec![0.0; layers])?;
-    if widths.len() != layers || shares.len() != layers {
-        let rule = format!("`intermediate_size` and `activation_sparsity_pattern` are of {layers} layers");
-        return Err(ConfigError::Inconsistent { rules: vec![rule] });
-    }
-    let mlp = |(width, share): (usize, f32)| {
-        let act = if share > 0.0 { Activation::SparseGelu { share } } else { Activation::GeluTanh };
-        GatedMlp { width, act, bias: false }
+    let widths = each_layer(cfg, "intermediate_size", layers)?;
+    let shares = per_layer_or(cfg, "activation_sparsity_pattern", layers, 0.0)?;
+    let mlp = |(width, share): (usize, f32)| match share {
+        share if share > 0.0 => GatedMlp::new(width, Activation::SparseGelu { share }),
+        _ => GatedMlp::new(width, Activation::GeluTanh),
     };
     Ok(widths.into_iter().zip(shares).map(mlp).collect())
 }

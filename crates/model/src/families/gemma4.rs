@@ -3,6 +3,7 @@
 //!
 //! Source: mlx-lm `models/gemma4_text.py`, `models/gemma4.py`.
 
+use super::by_layer::*;
 use super::gemma4_experts::*;
 use super::names::*;
 use super::parts::*;
@@ -30,21 +31,11 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Ok(LayerSpec { finish: embeddings.into_iter().chain([Finish::Scale]).collect(), ..layer })
     };
     let layers = spans.iter().enumerate().map(layer).collect::<Result<_, _>>()?;
-    // The router's norm has a further factor.
-    let router = WeightRewrite::Scale {
-        tensors: "model.layers.*.mlp.router_norm.weight".into(),
-        factors: vec![(dims.hidden as f32).powf(-0.5)],
-        when: When::Always,
-    };
-    let experts = match cfg.opt("moe_intermediate_size")? {
-        Some(width) if cfg.or("enable_moe_block", false)? => expert_names(width),
-        _ => Vec::new(),
-    };
     Ok(Blueprint {
         embed_scale: (dims.hidden as f32).sqrt(),
         per_layer_inputs: own,
         logit_softcap: cfg.opt("final_logit_softcapping")?,
-        rewrites: [without_ranges(), experts, vec![router], unread_keys(writers..dims.layers)].concat(),
+        rewrites: [without_ranges(), expert_names(cfg, &dims)?, unread_keys(writers..dims.layers)].concat(),
         ..Blueprint::new(&dims, layers)
     })
 }
@@ -57,15 +48,12 @@ pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> 
 }
 
 fn spans(cfg: &Config, dims: &Dims) -> Result<Vec<AttentionSpan>, ConfigError> {
-    let window = cfg.or("sliding_window", 512)?;
-    let period: usize = cfg.or("sliding_window_pattern", 5)?;
-    if cfg.opt::<Vec<String>>("layer_types")?.is_some() {
-        return layer_spans(cfg, dims.layers);
+    let window = AttentionSpan::Window(cfg.or("sliding_window", 512)?);
+    let period = cfg.or("sliding_window_pattern", 5)?;
+    match cfg.opt::<Vec<String>>("layer_types")? {
+        Some(_) => layer_spans(cfg, dims.layers),
+        None => Ok(every(period, dims.layers, AttentionSpan::Full, window)),
     }
-    let span = |number: usize| {
-        if number.is_multiple_of(period) { AttentionSpan::Full } else { AttentionSpan::Window(window) }
-    };
-    Ok((1..=dims.layers).map(span).collect())
 }
 
 /// Of layers that see everything, and of those with a window.
@@ -80,21 +68,9 @@ fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), Confi
     let head_dim = cfg.opt("global_head_dim")?.filter(|dim| *dim > 0).unwrap_or(dims.head_dim);
     let as_values = cfg.or("attention_k_eq_v", false)?;
     let kv_heads = cfg.opt("num_global_key_value_heads")?.filter(|_| as_values).unwrap_or(dims.kv_heads);
-    let section = cfg.section("rope_parameters")?;
-    let (global, local) = match &section {
-        Some(parameters) => {
-            let of_kind = |kind: &str, dim| {
-                let section = parameters.section(kind)?.ok_or_else(|| missing("rope_parameters"))?;
-                Rope::read_section(&section, cfg, dim)
-            };
-            (of_kind("full_attention", head_dim)?, of_kind("sliding_attention", dims.head_dim)?)
-        }
-        None => {
-            let scaling = Scaling::Proportional { factor: 1.0, share: 0.25 };
-            let global = Rope { scaling, ..Rope::new(head_dim, 1_000_000.0) };
-            (global, Rope::new(dims.head_dim, 10_000.0))
-        }
-    };
+    let scaling = Scaling::Proportional { factor: 1.0, share: 0.25 };
+    let absent = [Rope { scaling, ..Rope::new(head_dim, 1_000_000.0) }, Rope::new(dims.head_dim, 10_000.0)];
+    let [global, local] = rope_by_kind_if_any(cfg, [head_dim, dims.head_dim])?.unwrap_or(absent);
     let keys = if as_values { KeySource::OwnAsValues } else { KeySource::Own };
     let full = Attention { keys, ..of(&Dims { head_dim, kv_heads, ..*dims }, global) };
     let span = AttentionSpan::Window(cfg.or("sliding_window", 512)?);

@@ -18,22 +18,26 @@ pub(super) fn layer(
     if !cfg.or("enable_moe_block", false)? {
         return Ok(LayerSpec::pre_norm(attention, mlp, dims.norm).with_norms(NormPlacement::GEMMA));
     }
-    let routed = Moe {
-        experts: cfg.req("num_experts")?,
-        top_k: cfg.req("top_k_experts")?,
-        expert: mlp.with_width(cfg.req("moe_intermediate_size")?).into(),
-        router: Router { scores: RouteScores::ChosenSoftmax, expert_scales: true, ..Router::SOFTMAX },
-        shared: None,
-        latent: None,
-    };
+    let router = Router { scores: RouteScores::ChosenSoftmax, expert_scales: true, ..Router::SOFTMAX };
+    let expert = mlp.with_width(cfg.req("moe_intermediate_size")?);
+    let routed = Moe::new(cfg.req("num_experts")?, cfg.req("top_k_experts")?, expert, router);
     let both = DenseAndRouted { dense: mlp, routed, norm: dims.norm };
     let norms = NormPlacement::OpenSandwich { mixer, mlp: after };
     Ok(LayerSpec::pre_norm(attention, both, dims.norm).with_norms(norms))
 }
 
 /// From its names of experts to ours; a dense MLP beside them has a name of its own.
-pub(super) fn expert_names(width: usize) -> Vec<WeightRewrite> {
-    [
+pub(super) fn expert_names(cfg: &Config, dims: &Dims) -> Result<Vec<WeightRewrite>, ConfigError> {
+    if !cfg.or("enable_moe_block", false)? {
+        return Ok(Vec::new());
+    }
+    // The router's norm has a further factor.
+    let router = WeightRewrite::Scale {
+        tensors: "model.layers.*.mlp.router_norm.weight".into(),
+        factors: vec![(dims.hidden as f32).powf(-0.5)],
+        when: When::Always,
+    };
+    let names = [
         parts_of_layers([
             ("mlp.gate_proj", "mlp.dense.gate_proj"),
             ("mlp.up_proj", "mlp.dense.up_proj"),
@@ -50,7 +54,8 @@ pub(super) fn expert_names(width: usize) -> Vec<WeightRewrite> {
             ("pre_feedforward_layernorm_2.weight", "mlp.routed_norm.weight"),
             ("post_feedforward_layernorm_2.weight", "mlp.routed_norm_after.weight"),
         ]),
-        joined_experts(width),
-    ]
-    .concat()
+        joined_experts(cfg.req("moe_intermediate_size")?),
+        vec![router],
+    ];
+    Ok(names.concat())
 }

@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/gpt_oss.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use crate::*;
@@ -26,11 +27,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     };
     let window = AttentionSpan::Window(cfg.or("sliding_window", 128)?);
     let layer = |span| LayerSpec::pre_norm(Attention { span, ..attention.clone() }, moe.clone(), dims.norm);
-    let (full, sliding) = (layer(AttentionSpan::Full), layer(window));
-    let layers = match cfg.opt::<Vec<String>>("layer_types")? {
-        Some(kinds) => by_kind(&kinds, dims.layers, full, sliding)?,
-        None => every(2, dims.layers, full, sliding),
-    };
+    let layers = by_kind_or_every(cfg, 2, dims.layers, [layer(AttentionSpan::Full), layer(window)])?;
     let mut rewrites = parts_of_layers([("mlp.router", "mlp.gate"), ("mlp.experts.*", "mlp.switch_mlp.*")]);
     let of_experts = |name: &str| Pattern::from(format!("model.layers.*.mlp.switch_mlp.{name}.*"));
     rewrites.push(WeightRewrite::Deinterleave {

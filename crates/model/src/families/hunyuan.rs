@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/hunyuan.py`.
 
+use super::by_layer::*;
 use super::hunyuan_dense::{alpha_rope, norm_names, qk_norm};
 use super::names::*;
 use crate::*;
@@ -23,14 +24,14 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     };
     let attention = attention.with_bias(cfg.or("attention_bias", false)?);
     let share = if cfg.or("use_cla", false)? { cfg.or("cla_share_factor", 2)? } else { 1usize }.max(1);
-    let layer = |index: usize| -> Result<LayerSpec, ConfigError> {
+    let layer = |(index, mlp): (usize, Mlp)| {
         let keys = match index % share {
             0 => KeySource::Own,
             past => KeySource::Layer(index - past),
         };
-        Ok(LayerSpec::pre_norm(Attention { keys, ..attention.clone() }, mlp(cfg, index)?, dims.norm))
+        LayerSpec::pre_norm(Attention { keys, ..attention.clone() }, mlp, dims.norm)
     };
-    let layers = (0..dims.layers).map(layer).collect::<Result<Vec<_>, _>>()?;
+    let layers = mlps(cfg, dims.layers)?.into_iter().enumerate().map(layer).collect();
     let rewrites = [
         parts_of_layers([("mlp.gate.wg", "mlp.gate")]),
         norm_names(),
@@ -45,36 +46,24 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers) })
 }
 
-/// A number for all layers, or one for each.
-fn at_layer(cfg: &Config, field: &str, index: usize) -> Result<Option<usize>, ConfigError> {
-    if let Ok(all) = cfg.opt::<usize>(field) {
-        return Ok(all);
-    }
-    let numbers: Vec<usize> = cfg.req(field)?;
-    numbers.get(index).copied().map(Some).ok_or_else(|| super::parts::missing(field))
-}
-
-fn mlp(cfg: &Config, index: usize) -> Result<Mlp, ConfigError> {
+/// Numbers of experts and their widths may differ by layer.
+fn mlps(cfg: &Config, layers: usize) -> Result<Vec<Mlp>, ConfigError> {
     let dense = GatedMlp { act: Activation::Silu, ..GatedMlp::read(cfg)? };
     let experts = cfg.req("num_experts")?;
-    let shared = at_layer(cfg, "num_shared_expert", index)?.unwrap_or(1) * dense.width;
-    let top_k = at_layer(cfg, "moe_topk", index)?.unwrap_or(1);
-    let width = at_layer(cfg, "moe_intermediate_size", index)?.unwrap_or(dense.width);
-    if experts == 1 {
-        return Ok(dense.into());
-    }
-    let shared = cfg.or("use_mixed_mlp_moe", false)?.then_some(SharedExpert {
-        name: "shared_mlp",
-        width: shared,
-        gate: SharedGate::None,
-        act: None,
-    });
-    let expert = dense.with_width(width).into();
+    let shared = per_layer_or(cfg, "num_shared_expert", layers, 1)?;
+    let top_k = per_layer_or(cfg, "moe_topk", layers, 1)?;
+    let widths = per_layer_or(cfg, "moe_intermediate_size", layers, dense.width)?;
+    let mixed = cfg.or("use_mixed_mlp_moe", false)?;
     // mlx-lm does not read these two, which Hunyuan A13B has.
     let router = Router {
         renormalize: cfg.or("norm_topk_prob", false)?,
         scale: cfg.or("routed_scaling_factor", 1.0)?,
         ..Router::SOFTMAX
     };
-    Ok(Moe { experts, top_k, expert, router, shared, latent: None }.into())
+    let mlp = |((width, top_k), shared): ((usize, usize), usize)| {
+        let shared = mixed.then(|| SharedExpert::new("shared_mlp", shared * dense.width));
+        let moe = Moe::new(experts, top_k, dense.with_width(width), router);
+        if experts == 1 { dense.into() } else { Moe { shared, ..moe }.into() }
+    };
+    Ok(widths.into_iter().zip(top_k).zip(shared).map(mlp).collect())
 }

@@ -27,8 +27,8 @@ pub(super) fn kimi_delta(cfg: &Config, norm_eps: f32) -> Result<DeltaAttention, 
 
 /// Its experts.
 pub(super) fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
-    let kinds = [("sigmoid", RouteScores::Sigmoid), ("softmax", RouteScores::Softmax)];
-    let scores = cfg.choice_opt("moe_router_activation_func", &kinds)?.unwrap_or(RouteScores::Sigmoid);
+    let scores = cfg.choice_opt("moe_router_activation_func", RouteScores::CHOICES)?;
+    let scores = scores.unwrap_or(RouteScores::Sigmoid);
     let router = Router { scores, renormalize: true, ..Router::SIGMOID_CORRECTED };
     let fields = MoeFields {
         top_k: "num_experts_per_token",

@@ -2,8 +2,8 @@
 //!
 //! Source: mlx-lm `models/llama.py`; Hugging Face `LlamaConfig`, `MistralConfig`.
 
+use super::by_layer::*;
 use super::names::*;
-use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {

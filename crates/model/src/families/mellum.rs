@@ -2,8 +2,8 @@
 //!
 //! Source: mlx-lm `models/mellum.py`.
 
+use super::by_layer::*;
 use super::names::*;
-use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {

@@ -3,6 +3,7 @@
 //!
 //! Source: mlx-lm `models/ministral3.py`, `models/mistral3.py`, `models/pixtral.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use super::{deepseek_v3, llama};

@@ -5,7 +5,7 @@
 use super::names::*;
 use super::parts::*;
 use super::without_effect;
-use super::{cohere, gemma, glm, glm4_moe, lfm2, llama, qwen2, qwen3};
+use super::{cohere, gemma, glm, glm4_moe, lfm2, llama, qwen2, qwen3, qwen3_5};
 use crate::*;
 
 /// The text models that are served so.
@@ -31,6 +31,23 @@ pub(super) fn read_internvl_chat(cfg: &Config) -> Result<Blueprint, ConfigError>
     let _none = text_config(cfg)?;
     let blueprint = below(cfg, cfg.section("llm_config")?.ok_or_else(|| missing("llm_config"))?)?;
     Ok(Blueprint { rewrites: [vec![drop("mlp1.**")], blueprint.rewrites].concat(), ..blueprint })
+}
+
+/// MiniCPM-V, whose mergers stand beside its tower, and whose pictures take positions as texts do.
+pub(super) fn read_minicpmv(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    let mut blueprint = qwen3_5::read(cfg)?;
+    for attention in blueprint.layers.iter_mut().flat_map(|layer| layer.mixer.attentions_mut()) {
+        if let Position::Rope(rope) = &mut attention.position {
+            rope.sections = None;
+        }
+    }
+    let mergers = ["merger.**", "model.merger.**", "vit_merger.**", "model.vit_merger.**"].map(drop);
+    let head = match cfg.opt("tie_word_embeddings")? {
+        Some(true) => Head::Tied,
+        Some(false) => Head::Own,
+        None => blueprint.head,
+    };
+    Ok(Blueprint { head, rewrites: [mergers.to_vec(), blueprint.rewrites].concat(), ..blueprint })
 }
 
 /// dots.ocr, whose config is that of its text model, Qwen2.

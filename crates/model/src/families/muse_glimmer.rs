@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/muse_glimmer.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use crate::*;
@@ -23,18 +24,14 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         norms_after: Some([after; 2]),
         ..LayerSpec::pre_norm(attention.clone(), mlp, dims.norm).with_norms(NormPlacement::GEMMA)
     };
-    let layers = match cfg.opt::<Vec<String>>("layer_types")? {
-        Some(kinds) => by_kind(&kinds, dims.layers, layer(&global), layer(&local))?,
-        None => every(4, dims.layers, layer(&global), layer(&local)),
-    };
-    let encoders = ["vision_adapter.**", "vision_projection.**"].map(drop);
+    let layers = by_kind_or_every(cfg, 4, dims.layers, [layer(&global), layer(&local)])?;
     let centered =
         WeightRewrite::Add { tensors: "model.layers.*.*.weight".into(), amount: 1.0, when: When::Always };
     Ok(Blueprint {
         embed_norm: Some(norm),
         logit_scale: cfg.or("output_multiplier", 1.0)?,
         logit_softcap: Some(cfg.or("final_logit_softcapping", 20.0)?),
-        rewrites: [encoders.to_vec(), text_model(), vec![centered]].concat(),
+        rewrites: [text_model(), vec![centered]].concat(),
         ..Blueprint::new(&dims, layers)
     })
 }

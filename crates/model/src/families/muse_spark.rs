@@ -3,6 +3,7 @@
 //!
 //! Source: mlx-lm `models/muse_spark.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use crate::*;
@@ -31,7 +32,10 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
                 .with_norms(NormPlacement::GEMMA)
         }
     };
-    let kinds = layer_spans(text, dims.layers)?.into_iter().zip(rotations(text, dims.layers)?);
+    // Layers with a theta rotate.
+    let rotate =
+        each_layer::<f32>(text, "layer_rope_theta", dims.layers)?.into_iter().map(|theta| theta != 0.0);
+    let kinds = layer_spans(text, dims.layers)?.into_iter().zip(rotate);
     Ok(Blueprint {
         stream: StreamDtype::F32,
         embed_norm: Some(unweighted),
@@ -45,61 +49,33 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 /// Every layer is routed. Logits of the router are scaled like those of tokens.
 fn moe(cfg: &Config, dims: &Dims, norm_eps: f32) -> Result<Moe, ConfigError> {
     cfg.only("mlp_layer_types", vec!["sparse"; dims.layers])?;
-    let width = cfg.req("moe_intermediate_size")?;
-    Ok(Moe {
-        experts: cfg.req("num_local_experts")?,
-        top_k: cfg.req("num_experts_per_tok")?,
-        expert: GatedMlp { width, act: Activation::Silu, bias: false }.into(),
-        router: Router {
-            logit_scale: cfg.req("output_multiplier")?,
-            renormalize: true,
-            scale: cfg.or("routed_scaling_factor", 1.0)?,
-            ..Router::SIGMOID_CORRECTED
-        },
-        shared: None,
-        latent: Some(Latent {
-            width: cfg.req("moe_hidden_size")?,
-            norms: LatentNorms {
-                before: Some(dims.norm),
-                of_each: Some(Norm::ScaledRms { eps: norm_eps }),
-                of_sum: None,
-            },
-        }),
-    })
-}
-
-/// Which layers rotate: those with a theta.
-fn rotations(cfg: &Config, layers: usize) -> Result<Vec<bool>, ConfigError> {
-    let thetas: Vec<f32> = cfg.req("layer_rope_theta")?;
-    if thetas.len() != layers {
-        let rule = format!("`layer_rope_theta` ({}) has one number a layer ({layers})", thetas.len());
-        return Err(ConfigError::Inconsistent { rules: vec![rule] });
-    }
-    Ok(thetas.into_iter().map(|theta| theta != 0.0).collect())
+    let router = Router {
+        logit_scale: cfg.req("output_multiplier")?,
+        renormalize: true,
+        scale: cfg.or("routed_scaling_factor", 1.0)?,
+        ..Router::SIGMOID_CORRECTED
+    };
+    let of_each = Some(Norm::ScaledRms { eps: norm_eps });
+    let norms = LatentNorms { before: Some(dims.norm), of_each, of_sum: None };
+    let latent = Some(Latent { width: cfg.req("moe_hidden_size")?, norms });
+    let expert = GatedMlp::new(cfg.req("moe_intermediate_size")?, Activation::Silu);
+    let (experts, top_k) = (cfg.req("num_local_experts")?, cfg.req("num_experts_per_tok")?);
+    Ok(Moe { latent, ..Moe::new(experts, top_k, expert, router) })
 }
 
 fn rewrites(attention: &Attention, expert_width: usize) -> Vec<WeightRewrite> {
     let at = |name: &str| format!("model.layers.*.{name}");
-    let encoders =
-        ["model.audio_tower.**", "model.vision_adapter.**", "model.vision_projection.**"].map(drop);
     let shares = |gate: &str, part: &str| WeightRewrite::GateShares {
         from: at(&format!("{gate}_residual_gate.gate")).into(),
         stays: at(&format!("{part}_alpha")).into(),
         joins: at(&format!("{part}_beta")).into(),
     };
-    let (queries, keys) = (attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim);
-    let joined = [("q_proj", queries), ("k_proj", keys), ("v_proj", keys), ("gate_proj", queries)];
     [
         centered_norms(),
-        encoders.to_vec(),
         text_model(),
         vec![shares("post_attention", "add_attn"), shares("post_feedforward", "add_ffn")],
-        [("q_proj", attention.heads), ("k_proj", attention.kv_heads)]
-            .map(|(name, heads)| {
-                pairs_side_by_side(&at(&format!("self_attn.{name}")), heads, attention.head_dim)
-            })
-            .into(),
-        vec![split(&at("self_attn.qkvg_proj"), &joined)],
+        pairs_side_by_side(attention),
+        vec![split_qkv_and_gate(&at("self_attn.qkvg_proj"), attention)],
         parts_of_layers([
             ("mlp.pre_expert_proj", "mlp.fc1_latent_proj"),
             ("mlp.pre_expert_norm", "mlp.fc1_latent_norm"),

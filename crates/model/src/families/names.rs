@@ -39,6 +39,14 @@ pub(super) fn split_qkv(from: &str, spec: &Attention) -> WeightRewrite {
     split(from, &[("q_proj", q), ("k_proj", k), ("v_proj", v)])
 }
 
+/// The same with a gate of each element of the output behind the values.
+pub(super) fn split_qkv_and_gate(from: &str, spec: &Attention) -> WeightRewrite {
+    let (q, k, v) =
+        (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_head_dim);
+    let gate = spec.heads * spec.v_head_dim;
+    split(from, &[("q_proj", q), ("k_proj", k), ("v_proj", v), ("gate_proj", gate)])
+}
+
 /// One projection to a gate and up, apart.
 pub(super) fn split_gate_up(from: &str, width: usize) -> WeightRewrite {
     split(from, &[("gate_proj", width), ("up_proj", width)])
@@ -72,12 +80,15 @@ pub(super) fn halves_exchanged(module: &str, heads: usize, head_dim: usize) -> W
     WeightRewrite::TakeRows { tensors: format!("{module}.*").into(), rows: rows.collect() }
 }
 
-/// Queries or keys stored for a rotation of halves, as one of neighbours takes them.
-pub(super) fn pairs_side_by_side(module: &str, heads: usize, head_dim: usize) -> WeightRewrite {
-    let half = head_dim / 2;
-    let of_head = |row: usize| row / 2 + row % 2 * half;
-    let rows = (0..heads * head_dim).map(|row| row / head_dim * head_dim + of_head(row % head_dim));
-    WeightRewrite::TakeRows { tensors: format!("{module}.*").into(), rows: rows.collect() }
+/// Queries and keys stored for a rotation of halves, as one of neighbours takes them.
+pub(super) fn pairs_side_by_side(spec: &Attention) -> Vec<WeightRewrite> {
+    let head_dim = spec.head_dim;
+    let of_head = |row: usize| row / 2 + row % 2 * (head_dim / 2);
+    let of_module = |(name, heads): (&str, usize)| WeightRewrite::TakeRows {
+        tensors: format!("model.layers.*.self_attn.{name}.*").into(),
+        rows: (0..heads * head_dim).map(|row| row / head_dim * head_dim + of_head(row % head_dim)).collect(),
+    };
+    [("q_proj", spec.heads), ("k_proj", spec.kv_heads)].map(of_module).into()
 }
 
 /// The text model of a checkpoint with encoders of pictures or sound.
@@ -85,11 +96,19 @@ pub(super) fn text_model() -> Vec<WeightRewrite> {
     let encoders = ["vision_tower", "multi_modal_projector", "visual", "model.visual", "model.vision_tower"];
     let more = ["mtp", "model.multi_modal_projector", "connector", "model.connector", "vision_model"];
     let more = more.into_iter().chain(["model.vision_model"]).map(str::to_owned);
-    let of_sound_and_pictures = ["audio_tower", "embed_audio", "embed_vision", "vision_embedder"];
+    let of_sound_and_pictures = [
+        "audio_tower",
+        "embed_audio",
+        "embed_vision",
+        "vision_embedder",
+        "vision_adapter",
+        "vision_projection",
+    ];
     let of_sound_and_pictures =
         of_sound_and_pictures.into_iter().flat_map(|name| [name.to_owned(), format!("model.{name}")]);
     let encoders = encoders.map(str::to_owned).into_iter().chain(more).chain(of_sound_and_pictures);
-    let dropped = encoders.map(|encoder| drop(&format!("{encoder}.**")));
+    let vectors = ["image_newline", "model.image_newline"].map(drop);
+    let dropped = encoders.map(|encoder| drop(&format!("{encoder}.**"))).chain(vectors);
     let renamed = [
         WeightRewrite::DropBeside {
             tensors: "model.layers.**".into(),
@@ -170,12 +189,16 @@ pub(super) fn stacked_experts(experts: usize) -> Vec<WeightRewrite> {
 
 /// Mixtral's names of the matrices of an MLP.
 pub(super) fn numbered_matrices() -> Vec<WeightRewrite> {
-    let names = [("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj")];
-    let renames = names.map(|(from, to)| WeightRewrite::Rename {
-        from: format!("model.layers.*.mlp.experts.*.{from}.*").into(),
-        to: format!("model.layers.*.mlp.experts.*.{to}.*").into(),
-    });
-    renames.into()
+    inside_layers([("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj")])
+}
+
+/// Other names for modules, wherever they are inside parts of layers.
+pub(super) fn inside_layers<const N: usize>(renames: [(&str, &str); N]) -> Vec<WeightRewrite> {
+    let rename = |(from, to): (&str, &str)| WeightRewrite::Rename {
+        from: format!("model.layers.*.**.{from}.*").into(),
+        to: format!("model.layers.*.**.{to}.*").into(),
+    };
+    renames.map(rename).into()
 }
 
 /// Depthwise convolutions: `[channels, 1, conv_kernel_size]` as published, `[channels, conv_kernel_size, 1]` in MLX.

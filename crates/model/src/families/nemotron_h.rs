@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/nemotron_h.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use super::routed::*;
@@ -9,22 +10,20 @@ use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let fields = DimFields { norm_eps: "layer_norm_epsilon", ..DimFields::LLAMA };
-    let kinds = kinds(cfg)?;
-    let dims = Dims { head: Head::Own, layers: kinds.len(), ..Dims::read_as(cfg, &fields)? };
+    let named = layer_names(cfg)?;
+    let dims = Dims { head: Head::Own, layers: named.len(), ..Dims::read_as(cfg, &fields)? };
     let attention = Attention::new(&dims, Position::None).with_bias(cfg.or("attention_bias", false)?);
-    let mamba = mamba(cfg, &dims)?;
     let bias = cfg.or("mlp_bias", false)?;
     let mlp = PlainMlp { width: cfg.req("intermediate_size")?, act: Activation::Relu2, bias };
     let moe = moe(cfg, mlp)?;
-    let layer = |kind: &char| {
-        let spec = match (kind, &moe) {
-            ('M', _) => LayerSpec::mixer_alone(mamba.clone(), dims.norm, "norm"),
-            ('*', _) => LayerSpec::mixer_alone(attention.clone(), dims.norm, "norm"),
-            ('E', Some(moe)) => LayerSpec::mlp_alone(moe.clone(), dims.norm, "norm"),
-            _ => LayerSpec::mlp_alone(mlp, dims.norm, "norm"),
-        };
-        LayerSpec { mixer_name: "mixer", mlp_name: "mixer", ..spec }
-    };
+    let mut kinds = vec![
+        ("mamba", LayerSpec::mixer_alone(mamba(cfg, &dims)?, dims.norm, "norm")),
+        ("attention", LayerSpec::mixer_alone(attention, dims.norm, "norm")),
+        ("mlp", LayerSpec::mlp_alone(mlp, dims.norm, "norm")),
+    ];
+    kinds.extend(moe.clone().map(|moe| ("moe", LayerSpec::mlp_alone(moe, dims.norm, "norm"))));
+    let layers = named_layers("layers_block_type", &named, dims.layers, &kinds)?.into_iter();
+    let layers = layers.map(|layer| LayerSpec { mixer_name: "mixer", mlp_name: "mixer", ..layer });
     let stack = moe.as_ref().map(|moe| WeightRewrite::StackExperts {
         from: "model.layers.*.mixer.experts.#.*.*".into(),
         to: "model.layers.*.mixer.switch_mlp.*.*".into(),
@@ -39,7 +38,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         ]),
         stack.into_iter().collect(),
     ];
-    Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, kinds.iter().map(layer).collect()) })
+    Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers.collect()) })
 }
 
 fn mamba(cfg: &Config, dims: &Dims) -> Result<Mamba2, ConfigError> {
@@ -61,44 +60,31 @@ fn mamba(cfg: &Config, dims: &Dims) -> Result<Mamba2, ConfigError> {
 fn moe(cfg: &Config, mlp: PlainMlp) -> Result<Option<Moe>, ConfigError> {
     let Some(experts) = cfg.opt("n_routed_experts")? else { return Ok(None) };
     let top_k = cfg.req("num_experts_per_tok")?;
-    let shared: Option<usize> = cfg.opt("n_shared_experts")?;
-    let width = cfg.or("moe_shared_expert_intermediate_size", 0)?;
-    Ok(Some(Moe {
-        experts,
-        top_k,
-        expert: PlainMlp { width: cfg.req("moe_intermediate_size")?, ..mlp }.into(),
-        router: Router {
-            groups: groups(cfg, experts)?,
-            renormalize: top_k > 1 && cfg.or("norm_topk_prob", true)?,
-            scale: cfg.or("routed_scaling_factor", 1.0)?,
-            ..Router::SIGMOID_CORRECTED
-        },
-        shared: shared.map(|_| shared_experts(width)),
-        latent: cfg.opt("moe_latent_size")?.map(|width| Latent { width, norms: LatentNorms::default() }),
-    }))
+    let router = Router {
+        groups: groups(cfg, experts)?,
+        renormalize: top_k > 1 && cfg.or("norm_topk_prob", true)?,
+        scale: cfg.or("routed_scaling_factor", 1.0)?,
+        ..Router::SIGMOID_CORRECTED
+    };
+    let expert = PlainMlp { width: cfg.req("moe_intermediate_size")?, ..mlp };
+    let shared_width = cfg.or("moe_shared_expert_intermediate_size", 0)?;
+    let shared = cfg.opt::<usize>("n_shared_experts")?.map(|_| shared_experts(shared_width));
+    let latent = cfg.opt("moe_latent_size")?.map(|width| Latent { width, norms: LatentNorms::default() });
+    Ok(Some(Moe { shared, latent, ..Moe::new(experts, top_k, expert, router) }))
 }
 
-/// The kind of each layer, a character each.
-fn kinds(cfg: &Config) -> Result<Vec<char>, ConfigError> {
+/// The kind of each layer: a name, or a character of a pattern.
+fn layer_names(cfg: &Config) -> Result<Vec<String>, ConfigError> {
     let names: Option<Vec<String>> = cfg.opt("layers_block_type")?;
-    let pattern: Option<String> = cfg.opt("hybrid_override_pattern")?;
-    let letter = |name: &String| match name.as_str() {
-        "mamba" => 'M',
-        "attention" => '*',
-        "moe" => 'E',
-        _ => '-',
+    let Some(pattern) = cfg.opt::<String>("hybrid_override_pattern")? else {
+        return names.ok_or_else(|| missing("hybrid_override_pattern"));
     };
-    let kinds: Vec<char> = match (pattern, names) {
-        (Some(pattern), _) => pattern.chars().collect(),
-        (None, Some(names)) => names.iter().map(letter).collect(),
-        (None, None) => return Err(ConfigError::Missing { field: "hybrid_override_pattern".to_owned() }),
+    let name = |kind: char| match kind {
+        'M' => "mamba".to_owned(),
+        '*' => "attention".to_owned(),
+        '-' => "mlp".to_owned(),
+        'E' => "moe".to_owned(),
+        other => other.to_string(),
     };
-    match kinds.iter().find(|kind| !"M*-E".contains(**kind)) {
-        None => Ok(kinds),
-        Some(kind) => Err(ConfigError::Unsupported {
-            field: "hybrid_override_pattern".to_owned(),
-            found: kind.to_string(),
-            supported: "M, *, - and E".to_owned(),
-        }),
-    }
+    Ok(pattern.chars().map(name).collect())
 }

@@ -2,7 +2,7 @@
 //!
 //! Source: mlx-lm `models/olmo3.py`.
 
-use super::parts::*;
+use super::by_layer::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
@@ -21,9 +21,6 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let layer = |attention: &Attention| {
         LayerSpec::pre_norm(attention.clone(), mlp, dims.norm).with_norms(NormPlacement::OLMO2)
     };
-    let layers = match cfg.opt::<Vec<String>>("layer_types")? {
-        Some(kinds) => by_kind(&kinds, dims.layers, layer(&global), layer(&local))?,
-        None => every(4, dims.layers, layer(&global), layer(&local)),
-    };
+    let layers = by_kind_or_every(cfg, 4, dims.layers, [layer(&global), layer(&local)])?;
     Ok(Blueprint::new(&dims, layers))
 }

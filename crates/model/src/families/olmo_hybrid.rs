@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/olmo_hybrid.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use crate::*;

@@ -2,37 +2,11 @@
 //!
 //! A function moves here on its second use, and takes what differs as an argument.
 
-use std::num::NonZeroUsize;
-
 use crate::config::Field;
 use crate::*;
 
 /// How a family is read.
 pub(super) type Read = fn(&Config) -> Result<Blueprint, ConfigError>;
-
-/// The attention span of each layer: `layer_types` with `sliding_window`, else one span for all of them.
-pub(super) fn layer_spans(cfg: &Config, layers: usize) -> Result<Vec<AttentionSpan>, ConfigError> {
-    let window = cfg.opt::<NonZeroUsize>("sliding_window")?.map(NonZeroUsize::get);
-    let Some(kinds) = cfg.opt::<Vec<String>>("layer_types")? else {
-        return Ok(vec![window.map_or(AttentionSpan::Full, AttentionSpan::Window); layers]);
-    };
-    if kinds.len() != layers {
-        let rule =
-            format!("`layer_types` ({}) names every layer (`num_hidden_layers`: {layers})", kinds.len());
-        return Err(ConfigError::Inconsistent { rules: vec![rule] });
-    }
-    let span = |kind: &String| match (kind.as_str(), window) {
-        ("full_attention", _) => Ok(AttentionSpan::Full),
-        ("sliding_attention", Some(window)) => Ok(AttentionSpan::Window(window)),
-        ("sliding_attention", None) => Err(ConfigError::Missing { field: "sliding_window".to_owned() }),
-        _ => Err(ConfigError::Unsupported {
-            field: "layer_types".to_owned(),
-            found: kind.clone(),
-            supported: "full_attention, sliding_attention".to_owned(),
-        }),
-    };
-    kinds.iter().map(span).collect()
-}
 
 /// Qwen's configs carry window fields that the published models never switch on.
 pub(super) fn no_sliding_window(cfg: &Config) -> Result<(), ConfigError> {
@@ -92,13 +66,16 @@ pub(super) fn stack_experts(mlps: &[Mlp]) -> Option<WeightRewrite> {
     })
 }
 
-/// Norms stored as `weight − 1`: the final one, every layer's own, and those on queries and keys.
+/// Norms stored as `weight − 1`: the final one, every layer's own, and those on queries and keys, an indexer's
+/// among them.
 pub(super) fn add_one_to_norms(when: When) -> impl Iterator<Item = WeightRewrite> {
     let norms = [
         "model.norm.weight",
         "model.layers.*.*.weight",
         "model.layers.*.self_attn.q_norm.weight",
         "model.layers.*.self_attn.k_norm.weight",
+        "model.layers.*.self_attn.index_q_norm.weight",
+        "model.layers.*.self_attn.index_k_norm.weight",
     ];
     norms.into_iter().map(move |tensors| WeightRewrite::Add {
         amount: 1.0,
@@ -136,7 +113,7 @@ pub(super) fn rounded_to_bf16(number: f32) -> f32 {
 /// The text model of a config with pictures or sound: its section, or the config itself if it has none.
 pub(super) fn text_config<'a>(cfg: &Config<'a>) -> Result<Option<Config<'a>>, ConfigError> {
     cfg.pass_by(MULTIMODAL);
-    let section = cfg.section("text_config")?;
+    let section = cfg.section("text_config")?.map(super::with_defaults).transpose()?;
     if let Some(text) = &section {
         text.pass_by(MULTIMODAL);
         // The text model's, repeated.
@@ -168,53 +145,6 @@ const MULTIMODAL: &[&str] = &[
     "norm_eps",
 ];
 
-/// Layers of which every `period`-th differs, the last of each period.
-pub(super) fn every(period: usize, layers: usize, last: LayerSpec, other: LayerSpec) -> Vec<LayerSpec> {
-    let layer = |index: usize| if index.is_multiple_of(period) { last.clone() } else { other.clone() };
-    (1..=layers).map(layer).collect()
-}
-
-/// Layers as `layer_types` names them: with full attention, or with a window.
-pub(super) fn by_kind(
-    kinds: &[String],
-    layers: usize,
-    full: LayerSpec,
-    sliding: LayerSpec,
-) -> Result<Vec<LayerSpec>, ConfigError> {
-    if kinds.len() != layers {
-        let rule =
-            format!("`layer_types` ({}) names every layer (`num_hidden_layers`: {layers})", kinds.len());
-        return Err(ConfigError::Inconsistent { rules: vec![rule] });
-    }
-    let of_kind = |kind: &String| match kind.as_str() {
-        "full_attention" => Ok(full.clone()),
-        "sliding_attention" => Ok(sliding.clone()),
-        _ => Err(ConfigError::Unsupported {
-            field: "layer_types".to_owned(),
-            found: kind.clone(),
-            supported: "full_attention, sliding_attention".to_owned(),
-        }),
-    };
-    kinds.iter().map(of_kind).collect()
-}
-
-/// The rotations of layers with full attention and of those with a window, as `rope_parameters` has them by kind.
-pub(super) fn rope_by_kind(cfg: &Config, head_dim: usize) -> Result<[Rope; 2], ConfigError> {
-    let parameters = cfg.section("rope_parameters")?.ok_or_else(|| missing("rope_parameters"))?;
-    let of_kind = |kind: &str| {
-        let section = parameters.section(kind)?.ok_or_else(|| missing(&format!("rope_parameters.{kind}")))?;
-        Rope::read_section(&section, cfg, head_dim)
-    };
-    Ok([of_kind("full_attention")?, of_kind("sliding_attention")?])
-}
-
-/// Which layer's keys a layer reads, if not its own: the first `writers` layers have keys, and later ones read those of the
-/// last writer with their span.
-pub(super) fn shared_keys(spans: &[AttentionSpan], writers: usize, layer: usize) -> Option<KeySource> {
-    let source = (0..writers).rev().find(|writer| spans.get(*writer) == spans.get(layer));
-    source.filter(|_| layer >= writers).map(KeySource::Layer)
-}
-
 /// A field of a section, or where that has none, of the config itself.
 pub(super) fn nested<T: Field>(
     cfg: &Config,
@@ -237,27 +167,4 @@ pub(super) fn is_on(cfg: &Config, field: &str) -> Result<bool, ConfigError> {
         Ok(number) => Ok(number.is_some_and(|number| number > 0)),
         Err(_) => cfg.req(field),
     }
-}
-
-/// Layers as `layer_types` names them, each of one of these kinds.
-pub(super) fn layers_of_kinds(
-    cfg: &Config,
-    layers: usize,
-    kinds: &[(&str, LayerSpec)],
-) -> Result<Option<Vec<LayerSpec>>, ConfigError> {
-    let Some(named) = cfg.opt::<Vec<String>>("layer_types")? else { return Ok(None) };
-    if named.len() != layers {
-        let rule =
-            format!("`layer_types` ({}) names every layer (`num_hidden_layers`: {layers})", named.len());
-        return Err(ConfigError::Inconsistent { rules: vec![rule] });
-    }
-    let of_kind = |name: &String| match kinds.iter().find(|(kind, _)| kind == name) {
-        Some((_, layer)) => Ok(layer.clone()),
-        None => Err(ConfigError::Unsupported {
-            field: "layer_types".to_owned(),
-            found: name.clone(),
-            supported: kinds.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(", "),
-        }),
-    };
-    named.iter().map(of_kind).collect::<Result<_, _>>().map(Some)
 }

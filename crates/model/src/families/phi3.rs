@@ -6,6 +6,13 @@ use super::names::*;
 use super::parts::*;
 use crate::*;
 
+/// Phi-3 Vision, whose encoder stands beside the embeddings.
+pub(super) fn read_vision(cfg: &Config) -> Result<Blueprint, ConfigError> {
+    let blueprint = read(cfg)?;
+    let encoder = vec![drop("model.vision_embed_tokens.**")];
+    Ok(Blueprint { rewrites: [encoder, blueprint.rewrites].concat(), ..blueprint })
+}
+
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
     let dims = Dims::read_untied(cfg)?;

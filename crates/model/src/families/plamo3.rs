@@ -2,6 +2,7 @@
 //!
 //! Source: mlx-lm `models/plamo3.py`.
 
+use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
 use crate::*;

@@ -2,8 +2,8 @@
 //!
 //! Source: mlx-lm `models/spark2_5.py`.
 
+use super::by_layer::*;
 use super::names::*;
-use super::parts::*;
 use crate::*;
 
 pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
@@ -25,10 +25,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let width = cfg.req("intermediate_size")?;
     let mlp = GatedMlp { width, act: Activation::Gelu, bias: cfg.or("mlp_bias", false)? };
     let layer = |attention: &Attention| LayerSpec::pre_norm(attention.clone(), mlp, dims.norm);
-    let layers = match cfg.opt::<Vec<String>>("layer_types")? {
-        Some(kinds) => by_kind(&kinds, dims.layers, layer(&global), layer(&local))?,
-        None => every(4, dims.layers, layer(&global), layer(&local)),
-    };
+    let layers = by_kind_or_every(cfg, 4, dims.layers, [layer(&global), layer(&local)])?;
     let rewrites = [
         modules([("model.embedding", "model.embed_tokens")]),
         parts_of_layers([

@@ -13,7 +13,7 @@ use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::{DeviceRuns, StateMetadata};
 use crate::kv_cache::poisoned;
-use crate::{Batch, FeatureRows, KvCache};
+use crate::{Batch, CrossRows, FeatureRows, KvCache};
 
 /// One pass's shared inputs.
 pub(crate) struct ForwardContext {
@@ -30,6 +30,8 @@ pub(crate) struct ForwardContext {
     pub(crate) features: Option<PlacedFeatures>,
     /// Positions in time, height and width.
     pub(crate) axes: Option<AxisPositions>,
+    /// Rows that attend to pictures; `None` if there are none.
+    pub(crate) cross: Option<Crossing>,
     /// Values of the pass's first layer, where later layers mix them into theirs.
     pub(crate) first_values: OnceCell<Array>,
     /// What indexers of the pass chose, by the layer's index in the blueprint, where later layers read the same keys.
@@ -57,6 +59,29 @@ pub(crate) struct PlacedFeatures {
     pub(crate) features: Array,
     /// Of each of the first layers, `[n, hidden]`.
     pub(crate) deepstack: Vec<Array>,
+}
+
+/// Rows that attend to pictures.
+pub(crate) struct Crossing {
+    /// In order, disjoint.
+    pub(crate) spans: Vec<CrossRows>,
+    /// 1 for each row of a span, 0 for others, `[T, 1]`.
+    pub(crate) mask: Array,
+}
+
+impl Crossing {
+    fn new(spans: &[CrossRows], rows: usize) -> mlx::Result<Self> {
+        let mut mask = vec![0f32; rows];
+        let mut next = 0;
+        for CrossRows { rows: of, .. } in spans {
+            if of.start < next || of.end > rows || of.is_empty() {
+                return Err(mlx::Error::new("rows that attend to pictures come in order"));
+            }
+            mask.iter_mut().skip(of.start).take(of.len()).for_each(|row| *row = 1.0);
+            next = of.end;
+        }
+        Ok(Self { spans: spans.to_vec(), mask: Array::from_slice(&mask, &[rows as i32, 1])? })
+    }
 }
 
 /// Positions of a pass in time, height and width.
@@ -112,8 +137,21 @@ impl ForwardContext {
         let features = features.map(|features| PlacedFeatures::new(features, rows)).transpose()?;
         let axes = multimodal.and_then(|rows| rows.positions.as_ref());
         let axes = axes.map(|axes| AxisPositions::new(axes, &lengths)).transpose()?;
+        let cross = multimodal.map(|of| of.cross.as_slice()).filter(|cross| !cross.is_empty());
+        let cross = cross.map(|cross| Crossing::new(cross, rows)).transpose()?;
         let positions = OnceCell::new();
-        Ok(Self { positions, logits_at, groups, lengths, tokens, features, axes, first_values, choices })
+        Ok(Self {
+            positions,
+            logits_at,
+            groups,
+            lengths,
+            tokens,
+            features,
+            axes,
+            cross,
+            first_values,
+            choices,
+        })
     }
 
     /// Position of each row, `[T]` i32.

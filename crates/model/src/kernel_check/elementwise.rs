@@ -1,7 +1,8 @@
 //! Checks of residual add and norm, gated activations and sums, and products with weights.
 
-use mlx::{Array, Dtype, QuantMode};
+use mlx::{Array, Dtype};
 
+use super::weights::CheckedWeights;
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::ops::{Kernels, Ops, Weight};
 use crate::{Activation, Blueprint, Mlp};
@@ -39,6 +40,30 @@ pub(super) fn add_norm(hidden: usize, dtype: Dtype, measure: Measure) -> KernelC
     })
 }
 
+/// Rows of small tables, beside rows that the host picks: MLX compiles its gathers for seconds each.
+pub(super) fn embed(hidden: usize, weights: &[CheckedWeights], dtype: Dtype) -> Vec<KernelCheck> {
+    const VOCAB: usize = 256;
+    let error = |weights: &CheckedWeights| -> mlx::Result<f64> {
+        let [table, dense] = weights.random(&[VOCAB, hidden], dtype, 11)?;
+        let tokens: Vec<usize> = (0..ROWS).map(|row| row * 131 % VOCAB).collect();
+        let Weight::Dense(dense) = dense else { return Err(mlx::Error::new("unpacked weights")) };
+        let values = dense.astype(Dtype::F32)?.to_vec::<f32>()?;
+        let rows = tokens.iter().flat_map(|token| values.iter().skip(token * hidden).take(hidden));
+        let expected: Vec<f32> = rows.copied().collect();
+        let expected = Array::from_slice(&expected, &[ROWS as i32, hidden as i32])?;
+        let tokens: Vec<i32> = tokens.into_iter().map(|token| token as i32).collect();
+        let tokens = Array::from_slice(&tokens, &[ROWS as i32])?;
+        distance(&Kernels::Gpu.ops().embedding(&tokens, &table, dtype)?, &expected)
+    };
+    let check = |weights: &CheckedWeights| {
+        let shape = format!("{ROWS} x {hidden}, {}", weights.label());
+        KernelCheck::new("embed", shape, dtype, || Ok((error(weights)?, None)))
+    };
+    let is_affine = |weights: &&CheckedWeights| weights.is_affine_or_dense() && weights.fits(hidden);
+    weights.iter().filter(is_affine).map(check).collect()
+}
+
+/// Gated activations of every width, and the sum with a shared expert.
 pub(super) fn gated(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
     let mut shapes: Vec<(usize, Activation)> = Vec::new();
     for layer in &blueprint.layers {
@@ -71,11 +96,11 @@ fn shared_expert(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Optio
     }))
 }
 
-/// Four-bit weights of the widest layer, beside the same weights unpacked: MLX compiles its packed product for half a
-/// minute at the first use.
+/// Weights of the widest layer, beside the same weights unpacked: MLX compiles its packed product for half a minute at the
+/// first use.
 pub(super) fn linear(
     blueprint: &Blueprint,
-    bits: &[i32],
+    weights: &[CheckedWeights],
     dtype: Dtype,
     measure: Measure,
 ) -> Vec<KernelCheck> {
@@ -84,46 +109,33 @@ pub(super) fn linear(
         _ => None,
     });
     let (Some(width), hidden) = (width, blueprint.hidden) else { return Vec::new() };
-    if hidden % 64 != 0 {
-        return Vec::new();
-    }
+    // One of each class of rows.
     let rows: &[usize] = match measure {
-        Measure::Load => &[3, 24],
+        Measure::Load => &[3, 24, 48],
         Measure::Table => &[1, 4, 16, 32, 64, 512],
     };
-    // Every class of rows is compiled; those of dense weights beyond the first are seldom used.
-    let of = |bits: &i32| match (measure, bits) {
-        (Measure::Load, 16) => rows.iter().take(1),
-        _ => rows.iter().take(rows.len()),
+    let checked = weights.iter().filter(|weights| weights.fits(hidden));
+    let check = |(rows, weights): (usize, CheckedWeights)| {
+        let shape = format!("{rows} x {hidden} -> {width}, {}, beside dense", weights.label());
+        KernelCheck::new("linear", shape, dtype, || product([rows, hidden, width], weights, dtype, measure))
     };
-    let check = |(rows, bits): (usize, i32)| {
-        let shape = format!("{rows} x {hidden} -> {width}, {bits} bits, beside dense");
-        KernelCheck::new("linear", shape, dtype, || product([rows, hidden, width], bits, dtype, measure))
-    };
-    let packed_or_dense = |bits: &&i32| matches!(bits, 4 | 16);
-    let shapes = bits.iter().filter(packed_or_dense);
-    shapes.flat_map(|bits| of(bits).map(|rows| (*rows, *bits))).map(check).collect()
+    checked.flat_map(|weights| rows.iter().map(|rows| (*rows, *weights))).map(check).collect()
 }
 
 fn product(
     [rows, hidden, width]: [usize; 3],
-    bits: i32,
+    weights: CheckedWeights,
     dtype: Dtype,
     measure: Measure,
 ) -> mlx::Result<(f64, Option<KernelTimes>)> {
-    let dense = normal(&[width, hidden], dtype, 5)?;
-    let packed = dense.quantize(64, 4, QuantMode::Affine)?;
-    let (weight, reference) = match bits {
-        4 => (Weight::Packed(packed.clone()), Weight::Dense(packed.dequantize(dtype)?)),
-        _ => (Weight::Dense(dense.clone()), Weight::Dense(dense)),
-    };
+    let [weight, reference] = weights.random(&[width, hidden], dtype, 5)?;
     mlx::eval(weight.arrays().into_iter().chain(reference.arrays()))?;
     let x = normal(&[rows, hidden], dtype, 6)?;
     let (ours, mlx) =
         (|| Kernels::Gpu.ops().linear(&x, &weight), || Kernels::Mlx.ops().linear(&x, &reference));
     let error = distance(&ours()?, &mlx()?)?;
     // The reference is of unpacked weights: its time says nothing about MLX's packed product.
-    if measure == Measure::Load && bits == 4 {
+    if measure == Measure::Load && weights != CheckedWeights::Dense {
         return Ok((error, None));
     }
     let bytes: usize = weight.arrays().iter().map(|array| array.nbytes()).sum();

@@ -1,7 +1,8 @@
 //! Check of mixtures of experts: choice, products and sum together.
 
-use mlx::{Array, Dtype, QuantMode};
+use mlx::{Array, Dtype};
 
+use super::weights::CheckedWeights;
 use super::{KernelCheck, distance, normal};
 use crate::ops::{Kernels, Ops, Weight};
 use crate::{Blueprint, Mlp, Moe, Router};
@@ -11,38 +12,34 @@ const EXPERTS_MAX: usize = 16;
 
 /// One check for pairs that are multiplied one by one, and one for those that are sorted. Errors alone: MLX takes half a
 /// minute to compile its own packed product, and no model has its experts unpacked.
-pub(super) fn checks(blueprint: &Blueprint, bits: &[i32], dtype: Dtype) -> Vec<KernelCheck> {
+pub(super) fn checks(blueprint: &Blueprint, weights: &[CheckedWeights], dtype: Dtype) -> Vec<KernelCheck> {
     let moe = blueprint.layers.iter().find_map(|layer| match &layer.mlp {
         Some(Mlp::Moe(moe)) => Some(moe),
         _ => None,
     });
     let (Some(moe), hidden) = (moe, blueprint.hidden) else { return Vec::new() };
-    if hidden % 64 != 0 {
-        return Vec::new();
-    }
     // Without a kernel of ours for packed weights, the check would wait for that compiler.
     let packed = dtype == Dtype::Bf16;
-    let checked = bits.iter().filter(|bits| **bits == 16 || (**bits == 4 && packed));
-    let cases = checked.flat_map(|bits| [1, 16].map(|rows| (rows, *bits)));
-    let check = |(rows, bits): (usize, i32)| {
+    let has_kernel = |weights: &&CheckedWeights| packed || **weights == CheckedWeights::Dense;
+    let checked = weights.iter().filter(|weights| weights.fits(hidden)).filter(has_kernel);
+    let cases = checked.flat_map(|weights| [1, 16].map(|rows| (rows, *weights)));
+    let check = |(rows, weights): (usize, CheckedWeights)| {
         let (experts, width) = (moe.experts.min(EXPERTS_MAX), moe.expert.width());
-        let shape = format!("{rows} rows x {hidden} -> {width}, {experts} experts, {bits} bits");
+        let shape = format!("{rows} rows x {hidden} -> {width}, {experts} experts, {}", weights.label());
         KernelCheck::new("experts", shape, dtype, || {
-            Ok((error(moe, [rows, hidden, experts], bits, dtype)?, None))
+            Ok((error(moe, [rows, hidden, experts], weights, dtype)?, None))
         })
     };
     cases.map(check).collect()
 }
 
-fn error(moe: &Moe, [rows, hidden, experts]: [usize; 3], bits: i32, dtype: Dtype) -> mlx::Result<f64> {
-    let dense = normal(&[experts, moe.expert.width(), hidden], dtype, 7)?;
-    let (weight, reference) = match bits {
-        4 => {
-            let packed = dense.quantize(64, 4, QuantMode::Affine)?;
-            (Weight::Packed(packed.clone()), Weight::Dense(packed.dequantize(dtype)?))
-        }
-        _ => (Weight::Dense(dense.clone()), Weight::Dense(dense)),
-    };
+fn error(
+    moe: &Moe,
+    [rows, hidden, experts]: [usize; 3],
+    weights: CheckedWeights,
+    dtype: Dtype,
+) -> mlx::Result<f64> {
+    let [weight, reference] = weights.random(&[experts, moe.expert.width(), hidden], dtype, 7)?;
     let (x, logits) = (normal(&[rows, hidden], dtype, 8)?, normal(&[rows, experts], dtype, 9)?);
     let correction = match moe.router.correction_bias {
         true => Some(normal(&[experts], Dtype::F32, 10)?),

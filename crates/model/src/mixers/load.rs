@@ -5,6 +5,7 @@ use super::attention::AttentionBlock;
 use super::compressed::CompressedBlock;
 use super::conv_attention::ConvAttentionBlock;
 use super::conv_gate::ConvGateBlock;
+use super::cross_attention::CrossAttentionBlock;
 use super::delta_attention::DeltaAttentionBlock;
 use super::gated_delta::GatedDeltaBlock;
 use super::indexed_attention::IndexedAttentionBlock;
@@ -47,6 +48,7 @@ impl Mixer {
             Self::IndexedAttention(spec) => Box::new(IndexedAttentionBlock::load(spec, store, path)?),
             Self::NgramEmbedding(spec) => Box::new(NgramBlock::load(spec, store, path)?),
             Self::TimeMix(spec) => Box::new(TimeMixBlock::load(spec, store, path)?),
+            Self::CrossAttention(spec) => Box::new(CrossAttentionBlock::load(spec, store, path)?),
             Self::Compressed(spec) => Box::new(CompressedBlock::load(spec, store, path)?),
             Self::ChannelMix(_) => Box::new(ChannelMixBlock::load(store, path)?),
         })

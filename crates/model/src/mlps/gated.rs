@@ -18,6 +18,11 @@ pub struct GatedMlp {
 }
 
 impl GatedMlp {
+    /// One without biases.
+    pub fn new(width: usize, act: Activation) -> Self {
+        Self { width, act, bias: false }
+    }
+
     /// The same activation at another width.
     pub fn with_width(self, width: usize) -> Self {
         Self { width, ..self }

@@ -28,6 +28,18 @@ pub struct Moe {
     pub latent: Option<Latent>,
 }
 
+impl Moe {
+    /// Routed experts alone.
+    pub fn new(experts: usize, top_k: usize, expert: impl Into<Expert>, router: Router) -> Self {
+        Self { experts, top_k, expert: expert.into(), router, shared: None, latent: None }
+    }
+
+    /// The same beside an expert that computes every token.
+    pub fn with_shared(self, shared: SharedExpert) -> Self {
+        Self { shared: Some(shared), ..self }
+    }
+}
+
 /// The narrower vector of routed experts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latent {

@@ -70,6 +70,12 @@ pub struct RouteGroups {
     pub best: usize,
 }
 
+impl RouteScores {
+    /// As DeepSeek spells them.
+    pub const CHOICES: &[(&str, Self)] =
+        &[("softmax", Self::Softmax), ("sigmoid", Self::Sigmoid), ("sqrtsoftplus", Self::SqrtSoftplus)];
+}
+
 impl Router {
     /// The probabilities among all experts.
     pub const SOFTMAX: Self = Self {

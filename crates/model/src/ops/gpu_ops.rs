@@ -8,8 +8,8 @@ mod linear;
 mod recurrent;
 mod switches;
 
-use mlx::gpu::{AddNorm, AddTerm, Gate, GateLayout, Gated, Term};
-use mlx::{Array, Dtype};
+use mlx::gpu::{AddNorm, AddTerm, Embed, Gate, GateLayout, Gated, Operand, TableFormat, Term, parts_of};
+use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
@@ -63,7 +63,10 @@ impl Ops for GpuOps {
     }
 
     fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {
-        MlxOps.embedding(tokens, table, dtype)
+        match embedded(tokens, table, dtype)? {
+            Some(rows) => Ok(rows),
+            None => MlxOps.embedding(tokens, table, dtype),
+        }
     }
 
     fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
@@ -118,7 +121,7 @@ impl Ops for GpuOps {
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
         let (dtype, width) = (x.dtype()?, x.dim(-1)?);
         let rows = x.size() as i32 / width.max(1);
-        let plan = AddNorm { dtype, rows, width, eps }.plan_without_sum();
+        let plan = AddNorm { dtype, rows, width, eps, term: Operand::Whole }.plan_without_sum();
         let used = weight.dtype()? == dtype && rows > 0 && is_on(GpuKernel::AddNorm);
         match plan.filter(|_| used) {
             Some(plan) => {
@@ -138,12 +141,15 @@ impl Ops for GpuOps {
     ) -> mlx::Result<(Array, Array)> {
         let dtype = sum.dtype()?;
         let alike = term.dtype()? == dtype && weight.dtype()? == dtype && term.shape() == sum.shape();
+        let (stored, operand) = operand_of(term);
         let plan = match *sum.shape() {
-            [rows, width] if alike && is_on(GpuKernel::AddNorm) => AddNorm { dtype, rows, width, eps }.plan(),
+            [rows, width] if alike && is_on(GpuKernel::AddNorm) => {
+                AddNorm { dtype, rows, width, eps, term: operand }.plan()
+            }
             _ => None,
         };
         let Some(plan) = plan else { return MlxOps.add_rms_norm(sum, term, weight, eps) };
-        let made: Result<[Array; 2], _> = plan.call(&[term, sum, weight])?.try_into();
+        let made: Result<[Array; 2], _> = plan.call(&[&stored, sum, weight])?.try_into();
         let [sum, normed] = made.map_err(|_| mlx::Error::new("a sum and its norm"))?;
         Ok((sum, normed))
     }
@@ -243,6 +249,36 @@ pub(super) fn gate_of(act: Activation) -> Option<Gate> {
     }
 }
 
+/// Rows of an embedding by our kernel.
+fn embedded(tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Option<Array>> {
+    let (format, [table, scales, biases], width) = match table {
+        Weight::Dense(table) => (TableFormat::Float, [table, table, table], table.dim(-1)?),
+        Weight::Packed(packed) => match (packed.mode, &packed.biases) {
+            (QuantMode::Affine, Some(biases)) => {
+                let Quantized { weight, scales, group, bits, .. } = packed;
+                let width = scales.dim(-1)? * group;
+                (TableFormat::Packed { bits: *bits, group: *group }, [weight, scales, biases], width)
+            }
+            _ => return Ok(None),
+        },
+    };
+    let rows = tokens.size() as i32;
+    let plan = Embed { dtype, rows, width, format }.plan();
+    let Some(plan) = plan.filter(|_| tokens.ndim() == 1 && rows > 0 && is_on(GpuKernel::Embed)) else {
+        return Ok(None);
+    };
+    let made = plan.call(&[&tokens.view(Dtype::I32)?, table, scales, biases])?.pop();
+    made.map(Some).ok_or_else(|| mlx::Error::new("rows of an embedding"))
+}
+
+/// An array as a kernel reads it that adds up the parts of a product.
+fn operand_of(x: &Array) -> (Array, Operand) {
+    match parts_of(x) {
+        Some(parts) => (parts, Operand::Parts),
+        None => (x.clone(), Operand::Whole),
+    }
+}
+
 /// `act(gate) · up` by our kernel, in the shape of the operands but for the last axis; `None` if it does not apply.
 fn gated([gate, up]: [&Array; 2], function: Option<Gate>, layout: GateLayout) -> mlx::Result<Option<Array>> {
     let Some(function) = function else { return Ok(None) };
@@ -253,16 +289,21 @@ fn gated([gate, up]: [&Array; 2], function: Option<Gate>, layout: GateLayout) ->
     if !alike || size == 0 || !is_on(GpuKernel::Gated) {
         return Ok(None);
     }
-    let Some(plan) = (Gated { dtype, rows: size / last, width, gate: function, layout }).plan() else {
-        return Ok(None);
+    let joined = (layout == GateLayout::Joined).then(|| operand_of(gate));
+    let ([stored_gate, stored_up], operand) = match &joined {
+        Some((both, operand)) => ([both, both], *operand),
+        None => ([gate, up], Operand::Whole),
     };
-    let product = plan.call(&[gate, up])?.pop().ok_or_else(|| mlx::Error::new("a product"))?;
+    let kernel = Gated { dtype, rows: size / last, width, gate: function, layout, operand };
+    let Some(plan) = kernel.plan() else { return Ok(None) };
+    let product = plan.call(&[stored_gate, stored_up])?.pop().ok_or_else(|| mlx::Error::new("a product"))?;
     let mut shape = gate.shape().to_vec();
     if let Some(last) = shape.last_mut() {
         *last = width;
     }
     if shape.len() == 2 { Ok(Some(product)) } else { product.reshape(&shape).map(Some) }
 }
+
 /// The sum of rows and a term by our kernel.
 fn joined(sum: &Array, term: &Array, gate: Option<&Array>, kind: Term) -> mlx::Result<Option<Array>> {
     let (dtype, width) = (sum.dtype()?, sum.dim(-1)?);

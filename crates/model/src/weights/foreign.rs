@@ -8,6 +8,7 @@ mod bytes;
 mod codes;
 mod integers;
 mod module;
+mod stacks;
 mod ternary;
 
 use mlx::Dtype;
@@ -40,7 +41,10 @@ pub(crate) fn convert(weights: Weights, quantization: &mut Quantization) -> Resu
             bytes::convert(&mut modules, [128, 128])?;
         }
         Foreign::Fp8 { block } => bytes::convert(&mut modules, block)?,
-        Foreign::ModelOpt => bytes::convert(&mut modules, [128, 128])?,
+        Foreign::ModelOpt => {
+            stacks::convert(&mut modules)?;
+            bytes::convert(&mut modules, [128, 128])?;
+        }
         Foreign::Mxfp4 => blocks::convert(&mut modules)?,
         Foreign::Bitnet { scale } => ternary::convert(&mut modules, scale)?,
     }

@@ -40,6 +40,7 @@ impl WeightRewrite {
             }
             Self::MoveFactors { from, to } => move_factors(&mut weights, from, to)?,
             Self::StackExperts { from, to, experts } => stack_experts(&mut weights, from, to, *experts)?,
+            Self::Join { from, to } => join(&mut weights, from, to)?,
             Self::Unstack { from, to, experts } => unstack(&mut weights, from, to, *experts as i32)?,
             Self::GateShares { from, stays, joins } => gate_shares(&mut weights, from, [stays, joins])?,
             Self::Add { tensors, when, .. }
@@ -96,6 +97,10 @@ impl WeightRewrite {
                 Ok(tensor.reshape(&shape.iter().map(|size| *size as i32).collect::<Vec<_>>())?)
             }
             Self::Reshape { shape, .. } => refused(&format!("as many numbers as {shape:?}")),
+            // A packed one was normalized before.
+            Self::NormalizeInputs { .. } | Self::NormalizeOutputs { .. } if tensor.dtype()? == Dtype::U32 => {
+                Ok(tensor.clone())
+            }
             Self::NormalizeInputs { .. } => Ok(normalized(tensor, 0)?),
             Self::NormalizeOutputs { .. } => Ok(normalized(tensor, -1)?),
             Self::Transpose { order, unless_last, .. } => match tensor.shape() {
@@ -130,6 +135,7 @@ impl WeightRewrite {
             | Self::Rename { .. }
             | Self::Split { .. }
             | Self::Deinterleave { .. }
+            | Self::Join { .. }
             | Self::TakeRows { .. } => false,
         }
     }
@@ -171,6 +177,18 @@ fn move_factors(weights: &mut Weights, from: &Pattern, to: &Pattern) -> Result<(
         }
         weights.insert(name, Array::ones(tensor.shape(), tensor.dtype()?)?);
     }
+    Ok(())
+}
+
+fn join(weights: &mut Weights, from: &[Pattern], to: &Pattern) -> Result<(), LoadError> {
+    let taken: Vec<Taken> = from.iter().flat_map(|from| take(weights, from)).collect();
+    let Some(first) = taken.first() else { return Ok(()) };
+    let parts: Vec<&Array> = taken.iter().map(|taken| &taken.tensor).collect();
+    let like = |part: &&&Array| part.shape().get(1..) != first.tensor.shape().get(1..);
+    if let Some(other) = parts.iter().find(like) {
+        return Err(misshapen(&first.name, other, format!("rows as of {:?}", first.tensor.shape())));
+    }
+    weights.insert(to.fill(&first.captures), mlx::concatenate(&parts, 0)?);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::blocks::{
     AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
 };
 use crate::ops::{CausalConv, Ops, Weight};
-use crate::{Blueprint, Head, Kernels, LoadError, Norm, Quantization, WeightRewrite, Weights};
+use crate::{Blueprint, Head, Kernels, LoadError, Norm, Pattern, Quantization, WeightRewrite, Weights};
 
 /// A checkpoint under the blueprint's names, cast for the kernels that run it.
 pub(crate) struct Store {
@@ -34,7 +34,7 @@ impl Store {
         weights: Weights,
         kernels: Kernels,
     ) -> Result<Self, LoadError> {
-        let (weights, quantization) = published(blueprint, quantization, weights)?;
+        let Published { weights, quantization, .. } = published(blueprint, quantization, weights, &[])?;
         let ops = kernels.ops();
         let activations = match ops.activations() {
             Some(dtype) => dtype,
@@ -233,16 +233,34 @@ impl Store {
     }
 }
 
-/// A published checkpoint under the blueprint's names, of exactly the tensors that it names, and how they are packed.
+/// A published checkpoint under the blueprint's names.
+pub(crate) struct Published {
+    /// Exactly the tensors that the blueprint names.
+    pub(crate) weights: Weights,
+    /// How they are packed.
+    pub(crate) quantization: Quantization,
+    /// Those that rewrites would have dropped.
+    pub(crate) unread: Weights,
+}
+
+/// Applies the blueprint's rewrites and checks the result; tensors of `unread` are kept apart instead of being dropped.
 /// Decides the blueprint's head where that depends on the checkpoint.
 pub(crate) fn published(
     blueprint: &mut Blueprint,
     mut quantization: Quantization,
     mut weights: Weights,
-) -> Result<(Weights, Quantization), LoadError> {
+    unread: &[Pattern],
+) -> Result<Published, LoadError> {
     weights = convert(weights, &mut quantization)?;
     let published: BTreeSet<String> = weights.keys().cloned().collect();
+    let mut apart = Weights::new();
     for rewrite in &blueprint.rewrites {
+        if let WeightRewrite::Drop { tensors } = rewrite
+            && unread.contains(tensors)
+        {
+            let dropped = weights.iter().filter(|(name, _)| tensors.matches(name));
+            apart.extend(dropped.map(|(name, tensor)| (name.clone(), tensor.clone())));
+        }
         weights = rewrite.apply(weights, &published, &quantization)?;
         rewrite.apply_to_paths(&mut quantization);
     }
@@ -257,7 +275,7 @@ pub(crate) fn published(
     let manifest = blueprint.manifest();
     infer(&manifest, &mut quantization, &weights)?;
     check(&manifest, &quantization, &weights)?;
-    Ok((weights, quantization))
+    Ok(Published { weights, quantization, unread: apart })
 }
 
 /// The dtype of the embedding.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_model::convert::{Conversion, Packing, Recipe, SHARD_BYTES};
-use omnibus_model::{Kernels, Model, QuantizationChoice, Source, Weights};
+use omnibus_model::{Kernels, Model, QuantizationChoice, Source, WeightRewrite, Weights, families};
 
 use crate::golden::{Fixture, fixtures, ways};
 
@@ -62,9 +62,9 @@ fn bits(bits: i32) -> Packing {
     Packing::Quantize { choice, recipe: Recipe::Uniform }
 }
 
-/// True of a type that is not written, which the message says.
+/// True of rotated modules, which mlx-lm loads with the bits that they have.
 fn is_refused(error: &omnibus_model::Error) -> bool {
-    error.to_string().contains("for conversion all but")
+    error.to_string().contains("mlx-lm loads rotated ones with 2 bits alone")
 }
 
 /// A checkpoint in mlx-lm's layout comes out as it went in; a published one as the fixture in mlx-lm's layout.
@@ -77,9 +77,6 @@ fn converted_checkpoints_have_the_tensors_of_mlx_lm() {
         let source = directory.with(&fixture);
         let conversion = directory.conversion(&source, Packing::AsStored);
         if let Err(error) = conversion.run(&mut |_| {}) {
-            if is_refused(&error) {
-                continue;
-            }
             wrong.push(format!("{}: {error}", fixture.name));
             continue;
         }
@@ -94,7 +91,8 @@ fn converted_checkpoints_have_the_tensors_of_mlx_lm() {
         if !reference.is_dir() {
             continue;
         }
-        let want = Fixture::read(&reference).unwrap().weights().unwrap();
+        let want_fixture = Fixture::read(&reference).unwrap();
+        let want = want_fixture.weights().unwrap();
         let (found_shapes, want_shapes) = (shapes(&found), shapes(&want));
         if found_shapes != want_shapes {
             let extra: Vec<_> = found_shapes.difference(&want_shapes).take(3).collect();
@@ -107,14 +105,41 @@ fn converted_checkpoints_have_the_tensors_of_mlx_lm() {
             }
             wrong.push(format!("{}: has {extra:?}, lacks {missing:?}", fixture.name));
         } else if published.is_none() {
-            let differs =
-                |name: &&String| found[*name].to_bytes().unwrap() != want[*name].to_bytes().unwrap();
+            // A head that is normalized whenever it is loaded.
+            let is_normed = |name: &str| name == "lm_head.weight" && normalizes_head(&want_fixture.config);
+            let differs = |name: &&String| {
+                !is_normed(name) && found[*name].to_bytes().unwrap() != want[*name].to_bytes().unwrap()
+            };
             if let Some(name) = want.keys().find(differs) {
                 wrong.push(format!("{}: {name} differs", fixture.name));
             }
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn normalizes_head(config: &serde_json::Map<String, serde_json::Value>) -> bool {
+    families::read(config).unwrap().rewrites.iter().any(|rewrite| {
+        matches!(rewrite, WeightRewrite::NormalizeInputs { .. } | WeightRewrite::NormalizeOutputs { .. })
+    })
+}
+
+/// The head is normalized before it is packed, and its codes are left alone when it is loaded.
+#[test]
+fn packed_heads_are_normalized_once() {
+    let directory = Directory::new("heads");
+    let fixtures: Vec<Fixture> = all().iter().map(|path| Fixture::read(path).unwrap()).collect();
+    let normed: Vec<&Fixture> = fixtures.iter().filter(|fixture| normalizes_head(&fixture.config)).collect();
+    assert!(normed.len() > 1);
+    for fixture in normed {
+        let source = directory.with(fixture);
+        let conversion = directory.conversion(&source, bits(8));
+        conversion.run(&mut |_| {}).unwrap();
+        let model = Model::load(&Source::Directory(conversion.to.clone()), Kernels::fastest()).unwrap();
+        for way in ways::distances(fixture, &model).unwrap() {
+            assert!(way.distance < 0.2, "{}: {}", fixture.name, way.distance);
+        }
+    }
 }
 
 /// Packed here, loaded again, and near what the floats give.
@@ -133,7 +158,7 @@ fn every_family_can_be_quantized_and_loaded() {
             .run(&mut |_| {})
             .and_then(|_| Model::load(&Source::Directory(conversion.to.clone()), Kernels::fastest()));
         match result {
-            Err(error) if is_refused(&error) => println!("{:28} refused", fixture.name),
+            Err(error) if fixture.name == "prism_hadamard_qwen35" && is_refused(&error) => {}
             Err(error) => wrong.push(format!("{}: {error}", fixture.name)),
             Ok(model) => {
                 let found = ways::distances(&fixture, &model).unwrap();
@@ -144,6 +169,19 @@ fn every_family_can_be_quantized_and_loaded() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The second of two layers, which two passes compute, is the last: it has more bits. Shape by mlx-lm 0.32.2.
+#[test]
+fn mixed_recipes_count_the_layers_of_the_checkpoint() {
+    let directory = Directory::new("mixed");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nanbeige");
+    let source = directory.with(&Fixture::read(&path).unwrap());
+    let choice = QuantizationChoice { group: 32, bits: 3, mode: QuantMode::Affine };
+    let recipe = Recipe::from_name("mixed_3_6").unwrap();
+    let conversion = directory.conversion(&source, Packing::Quantize { choice, recipe });
+    conversion.run(&mut |_| {}).unwrap();
+    assert_eq!(tensors(&conversion.to)["model.layers.1.self_attn.v_proj.weight"].shape(), [32, 12]);
 }
 
 fn small(directory: &Directory) -> PathBuf {

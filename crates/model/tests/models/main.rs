@@ -5,6 +5,7 @@
 mod adapters;
 mod audio;
 mod conversion;
+mod docs;
 mod environment;
 mod golden;
 mod kv_bits;

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use omnibus_model::{Quantization, families, weights};
+use omnibus_model::{Quantization, encoders, families, weights};
 use serde_json::{Map, Value};
 
 /// Notes in the index that mark files which are not what a publisher shipped.
@@ -40,8 +40,16 @@ const REFUSED: &[(&str, &str)] = &[
     ("poolside--Laguna-XS.2-FP8.json", "partial_rotary_factor"),
     // Of 78 layers it says for 74 whether they have an indexer.
     ("nvidia--GLM-5.3-NVFP4.json", "`indexer_types` is a list of 74"),
+    // Fields of another program.
+    ("resources_multi_modal.json", "vision_num_cross_attention_layers"),
     // An encoder that sees both ways; a decoder would compute other numbers.
     ("gte_qwen2_7b.json", "is_causal"),
+];
+
+/// The same of encoders.
+const ENCODERS_REFUSED: &[(&str, &str)] = &[
+    // A test file whose heads are wider than its stream.
+    ("config_tiny_pixtral.json", "`head_dim` (88)"),
 ];
 
 #[test]
@@ -63,6 +71,12 @@ fn published_configs_are_read_whole() {
         let text = std::fs::read_to_string(&path).unwrap();
         let config: Map<String, Value> = serde_json::from_str(&weights::as_json(&text)).unwrap();
         let result = Quantization::read(&config).and_then(|_| families::read(&config));
+        if let (true, Err(error)) = (result.is_ok(), encoders::read(&config)) {
+            let known =
+                ENCODERS_REFUSED.iter().any(|(file, part)| *file == name && error.to_string().contains(part));
+            let problem = format!("{model_type}/{name}, pictures: {error}");
+            problems.extend((!known).then_some(problem));
+        }
         let expected = REFUSED.iter().find(|(file, _)| *file == name).map(|(_, part)| *part);
         match (result, expected) {
             (Ok(_), None) => read += 1,
@@ -74,4 +88,25 @@ fn published_configs_are_read_whole() {
     println!("{read} configs read, {refused} refused");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert!(read > 0);
+}
+
+/// As published with LLaVA-NeXT: sizes that are those of Hugging Face's own class are left out.
+#[test]
+fn a_nested_text_config_has_the_sizes_of_its_class() {
+    let config = serde_json::json!({
+        "model_type": "llava_next", "image_grid_pinpoints": [[336, 672]], "image_token_index": 32000,
+        "text_config": {
+            "model_type": "mistral", "max_position_embeddings": 32768, "rms_norm_eps": 1e-5,
+            "rope_theta": 1e6, "vocab_size": 32064,
+        },
+        "vision_config": {
+            "model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "patch_size": 14,
+            "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24,
+        },
+    });
+    let config = config.as_object().unwrap();
+    let text = families::read(config).unwrap();
+    assert_eq!((text.hidden, text.layers.len(), text.vocab, text.context), (4096, 32, 32064, Some(32768)));
+    assert_eq!(text.manifest().0["model.layers.0.self_attn.k_proj.weight"], [1024, 4096]);
+    assert_eq!(encoders::read(config).unwrap().unwrap().features, 4096);
 }

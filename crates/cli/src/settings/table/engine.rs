@@ -249,6 +249,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "ffmpeg",
+        short: None,
+        kind: Kind::Text("PROGRAM"),
+        default: "",
+        section: "Engine",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "An ffmpeg, as a path or a name on the search path, for videos that no library here decodes. Default: they are refused.",
+        set: |config, value| {
+            config.engine.ffmpeg = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
         name: "preemption-mode",
         short: None,
         kind: Kind::Choice(&["auto", "swap", "recompute"]),

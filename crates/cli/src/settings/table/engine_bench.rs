@@ -1,7 +1,7 @@
 //! Settings of `bench engine`.
 
 use super::{ENGINE_BENCH, MAX};
-use crate::settings::{Kind, Scope, Setting};
+use crate::settings::{Kind, Measured, Scope, Setting};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -100,6 +100,20 @@ pub const SETTINGS: &[Setting] = &[
         help: "Decode steps to measure at least, for each number of streams.",
         set: |config, value| {
             config.engine_bench.steps = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "profile",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Instead of steps, measure each kernel of one decode step per number of streams, and of a prompt with --prefill. On CUDA.",
+        set: |config, value| {
+            config.engine_bench.measured = if value.is_on() { Measured::Kernels } else { Measured::Steps };
             Ok(())
         },
     },

@@ -7,10 +7,12 @@
 use std::ops::Range;
 
 use omnibus_media::Piece;
+use omnibus_text::ContentPart;
 
 use super::{Prepared, PreparedContent};
 use crate::Failure;
 use crate::media::{GridSpan, JobMedia, MediaKey};
+use crate::request::Chat;
 
 /// The media of a prompt, in its order.
 #[derive(Debug, Clone, Default)]
@@ -23,9 +25,11 @@ pub(crate) struct PromptMedia {
 /// A rendering with its placeholders expanded, and how many there are. There may be fewer than parts: a rendering of the
 /// first messages.
 fn expand(rendered: &str, parts: &[Prepared]) -> (String, usize) {
-    let (mut text, mut rest, mut found) = (String::with_capacity(rendered.len()), rendered, 0);
-    for part in parts {
-        let Some((before, after)) = rest.split_once(part.expansion.replaces.as_str()) else { break };
+    let (mut text, mut rest) = (String::with_capacity(rendered.len()), rendered);
+    let (mut found, mut numbered) = (0, 0);
+    for (index, part) in parts.iter().enumerate() {
+        let replaced = part.expansion.replaced_in(rendered, index);
+        let Some((before, after)) = rest.split_once(replaced.as_str()) else { break };
         text.push_str(before);
         for piece in &part.expansion.pieces {
             match piece {
@@ -33,12 +37,39 @@ fn expand(rendered: &str, parts: &[Prepared]) -> (String, usize) {
                     text.extend(std::iter::repeat_n(part.expansion.token.as_str(), *count))
                 }
                 Piece::Text(piece) => text.push_str(piece),
+                Piece::Number(first) => text.push_str(&(first + numbered).to_string()),
             }
         }
+        numbered += usize::from(part.expansion.pieces.iter().any(|piece| matches!(piece, Piece::Number(_))));
         (rest, found) = (after, found + 1);
     }
     text.push_str(rest);
     (text, found)
+}
+
+/// A conversation whose messages have the placeholders of media as text, where no chat template writes them.
+pub(crate) fn written(mut chat: Chat, parts: &[Prepared]) -> Chat {
+    let mut next = 0;
+    for message in &mut chat.messages {
+        let mut content: Vec<ContentPart> = Vec::with_capacity(message.content.len());
+        for part in std::mem::take(&mut message.content) {
+            let is_media =
+                matches!(part, ContentPart::Image(_) | ContentPart::Audio(_) | ContentPart::Video(_));
+            let expansion = parts.get(next).map(|of| &of.expansion).filter(|_| is_media);
+            let number = next;
+            next += usize::from(is_media);
+            let part = match expansion.filter(|expansion| expansion.is_written()) {
+                Some(expansion) => ContentPart::Text(expansion.replaced_in("", number) + "\n"),
+                None => part,
+            };
+            match (content.last_mut(), part) {
+                (Some(ContentPart::Text(before)), ContentPart::Text(text)) => before.push_str(&text),
+                (_, part) => content.push(part),
+            }
+        }
+        message.content = content;
+    }
+    chat
 }
 
 impl PromptMedia {
@@ -49,13 +80,15 @@ impl PromptMedia {
             let message = "the model's chat template has no place for all media of the messages";
             return Err(Failure::bad_request("messages", message));
         }
-        let others = |part: &&Prepared| {
-            let replaces = part.expansion.replaces.as_str();
-            let same = parts.iter().filter(|part| part.expansion.replaces == replaces).count();
-            rendered.matches(replaces).count() != same
+        let spellings =
+            parts.iter().enumerate().map(|(index, part)| part.expansion.replaced_in(rendered, index));
+        let spellings: Vec<String> = spellings.collect();
+        let others = |spelling: &&String| {
+            let same = spellings.iter().filter(|other| other == spelling).count();
+            rendered.matches(spelling.as_str()).count() != same
         };
-        match parts.iter().find(others) {
-            Some(part) => Err(unplaced(&part.expansion.replaces)),
+        match spellings.iter().find(others) {
+            Some(spelling) => Err(unplaced(spelling)),
             None => Ok(text),
         }
     }
@@ -161,7 +194,8 @@ mod tests {
     use crate::media::{EncoderPixels, ViewPixels};
 
     fn part(pieces: Vec<Piece>) -> Prepared {
-        let expansion = Expansion { replaces: "<i>".to_owned(), token: "<p>".to_owned(), pieces };
+        let expansion =
+            Expansion { replaces: "<i>".to_owned(), or_replaces: None, token: "<p>".to_owned(), pieces };
         Prepared {
             contents: vec![content(expansion.features())],
             expansion,

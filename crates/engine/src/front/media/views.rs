@@ -2,9 +2,9 @@
 //!
 //! Invariant: sizes are checked; a tensor that does not hold what its grid says is an error of one line.
 
-use omnibus_media::{Elements, Features, Tensor};
+use omnibus_media::{Canvas, Elements, Features, Layout, Tensor};
 
-use crate::media::{EncoderPixels, Spectrum, ViewPixels};
+use crate::media::{EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels};
 
 /// Colours of a picture.
 const CHANNELS: usize = 3;
@@ -13,17 +13,28 @@ const CHANNELS: usize = 3;
 pub(super) fn pixels(mut features: Features, patch: usize) -> Result<EncoderPixels, String> {
     let mut take = |name: &str| features.tensors.remove(name);
     let grids = take("image_grid_thw").or(take("video_grid_thw"));
-    let shapes = take("spatial_shapes");
+    let (shapes, sizes) = (take("spatial_shapes"), take("view_sizes"));
     let pixels = take("pixel_values").or(take("pixel_values_videos"));
     let pixels = pixels.ok_or_else(|| "the processor makes no pixels".to_owned())?;
     let Elements::F32(values) = pixels.elements else { return Err("pixels are not numbers".to_owned()) };
-    let views = match (grids, shapes) {
-        (Some(grids), _) => patches(&pixels.shape, values, &rows::<3>(&grids)?),
-        (None, Some(shapes)) => padded_patches(&pixels.shape, &values, &rows::<2>(&shapes)?),
-        (None, None) => planes(&pixels.shape, values, patch),
+    let views = match (grids, shapes, sizes) {
+        (Some(grids), ..) => patches(&pixels.shape, values, &rows::<3>(&grids)?),
+        (None, Some(shapes), _) => padded_patches(&pixels.shape, &values, &rows::<2>(&shapes)?),
+        (None, None, Some(sizes)) => padded_planes(&pixels.shape, &values, &rows::<2>(&sizes)?, patch),
+        (None, None, None) => planes(&pixels.shape, values, patch),
     };
     let views = views.ok_or_else(|| format!("the processor's pixels {:?} do not fit", pixels.shape))?;
-    Ok(EncoderPixels::new(views))
+    Ok(EncoderPixels::new(PicturePixels { views, layout: layout(features.layout) }))
+}
+
+fn layout(layout: Layout) -> ViewLayout {
+    match layout {
+        Layout::Views => ViewLayout::Views,
+        Layout::Canvas(Canvas { tiles, shown, resized }) => ViewLayout::Canvas { tiles, shown, resized },
+        Layout::Frames(size) => ViewLayout::Frames(size),
+        Layout::Tiles { shape, count } => ViewLayout::Tiles { shape, count },
+        Layout::Pools { count, rows } => ViewLayout::Pools { count, rows },
+    }
 }
 
 /// What an encoder takes of the features of one window of sound.
@@ -65,7 +76,7 @@ fn rows<const N: usize>(tensor: &Tensor) -> Result<Vec<[usize; N]>, String> {
 
 /// Patches of all pictures, end to end.
 fn patches(shape: &[usize], values: Vec<f32>, grids: &[[usize; 3]]) -> Option<Vec<ViewPixels>> {
-    let [_, width] = *shape else { return None };
+    let width = *shape.last().filter(|_| shape.len() > 1)?;
     if let [grid] = grids {
         return view(grid.iter().product(), width, values, *grid).map(|view| vec![view]);
     }
@@ -94,6 +105,28 @@ fn padded_patches(shape: &[usize], values: &[f32], sizes: &[[usize; 2]]) -> Opti
 fn view(patches: usize, width: usize, values: Vec<f32>, grid: [usize; 3]) -> Option<ViewPixels> {
     let shape = vec![i32::try_from(patches).ok()?, i32::try_from(width).ok()?];
     (values.len() == patches.checked_mul(width)?).then_some(ViewPixels { shape, values, grid })
+}
+
+/// Pixels of views, by channel, each filled up on the right and below to the same size.
+fn padded_planes(
+    shape: &[usize],
+    values: &[f32],
+    sizes: &[[usize; 2]],
+    patch: usize,
+) -> Option<Vec<ViewPixels>> {
+    let [.., CHANNELS, height, width] = *shape else { return None };
+    let of_view = |(values, [rows, columns]): (&[f32], &[usize; 2])| {
+        let of_row = |row: &[f32]| row.get(..*columns).map(<[f32]>::to_vec);
+        let of_channel = |channel: &[f32]| {
+            channel.chunks(width.max(1)).take(*rows).map(of_row).collect::<Option<Vec<_>>>()
+        };
+        let channels = values.chunks(height.checked_mul(width)?.max(1)).map(of_channel);
+        let values = channels.collect::<Option<Vec<_>>>()?.concat().concat();
+        planes(&[CHANNELS, *rows, *columns], values, patch)
+    };
+    let one = CHANNELS.checked_mul(height)?.checked_mul(width)?;
+    let views = values.chunks(one.max(1)).zip(sizes).map(of_view).collect::<Option<Vec<_>>>()?;
+    Some(views.concat())
 }
 
 /// Pixels of views of equal size, by channel.

@@ -11,7 +11,7 @@ use omnibus_core::{HoldReason, Plan, PrefixLookup, SequenceId};
 use omnibus_model::mrope::{MediaSpan, MultimodalPositions};
 
 use super::{ActiveJob, EngineLoop, FeatureOrigin};
-use crate::media::{EncoderContent, JobMedia, MediaKey};
+use crate::media::{EncoderContent, JobMedia, MediaKey, crossed_in};
 use crate::message::Job;
 use crate::worker::catch_panic::catch_panic;
 use crate::worker::runner::{EncodingParts, MediaHit};
@@ -23,7 +23,7 @@ impl ActiveJob {
         let (mut images, mut audio) = (Vec::new(), Vec::new());
         for media in &self.job.media {
             match media.pixels.content() {
-                EncoderContent::Views(_) => images.push(media),
+                EncoderContent::Picture(_) => images.push(media),
                 EncoderContent::Spectrum(_) => audio.push(media),
             }
         }
@@ -91,7 +91,9 @@ impl EngineLoop {
             return Ok(());
         };
         let runner = &mut self.runner;
-        let is_missing = |media: &&JobMedia| media.end() > cached && !runner.has_features(media);
+        // Rows behind the cached prefix attend to a picture in it.
+        let is_read = |media: &JobMedia| media.end() > cached || media.is_crossed();
+        let is_missing = |media: &&JobMedia| is_read(media) && !runner.has_features(media);
         let Some(media) = active.job.media.iter().find(is_missing).cloned() else {
             active.keeps_features = true;
             self.scheduler.release_hold(sequence, HoldReason::Encoding);
@@ -187,9 +189,14 @@ impl EngineLoop {
         let mut needed: Vec<JobMedia> = Vec::new();
         for work in &plan.scheduled {
             let Some(active) = self.jobs.get_mut(&work.sequence) else { continue };
-            let is_in = |media: &&JobMedia| !media.rows_in(&work.positions).is_empty();
+            let crossed = crossed_in(&active.job.media, &work.positions);
+            let is_in = |media: &&JobMedia| match media.is_crossed() {
+                true => crossed.iter().any(|(_, keys)| keys.contains(&media.key)),
+                false => !media.rows_in(&work.positions).is_empty(),
+            };
             needed.extend(active.job.media.iter().filter(is_in).cloned());
-            active.keeps_features &= active.job.media.iter().any(|media| media.end() > work.positions.end);
+            let is_kept = |media: &JobMedia| media.is_crossed() || media.end() > work.positions.end;
+            active.keeps_features &= active.job.media.iter().any(is_kept);
         }
         if needed.is_empty() {
             return Ok(());

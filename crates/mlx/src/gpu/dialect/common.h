@@ -32,6 +32,44 @@ template <> struct gk_store8<float> {
 };
 // x as a T holds it
 template <typename T> GK_FN float gk_round(float x) { return gk_f(gk_to<T>::of(x)); }
+// Rows that a kernel reads: of T, or the parts of a product that another has left, [parts, rows, ..] float, which are added
+// up and rounded once.
+template <typename T, bool PARTS> struct gk_operand {
+  static GK_FN gk_fv<8> eight(const GK_DEV T* p, int, gk_long) { return gk_load<8>(p); }
+  static GK_FN float one(const GK_DEV T* p, int, gk_long) { return gk_f(*p); }
+};
+template <typename T> struct gk_operand<T, true> {
+  static GK_FN gk_fv<8> eight(const GK_DEV float* p, int parts, gk_long all) {
+    gk_fv<8> s = gk_load<8>(p);
+    for (int j = 1; j < parts; ++j) {
+      const gk_fv<8> a = gk_load<8>(p + j * all);
+      GK_UNROLL for (int k = 0; k < 8; ++k) s.v[k] += a.v[k];
+    }
+    GK_UNROLL for (int k = 0; k < 8; ++k) s.v[k] = gk_round<T>(s.v[k]);
+    return s;
+  }
+  static GK_FN float one(const GK_DEV float* p, int parts, gk_long all) {
+    float s = *p;
+    for (int j = 1; j < parts; ++j) s += p[j * all];
+    return gk_round<T>(s);
+  }
+};
+// Eight elements of a table from element `at` on: floats, or codes of BITS bits with a scale and a bias for each group.
+template <int BITS> struct gk_table {
+  template <typename S> static GK_FN gk_fv<8> eight(const GK_DEV gk_uint* table, const GK_DEV S* ss, const GK_DEV S* sb, gk_long at, int group) {
+    const float scale = gk_f(ss[at / group]), bias = gk_f(sb[at / group]);
+    const gk_vec<gk_uint, BITS / 4> words = *reinterpret_cast<const GK_DEV gk_vec<gk_uint, BITS / 4>*>(table + at * BITS / 32);
+    gk_fv<8> r;
+    GK_UNROLL for (int i = 0; i < 8; ++i)
+      r.v[i] = (float)((words.v[i * BITS / 32] >> (i * BITS % 32)) & ((1u << BITS) - 1)) * scale + bias;
+    return r;
+  }
+};
+template <> struct gk_table<0> {
+  template <typename X, typename S> static GK_FN gk_fv<8> eight(const GK_DEV X* table, const GK_DEV S*, const GK_DEV S*, gk_long at, int) {
+    return gk_load<8>(table + at);
+  }
+};
 // erf to 1.5e-7. Source: Abramowitz and Stegun 7.1.26; Metal has none.
 GK_FN float gk_erf(float x) {
   const float a = x < 0 ? -x : x, t = 1.0f / (1.0f + 0.3275911f * a);

@@ -65,6 +65,7 @@ GK_FN uint2 gk_cached_some(const void* p, int count) {
   if (count > 3) v.y |= (gk_uint)__ldg(n + 3) << 16;
   return v;
 }
+GK_FN gk_uint gk_cached1(const void* p) { return __ldg((const gk_uint*)p); }
 GK_FN uint4 gk_cached4(const void* p) {  // written by an earlier kernel, which may have run beside this one
   uint4 r;
   asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
@@ -87,6 +88,12 @@ GK_FN gk_uint gk_nibbles(gk_uint w, gk_uint mask, gk_uint magic) {
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(w), "r"(mask), "r"(magic));
   return r;
 }
+// bf16 pairs, rounded once
+GK_FN gk_uint gk_times2(gk_uint a, gk_uint b) {
+  gk_uint r;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
 GK_FN gk_uint gk_opaque(gk_uint x) { gk_uint r; asm volatile("mov.u32 %0, %1;" : "=r"(r) : "r"(x)); return r; }
 // bf16 pairs: (128 + q) - 128 is exact, times scale plus bias rounds once
 GK_FN gk_uint gk_affine2(gk_uint q, gk_uint s, gk_uint b) {
@@ -95,6 +102,8 @@ GK_FN gk_uint gk_affine2(gk_uint q, gk_uint s, gk_uint b) {
   return r;
 }
 #endif
+// floats of 4 bits (E2M1) at bits 0 and 16 of a word as bf16: their bits are a bf16 2^-126 times as large, which a product mends
+GK_FN gk_uint gk_floats4(gk_uint w) { return gk_times2((w << 12 & 0x80008000u) | (w << 6 & 0x01c001c0u), 0x7e807e80u); }
 GK_FN gk_uint gk_word(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 // bytes at and at + 1 of a word as a pair of bf16, which hold them exactly: 2^23 + byte is a float with the byte at its end
 GK_FN gk_uint gk_codes8(gk_uint w, int at) {
@@ -102,6 +111,45 @@ GK_FN gk_uint gk_codes8(gk_uint w, int at) {
   const float hi = gk_bits(gk_bytes(w, 0x4b000000u, at == 0 ? 0x7441 : 0x7443)) - 8388608.0f;
   return gk_bytes(gk_word_of(lo), gk_word_of(hi), 0x7632);
 }
+// What a row's groups of GROUP weights in 256 k share: bf16 scales or biases, or powers of two in a byte.
+template <int GROUP, bool FLOAT4> struct gk_unit_scales {
+  static constexpr int OF_UNIT = 256 / GROUP, BYTES = FLOAT4 ? OF_UNIT : OF_UNIT * 2;
+  gk_uint words[BYTES / 4];
+  // where a row's begin, `rows` behind the row whose are at p
+  static GK_FN const char* row(const void* p, gk_long rows, int k) { return (const char*)p + rows * (k / GROUP) * (FLOAT4 ? 1 : 2); }
+  template <bool WHOLE> static GK_FN gk_unit_scales load(const char* p, int unit, int k) {
+    gk_unit_scales s;
+    p += unit * BYTES;
+    const int left = k / GROUP - unit * OF_UNIT;              // groups
+    if (!WHOLE) {
+      GK_UNROLL for (int i = 0; i < BYTES / 4; ++i) {
+        s.words[i] = 0;
+        GK_UNROLL for (int j = 0; j < (FLOAT4 ? 4 : 2); ++j)
+          if (i * (FLOAT4 ? 4 : 2) + j < left) s.words[i] |= FLOAT4 ? (gk_uint)__ldg((const unsigned char*)p + i * 4 + j) << 8 * j : (gk_uint)__ldg((const unsigned short*)p + i * 2 + j) << 16 * j;
+      }
+    } else if (BYTES == 4) {
+      s.words[0] = gk_cached1(p);
+    } else {
+      GK_UNROLL for (int i = 0; i < BYTES / 8; ++i) {
+        const uint2 v = gk_cached2(p + i * 8);
+        s.words[2 * i] = v.x;
+        s.words[2 * i + 1] = v.y;
+      }
+    }
+    return s;
+  }
+  // of a group, as a float
+  GK_FN float of(int group) const {
+    if (!FLOAT4) return gk_bits((group & 1) ? words[group / 2] & 0xffff0000u : words[group / 2] << 16);
+    const gk_uint power = words[group / 4 % (BYTES / 4)] >> group % 4 * 8 & 255u;
+    return gk_bits(power == 0 ? 0x00400000u : power << 23);
+  }
+  // the same twice, as bf16
+  GK_FN gk_uint pair(int group) const {
+    const gk_uint bits = gk_word_of(of(group));
+    return gk_bytes(bits, bits, 0x3232);
+  }
+};
 // the two elements of a pair of T, added up
 template <typename T> GK_FN float gk_sum2(gk_uint pair) {
   const T* x = reinterpret_cast<const T*>(&pair);

@@ -1,11 +1,13 @@
 // y = act(gate) * up. gate, up: row r begins at r * STRIDE, up's UP elements later (both may be one array); y [rows, F]
-// of T; F a multiple of 8. ACT 0 silu, 1 gelu, 2 gelu with tanh, 3 sigmoid.
+// of T; F a multiple of 8; both may be parts (gk_operand). ACT 0 silu, 1 gelu, 2 gelu with tanh, 3 sigmoid.
 // groups (F / 8 / NT rounded up, rows), NT threads
 const int i = GK_GROUP_X * NT + GK_TID;
 const gk_long row = GK_GROUP_Y;
 if (i < F / 8) {
-  gk_fv<8> a = gk_load<8>(gate + row * STRIDE + i * 8);
-  const gk_fv<8> c = gk_load<8>(up + row * STRIDE + UP + i * 8);
+  const int parts = gate_shape[0];
+  const gk_long all = (gk_long)GK_GROUPS_Y * STRIDE;
+  gk_fv<8> a = gk_operand<T, PARTS>::eight(gate + row * STRIDE + i * 8, parts, all);
+  const gk_fv<8> c = gk_operand<T, PARTS>::eight(up + row * STRIDE + UP + i * 8, parts, all);
   GK_UNROLL for (int k = 0; k < 8; ++k) {
     const float x = a.v[k];
     float f;

@@ -1,5 +1,5 @@
 // Norm of each query and key head, rotation, and the write of keys and values into their blocks, in place.
-// in:  qkv [rows, (HQ + 2 HK) D] of T; qw, kw [D] floats (read if NORM); freq [R / 2] float, radians per position;
+// in:  qkv [rows, (HQ + 2 HK) D] of T (gk_operand); qw, kw [D] floats (read if NORM); freq [R / 2] float, radians per position;
 //      pos, slot [rows or more] int (slot = block * block size + offset; below zero: not written);
 //      kpool, vpool [blocks, block size, HK, W] of TP (gk_head): WRITTEN although inputs
 // out: q [rows, HQ, D] of T: what reads the pools next must read q, too, which is the dependency;
@@ -10,12 +10,14 @@ GK_SHARED(float, heads, BITS > 0 ? NS * D : 1);   // what is packed
 const int lane = GK_LANE, row = GK_GROUP_Y, h = GK_GROUP_X * NS + GK_SIMD;
 float a[PER], b[PER];                     // the two elements of a pair
 if (h < H) {
-  const GK_DEV T* x = qkv + ((gk_long)row * H + h) * D;
+  const auto x = qkv + ((gk_long)row * H + h) * D;
+  const int parts = qkv_shape[0];
+  const gk_long all = (gk_long)GK_GROUPS_Y * H * D;
   GK_UNROLL for (int j = 0; j < PER; ++j) {
     const int p = lane + 32 * j;
     const bool near = INTERLEAVED || p >= R / 2;  // behind the rotated part pairs are neighbours in any case
-    a[j] = p < PAIRS ? gk_f(x[near ? 2 * p : p]) : 0;
-    b[j] = p < PAIRS ? gk_f(x[near ? 2 * p + 1 : p + R / 2]) : 0;
+    a[j] = p < PAIRS ? gk_operand<T, PARTS>::one(x + (near ? 2 * p : p), parts, all) : 0;
+    b[j] = p < PAIRS ? gk_operand<T, PARTS>::one(x + (near ? 2 * p + 1 : p + R / 2), parts, all) : 0;
   }
   if (h < HQ + HK) {
     if (NORM) {

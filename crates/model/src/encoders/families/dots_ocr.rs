@@ -21,7 +21,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let attention =
         EncoderAttention { biases, rotary: Some(qwen2_vl::ROTARY), ..EncoderAttention::new(heads) };
     let mlp = GatedMlp { width: vision.req("intermediate_size")?, act: Activation::Silu, bias }.into();
-    let layer = EncoderLayer { norm, after: None, attention, mlp, scales: false };
+    let layer = EncoderLayer { norm, after: None, attention, mlp, scales: LayerScale::None };
     let patches = PatchEmbedding::new(vision.or("patch_size", 14)?, true);
     let patches = PatchEmbedding { channels: vision.or("num_channels", 3)?, ..patches };
     let layers = layers(vision.req("num_hidden_layers")?, &layer);

@@ -38,7 +38,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
             ..EncoderAttention::new(heads)
         },
         mlp: GatedMlp { width: vision.req("intermediate_size")?, act, bias: false }.into(),
-        scales: false,
+        scales: LayerScale::None,
     };
     let size = vision.or("patch_size", 16)?;
     let (layout, range) = (PatchLayout::ColoursLast, PixelRange::Unit);

@@ -75,7 +75,7 @@ fn tower(cfg: &Config, qkv_bias: bool, layer: f32) -> Result<EncoderBlueprint, C
         after: None,
         attention: EncoderAttention { biases, ..EncoderAttention::new(heads) },
         mlp: PlainMlp { width: vision.req("intermediate_size")?, act, bias: true }.into(),
-        scales: true,
+        scales: LayerScale::Vectors,
     };
     let on_a_side = side(&vision, "image_size", 448)? / size.max(1);
     let count = on_a_side * on_a_side + 1;

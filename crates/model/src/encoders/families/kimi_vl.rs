@@ -22,7 +22,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
         after: None,
         attention: EncoderAttention { rotary: Some(rotary), ..EncoderAttention::new(heads) },
         mlp: PlainMlp { width: vision.req("intermediate_size")?, act, bias: true }.into(),
-        scales: false,
+        scales: LayerScale::None,
     };
     let patches = PatchEmbedding::new(vision.or("patch_size", 14)?, true);
     let layers = layers(vision.req("num_hidden_layers")?, &layer);

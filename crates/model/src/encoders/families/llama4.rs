@@ -29,7 +29,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
         after: None,
         attention: EncoderAttention { rotary, ..EncoderAttention::new(heads) },
         mlp: PlainMlp { width: vision.req("intermediate_size")?, act, bias: true }.into(),
-        scales: false,
+        scales: LayerScale::None,
     };
     let patches = PatchEmbedding::new(side(&vision, "patch_size", 14)?, false);
     let patches = PatchEmbedding { channels: vision.or("num_channels", 3)?, ..patches };

@@ -1,6 +1,7 @@
 //! Config readers and rewrites that several encoder families share: from a checkpoint's names to those below `encoder`.
 
 use crate::encoders::{ConnectorStep, EncoderLayer};
+use crate::families::with_defaults;
 use crate::{Activation, Config, ConfigError, WeightRewrite};
 
 /// The section that describes the encoder.
@@ -9,6 +10,7 @@ pub(super) fn vision<'a>(cfg: &Config<'a>) -> Result<Config<'a>, ConfigError> {
     let vision = section.ok_or_else(|| ConfigError::Missing { field: "vision_config".to_owned() })?;
     // How pictures are resized, and the class tokens of towers that are trained with texts.
     vision.pass_by(&["projection_dim", "vocab_size", "vision_use_head", "tie_word_embeddings"]);
+    vision.pass_by(&["image_seq_length", "video_seq_length"]);
     Ok(vision)
 }
 
@@ -18,6 +20,7 @@ pub(super) fn text_width(cfg: &Config) -> Result<usize, ConfigError> {
         Some(text) => Some(text),
         None => cfg.section("llm_config")?,
     };
+    let text = text.map(with_defaults).transpose()?;
     match text.map(|text| text.opt("hidden_size")).transpose()?.flatten() {
         Some(width) => Ok(width),
         None => cfg.req("hidden_size"),

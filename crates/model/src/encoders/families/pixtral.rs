@@ -35,7 +35,7 @@ pub(super) fn read_mistral3(cfg: &Config) -> Result<EncoderBlueprint, ConfigErro
 fn tower(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;
     // Positions are rotations, for which no size is too large.
-    vision.pass_by(&["image_size"]);
+    vision.pass_by(&["image_size", "image_token_id", "image_break_token_id", "image_end_token_id"]);
     let parameters = vision.section("rope_parameters")?;
     parameters.iter().try_for_each(|section| section.only("rope_type", "default"))?;
     let newer = parameters.as_ref().map(|section| section.opt("rope_theta")).transpose()?.flatten();
@@ -54,7 +54,7 @@ fn tower(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
         after: None,
         attention: EncoderAttention { biases: Linears::No, rotary, ..EncoderAttention::new(heads) },
         mlp: GatedMlp { width: vision.req("intermediate_size")?, act, bias: false }.into(),
-        scales: false,
+        scales: LayerScale::None,
     };
     let count = vision.req("num_hidden_layers")?;
     let taken = TakenFrom(cfg.or("vision_feature_layer", -1f32)? as i64).layers(count)?;

@@ -38,7 +38,7 @@ pub(super) fn tower(
     vision.only("spatial_patch_size", size)?;
     let attention =
         EncoderAttention { rotary: Some(ROTARY), ..EncoderAttention::new(vision.req("num_heads")?) };
-    let layer = EncoderLayer { norm, after: None, attention, mlp, scales: false };
+    let layer = EncoderLayer { norm, after: None, attention, mlp, scales: LayerScale::None };
     let channels = vision.opt("in_chans")?.or(vision.opt("in_channels")?).unwrap_or(3);
     let frames = vision.or("temporal_patch_size", 2)?;
     let patches = PatchEmbedding { channels, frames, ..PatchEmbedding::new(size, false) };

@@ -40,7 +40,7 @@ pub(super) fn read(
         after: None,
         attention: EncoderAttention::new(vision.req("num_attention_heads")?),
         mlp: PlainMlp { width, act, bias: true }.into(),
-        scales: false,
+        scales: LayerScale::None,
     };
     let count = vision.or("num_hidden_layers", defaults.layers)?;
     let patches = PatchEmbedding::new(side(vision, "patch_size", 16)?, true);
@@ -66,7 +66,8 @@ pub(super) const PARTS: [(&str, &str); 8] = [
     ("mlp.fc2", "mlp.down_proj"),
 ];
 
-fn rewrites() -> Vec<WeightRewrite> {
+/// Names of all of them.
+pub(super) fn rewrites() -> Vec<WeightRewrite> {
     [
         towers([
             ("vision_tower.vision_model", "encoder"),

@@ -25,6 +25,11 @@ pub struct SharedExpert {
 }
 
 impl SharedExpert {
+    /// One whose output is added, with the activation of the routed experts.
+    pub fn new(name: &'static str, width: usize) -> Self {
+        Self { name, width, gate: SharedGate::None, act: None }
+    }
+
     /// As an expert like the routed ones.
     fn like(self, routed: Expert) -> Expert {
         routed.with(self.width, self.act.unwrap_or(routed.act()))

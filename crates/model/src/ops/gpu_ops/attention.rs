@@ -1,12 +1,13 @@
 //! Attention of one layer over its pools, by our kernels.
 
 use mlx::gpu::{
-    HeadShape, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryNorm, RotaryOrder, SinkLogits,
+    HeadShape, Operand, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryNorm, RotaryOrder, SinkLogits,
     written_by,
 };
 use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
+use super::operand_of;
 use crate::forward::{AttentionReads, Items};
 use crate::kv_cache::poisoned;
 use crate::ops::AttentionCall;
@@ -68,15 +69,16 @@ pub(super) fn attend(mut call: AttentionCall) -> mlx::Result<Array> {
 fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Items) -> mlx::Result<Array> {
     let dtype = call.qkv.dtype()?;
     let block_size = call.layer.cache.block_size as i32;
-    let rotary = rotary(call, dtype, pool(format));
+    let (rows, operand) = operand_of(call.qkv);
+    let rotary = Rotary { operand, ..rotary(call, dtype, pool(format)) };
     let plan = rotary.plan(items.rows).ok_or_else(|| mlx::Error::new("a rotation that has a kernel"))?;
     let norms = call.head_norms.map(|norms| norms.map(|norm| norm.weight));
     // Arrays that are not read must exist.
-    let [q_norm, k_norm] = norms.unwrap_or([call.qkv; 2]);
-    let radians = call.rotation.and_then(|rotation| rotation.radians.as_ref()).unwrap_or(call.qkv);
+    let [q_norm, k_norm] = norms.unwrap_or([&rows; 2]);
+    let radians = call.rotation.and_then(|rotation| rotation.radians.as_ref()).unwrap_or(&rows);
     let pool = call.layer.cache.pools.get_mut(at).ok_or_else(poisoned)?;
     let [keys, values] = pool.take()?;
-    let inputs = [call.qkv, q_norm, k_norm, radians, &items.positions, &items.slots, &keys, &values];
+    let inputs = [&rows, q_norm, k_norm, radians, &items.positions, &items.slots, &keys, &values];
     let made: Result<[Array; 2], _> = plan.call(&inputs)?.try_into();
     let [queries, counter] = made.map_err(|_| mlx::Error::new("queries and a counter"))?;
     let written: Result<[Array; 2], _> = written_by(&[&keys, &values], &queries)?.try_into();
@@ -120,6 +122,7 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
         order: RotaryOrder::Halves,
         magnitude: 1.0,
         norm,
+        operand: Operand::Whole,
     };
     let Some(rotation) = call.rotation else { return absent };
     Rotary {

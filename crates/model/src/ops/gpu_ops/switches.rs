@@ -8,6 +8,7 @@ pub(crate) enum GpuKernel {
     /// Rotation and write, attention of decoding rows and of chunks.
     Attention,
     AddNorm,
+    Embed,
     Gated,
     /// Products with weights.
     Linear,
@@ -19,7 +20,7 @@ pub(crate) enum GpuKernel {
     Recurrence,
 }
 
-static OFF: [AtomicBool; 7] = [const { AtomicBool::new(false) }; 7];
+static OFF: [AtomicBool; 8] = [const { AtomicBool::new(false) }; 8];
 
 /// Whether a kernel is used.
 pub(crate) fn is_on(kernel: GpuKernel) -> bool {

@@ -132,7 +132,8 @@ fn convert_floats(modules: &mut Modules, path: &str, packed: Array, scales: Arra
     Ok(())
 }
 
-/// The floats of NVFP4 with a scale for the whole tensor, which MLX's format lacks.
+/// The floats of NVFP4 with a scale for the whole tensor, which MLX's products with packed weights lack. They are rounded to
+/// bfloat16, as by compressed-tensors 0.20 and ModelOpt 0.47, which write and unpack this format.
 pub(super) fn two_level_floats(words: Array, scales: Array, factor: &Array) -> mlx::Result<Array> {
     let packed =
         Quantized { weight: words, scales, biases: None, group: 16, bits: 4, mode: QuantMode::Nvfp4 };

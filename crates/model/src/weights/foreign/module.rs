@@ -56,6 +56,10 @@ impl<'a> Modules<'a> {
         self.weights.insert(format!("{path}.{part}"), tensor);
     }
 
+    pub(super) fn put_named(&mut self, name: &str, tensor: Array) {
+        self.weights.insert(name.to_owned(), tensor);
+    }
+
     /// Stores a module in one of MLX's formats.
     pub(super) fn put_packed(&mut self, path: &str, packed: Quantized) {
         let Quantized { weight, scales, biases, group, bits, mode } = packed;

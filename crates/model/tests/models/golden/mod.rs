@@ -50,6 +50,9 @@ pub struct PromptMedia {
     /// `[places, hidden]`
     pub features: Array,
     pub deepstack: Vec<Array>,
+    /// Pictures that rows attend to in layers of cross attention, and nothing takes the place of: positions of these rows, and
+    /// the encoder's rows.
+    pub crossed: Vec<(Range<usize>, Array)>,
 }
 
 impl PromptMedia {

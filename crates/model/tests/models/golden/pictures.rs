@@ -2,6 +2,7 @@
 
 mod distances;
 mod inputs;
+mod made;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,10 @@ use super::{Prompt, PromptMedia, generate};
 const OUTPUTS: &[&str] = &["logits.", "features.", "deepstack_visual_embeds."];
 
 /// Families whose text models follow transformers where there are pictures: mlx-vlm does not let their rows see each other.
-const OF_TRANSFORMERS: &[&str] = &["gemma3", "gemma4.moe"];
+const OF_TRANSFORMERS: &[&str] = &["gemma3", "gemma4.moe", "idefics2", "llava_next"];
+
+/// Of these, those without features to follow: mlx-vlm makes others, or none. The encoder's own are in their prompts.
+const WITHOUT_FEATURES: &[&str] = &["idefics2", "llava_next"];
 
 /// Families whose encoders follow transformers: GLM samples positions otherwise than mlx-vlm, and Llama 4 has other
 /// activations.
@@ -28,9 +32,16 @@ const ENCODERS_OF_TRANSFORMERS: &[&str] = &["glm4v", "glm4v_moe", "llama4", "qwe
 const SAMPLED_OTHERWISE: &[(&str, &str)] = &[("glm4v", "two"), ("glm4v_moe", "two")];
 
 /// Families whose features differ from mlx-vlm's on purpose, and by how much: transformers has the exact gelu in the
-/// projector of InternVL and in the mergers of Qwen3-VL, and its tanh form in the tower of the latter.
-const OTHER_ACTIVATIONS: &[(&str, f32)] =
-    &[("internvl", 3e-4), ("internvl_chat", 3e-4), ("qwen3_vl_moe", 5e-4), ("llama4", 3e-2)];
+/// projector of InternVL and in the mergers of Qwen3-VL, and its tanh form in the
+/// towers of the latter, of Kimi-VL and of Molmo 2. Fixtures that say so in their metadata have the published ones.
+const OTHER_ACTIVATIONS: &[(&str, f32)] = &[
+    ("internvl", 3e-4),
+    ("internvl_chat", 3e-4),
+    ("qwen3_vl_moe", 5e-4),
+    ("llama4", 3e-2),
+    ("molmo2", 3e-2),
+    ("kimi_vl", 3e-2),
+];
 
 /// One fixture, read.
 pub struct PictureFixture {
@@ -71,12 +82,22 @@ impl PictureFixture {
         let sensitivity: f32 = sensitivity.and_then(|text| text.parse().ok()).unwrap_or(0.0);
         let bound = (20.0 * sensitivity).max(1e-4);
         let family = name.trim_end_matches(".hf");
+        let metadata_has =
+            |key: &str| metadata.metadata().as_ref().is_some_and(|metadata| metadata.contains_key(key));
         let other = OTHER_ACTIVATIONS.iter().find(|(name, _)| *name == family).map(|(_, bound)| *bound);
+        let other = other.filter(|_| !metadata_has("activations"));
         let case = json("case.json");
         let strings = |case: &Value| case.as_str().or(case["name"].as_str()).unwrap().to_owned();
         let file = directory.join("transformers.safetensors");
         if OF_TRANSFORMERS.contains(&family) {
             golden.retain(|name, _| !name.starts_with("logits.") || name == "logits.text");
+        }
+        // Neither is a reference for Llama 3.2 Vision's pictures: rows in front of the first one are to pass cross attention by.
+        if family == "mllama" && metadata_has("mlx_vlm") {
+            golden.retain(|name, _| !name.starts_with("logits.") && !name.starts_with("features."));
+            let text = || mlx::io::load_safetensors(&file).unwrap().remove("logits.text");
+            golden
+                .extend(file.is_file().then(text).flatten().map(|logits| ("logits.text".to_owned(), logits)));
         }
         let is_followed = OF_TRANSFORMERS.contains(&family) || ENCODERS_OF_TRANSFORMERS.contains(&family);
         let whole = match is_followed && file.is_file() {
@@ -130,24 +151,63 @@ impl PictureFixture {
                     (0..layers).map(|layer| of_layer(layer).squeeze(&[0]).unwrap()).collect()
                 }
                 (None, Some(encoder)) if !encoder.blueprint().deepstack.is_empty() => {
-                    encoder.encode(&self.input(case, encoder.blueprint())?).unwrap().deepstack
+                    self.encoded(case, encoder)?.deepstack
                 }
                 (None, _) => Vec::new(),
             };
-            let positions = self.has_axes().then(|| self.positions(case, &tokens, &places));
-            Some(PromptMedia { positions, places, features: features.clone(), deepstack })
+            // Without grids, MiniCPM-V's pictures take positions as texts do.
+            let has_grids =
+                ["image_grid_thw", "video_grid_thw"].iter().any(|grid| self.array(grid, case).is_some());
+            let turns = self.has_axes() && has_grids;
+            let positions = turns.then(|| self.positions(case, &tokens, &places));
+            let (features, crossed) = (features.clone(), Vec::new());
+            Some(PromptMedia { positions, places, features, deepstack, crossed })
         };
+        if let Some(encoder) = encoder.filter(|encoder| encoder.blueprint().tiles.is_some()) {
+            let media = Some(self.crossed(&tokens, case, encoder)?);
+            return Some(Prompt {
+                adapter: None,
+                tokens,
+                decode: numbers("decode"),
+                logits: rows(logits),
+                media,
+            });
+        }
         let media = match self.features(case) {
             Some(features) => Some(media(&features)?),
+            None if tokens.iter().any(|token| self.media_ids.contains(token)) => {
+                Some(media(&self.encoded(case, encoder?)?.rows)?)
+            }
             None => None,
         };
         Some(Prompt { adapter: None, tokens, decode: numbers("decode"), logits: rows(logits), media })
     }
 
+    /// Pictures beside a prompt: rows from one's token on attend to it and to those adjacent before it, up to the next one.
+    fn crossed(&self, tokens: &[i32], case: &str, encoder: &Encoder) -> Option<PromptMedia> {
+        let is_media = |place: &usize| self.media_ids.contains(&tokens[*place]);
+        let places: Vec<usize> = (0..tokens.len()).filter(is_media).collect();
+        let pictures = match places.is_empty() {
+            true => Vec::new(),
+            false => self.encoded_apart(case, encoder)?,
+        };
+        assert_eq!(pictures.len(), places.len(), "{} {case}", self.name);
+        let crossed = (0..places.len()).map(|last| {
+            let is_adjacent = |before: &usize| places[*before] + last == places[last] + before;
+            let of_row: Vec<&Array> = (0..=last).filter(is_adjacent).map(|of| &pictures[of].rows).collect();
+            let end = places.get(last + 1).copied().unwrap_or(usize::MAX);
+            (places[last]..end, mlx::concatenate(&of_row, 0).unwrap())
+        });
+        let crossed = crossed.collect();
+        let features = Array::from_slice(&[0f32], &[1, 1]).unwrap();
+        let (positions, deepstack) = (None, Vec::new());
+        Some(PromptMedia { positions, places: Vec::new(), features, deepstack, crossed })
+    }
+
     /// A case's prompt with an encoder's own features, and the logits of transformers; `None` without those or the pixels.
     pub fn whole_prompt(&self, case: &str, encoder: &Encoder) -> Option<Prompt> {
         let logits = self.whole.get(&format!("logits.{case}"))?;
-        let features = encoder.encode(&self.input(case, encoder.blueprint())?).unwrap();
+        let features = self.encoded(case, encoder)?;
         let mut prompt = self.prompt(case, Some(encoder))?;
         prompt.logits = rows(logits);
         if let Some(media) = &mut prompt.media {
@@ -158,7 +218,7 @@ impl PictureFixture {
 
     /// The rows that take the place of tokens, as they are before the text model scales its own embeddings.
     pub fn features(&self, case: &str) -> Option<Array> {
-        let features = self.array("features", case)?;
+        let features = self.array("features", case).filter(|_| !self.has_no_features())?;
         if !["gemma3", "paligemma"].contains(&self.name.trim_end_matches(".hf")) {
             return Some(features.clone());
         }
@@ -169,6 +229,10 @@ impl PictureFixture {
     /// Whether the features of a case are those of the encoder that is followed.
     pub fn has_features_to_follow(&self, case: &str) -> bool {
         !SAMPLED_OTHERWISE.contains(&(self.name.trim_end_matches(".hf"), case))
+    }
+
+    fn has_no_features(&self) -> bool {
+        WITHOUT_FEATURES.contains(&self.name.trim_end_matches(".hf"))
     }
 
     /// Whether the text model rotates by positions on three axes.

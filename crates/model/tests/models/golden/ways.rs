@@ -5,8 +5,8 @@ use std::ops::Range;
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable, KvFormat};
 use omnibus_model::{
-    AdapterId, Batch, FeatureRows, KvCache, KvCacheGroup, KvStorage, Model, MultimodalRows, Segment,
-    UnquantizedPrefix,
+    AdapterId, Batch, CrossRows, CrossStates, FeatureRows, KvCache, KvCacheGroup, KvStorage, Model,
+    MultimodalRows, Segment, UnquantizedPrefix,
 };
 
 use super::{Fixture, Prompt, PromptMedia};
@@ -88,6 +88,8 @@ struct Walk {
     computed: usize,
     prompt: usize,
     media: Option<PromptMedia>,
+    /// Positions that attend to pictures outside of the sequence.
+    crossed: Vec<(Range<usize>, CrossStates)>,
     /// Positions that attend to each other, which no step may cut.
     spans: Vec<Range<usize>>,
     adapter: Option<AdapterId>,
@@ -121,7 +123,13 @@ impl<'a> World<'a> {
         let (media, adapter) = (prompt.media.clone(), prompt.adapter);
         let runs = media.as_ref().map(PromptMedia::runs).unwrap_or_default();
         let spans = self.model.blueprint().bidirectional_spans(prompt.tokens.len(), &runs);
-        Walk { tables, computed: 0, prompt: prompt.tokens.len(), media, spans, adapter }
+        let states = |(rows, picture): &(Range<usize>, Array)| {
+            let states =
+                self.model.cross_states(picture).expect("states").expect("layers of cross attention");
+            (rows.clone(), states)
+        };
+        let crossed = media.iter().flat_map(|media| &media.crossed).map(states).collect();
+        Walk { tables, computed: 0, prompt: prompt.tokens.len(), media, crossed, spans, adapter }
     }
 
     /// Computes the next tokens of some sequences in one packed batch with `padding` rows after
@@ -209,7 +217,7 @@ impl<'a> World<'a> {
 /// What pictures change in a step; `None` if none of its rows has some.
 fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Option<MultimodalRows>> {
     let (mut rows, mut features, mut positions) = (Vec::new(), Vec::<Vec<Array>>::new(), Vec::new());
-    let mut bidirectional = Vec::new();
+    let (mut bidirectional, mut cross) = (Vec::new(), Vec::new());
     let has_positions =
         walks.iter().any(|(walk, _)| walk.media.as_ref().is_some_and(|media| media.positions.is_some()));
     for (walk, new) in walks {
@@ -222,6 +230,12 @@ fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Opti
         let spans = walk.spans.iter().filter(|span| places.contains(&span.start));
         let row = |place: usize| first + place - walk.computed;
         bidirectional.extend(spans.map(|span| row(span.start)..row(span.end)));
+        for (crossed, states) in &walk.crossed {
+            let (start, end) = (crossed.start.max(places.start), crossed.end.min(places.end));
+            if start < end {
+                cross.push(CrossRows { rows: row(start)..row(end), states: states.clone() });
+            }
+        }
         let Some(media) = media else { continue };
         for (index, place) in media.places.iter().enumerate().filter(|(_, place)| places.contains(place)) {
             rows.push(row(*place));
@@ -242,8 +256,9 @@ fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Opti
         None => None,
     };
     let positions = has_positions.then_some(positions);
-    let is_needed = features.is_some() || positions.is_some() || !bidirectional.is_empty();
-    Ok(is_needed.then_some(MultimodalRows { features, positions, bidirectional }))
+    let is_needed =
+        features.is_some() || positions.is_some() || !bidirectional.is_empty() || !cross.is_empty();
+    Ok(is_needed.then_some(MultimodalRows { features, positions, bidirectional, cross }))
 }
 
 /// Prefill in chunks, then decode token by token: the distance of each.

@@ -1,5 +1,7 @@
 //! Answers are those of the reference, however the picture comes and however the prompt is cut.
 
+use std::process::Command;
+
 use image::ImageFormat;
 use omnibus_engine::Settings;
 use serde_json::{Value, json};
@@ -91,6 +93,29 @@ fn videos_are_seen_as_the_reference_sees_them() {
     // The same bytes as a picture are their first frame.
     let picture = server.answer(&json!([image_bytes("image/png", &animation(&frames)), text("w1")]));
     assert_eq!(picture.exact(), server.answer(&json!([image(&frames[0]), text("w1")])).exact());
+}
+
+/// Runs where an ffmpeg is on the search path.
+#[test]
+fn a_video_without_a_library_is_seen_through_ffmpeg_alone() {
+    let encoder = Command::new("ffmpeg").arg("-version").output();
+    if encoder.is_err() {
+        return println!("skipped: there is no ffmpeg");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [png, avi] = ["frames.png", "video.avi"].map(|name| folder.path().join(name));
+    let frames: Vec<Picture> = (0..5).map(|frame| Picture::new(60, 40, 21 + frame)).collect();
+    std::fs::write(&png, animation(&frames)).unwrap();
+    let lossless = ["-c:v", "ffv1", "-pix_fmt", "bgr0", "-fps_mode", "passthrough"];
+    let encoded = Command::new("ffmpeg").arg("-i").arg(&png).args(lossless).arg(&avi).output().unwrap();
+    assert!(encoded.status.success(), "{}", String::from_utf8_lossy(&encoded.stderr));
+    let video = |mime: &str, bytes: &[u8]| json!([{"type": "video_url", "video_url": {"url": data_url(mime, bytes)}}, text("w1")]);
+    let avi = std::fs::read(&avi).unwrap();
+    let refused = VisionServer::new(settings(24)).post(CHAT, &body(&video("video/x-msvideo", &avi), 4));
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    let server = VisionServer::new(Settings { ffmpeg: Some("ffmpeg".into()), ..settings(24) });
+    let expected = server.answer(&video("video/apng", &animation(&frames)));
+    assert_eq!(server.answer(&video("video/x-msvideo", &avi)).exact(), expected.exact());
 }
 
 /// A token that is decoded is at the position that it has in a prompt.

@@ -3,7 +3,7 @@
 use omnibus_engine::{DiskSettings, PrefixCache, Settings};
 use serde_json::{Value, json};
 
-use super::files::Picture;
+use super::files::{Picture, animation, data_url};
 use super::{VisionServer, image, text};
 
 fn settings() -> Settings {
@@ -31,6 +31,24 @@ fn another_picture_with_the_same_tokens_shares_no_block() {
     let alone = VisionServer::new(settings());
     assert_eq!(alone.answer(&question(&other(), before, behind)).exact(), second.exact());
     assert_eq!(server.media().encoder_runs_total, 2);
+}
+
+#[test]
+fn a_longer_cut_of_a_video_encodes_only_what_is_new() {
+    let server = VisionServer::new(settings());
+    let cut = |frames: u64| {
+        let frames: Vec<Picture> = (0..frames).map(|frame| Picture::new(60, 40, 21 + frame)).collect();
+        let url = data_url("video/apng", &animation(&frames));
+        json!([text("w1"), {"type": "video_url", "video_url": {"url": url}}, text("w2")])
+    };
+    // Ten frames are five steps in time, of which four are a group.
+    server.answer(&cut(10));
+    assert_eq!(server.media().encoder_runs_total, 2);
+    let longer = server.answer(&cut(12));
+    assert_eq!(server.media().encoder_runs_total, 3, "the first group was there");
+    let alone = VisionServer::new(settings());
+    assert_eq!(alone.answer(&cut(12)).exact(), longer.exact());
+    assert_eq!(alone.media().encoder_runs_total, 2);
 }
 
 #[test]

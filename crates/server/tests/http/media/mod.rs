@@ -3,6 +3,7 @@
 mod answers;
 mod apis;
 mod cache;
+mod families;
 mod files;
 #[path = "../../../../media/tests/hostile/pictures.rs"]
 mod hostile;

@@ -140,6 +140,11 @@ pub fn made_of(
     to
 }
 
+/// A file of a fixture.
+pub fn file(fixture_name: &str, name: &str) -> Value {
+    json_of(&fixture(fixture_name).join(name))
+}
+
 fn json_of(file: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
@@ -154,10 +159,13 @@ impl Golden {
 
     /// Those of a fixture; logits of transformers where those are followed.
     pub fn of(name: &str) -> Self {
-        let read = |file: &str| mlx::io::load_safetensors(fixture(name).join(file));
-        let mut arrays = read("golden.safetensors").unwrap();
-        arrays.extend(read("transformers.safetensors").unwrap_or_default());
-        Self(arrays)
+        let mut golden = mlx::io::load_safetensors(fixture(name).join("golden.safetensors")).unwrap();
+        // Where transformers is followed.
+        let others = fixture(name).join("transformers.safetensors");
+        if others.is_file() {
+            golden.extend(mlx::io::load_safetensors(others).unwrap());
+        }
+        Self(golden)
     }
 
     /// Tokens of `what` of a case.
@@ -167,8 +175,10 @@ impl Golden {
 
     /// Log-probabilities after the prompt and so many of the tokens behind it.
     pub fn logprobs(&self, case: &str, behind: usize) -> Vec<f32> {
-        let logits = self.0[&format!("logits.{case}")].to_vec::<f32>().unwrap();
-        let row = &logits[behind * VOCAB as usize..][..VOCAB as usize];
+        let logits = &self.0[&format!("logits.{case}")];
+        let width = logits.dim(1).unwrap() as usize;
+        let logits = logits.to_vec::<f32>().unwrap();
+        let row = &logits[behind * width..][..width];
         let largest = row.iter().copied().fold(f32::MIN, f32::max);
         let sum: f32 = row.iter().map(|logit| (logit - largest).exp()).sum();
         row.iter().map(|logit| logit - largest - sum.ln()).collect()

@@ -31,9 +31,8 @@ impl PictureFixture {
     pub fn distances_of_features(&self, encoder: &Encoder) -> mlx::Result<Vec<Distance>> {
         let mut distances = Vec::new();
         for case in self.cases.iter().filter(|case| self.has_features_to_follow(case)) {
-            let Some(input) = self.input(case, encoder.blueprint()) else { continue };
             let Some(want) = self.features(case) else { continue };
-            let Features { rows, deepstack } = encoder.encode(&input)?;
+            let Some(Features { rows, deepstack }) = self.encoded(case, encoder) else { continue };
             let mut furthest = distance(&rows, &want);
             if let Some(deep) = self.array("deepstack_visual_embeds", case) {
                 let found = mlx::stack(&deepstack.iter().collect::<Vec<&Array>>(), 0)?;

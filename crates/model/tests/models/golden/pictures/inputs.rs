@@ -1,11 +1,40 @@
 //! What an encoder takes of a fixture's pictures and videos, from the processors' outputs.
 
 use mlx::{Array, Dtype};
-use omnibus_model::encoders::{EncoderBlueprint, EncoderInput, Grid, View};
+use omnibus_model::encoders::{Encoder, EncoderBlueprint, EncoderInput, Features, Grid, View};
 
 use super::PictureFixture;
 
 impl PictureFixture {
+    /// Features of a case's pictures, one after the other; `None` if there are neither whole pixels in the fixture nor
+    /// pictures to make them of.
+    pub fn encoded(&self, case: &str, encoder: &Encoder) -> Option<Features> {
+        let mut encoded = self.encoded_apart(case, encoder)?;
+        if encoded.len() == 1 {
+            return encoded.pop();
+        }
+        let joined = |parts: Vec<&Array>| mlx::concatenate(&parts, 0).unwrap();
+        let layers = encoded.first()?.deepstack.len();
+        let layer = |layer: usize| joined(encoded.iter().map(|of| &of.deepstack[layer]).collect());
+        Some(Features {
+            rows: joined(encoded.iter().map(|of| &of.rows).collect()),
+            deepstack: (0..layers).map(layer).collect(),
+        })
+    }
+
+    /// The same of each picture.
+    pub fn encoded_apart(&self, case: &str, encoder: &Encoder) -> Option<Vec<Features>> {
+        let inputs = self.inputs(case, encoder.blueprint())?;
+        Some(inputs.iter().map(|input| encoder.encode(input).unwrap()).collect())
+    }
+
+    fn inputs(&self, case: &str, encoder: &EncoderBlueprint) -> Option<Vec<EncoderInput>> {
+        match self.input(case, encoder) {
+            Some(input) => Some(vec![input]),
+            None => self.made(case, encoder),
+        }
+    }
+
     /// What the encoder takes of a case's pictures, one after the other; `None` if the fixture has no whole pixels.
     pub fn input(&self, case: &str, encoder: &EncoderBlueprint) -> Option<EncoderInput> {
         let size = encoder.patches.size as i32;
@@ -22,7 +51,7 @@ impl PictureFixture {
             (Some(pixels), None, None, Some(sizes)) => of_padded_planes(pixels, &sizes, size),
             (Some(pixels), None, None, None) => vec![of_planes(pixels, size)],
         };
-        (!views.is_empty()).then_some(EncoderInput { views })
+        (!views.is_empty()).then(|| views.into())
     }
 
     /// The rows of an integer array, if the fixture has it.
@@ -44,7 +73,7 @@ fn grid(count: i32, rows: i32, columns: i32) -> Grid {
 }
 
 /// Patches of all pictures end to end, by their numbers of frames (perhaps), rows and columns.
-fn of_grids(pixels: &Array, grids: &[Vec<i32>]) -> Vec<View> {
+pub(super) fn of_grids(pixels: &Array, grids: &[Vec<i32>]) -> Vec<View> {
     let all: i32 = grids.iter().map(|grid| grid.iter().product::<i32>()).sum();
     let patches = pixels.reshape(&[all, -1]).unwrap();
     let mut first = 0;
@@ -60,7 +89,7 @@ fn of_grids(pixels: &Array, grids: &[Vec<i32>]) -> Vec<View> {
 }
 
 /// Patches of each picture, filled up behind.
-fn of_padded_patches(pixels: &Array, shapes: &[Vec<i32>]) -> Vec<View> {
+pub(super) fn of_padded_patches(pixels: &Array, shapes: &[Vec<i32>]) -> Vec<View> {
     let view = |(index, shape): (usize, &Vec<i32>)| {
         let (index, patches, elements) = (index as i32, shape[0] * shape[1], pixels.dim(2).unwrap());
         let patches = pixels.slice(&[index, 0, 0], &[index + 1, patches, elements]).unwrap();
@@ -70,7 +99,7 @@ fn of_padded_patches(pixels: &Array, shapes: &[Vec<i32>]) -> Vec<View> {
 }
 
 /// Colours of each picture, filled up on the right and below.
-fn of_padded_planes(pixels: &Array, sizes: &[Vec<i32>], patch: i32) -> Vec<View> {
+pub(super) fn of_padded_planes(pixels: &Array, sizes: &[Vec<i32>], patch: i32) -> Vec<View> {
     let view = |(index, of): (usize, &Vec<i32>)| {
         let index = index as i32;
         let pixels = pixels.slice(&[index, 0, 0, 0], &[index + 1, 3, of[0], of[1]]).unwrap();
@@ -80,7 +109,7 @@ fn of_padded_planes(pixels: &Array, sizes: &[Vec<i32>], patch: i32) -> Vec<View>
 }
 
 /// Colours of pictures or tiles of one size.
-fn of_planes(pixels: &Array, patch: i32) -> View {
+pub(super) fn of_planes(pixels: &Array, patch: i32) -> View {
     let [.., height, width] = *pixels.shape() else { panic!("pixels {:?}", pixels.shape()) };
     let pixels = pixels.reshape(&[-1, 3, height, width]).unwrap();
     let grid = grid(pixels.dim(0).unwrap(), height / patch, width / patch);

@@ -1,8 +1,32 @@
-//! Which layers make compressed entries and choose among them, in configs of DeepSeek-V4.1.
+//! Configs of attention to compressed entries, as DeepSeek-V4.1 spells them: which layers make entries and choose among them.
 
 use omnibus_kv::CacheKind;
 
 use crate::*;
+
+/// Attention to a window, and beyond it to what a layer reads.
+pub(super) fn compressed_attention(
+    cfg: &Config,
+    dims: &Dims,
+    entries: Option<EntryReads>,
+) -> Result<CompressedAttention, ConfigError> {
+    let window = CacheKind::SlidingWindow { tokens: cfg.or("sliding_window", 128)?, sinks: 0 };
+    let theta = cfg.or("rope_theta", 10_000.0)?;
+    let compressed_theta = cfg.or("compress_rope_theta", 160_000.0)?;
+    let scaling = Rope::read_scaling(cfg)?.without_magnitude();
+    let (base, scaling) =
+        if entries.is_some() { (compressed_theta, scaling) } else { (theta, Scaling::None) };
+    Ok(CompressedAttention {
+        heads: dims.heads,
+        window: RowCache { width: dims.head_dim, kind: window },
+        query_dim: cfg.req("q_lora_rank")?,
+        rope: Rope { scaling, ..Rope::new(cfg.req("qk_rope_head_dim")?, base).interleaved() },
+        out_groups: cfg.or("o_groups", 8)?,
+        out_rank: cfg.req("o_lora_rank")?,
+        norm_eps: dims.norm.eps(),
+        entries,
+    })
+}
 
 /// Which layers make entries and choose among them; the others read what the last of those made and chose.
 pub(super) struct EntrySources {
