@@ -430,16 +430,20 @@ mod tests {
 
     #[test]
     fn adjacent_pictures_are_one_run() {
-        let media = |runs: &[Range<usize>], content: EncoderContent| JobMedia {
+        let media = |runs: Vec<Range<usize>>, content: EncoderContent| JobMedia {
             key: MediaKey::new(&[7; 32], 0),
-            runs: runs.to_vec(),
+            runs,
             grids: Vec::new(),
             pixels: EncoderPixels::new(content),
         };
-        let picture = |runs: &[Range<usize>]| media(runs, EncoderContent::from(Vec::<ViewPixels>::new()));
+        let picture = |runs| media(runs, EncoderContent::from(Vec::<ViewPixels>::new()));
+        let one = |run: Range<usize>| Vec::from_iter([run]);
         let sound = Spectrum { values: Vec::new(), bands: 1, sound: 0 };
-        let all =
-            [picture(&[1..3, 4..6]), picture(&[6..9]), media(&[9..11], EncoderContent::Spectrum(sound))];
+        let all = [
+            picture(vec![1..3, 4..6]),
+            picture(one(6..9)),
+            media(one(9..11), EncoderContent::Spectrum(sound)),
+        ];
         assert_eq!(picture_runs(&all), [1..3, 4..9]);
     }
 
