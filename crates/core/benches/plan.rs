@@ -81,6 +81,7 @@ impl Server {
             max_step_tokens: 1 << 17,
             max_queue: queued + RUNNING,
             max_context: 1 << 20,
+            max_span_tokens: 1 << 20,
             schedule,
             tuning: Tuning { stages, ..tuning },
             prefix_cache: PrefixCache::On,

@@ -94,6 +94,15 @@ impl KvCacheManager {
         self.coordinator.max_sequence_tokens()
     }
 
+    /// The most tokens from `start` on that one step can compute of a sequence that runs alone.
+    pub(crate) fn max_span_tokens(&self, start: usize) -> usize {
+        let block_size = self.block_size();
+        let end = |(kind, pool): (CacheKind, &BlockPool)| {
+            kind.tokens_in(block_size, kind.out_of_window_blocks(block_size, start) + pool.total())
+        };
+        self.groups().map(end).min().unwrap_or(0).saturating_sub(start)
+    }
+
     /// The block tables of a sequence before it is admitted: empty, in each group.
     pub(crate) fn empty_tables(&self) -> Vec<BlockTable> {
         self.coordinator.empty_tables()
@@ -119,9 +128,55 @@ impl KvCacheManager {
         self.longest_cache_hit_with(&hashes[..most.min(hashes.len())], is_other)
     }
 
+    /// The longest cache hit of a sequence's first `most` blocks that it can use, in blocks: none ends inside a span.
+    pub(crate) fn longest_usable_hit(&self, cache: &SequenceCache, most: usize) -> usize {
+        self.longest_usable_hit_with(cache, most, |_, _| false)
+    }
+
+    /// The same, if the blocks that `elsewhere` has (by group and hash) were cached, too.
+    pub(crate) fn longest_usable_hit_with(
+        &self,
+        cache: &SequenceCache,
+        most: usize,
+        elsewhere: impl Fn(usize, BlockHash) -> bool,
+    ) -> usize {
+        let mut longest = 0;
+        self.visit_usable_hits(cache, most, elsewhere, |blocks| longest = blocks);
+        longest
+    }
+
+    /// The same: all possible lengths, ascending.
+    pub(crate) fn usable_hits_with(
+        &self,
+        cache: &SequenceCache,
+        most: usize,
+        elsewhere: impl Fn(usize, BlockHash) -> bool,
+    ) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        self.visit_usable_hits(cache, most, elsewhere, |blocks| lengths.push(blocks));
+        lengths
+    }
+
+    fn visit_usable_hits(
+        &self,
+        cache: &SequenceCache,
+        most: usize,
+        elsewhere: impl Fn(usize, BlockHash) -> bool,
+        mut visit: impl FnMut(usize),
+    ) {
+        let hashes = cache.hashes.all();
+        if self.shares {
+            self.coordinator.find_cache_hits(&hashes[..most.min(hashes.len())], elsewhere, |blocks| {
+                if cache.spans.is_boundary(blocks * self.block_size()) {
+                    visit(blocks);
+                }
+            });
+        }
+    }
+
     /// The longest cache hit of these hashes, in blocks, if the blocks that `elsewhere` has (by group and hash) were
     /// cached, too.
-    pub(crate) fn longest_cache_hit_with(
+    fn longest_cache_hit_with(
         &self,
         hashes: &[BlockHash],
         elsewhere: impl Fn(usize, BlockHash) -> bool,
@@ -130,19 +185,6 @@ impl KvCacheManager {
             return 0;
         }
         self.coordinator.find_cache_hits(hashes, elsewhere, |_| {})
-    }
-
-    /// The same: all possible lengths, ascending.
-    pub(crate) fn cache_hits_with(
-        &self,
-        hashes: &[BlockHash],
-        elsewhere: impl Fn(usize, BlockHash) -> bool,
-    ) -> Vec<usize> {
-        let mut lengths = Vec::new();
-        if self.shares {
-            self.coordinator.find_cache_hits(hashes, elsewhere, |blocks| lengths.push(blocks));
-        }
-        lengths
     }
 
     /// True if a block with this content was evicted recently.
@@ -174,22 +216,25 @@ impl KvCacheManager {
     }
 
     /// After a hit of `found` blocks, the partial hit in the next one, if copying it is worth it. At least one token of
-    /// `tokens` is left to compute.
+    /// `tokens` is left to compute, and it does not end inside a span.
     pub(crate) fn longest_partial_hit(
         &self,
-        hashes: &BlockHashes,
+        cache: &SequenceCache,
         tokens: &[Token],
         found: usize,
     ) -> Option<PartialBlock> {
         if !self.supports_partial_hits() {
             return None;
         }
+        let SequenceCache { hashes, spans, .. } = cache;
         let content = hashes.content(found, &tokens[..tokens.len() - 1]);
         let is_whole = |hash: &BlockHash| {
             let mut groups = self.coordinator.groups().iter().filter(|group| group.has_block(found));
             groups.all(|group| group.pool.find(hash).is_some())
         };
         let (hash, tokens) = self.content.longest_partial_match(&hashes.parent(found), &content, is_whole)?;
+        let start = found * self.block_size();
+        let tokens = spans.floor(start + tokens).saturating_sub(start);
         (tokens >= self.min_partial_tokens()).then_some(PartialBlock { hash, tokens })
     }
 

@@ -26,6 +26,7 @@ mod scheduler;
 mod sequence;
 mod settings;
 pub mod sim;
+mod spans;
 mod stats;
 
 pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};

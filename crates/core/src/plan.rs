@@ -139,6 +139,8 @@ pub enum CacheMiss {
     State,
     /// The blocks are cached, but not those of a window or of an unquantized prefix.
     Window,
+    /// The blocks are cached, but they end inside tokens that attend to each other.
+    Span,
     /// It was evicted.
     Evicted,
     /// An earlier request of the conversation differs within [`crate::Request::history`]: the client or the chat

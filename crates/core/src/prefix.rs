@@ -4,9 +4,12 @@
 //! salt: two blocks of equal hash hold equal keys and values. Clients choose tokens, so collisions must be infeasible:
 //! half of SHA-256.
 
+use std::ops::Range;
+
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
+use crate::spans::Spans;
 use crate::{Request, Token};
 
 /// The content of a block: its tokens, perhaps fewer than fit, and the multimodal content of some of them. Blocks of the
@@ -41,7 +44,7 @@ pub(crate) struct BlockHashes {
     root: BlockHash,
     adapter: u128,
     block_size: usize,
-    /// [`Request::mm_hashes`].
+    /// [`Request::mm_hashes`], and a hash of each span at its start.
     mm_hashes: Vec<(usize, u128)>,
     hashes: Vec<BlockHash>,
 }
@@ -53,7 +56,12 @@ impl BlockHashes {
             .chain_update(b"omnibus")
             .chain_update(request.cache_salt.to_le_bytes())
             .chain_update(request.adapter.to_le_bytes());
-        let mm_hashes = request.mm_hashes.clone();
+        let mut mm_hashes = request.mm_hashes.clone();
+        mm_hashes.extend(Spans::new(&request.spans, request.prompt.len()).iter().map(|span| {
+            // From its start on, keys depend on all of a span.
+            (span.start, span_hash(request, span))
+        }));
+        mm_hashes.sort_by_key(|(at, _)| *at);
         Self { root: digest(root), adapter: request.adapter, block_size, mm_hashes, hashes: Vec::new() }
     }
 
@@ -128,6 +136,18 @@ impl BlockContent {
     }
 }
 
+/// The hash of all tokens of a span and of their multimodal content.
+fn span_hash(request: &Request, span: &Range<usize>) -> u128 {
+    let mut hash = Sha256::new().chain_update(b"span").chain_update((span.len() as u64).to_le_bytes());
+    let tokens = request.prompt.get(span.clone()).unwrap_or_default();
+    tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
+    for (at, content) in request.mm_hashes.iter().filter(|(at, _)| span.contains(at)) {
+        hash.update((*at as u64).to_le_bytes());
+        hash.update(content.to_le_bytes());
+    }
+    digest(hash).0
+}
+
 fn digest(hash: Sha256) -> BlockHash {
     let bytes = hash.finalize();
     let mut half = [0; 16];
@@ -160,6 +180,20 @@ mod tests {
         assert_ne!(marked(2, 7)[1], marked(3, 7)[1]);
         assert_ne!(marked(2, 7)[1], marked(2, 8)[1]);
         assert_ne!(hashes_of(&Request { adapter: 1, ..plain.clone() })[0], bare[0]);
+    }
+
+    /// Equal blocks inside of unequal spans hold unequal keys.
+    #[test]
+    fn a_hash_depends_on_all_of_a_span_that_has_begun() {
+        let of = |prompt: [Token; 6], span: Range<usize>| {
+            hashes_of(&Request { spans: vec![span], ..Request::new(prompt.to_vec(), 1) })
+        };
+        let (one, other) = (of([1, 2, 3, 4, 5, 6], 2..6), of([1, 2, 3, 4, 5, 7], 2..6));
+        assert_eq!((one[0], one[0]), (other[0], hashes(0, &[1, 2])[0]), "it has not begun");
+        assert_ne!(one[1], other[1]);
+        assert_ne!(one[1], of([1, 2, 3, 4, 5, 6], 2..5)[1]);
+        assert_ne!(one[1], of([1, 2, 3, 4, 5, 6], 2..3)[1], "one position is no span");
+        assert_eq!(of([1, 2, 3, 4, 5, 6], 2..3), hashes(0, &[1, 2, 3, 4, 5, 6]));
     }
 
     #[test]

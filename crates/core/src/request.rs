@@ -34,6 +34,9 @@ pub struct Request {
     /// Content that stands for some tokens of the prompt (an image, a sound): the position of the first such token and
     /// a hash of the content. Ascending. From there on, only requests of equal content share blocks.
     pub mm_hashes: Vec<(usize, u128)>,
+    /// Positions of the prompt whose tokens attend to each other in both directions: ascending and apart. One step computes
+    /// all of a span, and no cached prefix ends inside one.
+    pub spans: Vec<Range<usize>>,
     /// Message boundaries of the prompt, in tokens. States are checkpointed at the last of them.
     pub boundaries: Vec<usize>,
     /// Positions that an earlier request of the same conversation should share: those before the newest message, without
@@ -51,7 +54,7 @@ pub struct Request {
 impl Request {
     /// A request with default parameters.
     pub fn new(prompt: Vec<Token>, max_new_tokens: usize) -> Self {
-        let (mm_hashes, boundaries) = Default::default();
+        let (mm_hashes, spans, boundaries) = Default::default();
         Self {
             prompt,
             max_new_tokens,
@@ -60,6 +63,7 @@ impl Request {
             cache_salt: 0,
             adapter: 0,
             mm_hashes,
+            spans,
             boundaries,
             history: 0..0,
             session: None,
@@ -90,6 +94,11 @@ pub enum Rejection {
     Empty,
     #[error("needs {needed} tokens of context; at most {total} fit, so shorten the prompt or request fewer")]
     TooLong { needed: usize, total: usize },
+    #[error(
+        "{span} tokens of the prompt have to be computed in one step, and a step of this server has memory for \
+         {limit} such tokens; send a smaller picture or a shorter prompt"
+    )]
+    SpanTooLong { span: usize, limit: usize },
     #[error("{queued} requests are waiting, and the queue holds {limit}; try again later")]
     QueueFull { queued: usize, limit: usize },
 }

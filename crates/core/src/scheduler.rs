@@ -41,7 +41,7 @@ use crate::{
     SequenceId, SessionInfo, Settings, Stats, StepLimits, Tick, Token,
 };
 use encoding::EncodingCost;
-use in_flight::StepsInFlight;
+use in_flight::{InFlightSequence, StepsInFlight};
 use lookup::PrefixLookups;
 pub use offload::OffloadTier;
 use plan_builder::PlanBuilder;
@@ -114,6 +114,7 @@ impl Scheduler {
         if needed > total {
             return Err(Rejection::TooLong { needed, total });
         }
+        self.check_spans(&request)?;
         self.queue.check(self.sequences.waiting(), request.tenant)?;
         self.version.0 += 1;
         self.sessions.advance(now, &mut self.kv_cache);
@@ -122,6 +123,17 @@ impl Scheduler {
         let tables = self.kv_cache.empty_tables();
         self.sequences.insert(Box::new(Sequence::new(request, (rank, now), &self.settings, tables)));
         Ok(rank.id)
+    }
+
+    /// Fails for a span that no step has memory for.
+    fn check_spans(&self, request: &Request) -> Result<(), Rejection> {
+        for span in &request.spans {
+            let limit = self.settings.max_span_tokens.min(self.kv_cache.max_span_tokens(span.start));
+            if span.len() > limit.max(1) {
+                return Err(Rejection::SpanTooLong { span: span.len(), limit });
+            }
+        }
+        Ok(())
     }
 
     /// Ends a sequence, at any time. Its event, or none if it had ended before or was never there.
@@ -175,7 +187,11 @@ impl Scheduler {
         self.totals.failed_steps_total += 1;
         let steps = self.steps.fail();
         self.restart();
-        let faulty = self.recovery.failed(&steps, |id| self.sequences.get(id).is_some());
+        let sequence = |id| self.sequences.get(id);
+        let is_span = |part: &InFlightSequence| {
+            sequence(part.id).is_some_and(|of| of.cache.spans.contains(&(part.start..part.end)))
+        };
+        let faulty = self.recovery.failed(&steps, |id| sequence(id).is_some(), is_span);
         let failed = |sequence| Event::Failed { sequence, failure: Failure::Step };
         faulty.and_then(|id| self.end(id, failed(id))).into_iter().collect()
     }

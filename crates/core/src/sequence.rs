@@ -6,6 +6,7 @@ use omnibus_kv::BlockTable;
 
 use crate::prefix::{BlockHash, BlockHashes};
 use crate::request::LookupContext;
+use crate::spans::Spans;
 use crate::{
     PlanId, PreemptionMode, Request, ScheduledSequence, SequenceId, Settings, Tick, Token, TokenSource,
 };
@@ -133,6 +134,8 @@ pub(crate) struct SequenceCache {
     pub(crate) tables: Vec<BlockTable>,
     /// Hashes of the full blocks of the tokens; empty without prefix caching.
     pub(crate) hashes: BlockHashes,
+    /// Positions that one step computes whole.
+    pub(crate) spans: Spans,
     /// Positions before which its state is copied to a checkpoint, ascending. No step reaches past one.
     pub(crate) checkpoints: Vec<usize>,
     /// Leading blocks that are cached, since it was last admitted.
@@ -170,11 +173,12 @@ impl SequenceCache {
         if settings.shares() {
             hashes.extend(&request.prompt);
         }
+        let spans = Spans::new(&request.spans, request.prompt.len());
         let checkpoints = match settings.keeps_states() {
-            true => checkpoints(request, settings.block_size),
+            true => checkpoints(request, &spans, settings.block_size),
             false => Vec::new(),
         };
-        Self { tables, hashes, checkpoints, cached_blocks: 0 }
+        Self { tables, hashes, spans, checkpoints, cached_blocks: 0 }
     }
 
     /// The hashes of the leading blocks that are cached.
@@ -289,7 +293,7 @@ impl Sequence {
         sample.unwrap_or(TokenSource::Known)
     }
 
-    /// How far a step may go that starts at `start` and could go to `end`.
+    /// How far a step may go that starts at `start` and could go to `end`, both boundaries of spans.
     pub(crate) fn cut(&self, start: usize, end: usize) -> usize {
         self.cache.checkpoints.iter().copied().find(|at| *at > start).map_or(end, |at| at.min(end))
     }
@@ -297,6 +301,11 @@ impl Sequence {
     /// The first position still to be computed when the oldest steps are done: what is behind it in windows is free.
     pub(crate) fn next_start(&self) -> usize {
         self.in_flight.front().map_or(self.computed, |step| step.start)
+    }
+
+    /// The first end that its next step can have: behind the next position, or behind the span that begins there.
+    pub(crate) fn least_end(&self, start: usize) -> usize {
+        self.cache.spans.least_end(start)
     }
 
     /// True while it may not be planned.
@@ -332,12 +341,12 @@ impl Sequence {
     }
 }
 
-/// Where a prompt's state is kept: the ends of the blocks before its last messages end, and before it ends itself. A
-/// token is always left to compute.
-fn checkpoints(request: &Request, block_size: usize) -> Vec<usize> {
+/// Where a prompt's state is kept: the ends of the blocks before its last messages end, and before it ends itself, but not
+/// inside a span. A token is always left to compute.
+fn checkpoints(request: &Request, spans: &Spans, block_size: usize) -> Vec<usize> {
     let last = request.prompt.len() - 1;
     let ends = request.boundaries.iter().copied().chain([last]);
-    let ends: BTreeSet<usize> = ends.map(|end| end.min(last) / block_size * block_size).collect();
+    let ends: BTreeSet<usize> = ends.map(|end| spans.floor_to_block(end.min(last), block_size)).collect();
     let ends: Vec<usize> = ends.into_iter().filter(|end| *end > 0).collect();
     ends[ends.len().saturating_sub(CHECKPOINTS_MAX)..].to_vec()
 }

@@ -160,6 +160,8 @@ pub struct Settings {
     pub max_queue: usize,
     /// Tokens of a sequence, prompt and answer together.
     pub max_context: usize,
+    /// Tokens of one of [`crate::Request::spans`], which a step may compute beyond `max_step_tokens`.
+    pub max_span_tokens: usize,
     /// The policy.
     pub schedule: Schedule,
     /// Its parameters.

@@ -21,7 +21,7 @@ pub use crate::random::Rng;
 pub use cost::{Cost, Price};
 pub use machine::Machine;
 pub use report::{Quantiles, Report};
-pub use scenario::{Arrival, Audits, Faults, Interference, Overlap, Scenario, Tier};
+pub use scenario::{Arrival, Audits, Faults, Interference, Overlap, Scenario, SpanKind, Tier};
 pub use workload::Workload;
 
 /// Runs a scenario to its end. Panics if an invariant is violated.

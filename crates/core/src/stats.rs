@@ -36,6 +36,7 @@ pub struct SessionInfo {
 pub struct CacheMisses {
     pub state: u64,
     pub window: u64,
+    pub span: u64,
     pub evicted: u64,
     pub history_changed: u64,
     pub salt: u64,
@@ -47,6 +48,7 @@ impl CacheMisses {
         let count = match miss {
             CacheMiss::State => &mut self.state,
             CacheMiss::Window => &mut self.window,
+            CacheMiss::Span => &mut self.span,
             CacheMiss::Evicted => &mut self.evicted,
             CacheMiss::HistoryChanged { .. } => &mut self.history_changed,
             CacheMiss::Salt => &mut self.salt,
@@ -61,6 +63,7 @@ impl CacheMisses {
         Self {
             state: self.state + other.state,
             window: self.window + other.window,
+            span: self.span + other.span,
             evicted: self.evicted + other.evicted,
             history_changed: self.history_changed + other.history_changed,
             salt: self.salt + other.salt,
@@ -69,10 +72,11 @@ impl CacheMisses {
     }
 
     /// Each reason's name in metrics, and its count.
-    pub fn by_reason(&self) -> [(&'static str, u64); 6] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
         [
             ("state", self.state),
             ("window", self.window),
+            ("span", self.span),
             ("evicted", self.evicted),
             ("history_changed", self.history_changed),
             ("salt", self.salt),

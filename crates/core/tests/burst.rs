@@ -74,6 +74,7 @@ fn play(profile: &Profile, schedule: Schedule, tpot: Option<Tick>, arrivals: Vec
         max_step_tokens: 512,
         max_queue: 256,
         max_context: 16_384,
+        max_span_tokens: 16_384,
         schedule,
         tuning: Tuning { targets: LatencyTargets { tpot, ttft: None }, ..Tuning::default() },
         prefix_cache: PrefixCache::On,

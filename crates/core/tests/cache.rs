@@ -22,6 +22,7 @@ fn settings(groups: &[(CacheKind, u32)]) -> Settings {
         max_step_tokens: 64,
         max_queue: 8,
         max_context: 128,
+        max_span_tokens: 128,
         schedule: Schedule::Fcfs,
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
@@ -244,7 +245,7 @@ fn a_miss_has_a_reason() {
     assert_eq!(miss(newest), Some(CacheMiss::Cold), "what is different is new");
     assert_eq!(miss(Request::new(prompt(4, 30), 1)), Some(CacheMiss::Cold));
     assert_eq!(miss(first), Some(CacheMiss::Evicted));
-    assert_eq!(scheduler.stats().misses.by_reason().map(|(_, count)| count), [0, 0, 1, 1, 1, 3]);
+    assert_eq!(scheduler.stats().misses.by_reason().map(|(_, count)| count), [0, 0, 0, 1, 1, 1, 3]);
 }
 
 #[test]

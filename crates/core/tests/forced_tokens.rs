@@ -16,6 +16,7 @@ fn settings(schedule: Schedule) -> Settings {
         max_step_tokens: 16,
         max_queue: 8,
         max_context: 64,
+        max_span_tokens: 64,
         schedule,
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,

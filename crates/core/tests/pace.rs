@@ -25,6 +25,7 @@ fn scenario(schedule: Schedule, targets: LatencyTargets, arrivals: Vec<Arrival>)
         max_step_tokens: BUDGET,
         max_queue: 64,
         max_context: 16_384,
+        max_span_tokens: 16_384,
         schedule,
         tuning: Tuning { targets, ..Tuning::default() },
         prefix_cache: PrefixCache::On,

@@ -16,6 +16,7 @@ fn settings(schedule: Schedule) -> Settings {
         max_step_tokens: 16,
         max_queue: 8,
         max_context: 128,
+        max_span_tokens: 128,
         schedule,
         tuning: Tuning {
             batch: StaticBatch { sequences: 3, wait: 1_000 },

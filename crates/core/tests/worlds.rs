@@ -71,7 +71,7 @@ fn play(seed: u64) -> Report {
 }
 
 /// What happened. Panics if something did not: a world in which nothing happens proves nothing.
-fn events(reports: &[Report]) -> [(&'static str, u64); 19] {
+fn events(reports: &[Report]) -> [(&'static str, u64); 22] {
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
         ("steps", sum(|report| report.steps)),
@@ -91,6 +91,9 @@ fn events(reports: &[Report]) -> [(&'static str, u64); 19] {
         ("tokens of sessions", sum(|report| report.session_tokens)),
         ("draft tokens accepted", sum(|report| report.stats.accepted_draft_tokens_total)),
         ("draft tokens rejected", sum(rejected)),
+        ("spans", sum(|report| report.spans)),
+        ("steps that a span exceeds", sum(|report| report.exceeded_steps)),
+        ("cached up to inside a span", sum(|report| 20 * report.stats.misses.span)),
         ("forced tokens", sum(|report| report.stats.forced_tokens_total)),
         ("cached tokens", sum(|report| report.stats.cached_tokens_total)),
     ];

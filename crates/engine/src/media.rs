@@ -8,21 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use omnibus_model::families;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
 
 use crate::digest::digest;
-
-/// Whether a step may end inside a picture, or no token of it attends to those behind. `false` for configs that cannot be
-/// read.
-pub(crate) fn is_seen_in_parts(config: &Map<String, Value>) -> bool {
-    let picture = 0..2;
-    families::read(config).is_ok_and(|text| text.bidirectional_spans(2, &[picture]).is_empty())
-}
-
-/// Types of models with an encoder of which none, or not every one, is served with pictures: see [`is_seen_in_parts`].
-pub(crate) const TEXT_ONLY: &[&str] = &["gemma3", "gemma4", "paligemma"];
 
 /// A media part of a conversation, as the client sent it. What it is says the part that refers to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,7 +98,7 @@ pub(crate) struct JobMedia {
     pub(crate) key: MediaKey,
     /// Positions of the prompt whose tokens its features replace, in their order: runs of adjacent ones.
     pub(crate) runs: Vec<Range<usize>>,
-    /// The same as grids, where they are: what multimodal rotary positions count.
+    /// Grids, where they are: what multimodal rotary positions count. The first of a part's contents has those of all.
     pub(crate) grids: Vec<GridSpan>,
     /// What the encoder takes.
     pub(crate) pixels: EncoderPixels,
@@ -153,6 +141,20 @@ impl JobMedia {
         }
         found
     }
+}
+
+/// Runs of adjacent positions of a prompt that have features of pictures. `media`: those of the prompt, in order.
+pub(crate) fn picture_runs(media: &[JobMedia]) -> Vec<Range<usize>> {
+    let is_picture = |media: &&JobMedia| matches!(media.pixels.content(), EncoderContent::Picture(_));
+    let pictures = media.iter().filter(is_picture).filter(|media| !media.is_crossed());
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for run in pictures.flat_map(|picture| &picture.runs) {
+        match runs.last_mut().filter(|last| last.end == run.start) {
+            Some(last) => last.end = run.end,
+            None => runs.push(run.clone()),
+        }
+    }
+    runs
 }
 
 /// Positions among these that attend to pictures in layers of cross attention, and to which: from a picture's token on, up to
@@ -424,6 +426,21 @@ mod tests {
         assert_eq!(media.rows_in(&(0..9)), [(2..4, 0), (5..8, 2)]);
         assert_eq!(media.rows_in(&(3..6)), [(3..4, 1), (5..6, 2)]);
         assert_eq!(media.rows_in(&(4..5)), []);
+    }
+
+    #[test]
+    fn adjacent_pictures_are_one_run() {
+        let media = |runs: &[Range<usize>], content: EncoderContent| JobMedia {
+            key: MediaKey::new(&[7; 32], 0),
+            runs: runs.to_vec(),
+            grids: Vec::new(),
+            pixels: EncoderPixels::new(content),
+        };
+        let picture = |runs: &[Range<usize>]| media(runs, EncoderContent::from(Vec::<ViewPixels>::new()));
+        let sound = Spectrum { values: Vec::new(), bands: 1, sound: 0 };
+        let all =
+            [picture(&[1..3, 4..6]), picture(&[6..9]), media(&[9..11], EncoderContent::Spectrum(sound))];
+        assert_eq!(picture_runs(&all), [1..3, 4..9]);
     }
 
     #[test]

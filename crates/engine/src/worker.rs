@@ -100,10 +100,10 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         CpuActivations::Int8 => Kernels::fastest().with_int8_activations(),
     };
     let mut model = Model::load(source, kernels).map_err(StartError::new)?;
-    // Steps may end inside a prompt, whose tokens could not attend to those behind.
-    if !model.blueprint().bidirectional_spans(2, &[]).is_empty() {
+    // The first of the tokens of such a prompt depend on the last ones.
+    if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(2, &[]).is_empty() {
         return Err(StartError::new(
-            "models whose prompts attend in both directions (PaliGemma) are not served yet",
+            "a model whose prompts attend in both directions (PaliGemma) continues no prompt cache file",
         ));
     }
     if let Some(tokens) = settings.max_kv_size {

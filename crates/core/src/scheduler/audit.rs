@@ -32,6 +32,10 @@ fn audit_sequence(scheduler: &Scheduler, sequence: &Sequence) {
         verified == 0 || sequence.in_flight.len() == 1,
         "draft tokens are verified in one step at a time"
     );
+    let parts = sequence.in_flight.iter().flat_map(|step| [step.start, step.end]);
+    let ends = parts.chain([sequence.computed]);
+    let is_whole = ends.into_iter().all(|end| sequence.cache.spans.is_boundary(end));
+    assert!(is_whole, "a step starts or ends inside a span");
     let block_size = scheduler.settings.block_size;
     assert!(sequence.cache.cached_blocks * block_size <= sequence.tokens.len(), "unknown tokens are cached");
     assert!(sequence.computed < sequence.expected() || sequence.phase == Phase::Ended, "has nothing to do");

@@ -46,10 +46,10 @@ impl Scheduler {
         else {
             return 0;
         };
-        let (kv_cache, hashes) = (&self.kv_cache, &sequence.cache.hashes);
+        let (kv_cache, cache) = (&self.kv_cache, &sequence.cache);
         let most = (sequence.tokens.len() - 1) / kv_cache.block_size();
-        let found = kv_cache.longest_cache_hit(hashes.all(), most);
-        let partial = kv_cache.longest_partial_hit(hashes, &sequence.tokens, found);
+        let found = kv_cache.longest_usable_hit(cache, most);
+        let partial = kv_cache.longest_partial_hit(cache, &sequence.tokens, found);
         found * kv_cache.block_size() + partial.map_or(0, |partial| partial.tokens)
     }
 

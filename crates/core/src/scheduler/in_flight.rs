@@ -4,6 +4,7 @@
 //! Invariant: reads no clock, and a given time may jump.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::{Plan, PlanId, ScheduledSequence, SequenceId, StepLoad, Tick};
 
@@ -34,6 +35,8 @@ pub(super) struct InFlightStep {
 #[derive(Debug, Clone)]
 pub(super) struct InFlightSequence {
     pub(super) id: SequenceId,
+    /// The first position.
+    pub(super) start: usize,
     /// One past the last position, draft tokens included.
     pub(super) end: usize,
     pub(super) samples: usize,
@@ -41,7 +44,8 @@ pub(super) struct InFlightSequence {
 
 impl InFlightSequence {
     fn of(scheduled: &ScheduledSequence) -> Self {
-        Self { id: scheduled.sequence, end: scheduled.positions.end, samples: scheduled.samples }
+        let Range { start, end } = scheduled.positions;
+        Self { id: scheduled.sequence, start, end, samples: scheduled.samples }
     }
 }
 

@@ -83,6 +83,9 @@ fn miss(
     (missing, salt): (Range<usize>, SeenSalt),
 ) -> CacheMiss {
     let (hashes, found) = (sequence.cache.hashes.all(), missing.start);
+    if kv_cache.longest_cache_hit(hashes, missing.end) > found {
+        return CacheMiss::Span;
+    }
     if kv_cache.longest_hit_without_states(hashes, missing.end) > found {
         return CacheMiss::State;
     }

@@ -16,7 +16,7 @@ use omnibus_kv::BlockId;
 
 use super::Scheduler;
 use crate::prefix::BlockHash;
-use crate::sequence::{HoldReason, Phase, Sequence};
+use crate::sequence::{HoldReason, Phase, Sequence, SequenceCache};
 use crate::{CachedBlock, Plan, SequenceId, Tick, Transfer};
 
 /// A store of blocks outside of the pools.
@@ -39,9 +39,10 @@ impl Scheduler {
     /// For a waiting sequence: the blocks, by group and hash and in order, that are missing for its longest cache hit if
     /// all blocks in `stored` were cached. Empty if the tier does not extend the hit.
     pub fn missing_blocks(&self, id: SequenceId, stored: impl Fn(usize, u128) -> bool) -> Vec<(usize, u128)> {
-        let Some(hashes) = self.lookup_hashes(id) else { return Vec::new() };
-        let here = self.kv_cache.longest_cache_hit(hashes, hashes.len());
-        let there = self.kv_cache.longest_cache_hit_with(hashes, |group, hash| stored(group, hash.0));
+        let Some((cache, most)) = self.lookup(id) else { return Vec::new() };
+        let here = self.kv_cache.longest_usable_hit(cache, most);
+        let there = self.kv_cache.longest_usable_hit_with(cache, most, |group, hash| stored(group, hash.0));
+        let hashes = cache.hashes.all();
         if there <= here {
             return Vec::new();
         }
@@ -84,9 +85,10 @@ impl Scheduler {
     /// engine writes their content before the next [`Self::apply`], after all launched steps. They have no references,
     /// so they may be evicted before the sequence is admitted.
     pub fn restore(&mut self, id: SequenceId, loaded: impl Fn(usize, u128) -> bool) -> Vec<CachedBlock> {
-        let Some(hashes) = self.lookup_hashes(id) else { return Vec::new() };
-        let here = self.kv_cache.longest_cache_hit(hashes, hashes.len());
-        let mut lengths = self.kv_cache.cache_hits_with(hashes, |group, hash| loaded(group, hash.0));
+        let Some((cache, most)) = self.lookup(id) else { return Vec::new() };
+        let hashes = cache.hashes.all();
+        let here = self.kv_cache.longest_usable_hit(cache, most);
+        let mut lengths = self.kv_cache.usable_hits_with(cache, most, |group, hash| loaded(group, hash.0));
         lengths.retain(|blocks| *blocks > here);
         let fitting = lengths.partition_point(|&blocks| self.kv_cache.has_room_for(&hashes[..blocks]));
         let Some(&blocks) = fitting.checked_sub(1).and_then(|last| lengths.get(last)) else {
@@ -103,12 +105,10 @@ impl Scheduler {
     pub fn is_worth_restoring(&mut self, id: SequenceId, absent: &[(usize, u128, OffloadTier)]) -> bool {
         let Some(sequence) = self.sequences.get(id) else { return false };
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;
-        let hashes = sequence.cache.hashes.all();
-        let hashes = &hashes[..most.min(hashes.len())];
         let stored: BTreeSet<(usize, u128)> = absent.iter().map(|(group, hash, _)| (*group, *hash)).collect();
-        let here = self.kv_cache.longest_cache_hit(hashes, most);
+        let here = self.kv_cache.longest_usable_hit(&sequence.cache, most);
         let is_stored = |group, hash: BlockHash| stored.contains(&(group, hash.0));
-        let there = self.kv_cache.longest_cache_hit_with(hashes, is_stored);
+        let there = self.kv_cache.longest_usable_hit_with(&sequence.cache, most, is_stored);
         let positions = here * self.settings.block_size..there * self.settings.block_size;
         let is_worth = self.swaps.is_worth_restoring(absent, &positions, &self.cost);
         if !is_worth {
@@ -141,10 +141,11 @@ impl Scheduler {
         plan.id == self.version
     }
 
-    /// The hashes of the blocks that a waiting sequence need not compute if they are cached.
-    fn lookup_hashes(&self, id: SequenceId) -> Option<&[BlockHash]> {
+    /// What the prefix cache knows of a waiting sequence, and how many blocks it need not compute if they are cached.
+    fn lookup(&self, id: SequenceId) -> Option<(&SequenceCache, usize)> {
         let sequence = self.sequences.get(id).filter(|sequence| sequence.phase == Phase::Waiting)?;
         let most = (sequence.tokens.len() - 1) / self.settings.block_size;
-        sequence.cache.hashes.all().get(..most)
+        let cache = &sequence.cache;
+        (most <= cache.hashes.all().len()).then_some((cache, most))
     }
 }

@@ -176,10 +176,11 @@ impl<'a> PlanBuilder<'a> {
         if sequence.awaits_verification() {
             return Scheduled::Yes;
         }
+        let least_end = sequence.least_end(sequence.computed);
         let held = || sequence.cache.tables.iter().map(|table| table.end());
-        while self.reach(held()) <= sequence.computed {
-            if self.make_room(held, sequence.computed, victims) == Scheduled::NoBlocks {
-                self.put_off(sequence.id(), held(), sequence.computed);
+        while self.reach(held()) < least_end {
+            if self.make_room(held, least_end, victims) == Scheduled::NoBlocks {
+                self.put_off(sequence.id(), held(), least_end);
                 return Scheduled::NoBlocks;
             }
         }
@@ -200,12 +201,13 @@ impl<'a> PlanBuilder<'a> {
         }
         let kv_cache = &self.scheduler.kv_cache;
         let hashes = sequence.cache.hashes.all();
-        let found = kv_cache.longest_cache_hit(hashes, (sequence.tokens.len() - 1) / kv_cache.block_size());
+        let most = (sequence.tokens.len() - 1) / kv_cache.block_size();
+        let found = kv_cache.longest_usable_hit(&sequence.cache, most);
         let found = if self.free_blocks.can_checkpoint(&hashes[..found]) { found } else { 0 };
         let start = found * kv_cache.block_size();
         let held = || kv_cache.groups().map(|(kind, _)| kind.shared_blocks(found));
         let before = self.free_blocks.clone();
-        if let Some(partial) = kv_cache.longest_partial_hit(&sequence.cache.hashes, &sequence.tokens, found) {
+        if let Some(partial) = kv_cache.longest_partial_hit(&sequence.cache, &sequence.tokens, found) {
             let start = start + partial.tokens;
             self.free_blocks.attach_prefix(&hashes[..found], start);
             self.free_blocks.acquire(&partial);
@@ -218,10 +220,10 @@ impl<'a> PlanBuilder<'a> {
         }
         self.free_blocks.attach_prefix(&hashes[..found], start);
         while !self.fits(sequence, start, held(), reserve) {
-            if self.make_room(held, start, victims) == Scheduled::NoBlocks {
+            if self.make_room(held, sequence.least_end(start), victims) == Scheduled::NoBlocks {
                 self.free_blocks = before;
                 if reserve == Reserve::Chunk {
-                    self.put_off(sequence.id(), held(), start);
+                    self.put_off(sequence.id(), held(), sequence.least_end(start));
                 }
                 return Scheduled::NoBlocks;
             }
@@ -230,26 +232,26 @@ impl<'a> PlanBuilder<'a> {
         Scheduled::Yes
     }
 
-    /// Keeps what a sequence needs to compute position `start`, as far as it is there, from those behind it. Or else they
-    /// would take a block of one group in each step in which a block of another group becomes free.
-    fn put_off(&mut self, id: SequenceId, held: impl Iterator<Item = usize>, start: usize) {
+    /// Keeps what a sequence needs to compute the positions up to `end`, as far as it is there, from those behind it. Or
+    /// else they would take a block of one group in each step in which a block of another group becomes free.
+    fn put_off(&mut self, id: SequenceId, held: impl Iterator<Item = usize>, end: usize) {
         if !self.put_off.contains(&id) {
             self.put_off.push(id);
-            self.free_blocks.reserve(held, start + 1);
+            self.free_blocks.reserve(held, end);
         }
     }
 
-    /// Frees memory for one that can compute nothing. `NoBlocks`: no victim is left, or enough becomes
+    /// Frees memory for one that cannot compute the positions up to `end`. `NoBlocks`: no victim is left, or enough becomes
     /// free when the step in flight is done.
     fn make_room<H: Iterator<Item = usize>>(
         &mut self,
         held: impl Fn() -> H,
-        start: usize,
+        end: usize,
         victims: &mut impl Victims<'a>,
     ) -> Scheduled {
         let mut later = self.free_blocks.clone();
         later.add(&self.coming());
-        if reach(&later, held()) > start {
+        if reach(&later, held()) >= end {
             return Scheduled::NoBlocks;
         }
         let Some(victim) = victims.pop_last() else { return Scheduled::NoBlocks };
@@ -267,8 +269,10 @@ impl<'a> PlanBuilder<'a> {
         let drafts = self.drafts(sequence);
         let wanted = self.most(start, expected + drafts, drafts);
         let end = (start + wanted).min(self.reach(held()));
+        // A span may exceed what is left, which leaves nothing.
+        let end = sequence.cache.spans.clip(start, end);
         // What is put off for the sake of a checkpoint is not given to younger ones, who would be in the way later.
-        self.tokens_left -= end - start;
+        self.tokens_left = self.tokens_left.saturating_sub(end - start);
         let end = sequence.cut(start, end);
         let samples = (end + 1).saturating_sub(expected);
         let scheduled = ScheduledSequence {
@@ -311,14 +315,13 @@ impl<'a> PlanBuilder<'a> {
     ) -> bool {
         let len = sequence.tokens.len();
         let whole = (len + 1).min(sequence.max_tokens - 1);
+        let least = sequence.least_end(start);
         let needed = |kind| match (reserve, kind) {
-            (Reserve::Chunk, _) => start + 1,
+            (Reserve::Chunk, _) => least,
             (Reserve::FullPrompt, CacheKind::SlidingWindow { tokens, .. }) => {
-                len.min(start + self.tokens_left.min(tokens))
+                len.min(start + self.tokens_left.min(tokens)).max(least)
             }
-            (Reserve::FullPrompt, CacheKind::UnquantizedPrefix { tokens }) => {
-                whole.min(tokens.max(start + 1))
-            }
+            (Reserve::FullPrompt, CacheKind::UnquantizedPrefix { tokens }) => whole.min(tokens.max(least)),
             (Reserve::FullPrompt, CacheKind::Full | CacheKind::Latent | CacheKind::State) => whole,
         };
         self.free_blocks.reaches(held).all(|(kind, reach)| reach >= needed(kind))

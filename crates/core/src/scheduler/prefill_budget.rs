@@ -1,7 +1,7 @@
 //! How much prefill a step may do: a time, turned into tokens by the cost model.
 //!
 //! Invariant: while a sequence decodes, no step prefills more than twice the tokens of the largest measured step. So an
-//! unmeasured machine is learned from small chunks.
+//! unmeasured machine is learned from small chunks. A span that a step computes whole may be larger; nothing is left then.
 
 use crate::{CostModel, StepLoad};
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::in_flight::InFlightStep;
+use super::in_flight::{InFlightSequence, InFlightStep};
 use crate::{SequenceId, StepLimits};
 
 /// Good steps before limits are doubled, without recent failures.
@@ -70,17 +70,21 @@ impl Recovery {
         self.failed_alone = self.failed_alone.filter(|failed_alone| *failed_alone != id);
     }
 
-    /// Records steps that failed together. `is_left`: whether a sequence has not ended. Returns the faulty sequence, if that is proven: one that fails alone, in the
-    /// smallest step, twice in a row.
+    /// Records steps that failed together. `is_left`: whether a sequence has not ended; `is_span`: whether a part of a step
+    /// is one span. Returns the faulty sequence, if that is proven: one that fails alone, in the smallest step, twice in a
+    /// row.
     pub(super) fn failed(
         &mut self,
         steps: &[InFlightStep],
         is_left: impl Fn(SequenceId) -> bool,
+        is_span: impl Fn(&InFlightSequence) -> bool,
     ) -> Option<SequenceId> {
         let involved: BTreeSet<_> = steps.iter().flat_map(|step| &step.sequences).map(|of| of.id).collect();
         let tokens = steps.iter().map(|step| step.tokens).max()?;
         let sequences = steps.iter().map(|step| step.sequences.len()).max()?;
-        let smallest = involved.len() == 1 && tokens <= self.floor_tokens;
+        let is_smallest =
+            |step: &InFlightStep| step.tokens <= self.floor_tokens || step.sequences.iter().all(&is_span);
+        let smallest = involved.len() == 1 && steps.iter().all(is_smallest);
         let failed_alone = if smallest { involved.first().copied() } else { None };
         let faulty = failed_alone.filter(|_| self.failed_alone == failed_alone);
         self.failed_alone = failed_alone;

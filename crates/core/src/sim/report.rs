@@ -17,6 +17,10 @@ pub struct Report {
     pub broken_off: usize,
     /// Steps that were committed.
     pub steps: u64,
+    /// Spans that were computed.
+    pub spans: u64,
+    /// Steps of more tokens than their limit, for a span.
+    pub exceeded_steps: u64,
     /// Tokens that sessions would have found at the end.
     pub session_tokens: u64,
     /// Blocks restored from disk.

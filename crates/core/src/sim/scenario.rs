@@ -4,6 +4,7 @@ use omnibus_kv::CacheKind;
 use serde::{Deserialize, Serialize};
 
 use super::{Cost, Machine, Price, Rng};
+use crate::random::mix;
 use crate::{
     CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
     StaticBatch, SwapSettings, Tick, Tuning,
@@ -52,6 +53,8 @@ pub struct Arrival {
     pub adapter: u64,
     /// Whether some tokens stand for content.
     pub marks: bool,
+    /// Which of them attend to each other.
+    pub spans: SpanKind,
     /// [`crate::Request::session`].
     pub session: Option<u64>,
     /// [`crate::Request::boundaries`].
@@ -69,6 +72,18 @@ pub struct Arrival {
     pub leaves_after: Option<Tick>,
     /// Every step with this request fails.
     pub is_poison: bool,
+}
+
+/// Which tokens of a prompt attend to each other in both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum SpanKind {
+    /// None.
+    #[default]
+    None,
+    /// Some runs, of at most so many tokens.
+    Runs(usize),
+    /// All.
+    Prompt,
 }
 
 /// Offload tiers. The size of a block follows from [`omnibus_kv::KvCacheSpec`].
@@ -162,8 +177,9 @@ impl Scenario {
     pub fn adversarial(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mut settings = adversarial_settings(&mut rng);
-        let arrivals = adversarial_arrivals(&mut rng, &settings);
+        let mut arrivals = adversarial_arrivals(&mut rng, &settings);
         let faults = adversarial_faults(&mut rng, &settings);
+        adversarial_spans(seed, &mut settings, &mut arrivals, &faults);
         let overlap = if rng.one_in(3) { Overlap::Off } else { Overlap::On };
         let prefill = Price { token_ns: 20_000, context_ps: 100_000 };
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
@@ -185,6 +201,7 @@ impl Scenario {
             max_step_tokens: 512,
             max_queue: 256,
             max_context: 8192,
+            max_span_tokens: 8192,
             schedule: Schedule::Fcfs,
             tuning: Tuning::default(),
             prefix_cache: PrefixCache::On,
@@ -261,6 +278,7 @@ fn adversarial_settings(rng: &mut Rng) -> Settings {
         max_step_tokens: rng.within(1..=24),
         max_queue: rng.within(1..=24),
         max_context,
+        max_span_tokens: max_context,
         schedule: [Schedule::Fair, Schedule::Fcfs, Schedule::Static, Schedule::Split][rng.within(0..=3)],
         tuning: adversarial_tuning(rng),
         prefix_cache: if rng.one_in(6) { PrefixCache::Off } else { PrefixCache::On },
@@ -301,6 +319,7 @@ fn adversarial_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
             salt: u64::from(rng.one_in(5)),
             adapter: u64::from(rng.one_in(8)),
             marks: rng.one_in(3),
+            spans: SpanKind::None,
             session: rng.one_in(2).then(|| rng.below(6)),
             boundaries: (0..rng.below(5)).map(|_| rng.within(0..=prompt + 2)).collect(),
             priority: if rng.one_in(3) { rng.within(0..=4) as i32 - 2 } else { 0 },
@@ -312,6 +331,26 @@ fn adversarial_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
         }
     };
     (0..count).map(|_| arrival(rng)).collect()
+}
+
+/// Spans for some sequences of some worlds, some too long for their steps. Drawn from numbers of their own, so that a
+/// seed's other numbers stay what they were.
+fn adversarial_spans(seed: u64, settings: &mut Settings, arrivals: &mut [Arrival], faults: &Faults) {
+    let mut rng = Rng::new(mix(seed ^ 0x5AA5));
+    if rng.one_in(3) {
+        return;
+    }
+    // A span that no step has memory for fails its sequence, which is tested elsewhere.
+    let memory = faults.tokens_max.unwrap_or(usize::MAX);
+    settings.max_span_tokens = rng.within(1..=settings.max_context).min(memory);
+    let longest = rng.within(1..=12);
+    for arrival in arrivals {
+        arrival.spans = match rng.below(6) {
+            0..=2 => SpanKind::Runs(longest),
+            3 => SpanKind::Prompt,
+            _ => SpanKind::None,
+        };
+    }
 }
 
 fn adversarial_tier(rng: &mut Rng) -> Tier {

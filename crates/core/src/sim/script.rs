@@ -1,6 +1,8 @@
 //! What the model says: a token depends on the request and the position, and on nothing else.
 
-use super::{Arrival, Scenario};
+use std::ops::Range;
+
+use super::{Arrival, Scenario, SpanKind};
 use crate::random::mix;
 use crate::{Request, StopKind, Tick, Token};
 
@@ -11,9 +13,11 @@ pub(super) struct Script {
     /// Prompt and the longest answer.
     pub(super) tokens: Vec<Token>,
     /// Names the content that position's keys and values must have: all tokens up to it and what they stand for, the
-    /// adapter and the salt.
+    /// adapter and the salt; inside a span, all that is in it.
     pub(super) contents: Vec<u64>,
     marks: Vec<(usize, u128)>,
+    /// Positions that attend to each other.
+    pub(super) spans: Vec<Range<usize>>,
 }
 
 impl Script {
@@ -30,13 +34,22 @@ impl Script {
         let mark = |at: usize| mix(voice(at) ^ mix(at as u64 + 3));
         let marked = (0..arrival.prompt).filter(|at| arrival.marks && mark(*at).is_multiple_of(9));
         let marks: Vec<(usize, u128)> = marked.map(|at| (at, u128::from(mark(at)))).collect();
+        let spans = spans(&arrival, voice);
         let mut content = mix(arrival.salt ^ 0xABCD ^ (arrival.adapter << 20));
         let contents = tokens.iter().enumerate().map(|(at, token)| {
             let mark = marks.iter().find(|(place, _)| *place == at).map_or(0, |(_, mark)| *mark as u64);
             content = mix(content.wrapping_add(u64::from(*token) + 1) ^ mark) | 1;
             content
         });
-        Self { contents: contents.collect(), arrival, tokens, marks }
+        let mut contents: Vec<u64> = contents.collect();
+        for span in spans.iter().filter(|span| span.len() > 1) {
+            // Later tokens have seen the span, too.
+            let seen = mix(contents[span.end - 1] ^ span.len() as u64);
+            for (at, content) in contents.iter_mut().enumerate().skip(span.start) {
+                *content = mix(*content ^ seen ^ at as u64) | 1;
+            }
+        }
+        Self { contents, arrival, tokens, marks, spans }
     }
 
     /// The request that its client sends.
@@ -49,6 +62,7 @@ impl Script {
             cache_salt: u128::from(self.arrival.salt),
             adapter: self.arrival.adapter.into(),
             mm_hashes: self.marks.clone(),
+            spans: self.spans.clone(),
             history: self.arrival.boundaries.first().map_or(0..0, |first| *first..self.arrival.prompt),
             session: self.arrival.session.map(u128::from),
             boundaries: self.arrival.boundaries.clone(),
@@ -65,4 +79,25 @@ impl Script {
     pub(super) fn stop(&self, position: usize) -> Option<StopKind> {
         (position + 1 == self.arrival.prompt + self.arrival.answer).then_some(StopKind::Token)
     }
+}
+
+/// The spans of a request's prompt. `voice`: whose the token at a position is; equal beginnings have equal spans.
+fn spans(arrival: &Arrival, voice: impl Fn(usize) -> u64) -> Vec<Range<usize>> {
+    let longest = match arrival.spans {
+        SpanKind::None => return Vec::new(),
+        SpanKind::Prompt => return std::iter::once(0..arrival.prompt).collect(),
+        SpanKind::Runs(longest) => longest as u64,
+    };
+    let (mut spans, mut at) = (Vec::new(), 0);
+    while at < arrival.prompt {
+        let chance = mix(voice(at) ^ mix(at as u64 + 11));
+        if chance.is_multiple_of(3) {
+            let end = (at + 1 + (chance >> 32) as usize % longest as usize).min(arrival.prompt);
+            spans.push(at..end);
+            at = end;
+        } else {
+            at += 1;
+        }
+    }
+    spans
 }

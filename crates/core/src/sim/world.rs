@@ -1,5 +1,7 @@
 //! The loop that runs a scenario, and what must hold after every step.
 
+use std::ops::Range;
+
 use omnibus_kv::CacheKind;
 
 use super::clients::{Clients, Excuses};
@@ -148,10 +150,12 @@ impl<'a> World<'a> {
     fn submit(&mut self, index: usize) {
         let script = &self.scripts[index];
         let queued = self.scheduler.stats().queued;
-        let fits = script.tokens.len() <= self.longest;
+        let settings = &self.scenario.settings;
+        let fits =
+            script.tokens.len() <= self.longest && script.spans.iter().all(|span| span_fits(settings, span));
         let given = self.given_time();
         let submitted = self.scheduler.submit(given, script.request(given));
-        let max_queue = self.scenario.settings.max_queue;
+        let max_queue = settings.max_queue;
         match submitted {
             Ok(_) => assert!(fits && queued < max_queue + max_queue.div_ceil(4), "took what is not possible"),
             Err(_) => assert!(!fits || queued >= max_queue, "refused what is possible"),
@@ -290,13 +294,27 @@ impl<'a> World<'a> {
         );
         let limits = self.scheduler.limits();
         let settings = &self.scenario.settings;
-        assert!(plan.tokens() <= limits.tokens.min(settings.max_step_tokens), "too many tokens");
+        let tokens_max = limits.tokens.min(settings.max_step_tokens);
+        let spans = plan.scheduled.iter().filter(|scheduled| self.is_span(scheduled));
+        let longest = spans.map(|scheduled| scheduled.positions.len()).max();
+        let is_exceeded = longest.is_some_and(|span| plan.tokens() - span < tokens_max);
+        assert!(plan.tokens() <= tokens_max || is_exceeded, "too many tokens beside a span");
         assert!(plan.scheduled.len() <= limits.sequences.min(settings.max_sequences), "too many sequences");
         for (at, scheduled) in plan.scheduled.iter().enumerate() {
             assert!(!scheduled.positions.is_empty(), "a sequence without tokens");
+            let script = &self.scripts[self.clients.script(scheduled.sequence)];
+            let cuts = |at: usize| script.spans.iter().any(|span| span.start < at && at < span.end);
+            let Range { start, end } = scheduled.positions;
+            assert!(!cuts(start) && !cuts(end), "{:?} is computed in parts of a span", scheduled.sequence);
             let twice = plan.scheduled[..at].iter().any(|other| other.sequence == scheduled.sequence);
             assert!(!twice, "{:?} is in the step twice", scheduled.sequence);
         }
+    }
+
+    /// Whether what a sequence computes is one of its spans.
+    fn is_span(&self, scheduled: &ScheduledSequence) -> bool {
+        let script = &self.scripts[self.clients.script(scheduled.sequence)];
+        scheduled.positions.len() > 1 && script.spans.contains(&scheduled.positions)
     }
 
     fn launch(&mut self, plan: &Plan) {
@@ -308,6 +326,9 @@ impl<'a> World<'a> {
         let done = begins + took;
         let oldest = self.oldest();
         self.starvation.launch(oldest);
+        let spans = plan.scheduled.iter().filter(|scheduled| self.is_span(scheduled)).count();
+        self.report.spans += spans as u64;
+        self.report.exceeded_steps += u64::from(plan.tokens() > self.scheduler.limits().tokens);
         let (clients, scripts) = (&self.clients, &self.scripts);
         self.device.launch(&self.scheduler, plan, &results, (done, took), |id| clients.script(id), scripts);
     }
@@ -514,6 +535,26 @@ fn longest(settings: &Settings) -> usize {
     };
     let computed = |last: &usize| settings.groups.iter().all(|group| fits(*last, group));
     (0..settings.max_context - 1).take_while(computed).count() + 1
+}
+
+/// Whether one step can compute a span of a sequence that is alone, counted block by block.
+fn span_fits(settings: &Settings, span: &Range<usize>) -> bool {
+    let block = |position: usize| position / settings.block_size;
+    let fits = |group: &CacheGroup| {
+        let needed = match group.kind() {
+            CacheKind::Full | CacheKind::Latent => block(span.end - 1) + 1,
+            CacheKind::SlidingWindow { tokens, sinks } => {
+                let is_held = |position: usize| position < sinks || position + tokens > span.start;
+                (0..=block(span.end - 1))
+                    .filter(|at| (0..settings.block_size).any(|i| is_held(at * settings.block_size + i)))
+                    .count()
+            }
+            CacheKind::UnquantizedPrefix { tokens } => block(span.end.min(tokens) - 1) + 1,
+            CacheKind::State => 1,
+        };
+        needed <= group.blocks as usize
+    };
+    span.len() == 1 || span.len() <= settings.max_span_tokens && settings.groups.iter().all(fits)
 }
 
 /// Why a step fails.

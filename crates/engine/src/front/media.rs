@@ -24,7 +24,7 @@ use prepared::PreparedCache;
 pub(super) use prepared::{Prepared, PreparedContent};
 
 use crate::Failure;
-use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget, TEXT_ONLY, is_seen_in_parts};
+use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget};
 use crate::message::Ready;
 use crate::request::Chat;
 
@@ -277,10 +277,6 @@ impl From<String> for PartError {
 /// Side of the patches of a model's picture encoder, in pixels, if it has one that is served.
 fn patch_of(config: &Map<String, Value>) -> Option<usize> {
     let encoder = without("pictures", encoders::read(config)).flatten()?;
-    if !is_seen_in_parts(config) {
-        tracing::warn!("the model is served without pictures, whose tokens attend in both directions");
-        return None;
-    }
     Some(encoder.patches.size)
 }
 
@@ -336,8 +332,7 @@ pub(super) fn without_media(mut chat: Chat) -> Result<Chat, Failure> {
 fn refused(kind: MediaKind, reads: &str) -> String {
     let (does, known): (&str, Vec<&str>) = match kind {
         MediaKind::Image | MediaKind::Video => {
-            let known = encoders::ENCODERS.iter().map(|family| family.model_type);
-            ("sees images", known.filter(|known| !TEXT_ONLY.contains(known)).collect())
+            ("sees images", encoders::ENCODERS.iter().map(|family| family.model_type).collect())
         }
         MediaKind::Audio => {
             ("hears", encoders::AUDIO_ENCODERS.iter().map(|family| family.model_type).collect())

@@ -1,8 +1,10 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
+use std::ops::Range;
+
 use omnibus_core as core;
 use omnibus_kv::CacheKind;
-use omnibus_model::{KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
+use omnibus_model::{Blueprint, KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
 
 use crate::device_memory::DeviceMemory;
 use crate::settings::{PrefixCache, Settings};
@@ -42,7 +44,8 @@ impl Capacity {
         let storage = storage(model, settings, context)?;
         let groups = model.blueprint().kv_cache_groups(storage);
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
-        let mut sizing = Sizing { groups: &groups, settings, context, slots, unquantized: usize::MAX };
+        let span = span_tokens(model.blueprint(), context);
+        let mut sizing = Sizing { groups: &groups, settings, context, span, slots, unquantized: usize::MAX };
         let useful = sizing.bytes(settings.max_num_seqs.saturating_mul(context));
         let device = DeviceMemory::read(settings.memory_limit);
         let mut memory = MemoryPlan { media_bytes, ..MemoryPlan::before_kv(model, settings, &device) };
@@ -118,6 +121,7 @@ impl Capacity {
             max_step_tokens: settings.step_tokens(),
             max_queue: settings.max_queue.max(1),
             max_context: self.max_context,
+            max_span_tokens: span_tokens(model.blueprint(), self.max_context),
             schedule: settings.schedule,
             tuning: settings.tuning.clone(),
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
@@ -125,6 +129,17 @@ impl Capacity {
             swap: core::SwapSettings { preemption: settings.preemption, offload: self.offload(settings) },
         }
     }
+}
+
+/// Most tokens of a picture, and of a prompt, that attend to each other in both directions: one step computes all of them.
+const PICTURE_SPAN_TOKENS: usize = 2048;
+const PROMPT_SPAN_TOKENS: usize = 8192;
+
+/// Most tokens that a model may have in one span. Zero for one that attends to earlier tokens only.
+pub(super) fn span_tokens(blueprint: &Blueprint, context: usize) -> usize {
+    let picture = 0..PICTURE_SPAN_TOKENS;
+    let spans = blueprint.bidirectional_spans(PROMPT_SPAN_TOKENS, &[picture]);
+    spans.iter().map(Range::len).max().unwrap_or(0).min(context)
 }
 
 const DEFAULT_CONTEXT: usize = 1 << 20;
@@ -143,6 +158,8 @@ struct Sizing<'a> {
     groups: &'a [KvCacheGroup],
     settings: &'a Settings,
     context: usize,
+    /// Most tokens of a span.
+    span: usize,
     /// Slots of a state group.
     slots: usize,
     /// Most blocks of unquantized prefixes, unless one needs more.
@@ -172,7 +189,8 @@ impl Sizing<'_> {
             CacheKind::SlidingWindow { tokens: window, .. } => {
                 // A window's blocks, the chunk being computed, a partial block at either end, and the sinks; twice, so
                 // that cached blocks of earlier windows can be found.
-                let reach = window.saturating_add(self.settings.step_tokens()).min(self.context);
+                let chunk = self.settings.step_tokens().max(self.span);
+                let reach = window.saturating_add(chunk).min(self.context);
                 let one = reach.div_ceil(size) + 2 + group.spec.kind.sink_blocks(size);
                 all.min(2 * self.settings.max_num_seqs * one).max(one)
             }

@@ -6,10 +6,7 @@ use omnibus_model::encoders::{
 };
 use omnibus_model::{Kernels, Source};
 
-use crate::StartError;
-use crate::media::{
-    EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels, is_seen_in_parts,
-};
+use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels};
 
 /// Those that a model has.
 pub(super) struct Encoders {
@@ -19,10 +16,8 @@ pub(super) struct Encoders {
 
 impl Encoders {
     /// Those whose features the text side of the model takes and whose weights its checkpoint has.
-    pub(super) fn load(source: &Source, kernels: Kernels) -> Result<Self, StartError> {
-        let config = source.config().map_err(StartError::new)?;
-        let pictures = is_seen_in_parts(&config).then(|| Encoder::load(source, kernels));
-        let pictures = pictures.transpose().unwrap_or_else(|error| {
+    pub(super) fn load(source: &Source, kernels: Kernels) -> Self {
+        let pictures = Encoder::load(source, kernels).unwrap_or_else(|error| {
             tracing::warn!(%error, "the model is served without pictures");
             None
         });
@@ -30,7 +25,7 @@ impl Encoders {
             tracing::warn!(%error, "the model is served without audio");
             None
         });
-        Ok(Self { pictures: pictures.flatten(), audio })
+        Self { pictures, audio }
     }
 
     /// Whether there is one of pictures.

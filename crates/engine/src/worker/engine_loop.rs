@@ -327,7 +327,8 @@ impl EngineLoop {
                 _ => Vec::new(),
             };
             input.push(work, &self.scheduler, request, &drafts, row_of);
-            input.push_media(work, &active.job.media, active.positions.as_ref());
+            let spans = &active.job.request.spans;
+            input.push_media(work, &active.job.media, spans, active.positions.as_ref());
             if work.samples > 0 {
                 samples.push((work.sequence, drafts));
             }

@@ -3,6 +3,7 @@
 //! Invariant: it changes nothing but what the plan names; the loop, the runner and the sampler know nothing of faults.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -188,6 +189,10 @@ impl Runner for FaultyRunner {
 
     fn set_blocks(&mut self, blocks: &[usize]) {
         self.inner.set_blocks(blocks);
+    }
+
+    fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>> {
+        self.inner.bidirectional_spans(prompt, media)
     }
 
     fn has_axis_positions(&self) -> bool {

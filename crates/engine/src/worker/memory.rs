@@ -2,6 +2,7 @@
 
 use omnibus_model::{Model, Source};
 
+use super::capacity::span_tokens;
 use crate::device_memory::DeviceMemory;
 use crate::memory_plan::gigabytes;
 use crate::settings::Settings;
@@ -31,8 +32,10 @@ impl MemoryPlan {
     pub(super) fn before_kv(model: &Model, settings: &Settings, device: &DeviceMemory) -> Self {
         let limit = device.limit();
         let headroom = limit.as_ref().map_or(0, |limit| device.headroom_bytes(limit.bytes));
-        let rows = settings.step_tokens();
-        let sampled = settings.max_num_seqs.min(rows);
+        let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(usize::MAX);
+        // One span may exceed a step.
+        let rows = settings.step_tokens().saturating_add(span_tokens(model.blueprint(), context));
+        let sampled = settings.max_num_seqs.min(settings.step_tokens());
         Self {
             limit,
             weights_bytes: mlx::memory::active_memory() as u64,

@@ -1,5 +1,6 @@
 //! The runner that holds the model, its KV cache and the sampling state of all sequences.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use super::runner::{EncodingParts, ForwardOutput, MediaHit, Runner, StepOutput, 
 use super::step_input::{InputSegment, InputToken, StepInput};
 use super::vision::Vision;
 use crate::logits_processor::LogitsProcessors;
-use crate::media::{JobMedia, MediaKey};
+use crate::media::{JobMedia, MediaKey, picture_runs};
 use crate::sampler::{Chooser, PendingSample, Sampler, SamplingChanges};
 use crate::settings::{AsyncScheduling, Settings};
 use crate::{LaunchStats, MediaStats};
@@ -167,11 +168,16 @@ impl ModelRunner {
 
     /// What media change in a pass of `rows` rows, padding included.
     fn multimodal(&mut self, input: &StepInput, rows: usize) -> mlx::Result<Option<MultimodalRows>> {
-        if input.media.is_empty() && input.positions.is_none() && input.crossed.is_empty() {
+        if input.media.is_empty()
+            && input.positions.is_none()
+            && input.crossed.is_empty()
+            && input.spans.is_empty()
+        {
             return Ok(None);
         }
         let (features, cross) = match &mut self.vision {
             Some(vision) => (vision.rows(&input.media)?, vision.crossed(&input.crossed, &self.model)?),
+            None if input.media.is_empty() && input.crossed.is_empty() => (None, Vec::new()),
             None => return Err(mlx::Error::new("a step has features, and the model no encoder")),
         };
         let padded = |axes: &Vec<[i32; 3]>| {
@@ -179,7 +185,8 @@ impl ModelRunner {
             axes.iter().copied().chain(padding).take(rows).collect()
         };
         let positions = input.positions.as_ref().map(padded);
-        Ok(Some(MultimodalRows { features, positions, cross, ..MultimodalRows::default() }))
+        let bidirectional = input.spans.clone();
+        Ok(Some(MultimodalRows { features, positions, bidirectional, cross }))
     }
 
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {
@@ -327,6 +334,10 @@ impl Runner for ModelRunner {
 
     fn has_axis_positions(&self) -> bool {
         self.model.blueprint().has_axis_positions()
+    }
+
+    fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>> {
+        self.model.blueprint().bidirectional_spans(prompt, &picture_runs(media))
     }
 
     fn has_features(&mut self, media: &JobMedia) -> bool {

@@ -4,6 +4,7 @@
 //! its sampling. The forward pass and the sampling are two calls, so that what sampling depends on can be computed while
 //! the forward pass runs.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -74,6 +75,9 @@ pub(super) trait Runner {
 
     /// Whether positions of prompts with media are on three axes.
     fn has_axis_positions(&self) -> bool;
+
+    /// Positions of a prompt whose tokens attend to each other in both directions, ascending and apart. `media`: in order.
+    fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>>;
 
     /// Whether the features of a medium are there. Counts as a use.
     fn has_features(&mut self, media: &JobMedia) -> bool;

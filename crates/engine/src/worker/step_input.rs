@@ -3,6 +3,8 @@
 //! Invariant: plain serializable values. Nothing else of a step reaches the runner, so runners that get the same inputs
 //! in the same order compute the same bits.
 
+use std::ops::Range;
+
 use omnibus_core::{BlockCopy, ScheduledSequence, Scheduler, SequenceId, TokenSource};
 use omnibus_kv::BlockTable;
 use omnibus_model::mrope::MultimodalPositions;
@@ -27,6 +29,8 @@ pub(super) struct StepInput {
     pub(super) prompts: Vec<PromptRows>,
     /// Rows with features in place of their token's embedding.
     pub(super) media: Vec<MediaRows>,
+    /// Rows that attend to each other in both directions.
+    pub(super) spans: Vec<Range<usize>>,
     /// Rows that attend to pictures in layers of cross attention, in order.
     pub(super) crossed: Vec<CrossedRows>,
     /// Positions of the rows on three axes; `None` where each row is at its place in its sequence.
@@ -148,14 +152,20 @@ impl StepInput {
         }
     }
 
-    /// Adds the features and the positions of the rows that were pushed last. `positions`: of a prompt with media.
+    /// Adds the features and the positions of the rows that were pushed last. `spans`: positions of the prompt that attend
+    /// to each other; `positions`: of a prompt with media.
     pub(super) fn push_media(
         &mut self,
         work: &ScheduledSequence,
         media: &[JobMedia],
+        spans: &[Range<usize>],
         positions: Option<&MultimodalPositions>,
     ) {
         let first = self.segments.last().map_or(0, |segment| segment.first);
+        let row = |at: usize| first + at - work.positions.start;
+        let whole =
+            |span: &&Range<usize>| work.positions.start <= span.start && span.end <= work.positions.end;
+        self.spans.extend(spans.iter().filter(whole).map(|span| row(span.start)..row(span.end)));
         for (positions, keys) in crossed_in(media, &work.positions) {
             let first = first + positions.start - work.positions.start;
             self.crossed.push(CrossedRows { keys, first, len: positions.len() });
@@ -163,7 +173,7 @@ impl StepInput {
         for of in media.iter().filter(|media| !media.is_crossed()) {
             let rows = of.rows_in(&work.positions).into_iter().map(|(at, from)| MediaRows {
                 key: of.key,
-                first: first + at.start - work.positions.start,
+                first: row(at.start),
                 len: at.len(),
                 from,
             });

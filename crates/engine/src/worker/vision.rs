@@ -61,7 +61,7 @@ impl Vision {
         kernels: Kernels,
         settings: &Settings,
     ) -> Result<Option<Self>, StartError> {
-        let encoders = Encoders::load(source, kernels)?;
+        let encoders = Encoders::load(source, kernels);
         if !encoders.sees() && !encoders.hears() {
             return Ok(None);
         }

@@ -127,6 +127,7 @@ impl EngineLoop {
         };
         let now = self.now();
         let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
+        job.request.spans = self.runner.bidirectional_spans(job.prompt, &job.media);
         let mut tokens = std::mem::take(&mut job.request.prompt);
         let reported = tokens.len();
         let max_tokens = reported + job.request.max_new_tokens;
@@ -161,6 +162,7 @@ impl EngineLoop {
                         completion_tokens: needed.saturating_sub(job.prompt),
                         limit: total,
                     },
+                    Rejection::SpanTooLong { .. } => Failure::bad_request("messages", rejection.to_string()),
                     Rejection::QueueFull { .. } => {
                         Failure::Busy { retry_after_s: seconds(self.scheduler.retry_after()) }
                     }

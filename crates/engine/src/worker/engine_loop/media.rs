@@ -51,9 +51,6 @@ impl EngineLoop {
         }
         let misplaced =
             || Failure::Engine { message: "the media of this request are no grids of features".to_owned() };
-        if job.media.iter().any(|media| media.grids.is_empty()) {
-            return Err(misplaced());
-        }
         let span = |grid: &crate::media::GridSpan| MediaSpan {
             first: grid.first,
             frames: grid.frames,
@@ -61,6 +58,11 @@ impl EngineLoop {
             columns: grid.columns,
         };
         let spans: Vec<MediaSpan> = job.media.iter().flat_map(|media| &media.grids).map(span).collect();
+        // The first content of a part has the grids of all.
+        let in_grids: usize = spans.iter().map(MediaSpan::tokens).sum();
+        if in_grids != job.media.iter().map(JobMedia::features).sum::<usize>() {
+            return Err(misplaced());
+        }
         MultimodalPositions::new(job.prompt, &spans).map(Some).ok_or_else(misplaced)
     }
 

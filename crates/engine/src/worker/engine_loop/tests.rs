@@ -5,6 +5,7 @@ mod generate;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::channel;
@@ -95,6 +96,10 @@ impl Runner for Recorder {
 
     fn set_blocks(&mut self, blocks: &[usize]) {
         self.inner.set_blocks(blocks);
+    }
+
+    fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>> {
+        self.inner.bidirectional_spans(prompt, media)
     }
 
     fn has_axis_positions(&self) -> bool {

@@ -36,7 +36,7 @@ fn another_picture_with_the_same_tokens_shares_no_block() {
 #[test]
 fn a_longer_cut_of_a_video_encodes_only_what_is_new() {
     let server = VisionServer::new(settings());
-    let cut = |frames: u64| {
+    let cut = |frames: u32| {
         let frames: Vec<Picture> = (0..frames).map(|frame| Picture::new(60, 40, 21 + frame)).collect();
         let url = data_url("video/apng", &animation(&frames));
         json!([text("w1"), {"type": "video_url", "video_url": {"url": url}}, text("w2")])

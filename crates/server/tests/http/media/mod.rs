@@ -12,6 +12,7 @@ mod refused;
 mod sense;
 mod sound_files;
 mod sounds;
+mod spans;
 mod urls;
 
 /// What the hostile pictures need.
