@@ -115,6 +115,15 @@ impl Served {
         Value::Array(parts)
     }
 
+    /// The pictures of a golden case.
+    fn pictures(&self, case: &str) -> Vec<Picture> {
+        let cases = super::model::file(self.fixture, "case.json");
+        let of_case = cases["cases"].as_array().unwrap().iter().find(|of| of["name"] == case).unwrap();
+        let pictures = of_case["images"].as_array().unwrap().iter();
+        let numbers = |picture: &Value| [0, 1, 2].map(|at: usize| picture[at].as_u64().unwrap() as u32);
+        pictures.map(numbers).map(|[width, height, seed]| Picture::new(width, height, seed)).collect()
+    }
+
     fn check(&self, answer: &Answer, expected: &[f32], what: &str) {
         for (id, logprob) in answer.first_of(&self.words) {
             // Tokens that the head has no rows for have no probability.
@@ -132,9 +141,7 @@ fn answers_of_every_family_are_those_of_its_reference() {
         let golden = Golden::of(served.fixture);
         for step_tokens in [512, 7] {
             let server = served.server(step_tokens);
-            let one = served.content(&golden, "one", vec![Picture::one()]);
-            let two = vec![Picture::new(300, 180, 12), Picture::new(33, 90, 13)];
-            let two = served.content(&golden, "two", two);
+            let [one, two] = ["one", "two"].map(|case| served.content(&golden, case, served.pictures(case)));
             for (case, content) in [("one", &one), ("two", &two), ("one", &one)] {
                 let what = format!("{} {case} in steps of {step_tokens}", served.fixture);
                 served.check(&server.answer(content), &golden.logprobs(case, 0), &what);
