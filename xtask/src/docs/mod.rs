@@ -19,17 +19,14 @@ struct Page {
 enum Maker {
     /// Needs no build.
     Source(fn(&Tree) -> Result<String, String>),
-    /// A test of this package and name compares the page, or writes it when `UPDATE_EXPECT` is set.
-    Test(&'static str, &'static str),
+    /// A test of this name compares the page, or writes it when `UPDATE_EXPECT` is set.
+    Test(&'static str),
 }
 
 const PAGES: &[Page] = &[
     Page { path: "docs/api.md", maker: Maker::Source(api::page) },
-    Page {
-        path: "docs/models.md",
-        maker: Maker::Test("omnibus-model", "docs_of_the_architectures_are_current"),
-    },
-    Page { path: "docs/cli.md", maker: Maker::Test("mlx-omnibus", "docs_of_the_command_line_are_current") },
+    Page { path: "docs/models.md", maker: Maker::Test("docs_of_the_architectures_are_current") },
+    Page { path: "docs/cli.md", maker: Maker::Test("docs_of_the_command_line_are_current") },
 ];
 
 /// Writes every page, or with `--check` compares the pages that no test compares.
@@ -80,8 +77,9 @@ fn compare() -> Result<(), String> {
 fn write(page: &Page) -> Result<(), String> {
     let text = match page.maker {
         Maker::Source(make) => make(&Tree::read()?)?,
-        Maker::Test(package, test) => {
-            let mut command = cargo(&["test", "--quiet", "-p", package, test]);
+        Maker::Test(test) => {
+            // A package alone would be built with other features of what it depends on.
+            let mut command = cargo(&["test", "--quiet", "--workspace", test]);
             command.env("UPDATE_EXPECT", "1");
             return finish(command);
         }
