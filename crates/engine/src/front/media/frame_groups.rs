@@ -31,9 +31,8 @@ fn groups(pixels: &EncoderPixels, processor: ContentKey, features: usize) -> Opt
     let [ViewPixels { shape, values, grid: [steps, rows, columns] }] = views.as_slice() else { return None };
     let &[_, width] = shape.as_slice() else { return None };
     let of_step = rows.checked_mul(*columns)?.checked_mul(usize::try_from(width).ok()?)?;
-    let fits =
-        *steps > STEPS && features.is_multiple_of(*steps) && values.len() == of_step.checked_mul(*steps)?;
-    if !fits {
+    let is_whole = values.len() == of_step.checked_mul(*steps)? && features.is_multiple_of(*steps);
+    if *steps <= STEPS || of_step == 0 || !is_whole {
         return None;
     }
     let group = |values: &[f32]| {
@@ -85,5 +84,7 @@ mod tests {
         let frames = video(8, ViewLayout::Frames([1, 1]));
         let key = ContentKey::of_bytes(b"video");
         assert_eq!(contents(key, key, 16, frames).len(), 1);
+        let empty = ViewPixels { shape: vec![0, 2], values: Vec::new(), grid: [8, 0, 3] };
+        assert_eq!(contents(key, key, 0, EncoderPixels::new(vec![empty])).len(), 1);
     }
 }
