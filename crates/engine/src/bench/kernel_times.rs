@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use mlx::Array;
+use mlx::device::{Backend, Device};
 use omnibus_core::random::Rng;
 use omnibus_kv::{BlockId, BlockTable, CacheKind, KvFormat};
 use omnibus_model::{Batch, Kernels, KvCache, KvStorage, Model, Segment, Source};
@@ -63,6 +64,9 @@ pub fn measure_kernels(
     passes: &[ProfiledPass],
 ) -> Result<Vec<PassProfile>, StartError> {
     worker::choose_device(device)?;
+    if mlx::device::backend() != Backend::Cuda || mlx::device::default().ok() != Some(Device::Gpu) {
+        return Err(StartError::new("kernels are timed on CUDA alone; this run computes elsewhere"));
+    }
     let source = match model {
         BenchModel::Stored(source) => source.files(),
         BenchModel::Random(random) => Source::Random(random.clone()),
