@@ -1,24 +1,22 @@
 #!/usr/bin/env python3
-"""Images: the first token of a cold one, of a repeated one, after a restart, of eight at once, and streams beside them.
+"""Images, videos and sounds: the first token and the answer of cold ones, of repeated ones, and text streams beside them.
 
-    OMNIBUS=target/release/omnibus python3 bench/media.py [--tower small|so400m] [--rounds 5] [--mlx-vlm PYTHON]
-                                                          [-- SERVE-ARGUMENTS…]
+    OMNIBUS=target/release/omnibus python3 bench/media.py [--size small|published] [--rounds 5] [--targets cpu|gpu]
+        [--mlx-vlm PYTHON] [--vllm-mlx PYTHON] [--only images,videos,sounds,streams] [--json FILE] [-- SERVE-ARGUMENTS…]
 
-A LLaVA with random weights: `small` has a SigLIP tower of 21 million parameters (576 features an image) and a Llama of 4
-million, in float32; `so400m` the published tower of 430 million (729 features) and a Llama of 420 million, in bfloat16, for
-GPUs. Times are of whole answers of one token, which include decoding and resizing the file. With --mlx-vlm, its server runs the same
-requests in turns with ours, on the same weights. Needs numpy and Pillow, and the release binary.
+Models with random weights (media_models.py): `small` has towers of about 21 million parameters, in float32; `published` the
+vision tower of Qwen3-VL-4B and the audio tower of Gemma 4 E2B, in bfloat16, for GPUs. An image has 640 × 480 pixels, a video 32
+frames of 320 × 256, its longer cut 48, a sound 20 s. Peers load the same folders and get the same requests. Their PYTHON is
+a path or a name; PYTHONPATH and LD_LIBRARY_PATH reach all servers. Needs the standard library and the release binary, and
+no network. With --targets, the exit status is 1 where one is missed.
 """
 
 import argparse
-import base64
+import hashlib
 import http.client
-import io
 import json
 import os
 import pathlib
-import random
-import shutil
 import signal
 import socket
 import statistics
@@ -28,136 +26,100 @@ import tempfile
 import threading
 import time
 
-import numpy
-from PIL import Image
-
+import media_files as files
+import media_models as models
 from kill_engine import Server
 
-SEE = pathlib.Path(__file__).resolve().parent.parent / "training/vision/omnibus-see"
-MODELS = {
-    "small": dict(
-        dtype="float32",
-        vision=dict(hidden_size=384, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=6, image_size=384, patch_size=16),
-        text=dict(hidden_size=256, intermediate_size=704, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=64)),
-    "so400m": dict(
-        dtype="bfloat16",
-        vision=dict(hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, num_attention_heads=16, image_size=384, patch_size=14),
-        text=dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, num_key_value_heads=8, head_dim=128)),
+ANSWER_TOKENS = 16
+# How many times sooner than cold the first token of a repetition must be.
+TARGETS = {
+    "cpu": {"image": 10, "video": 10, "sound": 10},
+    "gpu": {"image": 28, "video": 25, "sound": 10},
 }
 
 
-def shapes(vision, texts):
-    """Names and shapes of all weights."""
-    hidden, width, text = vision["hidden_size"], vision["intermediate_size"], texts["hidden_size"]
-    patch, queries = vision["patch_size"], texts["num_attention_heads"] * texts["head_dim"]
-    tower, model = "vision_tower.vision_model.", "language_model.model."
-    yield tower + "embeddings.patch_embedding.weight", (hidden, 3, patch, patch)
-    yield tower + "embeddings.patch_embedding.bias", (hidden,)
-    yield tower + "embeddings.position_embedding.weight", ((vision["image_size"] // patch) ** 2, hidden)
-    for name in ("weight", "bias"):
-        yield f"{tower}post_layernorm.{name}", (hidden,)
-    for layer in range(vision["num_hidden_layers"]):
-        at = f"{tower}encoder.layers.{layer}."
-        linears = {f"self_attn.{name}_proj": (hidden, hidden) for name in ("q", "k", "v", "out")}
-        linears |= {"mlp.fc1": (width, hidden), "mlp.fc2": (hidden, width)}
-        for name, shape in linears.items():
-            yield f"{at}{name}.weight", shape
-            yield f"{at}{name}.bias", shape[:1]
-        for norm in ("layer_norm1", "layer_norm2"):
-            yield f"{at}{norm}.weight", (hidden,)
-            yield f"{at}{norm}.bias", (hidden,)
-    for name, shape in (("linear_1", (text, hidden)), ("linear_2", (text, text))):
-        yield f"multi_modal_projector.{name}.weight", shape
-        yield f"multi_modal_projector.{name}.bias", shape[:1]
-    yield model + "embed_tokens.weight", (384, text)
-    yield model + "norm.weight", (text,)
-    keys = texts["num_key_value_heads"] * texts["head_dim"]
-    for layer in range(texts["num_hidden_layers"]):
-        at, mlp = f"{model}layers.{layer}.", texts["intermediate_size"]
-        for name, shape in {"self_attn.q_proj": (queries, text), "self_attn.k_proj": (keys, text), "self_attn.v_proj": (keys, text), "self_attn.o_proj": (text, queries),
-                            "mlp.gate_proj": (mlp, text), "mlp.up_proj": (mlp, text), "mlp.down_proj": (text, mlp)}.items():
-            yield f"{at}{name}.weight", shape
-        for norm in ("input_layernorm", "post_attention_layernorm"):
-            yield f"{at}{norm}.weight", (text,)
-
-
-def stored(values, dtype):
-    """The bytes of float32 values in a dtype of safetensors."""
-    return values.tobytes() if dtype == "F32" else (values.view(numpy.uint32) >> 16).astype(numpy.uint16).tobytes()
-
-
-def make_model(folder, vision, text, dtype):
-    """A model directory with random weights, and the tokenizer of the repository's small model that sees."""
-    shutil.copytree(SEE, folder)
-    size, patch = vision["image_size"], vision["patch_size"]
-    config = json.loads((folder / "config.json").read_text())
-    config["vision_config"] |= vision
-    config["text_config"] |= text
-    config |= dict(image_seq_length=(size // patch) ** 2, torch_dtype=dtype)
-    (folder / "config.json").write_text(json.dumps(config))
-    processor = json.loads((folder / "preprocessor_config.json").read_text())
-    processor["size"] = dict(height=size, width=size)
-    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-    prompts = json.loads((folder / "processor_config.json").read_text())
-    (folder / "processor_config.json").write_text(json.dumps(prompts | dict(patch_size=patch)))
-    rng, header, data = numpy.random.default_rng(7), {}, io.BytesIO()
-    kind = {"float32": "F32", "bfloat16": "BF16"}[dtype]
-    for name, shape in shapes(vision, text):
-        is_norm = "norm" in name and name.endswith("weight")
-        values = numpy.ones(shape, "<f4") if is_norm else rng.standard_normal(shape, "<f4") * numpy.float32(0.02)
-        first = data.tell()
-        data.write(stored(values, kind))
-        header[name] = dict(dtype=kind, shape=shape, data_offsets=[first, data.tell()])
-    head = json.dumps(header | {"__metadata__": {"format": "pt"}}).encode()
-    with open(folder / "model.safetensors", "wb") as file:
-        file.write(len(head).to_bytes(8, "little") + head)
-        file.write(data.getbuffer())
-
-
-def picture(number):
-    """A photo-like picture: smooth noise."""
-    rng = numpy.random.default_rng(number)
-    small = rng.integers(0, 256, (24, 32, 3), dtype=numpy.uint8)
-    return Image.fromarray(small).resize((640, 480), Image.Resampling.BICUBIC)
-
-
-def url(image, kind="PNG"):
-    data = io.BytesIO()
-    image.save(data, kind)
-    return f"data:image/{kind.lower()};base64," + base64.b64encode(data.getvalue()).decode()
+class Refused(Exception):
+    """A server's answer that is none."""
 
 
 class Client:
-    """Requests to one address."""
+    """Requests to one server."""
 
-    def __init__(self, host, port, model):
-        self.host, self.port, self.model = host, port, model
+    def __init__(self, host, port, model, folder=None):
+        # folder: where videos are written for a server that reads them from files only.
+        self.host, self.port, self.model, self.folder = host, port, model, folder
 
-    def seconds(self, before, image):
-        """The time of an answer of one token about an image behind some text."""
-        content = [{"type": "text", "text": before}, {"type": "image_url", "image_url": {"url": image}}, {"type": "text", "text": "What is it?"}]
-        body = dict(model=self.model, max_tokens=1, temperature=0, messages=[{"role": "user", "content": content}])
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=600)
+    def video(self, data):
+        """A part with a video, as this server takes it."""
+        if self.folder is None:
+            return files.video_part(data)
+        file = self.folder / f"{hashlib.sha256(data).hexdigest()}.gif"
+        file.write_bytes(data)
+        return dict(type="video_url", video_url=dict(url=str(file)))
+
+    def post(self, path, body):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=900)
+        connection.request("POST", path, json.dumps(dict(model=self.model, temperature=0) | body), {"Content-Type": "application/json"})
+        return connection.getresponse()
+
+    def seconds(self, before, part, tokens=1):
+        """The time of an answer of so many tokens about a part behind some text, and the prompt's tokens."""
+        content = [dict(type="text", text=before), part, dict(type="text", text="What is it?")]
         started = time.perf_counter()
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
+        answer = self.post("/v1/chat/completions", dict(max_tokens=tokens, messages=[dict(role="user", content=content)]))
         text = answer.read()
+        took = time.perf_counter() - started
         if answer.status != 200:
-            sys.exit(f"{answer.status}: {text[:500]}")
-        return time.perf_counter() - started
+            raise Refused(f"{answer.status}: {text[:300].decode(errors='replace')}")
+        usage = json.loads(text).get("usage") or {}
+        return took, usage.get("prompt_tokens") or usage.get("input_tokens") or 0
 
-    def gaps(self, tokens, found):
-        """Times between the tokens of one stream of text."""
-        body = dict(model=self.model, prompt="one two three", max_tokens=tokens, temperature=0, ignore_eos=True, stream=True)
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=600)
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-        last = None
-        for line in connection.getresponse():
+    def stream(self, number, tokens):
+        """The text of one stream of text, and when its tokens came."""
+        prompt = f"{'a stop, ' * (number * 3)}and the bus number {number}"
+        answer = self.post("/v1/completions", dict(prompt=prompt, max_tokens=tokens, ignore_eos=True, stream=True))
+        text, times = "", []
+        for line in answer:
             if line.startswith(b"data: {"):
-                now = time.perf_counter()
-                if last is not None:
-                    found.append(now - last)
-                last = now
+                times.append(time.perf_counter())
+                choices = json.loads(line[6:]).get("choices")
+                text += (choices[0].get("text") or "") if choices else ""
+        return text, times
+
+
+class Rows:
+    """Times of kinds of requests, by name: the first token, and a whole answer."""
+
+    def __init__(self, client):
+        self.client, self.first, self.answer, self.tokens = client, {}, {}, {}
+
+    def ask(self, row, before, part, tokens=1):
+        took, self.tokens[row] = self.client.seconds(before, part, tokens)
+        (self.first if tokens == 1 else self.answer).setdefault(row, []).append(took)
+
+    def ask_both(self, row, before, parts):
+        """One part for the first token, one for the answer: where it is repeated, the same."""
+        self.ask(row, before, parts[0])
+        self.ask(row, before, parts[-1], ANSWER_TOKENS)
+
+    def together(self, row, before, parts):
+        """All at once: the time until the last has its first token."""
+        found = []
+        def ask(part):
+            try:
+                found.append(self.client.seconds(before, part)[1])
+            except (Refused, OSError) as failed:
+                found.append(failed)
+        took = all_at_once([lambda part=part: ask(part) for part in parts])
+        failed = [one for one in found if not isinstance(one, int)]
+        if failed:
+            raise Refused(str(failed[0]))
+        self.tokens[row] = found[0]
+        self.first[row] = [took]
+
+    def medians(self):
+        middle = lambda times: statistics.median(times) if times else None
+        return {row: (middle(self.first.get(row)), middle(self.answer.get(row)), self.tokens[row]) for row in self.tokens}
 
 
 def all_at_once(calls):
@@ -168,59 +130,203 @@ def all_at_once(calls):
     return time.perf_counter() - started
 
 
-def images(client, rounds, first):
-    """Seconds of a cold image, the same again, as another file, elsewhere in a prompt, and of eight at once."""
-    found = {name: [] for name in ("cold", "again", "other format", "elsewhere")}
-    client.seconds("Warm up.", url(picture(first)))
-    for number in range(first + 1, first + 1 + rounds):
-        image = picture(number)
-        found["cold"].append(client.seconds("Look.", url(image)))
-        found["again"].append(client.seconds("Look.", url(image)))
-        found["other format"].append(client.seconds("Look.", url(image, "BMP")))
-        found["elsewhere"].append(client.seconds("And now look.", url(image)))
-    medians = {name: statistics.median(times) for name, times in found.items()}
-    pictures = [url(picture(first + 100 + number)) for number in range(8)]
-    medians["eight at once"] = all_at_once([lambda image=image: client.seconds("Look.", image) for image in pictures])
-    return medians
+def images(rows, rounds, elsewhere="And now look."):
+    png = lambda number: files.image_part(files.png(number))
+    rows.client.seconds("Warm up.", png(0))
+    rows.client.seconds("Warm up.", png(0), ANSWER_TOKENS)
+    for number in range(1, 1 + rounds):
+        same, other = png(number), png(100 + number)
+        rows.ask_both("image, cold", "Look.", [same, other])
+        rows.ask_both("image again", "Look.", [same])
+        rows.ask_both("image as BMP", "Look.", [files.image_part(files.bmp(number), "bmp")])
+        rows.ask_both("image as TIFF", "Look.", [files.image_part(files.tiff(number), "tiff")])
+        rows.ask_both("image in another conversation", elsewhere, [same])
+    rows.together("8 images at once", "Look.", [png(200 + number) for number in range(8)])
 
 
-def streams(client, first):
-    """The 99th percentile and the largest of the gaps of eight streams, alone and while 16 images come."""
-    result = {}
-    for name, count in (("alone", 0), ("beside 16 images", 16)):
-        gaps = []
-        pictures = [url(picture(first + number)) for number in range(count)]
-        calls = [lambda: client.gaps(400, gaps) for _ in range(8)]
+def images_restarted(rows, rounds):
+    rows.client.seconds("Warm up.", files.image_part(files.png(0)))
+    for number in range(1, 1 + rounds):
+        part = files.image_part(files.png(number))
+        rows.ask("image again after a restart", "Look.", part)
+        rows.ask("image in another conversation after a restart", "Then look.", part)
 
+
+def videos(rows, rounds):
+    gif = lambda number, frames=32: rows.client.video(files.gif(number, frames))
+    rows.client.seconds("Warm up.", gif(0))
+    rows.client.seconds("Warm up.", gif(0), ANSWER_TOKENS)
+    for number in range(1, 1 + rounds):
+        rows.ask_both("video, cold", "Watch.", [gif(number), gif(100 + number)])
+        rows.ask_both("video again", "Watch.", [gif(number)])
+        rows.ask("video in another conversation", "And now watch.", gif(number))
+        rows.ask("longer cut", "Watch.", gif(number, 48))
+        rows.ask("longer cut, cold", "Watch.", gif(200 + number, 48))
+
+
+def sounds(rows, rounds):
+    wav = lambda number: files.audio_part(files.wav(number))
+    rows.client.seconds("Warm up.", wav(0))
+    rows.client.seconds("Warm up.", wav(0), ANSWER_TOKENS)
+    for number in range(1, 1 + rounds):
+        rows.ask_both("sound, cold", "Listen.", [wav(number), wav(100 + number)])
+        rows.ask_both("sound again", "Listen.", [wav(number)])
+        rows.ask("sound in another conversation", "And now listen.", wav(number))
+
+
+def sounds_restarted(rows, rounds):
+    rows.client.seconds("Warm up.", files.audio_part(files.wav(0)))
+    for number in range(1, 1 + rounds):
+        rows.ask("sound again after a restart", "Listen.", files.audio_part(files.wav(number)))
+
+
+KINDS = {"images": (models.make_qwen, images, images_restarted), "videos": (models.make_qwen, videos, None),
+         "sounds": (models.make_gemma, sounds, sounds_restarted)}
+
+
+def streams(client, tokens):
+    """Gaps of eight streams of text, alone and while 16 images are encoded, and whether the texts are the same."""
+    def run(pictures):
+        found, window = [None] * 8, []
+        def read(number):
+            found[number] = client.stream(number, tokens)
         def send():
             time.sleep(0.3)
-            all_at_once([lambda image=image: client.seconds("Look.", image) for image in pictures])
+            window.append(time.perf_counter())
+            all_at_once([lambda part=part: client.seconds("Look.", part) for part in pictures])
+            window.append(time.perf_counter())
+        all_at_once([lambda number=number: read(number) for number in range(8)] + ([send] if pictures else []))
+        started, ended = window or (0, float("inf"))
+        gaps = [later - before for _, times in found for before, later in zip(times, times[1:]) if later > started and before < ended]
+        outlasted = not window or min(times[-1] for _, times in found) >= ended
+        return [text for text, _ in found], sorted(gaps), outlasted
+    client.seconds("Warm up.", files.image_part(files.png(0)))
+    run([])
+    texts, alone, _ = run([])
+    beside_texts, beside, outlasted = run([files.image_part(files.png(300 + number)) for number in range(16)])
+    if not alone or not beside:
+        raise SystemExit("the streams ended before the images were sent: raise --stream-tokens")
+    quantiles = lambda gaps: {"p50": gaps[len(gaps) // 2] * 1e3, "p99": gaps[int(len(gaps) * 0.99)] * 1e3, "max": gaps[-1] * 1e3, "gaps": len(gaps)}
+    return dict(alone=quantiles(alone), beside=quantiles(beside), same_texts=texts == beside_texts, outlasted=outlasted)
 
-        all_at_once(calls + [send])
-        gaps.sort()
-        result[name] = (gaps[int(len(gaps) * 0.99)] * 1e3, gaps[-1] * 1e3)
-    return result
 
-
-def row(name, ours, cold, theirs=None):
-    cells = [f"{ours * 1e3:.1f}", f"{cold / ours:.1f}×", f"{theirs * 1e3:.1f}" if theirs else "–"]
-    print(f"| {name} | {' | '.join(cells)} |", flush=True)
-
-
-def peer(python, model):
-    """mlx-vlm's server, its process and client."""
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [python, "-m", "mlx_vlm.server", "--host", "127.0.0.1", "--port", str(port), "--model", str(model), "--log-level", "ERROR"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=model)
-    for _ in range(600):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return process, Client("127.0.0.1", port, str(model))
-        except OSError:
+        return free.getsockname()[1]
+
+
+class Peer:
+    """Another server on the same folder."""
+
+    def __init__(self, name, python, model):
+        port = free_port()
+        command = {
+            "mlx-vlm": ["-m", "mlx_vlm.server", "--host", "127.0.0.1", "--port", str(port), "--model", str(model), "--log-level", "ERROR"],
+            "vllm-mlx": ["-m", "vllm_mlx.cli", "serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--mllm"],
+        }[name]
+        self.name, self.log = name, tempfile.TemporaryFile()
+        environment = os.environ | dict(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+        self.process = subprocess.Popen([python, *command], stdout=self.log, stderr=self.log, cwd=model, env=environment)
+        self.client = Client("127.0.0.1", port, str(model), model.parent)
+        for _ in range(900):
+            if self.process.poll() is not None:
+                raise Refused(f"ended at its start: {self.last_line()}")
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+                connection.request("GET", "/v1/models")
+                if connection.getresponse().status == 200:
+                    return
+            except OSError:
+                pass
             time.sleep(0.2)
-    sys.exit("mlx-vlm's server did not start")
+        self.stop()
+        raise Refused("did not start within 180 s")
+
+    def last_line(self):
+        self.log.seek(0)
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else "without a word"
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def of_peer(name, python, model, ask, rounds):
+    """A peer's medians. A row that it refuses ends its part of the table, with the reason."""
+    rows = None
+    try:
+        peer = Peer(name, python, model)
+    except Refused as failed:
+        print(f"{name}: {failed}", flush=True)
+        return {}
+    rows = Rows(peer.client)
+    try:
+        ask(rows, rounds)
+    except (Refused, OSError, http.client.HTTPException) as failed:
+        print(f"{name}: {failed}", flush=True)
+    finally:
+        peer.stop()
+    return rows.medians()
+
+
+def of_ours(model, cache, flags, ask, ask_restarted, rounds):
+    serve = [str(model), "--cache-dir", str(cache), *flags]
+    found = {}
+    for step in filter(None, (ask, ask_restarted)):
+        server = Server(serve)
+        rows = Rows(Client(server.host, server.port, model.name))
+        try:
+            step(rows, rounds)
+            # Files are written behind the answers.
+            time.sleep(2)
+        finally:
+            server.stop()
+        found |= rows.medians()
+    return found
+
+
+def milliseconds(seconds):
+    return f"{seconds * 1e3:,.1f}" if seconds else "–"
+
+
+def cold_of(row):
+    if row == "longer cut":
+        return "longer cut, cold"
+    return next((f"{kind}, cold" for kind in ("image", "video", "sound") if row.startswith(kind)), None)
+
+
+def print_table(ours, theirs):
+    peers = "".join(f" {name}: first token, ms | cold / this | answer, ms | tokens |" for name in theirs)
+    print(f"\n| | first token, ms | cold / this | answer, ms | prompt tokens |{peers}")
+    print("| --- |" + " ---: |" * (4 + 4 * len(theirs)))
+    for row in ours:
+        cells = []
+        for table in (ours, *theirs.values()):
+            first, answer, tokens = table.get(row) or (None, None, None)
+            cold = (table.get(cold_of(row)) or (None,))[0]
+            ratio = f"{cold / first:.1f}×" if first and cold else "–"
+            cells += [milliseconds(first), ratio, milliseconds(answer), f"{tokens or '–'}"]
+        print(f"| {row} | " + " | ".join(cells) + " |", flush=True)
+
+
+def missed(ours, theirs, kind):
+    """The targets that are missed, each in a line."""
+    found = []
+    for what, times in TARGETS[kind].items():
+        cold, again = ours.get(f"{what}, cold"), ours.get(f"{what} again")
+        if cold and again and cold[0] / again[0] < times:
+            found.append(f"a repeated {what} is {cold[0] / again[0]:.1f} times sooner than cold, not {times}")
+        for name, table in theirs.items():
+            peer = table.get(f"{what}, cold")
+            if cold and peer and cold[0] > peer[0]:
+                found.append(f"a cold {what} takes {cold[0] * 1e3:.0f} ms, {name}'s {peer[0] * 1e3:.0f}")
+    return found
 
 
 def main():
@@ -228,42 +334,49 @@ def main():
     flags = arguments[arguments.index("--") + 1:] if "--" in arguments else []
     arguments = arguments[:arguments.index("--")] if "--" in arguments else arguments
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tower", choices=MODELS, default="small")
+    parser.add_argument("--size", choices=models.SIZES, default="small")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="images,videos,sounds,streams", help="parts to run, separated by commas")
+    parser.add_argument("--targets", choices=TARGETS, help="exit with status 1 where one of these is missed")
+    parser.add_argument("--objective-ms", type=float, default=100.0, help="of the streams beside images (--tpot-slo-ms)")
+    parser.add_argument("--stream-tokens", type=int, default=2000)
     parser.add_argument("--mlx-vlm", metavar="PYTHON", help="a Python with mlx-vlm, to compare with")
+    parser.add_argument("--vllm-mlx", metavar="PYTHON", help="a Python with vllm-mlx, to compare with")
+    parser.add_argument("--json", metavar="FILE", help="write all numbers there, in seconds")
     options = parser.parse_args(arguments)
+    peers = {name: python for name, python in (("mlx-vlm", options.mlx_vlm), ("vllm-mlx", options.vllm_mlx)) if python}
+    parts, ours, theirs, beside = options.only.split(","), {}, {name: {} for name in peers}, None
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        model = folder / "model"
-        make_model(model, **MODELS[options.tower])
-        serve = [str(model), "--cache-dir", str(folder / "cache"), *flags]
-        server = Server(serve)
-        ours = images(Client(server.host, server.port, "model"), options.rounds, 0)
-        beside = streams(Client(server.host, server.port, "model"), 300)
-        time.sleep(3)
-        server.stop()
-        server = Server(serve)
-        client = Client(server.host, server.port, "model")
-        client.seconds("Warm up.", url(picture(1000)))
-        restarted = [client.seconds("Look.", url(picture(1 + number))) for number in range(options.rounds)]
-        moved = [client.seconds("Then look.", url(picture(1 + number))) for number in range(options.rounds)]
-        ours["again after a restart"] = statistics.median(restarted)
-        ours["elsewhere after a restart"] = statistics.median(moved)
-        server.stop()
-        theirs = {}
-        if options.mlx_vlm:
-            process, client = peer(options.mlx_vlm, model)
+        made = {}
+        for make in (models.make_qwen, models.make_gemma):
+            made[make] = folder / make.__name__.removeprefix("make_")
+            make(made[make], models.SIZES[options.size])
+        for part, (make, ask, ask_restarted) in KINDS.items():
+            if part in parts:
+                ours |= of_ours(made[make], folder / f"cache-{part}", flags, ask, ask_restarted, options.rounds)
+                for name, python in peers.items():
+                    theirs[name] |= of_peer(name, python, made[make], ask, options.rounds)
+        if "streams" in parts:
+            server = Server([str(made[models.make_qwen]), "--tpot-slo-ms", str(options.objective_ms), *flags])
             try:
-                theirs = images(client, options.rounds, 0)
-            except SystemExit as failed:
-                print(f"mlx-vlm: {failed}")
+                beside = streams(Client(server.host, server.port, "qwen"), options.stream_tokens)
             finally:
-                process.send_signal(signal.SIGTERM)
-        print("| image | omnibus, ms | cold / this | mlx-vlm, ms |\n| --- | ---: | ---: | ---: |")
-        for name, seconds in ours.items():
-            row(name, seconds, ours["cold"], theirs.get(name))
-        for name, (most, largest) in beside.items():
-            print(f"eight streams {name}: gaps p99 {most:.1f} ms, largest {largest:.1f} ms")
+                server.stop()
+    print_table(ours, theirs)
+    if beside:
+        for name, gaps in (("alone", beside["alone"]), ("beside 16 images", beside["beside"])):
+            print(f"eight streams {name}: gaps p50 {gaps['p50']:.1f} ms, p99 {gaps['p99']:.1f}, largest {gaps['max']:.1f} ({gaps['gaps']} gaps)")
+        same = "the same" if beside["same_texts"] else "NOT the same"
+        print(f"objective {options.objective_ms:g} ms; texts {same} as alone; streams outlast the images: {beside['outlasted']}")
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(dict(ours=ours, theirs=theirs, streams=beside, size=options.size)))
+    failed = missed(ours, theirs, options.targets) if options.targets else []
+    if options.targets and beside and (not beside["same_texts"] or beside["beside"]["p99"] > options.objective_ms):
+        failed.append("streams beside images miss their objective, or have other texts")
+    for line in failed:
+        print(f"missed: {line}")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":
