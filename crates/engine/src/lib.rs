@@ -19,6 +19,7 @@ mod disk;
 mod error;
 mod event;
 mod fault;
+mod floats;
 mod front;
 mod info;
 mod kernel_table;
@@ -68,6 +69,7 @@ pub use omnibus_text::{
     AddSpecial, ContentPart, MediaIndex, Message, Role, ToolArguments, ToolCall, ToolResult,
 };
 pub use process::{EngineExit, run_engine};
+pub use registry::Admission;
 pub use request::{
     CallLimit, Chat, Input, OutputMode, ReasoningPlace, Request, Sampling, Stop, StructuredOutput,
     TOP_LOGPROBS_MAX, ToolChoice,

@@ -26,7 +26,29 @@ struct Inner {
 
 /// The entries of the unfinished requests.
 #[derive(Default)]
-pub(crate) struct Registry(BTreeMap<JobId, ActiveRequest>);
+pub(crate) struct Registry {
+    active: BTreeMap<JobId, ActiveRequest>,
+    /// How many requests of each tenant are prepared for the queue. None of the counts is zero.
+    preparing: BTreeMap<String, usize>,
+}
+
+/// A place in the queue for a request that is being prepared: whose media are fetched and decoded, and whose prompt is
+/// tokenized. Given back when dropped. The default holds none.
+#[derive(Default)]
+pub struct Admission(Option<Place>);
+
+struct Place {
+    requests: ActiveRequests,
+    tenant: String,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        if let Some(Place { requests, tenant }) = self.0.take() {
+            requests.lock().end_preparing(&tenant);
+        }
+    }
+}
 
 /// One unfinished request. It ends for the client and for the engine at different times, in either order.
 #[derive(Default)]
@@ -38,8 +60,13 @@ struct ActiveRequest {
 }
 
 impl ActiveRequests {
-    pub(crate) fn insert(&self, job: JobId, output: RequestOutput) {
-        self.lock().0.entry(job).or_default().output = Some(output);
+    /// Adds a request that was prepared in this place of the queue.
+    pub(crate) fn insert(&self, job: JobId, output: RequestOutput, mut admission: Admission) {
+        let mut registry = self.lock();
+        registry.active.entry(job).or_default().output = Some(output);
+        if let Some(Place { tenant, .. }) = admission.0.take() {
+            registry.end_preparing(&tenant);
+        }
     }
 
     /// Removes a request that was not queued.
@@ -62,7 +89,7 @@ impl ActiveRequests {
         let named = |(job, request): (&JobId, &ActiveRequest)| {
             request.output.as_ref().filter(|output| output.is_named(id)).map(|_| *job)
         };
-        registry.0.iter().find_map(named)
+        registry.active.iter().find_map(named)
     }
 
     pub(crate) fn infos(&self) -> Vec<RequestInfo> {
@@ -80,20 +107,16 @@ impl ActiveRequests {
         }
     }
 
-    /// True when one more request of this tenant fits, with `running` requests and a queue limit of `queue`. Tenants with
-    /// less than their share may exceed the limit by a quarter. The scheduler applies the same rule to simultaneous
-    /// requests.
-    pub(crate) fn has_room(&self, tenant: &str, queue: usize, running: usize) -> bool {
-        let registry = self.lock();
-        let full = queue.saturating_add(running);
-        let active = registry.outputs().count();
-        if active < full {
-            return true;
+    /// A place for one more request of this tenant, with `running` requests and a queue limit of `queue`; `None` where the
+    /// queue is full. Tenants with less than their share may exceed the limit by a quarter. The scheduler applies the same
+    /// rule to simultaneous requests.
+    pub(crate) fn admit(&self, tenant: &str, queue: usize, running: usize) -> Option<Admission> {
+        let mut registry = self.lock();
+        if !registry.has_room(tenant, queue, running) {
+            return None;
         }
-        let tenants: BTreeSet<&str> = registry.outputs().map(RequestOutput::tenant).chain([tenant]).collect();
-        let own = registry.outputs().filter(|output| output.tenant() == tenant).count();
-        let under_share = tenants.len() > 1 && own.saturating_mul(tenants.len()) < queue;
-        under_share && active < full.saturating_add(queue.div_ceil(4))
+        *registry.preparing.entry(tenant.to_owned()).or_default() += 1;
+        Some(Admission(Some(Place { requests: self.clone(), tenant: tenant.to_owned() })))
     }
 
     /// Handles the reports of an engine in this process until it ends, then fails the remaining requests.
@@ -112,7 +135,7 @@ impl ActiveRequests {
     /// Fails all requests: the engine has stopped.
     pub(crate) fn fail_all(&self) {
         self.update(|registry| {
-            for request in std::mem::take(&mut registry.0).into_values() {
+            for request in std::mem::take(&mut registry.active).into_values() {
                 let stopped = JobUpdate::Failed(Failure::unavailable("the engine has stopped"));
                 request.output.map(|mut output| output.handle(stopped));
             }
@@ -131,15 +154,15 @@ impl Registry {
     pub(crate) fn handle(&mut self, reports: Vec<JobReport>) -> Vec<Command> {
         let mut commands = Vec::new();
         for JobReport { job, update } in reports {
-            let output = self.0.get_mut(&job).and_then(|request| request.output.as_mut());
+            let output = self.active.get_mut(&job).and_then(|request| request.output.as_mut());
             let Some(output) = output else { continue };
             match output.handle(update) {
                 OutputState::Active => continue,
                 OutputState::Finished => {}
                 OutputState::Stopped => commands.push(Command::Cancel(job)),
                 OutputState::Continued(next) => {
-                    let output = self.0.get_mut(&job).and_then(|request| request.output.take());
-                    self.0.entry(next.id).or_default().output = output;
+                    let output = self.active.get_mut(&job).and_then(|request| request.output.take());
+                    self.active.entry(next.id).or_default().output = output;
                     commands.extend([Command::Cancel(job), Command::Submit(next)]);
                 }
             }
@@ -151,22 +174,22 @@ impl Registry {
     /// Adds the job of a request.
     pub(crate) fn insert_job(&mut self, job: JournaledJob) {
         let id = job.job.id;
-        self.0.entry(id).or_default().job = Some(job);
+        self.active.entry(id).or_default().job = Some(job);
     }
 
     /// The job of a request that the engine has not ended.
     pub(crate) fn job_mut(&mut self, id: JobId) -> Option<&mut JournaledJob> {
-        self.0.get_mut(&id)?.job.as_mut()
+        self.active.get_mut(&id)?.job.as_mut()
     }
 
     /// The jobs that the engine has not ended, by id.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &JournaledJob> {
-        self.0.values().filter_map(|request| request.job.as_ref())
+        self.active.values().filter_map(|request| request.job.as_ref())
     }
 
     /// The same, to be changed.
     pub(crate) fn jobs_mut(&mut self) -> impl Iterator<Item = &mut JournaledJob> {
-        self.0.values_mut().filter_map(|request| request.job.as_mut())
+        self.active.values_mut().filter_map(|request| request.job.as_mut())
     }
 
     /// The engine has ended this job.
@@ -174,16 +197,40 @@ impl Registry {
         self.end(id, |request| request.job = None);
     }
 
+    fn has_room(&self, tenant: &str, queue: usize, running: usize) -> bool {
+        let full = queue.saturating_add(running);
+        let active = self.outputs().count() + self.preparing.values().sum::<usize>();
+        if active < full {
+            return true;
+        }
+        let others = self.outputs().map(RequestOutput::tenant);
+        let others = others.chain(self.preparing.keys().map(String::as_str));
+        let tenants: BTreeSet<&str> = others.chain([tenant]).collect();
+        let prepared = self.outputs().filter(|output| output.tenant() == tenant).count();
+        let own = prepared + self.preparing.get(tenant).copied().unwrap_or(0);
+        let under_share = tenants.len() > 1 && own.saturating_mul(tenants.len()) < queue;
+        under_share && active < full.saturating_add(queue.div_ceil(4))
+    }
+
+    fn end_preparing(&mut self, tenant: &str) {
+        if let Some(count) = self.preparing.get_mut(tenant) {
+            *count -= 1;
+            if *count == 0 {
+                self.preparing.remove(tenant);
+            }
+        }
+    }
+
     fn outputs(&self) -> impl Iterator<Item = &RequestOutput> {
-        self.0.values().filter_map(|request| request.output.as_ref())
+        self.active.values().filter_map(|request| request.output.as_ref())
     }
 
     /// Ends one side of a request, and removes it once both have ended.
     fn end(&mut self, id: JobId, side: impl FnOnce(&mut ActiveRequest)) {
-        let Some(request) = self.0.get_mut(&id) else { return };
+        let Some(request) = self.active.get_mut(&id) else { return };
         side(request);
         if request.output.is_none() && request.job.is_none() {
-            self.0.remove(&id);
+            self.active.remove(&id);
         }
     }
 }

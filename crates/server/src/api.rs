@@ -153,7 +153,7 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     };
     let Prepared { mut batch, framer, delivery } = A::prepare(body, &context)?;
     for prompt in &mut batch.prompts {
-        app.media_urls.fetch(&mut prompt.input)?;
+        app.media_urls.fetch(&mut prompt.input, context.engine, &context.caller.tenant)?;
     }
     let choices = batch.choices();
     let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller };

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use omnibus_engine::{
-    AddSpecial, Event, Failure, Handle, Health, Input, ModelInfo, Request, RequestInfo, SessionInfo, Stats,
+    AddSpecial, Admission, Event, Failure, Handle, Health, Input, ModelInfo, Request, RequestInfo, SessionInfo, Stats,
 };
 
 /// The events of one request, ending after its last.
@@ -19,6 +19,8 @@ pub type Events = BoxStream<'static, Event>;
 pub trait Engine: Send + Sync + 'static {
     /// All served models.
     fn models(&self) -> Vec<ModelInfo>;
+    /// A place in the queue for a tenant's request whose media are fetched before it is submitted. Fails while it is full.
+    fn admit(&self, tenant: &str) -> Result<Admission, Failure>;
     /// Tokenizes, validates and queues a request. Takes milliseconds of CPU: not for an async thread.
     fn submit(&self, request: Request) -> Result<Events, Failure>;
     /// Cancels a request; false when no request has that id.
@@ -50,6 +52,10 @@ pub trait Engine: Send + Sync + 'static {
 impl Engine for Handle {
     fn models(&self) -> Vec<ModelInfo> {
         Handle::models(self)
+    }
+
+    fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
+        Handle::admit(self, tenant)
     }
 
     fn submit(&self, request: Request) -> Result<Events, Failure> {

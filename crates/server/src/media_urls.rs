@@ -10,11 +10,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use omnibus_engine::{Input, MediaSource};
+use omnibus_engine::{Admission, Input, MediaSource};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
+use crate::engine::Engine;
 use crate::error::ApiError;
 
 /// Most redirects of one fetch.
@@ -70,9 +71,12 @@ impl MediaUrls {
     }
 
     /// Replaces the URLs of an input's media by what is there. Takes as long as a fetch: not for an async thread, but for one
-    /// that a runtime started. URLs from elsewhere stay; the engine refuses them.
-    pub fn fetch(&self, input: &mut Input) -> Result<(), ApiError> {
+    /// that a runtime started. The tenant's request has a place in the queue meanwhile, and fails where that is full. URLs
+    /// from elsewhere stay; the engine refuses them.
+    pub fn fetch(&self, input: &mut Input, engine: &dyn Engine, tenant: &str) -> Result<(), ApiError> {
         let Input::Chat(chat) = input else { return Ok(()) };
+        let has_urls = chat.media.iter().any(|item| matches!(item.source, MediaSource::Url(_)));
+        let _place = if has_urls { engine.admit(tenant)? } else { Admission::default() };
         let mut left = self.bytes_max;
         for item in &mut chat.media {
             let MediaSource::Url(url) = &item.source else { continue };

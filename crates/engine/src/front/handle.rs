@@ -21,7 +21,7 @@ use crate::digest::digest;
 use crate::logits_processor::LogitsProcessors;
 use crate::message::{Answer, Command, CommandSender, Job, JobGrammar, JobId, QueryId, Ready};
 use crate::model_source::ModelSource;
-use crate::registry::ActiveRequests;
+use crate::registry::{ActiveRequests, Admission};
 use crate::request::{Input, OutputMode, ReasoningPlace, Request};
 use crate::settings::Settings;
 use crate::status::EngineStatus;
@@ -148,7 +148,7 @@ impl Handle {
         }
         let Served { text, adapter, name } = shared.served(request.model.as_deref())?;
         request.input = text.adapt(request.input)?;
-        shared.check_room(&request)?;
+        let admission = shared.admit(&request.tenant)?;
         let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
         let prompt = text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
         if let Some(session) = &request.session_id {
@@ -156,19 +156,24 @@ impl Handle {
         }
         let mut job = shared.job(id, &request, prompt)?;
         job.request.adapter = adapter.as_ref().map_or(0, |adapter| adapter.id);
-        shared.check_room(&request)?;
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
         let output_text = text.output_text(&request, &job.request.prompt);
         let budget = shared.reasoning_budget(&request, &job);
         let jobs = std::iter::once(id).chain(budget.as_ref().map(ReasoningBudget::next_id)).collect();
         let output = RequestOutput::new(&request, (name, adapter), &job, (output_text, budget), events_tx);
-        shared.requests.insert(id, output);
+        shared.requests.insert(id, output, admission);
         tracing::debug!(request_id = request.id, job = id.0, prompt_tokens = job.prompt, "request queued");
         if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
             shared.requests.remove(id);
             return Err(Failure::unavailable("the engine has stopped"));
         }
         Ok(EventStream::new(request.id, events, CancelOnDrop { jobs, commands: shared.commands.clone() }))
+    }
+
+    /// A place in the queue for a tenant's request that is prepared before it is submitted: whose media are fetched. Fails
+    /// while the queue is full.
+    pub fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
+        self.0.admit(tenant)
     }
 
     /// Cancels a request; false when none has that id. Its stream still ends with an event.
@@ -208,6 +213,8 @@ impl Handle {
         special: AddSpecial,
     ) -> Result<Vec<u32>, Failure> {
         let text = self.0.text_of(model)?;
+        let has_media = matches!(input, Input::Chat(chat) if !chat.media.is_empty());
+        let _place = if has_media { self.admit("")? } else { Admission::default() };
         let salt = digest(&[b"tokenize"]);
         Ok(text.prompt(&text.adapt(input.clone())?, special, salt)?.tokens)
     }
@@ -247,12 +254,10 @@ impl Handle {
 }
 
 impl Shared {
-    /// Fails while the queue is full: before a prompt and its media are prepared, and again behind that.
-    fn check_room(&self, request: &Request) -> Result<(), Failure> {
-        match self.requests.has_room(&request.tenant, self.max_queue, self.status.running()) {
-            true => Ok(()),
-            false => Err(Failure::Busy { retry_after_s: self.status.retry_after_s() }),
-        }
+    /// A place in the queue. Fails while it is full.
+    fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
+        let place = self.requests.admit(tenant, self.max_queue, self.status.running());
+        place.ok_or_else(|| Failure::Busy { retry_after_s: self.status.retry_after_s() })
     }
 
     /// All tenants' sessions. Blocks until the loop replies.

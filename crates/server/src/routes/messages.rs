@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::api::{Api, Prepared, RequestContext};
 use crate::app::{App, ModelNames, blocking};
+use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::limits::json_body;
 use crate::lower;
@@ -48,12 +49,13 @@ pub async fn count_tokens(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Json<TokenCount>, ApiError> {
+    let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = json_body(request, &app.limits).await?;
     let work = move || {
         let request = MessagesRequest::read(json::parse(&body)?, Purpose::Count)?;
         let model = request.model.filter(|_| app.model_names == ModelNames::Strict);
         let mut input = Input::Chat(lower::messages::chat(request.conversation));
-        app.media_urls.fetch(&mut input)?;
+        app.media_urls.fetch(&mut input, app.engine.as_ref(), &tenant)?;
         let tokens = app.engine.tokenize(model.as_deref(), &input, AddSpecial::Yes)?;
         Ok(TokenCount { input_tokens: tokens.len() })
     };

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use omnibus_engine::Failure;
 
 use crate::app::{App, blocking};
+use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::limits::json_body;
 use crate::lower;
@@ -15,15 +16,16 @@ use crate::wire::tokenize::{DetokenizeRequest, Detokenized, Strings, TokenizeReq
 
 /// Tokenizes a text or a conversation.
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Json<Tokenized>, ApiError> {
+    let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = json_body(request, &app.limits).await?;
-    blocking(move || tokenized(&app, TokenizeRequest::read(json::parse(&body)?)?)).await.map(Json)
+    blocking(move || tokenized(&app, &tenant, TokenizeRequest::read(json::parse(&body)?)?)).await.map(Json)
 }
 
-fn tokenized(app: &App, wire: TokenizeRequest) -> Result<Tokenized, ApiError> {
+fn tokenized(app: &App, tenant: &str, wire: TokenizeRequest) -> Result<Tokenized, ApiError> {
     let model = wire.model.as_deref();
     let max_model_len = max_model_len(app, model)?;
     let mut input = lower::tokenize::input(wire.source);
-    app.media_urls.fetch(&mut input)?;
+    app.media_urls.fetch(&mut input, app.engine.as_ref(), tenant)?;
     let tokens = app.engine.tokenize(model, &input, lower::tokenize::special(wire.special))?;
     let token_strs = match wire.strings {
         Strings::Omit => None,

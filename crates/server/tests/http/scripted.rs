@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message, ModelInfo, Request,
+    AddSpecial, Admission, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message, ModelInfo, Request,
     RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Usage,
 };
 use omnibus_server::{Engine, Events};
@@ -161,6 +161,10 @@ impl Engine for ScriptedEngine {
     fn unload_adapter<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
         let unknown = Failure::UnknownModel { model: name.to_owned() };
         async { Err(unknown) }.boxed()
+    }
+
+    fn admit(&self, _tenant: &str) -> Result<Admission, Failure> {
+        Ok(Admission::default())
     }
 
     fn submit(&self, request: Request) -> Result<Events, Failure> {
