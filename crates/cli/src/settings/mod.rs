@@ -4,6 +4,7 @@
 
 mod config;
 mod file;
+mod program;
 mod resolve;
 mod table;
 mod value;

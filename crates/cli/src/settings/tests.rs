@@ -51,6 +51,22 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 }
 
 #[test]
+fn a_program_that_cannot_be_executed_is_an_error_of_one_line() {
+    let (file, folder) = (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), env!("CARGO_MANIFEST_DIR"));
+    let check = |program: &str, expected: &str| {
+        let error = resolved(&[("ffmpeg", program)], &[], "").map(|_| ()).expect_err("an error");
+        assert_eq!(error, expected);
+    };
+    check("no-such-program", "--ffmpeg: no program `no-such-program` is on the search path");
+    for program in ["/no/such/ffmpeg", "./no-such-ffmpeg", file, folder] {
+        check(program, &format!("--ffmpeg: `{program}` is no program that can be executed"));
+    }
+    let found = resolved(&[("ffmpeg", "sh")], &[], "").map(|resolved| resolved.config.engine.ffmpeg);
+    assert!(found.unwrap().unwrap().is_absolute());
+    assert!(resolved(&[], &[], "").unwrap().config.engine.ffmpeg.is_none());
+}
+
+#[test]
 fn errors_name_the_source_and_the_valid_values() {
     check_error(
         &[("port", "high")],

@@ -7,7 +7,7 @@ use super::{
     microseconds,
 };
 use crate::settings::config::EngineIsolation;
-use crate::settings::{Kind, Scope, Setting};
+use crate::settings::{Kind, Scope, Setting, program};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -258,7 +258,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Everywhere,
         help: "An ffmpeg, as a path or a name on the search path, for videos that no library here decodes. Default: they are refused.",
         set: |config, value| {
-            config.engine.ffmpeg = Some(value.text().into());
+            config.engine.ffmpeg = Some(program::find(&value.text())?);
             Ok(())
         },
     },

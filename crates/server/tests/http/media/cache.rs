@@ -4,7 +4,7 @@ use omnibus_engine::{DiskSettings, PrefixCache, Settings};
 use serde_json::{Value, json};
 
 use super::files::{Picture, animation, data_url};
-use super::{VisionServer, image, text};
+use super::{VisionServer, image, refused, sounds, text};
 
 fn settings() -> Settings {
     Settings { block_size: 4, ..Settings::default() }
@@ -179,4 +179,15 @@ fn preempted_sequences_with_pictures_give_the_same_answers() {
         threads.into_iter().map(|thread| super::Answer(thread.join().unwrap().json()).exact()).collect();
     assert!(tight.engine.stats().scheduler.preemptions_total > 0, "the test needs fewer blocks");
     assert_eq!(found, expected);
+}
+
+#[test]
+fn the_memory_plan_has_room_for_the_largest_picture() {
+    let server = VisionServer::new(Settings::default());
+    let plan = server.engine.models()[0].memory.clone();
+    // 8 × 8 patches of 16 × 16 pixels fit into 20,480; each is 1,536 numbers as it comes, and as it is cut.
+    assert_eq!(plan.encoder_bytes, 64 * 1536 * 8);
+    assert!(plan.expected_peak_bytes() >= plan.weights_bytes + plan.kv_bytes + plan.encoder_bytes);
+    assert!(sounds::server(Settings::default()).engine.models()[0].memory.encoder_bytes > 1 << 20);
+    assert_eq!(refused::blind().engine.models()[0].memory.encoder_bytes, 0);
 }

@@ -5,8 +5,10 @@ mod apis;
 mod cache;
 mod families;
 mod files;
+mod flood;
 #[path = "../../../../media/tests/hostile/pictures.rs"]
 mod hostile;
+mod hostile_inputs;
 mod model;
 mod refused;
 mod sense;

@@ -47,7 +47,7 @@ fn directory() -> PathBuf {
     MADE.get_or_init(make).clone()
 }
 
-fn server(settings: Settings) -> VisionServer {
+pub fn server(settings: Settings) -> VisionServer {
     let settings = Settings { block_size: 8, ..settings };
     VisionServer::of(&directory(), settings, ServerSettings::default())
 }

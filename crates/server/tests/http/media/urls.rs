@@ -17,13 +17,13 @@ use super::{CHAT, VisionServer, body, image, model, text};
 const FIELD: &str = "messages[0].content[1].image_url.url";
 
 /// A server of files that counts its requests. It never ends.
-struct Files {
+pub struct Files {
     address: SocketAddr,
     requests: Arc<AtomicUsize>,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(AtomicUsize::new(0));
@@ -51,7 +51,11 @@ impl Files {
         Self { address, requests }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
