@@ -2,7 +2,7 @@
 """Images, videos and sounds: the first token and the answer of cold ones, of repeated ones, and text streams beside them.
 
     OMNIBUS=target/release/omnibus python3 bench/media.py [--size small|published] [--rounds 5] [--targets cpu|gpu]
-        [--mlx-vlm PYTHON] [--vllm-mlx PYTHON] [--only images,videos,sounds,streams] [--json FILE] [-- SERVE-ARGUMENTS…]
+        [--mlx-vlm PYTHON] [--vllm-mlx PYTHON] [--peer-rounds 2] [--only images,videos,sounds,streams] [--json FILE] [-- SERVE-ARGUMENTS…]
 
 Models with random weights (media_models.py): `small` has towers of about 21 million parameters, in float32; `published` the
 vision tower of Qwen3-VL-4B and the audio tower of Gemma 4 E2B, in bfloat16, for GPUs. An image has 640 × 480 pixels, a video 32
@@ -77,7 +77,7 @@ class Client:
     def stream(self, number, tokens):
         """The text of one stream of text, and when its tokens came."""
         prompt = f"{'a stop, ' * (number * 3)}and the bus number {number}"
-        answer = self.post("/v1/completions", dict(prompt=prompt, max_tokens=tokens, ignore_eos=True, stream=True))
+        answer = self.post("/v1/completions", dict(prompt=prompt, max_tokens=tokens, ignore_eos=True, stream=True, logit_bias=models.ascii_bias()))
         text, times = "", []
         for line in answer:
             if line.startswith(b"data: {"):
@@ -336,6 +336,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=models.SIZES, default="small")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peer-rounds", type=int, default=2)
     parser.add_argument("--only", default="images,videos,sounds,streams", help="parts to run, separated by commas")
     parser.add_argument("--targets", choices=TARGETS, help="exit with status 1 where one of these is missed")
     parser.add_argument("--objective-ms", type=float, default=100.0, help="of the streams beside images (--tpot-slo-ms)")
@@ -354,16 +355,17 @@ def main():
             make(made[make], models.SIZES[options.size])
         for part, (make, ask, ask_restarted) in KINDS.items():
             if part in parts:
-                ours |= of_ours(made[make], folder / f"cache-{part}", flags, ask, ask_restarted, options.rounds)
+                found = of_ours(made[make], folder / f"cache-{part}", flags, ask, ask_restarted, options.rounds)
+                ours |= found
                 for name, python in peers.items():
-                    theirs[name] |= of_peer(name, python, made[make], ask, options.rounds)
+                    theirs[name] |= of_peer(name, python, made[make], ask, options.peer_rounds)
+                print_table(found, theirs)
         if "streams" in parts:
             server = Server([str(made[models.make_qwen]), "--tpot-slo-ms", str(options.objective_ms), *flags])
             try:
                 beside = streams(Client(server.host, server.port, "qwen"), options.stream_tokens)
             finally:
                 server.stop()
-    print_table(ours, theirs)
     if beside:
         for name, gaps in (("alone", beside["alone"]), ("beside 16 images", beside["beside"])):
             print(f"eight streams {name}: gaps p50 {gaps['p50']:.1f} ms, p99 {gaps['p99']:.1f}, largest {gaps['max']:.1f} ({gaps['gaps']} gaps)")

@@ -45,6 +45,14 @@ SIZES = {
 }
 
 
+def ascii_bias():
+    """A bias to tokens of ASCII: a stream holds back parts of other characters and shows no special tokens, which would
+    look like gaps."""
+    vocabulary = json.loads(TOKENS.read_text())["model"]["vocab"]
+    shown = {id for name, id in vocabulary.items() if all("!" <= character <= "~" for character in name)}
+    return {str(id): -100 for id in range(VOCABULARY) if id not in shown}
+
+
 def token(name):
     return FIRST_SPECIAL + SPECIAL.index(name)
 

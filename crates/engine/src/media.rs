@@ -214,6 +214,7 @@ pub(crate) enum EncoderContent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spectrum {
     /// Of all frames, one after the other, as many numbers of each as there are bands.
+    #[serde(with = "crate::floats")]
     pub(crate) values: Vec<f32>,
     #[allow(missing_docs)]
     pub(crate) bands: usize,
@@ -325,6 +326,7 @@ pub(crate) struct ViewPixels {
     /// Patches `[count · rows · columns, elements]`, or pixels `[count, channels, height, width]`.
     pub(crate) shape: Vec<i32>,
     /// As many as the shape says.
+    #[serde(with = "crate::floats")]
     pub(crate) values: Vec<f32>,
     /// How many views; rows and columns of patches of one.
     pub(crate) grid: [usize; 3],
@@ -358,6 +360,16 @@ impl EncoderPixels {
                 views.iter().map(|view| size_of_val(view.values.as_slice()) as u64).sum()
             }
             EncoderContent::Spectrum(spectrum) => size_of_val(spectrum.values.as_slice()) as u64,
+        }
+    }
+
+    /// Patches of all views. Zero for a sound.
+    pub(crate) fn patches(&self) -> usize {
+        match self.content() {
+            EncoderContent::Picture(PicturePixels { views, .. }) => {
+                views.iter().map(|view| view.grid.iter().product::<usize>()).sum()
+            }
+            EncoderContent::Spectrum(_) => 0,
         }
     }
 

@@ -30,6 +30,8 @@ pub struct MemoryPlan {
     pub scratch_bytes: u64,
     /// Bytes of features of images, as they come.
     pub media_bytes: u64,
+    /// Bytes of intermediate results of the largest picture or sound in its encoder.
+    pub encoder_bytes: u64,
     /// Bytes left free on purpose.
     pub headroom_bytes: u64,
     /// Bytes of host memory for the blocks of preempted sequences, allocated as needed.
@@ -39,7 +41,8 @@ pub struct MemoryPlan {
 impl MemoryPlan {
     /// Expected peak of all arrays.
     pub fn expected_peak_bytes(&self) -> u64 {
-        self.weights_bytes + self.adapter_bytes + self.kv_bytes + self.scratch_bytes + self.media_bytes
+        let steps = self.weights_bytes + self.adapter_bytes + self.kv_bytes + self.scratch_bytes;
+        steps + self.media_bytes + self.encoder_bytes
     }
 
     /// Bytes left for the KV cache.
@@ -65,6 +68,9 @@ impl fmt::Display for MemoryPlan {
         if self.media_bytes > 0 {
             write!(f, ", up to {} features of images", gigabytes(self.media_bytes))?;
         }
+        if self.encoder_bytes > 0 {
+            write!(f, ", up to {} activations of encoders", gigabytes(self.encoder_bytes))?;
+        }
         if self.swap_bytes > 0 {
             write!(f, ", up to {} swap space", gigabytes(self.swap_bytes))?;
         }
@@ -78,4 +84,19 @@ impl fmt::Display for MemoryPlan {
 /// Bytes as `1.25 GB`.
 pub(crate) fn gigabytes(bytes: u64) -> String {
     format!("{:.2} GB", bytes as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn activations_of_encoders_leave_less_for_the_kv_cache() {
+        let limit = Some(MemoryLimit { bytes: 10 << 30, source: "memory".to_owned() });
+        let without = MemoryPlan { limit, weights_bytes: 1 << 30, media_bytes: 1 << 28, ..MemoryPlan::default() };
+        let with = MemoryPlan { encoder_bytes: 3 << 28, ..without.clone() };
+        assert_eq!(without.left_bytes().unwrap() - with.left_bytes().unwrap(), 3 << 28);
+        assert!(with.to_string().contains(", up to 0.81 GB activations of encoders"), "{with}");
+        assert!(!without.to_string().contains("of encoders"), "{without}");
+    }
 }

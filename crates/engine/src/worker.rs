@@ -122,8 +122,8 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
-    let media_bytes = vision.as_ref().map_or(0, |_| settings.media_cache_memory);
-    let capacity = capacity::Capacity::of(&model, media_bytes, settings)?;
+    let media = vision.as_ref().map(|vision| vision.memory(source)).unwrap_or_default();
+    let capacity = capacity::Capacity::of(&model, media, settings)?;
     for warning in model.switch_off_failing_kernels(capacity.storage) {
         tracing::warn!("{warning}");
     }

@@ -17,6 +17,7 @@ mod canvas;
 mod connector;
 mod encoder;
 mod families;
+mod footprint;
 mod grid;
 mod layer;
 mod manifest;

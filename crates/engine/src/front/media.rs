@@ -4,6 +4,7 @@
 //! allocated. An error is the request's, and names its part.
 
 mod frame_groups;
+mod largest;
 mod placeholders;
 mod prepared;
 mod views;
@@ -19,6 +20,7 @@ use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
 use serde_json::{Map, Value};
 
+pub(crate) use largest::LargestMedia;
 pub(super) use placeholders::{PromptMedia, written};
 use prepared::PreparedCache;
 pub(super) use prepared::{Prepared, PreparedContent};

@@ -21,6 +21,15 @@ pub(super) struct PoolSize {
     pub(super) max_context: usize,
 }
 
+/// Memory of media: nothing for a model without encoders.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MediaMemory {
+    /// Most bytes of features.
+    pub(super) media_bytes: u64,
+    /// Most bytes of intermediate results of encoders.
+    pub(super) encoder_bytes: u64,
+}
+
 /// Blocks of each layer group, and how many tokens they hold.
 pub(super) struct Capacity {
     pub(super) block_size: usize,
@@ -37,9 +46,8 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Divides the KV cache's memory among the groups, so that all hold equally many tokens. `media_bytes`: most bytes of
-    /// features.
-    pub(super) fn of(model: &Model, media_bytes: u64, settings: &Settings) -> Result<Self, StartError> {
+    /// Divides the KV cache's memory among the groups, so that all hold equally many tokens.
+    pub(super) fn of(model: &Model, media: MediaMemory, settings: &Settings) -> Result<Self, StartError> {
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
         let storage = storage(model, settings, context)?;
         let groups = model.blueprint().kv_cache_groups(storage);
@@ -48,7 +56,9 @@ impl Capacity {
         let mut sizing = Sizing { groups: &groups, settings, context, span, slots, unquantized: usize::MAX };
         let useful = sizing.bytes(settings.max_num_seqs.saturating_mul(context));
         let device = DeviceMemory::read(settings.memory_limit);
-        let mut memory = MemoryPlan { media_bytes, ..MemoryPlan::before_kv(model, settings, &device) };
+        let MediaMemory { media_bytes, encoder_bytes } = media;
+        let before = MemoryPlan::before_kv(model, settings, &device);
+        let mut memory = MemoryPlan { media_bytes, encoder_bytes, ..before };
         let budget = match settings.kv_cache_memory {
             Some(bytes) => requested_bytes(bytes, &memory)?,
             None => device.default_kv_bytes(memory.left_bytes()).min(useful),

@@ -6,6 +6,7 @@ use omnibus_model::encoders::{
 };
 use omnibus_model::{Kernels, Source};
 
+use crate::front::LargestMedia;
 use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels};
 
 /// Those that a model has.
@@ -36,6 +37,19 @@ impl Encoders {
     /// Whether there is one of audio.
     pub(super) fn hears(&self) -> bool {
         self.audio.is_some()
+    }
+
+    /// Bytes of intermediate results of the largest content.
+    pub(super) fn scratch_bytes(&self, largest: LargestMedia) -> u64 {
+        let of_pictures = |encoder: &Encoder| {
+            encoder.blueprint().scratch_bytes(largest.patches, encoder.dtype().size_of())
+        };
+        let of_sounds = |encoder: &AudioEncoder| {
+            encoder.blueprint().scratch_bytes(largest.frames, encoder.dtype().size_of())
+        };
+        let (pictures, sounds) = (self.pictures.as_ref().map(of_pictures), self.audio.as_ref().map(of_sounds));
+        // One content is encoded at a time.
+        pictures.unwrap_or(0).max(sounds.unwrap_or(0))
     }
 
     /// The features of a picture or of a window of sound, lazily, with what each layer makes, in order.

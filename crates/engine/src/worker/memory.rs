@@ -46,6 +46,7 @@ impl MemoryPlan {
             kv_tokens: 0,
             scratch_bytes: model.blueprint().scratch_bytes(rows, sampled, model.dtype().size_of()),
             media_bytes: 0,
+            encoder_bytes: 0,
             headroom_bytes: headroom,
             swap_bytes: 0,
         }

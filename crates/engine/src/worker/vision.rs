@@ -10,10 +10,12 @@ use mlx::Array;
 use omnibus_model::encoders::Features;
 use omnibus_model::{CrossRows, CrossStates, FeatureRows, Kernels, Model, Source};
 
+use super::capacity::MediaMemory;
 use super::encoders::Encoders;
 use super::feature_files::{FeatureFiles, FeatureRead};
 use super::runner::{EncodingParts, MediaHit};
 use super::step_input::{CrossedRows, MediaRows};
+use crate::front::LargestMedia;
 use crate::media::{JobMedia, MediaKey};
 use crate::{MediaStats, Settings, StartError};
 
@@ -76,6 +78,12 @@ impl Vision {
             clock: 0,
             stats: MediaStats { limit_bytes, ..MediaStats::default() },
         }))
+    }
+
+    /// What it takes besides its weights.
+    pub(super) fn memory(&self, source: &Source) -> MediaMemory {
+        let encoder_bytes = self.encoders.scratch_bytes(LargestMedia::of(source));
+        MediaMemory { media_bytes: self.limit_bytes, encoder_bytes }
     }
 
     /// Its encoders.

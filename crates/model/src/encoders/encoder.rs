@@ -124,6 +124,11 @@ impl Encoder {
         &self.blueprint
     }
 
+    /// What activations are in.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// The features of one picture, lazily. Fails if its patches do not fit its grid.
     pub fn encode(&self, input: &EncoderInput) -> mlx::Result<Features> {
         self.encode_in_stages(input).map(|(features, _)| features)

@@ -81,6 +81,11 @@ impl AudioEncoder {
         &self.blueprint
     }
 
+    /// What activations are in.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// The features of one window, lazily. Fails if its spectrum has other bands, or more frames than positions.
     pub fn encode(&self, input: &AudioInput) -> mlx::Result<Features> {
         self.encode_in_stages(input).map(|(features, _)| features)
