@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use omnibus_media::{
-    Alpha, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Ffmpeg, Limits, Processor, decode_audio,
+    Alpha, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Ffmpeg, Format, Limits, Processor, decode_audio,
     decode_image, decode_video,
 };
 use omnibus_model::{Source, encoders};
@@ -248,12 +248,22 @@ impl Pictures {
                 return Err(Error::Unsuitable { what: "video", detail });
             }
             (MediaKind::Image | MediaKind::Audio, _) => {
-                let image = decode_image(bytes, limits, Alpha::default())?;
+                let image = match (decode_image(bytes, limits, Alpha::default()), &self.ffmpeg) {
+                    (Err(Error::Unsupported { .. }), Some(ffmpeg)) if is_for_ffmpeg(bytes) => {
+                        ffmpeg.decode_image(bytes, limits)?
+                    }
+                    (decoded, _) => decoded?,
+                };
                 (ContentKey::of_image(&image), self.processor.image(&image)?)
             }
         };
         Ok((key.with(self.processor.key()), features))
     }
+}
+
+/// Whether a picture is in a format that ffmpeg may decode and no library here does.
+fn is_for_ffmpeg(bytes: &[u8]) -> bool {
+    matches!(Format::of(bytes), Some(Format::Avif | Format::Heic))
 }
 
 /// Why a part is not prepared.

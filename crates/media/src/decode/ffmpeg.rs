@@ -1,4 +1,4 @@
-//! An ffmpeg that the user has, for every format that no library here decodes.
+//! An ffmpeg that the user has, for every format of videos that no library here decodes, and for pictures in AVIF and HEIC.
 //!
 //! Invariants: it runs without a shell, sees one file in a folder of its own, may open no other file and no network,
 //! and is killed when it takes too long. Its output is read as a stream of pictures, each within the limits.
@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::format::describe;
+use super::heif;
+use super::image::check_dimensions;
 use super::keeping::{Keeping, rate_of};
 use crate::error::one_line;
 use crate::{Clip, Error, Image, Limits, Sampling};
@@ -38,12 +40,7 @@ impl Ffmpeg {
         super::check_file("video", bytes, limits)?;
         let format = describe(bytes);
         let failed = |detail: String| Error::Ffmpeg { format: format.clone(), detail };
-        let folder =
-            tempfile::tempdir().map_err(|error| failed(format!("needs a temporary folder: {error}")))?;
-        let file = folder.path().join("input");
-        std::fs::File::create_new(&file)
-            .and_then(|mut to| to.write_all(bytes))
-            .map_err(|error| failed(format!("needs a temporary file: {error}")))?;
+        let (_folder, file) = written(bytes).map_err(failed)?;
         let times = self.times(&file, limits).map_err(failed)?;
         let (first, last) = (times.first().copied().unwrap_or(0.0), times.last().copied().unwrap_or(0.0));
         if last - first > limits.seconds {
@@ -62,6 +59,27 @@ impl Ffmpeg {
         }
         run.stop(keeping.is_done()).map_err(failed)?;
         keeping.finish(times.len(), rate)
+    }
+
+    /// Decodes a picture of one coded item, in AVIF or HEIC. Those that ffmpeg would not show as they are meant are refused:
+    /// pictures of tiles, turned or cropped ones, and those with transparency.
+    pub fn decode_image(&self, bytes: &[u8], limits: &Limits) -> Result<Image, Error> {
+        super::check_file("image", bytes, limits)?;
+        let format = describe(bytes);
+        let failed = |detail: String| Error::Ffmpeg { format: format.clone(), detail };
+        if let Some(what) = heif::beyond_one_item(bytes) {
+            return Err(failed(format!("shows none with {what} as it is meant; send JPEG or PNG")));
+        }
+        let (_folder, file) = written(bytes).map_err(failed)?;
+        let arguments = ["-frames:v", "1", "-c:v", "ppm", "-f", "image2pipe", "-"];
+        let mut run = Run::start(&self.program, &file, &arguments, limits).map_err(failed)?;
+        let broken = |detail: String| Error::broken("image", format!("ffmpeg's output {detail}"));
+        let Some((width, height)) = run.header().map_err(broken)? else {
+            let nothing = || failed("gives no picture".to_owned());
+            return Err(run.stop(false).map_err(failed).err().unwrap_or_else(nothing));
+        };
+        check_dimensions("image", width, height, limits)?;
+        Image::new(width, height, run.pixels(width, height).map_err(broken)?)
     }
 
     /// The times of all frames in the order in which they are shown, without decoding them.
@@ -90,6 +108,20 @@ impl Ffmpeg {
         times.sort_by(f64::total_cmp);
         Ok(times)
     }
+}
+
+/// A folder of its own with a file of these bytes.
+fn written(bytes: &[u8]) -> Result<(tempfile::TempDir, PathBuf), String> {
+    let folder = tempfile::tempdir().map_err(|error| format!("needs a temporary folder: {error}"))?;
+    let file = folder.path().join("input");
+    std::fs::File::create_new(&file)
+        .and_then(|mut to| to.write_all(bytes))
+        .map_err(|error| format!("needs a temporary file: {error}"))?;
+    Ok((folder, file))
+}
+
+fn frame_bytes(width: u32, height: u32) -> u64 {
+    3 * u64::from(width) * u64::from(height)
 }
 
 /// A running ffmpeg.
@@ -130,16 +162,23 @@ impl Run {
         let broken = |detail: &str| Error::broken("video", format!("ffmpeg's output {detail}"));
         let Some((width, height)) = self.header().map_err(|error| broken(&error))? else { return Ok(false) };
         let wanted = keeping.wants(width, height)?;
-        let bytes = 3 * u64::from(width) * u64::from(height);
-        let mut frame = (&mut self.output).take(bytes);
         if wanted {
-            let mut pixels = Vec::with_capacity(bytes as usize);
-            frame.read_to_end(&mut pixels).map_err(|_| broken("ends within a frame"))?;
+            let pixels = self.pixels(width, height).map_err(|error| broken(&error))?;
             keeping.keep(Image::new(width, height, pixels)?, seconds);
         } else {
+            let mut frame = (&mut self.output).take(frame_bytes(width, height));
             std::io::copy(&mut frame, &mut std::io::sink()).map_err(|_| broken("ends within a frame"))?;
         }
         Ok(true)
+    }
+
+    /// The pixels of a picture of this size, which the caller has compared with the limits.
+    fn pixels(&mut self, width: u32, height: u32) -> Result<Vec<u8>, String> {
+        let bytes = frame_bytes(width, height);
+        let mut pixels = Vec::with_capacity(bytes as usize);
+        let read = (&mut self.output).take(bytes).read_to_end(&mut pixels);
+        read.map_err(|_| "ends within a frame".to_owned())?;
+        Ok(pixels)
     }
 
     /// The size of the next PPM picture.

@@ -15,6 +15,9 @@ use crate::{Error, Image, Limits};
 /// Formats of pictures, for messages.
 pub(super) const SUPPORTED: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";
 
+/// The same for a picture that ffmpeg may decode.
+const WITH_FFMPEG: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF, and with --ffmpeg this one";
+
 /// Memory that a decoder may use beside a picture's own pixels: palettes, metadata, tables.
 const DECODER_BYTES: u64 = 64 << 20;
 
@@ -99,7 +102,11 @@ pub(super) fn decoder_limits(limits: &Limits) -> ::image::Limits {
 }
 
 pub(super) fn unsupported(bytes: &[u8]) -> Error {
-    Error::Unsupported { what: "image", found: describe(bytes), supported: SUPPORTED }
+    let supported = match Format::of(bytes) {
+        Some(Format::Avif | Format::Heic) => WITH_FFMPEG,
+        _ => SUPPORTED,
+    };
+    Error::Unsupported { what: "image", found: describe(bytes), supported }
 }
 
 pub(super) fn error_of(format: Format, error: ImageError) -> Error {

@@ -8,6 +8,7 @@ mod audio;
 mod ffmpeg;
 mod format;
 mod h264;
+mod heif;
 mod image;
 mod keeping;
 mod resample;

@@ -256,7 +256,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: LOCAL_ENGINE,
         scope: Scope::Everywhere,
-        help: "An ffmpeg, as a path or a name on the search path, for videos that no library here decodes. Default: they are refused.",
+        help: "An ffmpeg, as a path or a name on the search path, for videos that no library here decodes, and for images in AVIF and HEIC. Default: they are refused.",
         set: |config, value| {
             config.engine.ffmpeg = Some(program::find(&value.text())?);
             Ok(())

@@ -118,6 +118,36 @@ fn a_video_without_a_library_is_seen_through_ffmpeg_alone() {
     assert_eq!(server.answer(&video("video/x-msvideo", &avi)).exact(), expected.exact());
 }
 
+/// Runs where an ffmpeg that encodes AV1 is on the search path.
+#[test]
+fn a_picture_in_avif_is_seen_through_ffmpeg_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let [png, avif] = ["picture.png", "picture.avif"].map(|name| folder.path().join(name));
+    let picture = Picture::new(60, 40, 21);
+    std::fs::write(&png, picture.png()).unwrap();
+    let lossless = ["-c:v", "libaom-av1", "-still-picture", "1", "-pix_fmt", "gbrp", "-aom-params", "lossless=1"];
+    let encoded = Command::new("ffmpeg").arg("-i").arg(&png).args(lossless).arg(&avif).output();
+    if !encoded.is_ok_and(|encoded| encoded.status.success()) {
+        return println!("skipped: there is no ffmpeg with libaom");
+    }
+    let avif = std::fs::read(&avif).unwrap();
+    let asked = |bytes: &[u8]| json!([text("w1"), image_bytes("image/avif", bytes), text("w2")]);
+    let refused = VisionServer::new(settings(24)).post(CHAT, &body(&asked(&avif), 4));
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert!(refused.body.contains("an AVIF image") && refused.body.contains("--ffmpeg"), "{}", refused.body);
+    let server = VisionServer::new(Settings { ffmpeg: Some("ffmpeg".into()), ..settings(24) });
+    let expected = server.answer(&json!([text("w1"), image(&picture), text("w2")])).exact();
+    assert_eq!(server.answer(&asked(&avif)).exact(), expected);
+    let place = avif.windows(4).position(|window| window == b"pixi").unwrap();
+    let mut turned = avif.clone();
+    turned[place..place + 4].copy_from_slice(b"irot");
+    for (bytes, says) in [(turned.as_slice(), "a rotation"), (&avif[..avif.len() / 2], "ffmpeg")] {
+        let refused = server.post(CHAT, &body(&asked(bytes), 4));
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        assert!(refused.body.contains(says), "{}", refused.body);
+    }
+}
+
 /// A token that is decoded is at the position that it has in a prompt.
 #[test]
 fn decoding_behind_a_picture_continues_its_positions() {
