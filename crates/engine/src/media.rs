@@ -117,10 +117,10 @@ impl JobMedia {
 
     /// Whether rows attend to it in layers of cross attention: its one position keeps its token.
     pub(crate) fn is_crossed(&self) -> bool {
-        matches!(
-            self.pixels.content(),
-            EncoderContent::Picture(PicturePixels { layout: ViewLayout::Tiles { .. }, .. })
-        )
+        match self.pixels.content() {
+            EncoderContent::Picture(pixels) => matches!(pixels.layout, ViewLayout::Tiles { .. }),
+            EncoderContent::Spectrum(spectrum) => spectrum.is_crossed,
+        }
     }
 
     /// How many features it has in the prompt.
@@ -219,6 +219,8 @@ pub(crate) struct Spectrum {
     pub(crate) bands: usize,
     /// Leading frames that are sound; others fill the window up.
     pub(crate) sound: usize,
+    /// Its features are no rows of the prompt: layers of cross attention read them.
+    pub(crate) is_crossed: bool,
 }
 
 impl Spectrum {
@@ -299,7 +301,7 @@ impl PixelBudget {
     }
 
     /// Takes bytes out of it; `None` if there are not as many left.
-    fn reserve(&self, bytes: u64) -> Option<Reserved> {
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<Reserved> {
         let take = |left: u64| left.checked_sub(bytes);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.is_ok().then(|| Reserved { budget: self.clone(), bytes })
@@ -308,7 +310,7 @@ impl PixelBudget {
 
 /// Bytes of a budget, given back when dropped.
 #[derive(Debug)]
-struct Reserved {
+pub(crate) struct Reserved {
     budget: PixelBudget,
     bytes: u64,
 }
@@ -438,7 +440,7 @@ mod tests {
         };
         let picture = |runs| media(runs, EncoderContent::from(Vec::<ViewPixels>::new()));
         let one = |run: Range<usize>| Vec::from_iter([run]);
-        let sound = Spectrum { values: Vec::new(), bands: 1, sound: 0 };
+        let sound = Spectrum { values: Vec::new(), bands: 1, sound: 0, is_crossed: false };
         let all = [
             picture(vec![1..3, 4..6]),
             picture(one(6..9)),

@@ -92,7 +92,7 @@ impl Expansion {
     }
 
     /// No pieces yet.
-    pub(crate) fn empty(replaces: &str, token: &str) -> Expansion {
+    pub fn empty(replaces: &str, token: &str) -> Expansion {
         Expansion {
             replaces: replaces.to_owned(),
             or_replaces: None,

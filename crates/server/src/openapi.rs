@@ -5,7 +5,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::wire::fields::{Field, Handling};
-use crate::wire::{adapters, anthropic, chat, completions, generation, responses, structured, tokenize};
+use crate::wire::{
+    adapters, anthropic, chat, completions, generation, responses, structured, tokenize, transcription,
+};
 
 /// One row: a method of a path.
 struct Operation {
@@ -19,6 +21,8 @@ struct Operation {
 /// The body of a request.
 enum Body {
     None,
+    /// The fields of a form with a file.
+    Form(&'static [Field]),
     /// The fields of these tables, some of them required.
     Fields {
         tables: &'static [&'static [Field]],
@@ -126,6 +130,20 @@ const OPERATIONS: &[Operation] = &[
         about: "Many chat completions on one WebSocket",
         body: Body::None,
         reply: Reply::Upgrade,
+    },
+    Operation {
+        path: "/v1/audio/transcriptions",
+        method: "post",
+        about: "Writes down what is spoken in a recording",
+        body: Body::Form(transcription::FIELDS),
+        reply: Reply::Stream,
+    },
+    Operation {
+        path: "/v1/audio/translations",
+        method: "post",
+        about: "Writes down what is spoken in a recording, in English",
+        body: Body::Form(transcription::FIELDS),
+        reply: Reply::Stream,
     },
     get("/v1/models", "The served models"),
     get("/v1/models/{*id}", "One served model"),
@@ -273,10 +291,20 @@ impl Operation {
         if !parameters.is_empty() {
             operation["parameters"] = parameters.into();
         }
-        if let Body::Fields { tables, required, unknown } = &self.body {
-            let schema = schema(tables, required, *unknown);
-            operation["requestBody"] =
-                json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        let body = match &self.body {
+            Body::None => None,
+            Body::Fields { tables, required, unknown } => {
+                Some(("application/json", schema(tables, required, *unknown)))
+            }
+            Body::Form(table) => {
+                let mut schema = schema(&[table], &["file"], Unknown::Refused);
+                schema["properties"]["file"]["type"] = "string".into();
+                schema["properties"]["file"]["format"] = "binary".into();
+                Some(("multipart/form-data", schema))
+            }
+        };
+        if let Some((kind, schema)) = body {
+            operation["requestBody"] = json!({"required": true, "content": {kind: {"schema": schema}}});
         }
         operation
     }

@@ -39,6 +39,7 @@ fn layout(layout: Layout) -> ViewLayout {
 
 /// What an encoder takes of the features of one window of sound.
 pub(super) fn spectrum(mut features: Features) -> Result<EncoderPixels, String> {
+    let is_crossed = features.expansion.token.is_empty();
     let spectrum = features.tensors.remove("input_features");
     let spectrum = spectrum.ok_or_else(|| "the processor makes no spectrum".to_owned())?;
     let Elements::F32(values) = spectrum.elements else { return Err("a spectrum is not numbers".to_owned()) };
@@ -56,7 +57,7 @@ pub(super) fn spectrum(mut features: Features) -> Result<EncoderPixels, String> 
         };
     let Elements::I64(mask) = mask.elements else { return Err("a mask is not whole".to_owned()) };
     let sound = mask.iter().take_while(|value| **value != 0).count();
-    Ok(EncoderPixels::new(Spectrum { values, bands, sound }))
+    Ok(EncoderPixels::new(Spectrum { values, bands, sound, is_crossed }))
 }
 
 /// `[rows, columns]` → `[columns, rows]`.
