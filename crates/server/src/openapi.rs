@@ -44,6 +44,8 @@ enum Reply {
     Json,
     /// JSON, or server-sent events with `stream`.
     Stream,
+    /// JSON, text, subtitles, or server-sent events with `stream`.
+    Transcript,
     /// Prometheus' text.
     Text,
     /// A WebSocket.
@@ -136,14 +138,14 @@ const OPERATIONS: &[Operation] = &[
         method: "post",
         about: "Writes down what is spoken in a recording",
         body: Body::Form(transcription::FIELDS),
-        reply: Reply::Stream,
+        reply: Reply::Transcript,
     },
     Operation {
         path: "/v1/audio/translations",
         method: "post",
         about: "Writes down what is spoken in a recording, in English",
         body: Body::Form(transcription::FIELDS),
-        reply: Reply::Stream,
+        reply: Reply::Transcript,
     },
     get("/v1/models", "The served models"),
     get("/v1/models/{*id}", "One served model"),
@@ -319,6 +321,16 @@ impl Operation {
                 (
                     "200",
                     json!({"description": "Success, as server-sent events with `stream`", "content": content}),
+                )
+            }
+            Reply::Transcript => {
+                let mut content = json;
+                for kind in ["text/event-stream", "text/plain", "text/vtt", "application/x-subrip"] {
+                    content[kind] = json!({"schema": {"type": "string"}});
+                }
+                (
+                    "200",
+                    json!({"description": "Success, in the format of `response_format`", "content": content}),
                 )
             }
             Reply::Text => {

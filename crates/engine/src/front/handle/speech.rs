@@ -52,6 +52,11 @@ impl Handle {
         }))
     }
 
+    /// Whether the model writes down speech and does nothing else.
+    pub fn writes_speech_only(&self) -> bool {
+        self.0.text.speech().is_some()
+    }
+
     /// What the model's encoder takes of a window's samples.
     pub(crate) fn speech_window(&self, request: &Request, samples: &[f32]) -> Result<SpeechWindow, Failure> {
         let text = self.0.text_of(request.model.as_deref())?;
