@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use omnibus_media::Layout;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::digest::digest;
@@ -118,7 +119,7 @@ impl JobMedia {
     /// Whether rows attend to it in layers of cross attention: its one position keeps its token.
     pub(crate) fn is_crossed(&self) -> bool {
         match self.pixels.content() {
-            EncoderContent::Picture(pixels) => matches!(pixels.layout, ViewLayout::Tiles { .. }),
+            EncoderContent::Picture(pixels) => matches!(pixels.layout, Layout::Tiles { .. }),
             EncoderContent::Spectrum(spectrum) => spectrum.is_crossed,
         }
     }
@@ -236,40 +237,7 @@ pub(crate) struct PicturePixels {
     #[allow(missing_docs)]
     pub(crate) views: Vec<ViewPixels>,
     /// How their features become the picture's.
-    pub(crate) layout: ViewLayout,
-}
-
-/// How the features of views become those of a picture, as [`omnibus_model::encoders::Layout`] has it. All sizes are of
-/// rows, then of columns.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ViewLayout {
-    /// They follow one another.
-    Views,
-    /// Those of the first view, then those of a canvas that the other views are tiles of.
-    Canvas {
-        /// Tiles, row by row.
-        tiles: [usize; 2],
-        /// Features in the middle of the canvas that show the picture.
-        shown: [usize; 2],
-        /// What those are resized to.
-        resized: [usize; 2],
-    },
-    /// Those of each view, resized to so many.
-    Frames([usize; 2]),
-    /// Views are tiles that are encoded together, the first `count` of them the picture's.
-    Tiles {
-        /// The number of the shape in which they lie, from 1.
-        shape: usize,
-        #[allow(missing_docs)]
-        count: usize,
-    },
-    /// Each feature is pooled from so many rows, by their numbers over all views; -1 stands for none.
-    Pools {
-        /// Rows of a feature.
-        count: usize,
-        /// So many for each feature.
-        rows: Vec<i32>,
-    },
+    pub(crate) layout: Layout,
 }
 
 impl From<PicturePixels> for EncoderContent {
@@ -280,7 +248,7 @@ impl From<PicturePixels> for EncoderContent {
 
 impl From<Vec<ViewPixels>> for EncoderContent {
     fn from(views: Vec<ViewPixels>) -> Self {
-        Self::Picture(PicturePixels { views, layout: ViewLayout::Views })
+        Self::Picture(PicturePixels { views, layout: Layout::Views })
     }
 }
 
@@ -405,7 +373,7 @@ mod tests {
             grids: Vec::new(),
             pixels: EncoderPixels::new(PicturePixels {
                 views: Vec::new(),
-                layout: ViewLayout::Tiles { shape: 1, count: 1 },
+                layout: Layout::Tiles { shape: 1, count: 1 },
             }),
         };
         let media = [at(2, 0), at(6, 1), at(7, 2)];

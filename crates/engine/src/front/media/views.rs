@@ -2,9 +2,9 @@
 //!
 //! Invariant: sizes are checked; a tensor that does not hold what its grid says is an error of one line.
 
-use omnibus_media::{Canvas, Elements, Features, Layout, Tensor};
+use omnibus_media::{Elements, Features, Tensor};
 
-use crate::media::{EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels};
+use crate::media::{EncoderPixels, PicturePixels, Spectrum, ViewPixels};
 
 /// Colours of a picture.
 const CHANNELS: usize = 3;
@@ -24,17 +24,7 @@ pub(super) fn pixels(mut features: Features, patch: usize) -> Result<EncoderPixe
         (None, None, None) => planes(&pixels.shape, values, patch),
     };
     let views = views.ok_or_else(|| format!("the processor's pixels {:?} do not fit", pixels.shape))?;
-    Ok(EncoderPixels::new(PicturePixels { views, layout: layout(features.layout) }))
-}
-
-fn layout(layout: Layout) -> ViewLayout {
-    match layout {
-        Layout::Views => ViewLayout::Views,
-        Layout::Canvas(Canvas { tiles, shown, resized }) => ViewLayout::Canvas { tiles, shown, resized },
-        Layout::Frames(size) => ViewLayout::Frames(size),
-        Layout::Tiles { shape, count } => ViewLayout::Tiles { shape, count },
-        Layout::Pools { count, rows } => ViewLayout::Pools { count, rows },
-    }
+    Ok(EncoderPixels::new(PicturePixels { views, layout: features.layout }))
 }
 
 /// What an encoder takes of the features of one window of sound.
