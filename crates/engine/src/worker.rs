@@ -13,6 +13,7 @@ mod feature_files;
 mod grammars;
 mod kv_offload;
 mod kv_store;
+mod media_encoding;
 mod memory;
 mod model_runner;
 mod prompt_file;
