@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn numbers_are_the_same_behind_a_message() {
         let numbers = Numbers(vec![0.0, -1.5, f32::MIN_POSITIVE, 3e38]);
-        let message = postcard::to_stdvec(&numbers).unwrap();
+        let message = postcard::to_extend(&numbers, Vec::new()).unwrap();
         assert_eq!(message.len(), 1 + 4 * 4);
         assert_eq!(postcard::from_bytes::<Numbers>(&message), Ok(numbers));
         assert!(postcard::from_bytes::<Numbers>(&[3, 0, 0, 0]).is_err());

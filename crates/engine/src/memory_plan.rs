@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn activations_of_encoders_leave_less_for_the_kv_cache() {
         let limit = Some(MemoryLimit { bytes: 10 << 30, source: "memory".to_owned() });
-        let without = MemoryPlan { limit, weights_bytes: 1 << 30, media_bytes: 1 << 28, ..MemoryPlan::default() };
+        let without =
+            MemoryPlan { limit, weights_bytes: 1 << 30, media_bytes: 1 << 28, ..MemoryPlan::default() };
         let with = MemoryPlan { encoder_bytes: 3 << 28, ..without.clone() };
         assert_eq!(without.left_bytes().unwrap() - with.left_bytes().unwrap(), 3 << 28);
         assert!(with.to_string().contains(", up to 0.81 GB activations of encoders"), "{with}");

@@ -1,13 +1,11 @@
 //! A model's encoders: of pictures, of audio, or of both.
 
 use mlx::Array;
-use omnibus_model::encoders::{
-    AudioEncoder, AudioInput, Canvas, Encoder, EncoderInput, Features, Grid, Layout, View,
-};
-use omnibus_model::{Kernels, Source};
+use omnibus_model::encoders::{AudioEncoder, AudioInput, Encoder, EncoderInput, Features, Grid, View};
+use omnibus_model::{Kernels, Source, encoders};
 
 use crate::front::LargestMedia;
-use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels};
+use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewPixels};
 
 /// Those that a model has.
 pub(super) struct Encoders {
@@ -41,13 +39,13 @@ impl Encoders {
 
     /// Bytes of intermediate results of the largest content.
     pub(super) fn scratch_bytes(&self, largest: LargestMedia) -> u64 {
-        let of_pictures = |encoder: &Encoder| {
-            encoder.blueprint().scratch_bytes(largest.patches, encoder.dtype().size_of())
-        };
+        let of_pictures =
+            |encoder: &Encoder| encoder.blueprint().scratch_bytes(largest.patches, encoder.dtype().size_of());
         let of_sounds = |encoder: &AudioEncoder| {
             encoder.blueprint().scratch_bytes(largest.frames, encoder.dtype().size_of())
         };
-        let (pictures, sounds) = (self.pictures.as_ref().map(of_pictures), self.audio.as_ref().map(of_sounds));
+        let (pictures, sounds) =
+            (self.pictures.as_ref().map(of_pictures), self.audio.as_ref().map(of_sounds));
         // One content is encoded at a time.
         pictures.unwrap_or(0).max(sounds.unwrap_or(0))
     }
@@ -79,13 +77,17 @@ fn picture(pixels: &PicturePixels) -> mlx::Result<EncoderInput> {
     Ok(EncoderInput { views, layout: layout(&pixels.layout) })
 }
 
-fn layout(layout: &ViewLayout) -> Layout {
+/// Processors and encoders do not know each other.
+fn layout(layout: &omnibus_media::Layout) -> encoders::Layout {
+    use omnibus_media::Layout::{Canvas, Frames, Pools, Tiles, Views};
     match layout.clone() {
-        ViewLayout::Views => Layout::Views,
-        ViewLayout::Canvas { tiles, shown, resized } => Layout::Canvas(Canvas { tiles, shown, resized }),
-        ViewLayout::Frames(size) => Layout::Frames(size),
-        ViewLayout::Tiles { shape, count } => Layout::Tiles { shape, count },
-        ViewLayout::Pools { count, rows } => Layout::Pools { count, rows },
+        Views => encoders::Layout::Views,
+        Canvas(omnibus_media::Canvas { tiles, shown, resized }) => {
+            encoders::Layout::Canvas(encoders::Canvas { tiles, shown, resized })
+        }
+        Frames(size) => encoders::Layout::Frames(size),
+        Tiles { shape, count } => encoders::Layout::Tiles { shape, count },
+        Pools { count, rows } => encoders::Layout::Pools { count, rows },
     }
 }
 

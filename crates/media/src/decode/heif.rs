@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn what_one_item_does_not_show_is_named() {
-        let file = |meta: &[u8]| [boxed(b"ftyp", b"avif"), boxed(b"meta", meta), boxed(b"mdat", b"grid")].concat();
+        let file =
+            |meta: &[u8]| [boxed(b"ftyp", b"avif"), boxed(b"meta", meta), boxed(b"mdat", b"grid")].concat();
         assert_eq!(beyond_one_item(&file(b"\0\0\0\0infe av01")), None);
         assert_eq!(beyond_one_item(&file(b"\0\0\0\0infe grid")), Some("tiles"));
         assert_eq!(beyond_one_item(&file(b"\0\0\0\x09irot\x01")), Some("a rotation"));

@@ -98,9 +98,10 @@ mod tests {
 
     #[test]
     fn the_footprint_of_sound_is_that_of_its_stem_or_its_layers() {
-        let wide = config(json!({"model_type": "gemma4", "text_config": {"hidden_size": 64}, "audio_config": {
-            "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
-        }}));
+        let wide =
+            config(json!({"model_type": "gemma4", "text_config": {"hidden_size": 64}, "audio_config": {
+                "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
+            }}));
         let blueprint = audio::read(&wide).unwrap().unwrap();
         // 30 s: 3,000 frames become 750 rows; the first convolution has 128 channels of 1,500 × 64.
         let stem = 3000 * 128 + 2 * 1500 * 64 * 128 + 24_000 * 2 * 32;

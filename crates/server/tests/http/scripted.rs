@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Admission, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message, ModelInfo, Request,
-    RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Usage,
+    AddSpecial, Admission, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message, ModelInfo,
+    Request, RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Transcription, Usage,
 };
-use omnibus_server::{Engine, Events};
+use omnibus_server::{Engine, Events, Transcripts};
 use tokio::sync::watch;
 
 pub const VOCAB: u32 = 1000;
@@ -233,6 +233,10 @@ impl Engine for ScriptedEngine {
             running: Arc::clone(&self.running),
         }
         .boxed())
+    }
+
+    fn transcribe(&self, _: Transcription) -> Result<Transcripts, Failure> {
+        Err(Failure::bad_request("file", "a script has no sound"))
     }
 
     fn cancel(&self, id: &str) -> bool {

@@ -125,7 +125,8 @@ fn a_picture_in_avif_is_seen_through_ffmpeg_alone() {
     let [png, avif] = ["picture.png", "picture.avif"].map(|name| folder.path().join(name));
     let picture = Picture::new(60, 40, 21);
     std::fs::write(&png, picture.png()).unwrap();
-    let lossless = ["-c:v", "libaom-av1", "-still-picture", "1", "-pix_fmt", "gbrp", "-aom-params", "lossless=1"];
+    let lossless =
+        ["-c:v", "libaom-av1", "-still-picture", "1", "-pix_fmt", "gbrp", "-aom-params", "lossless=1"];
     let encoded = Command::new("ffmpeg").arg("-i").arg(&png).args(lossless).arg(&avif).output();
     if !encoded.is_ok_and(|encoded| encoded.status.success()) {
         return println!("skipped: there is no ffmpeg with libaom");

@@ -45,7 +45,8 @@ fn video(bytes: &[u8]) -> Value {
 /// A program in the place of ffmpeg that says that it has begun, and ends once a line is written to its gate.
 fn slow_decoder(folder: &Path) -> (Settings, File) {
     let [program, started, gate] = ["decoder", "started", "gate"].map(|name| folder.join(name));
-    let script = format!("#!/bin/sh\necho >> {}\nread line < {}\nexit 1\n", started.display(), gate.display());
+    let script =
+        format!("#!/bin/sh\necho >> {}\nread line < {}\nexit 1\n", started.display(), gate.display());
     std::fs::write(&program, script).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::write(&started, "").unwrap();
@@ -60,7 +61,8 @@ fn a_flood_of_slow_files_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (settings, mut gate) = slow_decoder(folder.path());
     let server = server(settings, MediaUrls::default());
-    let slow = |number: u8| json!([text("w1"), video(&[b"RIFF\x04\0\0\0AVI ".as_slice(), &[number]].concat())]);
+    let slow =
+        |number: u8| json!([text("w1"), video(&[b"RIFF\x04\0\0\0AVI ".as_slice(), &[number]].concat())]);
     let held: Vec<_> = (0..QUEUE as u8).map(|number| sent(&server, slow(number))).collect();
     while std::fs::read(folder.path().join("started")).unwrap().len() < QUEUE {
         std::thread::yield_now();

@@ -74,7 +74,8 @@ fn cut(name: &str, share: f64) -> Vec<u8> {
 /// A GIF of so many frames of this size, each of one code, shown for half a second.
 fn gif_bomb(side: u16, frames: usize) -> Vec<u8> {
     let [low, high] = side.to_le_bytes();
-    let frame = [b"!\xF9\x04\0\x32\0\0\0,\0\0\0\0".as_slice(), &[low, high, low, high], b"\0\x02\x02\x44\x01\0"];
+    let frame =
+        [b"!\xF9\x04\0\x32\0\0\0,\0\0\0\0".as_slice(), &[low, high, low, high], b"\0\x02\x02\x44\x01\0"];
     hostile::gif(side, side, &[frame.concat().repeat(frames), b";".to_vec()].concat())
 }
 
@@ -158,8 +159,16 @@ fn urls(files: &Files) -> Vec<Hostile> {
         "file://localhost/etc/passwd",
     ];
     let paths = [
-        "/page.html", "/zipped.png", "/large.png", "/endless.png", "/loop.png", "/to-metadata.png", "/to-file.png",
-        "/to-port.png", "/none.png", "/slow.png",
+        "/page.html",
+        "/zipped.png",
+        "/large.png",
+        "/endless.png",
+        "/loop.png",
+        "/to-metadata.png",
+        "/to-file.png",
+        "/to-port.png",
+        "/none.png",
+        "/slow.png",
     ];
     let own = paths.map(|path| files.url(path));
     let with_password = format!("http://a:b@{}/one.png", files.address());
@@ -206,7 +215,8 @@ fn grown(from: Option<u64>, to: Option<u64>) -> u64 {
 fn hostile_media_are_refused_by_their_part_and_memory_stays_flat() {
     if std::env::var_os(ALONE).is_none() {
         let test = std::env::current_exe().unwrap();
-        let alone = Command::new(test).args(["--exact", NAME, "--nocapture"]).env(ALONE, "1").output().unwrap();
+        let alone =
+            Command::new(test).args(["--exact", NAME, "--nocapture"]).env(ALONE, "1").output().unwrap();
         let printed = [alone.stdout, alone.stderr].concat();
         assert!(alone.status.success(), "{}", String::from_utf8_lossy(&printed));
         return;
