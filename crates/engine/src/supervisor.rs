@@ -173,7 +173,7 @@ impl Supervisor {
             match self.inbox.recv() {
                 Ok(Input::Message(_, FromEngine::Ready(ready))) => {
                     self.set_running();
-                    return Ok(ready);
+                    return Ok(*ready);
                 }
                 Ok(Input::Message(_, FromEngine::Refused(why))) => return Err(StartError::new(why)),
                 Ok(Input::Message(_, FromEngine::Report(_)) | Input::Command(_)) => {}

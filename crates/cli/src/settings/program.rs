@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::environment;
+
 /// The program at a path, or of this name on the search path. Fails where there is none that can be executed.
 pub(super) fn find(text: &str) -> Result<PathBuf, String> {
     let program = Path::new(text);
@@ -11,7 +13,7 @@ pub(super) fn find(text: &str) -> Result<PathBuf, String> {
             false => Err(format!("`{text}` is no program that can be executed")),
         };
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let folders = environment::variable("PATH").unwrap_or_default();
     let found = std::env::split_paths(&folders).map(|folder| folder.join(program));
     let found = found.into_iter().find(|program| is_executable(program));
     found.ok_or_else(|| format!("no program `{text}` is on the search path"))

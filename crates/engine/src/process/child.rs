@@ -70,7 +70,7 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
             return Ok(EngineExit::Stopped);
         }
     };
-    write(&to, FromEngine::Ready(ready))?;
+    write(&to, FromEngine::Ready(Box::new(ready)))?;
     match thread.join() {
         Ok(()) if stopping.load(Ordering::Relaxed) => Ok(EngineExit::Stopped),
         Ok(()) => Ok(EngineExit::Failed("the engine's loop ended by itself".to_owned())),

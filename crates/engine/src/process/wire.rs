@@ -39,7 +39,7 @@ pub(crate) enum SourceName {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum FromEngine {
     /// Its model is loaded.
-    Ready(Ready),
+    Ready(Box<Ready>),
     /// It cannot start; the process ends.
     Refused(String),
     /// A report of the loop.
