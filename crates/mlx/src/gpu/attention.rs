@@ -276,12 +276,7 @@ impl PagedAttention {
     /// `[rows, heads · head_dim]` and partial results; a second plan, if there is one, takes the partial results, the
     /// items and the logits, and gives the result.
     pub fn decode(&self, dialect: Dialect, rows: i32, items: i32, longest: i32) -> Vec<Plan> {
-        // Packed keys are fewer bytes in flight.
-        let wanted = match self.pool {
-            PoolFormat::Float(_) => GROUPS_WANTED,
-            PoolFormat::Packed { bits, .. } => GROUPS_WANTED * 16 / bits,
-        };
-        let busy = wanted / (items * self.shape.kv_heads).max(1);
+        let busy = GROUPS_WANTED / (items * self.shape.kv_heads).max(1);
         let splits = busy.min((f64::from(longest.max(1)).sqrt() / 3.0) as i32).max(1);
         self.decode_split(dialect, rows, items, splits)
     }

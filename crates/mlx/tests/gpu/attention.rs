@@ -430,9 +430,11 @@ fn broken_decode_is_noticed() {
 #[test]
 fn broken_tensor_decode_is_noticed() {
     let breaks = [
-        (1, "across<T>(vr[0][0][h], vr[0][1][h], e)", "across<T>(vr[0][1][h], vr[0][0][h], e)"),
-        (5, "part[e] * kscale[i][e & 1][w]", "part[e] * kscale[i][0][w]"),
-        (7, "biased[o][w] *= a;", ""),
+        (1, "across<P>(x.v[0][0][h], x.v[0][1][h], 2 * e),", "across<P>(x.v[0][1][h], x.v[0][0][h], 2 * e),"),
+        (5, "x.kscale[e >> 1][w]", "x.kscale[0][w]"),
+        (7, "biased[o][w][j] *= a[j];", ";"),
+        (5, "{s0, s1, s0, s1}", "{0, 0, 0, 0}"),
+        (0, "p[i] = gk_turned(p[i]);", ""),
         (9, "gk_weighted<SINK_LOGITS>(x, w, top, sink)", "gk_weighted<false>(x, w, top, sink)"),
         (1, "k < n && (WINDOW", "k <= n && (WINDOW"),
         (2, "g + 8 * o) * D + c * 32", "g) * D + c * 32"),

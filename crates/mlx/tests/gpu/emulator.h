@@ -336,6 +336,27 @@ inline void emu_matrices(unsigned (&r)[4], const void* row, bool turned) {
 }
 inline void gk_matrices(unsigned (&r)[4], const void* row) { emu_matrices(r, row, false); }
 inline void gk_matrices_t(unsigned (&r)[4], const void* row) { emu_matrices(r, row, true); }
+inline unsigned gk_turned(unsigned x) {
+  auto t = emu::exchange(&x, sizeof x);
+  const int lane = emu::cur->index & 31, g = lane >> 2, q = lane & 3;
+  unsigned r = 0;
+  for (int i = 0; i < 2; ++i) {
+    uint16_t h;
+    memcpy(&h, t[(2 * q + i) * 4 + g / 2] + g % 2 * 2, 2);
+    r |= (unsigned)h << 16 * i;
+  }
+  return r;
+}
+inline unsigned gk_less2(unsigned a, unsigned b) {
+  unsigned r = 0;
+  for (int i = 0; i < 32; i += 16) {
+    emu::f16 x, y;
+    x.b = a >> i;
+    y.b = b >> i;
+    r |= (unsigned)emu::f16((float)x - (float)y).b << i;
+  }
+  return r;
+}
 // cuda_wgmma.h's functions. Each simd group computes its 16 rows; what is missing between the four is not noticed.
 inline unsigned long long gk_tiles(const void* first, int across, int down) {
   if ((uintptr_t)first % 16 || across % 128 || down % 128) emu::fail("misaligned tiles");
