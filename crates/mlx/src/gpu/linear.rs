@@ -3,7 +3,7 @@
 use mlx_sys as sys;
 
 use super::plan::{Plan, dtype, int};
-use super::program::has_warpgroups;
+use super::program::{has_warpgroups, is_used};
 use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM, WMM_WIDE};
 use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
@@ -65,9 +65,9 @@ pub enum MatrixUnit {
 }
 
 impl MatrixUnit {
-    /// Of the GPU that this process uses.
+    /// Of the GPU that this process uses. Kernels by warpgroups are our own programs.
     pub fn of_device() -> Self {
-        if has_warpgroups() { Self::Warpgroup } else { Self::SimdGroup }
+        if has_warpgroups() && is_used() { Self::Warpgroup } else { Self::SimdGroup }
     }
 }
 
