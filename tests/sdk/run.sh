@@ -34,11 +34,16 @@ stop() {
 }
 
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet 'openai>=2,<3' 'anthropic<2' \
+"$work/venv/bin/pip" install --quiet 'openai>=2,<3' 'anthropic<2' numpy \
     openapi-spec-validator schemathesis
 
 start
 "$work/venv/bin/python" "$here/openai_sdk.py" "$url/v1"
+stop
+
+"$work/venv/bin/python" "$here/speech_model.py" "$work/speech" "$work/speech.wav"
+start "$work/speech" --kv-cache-memory 64MiB
+"$work/venv/bin/python" "$here/speech.py" "$url/v1" "$work/speech.wav"
 stop
 
 python3 "$here/../clients/scripted_model.py" "$work/model" --file "$work/hello.txt" --word PINEAPPLE

@@ -33,6 +33,11 @@ const REFERENCES: &[Reference] = &[
         script: "crates/cli/tests/adapters/make.py",
         needs: "mlx[cpu]==0.32.4 mlx-lm==0.32.2",
     },
+    Reference {
+        name: "whisper",
+        script: "crates/model/tests/fixtures/whisper.py",
+        needs: "torch transformers==5.23.0 safetensors",
+    },
     Reference { name: "jinja", script: "crates/jinja/tests/reference/reference.py", needs: "jinja2" },
 ];
 

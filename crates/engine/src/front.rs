@@ -22,5 +22,6 @@ pub use embed::Generated;
 pub use event_stream::EventStream;
 pub use handle::Handle;
 pub(crate) use handle::Started;
+pub(crate) use media::SpeechWindow;
 pub(crate) use model_text::{ModelText, tokenizer_of};
 pub(crate) use output_processor::{OutputState, RequestOutput};

@@ -39,6 +39,7 @@ mod start;
 mod stats;
 mod status;
 mod supervisor;
+mod transcription;
 mod worker;
 
 pub use bench::{
@@ -81,6 +82,10 @@ pub use stats::{
     DiskStats, GrammarStats, LaunchStats, MediaStats, SchedulerStats, SessionStats, Stats, SwapStats,
 };
 pub use supervisor::Isolation;
+pub use transcription::{
+    Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, Transcription, TranscriptionEvent,
+    TranscriptionStream, WindowQuality,
+};
 
 /// Every supported architecture, with a description for lists.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use omnibus_media::Layout;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::digest::digest;
@@ -117,10 +118,10 @@ impl JobMedia {
 
     /// Whether rows attend to it in layers of cross attention: its one position keeps its token.
     pub(crate) fn is_crossed(&self) -> bool {
-        matches!(
-            self.pixels.content(),
-            EncoderContent::Picture(PicturePixels { layout: ViewLayout::Tiles { .. }, .. })
-        )
+        match self.pixels.content() {
+            EncoderContent::Picture(pixels) => matches!(pixels.layout, Layout::Tiles { .. }),
+            EncoderContent::Spectrum(spectrum) => spectrum.is_crossed,
+        }
     }
 
     /// How many features it has in the prompt.
@@ -219,6 +220,8 @@ pub(crate) struct Spectrum {
     pub(crate) bands: usize,
     /// Leading frames that are sound; others fill the window up.
     pub(crate) sound: usize,
+    /// Its features are no rows of the prompt: layers of cross attention read them.
+    pub(crate) is_crossed: bool,
 }
 
 impl Spectrum {
@@ -234,40 +237,7 @@ pub(crate) struct PicturePixels {
     #[allow(missing_docs)]
     pub(crate) views: Vec<ViewPixels>,
     /// How their features become the picture's.
-    pub(crate) layout: ViewLayout,
-}
-
-/// How the features of views become those of a picture, as [`omnibus_model::encoders::Layout`] has it. All sizes are of
-/// rows, then of columns.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ViewLayout {
-    /// They follow one another.
-    Views,
-    /// Those of the first view, then those of a canvas that the other views are tiles of.
-    Canvas {
-        /// Tiles, row by row.
-        tiles: [usize; 2],
-        /// Features in the middle of the canvas that show the picture.
-        shown: [usize; 2],
-        /// What those are resized to.
-        resized: [usize; 2],
-    },
-    /// Those of each view, resized to so many.
-    Frames([usize; 2]),
-    /// Views are tiles that are encoded together, the first `count` of them the picture's.
-    Tiles {
-        /// The number of the shape in which they lie, from 1.
-        shape: usize,
-        #[allow(missing_docs)]
-        count: usize,
-    },
-    /// Each feature is pooled from so many rows, by their numbers over all views; -1 stands for none.
-    Pools {
-        /// Rows of a feature.
-        count: usize,
-        /// So many for each feature.
-        rows: Vec<i32>,
-    },
+    pub(crate) layout: Layout,
 }
 
 impl From<PicturePixels> for EncoderContent {
@@ -278,7 +248,7 @@ impl From<PicturePixels> for EncoderContent {
 
 impl From<Vec<ViewPixels>> for EncoderContent {
     fn from(views: Vec<ViewPixels>) -> Self {
-        Self::Picture(PicturePixels { views, layout: ViewLayout::Views })
+        Self::Picture(PicturePixels { views, layout: Layout::Views })
     }
 }
 
@@ -299,7 +269,7 @@ impl PixelBudget {
     }
 
     /// Takes bytes out of it; `None` if there are not as many left.
-    fn reserve(&self, bytes: u64) -> Option<Reserved> {
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<Reserved> {
         let take = |left: u64| left.checked_sub(bytes);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.is_ok().then(|| Reserved { budget: self.clone(), bytes })
@@ -308,7 +278,7 @@ impl PixelBudget {
 
 /// Bytes of a budget, given back when dropped.
 #[derive(Debug)]
-struct Reserved {
+pub(crate) struct Reserved {
     budget: PixelBudget,
     bytes: u64,
 }
@@ -403,7 +373,7 @@ mod tests {
             grids: Vec::new(),
             pixels: EncoderPixels::new(PicturePixels {
                 views: Vec::new(),
-                layout: ViewLayout::Tiles { shape: 1, count: 1 },
+                layout: Layout::Tiles { shape: 1, count: 1 },
             }),
         };
         let media = [at(2, 0), at(6, 1), at(7, 2)];
@@ -438,7 +408,7 @@ mod tests {
         };
         let picture = |runs| media(runs, EncoderContent::from(Vec::<ViewPixels>::new()));
         let one = |run: Range<usize>| Vec::from_iter([run]);
-        let sound = Spectrum { values: Vec::new(), bands: 1, sound: 0 };
+        let sound = Spectrum { values: Vec::new(), bands: 1, sound: 0, is_crossed: false };
         let all = [
             picture(vec![1..3, 4..6]),
             picture(one(6..9)),

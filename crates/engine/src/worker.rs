@@ -13,6 +13,7 @@ mod feature_files;
 mod grammars;
 mod kv_offload;
 mod kv_store;
+mod media_encoding;
 mod memory;
 mod model_runner;
 mod prompt_file;
@@ -30,9 +31,12 @@ use std::thread::JoinHandle;
 use omnibus_model::{Kernels, Model, Source};
 
 use crate::device_memory::DeviceMemory;
+use crate::front::tokenizer_of;
 use crate::logits_processor::LogitsProcessors;
 use crate::message::{Command, Ready, ReportSender};
 use crate::settings::{CpuActivations, DeviceChoice, Settings};
+use crate::transcription::rules::{SPEECH_RULES, SpeechRules};
+use crate::transcription::tokens::SpeechTokens;
 use crate::{MemoryPlan, StartError};
 
 /// What the thread owns besides the model's files.
@@ -141,7 +145,11 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
-    runner.set_processors(processors.clone());
+    let speech = tokenizer_of(source).ok().and_then(|tokenizer| SpeechTokens::read(source, &tokenizer));
+    runner.set_processors(match speech {
+        Some(tokens) => processors.clone().with(SPEECH_RULES, SpeechRules(tokens)),
+        None => processors.clone(),
+    });
     runner.set_vision(vision);
     warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     let offload = kv_offload::KvOffload::open(settings, source, &runner, &capacity)?;

@@ -87,6 +87,19 @@ fn a_plan_under_a_memory_limit_holds() {
 }
 
 #[test]
+fn a_sequence_of_two_blocks_fits() {
+    let _alone = ALONE.lock().unwrap();
+    let settings = Settings {
+        max_num_seqs: 1,
+        max_model_len: Some(64),
+        block_size: 32,
+        kv_cache_memory: Some(4 << 20),
+        ..Settings::default()
+    };
+    assert_eq!(common::engine(settings).models().remove(0).max_model_len, 64);
+}
+
+#[test]
 fn recovery_never_holds_two_kv_caches() {
     let _alone = ALONE.lock().unwrap();
     let settings = Settings {

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Error;
 
 /// Stands for the number of a picture.
@@ -92,7 +94,7 @@ impl Expansion {
     }
 
     /// No pieces yet.
-    pub(crate) fn empty(replaces: &str, token: &str) -> Expansion {
+    pub fn empty(replaces: &str, token: &str) -> Expansion {
         Expansion {
             replaces: replaces.to_owned(),
             or_replaces: None,
@@ -162,7 +164,7 @@ pub struct Grid {
 }
 
 /// How the features of a picture's views become those of the picture.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Layout {
     /// Those of each view, one after the other.
     #[default]
@@ -188,7 +190,7 @@ pub enum Layout {
 }
 
 /// A picture on a grid of square tiles, which it need not fill. All sizes are of rows, then of columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Canvas {
     /// Tiles, row by row.
     pub tiles: [usize; 2],

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::weights::{Published, published};
 use crate::{
     ConfigError, Error, InputSquares, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source,
-    Weights, families,
+    Weights, encoders, families,
 };
 
 pub use recipe::Recipe;
@@ -146,6 +146,12 @@ impl Conversion {
                 found,
                 supported: supported.to_owned(),
             }));
+        }
+        let hears = encoders::audio::read(config).map_err(in_config)?.is_some();
+        if hears && blueprint.has_cross_attention() {
+            let (field, found) = ("model_type".to_owned(), "a model that only writes down speech".to_owned());
+            let supported = "text models, whose layout mlx-lm has; serve this checkpoint as it is".to_owned();
+            return Err(in_config(ConfigError::Unsupported { field, found, supported }));
         }
         let layout = Layout::of(config, &blueprint.rewrites, &blueprint.manifest());
         blueprint.rewrites = layout.rewrites.clone();

@@ -114,6 +114,7 @@ mod starcoder2;
 mod step3p5;
 mod talkie;
 mod text_defaults;
+mod whisper;
 mod without_effect;
 
 use serde_json::{Map, Value};
@@ -338,6 +339,7 @@ pub const FAMILIES: &[Family] = &[
         about: "Gemma 4 without encoders, the text model",
     },
     Family { model_type: "kimi_k3", read: kimi_k3::read, about: "Kimi K3, the text model" },
+    Family { model_type: "whisper", read: whisper::read, about: "Whisper, for transcriptions" },
     Family { model_type: "gemma3n", read: gemma3n::read, about: "Gemma 3n, the text model" },
 ];
 

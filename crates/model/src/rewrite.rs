@@ -51,6 +51,8 @@ pub enum WeightRewrite {
     /// From a gate's logits to the shares of the stream and of what joins it: `√(1 − σ²)`, at least `√0.001`, and `σ`, the
     /// sigmoid of the logits over 0.3 (Muse Spark).
     GateShares { from: Pattern, stays: Pattern, joins: Pattern },
+    /// A bias of zeros for matrices that have none (Whisper's keys).
+    ZeroBias { weights: Pattern, bias: Pattern },
     /// Rounds numbers to bfloat16, in which the reference keeps them.
     RoundToBf16 { tensors: Pattern, when: When },
     /// Adds a number: one to norms stored as `weight − 1`.

@@ -10,10 +10,14 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use omnibus_engine::{
     AddSpecial, Event, Failure, Handle, Health, Input, ModelInfo, Request, RequestInfo, SessionInfo, Stats,
+    Transcription, TranscriptionEvent,
 };
 
 /// The events of one request, ending after its last.
 pub type Events = BoxStream<'static, Event>;
+
+/// The events of one transcription, ending after its last. Dropping them cancels it.
+pub type Transcripts = BoxStream<'static, TranscriptionEvent>;
 
 /// Accepts requests and returns their events. [`Handle`] is the real implementation.
 pub trait Engine: Send + Sync + 'static {
@@ -21,6 +25,8 @@ pub trait Engine: Send + Sync + 'static {
     fn models(&self) -> Vec<ModelInfo>;
     /// Tokenizes, validates and queues a request. Takes milliseconds of CPU: not for an async thread.
     fn submit(&self, request: Request) -> Result<Events, Failure>;
+    /// Decodes a sound and begins to write it down. Takes up to seconds of CPU: not for an async thread.
+    fn transcribe(&self, transcription: Transcription) -> Result<Transcripts, Failure>;
     /// Cancels a request; false when no request has that id.
     fn cancel(&self, id: &str) -> bool;
     /// Queued and running requests.
@@ -55,6 +61,14 @@ impl Engine for Handle {
     fn submit(&self, request: Request) -> Result<Events, Failure> {
         let events = Handle::submit(self, request)?;
         let next = |mut events: omnibus_engine::EventStream| async move {
+            events.next().await.map(|event| (event, events))
+        };
+        Ok(stream::unfold(events, next).boxed())
+    }
+
+    fn transcribe(&self, transcription: Transcription) -> Result<Transcripts, Failure> {
+        let events = Handle::transcribe(self, transcription)?;
+        let next = |mut events: omnibus_engine::TranscriptionStream| async move {
             events.next().await.map(|event| (event, events))
         };
         Ok(stream::unfold(events, next).boxed())

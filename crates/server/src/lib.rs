@@ -27,7 +27,7 @@ pub mod wire;
 pub use api::{Api, Prepared, RequestContext, generate};
 pub use app::{AdapterUpdates, App, ModelNames, Settings};
 pub use auth::{KeyError, Keys};
-pub use engine::{Engine, Events};
+pub use engine::{Engine, Events, Transcripts};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
 pub use limits::Limits;
 pub use listen::{bind, serve};

@@ -42,6 +42,19 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The JSON body of a request, not parsed yet.
 pub async fn json_body(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
     check_headers(request.headers())?;
+    body(request, limits).await
+}
+
+/// The body of a form, and the boundary of its parts.
+pub async fn form_body(request: Request, limits: &Limits) -> Result<(Bytes, String), ApiError> {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let boundary = multer::parse_boundary(kind).map_err(|_| {
+        ApiError::unsupported_media("the header `content-type` must be `multipart/form-data` with a boundary")
+    })?;
+    Ok((body(request, limits).await?, boundary))
+}
+
+async fn body(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
     let (head, body) = request.into_parts();
     let too_large = || ApiError::too_large(format!("the body must be at most {} bytes", limits.body_bytes));
     let declared =

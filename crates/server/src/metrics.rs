@@ -56,6 +56,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ("omnibus_prompt_tokens_total", "prompt tokens"),
     ("omnibus_cached_tokens_total", "prompt tokens found in the prefix cache"),
     ("omnibus_generated_tokens_total", "tokens generated"),
+    ("omnibus_transcribed_seconds_total", "seconds of recordings that were written down"),
     ("omnibus_steps_total", "engine steps"),
     ("omnibus_failed_steps_total", "engine steps that failed as a whole"),
     ("omnibus_preemptions_total", "preempted sequences, by kind: swap or recompute"),

@@ -5,7 +5,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::wire::fields::{Field, Handling};
-use crate::wire::{adapters, anthropic, chat, completions, generation, responses, structured, tokenize};
+use crate::wire::{
+    adapters, anthropic, chat, completions, generation, responses, structured, tokenize, transcription,
+};
 
 /// One row: a method of a path.
 struct Operation {
@@ -19,6 +21,8 @@ struct Operation {
 /// The body of a request.
 enum Body {
     None,
+    /// The fields of a form with a file.
+    Form(&'static [Field]),
     /// The fields of these tables, some of them required.
     Fields {
         tables: &'static [&'static [Field]],
@@ -40,6 +44,8 @@ enum Reply {
     Json,
     /// JSON, or server-sent events with `stream`.
     Stream,
+    /// JSON, text, subtitles, or server-sent events with `stream`.
+    Transcript,
     /// Prometheus' text.
     Text,
     /// A WebSocket.
@@ -126,6 +132,20 @@ const OPERATIONS: &[Operation] = &[
         about: "Many chat completions on one WebSocket",
         body: Body::None,
         reply: Reply::Upgrade,
+    },
+    Operation {
+        path: "/v1/audio/transcriptions",
+        method: "post",
+        about: "Writes down what is spoken in a recording",
+        body: Body::Form(transcription::FIELDS),
+        reply: Reply::Transcript,
+    },
+    Operation {
+        path: "/v1/audio/translations",
+        method: "post",
+        about: "Writes down what is spoken in a recording, in English",
+        body: Body::Form(transcription::FIELDS),
+        reply: Reply::Transcript,
     },
     get("/v1/models", "The served models"),
     get("/v1/models/{*id}", "One served model"),
@@ -273,10 +293,20 @@ impl Operation {
         if !parameters.is_empty() {
             operation["parameters"] = parameters.into();
         }
-        if let Body::Fields { tables, required, unknown } = &self.body {
-            let schema = schema(tables, required, *unknown);
-            operation["requestBody"] =
-                json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        let body = match &self.body {
+            Body::None => None,
+            Body::Fields { tables, required, unknown } => {
+                Some(("application/json", schema(tables, required, *unknown)))
+            }
+            Body::Form(table) => {
+                let mut schema = schema(&[table], &["file"], Unknown::Refused);
+                schema["properties"]["file"]["type"] = "string".into();
+                schema["properties"]["file"]["format"] = "binary".into();
+                Some(("multipart/form-data", schema))
+            }
+        };
+        if let Some((kind, schema)) = body {
+            operation["requestBody"] = json!({"required": true, "content": {kind: {"schema": schema}}});
         }
         operation
     }
@@ -291,6 +321,16 @@ impl Operation {
                 (
                     "200",
                     json!({"description": "Success, as server-sent events with `stream`", "content": content}),
+                )
+            }
+            Reply::Transcript => {
+                let mut content = json;
+                for kind in ["text/event-stream", "text/plain", "text/vtt", "application/x-subrip"] {
+                    content[kind] = json!({"schema": {"type": "string"}});
+                }
+                (
+                    "200",
+                    json!({"description": "Success, in the format of `response_format`", "content": content}),
                 )
             }
             Reply::Text => {

@@ -20,6 +20,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("/reset", "clear the conversation"),
     ("/system TEXT", "clear the conversation and set the system prompt"),
     ("/image FILE", "show an image with the next message, to models that see"),
+    ("/video FILE", "show a video with the next message, to models that see videos"),
     ("/audio FILE", "play audio with the next message, to models that hear"),
     ("/retry", "generate the last answer again"),
     ("/quit", "quit, as does Ctrl-D"),
@@ -110,6 +111,7 @@ impl ChatSession<'_> {
             "/help" => self.help(),
             "/reset" => self.reset(),
             "/image" => self.attach(rest, ContentPart::Image),
+            "/video" => self.attach(rest, ContentPart::Video),
             "/audio" => self.attach(rest, ContentPart::Audio),
             "/system" => {
                 self.reset();

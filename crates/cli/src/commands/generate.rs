@@ -1,6 +1,7 @@
 //! `omnibus generate`: completes one prompt.
 
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use omnibus_engine::{
@@ -38,24 +39,33 @@ pub(super) fn input(config: &Config) -> Result<Input, Error> {
         (PromptFormat::Raw, Some(_)) => {
             Err(Error::usage("--system-prompt needs the chat template, which --raw skips"))
         }
-        (PromptFormat::Raw, None) if !config.prompt.images.is_empty() => {
-            Err(Error::usage("--image needs the chat template, which --raw skips"))
-        }
-        (PromptFormat::Raw, None) if !config.prompt.audio.is_empty() => {
-            Err(Error::usage("--audio needs the chat template, which --raw skips"))
-        }
-        (PromptFormat::Raw, None) => Ok(Input::Text(prompt)),
+        (PromptFormat::Raw, None) => match media(config).next() {
+            Some((flag, ..)) => {
+                Err(Error::usage(format!("{flag} needs the chat template, which --raw skips")))
+            }
+            None => Ok(Input::Text(prompt)),
+        },
         (PromptFormat::Chat, system) => {
             let system = system.map(|system| Message::new(Role::System, system));
-            let (images, audio) = (&config.prompt.images, &config.prompt.audio);
-            let files = images.iter().chain(audio).map(|path| completion_output::media(path));
+            let files = media(config).map(|(_, _, path)| completion_output::media(path));
             let files = files.collect::<Result<Vec<_>, _>>()?;
-            let part = |index| match index < images.len() {
-                true => ContentPart::Image(MediaIndex(index)),
-                false => ContentPart::Audio(MediaIndex(index)),
-            };
-            let question = completion_output::question(&prompt, (0..files.len()).map(part).collect());
+            let parts = media(config).enumerate().map(|(index, (_, part, _))| part(MediaIndex(index)));
+            let question = completion_output::question(&prompt, parts.collect());
             Ok(completion_output::chat(system.into_iter().chain([question]).collect(), files))
         }
     }
+}
+
+/// The files before the prompt, in order: the flag that names one, what it is, and where.
+fn media(config: &Config) -> impl Iterator<Item = (&'static str, fn(MediaIndex) -> ContentPart, &Path)> {
+    type Part = fn(MediaIndex) -> ContentPart;
+    let prompt = &config.prompt;
+    let kinds: [(&str, Part, &[PathBuf]); 3] = [
+        ("--image", ContentPart::Image, &prompt.images),
+        ("--video", ContentPart::Video, &prompt.videos),
+        ("--audio", ContentPart::Audio, &prompt.audio),
+    ];
+    kinds
+        .into_iter()
+        .flat_map(|(flag, part, paths)| paths.iter().map(move |path| (flag, part, path.as_path())))
 }

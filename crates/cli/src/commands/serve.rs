@@ -160,8 +160,12 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// A `curl` line for chat, or for text completion when the model has no chat template.
+/// A `curl` line for chat, for text completion when the model has no chat template, or for speech.
 fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
+    let key = if is_open(&config.listen) { "" } else { " -H \"authorization: Bearer $OMNIBUS_API_KEY\"" };
+    if handle.writes_speech_only() {
+        return format!("curl {url}/v1/audio/transcriptions{key} -F model={model} -F file=@recording.mp3");
+    }
     let hello = completion_output::chat(vec![Message::new(Role::User, "Hello!")], Vec::new());
     let has_template = handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
     let (path, ask) = if has_template {
@@ -169,7 +173,6 @@ fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
     } else {
         ("completions", r#""prompt":"Once upon a time""#)
     };
-    let key = if is_open(&config.listen) { "" } else { " -H \"authorization: Bearer $OMNIBUS_API_KEY\"" };
     format!(
         "curl {url}/v1/{path} -H 'content-type: application/json'{key} -d '{{\"model\":\"{model}\",{ask}}}'"
     )

@@ -179,7 +179,9 @@ pub struct Prompt {
     pub system: Option<String>,
     /// Images before the prompt.
     pub images: Vec<PathBuf>,
-    /// Audio before the prompt, behind its images.
+    /// Videos before the prompt, behind its images.
+    pub videos: Vec<PathBuf>,
+    /// Audio before the prompt, behind its images and videos.
     pub audio: Vec<PathBuf>,
     /// Prompt cache file.
     pub cache_file: Option<PathBuf>,

@@ -42,6 +42,7 @@ fn wrong_usage_is_exit_code_2() {
     check_wrong_usage(&["serve", "--api-key-file", "/nowhere"], "/nowhere");
     check_wrong_usage(&["serve", "--config", "/nowhere"], "/nowhere");
     check_wrong_usage(&["generate"], "-p");
+    check_wrong_usage(&["generate", "--raw", "-p", "a", "--video", "b.mp4"], "--video");
     check_wrong_usage(&["completions", "tcsh"], "tcsh");
     check_wrong_usage(&["bench", "serve", "--url", "https://x"], "http://");
     check_wrong_usage(&["bench", "engine", "--random-weights", "/nowhere"], "presets are qwen3-0.6b");
@@ -125,6 +126,17 @@ fn stdout_has_the_completion_only() {
     assert_eq!(once.stdout, verbose.stdout);
     let report = text(&verbose.stderr);
     assert!(report.contains("tokens/s") && report.contains("peak memory"), "{report}");
+}
+
+#[test]
+fn a_model_that_sees_answers_about_an_image() {
+    let training = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/vision");
+    let (model, picture) = (format!("{training}/omnibus-see"), format!("{training}/examples/colour-1.png"));
+    let question = "Name the colour of the triangle.";
+    let answer = result(&["generate", "-m", &model, "--image", &picture, "-p", question]);
+    assert_eq!(answer.trim(), "blue");
+    check_failed(&["generate", "-m", &model, "--video", &picture, "-p", question], "sees images only");
+    check_failed(&["generate", "-m", &model, "--audio", &picture, "-p", question], "audio");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The handle: submits requests to a running engine and queries it.
 
 mod adapters;
+mod speech;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -131,12 +132,7 @@ impl Handle {
     /// it on a thread that may block.
     pub fn submit(&self, mut request: Request) -> Result<EventStream, Failure> {
         let shared = &*self.0;
-        if shared.draining.load(Ordering::Relaxed) {
-            return Err(Failure::unavailable("it is shutting down"));
-        }
-        if let Some(failure) = shared.status.refusal() {
-            return Err(failure);
-        }
+        shared.check_open()?;
         request.validate()?;
         if let Some(name) = request.sampling.processors.iter().find(|name| !shared.processors.contains(name))
         {
@@ -146,11 +142,18 @@ impl Handle {
         if let Some(structured) = &request.structured {
             structured.validate(&shared.grammar_limits)?;
         }
-        let Served { text, adapter, name } = shared.served(request.model.as_deref())?;
+        let text = shared.text_of(request.model.as_deref())?;
         request.input = text.adapt(request.input)?;
         shared.check_room(&request)?;
-        let id = JobId(shared.next_job.fetch_add(1, Ordering::Relaxed));
+        let id = shared.next_id();
         let prompt = text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
+        self.queue(id, request, prompt)
+    }
+
+    /// Queues a request whose prompt is tokenized.
+    fn queue(&self, id: JobId, request: Request, prompt: TokenizedPrompt) -> Result<EventStream, Failure> {
+        let shared = &*self.0;
+        let Served { text, adapter, name } = shared.served(request.model.as_deref())?;
         if let Some(session) = &request.session_id {
             shared.sessions.insert(&request.tenant, session, || shared.list_sessions().ok());
         }
@@ -247,6 +250,18 @@ impl Handle {
 }
 
 impl Shared {
+    /// Fails while no requests are taken.
+    fn check_open(&self) -> Result<(), Failure> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(Failure::unavailable("it is shutting down"));
+        }
+        self.status.refusal().map_or(Ok(()), Err)
+    }
+
+    fn next_id(&self) -> JobId {
+        JobId(self.next_job.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Fails while the queue is full: before a prompt and its media are prepared, and again behind that.
     fn check_room(&self, request: &Request) -> Result<(), Failure> {
         match self.requests.has_room(&request.tenant, self.max_queue, self.status.running()) {
@@ -300,7 +315,7 @@ impl Shared {
             return None;
         }
         let tokens = request.reasoning_budget.or(self.reasoning_budget)?;
-        let next = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
+        let next = self.next_id();
         Some(ReasoningBudget::new(tokens, self.text.reasoning_end()?, next, job))
     }
 

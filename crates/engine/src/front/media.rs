@@ -6,14 +6,15 @@
 mod frame_groups;
 mod placeholders;
 mod prepared;
+mod sounds;
 mod views;
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use omnibus_media::{
-    Alpha, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Ffmpeg, Limits, Processor, decode_audio,
-    decode_image, decode_video,
+    Alpha, Audio, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Ffmpeg, Limits, Processor,
+    decode_audio, decode_image, decode_video,
 };
 use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
@@ -22,6 +23,7 @@ use serde_json::{Map, Value};
 pub(super) use placeholders::{PromptMedia, written};
 use prepared::PreparedCache;
 pub(super) use prepared::{Prepared, PreparedContent};
+pub(crate) use sounds::SpeechWindow;
 
 use crate::Failure;
 use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget};
@@ -122,6 +124,11 @@ impl MediaReader {
         .unless_empty()
     }
 
+    /// Whether the model hears.
+    pub(super) fn hears(&self) -> bool {
+        self.audio.is_some()
+    }
+
     /// Without what the loaded model has no encoder of.
     pub(super) fn for_loaded(self, ready: &Ready) -> Option<Self> {
         let (pictures, audio) = (self.pictures.filter(|_| ready.sees), self.audio.filter(|_| ready.hears));
@@ -204,18 +211,23 @@ impl MediaReader {
             }
             (MediaKind::Audio, _, Some(processor)) => {
                 let audio = decode_audio(bytes, &self.limits, processor.rate())?;
-                let features = processor.audio(&audio)?;
-                let expansion = features.expansion.clone();
-                let pixels = self.within_budget(views::spectrum(features)?)?;
-                let key = ContentKey::of_audio(&audio).with(processor.key());
-                let content = PreparedContent { key, features: expansion.features(), pixels };
-                Ok(Prepared { contents: vec![content], expansion, grid: None })
+                self.window_of(processor, &audio)
             }
             (_, None, _) | (MediaKind::Audio, _, None) => {
                 let reads = if self.pictures.is_some() { "text and images" } else { "text and audio" };
                 Err(PartError::Unusable(refused(kind, reads)))
             }
         }
+    }
+
+    /// What the audio encoder takes of one window of sound.
+    fn window_of(&self, processor: &AudioProcessor, audio: &Audio) -> Result<Prepared, PartError> {
+        let features = processor.audio(audio)?;
+        let expansion = features.expansion.clone();
+        let pixels = self.within_budget(views::spectrum(features)?)?;
+        let key = ContentKey::of_audio(audio).with(processor.key());
+        let content = PreparedContent { key, features: expansion.features(), pixels };
+        Ok(Prepared { contents: vec![content], expansion, grid: None })
     }
 
     /// Fails while too many open requests have pixels.
@@ -326,6 +338,12 @@ pub(super) fn without_media(mut chat: Chat) -> Result<Chat, Failure> {
             Err(Failure::bad_request(&item.field, message))
         }
     }
+}
+
+/// The failure of a sound for a model that does not hear. `sees`: whether it sees.
+pub(super) fn deaf(field: &str, sees: bool) -> Failure {
+    let reads = if sees { "text and images" } else { "text" };
+    Failure::bad_request(field, format!("`{field}` is {}", refused(MediaKind::Audio, reads)))
 }
 
 /// Why a model that reads something else refuses a part.

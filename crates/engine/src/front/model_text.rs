@@ -18,6 +18,7 @@ use super::output_text::OutputText;
 use crate::message::Ready;
 use crate::request::{Chat, Input, Request, StructuredOutput};
 use crate::settings::Settings;
+use crate::transcription::tokens::SpeechTokens;
 use crate::{Failure, StartError};
 
 /// Turns conversations into tokens and tokens into text.
@@ -27,8 +28,10 @@ pub(crate) struct ModelText {
     formats: MessageFormats,
     /// Tokens of a prompt cache file that every prompt continues.
     prefix: Vec<u32>,
-    /// Of a model that sees.
+    /// Of a model that sees or hears.
     media: Option<MediaReader>,
+    /// Of a model that writes down speech and nothing else.
+    speech: Option<Arc<SpeechTokens>>,
 }
 
 /// A request's input, tokenized.
@@ -38,6 +41,13 @@ pub(crate) struct TokenizedPrompt {
     rendered: Option<String>,
     /// What some of its tokens stand for.
     pub(crate) media: PromptMedia,
+}
+
+impl TokenizedPrompt {
+    /// A prompt in tokens, with media.
+    pub(crate) fn of_tokens(tokens: Vec<u32>, media: PromptMedia) -> Self {
+        Self { tokens, rendered: None, media }
+    }
 }
 
 impl ModelText {
@@ -56,14 +66,38 @@ impl ModelText {
         let (tokenizer, template) = (tokenizer_of(source)?, template.map_err(StartError::new)?);
         let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
         let media = MediaReader::read(source, settings.ffmpeg.as_deref());
-        Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media })
+        let speech = SpeechTokens::read(source, &tokenizer).map(Arc::new);
+        Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media, speech })
     }
 
     /// The input in the form that the chat template supports.
     pub(crate) fn adapt(&self, input: Input) -> Result<Input, Failure> {
+        if self.speech.is_some() {
+            let field = if matches!(input, Input::Chat(_)) { "messages" } else { "prompt" };
+            let message =
+                "this model writes down speech only; use /v1/audio/transcriptions or /v1/audio/translations";
+            return Err(Failure::bad_request(field, message));
+        }
         let Input::Chat(chat) = input else { return Ok(input) };
         let chat = if self.media.is_some() { chat } else { media::without_media(chat)? };
         Ok(Input::Chat(self.formats.adapt(chat)))
+    }
+
+    /// Special tokens of a model that writes down speech and nothing else.
+    pub(crate) fn speech(&self) -> Option<&Arc<SpeechTokens>> {
+        self.speech.as_ref()
+    }
+
+    /// How a sound is prepared, the `field` of an API. Fails for a model that does not hear.
+    pub(crate) fn media_reader(&self, field: &str) -> Result<&MediaReader, Failure> {
+        let reader = self.media.as_ref().filter(|media| media.hears());
+        reader.ok_or_else(|| media::deaf(field, self.media.is_some()))
+    }
+
+    /// The tokens of a text without those around it.
+    pub(crate) fn tokens_of(&self, text: &str, field: &str) -> Result<Vec<u32>, Failure> {
+        let tokens = self.tokenizer.encode(text, AddSpecial::No);
+        tokens.map_err(|error| Failure::bad_request(field, error.to_string()))
     }
 
     /// The tokens that end reasoning. `None` for a model without a format of reasoning.

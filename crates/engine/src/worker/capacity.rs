@@ -57,7 +57,7 @@ impl Capacity {
         sizing.unquantized = sizing.unquantized_within(budget);
         // The most tokens, in all sequences together, that fit.
         let (mut fits, mut too_many) = (0, settings.max_num_seqs.saturating_mul(context).saturating_add(1));
-        while too_many - fits > settings.block_size {
+        while too_many - fits > 1 {
             let middle = fits + (too_many - fits) / 2;
             if sizing.bytes(middle) <= budget { fits = middle } else { too_many = middle }
         }

@@ -1,12 +1,10 @@
 //! A model's encoders: of pictures, of audio, or of both.
 
 use mlx::Array;
-use omnibus_model::encoders::{
-    AudioEncoder, AudioInput, Canvas, Encoder, EncoderInput, Features, Grid, Layout, View,
-};
-use omnibus_model::{Kernels, Source};
+use omnibus_model::encoders::{AudioEncoder, AudioInput, Encoder, EncoderInput, Features, Grid, View};
+use omnibus_model::{Kernels, Source, encoders};
 
-use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels};
+use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewPixels};
 
 /// Those that a model has.
 pub(super) struct Encoders {
@@ -65,13 +63,17 @@ fn picture(pixels: &PicturePixels) -> mlx::Result<EncoderInput> {
     Ok(EncoderInput { views, layout: layout(&pixels.layout) })
 }
 
-fn layout(layout: &ViewLayout) -> Layout {
+/// Processors and encoders do not know each other.
+fn layout(layout: &omnibus_media::Layout) -> encoders::Layout {
+    use omnibus_media::Layout::{Canvas, Frames, Pools, Tiles, Views};
     match layout.clone() {
-        ViewLayout::Views => Layout::Views,
-        ViewLayout::Canvas { tiles, shown, resized } => Layout::Canvas(Canvas { tiles, shown, resized }),
-        ViewLayout::Frames(size) => Layout::Frames(size),
-        ViewLayout::Tiles { shape, count } => Layout::Tiles { shape, count },
-        ViewLayout::Pools { count, rows } => Layout::Pools { count, rows },
+        Views => encoders::Layout::Views,
+        Canvas(omnibus_media::Canvas { tiles, shown, resized }) => {
+            encoders::Layout::Canvas(encoders::Canvas { tiles, shown, resized })
+        }
+        Frames(size) => encoders::Layout::Frames(size),
+        Tiles { shape, count } => encoders::Layout::Tiles { shape, count },
+        Pools { count, rows } => encoders::Layout::Pools { count, rows },
     }
 }
 

@@ -11,13 +11,14 @@ use mlx::Array;
 use omnibus_core::SequenceId;
 
 use super::kv_store::KvStore;
+use super::media_encoding::MediaEncoding;
 use super::model_runner::ModelRunner;
-use super::runner::{EncodingParts, ForwardOutput, MediaHit, Runner, StepOutput, StepResult};
+use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::StepInput;
+use crate::LaunchStats;
 use crate::fault::{FaultContext, FaultPlan, FaultTarget, Kind, RowFault, injected_panic};
-use crate::media::{JobMedia, MediaKey};
+use crate::media::JobMedia;
 use crate::sampler::SamplingChanges;
-use crate::{LaunchStats, MediaStats};
 
 /// A runner that fails as planned.
 pub(super) struct FaultyRunner {
@@ -199,40 +200,12 @@ impl Runner for FaultyRunner {
         self.inner.has_axis_positions()
     }
 
-    fn has_features(&mut self, media: &JobMedia) -> bool {
-        self.inner.has_features(media)
+    fn media(&self) -> &dyn MediaEncoding {
+        self.inner.media()
     }
 
-    fn is_reading_features(&mut self, media: &JobMedia) -> bool {
-        self.inner.is_reading_features(media)
-    }
-
-    fn awaits_features(&self) -> bool {
-        self.inner.awaits_features()
-    }
-
-    fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
-        self.inner.encode(media)
-    }
-
-    fn parts_left(&mut self, media: &JobMedia) -> mlx::Result<EncodingParts> {
-        self.inner.parts_left(media)
-    }
-
-    fn encode_parts(&mut self, media: &JobMedia, parts: usize) -> mlx::Result<()> {
-        self.inner.encode_parts(media, parts)
-    }
-
-    fn count_media_hit(&mut self, hit: MediaHit) {
-        self.inner.count_media_hit(hit);
-    }
-
-    fn evict_features(&mut self, needed: &[MediaKey]) {
-        self.inner.evict_features(needed);
-    }
-
-    fn media_stats(&self) -> MediaStats {
-        self.inner.media_stats()
+    fn media_mut(&mut self) -> &mut dyn MediaEncoding {
+        self.inner.media_mut()
     }
 
     fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {

@@ -13,8 +13,9 @@ use omnibus_model::{
 
 use super::capacity::Capacity;
 use super::kv_store::KvStore;
+use super::media_encoding::{EncodingParts, MediaEncoding, MediaHit};
 use super::prompt_logprobs::PromptLogprobs;
-use super::runner::{EncodingParts, ForwardOutput, MediaHit, Runner, StepOutput, StepResult};
+use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{InputSegment, InputToken, StepInput};
 use super::vision::Vision;
 use crate::logits_processor::LogitsProcessors;
@@ -234,6 +235,51 @@ impl KvStore for ModelRunner {
     }
 }
 
+impl MediaEncoding for ModelRunner {
+    fn has_features(&mut self, media: &JobMedia) -> bool {
+        self.vision.as_mut().is_some_and(|vision| vision.has(media.key))
+    }
+
+    fn is_reading_features(&mut self, media: &JobMedia) -> bool {
+        self.vision.as_mut().is_some_and(|vision| vision.is_reading(media))
+    }
+
+    fn awaits_features(&self) -> bool {
+        self.vision.as_ref().is_some_and(Vision::awaits_disk)
+    }
+
+    fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
+        let vision = self.vision.as_mut();
+        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode(media)
+    }
+
+    fn parts_left(&mut self, media: &JobMedia) -> mlx::Result<EncodingParts> {
+        let vision = self.vision.as_mut();
+        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.parts_left(media)
+    }
+
+    fn encode_parts(&mut self, media: &JobMedia, parts: usize) -> mlx::Result<()> {
+        let vision = self.vision.as_mut();
+        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode_parts(media, parts)
+    }
+
+    fn count_media_hit(&mut self, hit: MediaHit) {
+        if let Some(vision) = &mut self.vision {
+            vision.count_hit(hit);
+        }
+    }
+
+    fn evict_features(&mut self, needed: &[MediaKey]) {
+        if let Some(vision) = &mut self.vision {
+            vision.evict(needed);
+        }
+    }
+
+    fn media_stats(&self) -> MediaStats {
+        self.vision.as_ref().map(Vision::stats).unwrap_or_default()
+    }
+}
+
 impl Runner for ModelRunner {
     fn kv(&self) -> &dyn KvStore {
         self
@@ -340,47 +386,12 @@ impl Runner for ModelRunner {
         self.model.blueprint().bidirectional_spans(prompt, &picture_runs(media))
     }
 
-    fn has_features(&mut self, media: &JobMedia) -> bool {
-        self.vision.as_mut().is_some_and(|vision| vision.has(media.key))
+    fn media(&self) -> &dyn MediaEncoding {
+        self
     }
 
-    fn is_reading_features(&mut self, media: &JobMedia) -> bool {
-        self.vision.as_mut().is_some_and(|vision| vision.is_reading(media))
-    }
-
-    fn awaits_features(&self) -> bool {
-        self.vision.as_ref().is_some_and(Vision::awaits_disk)
-    }
-
-    fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
-        let vision = self.vision.as_mut();
-        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode(media)
-    }
-
-    fn parts_left(&mut self, media: &JobMedia) -> mlx::Result<EncodingParts> {
-        let vision = self.vision.as_mut();
-        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.parts_left(media)
-    }
-
-    fn encode_parts(&mut self, media: &JobMedia, parts: usize) -> mlx::Result<()> {
-        let vision = self.vision.as_mut();
-        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode_parts(media, parts)
-    }
-
-    fn count_media_hit(&mut self, hit: MediaHit) {
-        if let Some(vision) = &mut self.vision {
-            vision.count_hit(hit);
-        }
-    }
-
-    fn evict_features(&mut self, needed: &[MediaKey]) {
-        if let Some(vision) = &mut self.vision {
-            vision.evict(needed);
-        }
-    }
-
-    fn media_stats(&self) -> MediaStats {
-        self.vision.as_ref().map(Vision::stats).unwrap_or_default()
+    fn media_mut(&mut self) -> &mut dyn MediaEncoding {
+        self
     }
 
     fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {

@@ -12,30 +12,13 @@ use mlx::Array;
 use omnibus_core::SequenceId;
 
 use super::kv_store::KvStore;
+use super::media_encoding::MediaEncoding;
 use super::prompt_logprobs::PromptLogprobs;
 use super::step_input::StepInput;
-use crate::media::{JobMedia, MediaKey};
+use crate::LaunchStats;
+use crate::media::JobMedia;
 use crate::message::{JobUpdate, TokenLogprobs};
 use crate::sampler::{PendingSample, SampleRow, SamplingChanges};
-use crate::{LaunchStats, MediaStats};
-
-/// Parts of encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct EncodingParts {
-    /// How many.
-    pub(super) count: usize,
-    /// What one costs: patches that pass through a layer.
-    pub(super) units: u64,
-}
-
-/// Why a medium was not encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MediaHit {
-    /// It is inside the cached prefix, which needs no features.
-    Prefix,
-    /// Its features were in memory.
-    Features,
-}
 
 /// Computes steps.
 pub(super) trait Runner {
@@ -79,32 +62,11 @@ pub(super) trait Runner {
     /// Positions of a prompt whose tokens attend to each other in both directions, ascending and apart. `media`: in order.
     fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>>;
 
-    /// Whether the features of a medium are there. Counts as a use.
-    fn has_features(&mut self, media: &JobMedia) -> bool;
+    /// Its encoders, and the features that they made.
+    fn media(&self) -> &dyn MediaEncoding;
 
-    /// Whether the features of a medium are being read from disk. The first call starts that.
-    fn is_reading_features(&mut self, media: &JobMedia) -> bool;
-
-    /// Whether any features are being read.
-    fn awaits_features(&self) -> bool;
-
-    /// Encodes a medium, between steps.
-    fn encode(&mut self, media: &JobMedia) -> mlx::Result<()>;
-
-    /// The parts that encoding a medium has left, if it is not the one that is being encoded, all.
-    fn parts_left(&mut self, media: &JobMedia) -> mlx::Result<EncodingParts>;
-
-    /// Computes the next parts of a medium. Its features are there after the last one.
-    fn encode_parts(&mut self, media: &JobMedia, parts: usize) -> mlx::Result<()>;
-
-    /// Counts a medium of an admitted prompt that was not encoded for it.
-    fn count_media_hit(&mut self, hit: MediaHit);
-
-    /// Evicts the features that were not used for longest, until the limit of memory is kept, but none of `needed`.
-    fn evict_features(&mut self, needed: &[MediaKey]);
-
-    /// Statistics of encoding and of features.
-    fn media_stats(&self) -> MediaStats;
+    /// The same, to be changed.
+    fn media_mut(&mut self) -> &mut dyn MediaEncoding;
 
     /// Loads the adapter in a directory, between steps. Fails with a line that names the file.
     fn load_adapter(&mut self, directory: &Path) -> Result<u128, String>;

@@ -12,7 +12,7 @@ use omnibus_model::{CrossRows, CrossStates, FeatureRows, Kernels, Model, Source}
 
 use super::encoders::Encoders;
 use super::feature_files::{FeatureFiles, FeatureRead};
-use super::runner::{EncodingParts, MediaHit};
+use super::media_encoding::{EncodingParts, MediaHit};
 use super::step_input::{CrossedRows, MediaRows};
 use crate::media::{JobMedia, MediaKey};
 use crate::{MediaStats, Settings, StartError};

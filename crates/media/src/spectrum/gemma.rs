@@ -11,7 +11,7 @@ use crate::{Audio, Error};
 const PADDED_TO: usize = 128;
 
 /// Longest sound, in samples.
-const SAMPLES_MAX: usize = 480_000;
+pub(super) const SAMPLES_MAX: usize = 480_000;
 
 /// What sets one model apart from the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -103,6 +103,14 @@ impl AudioProcessor {
         }
     }
 
+    /// Most samples of one sound.
+    pub fn window_samples(&self) -> usize {
+        match &self.recipe {
+            Recipe::Whisper(recipe) => recipe.chunk,
+            Recipe::Gemma(_) => gemma::SAMPLES_MAX,
+        }
+    }
+
     /// The encoder's input for one sound, and the tokens that stand for it. Call it on a worker thread.
     /// Fails when the sound has another rate, or is longer than the encoder takes.
     pub fn audio(&self, audio: &Audio) -> Result<Features, Error> {

@@ -32,7 +32,7 @@ pub(super) struct Whisper {
     bands: usize,
     hop: usize,
     window: usize,
-    chunk: usize,
+    pub chunk: usize,
     padding: Padding,
 }
 

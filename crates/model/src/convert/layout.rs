@@ -279,6 +279,7 @@ impl WeightRewrite {
             }
             // Converted checkpoints have none of these, or have them as we do.
             Self::GateShares { .. }
+            | Self::ZeroBias { .. }
             | Self::RoundToBf16 { .. }
             | Self::Drop { .. }
             | Self::DropBeside { .. }

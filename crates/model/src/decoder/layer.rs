@@ -97,20 +97,25 @@ impl Layer {
         self.finish.iter().try_for_each(|finish| finish.forward(x, inputs))
     }
 
-    /// A layer of cross attention: rows without a picture pass it by.
+    /// A layer of cross attention: rows without a picture or a sound pass it by.
     fn cross(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
         let Some(crossing) = &layer.ctx.cross else { return Ok(()) };
-        let ([mixed_joins, transformed_joins], [before, before_mlp], Some(mlp)) =
-            (&self.residual, self.norms.as_slice(), &self.mlp)
-        else {
-            return Err(mlx::Error::new("a layer of cross attention has two norms and an MLP"));
+        let [mixed_joins, transformed_joins] = &self.residual;
+        let [before, rest @ ..] = self.norms.as_slice() else {
+            return Err(mlx::Error::new("a norm before cross attention"));
         };
         let normed = x.norm(before)?;
         let mask = crossing.mask.astype(normed.dtype()?)?;
         let mixed = self.mixer.forward(&normed, layer)?;
         mixed_joins.add(x, mixed * &mask);
-        let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-        transformed_joins.add(x, transformed * mask);
+        match (rest, &self.mlp) {
+            ([], None) => {}
+            ([before_mlp], Some(mlp)) => {
+                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
+                transformed_joins.add(x, transformed * mask);
+            }
+            _ => return Err(mlx::Error::new("a norm for the MLP of a layer of cross attention")),
+        }
         Ok(())
     }
 

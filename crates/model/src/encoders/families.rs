@@ -26,6 +26,7 @@ mod qwen2_5_vl;
 mod qwen2_vl;
 mod qwen3_vl;
 mod siglip;
+mod whisper;
 
 use super::{AudioFamily, EncoderBlueprint, EncoderFamily};
 use crate::{Config, ConfigError};
@@ -80,5 +81,7 @@ pub const ENCODERS: &[EncoderFamily] = &[
 ];
 
 /// Every family with an audio encoder.
-pub const AUDIO_ENCODERS: &[AudioFamily] =
-    &[AudioFamily { model_type: "gemma4", section: Some("audio_config"), read: gemma4_audio::read }];
+pub const AUDIO_ENCODERS: &[AudioFamily] = &[
+    AudioFamily { model_type: "gemma4", section: Some("audio_config"), read: gemma4_audio::read },
+    AudioFamily { model_type: "whisper", section: None, read: whisper::read },
+];

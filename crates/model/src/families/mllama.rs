@@ -18,13 +18,13 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let crossing: Vec<usize> = text.req("cross_attention_layers")?;
     let blueprint = llama::read(&text)?;
     let dims = Dims::read(&text)?;
-    let norm = Norm::Rms { eps: dims.norm.eps() };
+    let norm = Some(Norm::Rms { eps: dims.norm.eps() });
     let layers = blueprint.layers.into_iter().enumerate().map(|(index, layer)| {
         let Some(number) = crossing.iter().position(|crossing| *crossing == index) else { return layer };
         let Dims { heads, kv_heads, head_dim, .. } = dims;
         LayerSpec {
             mixer_name: "cross_attn",
-            mixer: CrossAttention { heads, kv_heads, head_dim, norm, number }.into(),
+            mixer: CrossAttention { heads, kv_heads, head_dim, bias: false, norm, number }.into(),
             residual: Residual::TanhGate,
             ..layer
         }

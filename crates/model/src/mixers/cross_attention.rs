@@ -1,6 +1,6 @@
-//! Cross attention: rows of a sequence attend to the rows of a picture, which stand outside the sequence.
+//! Cross attention: rows of a sequence attend to the rows of a picture or of a sound, which stand outside the sequence.
 //!
-//! Invariant: caches nothing. Keys and values of pictures are made once for each ([`keys_and_values`]) and are inputs of a
+//! Invariant: caches nothing. Keys and values of such rows are made once for each ([`keys_and_values`]) and are inputs of a
 //! pass.
 //!
 //! [`keys_and_values`]: crate::Model::cross_states
@@ -15,6 +15,9 @@ use crate::spec::{Footprint, Rules, Tensors};
 
 pub(crate) use forward::CrossAttentionBlock;
 
+/// Names of the norms of queries and keys.
+const NORMS: [&str; 2] = ["q_norm", "k_norm"];
+
 /// Softmax attention to rows outside the sequence, without positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
@@ -22,8 +25,10 @@ pub struct CrossAttention {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
+    /// On all projections.
+    pub bias: bool,
     /// Of each head's queries and keys.
-    pub norm: Norm,
+    pub norm: Option<Norm>,
     /// Which of the model's layers of cross attention it is.
     pub number: usize,
 }
@@ -38,11 +43,13 @@ impl Rules for CrossAttention {
 impl Tensors for CrossAttention {
     fn name_tensors(&self, at: &mut Scope) {
         let (hidden, width) = (at.hidden, self.heads * self.head_dim);
-        at.linear("q_proj", hidden, width, false);
-        at.linear("k_proj", hidden, self.kv_heads * self.head_dim, false);
-        at.linear("v_proj", hidden, self.kv_heads * self.head_dim, false);
-        at.linear("o_proj", width, hidden, false);
-        ["q_norm", "k_norm"].iter().for_each(|name| at.norm(name, self.norm, self.head_dim));
+        at.linear("q_proj", hidden, width, self.bias);
+        at.linear("k_proj", hidden, self.kv_heads * self.head_dim, self.bias);
+        at.linear("v_proj", hidden, self.kv_heads * self.head_dim, self.bias);
+        at.linear("o_proj", width, hidden, self.bias);
+        for (name, norm) in NORMS.into_iter().filter_map(|name| Some((name, self.norm?))) {
+            at.norm(name, norm, self.head_dim);
+        }
     }
 }
 

@@ -42,6 +42,7 @@ impl WeightRewrite {
             Self::StackExperts { from, to, experts } => stack_experts(&mut weights, from, to, *experts)?,
             Self::Join { from, to } => join(&mut weights, from, to)?,
             Self::Unstack { from, to, experts } => unstack(&mut weights, from, to, *experts as i32)?,
+            Self::ZeroBias { weights: of, bias } => zero_bias(&mut weights, of, bias)?,
             Self::GateShares { from, stays, joins } => gate_shares(&mut weights, from, [stays, joins])?,
             Self::Add { tensors, when, .. }
             | Self::Scale { tensors, when, .. }
@@ -136,6 +137,7 @@ impl WeightRewrite {
             | Self::Split { .. }
             | Self::Deinterleave { .. }
             | Self::Join { .. }
+            | Self::ZeroBias { .. }
             | Self::TakeRows { .. } => false,
         }
     }
@@ -189,6 +191,21 @@ fn join(weights: &mut Weights, from: &[Pattern], to: &Pattern) -> Result<(), Loa
         return Err(misshapen(&first.name, other, format!("rows as of {:?}", first.tensor.shape())));
     }
     weights.insert(to.fill(&first.captures), mlx::concatenate(&parts, 0)?);
+    Ok(())
+}
+
+fn zero_bias(weights: &mut Weights, of: &Pattern, bias: &Pattern) -> Result<(), LoadError> {
+    let found = weights.iter().filter_map(|(name, weight)| {
+        let bias = bias.fill(&of.captures(name)?);
+        // A packed one is of whole numbers.
+        let scales = name.strip_suffix(".weight").and_then(|path| weights.get(&format!("{path}.scales")));
+        Some((bias, weight.clone(), scales.unwrap_or(weight).clone()))
+    });
+    for (bias, weight, typed) in found.collect::<Vec<_>>() {
+        if let std::collections::btree_map::Entry::Vacant(entry) = weights.entry(bias) {
+            entry.insert(Array::zeros(&[weight.dim(-2)?], typed.dtype()?)?);
+        }
+    }
     Ok(())
 }
 

@@ -172,6 +172,16 @@ fn every_family_can_be_quantized_and_loaded() {
 }
 
 /// The second of two layers, which two passes compute, is the last: it has more bits. Shape by mlx-lm 0.32.2.
+/// mlx-lm has no layout for it, and without its encoder it is of no use.
+#[test]
+fn a_model_that_only_writes_down_speech_is_not_converted() {
+    let directory = Directory::new("speech");
+    let fixture = Fixture::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/speech/whisper")).unwrap();
+    let source = directory.with(&fixture);
+    let error = directory.conversion(&source, Packing::AsStored).run(&mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("serve this checkpoint as it is"), "{error}");
+}
+
 #[test]
 fn mixed_recipes_count_the_layers_of_the_checkpoint() {
     let directory = Directory::new("mixed");

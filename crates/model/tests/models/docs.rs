@@ -59,7 +59,7 @@ impl Shown {
 
 fn shown() -> BTreeMap<String, Shown> {
     let mut by_type: BTreeMap<String, Shown> = BTreeMap::new();
-    for directory in ["tests/fixtures", "tests/pictures"] {
+    for directory in ["tests/fixtures", "tests/pictures", "tests/speech"] {
         for path in fixtures(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &[]).unwrap() {
             let text = std::fs::read(path.join("config.json")).unwrap();
             let config: Map<String, Value> = serde_json::from_slice(&text).unwrap();

@@ -17,3 +17,4 @@ mod quantized;
 mod real_configs;
 mod recurrent;
 mod sinks;
+mod speech;

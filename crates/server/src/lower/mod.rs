@@ -12,6 +12,7 @@ pub mod responses;
 mod structured;
 mod thinking;
 pub mod tokenize;
+pub mod transcription;
 
 use omnibus_engine::Request;
 

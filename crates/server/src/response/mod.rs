@@ -16,7 +16,7 @@ use omnibus_engine::{Event, Usage};
 pub use completion::{Completion, CompletionPart, ToolCall};
 pub use frame::{Frame, Frames, JsonBody};
 pub use merge::{ChoiceEvents, merge};
-pub use reply::{Delivery, frames, reply};
+pub use reply::{Delivery, frames, json, reply};
 
 use crate::error::ApiError;
 

@@ -65,7 +65,8 @@ fn background(mut framer: impl Framer, events: ChoiceEvents, choices: Choices) -
     accepted
 }
 
-fn json(body: JsonBody) -> Response {
+/// A response of JSON.
+pub fn json(body: JsonBody) -> Response {
     ([(CONTENT_TYPE, "application/json")], body.into_text()).into_response()
 }
 

@@ -1,6 +1,7 @@
 //! The routes.
 
 mod adapters;
+mod audio;
 mod chat;
 mod completions;
 mod messages;
@@ -43,6 +44,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/responses/{id}/cancel", post(responses::cancel))
         .route("/v1/responses/{id}/input_items", get(responses::input_items))
         .route("/v1/stream", get(stream::connect))
+        .route("/v1/audio/transcriptions", post(audio::transcriptions))
+        .route("/v1/audio/translations", post(audio::translations))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/v1/load_lora_adapter", post(adapters::load))

@@ -141,6 +141,47 @@ pub fn of_responses(fields: &mut Fields) -> Result<MediaPart, ApiError> {
     }
 }
 
+/// The media of a file of the Responses API, if it is an image, a video or a sound, by its type or the ending of its name.
+pub fn of_file(fields: &mut Fields) -> Result<Option<MediaPart>, ApiError> {
+    let (data, url) = (fields.text("file_data")?, fields.text("file_url")?);
+    let name = fields.text("filename")?;
+    if let Some(data) = data {
+        let at = fields.at("file_data");
+        let Some(kind) = kind_of_data(&data).or(name.as_deref().and_then(kind_of_name)) else {
+            return Ok(None);
+        };
+        if data.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:")) {
+            return of_url(kind, data, at).map(Some);
+        }
+        let source = MediaSource::Bytes(from_base64(&data, &at)?);
+        return Ok(Some(MediaPart { kind, field: at, source }));
+    }
+    let Some(url) = url else { return Ok(None) };
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let Some(kind) = name.as_deref().and_then(kind_of_name).or(kind_of_name(path)) else { return Ok(None) };
+    let at = fields.at("file_url");
+    of_url(kind, url, at).map(Some)
+}
+
+/// By the type of a `data:` URL.
+fn kind_of_data(url: &str) -> Option<MediaKind> {
+    let kind = url.split_once(':')?.1.split_once('/')?.0;
+    let kinds = [("image", MediaKind::Image), ("video", MediaKind::Video), ("audio", MediaKind::Audio)];
+    kinds.into_iter().find(|(name, _)| kind.eq_ignore_ascii_case(name)).map(|(_, kind)| kind)
+}
+
+/// By the ending of a file's name.
+fn kind_of_name(name: &str) -> Option<MediaKind> {
+    const ENDINGS: &[(MediaKind, &[&str])] = &[
+        (MediaKind::Image, &["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff", "avif", "heic"]),
+        (MediaKind::Video, &["mp4", "mkv", "webm", "mov", "avi"]),
+        (MediaKind::Audio, &["wav", "mp3", "flac", "ogg", "m4a", "aac", "aiff"]),
+    ];
+    let (_, ending) = name.rsplit_once('.')?;
+    let is_of = |endings: &&[&str]| endings.iter().any(|known| ending.eq_ignore_ascii_case(known));
+    ENDINGS.iter().find(|(_, endings)| is_of(endings)).map(|(kind, _)| *kind)
+}
+
 /// Adds a part to a message's content. Adjacent texts are joined by `gap`.
 pub fn push(parts: &mut Vec<Part>, part: Part, gap: &str) {
     match (part, parts.last_mut()) {

@@ -11,9 +11,9 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
     AddSpecial, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message, ModelInfo, Request,
-    RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Usage,
+    RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Transcription, Usage,
 };
-use omnibus_server::{Engine, Events};
+use omnibus_server::{Engine, Events, Transcripts};
 use tokio::sync::watch;
 
 pub const VOCAB: u32 = 1000;
@@ -229,6 +229,10 @@ impl Engine for ScriptedEngine {
             running: Arc::clone(&self.running),
         }
         .boxed())
+    }
+
+    fn transcribe(&self, _: Transcription) -> Result<Transcripts, Failure> {
+        Err(Failure::bad_request("file", "a script has no sound"))
     }
 
     fn cancel(&self, id: &str) -> bool {

@@ -3,10 +3,10 @@
 //!
 //! Invariant: only for encoders whose features of a step depend on that step alone, as those of patches in a grid do.
 
-use omnibus_media::ContentKey;
+use omnibus_media::{ContentKey, Layout};
 
 use super::PreparedContent;
-use crate::media::{EncoderContent, EncoderPixels, PicturePixels, ViewLayout, ViewPixels};
+use crate::media::{EncoderContent, EncoderPixels, PicturePixels, ViewPixels};
 
 /// Steps of a group. More would save little for each, fewer would cut short clips into many.
 const STEPS: usize = 4;
@@ -25,7 +25,7 @@ pub(super) fn contents(
 }
 
 fn groups(pixels: &EncoderPixels, processor: ContentKey, features: usize) -> Option<Vec<PreparedContent>> {
-    let EncoderContent::Picture(PicturePixels { views, layout: ViewLayout::Views }) = pixels.content() else {
+    let EncoderContent::Picture(PicturePixels { views, layout: Layout::Views }) = pixels.content() else {
         return None;
     };
     let [ViewPixels { shape, values, grid: [steps, rows, columns] }] = views.as_slice() else { return None };
@@ -52,7 +52,7 @@ fn groups(pixels: &EncoderPixels, processor: ContentKey, features: usize) -> Opt
 mod tests {
     use super::*;
 
-    fn video(steps: usize, layout: ViewLayout) -> EncoderPixels {
+    fn video(steps: usize, layout: Layout) -> EncoderPixels {
         let values = (0..steps * 12).map(|value| value as f32).collect();
         let view = ViewPixels { shape: vec![steps as i32 * 6, 2], values, grid: [steps, 2, 3] };
         EncoderPixels::new(PicturePixels { views: vec![view], layout })
@@ -60,7 +60,7 @@ mod tests {
 
     fn of(steps: usize) -> Vec<PreparedContent> {
         let key = ContentKey::of_bytes(b"video");
-        contents(key, ContentKey::of_bytes(b"processor"), 2 * steps, video(steps, ViewLayout::Views))
+        contents(key, ContentKey::of_bytes(b"processor"), 2 * steps, video(steps, Layout::Views))
     }
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn short_videos_and_other_layouts_stay_whole() {
         assert_eq!(of(4).len(), 1);
-        let frames = video(8, ViewLayout::Frames([1, 1]));
+        let frames = video(8, Layout::Frames([1, 1]));
         let key = ContentKey::of_bytes(b"video");
         assert_eq!(contents(key, key, 16, frames).len(), 1);
         let empty = ViewPixels { shape: vec![0, 2], values: Vec::new(), grid: [8, 0, 3] };

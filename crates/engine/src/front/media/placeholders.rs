@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use omnibus_media::Piece;
+use omnibus_media::{Expansion, Piece};
 use omnibus_text::ContentPart;
 
 use super::{Prepared, PreparedContent};
@@ -73,6 +73,14 @@ pub(crate) fn written(mut chat: Chat, parts: &[Prepared]) -> Chat {
 }
 
 impl PromptMedia {
+    /// A window of sound that all rows of a prompt attend to: its mark stands at the first token.
+    pub(crate) fn crossed(window: PreparedContent) -> Self {
+        let contents = vec![PreparedContent { features: 1, ..window }];
+        let expansion = Expansion::empty("", "");
+        let first = std::iter::once(0..1).collect();
+        Self { parts: vec![Prepared { contents, expansion, grid: None }], runs: vec![first] }
+    }
+
     /// The rendering of a whole conversation with its placeholders expanded, one for each part and no other.
     pub(crate) fn expand_all(rendered: &str, parts: &[Prepared]) -> Result<String, Failure> {
         let (text, found) = expand(rendered, parts);

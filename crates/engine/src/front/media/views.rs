@@ -2,9 +2,9 @@
 //!
 //! Invariant: sizes are checked; a tensor that does not hold what its grid says is an error of one line.
 
-use omnibus_media::{Canvas, Elements, Features, Layout, Tensor};
+use omnibus_media::{Elements, Features, Tensor};
 
-use crate::media::{EncoderPixels, PicturePixels, Spectrum, ViewLayout, ViewPixels};
+use crate::media::{EncoderPixels, PicturePixels, Spectrum, ViewPixels};
 
 /// Colours of a picture.
 const CHANNELS: usize = 3;
@@ -24,21 +24,12 @@ pub(super) fn pixels(mut features: Features, patch: usize) -> Result<EncoderPixe
         (None, None, None) => planes(&pixels.shape, values, patch),
     };
     let views = views.ok_or_else(|| format!("the processor's pixels {:?} do not fit", pixels.shape))?;
-    Ok(EncoderPixels::new(PicturePixels { views, layout: layout(features.layout) }))
-}
-
-fn layout(layout: Layout) -> ViewLayout {
-    match layout {
-        Layout::Views => ViewLayout::Views,
-        Layout::Canvas(Canvas { tiles, shown, resized }) => ViewLayout::Canvas { tiles, shown, resized },
-        Layout::Frames(size) => ViewLayout::Frames(size),
-        Layout::Tiles { shape, count } => ViewLayout::Tiles { shape, count },
-        Layout::Pools { count, rows } => ViewLayout::Pools { count, rows },
-    }
+    Ok(EncoderPixels::new(PicturePixels { views, layout: features.layout }))
 }
 
 /// What an encoder takes of the features of one window of sound.
 pub(super) fn spectrum(mut features: Features) -> Result<EncoderPixels, String> {
+    let is_crossed = features.expansion.token.is_empty();
     let spectrum = features.tensors.remove("input_features");
     let spectrum = spectrum.ok_or_else(|| "the processor makes no spectrum".to_owned())?;
     let Elements::F32(values) = spectrum.elements else { return Err("a spectrum is not numbers".to_owned()) };
@@ -56,7 +47,7 @@ pub(super) fn spectrum(mut features: Features) -> Result<EncoderPixels, String> 
         };
     let Elements::I64(mask) = mask.elements else { return Err("a mask is not whole".to_owned()) };
     let sound = mask.iter().take_while(|value| **value != 0).count();
-    Ok(EncoderPixels::new(Spectrum { values, bands, sound }))
+    Ok(EncoderPixels::new(Spectrum { values, bands, sound, is_crossed }))
 }
 
 /// `[rows, columns]` → `[columns, rows]`.

@@ -184,7 +184,7 @@ impl EngineLoop {
         let change = self.scheduler.next_wakeup().unwrap_or(Tick::MAX);
         let is_polling = self.offload.as_ref().is_some_and(KvOffload::is_reading)
             || self.grammars.is_compiling()
-            || self.runner.awaits_features();
+            || self.runner.media().awaits_features();
         let longest = if is_polling { READ_POLL } else { IDLE_TIMEOUT };
         longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
     }

@@ -14,7 +14,7 @@ use super::{ActiveJob, EngineLoop, FeatureOrigin};
 use crate::media::{EncoderContent, JobMedia, MediaKey, crossed_in};
 use crate::message::Job;
 use crate::worker::catch_panic::catch_panic;
-use crate::worker::runner::{EncodingParts, MediaHit};
+use crate::worker::media_encoding::{EncodingParts, MediaHit};
 use crate::{EncoderUsage, Failure, MediaUsage};
 
 impl ActiveJob {
@@ -75,7 +75,7 @@ impl EngineLoop {
 
     /// Whether there is something to encode now.
     pub(super) fn is_encoding(&self) -> bool {
-        self.scheduler.next_encoding().is_some() && !self.runner.awaits_features()
+        self.scheduler.next_encoding().is_some() && !self.runner.media().awaits_features()
     }
 
     /// Encodes as many parts of the media of the first held sequence as fit before the next step, and releases it when all
@@ -86,7 +86,7 @@ impl EngineLoop {
         let scheduler = &self.scheduler;
         let waits_for = |id: &SequenceId| *id != sequence && !scheduler.is_held(*id);
         let others_have = self.jobs.iter().any(|(id, active)| active.keeps_features && waits_for(id));
-        let stats = self.runner.media_stats();
+        let stats = self.runner.media().media_stats();
         let cached = self.scheduler.cached_tokens(sequence);
         let Some(active) = self.jobs.get_mut(&sequence) else {
             self.scheduler.release_hold(sequence, HoldReason::Encoding);
@@ -95,7 +95,7 @@ impl EngineLoop {
         let runner = &mut self.runner;
         // Rows behind the cached prefix attend to a picture in it.
         let is_read = |media: &JobMedia| media.end() > cached || media.is_crossed();
-        let is_missing = |media: &&JobMedia| is_read(media) && !runner.has_features(media);
+        let is_missing = |media: &&JobMedia| is_read(media) && !runner.media_mut().has_features(media);
         let Some(media) = active.job.media.iter().find(is_missing).cloned() else {
             active.keeps_features = true;
             self.scheduler.release_hold(sequence, HoldReason::Encoding);
@@ -105,16 +105,16 @@ impl EngineLoop {
             return Ok(());
         }
         active.keeps_features = true;
-        if self.runner.is_reading_features(&media) {
+        if self.runner.media_mut().is_reading_features(&media) {
             return Ok(());
         }
-        if self.runner.has_features(&media) {
+        if self.runner.media_mut().has_features(&media) {
             active.fetched.insert(media.key, FeatureOrigin::Disk);
             self.evict_features(&[]);
             return Ok(());
         }
         let runner = &mut self.runner;
-        let left = match catch_panic(|| runner.parts_left(&media)) {
+        let left = match catch_panic(|| runner.media_mut().parts_left(&media)) {
             Ok(left) => left,
             Err(error) => {
                 // Nothing was computed, so no other sequence is disturbed.
@@ -132,7 +132,7 @@ impl EngineLoop {
             self.fail_encoding(sequence, &error);
             return Err(error);
         }
-        if self.runner.has_features(&media) {
+        if self.runner.media_mut().has_features(&media) {
             if let Some(active) = self.jobs.get_mut(&sequence) {
                 active.fetched.insert(media.key, FeatureOrigin::Encoder);
             }
@@ -156,7 +156,7 @@ impl EngineLoop {
         }
         let runner = &mut self.runner;
         let started = Instant::now();
-        catch_panic(|| runner.encode_parts(media, parts))?;
+        catch_panic(|| runner.media_mut().encode_parts(media, parts))?;
         let took = started.elapsed().as_micros() as u64;
         self.scheduler.learn_encoding(left.units * parts as u64, took);
         Ok(())
@@ -167,7 +167,7 @@ impl EngineLoop {
         let keeping = self.jobs.values().filter(|active| active.keeps_features);
         let kept = keeping.flat_map(|active| &active.job.media).map(|media| media.key);
         let kept: Vec<MediaKey> = kept.chain(needed.iter().copied()).collect();
-        self.runner.evict_features(&kept);
+        self.runner.media_mut().evict_features(&kept);
     }
 
     /// Counts the media of prompts that are admitted for the first time and were not encoded for them.
@@ -177,9 +177,9 @@ impl EngineLoop {
             let Some(ActiveJob { job, fetched, .. }) = self.jobs.get(&work.sequence) else { continue };
             for media in &job.media {
                 if media.end() <= work.cached {
-                    self.runner.count_media_hit(MediaHit::Prefix);
-                } else if !fetched.contains_key(&media.key) && self.runner.has_features(media) {
-                    self.runner.count_media_hit(MediaHit::Features);
+                    self.runner.media_mut().count_media_hit(MediaHit::Prefix);
+                } else if !fetched.contains_key(&media.key) && self.runner.media_mut().has_features(media) {
+                    self.runner.media_mut().count_media_hit(MediaHit::Features);
                 }
             }
         }
@@ -205,8 +205,8 @@ impl EngineLoop {
         }
         let runner = &mut self.runner;
         for media in &needed {
-            if !runner.has_features(media) {
-                catch_panic(|| runner.encode(media))?;
+            if !runner.media_mut().has_features(media) {
+                catch_panic(|| runner.media_mut().encode(media))?;
             }
         }
         let keys: Vec<MediaKey> = needed.iter().map(|media| media.key).collect();

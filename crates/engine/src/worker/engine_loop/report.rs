@@ -107,7 +107,7 @@ impl EngineLoop {
             swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
             launches: self.runner.launches(),
             grammar: self.grammars.stats(),
-            media: self.runner.media_stats(),
+            media: self.runner.media().media_stats(),
             active_memory_bytes: mlx::memory::active_memory() as u64,
             peak_memory_bytes: mlx::memory::peak_memory() as u64,
             cache_memory_bytes: mlx::memory::cache_memory() as u64,

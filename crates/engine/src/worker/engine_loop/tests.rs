@@ -15,11 +15,11 @@ use std::time::Duration;
 use omnibus_model::Source;
 
 use super::*;
-use crate::media::{JobMedia, MediaKey};
+use crate::media::JobMedia;
 use crate::message::JobId;
 use crate::worker::kv_store::KvStore;
-use crate::worker::runner::{EncodingParts, MediaHit};
-use crate::{AsyncScheduling, LaunchStats, MediaStats, Sampling, Settings};
+use crate::worker::media_encoding::MediaEncoding;
+use crate::{AsyncScheduling, LaunchStats, Sampling, Settings};
 
 /// What the loop calls, serialized, with the bits that came of it.
 enum Call {
@@ -106,40 +106,12 @@ impl Runner for Recorder {
         self.inner.has_axis_positions()
     }
 
-    fn has_features(&mut self, media: &JobMedia) -> bool {
-        self.inner.has_features(media)
+    fn media(&self) -> &dyn MediaEncoding {
+        self.inner.media()
     }
 
-    fn is_reading_features(&mut self, media: &JobMedia) -> bool {
-        self.inner.is_reading_features(media)
-    }
-
-    fn awaits_features(&self) -> bool {
-        self.inner.awaits_features()
-    }
-
-    fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
-        self.inner.encode(media)
-    }
-
-    fn parts_left(&mut self, media: &JobMedia) -> mlx::Result<EncodingParts> {
-        self.inner.parts_left(media)
-    }
-
-    fn encode_parts(&mut self, media: &JobMedia, parts: usize) -> mlx::Result<()> {
-        self.inner.encode_parts(media, parts)
-    }
-
-    fn count_media_hit(&mut self, hit: MediaHit) {
-        self.inner.count_media_hit(hit);
-    }
-
-    fn evict_features(&mut self, needed: &[MediaKey]) {
-        self.inner.evict_features(needed);
-    }
-
-    fn media_stats(&self) -> MediaStats {
-        self.inner.media_stats()
+    fn media_mut(&mut self) -> &mut dyn MediaEncoding {
+        self.inner.media_mut()
     }
 
     fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {

@@ -2,7 +2,7 @@
 
 use mlx::Array;
 
-use super::CrossAttention;
+use super::{CrossAttention, NORMS};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::ops::{LayerContext, Ops};
 use crate::weights::Store;
@@ -19,26 +19,19 @@ pub(crate) struct CrossAttentionBlock {
     k: Linear,
     v: Linear,
     out: Linear,
-    q_norm: NormBlock,
-    k_norm: NormBlock,
+    /// Of queries and keys.
+    norms: Option<[NormBlock; 2]>,
 }
 
 impl CrossAttentionBlock {
     pub(crate) fn load(spec: &CrossAttention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let [q, k, v, out] = ["q_proj", "k_proj", "v_proj", "o_proj"].map(&mut linear);
-        let [q_norm, k_norm] =
-            ["q_norm", "k_norm"].map(|name| store.norm(&format!("{path}.{name}"), spec.norm, spec.head_dim));
-        Ok(Self {
-            spec: *spec,
-            ops: store.ops(),
-            q: q?,
-            k: k?,
-            v: v?,
-            out: out?,
-            q_norm: q_norm?,
-            k_norm: k_norm?,
-        })
+        let norms = spec.norm.map(|norm| -> Result<_, LoadError> {
+            let [q, k] = NORMS.map(|name| store.norm(&format!("{path}.{name}"), norm, spec.head_dim));
+            Ok([q?, k?])
+        });
+        Ok(Self { spec: *spec, ops: store.ops(), q: q?, k: k?, v: v?, out: out?, norms: norms.transpose()? })
     }
 
     /// Queries `[rows, heads, head_dim]` → `[rows, heads · head_dim]`. Keys and values `[1, kv_heads, n, head_dim]`.
@@ -63,11 +56,14 @@ impl CrossAttentionBlock {
 
 impl MixerBlock for CrossAttentionBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
-        let cross = layer.ctx.cross.as_ref().ok_or_else(|| mlx::Error::new("rows of pictures"))?;
+        let cross = layer.ctx.cross.as_ref().ok_or_else(|| mlx::Error::new("rows to attend to"))?;
         let (rows, width) = (x.dim(0)?, (self.spec.heads * self.spec.head_dim) as i32);
         let queries = self.q.forward(x)?;
         let queries = queries.reshape(&[rows, self.spec.heads as i32, self.spec.head_dim as i32])?;
-        let queries = self.q_norm.forward(&queries)?;
+        let queries = match &self.norms {
+            Some([norm, _]) => norm.forward(&queries)?,
+            None => queries,
+        };
         let nothing = |from: i32, to: i32| Array::zeros(&[to - from, width], queries.dtype()?);
         let (mut parts, mut next) = (Vec::new(), 0);
         for CrossRows { rows, states } in &cross.spans {
@@ -90,7 +86,11 @@ impl MixerBlock for CrossAttentionBlock {
     fn cross_keys(&self, rows: &Array) -> mlx::Result<Option<[Array; 2]>> {
         let count = rows.dim(0)?;
         let by_head = |x: Array| x.reshape(&[count, self.spec.kv_heads as i32, self.spec.head_dim as i32]);
-        let keys = self.k_norm.forward(&by_head(self.k.forward(rows)?)?)?;
+        let keys = by_head(self.k.forward(rows)?)?;
+        let keys = match &self.norms {
+            Some([_, norm]) => norm.forward(&keys)?,
+            None => keys,
+        };
         let values = by_head(self.v.forward(rows)?)?;
         let in_front = |x: Array| x.transpose(&[1, 0, 2])?.expand_dims(&[0])?.contiguous();
         Ok(Some([in_front(keys)?, in_front(values)?]))
@@ -102,6 +102,6 @@ impl MixerBlock for CrossAttentionBlock {
 
     fn arrays(&self) -> Vec<&Array> {
         let linears = [&self.q, &self.k, &self.v, &self.out].into_iter().flat_map(Linear::arrays);
-        linears.chain(self.q_norm.arrays()).chain(self.k_norm.arrays()).collect()
+        linears.chain(self.norms.iter().flatten().flat_map(NormBlock::arrays)).collect()
     }
 }

@@ -37,10 +37,13 @@ pub const PART: &[Field] = &[
     harmless("annotations", "sources are not part of the prompt"),
     harmless("logprobs", "not part of the prompt"),
     honoured("image_url", "of an image: a `data:` URL, or an `https:` or `file:` URL that the server allows"),
-    harmless("file_id", "a note stands for what this model cannot read"),
-    harmless("file_data", "a note stands for what this model cannot read"),
-    harmless("file_url", "a note stands for what this model cannot read"),
-    harmless("filename", "a note stands for what this model cannot read"),
+    honoured(
+        "file_data",
+        "of an image, a video or a sound: a `data:` URL, or base64; a note stands for other files",
+    ),
+    honoured("file_url", "the same as an `https:` or `file:` URL that the server allows"),
+    honoured("filename", "its ending says what a file is whose `data:` URL does not"),
+    harmless("file_id", "this server keeps no files; a note stands for it"),
     harmless("detail", "the model's processor chooses the size"),
 ];
 
@@ -219,7 +222,10 @@ fn part(value: Value, at: &str) -> Result<Option<Part>, ApiError> {
         }
         "refusal" => fields.text("refusal")?.map(Part::Text),
         "input_image" => Some(Part::Media(media::of_responses(&mut fields)?)),
-        "input_file" => Some(Part::Text("[file: this model reads text only]".to_owned())),
+        "input_file" => Some(match media::of_file(&mut fields)? {
+            Some(media) => Part::Media(media),
+            None => Part::Text("[file: only images, videos and sounds are read]".to_owned()),
+        }),
         other => {
             count_unknown(&format!("{at}.type={other}"));
             None

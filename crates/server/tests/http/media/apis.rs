@@ -63,6 +63,39 @@ fn images_of_the_responses_api_are_seen() {
 }
 
 #[test]
+fn files_of_the_responses_api_are_media_by_their_type_or_name() {
+    let server = VisionServer::new(Settings::default());
+    let expected = chat(&server, &asked());
+    let picture = Picture::one().png();
+    let answer = |file: Value| {
+        let content = json!([
+            {"type": "input_text", "text": "w1 w2"}, file, {"type": "input_text", "text": "w3"},
+        ]);
+        let body = json!({
+            "model": "seer", "max_output_tokens": 6, "temperature": 0,
+            "input": [{"role": "user", "content": content}],
+        });
+        server.post("/v1/responses", &body)
+    };
+    let files = [
+        json!({"type": "input_file", "file_data": data_url("image/png", &picture)}),
+        json!({"type": "input_file", "filename": "a.PNG", "file_data": base64(&picture)}),
+    ];
+    for file in files {
+        let reply = answer(file);
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        let found = reply.json()["output"][0]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(found, expected);
+    }
+    assert_eq!(server.media().encoder_runs_total, 1);
+    let note = answer(json!({"type": "input_file", "filename": "a.pdf", "file_data": base64(b"%PDF")}));
+    assert_eq!(note.status, 200, "{}", note.body);
+    let url = answer(json!({"type": "input_file", "file_url": "https://pictures.invalid/a.jpg?size=1"}));
+    assert_eq!(url.status, 400, "{}", url.body);
+    assert!(url.body.contains("input[0].content[1].file_url"), "{}", url.body);
+}
+
+#[test]
 fn results_of_tools_have_images() {
     let server = VisionServer::new(Settings::default());
     let result = |content: Value| json!({"type": "tool_result", "tool_use_id": "t1", "content": content});

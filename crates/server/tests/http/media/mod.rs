@@ -13,6 +13,7 @@ mod sense;
 mod sound_files;
 mod sounds;
 mod spans;
+mod transcriptions;
 mod urls;
 
 /// What the hostile pictures need.

@@ -173,6 +173,12 @@ impl Golden {
         self.0[&format!("{what}.{case}")].to_vec::<i32>().unwrap()
     }
 
+    /// The mean of the numbers `what` of a case.
+    pub fn mean(&self, what: &str, case: &str) -> f32 {
+        let numbers = self.0[&format!("{what}.{case}")].to_vec::<f32>().unwrap();
+        numbers.iter().sum::<f32>() / numbers.len() as f32
+    }
+
     /// Log-probabilities after the prompt and so many of the tokens behind it.
     pub fn logprobs(&self, case: &str, behind: usize) -> Vec<f32> {
         let logits = &self.0[&format!("logits.{case}")];

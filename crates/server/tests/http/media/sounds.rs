@@ -52,6 +52,11 @@ fn server(settings: Settings) -> VisionServer {
     VisionServer::of(&directory(), settings, ServerSettings::default())
 }
 
+/// A server of a model that hears.
+pub fn hearer() -> VisionServer {
+    server(Settings::default())
+}
+
 fn audio(bytes: &[u8]) -> Value {
     json!({"type": "input_audio", "input_audio": {"data": base64(bytes), "format": "wav"}})
 }

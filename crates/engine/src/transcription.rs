@@ -1,0 +1,117 @@
+//! Speech to text: a sound is written down window by window, each as a generation of its own.
+//!
+//! Start at [`Handle::transcribe`](crate::Handle::transcribe). Whisper reads a window by cross attention and writes tokens of
+//! time, which say where the next window begins ([`segments`]); other models that hear are asked in a conversation.
+//!
+//! Invariant: windows of a sound are generated one after the other; requests of other clients go on beside them.
+
+mod chat;
+mod languages;
+mod quality;
+pub(crate) mod rules;
+mod segments;
+mod sound;
+pub(crate) mod tokens;
+mod transcriber;
+mod windows;
+
+pub use languages::Language;
+pub(crate) use sound::Sound;
+pub(crate) use transcriber::Transcriber;
+pub use transcriber::TranscriptionStream;
+
+use crate::{Failure, MediaItem, Request, Usage};
+
+/// A sound to write down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transcription {
+    /// Its id, model, tenant, priority and time limit are those of each window's generation; other fields are replaced.
+    pub request: Request,
+    /// A file of sound.
+    pub audio: MediaItem,
+    #[allow(missing_docs)]
+    pub task: SpeechTask,
+    /// The code of the language that is spoken, as `en`. `None`: the model finds out.
+    pub language: Option<String>,
+    /// A text that may stand before what is spoken: names and spellings.
+    pub prompt: Option<String>,
+    /// 0 takes the most likely tokens, and tries again with higher ones where the result looks wrong.
+    pub temperature: f32,
+    /// Whether segments must have times of the model's own.
+    pub times: SpeechTimes,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpeechTask {
+    /// What is spoken.
+    Transcribe,
+    /// The same in English.
+    Translate,
+}
+
+/// Whether segments must have times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpeechTimes {
+    /// Those of windows will do.
+    Optional,
+    /// A model that gives none is refused; the field of the API that needs them, for the error.
+    Required {
+        /// As the API spells it.
+        field: &'static str,
+    },
+}
+
+/// One item of a transcription.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TranscriptionEvent {
+    /// The next segment.
+    Segment(SpeechSegment),
+    /// The last event of a transcription that succeeded.
+    Finished(SpeechSummary),
+    /// The last event of a transcription that failed.
+    Failed(Failure),
+}
+
+/// Text between two times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeechSegment {
+    /// Counted from 0.
+    pub number: usize,
+    /// Where its window begins, in seconds.
+    pub window_s: f64,
+    /// In seconds from the beginning of the sound.
+    pub start_s: f64,
+    /// The same.
+    pub end_s: f64,
+    /// With the space that the model writes before it.
+    pub text: String,
+    /// Of the text and its times.
+    pub tokens: Vec<u32>,
+    /// Of its window, as generated.
+    pub quality: WindowQuality,
+}
+
+/// What a window's generation says about itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct WindowQuality {
+    /// The temperature that the result was kept of.
+    pub temperature: f32,
+    /// Mean log-probability of its tokens.
+    pub avg_logprob: f32,
+    /// Bytes of the text over those of its compressed form: repetitions have a high one.
+    pub compression_ratio: f32,
+    /// Probability that nothing is spoken, of models that say so.
+    pub no_speech_prob: f32,
+}
+
+/// What is known of the whole sound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeechSummary {
+    /// What is spoken, as given or as found.
+    pub language: Option<Language>,
+    /// How long the sound is.
+    pub duration_s: f64,
+    /// Of all windows.
+    pub usage: Usage,
+}
