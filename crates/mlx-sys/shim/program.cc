@@ -136,8 +136,8 @@ ArraysPtr cuda_program_call(Str name, const Arrays& inputs, Ints shapes, Ints ra
   for (auto d : dtypes) out_dtypes.push_back(dtype_of(d));
   std::vector<mx::fast::ScalarArg> arguments(scalars.begin(), scalars.end());
   return own(mx::fast::precompiled_cuda_kernel(std::string(name), stand_in, inputs, out_shapes, out_dtypes,
-      arguments, {l.grid[0], l.grid[1], l.grid[2]}, {l.threads[0], l.threads[1], l.threads[2]}, 0, std::nullopt,
-      true));
+      arguments, {l.grid[0], l.grid[1], l.grid[2]}, {l.threads[0], l.threads[1], l.threads[2]},
+      l.shared_bytes, std::nullopt, true));
 }
 
 ArrayPtr program_input(const Array& made, Str kernel) {

@@ -319,6 +319,11 @@ class Builder {
     auto groups = [](int all, int of) { return static_cast<unsigned int>((all + of - 1) / of); };
     driver::KernelNode kernel{};
     kernel.function = function(std::get<0>(state));
+    kernel.shared_bytes = static_cast<unsigned int>(std::get<9>(state));
+    constexpr int most_shared_bytes = 8; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if (kernel.shared_bytes > 0)
+      driver::call<driver::Function, int, int>(
+          "cuFuncSetAttribute", kernel.function, most_shared_bytes, static_cast<int>(kernel.shared_bytes));
     kernel.grid[0] = groups(threads, x), kernel.grid[1] = groups(rows, y), kernel.grid[2] = groups(planes, z);
     kernel.block[0] = x, kernel.block[1] = y, kernel.block[2] = z;
     kernel.arguments = arguments.data();

@@ -62,6 +62,7 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
             scale,
             softcap: None,
             sink_logits: SinkLogits::Absent,
+            unit: MatrixUnit::SimdGroup,
         };
         let rotary = Rotary {
             dtype,
@@ -81,7 +82,9 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
                 let attention = PagedAttention { pool, softcap, sink_logits, ..attention };
                 if attention.is_supported() {
                     plans.extend(attention.decode_split(Dialect::Cuda, 4, 4, 2));
-                    plans.push(attention.chunks(Dialect::Cuda, 64, 2));
+                    for unit in [MatrixUnit::SimdGroup, MatrixUnit::Warpgroup] {
+                        plans.push(PagedAttention { unit, ..attention }.chunks(Dialect::Cuda, 64, 2));
+                    }
                 }
             }
         }

@@ -103,6 +103,7 @@ impl CustomKernel {
         let launch = sys::Launch {
             grid: launch.grid,
             threads: launch.threads,
+            shared_bytes: 0,
             has_init: launch.init.is_some(),
             init: launch.init.unwrap_or(0.0),
         };

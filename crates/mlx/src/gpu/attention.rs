@@ -1,8 +1,11 @@
 //! Attention over keys and values in blocks: rotation and write, rows that decode, prompt chunks.
 
 use super::elementwise::is_float;
+use super::linear::MatrixUnit;
 use super::plan::{Operand, Plan, bits, dtype, int, unused_output};
-use super::source::{ATTN_CHUNK_MMA, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE};
+use super::source::{
+    ATTN_CHUNK_MMA, ATTN_CHUNK_WIDE, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE,
+};
 use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, Result, device};
 
@@ -190,6 +193,8 @@ pub struct PagedAttention {
     pub softcap: Option<f32>,
     /// Whether each head has the logit of a key without a value.
     pub sink_logits: SinkLogits,
+    /// What multiplies matrices of prompt chunks.
+    pub unit: MatrixUnit,
 }
 
 /// Logits of keys without values.
@@ -253,6 +258,8 @@ enum Way {
     Rows,
     /// Tensor cores.
     Tensor,
+    /// Tensor cores by warpgroups.
+    Wide,
 }
 
 /// Groups that keep a large GPU busy: two for each of an H200's multiprocessors.
@@ -276,12 +283,7 @@ impl PagedAttention {
     /// `[rows, heads · head_dim]` and partial results; a second plan, if there is one, takes the partial results, the
     /// items and the logits, and gives the result.
     pub fn decode(&self, dialect: Dialect, rows: i32, items: i32, longest: i32) -> Vec<Plan> {
-        // Packed keys are fewer bytes in flight.
-        let wanted = match self.pool {
-            PoolFormat::Float(_) => GROUPS_WANTED,
-            PoolFormat::Packed { bits, .. } => GROUPS_WANTED * 16 / bits,
-        };
-        let busy = wanted / (items * self.shape.kv_heads).max(1);
+        let busy = GROUPS_WANTED / (items * self.shape.kv_heads).max(1);
         let splits = busy.min((f64::from(longest.max(1)).sqrt() / 3.0) as i32).max(1);
         self.decode_split(dialect, rows, items, splits)
     }
@@ -291,7 +293,7 @@ impl PagedAttention {
         let group = self.shape.group();
         let way = if self.decodes_on_tensor_cores(dialect) { Way::Tensor } else { Way::Rows };
         let (kernel, mut constants, simds) = match way {
-            Way::Tensor => (&ATTN_MMA, self.constants(), 4),
+            Way::Tensor | Way::Wide => (&ATTN_MMA, self.constants(), 4),
             Way::Rows => {
                 let (constants, simds) = self.rows_constants(1);
                 (&ATTN_ROWS, constants, simds)
@@ -335,26 +337,49 @@ impl PagedAttention {
 
     /// Rows of a prompt that an item of [`Self::chunks`] may have.
     pub fn chunk_rows(&self, dialect: Dialect) -> i32 {
-        let pairs = if self.chunks_on_tensor_cores(dialect) { CHUNK_PAIRS } else { 16 };
+        let pairs = match self.chunk_way(dialect) {
+            Way::Rows => 16,
+            Way::Tensor => CHUNK_PAIRS,
+            Way::Wide => WIDE_WARPGROUPS * 64,
+        };
         (pairs / self.shape.group()).max(1)
     }
 
     /// Rows of prompt chunks, and rows that are copied. Inputs as of [`Self::decode`], without the counter where the
-    /// kernel has none; `other` is what rows are copied from. One output, `[rows, heads · head_dim]`, and perhaps an
-    /// unused one.
+    /// kernel has none; `other` is what rows are copied from. Items are `[items · 8]` without padding, which warpgroups
+    /// would go through as well. One output, `[rows, heads · head_dim]`, and perhaps an unused one.
     pub fn chunks(&self, dialect: Dialect, rows: i32, items: i32) -> Plan {
         let HeadShape { heads, kv_heads, head_dim } = self.shape;
         let out = (vec![rows, heads * head_dim], self.dtype);
-        if self.chunks_on_tensor_cores(dialect) {
-            let mut constants = self.constants();
-            constants.extend([int("NS", CHUNK_SIMDS), int("KT", self.chunk_keys())]);
-            let (groups, threads) = ([items, kv_heads, 1], CHUNK_SIMDS * 32);
-            return Plan { kernel: &ATTN_CHUNK_MMA, constants, groups, threads, outputs: vec![out] };
+        match self.chunk_way(dialect) {
+            Way::Rows => {
+                let (mut constants, simds) = self.rows_constants(self.chunk_rows(dialect));
+                constants.push(int("NS", simds));
+                let (groups, outputs) = ([1, kv_heads, items], vec![out, unused_output()]);
+                Plan { kernel: &ATTN_ROWS, constants, groups, threads: simds * 32, outputs }
+            }
+            Way::Tensor => {
+                let mut constants = self.constants();
+                constants.extend([int("NS", CHUNK_SIMDS), int("KT", self.chunk_keys())]);
+                let (groups, threads) = ([items, kv_heads, 1], CHUNK_SIMDS * 32);
+                Plan { kernel: &ATTN_CHUNK_MMA, constants, groups, threads, outputs: vec![out] }
+            }
+            Way::Wide => {
+                let mut constants = self.constants();
+                constants.extend([
+                    int("WN", WIDE_WARPGROUPS),
+                    int("KT", WIDE_KEYS),
+                    int("ST", WIDE_STAGES),
+                    int("LAG", WIDE_COPIED),
+                    int("SHARED", 2 * WIDE_STAGES * WIDE_KEYS * head_dim * 2),
+                    int("REGISTERS", WIDE_REGISTERS),
+                    int("PRODUCER_REGISTERS", WIDE_PRODUCER_REGISTERS),
+                ]);
+                let groups = [(items * kv_heads).clamp(1, WIDE_GROUPS), 1, 1];
+                let threads = WIDE_WARPGROUPS * 128 + 128;
+                Plan { kernel: &ATTN_CHUNK_WIDE, constants, groups, threads, outputs: vec![out] }
+            }
         }
-        let (mut constants, simds) = self.rows_constants(self.chunk_rows(dialect));
-        constants.push(int("NS", simds));
-        let outputs = vec![out, unused_output()];
-        Plan { kernel: &ATTN_ROWS, constants, groups: [1, kv_heads, items], threads: simds * 32, outputs }
     }
 
     /// Computes [`Self::decode`], `[rows, heads · head_dim]`.
@@ -384,9 +409,18 @@ impl PagedAttention {
             && self.block_size % 16 == 0
     }
 
-    fn chunks_on_tensor_cores(&self, dialect: Dialect) -> bool {
+    fn chunk_way(&self, dialect: Dialect) -> Way {
         let dim = self.shape.head_dim;
-        self.has_tensor_types(dialect) && dim % 16 == 0 && dim <= 256 && self.shape.group() <= CHUNK_PAIRS
+        let is_bf16 = self.dtype == Dtype::Bf16 && self.pool == PoolFormat::Float(Dtype::Bf16);
+        if !self.has_tensor_types(dialect) {
+            Way::Rows
+        } else if self.unit == MatrixUnit::Warpgroup && is_bf16 && matches!(dim, 64 | 128) {
+            Way::Wide
+        } else if dim % 16 == 0 && dim <= 256 && self.shape.group() <= CHUNK_PAIRS {
+            Way::Tensor
+        } else {
+            Way::Rows
+        }
     }
 
     /// Keys of a prompt chunk that pass through shared memory at once: as many as a group may have without asking for more
@@ -445,3 +479,17 @@ impl PagedAttention {
 const CHUNK_SIMDS: i32 = 4;
 /// Pairs of row and head of a group.
 const CHUNK_PAIRS: i32 = CHUNK_SIMDS * 16;
+
+/// Warpgroups of a prompt chunk's group that share keys and values.
+const WIDE_WARPGROUPS: i32 = 2;
+/// Keys of a stage.
+const WIDE_KEYS: i32 = 64;
+/// Stages: one that is computed, one whose values are still read, one that is full, one on its way.
+const WIDE_STAGES: i32 = 4;
+/// Stages that are copied at once.
+const WIDE_COPIED: i32 = 1;
+/// Groups of a launch, which take turns: one for each of an H200's multiprocessors.
+const WIDE_GROUPS: i32 = 132;
+/// Registers of a thread that computes, and of one that copies: 168 each before some change hands.
+const WIDE_REGISTERS: i32 = 208;
+const WIDE_PRODUCER_REGISTERS: i32 = 504 - 2 * WIDE_REGISTERS;

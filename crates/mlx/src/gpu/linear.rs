@@ -3,7 +3,7 @@
 use mlx_sys as sys;
 
 use super::plan::{Plan, dtype, int};
-use super::program::has_warpgroups;
+use super::program::{has_warpgroups, is_used};
 use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM, WMM_WIDE};
 use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
@@ -65,9 +65,9 @@ pub enum MatrixUnit {
 }
 
 impl MatrixUnit {
-    /// Of the GPU that this process uses.
+    /// Of the GPU that this process uses. Kernels by warpgroups are our own programs.
     pub fn of_device() -> Self {
-        if has_warpgroups() { Self::Warpgroup } else { Self::SimdGroup }
+        if has_warpgroups() && is_used() { Self::Warpgroup } else { Self::SimdGroup }
     }
 }
 
@@ -98,6 +98,10 @@ const WIDE_GROUPS_WANTED: i32 = 132;
 const WARPGROUPS: i32 = 3;
 /// Simd groups of a group that put its rows into shared memory.
 const PRODUCERS: i32 = 4;
+
+/// Stages of a group's rows in the order of its products, and as they are.
+const WIDE_STAGES: i32 = 3;
+const WIDE_COPIES: i32 = 3;
 
 impl FewRows {
     /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
@@ -186,7 +190,14 @@ impl FewRows {
         let blocks = (self.outputs + 64 * WARPGROUPS - 1) / (64 * WARPGROUPS);
         let splits = self.splits((units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).min(10));
         let tiles = if self.rows <= 32 { 4 } else { 8 };
-        let constants = vec![("MT", tiles), ("WN", WARPGROUPS), ("PRODUCERS", PRODUCERS)];
+        let constants = vec![
+            ("MT", tiles),
+            ("WN", WARPGROUPS),
+            ("PRODUCERS", PRODUCERS),
+            ("ST", WIDE_STAGES),
+            ("RAW", WIDE_COPIES),
+            ("SHARED", (WIDE_STAGES + WIDE_COPIES) * 16 * tiles * 128),
+        ];
         let (format, whole, even) = (self.format, whole(self.inputs), even(self.is_even()));
         let simds = 4 * WARPGROUPS + PRODUCERS;
         (Unfinished { kernel: &WMM_WIDE, format, whole, even, constants, blocks, splits, simds }, splits)

@@ -25,6 +25,15 @@ impl Plan {
         let [x, y, z] = self.groups;
         [x * self.threads, y, z]
     }
+
+    /// Threadgroup memory that a launch gets beside what the kernel declares: its constant `SHARED`.
+    pub fn shared_bytes(&self) -> i32 {
+        let shared = self.constants.iter().find(|(name, _)| *name == "SHARED");
+        match shared {
+            Some((_, TemplateValue::Int(bytes))) => *bytes,
+            _ => 0,
+        }
+    }
 }
 
 /// How rows that a kernel reads are stored.

@@ -64,7 +64,7 @@ pub(super) fn call(plan: &Plan, inputs: &[&Array]) -> Result<Option<Vec<Array>>>
     }
 }
 
-fn is_used() -> bool {
+pub(super) fn is_used() -> bool {
     match USED.load(Ordering::Relaxed) {
         YES => true,
         NO => false,
@@ -157,7 +157,8 @@ fn launch(plan: &Plan, program: &Program, inputs: &[&Array]) -> Result<Vec<Array
     let shapes: Vec<i32> = plan.outputs.iter().flat_map(|(shape, _)| shape.iter().copied()).collect();
     let ranks: Vec<i32> = plan.outputs.iter().map(|(shape, _)| shape.len() as i32).collect();
     let dtypes: Vec<_> = plan.outputs.iter().map(|(_, dtype)| dtype.code()).collect();
-    let launch = sys::Launch { grid: plan.grid(), threads: [plan.threads, 1, 1], has_init: false, init: 0.0 };
+    let (grid, threads) = (plan.grid(), [plan.threads, 1, 1]);
+    let launch = sys::Launch { grid, threads, shared_bytes: plan.shared_bytes(), has_init: false, init: 0.0 };
     let arrays = list(inputs.iter().copied())?;
     let made = sys::cuda_program_call(&program.name, &arrays, &shapes, &ranks, &dtypes, &scalars, &launch);
     let made = made.map_err(|e| Error::op("cuda_program", inputs.iter().copied(), e.what()))?;
@@ -189,10 +190,12 @@ pub fn text(plan: &Plan, function: &str, inputs: &[Dtype]) -> String {
     let constants: String = plan.constants.iter().map(constant).collect();
     let (header, body, threads) = (source.header, source.body, plan.threads);
     let parameters = parameters.join(", ");
+    // Registers change hands only in a group that has a multiprocessor to itself.
+    let bounds = if plan.shared_bytes() > 0 { format!("{threads}, 1") } else { threads.to_string() };
     let wait = if body.contains(WAIT.trim_end()) { "" } else { WAIT };
     format!(
         "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\n{header}\
-         extern \"C\" __global__ void __launch_bounds__({threads}) {function}({parameters}) {{\n\
+         extern \"C\" __global__ void __launch_bounds__({bounds}) {function}({parameters}) {{\n\
          {LAUNCH_NEXT}{wait}{constants}{shapes}{body}}}\n"
     )
 }

@@ -90,6 +90,12 @@ pub(super) static ATTN_CHUNK_MMA: Kernel = kernel!(
     &["out"],
     TensorCores
 );
+pub(super) static ATTN_CHUNK_WIDE: Kernel = kernel!(
+    "attn_chunk_wide",
+    &["q", "kpool", "vpool", "items", "table", "sinks", "other"],
+    &["out"],
+    Warpgroups
+);
 pub(super) static LATENT_WRITE: Kernel = kernel!(
     "latent_write",
     &["q", "kv", "w", "freq", "pos", "slot", "lpool", "kpool"],
@@ -149,6 +155,7 @@ pub(super) static COPY_BLOCKS: Kernel = kernel!("copy_blocks", &["pool", "pairs"
 const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
     ("attn_copy.h", include_str!("kernels/attn_copy.h")),
+    ("attn_span.h", include_str!("kernels/attn_span.h")),
     ("attn_tail.h", include_str!("kernels/attn_tail.h")),
     ("attn_last.h", include_str!("kernels/attn_last.h")),
     ("choose_body.h", include_str!("kernels/choose_body.h")),
@@ -187,7 +194,7 @@ impl Kernel {
 
 /// The text with its includes in their places.
 fn expanded(text: &str) -> String {
-    let line = |line: &str| match line.strip_prefix("//@include ") {
+    let line = |line: &str| match line.trim_start().strip_prefix("//@include ") {
         Some(name) => PARTS.iter().find(|(part, _)| *part == name).map_or("", |(_, text)| text).to_owned(),
         None => format!("{line}\n"),
     };

@@ -1,7 +1,7 @@
 //! Attention over blocks: rows that decode, prompt chunks, and batches of both.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Dialect, HeadShape, ITEM_FIELDS, PagedAttention, Plan, PoolFormat, SinkLogits};
+use mlx::gpu::{Dialect, HeadShape, ITEM_FIELDS, MatrixUnit, PagedAttention, Plan, PoolFormat, SinkLogits};
 
 use crate::emulator::{Numbers, Program, Tensor, error, tolerance};
 use crate::pools;
@@ -280,7 +280,7 @@ fn all_noticed(name: &str, cases: &[Case], breaks: &[(usize, &'static str, &'sta
             Ok(arrays) => error(&arrays[case.inputs.len()].to_f64(), &case.expected) > tolerance(case.dtype),
             Err(_) => true,
         };
-        assert!((1..=4).any(fails), "{name}: `{old}` was replaced, and nothing noticed");
+        assert!((1..=4).chain(101..=104).any(fails), "{name}: `{old}` was replaced, and nothing noticed");
     }
 }
 
@@ -298,6 +298,7 @@ fn attention(dtype: Dtype, heads: [i32; 3], block_size: i32) -> PagedAttention {
         scale,
         softcap: None,
         sink_logits: SinkLogits::Absent,
+        unit: MatrixUnit::SimdGroup,
     }
 }
 
@@ -320,6 +321,10 @@ fn with_sinks(attention: PagedAttention) -> PagedAttention {
 /// Single rows after these contexts.
 fn rows(contexts: &[usize]) -> Vec<(usize, usize)> {
     contexts.iter().map(|context| (*context, 1)).collect()
+}
+
+fn by_warpgroups(attention: PagedAttention) -> PagedAttention {
+    PagedAttention { unit: MatrixUnit::Warpgroup, ..attention }
 }
 
 fn plain_decodes(dialect: Dialect) -> Vec<Case> {
@@ -388,6 +393,54 @@ fn tensor_chunks() -> Vec<Case> {
     ]
 }
 
+fn wide_chunks() -> Vec<Case> {
+    let chunks = |attention: PagedAttention, segments: &[(usize, usize)]| {
+        chunks(Dialect::Cuda, &World::new(by_warpgroups(attention), segments))
+    };
+    let cases = vec![
+        chunks(attention(Bf16, [8, 2, 128], 16), &[(0, 45), (40, 1), (13, 5)]),
+        chunks(attention(Bf16, [5, 1, 64], 32), &[(0, 2), (77, 130)]),
+        chunks(attention(Bf16, [14, 2, 64], 4), &[(0, 290)]),
+        chunks(windowed(attention(Bf16, [4, 2, 64], 16), 19, 3), &[(150, 70), (2, 20)]),
+        chunks(windowed(attention(Bf16, [2, 1, 128], 16), 140, 0), &[(300, 9), (10, 200)]),
+        chunks(windowed(attention(Bf16, [6, 2, 64], 16), 70, 70), &[(50, 190)]),
+        chunks(with_sinks(attention(Bf16, [8, 2, 64], 16)), &[(0, 2), (9, 40)]),
+        chunks(capped(with_sinks(attention(Bf16, [4, 2, 128], 16)), 1.5), &[(9, 240)]),
+    ];
+    assert!(cases.iter().all(|case| case.plans[0].kernel.name == "attn_chunk_wide"));
+    cases
+}
+
+#[test]
+fn wide_chunks_equal_their_reference() {
+    let worst = worst("chunk_wide_cuda", Dialect::Cuda, &wide_chunks());
+    assert!(worst < 1.0, "{worst}");
+}
+
+#[test]
+fn broken_wide_chunks_are_noticed() {
+    let breaks = [
+        (2, "gk_wait<LAG>();", ""),
+        (
+            2,
+            "gk_join<256>(full(n, warpgroup));\ngk_warpgroup_begin();\nscores(n);\nadd_values",
+            "gk_warpgroup_begin();\nscores(n);\nadd_values",
+        ),
+        (2, "if (n >= ST) gk_join<ALL>(1 + n % ST);", ""),
+        (2, "acc[d][i] *= a[i >> 1];", ";"),
+        (2, "gk_warpgroup_wait<1>();", ""),
+        (2, "gk_before_wait(l[0] + l[1]);\ngk_warpgroup_wait<0>();", ""),
+        (1, "k < keys_seen", "k < hi"),
+        (4, "c % 4 * 32", "c % 4 * 16"),
+        (4, "chunk % 8 ^ key % 8", "chunk % 8"),
+        (6, "m[o] * scale, sink", "m[o], sink"),
+        (0, "row0 + i / (G * ND)", "row0 + 1 + i / (G * ND)"),
+        (3, "b0 + i < SB ? b0 + i : b0 + i - freed", "b0 + i"),
+        (5, "if (SINK > 0 && lo > SINK)", "if (SINK > 0 && lo > 0)"),
+    ];
+    all_noticed("chunk_wide_broken", &wide_chunks(), &breaks);
+}
+
 #[test]
 fn plain_decode_equals_its_reference() {
     for (name, dialect) in [("rows_cuda", Dialect::Cuda), ("rows_metal", Dialect::Metal)] {
@@ -430,9 +483,11 @@ fn broken_decode_is_noticed() {
 #[test]
 fn broken_tensor_decode_is_noticed() {
     let breaks = [
-        (1, "across<T>(vr[0][0][h], vr[0][1][h], e)", "across<T>(vr[0][1][h], vr[0][0][h], e)"),
-        (5, "part[e] * kscale[i][e & 1][w]", "part[e] * kscale[i][0][w]"),
-        (7, "biased[o][w] *= a;", ""),
+        (1, "across<P>(x.v[0][0][h], x.v[0][1][h], 2 * e),", "across<P>(x.v[0][1][h], x.v[0][0][h], 2 * e),"),
+        (5, "x.kscale[e >> 1][w]", "x.kscale[0][w]"),
+        (7, "biased[o][w][j] *= a[j];", ";"),
+        (5, "{s0, s1, s0, s1}", "{0, 0, 0, 0}"),
+        (0, "p[i] = gk_turned(p[i]);", ""),
         (9, "gk_weighted<SINK_LOGITS>(x, w, top, sink)", "gk_weighted<false>(x, w, top, sink)"),
         (1, "k < n && (WINDOW", "k <= n && (WINDOW"),
         (2, "g + 8 * o) * D + c * 32", "g) * D + c * 32"),

@@ -66,6 +66,7 @@ struct Simd { int arrived = 0; alignas(16) char slot[2][32][64]; };
 struct Copy { void* to; char bytes[16]; };
 struct Fiber {
   ucontext_t at;
+  int numbered[16];  // how often it came to each barrier with a number
   std::unique_ptr<char[]> stack;
   D3 tid;
   int index;
@@ -82,6 +83,8 @@ inline std::vector<Simd> simds;
 inline Fiber* cur;
 inline D3 group, groups;
 inline int threads, bar;
+inline int numbered[16];  // threads that came to each barrier with a number
+inline int slow;   // which simd groups rest: none, the last four, the others
 inline bool late;  // what is asynchronous happens as late as it may, or at once
 inline std::function<void()>* body;
 inline std::vector<std::pair<void*, size_t>> shared;
@@ -108,6 +111,16 @@ inline void wait_for(const int* c, int target) {
 inline void barrier() {
   ++bar;
   wait_for(&bar, ++cur->bar_seq * threads);
+}
+// Barriers with numbers, of n threads each time: some wait for all, others only come.
+inline int came(int barrier, int n) {
+  if (barrier < 1 || barrier > 15 || n % 32) fail("a barrier that there is not");
+  ++numbered[barrier];
+  return ++cur->numbered[barrier] * n;
+}
+inline void join(int barrier, int n) {
+  const int target = came(barrier, n);
+  wait_for(&numbered[barrier], target);
 }
 // Every lane shows n bytes to its simd group and gets the table of all 32.
 inline const char (*exchange(const void* v, size_t n))[64] {
@@ -164,6 +177,7 @@ inline void prepare(Fiber& f, int i, int tx) {
   f.done = false;
   f.wait = nullptr;
   f.simd_seq = f.bar_seq = 0;
+  memset(f.numbered, 0, sizeof f.numbered);
   f.simd = &simds[i / 32];
   f.copies.assign(1, {});
   f.products.assign(1, {});
@@ -173,7 +187,8 @@ inline void prepare(Fiber& f, int i, int tx) {
   f.at.uc_link = &home;
   makecontext(&f.at, entry, 0);
 }
-// Runs fibers in turns until all are done. Simd groups rest at random, so that some are far ahead of others.
+// Runs fibers in turns until all are done. Simd groups rest at random, so that some are far ahead of others; above 100 a seed has
+// the last four, or the others, rest most of the time.
 inline void run_group(unsigned& seed) {
   std::vector<int> order(threads);
   for (int i = 0; i < threads; ++i) order[i] = i;
@@ -185,10 +200,13 @@ inline void run_group(unsigned& seed) {
     }
     seed = seed * 1664525u + 1013904223u;
     const unsigned resting = seed >> 8 & seed >> 16;
+    const bool all_run = (seed >> 20 & 15) == 0;
     for (int i : order) {
       Fiber& b = fibers[i];
       if (b.done || (b.wait && *b.wait < b.target)) continue;
-      if (resting >> (i / 32 % 16) & 1) { rest = true; continue; }
+      const bool is_last = i / 32 >= threads / 32 - 4;
+      const bool is_slow = slow == 1 ? is_last : slow == 2 && !is_last;
+      if ((is_slow && !all_run) || resting >> (i / 32 % 16) & 1) { rest = true; continue; }
       b.wait = nullptr;
       cur = &b;
       moved = true;
@@ -202,6 +220,7 @@ inline void run(const int* grid, int tx, unsigned seed, std::function<void()> f)
   body = &f;
   threads = tx;
   late = seed & 1;
+  slow = seed <= 100 ? 0 : seed & 2 ? 1 : 2;
   groups = {(unsigned)grid[0] / tx, (unsigned)grid[1], (unsigned)grid[2]};
   if (grid[0] % tx || threads % 32) fail("the grid is no multiple of the group");
   if ((int)fibers.size() < threads) { fibers.clear(); fibers.resize(threads); }
@@ -210,6 +229,7 @@ inline void run(const int* grid, int tx, unsigned seed, std::function<void()> f)
       for (unsigned x = 0; x < groups.x; ++x) {
         group = {x, y, z};
         bar = 0;
+        memset(numbered, 0, sizeof numbered);
         simds.assign(threads / 32, Simd());
         for (auto& s : shared) memset(s.first, 0xff, s.second);
         for (int i = 0; i < threads; ++i) prepare(fibers[i], i, tx);
@@ -268,6 +288,9 @@ struct Launch {
 
 inline unsigned emu_launch = 0;
 #define GK_SHARED(T, name, n) alignas(16) static T name[n]; static unsigned name##_run = 0; \
+  if (name##_run != emu_launch) { name##_run = emu_launch; emu::reg(name, sizeof(name)); }
+
+#define GK_SHARED_LARGE(T, name, n) alignas(1024) static T name[n]; static unsigned name##_run = 0; \
   if (name##_run != emu_launch) { name##_run = emu_launch; emu::reg(name, sizeof(name)); }
 
 #ifdef EMULATE_CUDA
@@ -336,13 +359,44 @@ inline void emu_matrices(unsigned (&r)[4], const void* row, bool turned) {
 }
 inline void gk_matrices(unsigned (&r)[4], const void* row) { emu_matrices(r, row, false); }
 inline void gk_matrices_t(unsigned (&r)[4], const void* row) { emu_matrices(r, row, true); }
+inline unsigned gk_turned(unsigned x) {
+  auto t = emu::exchange(&x, sizeof x);
+  const int lane = emu::cur->index & 31, g = lane >> 2, q = lane & 3;
+  unsigned r = 0;
+  for (int i = 0; i < 2; ++i) {
+    uint16_t h;
+    memcpy(&h, t[(2 * q + i) * 4 + g / 2] + g % 2 * 2, 2);
+    r |= (unsigned)h << 16 * i;
+  }
+  return r;
+}
+inline unsigned gk_less2(unsigned a, unsigned b) {
+  unsigned r = 0;
+  for (int i = 0; i < 32; i += 16) {
+    emu::f16 x, y;
+    x.b = a >> i;
+    y.b = b >> i;
+    r |= (unsigned)emu::f16((float)x - (float)y).b << i;
+  }
+  return r;
+}
 // cuda_wgmma.h's functions. Each simd group computes its 16 rows; what is missing between the four is not noticed.
 inline unsigned long long gk_tiles(const void* first, int across, int down) {
   if ((uintptr_t)first % 16 || across % 128 || down % 128) emu::fail("misaligned tiles");
   return (unsigned long long)(uintptr_t)first | (unsigned long long)(across / 128) << 48 | (unsigned long long)(down / 128) << 56;
 }
+// Marked by a zero where the others have what is down.
+inline unsigned long long gk_swizzled(const void* first, int across) {
+  if ((uintptr_t)first % 16 || across % 128) emu::fail("misaligned rows");
+  return (unsigned long long)(uintptr_t)first | (unsigned long long)(across / 128) << 48;
+}
+inline unsigned long long gk_further(unsigned long long tiles, int bytes) { return tiles + bytes; }
+inline const char* emu_swizzled(const char* at) { return (const char*)((uintptr_t)at ^ ((uintptr_t)at >> 7 & 7) << 4); }
 template <int MT> struct gk_warpgroup {
-  static void mma(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) {
+  static void start(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<false, false>(c, a, tiles); }
+  static void mma(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<true, false>(c, a, tiles); }
+  static void mma_t(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<true, true>(c, a, tiles); }
+  template <bool ADDS, bool TURNED> static void product(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) {
     struct Rows { unsigned word[4][4]; } rows;  // of the four lanes that share two rows
     auto t = emu::exchange(a, sizeof a);
     const int lane = emu::cur->index & 31, g = lane >> 2, q = lane & 3;
@@ -353,11 +407,18 @@ template <int MT> struct gk_warpgroup {
       for (int n = 0; n < MT; ++n)
         for (int o = 0; o < 4; ++o) {
           const int row8 = o >> 1, col = q * 2 + (o & 1);
-          float s = c[n][o];
+          float s = ADDS ? c[n][o] : 0;
           for (int k = 0; k < 16; ++k) {
             emu::bf16 x, y;
             x.b = rows.word[(k & 7) / 2][row8 + (k >= 8 ? 2 : 0)] >> (k & 1) * 16;
-            memcpy(&y.b, first + (k >> 3) * across + n * down + col * 16 + (k & 7) * 2, 2);
+            const char* from;
+            if (down == 0) {
+              const int in_row = n * 8 + col;
+              from = emu_swizzled(TURNED ? first + (in_row >> 6) * across + (in_row & 63) * 2 + k * 128 : first + in_row * 128 + k * 2);
+            } else {
+              from = first + (k >> 3) * across + n * down + (TURNED ? (k & 7) * 16 + col * 2 : col * 16 + (k & 7) * 2);
+            }
+            memcpy(&y.b, from, 2);
             s += (float)x * (float)y;
           }
           c[n][o] = s;
@@ -365,6 +426,12 @@ template <int MT> struct gk_warpgroup {
     });
   }
 };
+template <int MT> void gk_settled(float (&)[MT][4]) {}
+inline void gk_before_wait(float) {}
+template <int THREADS> void gk_join(int barrier) { emu::join(barrier, THREADS); }
+template <int THREADS> void gk_arrive(int barrier) { emu::came(barrier, THREADS); }
+template <int N> void gk_more_registers() {}
+template <int N> void gk_fewer_registers() {}
 inline void gk_warpgroup_begin() {}
 inline void gk_warpgroup_commit() { emu::cur->products.emplace_back(); }
 template <int N> void gk_warpgroup_wait() { emu::multiplied(N); }

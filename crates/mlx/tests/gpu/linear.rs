@@ -178,12 +178,15 @@ fn broken_products_are_noticed() {
         ("wmm_staged", 0, "GK_BARRIER();", ""),
         ("wmm_staged", 0, "gk_wait_all();", ""),
         ("wmm_staged", 0, "t * 2 + (i & 1) : i", "t + (i & 1) * 4 : i"),
-        ("wmm_wide", 0, "GK_BARRIER();", ""),
+        ("wmm_wide", 0, "gk_join<NP>(15);", ""),
+        ("wmm_wide", 0, "gk_wait<RAW - 2>();", ""),
+        ("wmm_wide", 0, "if (i == 0) gk_join<FULL>(full(step, GK_SIMD / 4));", ""),
+        ("wmm_wide", 0, "if (step >= ST) gk_join<FREE>(1 + step % ST);", ""),
         ("wmm_wide", 0, "gk_warpgroup_wait<0>();", ""),
-        ("wmm_wide", 0, "sc.pair(quarter * 64 / GROUP)", "sc.pair(0)"),
+        ("wmm_wide", 0, "sc[odd].pair(quarter * 64 / GROUP)", "sc[odd].pair(0)"),
         ("wmm_wide", 4, "t < 2 ? v : w", "v"),
         ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
-        ("wmm_wide", 0, "(a & 1) * 8 + i * 16", "(a & 1) * 8 + i * 8"),
+        ("wmm_wide", 0, "(a & 1) + i * 2) ^ (m & 7)", "(a & 1) + i) ^ (m & 7)"),
     ];
     for kernel in ["wmm", "wmm_staged", "wmm_wide"] {
         let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
@@ -209,7 +212,10 @@ fn broken_products_are_noticed() {
                 }
                 Err(_) => true,
             };
-            assert!((1..=4).any(fails), "{kernel}: `{old}` was replaced, and nothing noticed");
+            assert!(
+                (1..=4).chain(101..=104).any(fails),
+                "{kernel}: `{old}` was replaced, and nothing noticed"
+            );
         }
     }
 }

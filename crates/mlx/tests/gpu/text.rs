@@ -2,8 +2,8 @@
 
 use mlx::Dtype;
 use mlx::gpu::{
-    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, Operand, PagedAttention, Plan, PoolFormat, Rotary,
-    RotaryNorm, RotaryOrder, SinkLogits,
+    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, MatrixUnit, Operand, PagedAttention, Plan,
+    PoolFormat, Rotary, RotaryNorm, RotaryOrder, SinkLogits,
 };
 
 fn plans(dialect: Dialect) -> Vec<Plan> {
@@ -19,6 +19,7 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
         scale: 0.1,
         softcap: None,
         sink_logits: SinkLogits::Absent,
+        unit: MatrixUnit::SimdGroup,
     };
     let rotary = Rotary {
         dtype,

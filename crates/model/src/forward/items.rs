@@ -156,7 +156,9 @@ impl Items {
             return Ok(Some(items.clone()));
         }
         let items = self.layout.chunk_items(most.max(1) as usize);
-        let list = ItemList { array: upload(&items)?, count: (items.len() / ITEM_FIELDS) as i32 };
+        // A kernel whose groups take turns reads from the shape how many there are: without what pads them.
+        let array = upload(&items)?.slice(&[0], &[items.len() as i32])?;
+        let list = ItemList { array, count: (items.len() / ITEM_FIELDS) as i32 };
         made.insert(most, list.clone());
         Ok(Some(list))
     }

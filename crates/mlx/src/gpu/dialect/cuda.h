@@ -45,7 +45,16 @@ template <> struct gk_to<__half> { static GK_FN __half of(float x) { return __fl
 template <> struct gk_to<gk_uint> { static GK_FN gk_uint of(float x) { return (gk_uint)x; } };
 GK_FN gk_uint gk_shared_add(gk_uint* p, gk_uint n) { return atomicAdd(p, n); }
 GK_FN gk_uint gk_shared_or(gk_uint* p, gk_uint n) { return atomicOr(p, n); }
+#ifdef GK_EMU
 GK_FN float gk_exp2(float x) { return exp2f(x); }
+#else
+// One instruction; what is below 2^-126 becomes zero.
+GK_FN float gk_exp2(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+#endif
 GK_FN float gk_exp(float x) { return __expf(x); }
 GK_FN float gk_log(float x) { return logf(x); }
 GK_FN float gk_rint(float x) { return rintf(x); }

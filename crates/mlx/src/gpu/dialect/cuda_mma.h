@@ -34,6 +34,18 @@ GK_FN void gk_matrices_t(gk_uint (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((gk_uint)__cvta_generic_to_shared(row)) : "memory");
 }
+// an 8x8 matrix of 16-bit elements turned: lane l has elements 2 (l % 4) and the next of row l / 4, before and after
+GK_FN gk_uint gk_turned(gk_uint x) {
+  gk_uint r;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(x));
+  return r;
+}
+// f16 pairs: a - b
+GK_FN gk_uint gk_less2(gk_uint a, gk_uint b) {
+  gk_uint r;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
 GK_FN uint4 gk_stream4(const void* p) {  // weights: read once, no place in L1
   uint4 r;
   asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
@@ -155,8 +167,10 @@ template <typename T> GK_FN float gk_sum2(gk_uint pair) {
   const T* x = reinterpret_cast<const T*>(&pair);
   return gk_f(x[0]) + gk_f(x[1]);
 }
-// Eight elements of a head (gk_head) for tensor cores. Codes are centred, code - 2^(BITS - 1), which T holds exactly.
+// Eight elements of a head (gk_head) for tensor cores. A code becomes an f16 of 1024 + code, in whose last bits it is.
 template <int BITS> struct gk_eight {
+  enum { ABOVE = 1024, MIDDLE = 1 << (BITS - 1) };  // what a key's number is above its code, and a value's below
+  template <typename T> struct product { typedef __half type; };  // what is multiplied
   gk_uint w[BITS / 4];
   template <typename TP> GK_FN void read(const TP* head, int e0, bool some) {
     const TP* p = head + e0 * BITS / 32;
@@ -169,12 +183,7 @@ template <int BITS> struct gk_eight {
       w[0] = *p;
     }
   }
-  GK_FN float code(int i) const {
-    const gk_uint word = w[i * BITS / 32];
-    const gk_uint number = BITS == 8 ? gk_bytes(word, 0x4b000000u, 0x7440 + i % 4) : word >> (i * BITS % 32) & 15u | 0x4b000000u;
-    return gk_bits(number) - (8388608.0f + (1 << (BITS - 1)));
-  }
-  // scales and biases of the head's groups, the biases of centred codes; zeros if there is no head
+  // scales and biases of the head's groups; zeros if there is no head
   template <typename Head, int NG, typename TP> static GK_FN void numbers(const TP* head, float (&scale)[NG], float (&bias)[NG], bool some) {
     static_assert(NG <= 2, "one load of scales and biases");
     const TP* p = head + Head::CODES;
@@ -187,18 +196,40 @@ template <int BITS> struct gk_eight {
     }
     scale[0] = gk_bits(x.x);
     scale[NG - 1] = gk_bits(NG == 2 ? x.y : x.x);
-    bias[0] = gk_bits(x.z) + (1 << (BITS - 1)) * scale[0];
-    bias[NG - 1] = gk_bits(NG == 2 ? x.w : x.z) + (1 << (BITS - 1)) * scale[NG - 1];
+    bias[0] = gk_bits(x.z);
+    bias[NG - 1] = gk_bits(NG == 2 ? x.w : x.z);
   }
-  // elements 2 i and 2 i + 1
-  template <typename T> GK_FN gk_uint pair(int i) const { return gk_tensor<T>::pair(code(2 * i), code(2 * i + 1)); }
-  // element i of a and of b
+  // eight elements of a query, in the order of pair()
+  template <typename T> static GK_FN void queries(uint2 (&q)[2]) {
+    const gk_uint a = half2<T>(q[0].x), b = half2<T>(q[0].y), c = half2<T>(q[1].x), d = half2<T>(q[1].y);
+    q[0] = {a, b};
+    q[1] = {c, d};
+    if (BITS == 4) {
+      q[0] = {gk_bytes(a, c, 0x5410), gk_bytes(a, c, 0x7632)};
+      q[1] = {gk_bytes(b, d, 0x5410), gk_bytes(b, d, 0x7632)};
+    }
+  }
+  template <typename T> static GK_FN gk_uint half2(gk_uint pair) {
+    const T* x = reinterpret_cast<const T*>(&pair);
+    return gk_tensor<__half>::pair(gk_f(x[0]), gk_f(x[1]));
+  }
+  // elements 2 i and 2 i + 1; of 4 bits i and i + 4
+  template <typename T> GK_FN gk_uint pair(int i) const {
+    return BITS == 8 ? gk_bytes(w[i / 2 * (BITS == 8)], 0x64646464u, i % 2 ? 0x4342 : 0x4140) : gk_nibbles(w[0] >> i * 4, 0x000f000fu, 0x64006400u);
+  }
+  // element i of a and of b: codes less MIDDLE, since sums over many keys would lose what the larger numbers add
   template <typename T> static GK_FN gk_uint across(const gk_eight& a, const gk_eight& b, int i) {
-    return gk_tensor<T>::pair(a.code(i), b.code(i));
+    const int word = i / 4 * (BITS == 8);
+    const gk_uint both = gk_bytes(a.w[word], b.w[word], BITS == 8 ? (i % 4 < 2 ? 0x5140 : 0x7362) : (i < 4 ? 0x5410 : 0x7632));
+    const gk_uint codes = BITS == 8 ? gk_bytes(both, 0x64646464u, i % 2 ? 0x4342 : 0x4140) : gk_nibbles(both >> i % 4 * 4, 0x000f000fu, 0x64006400u);
+    return gk_less2(codes, BITS == 8 ? 0x64806480u : 0x64086408u);
   }
 };
 template <> struct gk_eight<0> {
+  enum { ABOVE = 0, MIDDLE = 0 };
+  template <typename T> struct product { typedef T type; };
   uint4 v;
+  template <typename T> static GK_FN void queries(uint2 (&)[2]) {}
   template <typename Head, int NG, typename TP> static GK_FN void numbers(const TP*, float (&)[NG], float (&)[NG], bool) {}
   template <typename TP> GK_FN void read(const TP* head, int e0, bool some) {
     v = {0, 0, 0, 0};

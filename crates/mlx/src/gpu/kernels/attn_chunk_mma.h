@@ -15,11 +15,7 @@ const int lane = GK_LANE, simd = GK_SIMD, hk = GK_GROUP_Y, g = lane >> 2, t = la
 const int ITEM = GK_GROUPS_X - 1 - GK_GROUP_X;  // the last rows of a prompt see the most keys: they begin first
 //@include attn_item.h
 //@include attn_copy.h
-int lo = WINDOW > 0 && pos0 + 1 > WINDOW ? pos0 + 1 - WINDOW : 0, sink_tiles = 0;
-if (SINK > 0 && lo > SINK) sink_tiles = (SINK + KT - 1) / KT;
-else if (SINK > 0) lo = 0;
-const int tiles = sink_tiles + (hi - lo + KT - 1) / KT;
-auto first_key = [&](int tile) { return tile < sink_tiles ? tile * KT : lo + (tile - sink_tiles) * KT; };
+//@include attn_span.h
 T* const staged = reinterpret_cast<T*>(stage);
 // Slots of a tile's keys, looked up a tile before they are copied; below zero: no key.
 int slots[PER];

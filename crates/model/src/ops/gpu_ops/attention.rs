@@ -1,8 +1,8 @@
 //! Attention of one layer over its pools, by our kernels.
 
 use mlx::gpu::{
-    HeadShape, Operand, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryNorm, RotaryOrder, SinkLogits,
-    written_by,
+    HeadShape, MatrixUnit, Operand, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryNorm, RotaryOrder,
+    SinkLogits, written_by,
 };
 use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
@@ -36,6 +36,7 @@ pub(crate) fn paged(
         scale: spec.scale,
         softcap: spec.softcap,
         sink_logits,
+        unit: MatrixUnit::of_device(),
     })
 }
 
