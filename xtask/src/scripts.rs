@@ -34,6 +34,16 @@ const REFERENCES: &[Reference] = &[
         needs: "mlx[cpu]==0.32.4 mlx-lm==0.32.2",
     },
     Reference {
+        name: "gemma3n",
+        script: "crates/model/tests/pictures/make_gemma3n.py",
+        needs: "torch==2.15.0 timm==1.0.31 transformers==5.23.0 pillow==13.0.0",
+    },
+    Reference {
+        name: "molmo2",
+        script: "crates/model/tests/pictures/make_molmo2.py",
+        needs: "mlx[cpu]==0.32.4 mlx-vlm==0.7.10",
+    },
+    Reference {
         name: "whisper",
         script: "crates/model/tests/fixtures/whisper.py",
         needs: "torch transformers==5.23.0 safetensors",

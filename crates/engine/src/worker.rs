@@ -105,7 +105,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     };
     let mut model = Model::load(source, kernels).map_err(StartError::new)?;
     // The first of the tokens of such a prompt depend on the last ones.
-    if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(2, &[]).is_empty() {
+    if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(&[0; 2], &[]).is_empty() {
         return Err(StartError::new(
             "a model whose prompts attend in both directions (PaliGemma) continues no prompt cache file",
         ));

@@ -44,8 +44,10 @@ const PLAIN: Case = Case {
 /// Lengths of the sequences.
 const LENGTHS: [i32; 3] = [150, 37, 5];
 
-/// Rows that attend in both directions, of sequences: first, end.
-const SPANS: [(usize, i32, i32); 3] = [(0, 20, 63), (0, 90, 131), (1, 12, 29)];
+/// Rows that attend in both directions, of sequences: first, end, and the end that they see. Two of them are one span, with
+/// causal rows between.
+const SPANS: [(usize, i32, i32, i32); 4] =
+    [(0, 20, 40, 63), (0, 46, 63, 63), (0, 90, 131, 131), (1, 12, 29, 29)];
 
 fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
     let a = mlx::random::normal(shape, Dtype::F32, 1.0, &mlx::random::key(seed)?)?.astype(dtype)?;
@@ -79,7 +81,7 @@ impl Case {
     /// Position behind the last key that a row sees.
     fn end(&self, sequence: usize, row: i32) -> i32 {
         let span = SPANS.iter().filter(|_| self.spans);
-        let span = span.filter(|(of, first, end)| *of == sequence && (*first..*end).contains(&row));
+        let span = span.filter(|(of, first, end, _)| *of == sequence && (*first..*end).contains(&row));
         span.map(|(.., end)| *end).next().unwrap_or(row + 1)
     }
 
@@ -123,7 +125,9 @@ impl Case {
         let mut mask = vec![0f32; (length * length) as usize];
         for (i, m) in mask.iter_mut().enumerate() {
             let (row, key) = (i as i32 / length, i as i32 % length);
+            let is_hidden = key > row && self.end(sequence, key) != self.end(sequence, row);
             if key >= self.end(sequence, row)
+                || is_hidden
                 || self.window.is_some_and(|w| key <= row - w && key >= self.sink_tokens)
             {
                 *m = f32::NEG_INFINITY;

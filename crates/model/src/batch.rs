@@ -19,6 +19,15 @@ pub struct Batch {
     pub multimodal: Option<MultimodalRows>,
 }
 
+/// Rows of a pass, or positions of a prompt, that attend to each other in both directions: runs of them, ascending. What is
+/// between the runs of a span is causal, and not seen by those before it.
+pub type SpanRuns = Vec<Range<usize>>;
+
+/// All that a span reaches over, what is between its runs included.
+pub fn span_reach(span: &[Range<usize>]) -> Range<usize> {
+    span.first().map_or(0, |first| first.start)..span.last().map_or(0, |last| last.end)
+}
+
 impl Batch {
     /// Whether some rows see later ones, in layers that attend in both directions.
     pub(crate) fn has_bidirectional_rows(&self) -> bool {
@@ -35,10 +44,9 @@ pub struct MultimodalRows {
     /// Position in time, height and width of every row of the pass, padding included, by which models with multimodal
     /// rotary positions rotate. `None` where each row is at its place in its sequence.
     pub positions: Option<Vec<[i32; 3]>>,
-    /// Rows that attend to each other in both directions, in layers that do so: those of one picture, ascending. Each span
-    /// lies within one segment, whole: a chunk must not end inside one
-    /// ([`bidirectional_spans`](crate::Blueprint::bidirectional_spans)).
-    pub bidirectional: Vec<Range<usize>>,
+    /// Rows that attend to each other in both directions, in layers that do so, ascending. Each span lies within one segment,
+    /// whole: a chunk must not end inside one ([`bidirectional_spans`](crate::Blueprint::bidirectional_spans)).
+    pub bidirectional: Vec<SpanRuns>,
     /// Rows that attend to pictures in layers of cross attention, in order: each row to one group of pictures at most. Others
     /// skip these layers.
     pub cross: Vec<CrossRows>,

@@ -12,7 +12,9 @@ pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
 
 use std::ops::Range;
 
-use crate::{Absent, Activation, AttentionSpan, Bidirectional, Mixer, Mlp, Norm, Position, WeightRewrite};
+use crate::{
+    Absent, Activation, AttentionSpan, Bidirectional, Mixer, Mlp, Norm, Position, SpanRuns, WeightRewrite,
+};
 
 /// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +29,9 @@ pub struct Blueprint {
     pub learned_positions: Option<usize>,
     /// Each layer has embeddings of its own (Gemma 3n).
     pub per_layer_inputs: Option<PerLayerInputs>,
+    /// Vocabularies whose tokens are embedded as pictures and sound are (Gemma 3n). One follows the other, and a checkpoint
+    /// without their tensors has none.
+    pub media_vocabularies: Vec<MediaVocabulary>,
     /// The stream has several copies (Gemma 3n).
     pub alternating: Option<AlternatingUpdates>,
     /// Parts of layers read a mix of several copies of the stream (DeepSeek-V4.1).
@@ -56,6 +61,8 @@ pub struct Blueprint {
     pub logit_scale: f32,
     /// `cap · tanh(logits / cap)`.
     pub logit_softcap: Option<f32>,
+    /// Tokens that pictures are made of, where those of all pictures see each other.
+    pub picture_tokens: Vec<u32>,
     /// Tokens whose logits are −∞: placeholders of a tokenizer.
     pub never_sampled: Vec<usize>,
     /// Names of the tensors outside the layers.
@@ -86,13 +93,35 @@ impl Blueprint {
     /// Positions of a prompt that attend to each other in both directions in some layers, in order. `media`: the positions
     /// of each picture's features, in order. One pass must compute all of a span, and a cached prefix must not end inside
     /// one, because its keys depend on all of it.
-    pub fn bidirectional_spans(&self, prompt: usize, media: &[Range<usize>]) -> Vec<Range<usize>> {
-        let attentions = self.layers.iter().flat_map(|layer| layer.mixer.attentions());
-        match attentions.map(|attention| attention.bidirectional).max() {
-            Some(Bidirectional::Pictures) => media.to_vec(),
-            Some(Bidirectional::Prompts) => std::iter::once(0..prompt).collect(),
-            Some(Bidirectional::No) | None => Vec::new(),
+    pub fn bidirectional_spans(&self, prompt: &[u32], media: &[Range<usize>]) -> Vec<SpanRuns> {
+        match self.directions() {
+            Bidirectional::Pictures => media.iter().map(|run| vec![run.clone()]).collect(),
+            Bidirectional::AllPictures => {
+                let is_picture =
+                    |at: &usize| prompt.get(*at).is_some_and(|token| self.picture_tokens.contains(token));
+                let places: Vec<usize> = (0..prompt.len()).filter(is_picture).collect();
+                let runs = places.chunk_by(|place, next| place + 1 == *next);
+                let runs: SpanRuns = runs.filter_map(|run| Some(*run.first()?..run.last()? + 1)).collect();
+                std::iter::once(runs).filter(|runs| !runs.is_empty()).collect()
+            }
+            Bidirectional::Prompts => vec![std::iter::once(0..prompt.len()).collect()],
+            Bidirectional::No => Vec::new(),
         }
+    }
+
+    /// Most positions of a span, of a prompt and a picture of so many tokens at most. Zero if there are none.
+    pub fn longest_span(&self, prompt: usize, picture: usize) -> usize {
+        match self.directions() {
+            Bidirectional::Pictures => picture,
+            Bidirectional::AllPictures | Bidirectional::Prompts => prompt,
+            Bidirectional::No => 0,
+        }
+    }
+
+    /// Where its layers attend to later positions, if some do.
+    fn directions(&self) -> Bidirectional {
+        let attentions = self.layers.iter().flat_map(|layer| layer.mixer.attentions());
+        attentions.map(|attention| attention.bidirectional).max().unwrap_or(Bidirectional::No)
     }
 
     /// All layers attend to later positions, too.
@@ -307,6 +336,22 @@ pub struct PerLayerInputs {
     pub width: usize,
     /// Rows of the table; tokens behind it have the first.
     pub vocab: usize,
+    pub norm_eps: f32,
+}
+
+/// Tokens with a table of their own, whose rows pass through a norm, a projection to the stream's width and a norm without
+/// weights. The embedding scale does not count for them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MediaVocabulary {
+    /// Where its tensors are, below the root.
+    pub path: String,
+    /// Its first token.
+    pub first: usize,
+    /// How many tokens.
+    pub count: usize,
+    /// Of the table's rows.
+    pub width: usize,
+    #[allow(missing_docs)]
     pub norm_eps: f32,
 }
 

@@ -272,9 +272,28 @@ impl<'a> Config<'a> {
     /// The objects of a list, read under the same record.
     pub fn sections(&self, field: &str) -> Result<Vec<Config<'a>>, ConfigError> {
         let path = self.path(field);
-        let Some(Value::Array(items)) = self.value(field) else {
-            return Err(ConfigError::Missing { field: path });
+        match self.value(field) {
+            Some(Value::Array(items)) => self.sections_of(items, &path),
+            _ => Err(ConfigError::Missing { field: path }),
+        }
+    }
+
+    /// The objects of a list of lists, if it is there, read under the same record.
+    pub fn section_lists(&self, field: &str) -> Result<Option<Vec<Vec<Config<'a>>>>, ConfigError> {
+        let path = self.path(field);
+        let Some(value) = self.value(field) else { return Ok(None) };
+        let list = |path: String, value: &'a Value| match value {
+            Value::Array(items) => Ok(items),
+            other => Err(ConfigError::Type { field: path, want: "a list", found: other.clone() }),
         };
+        let lists = list(path.clone(), value)?.iter().enumerate().map(|(index, value)| {
+            let path = format!("{path}.{index}");
+            self.sections_of(list(path.clone(), value)?, &path)
+        });
+        lists.collect::<Result<_, _>>().map(Some)
+    }
+
+    fn sections_of(&self, items: &'a [Value], path: &str) -> Result<Vec<Config<'a>>, ConfigError> {
         let section = |(index, item): (usize, &'a Value)| match item {
             Value::Object(fields) => {
                 let (read, passed) = (Rc::clone(&self.read), Rc::clone(&self.passed));
@@ -310,6 +329,8 @@ impl<'a> Config<'a> {
                 section.collect_unread(unread);
             } else if let Ok(sections) = self.sections(field) {
                 sections.iter().for_each(|section| section.collect_unread(unread));
+            } else if let Ok(Some(lists)) = self.section_lists(field) {
+                lists.iter().flatten().for_each(|section| section.collect_unread(unread));
             }
         }
     }

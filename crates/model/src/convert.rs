@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::weights::{Published, published};
 use crate::{
     ConfigError, Error, InputSquares, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source,
-    Weights, encoders, families,
+    WeightRewrite, Weights, encoders, families,
 };
 
 pub use recipe::Recipe;
@@ -153,8 +153,13 @@ impl Conversion {
             let supported = "text models, whose layout mlx-lm has; serve this checkpoint as it is".to_owned();
             return Err(in_config(ConfigError::Unsupported { field, found, supported }));
         }
+        let vocabularies = std::mem::take(&mut blueprint.media_vocabularies);
         let layout = Layout::of(config, &blueprint.rewrites, &blueprint.manifest());
         blueprint.rewrites = layout.rewrites.clone();
+        // mlx-lm's checkpoints are for text.
+        blueprint.rewrites.extend(vocabularies.iter().map(|vocabulary| WeightRewrite::Drop {
+            tensors: format!("{}.{}.**", blueprint.names.root, vocabulary.path).into(),
+        }));
         let weights = self.source.weights()?;
         let packed = layout.packed_tensors(&weights)?;
         let Published { weights, quantization, unread } =

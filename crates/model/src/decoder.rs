@@ -12,7 +12,7 @@ use omnibus_kv::{FloatType, KvFormat};
 
 use crate::blocks::{
     AdaptedPass, Adapters, AlternatingBlock, CopiesBlock, Embedding, HistoryBlock, HyperBlock, Linear,
-    NormBlock, PerLayerEmbedding, ResidualStream, TokenInputs,
+    MediaVocabularyBlock, NormBlock, PerLayerEmbedding, ResidualStream, TokenInputs,
 };
 use crate::blueprint::{EMBED_NORM, HYPER_PARTS, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
@@ -35,6 +35,7 @@ pub struct Model {
     /// Learned positions, `[positions, hidden]`.
     positions: Option<Array>,
     per_layer: Option<PerLayerEmbedding>,
+    media_vocabulary: Option<MediaVocabularyBlock>,
     copies: Option<CopiesBlock>,
     output_history: Option<HistoryBlock>,
     embed_norm: Option<NormBlock>,
@@ -89,10 +90,10 @@ impl Model {
         let embed = store.embedding(&embed_path)?;
         let positions = format!("{root}.{POSITIONS}");
         let positions = blueprint.learned_positions.map(|_| store.table(&positions)).transpose()?;
-        let per_layer = match blueprint.per_layer_inputs {
-            Some(inputs) => Some(PerLayerEmbedding::load(inputs, &mut store, root)?),
-            None => None,
-        };
+        let per_layer = blueprint.per_layer_inputs;
+        let per_layer =
+            per_layer.map(|inputs| PerLayerEmbedding::load(inputs, &mut store, root)).transpose()?;
+        let media_vocabulary = MediaVocabularyBlock::load(&blueprint.media_vocabularies, &mut store, root)?;
         let copies = blueprint.alternating.map(|updates| CopiesBlock::load(updates, &mut store, root));
         let (copies, eps) = (copies.transpose()?, blueprint.final_norm.eps());
         let output = format!("{root}.output_attn_res");
@@ -135,6 +136,7 @@ impl Model {
             embed,
             positions,
             per_layer,
+            media_vocabulary,
             copies,
             output_history,
             embed_norm,
@@ -355,6 +357,7 @@ impl Model {
             .into_iter()
             .chain(&self.positions)
             .chain(self.per_layer.iter().flat_map(PerLayerEmbedding::arrays))
+            .chain(self.media_vocabulary.iter().flat_map(MediaVocabularyBlock::arrays))
             .chain(self.copies.iter().flat_map(CopiesBlock::arrays))
             .chain(self.output_history.iter().flat_map(HistoryBlock::arrays))
             .chain(layers)
@@ -406,6 +409,9 @@ impl Model {
     /// What the first layer reads, `[T, hidden]`.
     fn embedded(&self, tokens: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let mut x = scaled(self.embed.forward(tokens, self.dtype)?, self.blueprint.embed_scale);
+        if let Some(vocabulary) = &self.media_vocabulary {
+            x = vocabulary.replace(&x, tokens)?;
+        }
         if let Some(placed) = &ctx.features {
             if placed.features.dim(-1)? as usize != self.blueprint.hidden {
                 return Err(mlx::Error::new("features as wide as the stream"));

@@ -15,6 +15,7 @@ pub mod audio;
 mod blueprint;
 mod canvas;
 mod connector;
+mod convolutions;
 mod encoder;
 mod families;
 mod footprint;
@@ -42,6 +43,7 @@ pub use blueprint::{
     Linears, MergedElements, PatchEmbedding, PatchLayout, PatchOrder, PatchPairs, Perceiver, PixelRange,
     PositionTable, Rotary2d, RotaryAxes, Sampling, Separators, SquareMerger, TakenFrom, Tiles,
 };
+pub use convolutions::{ConvBlock, ConvBlockKind, ConvTower, Fusion};
 pub use encoder::{Encoder, Features};
 pub use families::{AUDIO_ENCODERS, ENCODERS};
 pub use grid::{Canvas, EncoderInput, Grid, Layout, View};

@@ -340,7 +340,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family { model_type: "kimi_k3", read: kimi_k3::read, about: "Kimi K3, the text model" },
     Family { model_type: "whisper", read: whisper::read, about: "Whisper, for transcriptions" },
-    Family { model_type: "gemma3n", read: gemma3n::read, about: "Gemma 3n, the text model" },
+    Family { model_type: "gemma3n", read: gemma3n::read, about: "Gemma 3n" },
 ];
 
 /// The blueprint of a checkpoint's `config.json`. Fails if a field is not read, or if sizes

@@ -43,10 +43,12 @@ mod spec;
 mod step_graphs;
 pub mod weights;
 
-pub use batch::{AdapterId, Batch, CrossRows, CrossStates, FeatureRows, MultimodalRows, Segment};
+pub use batch::{
+    AdapterId, Batch, CrossRows, CrossStates, FeatureRows, MultimodalRows, Segment, SpanRuns, span_reach,
+};
 pub use blueprint::{
-    AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, Names, NormPlacement,
-    Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,
+    AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, MediaVocabulary,
+    Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use decoder::{LaunchStats, Model, RowLogits};

@@ -3,6 +3,7 @@
 //!
 //! `mlx_ops` is right on every backend; `cpu_ops` and `gpu_ops` add our kernels.
 
+mod convolution;
 mod cpu_ops;
 mod delta_rule;
 mod gpu_ops;
@@ -23,6 +24,7 @@ use crate::kv_cache::poisoned;
 use crate::{
     Activation, Attention, GatedDelta, KvCache, KvStorage, LatentAttention, Mamba2, Mixer, Router, WkvState,
 };
+pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::{GpuKernel, switch_off};
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
@@ -366,6 +368,11 @@ pub(crate) trait Ops: Sync {
     /// Attention of all queries to all keys of the same entry, `[count, heads, len, head_dim]` each and together.
     fn attend_all(&self, [q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {
         mlx::fast::sdpa(q, k, v, scale, mlx::fast::Mask::None, None)
+    }
+
+    /// A convolution over maps, `[count, height, width, out]`.
+    fn convolve_map(&self, call: ConvolutionCall) -> mlx::Result<Array> {
+        call.whole()
     }
 
     /// Norms and rotates queries and keys, writes keys and values to the layer's pools, and attends:

@@ -1,7 +1,5 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
-use std::ops::Range;
-
 use omnibus_core as core;
 use omnibus_kv::CacheKind;
 use omnibus_model::{Blueprint, KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
@@ -141,15 +139,14 @@ impl Capacity {
     }
 }
 
-/// Most tokens of a picture, and of a prompt, that attend to each other in both directions: one step computes all of them.
+/// Most tokens of a picture, and of a prompt, that attend to each other in both directions, what is between them included:
+/// one step computes all of them.
 const PICTURE_SPAN_TOKENS: usize = 2048;
 const PROMPT_SPAN_TOKENS: usize = 8192;
 
 /// Most tokens that a model may have in one span. Zero for one that attends to earlier tokens only.
 pub(super) fn span_tokens(blueprint: &Blueprint, context: usize) -> usize {
-    let picture = 0..PICTURE_SPAN_TOKENS;
-    let spans = blueprint.bidirectional_spans(PROMPT_SPAN_TOKENS, &[picture]);
-    spans.iter().map(Range::len).max().unwrap_or(0).min(context)
+    blueprint.longest_span(PROMPT_SPAN_TOKENS, PICTURE_SPAN_TOKENS).min(context)
 }
 
 const DEFAULT_CONTEXT: usize = 1 << 20;

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use omnibus_core::{
     self as core, CacheMiss, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, Tick, TokenSource,
 };
+use omnibus_model::SpanRuns;
 use omnibus_model::mrope::MultimodalPositions;
 
 use super::Loaded;
@@ -80,6 +81,8 @@ struct ActiveJob {
     max_tokens: usize,
     /// Of its rows on three axes, if it has media and the model counts so.
     positions: Option<MultimodalPositions>,
+    /// Positions of its prompt that attend to each other in both directions.
+    spans: Vec<SpanRuns>,
     /// Media whose features were not in memory, and where they came from.
     fetched: BTreeMap<MediaKey, FeatureOrigin>,
     /// Time that encoding each took.
@@ -327,8 +330,7 @@ impl EngineLoop {
                 _ => Vec::new(),
             };
             input.push(work, &self.scheduler, request, &drafts, row_of);
-            let spans = &active.job.request.spans;
-            input.push_media(work, &active.job.media, spans, active.positions.as_ref());
+            input.push_media(work, &active.job.media, &active.spans, active.positions.as_ref());
             if work.samples > 0 {
                 samples.push((work.sequence, drafts));
             }

@@ -3,12 +3,12 @@
 //! Invariant: it changes nothing but what the plan names; the loop, the runner and the sampler know nothing of faults.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use mlx::Array;
-use omnibus_core::SequenceId;
+use omnibus_core::{SequenceId, Token};
+use omnibus_model::SpanRuns;
 
 use super::kv_store::KvStore;
 use super::media_encoding::MediaEncoding;
@@ -192,7 +192,7 @@ impl Runner for FaultyRunner {
         self.inner.set_blocks(blocks);
     }
 
-    fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>> {
+    fn bidirectional_spans(&self, prompt: &[Token], media: &[JobMedia]) -> Vec<SpanRuns> {
         self.inner.bidirectional_spans(prompt, media)
     }
 

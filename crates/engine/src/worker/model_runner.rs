@@ -1,14 +1,14 @@
 //! The runner that holds the model, its KV cache and the sampling state of all sequences.
 
-use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
+use omnibus_core::Token;
 use omnibus_kv::BlockId;
 use omnibus_model::{
     AdapterId, Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows,
-    PromptCache, Segment,
+    PromptCache, Segment, SpanRuns,
 };
 
 use super::capacity::Capacity;
@@ -382,7 +382,7 @@ impl Runner for ModelRunner {
         self.model.blueprint().has_axis_positions()
     }
 
-    fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>> {
+    fn bidirectional_spans(&self, prompt: &[Token], media: &[JobMedia]) -> Vec<SpanRuns> {
         self.model.blueprint().bidirectional_spans(prompt, &picture_runs(media))
     }
 

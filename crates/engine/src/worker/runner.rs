@@ -4,12 +4,12 @@
 //! its sampling. The forward pass and the sampling are two calls, so that what sampling depends on can be computed while
 //! the forward pass runs.
 
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use mlx::Array;
-use omnibus_core::SequenceId;
+use omnibus_core::{SequenceId, Token};
+use omnibus_model::SpanRuns;
 
 use super::kv_store::KvStore;
 use super::media_encoding::MediaEncoding;
@@ -60,7 +60,7 @@ pub(super) trait Runner {
     fn has_axis_positions(&self) -> bool;
 
     /// Positions of a prompt whose tokens attend to each other in both directions, ascending and apart. `media`: in order.
-    fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>>;
+    fn bidirectional_spans(&self, prompt: &[Token], media: &[JobMedia]) -> Vec<SpanRuns>;
 
     /// Its encoders, and the features that they made.
     fn media(&self) -> &dyn MediaEncoding;

@@ -3,11 +3,10 @@
 //! Invariant: plain serializable values. Nothing else of a step reaches the runner, so runners that get the same inputs
 //! in the same order compute the same bits.
 
-use std::ops::Range;
-
 use omnibus_core::{BlockCopy, ScheduledSequence, Scheduler, SequenceId, TokenSource};
 use omnibus_kv::BlockTable;
 use omnibus_model::mrope::MultimodalPositions;
+use omnibus_model::{SpanRuns, span_reach};
 use serde::{Deserialize, Serialize};
 
 use crate::media::{JobMedia, MediaKey, crossed_in};
@@ -30,7 +29,7 @@ pub(super) struct StepInput {
     /// Rows with features in place of their token's embedding.
     pub(super) media: Vec<MediaRows>,
     /// Rows that attend to each other in both directions.
-    pub(super) spans: Vec<Range<usize>>,
+    pub(super) spans: Vec<SpanRuns>,
     /// Rows that attend to pictures in layers of cross attention, in order.
     pub(super) crossed: Vec<CrossedRows>,
     /// Positions of the rows on three axes; `None` where each row is at its place in its sequence.
@@ -158,14 +157,17 @@ impl StepInput {
         &mut self,
         work: &ScheduledSequence,
         media: &[JobMedia],
-        spans: &[Range<usize>],
+        spans: &[SpanRuns],
         positions: Option<&MultimodalPositions>,
     ) {
         let first = self.segments.last().map_or(0, |segment| segment.first);
         let row = |at: usize| first + at - work.positions.start;
-        let whole =
-            |span: &&Range<usize>| work.positions.start <= span.start && span.end <= work.positions.end;
-        self.spans.extend(spans.iter().filter(whole).map(|span| row(span.start)..row(span.end)));
+        let is_within = |span: &&SpanRuns| {
+            let span = span_reach(span);
+            work.positions.start <= span.start && span.end <= work.positions.end
+        };
+        let rows = |span: &SpanRuns| span.iter().map(|run| row(run.start)..row(run.end)).collect();
+        self.spans.extend(spans.iter().filter(is_within).map(rows));
         for (positions, keys) in crossed_in(media, &work.positions) {
             let first = first + positions.start - work.positions.start;
             self.crossed.push(CrossedRows { keys, first, len: positions.len() });

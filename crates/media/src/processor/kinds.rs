@@ -14,8 +14,8 @@ use super::qwen_vl::{DOTS_OCR, GLM4V, MLX_QWEN2, MLX_QWEN3, QWEN2, QwenVl};
 use super::whole_image::WholeImage;
 use super::{ConfigFiles, Recipe, Settings, VideoRecipe};
 use super::{
-    deepseek_vl, gemma3, idefics2, kimi_vl, lfm2_vl, minicpmv, mllama, molmo2, ovis2, phi3_hd, phi3_v,
-    siglip2,
+    deepseek_vl, gemma3, gemma3n, idefics2, kimi_vl, lfm2_vl, minicpmv, mllama, molmo2, ovis2, phi3_hd,
+    phi3_v, siglip2,
 };
 use crate::Error;
 
@@ -69,6 +69,12 @@ pub const KINDS: &[Kind] = &[
         name: "gemma3",
         model_types: &["gemma3"],
         read: |files| gemma3::Gemma3::read(files).map(Recipe::Gemma3),
+        video: NO_VIDEO,
+    },
+    Kind {
+        name: "gemma3n",
+        model_types: &["gemma3n"],
+        read: |files| gemma3n::Gemma3n::read(files).map(Recipe::Gemma3n),
         video: NO_VIDEO,
     },
     Kind {

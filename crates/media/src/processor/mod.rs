@@ -5,6 +5,7 @@
 
 mod deepseek_vl;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod geometry;
 mod got_ocr2;
@@ -52,6 +53,7 @@ pub struct Processor {
 enum Recipe {
     DeepseekVl(deepseek_vl::DeepseekVl),
     Gemma3(gemma3::Gemma3),
+    Gemma3n(gemma3n::Gemma3n),
     Gemma4(gemma4::Gemma4),
     GotOcr2(got_ocr2::GotOcr2),
     Idefics2(idefics2::Idefics2),
@@ -113,6 +115,7 @@ impl Processor {
         match &self.recipe {
             Recipe::DeepseekVl(recipe) => recipe.image(image),
             Recipe::Gemma3(recipe) => recipe.image(image),
+            Recipe::Gemma3n(recipe) => recipe.image(image),
             Recipe::Gemma4(recipe) => recipe.image(image),
             Recipe::GotOcr2(recipe) => recipe.image(image),
             Recipe::Idefics2(recipe) => recipe.image(image),

@@ -177,6 +177,22 @@ pub fn resized_otherwise(folder: &Path) -> (usize, Vec<String>) {
     (tested, wrong)
 }
 
+/// Gemma 3n's processor with its published settings, by transformers' form for Pillow.
+#[test]
+fn pictures_of_gemma3n_have_the_checksums_of_transformers() {
+    let golden = json(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gemma3n.json"));
+    let files = ConfigFiles { preprocessor: Some(&golden["settings"]), ..ConfigFiles::default() };
+    let processor = Processor::read("gemma3n", &files).unwrap();
+    let pictures = golden["pictures"].as_array().unwrap();
+    assert!(!pictures.is_empty());
+    for (index, size) in pictures.iter().enumerate() {
+        let number = |at: usize| size[at].as_u64().unwrap() as u32;
+        let made = processor.image(&image(number(0), number(1), number(2))).unwrap();
+        assert_eq!(golden["crc32"][index.to_string()], checksum(&made.tensors["pixel_values"]), "{size}");
+        assert_eq!(made.expansion.features(), 256);
+    }
+}
+
 /// Checksums that are kept here, where the reference is missing: the same pictures, two of each set.
 #[test]
 fn processors_and_resize_give_the_checksums_that_are_kept_here() {

@@ -72,7 +72,7 @@ pub struct Latent {
 }
 
 /// Each row has an end: the position behind the last key that it sees, if that is beyond its own. It counts up to the last
-/// row of its segment.
+/// row of its segment. Of keys behind its own, a row sees those whose own rows have the same end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends;
 
@@ -265,6 +265,13 @@ impl Call<'_> {
         }
         let end = usize::try_from(*self.ends.add(segment.first_row + row)).unwrap_or(0);
         end.clamp(own, segment.first_position + segment.len)
+    }
+
+    /// Whether a row of a segment does not see the key at a position behind its own and before its end.
+    #[inline(always)]
+    unsafe fn hides(&self, segment: &Segment, row: usize, key: usize) -> bool {
+        let rows = self.ends.add(segment.first_row);
+        *rows.add(row) != *rows.add(key - segment.first_position)
     }
 
     /// Slot of logical position `key` of a segment.

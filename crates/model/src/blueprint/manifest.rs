@@ -33,6 +33,12 @@ impl Blueprint {
             root.linear("per_layer_model_projection", self.hidden, width, false);
             root.at("per_layer_projection_norm").tensor("weight", &[inputs.width]);
         }
+        for vocabulary in &self.media_vocabularies {
+            let mut at = root.at(&vocabulary.path);
+            at.linear("embedding", vocabulary.width, vocabulary.count, false);
+            at.tensor("norm.weight", &[vocabulary.width]);
+            at.linear("projection", vocabulary.width, self.hidden, false);
+        }
         if let Some(updates) = self.alternating {
             for copy in 1..updates.copies {
                 root.linear(&format!("altup_projections.{}", copy - 1), self.hidden, self.hidden, false);

@@ -9,6 +9,18 @@ impl Blueprint {
         let mut broken = Broken::default();
         broken.size(&[("hidden_size", self.hidden)]);
         broken.size(&[("vocab_size", self.vocab.saturating_sub(self.unpredicted))]);
+        for (vocabulary, next) in self.media_vocabularies.iter().zip(self.media_vocabularies.iter().skip(1)) {
+            let end = vocabulary.first.saturating_add(vocabulary.count);
+            broken
+                .check(end == next.first, || format!("`vocab_offset` ({}) follows {end} tokens", next.first));
+        }
+        for vocabulary in &self.media_vocabularies {
+            let (first, count) = (vocabulary.first, vocabulary.count);
+            broken.size(&[("media vocab_size", count), ("media hidden_size", vocabulary.width)]);
+            broken.check(first.saturating_add(count) <= self.vocab, || {
+                format!("tokens from `vocab_offset` ({first}) on, {count} of them, are among {}", self.vocab)
+            });
+        }
         if let Some(updates) = self.alternating {
             let (copies, active) = (updates.copies, updates.active);
             broken.check((1..=64).contains(&copies) && active < copies, || {

@@ -1,5 +1,6 @@
 //! The description of one picture encoder: plain data.
 
+use super::ConvTower;
 use crate::rules::Broken;
 use crate::{Activation, ConfigError, Mlp, Norm, RotaryPairing, WeightRewrite};
 
@@ -8,8 +9,11 @@ use crate::{Activation, ConfigError, Mlp, Norm, RotaryPairing, WeightRewrite};
 pub struct EncoderBlueprint {
     /// Width of the stream.
     pub hidden: usize,
-    /// How pixels become rows.
+    /// How pixels become rows. Below convolutions, only its size counts: so many pixels on a side become one place of the map
+    /// that rows are made of.
     pub patches: PatchEmbedding,
+    /// A tower of convolutions, which makes the rows in the place of patches (Gemma 3n).
+    pub convolutions: Option<ConvTower>,
     /// Which patch stands where.
     pub order: PatchOrder,
     /// Applied to the rows of patches alone.
@@ -418,6 +422,7 @@ impl EncoderBlueprint {
         Self {
             hidden,
             patches,
+            convolutions: None,
             order: PatchOrder::Rows,
             patch_norm: None,
             class_token: ClassToken::Absent,
@@ -447,6 +452,9 @@ impl EncoderBlueprint {
         broken.size(&[("num_channels", channels), ("temporal_patch_size", frames), ("patch_size", size)]);
         broken.size(&[("hidden_size", self.hidden)]);
         broken.size(&[("text hidden_size", self.features)]);
+        if let Some(tower) = &self.convolutions {
+            tower.check(&mut broken);
+        }
         for layer in &self.layers {
             let heads = layer.attention.heads;
             broken.divides(("num_attention_heads", heads), ("hidden_size", self.hidden));

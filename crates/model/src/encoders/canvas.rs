@@ -114,7 +114,7 @@ fn line(vector: &Array, rows: &Array, shape: &[i32]) -> mlx::Result<Array> {
 }
 
 /// `[views, rows, columns, width]` to another number of rows and columns, bilinear between centres.
-fn resized(x: &Array, to: [usize; 2]) -> mlx::Result<Array> {
+pub(super) fn resized(x: &Array, to: [usize; 2]) -> mlx::Result<Array> {
     let [views, rows, columns, width] = x.dims()?;
     let [down, across] = to.map(|side| side as i32);
     if [rows, columns] == [down, across] {

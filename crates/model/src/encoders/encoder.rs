@@ -5,6 +5,7 @@ use mlx::{Array, Dtype};
 use super::blueprint::{ClassToken, EncoderBlueprint, PatchOrder};
 use super::canvas::SeparatorVectors;
 use super::connector::Connector;
+use super::convolutions::TowerBlock;
 use super::grid::{EncoderInput, Grid, Layout, View, windows};
 use super::layer::{Group, LayerBlock, groups};
 use super::manifest::{
@@ -22,7 +23,7 @@ use crate::{Error, Kernels, LoadError, Quantization, Source, Weights};
 pub struct Encoder {
     blueprint: EncoderBlueprint,
     dtype: Dtype,
-    patches: Linear,
+    rows: RowsOf,
     /// `[1, 1, hidden]`
     class_token: Option<Array>,
     patch_norm: Option<NormBlock>,
@@ -38,6 +39,12 @@ pub struct Encoder {
     /// `[1, features]`
     placeholder: Option<Array>,
     deepstack: Vec<Connector>,
+}
+
+/// What makes rows of pixels.
+enum RowsOf {
+    Patches(Box<Linear>),
+    Convolutions(Box<TowerBlock>),
 }
 
 /// What one picture becomes.
@@ -98,7 +105,10 @@ impl Encoder {
         let deepstack = deepstack.collect::<Result<Vec<_>, LoadError>>()?;
         let encoder = Self {
             dtype: store.activations(),
-            patches: store.linear(&at(PATCHES))?,
+            rows: match &blueprint.convolutions {
+                Some(tower) => RowsOf::Convolutions(Box::new(TowerBlock::load(tower, &mut store)?)),
+                None => RowsOf::Patches(Box::new(store.linear(&at(PATCHES))?)),
+            },
             class_token: class_token.map(|token| token.reshape(&[1, 1, hidden])).transpose()?,
             positions: positions.map(|weight| Positions { table: blueprint.positions, weight }),
             patch_norm,
@@ -167,14 +177,7 @@ impl Encoder {
     }
 
     fn encode_view(&self, view: &View, layout: &Layout, stages: &mut Vec<Array>) -> mlx::Result<Features> {
-        let (mut grid, order) = (view.grid, self.blueprint.order);
-        if let PatchOrder::Squares(side) = order
-            && !(grid.rows.is_multiple_of(side) && grid.columns.is_multiple_of(side))
-        {
-            return Err(mlx::Error::new(format!("squares of {side} by {side} patches fill {grid:?}")));
-        }
-        let pixels = self.blueprint.patches.cut(view, order)?.astype(self.dtype)?;
-        let patches = self.patches.forward(&pixels)?;
+        let (patches, mut grid) = self.rows_of(view, stages)?;
         let patches = match &self.patch_norm {
             Some(norm) => norm.forward(&patches)?,
             None => patches,
@@ -228,6 +231,22 @@ impl Encoder {
         Ok(Features { rows: features(&self.connector, &x, grid)?, deepstack })
     }
 
+    /// Rows of a view's pixels, `[rows, hidden]`, and where they are.
+    fn rows_of(&self, view: &View, stages: &mut Vec<Array>) -> mlx::Result<(Array, Grid)> {
+        let (grid, order) = (view.grid, self.blueprint.order);
+        let patches = match &self.rows {
+            RowsOf::Patches(patches) => patches,
+            RowsOf::Convolutions(tower) => return tower.forward(view, self.dtype, stages),
+        };
+        if let PatchOrder::Squares(side) = order
+            && !(grid.rows.is_multiple_of(side) && grid.columns.is_multiple_of(side))
+        {
+            return Err(mlx::Error::new(format!("squares of {side} by {side} patches fill {grid:?}")));
+        }
+        let pixels = self.blueprint.patches.cut(view, order)?.astype(self.dtype)?;
+        Ok((patches.forward(&pixels)?, grid))
+    }
+
     /// All tiles of a picture together, with those that fill it up.
     fn encode_tiles(
         &self,
@@ -238,8 +257,7 @@ impl Encoder {
     ) -> mlx::Result<Features> {
         let (most, hidden) = (view.grid.count as i32, self.blueprint.hidden as i32);
         let places = tiles.places(layout, view.grid.count)?;
-        let pixels = self.blueprint.patches.cut(view, self.blueprint.order)?.astype(self.dtype)?;
-        let patches = self.patches.forward(&pixels)?.reshape(&[most, -1, hidden])?;
+        let patches = self.rows_of(view, stages)?.0.reshape(&[most, -1, hidden])?;
         let mut x = tiles.with_tiles(&patches, &places)?;
         if let Some(token) = &self.class_token {
             let token = token.broadcast_to(&[most, 1, hidden])?.astype(x.dtype()?)?;
@@ -362,9 +380,11 @@ impl Encoder {
             .chain(&self.output_norm)
             .flat_map(NormBlock::arrays);
         let connectors = std::iter::once(&self.connector).chain(&self.deepstack);
-        self.patches
-            .arrays()
-            .into_iter()
+        let rows = match &self.rows {
+            RowsOf::Patches(patches) => patches.arrays(),
+            RowsOf::Convolutions(tower) => tower.arrays(),
+        };
+        rows.into_iter()
             .chain(&self.class_token)
             .chain(self.positions.iter().map(|positions| &positions.weight))
             .chain(self.separators.arrays())

@@ -3,6 +3,7 @@
 mod aya_vision;
 mod dots_ocr;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod gemma4_audio;
 mod glm4v;
@@ -16,6 +17,7 @@ mod llava;
 mod llava_next;
 mod minicpmv;
 mod mllama;
+mod mobilenet_v5;
 mod molmo2;
 mod names;
 mod paddleocr_vl;
@@ -44,6 +46,7 @@ pub const ENCODERS: &[EncoderFamily] = &[
     family("aya_vision", aya_vision::read),
     family("dots_ocr", dots_ocr::read),
     family("gemma3", gemma3::read),
+    family("gemma3n", gemma3n::read),
     family("gemma4", gemma4::read),
     family("glm4v", glm4v::read),
     family("glm4v_moe", glm4v::read),

@@ -152,7 +152,7 @@ impl LayerBlock {
                 part.reshape(&shape)?.transpose(&[0, 2, 1, 3])
             };
             let [q, k, v] = [of_group(&q)?, of_group(&k)?, of_group(&v)?];
-            let seen = attention(self.ops, [&q, &k, &v], scale)?.transpose(&[0, 2, 1, 3])?;
+            let seen = attention(self.ops, [&q, &k, &v], scale, QUERIES_MAX)?.transpose(&[0, 2, 1, 3])?;
             attended.push(seen.reshape(&[after - first, hidden])?);
             first = after;
         }
@@ -172,7 +172,9 @@ impl LayerBlock {
         let [q, k, v] = qkv;
         let seen = |from: i32, to: i32, keys: i32| -> mlx::Result<Array> {
             let (q, k, v) = (part(q, from, to)?, part(k, 0, keys)?, part(v, 0, keys)?);
-            let seen = attention(self.ops, [&q, &k, &v], scale)?.squeeze(&[0])?.transpose(&[1, 0, 2])?;
+            let seen = attention(self.ops, [&q, &k, &v], scale, QUERIES_MAX)?
+                .squeeze(&[0])?
+                .transpose(&[1, 0, 2])?;
             seen.reshape(&[to - from, heads * width])
         };
         match rows - real {
@@ -189,14 +191,20 @@ impl LayerBlock {
     }
 }
 
-/// All `[count, heads, len, head_dim]`.
-fn attention(ops: &dyn Ops, [q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {
+/// All `[count, heads, len, head_dim]`; keys may be fewer or more than queries, of which at most so many attend in one
+/// call.
+pub(super) fn attention(
+    ops: &dyn Ops,
+    [q, k, v]: [&Array; 3],
+    scale: f32,
+    queries_max: i32,
+) -> mlx::Result<Array> {
     let [count, heads, len, width] = q.dims()?;
     let part = |first: i32| {
-        let q = q.slice(&[0, 0, first, 0], &[count, heads, (first + QUERIES_MAX).min(len), width])?;
+        let q = q.slice(&[0, 0, first, 0], &[count, heads, (first + queries_max).min(len), width])?;
         ops.attend_all([&q, k, v], scale)
     };
-    let parts = (0..len).step_by(QUERIES_MAX as usize).map(part).collect::<mlx::Result<Vec<_>>>()?;
+    let parts = (0..len).step_by(queries_max as usize).map(part).collect::<mlx::Result<Vec<_>>>()?;
     match parts.as_slice() {
         [one] => Ok(one.clone()),
         several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 2),

@@ -56,7 +56,10 @@ impl EncoderBlueprint {
         let mut manifest = Manifest::default();
         let mut top = Scope::root(&mut manifest, self.hidden);
         let mut root = top.at("encoder");
-        root.linear(PATCHES, self.patches.elements(), self.hidden, self.patches.bias);
+        match &self.convolutions {
+            Some(tower) => tower.name(&mut root, self.hidden),
+            None => root.linear(PATCHES, self.patches.elements(), self.hidden, self.patches.bias),
+        }
         if self.class_token != ClassToken::Absent {
             root.tensor(CLASS_TOKEN, &[self.hidden]);
         }

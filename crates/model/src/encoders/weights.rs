@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use mlx::{Array, Dtype};
 
 use super::blueprint::EncoderBlueprint;
+use super::convolutions::channels_last;
 use super::manifest::PATCHES;
 use crate::weights::{Store, check, convert, infer};
 use crate::{Kernels, LoadError, Pattern, Quantization, WeightRewrite, Weights};
@@ -38,18 +39,24 @@ impl EncoderBlueprint {
         kernels: Kernels,
     ) -> Result<Store, LoadError> {
         let mut weights = named(&self.rewrites, self.layers.len(), &mut quantization, weights)?;
-        let patches = format!("encoder.{PATCHES}.weight");
-        if let Some(weight) = weights.get_mut(&patches) {
-            *weight = self.patches.matrix(&patches, weight)?;
+        let first = match &self.convolutions {
+            Some(_) => "encoder.conv_stem.conv.weight".to_owned(),
+            None => format!("encoder.{PATCHES}.weight"),
+        };
+        if let (Some(weight), None) = (weights.get_mut(&first), &self.convolutions) {
+            *weight = self.patches.matrix(&first, weight)?;
         }
         for (name, weight) in weights.iter_mut().filter(|(name, _)| name.starts_with("encoder.connector.")) {
             *weight = self.merging_matrix(name, weight)?;
         }
         let manifest = self.manifest();
+        if self.convolutions.is_some() {
+            channels_last(&mut weights, &manifest)?;
+        }
         infer(&manifest, &mut quantization, &weights)?;
         check(&manifest, &quantization, &weights)?;
-        // Patches are rarely packed; norms never are.
-        let stored = weights.get(&patches).map(Array::dtype).transpose()?;
+        // The first product is rarely packed; norms never are.
+        let stored = weights.get(&first).map(Array::dtype).transpose()?;
         let dtype = stored.filter(|dtype| matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32));
         Ok(Store::of_encoder(weights, quantization, kernels, dtype.unwrap_or(Dtype::Bf16), self.hidden))
     }

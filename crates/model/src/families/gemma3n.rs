@@ -1,7 +1,7 @@
-//! Gemma 3n, the text model: a stream of several copies, of which each layer computes one; embeddings of each layer's own,
-//! sparse activations, last layers that read earlier ones' keys.
+//! Gemma 3n: a stream of several copies, of which each layer computes one; embeddings of each layer's own, sparse
+//! activations, last layers that read earlier ones' keys; tokens that are embedded as pictures and sound are.
 //!
-//! Source: mlx-lm `models/gemma3n.py`.
+//! Source: mlx-lm `models/gemma3n.py`; transformers `models/gemma3n/modeling_gemma3n.py` for those tokens.
 
 use super::by_layer::*;
 use super::names::*;
@@ -43,24 +43,63 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     Ok(Blueprint {
         embed_scale: (dims.hidden as f32).sqrt(),
         per_layer_inputs: Some(own),
+        media_vocabularies: media_vocabularies(cfg)?,
         alternating: Some(updates),
         logit_softcap: text.opt("final_logit_softcapping")?,
-        rewrites: [text_model(), unread_keys(writers..dims.layers)].concat(),
+        rewrites: [media_tensors(), text_model(), unread_keys(writers..dims.layers)].concat(),
         ..Blueprint::new(&dims, spans.iter().zip(mlps).enumerate().map(layer).collect())
     })
+}
+
+/// Media, and the defaults of their tokens: the first, how many, and the table's width.
+const MEDIA: [(&str, [usize; 3]); 2] = [("vision", [262_144, 128, 2048]), ("audio", [262_272, 128, 1536])];
+
+fn media_vocabularies(cfg: &Config) -> Result<Vec<MediaVocabulary>, ConfigError> {
+    let mut vocabularies = Vec::new();
+    for (medium, [first, count, width]) in MEDIA {
+        let Some(section) = cfg.section(&format!("{medium}_config"))? else { continue };
+        vocabularies.push(MediaVocabulary {
+            path: format!("{medium}_vocabulary"),
+            first: section.or("vocab_offset", first)?,
+            count: section.or("vocab_size", count)?,
+            width: section.or("hidden_size", width)?,
+            norm_eps: section.or("rms_norm_eps", 1e-6)?,
+        });
+    }
+    Ok(vocabularies)
+}
+
+/// Tensors of media vocabularies, beside those of encoders.
+fn media_tensors() -> Vec<WeightRewrite> {
+    let parts =
+        [("embedding", "embedding"), ("hard_embedding_norm", "norm"), ("embedding_projection", "projection")];
+    let of_part = |medium: &str, (from, to): (&str, &str)| {
+        ["model.", ""].map(|parent| WeightRewrite::Rename {
+            from: format!("{parent}embed_{medium}.{from}.*").into(),
+            to: format!("model.{medium}_vocabulary.{to}.*").into(),
+        })
+    };
+    MEDIA.iter().flat_map(|(medium, _)| parts.into_iter().flat_map(|part| of_part(medium, part))).collect()
 }
 
 /// Of layers that see everything, and of those with a window.
 fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), ConfigError> {
     let eps = dims.norm.eps();
-    let of = |base| Attention {
+    let of = |rope: Rope| Attention {
         scale: 1.0,
         qk_norm: Some(QkNorm::per_head(eps)),
         value_norm: Some(eps),
-        ..Attention::new(dims, Position::Rope(Rope::new(dims.head_dim, base)))
+        ..Attention::new(dims, Position::Rope(rope))
     };
     let span = AttentionSpan::Window(cfg.req("sliding_window")?);
-    Ok((of(cfg.req("rope_theta")?), Attention { span, ..of(cfg.req("rope_local_base_freq")?) }))
+    let [full, sliding] = match rope_by_kind_if_any(cfg, [dims.head_dim; 2])? {
+        Some(ropes) => ropes,
+        None => {
+            let bases = [cfg.req("rope_theta")?, cfg.req("rope_local_base_freq")?];
+            bases.map(|base| Rope::new(dims.head_dim, base))
+        }
+    };
+    Ok((of(full), Attention { span, ..of(sliding) }))
 }
 
 /// The MLP of each layer; in some only the largest activations count.

@@ -1,7 +1,7 @@
 //! Molmo 2: Qwen3 under other names, with embeddings of further tokens that it never predicts.
 //!
-//! Source: transformers `models/molmo2/modeling_molmo2.py`. There all tokens of a prompt's pictures attend to each other in
-//! both directions; here they are causal, as in mlx-vlm.
+//! Source: transformers `models/molmo2/modeling_molmo2.py`. All tokens of a prompt's pictures attend to each other in both
+//! directions; mlx-vlm computes them causally.
 
 use super::names::*;
 use super::parts::*;
@@ -45,6 +45,28 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         ],
     ];
     let layer = LayerSpec::pre_norm(attention, mlp, dims.norm);
-    let blueprint = Blueprint::uniform(&dims, layer);
-    Ok(Blueprint { vocab: dims.vocab + more, unpredicted: more, rewrites: own.concat(), ..blueprint })
+    let mut blueprint = Blueprint::uniform(&dims, layer);
+    blueprint.attend_to_later(Bidirectional::AllPictures);
+    Ok(Blueprint {
+        vocab: dims.vocab + more,
+        unpredicted: more,
+        picture_tokens: picture_tokens(cfg)?,
+        rewrites: own.concat(),
+        ..blueprint
+    })
+}
+
+/// Tokens that stand for features, and those around them, with what they are where a config does not say it.
+fn picture_tokens(cfg: &Config) -> Result<Vec<u32>, ConfigError> {
+    let tokens = [
+        ("image_start_token_id", 151_936),
+        ("image_end_token_id", 151_937),
+        ("image_patch_id", 151_938),
+        ("image_col_id", 151_939),
+        ("low_res_image_start_token_id", 151_940),
+        ("image_low_res_id", 151_942),
+        ("frame_start_token_id", 151_943),
+        ("frame_end_token_id", 151_944),
+    ];
+    tokens.iter().map(|(field, absent)| Ok(cfg.or::<usize>(field, *absent)? as u32)).collect()
 }

@@ -34,7 +34,7 @@ pub(crate) struct SegmentTables {
     pub(crate) segments: Array,
     /// All block tables end to end, `[m]` i32.
     pub(crate) tables: Array,
-    /// For each row the position behind the last key that it sees where attention is bidirectional, `[T]` i32; `None` if no
+    /// For each row the position behind the last key that it sees where attention is bidirectional, `[T]` i32, equal for those of a span; `None` if no
     /// row sees a later one.
     pub(crate) ends: Option<Array>,
 }

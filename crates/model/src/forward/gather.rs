@@ -34,7 +34,9 @@ impl Gather {
     pub(crate) fn mask_of(&self, directions: Bidirectional) -> Option<&Array> {
         let later = match directions {
             Bidirectional::No => None,
-            Bidirectional::Pictures | Bidirectional::Prompts => self.bidirectional.as_ref(),
+            Bidirectional::Pictures | Bidirectional::AllPictures | Bidirectional::Prompts => {
+                self.bidirectional.as_ref()
+            }
         };
         later.or(self.mask.as_ref())
     }
@@ -142,7 +144,8 @@ fn gather_chunk(
     let last = |position: usize| ends.and_then(|ends| ends.get(position - segment.context));
     let sees_later = |position: usize, key: usize| {
         let at = key_position(cache.block_size, table, key);
-        position < at && last(position).is_some_and(|end| at < *end as usize)
+        // Rows of a span have one end; others between them have their own.
+        position < at && last(position).is_some_and(|end| at < *end as usize) && last(at) == last(position)
     };
     let is_causal =
         (segment.context..segment.end()).all(|row| last(row).is_none_or(|end| *end as usize <= row + 1));

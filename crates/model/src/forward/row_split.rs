@@ -1,12 +1,11 @@
 //! The rows of a batch by which stored keys and values they read: with an unquantized prefix, rows at its positions
 //! read another pool than later rows; and which of them see later positions.
 
-use std::ops::Range;
-
 use mlx::Array;
 
 use super::rows::{order_of, singles_and_chunks};
-use crate::{Segment, VisibleTo};
+use crate::batch::span_reach;
+use crate::{Segment, SpanRuns, VisibleTo};
 
 /// The segments of a batch, split at the end of the unquantized prefix.
 pub(super) struct RowSplit<'a> {
@@ -16,7 +15,7 @@ pub(super) struct RowSplit<'a> {
     /// The other rows.
     later: Vec<Segment>,
     /// For each row of the pass, the position behind the last key that it sees where attention is bidirectional; empty if
-    /// no row sees a later one.
+    /// no row sees a later one. Of later keys, a row sees those whose own rows have the same end.
     ends: Vec<i32>,
 }
 
@@ -25,7 +24,7 @@ impl<'a> RowSplit<'a> {
     pub(super) fn new(
         segments: &'a [Segment],
         prefix: Option<usize>,
-        (rows, spans): (usize, &[Range<usize>]),
+        (rows, spans): (usize, &[SpanRuns]),
     ) -> mlx::Result<Self> {
         let ends = ends(segments, rows, spans)?;
         let mut split = Self { all: segments, prefix: Vec::new(), later: Vec::new(), ends };
@@ -39,7 +38,8 @@ impl<'a> RowSplit<'a> {
         for segment in segments {
             let border = segment.first + prefix.saturating_sub(segment.context).min(segment.len);
             // The rows of a span read one pool, which must have the keys of all of them.
-            let cut = spans.iter().find(|span| span.start < border && border < span.end);
+            let mut spans = spans.iter().map(|span| span_reach(span));
+            let cut = spans.find(|span| span.start < border && border < span.end);
             let early = cut.map_or(border, |span| span.start) - segment.first;
             if early > 0 {
                 split.prefix.push(part(segment, 0, early));
@@ -89,7 +89,7 @@ impl<'a> RowSplit<'a> {
     }
 }
 
-fn ends(segments: &[Segment], rows: usize, spans: &[Range<usize>]) -> mlx::Result<Vec<i32>> {
+fn ends(segments: &[Segment], rows: usize, spans: &[SpanRuns]) -> mlx::Result<Vec<i32>> {
     if spans.is_empty() {
         return Ok(Vec::new());
     }
@@ -99,13 +99,16 @@ fn ends(segments: &[Segment], rows: usize, spans: &[Range<usize>]) -> mlx::Resul
             *end = (segment.context + row - segment.first + 1) as i32;
         }
     }
-    for span in spans {
+    for runs in spans {
+        let span = span_reach(runs);
         let within =
             |segment: &&Segment| segment.first <= span.start && span.end <= segment.first + segment.len;
         let segment = segments.iter().find(within);
         let segment = segment.ok_or_else(|| mlx::Error::new("a span lies within a segment"))?;
-        if let Some(rows) = ends.get_mut(span.clone()) {
-            rows.fill((segment.context + span.end - segment.first) as i32);
+        for run in runs {
+            if let Some(rows) = ends.get_mut(run.clone()) {
+                rows.fill((segment.context + span.end - segment.first) as i32);
+            }
         }
     }
     Ok(ends)

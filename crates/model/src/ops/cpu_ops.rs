@@ -10,8 +10,8 @@ use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
 use super::{
-    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, HeadNorm, LatentCall, LayerContext,
-    LowRankLayout, LowRankStack, Ops, Rotation, Weight,
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ConvolutionCall, HeadNorm, LatentCall,
+    LayerContext, LowRankLayout, LowRankStack, Ops, Rotation, Weight,
 };
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
@@ -180,6 +180,14 @@ impl Ops for CpuOps {
         let weights = scores.reshape(&[entries * queries, keys])?.softmax(-1)?;
         let values = v.reshape(&[entries, keys, width])?.swapaxes(-1, -2)?.contiguous()?;
         cpu::gather_mm(&weights, &of_row, &values)?.reshape(&[count, heads, queries, width])
+    }
+
+    fn convolve_map(&self, call: ConvolutionCall) -> mlx::Result<Array> {
+        match call.groups {
+            // MLX's product of large convolutions is slow on CPUs.
+            1 => call.by_products(self),
+            _ => call.whole(),
+        }
     }
 
     fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {

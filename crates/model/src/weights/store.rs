@@ -244,7 +244,7 @@ pub(crate) struct Published {
 }
 
 /// Applies the blueprint's rewrites and checks the result; tensors of `unread` are kept apart instead of being dropped.
-/// Decides the blueprint's head where that depends on the checkpoint.
+/// Decides the blueprint's head and its media vocabularies, which depend on the checkpoint.
 pub(crate) fn published(
     blueprint: &mut Blueprint,
     mut quantization: Quantization,
@@ -272,6 +272,9 @@ pub(crate) fn published(
         weights =
             WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(weights, &published, &quantization)?;
     }
+    let root = blueprint.names.root;
+    let is_there = |path: &str| weights.contains_key(&format!("{root}.{path}.embedding.weight"));
+    blueprint.media_vocabularies.retain(|vocabulary| is_there(&vocabulary.path));
     let manifest = blueprint.manifest();
     infer(&manifest, &mut quantization, &weights)?;
     check(&manifest, &quantization, &weights)?;

@@ -90,6 +90,54 @@ fn published_configs_are_read_whole() {
     assert!(read > 0);
 }
 
+/// As published with Gemma 3n E2B; the tower has the tensors of timm's.
+#[test]
+fn the_published_gemma3n_is_read_whole() {
+    let kinds: Vec<&str> =
+        (1..=30).map(|layer| if layer % 5 == 0 { "full_attention" } else { "sliding_attention" }).collect();
+    let sparsity: Vec<f32> = (0..30).map(|layer| if layer < 10 { 0.95 } else { 0.0 }).collect();
+    let text = serde_json::json!({
+        "model_type": "gemma3n_text", "activation_sparsity_pattern": sparsity, "altup_active_idx": 0,
+        "altup_coef_clip": 120.0, "altup_correct_scale": true, "altup_num_inputs": 4,
+        "attention_bias": false, "attention_dropout": 0.0, "final_logit_softcapping": 30.0,
+        "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2048,
+        "hidden_size_per_layer_input": 256, "initializer_range": 0.02, "intermediate_size": vec![8192; 30],
+        "laurel_rank": 64, "layer_types": kinds, "max_position_embeddings": 32_768,
+        "num_attention_heads": 8, "num_hidden_layers": 30, "num_key_value_heads": 2,
+        "num_kv_shared_layers": 10, "rms_norm_eps": 1e-6, "rope_local_base_freq": 10_000.0,
+        "rope_scaling": null, "rope_theta": 1_000_000.0, "sliding_window": 512, "use_cache": true,
+        "vocab_size": 262_400, "vocab_size_per_layer_input": 262_144,
+    });
+    let config = serde_json::json!({
+        "architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
+        "audio_config": {
+            "model_type": "gemma3n_audio", "hidden_size": 1536, "vocab_offset": 262_272, "vocab_size": 128,
+            "conf_num_hidden_layers": 12, "rms_norm_eps": 1e-6,
+        },
+        "audio_soft_tokens_per_image": 188, "audio_token_id": 262_273, "boa_token_id": 256_000,
+        "boi_token_id": 255_999, "eoa_token_id": 262_272, "eoi_token_id": 262_144, "eos_token_id": [1, 106],
+        "image_token_id": 262_145, "initializer_range": 0.02, "vision_soft_tokens_per_image": 256,
+        "text_config": text,
+        "vision_config": {
+            "architecture": "mobilenetv5_300m_enc", "do_pooling": true, "hidden_size": 2048,
+            "initializer_range": 0.02, "label_names": ["LABEL_0", "LABEL_1"], "model_args": null,
+            "model_type": "gemma3n_vision", "num_classes": 2, "rms_norm_eps": 1e-6,
+            "torch_dtype": "bfloat16", "vocab_offset": 262_144, "vocab_size": 128,
+        },
+    });
+    let config = config.as_object().unwrap();
+    let network = families::read(config).unwrap();
+    assert_eq!(network.manifest().0["model.vision_vocabulary.embedding.weight"], [128, 2048]);
+    let encoder = encoders::read(config).unwrap().unwrap();
+    assert_eq!((encoder.patches.size, encoder.features), (16, 2048));
+    let tensors = encoder.manifest().0;
+    let of_tower = tensors.iter().filter(|(name, _)| !name.starts_with("encoder.connector."));
+    let sizes: Vec<usize> = of_tower.map(|(_, shape)| shape.iter().product()).collect();
+    assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (548, 294_126_912));
+    assert_eq!(tensors["encoder.blocks.2.9.attn.key.down_conv.weight"], [640, 3, 3, 1]);
+    assert_eq!(tensors["encoder.blocks.3.38.pw_exp.conv.weight"], [2560, 1280]);
+}
+
 /// As published with LLaVA-NeXT: sizes that are those of Hugging Face's own class are left out.
 #[test]
 fn a_nested_text_config_has_the_sizes_of_its_class() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use omnibus_core::{self as core, Rejection, SequenceId, Tick};
 use omnibus_grammar::MatchState;
+use omnibus_model::span_reach;
 
 use super::report::seconds;
 use super::{ActiveJob, EngineLoop, PendingOffload};
@@ -127,7 +128,9 @@ impl EngineLoop {
         };
         let now = self.now();
         let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
-        job.request.spans = self.runner.bidirectional_spans(job.prompt, &job.media);
+        let prompt = job.request.prompt.get(..job.prompt).unwrap_or_default();
+        let spans = self.runner.bidirectional_spans(prompt, &job.media);
+        job.request.spans = spans.iter().map(|span| span_reach(span)).collect();
         let mut tokens = std::mem::take(&mut job.request.prompt);
         let reported = tokens.len();
         let max_tokens = reported + job.request.max_new_tokens;
@@ -142,8 +145,16 @@ impl EngineLoop {
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
                 let (fetched, encoding, keeps_features) = Default::default();
-                let active =
-                    ActiveJob { job, reported, max_tokens, positions, fetched, encoding, keeps_features };
+                let active = ActiveJob {
+                    job,
+                    reported,
+                    max_tokens,
+                    positions,
+                    spans,
+                    fetched,
+                    encoding,
+                    keeps_features,
+                };
                 self.jobs.insert(sequence, active);
                 self.hold_for_encoding(sequence);
                 if let Some(grammar) = grammar {

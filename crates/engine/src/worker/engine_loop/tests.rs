@@ -5,14 +5,14 @@ mod generate;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use omnibus_model::Source;
+use omnibus_core::Token;
+use omnibus_model::{Source, SpanRuns};
 
 use super::*;
 use crate::media::JobMedia;
@@ -98,7 +98,7 @@ impl Runner for Recorder {
         self.inner.set_blocks(blocks);
     }
 
-    fn bidirectional_spans(&self, prompt: usize, media: &[JobMedia]) -> Vec<Range<usize>> {
+    fn bidirectional_spans(&self, prompt: &[Token], media: &[JobMedia]) -> Vec<SpanRuns> {
         self.inner.bidirectional_spans(prompt, media)
     }
 

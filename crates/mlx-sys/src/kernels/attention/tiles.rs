@@ -137,7 +137,12 @@ impl<F: Format> Attend<'_, F> {
             let mut decay = [0f32; ROWS];
             for r in 0..count {
                 let (from, to) = sees(r);
+                let row = (first + r) / group;
+                let own = segment.first_position + row + 1;
                 let seen = Seen {
+                    row,
+                    own: within(own.max(from)) - start,
+                    start,
                     kept: within(sink_tokens.min(to)) - start,
                     from: within(from) - start,
                     to: within(to) - start,
@@ -367,6 +372,12 @@ impl<F: Format> Attend<'_, F> {
         for i in (seen.kept..seen.from).chain(seen.to.max(seen.kept)..KEYS) {
             *scores.add(i) = f32::NEG_INFINITY;
         }
+        // Empty where rows have no ends.
+        for i in seen.own..seen.to {
+            if self.tile.call.hides(&self.tile.segment, seen.row, seen.start + i) {
+                *scores.add(i) = f32::NEG_INFINITY;
+            }
+        }
         let mut highest = S::load(scores);
         for i in (S::LANES..KEYS).step_by(S::LANES) {
             highest = S::max(highest, S::load(scores.add(i)));
@@ -437,9 +448,14 @@ impl<F: Format> Attend<'_, F> {
     }
 }
 
-/// Keys of a tile that a row sees: the first `kept`, and those in `from..to`.
+/// Keys of a tile that a row sees: the first `kept`, and those in `from..to`, of which some from `own` on may be hidden.
 #[derive(Clone, Copy)]
 struct Seen {
+    /// The row's number in its segment.
+    row: usize,
+    /// The tile's first key.
+    start: usize,
+    own: usize,
     kept: usize,
     from: usize,
     to: usize,

@@ -120,6 +120,8 @@ pub enum Bidirectional {
     No,
     /// Those of its own picture (Gemma 3).
     Pictures,
+    /// Those of all pictures of its prompt, but not those of text between them (Molmo 2).
+    AllPictures,
     /// Those of its prompt (PaliGemma).
     Prompts,
 }

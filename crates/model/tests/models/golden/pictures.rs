@@ -99,6 +99,10 @@ impl PictureFixture {
             golden
                 .extend(file.is_file().then(text).flatten().map(|logits| ("logits.text".to_owned(), logits)));
         }
+        // mlx-vlm's are causal where tokens of all pictures see each other.
+        if family == "molmo2" && !metadata_has("mask") {
+            golden.retain(|name, _| !name.starts_with("logits.") || name == "logits.text");
+        }
         let is_followed = OF_TRANSFORMERS.contains(&family) || ENCODERS_OF_TRANSFORMERS.contains(&family);
         let whole = match is_followed && file.is_file() {
             true => mlx::io::load_safetensors(&file).unwrap().into_iter().collect(),

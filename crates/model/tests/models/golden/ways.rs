@@ -6,7 +6,7 @@ use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable, KvFormat};
 use omnibus_model::{
     AdapterId, Batch, CrossRows, CrossStates, FeatureRows, KvCache, KvCacheGroup, KvStorage, Model,
-    MultimodalRows, Segment, UnquantizedPrefix,
+    MultimodalRows, Segment, SpanRuns, UnquantizedPrefix, span_reach,
 };
 
 use super::{Fixture, Prompt, PromptMedia};
@@ -91,7 +91,7 @@ struct Walk {
     /// Positions that attend to pictures outside of the sequence.
     crossed: Vec<(Range<usize>, CrossStates)>,
     /// Positions that attend to each other, which no step may cut.
-    spans: Vec<Range<usize>>,
+    spans: Vec<SpanRuns>,
     adapter: Option<AdapterId>,
 }
 
@@ -122,7 +122,8 @@ impl<'a> World<'a> {
         let tables = self.state.groups().iter().map(table).collect();
         let (media, adapter) = (prompt.media.clone(), prompt.adapter);
         let runs = media.as_ref().map(PromptMedia::runs).unwrap_or_default();
-        let spans = self.model.blueprint().bidirectional_spans(prompt.tokens.len(), &runs);
+        let tokens: Vec<u32> = prompt.tokens.iter().map(|token| *token as u32).collect();
+        let spans = self.model.blueprint().bidirectional_spans(&tokens, &runs);
         let states = |(rows, picture): &(Range<usize>, Array)| {
             let states =
                 self.model.cross_states(picture).expect("states").expect("layers of cross attention");
@@ -227,9 +228,10 @@ fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Opti
             let known = media.and_then(|media| media.positions.as_ref());
             known.map_or([place as i32; 3], |known| known.at(place))
         }));
-        let spans = walk.spans.iter().filter(|span| places.contains(&span.start));
+        let spans = walk.spans.iter().filter(|span| places.contains(&span_reach(span).start));
         let row = |place: usize| first + place - walk.computed;
-        bidirectional.extend(spans.map(|span| row(span.start)..row(span.end)));
+        let of_pass = |span: &SpanRuns| span.iter().map(|run| row(run.start)..row(run.end)).collect();
+        bidirectional.extend(spans.map(of_pass));
         for (crossed, states) in &walk.crossed {
             let (start, end) = (crossed.start.max(places.start), crossed.end.min(places.end));
             if start < end {
@@ -274,7 +276,8 @@ fn alone(
     let mut last = Vec::new();
     while walk.computed < prompt.tokens.len() {
         let end = (walk.computed + chunk).min(prompt.tokens.len());
-        let cut = walk.spans.iter().find(|span| span.start < end && end < span.end);
+        let cut =
+            walk.spans.iter().map(|span| span_reach(span)).find(|span| span.start < end && end < span.end);
         let tokens = &prompt.tokens[walk.computed..cut.map_or(end, |span| span.end)];
         last = world.step(&mut [(&mut walk, tokens)], padding)?.remove(0);
     }

@@ -1,8 +1,8 @@
 //! Every encoder gives the reference's features, of every picture and video whose pixels a fixture has.
 
-use mlx::QuantMode;
+use mlx::{Array, QuantMode};
 use omnibus_model::encoders::{self, Encoder};
-use omnibus_model::{Kernels, Quantization};
+use omnibus_model::{Kernels, Quantization, Weights};
 
 use super::fixtures;
 use crate::golden::pictures::distance;
@@ -45,6 +45,24 @@ fn packed_weights_give_nearly_the_golden_features() {
     let input = fixture.input("one", encoder.blueprint()).unwrap();
     let found = distance(&encoder.encode(&input).unwrap().rows, &fixture.features("one").unwrap());
     assert!(found < NEAR && found > fixture.bound, "{found:e}");
+}
+
+/// mlx-vlm's checkpoints have the channels of convolutions last, and lack the outer module's name.
+#[test]
+fn a_converted_tower_of_convolutions_is_the_published_one() {
+    let fixture = fixtures().into_iter().find(|fixture| fixture.name == "gemma3n.hf").unwrap();
+    let channels_last = |weight: &Array| weight.transpose(&[0, 2, 3, 1]).unwrap().contiguous().unwrap();
+    let convert = |(name, weight): (String, Array)| {
+        let is_convolution = name.contains("timm_model") && weight.ndim() == 4;
+        let weight = if is_convolution { channels_last(&weight) } else { weight };
+        (name.trim_start_matches("model.").to_owned(), weight)
+    };
+    let weights: Weights = fixture.weights().into_iter().map(convert).collect();
+    assert_eq!(weights["vision_tower.timm_model.conv_stem.conv.weight"].shape(), [8, 3, 3, 3]);
+    let blueprint = encoders::read(&fixture.config).unwrap().unwrap();
+    let encoder = Encoder::build(blueprint, Quantization::default(), weights, Kernels::Mlx).unwrap();
+    let found = fixture.encoded("one", &encoder).unwrap().rows;
+    assert!(distance(&found, &fixture.features("one").unwrap()) < fixture.features_bound);
 }
 
 #[test]

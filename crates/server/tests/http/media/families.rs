@@ -69,6 +69,12 @@ const SERVED: &[Served] = &[
         placeholder: ("<|image|>", &[128]),
         files: &["preprocessor_config.json"],
     },
+    Served {
+        fixture: "gemma3n.hf",
+        words: Words(&["<start_of_image>", "<start_of_audio>", "<end_of_image>", "<image_soft_token>"]),
+        placeholder: ("<image_soft_token>", &[131]),
+        files: &["preprocessor_config.json"],
+    },
     // No template writes its placeholders: they are numbered, and stand in the text.
     Served {
         fixture: "phi3_v",
