@@ -137,18 +137,22 @@ impl DeviceMemory {
     ///
     /// On Metal the wired limit is the whole plan, so that an idle model is not paged out. Metal wires at most the
     /// recommended working set, and MLX refuses more. Systems before macOS 15 have no such limit.
+    ///
+    /// On CUDA the headroom stays free: MLX launches ahead of what computes until it meets its limit, and where a prompt fills
+    /// the device, each later step waits for the driver to find memory.
     pub(crate) fn allocator_limits(&self, plan: &MemoryPlan) -> AllocatorLimits {
         if self.backend == Backend::Cpu {
             return AllocatorLimits::default();
         }
-        let memory_bytes = plan.limit.as_ref().map(|limit| limit.bytes);
+        let limit_bytes = plan.limit.as_ref().map(|limit| limit.bytes);
+        let kept_free = if self.backend == Backend::Cuda { plan.headroom_bytes } else { 0 };
         let has_wired_limit = self.backend == Backend::Metal
             && self.macos_major.is_some_and(|version| version >= WIRED_SINCE_MACOS);
         let planned = plan.expected_peak_bytes() + plan.headroom_bytes;
-        let most = memory_bytes.into_iter().chain(self.working_set_bytes).min();
+        let most = limit_bytes.into_iter().chain(self.working_set_bytes).min();
         AllocatorLimits {
             cache_bytes: Some((2 * plan.scratch_bytes).max(REUSE_BYTES_MIN)),
-            memory_bytes,
+            memory_bytes: limit_bytes.map(|bytes| bytes.saturating_sub(kept_free)),
             wired_bytes: most.filter(|_| has_wired_limit).map(|most| planned.min(most)),
         }
     }

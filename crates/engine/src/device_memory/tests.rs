@@ -91,16 +91,19 @@ fn a_mac_before_macos_15_has_no_wired_limit() {
 }
 
 #[test]
-fn a_cuda_gpu_is_limited_to_its_own_memory() {
+fn a_cuda_gpu_keeps_its_headroom_free() {
     let device = h200();
     let plan = plan(&device, 16 * GB, 2 * GB);
     assert_eq!(plan.limit, Some(limit(144 * GB, "the GPU's memory")), "the host's group does not count");
     assert_eq!(taken(&plan), 144 * GB);
     assert!(plan.headroom_bytes > 11 * GB, "{plan}");
+    let memory_bytes = Some(plan.expected_peak_bytes());
     assert_eq!(
         device.allocator_limits(&plan),
-        AllocatorLimits { cache_bytes: Some(4 * GB), memory_bytes: Some(144 * GB), wired_bytes: None }
+        AllocatorLimits { cache_bytes: Some(4 * GB), memory_bytes, wired_bytes: None }
     );
+    let small = MemoryPlan { kv_bytes: GB, ..plan.clone() };
+    assert_eq!(device.allocator_limits(&small).memory_bytes, memory_bytes, "what is free may be used");
     assert_eq!(device.swap_bytes(plan.left_bytes()), Some(100 * GB), "the host's memory is another one");
 }
 
@@ -135,7 +138,7 @@ fn a_large_gpu_under_a_small_limit_plans_as_a_small_one() {
     let plans = |weights| (plan(&device, weights, GB), plan(&mac(15), weights, GB));
     let (here, there) = plans(23 * GB / 10);
     assert_eq!((taken(&here), here.kv_bytes), (working_set, there.kv_bytes));
-    assert_eq!(device.allocator_limits(&here).memory_bytes, Some(working_set));
+    assert_eq!(device.allocator_limits(&here).memory_bytes, Some(working_set - here.headroom_bytes));
     let (here, there) = plans(16 * GB);
     assert_eq!((here.kv_bytes, there.kv_bytes), (0, 0));
 }
