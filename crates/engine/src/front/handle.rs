@@ -130,7 +130,19 @@ impl Handle {
 
     /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt: async callers run
     /// it on a thread that may block.
-    pub fn submit(&self, mut request: Request) -> Result<EventStream, Failure> {
+    pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
+        let request = self.checked(request)?;
+        let place = self.0.admit(&request.tenant)?;
+        self.submit_checked(request, place)
+    }
+
+    /// The same for a request that has a place in the queue.
+    pub(crate) fn submit_admitted(&self, request: Request, place: Admission) -> Result<EventStream, Failure> {
+        self.submit_checked(self.checked(request)?, place)
+    }
+
+    /// A request that may be queued, with its input in the form that the model's chat template supports.
+    fn checked(&self, mut request: Request) -> Result<Request, Failure> {
         let shared = &*self.0;
         shared.check_open()?;
         request.validate()?;
@@ -144,10 +156,14 @@ impl Handle {
         }
         let text = shared.text_of(request.model.as_deref())?;
         request.input = text.adapt(request.input)?;
-        let admission = shared.admit(&request.tenant)?;
-        let id = shared.next_id();
+        Ok(request)
+    }
+
+    fn submit_checked(&self, request: Request, place: Admission) -> Result<EventStream, Failure> {
+        let id = self.0.next_id();
+        let text = self.0.text_of(request.model.as_deref())?;
         let prompt = text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
-        self.queue(id, request, prompt, admission)
+        self.queue(id, request, prompt, place)
     }
 
     /// Queues a request whose prompt is tokenized.

@@ -49,6 +49,8 @@ pub(crate) struct MediaReader {
     budget: PixelBudget,
     cache: PreparedCache,
     decoders: Slots,
+    /// Of recordings to write down, which are longer.
+    recordings: Slots,
 }
 
 /// How pictures and videos are prepared.
@@ -122,6 +124,7 @@ impl MediaReader {
             budget: PixelBudget::new(OPEN_BYTES_MAX),
             cache: PreparedCache::default(),
             decoders: Slots::new(DECODERS_MAX),
+            recordings: Slots::new(sounds::RECORDINGS_MAX),
         }
         .unless_empty()
     }

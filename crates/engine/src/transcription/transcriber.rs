@@ -11,6 +11,7 @@ use super::tokens::{SpeechTokens, TIME_STEP_S};
 use super::{Language, SpeechSegment, SpeechSummary, SpeechTask, TranscriptionEvent, WindowQuality};
 use super::{chat, quality, windows};
 use crate::front::SpeechWindow;
+use crate::registry::Admission;
 use crate::{
     CallLimit, Delta, Event, EventStream, Failure, Handle, Input, OutputMode, Request, Sampling, TokenInfo,
     Usage,
@@ -75,7 +76,8 @@ pub(crate) struct Transcriber {
     pub(crate) done: usize,
     /// Segments so far.
     pub(crate) segments: usize,
-    pub(crate) windows: usize,
+    /// In the queue, until the first window is there itself.
+    pub(crate) place: Admission,
     pub(crate) usage: Usage,
 }
 
@@ -87,19 +89,19 @@ struct Generated {
 
 impl Transcriber {
     fn is_done(&self) -> bool {
-        self.done >= self.sound.samples.len()
+        self.done >= self.sound.samples().len()
     }
 
     fn summary(&self) -> SpeechSummary {
         SpeechSummary {
             language: self.language.clone(),
-            duration_s: self.seconds(self.sound.samples.len()),
+            duration_s: self.seconds(self.sound.samples().len()),
             usage: self.usage,
         }
     }
 
     fn seconds(&self, samples: usize) -> f64 {
-        samples as f64 / f64::from(self.sound.rate)
+        samples as f64 / f64::from(self.sound.rate())
     }
 
     async fn next_window(&mut self) -> Result<Vec<SpeechSegment>, Failure> {
@@ -111,18 +113,18 @@ impl Transcriber {
 
     /// Writes down the next window in a conversation.
     async fn next_by_conversation(&mut self) -> Result<Vec<SpeechSegment>, Failure> {
-        let rest = self.sound.samples.get(self.done..).unwrap_or_default();
-        let range = self.done..self.done + windows::first_window(rest, self.window, self.sound.rate);
+        let rest = self.sound.samples().get(self.done..).unwrap_or_default();
+        let range = self.done..self.done + windows::first_window(rest, self.window, self.sound.rate());
         let input = {
-            let samples = self.sound.samples.get(range.clone()).unwrap_or_default();
-            let window = (samples, self.sound.rate);
+            let samples = self.sound.samples().get(range.clone()).unwrap_or_default();
+            let window = (samples, self.sound.rate());
             chat::input(window, &self.field, self.task, self.language.as_ref(), self.prompt.as_deref())
         };
         let sampling = Sampling { temperature: self.temperature, ..self.request.sampling.clone() };
         let output = OutputMode::Message { tools: None, calls: CallLimit::Any };
         let request = Request { output, logprobs: Some(0), ..self.window_request(input, sampling) };
-        let handle = self.handle.clone();
-        let stream = blocking(move || handle.submit(request)).await?;
+        let (handle, place) = (self.handle.clone(), std::mem::take(&mut self.place));
+        let stream = blocking(move || handle.submit_admitted(request, place)).await?;
         let Generated { tokens, text } = self.collect(stream).await?;
         let quality = quality_of(&tokens, &text, self.temperature, 0.0);
         self.done = range.end;
@@ -139,11 +141,11 @@ impl Transcriber {
         &mut self,
         speech: &SpeechTokens,
     ) -> Result<Vec<SpeechSegment>, Failure> {
-        let range = self.done..(self.done + self.window).min(self.sound.samples.len());
+        let range = self.done..(self.done + self.window).min(self.sound.samples().len());
         let (handle, sound, of_window) = (self.handle.clone(), self.sound.clone(), range.clone());
         let request = self.request.clone();
         let window = blocking(move || {
-            let samples = sound.samples.get(of_window).unwrap_or_default();
+            let samples = sound.samples().get(of_window).unwrap_or_default();
             handle.speech_window(&request, samples)
         })
         .await?;
@@ -173,7 +175,7 @@ impl Transcriber {
                 logprobs: Some(0),
                 ..self.window_request(Input::Tokens(prompt.clone()), sampling)
             };
-            let stream = self.handle.submit_speech(request, window.clone())?;
+            let stream = self.submit(request, &window)?;
             let mut generated = self.collect(stream).await?;
             generated.tokens.retain(|token| token.id != speech.end);
             let text =
@@ -186,7 +188,6 @@ impl Transcriber {
             }
         }
         let (tokens, quality) = found.unwrap_or_default();
-        self.windows += 1;
         if quality.is_silent() {
             self.done = range.end;
             return Ok(Vec::new());
@@ -203,7 +204,7 @@ impl Transcriber {
         quality: WindowQuality,
         speech: &SpeechTokens,
     ) -> Result<Vec<SpeechSegment>, Failure> {
-        let step = TIME_STEP_S * f64::from(self.sound.rate);
+        let step = TIME_STEP_S * f64::from(self.sound.rate());
         let length = (range.len() as f64 / step).ceil() as u32;
         let WindowSegments { segments, done } = divide(tokens, length, speech);
         let at = |steps: u32| range.start + (f64::from(steps) * step).round() as usize;
@@ -276,8 +277,14 @@ impl Transcriber {
             logprobs: Some(0),
             ..self.window_request(Input::Tokens(vec![speech.start]), sampling)
         };
-        let stream = self.handle.submit_speech(request, window.clone())?;
+        let stream = self.submit(request, window)?;
         Ok(self.collect(stream).await?.tokens.into_iter().next())
+    }
+
+    /// Queues a generation of a window. A transcription that has begun is not refused: it holds a place from then on.
+    fn submit(&mut self, request: Request, window: &SpeechWindow) -> Result<EventStream, Failure> {
+        let place = std::mem::take(&mut self.place);
+        self.handle.submit_speech(request, window.clone(), place)
     }
 
     fn window_request(&self, input: Input, sampling: Sampling) -> Request {

@@ -11,7 +11,7 @@ use crate::error::ApiError;
 pub const FIELDS: &[Field] = &[
     honoured(
         "file",
-        "a recording: WAV, AIFF, MP3, AAC, FLAC, Ogg Vorbis, MP4/M4A or Matroska/WebM, up to 4 hours",
+        "a recording: WAV, AIFF, MP3, AAC, FLAC, Ogg Vorbis, MP4/M4A or Matroska/WebM, up to 2 hours",
     ),
     honoured("model", "a served name; absent is the default model"),
     honoured("language", "the code of the language that is spoken, as `en`; absent: the model finds out"),
@@ -32,6 +32,9 @@ pub const FIELDS: &[Field] = &[
     refused("known_speaker_names[]", "speakers are not distinguished"),
     refused("known_speaker_references[]", "speakers are not distinguished"),
 ];
+
+/// Longest name of a language.
+const LANGUAGE_BYTES_MAX: usize = 64;
 
 /// A request, read and validated.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,12 +123,16 @@ impl TranscriptionRequest {
         if !(0.0..=1.0).contains(&temperature) {
             return Err(ApiError::invalid("temperature", "`temperature` must be between 0 and 1"));
         }
+        let language = form.text("language")?.filter(|code| !code.is_empty());
+        if language.as_ref().is_some_and(|code| code.len() > LANGUAGE_BYTES_MAX) {
+            return Err(ApiError::invalid("language", "`language` must be a code such as `en`"));
+        }
         let file =
             form.file("file")?.ok_or_else(|| ApiError::invalid("file", "`file` is required: a recording"))?;
         Ok(Self {
             file,
             model: form.text("model")?.filter(|name| !name.is_empty()),
-            language: form.text("language")?.filter(|code| !code.is_empty()),
+            language,
             prompt: form.text("prompt")?.filter(|prompt| !prompt.trim().is_empty()),
             format,
             temperature: temperature as f32,

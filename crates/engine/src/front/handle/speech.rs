@@ -19,7 +19,7 @@ impl Handle {
         let shared = &*self.0;
         let Transcription { request, audio, task, language, prompt, temperature, times } = transcription;
         shared.check_open()?;
-        let _place = shared.admit(&request.tenant)?;
+        let place = shared.admit(&request.tenant)?;
         let text = shared.text_of(request.model.as_deref())?;
         let speech = text.speech().cloned();
         if let (SpeechTimes::Required { field }, None) = (times, &speech) {
@@ -30,7 +30,11 @@ impl Handle {
         let reader = text.media_reader(&audio.field)?;
         let sound = reader.sound(&audio)?;
         let before = match (&prompt, &speech) {
-            (Some(prompt), Some(_)) => text.tokens_of(&format!(" {}", prompt.trim()), "prompt")?,
+            (Some(prompt), Some(speech)) => {
+                let mut tokens = text.tokens_of(&format!(" {}", prompt.trim()), "prompt")?;
+                tokens.retain(|token| speech.is_text(*token));
+                tokens
+            }
             _ => Vec::new(),
         };
         Ok(TranscriptionStream::new(Transcriber {
@@ -48,7 +52,7 @@ impl Handle {
             context: shared.info.max_model_len,
             done: 0,
             segments: 0,
-            windows: 0,
+            place,
             usage: Usage::default(),
         }))
     }
@@ -69,6 +73,7 @@ impl Handle {
         &self,
         request: Request,
         window: SpeechWindow,
+        place: Admission,
     ) -> Result<EventStream, Failure> {
         let Input::Tokens(tokens) = &request.input else {
             return Err(Failure::Engine { message: "the prompt of a window is in tokens".to_owned() });
@@ -77,7 +82,7 @@ impl Handle {
         let shared = &*self.0;
         shared.check_open()?;
         let id = shared.next_id();
-        self.queue(id, request, prompt, Admission::default())
+        self.queue(id, request, prompt, place)
     }
 }
 

@@ -9,8 +9,10 @@ use crate::Failure;
 use crate::media::{MediaItem, MediaSource};
 use crate::transcription::Sound;
 
-/// Longest sound, in seconds.
-const SECONDS_MAX: f64 = 4.0 * 3600.0;
+/// Longest sound, in seconds: 460 MB of samples at 16 kHz.
+const SECONDS_MAX: f64 = 2.0 * 3600.0;
+/// Most recordings that are decoded at once.
+pub(super) const RECORDINGS_MAX: usize = 2;
 
 /// A window of sound, as an encoder takes it. Clones share it.
 #[derive(Clone)]
@@ -23,14 +25,13 @@ impl MediaReader {
         let fail = |message: String| Failure::bad_request(field, format!("`{field}`: {message}"));
         let MediaSource::Bytes(bytes) = &item.source else { return Err(fail("it is no file".to_owned())) };
         let rate = self.audio.as_ref().ok_or_else(|| super::deaf(field, true))?.rate();
-        let decoder = self.decoders.acquire();
+        let decoder = self.recordings.acquire();
         let limits = Limits { seconds: SECONDS_MAX, ..self.limits };
         let audio = decode_audio(bytes.as_slice(), &limits, rate).map_err(|error| fail(error.to_string()))?;
-        drop(decoder);
-        let samples: Arc<[f32]> = audio.samples().into();
         let reserved = self.budget.reserve(size_of_val(audio.samples()) as u64);
         let reserved = reserved.ok_or(Failure::Busy { retry_after_s: 1 })?;
-        Ok(Sound { rate, samples, _reserved: Arc::new(reserved) })
+        drop(decoder);
+        Ok(Sound { audio: Arc::new(audio), _reserved: Arc::new(reserved) })
     }
 
     /// What the audio encoder takes of a window's samples.

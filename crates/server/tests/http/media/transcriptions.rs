@@ -241,6 +241,7 @@ fn recordings_of_several_clients_are_written_as_if_alone() {
 fn what_cannot_be_honoured_is_refused_by_name() {
     let server = server();
     let file = wav(&sound(16_000, 31));
+    let long = "x".repeat(1 << 20);
     let hostile = b"no recording at all".to_vec();
     type Case<'a> = (&'a str, Vec<(&'a str, &'a str)>, Option<&'a [u8]>);
     let cases: Vec<Case<'_>> = vec![
@@ -250,6 +251,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
         ("sound", vec![("sound", "x")], Some(&file)),
         ("response_format", vec![("response_format", "xml")], Some(&file)),
         ("language", vec![("language", "tlh")], Some(&file)),
+        ("language", vec![("language", &long)], Some(&file)),
         ("temperature", vec![("temperature", "hot")], Some(&file)),
         ("temperature", vec![("temperature", "1.5")], Some(&file)),
         ("timestamp_granularities[]", vec![VERBOSE, ("timestamp_granularities[]", "word")], Some(&file)),
