@@ -108,6 +108,15 @@ fn a_cuda_gpu_keeps_its_headroom_free() {
 }
 
 #[test]
+fn a_large_gpu_keeps_room_to_launch_ahead() {
+    assert_eq!(h200().scratch_bytes(2 * GB), 6 * GB);
+    assert_eq!(h200().scratch_bytes(8 * GB), 144 * GB / 10, "no more than a tenth");
+    let small = DeviceMemory { requested_bytes: Some(10 * GB), ..h200() };
+    assert_eq!(small.scratch_bytes(2 * GB), 2 * GB, "a small one computes as it can");
+    assert_eq!((cpu().scratch_bytes(GB), mac(15).scratch_bytes(GB)), (GB, GB));
+}
+
+#[test]
 fn a_cpu_keeps_mlxs_limits() {
     let device = cpu();
     let plan = plan(&device, 3 * GB, GB);

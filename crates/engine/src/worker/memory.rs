@@ -36,6 +36,7 @@ impl MemoryPlan {
         // One span may exceed a step.
         let rows = settings.step_tokens().saturating_add(span_tokens(model.blueprint(), context));
         let sampled = settings.max_num_seqs.min(settings.step_tokens());
+        let scratch = model.blueprint().scratch_bytes(rows, sampled, model.dtype().size_of());
         Self {
             limit,
             weights_bytes: mlx::memory::active_memory() as u64,
@@ -44,7 +45,7 @@ impl MemoryPlan {
                 .map_or(0, |most| most.saturating_sub(model.adapter_bytes())),
             kv_bytes: 0,
             kv_tokens: 0,
-            scratch_bytes: model.blueprint().scratch_bytes(rows, sampled, model.dtype().size_of()),
+            scratch_bytes: device.scratch_bytes(scratch),
             media_bytes: 0,
             encoder_bytes: 0,
             headroom_bytes: headroom,
