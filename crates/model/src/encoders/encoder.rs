@@ -144,8 +144,8 @@ impl Encoder {
         self.encode_in_stages(input).map(|(features, _)| features)
     }
 
-    /// The same, with what each layer makes of each view, in order: evaluated one after the other, they divide the work into
-    /// parts.
+    /// The same, with what attention and the MLP of each layer make of each view, in order: evaluated one after the other,
+    /// they divide the work into parts.
     pub fn encode_in_stages(&self, input: &EncoderInput) -> mlx::Result<(Features, Vec<Array>)> {
         let mut stages = Vec::with_capacity(input.views.len() * self.layers.len());
         let of_views = input.views.iter().map(|view| match &self.tiles {
@@ -206,7 +206,7 @@ impl Encoder {
                 Some(windows) if layer.is_windowed() => &windows.groups,
                 _ => &whole,
             };
-            x = layer.forward(&x, groups, angles.as_ref())?;
+            x = layer.forward(&x, groups, angles.as_ref(), stages)?;
             if let Some(squares) = self.squares.as_ref().filter(|squares| squares.layer == number) {
                 x = squares.forward(&x, grid)?;
                 grid = grid.merged(2);
@@ -215,7 +215,6 @@ impl Encoder {
             if self.blueprint.joined.contains(&number) {
                 joined.push((number, x.clone()));
             }
-            stages.push(x.clone());
             for (deep, connector) in self.blueprint.deepstack.iter().zip(&self.deepstack) {
                 if deep.layer == number {
                     deepstack.push(features(connector, &x, grid)?);
@@ -279,8 +278,7 @@ impl Encoder {
         x = x.take(&ordered.order, 0)?;
         let mut joined = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
-            x = layer.forward_filled(&x, ordered.real)?;
-            stages.push(x.clone());
+            x = layer.forward_filled(&x, ordered.real, stages)?;
             if self.blueprint.joined.contains(&number) {
                 joined.push((number, x.clone()));
             }

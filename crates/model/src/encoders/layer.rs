@@ -88,22 +88,42 @@ impl LayerBlock {
         self.spec.windowed
     }
 
-    /// `x`: `[rows, hidden]`.
-    pub(super) fn forward(&self, x: &Array, groups: &[Group], angles: Option<&Angles>) -> mlx::Result<Array> {
-        self.forward_as(x, Attends::In(groups), angles)
+    /// `x`: `[rows, hidden]`. `stages` gets what attention makes of it, then what the MLP makes of that.
+    pub(super) fn forward(
+        &self,
+        x: &Array,
+        groups: &[Group],
+        angles: Option<&Angles>,
+        stages: &mut Vec<Array>,
+    ) -> mlx::Result<Array> {
+        self.forward_as(x, Attends::In(groups), angles, stages)
     }
 
     /// The same where all rows attend to each other, but those behind the first `real` only to these.
-    pub(super) fn forward_filled(&self, x: &Array, real: usize) -> mlx::Result<Array> {
-        self.forward_as(x, Attends::Filled(real as i32), None)
+    pub(super) fn forward_filled(
+        &self,
+        x: &Array,
+        real: usize,
+        stages: &mut Vec<Array>,
+    ) -> mlx::Result<Array> {
+        self.forward_as(x, Attends::Filled(real as i32), None, stages)
     }
 
-    fn forward_as(&self, x: &Array, attends: Attends, angles: Option<&Angles>) -> mlx::Result<Array> {
+    fn forward_as(
+        &self,
+        x: &Array,
+        attends: Attends,
+        angles: Option<&Angles>,
+        stages: &mut Vec<Array>,
+    ) -> mlx::Result<Array> {
         let [before, before_mlp] = &self.norms;
         let mixed = self.attend(&before.forward(x)?, attends, angles)?;
         let x = x + self.added(mixed, 0)?;
+        stages.push(x.clone());
         let transformed = self.mlp.forward(&before_mlp.forward(&x)?)?;
-        Ok(&x + self.added(transformed, 1)?)
+        let x = &x + self.added(transformed, 1)?;
+        stages.push(x.clone());
+        Ok(x)
     }
 
     /// What joins the stream: of attention, then of the MLP.

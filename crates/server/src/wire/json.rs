@@ -35,15 +35,15 @@ fn malformed(error: serde_json::Error) -> ApiError {
 
 /// Counts nesting and values by the brackets and commas outside of strings.
 fn measure(body: &[u8]) -> Result<(), ApiError> {
-    let (mut depth, mut values, mut quoted, mut escaped) = (0_usize, 1_usize, false, false);
-    for byte in body {
-        match (quoted, *byte) {
-            (true, _) if escaped => escaped = false,
-            (true, b'\\') => escaped = true,
-            (_, b'"') => quoted = !quoted,
-            (false, b'{' | b'[') => (depth, values) = (depth + 1, values + 1),
-            (false, b'}' | b']') => depth = depth.saturating_sub(1),
-            (false, b',') => values += 1,
+    let (mut depth, mut values) = (0_usize, 1_usize);
+    let mut rest = body;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'"' => rest = behind_string(rest),
+            b'{' | b'[' => (depth, values) = (depth + 1, values + 1),
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' => values += 1,
             _ => {}
         }
         if depth >= DEPTH_MAX {
@@ -54,6 +54,18 @@ fn measure(body: &[u8]) -> Result<(), ApiError> {
         }
     }
     Ok(())
+}
+
+/// What follows the string that these bytes begin in.
+fn behind_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        let is_end = rest.get(at) == Some(&b'"');
+        rest = rest.get(at + if is_end { 1 } else { 2 }..).unwrap_or_default();
+        if is_end {
+            return rest;
+        }
+    }
+    &[]
 }
 
 struct Strict;
@@ -154,6 +166,13 @@ mod tests {
 
     #[test]
     fn depth_and_size_are_limited_before_parsing() {
+        let brackets = "[".repeat(200);
+        let quoted = format!("[\"\\\"{brackets}\", \"\\\\\", [0]]");
+        assert!(parse(quoted.as_bytes()).is_ok(), "brackets in strings are no nesting");
+        check(
+            format!("[\"\\\\\", {brackets}").as_bytes(),
+            expect!["the body is nested 128 levels deep or more"],
+        );
         check("[".repeat(100_000).as_bytes(), expect!["the body is nested 128 levels deep or more"]);
         let deepest = format!("{}{}", "[".repeat(127), "]".repeat(127));
         assert!(parse(deepest.as_bytes()).is_ok());

@@ -98,10 +98,15 @@ impl AudioEncoder {
         let rows = x.dim(0)? as usize;
         for layer in &self.layers {
             x = match layer {
-                LayerOf::Transformer(layer) => layer.forward(&x, &[Group { count: 1, len: rows }], None)?,
-                LayerOf::Conformer(layer) => layer.forward(&x)?,
+                LayerOf::Transformer(layer) => {
+                    layer.forward(&x, &[Group { count: 1, len: rows }], None, &mut stages)?
+                }
+                LayerOf::Conformer(layer) => {
+                    let x = layer.forward(&x)?;
+                    stages.push(x.clone());
+                    x
+                }
             };
-            stages.push(x.clone());
         }
         let grid = Grid { count: 1, rows: 1, columns: rows };
         let features = Features { rows: self.connector.forward(&x, grid)?, deepstack: Vec::new() };
