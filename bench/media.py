@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 """Images, videos and sounds: the first token and the answer of cold ones, of repeated ones, and text streams beside them.
 
-    OMNIBUS=target/release/omnibus python3 bench/media.py [--size small|published] [--rounds 5] [--targets cpu|gpu]
-        [--mlx-vlm PYTHON] [--vllm-mlx PYTHON] [--peer-rounds 2] [--only images,videos,sounds,streams] [--json FILE] [-- SERVE-ARGUMENTS…]
+    OMNIBUS=target/release/omnibus python3 bench/media.py [--size small|published] [--image-size WxH] [--rounds 5]
+        [--targets cpu|gpu] [--mlx-vlm PYTHON] [--vllm-mlx PYTHON] [--vllm-mlx-simple PYTHON] [--peer-rounds 2]
+        [--only images,videos,sounds,streams] [--json FILE] [-- SERVE-ARGUMENTS…]
 
 Models with random weights (media_models.py): `small` has towers of about 21 million parameters, in float32; `published` the
-vision tower of Qwen3-VL-4B and the audio tower of Gemma 4 E2B, in bfloat16, for GPUs. An image has 640 × 480 pixels, a video 32
-frames of 320 × 256, its longer cut 48, a sound 20 s. Peers load the same folders and get the same requests. Their PYTHON is
-a path or a name; PYTHONPATH and LD_LIBRARY_PATH reach all servers. Needs the standard library and the release binary, and
-no network. With --targets, the exit status is 1 where one is missed.
+vision tower of Qwen3-VL-4B and the audio tower of Gemma 4 E2B, in bfloat16, for GPUs. An image has
+640 × 480 pixels, unless --image-size says otherwise: the abstract of arXiv 2601.19139, which claims 28 times for repeated images,
+names no size, and vllm-mlx's own image benchmark (its docs/benchmarks/image.md) goes to 1024x1024 and 1920x1080.
+A video has 32 frames of 320 × 256, its longer cut 48, a sound 20 s. Peers load the same folders and get the same requests, with
+the kinds of parts that they read. vllm-mlx runs with --continuous-batching, because its simple engine refuses a second request
+at a time; --vllm-mlx-simple is that one. Their PYTHON is a path or a name; PYTHONPATH and LD_LIBRARY_PATH reach all servers.
+Needs the standard library and the release binary, and no network. A second table says where the time of our first tokens
+goes, by the server's own metrics. With --targets, the exit status is 1 where one is missed.
 """
 
 import argparse
@@ -45,17 +50,14 @@ class Refused(Exception):
 class Client:
     """Requests to one server."""
 
-    def __init__(self, host, port, model, folder=None):
-        # folder: where videos are written for a server that reads them from files only.
-        self.host, self.port, self.model, self.folder = host, port, model, folder
+    def __init__(self, host, port, model, video=files.video_part, audio=files.audio_part):
+        # video, audio: make a part of a file's bytes, as this server takes it.
+        self.host, self.port, self.model, self.video, self.audio = host, port, model, video, audio
 
-    def video(self, data):
-        """A part with a video, as this server takes it."""
-        if self.folder is None:
-            return files.video_part(data)
-        file = self.folder / f"{hashlib.sha256(data).hexdigest()}.gif"
-        file.write_bytes(data)
-        return dict(type="video_url", video_url=dict(url=str(file)))
+    def get(self, path):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=900)
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
 
     def post(self, path, body):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=900)
@@ -87,15 +89,40 @@ class Client:
         return text, times
 
 
+class Metrics:
+    """Where the time of a request goes, by the difference that it makes to the server's metrics."""
+
+    SUMS = ("omnibus_e2e_seconds_sum", "omnibus_queue_seconds_sum", "omnibus_media_encode_seconds_total")
+
+    def __init__(self, client):
+        self.client, self.before = client, self.sums(client)
+
+    @classmethod
+    def sums(cls, client):
+        lines = client.get("/metrics").splitlines()
+        values = lambda name: (float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+        return [sum(values(name)) for name in cls.SUMS]
+
+    def spent(self, took):
+        """Seconds of a request that took so many for one token. The queue has the encoder, which runs meanwhile."""
+        whole, queue, encoder = (after - before for before, after in zip(self.before, self.sums(self.client)))
+        return dict(prepare=took - whole, queue=queue - encoder, encode=encoder, prefill=whole - queue)
+
+
 class Rows:
     """Times of kinds of requests, by name: the first token, and a whole answer."""
 
-    def __init__(self, client):
-        self.client, self.first, self.answer, self.tokens = client, {}, {}, {}
+    def __init__(self, client, images, metrics=None):
+        # images: `Images`. metrics: `Metrics`, where the server has them.
+        self.client, self.images, self.metrics = client, images, metrics
+        self.first, self.answer, self.tokens, self.spent = {}, {}, {}, {}
 
     def ask(self, row, before, part, tokens=1):
+        metrics = self.metrics(self.client) if self.metrics and tokens == 1 else None
         took, self.tokens[row] = self.client.seconds(before, part, tokens)
         (self.first if tokens == 1 else self.answer).setdefault(row, []).append(took)
+        if metrics:
+            self.spent.setdefault(row, []).append(metrics.spent(took))
 
     def ask_both(self, row, before, parts):
         """One part for the first token, one for the answer: where it is repeated, the same."""
@@ -121,6 +148,10 @@ class Rows:
         middle = lambda times: statistics.median(times) if times else None
         return {row: (middle(self.first.get(row)), middle(self.answer.get(row)), self.tokens[row]) for row in self.tokens}
 
+    def medians_spent(self):
+        """Of each row, the medians of the parts of its first token's time."""
+        return {row: {part: statistics.median(one[part] for one in found) for part in found[0]} for row, found in self.spent.items()}
+
 
 def all_at_once(calls):
     threads = [threading.Thread(target=call) for call in calls]
@@ -131,23 +162,23 @@ def all_at_once(calls):
 
 
 def images(rows, rounds, elsewhere="And now look."):
-    png = lambda number: files.image_part(files.png(number))
+    png = rows.images.part
     rows.client.seconds("Warm up.", png(0))
     rows.client.seconds("Warm up.", png(0), ANSWER_TOKENS)
     for number in range(1, 1 + rounds):
         same, other = png(number), png(100 + number)
         rows.ask_both("image, cold", "Look.", [same, other])
         rows.ask_both("image again", "Look.", [same])
-        rows.ask_both("image as BMP", "Look.", [files.image_part(files.bmp(number), "bmp")])
-        rows.ask_both("image as TIFF", "Look.", [files.image_part(files.tiff(number), "tiff")])
+        rows.ask_both("image as BMP", "Look.", [rows.images.part(number, "bmp")])
+        rows.ask_both("image as TIFF", "Look.", [rows.images.part(number, "tiff")])
         rows.ask_both("image in another conversation", elsewhere, [same])
     rows.together("8 images at once", "Look.", [png(200 + number) for number in range(8)])
 
 
 def images_restarted(rows, rounds):
-    rows.client.seconds("Warm up.", files.image_part(files.png(0)))
+    rows.client.seconds("Warm up.", rows.images.part(0))
     for number in range(1, 1 + rounds):
-        part = files.image_part(files.png(number))
+        part = rows.images.part(number)
         rows.ask("image again after a restart", "Look.", part)
         rows.ask("image in another conversation after a restart", "Then look.", part)
 
@@ -165,7 +196,7 @@ def videos(rows, rounds):
 
 
 def sounds(rows, rounds):
-    wav = lambda number: files.audio_part(files.wav(number))
+    wav = lambda number: rows.client.audio(files.wav(number))
     rows.client.seconds("Warm up.", wav(0))
     rows.client.seconds("Warm up.", wav(0), ANSWER_TOKENS)
     for number in range(1, 1 + rounds):
@@ -175,16 +206,16 @@ def sounds(rows, rounds):
 
 
 def sounds_restarted(rows, rounds):
-    rows.client.seconds("Warm up.", files.audio_part(files.wav(0)))
+    rows.client.seconds("Warm up.", rows.client.audio(files.wav(0)))
     for number in range(1, 1 + rounds):
-        rows.ask("sound again after a restart", "Listen.", files.audio_part(files.wav(number)))
+        rows.ask("sound again after a restart", "Listen.", rows.client.audio(files.wav(number)))
 
 
 KINDS = {"images": (models.make_qwen, images, images_restarted), "videos": (models.make_qwen, videos, None),
          "sounds": (models.make_gemma, sounds, sounds_restarted)}
 
 
-def streams(client, tokens):
+def streams(client, images, tokens):
     """Gaps of eight streams of text, alone and while 16 images are encoded, and whether the texts are the same."""
     def run(pictures):
         found, window = [None] * 8, []
@@ -200,10 +231,10 @@ def streams(client, tokens):
         gaps = [later - before for _, times in found for before, later in zip(times, times[1:]) if later > started and before < ended]
         outlasted = not window or min(times[-1] for _, times in found) >= ended
         return [text for text, _ in found], sorted(gaps), outlasted
-    client.seconds("Warm up.", files.image_part(files.png(0)))
+    client.seconds("Warm up.", images.part(0))
     run([])
     texts, alone, _ = run([])
-    beside_texts, beside, outlasted = run([files.image_part(files.png(300 + number)) for number in range(16)])
+    beside_texts, beside, outlasted = run([images.part(300 + number) for number in range(16)])
     if not alone or not beside:
         raise SystemExit("the streams ended before the images were sent: raise --stream-tokens")
     quantiles = lambda gaps: {"p50": gaps[len(gaps) // 2] * 1e3, "p99": gaps[int(len(gaps) * 0.99)] * 1e3, "max": gaps[-1] * 1e3, "gaps": len(gaps)}
@@ -216,19 +247,42 @@ def free_port():
         return free.getsockname()[1]
 
 
+def video_file(folder):
+    """Parts with videos in files, for a server that reads them from nowhere else."""
+    def part(data):
+        file = folder / f"{hashlib.sha256(data).hexdigest()}.gif"
+        file.write_bytes(data)
+        return dict(type="video_url", video_url=dict(url=str(file)))
+    return part
+
+
+def vllm_mlx(*flags):
+    """How vllm-mlx is started, and the parts that it reads: it ignores `input_audio`, and takes GIFs as videos by their type only."""
+    command = lambda model: ["-m", "vllm_mlx.cli", "serve", str(model), "--mllm", *flags]
+    video = lambda folder: lambda data: files.video_part(data, "video/gif")
+    audio = lambda data: dict(type="audio_url", audio_url=dict(url=files.data_url("audio/wav", data)))
+    return command, video, audio
+
+
+# Of each peer: its arguments for a model, how its parts with videos are made in a folder, and those with sounds.
+PEERS = {
+    "mlx-vlm": (lambda model: ["-m", "mlx_vlm.server", "--model", str(model), "--log-level", "ERROR"], video_file, files.audio_part),
+    "vllm-mlx": vllm_mlx("--continuous-batching"),
+    "vllm-mlx-simple": vllm_mlx(),
+}
+
+
 class Peer:
     """Another server on the same folder."""
 
     def __init__(self, name, python, model):
         port = free_port()
-        command = {
-            "mlx-vlm": ["-m", "mlx_vlm.server", "--host", "127.0.0.1", "--port", str(port), "--model", str(model), "--log-level", "ERROR"],
-            "vllm-mlx": ["-m", "vllm_mlx.cli", "serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--mllm"],
-        }[name]
+        command, video, audio = PEERS[name]
+        command = [*command(model), "--host", "127.0.0.1", "--port", str(port)]
         self.name, self.log = name, tempfile.TemporaryFile()
         environment = os.environ | dict(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
         self.process = subprocess.Popen([python, *command], stdout=self.log, stderr=self.log, cwd=model, env=environment)
-        self.client = Client("127.0.0.1", port, str(model), model.parent)
+        self.client = Client("127.0.0.1", port, str(model), video(model.parent), audio)
         for _ in range(900):
             if self.process.poll() is not None:
                 raise Refused(f"ended at its start: {self.last_line()}")
@@ -257,38 +311,42 @@ class Peer:
             self.process.wait()
 
 
-def of_peer(name, python, model, ask, rounds):
-    """A peer's medians. A row that it refuses ends its part of the table, with the reason."""
-    rows = None
-    try:
-        peer = Peer(name, python, model)
-    except Refused as failed:
-        print(f"{name}: {failed}", flush=True)
-        return {}
-    rows = Rows(peer.client)
-    try:
-        ask(rows, rounds)
-    except (Refused, OSError, http.client.HTTPException) as failed:
-        print(f"{name}: {failed}", flush=True)
-    finally:
-        peer.stop()
-    return rows.medians()
-
-
-def of_ours(model, cache, flags, ask, ask_restarted, rounds):
-    serve = [str(model), "--cache-dir", str(cache), *flags]
+def of_peer(name, python, model, images, asks, rounds):
+    """A peer's medians, each step on a new server. A row that it refuses ends its step, with the reason."""
     found = {}
-    for step in filter(None, (ask, ask_restarted)):
-        server = Server(serve)
-        rows = Rows(Client(server.host, server.port, model.name))
+    for ask in filter(None, asks):
         try:
-            step(rows, rounds)
+            peer = Peer(name, python, model)
+        except Refused as failed:
+            print(f"{name}: {failed}", flush=True)
+            break
+        rows = Rows(peer.client, images)
+        try:
+            ask(rows, rounds)
+        except (Refused, OSError, http.client.HTTPException) as failed:
+            print(f"{name}: {failed}", flush=True)
+        finally:
+            peer.stop()
+        found |= rows.medians()
+    return found
+
+
+def of_ours(model, cache, flags, images, asks, rounds):
+    """Our medians, and those of the parts of the time. Each step has a new server on the same cache."""
+    serve = [str(model), "--cache-dir", str(cache), *flags]
+    found, spent = {}, {}
+    for ask in filter(None, asks):
+        server = Server(serve)
+        rows = Rows(Client(server.host, server.port, model.name), images, Metrics)
+        try:
+            ask(rows, rounds)
             # Files are written behind the answers.
             time.sleep(2)
         finally:
             server.stop()
         found |= rows.medians()
-    return found
+        spent |= rows.medians_spent()
+    return found, spent
 
 
 def milliseconds(seconds):
@@ -315,6 +373,13 @@ def print_table(ours, theirs):
         print(f"| {row} | " + " | ".join(cells) + " |", flush=True)
 
 
+def print_spent(spent):
+    """Where the time of our first tokens goes."""
+    print("\n| | prepare and answer, ms | queue | encode | prefill |\n| --- | ---: | ---: | ---: | ---: |")
+    for row, parts in spent.items():
+        print(f"| {row} | " + " | ".join(f"{seconds * 1e3:,.1f}" for seconds in parts.values()) + " |", flush=True)
+
+
 def missed(ours, theirs, kind):
     """The targets that are missed, each in a line."""
     found = []
@@ -335,6 +400,7 @@ def main():
     arguments = arguments[:arguments.index("--")] if "--" in arguments else arguments
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=models.SIZES, default="small")
+    parser.add_argument("--image-size", metavar="WxH", type=files.Images.read, default=files.Images(), help="pixels of an image")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peer-rounds", type=int, default=2)
     parser.add_argument("--only", default="images,videos,sounds,streams", help="parts to run, separated by commas")
@@ -343,10 +409,12 @@ def main():
     parser.add_argument("--stream-tokens", type=int, default=2000)
     parser.add_argument("--mlx-vlm", metavar="PYTHON", help="a Python with mlx-vlm, to compare with")
     parser.add_argument("--vllm-mlx", metavar="PYTHON", help="a Python with vllm-mlx, to compare with")
+    parser.add_argument("--vllm-mlx-simple", metavar="PYTHON", help="the same for its engine without batching")
     parser.add_argument("--json", metavar="FILE", help="write all numbers there, in seconds")
     options = parser.parse_args(arguments)
-    peers = {name: python for name, python in (("mlx-vlm", options.mlx_vlm), ("vllm-mlx", options.vllm_mlx)) if python}
-    parts, ours, theirs, beside = options.only.split(","), {}, {name: {} for name in peers}, None
+    peers = {name: python for name in PEERS if (python := getattr(options, name.replace("-", "_")))}
+    images = options.image_size
+    parts, ours, spent, theirs, beside = options.only.split(","), {}, {}, {name: {} for name in peers}, None
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         made = {}
@@ -355,15 +423,18 @@ def main():
             make(made[make], models.SIZES[options.size])
         for part, (make, ask, ask_restarted) in KINDS.items():
             if part in parts:
-                found = of_ours(made[make], folder / f"cache-{part}", flags, ask, ask_restarted, options.rounds)
+                asks = (ask, ask_restarted)
+                found, found_spent = of_ours(made[make], folder / f"cache-{part}", flags, images, asks, options.rounds)
                 ours |= found
+                spent |= found_spent
                 for name, python in peers.items():
-                    theirs[name] |= of_peer(name, python, made[make], ask, options.peer_rounds)
+                    theirs[name] |= of_peer(name, python, made[make], images, asks, options.peer_rounds)
                 print_table(found, theirs)
+                print_spent(found_spent)
         if "streams" in parts:
             server = Server([str(made[models.make_qwen]), "--tpot-slo-ms", str(options.objective_ms), *flags])
             try:
-                beside = streams(Client(server.host, server.port, "qwen"), options.stream_tokens)
+                beside = streams(Client(server.host, server.port, "qwen"), images, options.stream_tokens)
             finally:
                 server.stop()
     if beside:
@@ -372,7 +443,7 @@ def main():
         same = "the same" if beside["same_texts"] else "NOT the same"
         print(f"objective {options.objective_ms:g} ms; texts {same} as alone; streams outlast the images: {beside['outlasted']}")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(dict(ours=ours, theirs=theirs, streams=beside, size=options.size)))
+        pathlib.Path(options.json).write_text(json.dumps(dict(ours=ours, spent=spent, theirs=theirs, streams=beside, size=options.size, image_size=str(images))))
     failed = missed(ours, theirs, options.targets) if options.targets else []
     if options.targets and beside and (not beside["same_texts"] or beside["beside"]["p99"] > options.objective_ms):
         failed.append("streams beside images miss their objective, or have other texts")

@@ -5,54 +5,72 @@ import random
 import struct
 import zlib
 
-WIDTH, HEIGHT = 640, 480
 CELL = 16
 VIDEO_WIDTH, VIDEO_HEIGHT = 320, 256
 COLOURS = 128
 
 
-def pixels(number):
-    """A picture of random cells with noise, in RGB, row by row."""
-    rng, rows = random.Random(number), []
-    for _ in range(HEIGHT // CELL):
-        cells = [bytes(rng.randrange(16, 224) for _ in range(3)) for _ in range(WIDTH // CELL)]
-        flat = int.from_bytes(b"".join(cell * CELL for cell in cells), "little")
-        for _ in range(CELL):
-            # Sums of bytes that never carry.
-            noise = rng.randbytes(3 * WIDTH).translate(bytes(byte & 15 for byte in range(256)))
-            rows.append((flat + int.from_bytes(noise, "little")).to_bytes(3 * WIDTH, "little"))
-    return rows
+class Images:
+    """Pictures of one size."""
 
+    def __init__(self, width=640, height=480):
+        self.width, self.height = width, height
 
-def png(number):
-    """The picture as PNG."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
-    body = zlib.compress(b"".join(b"\0" + row for row in pixels(number)), 3)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    @classmethod
+    def read(cls, text):
+        """Of a size as `640x480`."""
+        width, height = (int(side) for side in text.split("x"))
+        if not 0 < width <= 8192 or not 0 < height <= 8192:
+            raise ValueError(text)
+        return cls(width, height)
 
+    def __str__(self):
+        return f"{self.width}x{self.height}"
 
-def bmp(number):
-    """The picture as BMP."""
-    rows = []
-    for row in pixels(number):
-        turned = bytearray(len(row))
-        turned[0::3], turned[1::3], turned[2::3] = row[2::3], row[1::3], row[0::3]
-        rows.append(bytes(turned))
-    size = 3 * WIDTH * HEIGHT
-    header = struct.pack("<IiiHHIIiiII", 40, WIDTH, HEIGHT, 1, 24, 0, size, 2835, 2835, 0, 0)
-    return b"BM" + struct.pack("<IHHI", 54 + size, 0, 0, 54) + header + b"".join(reversed(rows))
+    def part(self, number, kind="png"):
+        """A part of a message with a picture."""
+        data = dict(png=self.png, bmp=self.bmp, tiff=self.tiff)[kind](number)
+        return dict(type="image_url", image_url=dict(url=data_url(f"image/{kind}", data)))
 
+    def pixels(self, number):
+        """A picture of random cells with noise, in RGB, row by row."""
+        rng, rows, row_bytes = random.Random(number), [], 3 * self.width
+        for top in range(0, self.height, CELL):
+            cells = [bytes(rng.randrange(16, 224) for _ in range(3)) for _ in range(-(-self.width // CELL))]
+            flat = int.from_bytes(b"".join(cell * CELL for cell in cells)[:row_bytes], "little")
+            for _ in range(min(CELL, self.height - top)):
+                # Sums of bytes that never carry.
+                noise = rng.randbytes(row_bytes).translate(bytes(byte & 15 for byte in range(256)))
+                rows.append((flat + int.from_bytes(noise, "little")).to_bytes(row_bytes, "little"))
+        return rows
 
-def tiff(number):
-    """The picture as uncompressed TIFF."""
-    data = b"".join(pixels(number))
-    at = 8 + 2 + 12 * 10 + 4
-    entries = [(256, 4, 1, WIDTH), (257, 4, 1, HEIGHT), (258, 3, 3, at), (259, 3, 1, 1), (262, 3, 1, 2), (273, 4, 1, at + 6),
-               (277, 3, 1, 3), (278, 4, 1, HEIGHT), (279, 4, 1, len(data)), (284, 3, 1, 1)]
-    directory = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", *entry) for entry in entries) + b"\0" * 4
-    return b"II*\0" + struct.pack("<I", 8) + directory + struct.pack("<HHH", 8, 8, 8) + data
+    def png(self, number):
+        """The picture as PNG."""
+        def chunk(kind, data):
+            return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        header = struct.pack(">IIBBBBB", self.width, self.height, 8, 2, 0, 0, 0)
+        body = zlib.compress(b"".join(b"\0" + row for row in self.pixels(number)), 3)
+        return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+    def bmp(self, number):
+        """The picture as BMP."""
+        rows = []
+        for row in self.pixels(number):
+            turned = bytearray(len(row))
+            turned[0::3], turned[1::3], turned[2::3] = row[2::3], row[1::3], row[0::3]
+            rows.append(bytes(turned) + bytes(-len(row) % 4))
+        data = b"".join(reversed(rows))
+        header = struct.pack("<IiiHHIIiiII", 40, self.width, self.height, 1, 24, 0, len(data), 2835, 2835, 0, 0)
+        return b"BM" + struct.pack("<IHHI", 54 + len(data), 0, 0, 54) + header + data
+
+    def tiff(self, number):
+        """The picture as uncompressed TIFF."""
+        data = b"".join(self.pixels(number))
+        at = 8 + 2 + 12 * 10 + 4
+        entries = [(256, 4, 1, self.width), (257, 4, 1, self.height), (258, 3, 3, at), (259, 3, 1, 1), (262, 3, 1, 2),
+                   (273, 4, 1, at + 6), (277, 3, 1, 3), (278, 4, 1, self.height), (279, 4, 1, len(data)), (284, 3, 1, 1)]
+        directory = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", *entry) for entry in entries) + b"\0" * 4
+        return b"II*\0" + struct.pack("<I", 8) + directory + struct.pack("<HHH", 8, 8, 8) + data
 
 
 def gif(number, frames):
@@ -84,14 +102,14 @@ def wav(number, seconds=20, rate=16000):
     return b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<I", 16) + header + b"data" + struct.pack("<I", len(data)) + data
 
 
-def image_part(data, kind="png"):
-    """A part of a message with an image."""
-    return dict(type="image_url", image_url=dict(url=f"data:image/{kind};base64," + base64.b64encode(data).decode()))
+def data_url(kind, data):
+    """Data as a URL."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def video_part(data):
+def video_part(data, kind="image/gif"):
     """A part of a message with a video."""
-    return dict(type="video_url", video_url=dict(url="data:image/gif;base64," + base64.b64encode(data).decode()))
+    return dict(type="video_url", video_url=dict(url=data_url(kind, data)))
 
 
 def audio_part(data):

@@ -300,11 +300,11 @@ impl From<Spectrum> for EncoderContent {
     }
 }
 
-/// Memory for the pixels of open requests: as many bytes as are left.
+/// Memory for one kind of bytes of open requests: as many as are left.
 #[derive(Debug, Clone)]
-pub(crate) struct PixelBudget(Arc<AtomicU64>);
+pub(crate) struct ByteBudget(Arc<AtomicU64>);
 
-impl PixelBudget {
+impl ByteBudget {
     /// This many bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         Self(Arc::new(AtomicU64::new(bytes)))
@@ -321,7 +321,7 @@ impl PixelBudget {
 /// Bytes of a budget, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    budget: PixelBudget,
+    budget: ByteBudget,
     bytes: u64,
 }
 
@@ -350,7 +350,7 @@ impl EncoderPixels {
     }
 
     /// The same within a budget; `None` if it is spent.
-    pub(crate) fn within(self, budget: &PixelBudget) -> Option<Self> {
+    pub(crate) fn within(self, budget: &ByteBudget) -> Option<Self> {
         let reserved = budget.reserve(self.bytes())?;
         let content = match Arc::try_unwrap(self.0) {
             Ok(shared) => shared.content,
@@ -473,7 +473,7 @@ mod tests {
             let view = ViewPixels { shape: vec![1, 2], values: vec![0.0; 2], grid: [1, 1, 1] };
             EncoderPixels::new(vec![view])
         };
-        let budget = PixelBudget::new(12);
+        let budget = ByteBudget::new(12);
         let first = pixels().within(&budget).unwrap();
         let clone = first.clone();
         assert!(pixels().within(&budget).is_none(), "8 of 12 bytes are taken");

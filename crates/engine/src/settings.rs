@@ -51,6 +51,9 @@ pub struct Settings {
     pub disk: Option<DiskSettings>,
     /// Bytes for the features of pictures.
     pub media_cache_memory: u64,
+    /// Most bytes of the files of requests whose media are being decoded, of all together; more are refused with
+    /// [`crate::Failure::Busy`].
+    pub media_files_memory: u64,
     /// The program that decodes videos in formats without a library: a path, or a name on the search path. `None` refuses them.
     pub ffmpeg: Option<PathBuf>,
     /// A prompt cache file to read or to write.
@@ -134,6 +137,7 @@ impl Default for Settings {
             prefix_cache: PrefixCache::default(),
             disk: None,
             media_cache_memory: 256 << 20,
+            media_files_memory: 512 << 20,
             ffmpeg: None,
             prompt_cache: None,
             session_ttl_s: 3600.0,

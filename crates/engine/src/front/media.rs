@@ -3,6 +3,7 @@
 //! Invariant: it runs on the threads that submit requests, a few at a time, and what it costs is limited before memory is
 //! allocated. An error is the request's, and names its part.
 
+mod file_budget;
 mod frame_groups;
 mod largest;
 mod placeholders;
@@ -21,6 +22,7 @@ use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
 use serde_json::{Map, Value};
 
+use file_budget::FileBudget;
 pub(crate) use largest::LargestMedia;
 pub(super) use placeholders::{PromptMedia, written};
 use prepared::PreparedCache;
@@ -28,7 +30,7 @@ pub(super) use prepared::{Prepared, PreparedContent};
 pub(crate) use sounds::SpeechWindow;
 
 use crate::Failure;
-use crate::media::{EncoderPixels, MediaItem, MediaSource, PixelBudget};
+use crate::media::{ByteBudget, EncoderPixels, MediaItem, MediaSource};
 use crate::message::Ready;
 use crate::request::Chat;
 
@@ -46,7 +48,8 @@ pub(crate) struct MediaReader {
     pictures: Option<Pictures>,
     audio: Option<AudioProcessor>,
     limits: Limits,
-    budget: PixelBudget,
+    budget: ByteBudget,
+    files: FileBudget,
     cache: PreparedCache,
     decoders: Slots,
     /// Of recordings to write down, which are longer.
@@ -92,9 +95,9 @@ impl MediaKind {
 }
 
 impl MediaReader {
-    /// How the media of a model are prepared. `None`, with a warning if its files are wrong, for a model without encoders:
-    /// it is served for text.
-    pub(crate) fn read(source: &Source, ffmpeg: Option<&Path>) -> Option<Self> {
+    /// How the media of a model are prepared, with this many bytes of files at once. `None`, with a warning if its files are
+    /// wrong, for a model without encoders: it is served for text.
+    pub(crate) fn read(source: &Source, ffmpeg: Option<&Path>, file_bytes: u64) -> Option<Self> {
         let config = source.config().ok()?;
         let (patch, hears) = (patch_of(&config), hears(&config));
         if patch.is_none() && !hears {
@@ -121,7 +124,8 @@ impl MediaReader {
             pictures,
             audio,
             limits: limits(),
-            budget: PixelBudget::new(OPEN_BYTES_MAX),
+            budget: ByteBudget::new(OPEN_BYTES_MAX),
+            files: FileBudget::new(file_bytes),
             cache: PreparedCache::default(),
             decoders: Slots::new(DECODERS_MAX),
             recordings: Slots::new(sounds::RECORDINGS_MAX),
@@ -152,6 +156,7 @@ impl MediaReader {
             let message = format!("`{}`: a request has at most {PARTS_MAX} media parts", item.field);
             return Err(Failure::bad_request(&item.field, message));
         }
+        let _files = self.files.reserve(parts.iter().map(|(_, item)| *item))?;
         let (mut prepared, mut bytes) = (Vec::with_capacity(parts.len()), 0u64);
         for (kind, item) in parts {
             let one = self.part(kind, item, salt)?;

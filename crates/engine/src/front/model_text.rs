@@ -65,7 +65,7 @@ impl ModelText {
         };
         let (tokenizer, template) = (tokenizer_of(source)?, template.map_err(StartError::new)?);
         let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
-        let media = MediaReader::read(source, settings.ffmpeg.as_deref());
+        let media = MediaReader::read(source, settings.ffmpeg.as_deref(), settings.media_files_memory);
         let speech = SpeechTokens::read(source, &tokenizer).map(Arc::new);
         Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media, speech })
     }

@@ -8,6 +8,7 @@ use ::image::metadata::Orientation;
 use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader};
 
 use super::format::{Format, describe};
+use super::webp;
 use crate::error::one_line;
 use crate::image::CHANNELS;
 use crate::{Error, Image, Limits};
@@ -66,7 +67,11 @@ fn decode(
     let (width, height) = decoder.dimensions();
     check_dimensions("image", width, height, limits)?;
     // A picture with a damaged EXIF block is still a picture.
-    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let orientation = match format {
+        Format::WebP => webp::exif(bytes).and_then(Orientation::from_exif_chunk),
+        _ => decoder.orientation().ok(),
+    };
+    let orientation = orientation.unwrap_or(Orientation::NoTransforms);
     let mut picture = DynamicImage::from_decoder(decoder).map_err(broken)?;
     picture.apply_orientation(orientation);
     rgb(picture, alpha)

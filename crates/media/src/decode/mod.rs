@@ -13,6 +13,7 @@ mod image;
 mod keeping;
 mod resample;
 mod video;
+mod webp;
 
 pub use self::audio::decode_audio;
 pub use self::ffmpeg::Ffmpeg;

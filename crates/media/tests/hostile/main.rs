@@ -57,6 +57,19 @@ fn bytes_behind_a_picture_are_ignored_and_cost_nothing() {
 }
 
 #[test]
+fn an_exif_block_that_claims_gigabytes_is_ignored_and_costs_nothing() {
+    let mut bytes = whole("orientation_6.webp");
+    let turned = decode_image(&bytes, &Limits::default(), Alpha::OverWhite).unwrap();
+    let at = bytes.windows(4).position(|name| name == b"EXIF").unwrap() + 4;
+    bytes[at..at + 4].copy_from_slice(&0xD900_0000_u32.to_le_bytes());
+    let (image, memory) = memory::allocated(|| decode_image(&bytes, &Limits::default(), Alpha::OverWhite));
+    let image = image.unwrap();
+    assert_eq!((image.width(), image.height()), (turned.height(), turned.width()));
+    assert_ne!(image.width(), image.height());
+    assert!(memory < MEMORY_MAX, "{memory} bytes");
+}
+
+#[test]
 fn flipped_bits_never_panic() {
     // Under the lock, so that the others count their own memory.
     memory::allocated(flip_bits);

@@ -30,14 +30,19 @@ impl SeparatorVectors {
 
     /// Rows `[rows, columns, width]`, each with the vector that ends it, one after the other: `[n, width]`.
     fn ended(&self, rows: &Array) -> mlx::Result<Array> {
-        let [count, _, width] = rows.dims()?;
-        match &self.newline {
-            Some(newline) => {
-                let column = line(newline, rows, &[1, 1, -1])?.broadcast_to(&[count, 1, width])?;
-                mlx::concatenate(&[rows, &column], 1)?.flatten(0, 1)
-            }
+        let [count, _, _] = rows.dims()?;
+        match self.ends(count, rows)? {
+            Some(ends) => mlx::concatenate(&[rows, &ends.expand_dims(&[1])?], 1)?.flatten(0, 1),
             None => rows.flatten(0, 1),
         }
+    }
+
+    /// The vectors that end so many rows, in the type of others: `[count, width]`.
+    fn ends(&self, count: i32, like: &Array) -> mlx::Result<Option<Array>> {
+        let Some(newline) = &self.newline else { return Ok(None) };
+        let end = line(newline, like, &[1, -1])?;
+        let [_, width] = end.dims()?;
+        end.broadcast_to(&[count, width]).map(Some)
     }
 
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
@@ -75,25 +80,35 @@ impl Canvas {
         let [rows, columns] = self.shown.map(|shown| shown as i32);
         let rest = [down * side - rows, across * side - columns];
         let fits = 1 + down * across == all && rest.iter().all(|rest| *rest >= 0 && rest % 2 == 0);
-        if !fits || [self.shown, self.resized].concat().contains(&0) {
+        // A picture so narrow that it covers no row or column of features has none of its own, in the reference, too.
+        let covers = !self.shown.contains(&0);
+        if !fits || (if covers { self.resized.contains(&0) } else { self.resized != self.shown }) {
             return Err(mlx::Error::new(format!(
                 "{all} views of {side} by {side} features are not {self:?}"
             )));
         }
         let whole = views.slice(&[0; 4], &[1, side, side, width])?.squeeze(&[0])?;
-        let tiles = views.slice(&[1, 0, 0, 0], &[all, side, side, width])?;
-        let tiles = tiles.reshape(&[down, across, side, side, width])?.transpose(&[0, 2, 1, 3, 4])?;
-        let canvas = tiles.reshape(&[1, down * side, across * side, width])?;
-        let [top, left] = rest.map(|rest| rest / 2);
-        let picture = canvas.slice(&[0, top, left, 0], &[1, top + rows, left + columns, width])?;
-        let picture = separators.ended(&resized(&picture, self.resized)?.squeeze(&[0])?)?;
-        match &separators.separator {
+        let picture = if covers {
+            let tiles = views.slice(&[1, 0, 0, 0], &[all, side, side, width])?;
+            let tiles = tiles.reshape(&[down, across, side, side, width])?.transpose(&[0, 2, 1, 3, 4])?;
+            let canvas = tiles.reshape(&[1, down * side, across * side, width])?;
+            let [top, left] = rest.map(|rest| rest / 2);
+            let picture = canvas.slice(&[0, top, left, 0], &[1, top + rows, left + columns, width])?;
+            Some(separators.ended(&resized(&picture, self.resized)?.squeeze(&[0])?)?)
+        } else if rows > 0 {
+            separators.ends(rows, &whole)?
+        } else {
+            None
+        };
+        let (before, behind) = match &separators.separator {
             Some(separator) => {
-                let whole = separators.ended(&whole)?;
-                mlx::concatenate(&[&picture, &line(separator, &picture, &[1, -1])?, &whole], 0)
+                let behind = [line(separator, &whole, &[1, -1])?, separators.ended(&whole)?];
+                (picture.into_iter().collect(), behind.to_vec())
             }
-            None => mlx::concatenate(&[&whole.flatten(0, 1)?, &picture], 0),
-        }
+            None => (vec![whole.flatten(0, 1)?], picture.into_iter().collect()),
+        };
+        let parts: Vec<&Array> = before.iter().chain(&behind).collect();
+        mlx::concatenate(&parts, 0)
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct LargestMedia {
 impl LargestMedia {
     /// Those of a model's processors.
     pub(crate) fn of(source: &Source) -> Self {
-        MediaReader::read(source, None).map_or_else(Self::default, |reader| Self {
+        MediaReader::read(source, None, 0).map_or_else(Self::default, |reader| Self {
             patches: reader.pictures.as_ref().map_or(0, patches),
             frames: reader.audio.as_ref().map_or(0, |processor| {
                 let rate = processor.rate();

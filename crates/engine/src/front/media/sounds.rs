@@ -25,6 +25,7 @@ impl MediaReader {
         let fail = |message: String| Failure::bad_request(field, format!("`{field}`: {message}"));
         let MediaSource::Bytes(bytes) = &item.source else { return Err(fail("it is no file".to_owned())) };
         let rate = self.audio.as_ref().ok_or_else(|| super::deaf(field, true))?.rate();
+        let _file = self.files.reserve([item])?;
         let decoder = self.recordings.acquire();
         let limits = Limits { seconds: SECONDS_MAX, ..self.limits };
         let audio = decode_audio(bytes.as_slice(), &limits, rate).map_err(|error| fail(error.to_string()))?;

@@ -12,15 +12,15 @@ use super::{Answer, VisionServer, image, text};
 const BOUND: f32 = 2e-3;
 
 /// A fixture that is served.
-struct Served {
-    fixture: &'static str,
+pub struct Served {
+    pub fixture: &'static str,
     words: Words,
     /// What its chat template writes for a picture, by its spelling and in tokens.
     placeholder: (&'static str, &'static [i32]),
     files: &'static [&'static str],
 }
 
-const SERVED: &[Served] = &[
+pub const SERVED: &[Served] = &[
     Served {
         fixture: "llava_next.hf",
         words: Words(&["<image>"]),
@@ -91,7 +91,7 @@ const SERVED: &[Served] = &[
 ];
 
 impl Served {
-    fn server(&self, step_tokens: usize) -> VisionServer {
+    pub fn server(&self, step_tokens: usize) -> VisionServer {
         let template = format!(
             "{{% for message in messages %}}{{% if message.content is string %}}{{{{ message.content }}}}\
              {{% else %}}{{% for part in message.content %}}{{% if part.type == 'image' %}}{}\

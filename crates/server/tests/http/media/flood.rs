@@ -13,8 +13,8 @@ use omnibus_server::{MediaUrls, Settings as ServerSettings};
 use serde_json::{Value, json};
 
 use super::client::{self, Reply};
-use super::files::data_url;
-use super::{CHAT, VisionServer, body, model, text};
+use super::files::{Picture, data_url};
+use super::{CHAT, VisionServer, body, image, model, text};
 
 const QUEUE: usize = 2;
 
@@ -78,6 +78,30 @@ fn a_flood_of_slow_files_is_refused() {
         assert_eq!(reply.error()["param"], "messages[0].content[1].video_url.url", "{}", reply.body);
     }
     server.answer(&json!("w1 w2"));
+}
+
+#[test]
+fn a_flood_of_large_files_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (settings, mut gate) = slow_decoder(folder.path());
+    let settings = Settings { media_files_memory: 10_000, ..settings };
+    let server = VisionServer::of(&model::directory(), settings, ServerSettings::default());
+    let file = |bytes: usize| video(&[b"RIFF\x04\0\0\0AVI ".as_slice(), &vec![0; bytes]].concat());
+    let held = sent(&server, json!([text("w1"), file(6_000)]));
+    while std::fs::read(folder.path().join("started")).unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    is_refused(&server, &json!([text("w1"), file(6_001)]));
+    is_refused(&server, &json!([text("w1"), file(2_000), file(2_001)]));
+    server.answer(&json!([text("w1"), image(&Picture::new(20, 20, 1))]));
+    let reply = server.post(CHAT, &body(&json!([text("w1"), file(5_000), file(6_000)]), 1));
+    assert_eq!(reply.status, 400, "{}", reply.body);
+    assert_eq!(reply.error()["param"], "messages[0].content[2].video_url.url", "{}", reply.body);
+    std::io::Write::write_all(&mut gate, "\n".repeat(2).as_bytes()).unwrap();
+    for reply in [held.join().unwrap(), server.post(CHAT, &body(&json!([text("w1"), file(6_001)]), 1))] {
+        assert_eq!(reply.status, 400, "{}", reply.body);
+        assert_eq!(reply.error()["param"], "messages[0].content[1].video_url.url", "{}", reply.body);
+    }
 }
 
 /// A server that answers nothing: its address, and its connections.

@@ -12,6 +12,7 @@ mod hostile_inputs;
 mod model;
 mod refused;
 mod sense;
+mod smallest;
 mod sound_files;
 mod sounds;
 mod spans;
