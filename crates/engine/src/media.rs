@@ -104,7 +104,7 @@ pub(crate) struct JobMedia {
     /// Which encoder it is for, and how.
     pub(crate) summary: ContentSummary,
     /// What the encoder takes. It crosses no socket with the job: an engine process has `None` until it needs them and
-    /// [asks](crate::message::Report::wanted_pixels).
+    /// [requests](crate::message::Report::requested_pixels) them.
     #[serde(skip)]
     pub(crate) pixels: Option<EncoderPixels>,
 }
@@ -430,7 +430,7 @@ mod tests {
     fn rows_attend_to_the_last_pictures_before_them() {
         let tiles = || PicturePixels { views: Vec::new(), layout: Layout::Tiles { shape: 1, count: 1 } };
         let at = |position: usize, key: u8| {
-            let runs = Vec::from_iter([position..position + 1]);
+            let runs = std::iter::once(position..position + 1).collect();
             JobMedia::of(MediaKey::new(&[key; 32], 0), runs, EncoderPixels::new(tiles()))
         };
         let media = [at(2, 0), at(6, 1), at(7, 2)];

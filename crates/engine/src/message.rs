@@ -65,7 +65,7 @@ pub enum Command {
     Submit(Box<Job>),
     /// End a job. Unknown ids are ignored: the job's last report may cross this command.
     Cancel(JobId),
-    /// What the encoder takes of a content of a job, which [asked](Report::wanted_pixels) for it. Unknown ids are ignored.
+    /// What the encoder takes of a content of a job, which [requested](Report::requested_pixels) it. Unknown ids are ignored.
     Pixels(JobId, MediaKey, EncoderPixels),
     /// Reply with the sessions.
     ListSessions(QueryId),
@@ -108,7 +108,7 @@ pub struct Report {
     /// Replies to queries.
     pub replies: Vec<QueryReply>,
     /// Contents of jobs that have to be encoded, and whose pixels or samples the loop does not have.
-    pub wanted_pixels: Vec<(JobId, MediaKey)>,
+    pub requested_pixels: Vec<(JobId, MediaKey)>,
 }
 
 /// The loop's statistics.

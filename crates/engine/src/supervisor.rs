@@ -301,19 +301,19 @@ impl Supervisor {
                 self.load_failed(&why);
             }
             FromEngine::Report(report) => {
-                let Report { jobs, stats, replies, wanted_pixels } = *report;
+                let Report { jobs, stats, replies, requested_pixels } = *report;
                 self.adapters.answered(&replies, &mut self.start.settings.adapters);
                 if let Some(process) = &mut self.process {
                     process.last_report = Instant::now();
                 }
                 self.outputs.status.update(stats, replies);
-                self.send_pixels(&wanted_pixels);
+                self.send_pixels(&requested_pixels);
                 self.report(|journal, registry| journal.record(registry, jobs));
             }
         }
     }
 
-    /// Sends what the process asked for, of jobs that go on.
+    /// Sends what the process requested, of jobs that go on.
     fn send_pixels(&mut self, wanted: &[(JobId, MediaKey)]) {
         if wanted.is_empty() {
             return;

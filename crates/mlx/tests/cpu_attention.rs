@@ -96,7 +96,9 @@ impl Case {
 
     /// The halves of heads `[1, heads, length, 2 · pairs]`, turned by each pair's own position.
     fn turned_by_axes(&self, heads: &Array, pairs: i32) -> Result<Array> {
-        let (axes, freqs) = (self.pair_axes().unwrap(), self.freqs()?.unwrap().to_vec::<f32>()?);
+        let missing = || mlx::Error::new("a rotation by three positions");
+        let axes = self.pair_axes().ok_or_else(missing)?;
+        let freqs = self.freqs()?.ok_or_else(missing)?.to_vec::<f32>()?;
         let [_, _, length, _] = heads.dims()?;
         let angle = |position: i32| {
             let positions = self.axis_positions(position);

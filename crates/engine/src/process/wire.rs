@@ -125,7 +125,7 @@ mod tests {
             Sampling { logit_bias: [(3, -1.5)].into(), seed: Some(u64::MAX), ..Sampling::default() };
         let view = ViewPixels { shape: vec![1, 2], values: vec![0.5, -1.0], grid: [1, 1, 1] };
         let (key, pixels) = (MediaKey::new(&[3; 32], u128::MAX), EncoderPixels::new(vec![view]));
-        let media = JobMedia::of(key, Vec::from_iter([1..2]), pixels.clone());
+        let media = JobMedia::of(key, std::iter::once(1..2).collect(), pixels.clone());
         let grids = vec![GridSpan { first: 1, frames: 1, rows: 1, columns: 1 }];
         // Pixels do not cross with the job.
         let media = JobMedia { grids, pixels: None, ..media };
@@ -185,7 +185,7 @@ mod tests {
                 jobs,
                 stats,
                 replies,
-                wanted_pixels: vec![(JobId(7), key)],
+                requested_pixels: vec![(JobId(7), key)],
             })),
         ]);
     }

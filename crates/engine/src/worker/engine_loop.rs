@@ -62,7 +62,7 @@ pub(super) struct EngineLoop {
     reports: Vec<JobReport>,
     replies: Vec<QueryReply>,
     /// For the next report.
-    wanted_pixels: Vec<(JobId, MediaKey)>,
+    requested_pixels: Vec<(JobId, MediaKey)>,
     /// The sequence that is encoded next, if its pixels have to come first.
     awaits_pixels: Option<SequenceId>,
     /// Adapters to unload once no job uses them.
@@ -91,8 +91,8 @@ struct ActiveJob {
     fetched: BTreeMap<MediaKey, FeatureOrigin>,
     /// Time that encoding each took.
     encoding: BTreeMap<MediaKey, Duration>,
-    /// Media whose pixels were asked for. They leave this process once features are made.
-    asked: BTreeSet<MediaKey>,
+    /// Media whose pixels were requested. They leave this process once features are made.
+    requested: BTreeSet<MediaKey>,
     /// Whether features of its media must stay in memory.
     keeps_features: bool,
 }
@@ -167,7 +167,7 @@ impl EngineLoop {
             report_tx,
             reports: Vec::new(),
             replies: Vec::new(),
-            wanted_pixels: Vec::new(),
+            requested_pixels: Vec::new(),
             awaits_pixels: None,
             retired_adapters: BTreeSet::new(),
             stats: LoopStats::default(),

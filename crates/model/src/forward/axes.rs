@@ -4,8 +4,6 @@ use std::cell::OnceCell;
 
 use mlx::Array;
 
-use super::context::SequenceLengths;
-
 /// Positions of all rows in time, height and width, for models whose pairs turn by these.
 pub(crate) struct AxisPositions {
     /// Those in time, then in height, then in width, `[3 · T]`.
@@ -17,21 +15,19 @@ pub(crate) struct AxisPositions {
 }
 
 impl AxisPositions {
-    /// `axes`: of all rows; `None` where each row is at its place in its sequence.
-    pub(super) fn new(axes: Option<&[[i32; 3]]>, lengths: &SequenceLengths) -> mlx::Result<Self> {
-        let places = lengths.0.iter().map(|(place, _)| *place as i32);
+    /// `axes`: of all rows; `None` where each row is at its place in its sequence. `places`: these.
+    pub(super) fn new(axes: Option<&[[i32; 3]]>, places: &[i32]) -> mlx::Result<Self> {
         let all: Vec<[i32; 3]> = match axes {
             Some(axes) => axes.to_vec(),
-            None => places.clone().map(|place| [place; 3]).collect(),
+            None => places.iter().map(|place| [*place; 3]).collect(),
         };
-        let rows = lengths.0.len();
-        if all.len() != rows {
-            return Err(mlx::Error::new(format!("{} positions for {rows} rows", all.len())));
+        if all.len() != places.len() {
+            return Err(mlx::Error::new(format!("{} positions for {} rows", all.len(), places.len())));
         }
         let of_axis = |axis: usize| all.iter().filter_map(move |of_row| of_row.get(axis)).copied();
         Ok(Self {
             numbers: (0..3).flat_map(of_axis).collect(),
-            are_places: all.iter().zip(places).map(|(axes, place)| *axes == [place; 3]).collect(),
+            are_places: all.iter().zip(places).map(|(axes, place)| *axes == [*place; 3]).collect(),
             array: OnceCell::new(),
         })
     }

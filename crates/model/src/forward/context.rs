@@ -119,7 +119,7 @@ impl ForwardContext {
             RotaryAxes::One => None,
             RotaryAxes::Three => {
                 let given = multimodal.and_then(|rows| rows.positions.as_deref());
-                Some(AxisPositions::new(given, &lengths)?)
+                Some(AxisPositions::new(given, &positions)?)
             }
         };
         let spans = multimodal.map_or(&[][..], |rows| &rows.bidirectional);

@@ -145,7 +145,7 @@ impl EngineLoop {
         let request = core::Request { prompt: tokens, deadline, draft_tokens, ..job.request.clone() };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
-                let (fetched, encoding, asked, keeps_features) = Default::default();
+                let (fetched, encoding, requested, keeps_features) = Default::default();
                 let active = ActiveJob {
                     job,
                     reported,
@@ -154,12 +154,12 @@ impl EngineLoop {
                     spans,
                     fetched,
                     encoding,
-                    asked,
+                    requested,
                     keeps_features,
                 };
                 self.jobs.insert(sequence, active);
                 self.hold_for_encoding(sequence);
-                self.ask_for_pixels(sequence);
+                self.request_pixels(sequence);
                 if let Some(grammar) = grammar {
                     self.grammars.insert(sequence, grammar);
                 }

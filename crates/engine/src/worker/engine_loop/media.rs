@@ -30,9 +30,9 @@ impl ActiveJob {
         MediaUsage { images: self.encoder_usage(&images), audio: self.encoder_usage(&audio) }
     }
 
-    /// Drops the pixels that were asked for. They can be asked for again.
-    fn drop_asked(&mut self, key: MediaKey) {
-        if self.asked.remove(&key) {
+    /// Drops the pixels that were requested. They can be requested again.
+    fn drop_requested(&mut self, key: MediaKey) {
+        if self.requested.remove(&key) {
             let same = self.job.media.iter_mut().filter(|media| media.key == key);
             same.for_each(|media| media.pixels = None);
         }
@@ -81,34 +81,34 @@ impl EngineLoop {
         }
     }
 
-    /// Asks for the pixels of a sequence's media that have to be encoded, unless another job has asked or features may come
-    /// from disk. What is missing when its turn comes is asked for then.
-    pub(super) fn ask_for_pixels(&mut self, sequence: SequenceId) {
+    /// Requests the pixels of a sequence's media that have to be encoded, unless another job has done so or features may come
+    /// from disk. What is missing when its turn comes is requested then.
+    pub(super) fn request_pixels(&mut self, sequence: SequenceId) {
         let cached = self.scheduler.cached_tokens(sequence);
         let Some(active) = self.jobs.get(&sequence) else { return };
-        let others_ask = |key: &MediaKey| self.jobs.values().any(|active| active.asked.contains(key));
+        let others_request = |key: &MediaKey| self.jobs.values().any(|active| active.requested.contains(key));
         let runner = &mut self.runner;
         let mut is_missing = |media: &&JobMedia| {
             media.pixels.is_none()
                 && media.is_read(cached)
-                && !others_ask(&media.key)
+                && !others_request(&media.key)
                 && !runner.media().has_stored_features(media)
                 && !runner.media_mut().has_features(media)
         };
         let missing: Vec<MediaKey> =
             active.job.media.iter().filter(&mut is_missing).map(|media| media.key).collect();
-        missing.into_iter().for_each(|key| self.ask_for(sequence, key));
+        missing.into_iter().for_each(|key| self.request(sequence, key));
     }
 
-    fn ask_for(&mut self, sequence: SequenceId, key: MediaKey) {
+    fn request(&mut self, sequence: SequenceId, key: MediaKey) {
         if let Some(active) = self.jobs.get_mut(&sequence)
-            && active.asked.insert(key)
+            && active.requested.insert(key)
         {
-            self.wanted_pixels.push((active.job.id, key));
+            self.requested_pixels.push((active.job.id, key));
         }
     }
 
-    /// Takes what was asked for.
+    /// Takes what was requested.
     pub(super) fn take_pixels(&mut self, job: JobId, key: MediaKey, pixels: &EncoderPixels) {
         self.awaits_pixels = None;
         let Some(active) = self.jobs.values_mut().find(|active| active.job.id == job) else { return };
@@ -156,7 +156,7 @@ impl EngineLoop {
             return Ok(());
         }
         if media.pixels.is_none() {
-            self.ask_for(sequence, media.key);
+            self.request(sequence, media.key);
             self.awaits_pixels = Some(sequence);
             return Ok(());
         }
@@ -182,7 +182,7 @@ impl EngineLoop {
         if self.runner.media_mut().has_features(&media) {
             if let Some(active) = self.jobs.get_mut(&sequence) {
                 active.fetched.insert(media.key, FeatureOrigin::Encoder);
-                active.drop_asked(media.key);
+                active.drop_requested(media.key);
             }
             self.evict_features(&[]);
         }
