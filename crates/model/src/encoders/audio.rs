@@ -24,6 +24,7 @@ pub use blueprint::{
     LocalAttention, PlaneNorm, Stem,
 };
 pub use encoder::{AudioEncoder, AudioInput};
+pub(super) use manifest::KERNEL;
 
 /// The audio encoder of a checkpoint's `config.json`; `None` if its family has none here, or the config lacks its section.
 /// Fails if a field of that section is not read.

@@ -17,7 +17,7 @@ pub(super) const ATTENTION_NORMS: [&str; 2] = ["norm_before", "norm_after"];
 pub(super) const CONVOLUTION_NORMS_OF_LAYER: [&str; 2] = ["conv.norm_before", "conv.norm_after"];
 
 /// Width of a convolution's kernel, in frames and bands.
-pub(super) const KERNEL: usize = 3;
+pub(in crate::encoders) const KERNEL: usize = 3;
 
 impl AudioBlueprint {
     /// Every tensor that this encoder is made of, unquantized.
