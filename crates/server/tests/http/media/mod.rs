@@ -14,6 +14,7 @@ mod refused;
 mod sense;
 mod sound_files;
 mod sounds;
+mod sounds_gemma3n;
 mod spans;
 mod transcriptions;
 mod urls;
