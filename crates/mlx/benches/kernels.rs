@@ -190,6 +190,7 @@ impl Layer {
                 dims: self.head_dim,
                 pairs: RotaryPairing::Halves,
                 magnitude: 1.0,
+                axes: None,
             }),
             scale: self.scale(),
             softcap: None,

@@ -9,8 +9,8 @@ use mlx::fast::TemplateValue;
 use mlx::gpu::{
     AddNorm, BlockCopies, CausalConv, Choose, ChooseEdited, ConvActivation, Dialect, FewRows, Gate,
     GateLayout, Gated, GatedHeads, HeadShape, MatrixUnit, Operand, PagedAttention, Plan, PoolFormat,
-    Recurrence, RecurrenceRule, Rotary, RotaryNorm, RotaryOrder, RunCount, SinkLogits, WeightFormat,
-    cuda_program_text,
+    Recurrence, RecurrenceRule, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, RunCount, SinkLogits,
+    WeightFormat, cuda_program_text,
 };
 
 /// What MLX 0.32 writes in front of the header.
@@ -71,6 +71,7 @@ fn plans() -> Vec<(Plan, Vec<Dtype>)> {
             dims: shape.head_dim,
             order: RotaryOrder::Halves,
             magnitude: 1.0,
+            axes: RotaryAxes::One,
             norm: RotaryNorm::Rms(1e-6),
             operand: Operand::Whole,
         };

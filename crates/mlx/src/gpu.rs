@@ -24,8 +24,8 @@ mod source;
 mod step_graph;
 
 pub use attention::{
-    HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryNorm, RotaryOrder,
-    SinkLogits,
+    HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryAxes, RotaryNorm,
+    RotaryOrder, SinkLogits,
 };
 pub use blocks::{BlockCopies, copy_blocks};
 pub use call::written_by;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mlx::cpu::{self, AttentionMetadata, HeadNorm, Isa, PagedAttention, Rope, RotaryPairing};
+use mlx::cpu::{self, AttentionMetadata, HeadNorm, Isa, PagedAttention, Rope, RotaryAxes, RotaryPairing};
 use mlx::{Array, Dtype, Result};
 
 struct Case {
@@ -15,6 +15,7 @@ struct Case {
     pool: Dtype,
     norms: bool,
     rope: Option<(i32, RotaryPairing, f32)>,
+    axes: RotaryAxes,
     softcap: Option<f32>,
     window: Option<i32>,
     sink_tokens: i32,
@@ -33,6 +34,7 @@ const PLAIN: Case = Case {
     pool: Dtype::F32,
     norms: false,
     rope: None,
+    axes: RotaryAxes::One,
     softcap: None,
     window: None,
     sink_tokens: 0,
@@ -78,6 +80,35 @@ impl Case {
         self.sinks.then(|| random(&[self.heads], Dtype::F32, 90)).transpose()
     }
 
+    /// The axis of each pair, if rows have three positions.
+    fn pair_axes(&self) -> Option<Vec<i32>> {
+        let (dims, ..) = self.rope.filter(|_| self.axes == RotaryAxes::Three)?;
+        Some((0..dims / 2).map(|pair| (pair + pair / 7) % 3).collect())
+    }
+
+    /// The positions by which a row turns.
+    fn axis_positions(&self, position: i32) -> Vec<i32> {
+        match self.axes {
+            RotaryAxes::One => vec![position],
+            RotaryAxes::Three => vec![position, position * 2 + 3, position / 5],
+        }
+    }
+
+    /// The halves of heads `[1, heads, length, 2 · pairs]`, turned by each pair's own position.
+    fn turned_by_axes(&self, heads: &Array, pairs: i32) -> Result<Array> {
+        let (axes, freqs) = (self.pair_axes().unwrap(), self.freqs()?.unwrap().to_vec::<f32>()?);
+        let [_, _, length, _] = heads.dims()?;
+        let angle = |position: i32| {
+            let positions = self.axis_positions(position);
+            axes.iter().zip(&freqs).map(move |(axis, freq)| positions[*axis as usize] as f32 * freq).collect()
+        };
+        let angles: Vec<f32> = (0..length).flat_map(|position| -> Vec<f32> { angle(position) }).collect();
+        let angles = Array::from_slice(&angles, &[length, pairs])?;
+        let (cos, sin, halves) = (angles.cos()?, angles.sin()?, heads.split(&[pairs], -1)?);
+        let (a, b) = (&halves[0], &halves[1]);
+        mlx::concatenate(&[&(a * &cos - b * &sin), &(a * &sin + b * &cos)], -1)
+    }
+
     /// Position behind the last key that a row sees.
     fn end(&self, sequence: usize, row: i32) -> i32 {
         let span = SPANS.iter().filter(|_| self.spans);
@@ -110,6 +141,9 @@ impl Case {
             let rope = mlx::fast::Rope { dims, traditional, base: None, scale: 1.0, freqs: Some(inverse) };
             let turn = |a: &Array| -> Result<Array> {
                 let [_, h, l, d] = a.dims()?;
+                if self.axes == RotaryAxes::Three {
+                    return self.turned_by_axes(a, dims / 2);
+                }
                 let turned = a.slice(&[0, 0, 0, 0], &[1, h, l, dims])? * magnitude;
                 rope.apply(&mlx::concatenate(&[&turned, &a.slice(&[0, 0, 0, dims], &[1, h, l, d])?], -1)?, 0)
             };
@@ -170,7 +204,7 @@ impl Case {
                 let last = (first + tokens - 1) / self.block_size;
                 tables.extend((0..kept).chain(begin..=last).map(|block| blocks_of(sequence, block)));
                 for position in first..first + tokens {
-                    positions.push(position);
+                    positions.push(self.axis_positions(position));
                     ends.push(self.end(sequence, position));
                     let block = blocks_of(sequence, position / self.block_size);
                     slots.push(block * self.block_size + position % self.block_size);
@@ -180,17 +214,22 @@ impl Case {
             }
             // Rows of no segment: one writes to a block that is not read, one has no slot.
             parts.push(random(&[2, self.width()], self.float, 5)?);
-            positions.extend([0, 3]);
+            positions.extend([0, 3].map(|position| self.axis_positions(position)));
             slots.extend([(blocks - 1) * self.block_size, -1]);
             ends.extend([0, i32::MAX]);
             let numbers = |v: &[i32], shape: &[i32]| Array::from_slice(v, shape);
             let qkv = mlx::concatenate(&parts.iter().collect::<Vec<_>>(), 0)?;
             let (count, n) = (positions.len() as i32, step.len() as i32);
-            let (positions, slots) = (numbers(&positions, &[count])?, numbers(&slots, &[count])?);
+            let by_axis = (0..positions[0].len()).flat_map(|axis| positions.iter().map(move |of| of[axis]));
+            let by_axis: Vec<i32> = by_axis.collect();
+            let shape = if self.axes == RotaryAxes::Three { vec![3, count] } else { vec![count] };
+            let (positions, slots) = (numbers(&by_axis, &shape)?, numbers(&slots, &[count])?);
             let (segments, tables) =
                 (numbers(&segments, &[n, 5])?, numbers(&tables, &[tables.len() as i32])?);
             let ends = numbers(&ends, &[count])?;
             let rope = self.rope.zip(freqs.as_ref());
+            let pair_axes = self.pair_axes().map(|axes| numbers(&axes, &[axes.len() as i32])).transpose()?;
+            let axes = pair_axes.as_ref();
             let attended = PagedAttention {
                 qkv: &qkv,
                 heads: self.heads,
@@ -199,7 +238,13 @@ impl Case {
                 q_norm: q_norm.as_ref().map(|weight| HeadNorm { weight, eps: 1e-5 }),
                 k_norm: k_norm.as_ref().map(|weight| HeadNorm { weight, eps: 1e-5 }),
                 positions: &positions,
-                rope: rope.map(|((dims, pairs, magnitude), freqs)| Rope { freqs, dims, pairs, magnitude }),
+                rope: rope.map(|((dims, pairs, magnitude), freqs)| Rope {
+                    freqs,
+                    dims,
+                    pairs,
+                    magnitude,
+                    axes,
+                }),
                 scale: self.scale(),
                 softcap: self.softcap,
                 window: self.window,
@@ -273,6 +318,10 @@ fn attention_agrees_with_mlx_and_does_not_see_how_a_sequence_is_cut() -> Result<
     check("plain", PLAIN)?;
     check("norms and rope", Case { norms: true, rope: Some((64, Halves, 1.0)), ..PLAIN })?;
     check("part of a head rotates", Case { rope: Some((24, Interleaved, 1.25)), ..PLAIN })?;
+    check(
+        "positions in time, height and width",
+        Case { rope: Some((64, Halves, 1.0)), axes: RotaryAxes::Three, ..PLAIN },
+    )?;
     check("window", Case { window: Some(20), block_size: 32, ..PLAIN })?;
     check("wide window and sinks", Case { window: Some(100), sinks: true, ..PLAIN })?;
     check("softcap and sinks", Case { softcap: Some(5.0), sinks: true, ..PLAIN })?;

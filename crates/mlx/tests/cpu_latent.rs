@@ -156,6 +156,7 @@ impl Case {
                     dims: self.rope_dim,
                     pairs,
                     magnitude,
+                    axes: None,
                 }),
                 scale: SCALE,
                 latent_pool,

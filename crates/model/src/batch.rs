@@ -35,8 +35,7 @@ impl Batch {
     }
 }
 
-/// What pictures, videos and sound change in a pass. Rows of sequences without them compute the same as alone; where
-/// kernels rotate and `positions` are given, MLX's operations rotate all rows, which may differ in the last bit.
+/// What pictures, videos and sound change in a pass. Rows of sequences without them compute the same as alone.
 #[derive(Default)]
 pub struct MultimodalRows {
     /// Rows that have features instead of their token's embedding.
@@ -50,6 +49,13 @@ pub struct MultimodalRows {
     /// Rows that attend to pictures in layers of cross attention, in order: each row to one group of pictures at most. Others
     /// skip these layers.
     pub cross: Vec<CrossRows>,
+}
+
+impl MultimodalRows {
+    /// Nothing but positions, as in steps that decode.
+    pub(crate) fn are_positions(&self) -> bool {
+        self.features.is_none() && self.bidirectional.is_empty() && self.cross.is_empty()
+    }
 }
 
 /// Consecutive rows of a pass that attend to the same pictures.

@@ -13,7 +13,8 @@ pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
 use std::ops::Range;
 
 use crate::{
-    Absent, Activation, AttentionSpan, Bidirectional, Mixer, Mlp, Norm, Position, SpanRuns, WeightRewrite,
+    Absent, Activation, AttentionSpan, Bidirectional, Mixer, Mlp, Norm, Position, RotaryAxes, SpanRuns,
+    WeightRewrite,
 };
 
 /// Everything the decoder needs of one checkpoint.
@@ -135,15 +136,17 @@ impl Blueprint {
         self.layers.iter().any(|layer| matches!(layer.mixer, Mixer::CrossAttention(_)))
     }
 
-    /// Whether rows rotate by positions in time, height and width.
-    pub fn has_axis_positions(&self) -> bool {
-        let turns_by_axes = |layer: &LayerSpec| match &layer.mixer {
-            Mixer::Attention(attention) => {
-                matches!(&attention.position, Position::Rope(rope) if rope.sections.is_some())
-            }
-            _ => false,
-        };
-        self.layers.iter().any(turns_by_axes)
+    /// By how many positions rows rotate.
+    pub fn rotary_axes(&self) -> RotaryAxes {
+        let attentions = self.layers.iter().flat_map(|layer| layer.mixer.attentions());
+        let mut ropes = attentions.filter_map(|attention| match &attention.position {
+            Position::Rope(rope) => Some(rope),
+            Position::None => None,
+        });
+        match ropes.any(|rope| rope.sections.is_some()) {
+            true => RotaryAxes::Three,
+            false => RotaryAxes::One,
+        }
     }
 
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together. Others

@@ -21,7 +21,8 @@ use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
     Batch, Blueprint, CrossStates, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError,
-    Mixer, Passes, Quantization, Source, StreamDtype, Weights, families, kernel_check, kv_format,
+    Mixer, MultimodalRows, Passes, Quantization, Source, StreamDtype, Weights, families, kernel_check,
+    kv_format,
 };
 use layer::Layer;
 
@@ -233,8 +234,9 @@ impl Model {
     /// an error `cache` may lack pools ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
         let (mut ctx, _adapted) = self.context(batch, cache)?;
-        // Graphs have no place for adapters, nor for pictures, and record no inputs.
-        let is_plain = |_: &_| batch.multimodal.is_none() && self.adapters.are_idle();
+        // Graphs have no place for adapters, nor for features and rows that see later ones, and record no inputs.
+        let only_positions = batch.multimodal.as_ref().is_none_or(MultimodalRows::are_positions);
+        let is_plain = |_: &_| only_positions && self.adapters.are_idle();
         let graphs = self.step_graphs.as_ref().filter(is_plain);
         if let (Some(graphs), &Some(LogitRows::First(count))) = (graphs, &ctx.logits_at) {
             // Padding rows have logits, too, so that fewer shapes occur.
@@ -262,7 +264,7 @@ impl Model {
         let recurrent: Vec<&Mixer> =
             self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
         let state_path = self.kernels.ops().state_path(&recurrent);
-        let ctx = ForwardContext::new(batch, cache, path, state_path)?;
+        let ctx = ForwardContext::new(batch, cache, self.blueprint.rotary_axes(), (path, state_path))?;
         Ok((ctx, self.adapters.enter(batch)?))
     }
 

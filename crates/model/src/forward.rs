@@ -3,6 +3,7 @@
 //! Invariant: knows the batch and the KV cache, no weights and no layer's formula. Blocks read it, the decoder makes it.
 
 mod attention;
+mod axes;
 mod context;
 mod gather;
 mod items;
@@ -12,7 +13,7 @@ mod rows;
 mod state;
 
 pub(crate) use attention::{AttentionReads, GatheredRows, SegmentTables};
-pub(crate) use context::{AxisPositions, ForwardContext, KeyChoice, LogitRows, SequenceLengths};
+pub(crate) use context::{ForwardContext, KeyChoice, LogitRows, SequenceLengths};
 pub(crate) use gather::Gather;
 pub(crate) use items::{Items, Numbers};
 pub use kv_path::KvPath;

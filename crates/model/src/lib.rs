@@ -77,5 +77,5 @@ pub use pattern::{Captures, Pattern};
 pub use prompt_cache::{BlockImport, PromptCache};
 pub use quantization::{Foreign, Quantization, QuantizationChoice, TernaryScale, ZeroPoints};
 pub use rewrite::{WeightRewrite, When};
-pub use rope::{Position, Rope, RotaryPairing, RotarySections, Scaling, SectionLayout};
+pub use rope::{Position, Rope, RotaryAxes, RotaryPairing, RotarySections, Scaling, SectionLayout};
 pub use weights::{LoadError, RandomWeights, Source, Weights};

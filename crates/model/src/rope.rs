@@ -36,6 +36,15 @@ pub struct RotarySections {
     pub layout: SectionLayout,
 }
 
+/// How many positions a row rotates by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotaryAxes {
+    /// One: its place in its sequence.
+    One,
+    /// In time, in height and in width.
+    Three,
+}
+
 /// Which pairs a section has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SectionLayout {

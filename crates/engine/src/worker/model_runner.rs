@@ -8,7 +8,7 @@ use omnibus_core::Token;
 use omnibus_kv::BlockId;
 use omnibus_model::{
     AdapterId, Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows,
-    PromptCache, Segment, SpanRuns,
+    PromptCache, RotaryAxes, Segment, SpanRuns,
 };
 
 use super::capacity::Capacity;
@@ -379,7 +379,7 @@ impl Runner for ModelRunner {
     }
 
     fn has_axis_positions(&self) -> bool {
-        self.model.blueprint().has_axis_positions()
+        self.model.blueprint().rotary_axes() == RotaryAxes::Three
     }
 
     fn bidirectional_spans(&self, prompt: &[Token], media: &[JobMedia]) -> Vec<SpanRuns> {

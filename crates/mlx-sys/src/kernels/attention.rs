@@ -8,6 +8,7 @@ mod heads;
 mod store;
 mod tiles;
 
+use heads::Angles;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -24,10 +25,10 @@ const KEYS: usize = 64;
 /// Rows (query and head of one group) per task; a multiple of all register tiles.
 const ROWS: usize = 48;
 
-/// Inputs, in order: qkv `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`, positions `[rows]`,
+/// Inputs, in order: qkv `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`, positions `[axes, rows]`,
 /// slots `[rows]`, segments `[segments, 5]`, tables `[tables]`, the pools `[blocks, block_size, kv_heads, _]`
-/// whose last axis is a head or its packed words, then those of q norm, k norm, inverse frequencies, sinks and ends `[rows]`
-/// that are named.
+/// whose last axis is a head or its packed words, then those of q norm, k norm, inverse frequencies, the axis of each pair
+/// `[dims / 2]`, sinks and ends `[rows]` that are named.
 /// Outputs: `[rows, heads * v_dim]` and the pools.
 ///
 /// With `latent`, there are queries in place of qkv, `[rows, heads * (nope_dim + head_dim)]`, and three more inputs at the
@@ -89,6 +90,16 @@ pub struct Rope {
     pub dims: usize,
     pub pairs: RotaryPairing,
     pub magnitude: f32,
+    pub axes: RotaryAxes,
+}
+
+/// How many positions a row has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotaryAxes {
+    /// One, by which all pairs turn.
+    One,
+    /// In time, in height and in width. Each pair turns by one of them.
+    Three,
 }
 
 /// Which elements rotate together.
@@ -158,7 +169,9 @@ impl Attention {
         let mut rest = inputs[7..].iter().copied();
         let mut named = |there: bool| if there { rest.next() } else { None }.unwrap_or(std::ptr::null());
         let (q_norm, k_norm) = (named(self.q_norm.is_some()), named(self.k_norm.is_some()));
-        let (freqs, sinks) = (named(self.rope.is_some()), named(self.sinks.is_some()));
+        let freqs = named(self.rope.is_some());
+        let axes = named(self.rope.is_some_and(|rope| rope.axes == RotaryAxes::Three));
+        let sinks = named(self.sinks.is_some());
         let ends = named(self.ends.is_some());
         let latent = [0; 3].map(|_| named(self.latent.is_some()));
         let (segments, covered) = self.segments(inputs[3].cast());
@@ -181,7 +194,8 @@ impl Attention {
                 turns: turns.as_mut_ptr(),
                 segments: &segments,
             };
-            call.write_rows(inputs[1].cast(), freqs.cast(), &covered);
+            let angles = Angles { positions: inputs[1].cast(), freqs: freqs.cast(), axes: axes.cast() };
+            call.write_rows(angles, &covered);
             match self.pool {
                 // Packed keys are unpacked to f32 before they are multiplied.
                 Store::Float(Float::F32) | Store::Packed(_) => call.attend::<F32>(),

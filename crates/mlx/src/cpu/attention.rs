@@ -1,6 +1,6 @@
 //! [`PagedAttention`]: everything between the merged projection and the output projection, in one node.
 
-use mlx_sys::kernels::{self, Ends, Kernel, Packing, RotaryPairing, Store};
+use mlx_sys::kernels::{self, Ends, Kernel, Packing, RotaryAxes, RotaryPairing, Store};
 
 use super::{Op, Output, node, size};
 use crate::{Array, Dtype, Result};
@@ -25,6 +25,8 @@ pub struct Rope<'a> {
     pub pairs: RotaryPairing,
     /// Multiplies sine and cosine (yarn, longrope); 1 otherwise.
     pub magnitude: f32,
+    /// i32 `[dims / 2]`: which of a row's three positions each pair turns by, 0 to 2; `None` where a row has one.
+    pub axes: Option<&'a Array>,
 }
 
 /// Where the keys and values of each row's sequence are.
@@ -49,17 +51,31 @@ impl Rope<'_> {
         let fits = self.dims % 2 == 0 && (0..=width).contains(&self.dims);
         op.require(fits, "an even number of elements rotates, no more than a head has")?;
         let freqs = self.freqs.shape() == [self.dims / 2] && self.freqs.dtype()? == Dtype::F32;
-        op.require(freqs, "frequencies are float32, one per pair")
+        op.require(freqs, "frequencies are float32, one per pair")?;
+        let Some(axes) = self.axes else { return Ok(()) };
+        let fits = axes.shape() == [self.dims / 2] && axes.dtype()? == Dtype::I32;
+        op.require(fits, "axes are int32, one per pair")
     }
 
     pub(super) fn kernel(self) -> kernels::Rope {
-        kernels::Rope { dims: self.dims as usize, pairs: self.pairs, magnitude: self.magnitude }
+        let axes = if self.axes.is_some() { RotaryAxes::Three } else { RotaryAxes::One };
+        kernels::Rope { dims: self.dims as usize, pairs: self.pairs, magnitude: self.magnitude, axes }
+    }
+
+    /// The shape of positions of `rows` rows.
+    fn positions_shape(&self, rows: i32) -> Vec<i32> {
+        if self.axes.is_some() { vec![3, rows] } else { vec![rows] }
     }
 }
 
 impl AttentionMetadata<'_> {
-    /// `rows`: how many there are.
-    pub(super) fn check(&self, op: &Op, positions: &Array, rows: i32) -> Result<()> {
+    /// `positions`: by which `rope` turns; `rows`: how many there are.
+    pub(super) fn check(
+        &self,
+        op: &Op,
+        (positions, rope): (&Array, Option<Rope<'_>>),
+        rows: i32,
+    ) -> Result<()> {
         let AttentionMetadata { slots, segments, tables, ends } = *self;
         for numbers in [positions, slots, segments, tables].into_iter().chain(ends) {
             op.require(
@@ -67,9 +83,11 @@ impl AttentionMetadata<'_> {
                 "positions, slots, segments, tables and ends are int32",
             )?;
         }
+        let wanted = rope.map_or(vec![rows], |rope| rope.positions_shape(rows));
+        op.require(positions.shape() == wanted, "a position per row, or three")?;
         op.require(
-            [positions, slots].into_iter().chain(ends).all(|of_rows| of_rows.shape() == [rows]),
-            "a position, a slot and an end per row",
+            std::iter::once(slots).chain(ends).all(|of_rows| of_rows.shape() == [rows]),
+            "a slot and an end per row",
         )?;
         op.require(matches!(segments.shape(), [_, 5]), "segments have five numbers each")?;
         op.require(tables.ndim() == 1, "tables have one axis")
@@ -96,7 +114,7 @@ pub struct PagedAttention<'a> {
     pub q_norm: Option<HeadNorm<'a>>,
     /// Norm of the keys.
     pub k_norm: Option<HeadNorm<'a>>,
-    /// i32 `[rows]`, for the rotation only.
+    /// i32 `[rows]`, or `[3, rows]` with [axes](Rope::axes), for the rotation only.
     pub positions: &'a Array,
     /// Rotation of queries and keys.
     pub rope: Option<Rope<'a>>,
@@ -140,6 +158,7 @@ impl PagedAttention<'_> {
         inputs.extend(self.q_norm.map(|norm| norm.weight));
         inputs.extend(self.k_norm.map(|norm| norm.weight));
         inputs.extend(self.rope.map(|rope| rope.freqs));
+        inputs.extend(self.rope.and_then(|rope| rope.axes));
         inputs.extend(self.sinks);
         inputs.extend(ends);
         let op = Op { name: "cpu::paged_attention", inputs: &inputs };
@@ -225,7 +244,7 @@ impl PagedAttention<'_> {
         let &[rows, width] = self.qkv.shape() else { return Err(op.fail("qkv has two axes")) };
         let want = (heads + kv_heads) * i64::from(self.head_dim) + kv_heads * i64::from(pools.v_dim);
         op.require(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
-        self.metadata.check(op, self.positions, rows)?;
+        self.metadata.check(op, (self.positions, self.rope), rows)?;
         Ok(rows as usize)
     }
 

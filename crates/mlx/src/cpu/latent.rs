@@ -87,9 +87,10 @@ impl PagedLatentAttention<'_> {
             op.require(op.float(other)? == float, "queries and rows have one dtype")?;
         }
         if let Some(rope) = self.rope {
+            op.require(rope.axes.is_none(), "keys of latents turn by one position")?;
             rope.check(op, rope_dim)?;
         }
-        self.metadata.check(op, self.positions, rows)?;
+        self.metadata.check(op, (self.positions, self.rope), rows)?;
         op.require(self.metadata.ends.is_none(), "attention to latents is causal")?;
         let (blocks, block_size, store) = self.check_pools(op, latent_dim, rope_dim)?;
         let AttentionMetadata { segments, tables, .. } = self.metadata;

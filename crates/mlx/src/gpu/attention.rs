@@ -1,5 +1,7 @@
 //! Attention over keys and values in blocks: rotation and write, rows that decode, prompt chunks.
 
+pub use mlx_sys::kernels::RotaryAxes;
+
 use super::elementwise::is_float;
 use super::linear::MatrixUnit;
 use super::plan::{Operand, Plan, bits, dtype, int, unused_output};
@@ -110,6 +112,8 @@ pub struct Rotary {
     pub order: RotaryOrder,
     /// Rotated elements are multiplied by this.
     pub magnitude: f32,
+    /// How many positions a row has.
+    pub axes: RotaryAxes,
     /// The norm before it.
     pub norm: RotaryNorm,
     /// How the projected rows are stored.
@@ -118,8 +122,9 @@ pub struct Rotary {
 
 impl Rotary {
     /// Inputs: queries, keys and values `[rows, (heads + 2 · kv_heads) · head_dim]`; weights of the two norms
-    /// `[head_dim]` (any floats without a norm); radians per position `[dims / 2]` f32; positions and flat slots, i32,
-    /// one for each row at least (below zero: not written); the pools of keys and of values
+    /// `[head_dim]` (any floats without a norm); radians per position `[dims / 2]` f32; of three positions the one that
+    /// each pair turns by, 0 to 2, `[dims / 2]` i32 (with one position anything); positions `[axes, rows]` and flat slots,
+    /// i32, one for each row at least (below zero: not written); the pools of keys and of values
     /// `[blocks, block_size, kv_heads, width]`, which are written in place. Outputs: queries
     /// `[rows, heads · head_dim]`, on which every reader of the pools must depend, and the attention's counter.
     /// `None` for odd heads and types without a kernel.
@@ -144,6 +149,7 @@ impl Rotary {
             int("NS", simds),
             ("NORM", TemplateValue::Bool(norm)),
             ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
+            ("AXES", TemplateValue::Bool(self.axes == RotaryAxes::Three)),
             bits("EPS", eps),
             bits("MAGNITUDE", self.magnitude),
             self.operand.constant(),

@@ -71,7 +71,7 @@ macro_rules! kernel {
 pub(super) static UPLOAD: Kernel = kernel!("upload", &["x"], &["y"], Dialect);
 pub(super) static QK_ROPE_WRITE: Kernel = kernel!(
     "qk_rope_write",
-    &["qkv", "qw", "kw", "freq", "pos", "slot", "kpool", "vpool"],
+    &["qkv", "qw", "kw", "freq", "axis", "pos", "slot", "kpool", "vpool"],
     &["q", "counter"],
     Dialect
 );

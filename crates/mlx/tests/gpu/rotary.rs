@@ -1,7 +1,7 @@
 //! Norm, rotation and the write of keys and values.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Dialect, HeadShape, Operand, Plan, PoolFormat, Rotary, RotaryNorm, RotaryOrder};
+use mlx::gpu::{Dialect, HeadShape, Operand, Plan, PoolFormat, Rotary, RotaryAxes, RotaryNorm, RotaryOrder};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
 use crate::pools;
@@ -23,7 +23,12 @@ fn case(rotary: Rotary, rows: usize) -> Case {
     let pairs = (rotary.dims / 2).max(1);
     let frequencies: Vec<f32> = (0..pairs).map(|i| 100f32.powf(-(i as f32) / pairs as f32)).collect();
     let frequencies = Tensor::floats(F32, &[pairs], &frequencies);
-    let positions: Vec<i32> = (0..rows).map(|_| numbers.below(500) as i32).collect();
+    let axes: Vec<i32> = (0..pairs).map(|pair| (pair * 2 + pair / 5) % 3).collect();
+    let positions = match rotary.axes {
+        RotaryAxes::One => rows,
+        RotaryAxes::Three => 3 * rows,
+    };
+    let positions: Vec<i32> = (0..positions).map(|_| numbers.below(500) as i32).collect();
     let mut slots: Vec<i32> = (0..rows as i32).map(|row| row * 7 % 31).collect();
     if rows > 2 {
         slots[rows / 2] = -1;
@@ -31,11 +36,11 @@ fn case(rotary: Rotary, rows: usize) -> Case {
     let mut pool = || pools::random(rotary.pool, &[4, 8, kv_heads], head_dim, &mut numbers);
     let pools = [pool(), pool()];
     let expected =
-        reference(&rotary, [&qkv, &norms[0], &norms[1], &frequencies], [&positions, &slots], &pools);
+        reference(&rotary, [&qkv, &norms[0], &norms[1], &frequencies], [&axes, &positions, &slots], &pools);
     let [q_norm, k_norm] = norms;
     let [keys, values] = pools;
-    let (positions, slots) = (Tensor::ints(&positions), Tensor::ints(&slots));
-    let inputs = vec![qkv, q_norm, k_norm, frequencies, positions, slots, keys, values];
+    let [axes, positions, slots] = [&axes, &positions, &slots].map(|numbers| Tensor::ints(numbers));
+    let inputs = vec![qkv, q_norm, k_norm, frequencies, axes, positions, slots, keys, values];
     Case { plan: rotary.plan(rows as i32).unwrap(), inputs, expected, rotary }
 }
 
@@ -50,7 +55,7 @@ fn case_of_parts(rotary: Rotary, rows: usize) -> Case {
 fn reference(
     rotary: &Rotary,
     [qkv, q_norm, k_norm, frequencies]: [&Tensor; 4],
-    [positions, slots]: [&[i32]; 2],
+    [axes, positions, slots]: [&[i32]; 3],
     pools: &[Tensor; 2],
 ) -> [Vec<f64>; 3] {
     let (heads, kv_heads) = (rotary.shape.heads as usize, rotary.shape.kv_heads as usize);
@@ -74,7 +79,11 @@ fn reference(
                     RotaryOrder::Halves => (pair, pair + half),
                     RotaryOrder::Interleaved => (2 * pair, 2 * pair + 1),
                 };
-                let (sin, cos) = (f64::from(positions[row]) * frequency).sin_cos();
+                let position = match rotary.axes {
+                    RotaryAxes::One => positions[row],
+                    RotaryAxes::Three => positions[axes[pair] as usize * slots.len() + row],
+                };
+                let (sin, cos) = (f64::from(position) * frequency).sin_cos();
                 let (a, b, m) = (y[i], y[j], f64::from(rotary.magnitude));
                 if head < heads + kv_heads {
                     (y[i], y[j]) = (m * (a * cos - b * sin), m * (a * sin + b * cos));
@@ -104,6 +113,7 @@ fn cases() -> Vec<Case> {
         dims,
         order: RotaryOrder::Halves,
         magnitude: 1.0,
+        axes: RotaryAxes::One,
         norm: RotaryNorm::Absent,
         operand: Operand::Whole,
     };
@@ -121,6 +131,8 @@ fn cases() -> Vec<Case> {
             1,
         ),
         case(rotary(F32, shape(2, 1, 96), 0), 2),
+        case(Rotary { norm: normed, axes: RotaryAxes::Three, ..rotary(Bf16, shape(4, 2, 128), 128) }, 3),
+        case(Rotary { axes: RotaryAxes::Three, order: interleaved, ..rotary(F32, shape(2, 1, 64), 48) }, 4),
         case(Rotary { norm: normed, pool: packed(8, 64), ..rotary(Bf16, shape(4, 2, 128), 128) }, 3),
         case(Rotary { pool: packed(4, 32), ..rotary(F32, shape(6, 3, 96), 64) }, 5),
         case(Rotary { pool: packed(8, 128), order: interleaved, ..rotary(F32, shape(2, 2, 256), 256) }, 2),
@@ -134,12 +146,12 @@ fn types(case: &Case) -> Vec<Dtype> {
 /// The largest error of a case, as a share of what is tolerated.
 fn worst(program: &Program, at: usize, case: &Case) -> f64 {
     let Ok(arrays) = program.run(at, &case.plan, &case.inputs, 3) else { return f64::INFINITY };
-    assert!(arrays[9].bytes.iter().take(4).all(|byte| *byte == 0), "the counter begins at zero");
+    assert!(arrays[10].bytes.iter().take(4).all(|byte| *byte == 0), "the counter begins at zero");
     let Rotary { dtype, pool, shape, .. } = case.rotary;
-    let [keys, values] = [&arrays[6], &arrays[7]].map(|pool_of| {
+    let [keys, values] = [&arrays[7], &arrays[8]].map(|pool_of| {
         (pools::floats(pool, pool_of, shape.head_dim as usize), pools::tolerance(pool, dtype))
     });
-    let found = [(arrays[8].to_f64(), tolerance(dtype)), keys, values].into_iter().zip(&case.expected);
+    let found = [(arrays[9].to_f64(), tolerance(dtype)), keys, values].into_iter().zip(&case.expected);
     found.map(|((found, tolerance), expected)| error(&found, expected) / tolerance).fold(0.0, f64::max)
 }
 
@@ -157,8 +169,9 @@ fn rotation_and_write_equal_their_reference() {
 }
 
 #[test]
-fn a_wrong_partner_slot_or_head_is_noticed() {
-    let breaks: [(usize, Break); 5] = [
+fn a_wrong_partner_slot_head_or_axis_is_noticed() {
+    let breaks: [(usize, Break); 6] = [
+        (8, Some(("axis[p] * GK_GROUPS_Y", "axis[p] * 1"))),
         (4, Some(("GK_GROUPS_Y * H * D", "1 * H * D"))),
         (2, Some(("2 * p + 1 : p + R / 2), parts", "2 * p + 1 : p + R / 2 - 1), parts"))),
         (5, Some(("h < HQ + HK ? (at * HK", "h < HQ + HK ? ((at + 1) * HK"))),

@@ -3,7 +3,7 @@
 use mlx::Dtype;
 use mlx::gpu::{
     AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, MatrixUnit, Operand, PagedAttention, Plan,
-    PoolFormat, Rotary, RotaryNorm, RotaryOrder, SinkLogits,
+    PoolFormat, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits,
 };
 
 fn plans(dialect: Dialect) -> Vec<Plan> {
@@ -28,6 +28,7 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
         dims: 128,
         order: RotaryOrder::Halves,
         magnitude: 1.0,
+        axes: RotaryAxes::One,
         norm: RotaryNorm::Rms(1e-6),
         operand: Operand::Whole,
     };

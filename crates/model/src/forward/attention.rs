@@ -3,6 +3,7 @@
 use mlx::Array;
 use omnibus_kv::CacheKind;
 
+use super::axes::AxisPositions;
 use super::gather::{Gather, chunk_gathers, gathers};
 use super::items::Items;
 use super::kv_path::AttentionPath;
@@ -51,10 +52,10 @@ pub(crate) struct GatheredRows {
 }
 
 impl AttentionMetadata {
-    /// `positions`: of all rows of the pass.
+    /// `positions`: of all rows of the pass, and those in time, height and width where rows rotate by these.
     pub(super) fn new(
         split: &RowSplit<'_>,
-        positions: &[i32],
+        (positions, axes): (&[i32], Option<&AxisPositions>),
         group: usize,
         cache: &KvCache,
         path: AttentionPath,
@@ -68,7 +69,8 @@ impl AttentionMetadata {
             }
             AttentionPath::Items => {
                 let kind = cache.spec(group)?.kind;
-                let mut items = Items::new(reading, [positions, &slots], group, kind)?;
+                let axes = axes.map_or(&[][..], |axes| &axes.numbers);
+                let mut items = Items::new(reading, [positions, axes, &slots], group, kind)?;
                 if kind == CacheKind::Latent {
                     items.gathers = chunk_gathers(reading, group, cache)?;
                 }

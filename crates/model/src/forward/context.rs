@@ -7,13 +7,14 @@ use mlx::Array;
 use omnibus_kv::KvFormat;
 
 use super::attention::{AttentionMetadata, AttentionReads};
+use super::axes::AxisPositions;
 use super::items::{Items, Numbers};
 use super::kv_path::{AttentionPath, StatePath};
 use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::{DeviceRuns, StateMetadata};
 use crate::kv_cache::poisoned;
-use crate::{Batch, CrossRows, FeatureRows, KvCache};
+use crate::{Batch, CrossRows, FeatureRows, KvCache, RotaryAxes};
 
 /// One pass's shared inputs.
 pub(crate) struct ForwardContext {
@@ -28,7 +29,7 @@ pub(crate) struct ForwardContext {
     pub(crate) tokens: Array,
     /// Features in the place of tokens.
     pub(crate) features: Option<PlacedFeatures>,
-    /// Positions in time, height and width.
+    /// Positions in time, height and width, of models whose rows rotate by these.
     pub(crate) axes: Option<AxisPositions>,
     /// Rows that attend to pictures; `None` if there are none.
     pub(crate) cross: Option<Crossing>,
@@ -84,14 +85,6 @@ impl Crossing {
     }
 }
 
-/// Positions of a pass in time, height and width.
-pub(crate) struct AxisPositions {
-    /// `[3, T]` f32.
-    pub(crate) positions: Array,
-    /// True for rows at their place in their sequence, `[T, 1, 1]`.
-    pub(crate) is_plain: Array,
-}
-
 /// Rows that need logits.
 pub(crate) enum LogitRows {
     /// The first ones of the pass, this many.
@@ -109,34 +102,41 @@ pub(crate) enum GroupMetadata {
 }
 
 impl ForwardContext {
-    /// `state_path`: how recurrences reach their states.
+    /// `axes`: by how many positions rows rotate; `path`, `state_path`: how attention reaches its keys and values, and
+    /// recurrences their states.
     pub(crate) fn new(
         batch: &Batch,
         cache: &KvCache,
-        path: AttentionPath,
-        state_path: StatePath,
+        axes: RotaryAxes,
+        (path, state_path): (AttentionPath, StatePath),
     ) -> mlx::Result<Self> {
         let rows = batch.tokens.shape().first().copied().unwrap_or(0) as usize;
         let lengths = SequenceLengths::of(batch, rows)?;
         let positions: Vec<i32> = lengths.0.iter().map(|(position, _)| *position as i32).collect();
         let prefix = cache.storage.unquantized_prefix.map(|prefix| prefix.tokens);
-        let spans = batch.multimodal.as_ref().map_or(&[][..], |rows| &rows.bidirectional);
+        let multimodal = batch.multimodal.as_ref();
+        let axes = match axes {
+            RotaryAxes::One => None,
+            RotaryAxes::Three => {
+                let given = multimodal.and_then(|rows| rows.positions.as_deref());
+                Some(AxisPositions::new(given, &lengths)?)
+            }
+        };
+        let spans = multimodal.map_or(&[][..], |rows| &rows.bidirectional);
         let split = RowSplit::new(&batch.segments, prefix, (rows, spans))?;
         let groups = cache.groups.iter().enumerate().map(|(group, of)| match of.spec.kind.is_state() {
             true => Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, state_path)?)),
             false => {
-                Ok(GroupMetadata::Attention(AttentionMetadata::new(&split, &positions, group, cache, path)?))
+                let positions = (positions.as_slice(), axes.as_ref());
+                Ok(GroupMetadata::Attention(AttentionMetadata::new(&split, positions, group, cache, path)?))
             }
         });
         let groups = groups.collect::<mlx::Result<_>>()?;
         let logits_at = LogitRows::new(&batch.logits_at, path)?;
         let (first_values, choices) = (OnceCell::new(), RefCell::default());
         let tokens = batch.tokens.clone();
-        let multimodal = batch.multimodal.as_ref();
         let features = multimodal.and_then(|rows| rows.features.as_ref());
         let features = features.map(|features| PlacedFeatures::new(features, rows)).transpose()?;
-        let axes = multimodal.and_then(|rows| rows.positions.as_ref());
-        let axes = axes.map(|axes| AxisPositions::new(axes, &lengths)).transpose()?;
         let cross = multimodal.map(|of| of.cross.as_slice()).filter(|cross| !cross.is_empty());
         let cross = cross.map(|cross| Crossing::new(cross, rows)).transpose()?;
         let positions = OnceCell::new();
@@ -249,24 +249,6 @@ impl PlacedFeatures {
         let numbers: Vec<i32> = placed.rows.iter().map(|row| *row as i32).collect();
         let (features, deepstack) = (placed.features.clone(), placed.deepstack.clone());
         Ok(Self { rows: indices(&numbers)?, features, deepstack })
-    }
-}
-
-impl AxisPositions {
-    fn new(axes: &[[i32; 3]], lengths: &SequenceLengths) -> mlx::Result<Self> {
-        let rows = lengths.0.len();
-        if axes.len() != rows {
-            return Err(mlx::Error::new(format!("{} positions for {rows} rows", axes.len())));
-        }
-        let of_axis =
-            |axis: usize| axes.iter().filter_map(move |of_row| of_row.get(axis)).map(|at| *at as f32);
-        let positions: Vec<f32> = (0..3).flat_map(of_axis).collect();
-        let is_plain: Vec<bool> =
-            axes.iter().zip(&lengths.0).map(|(axes, (position, _))| *axes == [*position as i32; 3]).collect();
-        Ok(Self {
-            positions: Array::from_slice(&positions, &[3, rows as i32])?,
-            is_plain: Array::from_slice(&is_plain, &[rows as i32, 1, 1])?,
-        })
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Items {
     pub(crate) rows: i32,
     /// `[rows or more]`.
     pub(crate) positions: Array,
+    /// Positions in time, height and width, `[3 · rows or more]`; empty where rows rotate by their place in their sequence.
+    pub(crate) axes: Array,
     /// `[rows or more]`: flat slot of each row's key and value, below zero for rows that are not written.
     pub(crate) slots: Array,
     /// All block tables end to end.
@@ -75,10 +77,11 @@ struct Part {
 const ALIGNMENT: usize = 64;
 
 impl Items {
-    /// `reading`: the segments that read the group; `slots`, `positions`: of all rows of the pass.
+    /// `reading`: the segments that read the group; `positions`, `slots`: of all rows of the pass; `axes`: positions in time,
+    /// height and width, end to end, or nothing.
     pub(super) fn new(
         reading: &[Segment],
-        [positions, slots]: [&[i32]; 2],
+        [positions, axes, slots]: [&[i32]; 3],
         group: usize,
         kind: CacheKind,
     ) -> mlx::Result<Self> {
@@ -87,8 +90,8 @@ impl Items {
         let items = layout.decode_items();
         let count = (items.len() / ITEM_FIELDS) as i32;
         let mut numbers = Vec::new();
-        let mut sections = [0..0, 0..0, 0..0, 0..0];
-        for (section, part) in sections.iter_mut().zip([positions, slots, &items, &tables]) {
+        let mut sections = [0..0, 0..0, 0..0, 0..0, 0..0];
+        for (section, part) in sections.iter_mut().zip([positions, axes, slots, &items, &tables]) {
             let start = numbers.len();
             numbers.extend(part);
             numbers.resize((start + part.len().max(1)).next_multiple_of(ALIGNMENT), 0);
@@ -97,7 +100,7 @@ impl Items {
         // Few lengths, so that block tables may grow before a prebuilt graph no longer fits.
         let host = host_numbers(&numbers, numbers.len().next_power_of_two())?;
         let numbers = Numbers { device: copy_to_device(&host)?, host };
-        let [positions, slots, items, tables] = sections.map(|section| {
+        let [positions, axes, slots, items, tables] = sections.map(|section| {
             let (start, stop) = (section.start as i32, section.end as i32);
             numbers.device.slice(&[start], &[stop])
         });
@@ -109,6 +112,7 @@ impl Items {
         Ok(Self {
             rows: rows as i32,
             positions: positions?,
+            axes: axes?,
             slots: slots?,
             tables: tables?,
             decode,

@@ -171,7 +171,8 @@ impl<'a> Probe<'a> {
             gathers: false,
         };
         self.layer.add_to(&mut needs);
-        ForwardContext::new(batch, cache, ops.attention_path(&needs), ops.state_path(&[]))
+        let paths = (ops.attention_path(&needs), ops.state_path(&[]));
+        ForwardContext::new(batch, cache, self.blueprint.rotary_axes(), paths)
     }
 
     fn attend(

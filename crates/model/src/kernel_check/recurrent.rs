@@ -6,7 +6,9 @@ use omnibus_kv::{BlockId, BlockTable, FloatType};
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::forward::{AttentionPath, ForwardContext};
 use crate::ops::{CausalConv, GatedDeltaWeights, Kernels, LayerContext, Mamba2Weights, Ops};
-use crate::{Batch, Blueprint, GatedDelta, KvCache, LayerSpec, Mamba2, Mixer, Segment, ShortConv};
+use crate::{
+    Batch, Blueprint, GatedDelta, KvCache, LayerSpec, Mamba2, Mixer, RotaryAxes, Segment, ShortConv,
+};
 
 /// Sequences of a pass: tokens before it and rows in it.
 type Pass<'a> = &'a [(usize, usize)];
@@ -152,7 +154,7 @@ impl<'a> Probe<'a> {
 
     fn context(&self, batch: &Batch, cache: &KvCache, ops: &dyn Ops) -> mlx::Result<ForwardContext> {
         let mixers: Vec<&Mixer> = self.blueprint.layers.iter().map(|layer| &layer.mixer).collect();
-        ForwardContext::new(batch, cache, AttentionPath::Gather, ops.state_path(&mixers))
+        ForwardContext::new(batch, cache, RotaryAxes::One, (AttentionPath::Gather, ops.state_path(&mixers)))
     }
 
     fn compute(

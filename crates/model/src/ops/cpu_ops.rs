@@ -280,6 +280,7 @@ fn paged_in(
         Some(norms) => norms.map(|norm| Some(head_norm(norm))),
         None => [None, None],
     };
+    let positions = rotary_positions(call)?;
     let pool: &mut Pool = call.layer.cache.pools.get_mut(at).ok_or_else(poisoned)?;
     let [k_pool, v_pool] = pool.take()?;
     let cpu::AttentionOutput { out, k_pool, v_pool } = cpu::PagedAttention {
@@ -289,7 +290,7 @@ fn paged_in(
         head_dim: spec.head_dim as i32,
         q_norm,
         k_norm,
-        positions: call.layer.ctx.positions()?,
+        positions,
         rope: call.rotation.and_then(rope_of),
         scale: spec.scale,
         softcap: spec.softcap,
@@ -311,6 +312,16 @@ fn paged_in(
     Ok(out)
 }
 
+/// By which the layer's rows rotate: `[T]`, or `[3, T]`.
+fn rotary_positions<'a>(call: &AttentionCall<'a>) -> mlx::Result<&'a Array> {
+    let ctx = call.layer.ctx;
+    match (call.rotation.and_then(|rotation| rotation.axes.as_ref()), &ctx.axes) {
+        (None, _) => ctx.positions(),
+        (Some(_), Some(axes)) => axes.array(),
+        (Some(_), None) => Err(mlx::Error::new("positions in time, height and width")),
+    }
+}
+
 fn head_norm(norm: HeadNorm<'_>) -> cpu::HeadNorm<'_> {
     cpu::HeadNorm { weight: norm.weight, eps: norm.eps }
 }
@@ -324,5 +335,6 @@ fn rope_of(rotation: &Rotation) -> Option<cpu::Rope<'_>> {
             RotaryPairing::Interleaved => cpu::RotaryPairing::Interleaved,
         },
         magnitude: rotation.magnitude,
+        axes: rotation.axes.as_ref(),
     })
 }

@@ -4,8 +4,8 @@
 
 use mlx::{Array, Dtype, fast};
 
-use crate::forward::{AxisPositions, ForwardContext, SequenceLengths};
-use crate::{Rope, RotaryPairing};
+use crate::forward::{ForwardContext, SequenceLengths};
+use crate::{Rope, RotaryPairing, RotarySections};
 
 /// A rotation with its frequencies.
 pub(crate) struct Rotation {
@@ -15,12 +15,14 @@ pub(crate) struct Rotation {
     pub(crate) magnitude: f32,
     /// What MLX's kernel takes: positions per radian, `[dims / 2]` f32.
     inverse: Option<Array>,
+    /// Which of a row's positions in time, height and width each pair turns by, `[dims / 2]` i32; `None` for one position.
+    pub(crate) axes: Option<Array>,
 }
 
 impl Rotation {
     pub(crate) fn new(rope: &Rope) -> mlx::Result<Self> {
         if rope.depends_on_length() {
-            return Ok(Self { rope: rope.clone(), radians: None, magnitude: 1.0, inverse: None });
+            return Ok(Self { rope: rope.clone(), radians: None, magnitude: 1.0, inverse: None, axes: None });
         }
         let frequencies = rope.frequencies(0);
         let pairs = [frequencies.radians.len() as i32];
@@ -28,19 +30,26 @@ impl Rotation {
         let radians = Array::from_slice(&frequencies.radians, &pairs)? * 1.0;
         let inverse: Vec<f32> = frequencies.radians.iter().map(|radians| 1.0 / radians).collect();
         let inverse = Some(Array::from_slice(&inverse, &pairs)?);
-        Ok(Self { rope: rope.clone(), radians: Some(radians), magnitude: frequencies.magnitude, inverse })
+        let of_pairs = |sections: RotarySections| -> mlx::Result<Array> {
+            let axes = sections.axes(rope.dims / 2).into_iter().map(|axis| axis as i32);
+            Ok(Array::from_slice(&axes.collect::<Vec<_>>(), &pairs)? * 1)
+        };
+        let axes = rope.sections.map(of_pairs).transpose()?;
+        let magnitude = frequencies.magnitude;
+        Ok(Self { rope: rope.clone(), radians: Some(radians), magnitude, inverse, axes })
     }
 
     /// Frequencies, where they do not depend on the sequence.
     pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.radians.iter().chain(&self.inverse)
+        self.radians.iter().chain(&self.inverse).chain(&self.axes)
     }
 
     /// The same rotation the other way round, where it does not depend on the sequence.
     pub(crate) fn reversed(&self) -> mlx::Result<Self> {
         let negative = |part: &Option<Array>| part.as_ref().map(Array::negative).transpose();
         let (radians, inverse) = (negative(&self.radians)?, negative(&self.inverse)?);
-        Ok(Self { rope: self.rope.clone(), radians, magnitude: 1.0 / self.magnitude, inverse })
+        let (rope, axes) = (self.rope.clone(), self.axes.clone());
+        Ok(Self { rope, radians, magnitude: 1.0 / self.magnitude, inverse, axes })
     }
 
     /// `x`: `[T, heads, head_dim]`, row `i` at `positions[i]` of a sequence that is rotated as one of
@@ -69,30 +78,17 @@ impl Rotation {
         Ok(rotated * Array::from_slice(&scale, &[head_dim as i32])?.astype(x.dtype()?)?)
     }
 
-    /// Whether rows of this pass turn by their positions in time, height and width.
-    pub(crate) fn has_axes(&self, ctx: &ForwardContext) -> bool {
-        self.rope.sections.is_some() && ctx.axes.is_some()
-    }
-
-    /// The same for the rows of a pass, by their positions in time, height and width where those are known.
+    /// The same for the rows of a pass, by their positions in time, height and width where pairs turn by these.
     pub(crate) fn apply_in(&self, x: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let plain = self.apply(x, ctx.positions()?, &ctx.lengths)?;
-        match &ctx.axes {
-            // Rows without pictures turn as MLX's operation turns them alone. Kernels round otherwise.
-            Some(axes) if self.has_axes(ctx) => mlx::where_(&axes.is_plain, &plain, &self.by_axes(x, axes)?),
-            _ => Ok(plain),
-        }
-    }
-
-    fn by_axes(&self, x: &Array, axes: &AxisPositions) -> mlx::Result<Array> {
-        let (Some(sections), Some(radians)) = (self.rope.sections, &self.radians) else {
-            return Err(mlx::Error::new("a rotation by time, height and width with its own frequencies"));
+        let (Some(of_pairs), Some(radians), Some(axes)) = (&self.axes, &self.radians, &ctx.axes) else {
+            return Ok(plain);
         };
-        let of_pairs: Vec<i32> =
-            sections.axes(self.rope.dims / 2).into_iter().map(|axis| axis as i32).collect();
-        let of_pairs = Array::from_slice(&of_pairs, &[of_pairs.len() as i32])?;
-        let angles = axes.positions.take(&of_pairs, 0)?.t()? * radians;
-        self.turned(x, &angles.expand_dims(&[1])?, self.magnitude)
+        let Some(are_places) = axes.are_places()? else { return Ok(plain) };
+        let angles = axes.array()?.astype(Dtype::F32)?.take(of_pairs, 0)?.t()? * radians;
+        let turned = self.turned(x, &angles.expand_dims(&[1])?, self.magnitude)?;
+        // Rows without pictures turn as MLX's operation turns them alone.
+        mlx::where_(&are_places, &plain, &turned)
     }
 
     fn apply_by_length(&self, x: &Array, lengths: &SequenceLengths) -> mlx::Result<Array> {

@@ -7,16 +7,9 @@ use crate::kernels::simd::{self, Simd, Work};
 
 impl Call<'_> {
     /// First phase: angles of all rows, keys and values to their slots, zeros for rows of no segment.
-    pub(super) unsafe fn write_rows(&self, positions: *const i32, freqs: *const f32, covered: &[bool]) {
+    pub(super) unsafe fn write_rows(&self, angles: Angles, covered: &[bool]) {
         let Attention { rows, heads, v_dim, float, .. } = *self.what;
-        struct Shared(*const i32, *const f32);
-        // SAFETY: only read.
-        unsafe impl Sync for Shared {}
-        let shared = Shared(positions, freqs);
-        let one = |row: usize| {
-            let shared = &shared;
-            simd::with(self.isa, WriteRow { call: self, row, position: *shared.0.add(row), freqs: shared.1 });
-        };
+        let one = |row: usize| simd::with(self.isa, WriteRow { call: self, row, angles: &angles });
         let per_task = if rows * self.what.row_width() <= 1 << 15 { rows.max(1) } else { 8 };
         pool::run(rows.div_ceil(per_task), |task| {
             for row in task * per_task..rows.min((task + 1) * per_task) {
@@ -112,11 +105,32 @@ unsafe fn rotate(head: *mut f32, turns: *const f32, rope: Rope) {
     }
 }
 
+/// What rows turn by.
+pub(super) struct Angles {
+    /// `[axes, rows]`
+    pub(super) positions: *const i32,
+    /// Radians per position of each pair.
+    pub(super) freqs: *const f32,
+    /// Which position each pair turns by; null if all turn by the first.
+    pub(super) axes: *const i32,
+}
+
+// SAFETY: only read.
+unsafe impl Sync for Angles {}
+
+impl Angles {
+    /// Of a pair of one of `rows` rows.
+    #[inline(always)]
+    unsafe fn of(&self, pair: usize, row: usize, rows: usize) -> f32 {
+        let axis = if self.axes.is_null() { 0 } else { (*self.axes.add(pair)).clamp(0, 2) as usize };
+        *self.positions.add(axis * rows + row) as f32 * *self.freqs.add(pair)
+    }
+}
+
 struct WriteRow<'a> {
     call: &'a Call<'a>,
     row: usize,
-    position: i32,
-    freqs: *const f32,
+    angles: &'a Angles,
 }
 
 impl Work for WriteRow<'_> {
@@ -124,13 +138,13 @@ impl Work for WriteRow<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Self { call, row, .. } = self;
-        let Attention { heads, kv_heads, head_dim, v_dim, float, pool, k_norm, rope, .. } = *call.what;
+        let Self { call, row, angles } = self;
+        let Attention { rows, heads, kv_heads, head_dim, v_dim, float, pool, k_norm, rope, .. } = *call.what;
         if let Some(rope) = rope {
             let turns = call.turns.add(row * rope.dims);
             let half = rope.dims / 2;
             for i in 0..half {
-                let (sin, cos) = (self.position as f32 * *self.freqs.add(i)).sin_cos();
+                let (sin, cos) = angles.of(i, row, rows).sin_cos();
                 *turns.add(i) = cos * rope.magnitude;
                 *turns.add(half + i) = sin * rope.magnitude;
             }
@@ -142,11 +156,11 @@ impl Work for WriteRow<'_> {
         let buffer = scratch(head_dim.max(v_dim));
         if let Some(latent) = call.what.latent {
             let at = row * (v_dim + head_dim);
-            let [_, rows, weight] = call.latent;
-            read::<S>(rows, float, at, buffer, v_dim);
+            let [_, latents, weight] = call.latent;
+            read::<S>(latents, float, at, buffer, v_dim);
             normed::<S>(buffer, v_dim, (latent.norm, weight), latent.scale);
             pool.write::<S>(call.v_pool, slot, buffer, v_dim);
-            read::<S>(rows, float, at + v_dim, buffer, head_dim);
+            read::<S>(latents, float, at + v_dim, buffer, head_dim);
             call.rotated(buffer, row);
             return pool.write::<S>(call.k_pool, slot, buffer, head_dim);
         }

@@ -1,6 +1,7 @@
 // Norm of each query and key head, rotation, and the write of keys and values into their blocks, in place.
 // in:  qkv [rows, (HQ + 2 HK) D] of T (gk_operand); qw, kw [D] floats (read if NORM); freq [R / 2] float, radians per position;
-//      pos, slot [rows or more] int (slot = block * block size + offset; below zero: not written);
+//      axis [R / 2] int, the position that a pair turns by (read if AXES); pos [rows] int, or [3, rows] if AXES;
+//      slot [rows or more] int (block * block size + offset; below zero: not written);
 //      kpool, vpool [blocks, block size, HK, W] of TP (gk_head): WRITTEN although inputs
 // out: q [rows, HQ, D] of T: what reads the pools next must read q, too, which is the dependency;
 //      counter [rows * HK] uint: zeros, which the attention kernel counts with
@@ -34,11 +35,10 @@ if (h < H) {
         }
       }
     }
-    const float at = (float)pos[row];
     GK_UNROLL for (int j = 0; j < PER; ++j) {
       const int p = lane + 32 * j;
       if (p < R / 2) {
-        const float angle = at * gk_f(freq[p]);
+        const float angle = (float)pos[(AXES ? axis[p] * GK_GROUPS_Y : 0) + row] * gk_f(freq[p]);
         const float c = gk_cos(angle) * GK_FLOAT(MAGNITUDE), s = gk_sin(angle) * GK_FLOAT(MAGNITUDE);
         const float x0 = a[j], x1 = b[j];
         a[j] = x0 * c - x1 * s;

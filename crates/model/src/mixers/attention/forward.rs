@@ -88,7 +88,7 @@ impl AttentionBlock {
     ) -> mlx::Result<Array> {
         let (norm, rotation) = (self.qk_norm.as_ref(), self.rotation.as_ref());
         let mut head_norms = None;
-        let in_kernels = self.rotates_in_kernels(spec, layer.ctx);
+        let in_kernels = spec.rotates_in_kernels();
         if spec.norms_in_kernels() && in_kernels {
             head_norms = norm.and_then(QkNormBlock::in_kernels);
         } else {
@@ -106,11 +106,6 @@ impl AttentionBlock {
         Ok(if spec.value_scale == 1.0 { attended } else { attended * spec.value_scale })
     }
 
-    /// True where attention kernels rotate the rows of this pass themselves. They know one position for each.
-    fn rotates_in_kernels(&self, spec: &Attention, ctx: &ForwardContext) -> bool {
-        spec.rotates_in_kernels() && !self.rotation.as_ref().is_some_and(|rotation| rotation.has_axes(ctx))
-    }
-
     /// The same projection, normed and rotated as far as kernels do not do it.
     pub(in crate::mixers) fn prepared(
         &self,
@@ -118,7 +113,7 @@ impl AttentionBlock {
         qkv: &Array,
         ctx: &ForwardContext,
     ) -> mlx::Result<Array> {
-        let rotation = self.rotation.as_ref().filter(|_| !self.rotates_in_kernels(spec, ctx));
+        let rotation = self.rotation.as_ref().filter(|_| !spec.rotates_in_kernels());
         let norm = self.qk_norm.as_ref();
         let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_ref());
         Preparation { spec, norm, rotation, rounding, gain }.apply(qkv, ctx)

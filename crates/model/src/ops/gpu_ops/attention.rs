@@ -1,8 +1,8 @@
 //! Attention of one layer over its pools, by our kernels.
 
 use mlx::gpu::{
-    HeadShape, MatrixUnit, Operand, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryNorm, RotaryOrder,
-    SinkLogits, written_by,
+    HeadShape, MatrixUnit, Operand, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryAxes, RotaryNorm,
+    RotaryOrder, SinkLogits, written_by,
 };
 use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
@@ -77,9 +77,13 @@ fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Item
     // Arrays that are not read must exist.
     let [q_norm, k_norm] = norms.unwrap_or([&rows; 2]);
     let radians = call.rotation.and_then(|rotation| rotation.radians.as_ref()).unwrap_or(&rows);
+    let (axes, positions) = match call.rotation.and_then(|rotation| rotation.axes.as_ref()) {
+        Some(axes) => (axes, &items.axes),
+        None => (&items.slots, &items.positions),
+    };
     let pool = call.layer.cache.pools.get_mut(at).ok_or_else(poisoned)?;
     let [keys, values] = pool.take()?;
-    let inputs = [&rows, q_norm, k_norm, radians, &items.positions, &items.slots, &keys, &values];
+    let inputs = [&rows, q_norm, k_norm, radians, axes, positions, &items.slots, &keys, &values];
     let made: Result<[Array; 2], _> = plan.call(&inputs)?.try_into();
     let [queries, counter] = made.map_err(|_| mlx::Error::new("queries and a counter"))?;
     let written: Result<[Array; 2], _> = written_by(&[&keys, &values], &queries)?.try_into();
@@ -122,6 +126,7 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
         dims: 0,
         order: RotaryOrder::Halves,
         magnitude: 1.0,
+        axes: RotaryAxes::One,
         norm,
         operand: Operand::Whole,
     };
@@ -133,6 +138,7 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
             RotaryPairing::Interleaved => RotaryOrder::Interleaved,
         },
         magnitude: rotation.magnitude,
+        axes: if rotation.axes.is_some() { RotaryAxes::Three } else { RotaryAxes::One },
         ..absent
     }
 }

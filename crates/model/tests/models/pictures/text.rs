@@ -4,6 +4,7 @@
 use omnibus_model::{Kernels, families};
 
 use super::fixtures;
+use crate::golden::ways;
 
 /// Of encoder and text model together, whose activations transformers computes with torch.
 const BOTH_BOUND: f32 = 2e-4;
@@ -49,5 +50,24 @@ fn mlx_gives_the_golden_logits_of_pictures() {
 fn the_cpu_primitives_give_the_golden_logits_of_pictures() {
     if mlx::cpu::available() {
         println!("skipped, without pictures: {:?}", check(Kernels::Cpu));
+    }
+}
+
+#[test]
+fn rows_of_text_have_the_same_bits_beside_pictures() {
+    if !mlx::cpu::available() {
+        return;
+    }
+    for fixture in fixtures().into_iter().filter(|fixture| fixture.name.starts_with("qwen")) {
+        let model = fixture.model(Kernels::Cpu).unwrap();
+        let encoder = fixture.encoder(Kernels::Cpu).unwrap();
+        let prompts = fixture.cases.iter().filter_map(|case| fixture.prompt(case, encoder.as_ref()));
+        let (text, pictures): (Vec<_>, Vec<_>) = prompts.partition(|prompt| prompt.media.is_none());
+        let (Some(text), Some(picture)) = (text.first(), pictures.first()) else {
+            panic!("{} has a prompt without pictures and one with some", fixture.name)
+        };
+        let alone = ways::last_logits(&model, &[text]).unwrap();
+        let beside = ways::last_logits(&model, &[text, picture]).unwrap();
+        assert_eq!(beside[0], alone[0], "{}", fixture.name);
     }
 }
