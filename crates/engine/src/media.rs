@@ -101,11 +101,49 @@ pub(crate) struct JobMedia {
     pub(crate) runs: Vec<Range<usize>>,
     /// Grids, where they are: what multimodal rotary positions count. The first of a part's contents has those of all.
     pub(crate) grids: Vec<GridSpan>,
-    /// What the encoder takes.
-    pub(crate) pixels: EncoderPixels,
+    /// Which encoder it is for, and how.
+    pub(crate) summary: ContentSummary,
+    /// What the encoder takes. It crosses no socket with the job: an engine process has `None` until it needs them and
+    /// [asks](crate::message::Report::wanted_pixels).
+    #[serde(skip)]
+    pub(crate) pixels: Option<EncoderPixels>,
+}
+
+/// What is known of a content without its pixels or samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ContentSummary {
+    #[allow(missing_docs)]
+    pub(crate) kind: ContentKind,
+    /// Where its features go.
+    pub(crate) placement: Placement,
+    /// Patches or frames that pass through a layer at once, by which encoding costs.
+    pub(crate) units: u64,
+}
+
+/// What an encoder is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ContentKind {
+    /// A picture, or frames of a video.
+    Picture,
+    /// A window of sound.
+    Sound,
+}
+
+/// Where features go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Placement {
+    /// In the place of tokens of the prompt.
+    Prompt,
+    /// To layers of cross attention.
+    CrossAttention,
 }
 
 impl JobMedia {
+    /// A content at some runs of positions, which are no grids.
+    pub(crate) fn of(key: MediaKey, runs: Vec<Range<usize>>, pixels: EncoderPixels) -> Self {
+        Self { key, runs, grids: Vec::new(), summary: pixels.summary(), pixels: Some(pixels) }
+    }
+
     /// The first of its positions.
     pub(crate) fn first(&self) -> usize {
         self.runs.first().map_or(0, |run| run.start)
@@ -118,10 +156,13 @@ impl JobMedia {
 
     /// Whether rows attend to it in layers of cross attention: its one position keeps its token.
     pub(crate) fn is_crossed(&self) -> bool {
-        match self.pixels.content() {
-            EncoderContent::Picture(pixels) => matches!(pixels.layout, Layout::Tiles { .. }),
-            EncoderContent::Spectrum(spectrum) => spectrum.is_crossed,
-        }
+        self.summary.placement == Placement::CrossAttention
+    }
+
+    /// Whether rows behind so many cached tokens read its features.
+    pub(crate) fn is_read(&self, cached: usize) -> bool {
+        // They attend to a picture in the cached prefix in layers of cross attention.
+        self.end() > cached || self.is_crossed()
     }
 
     /// How many features it has in the prompt.
@@ -146,7 +187,7 @@ impl JobMedia {
 
 /// Runs of adjacent positions of a prompt that have features of pictures. `media`: those of the prompt, in order.
 pub(crate) fn picture_runs(media: &[JobMedia]) -> Vec<Range<usize>> {
-    let is_picture = |media: &&JobMedia| matches!(media.pixels.content(), EncoderContent::Picture(_));
+    let is_picture = |media: &&JobMedia| media.summary.kind == ContentKind::Picture;
     let pictures = media.iter().filter(is_picture).filter(|media| !media.is_crossed());
     let mut runs: Vec<Range<usize>> = Vec::new();
     for run in pictures.flat_map(|picture| &picture.runs) {
@@ -343,14 +384,22 @@ impl EncoderPixels {
         }
     }
 
-    /// Patches or frames that pass through a layer at once, by which encoding costs.
-    pub(crate) fn units(&self) -> u64 {
+    /// What a job says of it.
+    pub(crate) fn summary(&self) -> ContentSummary {
         match self.content() {
-            EncoderContent::Picture(PicturePixels { views, .. }) => {
-                let patches: usize = views.iter().map(|view| view.grid.iter().product::<usize>()).sum();
-                (patches / views.len().max(1)) as u64
-            }
-            EncoderContent::Spectrum(spectrum) => spectrum.frames() as u64,
+            EncoderContent::Picture(PicturePixels { views, layout }) => ContentSummary {
+                kind: ContentKind::Picture,
+                placement: match layout {
+                    Layout::Tiles { .. } => Placement::CrossAttention,
+                    _ => Placement::Prompt,
+                },
+                units: (self.patches() / views.len().max(1)) as u64,
+            },
+            EncoderContent::Spectrum(spectrum) => ContentSummary {
+                kind: ContentKind::Sound,
+                placement: if spectrum.is_crossed { Placement::CrossAttention } else { Placement::Prompt },
+                units: spectrum.frames() as u64,
+            },
         }
     }
 }
@@ -379,14 +428,10 @@ mod tests {
 
     #[test]
     fn rows_attend_to_the_last_pictures_before_them() {
-        let at = |position: usize, key: u8| JobMedia {
-            key: MediaKey::new(&[key; 32], 0),
-            runs: std::iter::once(position..position + 1).collect(),
-            grids: Vec::new(),
-            pixels: EncoderPixels::new(PicturePixels {
-                views: Vec::new(),
-                layout: Layout::Tiles { shape: 1, count: 1 },
-            }),
+        let tiles = || PicturePixels { views: Vec::new(), layout: Layout::Tiles { shape: 1, count: 1 } };
+        let at = |position: usize, key: u8| {
+            let runs = Vec::from_iter([position..position + 1]);
+            JobMedia::of(MediaKey::new(&[key; 32], 0), runs, EncoderPixels::new(tiles()))
         };
         let media = [at(2, 0), at(6, 1), at(7, 2)];
         let keys = |which: &[usize]| which.iter().map(|which| media[*which].key).collect::<Vec<_>>();
@@ -399,12 +444,8 @@ mod tests {
 
     #[test]
     fn rows_follow_one_another_over_all_runs() {
-        let media = JobMedia {
-            key: MediaKey::new(&[7; 32], 0),
-            runs: vec![2..4, 5..8],
-            grids: Vec::new(),
-            pixels: EncoderPixels::new(Vec::<ViewPixels>::new()),
-        };
+        let pixels = EncoderPixels::new(Vec::<ViewPixels>::new());
+        let media = JobMedia::of(MediaKey::new(&[7; 32], 0), vec![2..4, 5..8], pixels);
         assert_eq!(media.rows_in(&(0..9)), [(2..4, 0), (5..8, 2)]);
         assert_eq!(media.rows_in(&(3..6)), [(3..4, 1), (5..6, 2)]);
         assert_eq!(media.rows_in(&(4..5)), []);
@@ -412,11 +453,8 @@ mod tests {
 
     #[test]
     fn adjacent_pictures_are_one_run() {
-        let media = |runs: Vec<Range<usize>>, content: EncoderContent| JobMedia {
-            key: MediaKey::new(&[7; 32], 0),
-            runs,
-            grids: Vec::new(),
-            pixels: EncoderPixels::new(content),
+        let media = |runs: Vec<Range<usize>>, content: EncoderContent| {
+            JobMedia::of(MediaKey::new(&[7; 32], 0), runs, EncoderPixels::new(content))
         };
         let picture = |runs| media(runs, EncoderContent::from(Vec::<ViewPixels>::new()));
         let one = |run: Range<usize>| Vec::from_iter([run]);

@@ -1,7 +1,7 @@
 //! Messages between the front, which knows text, and the engine loop, which knows tokens.
 //!
 //! Invariant: plain serializable values, because they cross a channel or a socket. The socket's format (postcard) names
-//! no fields, so no field is skipped or of a type that needs a self-describing format.
+//! no fields, so no field is skipped on one side only or of a type that needs a self-describing format.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use omnibus_grammar::{Grammar, Opening};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Disconnected;
-use crate::media::JobMedia;
+use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::{Failure, FinishReason, MediaUsage, MemoryPlan, NamedAdapter, Sampling, SessionStats, Stats};
 
 /// Identifies a job for as long as the front lives.
@@ -65,6 +65,8 @@ pub enum Command {
     Submit(Box<Job>),
     /// End a job. Unknown ids are ignored: the job's last report may cross this command.
     Cancel(JobId),
+    /// What the encoder takes of a content of a job, which [asked](Report::wanted_pixels) for it. Unknown ids are ignored.
+    Pixels(JobId, MediaKey, EncoderPixels),
     /// Reply with the sessions.
     ListSessions(QueryId),
     /// Load an adapter and reply with its id.
@@ -105,6 +107,8 @@ pub struct Report {
     pub stats: Option<Box<StatsReport>>,
     /// Replies to queries.
     pub replies: Vec<QueryReply>,
+    /// Contents of jobs that have to be encoded, and whose pixels or samples the loop does not have.
+    pub wanted_pixels: Vec<(JobId, MediaKey)>,
 }
 
 /// The loop's statistics.

@@ -121,7 +121,8 @@ impl ActiveRequests {
 
     /// Handles the reports of an engine in this process until it ends, then fails the remaining requests.
     pub(crate) fn run(&self, reports: &Receiver<Report>, status: &EngineStatus, commands: &CommandSender) {
-        while let Ok(Report { jobs, stats, replies }) = reports.recv() {
+        // In one process, jobs have their pixels.
+        while let Ok(Report { jobs, stats, replies, wanted_pixels: _ }) = reports.recv() {
             // The statistics come first: they include a request's end when its client sees it.
             status.update(stats, replies);
             for command in self.update(|registry| registry.handle(jobs)) {

@@ -25,6 +25,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::Disconnected;
+use crate::media::MediaKey;
 use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate, Ready, Report};
 use crate::process::wire::{self, FromEngine, Start, ToEngine};
 use crate::registry::{ActiveRequests, Registry};
@@ -269,7 +270,8 @@ impl Supervisor {
             command @ (Command::ListSessions(_)
             | Command::DropSession(_)
             | Command::LoadAdapter(..)
-            | Command::UnloadAdapter(_)) => {
+            | Command::UnloadAdapter(_)
+            | Command::Pixels(..)) => {
                 self.adapters.requested(&command, &mut self.start.settings.adapters);
                 self.send(&[ToEngine::Command(command)]);
             }
@@ -299,15 +301,33 @@ impl Supervisor {
                 self.load_failed(&why);
             }
             FromEngine::Report(report) => {
-                let Report { jobs, stats, replies } = *report;
+                let Report { jobs, stats, replies, wanted_pixels } = *report;
                 self.adapters.answered(&replies, &mut self.start.settings.adapters);
                 if let Some(process) = &mut self.process {
                     process.last_report = Instant::now();
                 }
                 self.outputs.status.update(stats, replies);
+                self.send_pixels(&wanted_pixels);
                 self.report(|journal, registry| journal.record(registry, jobs));
             }
         }
+    }
+
+    /// Sends what the process asked for, of jobs that go on.
+    fn send_pixels(&mut self, wanted: &[(JobId, MediaKey)]) {
+        if wanted.is_empty() {
+            return;
+        }
+        let found = self.journaled(|_, registry| {
+            let pixels = |(job, key): &(JobId, MediaKey)| {
+                let media = &registry.job_mut(*job)?.job.media;
+                let pixels = media.iter().find(|media| media.key == *key)?.pixels.clone()?;
+                Some(ToEngine::Command(Command::Pixels(*job, *key, pixels)))
+            };
+            wanted.iter().filter_map(pixels).collect::<Vec<_>>()
+        });
+        // One by one, so that the encoder begins with the first.
+        found.into_iter().for_each(|pixels| self.send(&[pixels]));
     }
 
     fn set_running(&mut self) {

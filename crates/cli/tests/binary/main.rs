@@ -16,6 +16,7 @@ mod hub_server;
 mod isolation;
 mod logging;
 mod messages;
+mod pictures;
 mod process;
 mod recordings;
 mod scripted_model;

@@ -124,12 +124,11 @@ mod tests {
         let sampling =
             Sampling { logit_bias: [(3, -1.5)].into(), seed: Some(u64::MAX), ..Sampling::default() };
         let view = ViewPixels { shape: vec![1, 2], values: vec![0.5, -1.0], grid: [1, 1, 1] };
-        let media = JobMedia {
-            key: MediaKey::new(&[3; 32], u128::MAX),
-            runs: std::iter::once(1..2).collect(),
-            grids: vec![GridSpan { first: 1, frames: 1, rows: 1, columns: 1 }],
-            pixels: EncoderPixels::new(vec![view]),
-        };
+        let (key, pixels) = (MediaKey::new(&[3; 32], u128::MAX), EncoderPixels::new(vec![view]));
+        let media = JobMedia::of(key, Vec::from_iter([1..2]), pixels.clone());
+        let grids = vec![GridSpan { first: 1, frames: 1, rows: 1, columns: 1 }];
+        // Pixels do not cross with the job.
+        let media = JobMedia { grids, pixels: None, ..media };
         let job = Job {
             id: JobId(7),
             request: Request {
@@ -158,6 +157,7 @@ mod tests {
             ToEngine::Start(Box::new(start)),
             ToEngine::Command(Command::Submit(Box::new(job))),
             ToEngine::Command(Command::Cancel(JobId(1))),
+            ToEngine::Command(Command::Pixels(JobId(7), key, pixels)),
             ToEngine::Command(Command::LoadAdapter(QueryId(2), NamedAdapter::new("a", "b/c"))),
             ToEngine::Command(Command::UnloadAdapter(u128::MAX)),
         ]);
@@ -181,7 +181,12 @@ mod tests {
         let replies = answers.into_iter().map(|answer| QueryReply { query: QueryId(7), answer }).collect();
         check(vec![
             FromEngine::Refused("no".into()),
-            FromEngine::Report(Box::new(Report { jobs, stats, replies })),
+            FromEngine::Report(Box::new(Report {
+                jobs,
+                stats,
+                replies,
+                wanted_pixels: vec![(JobId(7), key)],
+            })),
         ]);
     }
 

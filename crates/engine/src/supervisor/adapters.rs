@@ -19,6 +19,7 @@ impl LoadingAdapters {
             Command::UnloadAdapter(id) => loaded.retain(|adapter| adapter.loaded != Some(*id)),
             Command::Submit(_)
             | Command::Cancel(_)
+            | Command::Pixels(..)
             | Command::ListSessions(_)
             | Command::DropSession(_)
             | Command::Stop => {}

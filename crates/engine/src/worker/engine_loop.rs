@@ -31,7 +31,7 @@ use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{RequestRows, StepInput};
 use crate::media::MediaKey;
 use crate::message::{
-    Command, Job, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
+    Command, Job, JobId, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
 };
 use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
 use crate::{Failure, FinishReason};
@@ -61,6 +61,10 @@ pub(super) struct EngineLoop {
     /// For the next report.
     reports: Vec<JobReport>,
     replies: Vec<QueryReply>,
+    /// For the next report.
+    wanted_pixels: Vec<(JobId, MediaKey)>,
+    /// The sequence that is encoded next, if its pixels have to come first.
+    awaits_pixels: Option<SequenceId>,
     /// Adapters to unload once no job uses them.
     retired_adapters: BTreeSet<u128>,
     stats: LoopStats,
@@ -87,6 +91,8 @@ struct ActiveJob {
     fetched: BTreeMap<MediaKey, FeatureOrigin>,
     /// Time that encoding each took.
     encoding: BTreeMap<MediaKey, Duration>,
+    /// Media whose pixels were asked for. They leave this process once features are made.
+    asked: BTreeSet<MediaKey>,
     /// Whether features of its media must stay in memory.
     keeps_features: bool,
 }
@@ -161,6 +167,8 @@ impl EngineLoop {
             report_tx,
             reports: Vec::new(),
             replies: Vec::new(),
+            wanted_pixels: Vec::new(),
+            awaits_pixels: None,
             retired_adapters: BTreeSet::new(),
             stats: LoopStats::default(),
             panics: 0,

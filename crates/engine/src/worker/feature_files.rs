@@ -63,6 +63,11 @@ impl FeatureFiles {
         self.reading.is_some_and(|(_, since)| since.elapsed() < READ_MAX)
     }
 
+    /// Whether there is a file of a key.
+    pub(super) fn has(&self, key: MediaKey) -> bool {
+        self.disk.has(name_of(key))
+    }
+
     /// The features of a key, or the beginning of their read.
     pub(super) fn read(&mut self, key: MediaKey) -> FeatureRead {
         if let Some((reading, since)) = self.reading {
@@ -79,7 +84,7 @@ impl FeatureFiles {
                     .map_or(FeatureRead::Absent, FeatureRead::Done);
             }
         }
-        if !self.disk.has(name_of(key)) || self.disk.fetch(vec![name_of(key)]).is_err() {
+        if !self.has(key) || self.disk.fetch(vec![name_of(key)]).is_err() {
             return FeatureRead::Absent;
         }
         self.reading = Some((key, Instant::now()));
@@ -88,7 +93,7 @@ impl FeatureFiles {
 
     /// Writes features, unless they are there or the writer is behind.
     pub(super) fn write(&self, key: MediaKey, features: &Features) -> mlx::Result<()> {
-        if !self.disk.has(name_of(key)) {
+        if !self.has(key) {
             self.disk.put(name_of(key), bytes_of(key, features)?);
         }
         Ok(())

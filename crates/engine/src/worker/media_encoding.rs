@@ -29,6 +29,9 @@ pub(super) trait MediaEncoding {
     /// Whether the features of a medium are being read from disk. The first call starts that.
     fn is_reading_features(&mut self, media: &JobMedia) -> bool;
 
+    /// Whether the features of a medium are on disk, as far as is known.
+    fn has_stored_features(&self, media: &JobMedia) -> bool;
+
     /// Whether any features are being read.
     fn awaits_features(&self) -> bool;
 

@@ -244,6 +244,10 @@ impl MediaEncoding for ModelRunner {
         self.vision.as_mut().is_some_and(|vision| vision.is_reading(media))
     }
 
+    fn has_stored_features(&self, media: &JobMedia) -> bool {
+        self.vision.as_ref().is_some_and(|vision| vision.is_stored(media.key))
+    }
+
     fn awaits_features(&self) -> bool {
         self.vision.as_ref().is_some_and(Vision::awaits_disk)
     }

@@ -126,6 +126,11 @@ impl Vision {
         }
     }
 
+    /// Whether the features of a picture are on disk.
+    pub(super) fn is_stored(&self, key: MediaKey) -> bool {
+        self.files.as_ref().is_some_and(|files| files.has(key))
+    }
+
     /// Whether any features are being read.
     pub(super) fn awaits_disk(&self) -> bool {
         self.files.as_ref().is_some_and(FeatureFiles::is_reading)
@@ -174,14 +179,20 @@ impl Vision {
         let begun = match self.begun.take().filter(|_| is_this) {
             Some(begun) => begun,
             None => {
-                let (features, stages) = self.encoders.encode_in_stages(&media.pixels)?;
+                let pixels =
+                    media.pixels.as_ref().ok_or_else(|| mlx::Error::new("the pixels are missing"))?;
+                let (features, stages) = self.encoders.encode_in_stages(pixels)?;
                 let (found, wanted) = (features.rows.dim(0)? as usize, media.features());
                 if found != wanted && !media.is_crossed() {
                     let message = format!("a picture has {found} features; its prompt has {wanted}");
                     return Err(mlx::Error::new(message));
                 }
-                let units = media.pixels.units();
-                PartialEncoding { key: media.key, features, stages: stages.into(), units }
+                PartialEncoding {
+                    key: media.key,
+                    features,
+                    stages: stages.into(),
+                    units: media.summary.units,
+                }
             }
         };
         Ok(self.begun.insert(begun))

@@ -36,7 +36,7 @@ impl LargestMedia {
                 let sound = Audio::new(rate, vec![0.0; (rate * SOUND_SECONDS) as usize]);
                 let features = sound.and_then(|sound| processor.audio(&sound));
                 let spectrum = features.ok().and_then(|features| views::spectrum(features).ok());
-                spectrum.map_or(0, |spectrum| spectrum.units() as usize)
+                spectrum.map_or(0, |spectrum| spectrum.summary().units as usize)
             }),
         })
     }

@@ -143,11 +143,11 @@ impl PromptMedia {
         let of = |(part, runs): (&Prepared, &Vec<Range<usize>>)| {
             let mut rest = runs.clone();
             let mut grids = grids(part, runs);
-            let of_content = |content: &PreparedContent| JobMedia {
-                key: MediaKey::new(content.key.bytes(), salt),
-                runs: take_features(&mut rest, content.features),
-                grids: std::mem::take(&mut grids),
-                pixels: content.pixels.clone(),
+            let of_content = |content: &PreparedContent| {
+                let key = MediaKey::new(content.key.bytes(), salt);
+                let runs = take_features(&mut rest, content.features);
+                let grids = std::mem::take(&mut grids);
+                JobMedia { grids, ..JobMedia::of(key, runs, content.pixels.clone()) }
             };
             part.contents.iter().map(of_content).collect::<Vec<_>>()
         };

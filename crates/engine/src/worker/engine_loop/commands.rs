@@ -66,6 +66,7 @@ impl EngineLoop {
                     self.handle_event(event);
                 }
             }
+            Command::Pixels(job, key, pixels) => self.take_pixels(job, key, &pixels),
             Command::ListSessions(query) => self.list_sessions(query),
             Command::LoadAdapter(query, adapter) => self.load_adapter(query, &adapter),
             Command::UnloadAdapter(adapter) => {
@@ -144,7 +145,7 @@ impl EngineLoop {
         let request = core::Request { prompt: tokens, deadline, draft_tokens, ..job.request.clone() };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
-                let (fetched, encoding, keeps_features) = Default::default();
+                let (fetched, encoding, asked, keeps_features) = Default::default();
                 let active = ActiveJob {
                     job,
                     reported,
@@ -153,10 +154,12 @@ impl EngineLoop {
                     spans,
                     fetched,
                     encoding,
+                    asked,
                     keeps_features,
                 };
                 self.jobs.insert(sequence, active);
                 self.hold_for_encoding(sequence);
+                self.ask_for_pixels(sequence);
                 if let Some(grammar) = grammar {
                     self.grammars.insert(sequence, grammar);
                 }

@@ -11,8 +11,8 @@ use omnibus_core::{HoldReason, Plan, PrefixLookup, SequenceId};
 use omnibus_model::mrope::{MediaSpan, MultimodalPositions};
 
 use super::{ActiveJob, EngineLoop, FeatureOrigin};
-use crate::media::{EncoderContent, JobMedia, MediaKey, crossed_in};
-use crate::message::Job;
+use crate::media::{ContentKind, EncoderPixels, JobMedia, MediaKey, crossed_in};
+use crate::message::{Job, JobId};
 use crate::worker::catch_panic::catch_panic;
 use crate::worker::media_encoding::{EncodingParts, MediaHit};
 use crate::{EncoderUsage, Failure, MediaUsage};
@@ -22,12 +22,20 @@ impl ActiveJob {
     pub(super) fn media_usage(&self) -> MediaUsage {
         let (mut images, mut audio) = (Vec::new(), Vec::new());
         for media in &self.job.media {
-            match media.pixels.content() {
-                EncoderContent::Picture(_) => images.push(media),
-                EncoderContent::Spectrum(_) => audio.push(media),
+            match media.summary.kind {
+                ContentKind::Picture => images.push(media),
+                ContentKind::Sound => audio.push(media),
             }
         }
         MediaUsage { images: self.encoder_usage(&images), audio: self.encoder_usage(&audio) }
+    }
+
+    /// Drops the pixels that were asked for. They can be asked for again.
+    fn drop_asked(&mut self, key: MediaKey) {
+        if self.asked.remove(&key) {
+            let same = self.job.media.iter_mut().filter(|media| media.key == key);
+            same.for_each(|media| media.pixels = None);
+        }
     }
 
     fn encoder_usage(&self, media: &[&JobMedia]) -> EncoderUsage {
@@ -73,9 +81,45 @@ impl EngineLoop {
         }
     }
 
+    /// Asks for the pixels of a sequence's media that have to be encoded, unless another job has asked or features may come
+    /// from disk. What is missing when its turn comes is asked for then.
+    pub(super) fn ask_for_pixels(&mut self, sequence: SequenceId) {
+        let cached = self.scheduler.cached_tokens(sequence);
+        let Some(active) = self.jobs.get(&sequence) else { return };
+        let others_ask = |key: &MediaKey| self.jobs.values().any(|active| active.asked.contains(key));
+        let runner = &mut self.runner;
+        let mut is_missing = |media: &&JobMedia| {
+            media.pixels.is_none()
+                && media.is_read(cached)
+                && !others_ask(&media.key)
+                && !runner.media().has_stored_features(media)
+                && !runner.media_mut().has_features(media)
+        };
+        let missing: Vec<MediaKey> =
+            active.job.media.iter().filter(&mut is_missing).map(|media| media.key).collect();
+        missing.into_iter().for_each(|key| self.ask_for(sequence, key));
+    }
+
+    fn ask_for(&mut self, sequence: SequenceId, key: MediaKey) {
+        if let Some(active) = self.jobs.get_mut(&sequence)
+            && active.asked.insert(key)
+        {
+            self.wanted_pixels.push((active.job.id, key));
+        }
+    }
+
+    /// Takes what was asked for.
+    pub(super) fn take_pixels(&mut self, job: JobId, key: MediaKey, pixels: &EncoderPixels) {
+        self.awaits_pixels = None;
+        let Some(active) = self.jobs.values_mut().find(|active| active.job.id == job) else { return };
+        let same = active.job.media.iter_mut().filter(|media| media.key == key);
+        same.for_each(|media| media.pixels = Some(pixels.clone()));
+    }
+
     /// Whether there is something to encode now.
     pub(super) fn is_encoding(&self) -> bool {
-        self.scheduler.next_encoding().is_some() && !self.runner.media().awaits_features()
+        let next = self.scheduler.next_encoding();
+        next.is_some() && next != self.awaits_pixels && !self.runner.media().awaits_features()
     }
 
     /// Encodes as many parts of the media of the first held sequence as fit before the next step, and releases it when all
@@ -93,9 +137,7 @@ impl EngineLoop {
             return Ok(());
         };
         let runner = &mut self.runner;
-        // Rows behind the cached prefix attend to a picture in it.
-        let is_read = |media: &JobMedia| media.end() > cached || media.is_crossed();
-        let is_missing = |media: &&JobMedia| is_read(media) && !runner.media_mut().has_features(media);
+        let is_missing = |media: &&JobMedia| media.is_read(cached) && !runner.media_mut().has_features(media);
         let Some(media) = active.job.media.iter().find(is_missing).cloned() else {
             active.keeps_features = true;
             self.scheduler.release_hold(sequence, HoldReason::Encoding);
@@ -111,6 +153,11 @@ impl EngineLoop {
         if self.runner.media_mut().has_features(&media) {
             active.fetched.insert(media.key, FeatureOrigin::Disk);
             self.evict_features(&[]);
+            return Ok(());
+        }
+        if media.pixels.is_none() {
+            self.ask_for(sequence, media.key);
+            self.awaits_pixels = Some(sequence);
             return Ok(());
         }
         let runner = &mut self.runner;
@@ -135,6 +182,7 @@ impl EngineLoop {
         if self.runner.media_mut().has_features(&media) {
             if let Some(active) = self.jobs.get_mut(&sequence) {
                 active.fetched.insert(media.key, FeatureOrigin::Encoder);
+                active.drop_asked(media.key);
             }
             self.evict_features(&[]);
         }

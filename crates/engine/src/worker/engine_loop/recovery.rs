@@ -29,6 +29,9 @@ impl EngineLoop {
         for event in self.scheduler.fail_steps() {
             self.handle_event(event);
         }
+        // Features are gone, too.
+        let sequences: Vec<SequenceId> = self.jobs.keys().copied().collect();
+        sequences.into_iter().for_each(|sequence| self.hold_for_encoding(sequence));
     }
 
     /// After a panic of the loop the scheduler's state is not trusted: a new one gets every job with its reported tokens.

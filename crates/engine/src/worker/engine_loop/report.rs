@@ -79,11 +79,13 @@ impl EngineLoop {
     /// reports show that the loop makes progress.
     pub(super) fn report(&mut self) -> Result<(), Disconnected> {
         let stats = self.stats_due().then(|| Box::new(self.collect_stats()));
-        if stats.is_none() && self.reports.is_empty() && self.replies.is_empty() {
+        let nothing = self.reports.is_empty() && self.replies.is_empty() && self.wanted_pixels.is_empty();
+        if stats.is_none() && nothing {
             return Ok(());
         }
         let (jobs, replies) = (std::mem::take(&mut self.reports), std::mem::take(&mut self.replies));
-        (self.report_tx)(Report { jobs, stats, replies })
+        let wanted_pixels = std::mem::take(&mut self.wanted_pixels);
+        (self.report_tx)(Report { jobs, stats, replies, wanted_pixels })
     }
 
     fn stats_due(&self) -> bool {
