@@ -18,6 +18,7 @@ mod connector;
 mod convolutions;
 mod encoder;
 mod families;
+mod filling;
 mod footprint;
 mod grid;
 mod layer;
@@ -36,12 +37,12 @@ use serde_json::{Map, Value};
 use crate::{Config, ConfigError};
 pub use audio::{
     AudioBlueprint, AudioEncoder, AudioFamily, AudioInput, AudioLayer, AudioPositions, BeyondEnd, Conformer,
-    LocalAttention, Stem,
+    FramePadding, LocalAttention, PlaneNorm, Stem,
 };
 pub use blueprint::{
-    ClassToken, ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, LayerScale,
-    Linears, MergedElements, PatchEmbedding, PatchLayout, PatchOrder, PatchPairs, Perceiver, PixelRange,
-    PositionTable, Rotary2d, RotaryAxes, Sampling, Separators, SquareMerger, TakenFrom, Tiles,
+    ClassToken, ConnectorStep, Deepstack, EncoderAttention, EncoderBlueprint, EncoderLayer, Filling,
+    LayerScale, Linears, MergedElements, PatchEmbedding, PatchLayout, PatchOrder, PatchPairs, Perceiver,
+    PixelRange, PositionTable, Rotary2d, RotaryAxes, Sampling, Separators, SquareMerger, TakenFrom, Tiles,
 };
 pub use convolutions::{ConvBlock, ConvBlockKind, ConvTower, Fusion};
 pub use encoder::{Encoder, Features};

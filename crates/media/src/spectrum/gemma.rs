@@ -20,6 +20,19 @@ enum Variant {
     Gemma4,
 }
 
+impl Variant {
+    /// How many tokens stand for a sound, or how many at most, if a file says so.
+    fn tokens(self, files: &ConfigFiles) -> Result<Option<usize>, Error> {
+        let prompt = Settings::prompt(files);
+        let tokens = prompt.count("audio_seq_length")?;
+        Ok(match self {
+            // So many features the encoder makes of every sound.
+            Self::Gemma3n => tokens.or(prompt.count("audio_soft_tokens_per_image")?),
+            Self::Gemma4 => tokens,
+        })
+    }
+}
+
 /// Settings of the feature extractor.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Gemma {
@@ -93,7 +106,7 @@ impl Gemma {
             floor: number("mel_floor", defaults.floor)?,
             mean: settings.numbers("per_bin_mean")?,
             stddev: settings.numbers("per_bin_stddev")?,
-            tokens: Settings::prompt(files).count("audio_seq_length")?.unwrap_or(defaults.tokens),
+            tokens: variant.tokens(files)?.unwrap_or(defaults.tokens),
         };
         gemma.check(&settings)?;
         Ok(gemma)

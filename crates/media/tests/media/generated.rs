@@ -1,4 +1,4 @@
-//! Generated pictures, the formulas of the reference.
+//! Generated pictures and sounds, the formulas of the reference.
 
 use omnibus_media::Image;
 
@@ -25,4 +25,16 @@ pub fn image(width: u32, height: u32, seed: u32) -> Image {
         }
     }
     Image::new(width, height, pixels).unwrap()
+}
+
+/// Sound at 16 kHz: integers from a formula, over 32768.
+#[allow(dead_code, reason = "the example of parity has none")]
+pub fn sound(samples: i64, seed: i64) -> Vec<f32> {
+    let sample = |n: i64| {
+        let tri = (((n * (20 + seed % 7)) & 4095) - 2048).abs() - 1024;
+        let slow = (((n * 3) & 65_535) - 32_768).abs() >> 3;
+        let noise = i64::from(hash(n as u32, 0, 3 * seed as u32) >> 20) - 2048;
+        (((tri * slow) >> 8) + noise).clamp(-32_768, 32_767) as f32 / 32_768.0
+    };
+    (0..samples).map(sample).collect()
 }

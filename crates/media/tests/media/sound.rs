@@ -155,3 +155,20 @@ fn gemma_4_has_as_many_tokens_as_its_encoder_gives_rows() {
         |samples| gemma.audio(&Audio::new(16_000, sound(samples, 3)).unwrap()).unwrap().expansion.features();
     assert_eq!([count(16_000), count(9_000), count(700)], [25, 14, 1]);
 }
+
+#[test]
+fn gemma_3n_has_one_number_of_tokens_for_every_sound() {
+    let count = |files: &ConfigFiles, samples| {
+        let gemma = AudioProcessor::read("gemma3n", files).unwrap();
+        gemma.audio(&Audio::new(16_000, sound(samples, 3)).unwrap()).unwrap().expansion
+    };
+    let made = [700, 16_000, 480_000].map(|samples| count(&ConfigFiles::default(), samples));
+    assert!(
+        made.iter().all(|made| made.features() == 188 && made.replaced_in("", 0) == "<audio_soft_token>")
+    );
+    let config = serde_json::json!({"audio_soft_tokens_per_image": 20});
+    let processor = serde_json::json!({"audio_seq_length": 12});
+    let files = ConfigFiles { config: Some(&config), ..ConfigFiles::default() };
+    assert_eq!(count(&files, 700).features(), 20);
+    assert_eq!(count(&ConfigFiles { processor: Some(&processor), ..files }, 700).features(), 12);
+}

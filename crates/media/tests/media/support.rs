@@ -5,19 +5,7 @@
 #[path = "generated.rs"]
 mod generated;
 
-use generated::hash;
-pub use generated::image;
-
-/// Sound at 16 kHz: integers from a formula, over 32768.
-pub fn sound(samples: i64, seed: i64) -> Vec<f32> {
-    let sample = |n: i64| {
-        let tri = (((n * (20 + seed % 7)) & 4095) - 2048).abs() - 1024;
-        let slow = (((n * 3) & 65_535) - 32_768).abs() >> 3;
-        let noise = i64::from(hash(n as u32, 0, 3 * seed as u32) >> 20) - 2048;
-        (((tri * slow) >> 8) + noise).clamp(-32_768, 32_767) as f32 / 32_768.0
-    };
-    (0..samples).map(sample).collect()
-}
+pub use generated::{image, sound};
 
 /// CRC-32 as zlib counts it.
 pub fn crc32(bytes: impl IntoIterator<Item = u8>) -> u32 {

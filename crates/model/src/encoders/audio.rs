@@ -10,6 +10,7 @@ mod blueprint;
 mod conformer;
 mod encoder;
 mod manifest;
+mod plane_norm;
 mod relative;
 mod stem;
 mod weights;
@@ -19,9 +20,11 @@ use serde_json::{Map, Value};
 use super::AUDIO_ENCODERS;
 use crate::{Config, ConfigError};
 pub use blueprint::{
-    AudioBlueprint, AudioFamily, AudioLayer, AudioPositions, BeyondEnd, Conformer, LocalAttention, Stem,
+    AudioBlueprint, AudioFamily, AudioLayer, AudioPositions, BeyondEnd, Conformer, FramePadding,
+    LocalAttention, PlaneNorm, Stem,
 };
 pub use encoder::{AudioEncoder, AudioInput};
+pub(super) use manifest::KERNEL;
 
 /// The audio encoder of a checkpoint's `config.json`; `None` if its family has none here, or the config lacks its section.
 /// Fails if a field of that section is not read.

@@ -334,6 +334,10 @@ pub enum ConnectorStep {
     JoinRows(usize),
     /// So many rows, one after the other, become their mean. Rows that are left over are dropped.
     MeanOfRows(usize),
+    /// Of so many rows, one after the other, the first.
+    FirstOfRows(usize),
+    /// Rows of one token's embedding stand behind the last.
+    FillUp(Filling),
     /// A norm.
     #[allow(missing_docs)]
     Norm { name: &'static str, norm: Norm },
@@ -357,6 +361,19 @@ pub enum ConnectorStep {
     Scale(f32),
     /// The learned vector `shift` is subtracted, and what is left multiplied by the vector `scale`.
     Standardize,
+}
+
+/// What fills rows up to a fixed number: the normed embedding of a token, of a vocabulary beside the text model's (Gemma 3n).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Filling {
+    /// Rows with those that fill up.
+    pub rows: usize,
+    /// How many embeddings `embedding` has.
+    pub vocabulary: usize,
+    /// Whose embedding it is.
+    pub token: usize,
+    /// `hard_embedding_norm`.
+    pub norm: Norm,
 }
 
 /// Learned rows that attend to those of a view, layer by layer. All layers are pre-norm, without biases.
@@ -510,6 +527,8 @@ impl EncoderBlueprint {
             | ConnectorStep::Linear { width, .. } => width,
             ConnectorStep::Pool { .. }
             | ConnectorStep::MeanOfRows(_)
+            | ConnectorStep::FirstOfRows(_)
+            | ConnectorStep::FillUp(_)
             | ConnectorStep::Norm { .. }
             | ConnectorStep::Act(_)
             | ConnectorStep::Perceiver(_)
@@ -528,6 +547,8 @@ impl EncoderBlueprint {
             | ConnectorStep::Linear { .. }
             | ConnectorStep::JoinRows(_)
             | ConnectorStep::MeanOfRows(_)
+            | ConnectorStep::FirstOfRows(_)
+            | ConnectorStep::FillUp(_)
             | ConnectorStep::Act(_)
             | ConnectorStep::GateHalf(_)
             | ConnectorStep::Gated { .. }

@@ -3,6 +3,7 @@
 use mlx::Array;
 
 use super::blueprint::{ConnectorStep, MergedElements, PatchOrder};
+use super::filling::FillingRow;
 use super::grid::{Grid, Layout};
 use super::manifest::{GATED, STANDARDIZE};
 use super::perceiver::PerceiverBlock;
@@ -24,6 +25,8 @@ enum Step {
     Pool(usize),
     JoinRows(usize),
     MeanOfRows(usize),
+    FirstOfRows(usize),
+    FillUp(FillingRow),
     Norm(NormBlock),
     Linear(Linear),
     Act(Activation),
@@ -66,6 +69,10 @@ impl Connector {
                     Step::JoinRows(rows)
                 }
                 ConnectorStep::MeanOfRows(rows) => Step::MeanOfRows(rows),
+                ConnectorStep::FirstOfRows(rows) => Step::FirstOfRows(rows),
+                ConnectorStep::FillUp(filling) => {
+                    Step::FillUp(FillingRow::load(filling, width, store, path)?)
+                }
                 ConnectorStep::Act(act) => Step::Act(act),
                 ConnectorStep::GateHalf(act) => {
                     width /= 2;
@@ -135,6 +142,8 @@ impl Connector {
                 Step::Pool(side) => squares(&x, (self.order, grid), *side)?.mean(&[1])?,
                 Step::JoinRows(count) => joined(&x, *count as i32)?,
                 Step::MeanOfRows(count) => means(&x, *count as i32)?,
+                Step::FirstOfRows(count) => x.slice_strided(&[0, 0], x.shape(), &[*count as i32, 1])?,
+                Step::FillUp(filling) => filling.behind(&x)?,
             };
             if let Step::Merge(side, _) | Step::Pool(side) = step {
                 grid = grid.merged(*side);
@@ -153,10 +162,12 @@ impl Connector {
                 Step::Standardize(vectors) => vectors.iter().collect(),
                 Step::AttentionPool(pool) => pool.arrays(),
                 Step::Perceiver(perceiver) => perceiver.arrays(),
+                Step::FillUp(filling) => filling.arrays().to_vec(),
                 Step::Merge(..)
                 | Step::Pool(_)
                 | Step::JoinRows(_)
                 | Step::MeanOfRows(_)
+                | Step::FirstOfRows(_)
                 | Step::Act(_)
                 | Step::GateHalf(_)
                 | Step::Scale(_) => Vec::new(),

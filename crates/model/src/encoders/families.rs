@@ -4,6 +4,7 @@ mod aya_vision;
 mod dots_ocr;
 mod gemma3;
 mod gemma3n;
+mod gemma3n_audio;
 mod gemma4;
 mod gemma4_audio;
 mod glm4v;
@@ -85,6 +86,7 @@ pub const ENCODERS: &[EncoderFamily] = &[
 
 /// Every family with an audio encoder.
 pub const AUDIO_ENCODERS: &[AudioFamily] = &[
+    AudioFamily { model_type: "gemma3n", section: Some("audio_config"), read: gemma3n_audio::read },
     AudioFamily { model_type: "gemma4", section: Some("audio_config"), read: gemma4_audio::read },
     AudioFamily { model_type: "whisper", section: None, read: whisper::read },
 ];

@@ -2,12 +2,15 @@
 //!
 //! Invariant: an estimate from above of the widest layer, because an encoder is evaluated layer by layer.
 
-use super::audio::{AudioBlueprint, AudioLayer, Conformer, Stem};
+use super::audio::{AudioBlueprint, AudioLayer, Conformer, KERNEL, PlaneNorm, Stem};
 use super::blueprint::{EncoderBlueprint, EncoderLayer};
 
 /// Rows as wide as the stream that a layer has besides its MLP: the stream before and behind both parts, two norms, queries,
 /// keys and values before and behind their rotation, what attention gives, and its projection.
 const ROWS_OF_LAYER: usize = 12;
+
+/// Planes of a stem's first convolution that are held at once, as measured: one graph has both convolutions with their norms.
+const PLANES_OF_STEM: usize = 7;
 
 impl EncoderBlueprint {
     /// Bytes of intermediate results, at most, of a picture of so many patches, in activations of `element` bytes. Scores of
@@ -32,18 +35,25 @@ impl AudioBlueprint {
         };
         let layer = self.layers.iter().map(of_layer).max().unwrap_or(0);
         let rows = (self.stem.rows(frames) * layer * element) as u64;
-        rows.max((self.stem_elements(frames) * element) as u64)
+        rows.max(self.stem_bytes(frames, element))
     }
 
-    /// Elements of the stem: what a convolution reads, and what it gives before and behind its norm or activation.
-    fn stem_elements(&self, frames: usize) -> usize {
-        match self.stem {
-            Stem::Frames(_) => frames * (self.bands + 2 * self.hidden),
-            Stem::Planes { channels: [first, second], .. } => {
-                let plane = frames.div_ceil(2) * self.bands.div_ceil(2);
-                frames * self.bands + 2 * plane * first + plane.div_ceil(4) * 2 * second
+    /// Of the stem: what convolutions read, and what they give before and behind their norms and activations.
+    fn stem_bytes(&self, frames: usize, element: usize) -> u64 {
+        let bytes = match self.stem {
+            Stem::Frames(_) => frames * (self.bands + 2 * self.hidden) * element,
+            Stem::Planes { channels: [first, _], norm, .. } => {
+                let plane = frames.div_ceil(2) * self.bands.div_ceil(2) * first;
+                // The places that the second convolution reads, a quarter as many, are laid end to end.
+                let read = frames * self.bands + KERNEL * KERNEL * plane.div_ceil(4);
+                let element_of_norm = match norm {
+                    PlaneNorm::Channels(_) => element,
+                    PlaneNorm::Cumulative { .. } => element.max(size_of::<f32>()),
+                };
+                read * element + PLANES_OF_STEM * plane * element_of_norm
             }
-        }
+        };
+        bytes as u64
     }
 }
 
@@ -103,8 +113,9 @@ mod tests {
                 "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
             }}));
         let blueprint = audio::read(&wide).unwrap().unwrap();
-        // 30 s: 3,000 frames become 750 rows; the first convolution has 128 channels of 1,500 × 64.
-        let stem = 3000 * 128 + 2 * 1500 * 64 * 128 + 24_000 * 2 * 32;
+        // 30 s: 3,000 frames become 750 rows; the first convolution has 128 channels of 1,500 × 64, and the second one
+        // 24,000 places that read nine of these.
+        let stem = 3000 * 128 + 7 * 1500 * 64 * 128 + 24_000 * 9 * 128;
         assert_eq!(blueprint.scratch_bytes(3000, 2), stem * 2);
         assert!(blueprint.scratch_bytes(6000, 2) > blueprint.scratch_bytes(3000, 2));
     }

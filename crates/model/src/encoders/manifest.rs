@@ -14,6 +14,7 @@ pub(super) const QK_NORMS: [&str; 2] = ["q_norm", "k_norm"];
 /// Below a connector.
 pub(super) const STANDARDIZE: [&str; 2] = ["shift", "scale"];
 pub(super) const GATED: [&str; 2] = ["gate_proj", "up_proj"];
+pub(super) const FILLING: [&str; 2] = ["embedding", "hard_embedding_norm"];
 /// Linear layers of a layer, which may have ranges.
 const CLIPPED: [&str; 7] = [
     "attn.q_proj",
@@ -205,6 +206,7 @@ pub(super) fn name_connector(at: &mut Scope, steps: &[ConnectorStep], mut width:
             ConnectorStep::JoinRows(rows) => width *= rows,
             ConnectorStep::Pool { .. }
             | ConnectorStep::MeanOfRows(_)
+            | ConnectorStep::FirstOfRows(_)
             | ConnectorStep::Act(_)
             | ConnectorStep::Scale(_) => {}
             ConnectorStep::Standardize => {
@@ -220,6 +222,11 @@ pub(super) fn name_connector(at: &mut Scope, steps: &[ConnectorStep], mut width:
                 inputs.iter().for_each(|name| pool.linear(name, width, heads * head_dim, true));
                 pool.linear(output, heads * head_dim, to, true);
                 width = to;
+            }
+            ConnectorStep::FillUp(filling) => {
+                let [embedding, norm] = FILLING;
+                at.linear(embedding, width, filling.vocabulary, false);
+                at.norm(norm, filling.norm, width);
             }
             ConnectorStep::Perceiver(perceiver) => perceiver.name(&mut at.at(PERCEIVER), width),
             ConnectorStep::GateHalf(_) => width /= 2,

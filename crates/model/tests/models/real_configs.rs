@@ -112,7 +112,13 @@ fn the_published_gemma3n_is_read_whole() {
         "architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
         "audio_config": {
             "model_type": "gemma3n_audio", "hidden_size": 1536, "vocab_offset": 262_272, "vocab_size": 128,
-            "conf_num_hidden_layers": 12, "rms_norm_eps": 1e-6,
+            "conf_attention_chunk_size": 12, "conf_attention_context_left": 13,
+            "conf_attention_context_right": 0, "conf_attention_logit_cap": 50.0, "conf_conv_kernel_size": 5,
+            "conf_num_attention_heads": 8, "conf_num_hidden_layers": 12, "conf_positional_bias_size": 256,
+            "conf_reduction_factor": 4, "conf_residual_weight": 0.5, "gradient_clipping": 1e10,
+            "input_feat_size": 128, "rms_norm_eps": 1e-6, "sscp_conv_channel_size": [128, 32],
+            "sscp_conv_eps": 1e-3, "sscp_conv_group_norm_eps": 1e-3, "sscp_conv_kernel_size": [[3, 3], [3, 3]],
+            "sscp_conv_stride_size": [[2, 2], [2, 2]],
         },
         "audio_soft_tokens_per_image": 188, "audio_token_id": 262_273, "boa_token_id": 256_000,
         "boi_token_id": 255_999, "eoa_token_id": 262_272, "eoi_token_id": 262_144, "eos_token_id": [1, 106],
@@ -136,6 +142,12 @@ fn the_published_gemma3n_is_read_whole() {
     assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (548, 294_126_912));
     assert_eq!(tensors["encoder.blocks.2.9.attn.key.down_conv.weight"], [640, 3, 3, 1]);
     assert_eq!(tensors["encoder.blocks.3.38.pw_exp.conv.weight"], [2560, 1280]);
+    let audio = encoders::audio::read(config).unwrap().unwrap();
+    let tensors = audio.manifest().0;
+    let of_tower = tensors.iter().filter(|(name, _)| !name.starts_with("encoder.connector."));
+    let sizes: Vec<usize> = of_tower.map(|(_, shape)| shape.iter().product()).collect();
+    assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (269, 681_348_640));
+    assert_eq!(tensors["encoder.connector.embedding.weight"], [128, 1536]);
 }
 
 /// As published with LLaVA-NeXT: sizes that are those of Hugging Face's own class are left out.

@@ -1,4 +1,4 @@
-"""The formulas of weights and pictures (../fixtures/README.md), for the scripts beside this file."""
+"""The formulas of weights, pictures and sounds (../fixtures/README.md), for the scripts beside this file."""
 
 import numpy as np
 
@@ -53,3 +53,16 @@ def picture(width, height, seed):
         h = h ^ (h >> u(12))
         out[..., c] = (ramp + check + (h >> u(26))).astype(np.uint8)
     return out
+
+
+def sound(samples, seed):
+    """float32 [samples], at 16 kHz"""
+    n = np.arange(samples, dtype=np.int64)
+    triangle = np.abs(((n * (20 + seed % 7)) & 4095) - 2048) - 1024
+    slow = np.abs(((n * 3) & 65535) - 32768) >> 3
+    with np.errstate(over="ignore"):
+        h = n.astype(np.uint32) * np.uint32(0x9E3779B1) + np.uint32(3 * seed * 0xC2B2AE3D & 0xFFFFFFFF)
+        h = (h ^ (h >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
+    noise = ((h ^ (h >> np.uint32(12))) >> np.uint32(20)).astype(np.int64) - 2048
+    levels = np.clip(((triangle * slow) >> 8) + noise, -32768, 32767)
+    return levels.astype(np.float32) / np.float32(32768)

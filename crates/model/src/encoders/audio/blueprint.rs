@@ -1,8 +1,11 @@
 //! The description of one audio encoder: plain data.
 
-use crate::encoders::{ConnectorStep, EncoderLayer};
+use crate::encoders::{ConnectorStep, EncoderLayer, Filling};
 use crate::rules::Broken;
 use crate::{Activation, Config, ConfigError, Norm, WeightRewrite};
+
+/// Most features of a window that is filled up to a fixed number.
+const FEATURES_MAX: usize = 1 << 16;
 
 /// How the audio encoder of one `model_type` is read.
 pub struct AudioFamily {
@@ -39,15 +42,34 @@ pub struct AudioBlueprint {
     pub rewrites: Vec<WeightRewrite>,
 }
 
-/// How frames become rows, by convolutions with kernels of three that halve the frames.
+/// How frames become rows, by convolutions with kernels of three.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stem {
     /// Two over frames, the second of which has a stride of two; each is followed by this (Whisper).
     Frames(Activation),
-    /// Two over frames and bands with strides of two, each followed by a norm of its channels and a ReLU; then a linear
-    /// layer (Gemma 4).
+    /// Two over frames and bands with strides of two, each followed by a norm and a ReLU; then a linear layer (Gemma 3n,
+    /// Gemma 4).
     #[allow(missing_docs)]
-    Planes { channels: [usize; 2], norm: Norm },
+    Planes { channels: [usize; 2], norm: PlaneNorm, padding: FramePadding },
+}
+
+/// What a plane `[rows, bands, channels]` is normed over behind a convolution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PlaneNorm {
+    /// The channels of each place (Gemma 4).
+    Channels(Norm),
+    /// Bands and channels of each row and of all rows before it (Gemma 3n).
+    #[allow(missing_docs)]
+    Cumulative { eps: f32 },
+}
+
+/// Where a convolution over frames reads zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FramePadding {
+    /// One before the first frame and one behind the last (Gemma 4).
+    Even,
+    /// Two behind the last frame: a row begins with its own frames (Gemma 3n).
+    Behind,
 }
 
 impl Stem {
@@ -65,7 +87,7 @@ impl Stem {
 pub enum BeyondEnd {
     /// They are left out: the stem sees zeros there (Gemma 4).
     LeftOut,
-    /// The stem sees them; layers do not (Qwen2-Audio).
+    /// The stem sees them; layers do not (Gemma 3n, Qwen2-Audio).
     OnlyInStem,
     /// They are sound like the others (Whisper).
     Heard,
@@ -97,8 +119,10 @@ pub enum AudioLayer {
 /// Source: arXiv 2005.08100, with the changes of the Universal Speech Model (arXiv 2303.01037).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conformer {
-    /// Of every norm.
+    /// Of every norm but the convolution's.
     pub norm_eps: f32,
+    /// Of the convolution's norms.
+    pub convolution_norm_eps: f32,
     /// Width of the feed-forward parts.
     pub width: usize,
     /// Non-linearity of the feed-forward parts and of the convolution.
@@ -118,10 +142,14 @@ pub struct LocalAttention {
     pub heads: usize,
     /// Rows of a chunk.
     pub chunk: usize,
-    /// Rows that a query sees of the past, with its own.
+    /// Rows of the past that have positions relative to a query, with its own.
     pub past: usize,
-    /// Rows that keys may be in the future, and one more.
+    /// Rows of the future that have positions relative to a query.
     pub future: usize,
+    /// Of `past` and of `future`, the rows that a query sees.
+    pub seen: [usize; 2],
+    /// Keys are multiplied by this.
+    pub key_scale: f32,
     /// Logits are `cap · tanh(logits / cap)`.
     pub logit_cap: f32,
 }
@@ -163,14 +191,32 @@ impl AudioBlueprint {
                 }
             }
         }
+        self.check_connector(&mut broken);
+        let rules = broken.into_rules();
+        if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }
+    }
+
+    fn check_connector(&self, broken: &mut Broken) {
         let joined = self.connector.iter().filter_map(|step| match step {
-            ConnectorStep::JoinRows(rows) | ConnectorStep::MeanOfRows(rows) => Some(*rows),
+            ConnectorStep::JoinRows(rows)
+            | ConnectorStep::MeanOfRows(rows)
+            | ConnectorStep::FirstOfRows(rows) => Some(*rows),
             _ => None,
         });
         for rows in joined {
             broken.check((1..=64).contains(&rows), || format!("rows that become one ({rows}) are 1 to 64"));
         }
-        let rules = broken.into_rules();
-        if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }
+        let filled = self.connector.iter().filter_map(|step| match step {
+            ConnectorStep::FillUp(filling) => Some(filling),
+            _ => None,
+        });
+        for Filling { rows, vocabulary, token, .. } in filled {
+            broken.check((1..=FEATURES_MAX).contains(rows), || {
+                format!("features of a sound ({rows}) are 1 to {FEATURES_MAX}")
+            });
+            broken.check(token < vocabulary, || {
+                format!("the token that fills up ({token}) is among the {vocabulary} of audio")
+            });
+        }
     }
 }

@@ -45,12 +45,12 @@ impl ConformerBlock {
         let [first, second] = FEED_FORWARDS.map(|name| format!("{path}.{name}"));
         let feed_forwards =
             [FeedForward::load(spec, store, &first)?, FeedForward::load(spec, store, &second)?];
-        let attention_norms = norms(spec, store, path, ATTENTION_NORMS)?;
+        let attention_norms = norms(spec.norm_eps, store, path, ATTENTION_NORMS)?;
         let attention = LocalAttentionBlock::load(spec.attention, store, &format!("{path}.attn"))?;
         let convolution = Convolution {
             ops: store.ops(),
             act: spec.act,
-            norms: norms(spec, store, path, CONVOLUTION_NORMS_OF_LAYER)?,
+            norms: norms(spec.convolution_norm_eps, store, path, CONVOLUTION_NORMS_OF_LAYER)?,
             inner: store.linear(&format!("{path}.conv.in_proj"))?,
             weight: store
                 .vector(&format!("{path}.conv.depthwise.weight"))?
@@ -80,15 +80,9 @@ impl ConformerBlock {
     }
 }
 
-fn norms(
-    spec: &Conformer,
-    store: &mut Store,
-    path: &str,
-    names: [&str; 2],
-) -> Result<[NormBlock; 2], LoadError> {
+fn norms(eps: f32, store: &mut Store, path: &str, names: [&str; 2]) -> Result<[NormBlock; 2], LoadError> {
     let hidden = store.hidden();
-    let [before, after] =
-        names.map(|name| store.norm(&format!("{path}.{name}"), Norm::Rms { eps: spec.norm_eps }, hidden));
+    let [before, after] = names.map(|name| store.norm(&format!("{path}.{name}"), Norm::Rms { eps }, hidden));
     Ok([before?, after?])
 }
 
@@ -97,7 +91,7 @@ impl FeedForward {
         Ok(Self {
             ops: store.ops(),
             act: spec.act,
-            norms: norms(spec, store, path, ATTENTION_NORMS)?,
+            norms: norms(spec.norm_eps, store, path, ATTENTION_NORMS)?,
             up: store.linear(&format!("{path}.up_proj"))?,
             down: store.linear(&format!("{path}.down_proj"))?,
             residual: spec.residual,

@@ -1,6 +1,6 @@
 //! The tensors of an audio encoder, all below `encoder`.
 
-use super::blueprint::{AudioBlueprint, AudioLayer, AudioPositions, Conformer, Stem};
+use super::blueprint::{AudioBlueprint, AudioLayer, AudioPositions, Conformer, PlaneNorm, Stem};
 use crate::blocks::LIMITS;
 use crate::encoders::manifest::{CONNECTOR, POSITIONS, name_connector};
 use crate::manifest::Scope;
@@ -17,7 +17,7 @@ pub(super) const ATTENTION_NORMS: [&str; 2] = ["norm_before", "norm_after"];
 pub(super) const CONVOLUTION_NORMS_OF_LAYER: [&str; 2] = ["conv.norm_before", "conv.norm_after"];
 
 /// Width of a convolution's kernel, in frames and bands.
-pub(super) const KERNEL: usize = 3;
+pub(in crate::encoders) const KERNEL: usize = 3;
 
 impl AudioBlueprint {
     /// Every tensor that this encoder is made of, unquantized.
@@ -32,12 +32,15 @@ impl AudioBlueprint {
                 root.tensor(&format!("{second}.weight"), &[self.hidden, KERNEL, self.hidden]);
                 CONVOLUTIONS.iter().for_each(|conv| root.tensor(&format!("{conv}.bias"), &[self.hidden]));
             }
-            Stem::Planes { channels, norm } => {
+            Stem::Planes { channels, norm, .. } => {
                 let [from, to] = channels;
                 root.tensor(&format!("{first}.weight"), &[from, KERNEL, KERNEL, 1]);
                 root.tensor(&format!("{second}.weight"), &[to, KERNEL, KERNEL, from]);
                 for (name, width) in CONVOLUTION_NORMS.into_iter().zip(channels) {
-                    root.norm(name, norm, width);
+                    match norm {
+                        PlaneNorm::Channels(norm) => root.norm(name, norm, width),
+                        PlaneNorm::Cumulative { .. } => root.at(name).tensor("weight", &[width]),
+                    }
                 }
                 root.linear(STEM_LINEAR, self.bands.div_ceil(2).div_ceil(2) * to, self.hidden, false);
             }

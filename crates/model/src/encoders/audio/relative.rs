@@ -1,6 +1,6 @@
 //! Attention of chunks of rows to the rows around them, with positions relative to the query.
 //!
-//! Source: arXiv 1901.02860 §3.3 for the positions; transformers `models/gemma4/modeling_gemma4.py` for the chunks.
+//! Source: arXiv 1901.02860 §3.3 for the positions; transformers `models/gemma3n/modeling_gemma3n.py` for the chunks.
 
 use mlx::{Array, Dtype};
 
@@ -52,8 +52,7 @@ impl LocalAttentionBlock {
         let by_head = |linear: &Linear| -> mlx::Result<Array> {
             linear.forward(x)?.astype(Dtype::F32)?.reshape(&[rows, heads, hidden / heads])
         };
-        let key_scale = (1.0 + std::f32::consts::E).ln() / std::f32::consts::LN_2;
-        let [q, k, v] = [by_head(q)? * &self.query_scale, by_head(k)? * key_scale, by_head(v)?];
+        let [q, k, v] = [by_head(q)? * &self.query_scale, by_head(k)? * self.spec.key_scale, by_head(v)?];
         let chunk = self.spec.chunk as i32;
         let chunks = (rows + chunk - 1) / chunk;
         let filled = q.pad(&[(0, chunks * chunk - rows), (0, 0), (0, 0)], 0.0)?;
@@ -106,13 +105,13 @@ impl LocalAttentionBlock {
     /// Which rows of its context a query sees, `[chunks, 1, chunk, context]`.
     fn seen(&self, rows: i32, chunks: i32) -> mlx::Result<Array> {
         let (chunk, context, before) = (self.spec.chunk as i32, self.context(), self.before());
+        let [past, future] = self.spec.seen.map(|rows| rows as i32);
         let mut seen = Vec::with_capacity((chunks * chunk * context).max(0) as usize);
         for at in 0..chunks {
             for query in 0..chunk {
                 seen.extend((0..context).map(|place| {
                     let (key, distance) = (at * chunk + place - before, query + before - place);
-                    let is_near =
-                        if distance >= 0 { distance < before } else { -distance < self.spec.future as i32 };
+                    let is_near = if distance >= 0 { distance < past } else { -distance <= future };
                     is_near && (0..rows).contains(&key)
                 }));
             }

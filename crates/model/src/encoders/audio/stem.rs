@@ -2,17 +2,27 @@
 
 use mlx::{Array, Dtype};
 
-use super::blueprint::Stem;
+use super::blueprint::{FramePadding, Stem};
 use super::manifest::{CONVOLUTION_NORMS, CONVOLUTIONS, KERNEL, STEM_LINEAR};
-use crate::blocks::{Linear, NormBlock};
-use crate::ops::Ops;
+use super::plane_norm::PlaneNormBlock;
+use crate::blocks::Linear;
+use crate::ops::{ConvolutionCall, Ops};
 use crate::weights::Store;
 use crate::{Activation, LoadError};
 
 /// A stem with its weights.
 pub(super) enum StemBlock {
-    Frames { ops: &'static dyn Ops, act: Activation, convolutions: [(Array, Array); 2] },
-    Planes { convolutions: Box<[(Array, NormBlock); 2]>, linear: Linear },
+    Frames {
+        ops: &'static dyn Ops,
+        act: Activation,
+        convolutions: [(Array, Array); 2],
+    },
+    Planes {
+        ops: &'static dyn Ops,
+        padding: FramePadding,
+        convolutions: Box<[(Array, PlaneNormBlock); 2]>,
+        linear: Linear,
+    },
 }
 
 impl StemBlock {
@@ -28,13 +38,15 @@ impl StemBlock {
                 let convolutions = [convolution(first)?, convolution(second)?];
                 Ok(Self::Frames { ops: store.ops(), act, convolutions })
             }
-            Stem::Planes { channels: [first, second], norm } => {
+            Stem::Planes { channels: [first, second], norm, padding } => {
                 let mut convolution = |which: usize, width: usize| -> Result<_, LoadError> {
                     let weight = store.vector(&at(&format!("{}.weight", CONVOLUTIONS[which])))?;
-                    Ok((weight, store.norm(&at(CONVOLUTION_NORMS[which]), norm, width)?))
+                    let norm = PlaneNormBlock::load(norm, store, &at(CONVOLUTION_NORMS[which]), width)?;
+                    Ok((weight, norm))
                 };
                 let convolutions = Box::new([convolution(0, first)?, convolution(1, second)?]);
-                Ok(Self::Planes { convolutions, linear: store.linear(&at(STEM_LINEAR))? })
+                let linear = store.linear(&at(STEM_LINEAR))?;
+                Ok(Self::Planes { ops: store.ops(), padding, convolutions, linear })
             }
         }
     }
@@ -50,11 +62,16 @@ impl StemBlock {
                 }
                 x.squeeze(&[0])
             }
-            Self::Planes { convolutions, linear } => {
+            Self::Planes { ops, padding, convolutions, linear } => {
+                let frames = match padding {
+                    FramePadding::Even => (PADDING, PADDING),
+                    FramePadding::Behind => (0, 2 * PADDING),
+                };
                 let mut x = spectrum.astype(dtype)?.expand_dims(&[0, -1])?;
                 for (weight, norm) in convolutions.iter() {
-                    x = x.conv2d(weight, [2, 2], [PADDING; 2], [1, 1], 1)?;
-                    x = norm.forward(&x)?.relu()?;
+                    let padding = [frames, (PADDING, PADDING)];
+                    let call = ConvolutionCall { x: &x, weight, stride: 2, groups: 1, padding };
+                    x = norm.forward(&ops.convolve_map(call)?)?.relu()?;
                 }
                 let [_, rows, bands, channels] = x.dims()?;
                 linear.forward(&x.reshape(&[rows, bands * channels])?)
@@ -67,7 +84,7 @@ impl StemBlock {
             Self::Frames { convolutions, .. } => {
                 convolutions.iter().flat_map(|(weight, bias)| [weight, bias]).collect()
             }
-            Self::Planes { convolutions, linear } => {
+            Self::Planes { convolutions, linear, .. } => {
                 let norms = convolutions
                     .iter()
                     .flat_map(|(weight, norm)| std::iter::once(weight).chain(norm.arrays()));

@@ -31,12 +31,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     }
     let eps = vision.or("rms_norm_eps", 1e-6)?;
     let patches = PatchEmbedding::new(tower.pixels(), false);
-    let connector = vec![
-        ConnectorStep::Scale((hidden as f32).sqrt()),
-        ConnectorStep::Norm { name: "soft_embedding_norm", norm: Norm::Rms { eps } },
-        ConnectorStep::Linear { name: "embedding_projection", width: features, bias: false },
-        ConnectorStep::Norm { name: "embedding_post_projection_norm", norm: Norm::RmsUnweighted { eps } },
-    ];
+    let scale = ConnectorStep::Scale((hidden as f32).sqrt());
     let rewrites = [
         towers([("vision_tower.timm_model", "encoder"), ("embed_vision", "encoder.connector")]),
         // Of tokens, which the text model embeds.
@@ -46,7 +41,20 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     ];
     Ok(EncoderBlueprint {
         convolutions: Some(tower),
-        connector,
+        connector: [vec![scale, soft_norm(eps)], projected(eps, features)].concat(),
         ..EncoderBlueprint::new(hidden, patches, Vec::new(), features, rewrites.concat())
     })
+}
+
+/// Of an encoder's rows, before they are projected.
+pub(super) fn soft_norm(eps: f32) -> ConnectorStep {
+    ConnectorStep::Norm { name: "soft_embedding_norm", norm: Norm::Rms { eps } }
+}
+
+/// From rows that are normed to features.
+pub(super) fn projected(eps: f32, features: usize) -> Vec<ConnectorStep> {
+    vec![
+        ConnectorStep::Linear { name: "embedding_projection", width: features, bias: false },
+        ConnectorStep::Norm { name: "embedding_post_projection_norm", norm: Norm::RmsUnweighted { eps } },
+    ]
 }

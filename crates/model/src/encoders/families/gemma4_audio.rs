@@ -16,15 +16,21 @@ pub(super) fn read(cfg: &Config) -> Result<AudioBlueprint, ConfigError> {
     audio.pass_by(&["gradient_clipping", "attention_invalid_logits_value", "initializer_range"]);
     let hidden: usize = audio.req("hidden_size")?;
     let eps = audio.or("rms_norm_eps", 1e-6)?;
+    let past: usize = audio.or("attention_context_left", 13)?;
+    let future: usize = audio.or("attention_context_right", 0)?;
     let attention = LocalAttention {
         heads: audio.req("num_attention_heads")?,
         chunk: audio.or("attention_chunk_size", 12)?,
-        past: audio.or("attention_context_left", 13)?,
-        future: audio.or("attention_context_right", 0)?,
+        past,
+        future,
+        // The furthest row has a position, and is not seen.
+        seen: [past, future].map(|rows| rows.saturating_sub(1)),
+        key_scale: (1.0 + std::f32::consts::E).ln() / std::f32::consts::LN_2,
         logit_cap: audio.or("attention_logit_cap", 50.0)?,
     };
     let layer = Conformer {
         norm_eps: eps,
+        convolution_norm_eps: eps,
         width: 4 * hidden,
         act: audio.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu),
         residual: audio.or("residual_weight", 0.5)?,
@@ -44,7 +50,8 @@ pub(super) fn read(cfg: &Config) -> Result<AudioBlueprint, ConfigError> {
         hidden,
         stem: Stem::Planes {
             channels: audio.or("subsampling_conv_channels", [128, 32])?,
-            norm: Norm::Layer { eps, bias: false },
+            norm: PlaneNorm::Channels(Norm::Layer { eps, bias: false }),
+            padding: FramePadding::Even,
         },
         beyond_end: BeyondEnd::LeftOut,
         positions: AudioPositions::Absent,
@@ -56,7 +63,8 @@ pub(super) fn read(cfg: &Config) -> Result<AudioBlueprint, ConfigError> {
     })
 }
 
-fn rewrites(clipped: bool) -> Vec<WeightRewrite> {
+/// From the names of a checkpoint to those of the blueprint.
+pub(super) fn rewrites(clipped: bool) -> Vec<WeightRewrite> {
     let unread = ["input_min", "input_max", "output_min", "output_max"];
     let unread = unread.iter().filter(|_| !clipped);
     let unread = unread.map(|limit| WeightRewrite::Drop { tensors: format!("encoder.**.{limit}").into() });

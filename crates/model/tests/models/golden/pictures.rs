@@ -43,6 +43,15 @@ const OTHER_ACTIVATIONS: &[(&str, f32)] = &[
     ("kimi_vl", 3e-2),
 ];
 
+/// What takes the place of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// Pictures and videos.
+    Picture,
+    #[allow(missing_docs)]
+    Sound,
+}
+
 /// One fixture, read.
 pub struct PictureFixture {
     pub name: String,
@@ -228,6 +237,20 @@ impl PictureFixture {
         }
         let hidden = features.dim(-1).unwrap() as f32;
         Some(features * hidden.sqrt())
+    }
+
+    /// Of the features of a case, those that take the place of the config's audio tokens, or those that do not.
+    pub fn features_of(&self, medium: Medium, case: &str) -> Option<Array> {
+        let features = self.features(case)?;
+        let Some(audio) = self.config.get("audio_token_id").and_then(Value::as_i64) else {
+            return Some(features);
+        };
+        let tokens = self.array("prompt", case)?.to_vec::<i32>().unwrap();
+        let media = tokens.iter().filter(|token| self.media_ids.contains(token));
+        let is_of = |token: &i32| (i64::from(*token) == audio) == (medium == Medium::Sound);
+        let rows = media.zip(0..).filter_map(|(token, row)| is_of(token).then_some(row));
+        let rows: Vec<i32> = rows.collect();
+        Some(features.take(&Array::from_slice(&rows, &[rows.len() as i32]).unwrap(), 0).unwrap())
     }
 
     /// Whether the features of a case are those of the encoder that is followed.

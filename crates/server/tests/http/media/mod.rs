@@ -15,6 +15,7 @@ mod sense;
 mod smallest;
 mod sound_files;
 mod sounds;
+mod sounds_gemma3n;
 mod spans;
 mod transcriptions;
 mod urls;

@@ -14,7 +14,7 @@ use super::{Answer, CHAT, VisionServer, body, client, image, text};
 
 /// Largest distance of a log-probability from the reference's.
 const BOUND: f32 = 5e-3;
-const FIELD: &str = "messages[0].content[1].input_audio.data";
+pub const FIELD: &str = "messages[0].content[1].input_audio.data";
 const WORDS: Words = Words(&[
     "<|image>",
     "<|image|>",
@@ -57,7 +57,7 @@ pub fn hearer() -> VisionServer {
     server(Settings::default())
 }
 
-fn audio(bytes: &[u8]) -> Value {
+pub fn audio(bytes: &[u8]) -> Value {
     json!({"type": "input_audio", "input_audio": {"data": base64(bytes), "format": "wav"}})
 }
 
@@ -72,7 +72,7 @@ fn golden_content(golden: &Golden, behind: usize) -> Value {
     json!([text(&WORDS.words(before)), audio(&wav(&sound(16_000, 31))), text(&WORDS.words(after))])
 }
 
-fn question(file: &[u8], before: &str, behind: &str) -> Value {
+pub fn question(file: &[u8], before: &str, behind: &str) -> Value {
     json!([text(before), audio(file), text(behind)])
 }
 

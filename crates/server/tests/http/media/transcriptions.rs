@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::model::{self, Golden, Words};
 use super::sound_files::{flac, sound, wav};
-use super::{VisionServer, body, sounds};
+use super::{VisionServer, body, sounds, sounds_gemma3n};
 use crate::client::{self, Reply};
 
 const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
@@ -279,19 +279,20 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 
 #[test]
 fn a_model_that_converses_and_hears_writes_down_windows() {
-    let server = sounds::hearer();
     // Two windows.
     let file = wav(&sound(31 * 16_000, 31));
-    let reply = transcript(&server, &file, &[GREEDY, ("response_format", "json")]);
-    assert_eq!(reply.json()["usage"]["seconds"], 31);
-    assert_eq!(server.media().encoder_runs_total, 2);
-    let reply = post(&server, TRANSCRIPTIONS, &form(&[VERBOSE], Some(&file)));
-    assert_eq!(
-        (reply.status, reply.error()["param"].as_str()),
-        (400, Some("response_format")),
-        "{}",
-        reply.body
-    );
+    for server in [sounds::hearer(), sounds_gemma3n::hearer()] {
+        let reply = transcript(&server, &file, &[GREEDY, ("response_format", "json")]);
+        assert_eq!(reply.json()["usage"]["seconds"], 31);
+        assert_eq!(server.media().encoder_runs_total, 2);
+        let reply = post(&server, TRANSCRIPTIONS, &form(&[VERBOSE], Some(&file)));
+        assert_eq!(
+            (reply.status, reply.error()["param"].as_str()),
+            (400, Some("response_format")),
+            "{}",
+            reply.body
+        );
+    }
     let deaf = super::refused::blind();
     let reply = post(&deaf, TRANSCRIPTIONS, &form(&[], Some(&file)));
     assert_eq!((reply.status, reply.error()["param"].as_str()), (400, Some("file")), "{}", reply.body);

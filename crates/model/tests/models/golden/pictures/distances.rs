@@ -4,7 +4,7 @@ use mlx::Array;
 use omnibus_model::encoders::{self, Encoder, Features};
 use omnibus_model::{Kernels, Model, Quantization, families};
 
-use super::{PictureFixture, distance};
+use super::{Medium, PictureFixture, distance};
 use crate::golden::Prompt;
 use crate::golden::ways::{Distance, distances_of};
 
@@ -31,7 +31,7 @@ impl PictureFixture {
     pub fn distances_of_features(&self, encoder: &Encoder) -> mlx::Result<Vec<Distance>> {
         let mut distances = Vec::new();
         for case in self.cases.iter().filter(|case| self.has_features_to_follow(case)) {
-            let Some(want) = self.features(case) else { continue };
+            let Some(want) = self.features_of(Medium::Picture, case) else { continue };
             let Some(Features { rows, deepstack }) = self.encoded(case, encoder) else { continue };
             let mut furthest = distance(&rows, &want);
             if let Some(deep) = self.array("deepstack_visual_embeds", case) {

@@ -1,7 +1,9 @@
 //! What an encoder takes of a fixture's pictures, made by the processor that its files describe.
 
 use mlx::{Array, Dtype};
-use omnibus_media::{Clip, ConfigFiles, Elements, Features, Frame, Layout, Processor, Tensor};
+use omnibus_media::{
+    Audio, AudioProcessor, Clip, ConfigFiles, Elements, Features, Frame, Layout, Processor, Tensor,
+};
 use omnibus_model::encoders::{self, EncoderBlueprint, EncoderInput, View};
 use serde_json::Value;
 
@@ -39,6 +41,29 @@ impl PictureFixture {
         };
         let images = images.into_iter().flatten().map(image);
         Some(images.chain(videos.into_iter().flatten().map(video)).collect())
+    }
+
+    /// Spectra of a case's sounds, `[frames, bands]`; none if the fixture does not say what they are.
+    #[allow(dead_code, reason = "the example takes golden spectra")]
+    pub fn spectra(&self, case: &str) -> Vec<Array> {
+        let file = self.directory.join("case.json");
+        let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        let row = file["cases"].as_array().unwrap().iter().find(|row| row["name"] == case);
+        let sounds = row.and_then(|row| row["sounds"].as_array()).into_iter().flatten();
+        let spectrum = |row: &Value| {
+            let samples = generated::sound(row[0].as_i64().unwrap(), row[1].as_i64().unwrap());
+            let made = self.audio_processor().audio(&Audio::new(16_000, samples).unwrap()).unwrap();
+            array(&made.tensors["input_features"]).squeeze(&[0]).unwrap()
+        };
+        sounds.map(spectrum).collect()
+    }
+
+    #[allow(dead_code, reason = "the example takes golden spectra")]
+    fn audio_processor(&self) -> AudioProcessor {
+        let bytes = std::fs::read(self.directory.join("preprocessor_config.json")).unwrap();
+        let preprocessor: Value = serde_json::from_slice(&bytes).unwrap();
+        let files = ConfigFiles { preprocessor: Some(&preprocessor), ..ConfigFiles::default() };
+        AudioProcessor::read(self.config["model_type"].as_str().unwrap(), &files).unwrap()
     }
 
     fn processor(&self) -> Option<Processor> {
