@@ -370,6 +370,12 @@ pub(crate) trait Ops: Sync {
         mlx::fast::sdpa(q, k, v, scale, mlx::fast::Mask::None, None)
     }
 
+    /// Attention of rows to all rows of their entry, `[count, heads, len, head_dim]` each and together, without scores in
+    /// memory; `None` where there is no kernel for it.
+    fn attend_each_other(&self, _qkv: [&Array; 3], _scale: f32) -> mlx::Result<Option<Array>> {
+        Ok(None)
+    }
+
     /// A convolution over maps, `[count, height, width, out]`.
     fn convolve_map(&self, call: ConvolutionCall) -> mlx::Result<Array> {
         call.whole()

@@ -4,6 +4,7 @@ mod heads;
 mod latent;
 mod recurrent;
 mod route;
+mod self_attention;
 
 use mlx::{Array, Dtype, QuantMode, cpu};
 use omnibus_kv::KvFormat;
@@ -167,6 +168,10 @@ impl Ops for CpuOps {
             AttentionPath::Segments => paged(call),
             AttentionPath::Items | AttentionPath::Gather => mlx_ops::gather(call),
         }
+    }
+
+    fn attend_each_other(&self, qkv: [&Array; 3], scale: f32) -> mlx::Result<Option<Array>> {
+        self_attention::each_other(qkv, scale)
     }
 
     /// Each head of each entry is an expert of the products: MLX's own call a reference BLAS.

@@ -206,6 +206,13 @@ impl EngineLoop {
         let started = Instant::now();
         catch_panic(|| runner.media_mut().encode_parts(media, parts))?;
         let took = started.elapsed().as_micros() as u64;
+        tracing::trace!(
+            parts,
+            left = left.count,
+            units = left.units,
+            took_us = took,
+            "media encoded in part"
+        );
         self.scheduler.learn_encoding(left.units * parts as u64, took);
         Ok(())
     }
