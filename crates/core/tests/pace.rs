@@ -126,9 +126,14 @@ fn decodes_meet_their_target_under_background_load() {
 /// Units of a part of encoding.
 const UNITS: u64 = 64;
 
-/// Encodes a picture of `parts` parts of `part_us` each beside eight streams whose steps take `step_us`. The longest time
+/// Encodes a picture of `parts` parts, of which each takes `part_us` of those that are left, beside eight streams whose steps take `step_us`. The longest time
 /// between two steps' ends, and how many steps it took.
-fn encoded(schedule: Schedule, (parts, part_us): (usize, Tick), step_us: Tick, tpot: Tick) -> (Tick, usize) {
+fn encoded(
+    schedule: Schedule,
+    (parts, part_us): (usize, impl Fn(usize) -> Tick),
+    step_us: Tick,
+    tpot: Tick,
+) -> (Tick, usize) {
     let targets = LatencyTargets { tpot: Some(tpot), ttft: None };
     let settings = scenario(schedule, targets, Vec::new()).settings;
     let mut scheduler = Scheduler::new(settings);
@@ -156,9 +161,10 @@ fn encoded(schedule: Schedule, (parts, part_us): (usize, Tick), step_us: Tick, t
         assert_eq!(scheduler.next_encoding(), Some(seer));
         let before = now;
         let count = scheduler.parts_beside_steps(now, left, UNITS);
-        now += part_us * count as Tick;
+        let took = (left - count..left).map(&part_us).sum();
+        now += took;
         if count > 0 {
-            scheduler.learn_encoding(UNITS * count as u64, part_us * count as Tick);
+            scheduler.learn_encoding(UNITS * count as u64, took);
         }
         left -= count;
         let scheduled = step(&mut scheduler, &mut now);
@@ -174,15 +180,24 @@ fn encoded(schedule: Schedule, (parts, part_us): (usize, Tick), step_us: Tick, t
 #[test]
 fn encoding_takes_the_time_that_streams_do_not_need() {
     for schedule in [Schedule::Fair, Schedule::Fcfs] {
-        let (longest, steps) = encoded(schedule, (100, 4_000), 10_000, 50_000);
+        let (longest, steps) = encoded(schedule, (100, |_| 4_000), 10_000, 50_000);
         assert!(longest <= 50_000, "{schedule:?}: {longest}");
         assert!(steps <= 20, "{schedule:?}: five parts and more a step, not {steps} steps");
     }
 }
 
 #[test]
+fn parts_of_unequal_cost_keep_streams_in_time() {
+    // Attention and MLP in turns.
+    let part_us = |left: usize| if left.is_multiple_of(2) { 2_000 } else { 5_000 };
+    let (longest, steps) = encoded(Schedule::Fair, (100, part_us), 10_000, 50_000);
+    assert!(longest <= 50_000, "{longest}");
+    assert!(steps <= 25, "{steps} steps");
+}
+
+#[test]
 fn encoding_ends_beside_streams_that_need_all_the_time() {
-    let (longest, steps) = encoded(Schedule::Fair, (10, 4_000), 49_000, 50_000);
+    let (longest, steps) = encoded(Schedule::Fair, (10, |_| 4_000), 49_000, 50_000);
     assert!(steps <= 90, "one part in eight steps, not {steps} steps");
     assert!(longest <= 49_000 + 4_000, "one part at a time: {longest}");
 }

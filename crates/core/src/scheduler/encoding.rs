@@ -1,8 +1,8 @@
 //! Work beside steps: how much of it fits before the next one, and for which sequence.
 //!
 //! The content that some tokens of a prompt stand for is encoded before its prefill. The engine does that in parts of
-//! about equal cost, between steps, while the sequence is held in the queue. A part is a number of units, which the engine
-//! chooses so that equally many take equally long.
+//! similar cost, between steps, while the sequence is held in the queue. A part is a number of units, which the engine
+//! chooses so that equally many take about equally long.
 //!
 //! Invariant: beside decoding sequences, encoding takes time that none of them needs for its next token in time. If that is
 //! never enough for a part, one in [`STARVED_STEPS`] steps is followed by one part, so that encoding ends.
@@ -16,14 +16,18 @@ const STARVED_STEPS: u32 = 8;
 /// How long it takes between two steps at most, and one part at least, while no sequence decodes: prefills go on, and
 /// commands are taken.
 const ALONE_US: f64 = 5e4;
-/// Weight of the newest measurement.
+/// Weight of the newest measurement, where it is below what is expected. One above it counts at once.
 const NEWEST: f64 = 0.2;
+/// Units at once, beside decoding sequences, as a multiple of the most so far: what few cost says little of many.
+const GROWTH: u64 = 2;
 
 /// How long encoding takes, and how long it waited.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct EncodingCost {
     /// Expected microseconds of a unit; `None` before the first measurement.
     us_per_unit: Option<f64>,
+    /// Most units that were measured at once.
+    most_units: u64,
     /// Consecutive steps after which no part fitted.
     starved_steps: u32,
 }
@@ -61,11 +65,13 @@ impl Scheduler {
         }
         let decoding_us = self.time_beside_steps(now);
         let left_us = decoding_us.unwrap_or(ALONE_US);
-        let part_us = self.encoding.us_per_unit.map(|us| us * units as f64);
+        let part_us = self.encoding.us_per_unit.map(|us| us * units as f64 * fair::margins(&self.cost));
         let fitting = part_us.map_or(0, |us| (left_us.max(0.0) / us.max(1.0)) as usize).min(parts);
         if decoding_us.is_none() {
             return fitting.max(1);
         }
+        let most = GROWTH * self.encoding.most_units / units.max(1);
+        let fitting = fitting.min(most.max(1) as usize);
         self.encoding.starved_steps = if fitting > 0 { 0 } else { self.encoding.starved_steps + 1 };
         if self.encoding.starved_steps < STARVED_STEPS && (fitting > 0 || part_us.is_some()) {
             return fitting;
@@ -78,7 +84,9 @@ impl Scheduler {
     pub fn learn_encoding(&mut self, units: u64, took: Tick) {
         let us = took as f64 / units.max(1) as f64;
         let known = self.encoding.us_per_unit;
-        self.encoding.us_per_unit = Some(known.map_or(us, |known| known + NEWEST * (us - known)));
+        let expected = known.map_or(us, |known| (known + NEWEST * (us - known)).max(us));
+        self.encoding.us_per_unit = Some(expected);
+        self.encoding.most_units = self.encoding.most_units.max(units);
     }
 
     /// Microseconds that can pass before the next step, without one of the decoding sequences getting its next token late.
