@@ -59,16 +59,20 @@ class Client:
         connection.request("GET", path)
         return connection.getresponse().read().decode()
 
+    def body(self, **fields):
+        return json.dumps(dict(model=self.model, temperature=0) | fields).encode()
+
     def post(self, path, body):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=900)
-        connection.request("POST", path, json.dumps(dict(model=self.model, temperature=0) | body), {"Content-Type": "application/json"})
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
         return connection.getresponse()
 
     def seconds(self, before, part, tokens=1):
         """The time of an answer of so many tokens about a part behind some text, and the prompt's tokens."""
         content = [dict(type="text", text=before), part, dict(type="text", text="What is it?")]
+        body = self.body(max_tokens=tokens, messages=[dict(role="user", content=content)])
         started = time.perf_counter()
-        answer = self.post("/v1/chat/completions", dict(max_tokens=tokens, messages=[dict(role="user", content=content)]))
+        answer = self.post("/v1/chat/completions", body)
         text = answer.read()
         took = time.perf_counter() - started
         if answer.status != 200:
@@ -79,7 +83,8 @@ class Client:
     def stream(self, number, tokens):
         """The text of one stream of text, and when its tokens came."""
         prompt = f"{'a stop, ' * (number * 3)}and the bus number {number}"
-        answer = self.post("/v1/completions", dict(prompt=prompt, max_tokens=tokens, ignore_eos=True, stream=True, logit_bias=models.ascii_bias()))
+        body = self.body(prompt=prompt, max_tokens=tokens, ignore_eos=True, stream=True, logit_bias=models.ascii_bias())
+        answer = self.post("/v1/completions", body)
         text, times = "", []
         for line in answer:
             if line.startswith(b"data: {"):
