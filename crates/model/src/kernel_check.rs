@@ -20,7 +20,7 @@ use omnibus_kv::KvFormat;
 
 use weights::CheckedWeights;
 
-use crate::ops::{GpuKernel, switch_off};
+use crate::ops::{GpuKernel, has_warpgroups, switch_off};
 use crate::{Blueprint, LayerSpec, Mixer, Quantization, kv_format};
 
 /// One kernel at one shape.
@@ -107,8 +107,8 @@ pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<Kerne
     groups.into_iter().flat_map(|(_, checks)| checks).collect()
 }
 
-/// Checks the kernels at the shapes of a network, and switches those off that fail. One line for each of them.
-/// `formats`: of keys and values.
+/// Checks the kernels at the shapes of a network, and switches those off that fail. One line for each of them. Attention
+/// that fails with warpgroups is checked once more without. `formats`: of keys and values.
 pub(crate) fn switch_off_failing(
     blueprint: &Blueprint,
     quantization: &Quantization,
@@ -118,12 +118,32 @@ pub(crate) fn switch_off_failing(
     let weights = CheckedWeights::of(quantization);
     let mut lines = Vec::new();
     for (kernel, checks) in groups(blueprint, dtype, Measure::Load, (&weights, formats)) {
-        if let Some(why) = failure(&checks).or_else(|| slowness(&checks)) {
-            switch_off(kernel);
+        let faster =
+            (kernel == GpuKernel::Attention && has_warpgroups()).then_some(GpuKernel::WarpgroupAttention);
+        let again = || of_attention(blueprint, dtype, Measure::Load, formats);
+        for (kernel, why) in settled(kernel, &checks, faster, again) {
             lines.push(why);
+            switch_off(kernel);
         }
     }
     lines
+}
+
+/// What is switched off after these checks of a kernel, and why. `faster`: the way of it that is switched off first; `again`:
+/// checks it without that.
+fn settled(
+    kernel: GpuKernel,
+    checks: &[KernelCheck],
+    faster: Option<GpuKernel>,
+    again: impl FnOnce() -> Vec<KernelCheck>,
+) -> Vec<(GpuKernel, String)> {
+    let verdict = |checks: &[KernelCheck]| failure(checks).or_else(|| slowness(checks));
+    let Some(why) = verdict(checks) else { return Vec::new() };
+    let Some(faster) = faster else { return vec![(kernel, why)] };
+    switch_off(faster);
+    let mut off = vec![(faster, format!("{why}; simd groups compute it in place of warpgroups"))];
+    off.extend(verdict(&again()).map(|why| (kernel, why)));
+    off
 }
 
 /// Why the kernel may not be used, if it may not.
@@ -164,13 +184,6 @@ fn groups(
     measure: Measure,
     (weights, formats): (&[CheckedWeights], &[KvFormat]),
 ) -> Vec<(GpuKernel, Vec<KernelCheck>)> {
-    let mut layers: Vec<&LayerSpec> = Vec::new();
-    for layer in &blueprint.layers {
-        let is_attention = matches!(layer.mixer, Mixer::Attention(_) | Mixer::Latent(_));
-        if is_attention && !layers.iter().any(|known: &&LayerSpec| known.mixer == layer.mixer) {
-            layers.push(layer);
-        }
-    }
     let mut states: Vec<&Mixer> = Vec::new();
     for mixer in blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()) {
         if !states.contains(&mixer) {
@@ -179,13 +192,8 @@ fn groups(
     }
     let recurrences =
         states.into_iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
-    let of = |format: &KvFormat| {
-        let format = *format;
-        layers.iter().flat_map(move |layer| attention::checks(blueprint, layer, (dtype, format), measure))
-    };
-    let attention = formats.iter().flat_map(of);
     vec![
-        (GpuKernel::Attention, attention.collect()),
+        (GpuKernel::Attention, of_attention(blueprint, dtype, measure, formats)),
         (GpuKernel::Embed, elementwise::embed(blueprint.hidden, weights, dtype)),
         (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
@@ -194,6 +202,27 @@ fn groups(
         (GpuKernel::Recurrence, recurrences.collect()),
         (GpuKernel::Choose, choose::checks(blueprint, measure)),
     ]
+}
+
+/// Of every kind of attention layer.
+fn of_attention(
+    blueprint: &Blueprint,
+    dtype: Dtype,
+    measure: Measure,
+    formats: &[KvFormat],
+) -> Vec<KernelCheck> {
+    let mut layers: Vec<&LayerSpec> = Vec::new();
+    for layer in &blueprint.layers {
+        let is_attention = matches!(layer.mixer, Mixer::Attention(_) | Mixer::Latent(_));
+        if is_attention && !layers.iter().any(|known: &&LayerSpec| known.mixer == layer.mixer) {
+            layers.push(layer);
+        }
+    }
+    let of = |format: &KvFormat| {
+        let format = *format;
+        layers.iter().flat_map(move |layer| attention::checks(blueprint, layer, (dtype, format), measure))
+    };
+    formats.iter().flat_map(of).collect()
 }
 
 /// Bytes a second that a sum over a large array reads.
@@ -270,6 +299,19 @@ mod tests {
     fn check(times: Option<[f64; 2]>) -> KernelCheck {
         let run = || Ok((0.0, times.map(|[ours_us, mlx_us]| KernelTimes { ours_us, mlx_us, bytes: 0.0 })));
         KernelCheck::new("gated", "16 x 64".to_owned(), Dtype::F32, run)
+    }
+
+    #[test]
+    fn attention_without_warpgroups_takes_the_place_of_attention_with_them() {
+        let (good, slow) = (|| vec![check(Some([1.0, 9.0]))], || vec![check(Some([90.0, 10.0]))]);
+        let off = |checks: Vec<KernelCheck>, faster, again: fn() -> Vec<KernelCheck>| -> Vec<GpuKernel> {
+            settled(GpuKernel::Choose, &checks, faster, again).into_iter().map(|(kernel, _)| kernel).collect()
+        };
+        let by_warpgroups = Some(GpuKernel::WarpgroupAttention);
+        assert_eq!(off(good(), by_warpgroups, || panic!("nothing is checked again")), []);
+        assert_eq!(off(slow(), None, || panic!("there is no other way")), [GpuKernel::Choose]);
+        assert_eq!(off(slow(), by_warpgroups, good), [GpuKernel::WarpgroupAttention]);
+        assert_eq!(off(slow(), by_warpgroups, slow), [GpuKernel::WarpgroupAttention, GpuKernel::Choose]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::{
 };
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
-pub(crate) use gpu_ops::{GpuKernel, switch_off};
+pub(crate) use gpu_ops::{GpuKernel, has_warpgroups, switch_off};
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights, WkvRows, WkvWeights};

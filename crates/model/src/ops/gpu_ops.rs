@@ -17,6 +17,7 @@ use super::{AttentionCall, AttentionNeeds, ByLength, ChosenExperts, LatentCall, 
 use crate::forward::{AttentionPath, StatePath};
 use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, LatentAttention, Mamba2, Mixer, Router, kv_format};
+pub(crate) use attention::has_warpgroups;
 pub(crate) use switches::{GpuKernel, is_on, switch_off};
 
 /// GPU kernels.

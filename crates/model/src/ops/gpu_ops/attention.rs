@@ -8,6 +8,7 @@ use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
 use super::operand_of;
+use super::switches::{GpuKernel, is_on};
 use crate::forward::{AttentionReads, Items};
 use crate::kv_cache::poisoned;
 use crate::ops::AttentionCall;
@@ -36,8 +37,18 @@ pub(crate) fn paged(
         scale: spec.scale,
         softcap: spec.softcap,
         sink_logits,
-        unit: MatrixUnit::of_device(),
+        unit: unit(),
     })
+}
+
+/// What multiplies matrices of prompt chunks.
+fn unit() -> MatrixUnit {
+    if is_on(GpuKernel::WarpgroupAttention) { MatrixUnit::of_device() } else { MatrixUnit::SimdGroup }
+}
+
+/// Whether warpgroups compute attention of chunks, where there are kernels for that.
+pub(crate) fn has_warpgroups() -> bool {
+    unit() == MatrixUnit::Warpgroup
 }
 
 fn pool(format: KvFormat) -> PoolFormat {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) enum GpuKernel {
     /// Rotation and write, attention of decoding rows and of chunks.
     Attention,
+    /// Attention of chunks by warpgroups. Without it, simd groups compute it.
+    WarpgroupAttention,
     AddNorm,
     Embed,
     Gated,
@@ -20,7 +22,7 @@ pub(crate) enum GpuKernel {
     Recurrence,
 }
 
-static OFF: [AtomicBool; 8] = [const { AtomicBool::new(false) }; 8];
+static OFF: [AtomicBool; 9] = [const { AtomicBool::new(false) }; 9];
 
 /// Whether a kernel is used.
 pub(crate) fn is_on(kernel: GpuKernel) -> bool {
