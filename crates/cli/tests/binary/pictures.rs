@@ -41,6 +41,35 @@ fn pictures_are_encoded_once_in_each_engine_process() {
 }
 
 #[test]
+fn a_step_that_fails_requests_pixels_again() {
+    for fault in ["memory@step=1", "memory@step=2", "read@step=3"] {
+        let variables = [("OMNIBUS_FAULTS", fault)];
+        let server = Server::start_with(&["--log", "off", &format!("{TRAINING}/omnibus-see")], &variables);
+        let (answer, encoded) = ask(&server, &["digits-2"], "Which number is this?");
+        assert_eq!((answer.as_str(), encoded), ("916", 1), "{fault}");
+        let metrics = get(server.address, "/metrics").body;
+        let count = |name: &str| -> f64 {
+            let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        assert!(count("omnibus_failed_steps_total") >= 1.0, "{fault}: no step failed");
+        assert_eq!(count("omnibus_media_encoder_runs_total"), 2.0, "{fault}");
+    }
+}
+
+#[test]
+fn features_that_were_evicted_are_encoded_again() {
+    let model = format!("{TRAINING}/omnibus-see");
+    let server =
+        Server::start(&["--log", "off", "--media-cache-memory", "1", "--prefix-cache", "off", &model]);
+    for _ in 0..2 {
+        assert_eq!(ask(&server, &["colour-1"], "Name the colour of the triangle."), ("blue".to_owned(), 1));
+        let (answer, encoded) = ask(&server, &["digits-1"], "Which number is this?");
+        assert_eq!((answer.as_str(), encoded), ("39", 1));
+    }
+}
+
+#[test]
 fn questions_about_pictures_at_once_have_their_own_answers() {
     let server = Server::start(&["--log", "off", &format!("{TRAINING}/omnibus-see")]);
     let examples = std::fs::read_to_string(format!("{TRAINING}/examples/answers.tsv")).unwrap();

@@ -84,8 +84,11 @@ impl EngineLoop {
     /// Requests the pixels of a sequence's media that have to be encoded, unless another job has done so or features may come
     /// from disk. What is missing when its turn comes is requested then.
     pub(super) fn request_pixels(&mut self, sequence: SequenceId) {
-        let cached = self.scheduler.cached_tokens(sequence);
         let Some(active) = self.jobs.get(&sequence) else { return };
+        if active.job.media.iter().all(|media| media.pixels.is_some()) {
+            return;
+        }
+        let cached = self.scheduler.cached_tokens(sequence);
         let others_request = |key: &MediaKey| self.jobs.values().any(|active| active.requested.contains(key));
         let runner = &mut self.runner;
         let mut is_missing = |media: &&JobMedia| {
@@ -125,6 +128,7 @@ impl EngineLoop {
     /// Encodes as many parts of the media of the first held sequence as fit before the next step, and releases it when all
     /// its features are there.
     pub(super) fn advance_encoding(&mut self) -> mlx::Result<()> {
+        self.awaits_pixels = None;
         let Some(sequence) = self.scheduler.next_encoding() else { return Ok(()) };
         // Those that are held themselves cannot make room.
         let scheduler = &self.scheduler;
@@ -240,7 +244,8 @@ impl EngineLoop {
         }
     }
 
-    /// Encodes the media whose features a plan needs and that are not there. Those that were preempted wait for theirs.
+    /// Encodes the media whose features a plan needs and that are not there. Those that were preempted wait for theirs. Fails
+    /// where pixels are missing, too: after a failed step, sequences wait for both.
     pub(super) fn encode_missing(&mut self, plan: &Plan) -> mlx::Result<()> {
         plan.preempt.iter().for_each(|preempted| self.hold_for_encoding(preempted.sequence));
         let mut needed: Vec<JobMedia> = Vec::new();
