@@ -11,8 +11,9 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::process::{cargo, output, python};
-use crate::{environment, paths};
+use crate::paths;
+use crate::process::{cargo, output};
+use crate::wheel::{self, Wheel};
 
 /// The compiler's wheel. Pinned: a new clang may find what an old one accepts.
 const ZIG_VERSION: &str = "0.17.1";
@@ -34,16 +35,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let mlx_version = mlx_version(&read(&shim_crate().join("build.rs"))?)?;
     let zig = Wheel { name: "ziglang", version: ZIG_VERSION, platform: None };
     let metal = Wheel { name: "mlx-metal", version: &mlx_version, platform: Some(PLATFORM) };
-    let installed = zig.install(&folder).and_then(|zig| Ok((zig, metal.install(&folder)?)));
-    let (zig, metal) = match installed {
-        Ok(found) => found,
-        // CI reaches the registries, and its step must not pass without having compiled anything.
-        Err(why) if environment::variable("CI").is_some() => return Err(why),
-        Err(why) => {
-            println!("skipped, nothing was compiled for macOS: {why}");
-            return Ok(());
-        }
-    };
+    let Some([zig, metal]) = wheel::installed([zig, metal], &folder)? else { return Ok(()) };
     let build = Build {
         compiler: zig.join("ziglang/zig"),
         headers: metal.join("mlx/include"),
@@ -72,53 +64,6 @@ fn mlx_version(script: &str) -> Result<String, String> {
         Some(text.to_owned())
     };
     script.lines().find_map(value).ok_or_else(|| "crates/mlx-sys/build.rs has no MLX_VERSION".into())
-}
-
-/// A wheel of a Python registry.
-struct Wheel<'a> {
-    name: &'a str,
-    version: &'a str,
-    /// Where it would be installed; `None` for this machine.
-    platform: Option<&'a str>,
-}
-
-impl Wheel<'_> {
-    /// The folder that it is unpacked in. The error is one line.
-    fn install(&self, folder: &Path) -> Result<PathBuf, String> {
-        let place = folder.join(format!("{}-{}", self.name, self.version));
-        if place.is_dir() {
-            return Ok(place);
-        }
-        let specification = format!("{}=={}", self.name, self.version);
-        // Renamed when it is complete: the next run finds all of it or nothing.
-        let partial = folder.join(format!("{}.partial-{}", self.name, std::process::id()));
-        let mut pip = python();
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"])
-            .args(["--no-deps", "--only-binary=:all:", "--retries", "1", "--target"])
-            .arg(&partial);
-        if let Some(platform) = self.platform {
-            pip.args(["--platform", platform]);
-        }
-        println!("pip install {specification} into {}", place.display());
-        let out = pip.arg(&specification).stdin(Stdio::null()).output();
-        let out = out.map_err(|error| format!("cannot run pip: {error}"))?;
-        let moved = match out.status.success() {
-            true => std::fs::rename(&partial, &place).map_err(|error| error.to_string()),
-            false => Err(last_error(&String::from_utf8_lossy(&out.stderr))),
-        };
-        if moved.is_err() {
-            let _ = std::fs::remove_dir_all(&partial);
-        }
-        moved.map_err(|why| format!("pip cannot install {specification}: {why}"))?;
-        Ok(place)
-    }
-}
-
-/// The last line of pip's messages that names an error.
-fn last_error(stderr: &str) -> String {
-    let lines = || stderr.lines().rev();
-    let error = lines().find(|line| line.starts_with("ERROR")).or_else(|| lines().next());
-    error.unwrap_or("it gave no reason").to_owned()
 }
 
 /// Where the build script of `mlx-sys` puts the generated half of the bridge.
@@ -255,12 +200,5 @@ mod tests {
         assert_eq!(message("build-script-executed", "mlx"), None);
         assert_eq!(message("compiler-artifact", "mlx-sys"), None);
         assert_eq!(out_folder("warning: not JSON"), None);
-    }
-
-    #[test]
-    fn pips_reason_is_its_last_error() {
-        let stderr = "WARNING: Retrying\nERROR: no version\nERROR: No matching distribution\nnotice\n";
-        assert_eq!(last_error(stderr), "ERROR: No matching distribution");
-        assert_eq!(last_error(""), "it gave no reason");
     }
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;
+mod cuda_kernels;
 mod docs;
 mod environment;
 mod macos_shim;
@@ -12,6 +13,7 @@ mod paths;
 mod process;
 mod scripts;
 mod tidy;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,11 @@ const COMMANDS: &[Command] = &[
         name: "macos-shim",
         about: "compile the C++ shim for macOS, with a compiler from a wheel",
         run: macos_shim::run,
+    },
+    Command {
+        name: "cuda-kernels",
+        about: "compile the CUDA kernels that the tests wrote, with a compiler from a wheel",
+        run: cuda_kernels::run,
     },
     Command { name: "fixtures", about: "run the reference programs again [NAME…]", run: scripts::fixtures },
     Command { name: "bench", about: "run a script of bench/: NAME [ARGUMENTS…]", run: scripts::bench },

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::environment;
 use mlx::fast::TemplateValue;
-use mlx::gpu::{Dialect, Plan};
+use mlx::gpu::{Dialect, Plan, cuda_program_text};
 use mlx::{Dtype, bf16, f16};
 
 /// An array's bytes.
@@ -91,6 +91,9 @@ impl Program {
         fs::create_dir_all(&folder).unwrap();
         let (source, program) = (folder.join(format!("{name}.cpp")), folder.join(name));
         let text = program_text(dialect, plans);
+        if dialect == Dialect::Cuda {
+            write_cuda_texts(name, plans);
+        }
         if program.exists() && fs::read_to_string(&source).is_ok_and(|old| old == text) {
             return Self(program);
         }
@@ -134,6 +137,16 @@ impl Program {
             rest = others;
         }
         Ok(arrays)
+    }
+}
+
+/// For NVIDIA's compiler: `cargo xtask cuda-kernels` compiles these texts.
+fn write_cuda_texts(name: &str, plans: &[(Plan, Vec<Dtype>, Break)]) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda");
+    fs::create_dir_all(&folder).unwrap();
+    for (at, (plan, types, _)) in plans.iter().enumerate().filter(|(_, (_, _, broken))| broken.is_none()) {
+        let text = cuda_program_text(plan, "kernel", types);
+        fs::write(folder.join(format!("{}.{name}.{at}.cu", plan.kernel.name)), text).unwrap();
     }
 }
 

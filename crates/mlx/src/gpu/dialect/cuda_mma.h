@@ -100,17 +100,26 @@ GK_FN gk_uint gk_nibbles(gk_uint w, gk_uint mask, gk_uint magic) {
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(w), "r"(mask), "r"(magic));
   return r;
 }
-// bf16 pairs, rounded once
+// bf16 pairs, rounded once. Before compute capability 9.0 they are only multiplied and added at once, here with -0, 1 and -128.
 GK_FN gk_uint gk_times2(gk_uint a, gk_uint b) {
   gk_uint r;
+#if __CUDA_ARCH__ >= 900
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+#else
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u));
+#endif
   return r;
 }
 GK_FN gk_uint gk_opaque(gk_uint x) { gk_uint r; asm volatile("mov.u32 %0, %1;" : "=r"(r) : "r"(x)); return r; }
 // bf16 pairs: (128 + q) - 128 is exact, times scale plus bias rounds once
 GK_FN gk_uint gk_affine2(gk_uint q, gk_uint s, gk_uint b) {
-  gk_uint r;
-  asm("{ .reg .b32 t; sub.rn.bf16x2 t, %1, %4; fma.rn.bf16x2 %0, t, %2, %3; }" : "=r"(r) : "r"(q), "r"(s), "r"(b), "r"(0x43004300u));
+  gk_uint r, t;
+#if __CUDA_ARCH__ >= 900
+  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(t) : "r"(q), "r"(0x43004300u));
+#else
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(t) : "r"(q), "r"(0x3f803f80u), "r"(0xc300c300u));
+#endif
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(t), "r"(s), "r"(b));
   return r;
 }
 #endif
