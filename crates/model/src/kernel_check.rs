@@ -20,7 +20,8 @@ use omnibus_kv::KvFormat;
 
 use weights::CheckedWeights;
 
-use crate::ops::{GpuKernel, has_warpgroups, switch_off};
+use crate::gpu_switches::{GpuKernel, switch_off};
+use crate::ops::has_warpgroups;
 use crate::{Blueprint, LayerSpec, Mixer, Quantization, kv_format};
 
 /// One kernel at one shape.

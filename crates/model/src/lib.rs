@@ -23,6 +23,7 @@ mod environment;
 mod error;
 pub mod families;
 mod forward;
+mod gpu_switches;
 mod input_squares;
 pub mod kernel_check;
 mod kv_cache;
@@ -41,6 +42,7 @@ mod rope;
 mod rules;
 mod spec;
 mod step_graphs;
+mod take_rows;
 pub mod weights;
 
 pub use batch::{

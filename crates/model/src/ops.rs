@@ -20,13 +20,14 @@ use mlx::{Array, Dtype};
 
 use crate::environment;
 use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run, StatePath};
+use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
 use crate::{
     Activation, Attention, GatedDelta, KvCache, KvStorage, LatentAttention, Mamba2, Mixer, Router, WkvState,
 };
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
-pub(crate) use gpu_ops::{GpuKernel, has_warpgroups, switch_off};
+pub(crate) use gpu_ops::has_warpgroups;
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights, WkvRows, WkvWeights};
@@ -67,7 +68,7 @@ impl Kernels {
         match self {
             Self::Mlx => false,
             Self::Cpu | Self::CpuInt8 => true,
-            Self::Gpu => gpu_ops::is_on(GpuKernel::Choose),
+            Self::Gpu => is_on(GpuKernel::Choose),
         }
     }
 

@@ -55,7 +55,8 @@ impl Embed {
                 int("GROUP", group),
                 int("NT", threads),
             ],
-            groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
+            // CUDA has at most 65,535 groups on any axis but the first.
+            groups: [self.rows, (self.width / 8 + threads - 1) / threads, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
         })

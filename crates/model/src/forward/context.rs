@@ -14,6 +14,7 @@ use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::{DeviceRuns, StateMetadata};
 use crate::kv_cache::poisoned;
+use crate::take_rows::take_rows;
 use crate::{Batch, CrossRows, FeatureRows, KvCache, RotaryAxes};
 
 /// One pass's shared inputs.
@@ -274,7 +275,7 @@ impl LogitRows {
                 [all, _] if all == *rows => Ok(x.clone()),
                 [_, width] => x.slice(&[0, 0], &[*rows, width]),
             },
-            Self::At(rows) => x.take(rows, 0),
+            Self::At(rows) => take_rows(x, rows),
         }
     }
 }

@@ -12,6 +12,7 @@ use omnibus_kv::CacheKind;
 use super::gather::Gather;
 use super::rows::table_of;
 use crate::Segment;
+use crate::take_rows::take_rows;
 
 /// Items of attention on the device, see [`ITEM_FIELDS`].
 #[derive(Clone)]
@@ -146,7 +147,7 @@ impl Items {
         let order = self.layout.merged_order(if decoded.is_some() { self.rows } else { 0 });
         let parts: Vec<&Array> = decoded.iter().chain(&chunks).collect();
         let order = upload(&order)?.slice(&[0], &[self.rows])?;
-        mlx::concatenate(&parts, 0)?.take(&order, 0)
+        take_rows(&mlx::concatenate(&parts, 0)?, &order)
     }
 
     /// Items of up to `most` rows for a kernel that computes chunks and copies what decoding rows have; `None` if no row

@@ -6,6 +6,7 @@ use mlx::Array;
 use omnibus_kv::BlockTable;
 
 use crate::Segment;
+use crate::take_rows::take_rows;
 
 /// Rows that are computed together.
 pub(crate) enum Rows {
@@ -19,7 +20,7 @@ impl Rows {
     /// These rows of `x`, `[T, heads, width]` → `[n, heads, rows, width]`.
     pub(crate) fn of_heads(&self, x: &Array) -> mlx::Result<Array> {
         match self {
-            Self::Singles(rows) => x.take(rows, 0)?.expand_dims(&[2]),
+            Self::Singles(rows) => take_rows(x, rows)?.expand_dims(&[2]),
             Self::Chunk { first, len } => {
                 let [_, heads, width] = x.dims()?;
                 let rows = x.slice(&[*first, 0, 0], &[first + len, heads, width])?;

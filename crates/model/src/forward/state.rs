@@ -13,6 +13,7 @@ use super::items::Numbers;
 use super::kv_path::StatePath;
 use super::rows::{Rows, indices, order_of, table_of};
 use crate::kv_cache::{Pool, poisoned};
+use crate::take_rows::take_rows;
 use crate::{Batch, KvCache, Segment};
 
 /// State slots of one group.
@@ -105,7 +106,7 @@ impl Run {
     /// Its rows of `x`, `[T, width]` → `[n, len, width]`.
     pub(crate) fn rows(&self, x: &Array) -> mlx::Result<Array> {
         match &self.rows {
-            Rows::Singles(rows) => x.take(rows, 0)?.expand_dims(&[1]),
+            Rows::Singles(rows) => take_rows(x, rows)?.expand_dims(&[1]),
             Rows::Chunk { first, len } => {
                 x.slice(&[*first, 0], &[first + len, x.dim(-1)?])?.expand_dims(&[0])
             }
@@ -121,7 +122,7 @@ impl Run {
         let begins = Array::from_slice(&begins, &[begins.len() as i32])?;
         let zero = Array::scalar(0.0, Dtype::F32)?;
         let initial = |pool: &Array| -> mlx::Result<Array> {
-            let found = pool.take(&slots, 0)?;
+            let found = take_rows(pool, &slots)?;
             if !any_begins {
                 return Ok(found);
             }
@@ -206,7 +207,7 @@ impl StateMetadata {
         ]);
         let y = joined(&outputs)?;
         match &self.order {
-            Some(order) => y.take(order, 0),
+            Some(order) => take_rows(&y, order),
             None => Ok(y),
         }
     }
@@ -216,7 +217,7 @@ impl Wave {
     /// What a run of layer `index` starts from. `before`: the final states of the wave before.
     fn initial(&self, run: &Run, index: usize, before: Option<&[Array; 2]>) -> mlx::Result<[Array; 2]> {
         match (&self.from, before) {
-            (Some(from), Some([first, second])) => Ok([first.take(from, 0)?, second.take(from, 0)?]),
+            (Some(from), Some([first, second])) => Ok([take_rows(first, from)?, take_rows(second, from)?]),
             _ => run.initial.get(&index).cloned().ok_or_else(|| mlx::Error::new("a state for each layer")),
         }
     }

@@ -8,6 +8,7 @@ use crate::forward::{AttentionReads, Gather, GatheredRows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
 use crate::ops::{LayerContext, gathered, write};
+use crate::take_rows::take_rows;
 
 /// The cached rows of a layer, one for each pool that is read.
 pub(super) struct WrittenRows<'a> {
@@ -89,7 +90,7 @@ impl<'a> WrittenRows<'a> {
     pub(super) fn in_order(&self, of_gathers: &[Array]) -> mlx::Result<Array> {
         let rows = mlx::concatenate(&of_gathers.iter().collect::<Vec<_>>(), 0)?;
         match self.pools.iter().find_map(|rows| rows.metadata.order.as_ref()) {
-            Some(order) => rows.take(order, 0),
+            Some(order) => take_rows(&rows, order),
             None => Ok(rows),
         }
     }

@@ -6,7 +6,6 @@ mod experts;
 mod latent;
 mod linear;
 mod recurrent;
-mod switches;
 
 use mlx::gpu::{AddNorm, AddTerm, Embed, Gate, GateLayout, Gated, Operand, TableFormat, Term, parts_of};
 use mlx::{Array, Dtype, QuantMode, Quantized};
@@ -15,10 +14,10 @@ use omnibus_kv::KvFormat;
 use super::mlx_ops::{self, MlxOps};
 use super::{AttentionCall, AttentionNeeds, ByLength, ChosenExperts, LatentCall, LayerContext, Ops, Weight};
 use crate::forward::{AttentionPath, StatePath};
+use crate::gpu_switches::{GpuKernel, is_on};
 use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, LatentAttention, Mamba2, Mixer, Router, kv_format};
 pub(crate) use attention::has_warpgroups;
-pub(crate) use switches::{GpuKernel, is_on, switch_off};
 
 /// GPU kernels.
 pub(super) struct GpuOps;

@@ -8,8 +8,8 @@ use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
 
 use super::operand_of;
-use super::switches::{GpuKernel, is_on};
 use crate::forward::{AttentionReads, Items};
+use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
 use crate::ops::AttentionCall;
 use crate::{Attention, AttentionSpan, RotaryPairing, kv_format};

@@ -7,8 +7,9 @@ use mlx::gpu::{
 };
 use mlx::{Array, Dtype, QuantMode, Sorted};
 
-use super::{GpuKernel, is_on};
+use crate::gpu_switches::{GpuKernel, is_on};
 use crate::ops::{ChosenExperts, RowOrder, Weight};
+use crate::take_rows::take_rows;
 use crate::{RouteScores, Router};
 
 /// On CUDA, from so many rows on, experts are unpacked and the rows sorted by expert. Measured on an H200 with 128 experts
@@ -76,13 +77,13 @@ fn sorted(x: &Array, experts: &ChosenExperts, weight: &Array) -> mlx::Result<Arr
     let (rows, inputs) = (tokens * chosen, x.dim(-1)?);
     let RowOrder { order, experts, tokens_of, back } = experts.row_order()?;
     let x = match x.ndim() {
-        2 => x.take(tokens_of, 0)?,
-        _ => x.reshape(&[rows, inputs])?.take(order, 0)?,
+        2 => take_rows(x, tokens_of)?,
+        _ => take_rows(&x.reshape(&[rows, inputs])?, order)?,
     };
     let matrices = weight.swapaxes(-1, -2)?;
     let y = x.expand_dims(&[1])?.gather_mm(&matrices, None, Some(experts), Sorted::Yes)?.squeeze(&[1])?;
     let outputs = y.dim(-1)?;
-    y.take(back, 0)?.reshape(&[tokens, chosen, outputs])
+    take_rows(&y, back)?.reshape(&[tokens, chosen, outputs])
 }
 
 /// The best experts of each row by our kernel, see [`Ops::route`](crate::ops::Ops::route).

@@ -8,8 +8,9 @@ use mlx::gpu::{
 use mlx::{Array, Dtype, QuantMode};
 use omnibus_kv::KvFormat;
 
-use super::{GpuKernel, is_on, linear};
+use super::linear;
 use crate::forward::{AttentionReads, Gather, Items};
+use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
 use crate::ops::mlx_ops::{HeadProducts, LatentReader};
 use crate::ops::{LatentCall, Weight};

@@ -4,7 +4,7 @@ use mlx::device::{Backend, backend};
 use mlx::gpu::{FEW_ROWS_MAX, FewRowsWeight, Narrow, few_rows};
 use mlx::{Array, Dtype, QuantMode};
 
-use super::{GpuKernel, is_on};
+use crate::gpu_switches::{GpuKernel, is_on};
 use crate::ops::Weight;
 
 /// On CUDA, from so many rows on, packed weights are unpacked once and multiplied as floats. Measured on an H200, 4,096 x

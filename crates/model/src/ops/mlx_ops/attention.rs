@@ -7,6 +7,7 @@ use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
 use crate::ops::{AttentionCall, HeadNorm, KeyFilter, LayerContext};
+use crate::take_rows::take_rows;
 use crate::{Attention, AttentionSpan, BlockSparse};
 
 /// `[T, heads · v_head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
@@ -34,7 +35,7 @@ pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
         several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
     };
     match order {
-        Some(order) => attended.take(order, 0),
+        Some(order) => take_rows(&attended, order),
         None => Ok(attended),
     }
 }
@@ -168,7 +169,7 @@ fn block_sparse(sparse: BlockSparse, heads: i32, positions: &[Array; 2]) -> mlx:
 
 /// The cached rows of a gather's sequences, as they are stored: `[n, keys, kv_heads, _]`.
 pub(crate) fn gathered(pool: &Array, gather: &Gather) -> mlx::Result<Array> {
-    let found = pool.take(&gather.tables, 0)?;
+    let found = take_rows(pool, &gather.tables)?;
     let [segments, blocks, size, kv_heads, stored] = found.dims()?;
     let rows = found.reshape(&[segments, blocks * size, kv_heads, stored])?;
     let rows = rows.slice(&[0, 0, 0, 0], &[segments, gather.keys, kv_heads, stored])?;

@@ -12,6 +12,7 @@ use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
 use crate::ops::{LatentCall, LatentWeights, LayerContext, Weight};
+use crate::take_rows::take_rows;
 
 /// How a backend computes products with the weights of each head.
 #[derive(Clone, Copy)]
@@ -102,7 +103,7 @@ pub(in crate::ops) fn latent(mut call: LatentCall, products: HeadProducts) -> ml
         several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
     };
     match order {
-        Some(order) => attended.take(order, 0),
+        Some(order) => take_rows(&attended, order),
         None => Ok(attended),
     }
 }
