@@ -22,7 +22,7 @@ use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
 use crate::response::{ChoiceEvents, Delivery, Framer, ResponseHeader, frames, merge, reply};
 use crate::stored_responses::StoredResponses;
-use crate::{limits, sse, wire};
+use crate::{sse, wire};
 
 /// A generation API: a wire module, a lowering and a framer.
 pub trait Api: Send + Sync + 'static {
@@ -133,7 +133,7 @@ async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted
     let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
     let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
     let origin = Origin { request_id, tenant, client_id: None };
-    let body = limits::json_body(request, &app.limits).await?;
+    let body = app.bodies.json(request).await?;
     let app = Arc::clone(app);
     blocking(move || submit::<A>(&app, wire::json::parse(&body)?, origin)).await
 }

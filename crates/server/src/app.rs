@@ -10,7 +10,7 @@ use crate::auth::Keys;
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::event_log::EventLogs;
-use crate::limits::Limits;
+use crate::limits::{Bodies, Limits};
 use crate::media_urls::MediaUrls;
 use crate::metrics;
 use crate::stored_responses::StoredResponses;
@@ -77,8 +77,8 @@ pub struct App {
     pub engine: Arc<dyn Engine>,
     /// Accepted API keys.
     pub keys: Keys,
-    /// Limits on one request.
-    pub limits: Limits,
+    /// Receives the bodies of requests.
+    pub bodies: Bodies,
     /// Renders the metrics for `/metrics`.
     pub metrics: PrometheusHandle,
     /// Which model names are served where clients choose names of their own.
@@ -102,7 +102,7 @@ impl App {
         Self {
             engine,
             keys: settings.keys.clone(),
-            limits: settings.limits,
+            bodies: Bodies::new(settings.limits),
             metrics: metrics::install(),
             model_names: settings.model_names,
             keep_alive: settings.keep_alive,

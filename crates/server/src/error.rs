@@ -51,7 +51,7 @@ pub enum ErrorKind {
     TooLarge,
     /// 415: the body is not JSON.
     UnsupportedMediaType,
-    /// 429: the queue is full.
+    /// 429: the queue is full, or the server is busy.
     RateLimited,
     /// 500: a bug, or a failure of the engine.
     Internal,
@@ -148,6 +148,12 @@ impl ApiError {
         Self { retry_after_s: Some(UNAVAILABLE_RETRY_S), ..error }
     }
 
+    /// 429: others take all that there is for the moment.
+    pub fn busy(message: impl Into<String>) -> Self {
+        let error = Self::new(ErrorKind::RateLimited, "busy", message);
+        Self { retry_after_s: Some(BUSY_RETRY_S), ..error }
+    }
+
     /// The same with another code.
     pub fn with_code(self, code: &'static str) -> Self {
         Self { code, ..self }
@@ -201,6 +207,8 @@ impl ApiError {
 
 /// `Retry-After` when there is no estimate.
 const UNAVAILABLE_RETRY_S: u64 = 5;
+/// `Retry-After` of what is busy for moments.
+const BUSY_RETRY_S: u64 = 1;
 /// The code of a prompt that does not fit the context.
 const CONTEXT_LENGTH: &str = "context_length_exceeded";
 

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a limit is checked before memory is allocated for the limited data.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,14 +12,17 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 
-/// Limits on one HTTP request.
+/// Limits on HTTP requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Largest body, in bytes.
     pub body_bytes: usize,
+    /// Most bytes of all bodies that are being received or read. At least one largest body has room.
+    pub all_bodies_bytes: usize,
     /// Longest time for a body to arrive.
     pub body_timeout: Duration,
     /// Longest time for the request line and headers to arrive.
@@ -28,6 +33,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 32 << 20,
+            all_bodies_bytes: 1 << 30,
             body_timeout: Duration::from_secs(60),
             header_timeout: Duration::from_secs(30),
         }
@@ -39,37 +45,98 @@ const DISCARD_BYTES_MAX: usize = 256 << 20;
 /// Longest time spent on discarding.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The JSON body of a request, not parsed yet.
-pub async fn json_body(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
-    check_headers(request.headers())?;
-    body(request, limits).await
+/// Receives bodies within limits.
+#[derive(Debug)]
+pub struct Bodies {
+    limits: Limits,
+    /// A permit for each byte that may still arrive.
+    room: Arc<Semaphore>,
 }
 
-/// The body of a form, and the boundary of its parts.
-pub async fn form_body(request: Request, limits: &Limits) -> Result<(Bytes, String), ApiError> {
-    let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let boundary = multer::parse_boundary(kind).map_err(|_| {
-        ApiError::unsupported_media("the header `content-type` must be `multipart/form-data` with a boundary")
-    })?;
-    Ok((body(request, limits).await?, boundary))
+/// A body. Others may arrive in its place once it is dropped.
+#[derive(Debug)]
+pub struct ReceivedBody {
+    bytes: Bytes,
+    room: OwnedSemaphorePermit,
 }
 
-async fn body(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
-    let (head, body) = request.into_parts();
-    let too_large = || ApiError::too_large(format!("the body must be at most {} bytes", limits.body_bytes));
-    let declared =
-        head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if declared.is_some_and(|bytes| bytes > limits.body_bytes as u64) {
-        discard(body, &head.headers).await;
-        return Err(too_large());
+impl Deref for ReceivedBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
     }
-    let read = tokio::time::timeout(limits.body_timeout, read(body, limits.body_bytes)).await;
-    match read.map_err(|_| ApiError::body_timeout(limits.body_timeout.as_secs()))?? {
-        Read::All(bytes) => Ok(bytes),
-        Read::TooLarge(rest) => {
-            discard(rest, &head.headers).await;
-            Err(too_large())
+}
+
+impl Bodies {
+    /// Within these limits.
+    pub fn new(limits: Limits) -> Self {
+        let most = limits.all_bodies_bytes.max(limits.body_bytes).min(Semaphore::MAX_PERMITS);
+        Self { limits, room: Arc::new(Semaphore::new(most)) }
+    }
+
+    /// Largest body, in bytes.
+    pub fn most_bytes(&self) -> usize {
+        self.limits.body_bytes
+    }
+
+    /// The JSON body of a request, not parsed yet.
+    pub async fn json(&self, request: Request) -> Result<ReceivedBody, ApiError> {
+        check_headers(request.headers())?;
+        self.receive(request).await
+    }
+
+    /// The body of a form, the boundary of its parts, and its room, which is to be kept as long as the bytes.
+    pub async fn form(&self, request: Request) -> Result<(Bytes, String, OwnedSemaphorePermit), ApiError> {
+        let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let boundary = multer::parse_boundary(kind.unwrap_or_default()).map_err(|_| {
+            ApiError::unsupported_media(
+                "the header `content-type` must be `multipart/form-data` with a boundary",
+            )
+        })?;
+        let ReceivedBody { bytes, room } = self.receive(request).await?;
+        Ok((bytes, boundary, room))
+    }
+
+    async fn receive(&self, request: Request) -> Result<ReceivedBody, ApiError> {
+        let (head, body) = request.into_parts();
+        let most = self.limits.body_bytes;
+        let too_large = || ApiError::too_large(format!("the body must be at most {most} bytes"));
+        let declared =
+            head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if declared.is_some_and(|bytes| bytes > most as u64) {
+            discard(body, &head.headers).await;
+            return Err(too_large());
         }
+        let read = tokio::time::timeout(self.limits.body_timeout, self.read(body)).await;
+        let (rest, error) = match read
+            .map_err(|_| ApiError::body_timeout(self.limits.body_timeout.as_secs()))??
+        {
+            Read::All(received) => return Ok(received),
+            Read::TooLarge(rest) => (rest, too_large()),
+            Read::NoRoom(rest) => (rest, ApiError::busy("the server is receiving too many large requests")),
+        };
+        discard(rest, &head.headers).await;
+        Err(error)
+    }
+
+    async fn read(&self, mut body: Body) -> Result<Read, ApiError> {
+        let mut bytes = BytesMut::new();
+        let no_room = |_| ApiError::unavailable("the server receives no bodies");
+        let mut room = Arc::clone(&self.room).try_acquire_many_owned(0).map_err(no_room)?;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| ApiError::malformed(format!("the body broke off: {error}")))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if bytes.len() + data.len() > self.limits.body_bytes {
+                return Ok(Read::TooLarge(body));
+            }
+            let more = u32::try_from(data.len()).ok();
+            let more = more.and_then(|more| Arc::clone(&self.room).try_acquire_many_owned(more).ok());
+            let Some(more) = more else { return Ok(Read::NoRoom(body)) };
+            room.merge(more);
+            bytes.extend_from_slice(&data);
+        }
+        Ok(Read::All(ReceivedBody { bytes: bytes.freeze(), room }))
     }
 }
 
@@ -89,21 +156,10 @@ fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 enum Read {
-    All(Bytes),
+    All(ReceivedBody),
     TooLarge(Body),
-}
-
-async fn read(mut body: Body, most: usize) -> Result<Read, ApiError> {
-    let mut bytes = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ApiError::malformed(format!("the body broke off: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        if bytes.len() + data.len() > most {
-            return Ok(Read::TooLarge(body));
-        }
-        bytes.extend_from_slice(&data);
-    }
-    Ok(Read::All(bytes.freeze()))
+    /// Other bodies take what there is.
+    NoRoom(Body),
 }
 
 /// Reads and drops the rest of a body: most clients read the response only after they sent everything. A client that

@@ -8,7 +8,6 @@ use axum::extract::{Request, State};
 use super::models::listed;
 use crate::app::{AdapterUpdates, App, blocking};
 use crate::error::ApiError;
-use crate::limits::json_body;
 use crate::wire::adapters::{LoadAdapter, UnloadedAdapter, unloaded_name};
 use crate::wire::json;
 use crate::wire::models::Model;
@@ -16,7 +15,7 @@ use crate::wire::models::Model;
 /// Loads an adapter that requests may name from then on.
 pub async fn load(State(app): State<Arc<App>>, request: Request) -> Result<Json<Model>, ApiError> {
     check_allowed(&app)?;
-    let body = json_body(request, &app.limits).await?;
+    let body = app.bodies.json(request).await?;
     let work = move || {
         let LoadAdapter { name, path } = LoadAdapter::read(json::parse(&body)?)?;
         let loaded = app.engine.load_adapter(&name, &path)?;
@@ -32,7 +31,7 @@ pub async fn unload(
     request: Request,
 ) -> Result<Json<UnloadedAdapter>, ApiError> {
     check_allowed(&app)?;
-    let name = unloaded_name(json::parse(&json_body(request, &app.limits).await?)?)?;
+    let name = unloaded_name(json::parse(&app.bodies.json(request).await?)?)?;
     let unloaded = name.clone();
     // A client that does not wait for the end changes nothing.
     let work = tokio::spawn(async move { app.engine.unload_adapter(&unloaded).await });

@@ -16,7 +16,6 @@ use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::engine::Transcripts;
 use crate::error::ApiError;
-use crate::limits::form_body;
 use crate::lower::{Caller, transcription};
 use crate::request_id::RequestId;
 use crate::response::openai::transcription::{TranscriptBody, TranscriptSoFar, failed};
@@ -61,7 +60,7 @@ async fn begun(
     let extensions = request.extensions();
     let RequestId(request_id) = extensions.get::<RequestId>().cloned().unwrap_or_default();
     let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
-    let (body, boundary) = form_body(request, &app.limits).await?;
+    let (body, boundary, _room) = app.bodies.form(request).await?;
     let wire = TranscriptionRequest::read(FormFields::read(body, boundary, FIELDS).await?)?;
     let response_id = format!("transcript-{}", Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);

@@ -11,7 +11,6 @@ use crate::api::{Api, Prepared, RequestContext};
 use crate::app::{App, ModelNames, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
-use crate::limits::json_body;
 use crate::lower;
 use crate::response::Delivery;
 use crate::response::anthropic::MessagesFramer;
@@ -50,7 +49,7 @@ pub async fn count_tokens(
     request: Request,
 ) -> Result<Json<TokenCount>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
-    let body = json_body(request, &app.limits).await?;
+    let body = app.bodies.json(request).await?;
     let work = move || {
         let request = MessagesRequest::read(json::parse(&body)?, Purpose::Count)?;
         let model = request.model.filter(|_| app.model_names == ModelNames::Strict);

@@ -39,7 +39,7 @@ pub async fn connect(
     Extension(request_id): Extension<RequestId>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    let upgrade = upgrade.max_message_size(app.limits.body_bytes);
+    let upgrade = upgrade.max_message_size(app.bodies.most_bytes());
     upgrade.on_upgrade(move |socket| {
         serve(app, Origin { request_id, tenant: tenant.0, client_id: None }, socket)
     })

@@ -9,7 +9,6 @@ use omnibus_engine::Failure;
 use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
-use crate::limits::json_body;
 use crate::lower;
 use crate::wire::json;
 use crate::wire::tokenize::{DetokenizeRequest, Detokenized, Strings, TokenizeRequest, Tokenized};
@@ -17,7 +16,7 @@ use crate::wire::tokenize::{DetokenizeRequest, Detokenized, Strings, TokenizeReq
 /// Tokenizes a text or a conversation.
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Json<Tokenized>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
-    let body = json_body(request, &app.limits).await?;
+    let body = app.bodies.json(request).await?;
     blocking(move || tokenized(&app, &tenant, TokenizeRequest::read(json::parse(&body)?)?)).await.map(Json)
 }
 
@@ -55,7 +54,7 @@ pub async fn detokenize(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Json<Detokenized>, ApiError> {
-    let body = json_body(request, &app.limits).await?;
+    let body = app.bodies.json(request).await?;
     let work = move || {
         let wire = DetokenizeRequest::read(json::parse(&body)?)?;
         let prompt = app.engine.detokenize(wire.model.as_deref(), &wire.tokens)?;

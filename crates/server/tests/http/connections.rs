@@ -6,7 +6,8 @@ use std::net::Shutdown;
 use super::client::{JSON, connect, exchange, get, parse, post, request, send_and_leave};
 use super::refusals::check_works;
 use super::scripted::RequestEvent;
-use super::{server, server_with_keys};
+use super::{server, server_with, server_with_keys};
+use omnibus_server::{Limits, Settings};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -66,6 +67,25 @@ fn broken_connections_do_not_affect_other_requests() {
         send_and_leave(server.address, bytes, 0);
         check_works(server.address, name);
     }
+}
+
+#[test]
+fn bodies_that_arrive_are_bounded_together() {
+    let limits = Limits { body_bytes: 1 << 20, all_bodies_bytes: 1 << 20, ..Limits::default() };
+    let server = server_with(Settings { limits, ..Settings::default() });
+    let large = || post(server.address, CHAT, &body(&"w ".repeat(300_000), ""));
+    assert_eq!(large().error()["code"], "context_length_exceeded", "one at a time has room");
+    // Half of a body, whose other half does not come.
+    let mut stalled = connect(server.address);
+    let bytes = chat(&"w ".repeat(450_000), "");
+    stalled.write_all(&bytes[..bytes.len() - 100_000]).unwrap();
+    let refused = (0..10_000).map(|_| large()).find(|reply| reply.status == 429).unwrap();
+    assert_eq!(refused.error()["code"], "busy", "{}", refused.body);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    check_works(server.address, "small requests beside it have room");
+    drop(stalled);
+    let answered = (0..10_000).map(|_| large()).find(|reply| reply.status != 429).unwrap();
+    assert_eq!(answered.error()["code"], "context_length_exceeded");
 }
 
 #[test]
