@@ -128,6 +128,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     let settings = &settings;
     let media = vision.as_ref().map(|vision| vision.memory(source)).unwrap_or_default();
     let capacity = capacity::Capacity::of(&model, media, settings)?;
+    warm_up::compile_ahead(&model, &capacity, settings);
     for warning in model.switch_off_failing_kernels(capacity.storage) {
         tracing::warn!("{warning}");
     }

@@ -40,7 +40,7 @@ pub use latent::{
 };
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, WeightFormat, few_rows, parts_of};
 pub use plan::{Operand, Plan};
-pub use program::{compile_with_mlx, compiled_kernels, text as cuda_program_text};
+pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{
     CausalConv, ConvActivation, GatedHeads, RUN_FIELDS, Recurrence, RecurrenceRule, RunCount,
 };

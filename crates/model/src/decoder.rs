@@ -1,6 +1,7 @@
 //! The one decoder: embeds rows, runs the layers over them, and returns logits of the requested rows.
 
 mod adapters;
+mod compile_ahead;
 mod inputs;
 mod layer;
 
@@ -24,6 +25,7 @@ use crate::{
     Mixer, MultimodalRows, Passes, Quantization, Source, StreamDtype, Weights, families, kernel_check,
     kv_format,
 };
+pub use compile_ahead::PassShape;
 use layer::Layer;
 
 /// A network with its weights. Stays on the thread that built it.

@@ -99,6 +99,11 @@ impl KernelCheck {
     }
 }
 
+/// Builds the graphs that choose tokens, with the kernels of [`check`], and drops them.
+pub(crate) fn build_choices(blueprint: &Blueprint) -> mlx::Result<()> {
+    choose::build(blueprint)
+}
+
 /// Every kernel at the shapes of a network whose activations are of `dtype`, with keys and values as floats and packed.
 pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
     let packed = [8, 4].into_iter().filter_map(|bits| blueprint.quantized_kv_format(bits, 64).ok());

@@ -53,7 +53,7 @@ pub use blueprint::{
     Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
-pub use decoder::{LaunchStats, Model, RowLogits};
+pub use decoder::{LaunchStats, Model, PassShape, RowLogits};
 pub use dims::{DimFields, Dims};
 pub use error::Error;
 pub use forward::KvPath;

@@ -49,7 +49,7 @@ enum Allocation {
 
 /// How the number of rows is rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Padding {
+pub(super) enum Padding {
     /// Not at all: the CPU kernels take any number equally well.
     None,
     /// To 1, 2, 4, … 64 and then multiples of 64, so that a GPU compiles for few shapes.
@@ -437,7 +437,7 @@ fn dispatch<'a>(time: &mut Duration, arrays: impl IntoIterator<Item = &'a Array>
 }
 
 impl Padding {
-    fn of(self, rows: usize) -> usize {
+    pub(super) fn of(self, rows: usize) -> usize {
         match self {
             Self::None => rows,
             Self::Buckets if rows <= 64 => rows.next_power_of_two(),

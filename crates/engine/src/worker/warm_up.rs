@@ -8,11 +8,12 @@ use std::time::Instant;
 use mlx::Array;
 use omnibus_core::SequenceId;
 use omnibus_kv::{BlockId, BlockTable};
-use omnibus_model::KvCacheGroup;
+use omnibus_model::{KvCacheGroup, Model, PassShape};
 
+use super::capacity::Capacity;
 use super::catch_panic::catch_panic;
 use super::kv_store::KvStore;
-use super::model_runner::ModelRunner;
+use super::model_runner::{ModelRunner, Padding};
 use super::runner::Runner;
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::Sampling;
@@ -37,6 +38,32 @@ const STEPS: [&[usize]; 14] = [
     &[1; 32],
     &[40, 1, 17, 1, 3, 1, 1, 24, 1],
 ];
+
+/// Compiles the kernels of the warm-up steps on all cores, before anything else needs them. A failure costs only time.
+pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Settings) {
+    if settings.warm_up == WarmUp::Off {
+        return;
+    }
+    let started = Instant::now();
+    let most = settings.step_tokens().min(model.blueprint().context.unwrap_or(usize::MAX));
+    let shape = |step: &&[usize]| {
+        let sequences: Vec<usize> = step.iter().map(|tokens| (*tokens).min(most)).collect();
+        PassShape { rows: Padding::Buckets.of(sequences.iter().sum()), sequences }
+    };
+    let shapes: Vec<PassShape> = STEPS.iter().map(shape).collect();
+    match catch_panic(|| model.compile_ahead(capacity.storage, capacity.block_size, &shapes)) {
+        Ok(0) => {}
+        Ok(kernels) => {
+            tracing::info!(kernels, seconds = started.elapsed().as_secs_f64(), "kernels are compiled");
+        }
+        Err(error) => {
+            // What failed with it must not reach the next evaluation.
+            let _failures = mlx::recover();
+            tracing::warn!(%error, "kernels are compiled when they are first used");
+        }
+    }
+    mlx::memory::clear_cache();
+}
 
 /// Runs warm-up steps, if the settings say so. A failure is no error: requests may fit where these steps do not.
 pub(super) fn warm_up(runner: &mut ModelRunner, settings: &Settings) -> mlx::Result<()> {

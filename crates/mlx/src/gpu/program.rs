@@ -6,8 +6,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 
 use mlx_sys as sys;
 
@@ -47,7 +48,15 @@ struct Program {
 /// A kernel with its constants, and the types of its arrays.
 type Key = (&'static str, Vec<i32>);
 
+/// A program, and its text.
+struct Uncompiled {
+    program: Program,
+    text: String,
+}
+
 thread_local! {
+    /// While graphs are built ahead: the programs that they need.
+    static AHEAD: RefCell<Option<BTreeMap<Key, Uncompiled>>> = const { RefCell::new(None) };
     /// `None` for those that do not compile.
     static PROGRAMS: RefCell<BTreeMap<Key, Option<Program>>> = const { RefCell::new(BTreeMap::new()) };
 }
@@ -104,18 +113,85 @@ fn program(plan: &Plan, inputs: &[Dtype]) -> Option<Program> {
     });
     let outputs = plan.outputs.iter().map(|(_, dtype)| *dtype as i32);
     let types = inputs.iter().map(|dtype| *dtype as i32).chain(outputs);
-    let key = (plan.kernel.name, constants.chain(types).chain([plan.threads]).collect());
-    PROGRAMS.with_borrow_mut(|programs| programs.entry(key).or_insert_with(|| compiled(plan, inputs)).clone())
+    let key: Key = (plan.kernel.name, constants.chain(types).chain([plan.threads]).collect());
+    if let Some(known) = PROGRAMS.with_borrow(|programs| programs.get(&key).cloned()) {
+        return known;
+    }
+    if let Some(noted) = noted(&key, || uncompiled(plan, inputs)) {
+        return noted;
+    }
+    let compiled = uncompiled(plan, inputs).and_then(|program| {
+        sys::cuda_program(&program.program.name, &program.text).ok()?;
+        COMPILED.fetch_add(1, Ordering::Relaxed);
+        Some(program.program)
+    });
+    PROGRAMS.with_borrow_mut(|programs| programs.insert(key, compiled.clone()));
+    compiled
 }
 
-fn compiled(plan: &Plan, inputs: &[Dtype]) -> Option<Program> {
+fn uncompiled(plan: &Plan, inputs: &[Dtype]) -> Option<Uncompiled> {
     let architecture = sys::cuda_architecture().ok()?;
     let mut hasher = DefaultHasher::new();
     (text(plan, "kernel", inputs), architecture, crate::device::version()).hash(&mut hasher);
     let name = format!("omnibus_{}_{:016x}", plan.kernel.name, hasher.finish());
-    sys::cuda_program(&name, &text(plan, &name, inputs)).ok()?;
-    COMPILED.fetch_add(1, Ordering::Relaxed);
-    Some(Program { name, shapes: shapes_read(plan) })
+    let text = text(plan, &name, inputs);
+    Some(Uncompiled { program: Program { name, shapes: shapes_read(plan) }, text })
+}
+
+/// The program, which is compiled later, while graphs are built ahead; else `None`.
+fn noted(key: &Key, made: impl FnOnce() -> Option<Uncompiled>) -> Option<Option<Program>> {
+    AHEAD.with_borrow_mut(|ahead| {
+        let ahead = ahead.as_mut()?;
+        if let Some(known) = ahead.get(key) {
+            return Some(Some(known.program.clone()));
+        }
+        let made = made();
+        let program = made.as_ref().map(|made| made.program.clone());
+        ahead.extend(made.map(|made| (key.clone(), made)));
+        Some(program)
+    })
+}
+
+/// Compiles the programs that graphs need on all cores: how many. The graphs that `build` makes must not be evaluated, and no
+/// array of theirs may outlive it. Programs that do not compile are tried again when they are used. Does nothing, and builds
+/// nothing, where programs are not used.
+pub fn compile_ahead(build: impl FnOnce() -> Result<()>) -> Result<usize> {
+    if Dialect::of(crate::device::backend()) != Some(Dialect::Cuda) || !is_used() {
+        return Ok(0);
+    }
+    /// Ends the notes, also where a graph's construction panics.
+    struct Noting;
+    impl Drop for Noting {
+        fn drop(&mut self) {
+            AHEAD.set(None);
+        }
+    }
+    AHEAD.set(Some(BTreeMap::new()));
+    let noting = Noting;
+    let built = build();
+    let mut programs: Vec<Uncompiled> = AHEAD.take().unwrap_or_default().into_values().collect();
+    drop(noting);
+    // The longest first, which would else be waited for at the end.
+    programs.sort_by_key(|program| program.text.len());
+    let count = programs.len();
+    on_all_cores(programs, |program| _ = sys::cuda_program(&program.program.name, &program.text));
+    built.map(|()| count)
+}
+
+/// Does work from the end of a list on.
+fn on_all_cores<T: Send>(work: Vec<T>, each: impl Fn(T) + Sync) {
+    let work = Mutex::new(work);
+    let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let worker = || {
+        while let Some(one) = next() {
+            each(one);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(worker);
+        }
+    });
 }
 
 /// Inputs whose shape the kernel reads.
@@ -207,5 +283,34 @@ fn cuda_type(dtype: Dtype) -> &'static str {
         Dtype::F32 => "float",
         Dtype::U32 => "uint32_t",
         _ => "int32_t",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_noted_once_while_graphs_are_built_ahead() {
+        let key = ("kernel", vec![1]);
+        let made = || {
+            let program = Program { name: "program".to_owned(), shapes: vec![0] };
+            Some(Uncompiled { program, text: "text".to_owned() })
+        };
+        assert!(noted(&key, || panic!("nothing is built ahead")).is_none());
+        AHEAD.set(Some(BTreeMap::new()));
+        let names: Vec<_> = (0..2).map(|_| noted(&key, made).flatten().map(|program| program.name)).collect();
+        let noted = AHEAD.take().unwrap();
+        assert_eq!(names, [Some("program".to_owned()), Some("program".to_owned())]);
+        assert_eq!(noted.into_values().map(|made| made.text).collect::<Vec<_>>(), ["text"]);
+    }
+
+    #[test]
+    fn all_work_is_done_once() {
+        let done: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
+        on_all_cores((0..100).collect(), |at: usize| _ = done[at].fetch_add(1, Ordering::Relaxed));
+        assert!(done.iter().all(|count| count.load(Ordering::Relaxed) == 1));
     }
 }

@@ -1,0 +1,93 @@
+//! Compiles the GPU kernels of a model's passes before the first of them.
+
+use mlx::Array;
+use omnibus_kv::{BlockId, BlockTable};
+
+use super::Model;
+use crate::{Batch, Kernels, KvCache, KvStorage, Segment, kernel_check};
+
+/// How many rows a pass has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassShape {
+    /// Of each sequence.
+    pub sequences: Vec<usize>,
+    /// With padding.
+    pub rows: usize,
+}
+
+impl Model {
+    /// Compiles the kernels of these passes, and of the choice of tokens, on all cores: how many. Nothing is computed. A failure
+    /// costs only time: what is not compiled here is compiled when it is first used.
+    pub fn compile_ahead(
+        &self,
+        storage: KvStorage,
+        block_size: usize,
+        passes: &[PassShape],
+    ) -> mlx::Result<usize> {
+        if self.kernels != Kernels::Gpu {
+            return Ok(0);
+        }
+        mlx::gpu::compile_ahead(|| {
+            passes.iter().try_for_each(|pass| self.build_pass(storage, block_size, pass))?;
+            kernel_check::build_choices(&self.blueprint)
+        })
+    }
+
+    /// Builds the graph of a pass over a cache of its own, and drops it.
+    fn build_pass(&self, storage: KvStorage, block_size: usize, pass: &PassShape) -> mlx::Result<()> {
+        let sequences = pass.sequences.len();
+        let longest = pass.sequences.iter().copied().max().unwrap_or(0).div_ceil(block_size);
+        let groups = self.blueprint.kv_cache_groups(storage);
+        let held = |is_state: bool| if is_state { 1 } else { longest };
+        let blocks: Vec<usize> =
+            groups.iter().map(|group| sequences * held(group.spec.kind.is_state())).collect();
+        let mut cache = KvCache::new(&self.blueprint, &blocks, block_size, storage)?;
+        let (mut segments, mut first) = (Vec::new(), 0);
+        for (at, len) in pass.sequences.iter().copied().enumerate() {
+            let tables = groups.iter().map(|group| {
+                let kind = group.spec.kind;
+                let begin = at * held(kind.is_state());
+                let count = if kind.is_state() { 1 } else { len.div_ceil(block_size) };
+                let blocks = (begin..begin + count).map(|block| BlockId(block as u32)).collect();
+                BlockTable { blocks, ..BlockTable::new(kind, block_size) }
+            });
+            let tables = tables.collect();
+            segments.push(Segment { first, len, context: 0, prompt: len, samples: 1, adapter: None, tables });
+            first += len;
+        }
+        let logits_at = segments.iter().map(|segment| segment.first + segment.len - 1).collect();
+        let tokens = Array::from_slice(&vec![0i32; pass.rows], &[pass.rows as i32])?;
+        let batch = Batch { tokens, segments, logits_at, multimodal: None };
+        let (ctx, _adapted) = self.context(&batch, &mut cache)?;
+        self.compute(&batch.tokens, &ctx, &mut cache).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use omnibus_kv::{FloatType, KvFormat};
+
+    use super::*;
+    use crate::{RandomWeights, Source};
+
+    #[test]
+    fn graphs_of_every_kind_of_layer_are_built() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let passes = [vec![40], vec![1; 8], vec![30, 1, 17, 1, 3]];
+        let passes = passes.map(|sequences| PassShape { rows: 64, sequences });
+        for name in
+            ["qwen3", "qwen3_moe", "gemma3_text", "gpt_oss", "deepseek_v3", "qwen3_next", "mamba2", "lfm2"]
+        {
+            let config = std::fs::read_to_string(fixtures.join(name).join("config.json")).unwrap();
+            let random = RandomWeights::new(name, &config, None).unwrap();
+            let model = Model::load(&Source::Random(random), Kernels::fastest()).unwrap();
+            for pass in &passes {
+                let storage = KvStorage::from(KvFormat::Float(FloatType::F32));
+                let built = model.build_pass(storage, 16, pass);
+                assert!(built.is_ok(), "{name}, {pass:?}: {built:?}");
+            }
+        }
+    }
+}
