@@ -4,7 +4,8 @@ use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable};
 
 use super::Model;
-use crate::{Batch, Kernels, KvCache, KvStorage, Segment, kernel_check};
+use crate::forward::StatePath;
+use crate::{Batch, Kernels, KvCache, KvStorage, Mixer, Segment, kernel_check};
 
 /// How many rows a pass has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +25,12 @@ impl Model {
         block_size: usize,
         passes: &[PassShape],
     ) -> mlx::Result<usize> {
-        if self.kernels != Kernels::Gpu {
+        let recurrent: Vec<&Mixer> =
+            self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
+        // Without kernels for them, the graph's construction reads initial states.
+        let reads_states =
+            !recurrent.is_empty() && self.kernels.ops().state_path(&recurrent) == StatePath::Gather;
+        if self.kernels != Kernels::Gpu || reads_states {
             return Ok(0);
         }
         mlx::gpu::compile_ahead(|| {
