@@ -6,6 +6,7 @@
 mod api;
 mod app;
 mod auth;
+mod byte_room;
 mod crypto;
 mod engine;
 mod error;

@@ -3,7 +3,6 @@
 //! Invariant: a limit is checked before memory is allocated for the limited data.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,8 +11,8 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::byte_room::{Arrived, ByteRoom};
 use crate::error::ApiError;
 
 /// Limits on HTTP requests.
@@ -49,15 +48,14 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Bodies {
     limits: Limits,
-    /// A permit for each byte that may still arrive.
-    room: Arc<Semaphore>,
+    room: ByteRoom,
 }
 
 /// A body. Others may arrive in its place once it is dropped.
 #[derive(Debug)]
 pub struct ReceivedBody {
     bytes: Bytes,
-    room: OwnedSemaphorePermit,
+    arrived: Arrived,
 }
 
 impl Deref for ReceivedBody {
@@ -71,8 +69,7 @@ impl Deref for ReceivedBody {
 impl Bodies {
     /// Within these limits.
     pub fn new(limits: Limits) -> Self {
-        let most = limits.all_bodies_bytes.max(limits.body_bytes).min(Semaphore::MAX_PERMITS);
-        Self { limits, room: Arc::new(Semaphore::new(most)) }
+        Self { limits, room: ByteRoom::new(limits.all_bodies_bytes.max(limits.body_bytes)) }
     }
 
     /// Largest body, in bytes.
@@ -86,16 +83,16 @@ impl Bodies {
         self.receive(request).await
     }
 
-    /// The body of a form, the boundary of its parts, and its room, which is to be kept as long as the bytes.
-    pub async fn form(&self, request: Request) -> Result<(Bytes, String, OwnedSemaphorePermit), ApiError> {
+    /// The body of a form, the boundary of its parts, and the room that it takes until that is dropped.
+    pub async fn form(&self, request: Request) -> Result<(Bytes, String, Arrived), ApiError> {
         let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let boundary = multer::parse_boundary(kind.unwrap_or_default()).map_err(|_| {
             ApiError::unsupported_media(
                 "the header `content-type` must be `multipart/form-data` with a boundary",
             )
         })?;
-        let ReceivedBody { bytes, room } = self.receive(request).await?;
-        Ok((bytes, boundary, room))
+        let ReceivedBody { bytes, arrived } = self.receive(request).await?;
+        Ok((bytes, boundary, arrived))
     }
 
     async fn receive(&self, request: Request) -> Result<ReceivedBody, ApiError> {
@@ -122,21 +119,19 @@ impl Bodies {
 
     async fn read(&self, mut body: Body) -> Result<Read, ApiError> {
         let mut bytes = BytesMut::new();
-        let no_room = |_| ApiError::unavailable("the server receives no bodies");
-        let mut room = Arc::clone(&self.room).try_acquire_many_owned(0).map_err(no_room)?;
+        let mut arrived = self.room.arrived();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| ApiError::malformed(format!("the body broke off: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > self.limits.body_bytes {
                 return Ok(Read::TooLarge(body));
             }
-            let more = u32::try_from(data.len()).ok();
-            let more = more.and_then(|more| Arc::clone(&self.room).try_acquire_many_owned(more).ok());
-            let Some(more) = more else { return Ok(Read::NoRoom(body)) };
-            room.merge(more);
+            if !arrived.add(data.len()) {
+                return Ok(Read::NoRoom(body));
+            }
             bytes.extend_from_slice(&data);
         }
-        Ok(Read::All(ReceivedBody { bytes: bytes.freeze(), room }))
+        Ok(Read::All(ReceivedBody { bytes: bytes.freeze(), arrived }))
     }
 }
 

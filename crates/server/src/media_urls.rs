@@ -15,11 +15,14 @@ use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
+use crate::byte_room::{Arrived, ByteRoom};
 use crate::engine::Engine;
 use crate::error::ApiError;
 
 /// Most redirects of one fetch.
 const REDIRECTS_MAX: usize = 3;
+/// Most bytes that are fetched for all requests together.
+const ALL_BYTES_MAX: usize = 512 << 20;
 
 /// Where media may come from.
 #[derive(Debug, Clone)]
@@ -31,6 +34,23 @@ pub struct MediaUrls {
     bytes_max: u64,
     /// Longest time of a fetch, redirects included.
     timeout: Duration,
+    /// Of all requests together.
+    room: ByteRoom,
+}
+
+/// Why there are no bytes of a URL.
+#[derive(Debug)]
+enum FetchError {
+    /// In words that follow the field's name.
+    Refused(String),
+    /// Other requests fetch too much.
+    NoRoom,
+}
+
+impl<T: Into<String>> From<T> for FetchError {
+    fn from(why: T) -> Self {
+        Self::Refused(why.into())
+    }
 }
 
 /// A host, and its port where it is none of HTTP's own.
@@ -47,6 +67,7 @@ impl Default for MediaUrls {
             directories: Vec::new(),
             bytes_max: 64 << 20,
             timeout: Duration::from_secs(30),
+            room: ByteRoom::new(ALL_BYTES_MAX),
         }
     }
 }
@@ -77,54 +98,56 @@ impl MediaUrls {
         let Input::Chat(chat) = input else { return Ok(()) };
         let has_urls = chat.media.iter().any(|item| matches!(item.source, MediaSource::Url(_)));
         let _place = if has_urls { engine.admit(tenant)? } else { Admission::default() };
-        let mut left = self.bytes_max;
+        let (mut left, mut arrived) = (self.bytes_max, self.room.arrived());
         for item in &mut chat.media {
             let MediaSource::Url(url) = &item.source else { continue };
             let fail = |why: String| ApiError::invalid(&item.field, format!("`{}`: {why}", item.field));
             let url = Url::parse(url).map_err(|error| fail(format!("is no URL: {error}")))?;
             let bytes = match url.scheme() {
-                "file" if !self.directories.is_empty() => self.read(&url, left),
-                "http" | "https" if !self.domains.is_empty() => self.download(url, left),
+                "file" if !self.directories.is_empty() => self.read(&url, left, &mut arrived),
+                "http" | "https" if !self.domains.is_empty() => self.download(url, left, &mut arrived),
                 _ => continue,
             };
-            let bytes = bytes.map_err(fail)?;
+            let bytes = bytes.map_err(|error| match error {
+                FetchError::Refused(why) => fail(why),
+                FetchError::NoRoom => ApiError::busy("the server is fetching too many large files"),
+            })?;
             left = left.saturating_sub(bytes.len() as u64);
             item.source = MediaSource::Bytes(bytes.into());
         }
         Ok(())
     }
 
-    fn read(&self, url: &Url, most: u64) -> Result<Vec<u8>, String> {
+    fn read(&self, url: &Url, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
         let unknown = || "no file of the allowed directories".to_owned();
         let path = url.to_file_path().ok().and_then(|path| path.canonicalize().ok()).ok_or_else(unknown)?;
         if !self.directories.iter().any(|directory| path.starts_with(directory)) || !path.is_file() {
-            return Err(unknown());
+            return Err(unknown().into());
         }
-        read_file(&path, most)
+        read_file(&path, most, arrived)
     }
 
-    fn download(&self, url: Url, most: u64) -> Result<Vec<u8>, String> {
-        let runtime =
-            tokio::runtime::Handle::try_current().map_err(|_| "cannot be fetched here".to_owned())?;
+    fn download(&self, url: Url, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| "cannot be fetched here")?;
         let late = || format!("was not fetched within {} s", self.timeout.as_secs_f64());
-        let download = tokio::time::timeout(self.timeout, self.follow(url, most));
-        runtime.block_on(async { download.await.unwrap_or_else(|_| Err(late())) })
+        let download = tokio::time::timeout(self.timeout, self.follow(url, most, arrived));
+        runtime.block_on(async { download.await.unwrap_or_else(|_| Err(late().into())) })
     }
 
-    async fn follow(&self, mut url: Url, most: u64) -> Result<Vec<u8>, String> {
+    async fn follow(&self, mut url: Url, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.get(&url).await?;
             if !response.status().is_redirection() {
-                return body(response, most).await;
+                return body(response, most, arrived).await;
             }
             let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
             let to = to.and_then(|to| url.join(to).ok()).ok_or("redirects to no URL")?;
             if url.scheme() == "https" && to.scheme() != "https" {
-                return Err("redirects from https to another scheme".to_owned());
+                return Err("redirects from https to another scheme".into());
             }
             url = to;
         }
-        Err(format!("redirects more than {REDIRECTS_MAX} times"))
+        Err(format!("redirects more than {REDIRECTS_MAX} times").into())
     }
 
     /// One request, to an address that was checked.
@@ -186,10 +209,10 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err(format!("`{host}` has no address")) } else { Ok(found) }
 }
 
-async fn body(mut response: Response, most: u64) -> Result<Vec<u8>, String> {
+async fn body(mut response: Response, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
     let status = response.status();
     if !status.is_success() {
-        return Err(format!("is answered with the status {}", status.as_u16()));
+        return Err(format!("is answered with the status {}", status.as_u16()).into());
     }
     let header =
         |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -197,33 +220,44 @@ async fn body(mut response: Response, most: u64) -> Result<Vec<u8>, String> {
     let is_media = ["image/", "video/", "audio/", "application/octet-stream", "binary/octet-stream"];
     if !kind.is_empty() && !is_media.iter().any(|known| kind.starts_with(known)) {
         let kind: String = kind.chars().filter(char::is_ascii_graphic).take(60).collect();
-        return Err(format!("is of the type `{kind}`, which is no image, video or sound"));
+        return Err(format!("is of the type `{kind}`, which is no image, video or sound").into());
     }
     let coding = header(CONTENT_ENCODING);
     if !coding.is_empty() && coding != "identity" {
-        return Err("is compressed for the transfer".to_owned());
+        return Err("is compressed for the transfer".into());
     }
     let too_large = || format!("has more than {most} bytes");
     if response.content_length().is_some_and(|bytes| bytes > most) {
-        return Err(too_large());
+        return Err(too_large().into());
     }
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| reason(&error))? {
         if (bytes.len() + chunk.len()) as u64 > most {
-            return Err(too_large());
+            return Err(too_large().into());
+        }
+        if !arrived.add(chunk.len()) {
+            return Err(FetchError::NoRoom);
         }
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
 }
 
-fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, String> {
+fn read_file(path: &Path, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
     use std::io::Read as _;
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let length = file.metadata().map_err(cannot)?.len();
+    if length > most {
+        return Err(format!("has more than {most} bytes").into());
+    }
+    if !usize::try_from(length).is_ok_and(|length| arrived.add(length)) {
+        return Err(FetchError::NoRoom);
+    }
+    // What is written to it meanwhile is not read.
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() as u64 > most { Err(format!("has more than {most} bytes")) } else { Ok(bytes) }
+    file.take(length).read_to_end(&mut bytes).map_err(cannot)?;
+    Ok(bytes)
 }
 
 /// The innermost reason.
@@ -238,6 +272,21 @@ fn reason(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_have_room_of_all_requests_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        std::fs::write(&path, [7; 60]).unwrap();
+        let room = ByteRoom::new(100);
+        let (mut first, mut second) = (room.arrived(), room.arrived());
+        assert_eq!(read_file(&path, 60, &mut first).unwrap(), [7; 60]);
+        assert!(matches!(read_file(&path, 60, &mut second), Err(FetchError::NoRoom)));
+        drop(first);
+        assert_eq!(read_file(&path, 60, &mut second).unwrap().len(), 60);
+        let too_large = read_file(&path, 59, &mut room.arrived());
+        assert!(matches!(too_large, Err(FetchError::Refused(why)) if why == "has more than 59 bytes"));
+    }
 
     #[test]
     fn domains_are_hosts_with_ports() {
