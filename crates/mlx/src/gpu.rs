@@ -22,6 +22,7 @@ mod recurrent;
 mod route;
 mod source;
 mod step_graph;
+mod take;
 
 pub use attention::{
     HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryAxes, RotaryNorm,
@@ -47,6 +48,7 @@ pub use recurrent::{
 pub use route::{Correction, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
 pub use step_graph::{KernelTime, OtherArrays, StepArrays, StepGraph};
+pub use take::TakeNumbers;
 
 /// Whether ops of this thread go to a GPU that has these kernels.
 pub fn available() -> bool {

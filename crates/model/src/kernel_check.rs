@@ -22,6 +22,7 @@ use weights::CheckedWeights;
 
 use crate::gpu_switches::{GpuKernel, switch_off};
 use crate::ops::has_warpgroups;
+use crate::take_rows::take_rows;
 use crate::{Blueprint, LayerSpec, Mixer, Quantization, kv_format};
 
 /// One kernel at one shape.
@@ -99,9 +100,10 @@ impl KernelCheck {
     }
 }
 
-/// Builds the graphs that choose tokens, with the kernels of [`check`], and drops them.
+/// Builds the graphs that choose tokens and put them into the next step, and drops them.
 pub(crate) fn build_choices(blueprint: &Blueprint) -> mlx::Result<()> {
-    choose::build(blueprint)
+    let tokens = choose::build(blueprint)?;
+    take_rows(&tokens, &tokens).map(drop)
 }
 
 /// Every kernel at the shapes of a network whose activations are of `dtype`, with keys and values as floats and packed.
@@ -196,11 +198,13 @@ fn groups(
             states.push(mixer);
         }
     }
+    let mut embed = elementwise::embed(blueprint.hidden, weights, dtype);
+    embed.push(elementwise::take_numbers());
     let recurrences =
         states.into_iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
     vec![
         (GpuKernel::Attention, of_attention(blueprint, dtype, measure, formats)),
-        (GpuKernel::Embed, elementwise::embed(blueprint.hidden, weights, dtype)),
+        (GpuKernel::Embed, embed),
         (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
         (GpuKernel::Linear, elementwise::linear(blueprint, weights, dtype, measure)),

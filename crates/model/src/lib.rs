@@ -80,4 +80,5 @@ pub use prompt_cache::{BlockImport, PromptCache};
 pub use quantization::{Foreign, Quantization, QuantizationChoice, TernaryScale, ZeroPoints};
 pub use rewrite::{WeightRewrite, When};
 pub use rope::{Position, Rope, RotaryAxes, RotaryPairing, RotarySections, Scaling, SectionLayout};
+pub use take_rows::take_rows;
 pub use weights::{LoadError, RandomWeights, Source, Weights};

@@ -1,17 +1,18 @@
-//! Rows of an array by their numbers.
+//! Rows of an array by their numbers, and numbers by their places.
 
 use std::sync::OnceLock;
 
-use mlx::Array;
 use mlx::device::{Backend, backend};
-use mlx::gpu::{Embed, TableFormat};
+use mlx::gpu::{Embed, TableFormat, TakeNumbers};
+use mlx::{Array, Dtype};
 
 use crate::environment;
 use crate::gpu_switches::{GpuKernel, is_on};
 
-/// The rows of `x`, `[n, ..]`, that `rows` names, any shape of i32 or u32 below n: `[rows' shape, ..]`. On CUDA by our kernel:
-/// MLX compiles a gather of each type for two to three seconds, and reads a tenth of the memory's bandwidth with it.
-pub(crate) fn take_rows(x: &Array, rows: &Array) -> mlx::Result<Array> {
+/// The rows of `x`, `[n, ..]`, that `rows` names, any shape of i32 or u32 below n: `[rows' shape, ..]`. On CUDA floats and single
+/// i32 are taken by our kernels: MLX compiles a gather of each type for two to three seconds, and reads a tenth of the memory's
+/// bandwidth with it.
+pub fn take_rows(x: &Array, rows: &Array) -> mlx::Result<Array> {
     match by_kernel(x, rows)? {
         Some(taken) => Ok(taken),
         None => x.take(rows, 0),
@@ -24,12 +25,34 @@ fn by_kernel(x: &Array, rows: &Array) -> mlx::Result<Option<Array>> {
         && *CHOSEN.get_or_init(|| environment::kernels().as_deref() != Some("mlx"))
         && is_on(GpuKernel::Embed);
     let Some((count, row)) = x.shape().split_first().filter(|_| is_used) else { return Ok(None) };
-    let width = row.iter().product();
-    let embed = Embed { dtype: x.dtype()?, rows: rows.size() as i32, width, format: TableFormat::Float };
-    let Some(plan) = embed.plan().filter(|_| rows.size() > 0 && *count > 0) else { return Ok(None) };
-    let table = x.reshape(&[*count, width])?;
-    let numbers = rows.reshape(&[-1])?.view(mlx::Dtype::I32)?;
-    let taken = plan.call(&[&numbers, &table, &table, &table])?.pop();
-    let taken = taken.ok_or_else(|| mlx::Error::new("rows of an array"))?;
-    taken.reshape(&[rows.shape(), row].concat()).map(Some)
+    let (width, taken) = (row.iter().product(), rows.size() as i32);
+    let numbers = rows.reshape(&[-1])?.view(Dtype::I32)?;
+    let made = match (x.dtype()?, row.is_empty()) {
+        _ if taken == 0 || *count == 0 => return Ok(None),
+        (Dtype::I32, true) => TakeNumbers { count: taken }.plan().call(&[x, &numbers])?,
+        (dtype, _) => {
+            let embed = Embed { dtype, rows: taken, width, format: TableFormat::Float };
+            let Some(plan) = embed.plan() else { return Ok(None) };
+            let table = x.reshape(&[*count, width])?;
+            plan.call(&[&numbers, &table, &table, &table])?
+        }
+    };
+    let made = made.into_iter().next().ok_or_else(|| mlx::Error::new("rows of an array"))?;
+    made.reshape(&[rows.shape(), row].concat()).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_the_shape_of_their_numbers() {
+        let x = Array::arange(0..12, Dtype::I32).unwrap().reshape(&[3, 2, 2]).unwrap();
+        let rows = Array::from_slice(&[2, 0, 2, 1], &[2, 2]).unwrap();
+        let taken = take_rows(&x, &rows).unwrap();
+        assert_eq!(taken.shape(), [2, 2, 2, 2]);
+        assert_eq!(taken.to_vec::<i32>().unwrap(), [8, 9, 10, 11, 0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7]);
+        let numbers = take_rows(&x.reshape(&[12]).unwrap(), &Array::from_slice(&[7u32, 3], &[2]).unwrap());
+        assert_eq!(numbers.unwrap().to_vec::<i32>().unwrap(), [7, 3]);
+    }
 }

@@ -8,7 +8,7 @@ use omnibus_core::Token;
 use omnibus_kv::BlockId;
 use omnibus_model::{
     AdapterId, Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows,
-    PromptCache, RotaryAxes, Segment, SpanRuns,
+    PromptCache, RotaryAxes, Segment, SpanRuns, take_rows,
 };
 
 use super::capacity::Capacity;
@@ -164,7 +164,7 @@ impl ModelRunner {
             return Ok(sample.tokens.clone());
         }
         let places = Array::from_slice(&places, &[count as i32])?;
-        mlx::concatenate(&[&known, &sample.tokens.astype(Dtype::I32)?], 0)?.take(&places, 0)
+        take_rows(&mlx::concatenate(&[&known, &sample.tokens.astype(Dtype::I32)?], 0)?, &places)
     }
 
     /// What media change in a pass of `rows` rows, padding included.
@@ -196,7 +196,7 @@ impl ModelRunner {
         let [rows, _] = logits.dims()?;
         let logits = match at.iter().copied().eq(0..rows) {
             true => logits,
-            false => &logits.take(&Array::from_slice(&at, &[at.len() as i32])?, 0)?,
+            false => &take_rows(logits, &Array::from_slice(&at, &[at.len() as i32])?)?,
         };
         self.sampler.sample(logits, &forward.samples).map(Some)
     }

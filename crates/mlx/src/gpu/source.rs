@@ -69,6 +69,7 @@ macro_rules! kernel {
 }
 
 pub(super) static UPLOAD: Kernel = kernel!("upload", &["x"], &["y"], Dialect);
+pub(super) static TAKE_NUMBERS: Kernel = kernel!("take_numbers", &["x", "at"], &["y"], Dialect);
 pub(super) static QK_ROPE_WRITE: Kernel = kernel!(
     "qk_rope_write",
     &["qkv", "qw", "kw", "freq", "axis", "pos", "slot", "kpool", "vpool"],

@@ -17,4 +17,5 @@ mod pools;
 mod recurrent;
 mod rotary;
 mod route;
+mod take;
 mod text;

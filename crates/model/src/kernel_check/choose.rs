@@ -35,13 +35,13 @@ pub(super) fn checks(blueprint: &Blueprint, measure: Measure) -> Vec<KernelCheck
     vec![plain, edited]
 }
 
-/// Chooses tokens in both ways, lazily.
-pub(super) fn build(blueprint: &Blueprint) -> mlx::Result<()> {
+/// Tokens chosen in both ways, lazily.
+pub(super) fn build(blueprint: &Blueprint) -> mlx::Result<Array> {
     let logits = logits(blueprint.vocab)?;
     let edits = Edits::new(logits.dim(1)?)?;
     let shares: Vec<f32> = (0..ROWS).map(share).collect();
     ours(&logits, &shares, None)?;
-    ours(&logits, &shares, Some(edits.operands())).map(drop)
+    ours(&logits, &shares, Some(edits.operands()))
 }
 
 fn logits(vocab: usize) -> mlx::Result<Array> {

@@ -5,6 +5,7 @@ use mlx::{Array, Dtype};
 use super::weights::CheckedWeights;
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::ops::{Kernels, Ops, Weight};
+use crate::take_rows::take_rows;
 use crate::{Activation, Blueprint, Mlp};
 
 /// Rows of a decode step.
@@ -61,6 +62,19 @@ pub(super) fn embed(hidden: usize, weights: &[CheckedWeights], dtype: Dtype) -> 
     };
     let is_affine = |weights: &&CheckedWeights| weights.is_affine_or_dense() && weights.fits(hidden);
     weights.iter().filter(is_affine).map(check).collect()
+}
+
+/// Numbers by their places, beside those that the host picks.
+pub(super) fn take_numbers() -> KernelCheck {
+    const COUNT: i32 = 300;
+    KernelCheck::new("take_numbers", format!("{COUNT}"), Dtype::I32, || {
+        let places: Vec<i32> = (0..COUNT).map(|place| place * 97 % COUNT).collect();
+        let numbers: Vec<i32> = (0..COUNT).map(|number| number * 31 - 4000).collect();
+        let picked = places.iter().filter_map(|place| numbers.get(*place as usize)).copied();
+        let expected = Array::from_slice(&picked.collect::<Vec<_>>(), &[COUNT])?;
+        let [numbers, places] = [numbers, places].map(|values| Array::from_slice(&values, &[COUNT]));
+        Ok((distance(&take_rows(&numbers?, &places?)?, &expected)?, None))
+    })
 }
 
 /// Gated activations of every width, and the sum with a shared expert.
