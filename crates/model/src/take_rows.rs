@@ -9,8 +9,8 @@ use mlx::{Array, Dtype};
 use crate::environment;
 use crate::gpu_switches::{GpuKernel, is_on};
 
-/// The rows of `x`, `[n, ..]`, that `rows` names, any shape of i32 or u32 below n: `[rows' shape, ..]`. On CUDA floats and single
-/// i32 are taken by our kernels: MLX compiles a gather of each type for two to three seconds, and reads a tenth of the memory's
+/// The rows of `x`, `[n, ..]`, that `rows` names, any shape of i32 or u32 below n: `[rows' shape, ..]`. On CUDA rows of
+/// floats and single i32 and f32 are taken by our kernels: MLX compiles a gather of each type for two to three seconds, and reads a tenth of the memory's
 /// bandwidth with it.
 pub fn take_rows(x: &Array, rows: &Array) -> mlx::Result<Array> {
     match by_kernel(x, rows)? {
@@ -29,7 +29,10 @@ fn by_kernel(x: &Array, rows: &Array) -> mlx::Result<Option<Array>> {
     let numbers = rows.reshape(&[-1])?.view(Dtype::I32)?;
     let made = match (x.dtype()?, row.is_empty()) {
         _ if taken == 0 || *count == 0 => return Ok(None),
-        (Dtype::I32, true) => TakeNumbers { count: taken }.plan().call(&[x, &numbers])?,
+        (dtype @ (Dtype::I32 | Dtype::F32), true) => {
+            let made = TakeNumbers { count: taken }.plan().call(&[&x.view(Dtype::I32)?, &numbers])?;
+            made.into_iter().map(|made| made.view(dtype)).collect::<mlx::Result<_>>()?
+        }
         (dtype, _) => {
             let embed = Embed { dtype, rows: taken, width, format: TableFormat::Float };
             let Some(plan) = embed.plan() else { return Ok(None) };

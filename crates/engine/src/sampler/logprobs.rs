@@ -1,6 +1,7 @@
 //! Log-probabilities of sampled tokens and of the most likely ones, from the model's own logits.
 
 use mlx::{Array, Dtype};
+use omnibus_model::take_rows;
 
 /// Log-probabilities of some rows, not yet read.
 pub(crate) struct PendingLogprobs {
@@ -24,14 +25,17 @@ impl PendingLogprobs {
     pub(crate) fn new(logits: &Array, tokens: &Array, top: usize) -> mlx::Result<Self> {
         let [rows, vocab] = logits.dims()?;
         let norm = logits.logsumexp(&[-1])?.expand_dims(&[-1])?;
-        let chosen = logits.take_along_axis(&tokens.expand_dims(&[-1])?, -1)? - &norm;
+        let (all, first) = (logits.reshape(&[-1])?, Array::arange(0..rows, Dtype::I32)? * vocab);
+        let first = first.expand_dims(&[-1])?;
+        let of = |tokens: &Array| take_rows(&all, &(tokens + &first));
+        let chosen = of(&tokens.expand_dims(&[-1])?)? - &norm;
         let top = (top as i32).min(vocab);
         let top = if top == 0 {
             None
         } else {
             let order = logits.argpartition(vocab - top, -1)?;
             let most_likely = order.slice(&[0, vocab - top], &[rows, vocab])?.astype(Dtype::I32)?;
-            let scores = logits.take_along_axis(&most_likely, -1)? - &norm;
+            let scores = of(&most_likely)? - &norm;
             Some((most_likely, scores))
         };
         Ok(Self { chosen, top })
