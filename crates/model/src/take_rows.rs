@@ -10,8 +10,8 @@ use crate::environment;
 use crate::gpu_switches::{GpuKernel, is_on};
 
 /// The rows of `x`, `[n, ..]`, that `rows` names, any shape of i32 or u32 below n: `[rows' shape, ..]`. On CUDA rows of
-/// floats and single i32 and f32 are taken by our kernels: MLX compiles a gather of each type for two to three seconds, and reads a tenth of the memory's
-/// bandwidth with it.
+/// floats and single i32 and f32 are taken by our kernels: MLX compiles a gather of each type for two to three seconds, and
+/// reads a tenth of the memory's bandwidth with it.
 pub fn take_rows(x: &Array, rows: &Array) -> mlx::Result<Array> {
     match by_kernel(x, rows)? {
         Some(taken) => Ok(taken),
@@ -22,6 +22,7 @@ pub fn take_rows(x: &Array, rows: &Array) -> mlx::Result<Array> {
 fn by_kernel(x: &Array, rows: &Array) -> mlx::Result<Option<Array>> {
     static CHOSEN: OnceLock<bool> = OnceLock::new();
     let is_used = backend() == Backend::Cuda
+        && mlx::gpu::available()
         && *CHOSEN.get_or_init(|| environment::kernels().as_deref() != Some("mlx"))
         && is_on(GpuKernel::Embed);
     let Some((count, row)) = x.shape().split_first().filter(|_| is_used) else { return Ok(None) };
