@@ -9,7 +9,7 @@ use crate::paths;
 use crate::process::{python, run as finish};
 use crate::wheel::{self, Wheel};
 
-/// The wheels' version: of the CUDA that MLX's wheel for Linux is built for.
+/// The wheels' version: a release of CUDA 13, which MLX's wheel for Linux is built for.
 const VERSION: &str = "13.5.37";
 const WHEELS: [&str; 3] = ["nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt"];
 const COMPILER: &str = include_str!("cuda_kernels.py");

@@ -59,7 +59,7 @@ pub use info::{AdapterInfo, Health, ModelInfo, RequestInfo, RequestOrigin, Reque
 pub use kernel_table::{KernelRow, KernelTable, kernel_table};
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
-pub use media::{MediaBytes, MediaItem, MediaSource};
+pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
 pub use memory_plan::{MemoryLimit, MemoryPlan};
 pub use model_source::ModelSource;
 pub use omnibus_core::random;

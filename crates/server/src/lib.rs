@@ -6,7 +6,6 @@
 mod api;
 mod app;
 mod auth;
-mod byte_room;
 mod crypto;
 mod engine;
 mod error;

@@ -11,8 +11,8 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use omnibus_engine::{ByteBudget, Reserved};
 
-use crate::byte_room::{Arrived, ByteRoom};
 use crate::error::ApiError;
 
 /// Limits on HTTP requests.
@@ -48,14 +48,15 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Bodies {
     limits: Limits,
-    room: ByteRoom,
+    /// Of all bodies.
+    budget: ByteBudget,
 }
 
-/// A body. Others may arrive in its place once it is dropped.
+/// A body, which counts towards the budget until it is dropped.
 #[derive(Debug)]
 pub struct ReceivedBody {
     bytes: Bytes,
-    arrived: Arrived,
+    reserved: Reserved,
 }
 
 impl Deref for ReceivedBody {
@@ -69,7 +70,7 @@ impl Deref for ReceivedBody {
 impl Bodies {
     /// Within these limits.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, room: ByteRoom::new(limits.all_bodies_bytes.max(limits.body_bytes)) }
+        Self { limits, budget: ByteBudget::new(limits.all_bodies_bytes.max(limits.body_bytes) as u64) }
     }
 
     /// Largest body, in bytes.
@@ -83,16 +84,16 @@ impl Bodies {
         self.receive(request).await
     }
 
-    /// The body of a form, the boundary of its parts, and the room that it takes until that is dropped.
-    pub async fn form(&self, request: Request) -> Result<(Bytes, String, Arrived), ApiError> {
+    /// The body of a form, the boundary of its parts, and what it takes of the budget until that is dropped.
+    pub async fn form(&self, request: Request) -> Result<(Bytes, String, Reserved), ApiError> {
         let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let boundary = multer::parse_boundary(kind.unwrap_or_default()).map_err(|_| {
             ApiError::unsupported_media(
                 "the header `content-type` must be `multipart/form-data` with a boundary",
             )
         })?;
-        let ReceivedBody { bytes, arrived } = self.receive(request).await?;
-        Ok((bytes, boundary, arrived))
+        let ReceivedBody { bytes, reserved } = self.receive(request).await?;
+        Ok((bytes, boundary, reserved))
     }
 
     async fn receive(&self, request: Request) -> Result<ReceivedBody, ApiError> {
@@ -106,32 +107,33 @@ impl Bodies {
             return Err(too_large());
         }
         let read = tokio::time::timeout(self.limits.body_timeout, self.read(body)).await;
-        let (rest, error) = match read
-            .map_err(|_| ApiError::body_timeout(self.limits.body_timeout.as_secs()))??
-        {
-            Read::All(received) => return Ok(received),
-            Read::TooLarge(rest) => (rest, too_large()),
-            Read::NoRoom(rest) => (rest, ApiError::busy("the server is receiving too many large requests")),
-        };
+        let (rest, error) =
+            match read.map_err(|_| ApiError::body_timeout(self.limits.body_timeout.as_secs()))?? {
+                Read::All(received) => return Ok(received),
+                Read::TooLarge(rest) => (rest, too_large()),
+                Read::OverBudget(rest) => {
+                    (rest, ApiError::busy("the server is receiving too many large requests"))
+                }
+            };
         discard(rest, &head.headers).await;
         Err(error)
     }
 
     async fn read(&self, mut body: Body) -> Result<Read, ApiError> {
         let mut bytes = BytesMut::new();
-        let mut arrived = self.room.arrived();
+        let mut reserved = self.budget.nothing();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| ApiError::malformed(format!("the body broke off: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > self.limits.body_bytes {
                 return Ok(Read::TooLarge(body));
             }
-            if !arrived.add(data.len()) {
-                return Ok(Read::NoRoom(body));
+            if !reserved.grow(data.len() as u64) {
+                return Ok(Read::OverBudget(body));
             }
             bytes.extend_from_slice(&data);
         }
-        Ok(Read::All(ReceivedBody { bytes: bytes.freeze(), arrived }))
+        Ok(Read::All(ReceivedBody { bytes: bytes.freeze(), reserved }))
     }
 }
 
@@ -154,7 +156,7 @@ enum Read {
     All(ReceivedBody),
     TooLarge(Body),
     /// Other bodies take what there is.
-    NoRoom(Body),
+    OverBudget(Body),
 }
 
 /// Reads and drops the rest of a body: most clients read the response only after they sent everything. A client that

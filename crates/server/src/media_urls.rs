@@ -10,19 +10,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use omnibus_engine::{Admission, Input, MediaSource};
+use omnibus_engine::{Admission, ByteBudget, Input, MediaSource, Reserved};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
-use crate::byte_room::{Arrived, ByteRoom};
 use crate::engine::Engine;
 use crate::error::ApiError;
 
 /// Most redirects of one fetch.
 const REDIRECTS_MAX: usize = 3;
 /// Most bytes that are fetched for all requests together.
-const ALL_BYTES_MAX: usize = 512 << 20;
+const ALL_BYTES_MAX: u64 = 512 << 20;
 
 /// Where media may come from.
 #[derive(Debug, Clone)]
@@ -35,7 +34,7 @@ pub struct MediaUrls {
     /// Longest time of a fetch, redirects included.
     timeout: Duration,
     /// Of all requests together.
-    room: ByteRoom,
+    budget: ByteBudget,
 }
 
 /// Why there are no bytes of a URL.
@@ -44,7 +43,7 @@ enum FetchError {
     /// In words that follow the field's name.
     Refused(String),
     /// Other requests fetch too much.
-    NoRoom,
+    OverBudget,
 }
 
 impl<T: Into<String>> From<T> for FetchError {
@@ -67,7 +66,7 @@ impl Default for MediaUrls {
             directories: Vec::new(),
             bytes_max: 64 << 20,
             timeout: Duration::from_secs(30),
-            room: ByteRoom::new(ALL_BYTES_MAX),
+            budget: ByteBudget::new(ALL_BYTES_MAX),
         }
     }
 }
@@ -98,19 +97,19 @@ impl MediaUrls {
         let Input::Chat(chat) = input else { return Ok(()) };
         let has_urls = chat.media.iter().any(|item| matches!(item.source, MediaSource::Url(_)));
         let _place = if has_urls { engine.admit(tenant)? } else { Admission::default() };
-        let (mut left, mut arrived) = (self.bytes_max, self.room.arrived());
+        let (mut left, mut reserved) = (self.bytes_max, self.budget.nothing());
         for item in &mut chat.media {
             let MediaSource::Url(url) = &item.source else { continue };
             let fail = |why: String| ApiError::invalid(&item.field, format!("`{}`: {why}", item.field));
             let url = Url::parse(url).map_err(|error| fail(format!("is no URL: {error}")))?;
             let bytes = match url.scheme() {
-                "file" if !self.directories.is_empty() => self.read(&url, left, &mut arrived),
-                "http" | "https" if !self.domains.is_empty() => self.download(url, left, &mut arrived),
+                "file" if !self.directories.is_empty() => self.read(&url, left, &mut reserved),
+                "http" | "https" if !self.domains.is_empty() => self.download(url, left, &mut reserved),
                 _ => continue,
             };
             let bytes = bytes.map_err(|error| match error {
                 FetchError::Refused(why) => fail(why),
-                FetchError::NoRoom => ApiError::busy("the server is fetching too many large files"),
+                FetchError::OverBudget => ApiError::busy("the server is fetching too many large files"),
             })?;
             left = left.saturating_sub(bytes.len() as u64);
             item.source = MediaSource::Bytes(bytes.into());
@@ -118,27 +117,27 @@ impl MediaUrls {
         Ok(())
     }
 
-    fn read(&self, url: &Url, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
+    fn read(&self, url: &Url, most: u64, reserved: &mut Reserved) -> Result<Vec<u8>, FetchError> {
         let unknown = || "no file of the allowed directories".to_owned();
         let path = url.to_file_path().ok().and_then(|path| path.canonicalize().ok()).ok_or_else(unknown)?;
         if !self.directories.iter().any(|directory| path.starts_with(directory)) || !path.is_file() {
             return Err(unknown().into());
         }
-        read_file(&path, most, arrived)
+        read_file(&path, most, reserved)
     }
 
-    fn download(&self, url: Url, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
+    fn download(&self, url: Url, most: u64, reserved: &mut Reserved) -> Result<Vec<u8>, FetchError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| "cannot be fetched here")?;
         let late = || format!("was not fetched within {} s", self.timeout.as_secs_f64());
-        let download = tokio::time::timeout(self.timeout, self.follow(url, most, arrived));
+        let download = tokio::time::timeout(self.timeout, self.follow(url, most, reserved));
         runtime.block_on(async { download.await.unwrap_or_else(|_| Err(late().into())) })
     }
 
-    async fn follow(&self, mut url: Url, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
+    async fn follow(&self, mut url: Url, most: u64, reserved: &mut Reserved) -> Result<Vec<u8>, FetchError> {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.get(&url).await?;
             if !response.status().is_redirection() {
-                return body(response, most, arrived).await;
+                return body(response, most, reserved).await;
             }
             let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
             let to = to.and_then(|to| url.join(to).ok()).ok_or("redirects to no URL")?;
@@ -209,7 +208,7 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err(format!("`{host}` has no address")) } else { Ok(found) }
 }
 
-async fn body(mut response: Response, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
+async fn body(mut response: Response, most: u64, reserved: &mut Reserved) -> Result<Vec<u8>, FetchError> {
     let status = response.status();
     if !status.is_success() {
         return Err(format!("is answered with the status {}", status.as_u16()).into());
@@ -235,15 +234,15 @@ async fn body(mut response: Response, most: u64, arrived: &mut Arrived) -> Resul
         if (bytes.len() + chunk.len()) as u64 > most {
             return Err(too_large().into());
         }
-        if !arrived.add(chunk.len()) {
-            return Err(FetchError::NoRoom);
+        if !reserved.grow(chunk.len() as u64) {
+            return Err(FetchError::OverBudget);
         }
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
 }
 
-fn read_file(path: &Path, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, FetchError> {
+fn read_file(path: &Path, most: u64, reserved: &mut Reserved) -> Result<Vec<u8>, FetchError> {
     use std::io::Read as _;
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     let file = std::fs::File::open(path).map_err(cannot)?;
@@ -251,8 +250,8 @@ fn read_file(path: &Path, most: u64, arrived: &mut Arrived) -> Result<Vec<u8>, F
     if length > most {
         return Err(format!("has more than {most} bytes").into());
     }
-    if !usize::try_from(length).is_ok_and(|length| arrived.add(length)) {
-        return Err(FetchError::NoRoom);
+    if !reserved.grow(length) {
+        return Err(FetchError::OverBudget);
     }
     // What is written to it meanwhile is not read.
     let mut bytes = Vec::new();
@@ -274,17 +273,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_have_room_of_all_requests_together() {
+    fn files_are_within_the_budget_of_all_requests() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         std::fs::write(&path, [7; 60]).unwrap();
-        let room = ByteRoom::new(100);
-        let (mut first, mut second) = (room.arrived(), room.arrived());
+        let budget = ByteBudget::new(100);
+        let (mut first, mut second) = (budget.nothing(), budget.nothing());
         assert_eq!(read_file(&path, 60, &mut first).unwrap(), [7; 60]);
-        assert!(matches!(read_file(&path, 60, &mut second), Err(FetchError::NoRoom)));
+        assert!(matches!(read_file(&path, 60, &mut second), Err(FetchError::OverBudget)));
         drop(first);
         assert_eq!(read_file(&path, 60, &mut second).unwrap().len(), 60);
-        let too_large = read_file(&path, 59, &mut room.arrived());
+        let too_large = read_file(&path, 59, &mut budget.nothing());
         assert!(matches!(too_large, Err(FetchError::Refused(why)) if why == "has more than 59 bytes"));
     }
 

@@ -52,7 +52,7 @@ pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Setti
     };
     let shapes: Vec<PassShape> = STEPS.iter().map(shape).collect();
     match catch_panic(|| model.compile_ahead(capacity.storage, capacity.block_size, &shapes)) {
-        Ok(0) => {}
+        Ok(0) => return,
         Ok(kernels) => {
             tracing::info!(kernels, seconds = started.elapsed().as_secs_f64(), "kernels are compiled");
         }

@@ -178,6 +178,9 @@ pub fn compile_ahead(build: impl FnOnce() -> Result<()>) -> Result<usize> {
     built.map(|()| count)
 }
 
+/// Most threads that compile: each takes a hundred megabytes.
+const THREADS_MAX: usize = 16;
+
 /// Does work from the end of a list on.
 fn on_all_cores<T: Send>(work: Vec<T>, each: impl Fn(T) + Sync) {
     let work = Mutex::new(work);
@@ -188,7 +191,7 @@ fn on_all_cores<T: Send>(work: Vec<T>, each: impl Fn(T) + Sync) {
         }
     };
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) {
             scope.spawn(worker);
         }
     });

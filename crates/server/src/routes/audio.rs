@@ -60,7 +60,7 @@ async fn begun(
     let extensions = request.extensions();
     let RequestId(request_id) = extensions.get::<RequestId>().cloned().unwrap_or_default();
     let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
-    let (body, boundary, _room) = app.bodies.form(request).await?;
+    let (body, boundary, _reserved) = app.bodies.form(request).await?;
     let wire = TranscriptionRequest::read(FormFields::read(body, boundary, FIELDS).await?)?;
     let response_id = format!("transcript-{}", Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);
