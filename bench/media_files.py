@@ -45,11 +45,15 @@ class Images:
         return rows
 
     def png(self, number):
-        """The picture as PNG."""
+        """The picture as PNG, whose rows are differences to those above, so that it is compressed as photographs are."""
         def chunk(kind, data):
             return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         header = struct.pack(">IIBBBBB", self.width, self.height, 8, 2, 0, 0, 0)
-        body = zlib.compress(b"".join(b"\0" + row for row in self.pixels(number)), 3)
+        above, body = bytes(3 * self.width), []
+        for row in self.pixels(number):
+            body.append(b"\2" + difference(row, above))
+            above = row
+        body = zlib.compress(b"".join(body), 3)
         return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
     def bmp(self, number):
@@ -71,6 +75,13 @@ class Images:
                    (273, 4, 1, at + 6), (277, 3, 1, 3), (278, 4, 1, self.height), (279, 4, 1, len(data)), (284, 3, 1, 1)]
         directory = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", *entry) for entry in entries) + b"\0" * 4
         return b"II*\0" + struct.pack("<I", 8) + directory + struct.pack("<HHH", 8, 8, 8) + data
+
+
+def difference(row, above):
+    """Each byte of a row less that above it, modulo 256."""
+    tops = int.from_bytes(b"\x80" * len(row), "little")
+    a, b = int.from_bytes(row, "little"), int.from_bytes(above, "little")
+    return (((a | tops) - (b & ~tops)) ^ ((a ^ b ^ tops) & tops)).to_bytes(len(row), "little")
 
 
 def gif(number, frames):

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use omnibus_media::Layout;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -33,7 +34,7 @@ pub enum MediaSource {
 
 /// The bytes of a file. Clones share them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct MediaBytes(Arc<[u8]>);
+pub struct MediaBytes(Bytes);
 
 impl MediaBytes {
     /// The bytes.
@@ -45,6 +46,12 @@ impl MediaBytes {
 impl From<Vec<u8>> for MediaBytes {
     fn from(bytes: Vec<u8>) -> Self {
         Self(bytes.into())
+    }
+}
+
+impl From<Bytes> for MediaBytes {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
     }
 }
 

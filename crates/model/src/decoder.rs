@@ -7,7 +7,7 @@ mod layer;
 
 use std::rc::Rc;
 
-use mlx::gpu::{KernelTime, OtherArrays, StepArrays, StepGraph};
+use mlx::gpu::{FEW_ROWS_MAX, KernelTime, OtherArrays, StepArrays, StepGraph};
 use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
@@ -240,18 +240,26 @@ impl Model {
         let only_positions = batch.multimodal.as_ref().is_none_or(MultimodalRows::are_positions);
         let is_plain = |_: &_| only_positions && self.adapters.are_idle();
         let graphs = self.step_graphs.as_ref().filter(is_plain);
-        if let (Some(graphs), &Some(LogitRows::First(count))) = (graphs, &ctx.logits_at) {
+        let rows = batch.tokens.size() as i32;
+        let may_be_graph = |wanted: &LogitRows| match wanted {
+            LogitRows::First(_) => true,
+            // Logits of all rows cost as much as those of some only where products read weights once.
+            LogitRows::At(_) => rows <= FEW_ROWS_MAX,
+        };
+        if let Some(graphs) = graphs
+            && let Some(wanted) = ctx.logits_at.take_if(|wanted| may_be_graph(wanted))
+        {
             // Padding rows have logits, too, so that fewer shapes occur.
-            ctx.logits_at = Some(LogitRows::First(batch.tokens.size() as i32));
+            ctx.logits_at = Some(LogitRows::First(rows));
             let constants = || self.arrays().into_iter().cloned().collect();
             let compute = |tokens: &Array, cache: &mut KvCache| {
                 let logits = self.compute(tokens, &ctx, cache)?;
                 logits.ok_or_else(|| mlx::Error::new("logits"))
             };
             if let Some(logits) = graphs.run(batch, &ctx, cache, constants, compute)? {
-                return LogitRows::First(count).of(&logits).map(|logits| Some(RowLogits(logits)));
+                return wanted.of(&logits).map(|logits| Some(RowLogits(logits)));
             }
-            ctx.logits_at = Some(LogitRows::First(count));
+            ctx.logits_at = Some(wanted);
         }
         Ok(self.compute(&batch.tokens, &ctx, cache)?.map(RowLogits))
     }

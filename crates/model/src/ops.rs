@@ -184,6 +184,9 @@ pub(crate) struct AttentionCall<'a> {
     pub(crate) qkv: &'a Array,
     /// Of queries and of keys.
     pub(crate) head_norms: Option<[HeadNorm<'a>; 2]>,
+    /// What is added to the mean square of values' norm, which has no weight; `None` but where the operations
+    /// [norm values](Ops::norms_values).
+    pub(crate) value_norm: Option<f32>,
     pub(crate) rotation: Option<&'a Rotation>,
     /// Of the layer's heads, `[heads]`: logits of a key without a value.
     pub(crate) sinks: Option<&'a Array>,
@@ -346,6 +349,11 @@ pub(crate) trait Ops: Sync {
     /// `sum + term`, or `sum + sigmoid(gate) · term` with one logit for each row, `[T, 1]`; all others `[T, hidden]`.
     fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array>;
 
+    /// `(sum + term) · factor`, `[T, hidden]` and `[1]`.
+    fn add_scaled(&self, sum: &Array, term: &Array, factor: &Array) -> mlx::Result<Array> {
+        Ok((sum + term) * factor)
+    }
+
     /// `x + bias`, `[.., width]` and `[width]`.
     fn add_bias(&self, x: &Array, bias: &Array) -> mlx::Result<Array> {
         Ok(x + bias)
@@ -380,6 +388,11 @@ pub(crate) trait Ops: Sync {
     /// A convolution over maps, `[count, height, width, out]`.
     fn convolve_map(&self, call: ConvolutionCall) -> mlx::Result<Array> {
         call.whole()
+    }
+
+    /// Whether [`attend`](Self::attend) norms values, too.
+    fn norms_values(&self) -> bool {
+        false
     }
 
     /// Norms and rotates queries and keys, writes keys and values to the layer's pools, and attends:

@@ -50,6 +50,7 @@ pub(super) struct EngineLoop {
     grammars: Grammars,
     /// Whether blocks wait to be copied out while the loop is idle.
     pending_offload: PendingOffload,
+    idle_since: Option<Instant>,
     jobs: BTreeMap<SequenceId, ActiveJob>,
     in_flight: VecDeque<InFlightStep>,
     /// Sequences that the runner knows.
@@ -145,7 +146,19 @@ impl InFlightStep {
 enum PendingOffload {
     No,
     Yes,
+    /// Perhaps, once the loop has been idle for [`OFFLOAD_PAUSE`].
+    Paused,
 }
+
+/// What an iteration has copied out while the loop was idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    Nothing,
+    Blocks,
+}
+
+/// How long the loop is idle before it copies blocks out.
+const OFFLOAD_PAUSE: Duration = Duration::from_millis(20);
 
 impl EngineLoop {
     pub(super) fn new(loaded: Loaded, inbox: Receiver<Command>, report_tx: ReportSender) -> Self {
@@ -159,6 +172,7 @@ impl EngineLoop {
             proposer: None,
             grammars,
             pending_offload: PendingOffload::No,
+            idle_since: None,
             jobs: BTreeMap::new(),
             in_flight: VecDeque::new(),
             known: BTreeSet::new(),
@@ -205,7 +219,16 @@ impl EngineLoop {
             self.recover(&error);
         }
         self.unload_retired_adapters();
-        self.publish()
+        // Clients get their tokens first: copies for the disk take milliseconds.
+        self.publish()?;
+        match self.copy_out() {
+            Ok(Copied::Nothing) => ControlFlow::Continue(()),
+            Ok(Copied::Blocks) => self.publish(),
+            Err(error) => {
+                self.recover(&error);
+                self.publish()
+            }
+        }
     }
 
     fn advance(&mut self) -> mlx::Result<()> {
@@ -214,14 +237,26 @@ impl EngineLoop {
             offload.finish_reads(&mut self.scheduler, self.runner.kv_mut(), now)?;
         }
         self.advance_encoding()?;
-        self.step()?;
-        if let Some(offload) = &mut self.offload {
-            let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
-            let idleness = if idle { Idleness::Idle } else { Idleness::Busy };
-            let left = offload.offload(&mut self.scheduler, self.runner.kv(), idleness)?;
-            self.pending_offload = if idle && left { PendingOffload::Yes } else { PendingOffload::No };
-        }
-        Ok(())
+        self.step()
+    }
+
+    /// Copies blocks out for the disk: some every few steps, and all once the loop has been idle for a while, so that a request
+    /// that follows at once waits for none.
+    fn copy_out(&mut self) -> mlx::Result<Copied> {
+        let Some(offload) = &mut self.offload else { return Ok(Copied::Nothing) };
+        let before = self.pending_offload;
+        let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
+        let since = idle.then(|| *self.idle_since.get_or_insert_with(Instant::now));
+        self.idle_since = since;
+        let is_paused = since.is_some_and(|since| since.elapsed() < OFFLOAD_PAUSE);
+        let idleness = if idle && !is_paused { Idleness::Idle } else { Idleness::Busy };
+        let left = offload.offload(&mut self.scheduler, self.runner.kv(), idleness)?;
+        self.pending_offload = match idle {
+            true if is_paused => PendingOffload::Paused,
+            true if left => PendingOffload::Yes,
+            _ => PendingOffload::No,
+        };
+        Ok(if before == PendingOffload::Yes { Copied::Blocks } else { Copied::Nothing })
     }
 
     /// Keeps as many steps in flight as the runner allows, and reads the oldest.

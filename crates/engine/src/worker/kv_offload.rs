@@ -28,6 +28,8 @@ use pending_reads::PendingReads;
 const BATCH_BLOCKS: usize = 16;
 /// Most bytes of those, unless one block has more: the loop itself copies them.
 const BATCH_BYTES: usize = 8 << 20;
+/// The same while the loop is idle: a request that comes meanwhile waits for them.
+const IDLE_BATCH_BYTES: usize = 2 << 20;
 /// MessageBoundaries after which blocks are copied out even if there is work.
 const ITERATIONS_MAX: usize = 16;
 /// Most bytes read for one sequence at a time, so that a long prompt does not fill the memory twice.
@@ -315,7 +317,8 @@ impl KvOffload {
             return Ok(false);
         }
         self.iterations = 0;
-        let fresh = scheduler.take_newly_cached(batch_blocks(&self.block_bytes));
+        let most = if idleness == Idleness::Idle { IDLE_BATCH_BYTES } else { BATCH_BYTES };
+        let fresh = scheduler.take_newly_cached(batch_blocks(&self.block_bytes, most));
         if fresh.is_empty() {
             return Ok(false);
         }
@@ -421,9 +424,9 @@ fn ticks(took: Duration) -> Tick {
 }
 
 /// How many blocks are copied out at once, given the block size of each group.
-fn batch_blocks(block_bytes: &[usize]) -> usize {
+fn batch_blocks(block_bytes: &[usize], most: usize) -> usize {
     let largest = block_bytes.iter().copied().max().unwrap_or(0).max(1);
-    (BATCH_BYTES / largest).clamp(1, BATCH_BLOCKS)
+    (most / largest).clamp(1, BATCH_BLOCKS)
 }
 
 fn ids(blocks: &[&CachedBlock]) -> Vec<BlockId> {
@@ -436,8 +439,8 @@ mod tests {
 
     #[test]
     fn a_batch_is_bounded_in_blocks_and_in_bytes() {
-        assert_eq!(batch_blocks(&[1 << 10, 4 << 10]), 16);
-        assert_eq!(batch_blocks(&[1 << 10, 2 << 20]), 4, "the largest counts");
-        assert_eq!(batch_blocks(&[64 << 20]), 1, "at least one");
+        assert_eq!(batch_blocks(&[1 << 10, 4 << 10], BATCH_BYTES), 16);
+        assert_eq!(batch_blocks(&[1 << 10, 2 << 20], BATCH_BYTES), 4, "the largest counts");
+        assert_eq!(batch_blocks(&[64 << 20], BATCH_BYTES), 1, "at least one");
     }
 }

@@ -88,7 +88,7 @@ pub enum RotaryOrder {
     Interleaved,
 }
 
-/// RMS norm of query and key heads before they are rotated.
+/// RMS norm of heads before they are rotated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RotaryNorm {
     /// None.
@@ -114,8 +114,10 @@ pub struct Rotary {
     pub magnitude: f32,
     /// How many positions a row has.
     pub axes: RotaryAxes,
-    /// The norm before it.
+    /// The norm before it, with weights, of queries and keys.
     pub norm: RotaryNorm,
+    /// That of values, without weights.
+    pub value_norm: RotaryNorm,
     /// How the projected rows are stored.
     pub operand: Operand,
 }
@@ -134,10 +136,10 @@ impl Rotary {
         if !fits || !self.shape.is_sound() || !is_float(self.dtype) || !self.pool.is_sound(head_dim) {
             return None;
         }
-        let (norm, eps) = match self.norm {
+        let [(norm, eps), (value_norm, value_eps)] = [self.norm, self.value_norm].map(|norm| match norm {
             RotaryNorm::Absent => (false, 0.0),
             RotaryNorm::Rms(eps) => (true, eps),
-        };
+        });
         let simds = 8;
         let mut constants = self.pool.constants(head_dim).to_vec();
         constants.extend([
@@ -151,6 +153,8 @@ impl Rotary {
             ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
             ("AXES", TemplateValue::Bool(self.axes == RotaryAxes::Three)),
             bits("EPS", eps),
+            ("VALUE_NORM", TemplateValue::Bool(value_norm)),
+            bits("VALUE_EPS", value_eps),
             bits("MAGNITUDE", self.magnitude),
             self.operand.constant(),
         ]);

@@ -136,6 +136,8 @@ pub enum Term {
     Gated,
     /// One row for all.
     Bias,
+    /// As it is, and the sum is multiplied by a number.
+    Scaled,
 }
 
 /// A sum of rows and a term.
@@ -152,8 +154,8 @@ pub struct AddTerm {
 }
 
 impl AddTerm {
-    /// Inputs: the sum and the term, `[rows, width]`, a bias `[width]`, and logits `[rows, 1]`, which may be any array where they are not
-    /// read; output `[rows, width]`. `None` for widths that are no multiple of 8.
+    /// Inputs: the sum and the term, `[rows, width]`, a bias `[width]`, and logits `[rows, 1]` or a factor `[1]`, which may be any
+    /// array where they are not read; output `[rows, width]`. `None` for widths that are no multiple of 8.
     pub fn plan(&self) -> Option<Plan> {
         if self.width % 8 != 0 || !is_float(self.dtype) {
             return None;
@@ -165,6 +167,7 @@ impl AddTerm {
                 dtype("T", self.dtype),
                 int("H", self.width),
                 int("GATE", i32::from(self.term == Term::Gated)),
+                int("SCALE", i32::from(self.term == Term::Scaled)),
                 int("SAME", i32::from(self.term == Term::Bias)),
                 int("NT", threads),
             ],

@@ -99,11 +99,13 @@ fn add_term(dtype: Dtype, rows: i32, width: i32, term: Term) -> Case {
         vec![numbers.tensor(dtype, &row), numbers.tensor(dtype, &added), numbers.tensor(dtype, &[rows, 1])];
     let [sum, added, logits] = [0, 1, 2].map(|i: usize| inputs[i].to_f64());
     let scale = |row: usize| match term {
-        Term::Plain | Term::Bias => 1.0,
+        Term::Plain | Term::Bias | Term::Scaled => 1.0,
         Term::Gated => 1.0 / (1.0 + (-logits[row]).exp()),
     };
     let both = sum.iter().zip(added.iter().cycle()).enumerate();
-    let expected = vec![both.map(|(at, (sum, term))| sum + scale(at / width as usize) * term).collect()];
+    let factor = if term == Term::Scaled { logits[0] } else { 1.0 };
+    let of = |(at, (sum, term)): (usize, (&f64, &f64))| (sum + scale(at / width as usize) * term) * factor;
+    let expected = vec![both.map(of).collect()];
     Case { plan: AddTerm { dtype, rows, width, term }.plan().unwrap(), inputs, expected, dtype }
 }
 
@@ -174,6 +176,7 @@ fn terms() -> Vec<Case> {
         add_term(F32, 2, 24, Term::Plain),
         add_term(F16, 1, 64, Term::Gated),
         add_term(Bf16, 3, 1048, Term::Bias),
+        add_term(Bf16, 2, 1048, Term::Scaled),
     ]
 }
 

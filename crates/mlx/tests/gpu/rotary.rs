@@ -74,6 +74,10 @@ fn reference(
                 let mean = x.iter().map(|x| x * x).sum::<f64>() / dim as f64;
                 y = x.iter().zip(&weight).map(|(x, w)| x / (mean + f64::from(eps)).sqrt() * w).collect();
             }
+            if let (RotaryNorm::Rms(eps), true) = (rotary.value_norm, head >= heads + kv_heads) {
+                let mean = x.iter().map(|x| x * x).sum::<f64>() / dim as f64;
+                y = x.iter().map(|x| x / (mean + f64::from(eps)).sqrt()).collect();
+            }
             for (pair, frequency) in frequencies.iter().enumerate().take(half) {
                 let (i, j) = match rotary.order {
                     RotaryOrder::Halves => (pair, pair + half),
@@ -115,6 +119,7 @@ fn cases() -> Vec<Case> {
         magnitude: 1.0,
         axes: RotaryAxes::One,
         norm: RotaryNorm::Absent,
+        value_norm: RotaryNorm::Absent,
         operand: Operand::Whole,
     };
     let normed = RotaryNorm::Rms(1e-6);
@@ -136,6 +141,15 @@ fn cases() -> Vec<Case> {
         case(Rotary { norm: normed, pool: packed(8, 64), ..rotary(Bf16, shape(4, 2, 128), 128) }, 3),
         case(Rotary { pool: packed(4, 32), ..rotary(F32, shape(6, 3, 96), 64) }, 5),
         case(Rotary { pool: packed(8, 128), order: interleaved, ..rotary(F32, shape(2, 2, 256), 256) }, 2),
+        case(Rotary { norm: normed, value_norm: normed, ..rotary(Bf16, shape(4, 2, 128), 128) }, 3),
+        case(
+            Rotary {
+                value_norm: RotaryNorm::Rms(0.5),
+                pool: packed(8, 64),
+                ..rotary(F32, shape(2, 2, 64), 32)
+            },
+            2,
+        ),
     ]
 }
 
@@ -169,8 +183,10 @@ fn rotation_and_write_equal_their_reference() {
 }
 
 #[test]
-fn a_wrong_partner_slot_head_or_axis_is_noticed() {
-    let breaks: [(usize, Break); 6] = [
+fn a_wrong_partner_slot_head_norm_or_axis_is_noticed() {
+    let breaks: [(usize, Break); 8] = [
+        (12, Some(("VALUE_NORM && h >= HQ + HK", "VALUE_NORM && h > HQ + HK"))),
+        (13, Some(("GK_FLOAT(VALUE_EPS)", "GK_FLOAT(EPS)"))),
         (8, Some(("axis[p] * GK_GROUPS_Y", "axis[p] * 1"))),
         (4, Some(("GK_GROUPS_Y * H * D", "1 * H * D"))),
         (2, Some(("2 * p + 1 : p + R / 2), parts", "2 * p + 1 : p + R / 2 - 1), parts"))),

@@ -30,6 +30,7 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
         magnitude: 1.0,
         axes: RotaryAxes::One,
         norm: RotaryNorm::Rms(1e-6),
+        value_norm: RotaryNorm::Absent,
         operand: Operand::Whole,
     };
     let mut plans = attention.decode_split(dialect, 4, 4, 2);

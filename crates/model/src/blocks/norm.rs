@@ -129,6 +129,15 @@ impl ResidualStream {
         self.pending = None;
     }
 
+    /// `x *= factor`, `[1]`
+    pub(crate) fn scale(&mut self, ops: &dyn Ops, factor: &Array) -> mlx::Result<()> {
+        self.sum = match self.pending.take() {
+            Some(pending) => ops.add_scaled(&self.sum, &pending, factor)?,
+            None => &self.sum * factor,
+        };
+        Ok(())
+    }
+
     /// What it was at the beginnings of blocks.
     pub(crate) fn history(&self) -> &[Array] {
         &self.history

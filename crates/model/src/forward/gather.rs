@@ -3,6 +3,7 @@
 use mlx::{Array, fast};
 use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
+use super::items::ShortChunks;
 use super::rows::{Rows, singles_and_chunks, table_of};
 use crate::kv_cache::block_indices;
 use crate::{Bidirectional, KvCache, Segment};
@@ -86,10 +87,10 @@ pub(super) fn gathers(
     Ok(gathers)
 }
 
-/// Those of chunks, which see what lies before them.
+/// Those of chunks that are no [items](super::Items) of one row, which see what lies before them.
 pub(super) fn chunk_gathers(segments: &[Segment], group: usize, cache: &KvCache) -> mlx::Result<Vec<Gather>> {
-    let (_, chunks) = singles_and_chunks(segments);
-    chunks.into_iter().map(|segment| gather_chunk((segment, None), group, cache)).collect()
+    let chunks = segments.iter().filter(|segment| ShortChunks::of_device().is_chunk(segment));
+    chunks.map(|segment| gather_chunk((segment, None), group, cache)).collect()
 }
 
 fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::Result<Gather> {

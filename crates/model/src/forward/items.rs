@@ -1,11 +1,13 @@
 //! Where rows read and write keys and values, as attention kernels on a GPU read it: rows that decode are items of one
-//! row, prompt chunks are items of several, and everything is copied to the device at once.
+//! row, as those of short chunks are, longer prompt chunks are items of several, and everything is copied to the device at
+//! once.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use mlx::Array;
+use mlx::device::{Backend, backend};
 use mlx::gpu::{ITEM_FIELDS, copy_to_device, host_numbers, upload};
 use omnibus_kv::CacheKind;
 
@@ -36,7 +38,7 @@ pub(crate) struct Items {
     pub(crate) slots: Array,
     /// All block tables end to end.
     pub(crate) tables: Array,
-    /// Rows that decode, and where no row is of a chunk, all rows that read nothing.
+    /// Rows that decode, those of short chunks, and where no row is of a longer one, all rows that read nothing.
     pub(crate) decode: Option<ItemList>,
     /// Chunks in order, where MLX's operations compute them: those of latents.
     pub(crate) gathers: Vec<Gather>,
@@ -74,6 +76,34 @@ struct Part {
     freed: usize,
 }
 
+/// How the rows of short chunks read their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShortChunks {
+    /// Each row by itself, as rows that decode: a pass without longer chunks is launched as a graph, which saves more than
+    /// reading keys once for several rows.
+    RowByRow,
+    /// As those of longer chunks.
+    Together,
+}
+
+/// Most rows of a short chunk, and most keys that they read in all.
+const SHORT_ROWS: usize = 32;
+const SHORT_KEYS: usize = 1 << 15;
+
+impl ShortChunks {
+    /// On this device.
+    pub(super) fn of_device() -> Self {
+        if backend() == Backend::Cuda { Self::RowByRow } else { Self::Together }
+    }
+
+    /// Whether the rows of a segment read their keys together.
+    pub(super) fn is_chunk(self, segment: &Segment) -> bool {
+        let keys = segment.len * (segment.context + segment.len);
+        let is_short = segment.len <= SHORT_ROWS && keys <= SHORT_KEYS;
+        segment.len > 1 && !(is_short && self == Self::RowByRow)
+    }
+}
+
 /// Sections begin at multiples of this many numbers, which keeps them apart from what Metal passes as constants.
 const ALIGNMENT: usize = 64;
 
@@ -87,7 +117,7 @@ impl Items {
         kind: CacheKind,
     ) -> mlx::Result<Self> {
         let rows = slots.len();
-        let (layout, tables) = ItemLayout::new(reading, rows, group)?;
+        let (layout, tables) = ItemLayout::new(reading, rows, group, ShortChunks::of_device())?;
         let items = layout.decode_items();
         let count = (items.len() / ITEM_FIELDS) as i32;
         let mut numbers = Vec::new();
@@ -171,7 +201,12 @@ impl Items {
 
 impl ItemLayout {
     /// The layout of a pass of `rows` rows, and the block tables end to end.
-    fn new(reading: &[Segment], rows: usize, group: usize) -> mlx::Result<(Self, Vec<i32>)> {
+    fn new(
+        reading: &[Segment],
+        rows: usize,
+        group: usize,
+        short: ShortChunks,
+    ) -> mlx::Result<(Self, Vec<i32>)> {
         let (mut layout, mut tables) = (Self::default(), Vec::new());
         let mut is_read = vec![false; rows];
         for segment in reading {
@@ -186,7 +221,14 @@ impl ItemLayout {
             tables.extend(table.blocks.iter().map(|block| block.0 as i32));
             let range = is_read.get_mut(part.first..part.first + part.rows);
             range.ok_or_else(|| mlx::Error::new("segments lie within the batch"))?.fill(true);
-            if part.rows == 1 { layout.singles.push(part) } else { layout.chunks.push(part) }
+            if short.is_chunk(segment) {
+                layout.chunks.push(part);
+            } else {
+                let rows = 0..part.rows;
+                let row =
+                    |row| Part { first: part.first + row, rows: 1, position: part.position + row, ..part };
+                layout.singles.extend(rows.map(row));
+            }
         }
         layout.unread = runs((0..rows).filter(|row| !is_read.get(*row).copied().unwrap_or(true)));
         Ok((layout, tables))
@@ -297,7 +339,7 @@ mod tests {
     #[test]
     fn decoding_rows_and_padding_are_items_of_one_row() {
         let segments = [segment(0, 1, 40, &[7, 3]), segment(1, 1, 33, &[5])];
-        let (layout, tables) = ItemLayout::new(&segments, 4, 0).unwrap();
+        let (layout, tables) = ItemLayout::new(&segments, 4, 0, ShortChunks::Together).unwrap();
         assert_eq!(tables, [7, 3, 5]);
         assert_eq!(
             fields(&layout.decode_items()),
@@ -309,7 +351,7 @@ mod tests {
     #[test]
     fn a_mixed_pass_computes_chunks_and_copies_decoding_rows() {
         let segments = [segment(0, 1, 40, &[7, 3]), segment(1, 1, 33, &[5]), segment(2, 5, 32, &[1, 2])];
-        let (layout, _) = ItemLayout::new(&segments, 8, 0).unwrap();
+        let (layout, _) = ItemLayout::new(&segments, 8, 0, ShortChunks::Together).unwrap();
         assert_eq!(fields(&layout.decode_items()), [[0, 1, 40, 0, 2, 0], [1, 1, 33, 2, 2, 0]]);
         let chunks = layout.chunk_items(2);
         let expected = [
@@ -325,14 +367,26 @@ mod tests {
     #[test]
     fn chunks_that_were_computed_elsewhere_take_their_places() {
         let segments = [segment(0, 1, 40, &[7, 3]), segment(1, 3, 33, &[5]), segment(4, 2, 32, &[1, 2])];
-        let (layout, _) = ItemLayout::new(&segments, 8, 0).unwrap();
+        let (layout, _) = ItemLayout::new(&segments, 8, 0, ShortChunks::Together).unwrap();
         assert_eq!(layout.merged_order(8), [0, 8, 9, 10, 11, 12, 8, 8]);
-        let (layout, _) = ItemLayout::new(&segments[1..], 8, 0).unwrap();
+        let (layout, _) = ItemLayout::new(&segments[1..], 8, 0, ShortChunks::Together).unwrap();
         assert_eq!(layout.merged_order(0), [0, 0, 1, 2, 3, 4, 0, 0]);
     }
 
     #[test]
+    fn rows_of_a_short_chunk_are_items_of_their_own() {
+        let segments = [segment(0, 1, 40, &[7, 3]), segment(1, 3, 33, &[5])];
+        let (layout, tables) = ItemLayout::new(&segments, 4, 0, ShortChunks::RowByRow).unwrap();
+        assert_eq!(tables, [7, 3, 5]);
+        let rows = [[0, 1, 40, 0, 2, 0], [1, 1, 33, 2, 2, 0], [2, 1, 34, 2, 2, 0], [3, 1, 35, 2, 2, 0]];
+        assert_eq!(fields(&layout.decode_items()), rows);
+        assert!(layout.chunks.is_empty());
+        let long = [segment(0, SHORT_ROWS + 1, 0, &[1]), segment(0, 8, SHORT_KEYS / 8, &[1])];
+        assert!(long.iter().all(|segment| ShortChunks::RowByRow.is_chunk(segment)));
+    }
+
+    #[test]
     fn a_segment_outside_the_batch_is_an_error() {
-        assert!(ItemLayout::new(&[segment(3, 2, 0, &[1])], 4, 0).is_err());
+        assert!(ItemLayout::new(&[segment(3, 2, 0, &[1])], 4, 0, ShortChunks::Together).is_err());
     }
 }

@@ -59,8 +59,9 @@ impl Probed for SoftmaxLayer<'_> {
             }
             _ => None,
         };
-        let (rotation, sinks) = (self.rotation.as_ref(), self.sinks.as_ref());
-        ops.attend(AttentionCall { spec: self.spec, qkv, head_norms, rotation, sinks, filter: None, layer })
+        let (spec, rotation, sinks) = (self.spec, self.rotation.as_ref(), self.sinks.as_ref());
+        let value_norm = spec.value_norm;
+        ops.attend(AttentionCall { spec, qkv, head_norms, value_norm, rotation, sinks, filter: None, layer })
     }
 
     fn cached(&self) -> usize {

@@ -111,6 +111,13 @@ impl Ops for GpuOps {
         }
     }
 
+    fn add_scaled(&self, sum: &Array, term: &Array, factor: &Array) -> mlx::Result<Array> {
+        match joined(sum, term, Some(factor), Term::Scaled)? {
+            Some(scaled) => Ok(scaled),
+            None => MlxOps.add_scaled(sum, term, factor),
+        }
+    }
+
     fn add_bias(&self, x: &Array, bias: &Array) -> mlx::Result<Array> {
         match joined(x, bias, None, Term::Bias)? {
             Some(joined) => Ok(joined),
@@ -181,6 +188,10 @@ impl Ops for GpuOps {
             Some(product) => Ok(product),
             None => MlxOps.sigmoid_gate(gate, x),
         }
+    }
+
+    fn norms_values(&self) -> bool {
+        true
     }
 
     fn attend(&self, call: AttentionCall) -> mlx::Result<Array> {

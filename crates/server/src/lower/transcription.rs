@@ -22,7 +22,7 @@ pub fn lower(wire: TranscriptionRequest, task: SpeechTask, caller: &Caller) -> T
     };
     Transcription {
         request,
-        audio: MediaItem { field: "file".to_owned(), source: MediaSource::Bytes(wire.file.to_vec().into()) },
+        audio: MediaItem { field: "file".to_owned(), source: MediaSource::Bytes(wire.file.into()) },
         task,
         language: wire.language,
         prompt: wire.prompt,

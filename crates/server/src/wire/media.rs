@@ -2,9 +2,7 @@
 //!
 //! Invariant: bytes come from the body itself; a URL is only passed on. What the bytes are is for the engine to say.
 
-use base64::Engine as _;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64_simd::STANDARD_NO_PAD;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, type_error};
@@ -65,12 +63,6 @@ pub enum Part {
     /// Anything else.
     Media(MediaPart),
 }
-
-/// Base64 as clients send it: with or without padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// The kind of a part of this type, if it is media.
 pub fn kind_of(part_type: &str) -> Option<MediaKind> {
@@ -216,15 +208,32 @@ fn is_base64(head: &str) -> bool {
     head.rsplit_once(';').is_some_and(|(_, coding)| coding.trim().eq_ignore_ascii_case("base64"))
 }
 
-/// The bytes of a base64 text. Line breaks between them are left out.
+/// The bytes of a base64 text, with or without padding. Line breaks between them are left out.
 pub fn from_base64(text: &str, field: &str) -> Result<Vec<u8>, ApiError> {
-    let wrong = |error: base64::DecodeError| {
-        ApiError::invalid(field, format!("`{field}` is not base64: {}", error.to_string().to_lowercase()))
-    };
+    let decoded = |text: &[u8]| STANDARD_NO_PAD.decode_to_vec(without_padding(text));
     // Few texts have line breaks, and a look for them takes as long as decoding.
-    if let Ok(bytes) = BASE64.decode(text) {
+    if let Ok(bytes) = decoded(text.as_bytes()) {
         return Ok(bytes);
     }
     let compact: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    BASE64.decode(compact).map_err(wrong)
+    let wrong = |_| ApiError::invalid(field, format!("`{field}` is not base64: {}", first_wrong(&compact)));
+    decoded(&compact).map_err(wrong)
+}
+
+/// What a length that is a multiple of four ends with.
+fn without_padding(text: &[u8]) -> &[u8] {
+    match text {
+        [text @ .., b'=', b'='] | [text @ .., b'='] => text,
+        text => text,
+    }
+}
+
+/// Why a text is not base64.
+fn first_wrong(text: &[u8]) -> String {
+    let text = without_padding(text);
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    match text.iter().position(|byte| !is_digit(*byte)) {
+        Some(at) => format!("character {at} is not of its alphabet"),
+        None => "its end is missing, or has bits that stand for nothing".to_owned(),
+    }
 }

@@ -9,7 +9,7 @@ use omnibus_grammar::MatchState;
 use omnibus_model::span_reach;
 
 use super::report::seconds;
-use super::{ActiveJob, EngineLoop, PendingOffload};
+use super::{ActiveJob, EngineLoop, OFFLOAD_PAUSE, PendingOffload};
 use crate::message::{Answer, Command, Job, JobReport, JobUpdate, QueryId, QueryReply};
 use crate::sampler::needs_history;
 use crate::worker::grammars::Prepared;
@@ -31,7 +31,7 @@ impl EngineLoop {
             // Blocks are copied out for the disk instead of waiting.
         } else if self.is_encoding() {
             // Pictures are encoded instead of waiting.
-        } else if idle && !writing {
+        } else if idle && !writing && self.pending_offload == PendingOffload::No {
             match self.inbox.recv() {
                 Ok(command) => self.handle_command(command)?,
                 Err(_) => return ControlFlow::Break(()),
@@ -199,7 +199,11 @@ impl EngineLoop {
         let is_polling = self.offload.as_ref().is_some_and(KvOffload::is_reading)
             || self.grammars.is_compiling()
             || self.runner.media().awaits_features();
-        let longest = if is_polling { READ_POLL } else { IDLE_TIMEOUT };
+        let longest = match self.pending_offload {
+            _ if is_polling => READ_POLL,
+            PendingOffload::Paused => OFFLOAD_PAUSE,
+            PendingOffload::Yes | PendingOffload::No => IDLE_TIMEOUT,
+        };
         longest.min(Duration::from_micros(change.saturating_sub(self.now()).max(1)))
     }
 }

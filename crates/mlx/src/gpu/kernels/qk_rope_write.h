@@ -1,5 +1,5 @@
-// Norm of each query and key head, rotation, and the write of keys and values into their blocks, in place.
-// in:  qkv [rows, (HQ + 2 HK) D] of T (gk_operand); qw, kw [D] floats (read if NORM); freq [R / 2] float, radians per position;
+// Norm of each query and key head and, without weights, of each value head, rotation, and the write of keys and values into their blocks, in place.
+// in:  qkv [rows, (HQ + 2 HK) D] of T (gk_operand); qw, kw [D] floats (read if NORM; VALUE_NORM: of values); freq [R / 2] float, radians per position;
 //      axis [R / 2] int, the position that a pair turns by (read if AXES); pos [rows] int, or [3, rows] if AXES;
 //      slot [rows or more] int (block * block size + offset; below zero: not written);
 //      kpool, vpool [blocks, block size, HK, W] of TP (gk_head): WRITTEN although inputs
@@ -19,6 +19,12 @@ if (h < H) {
     const bool near = INTERLEAVED || p >= R / 2;  // behind the rotated part pairs are neighbours in any case
     a[j] = p < PAIRS ? gk_operand<T, PARTS>::one(x + (near ? 2 * p : p), parts, all) : 0;
     b[j] = p < PAIRS ? gk_operand<T, PARTS>::one(x + (near ? 2 * p + 1 : p + R / 2), parts, all) : 0;
+  }
+  if (VALUE_NORM && h >= HQ + HK) {
+    float s = 0;
+    GK_UNROLL for (int j = 0; j < PER; ++j) s += a[j] * a[j] + b[j] * b[j];
+    s = gk_rsqrt(gk_sum(s) / D + GK_FLOAT(VALUE_EPS));
+    GK_UNROLL for (int j = 0; j < PER; ++j) { a[j] = gk_round<T>(a[j] * s); b[j] = gk_round<T>(b[j] * s); }
   }
   if (h < HQ + HK) {
     if (NORM) {

@@ -87,10 +87,11 @@ impl AttentionBlock {
         layer: LayerContext,
     ) -> mlx::Result<Array> {
         let (norm, rotation) = (self.qk_norm.as_ref(), self.rotation.as_ref());
-        let mut head_norms = None;
-        let in_kernels = spec.rotates_in_kernels();
-        if spec.norms_in_kernels() && in_kernels {
+        let (mut head_norms, mut value_norm) = (None, None);
+        let in_kernels = spec.rotates_in_kernels(self.ops);
+        if spec.norms_in_kernels(self.ops) && in_kernels {
             head_norms = norm.and_then(QkNormBlock::in_kernels);
+            value_norm = spec.value_norm;
         } else {
             qkv = self.prepared(spec, &qkv, layer.ctx)?;
         }
@@ -100,8 +101,9 @@ impl AttentionBlock {
             KeySource::Own | KeySource::OwnAsValues => layer,
         };
         let sinks = self.sinks.as_ref();
-        let attended =
-            self.ops.attend(AttentionCall { spec, qkv: &qkv, head_norms, rotation, sinks, filter, layer })?;
+        let qkv = &qkv;
+        let call = AttentionCall { spec, qkv, head_norms, value_norm, rotation, sinks, filter, layer };
+        let attended = self.ops.attend(call)?;
         // Scores weigh values, so that values and their sum scale alike.
         Ok(if spec.value_scale == 1.0 { attended } else { attended * spec.value_scale })
     }
@@ -113,7 +115,7 @@ impl AttentionBlock {
         qkv: &Array,
         ctx: &ForwardContext,
     ) -> mlx::Result<Array> {
-        let rotation = self.rotation.as_ref().filter(|_| !spec.rotates_in_kernels());
+        let rotation = self.rotation.as_ref().filter(|_| !spec.rotates_in_kernels(self.ops));
         let norm = self.qk_norm.as_ref();
         let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_ref());
         Preparation { spec, norm, rotation, rounding, gain }.apply(qkv, ctx)

@@ -130,6 +130,7 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
         Some([queries, _]) => RotaryNorm::Rms(queries.eps),
         None => RotaryNorm::Absent,
     };
+    let value_norm = call.value_norm.map_or(RotaryNorm::Absent, RotaryNorm::Rms);
     let absent = Rotary {
         dtype,
         pool,
@@ -139,6 +140,7 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
         magnitude: 1.0,
         axes: RotaryAxes::One,
         norm,
+        value_norm,
         operand: Operand::Whole,
     };
     let Some(rotation) = call.rotation else { return absent };

@@ -52,6 +52,10 @@ fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
     let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
     let (q, k) = (q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?);
     let v = v.reshape(&[rows, kv_heads, call.spec.v_head_dim as i32])?;
+    let v = match call.value_norm {
+        Some(eps) => fast::rms_norm(&v, None, eps)?,
+        None => v,
+    };
     let norm = |x: &Array, norm: HeadNorm| fast::rms_norm(x, Some(norm.weight), norm.eps);
     let (q, k) = match call.head_norms {
         Some([q_norm, k_norm]) => (norm(&q, q_norm)?, norm(&k, k_norm)?),
