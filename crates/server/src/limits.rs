@@ -106,8 +106,7 @@ impl Bodies {
             discard(body, &head.headers).await;
             return Err(too_large());
         }
-        let declared = declared.unwrap_or_default() as usize;
-        let read = tokio::time::timeout(self.limits.body_timeout, self.read(body, declared)).await;
+        let read = tokio::time::timeout(self.limits.body_timeout, self.read(body)).await;
         let (rest, error) =
             match read.map_err(|_| ApiError::body_timeout(self.limits.body_timeout.as_secs()))?? {
                 Read::All(received) => return Ok(received),
@@ -120,10 +119,8 @@ impl Bodies {
         Err(error)
     }
 
-    /// `declared`: how long the body is said to be, at most the longest one. That much address space is reserved; memory comes
-    /// with the data, and counts as it comes.
-    async fn read(&self, mut body: Body, declared: usize) -> Result<Read, ApiError> {
-        let mut bytes = BytesMut::with_capacity(declared);
+    async fn read(&self, mut body: Body) -> Result<Read, ApiError> {
+        let mut bytes = BytesMut::new();
         let mut reserved = self.budget.nothing();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| ApiError::malformed(format!("the body broke off: {error}")))?;
