@@ -9,8 +9,9 @@ Models with random weights (media_models.py): `small` has towers of about 21 mil
 vision tower of Qwen3-VL-4B and the audio tower of Gemma 4 E2B, in bfloat16, for GPUs. An image has
 640 × 480 pixels, unless --image-size says otherwise: the abstract of arXiv 2601.19139, which claims 28 times for repeated images,
 names no size, and vllm-mlx's own image benchmark (its docs/benchmarks/image.md) goes to 1024x1024 and 1920x1080.
-A video has 32 frames of 320 × 256, its longer cut 48, a sound 20 s. Peers load the same folders and get the same requests, with
-the kinds of parts that they read. vllm-mlx runs with --continuous-batching, because its simple engine refuses a second request
+A video has 32 frames of 320 × 256, its longer cut 48, a sound 20 s. All rows but those after a restart are of a server with the
+default settings, which has no cache on disk. Peers load the same folders and get the same requests, with the kinds of parts that
+they read. vllm-mlx runs with --continuous-batching, because its simple engine refuses a second request
 at a time; --vllm-mlx-simple is that one. Their PYTHON is a path or a name; PYTHONPATH and LD_LIBRARY_PATH reach all servers.
 Needs the standard library and the release binary, and no network. A second table says where the time of our first tokens
 goes, by the server's own metrics. With --targets, the exit status is 1 where one is missed.
@@ -180,6 +181,11 @@ def images(rows, rounds, elsewhere="And now look."):
     rows.together("8 images at once", "Look.", [png(200 + number) for number in range(8)])
 
 
+def images_before(rows, rounds):
+    for number in range(1, 1 + rounds):
+        rows.client.seconds("Look.", rows.images.part(number))
+
+
 def images_restarted(rows, rounds):
     rows.client.seconds("Warm up.", rows.images.part(0))
     for number in range(1, 1 + rounds):
@@ -210,14 +216,20 @@ def sounds(rows, rounds):
         rows.ask("sound in another conversation", "And now listen.", wav(number))
 
 
+def sounds_before(rows, rounds):
+    for number in range(1, 1 + rounds):
+        rows.client.seconds("Listen.", rows.client.audio(files.wav(number)))
+
+
 def sounds_restarted(rows, rounds):
     rows.client.seconds("Warm up.", rows.client.audio(files.wav(0)))
     for number in range(1, 1 + rounds):
         rows.ask("sound again after a restart", "Listen.", rows.client.audio(files.wav(number)))
 
 
-KINDS = {"images": (models.make_qwen, images, images_restarted), "videos": (models.make_qwen, videos, None),
-         "sounds": (models.make_gemma, sounds, sounds_restarted)}
+# Of each kind: its model, its rows, and what is sent to the servers before and after a restart.
+KINDS = {"images": (models.make_qwen, images, (images_before, images_restarted)), "videos": (models.make_qwen, videos, ()),
+         "sounds": (models.make_gemma, sounds, (sounds_before, sounds_restarted))}
 
 
 def streams(client, images, tokens):
@@ -319,7 +331,7 @@ class Peer:
 def of_peer(name, python, model, images, asks, rounds):
     """A peer's medians, each step on a new server. A row that it refuses ends its step, with the reason."""
     found = {}
-    for ask in filter(None, asks):
+    for ask in asks:
         try:
             peer = Peer(name, python, model)
         except Refused as failed:
@@ -337,11 +349,12 @@ def of_peer(name, python, model, images, asks, rounds):
 
 
 def of_ours(model, cache, flags, images, asks, rounds):
-    """Our medians, and those of the parts of the time. Each step has a new server on the same cache."""
-    serve = [str(model), "--cache-dir", str(cache), *flags]
+    """Our medians, and those of the parts of the time. Each step has a new server: the first has the default settings, those
+    around the restart one cache on disk."""
     found, spent = {}, {}
-    for ask in filter(None, asks):
-        server = Server(serve)
+    ask, around_restart = asks
+    for step, ask in enumerate([ask, *around_restart]):
+        server = Server([str(model), *(["--cache-dir", str(cache)] if step > 0 else []), *flags])
         rows = Rows(Client(server.host, server.port, model.name), images, Metrics)
         try:
             ask(rows, rounds)
@@ -426,14 +439,14 @@ def main():
         for make in (models.make_qwen, models.make_gemma):
             made[make] = folder / make.__name__.removeprefix("make_")
             make(made[make], models.SIZES[options.size])
-        for part, (make, ask, ask_restarted) in KINDS.items():
+        for part, (make, ask, around_restart) in KINDS.items():
             if part in parts:
-                asks = (ask, ask_restarted)
+                asks = (ask, around_restart)
                 found, found_spent = of_ours(made[make], folder / f"cache-{part}", flags, images, asks, options.rounds)
                 ours |= found
                 spent |= found_spent
                 for name, python in peers.items():
-                    theirs[name] |= of_peer(name, python, made[make], images, asks, options.peer_rounds)
+                    theirs[name] |= of_peer(name, python, made[make], images, (ask, *around_restart[1:]), options.peer_rounds)
                 print_table(found, theirs)
                 print_spent(found_spent)
         if "streams" in parts:

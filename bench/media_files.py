@@ -40,7 +40,7 @@ class Images:
             flat = int.from_bytes(b"".join(cell * CELL for cell in cells)[:row_bytes], "little")
             for _ in range(min(CELL, self.height - top)):
                 # Sums of bytes that never carry.
-                noise = rng.randbytes(row_bytes).translate(bytes(byte & 15 for byte in range(256)))
+                noise = rng.randbytes(row_bytes).translate(bytes(byte & 7 for byte in range(256)))
                 rows.append((flat + int.from_bytes(noise, "little")).to_bytes(row_bytes, "little"))
         return rows
 
@@ -53,7 +53,7 @@ class Images:
         for row in self.pixels(number):
             body.append(b"\2" + difference(row, above))
             above = row
-        body = zlib.compress(b"".join(body), 3)
+        body = zlib.compress(b"".join(body), 6)
         return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
     def bmp(self, number):

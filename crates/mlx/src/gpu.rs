@@ -14,6 +14,7 @@ mod choose;
 mod elementwise;
 mod embed;
 mod experts;
+mod flow;
 mod latent;
 mod linear;
 mod plan;

@@ -34,6 +34,9 @@ fn by_kernel(x: &Array, rows: &Array) -> mlx::Result<Option<Array>> {
             let made = TakeNumbers { count: taken }.plan().call(&[&x.view(Dtype::I32)?, &numbers])?;
             made.into_iter().map(|made| made.view(dtype)).collect::<mlx::Result<_>>()?
         }
+        (dtype @ (Dtype::I32 | Dtype::U32), false) => {
+            return by_kernel(&x.view(Dtype::F32)?, rows)?.map(|taken| taken.view(dtype)).transpose();
+        }
         (dtype, _) => {
             let embed = Embed { dtype, rows: taken, width, format: TableFormat::Float };
             let Some(plan) = embed.plan() else { return Ok(None) };

@@ -158,7 +158,7 @@ enum Copied {
 }
 
 /// How long the loop is idle before it copies blocks out.
-const OFFLOAD_PAUSE: Duration = Duration::from_millis(20);
+const OFFLOAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl EngineLoop {
     pub(super) fn new(loaded: Loaded, inbox: Receiver<Command>, report_tx: ReportSender) -> Self {

@@ -410,7 +410,7 @@ impl DiskTier {
 
 impl PendingExport {
     fn is_done(&self) -> mlx::Result<bool> {
-        let mut arrays = self.parts.iter().flat_map(BlockExport::arrays).map(Array::is_available);
+        let mut arrays = self.parts.iter().map(BlockExport::array).map(Array::is_available);
         arrays.try_fold(true, |done, array| Ok(done && array?))
     }
 }

@@ -217,9 +217,9 @@ impl KvStore for ModelRunner {
         }
         let export = self.cache.read_blocks(group, blocks)?;
         match self.kv_path() {
-            KvPath::Paged => mlx::async_eval(export.arrays())?,
+            KvPath::Paged => mlx::async_eval([export.array()])?,
             // While a pool is read, the next step would copy all of it.
-            KvPath::Gather => mlx::eval(export.arrays())?,
+            KvPath::Gather => mlx::eval([export.array()])?,
         }
         Ok(export)
     }

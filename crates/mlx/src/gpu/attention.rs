@@ -294,7 +294,12 @@ impl PagedAttention {
     /// items and the logits, and gives the result.
     pub fn decode(&self, dialect: Dialect, rows: i32, items: i32, longest: i32) -> Vec<Plan> {
         let busy = GROUPS_WANTED / (items * self.shape.kv_heads).max(1);
-        let splits = busy.min((f64::from(longest.max(1)).sqrt() / 3.0) as i32).max(1);
+        let root = f64::from(longest.max(1)).sqrt();
+        let splits = match self.decodes_on_tensor_cores(dialect) {
+            // Sixteen are added up at once.
+            true => 1 << busy.min((root / 2.0) as i32).max(1).ilog2(),
+            false => busy.min((root / 3.0) as i32).max(1),
+        };
         self.decode_split(dialect, rows, items, splits)
     }
 

@@ -2,9 +2,10 @@
 
 use mlx_sys as sys;
 
+use super::flow::{FlowProduct, TILE};
 use super::plan::{Plan, dtype, int};
 use super::program::{has_warpgroups, is_used};
-use super::source::{Dialect, WMM, WMM_STAGED, WMM_SUM, WMM_WIDE};
+use super::source::{Dialect, WMM, WMM_FLOW, WMM_STAGED, WMM_SUM, WMM_WIDE};
 use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
 
@@ -28,7 +29,7 @@ pub enum WeightFormat {
 }
 
 impl WeightFormat {
-    fn bits(self) -> i32 {
+    pub(super) fn bits(self) -> i32 {
         match self {
             Self::Four { .. } | Self::MxFp4 => 4,
             Self::Eight { .. } => 8,
@@ -36,7 +37,7 @@ impl WeightFormat {
         }
     }
 
-    fn group(self) -> i32 {
+    pub(super) fn group(self) -> i32 {
         match self {
             Self::Four { group } | Self::Eight { group } => group,
             Self::MxFp4 => 32,
@@ -82,7 +83,7 @@ pub struct FewRows {
     pub inputs: i32,
     /// Rows of `w`.
     pub outputs: i32,
-    /// For more than 16 rows and packed weights.
+    /// For packed weights and more than 16 rows. Where there are warpgroups, groups have threadgroup memory for more stages, too.
     pub unit: MatrixUnit,
 }
 
@@ -116,7 +117,8 @@ impl FewRows {
             return None;
         }
         let (plan, splits) = match (self.unit, self.format) {
-            _ if self.rows <= 16 => self.narrow(),
+            (MatrixUnit::Warpgroup, _) if self.rows <= 16 => self.flow().unwrap_or_else(|| self.narrow()),
+            (MatrixUnit::SimdGroup, _) if self.rows <= 16 => self.narrow(),
             (_, WeightFormat::Bf16) if self.is_even() => self.staged(),
             (_, WeightFormat::Bf16) => self.narrow(),
             (MatrixUnit::Warpgroup, _) => self.wide(),
@@ -148,7 +150,25 @@ impl FewRows {
         if self.outputs % 8 == 0 { wanted.max(1) } else { 1 }
     }
 
-    /// Up to 16 rows, and without warpgroups all of 8 bits: simd groups share the inputs of a product.
+    /// Up to 16 rows, by groups that go from tile to tile of the weights' rows.
+    fn flow(&self) -> Option<(Unfinished, i32)> {
+        let FewRows { format, rows, inputs, outputs, .. } = *self;
+        let product = FlowProduct { format, rows, inputs, outputs };
+        let flow = product.plan()?;
+        let plan = Unfinished {
+            kernel: &WMM_FLOW,
+            format,
+            even: even(outputs % TILE == 0),
+            whole: whole(inputs),
+            constants: flow.constants(&product),
+            blocks: flow.groups,
+            splits: flow.splits,
+            simds: flow.simds,
+        };
+        Some((plan, flow.splits))
+    }
+
+    /// Up to 16 rows elsewhere, and without warpgroups all of 8 bits: simd groups share the inputs of a product.
     fn narrow(&self) -> (Unfinished, i32) {
         let bits = self.format.bits();
         let units = units(self.inputs);

@@ -28,10 +28,18 @@ impl Plan {
 
     /// Threadgroup memory that a launch gets beside what the kernel declares: its constant `SHARED`.
     pub fn shared_bytes(&self) -> i32 {
-        let shared = self.constants.iter().find(|(name, _)| *name == "SHARED");
-        match shared {
-            Some((_, TemplateValue::Int(bytes))) => *bytes,
-            _ => 0,
+        self.number("SHARED").unwrap_or(0)
+    }
+
+    /// Groups that a multiprocessor has room for, if that was decided: its constant `RESIDENT`.
+    pub(super) fn resident(&self) -> Option<i32> {
+        self.number("RESIDENT")
+    }
+
+    fn number(&self, of: &str) -> Option<i32> {
+        match self.constants.iter().find(|(name, _)| *name == of)?.1 {
+            TemplateValue::Int(number) => Some(number),
+            TemplateValue::Bool(_) | TemplateValue::Dtype(_) => None,
         }
     }
 }

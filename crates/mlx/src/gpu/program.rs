@@ -269,8 +269,12 @@ pub fn text(plan: &Plan, function: &str, inputs: &[Dtype]) -> String {
     let constants: String = plan.constants.iter().map(constant).collect();
     let (header, body, threads) = (source.header, source.body, plan.threads);
     let parameters = parameters.join(", ");
-    // Registers change hands only in a group that has a multiprocessor to itself.
-    let bounds = if plan.shared_bytes() > 0 { format!("{threads}, 1") } else { threads.to_string() };
+    let bounds = match (plan.resident(), plan.shared_bytes()) {
+        (Some(groups), _) => format!("{threads}, {groups}"),
+        // Registers change hands only in a group that has a multiprocessor to itself.
+        (None, 1..) => format!("{threads}, 1"),
+        (None, _) => threads.to_string(),
+    };
     let wait = if body.contains(WAIT.trim_end()) { "" } else { WAIT };
     format!(
         "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\n{header}\

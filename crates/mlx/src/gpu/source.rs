@@ -130,6 +130,7 @@ pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dial
 /// Inputs of a product with weights.
 const WEIGHTS: &[&str] = &["x", "w", "ss", "sb"];
 pub(super) static WMM: Kernel = kernel!("wmm", WEIGHTS, &["y"], TensorCores);
+pub(super) static WMM_FLOW: Kernel = kernel!("wmm_flow", WEIGHTS, &["y"], Warpgroups);
 pub(super) static WMM_EXPERT: Kernel =
     kernel!("wmm_expert", &["x", "w", "ss", "sb", "experts"], &["y"], TensorCores);
 pub(super) static WMM_EXPERTS: Kernel =
@@ -157,6 +158,8 @@ const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
     ("attn_copy.h", include_str!("kernels/attn_copy.h")),
     ("attn_span.h", include_str!("kernels/attn_span.h")),
+    ("attn_mma_tail.h", include_str!("kernels/attn_mma_tail.h")),
+    ("attn_mma_last.h", include_str!("kernels/attn_mma_last.h")),
     ("attn_tail.h", include_str!("kernels/attn_tail.h")),
     ("attn_last.h", include_str!("kernels/attn_last.h")),
     ("choose_body.h", include_str!("kernels/choose_body.h")),

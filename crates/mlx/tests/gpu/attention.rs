@@ -374,6 +374,8 @@ fn tensor_decodes() -> Vec<Case> {
         decode(Dialect::Cuda, &world(packed(attention(Bf16, [4, 2, 128], 32), 4, 64), &[61, 2]), 2),
         decode(Dialect::Cuda, &world(with_sinks(attention(Bf16, [16, 2, 64], 16)), &[0, 61]), 2),
         decode(Dialect::Cuda, &world(capped(attention(F16, [4, 2, 128], 16), 1.5), &[61]), 1),
+        decode(Dialect::Cuda, &world(attention(Bf16, [4, 1, 128], 16), &[600, 17]), 19),
+        decode(Dialect::Cuda, &world(attention(Bf16, [2, 1, 64], 16), &[700]), 40),
     ]
 }
 
@@ -488,9 +490,16 @@ fn broken_tensor_decode_is_noticed() {
         (7, "biased[o][w][j] *= a[j];", ";"),
         (5, "{s0, s1, s0, s1}", "{0, 0, 0, 0}"),
         (0, "p[i] = gk_turned(p[i]);", ""),
-        (9, "gk_weighted<SINK_LOGITS>(x, w, top, sink)", "gk_weighted<false>(x, w, top, sink)"),
+        (9, "gk_weighted<SINK_LOGITS>(x[k], w, top, sink)", "gk_weighted<false>(x[k], w, top, sink)"),
         (1, "k < n && (WINDOW", "k <= n && (WINDOW"),
         (2, "g + 8 * o) * D + c * 32", "g) * D + c * 32"),
+        (11, "from < j1; from += BATCH", "from < j0 + 1; from += BATCH"),
+        (12, "gk_shfl(a, i * SIDES + side)", "gk_shfl(a, i)"),
+        (
+            11,
+            "(gk_uint)(GK_GROUPS_X - 1);\n  GK_FENCE();\n  }\n  GK_BARRIER();",
+            "(gk_uint)(GK_GROUPS_X - 1);\n  GK_FENCE();\n  }\n",
+        ),
     ];
     all_noticed("mma_broken", &tensor_decodes(), &breaks);
 }

@@ -63,7 +63,7 @@ struct f16 {
 
 struct D3 { unsigned x, y, z; };
 struct Simd { int arrived = 0; alignas(16) char slot[2][32][64]; };
-struct Copy { void* to; char bytes[16]; };
+struct Copy { void* to; char bytes[16]; int size = 16; };
 struct Fiber {
   ucontext_t at;
   int numbered[16];  // how often it came to each barrier with a number
@@ -148,7 +148,7 @@ inline void copy(void* to, const void* from, bool some) {
 inline void arrived(size_t open) {  // all groups of copies but the last `open`
   auto& all = cur->copies;
   while (all.size() > open + 1) {
-    for (auto& c : all.front()) memcpy(c.to, c.bytes, 16);
+    for (auto& c : all.front()) memcpy(c.to, c.bytes, c.size);
     all.erase(all.begin());
   }
 }
@@ -454,6 +454,12 @@ inline uint4 gk_kv4(const void* p) { return emu::get<uint4>(p); }
 inline unsigned gk_nibbles(unsigned w, unsigned mask, unsigned magic) { return (w & mask) | magic; }
 inline unsigned gk_opaque(unsigned x) { return x; }
 inline void gk_copy16(void* to, const void* from, bool some) { emu::copy(to, from, some); }
+template <int BYTES> void gk_copy(void* to, const void* from) {
+  if ((uintptr_t)to % BYTES || (uintptr_t)from % BYTES) emu::fail("misaligned copy");
+  emu::Copy c{to, {}, BYTES};
+  memcpy(c.bytes, from, BYTES);
+  if (!emu::late) memcpy(to, c.bytes, BYTES); else emu::cur->copies.back().push_back(c);
+}
 inline void gk_commit() { emu::cur->copies.emplace_back(); }
 template <int N> void gk_wait() { emu::arrived(N); }
 inline void gk_wait_all() { emu::all_arrived(); }

@@ -119,6 +119,21 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(SimdGroup, WeightFormat::Bf16, 2, 256, 5),
         case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 2048, 60),
         case(Warpgroup, WeightFormat::Eight { group: 64 }, 40, 256, 60),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 1, 2560, 64),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 3, 3328, 48),
+        case(Warpgroup, WeightFormat::Four { group: 128 }, 7, 4608, 36),
+        case(Warpgroup, WeightFormat::Four { group: 32 }, 2, 704, 37),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 13, 5120, 96),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 16, 1088, 2048),
+        case(Warpgroup, WeightFormat::Eight { group: 64 }, 1, 1280, 64),
+        case(Warpgroup, WeightFormat::Eight { group: 32 }, 11, 768, 60),
+        case(Warpgroup, WeightFormat::Eight { group: 128 }, 5, 4352, 32),
+        case(Warpgroup, WeightFormat::MxFp4, 1, 2880, 64),
+        case(Warpgroup, WeightFormat::MxFp4, 9, 704, 52),
+        case(Warpgroup, WeightFormat::Bf16, 1, 2048, 64),
+        case(Warpgroup, WeightFormat::Bf16, 4, 448, 5),
+        case(Warpgroup, WeightFormat::Bf16, 8, 1984, 80),
+        case(Warpgroup, WeightFormat::Bf16, 16, 768, 96),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -155,6 +170,11 @@ fn narrow_products_equal_their_reference() {
 }
 
 #[test]
+fn flowing_products_equal_their_reference() {
+    check("wmm_flow");
+}
+
+#[test]
 fn staged_products_equal_their_reference() {
     check("wmm_staged");
 }
@@ -175,6 +195,14 @@ fn broken_products_are_noticed() {
         ("wmm", 0, "gk_wait<ST - 2>();", ""),
         ("wmm", 13, "(i * 64 + half * 32) / GROUP", "i"),
         ("wmm", 17, "gk_floats4(w0 >> h)", "gk_floats4(w1 >> h)"),
+        ("wmm_flow", 0, "gk_wait<ST - 2>();", ""),
+        ("wmm_flow", 0, "GK_BARRIER();", ""),
+        ("wmm_flow", 0, "0x7632", "0x3276"),
+        ("wmm_flow", 0, "if (MR == 2) v += gk_shfl_xor(v, 1);", ""),
+        ("wmm_flow", 1, "(b * SIDE + g / MR) * PIECE", "b * SIDE * PIECE"),
+        ("wmm_flow", 6, "gk_codes8(word, 2)", "gk_codes8(word, 0)"),
+        ("wmm_flow", 9, "gk_floats4(word >> shift)", "gk_floats4(word >> (shift + 8))"),
+        ("wmm_flow", 14, "unit[OF_W + (c * 8 + g)", "unit[OF_W + (c * 4 + g)"),
         ("wmm_staged", 0, "GK_BARRIER();", ""),
         ("wmm_staged", 0, "gk_wait_all();", ""),
         ("wmm_staged", 0, "t * 2 + (i & 1) : i", "t + (i & 1) * 4 : i"),
@@ -188,7 +216,7 @@ fn broken_products_are_noticed() {
         ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
         ("wmm_wide", 0, "(a & 1) + i * 2) ^ (m & 7)", "(a & 1) + i) ^ (m & 7)"),
     ];
-    for kernel in ["wmm", "wmm_staged", "wmm_wide"] {
+    for kernel in ["wmm", "wmm_flow", "wmm_staged", "wmm_wide"] {
         let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
         let plan = |one: &&(&str, usize, &'static str, &'static str)| {
             (cases[one.1].plans[0].clone(), types(&cases[one.1]), Some((one.2, one.3)))

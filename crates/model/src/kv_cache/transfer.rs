@@ -3,15 +3,19 @@
 //! A block's bytes are those of its part of every array of its group, in the order of the layers and of a layer's
 //! arrays.
 
-use mlx::Array;
+use mlx::{Array, Dtype};
 use omnibus_kv::BlockId;
 
 use super::{KvCache, Pool, block_indices, poisoned};
+use crate::take_rows;
 
-/// Exported blocks of one group: their part of each array, `[blocks, …]`, lazy.
+/// Exported blocks of one group, lazy.
 #[derive(Debug)]
 pub struct BlockExport {
+    /// Their part of each array, `[blocks, …]`.
     parts: Vec<Array>,
+    /// All of them, `[blocks, …]`: a GPU's memory is read once.
+    joined: Array,
     blocks: usize,
 }
 
@@ -23,22 +27,16 @@ impl BlockExport {
             .filter_map(|pair| <[&Array; 2]>::try_from(pair.iter().collect::<Vec<_>>()).ok())
     }
 
-    /// Every array; [`Self::bytes`] is fast once they are evaluated.
-    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.parts.iter()
+    /// What [`Self::bytes`] reads: it is fast once this is evaluated.
+    pub fn array(&self) -> &Array {
+        &self.joined
     }
 
     /// Each block's bytes, in the order of the request. Waits until they are computed.
     pub fn bytes(&self) -> mlx::Result<Vec<Vec<u8>>> {
-        let mut blocks = vec![Vec::new(); self.blocks];
-        for part in &self.parts {
-            let bytes = part.to_bytes()?;
-            for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(bytes.len() / self.blocks.max(1)))
-            {
-                block.extend_from_slice(bytes);
-            }
-        }
-        Ok(blocks)
+        let bytes = self.joined.to_bytes()?;
+        let each = (bytes.len() / self.blocks.max(1)).max(1);
+        Ok(bytes.chunks_exact(each).map(<[u8]>::to_vec).collect())
     }
 }
 
@@ -62,9 +60,17 @@ impl KvCache {
     /// Copies blocks out of a group.
     pub fn read_blocks(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockExport> {
         let indices = block_indices(blocks)?;
-        let parts =
-            self.group_arrays(group).map(|array| array.take(&indices, 0)).collect::<mlx::Result<_>>()?;
-        Ok(BlockExport { parts, blocks: blocks.len() })
+        let parts = self.group_arrays(group).map(|array| take_rows(array, &indices));
+        let parts = parts.collect::<mlx::Result<Vec<_>>>()?;
+        let dtypes = parts.iter().map(Array::dtype).collect::<mlx::Result<Vec<_>>>()?;
+        let is_uniform = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
+        let row = |part: &Array| -> mlx::Result<Array> {
+            let row = part.reshape(&[blocks.len() as i32, -1])?;
+            if is_uniform { Ok(row) } else { row.view(Dtype::U8) }
+        };
+        let rows = parts.iter().map(row).collect::<mlx::Result<Vec<_>>>()?;
+        let joined = mlx::concatenate(&rows.iter().collect::<Vec<_>>(), 1)?;
+        Ok(BlockExport { parts, joined, blocks: blocks.len() })
     }
 
     /// Writes blocks of a group, each of [`Self::block_bytes`] bytes. Waits for the step in flight, so that the

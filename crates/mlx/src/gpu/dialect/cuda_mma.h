@@ -87,6 +87,10 @@ GK_FN uint4 gk_cached4(const void* p) {  // written by an earlier kernel, which 
 GK_FN void gk_copy16(void* to, const void* from, bool some) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from), "r"(some ? 16 : 0) : "memory");
 }
+// 4, 8 or 16 bytes likewise, through L1
+template <int BYTES> GK_FN void gk_copy(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from), "n"(BYTES) : "memory");
+}
 GK_FN void gk_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> GK_FN void gk_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 GK_FN void gk_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }

@@ -169,10 +169,13 @@ GK_UNROLL for (int o = 0; o < HALVES; ++o)
     if (head < G) {
       float* r = red + (ks * G + head) * RS;
       GK_UNROLL for (int h = 0; h < NV; ++h)
-        GK_UNROLL for (int e = 0; e < 4; ++e)
-          GK_UNROLL for (int i = 0; i < 2; ++i) r[h * 64 + g * 8 + 2 * e + i] = acc[o][h][e][2 * i + j] + biased[o][h * 64 / OF_GROUP][j];
+        GK_UNROLL for (int e = 0; e < 4; e += 2) {
+          const float bias = biased[o][h * 64 / OF_GROUP][j];
+          const gk_vec<float, 4> v = {{acc[o][h][e][j] + bias, acc[o][h][e][2 + j] + bias, acc[o][h][e + 1][j] + bias, acc[o][h][e + 1][2 + j] + bias}};
+          *reinterpret_cast<gk_vec<float, 4>*>(r + h * 64 + g * 8 + 2 * e) = v;
+        }
       if (g == 0) { r[D] = m[o][j] - SHIFT; r[D + 1] = l[o][j]; }
     }
   }
-//@include attn_tail.h
-//@include attn_last.h
+//@include attn_mma_tail.h
+//@include attn_mma_last.h
