@@ -24,6 +24,7 @@ mod route;
 mod source;
 mod step_graph;
 mod take;
+mod weight_format;
 
 pub use attention::{
     HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryAxes, RotaryNorm,
@@ -40,7 +41,7 @@ pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, 
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };
-pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, WeightFormat, few_rows, parts_of};
+pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, few_rows, parts_of};
 pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{
@@ -50,6 +51,7 @@ pub use route::{Correction, ExpertGroups, Route, RouteWeights, Scores, WeightedS
 pub use source::{Dialect, Kernel, Source};
 pub use step_graph::{KernelTime, OtherArrays, StepArrays, StepGraph};
 pub use take::TakeNumbers;
+pub use weight_format::WeightFormat;
 
 /// Whether ops of this thread go to a GPU that has these kernels.
 pub fn available() -> bool {

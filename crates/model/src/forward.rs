@@ -10,6 +10,7 @@ mod items;
 mod kv_path;
 mod row_split;
 mod rows;
+mod short_chunks;
 mod state;
 
 pub(crate) use attention::{AttentionReads, GatheredRows, SegmentTables};

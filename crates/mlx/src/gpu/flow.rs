@@ -3,7 +3,7 @@
 //!
 //! Which way is taken for which sizes was measured on an H100, see `docs/performance.md`.
 
-use super::linear::WeightFormat;
+use super::weight_format::WeightFormat;
 
 /// A product with rows for one or two instructions.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,10 @@
 
 use super::attention::RotaryOrder;
 use super::elementwise::is_float;
-use super::linear::{FewRowsWeight, Stored, WeightFormat, even, units, whole};
+use super::linear::{FewRowsWeight, Stored, even, units, whole};
 use super::plan::{Plan, bits, dtype, int, unused_output};
 use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS};
+use super::weight_format::WeightFormat;
 use crate::fast::TemplateValue;
 use crate::{Array, Dtype, Error, Result, device};
 

@@ -3,8 +3,8 @@
 use mlx::{Array, fast};
 use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
-use super::items::ShortChunks;
 use super::rows::{Rows, singles_and_chunks, table_of};
+use super::short_chunks::ShortChunks;
 use crate::kv_cache::block_indices;
 use crate::{Bidirectional, KvCache, Segment};
 

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use mlx::Array;
-use mlx::device::{Backend, backend};
 use mlx::gpu::{ITEM_FIELDS, copy_to_device, host_numbers, upload};
 use omnibus_kv::CacheKind;
 
 use super::gather::Gather;
 use super::rows::table_of;
+use super::short_chunks::ShortChunks;
 use crate::Segment;
 use crate::take_rows::take_rows;
 
@@ -74,34 +74,6 @@ struct Part {
     position: usize,
     table: usize,
     freed: usize,
-}
-
-/// How the rows of short chunks read their keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ShortChunks {
-    /// Each row by itself, as rows that decode: a pass without longer chunks is launched as a graph, which saves more than
-    /// reading keys once for several rows.
-    RowByRow,
-    /// As those of longer chunks.
-    Together,
-}
-
-/// Most rows of a short chunk, and most keys that they read in all.
-const SHORT_ROWS: usize = 32;
-const SHORT_KEYS: usize = 1 << 16;
-
-impl ShortChunks {
-    /// On this device.
-    pub(super) fn of_device() -> Self {
-        if backend() == Backend::Cuda { Self::RowByRow } else { Self::Together }
-    }
-
-    /// Whether the rows of a segment read their keys together.
-    pub(super) fn is_chunk(self, segment: &Segment) -> bool {
-        let keys = segment.len * (segment.context + segment.len);
-        let is_short = segment.len <= SHORT_ROWS && keys <= SHORT_KEYS;
-        segment.len > 1 && !(is_short && self == Self::RowByRow)
-    }
 }
 
 /// Sections begin at multiples of this many numbers, which keeps them apart from what Metal passes as constants.
@@ -381,8 +353,6 @@ mod tests {
         let rows = [[0, 1, 40, 0, 2, 0], [1, 1, 33, 2, 2, 0], [2, 1, 34, 2, 2, 0], [3, 1, 35, 2, 2, 0]];
         assert_eq!(fields(&layout.decode_items()), rows);
         assert!(layout.chunks.is_empty());
-        let long = [segment(0, SHORT_ROWS + 1, 0, &[1]), segment(0, 8, SHORT_KEYS / 8, &[1])];
-        assert!(long.iter().all(|segment| ShortChunks::RowByRow.is_chunk(segment)));
     }
 
     #[test]
