@@ -1,5 +1,5 @@
-//! How products of up to 16 rows are shared among groups of threads that stay and go from tile to tile of the weights' rows
-//! (`wmm_flow.h`): simd groups, what they keep of `x`, and stages of their rings.
+//! How products of up to 16 rows are shared among persistent groups of threads, which go from tile to tile of the weights'
+//! rows (`wmm_flow.h`): simd groups, what they keep of `x`, and stages of their rings.
 //!
 //! Which way is taken for which sizes was measured on an H100, see `docs/performance.md`.
 

@@ -104,7 +104,7 @@ impl FewRows {
         if self.outputs % 8 == 0 { wanted.max(1) } else { 1 }
     }
 
-    /// Up to 16 rows, by groups that go from tile to tile of the weights' rows.
+    /// Up to 16 rows, by persistent groups.
     fn flow(&self) -> Option<(Unfinished, i32)> {
         let FewRows { format, rows, inputs, outputs, .. } = *self;
         let product = FlowProduct { format, rows, inputs, outputs };

@@ -1,4 +1,4 @@
-// CUDA alone: the product of wmm.h for up to 8 MT rows, by groups that stay: each takes every GK_GROUPS_X-th tile of 16 RT rows of w.
+// CUDA alone: the product of wmm.h for up to 8 MT rows, by persistent groups: each takes every GK_GROUPS_X-th tile of 16 RT rows of w.
 // WK simd groups split k. Each has its own ring of ST units of w in shared memory, which runs on from tile to tile, and begins
 // before x is there; so memory is busy while the kernels before this one end, while tiles are added up, and at their borders.
 // A simd group has at most HELD units of k, and keeps what it needs of x: in registers (KEPT, for few units), or in shared memory, each
