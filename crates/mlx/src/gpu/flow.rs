@@ -92,7 +92,9 @@ impl FlowProduct {
             }
             (_, ..=8) if units <= SIMDS_MAX => vec![(units, each, 1, 1), streamed],
             (_, ..=8) => vec![(sharing, several, 2, 1), (sharing, several, 1, 1), streamed],
-            (_, _) if units <= SIMDS_OF_TWO => vec![(units, each, 1, 1), streamed],
+            (_, _) if units <= SIMDS_OF_TWO => {
+                vec![(units, each, (SIMDS_OF_TWO / units).min(3), 1), (units, each, 1, 1), streamed]
+            }
             (_, _) if units <= SIMDS_MAX && self.tiles() >= 2 * MULTIPROCESSORS => {
                 vec![(units, each, 1, 1), streamed]
             }
@@ -192,6 +194,8 @@ mod tests {
         assert_eq!(found(flow(four, 1, 4096, 2560)), (16, HeldRows::Registers, 6, 1, 1, 132));
         assert_eq!(found(flow(four, 1, 9728, 2560)), (8, HeldRows::Shared(5), 3, 2, 1, 160));
         assert_eq!(found(flow(four, 16, 9728, 2560)), (10, HeldRows::Registers, 4, 1, 4, 33));
+        assert_eq!(found(flow(four, 16, 2560, 6144)), (10, HeldRows::Registers, 4, 1, 1, 132));
+        assert_eq!(found(flow(four, 16, 1024, 6144)), (4, HeldRows::Registers, 4, 2, 1, 264));
         assert_eq!(found(flow(WeightFormat::Bf16, 1, 4096, 28672)), (8, HeldRows::Shared(4), 6, 1, 1, 132));
         assert_eq!(found(flow(WeightFormat::Bf16, 16, 14336, 4096)), (8, HeldRows::Streamed, 3, 1, 1, 132));
     }
