@@ -78,6 +78,11 @@ impl Bodies {
         self.limits.body_bytes
     }
 
+    /// What a message that has arrived takes of the budget while it is read.
+    pub fn message(&self, bytes: usize) -> Result<Reserved, ApiError> {
+        self.budget.reserve(bytes as u64).ok_or_else(over_budget)
+    }
+
     /// The JSON body of a request, not parsed yet.
     pub async fn json(&self, request: Request) -> Result<ReceivedBody, ApiError> {
         check_headers(request.headers())?;
@@ -111,9 +116,7 @@ impl Bodies {
             match read.map_err(|_| ApiError::body_timeout(self.limits.body_timeout.as_secs()))?? {
                 Read::All(received) => return Ok(received),
                 Read::TooLarge(rest) => (rest, too_large()),
-                Read::OverBudget(rest) => {
-                    (rest, ApiError::busy("the server is receiving too many large requests"))
-                }
+                Read::OverBudget(rest) => (rest, over_budget()),
             };
         discard(rest, &head.headers).await;
         Err(error)
@@ -135,6 +138,10 @@ impl Bodies {
         }
         Ok(Read::All(ReceivedBody { bytes: bytes.freeze(), reserved }))
     }
+}
+
+fn over_budget() -> ApiError {
+    ApiError::busy("the server is receiving too many large requests")
 }
 
 /// Requires JSON: a browser can send forms cross-origin without a preflight, but not JSON.

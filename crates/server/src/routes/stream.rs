@@ -81,11 +81,15 @@ async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
     });
     let running = Running::default();
     while let Some(Ok(message)) = from_client.next().await {
-        match message {
-            Message::Text(text) => handle(&app, &origin, &running, &replies, text.as_bytes()).await,
-            Message::Binary(bytes) => handle(&app, &origin, &running, &replies, &bytes).await,
+        let text: &[u8] = match &message {
+            Message::Text(text) => text.as_bytes(),
+            Message::Binary(bytes) => bytes,
             Message::Close(_) => break,
-            Message::Ping(_) | Message::Pong(_) => {}
+            Message::Ping(_) | Message::Pong(_) => continue,
+        };
+        match app.bodies.message(text.len()) {
+            Ok(_held) => handle(&app, &origin, &running, &replies, text).await,
+            Err(error) => reply(&replies, failure(None, &error)).await,
         }
     }
     running.change(|running| running.values().for_each(AbortHandle::abort));

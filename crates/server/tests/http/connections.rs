@@ -6,6 +6,7 @@ use std::net::Shutdown;
 use super::client::{JSON, connect, exchange, get, parse, post, request, send_and_leave};
 use super::refusals::check_works;
 use super::scripted::RequestEvent;
+use super::stream::Client;
 use super::{server, server_with, server_with_keys};
 use omnibus_server::{Limits, Settings};
 
@@ -88,6 +89,9 @@ fn bodies_that_arrive_are_bounded_together() {
     assert_eq!(refused.error()["code"], "busy", "{}", refused.body);
     assert_eq!(refused.header("retry-after"), Some("1"));
     check_works(server.address, "small requests beside it have room");
+    let mut client = Client::connect(&server);
+    client.ask(1.into(), &"w ".repeat(300_000));
+    assert_eq!(client.next()["error"]["code"], "busy", "messages share the room");
     drop(stalled);
     let answered = (0..1_000).map(|_| large()).find(|reply| reply.status != 429).unwrap();
     assert_eq!(answered.error()["code"], "context_length_exceeded");
