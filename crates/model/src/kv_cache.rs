@@ -150,10 +150,12 @@ impl KvCache {
             return Ok(false);
         }
         let copies: Vec<(u32, u32)> = copies.iter().map(|(from, to)| (from.0, to.0)).collect();
+        let arrays: Vec<&Array> =
+            self.pools.iter().filter(|pool| pool.group == group).flat_map(Pool::arrays).collect();
+        let Some(copied) = mlx::gpu::copy_blocks(&arrays, &copies)? else { return Ok(false) };
+        let mut copied = copied.into_iter();
         for pool in self.pools.iter_mut().filter(|pool| pool.group == group) {
-            let [first, second] = pool.arrays() else { return Err(poisoned()) };
-            let copied = [mlx::gpu::copy_blocks(first, &copies)?, mlx::gpu::copy_blocks(second, &copies)?];
-            let [Some(first), Some(second)] = copied else { return Ok(false) };
+            let (Some(first), Some(second)) = (copied.next(), copied.next()) else { return Err(poisoned()) };
             pool.put([first, second]);
         }
         // Kernels of one launch are ordered by their outputs, and the copies have none that the next kernels read.

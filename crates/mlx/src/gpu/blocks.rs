@@ -33,16 +33,21 @@ impl BlockCopies {
     }
 }
 
-/// The pool after its blocks `copies`, `(from, to)`, were copied in place. No block may be both read and written. `None` if
-/// there is no kernel for the pool.
-pub fn copy_blocks(pool: &Array, copies: &[(u32, u32)]) -> Result<Option<Array>> {
-    let blocks = pool.dim(0)?.max(1) as usize;
+/// The pools after their blocks `copies`, `(from, to)`, were copied in place. No block may be both read and written. `None`
+/// if there is no kernel for one of them.
+pub fn copy_blocks(pools: &[&Array], copies: &[(u32, u32)]) -> Result<Option<Vec<Array>>> {
     let count = copies.len() as i32;
-    let Some(plan) = (BlockCopies { count, block_bytes: pool.nbytes() / blocks }).plan() else {
-        return Ok(None);
+    let plan = |pool: &&Array| -> Result<Option<Plan>> {
+        let blocks = pool.dim(0)?.max(1) as usize;
+        Ok(BlockCopies { count, block_bytes: pool.nbytes() / blocks }.plan())
     };
+    let Some(plans) = pools.iter().map(plan).collect::<Result<Option<Vec<Plan>>>>()? else { return Ok(None) };
     let pairs: Vec<i32> = copies.iter().flat_map(|(from, to)| [*from as i32, *to as i32]).collect();
-    let words = pool.view(crate::Dtype::U32)?;
-    let done = plan.call(&[&words, &upload(&pairs)?])?.pop().ok_or_else(|| Error::new("a copy"))?;
-    written_by(&[pool], &done).map(|mut pools| pools.pop())
+    let pairs = upload(&pairs)?;
+    let copied = |(pool, plan): (&&Array, Plan)| -> Result<Array> {
+        let words = pool.view(crate::Dtype::U32)?;
+        let done = plan.call(&[&words, &pairs])?.pop().ok_or_else(|| Error::new("a copy"))?;
+        written_by(&[*pool], &done)?.pop().ok_or_else(|| Error::new("a pool"))
+    };
+    pools.iter().zip(plans).map(copied).collect::<Result<_>>().map(Some)
 }
