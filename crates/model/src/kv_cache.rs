@@ -14,7 +14,7 @@ use omnibus_kv::{BlockId, KvCacheSpec};
 
 use crate::{Blueprint, KvStorage, kv_format};
 pub use groups::{KvCacheGroup, VisibleTo};
-pub use transfer::BlockExport;
+pub use transfer::{BlockBytes, BlockExport};
 
 /// The cached keys, values and states of all layers, in blocks.
 pub struct KvCache {

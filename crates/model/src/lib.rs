@@ -58,7 +58,7 @@ pub use dims::{DimFields, Dims};
 pub use error::Error;
 pub use forward::KvPath;
 pub use input_squares::InputSquares;
-pub use kv_cache::{BlockExport, KvCache, KvCacheGroup, VisibleTo};
+pub use kv_cache::{BlockBytes, BlockExport, KvCache, KvCacheGroup, VisibleTo};
 pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use mixers::{

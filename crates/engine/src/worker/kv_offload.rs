@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use mlx::Array;
 use omnibus_core::{CachedBlock, HoldReason, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
 use omnibus_kv::BlockId;
-use omnibus_model::{BlockExport, Source};
+use omnibus_model::{BlockBytes, Source};
 use sha2::{Digest, Sha256};
 
 use super::capacity::Capacity;
@@ -35,8 +35,8 @@ const ITERATIONS_MAX: usize = 16;
 /// Most bytes read for one sequence at a time, so that a long prompt does not fill the memory twice.
 const READ_BYTES_MAX: usize = 256 << 20;
 
-/// Most bytes swapped out at a time, unless one block has more: the copies take device memory.
-const SWAP_BYTES: usize = 64 << 20;
+/// Most bytes swapped out at a time, unless one block has more: the copies take twice as much device memory.
+const SWAP_BYTES: usize = 32 << 20;
 
 /// Host memory, disk, and the transfers in progress.
 pub(super) struct KvOffload {
@@ -60,7 +60,7 @@ struct DiskTier {
 /// Blocks that are being copied out.
 struct PendingExport {
     names: Vec<BlockName>,
-    parts: Vec<BlockExport>,
+    parts: Vec<BlockBytes>,
 }
 
 /// What else the loop has to do.
@@ -215,7 +215,7 @@ impl KvOffload {
         for (group, bytes) in self.block_bytes.iter().enumerate() {
             let of_group: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
             for batch in of_group.chunks((SWAP_BYTES / bytes.max(&1)).max(1)) {
-                let contents = kv.read_blocks(group, &ids(batch))?.bytes()?;
+                let contents = kv.read_bytes(group, &ids(batch))?.read()?;
                 copied.extend(batch.iter().map(|block| name_of(group, block.hash)).zip(contents));
             }
         }
@@ -330,7 +330,7 @@ impl KvOffload {
             let blocks: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
             if !blocks.is_empty() {
                 names.extend(blocks.iter().copied().map(name));
-                parts.push(kv.read_blocks(group, &ids(&blocks))?);
+                parts.push(kv.read_bytes(group, &ids(&blocks))?);
             }
         }
         self.export = Some(PendingExport { names, parts });
@@ -369,7 +369,7 @@ impl KvOffload {
         };
         let mut names = names.into_iter();
         for part in parts {
-            for (bytes, name) in part.bytes()?.into_iter().zip(names.by_ref()) {
+            for (bytes, name) in part.read()?.into_iter().zip(names.by_ref()) {
                 match idleness {
                     Idleness::ShuttingDown => disk_tier.disk.put_blocking(name, bytes),
                     Idleness::Busy | Idleness::Idle => disk_tier.disk.put(name, bytes),
@@ -410,7 +410,7 @@ impl DiskTier {
 
 impl PendingExport {
     fn is_done(&self) -> mlx::Result<bool> {
-        let mut arrays = self.parts.iter().map(BlockExport::array).map(Array::is_available);
+        let mut arrays = self.parts.iter().map(BlockBytes::array).map(Array::is_available);
         arrays.try_fold(true, |done, array| Ok(done && array?))
     }
 }

@@ -7,8 +7,8 @@ use mlx::{Array, Dtype};
 use omnibus_core::Token;
 use omnibus_kv::BlockId;
 use omnibus_model::{
-    AdapterId, Batch, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows,
-    PromptCache, RotaryAxes, Segment, SpanRuns, take_rows,
+    AdapterId, Batch, BlockBytes, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model,
+    MultimodalRows, PromptCache, RotaryAxes, Segment, SpanRuns, take_rows,
 };
 
 use super::capacity::Capacity;
@@ -190,6 +190,22 @@ impl ModelRunner {
         Ok(Some(MultimodalRows { features, positions, bidirectional, cross }))
     }
 
+    fn allocated(&self) -> mlx::Result<&KvCache> {
+        match self.allocation {
+            Allocation::Missing => Err(mlx::Error::new("the KV cache is not allocated")),
+            Allocation::Done => Ok(&self.cache),
+        }
+    }
+
+    /// Starts computing what is read of the pools.
+    fn start<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) -> mlx::Result<()> {
+        match self.kv_path() {
+            KvPath::Paged => mlx::async_eval(arrays),
+            // While a pool is read, the next step would copy all of it.
+            KvPath::Gather => mlx::eval(arrays),
+        }
+    }
+
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {
         let (Some(logits), false) = (&forward.logits, forward.samples.is_empty()) else { return Ok(None) };
         let at: Vec<i32> = forward.samples.iter().map(|row| row.logits as i32).collect();
@@ -212,16 +228,15 @@ impl KvStore for ModelRunner {
     }
 
     fn read_blocks(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockExport> {
-        if self.allocation == Allocation::Missing {
-            return Err(mlx::Error::new("the KV cache is not allocated"));
-        }
-        let export = self.cache.read_blocks(group, blocks)?;
-        match self.kv_path() {
-            KvPath::Paged => mlx::async_eval([export.array()])?,
-            // While a pool is read, the next step would copy all of it.
-            KvPath::Gather => mlx::eval([export.array()])?,
-        }
+        let export = self.allocated()?.read_blocks(group, blocks)?;
+        self.start(export.arrays())?;
         Ok(export)
+    }
+
+    fn read_bytes(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockBytes> {
+        let bytes = self.allocated()?.read_bytes(group, blocks)?;
+        self.start([bytes.array()])?;
+        Ok(bytes)
     }
 
     fn write_blocks(&mut self, group: usize, blocks: &[BlockId], contents: &[&[u8]]) -> mlx::Result<()> {

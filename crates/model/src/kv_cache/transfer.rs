@@ -9,31 +9,40 @@ use omnibus_kv::BlockId;
 use super::{KvCache, Pool, block_indices, poisoned};
 use crate::take_rows;
 
-/// Exported blocks of one group, lazy.
+/// Blocks of one group by array, lazy.
 #[derive(Debug)]
-pub struct BlockExport {
-    /// Their part of each array, `[blocks, …]`.
-    parts: Vec<Array>,
-    /// All of them, `[blocks, …]`: a GPU's memory is read once.
-    joined: Array,
-    blocks: usize,
-}
+pub struct BlockExport(Vec<Array>);
 
 impl BlockExport {
     /// A layer's two arrays, `[blocks, …]` each, in the order of the group's layers.
     pub fn arrays_by_layer(&self) -> impl Iterator<Item = [&Array; 2]> {
-        self.parts
+        self.0
             .chunks_exact(2)
             .filter_map(|pair| <[&Array; 2]>::try_from(pair.iter().collect::<Vec<_>>()).ok())
     }
 
-    /// What [`Self::bytes`] reads: it is fast once this is evaluated.
+    /// Every array, `[blocks, …]`.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.0.iter()
+    }
+}
+
+/// The bytes of blocks of one group, lazy.
+#[derive(Debug)]
+pub struct BlockBytes {
+    /// `[blocks, …]`: one array, because each read of a GPU's memory costs the host a wait.
+    joined: Array,
+    blocks: usize,
+}
+
+impl BlockBytes {
+    /// What [`Self::read`] reads: it is fast once this is evaluated.
     pub fn array(&self) -> &Array {
         &self.joined
     }
 
     /// Each block's bytes, in the order of the request. Waits until they are computed.
-    pub fn bytes(&self) -> mlx::Result<Vec<Vec<u8>>> {
+    pub fn read(&self) -> mlx::Result<Vec<Vec<u8>>> {
         let bytes = self.joined.to_bytes()?;
         let each = (bytes.len() / self.blocks.max(1)).max(1);
         Ok(bytes.chunks_exact(each).map(<[u8]>::to_vec).collect())
@@ -61,16 +70,21 @@ impl KvCache {
     pub fn read_blocks(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockExport> {
         let indices = block_indices(blocks)?;
         let parts = self.group_arrays(group).map(|array| take_rows(array, &indices));
-        let parts = parts.collect::<mlx::Result<Vec<_>>>()?;
-        let dtypes = parts.iter().map(Array::dtype).collect::<mlx::Result<Vec<_>>>()?;
+        parts.collect::<mlx::Result<_>>().map(BlockExport)
+    }
+
+    /// The bytes of blocks of a group. While they are computed they take twice their memory.
+    pub fn read_bytes(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockBytes> {
+        let parts = self.read_blocks(group, blocks)?;
+        let dtypes = parts.arrays().map(Array::dtype).collect::<mlx::Result<Vec<_>>>()?;
         let is_uniform = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
         let row = |part: &Array| -> mlx::Result<Array> {
             let row = part.reshape(&[blocks.len() as i32, -1])?;
             if is_uniform { Ok(row) } else { row.view(Dtype::U8) }
         };
-        let rows = parts.iter().map(row).collect::<mlx::Result<Vec<_>>>()?;
+        let rows = parts.arrays().map(row).collect::<mlx::Result<Vec<_>>>()?;
         let joined = mlx::concatenate(&rows.iter().collect::<Vec<_>>(), 1)?;
-        Ok(BlockExport { parts, joined, blocks: blocks.len() })
+        Ok(BlockBytes { joined, blocks: blocks.len() })
     }
 
     /// Writes blocks of a group, each of [`Self::block_bytes`] bytes. Waits for the step in flight, so that the

@@ -184,7 +184,7 @@ impl<'a> World<'a> {
     fn swap(&mut self, walk: &mut Walk, prompt: &Prompt) -> mlx::Result<()> {
         let mut kept = Vec::new();
         for (group, table) in walk.tables.iter().enumerate() {
-            kept.push(self.state.read_blocks(group, &table.blocks)?.bytes()?);
+            kept.push(self.state.read_bytes(group, &table.blocks)?.read()?);
         }
         self.preempt(walk);
         let mut other = self.walk(prompt);
