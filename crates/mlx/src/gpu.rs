@@ -30,7 +30,7 @@ pub use attention::{
     HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryAxes, RotaryNorm,
     RotaryOrder, SinkLogits,
 };
-pub use blocks::{BlockCopies, copy_blocks};
+pub use blocks::{BlockCopies, POOLS_MAX, copy_blocks};
 pub use call::written_by;
 pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
 pub use elementwise::{

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use mlx::Array;
-use omnibus_core::SequenceId;
+use omnibus_core::{BlockCopy, SequenceId};
 use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::{KvCacheGroup, Model, PassShape};
 
@@ -107,6 +107,11 @@ fn run_steps(runner: &mut ModelRunner, settings: &Settings) -> mlx::Result<()> {
 /// Rows of new sequences with these token counts, over the first blocks. Unknown to the sampler, they are greedy.
 fn step_input(runner: &ModelRunner, block_size: usize, room: usize, tokens: &[usize]) -> StepInput {
     let mut input = StepInput::default();
+    if tokens.len() > 1 {
+        // Prompts that share part of a block copy it, of states the whole.
+        let copy = |group| BlockCopy { group, from: BlockId(0), to: BlockId(1) };
+        input.copies = (0..runner.groups()).map(copy).collect();
+    }
     for (at, tokens) in tokens.iter().copied().enumerate() {
         let table = |group: &KvCacheGroup| {
             let blocks = match group.spec.kind.is_state() {

@@ -1,32 +1,39 @@
-//! Copies of blocks within a pool, in place.
+//! Copies of blocks within pools, in place.
 
 use super::call::written_by;
 use super::elementwise::upload;
 use super::plan::{Plan, int, unused_output};
 use super::source::COPY_BLOCKS;
-use crate::{Array, Error, Result};
+use crate::{Array, Dtype, Error, Result};
 
-/// Blocks to copy, and how large one is.
+/// Pools of one launch at most.
+pub const POOLS_MAX: usize = 16;
+
+/// Blocks to copy in each of some pools, and how large one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCopies {
     /// How many.
     pub count: i32,
     /// Bytes of a block.
     pub block_bytes: usize,
+    /// How many pools, [`POOLS_MAX`] at most.
+    pub pools: usize,
 }
 
 impl BlockCopies {
-    /// Inputs: the pool, which is written in place, and pairs of blocks, from and to, `[2 · count or more]` i32. `None`
-    /// for blocks that are no multiple of 16 bytes.
+    /// Inputs: [`POOLS_MAX`] pools as words (u32), of which the first ones are written in place and the others are anything,
+    /// and pairs of blocks, from and to, `[2 · count or more]` i32. `None` for blocks that are no multiple of 16 bytes, and for
+    /// too many pools.
     pub fn plan(&self) -> Option<Plan> {
         let words = i32::try_from(self.block_bytes / 16).ok().filter(|words| *words > 0)?;
-        if !self.block_bytes.is_multiple_of(16) || self.count < 1 {
+        let has_pools = (1..=POOLS_MAX).contains(&self.pools);
+        if !self.block_bytes.is_multiple_of(16) || self.count < 1 || !has_pools {
             return None;
         }
         Some(Plan {
             kernel: &COPY_BLOCKS,
             constants: vec![int("WORDS", words)],
-            groups: [(words + 255) / 256, self.count, 1],
+            groups: [(words + 255) / 256, self.count, self.pools as i32],
             threads: 256,
             outputs: vec![unused_output()],
         })
@@ -37,17 +44,29 @@ impl BlockCopies {
 /// if there is no kernel for one of them.
 pub fn copy_blocks(pools: &[&Array], copies: &[(u32, u32)]) -> Result<Option<Vec<Array>>> {
     let count = copies.len() as i32;
-    let plan = |pool: &&Array| -> Result<Option<Plan>> {
-        let blocks = pool.dim(0)?.max(1) as usize;
-        Ok(BlockCopies { count, block_bytes: pool.nbytes() / blocks }.plan())
-    };
-    let Some(plans) = pools.iter().map(plan).collect::<Result<Option<Vec<Plan>>>>()? else { return Ok(None) };
+    let block_bytes = |pool: &&Array| Ok(pool.nbytes() / pool.dim(0)?.max(1) as usize);
+    let sizes = pools.iter().map(block_bytes).collect::<Result<Vec<usize>>>()?;
+    // Pools of one layer have blocks of one size, and often those of all layers.
+    let mut launches: Vec<(Plan, &[&Array])> = Vec::new();
+    let mut rest = pools;
+    for sizes in sizes.chunk_by(|size, next| size == next).flat_map(|alike| alike.chunks(POOLS_MAX)) {
+        let (pools, behind) = rest.split_at(sizes.len());
+        let block_bytes = sizes.first().copied().unwrap_or_default();
+        let Some(plan) = (BlockCopies { count, block_bytes, pools: pools.len() }).plan() else {
+            return Ok(None);
+        };
+        launches.push((plan, pools));
+        rest = behind;
+    }
     let pairs: Vec<i32> = copies.iter().flat_map(|(from, to)| [*from as i32, *to as i32]).collect();
     let pairs = upload(&pairs)?;
-    let copied = |(pool, plan): (&&Array, Plan)| -> Result<Array> {
-        let words = pool.view(crate::Dtype::U32)?;
-        let done = plan.call(&[&words, &pairs])?.pop().ok_or_else(|| Error::new("a copy"))?;
-        written_by(&[*pool], &done)?.pop().ok_or_else(|| Error::new("a pool"))
-    };
-    pools.iter().zip(plans).map(copied).collect::<Result<_>>().map(Some)
+    let mut copied = Vec::with_capacity(pools.len());
+    for (plan, pools) in launches {
+        let words = pools.iter().map(|pool| pool.view(Dtype::U32)).collect::<Result<Vec<_>>>()?;
+        let padded = words.iter().chain(words.iter().cycle()).take(POOLS_MAX);
+        let inputs: Vec<&Array> = padded.chain([&pairs]).collect();
+        let done = plan.call(&inputs)?.pop().ok_or_else(|| Error::new("a copy"))?;
+        copied.extend(written_by(pools, &done)?);
+    }
+    Ok(Some(copied))
 }

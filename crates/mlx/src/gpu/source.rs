@@ -151,7 +151,15 @@ pub(super) static CHOOSE_EDITED: Kernel = kernel!(
     &["tokens"],
     Dialect
 );
-pub(super) static COPY_BLOCKS: Kernel = kernel!("copy_blocks", &["pool", "pairs"], &["done"], Dialect);
+pub(super) static COPY_BLOCKS: Kernel = kernel!(
+    "copy_blocks",
+    &[
+        "pool0", "pool1", "pool2", "pool3", "pool4", "pool5", "pool6", "pool7", "pool8", "pool9", "pool10",
+        "pool11", "pool12", "pool13", "pool14", "pool15", "pairs"
+    ],
+    &["done"],
+    Dialect
+);
 
 /// Texts that bodies include.
 const PARTS: &[(&str, &str)] = &[
