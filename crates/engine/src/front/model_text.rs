@@ -167,15 +167,16 @@ impl ModelText {
             true => &media::written(chat.clone(), &parts),
             false => chat,
         };
-        let rendered = PromptMedia::expand_all(&self.render(chat)?, &parts)?;
-        let tokens = self.tokenizer.encode(&rendered, AddSpecial::No);
+        let rendered = self.render(chat)?;
+        let tokens = self.tokenizer.encode(&PromptMedia::expand_all(&rendered, &parts)?, AddSpecial::No);
         let tokens = tokens.map_err(|error| fail(&error.to_string()))?;
         let id = |text: &str| match self.tokenizer.encode(text, AddSpecial::No).ok()?.as_slice() {
             [id] => Some(*id),
             _ => None,
         };
-        let media = PromptMedia::find(parts, &tokens, id)?;
-        Ok(TokenizedPrompt { tokens, rendered: Some(rendered), media })
+        let (media, tokens) = PromptMedia::find(parts, &tokens, id)?;
+        let rendered = Some(media.expand(&rendered));
+        Ok(TokenizedPrompt { tokens, rendered, media })
     }
 
     /// The tokens that a line break ends with.
