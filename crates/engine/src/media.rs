@@ -3,13 +3,14 @@
 //! Invariant: plain serializable values that are cheap to clone, because jobs are kept for the next engine process and
 //! requests are copied for each of their answers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use omnibus_media::Layout;
+use omnibus_media::{ContentKey, Layout, decode_base64};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::digest::digest;
@@ -28,8 +29,39 @@ pub struct MediaItem {
 pub enum MediaSource {
     /// Here: a file in any format that is read.
     Bytes(MediaBytes),
+    /// Here, in base64, which is decoded where the file was not seen lately.
+    Base64(MediaBytes),
     /// At a URL, which the engine does not fetch: the request is refused.
     Url(String),
+}
+
+impl MediaSource {
+    /// The key of the file as it was sent, which spares the decoding of one that was seen before; `None` for a URL.
+    pub(crate) fn key(&self) -> Option<ContentKey> {
+        match self {
+            Self::Bytes(bytes) => Some(ContentKey::of_bytes(bytes.as_slice())),
+            Self::Base64(text) => Some(ContentKey::of_base64(text.as_slice())),
+            Self::Url(_) => None,
+        }
+    }
+
+    /// The file; `None` for a URL.
+    pub(crate) fn file(&self) -> Result<Option<Cow<'_, [u8]>>, omnibus_media::Error> {
+        match self {
+            Self::Bytes(bytes) => Ok(Some(Cow::Borrowed(bytes.as_slice()))),
+            Self::Base64(text) => decode_base64(text.as_slice()).map(|bytes| Some(Cow::Owned(bytes))),
+            Self::Url(_) => Ok(None),
+        }
+    }
+
+    /// Bytes of the file, or some more.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.as_slice().len() as u64,
+            Self::Base64(text) => text.as_slice().len() as u64 / 4 * 3 + 3,
+            Self::Url(_) => 0,
+        }
+    }
 }
 
 /// The bytes of a file. Clones share them.

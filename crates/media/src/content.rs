@@ -69,6 +69,14 @@ impl ContentKey {
         ContentKey(hash.finalize().into())
     }
 
+    /// The same for bytes that were sent in base64, of their text.
+    pub fn of_base64(text: &[u8]) -> ContentKey {
+        let mut hash = Hasher::new();
+        hash.update(b"base64");
+        update_with(&mut hash, text);
+        ContentKey(hash.finalize().into())
+    }
+
     pub(crate) fn of_text(text: &str) -> ContentKey {
         let mut hash = Hasher::new();
         hash.update(b"settings");

@@ -38,6 +38,12 @@ pub enum Error {
         /// What the decoder says.
         detail: String,
     },
+    /// A text is not base64: encode the file again.
+    #[error("the text is not base64: {detail}")]
+    NotBase64 {
+        /// The first thing that is wrong with it.
+        detail: String,
+    },
     /// There is nothing in it: no frames, no samples, no pixels.
     #[error("the {what} has no {missing}")]
     Empty {

@@ -30,7 +30,7 @@ pub(super) use prepared::{Prepared, PreparedContent};
 pub(crate) use sounds::SpeechWindow;
 
 use crate::Failure;
-use crate::media::{ByteBudget, EncoderPixels, MediaItem, MediaSource};
+use crate::media::{ByteBudget, EncoderPixels, MediaItem};
 use crate::message::Ready;
 use crate::request::Chat;
 
@@ -177,18 +177,18 @@ impl MediaReader {
     fn part(&self, kind: MediaKind, item: &MediaItem, salt: u128) -> Result<Prepared, Failure> {
         let fail =
             |message: String| Failure::bad_request(&item.field, format!("`{}`: {message}", item.field));
-        let MediaSource::Bytes(bytes) = &item.source else {
+        let Some(sent) = item.source.key() else {
             let message = "this server fetches no URLs from there; send the bytes as a `data:` URL, or start it \
                            with --allow-media-domain or --allow-media-dir";
             return Err(fail(message.to_owned()));
         };
-        let bytes = bytes.as_slice();
-        let alias = (ContentKey::of_bytes(bytes), kind, salt);
+        let alias = (sent, kind, salt);
         if let Some(found) = self.cache.find(&alias) {
             return Ok(found);
         }
         let decoder = self.decoders.acquire();
-        let prepared = self.prepared(kind, bytes).map_err(|error| match error {
+        let file = item.source.file().map_err(|error| fail(error.to_string()))?.unwrap_or_default();
+        let prepared = self.prepared(kind, &file).map_err(|error| match error {
             PartError::Unusable(message) => fail(message),
             PartError::Busy => Failure::Busy { retry_after_s: 1 },
         });

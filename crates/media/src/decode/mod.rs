@@ -5,6 +5,7 @@
 
 mod animation;
 mod audio;
+mod base64;
 mod ffmpeg;
 mod format;
 mod h264;
@@ -16,6 +17,7 @@ mod video;
 mod webp;
 
 pub use self::audio::decode_audio;
+pub use self::base64::decode_base64;
 pub use self::ffmpeg::Ffmpeg;
 pub use self::format::Format;
 pub use self::image::{Alpha, decode_image};

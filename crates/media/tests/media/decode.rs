@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use omnibus_media::{Alpha, ContentKey, Format, Image, Limits, decode_image};
+use omnibus_media::{Alpha, ContentKey, Format, Image, Limits, decode_base64, decode_image};
 
 use crate::safetensors::{Values, read};
 
@@ -23,6 +23,17 @@ fn tolerance(name: &str) -> u8 {
         // `image` rounds CMYK down.
         _ if name == "cmyk.tiff" => 1,
         _ => 0,
+    }
+}
+
+#[test]
+fn base64_is_read_with_and_without_padding_and_line_breaks() {
+    for text in ["AQIDBA==", "AQIDBA", "AQID\r\nBA==\n", " AQ ID BA "] {
+        assert_eq!(decode_base64(text.as_bytes()).unwrap(), [1, 2, 3, 4], "{text:?}");
+    }
+    for (text, why) in [("AQ*D", "character 2 is not of its alphabet"), ("AQIDB", "its end is missing")] {
+        let error = decode_base64(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with("the text is not base64") && error.contains(why), "{error}");
     }
 }
 

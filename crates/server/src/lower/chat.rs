@@ -141,7 +141,7 @@ pub(super) fn result(call_id: String, parts: Vec<Part>, media: &mut Vec<MediaIte
 fn media_part(wire: MediaPart, media: &mut Vec<MediaItem>) -> ContentPart {
     let index = MediaIndex(media.len());
     let source = match wire.source {
-        wire_media::MediaSource::Bytes(bytes) => MediaSource::Bytes(bytes.into()),
+        wire_media::MediaSource::Base64(text) => MediaSource::Base64(text.into()),
         wire_media::MediaSource::Url(url) => MediaSource::Url(url),
     };
     media.push(MediaItem { field: wire.field, source });

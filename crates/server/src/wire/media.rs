@@ -2,7 +2,7 @@
 //!
 //! Invariant: bytes come from the body itself; a URL is only passed on. What the bytes are is for the engine to say.
 
-use base64_simd::STANDARD_NO_PAD;
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, type_error};
@@ -49,8 +49,8 @@ pub enum MediaKind {
 /// Where the bytes of a part are.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MediaSource {
-    /// Here.
-    Bytes(Vec<u8>),
+    /// Here, in base64, which the engine decodes when it needs them.
+    Base64(Bytes),
     /// At a URL.
     Url(String),
 }
@@ -82,7 +82,7 @@ pub fn of_chat(kind: MediaKind, name: &str, fields: &mut Fields) -> Result<Media
         let mut audio = fields.required(name, audio)?;
         let data = audio.text("data")?;
         let (data, field) = (audio.required("data", data)?, audio.at("data"));
-        return Ok(MediaPart { kind, source: MediaSource::Bytes(from_base64(&data, &field)?), field });
+        return Ok(MediaPart { kind, source: MediaSource::Base64(data.into()), field });
     }
     match fields.value(name) {
         Some(Value::String(url)) => of_url(kind, url, at),
@@ -106,8 +106,7 @@ pub fn of_anthropic(fields: &mut Fields) -> Result<MediaPart, ApiError> {
         "base64" => {
             let data = source.text("data")?;
             let (data, field) = (source.required("data", data)?, source.at("data"));
-            let source = MediaSource::Bytes(from_base64(&data, &field)?);
-            Ok(MediaPart { kind: MediaKind::Image, field, source })
+            Ok(MediaPart { kind: MediaKind::Image, field, source: MediaSource::Base64(data.into()) })
         }
         "url" => {
             let url = source.text("url")?;
@@ -145,8 +144,7 @@ pub fn of_file(fields: &mut Fields) -> Result<Option<MediaPart>, ApiError> {
         if data.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:")) {
             return of_url(kind, data, at).map(Some);
         }
-        let source = MediaSource::Bytes(from_base64(&data, &at)?);
-        return Ok(Some(MediaPart { kind, field: at, source }));
+        return Ok(Some(MediaPart { kind, field: at, source: MediaSource::Base64(data.into()) }));
     }
     let Some(url) = url else { return Ok(None) };
     let path = url.split(['?', '#']).next().unwrap_or_default();
@@ -190,12 +188,14 @@ pub fn of_url(kind: MediaKind, url: String, field: String) -> Result<MediaPart, 
     let has_scheme =
         |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     if has_scheme("data:") {
-        let Some((head, data)) = url.split_once(',').filter(|(head, _)| is_base64(head)) else {
+        // The type that the sender gives is not used: the first bytes say what it is.
+        let Some((head, _)) = url.split_once(',').filter(|(head, _)| is_base64(head)) else {
             let message = format!("`{field}` must be a data URL in base64: `data:image/png;base64,…`");
             return Err(ApiError::invalid(&field, message));
         };
-        let _what_the_sender_says_it_is = head;
-        return Ok(MediaPart { kind, source: MediaSource::Bytes(from_base64(data, &field)?), field });
+        let data = head.len() + 1..;
+        let source = MediaSource::Base64(Bytes::from(url).slice(data));
+        return Ok(MediaPart { kind, source, field });
     }
     if ["https:", "http:", "file:"].into_iter().any(has_scheme) {
         return Ok(MediaPart { kind, source: MediaSource::Url(url), field });
@@ -206,34 +206,4 @@ pub fn of_url(kind: MediaKind, url: String, field: String) -> Result<MediaPart, 
 
 fn is_base64(head: &str) -> bool {
     head.rsplit_once(';').is_some_and(|(_, coding)| coding.trim().eq_ignore_ascii_case("base64"))
-}
-
-/// The bytes of a base64 text, with or without padding. Line breaks between them are left out.
-pub fn from_base64(text: &str, field: &str) -> Result<Vec<u8>, ApiError> {
-    let decoded = |text: &[u8]| STANDARD_NO_PAD.decode_to_vec(without_padding(text));
-    // Few texts have line breaks, and a look for them takes as long as decoding.
-    if let Ok(bytes) = decoded(text.as_bytes()) {
-        return Ok(bytes);
-    }
-    let compact: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let wrong = |_| ApiError::invalid(field, format!("`{field}` is not base64: {}", first_wrong(&compact)));
-    decoded(&compact).map_err(wrong)
-}
-
-/// What a length that is a multiple of four ends with.
-fn without_padding(text: &[u8]) -> &[u8] {
-    match text {
-        [text @ .., b'=', b'='] | [text @ .., b'='] => text,
-        text => text,
-    }
-}
-
-/// Why a text is not base64.
-fn first_wrong(text: &[u8]) -> String {
-    let text = without_padding(text);
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    match text.iter().position(|byte| !is_digit(*byte)) {
-        Some(at) => format!("character {at} is not of its alphabet"),
-        None => "its end is missing, or has bits that stand for nothing".to_owned(),
-    }
 }

@@ -3,7 +3,7 @@
 //! Invariant: those of all requests together are bounded. It knows their lengths only.
 
 use crate::Failure;
-use crate::media::{ByteBudget, MediaItem, MediaSource, Reserved};
+use crate::media::{ByteBudget, MediaItem, Reserved};
 
 /// As many bytes of files as requests may have in preparation together.
 pub(super) struct FileBudget {
@@ -26,8 +26,7 @@ impl FileBudget {
     ) -> Result<Reserved, Failure> {
         let mut bytes = 0u64;
         for item in items {
-            let MediaSource::Bytes(file) = &item.source else { continue };
-            bytes = bytes.saturating_add(file.as_slice().len() as u64);
+            bytes = bytes.saturating_add(item.source.file_bytes());
             if bytes > self.limit {
                 let message = format!(
                     "`{}`: the files of the request have more than {} bytes together; send fewer or smaller ones",

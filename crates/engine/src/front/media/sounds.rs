@@ -6,7 +6,7 @@ use omnibus_media::{Audio, Limits, decode_audio};
 
 use super::{MediaReader, PartError, PreparedContent};
 use crate::Failure;
-use crate::media::{MediaItem, MediaSource};
+use crate::media::MediaItem;
 use crate::transcription::Sound;
 
 /// Longest sound, in seconds: 460 MB of samples at 16 kHz.
@@ -23,12 +23,13 @@ impl MediaReader {
     pub(in crate::front) fn sound(&self, item: &MediaItem) -> Result<Sound, Failure> {
         let field = item.field.as_str();
         let fail = |message: String| Failure::bad_request(field, format!("`{field}`: {message}"));
-        let MediaSource::Bytes(bytes) = &item.source else { return Err(fail("it is no file".to_owned())) };
         let rate = self.audio.as_ref().ok_or_else(|| super::deaf(field, true))?.rate();
         let _file = self.files.reserve([item])?;
         let decoder = self.recordings.acquire();
         let limits = Limits { seconds: SECONDS_MAX, ..self.limits };
-        let audio = decode_audio(bytes.as_slice(), &limits, rate).map_err(|error| fail(error.to_string()))?;
+        let file = item.source.file().map_err(|error| fail(error.to_string()))?;
+        let file = file.ok_or_else(|| fail("it is no file".to_owned()))?;
+        let audio = decode_audio(&file, &limits, rate).map_err(|error| fail(error.to_string()))?;
         let reserved = self.budget.reserve(size_of_val(audio.samples()) as u64);
         let reserved = reserved.ok_or(Failure::Busy { retry_after_s: 1 })?;
         drop(decoder);
