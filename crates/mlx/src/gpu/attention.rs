@@ -1,6 +1,6 @@
 //! Attention over keys and values in blocks: rotation and write, rows that decode, prompt chunks.
 
-pub use mlx_sys::kernels::RotaryAxes;
+pub use mlx_sys::kernels::{Projected, RotaryAxes};
 
 use super::elementwise::is_float;
 use super::linear::MatrixUnit;
@@ -106,6 +106,8 @@ pub struct Rotary {
     pub pool: PoolFormat,
     /// The heads.
     pub shape: HeadShape,
+    /// What the projected rows hold.
+    pub projected: Projected,
     /// How many elements of a head rotate; even, 0 for no rotation.
     pub dims: i32,
     /// Which elements rotate together.
@@ -123,12 +125,12 @@ pub struct Rotary {
 }
 
 impl Rotary {
-    /// Inputs: queries, keys and values `[rows, (heads + 2 · kv_heads) · head_dim]`; weights of the two norms
-    /// `[head_dim]` (any floats without a norm); radians per position `[dims / 2]` f32; of three positions the one that
+    /// Inputs: projected rows, `[rows, (heads + 2 · kv_heads) · head_dim]` where they hold queries, keys and values, and
+    /// less by what they do not hold; weights of the two norms `[head_dim]` (any floats without a norm); radians per position `[dims / 2]` f32; of three positions the one that
     /// each pair turns by, 0 to 2, `[dims / 2]` i32 (with one position anything); positions `[axes, rows]` and flat slots,
     /// i32, one for each row at least (below zero: not written); the pools of keys and of values
-    /// `[blocks, block_size, kv_heads, width]`, which are written in place. Outputs: queries
-    /// `[rows, heads · head_dim]`, on which every reader of the pools must depend, and the attention's counter.
+    /// `[blocks, block_size, kv_heads, width]`, which are written in place unless there are queries alone. Outputs:
+    /// queries `[rows, heads · head_dim]`, on which every reader of the pools must depend, and the attention's counter.
     /// `None` for odd heads and types without a kernel.
     pub fn plan(&self, rows: i32) -> Option<Plan> {
         let HeadShape { heads, kv_heads, head_dim } = self.shape;
@@ -140,6 +142,10 @@ impl Rotary {
             RotaryNorm::Absent => (false, 0.0),
             RotaryNorm::Rms(eps) => (true, eps),
         });
+        let computed = match self.projected {
+            Projected::QueriesKeysValues | Projected::QueriesAndKeys => heads + 2 * kv_heads,
+            Projected::Queries => heads,
+        };
         let simds = 8;
         let mut constants = self.pool.constants(head_dim).to_vec();
         constants.extend([
@@ -149,6 +155,7 @@ impl Rotary {
             int("D", head_dim),
             int("R", self.dims),
             int("NS", simds),
+            int("PROJECTED", self.projected.parts_of_keys() as i32),
             ("NORM", TemplateValue::Bool(norm)),
             ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
             ("AXES", TemplateValue::Bool(self.axes == RotaryAxes::Three)),
@@ -161,7 +168,7 @@ impl Rotary {
         Some(Plan {
             kernel: &QK_ROPE_WRITE,
             constants,
-            groups: [(heads + 2 * kv_heads + simds - 1) / simds, rows, 1],
+            groups: [(computed + simds - 1) / simds, rows, 1],
             threads: simds * 32,
             outputs: vec![
                 (vec![rows, heads * head_dim], self.dtype),
