@@ -16,6 +16,9 @@ use crate::{Array, Dtype, Error, Result, device};
 /// `other`, and two zeros.
 pub const ITEM_FIELDS: usize = 8;
 
+/// The widest heads that there are kernels for.
+const HEAD_DIM_MAX: i32 = 512;
+
 /// The heads of an attention layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadShape {
@@ -64,7 +67,7 @@ impl PoolFormat {
         match self {
             Self::Float(dtype) => is_float(dtype),
             Self::Packed { bits, group } => {
-                let fits = head_dim <= 256 && head_dim % group == 0;
+                let fits = head_dim <= HEAD_DIM_MAX && head_dim % group == 0;
                 matches!(bits, 4 | 8) && matches!(group, 32 | 64 | 128) && fits
             }
         }
@@ -289,7 +292,8 @@ impl PagedAttention {
     pub fn is_supported(&self) -> bool {
         let HeadShape { head_dim, .. } = self.shape;
         let formats = is_float(self.dtype) && self.pool.is_sound(head_dim);
-        let heads = self.shape.is_sound() && head_dim % 8 == 0 && head_dim <= 256;
+        let unit = if head_dim > 256 { 16 } else { 8 };
+        let heads = self.shape.is_sound() && head_dim % unit == 0 && head_dim <= HEAD_DIM_MAX;
         let shared = (head_dim + 4) * self.shape.group() <= SHARED_FLOATS_MAX;
         formats && heads && shared && self.block_size > 0 && self.shape.group() <= 32
     }
@@ -360,7 +364,7 @@ impl PagedAttention {
     /// Rows of a prompt that an item of [`Self::chunks`] may have.
     pub fn chunk_rows(&self, dialect: Dialect) -> i32 {
         let pairs = match self.chunk_way(dialect) {
-            Way::Rows => 16,
+            Way::Rows => (SHARED_FLOATS_MAX / (self.shape.head_dim + 4)).min(16),
             Way::Tensor => CHUNK_PAIRS,
             Way::Wide => WIDE_WARPGROUPS * 64,
         };
@@ -486,12 +490,14 @@ impl PagedAttention {
     /// Constants of plain arithmetic with `rows` rows an item, and simd groups: slices of rows times slices of keys.
     fn rows_constants(&self, rows: i32) -> (Vec<TemplateArg<'static>>, i32) {
         let pairs = rows * self.shape.group();
-        let per_simd = pairs.min(4);
+        // A lane of wide heads has twice as many elements in its registers.
+        let (most, loads) = if self.shape.head_dim > 256 { (2, 2) } else { (4, 4) };
+        let per_simd = pairs.min(most);
         let row_slices = (pairs + per_simd - 1) / per_simd;
         let room = SHARED_FLOATS_MAX / (pairs * (self.shape.head_dim + 4));
         let key_slices = if rows > 1 { 1 } else { (8 / row_slices).clamp(1, 4).min(room.max(1)) };
         let mut constants = self.constants();
-        constants.extend([int("QN", rows), int("GH", per_simd), int("U", 4)]);
+        constants.extend([int("QN", rows), int("GH", per_simd), int("U", loads)]);
         (constants, row_slices * key_slices)
     }
 }

@@ -170,6 +170,7 @@ fn cases() -> Vec<Case> {
             Rotary { norm: normed, value_norm: normed, ..as_values(rotary(Bf16, shape(4, 1, 512), 128)) },
             2,
         ),
+        case(Rotary { pool: packed(8, 64), ..rotary(F32, shape(2, 1, 512), 512) }, 2),
     ]
 }
 
