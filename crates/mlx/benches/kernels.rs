@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use mlx::cpu::{self, Act, Activations, AttentionMetadata, PagedAttention, Rope, RotaryPairing};
+use mlx::cpu::{self, Act, Activations, AttentionMetadata, PagedAttention, Projected, Rope, RotaryPairing};
 use mlx::{Array, Dtype, QuantMode, Result};
 
 fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
@@ -179,11 +179,13 @@ impl Layer {
         let [k_pool, v_pool] = pools.map(Array::clone);
         let attended = PagedAttention {
             qkv,
+            projected: Projected::QueriesKeysValues,
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
             q_norm: None,
             k_norm: None,
+            v_norm: None,
             positions,
             rope: Some(Rope {
                 freqs: &self.freqs,

@@ -29,8 +29,8 @@ pub use low_rank::LowRank;
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use route::{Route, weighted_sum};
 pub use sys::kernels::{
-    Act, Activations, Isa, Packing, RotaryAxes, RotaryPairing, RouteGroups, RouteScores, isa, limit_isa,
-    threads,
+    Act, Activations, Isa, Packing, Projected, RotaryAxes, RotaryPairing, RouteGroups, RouteScores, isa,
+    limit_isa, threads,
 };
 pub use wkv::{TokenShift, Wkv};
 

@@ -27,8 +27,8 @@ mod take;
 mod weight_format;
 
 pub use attention::{
-    HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryAxes, RotaryNorm,
-    RotaryOrder, SinkLogits,
+    HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Projected, Rotary, RotaryAxes,
+    RotaryNorm, RotaryOrder, SinkLogits,
 };
 pub use blocks::{BlockCopies, POOLS_MAX, copy_blocks};
 pub use call::written_by;

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use mlx::cpu::{self, AttentionMetadata, HeadNorm, Isa, PagedAttention, Rope, RotaryAxes, RotaryPairing};
+use mlx::cpu::{
+    self, AttentionMetadata, HeadNorm, Isa, PagedAttention, Projected, Rope, RotaryAxes, RotaryPairing,
+};
 use mlx::{Array, Dtype, Result};
 
+#[derive(Clone, Copy)]
 struct Case {
     heads: i32,
     kv_heads: i32,
@@ -14,6 +17,8 @@ struct Case {
     float: Dtype,
     pool: Dtype,
     norms: bool,
+    value_norm: Option<f32>,
+    projected: Projected,
     rope: Option<(i32, RotaryPairing, f32)>,
     axes: RotaryAxes,
     softcap: Option<f32>,
@@ -33,6 +38,8 @@ const PLAIN: Case = Case {
     float: Dtype::F32,
     pool: Dtype::F32,
     norms: false,
+    value_norm: None,
+    projected: Projected::QueriesKeysValues,
     rope: None,
     axes: RotaryAxes::One,
     softcap: None,
@@ -59,7 +66,11 @@ fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
 
 impl Case {
     fn width(&self) -> i32 {
-        (self.heads + self.kv_heads) * self.head_dim + self.kv_heads * self.v_dim
+        let of_values = match self.projected {
+            Projected::QueriesAndKeys => 0,
+            Projected::QueriesKeysValues | Projected::Queries => self.kv_heads * self.v_dim,
+        };
+        (self.heads + self.kv_heads) * self.head_dim + of_values
     }
 
     fn scale(&self) -> f32 {
@@ -132,7 +143,15 @@ impl Case {
         };
         let mut q = heads(0, q_end, self.heads, self.head_dim)?;
         let mut k = heads(q_end, k_end, self.kv_heads, self.head_dim)?;
-        let mut v = heads(k_end, self.width(), self.kv_heads, self.v_dim)?;
+        let mut v = match self.projected {
+            Projected::QueriesAndKeys => k.clone(),
+            Projected::QueriesKeysValues | Projected::Queries => {
+                heads(k_end, self.width(), self.kv_heads, self.v_dim)?
+            }
+        };
+        if let Some(eps) = self.value_norm {
+            v = mlx::fast::rms_norm(&v, None, eps)?;
+        }
         if let (Some(qn), Some(kn)) = (self.norm(1)?, self.norm(2)?) {
             q = mlx::fast::rms_norm(&q, Some(&qn), 1e-5)?;
             k = mlx::fast::rms_norm(&k, Some(&kn), 1e-5)?;
@@ -232,39 +251,50 @@ impl Case {
             let rope = self.rope.zip(freqs.as_ref());
             let pair_axes = self.pair_axes().map(|axes| numbers(&axes, &[axes.len() as i32])).transpose()?;
             let axes = pair_axes.as_ref();
-            let attended = PagedAttention {
-                qkv: &qkv,
-                heads: self.heads,
-                kv_heads: self.kv_heads,
-                head_dim: self.head_dim,
-                q_norm: q_norm.as_ref().map(|weight| HeadNorm { weight, eps: 1e-5 }),
-                k_norm: k_norm.as_ref().map(|weight| HeadNorm { weight, eps: 1e-5 }),
-                positions: &positions,
-                rope: rope.map(|((dims, pairs, magnitude), freqs)| Rope {
-                    freqs,
-                    dims,
-                    pairs,
-                    magnitude,
-                    axes,
-                }),
-                scale: self.scale(),
-                softcap: self.softcap,
-                window: self.window,
-                sink_tokens: self.sink_tokens,
-                sinks: sinks.as_ref(),
-                k_pool,
-                v_pool,
-                packing: None,
-                metadata: AttentionMetadata {
-                    slots: &slots,
-                    segments: &segments,
-                    tables: &tables,
-                    ends: self.spans.then_some(&ends),
-                },
-            }
-            .run()?;
+            let attend = |qkv: &Array, projected: Projected, [k_pool, v_pool]: [Array; 2]| {
+                PagedAttention {
+                    qkv,
+                    projected,
+                    heads: self.heads,
+                    kv_heads: self.kv_heads,
+                    head_dim: self.head_dim,
+                    q_norm: q_norm.as_ref().map(|weight| HeadNorm { weight, eps: 1e-5 }),
+                    k_norm: k_norm.as_ref().map(|weight| HeadNorm { weight, eps: 1e-5 }),
+                    v_norm: self.value_norm,
+                    positions: &positions,
+                    rope: rope.map(|((dims, pairs, magnitude), freqs)| Rope {
+                        freqs,
+                        dims,
+                        pairs,
+                        magnitude,
+                        axes,
+                    }),
+                    scale: self.scale(),
+                    softcap: self.softcap,
+                    window: self.window,
+                    sink_tokens: self.sink_tokens,
+                    sinks: sinks.as_ref(),
+                    k_pool,
+                    v_pool,
+                    packing: None,
+                    metadata: AttentionMetadata {
+                        slots: &slots,
+                        segments: &segments,
+                        tables: &tables,
+                        ends: self.spans.then_some(&ends),
+                    },
+                }
+                .run()
+            };
+            let attended = attend(&qkv, self.projected, [k_pool, v_pool])?;
             let out = attended.out.astype(Dtype::F32)?.to_vec::<f32>()?;
-            (k_pool, v_pool) = (attended.k_pool, attended.v_pool);
+            // Another layer with the same queries reads what this one wrote.
+            let queries = qkv.slice(&[0, 0], &[count, self.heads * self.head_dim])?;
+            let pools = [attended.k_pool, attended.v_pool];
+            let again = attend(&queries, Projected::Queries, pools)?;
+            let read = again.out.astype(Dtype::F32)?.to_vec::<f32>()?;
+            assert!(read.iter().zip(&out).all(|(a, b)| a.to_bits() == b.to_bits()), "queries alone");
+            (k_pool, v_pool) = (again.k_pool, again.v_pool);
             let width = (self.heads * self.v_dim) as usize;
             let mut at = 0;
             for &(sequence, tokens) in step {
@@ -324,6 +354,13 @@ fn attention_agrees_with_mlx_and_does_not_see_how_a_sequence_is_cut() -> Result<
         "positions in time, height and width",
         Case { rope: Some((64, Halves, 1.0)), axes: RotaryAxes::Three, ..PLAIN },
     )?;
+    check("norms of values", Case { value_norm: Some(0.5), ..PLAIN })?;
+    let as_values = Case { projected: Projected::QueriesAndKeys, ..PLAIN };
+    check("keys are values", Case { norms: true, rope: Some((64, Halves, 1.0)), ..as_values })?;
+    check(
+        "keys are values of odd heads",
+        Case { head_dim: 22, v_dim: 22, value_norm: Some(1e-5), ..as_values },
+    )?;
     check("window", Case { window: Some(20), block_size: 32, ..PLAIN })?;
     check("wide window and sinks", Case { window: Some(100), sinks: true, ..PLAIN })?;
     check("softcap and sinks", Case { softcap: Some(5.0), sinks: true, ..PLAIN })?;
@@ -374,11 +411,13 @@ fn pools_stay_where_they_are_while_steps_overlap() -> Result<()> {
         let position = Array::from_slice(&[step], &[1])?;
         let attended = PagedAttention {
             qkv: &x,
+            projected: Projected::QueriesKeysValues,
             heads,
             kv_heads: heads,
             head_dim: dim,
             q_norm: None,
             k_norm: None,
+            v_norm: None,
             positions: &position,
             rope: None,
             scale: 0.125,

@@ -23,7 +23,7 @@ use weights::CheckedWeights;
 use crate::gpu_switches::{GpuKernel, switch_off};
 use crate::ops::has_warpgroups;
 use crate::take_rows::take_rows;
-use crate::{Blueprint, LayerSpec, Mixer, Quantization, kv_format};
+use crate::{Attention, Blueprint, LayerSpec, Mixer, Quantization, kv_format};
 
 /// One kernel at one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -224,7 +224,7 @@ fn of_attention(
     let mut layers: Vec<&LayerSpec> = Vec::new();
     for layer in &blueprint.layers {
         let is_attention = matches!(layer.mixer, Mixer::Attention(_) | Mixer::Latent(_));
-        if is_attention && !layers.iter().any(|known: &&LayerSpec| known.mixer == layer.mixer) {
+        if is_attention && !layers.iter().any(|known| computes_as(known, layer)) {
             layers.push(layer);
         }
     }
@@ -233,6 +233,16 @@ fn of_attention(
         layers.iter().flat_map(move |layer| attention::checks(blueprint, layer, (dtype, format), measure))
     };
     formats.iter().flat_map(of).collect()
+}
+
+/// Whether the attention of two layers is computed alike, whichever layers' keys they read.
+fn computes_as(one: &LayerSpec, other: &LayerSpec) -> bool {
+    match (&one.mixer, &other.mixer) {
+        (Mixer::Attention(one), Mixer::Attention(other)) if !one.has_keys() && !other.has_keys() => {
+            *one == Attention { keys: one.keys, ..other.clone() }
+        }
+        (one, other) => one == other,
+    }
 }
 
 /// Bytes a second that a sum over a large array reads.

@@ -207,11 +207,6 @@ impl Mixer {
 pub(crate) trait MixerSpec: Rules + Tensors + Footprint {
     /// What it caches, in the order of its pools; one that caches nothing has none.
     fn caches(&self) -> Vec<&dyn MixerCache>;
-
-    /// True where MLX's operations alone compute it, whatever its caches are.
-    fn needs_mlx(&self) -> bool {
-        false
-    }
 }
 
 impl<T: Rules + Tensors + Footprint + MixerCache> MixerSpec for T {

@@ -15,7 +15,7 @@ mod weight;
 
 use std::cell::OnceCell;
 
-use mlx::cpu::Activations;
+use mlx::cpu::{Activations, Projected};
 use mlx::{Array, Dtype};
 
 use crate::environment;
@@ -180,18 +180,21 @@ pub(crate) struct HeadNorm<'a> {
 /// Attention of one layer over its pools.
 pub(crate) struct AttentionCall<'a> {
     pub(crate) spec: &'a Attention,
-    /// `[T, (heads + kv_heads) · head_dim + kv_heads · v_head_dim]`: queries, keys and values as projected.
+    /// `[T, (heads + kv_heads) · head_dim + kv_heads · v_head_dim]`: queries, keys and values as projected, those of them
+    /// that there are.
     pub(crate) qkv: &'a Array,
-    /// Of queries and of keys.
+    /// Which of them there are.
+    pub(crate) projected: Projected,
+    /// Of queries and of keys; without keys the second is not read.
     pub(crate) head_norms: Option<[HeadNorm<'a>; 2]>,
-    /// What is added to the mean square of values' norm, which has no weight; `None` but where the operations
-    /// [norm values](Ops::norms_values).
+    /// What is added to the mean square of values' norm, which has no weight.
     pub(crate) value_norm: Option<f32>,
     pub(crate) rotation: Option<&'a Rotation>,
     /// Of the layer's heads, `[heads]`: logits of a key without a value.
     pub(crate) sinks: Option<&'a Array>,
     /// Which of the visible keys a row reads; where there is one, MLX's operations compute the layer.
     pub(crate) filter: Option<&'a dyn KeyFilter>,
+    /// Of the layer whose keys and values are read.
     pub(crate) layer: LayerContext<'a>,
 }
 
@@ -390,13 +393,8 @@ pub(crate) trait Ops: Sync {
         call.whole()
     }
 
-    /// Whether [`attend`](Self::attend) norms values, too.
-    fn norms_values(&self) -> bool {
-        false
-    }
-
-    /// Norms and rotates queries and keys, writes keys and values to the layer's pools, and attends:
-    /// `[T, heads · v_head_dim]`.
+    /// Norms and rotates queries and keys, norms values, writes keys and values, if there are any, to the layer's pools, and
+    /// attends: `[T, heads · v_head_dim]`.
     fn attend(&self, call: AttentionCall) -> mlx::Result<Array>;
 
     /// Norms latents, rotates queries and keys, writes latents and keys to the layer's pools, and attends: `[T, heads ·

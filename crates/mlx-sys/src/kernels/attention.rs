@@ -25,7 +25,7 @@ const KEYS: usize = 64;
 /// Rows (query and head of one group) per task; a multiple of all register tiles.
 const ROWS: usize = 48;
 
-/// Inputs, in order: qkv `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`, positions `[axes, rows]`,
+/// Inputs, in order: qkv `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]` or as much of it as is projected, positions `[axes, rows]`,
 /// slots `[rows]`, segments `[segments, 5]`, tables `[tables]`, the pools `[blocks, block_size, kv_heads, _]`
 /// whose last axis is a head or its packed words, then those of q norm, k norm, inverse frequencies, the axis of each pair
 /// `[dims / 2]`, sinks and ends `[rows]` that are named.
@@ -42,12 +42,15 @@ pub struct Attention {
     pub kv_heads: usize,
     pub head_dim: usize,
     pub v_dim: usize,
+    pub projected: Projected,
     pub blocks: usize,
     pub block_size: usize,
     pub segments: usize,
     pub tables: usize,
     pub q_norm: Option<Norm>,
     pub k_norm: Option<Norm>,
+    /// Of values, without a weight: the epsilon.
+    pub v_norm: Option<f32>,
     pub rope: Option<Rope>,
     pub scale: f32,
     pub softcap: Option<f32>,
@@ -58,6 +61,28 @@ pub struct Attention {
     pub sinks: Option<Float>,
     pub ends: Option<Ends>,
     pub latent: Option<Latent>,
+}
+
+/// What a row holds beside its queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Projected {
+    /// Keys, then values.
+    QueriesKeysValues,
+    /// Keys. They are the values, too, before their norm and rotation.
+    QueriesAndKeys,
+    /// Nothing: keys and values are in the pools, where another layer wrote them, and stay as they are.
+    Queries,
+}
+
+impl Projected {
+    /// How many parts with a head for each kv head follow the queries.
+    pub fn parts_of_keys(self) -> usize {
+        match self {
+            Self::QueriesKeysValues => 2,
+            Self::QueriesAndKeys => 1,
+            Self::Queries => 0,
+        }
+    }
 }
 
 /// One vector a position is value and key of all heads, and the pool of keys has a further key, which rotates. Queries are
@@ -211,7 +236,12 @@ impl Attention {
 
     /// Elements of a row of qkv.
     fn row_width(&self) -> usize {
-        (self.heads + self.kv_heads) * self.head_dim + self.kv_heads * self.v_dim
+        let of_keys = match self.projected {
+            Projected::QueriesKeysValues => self.head_dim + self.v_dim,
+            Projected::QueriesAndKeys => self.head_dim,
+            Projected::Queries => 0,
+        };
+        self.heads * self.head_dim + self.kv_heads * of_keys
     }
 
     /// The segments that make sense, and whether a row is in one.

@@ -34,7 +34,9 @@ mod weights;
 mod wkv;
 
 pub use adjust::Adjust;
-pub use attention::{Attention, Ends, Latent, Norm as HeadNorm, Rope, RotaryAxes, RotaryPairing, Store};
+pub use attention::{
+    Attention, Ends, Latent, Norm as HeadNorm, Projected, Rope, RotaryAxes, RotaryPairing, Store,
+};
 pub use bridge::kernel_arrays;
 pub use choose::{Choose, Masks, Xtc};
 pub use conv::Conv;

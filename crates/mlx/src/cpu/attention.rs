@@ -1,6 +1,6 @@
 //! [`PagedAttention`]: everything between the merged projection and the output projection, in one node.
 
-use mlx_sys::kernels::{self, Ends, Kernel, Packing, RotaryAxes, RotaryPairing, Store};
+use mlx_sys::kernels::{self, Ends, Kernel, Packing, Projected, RotaryAxes, RotaryPairing, Store};
 
 use super::{Op, Output, node, size};
 use crate::{Array, Dtype, Result};
@@ -94,7 +94,7 @@ impl AttentionMetadata<'_> {
     }
 }
 
-/// Norms and rotates queries and keys, writes keys and values to their pools in place, and attends causally:
+/// Norms and rotates queries and keys, writes keys and values, if rows have them, to their pools in place, and attends causally:
 /// a row at position p of its segment sees the keys 0..=p, or with a window of w the last w of them and the first
 /// `sink_tokens`. With [ends](AttentionMetadata::ends) it sees later keys, too.
 ///
@@ -102,8 +102,10 @@ impl AttentionMetadata<'_> {
 /// may be used afterwards.
 #[derive(Debug)]
 pub struct PagedAttention<'a> {
-    /// `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`: q, k and v as projected.
+    /// `[rows, (heads + kv_heads) * head_dim + kv_heads * v_dim]`: q, k and v as projected, those of them that there are.
     pub qkv: &'a Array,
+    /// Which of them there are. Where they are queries alone, the pools stay as they are.
+    pub projected: Projected,
     /// Query heads.
     pub heads: i32,
     /// Key and value heads, which divide `heads`.
@@ -114,6 +116,8 @@ pub struct PagedAttention<'a> {
     pub q_norm: Option<HeadNorm<'a>>,
     /// Norm of the keys.
     pub k_norm: Option<HeadNorm<'a>>,
+    /// RMS norm of each head of values, which has no weight: what is added to the mean square.
+    pub v_norm: Option<f32>,
     /// i32 `[rows]`, or `[3, rows]` with [axes](Rope::axes), for the rotation only.
     pub positions: &'a Array,
     /// Rotation of queries and keys.
@@ -190,12 +194,14 @@ impl PagedAttention<'_> {
             kv_heads: self.kv_heads as usize,
             head_dim: self.head_dim as usize,
             v_dim: pools.v_dim as usize,
+            projected: self.projected,
             blocks: pools.blocks as usize,
             block_size: pools.block_size as usize,
             segments: segments.dim(0)? as usize,
             tables: tables.size(),
             q_norm: norm(self.q_norm)?,
             k_norm: norm(self.k_norm)?,
+            v_norm: self.v_norm,
             rope: self.rope.map(Rope::kernel),
             scale: self.scale,
             softcap: self.softcap,
@@ -242,8 +248,17 @@ impl PagedAttention<'_> {
     fn check_rows(&self, op: &Op, pools: &Pools) -> Result<usize> {
         let (heads, kv_heads) = (i64::from(self.heads), i64::from(self.kv_heads));
         let &[rows, width] = self.qkv.shape() else { return Err(op.fail("qkv has two axes")) };
-        let want = (heads + kv_heads) * i64::from(self.head_dim) + kv_heads * i64::from(pools.v_dim);
-        op.require(i64::from(width) == want, "a row of qkv holds heads, kv_heads and kv_heads heads")?;
+        let (head_dim, v_dim) = (i64::from(self.head_dim), i64::from(pools.v_dim));
+        let of_keys = match self.projected {
+            Projected::QueriesKeysValues => head_dim + v_dim,
+            Projected::QueriesAndKeys => {
+                op.require(head_dim == v_dim, "keys that are values are as wide")?;
+                head_dim
+            }
+            Projected::Queries => 0,
+        };
+        let want = heads * head_dim + kv_heads * of_keys;
+        op.require(i64::from(width) == want, "a row of qkv holds the heads that are projected")?;
         self.metadata.check(op, (self.positions, self.rope), rows)?;
         Ok(rows as usize)
     }

@@ -1,6 +1,6 @@
 //! [`PagedLatentAttention`]: latent attention between the projections to and from each head's own width, in one node.
 
-use mlx_sys::kernels::{self, Kernel, Latent, Packing, Store};
+use mlx_sys::kernels::{self, Kernel, Latent, Packing, Projected, Store};
 
 use super::attention::{AttentionMetadata, HeadNorm, Rope};
 use super::{Op, Output, node, size};
@@ -102,12 +102,14 @@ impl PagedLatentAttention<'_> {
             kv_heads: 1,
             head_dim: rope_dim as usize,
             v_dim: latent_dim as usize,
+            projected: Projected::QueriesKeysValues,
             blocks: blocks as usize,
             block_size: block_size as usize,
             segments: segments.dim(0)? as usize,
             tables: tables.size(),
             q_norm: None,
             k_norm: None,
+            v_norm: None,
             rope: self.rope.map(Rope::kernel),
             scale: self.scale,
             softcap: None,

@@ -1,6 +1,6 @@
 //! Attention over keys and values in blocks: rotation and write, rows that decode, prompt chunks.
 
-pub use mlx_sys::kernels::RotaryAxes;
+pub use mlx_sys::kernels::{Projected, RotaryAxes};
 
 use super::elementwise::is_float;
 use super::linear::MatrixUnit;
@@ -15,6 +15,9 @@ use crate::{Array, Dtype, Error, Result, device};
 /// start of the sequence's block table, blocks that were freed behind the sink blocks, 1 for rows that are copied from
 /// `other`, and two zeros.
 pub const ITEM_FIELDS: usize = 8;
+
+/// The widest heads that there are kernels for.
+const HEAD_DIM_MAX: i32 = 512;
 
 /// The heads of an attention layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ impl PoolFormat {
         match self {
             Self::Float(dtype) => is_float(dtype),
             Self::Packed { bits, group } => {
-                let fits = head_dim <= 256 && head_dim % group == 0;
+                let fits = head_dim <= HEAD_DIM_MAX && head_dim % group == 0;
                 matches!(bits, 4 | 8) && matches!(group, 32 | 64 | 128) && fits
             }
         }
@@ -106,6 +109,8 @@ pub struct Rotary {
     pub pool: PoolFormat,
     /// The heads.
     pub shape: HeadShape,
+    /// What the projected rows hold.
+    pub projected: Projected,
     /// How many elements of a head rotate; even, 0 for no rotation.
     pub dims: i32,
     /// Which elements rotate together.
@@ -123,12 +128,12 @@ pub struct Rotary {
 }
 
 impl Rotary {
-    /// Inputs: queries, keys and values `[rows, (heads + 2 · kv_heads) · head_dim]`; weights of the two norms
-    /// `[head_dim]` (any floats without a norm); radians per position `[dims / 2]` f32; of three positions the one that
+    /// Inputs: projected rows, `[rows, (heads + 2 · kv_heads) · head_dim]` where they hold queries, keys and values, and
+    /// less by what they do not hold; weights of the two norms `[head_dim]` (any floats without a norm); radians per position `[dims / 2]` f32; of three positions the one that
     /// each pair turns by, 0 to 2, `[dims / 2]` i32 (with one position anything); positions `[axes, rows]` and flat slots,
     /// i32, one for each row at least (below zero: not written); the pools of keys and of values
-    /// `[blocks, block_size, kv_heads, width]`, which are written in place. Outputs: queries
-    /// `[rows, heads · head_dim]`, on which every reader of the pools must depend, and the attention's counter.
+    /// `[blocks, block_size, kv_heads, width]`, which are written in place unless there are queries alone. Outputs:
+    /// queries `[rows, heads · head_dim]`, on which every reader of the pools must depend, and the attention's counter.
     /// `None` for odd heads and types without a kernel.
     pub fn plan(&self, rows: i32) -> Option<Plan> {
         let HeadShape { heads, kv_heads, head_dim } = self.shape;
@@ -140,6 +145,10 @@ impl Rotary {
             RotaryNorm::Absent => (false, 0.0),
             RotaryNorm::Rms(eps) => (true, eps),
         });
+        let computed = match self.projected {
+            Projected::QueriesKeysValues | Projected::QueriesAndKeys => heads + 2 * kv_heads,
+            Projected::Queries => heads,
+        };
         let simds = 8;
         let mut constants = self.pool.constants(head_dim).to_vec();
         constants.extend([
@@ -149,6 +158,7 @@ impl Rotary {
             int("D", head_dim),
             int("R", self.dims),
             int("NS", simds),
+            int("PROJECTED", self.projected.parts_of_keys() as i32),
             ("NORM", TemplateValue::Bool(norm)),
             ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
             ("AXES", TemplateValue::Bool(self.axes == RotaryAxes::Three)),
@@ -161,7 +171,7 @@ impl Rotary {
         Some(Plan {
             kernel: &QK_ROPE_WRITE,
             constants,
-            groups: [(heads + 2 * kv_heads + simds - 1) / simds, rows, 1],
+            groups: [(computed + simds - 1) / simds, rows, 1],
             threads: simds * 32,
             outputs: vec![
                 (vec![rows, heads * head_dim], self.dtype),
@@ -282,7 +292,8 @@ impl PagedAttention {
     pub fn is_supported(&self) -> bool {
         let HeadShape { head_dim, .. } = self.shape;
         let formats = is_float(self.dtype) && self.pool.is_sound(head_dim);
-        let heads = self.shape.is_sound() && head_dim % 8 == 0 && head_dim <= 256;
+        let unit = if head_dim > 256 { 16 } else { 8 };
+        let heads = self.shape.is_sound() && head_dim % unit == 0 && head_dim <= HEAD_DIM_MAX;
         let shared = (head_dim + 4) * self.shape.group() <= SHARED_FLOATS_MAX;
         formats && heads && shared && self.block_size > 0 && self.shape.group() <= 32
     }
@@ -353,7 +364,7 @@ impl PagedAttention {
     /// Rows of a prompt that an item of [`Self::chunks`] may have.
     pub fn chunk_rows(&self, dialect: Dialect) -> i32 {
         let pairs = match self.chunk_way(dialect) {
-            Way::Rows => 16,
+            Way::Rows => (SHARED_FLOATS_MAX / (self.shape.head_dim + 4)).min(16),
             Way::Tensor => CHUNK_PAIRS,
             Way::Wide => WIDE_WARPGROUPS * 64,
         };
@@ -479,12 +490,14 @@ impl PagedAttention {
     /// Constants of plain arithmetic with `rows` rows an item, and simd groups: slices of rows times slices of keys.
     fn rows_constants(&self, rows: i32) -> (Vec<TemplateArg<'static>>, i32) {
         let pairs = rows * self.shape.group();
-        let per_simd = pairs.min(4);
+        // A lane of wide heads has twice as many elements in its registers.
+        let (most, loads) = if self.shape.head_dim > 256 { (2, 2) } else { (4, 4) };
+        let per_simd = pairs.min(most);
         let row_slices = (pairs + per_simd - 1) / per_simd;
         let room = SHARED_FLOATS_MAX / (pairs * (self.shape.head_dim + 4));
         let key_slices = if rows > 1 { 1 } else { (8 / row_slices).clamp(1, 4).min(room.max(1)) };
         let mut constants = self.constants();
-        constants.extend([int("QN", rows), int("GH", per_simd), int("U", 4)]);
+        constants.extend([int("QN", rows), int("GH", per_simd), int("U", loads)]);
         (constants, row_slices * key_slices)
     }
 }

@@ -345,6 +345,8 @@ fn plain_decodes(dialect: Dialect) -> Vec<Case> {
         decode(dialect, &world(packed(attention(F32, [5, 1, 96], 16), 4, 32), &[51]), 1),
         decode(dialect, &world(capped(attention(F32, [4, 2, 256], 16), 1.5), &[40, 3]), 2),
         decode(dialect, &world(with_sinks(attention(F32, [6, 2, 64], 16)), &[0, 70]), 2),
+        decode(dialect, &world(attention(Bf16, [8, 1, 512], 16), &[33, 70]), 3),
+        decode(dialect, &world(packed(windowed(attention(F32, [3, 1, 320], 8), 19, 0), 8, 64), &[40, 3]), 1),
         decode(dialect, &world(with_sinks(windowed(attention(F32, [4, 4, 64], 16), 17, 0)), &[44]), 1),
     ]
 }
@@ -356,6 +358,8 @@ fn plain_chunks(dialect: Dialect) -> Vec<Case> {
         chunks(dialect, &World::new(windowed(attention(F32, [2, 2, 64], 16), 19, 3), &[(50, 30), (2, 20)])),
         chunks(dialect, &World::new(windowed(attention(F16, [4, 1, 256], 16), 24, 0), &[(30, 9)])),
         chunks(dialect, &World::new(packed(attention(F32, [4, 2, 64], 16), 4, 64), &[(20, 19), (0, 1)])),
+        chunks(dialect, &World::new(attention(Bf16, [8, 1, 512], 16), &[(5, 9), (0, 2)])),
+        chunks(dialect, &World::new(packed(attention(Bf16, [6, 3, 512], 16), 4, 64), &[(0, 7)])),
         chunks(dialect, &World::new(with_sinks(capped(attention(F32, [4, 2, 64], 16), 2.0)), &[(20, 19)])),
     ]
 }
@@ -453,8 +457,13 @@ fn plain_decode_equals_its_reference() {
 
 #[test]
 fn plain_chunks_equal_their_reference() {
-    let worst = worst("chunks_metal", Dialect::Metal, &plain_chunks(Dialect::Metal));
-    assert!(worst < 1.0, "{worst}");
+    for (name, dialect) in [("chunks_cuda", Dialect::Cuda), ("chunks_metal", Dialect::Metal)] {
+        let mut cases = plain_chunks(dialect);
+        // Tensor cores have others.
+        cases.retain(|case| case.plans[0].kernel.name == "attn_rows");
+        let worst = worst(name, dialect, &cases);
+        assert!(worst < 1.0, "{name}: {worst}");
+    }
 }
 
 #[test]
@@ -477,6 +486,7 @@ fn broken_decode_is_noticed() {
         (2, "o = LPK / 2", "o = LPK / 4"),
         (5, "b : b - freed", "b : b"),
         (4, "k + WINDOW >= n[g]", "k + WINDOW > n[g]"),
+        (11, "(lane % LPK) * E", "(lane % LPK) * 8"),
         (2, "(gk_uint)(GK_GROUPS_X - 1);\n  GK_BARRIER();", "(gk_uint)(GK_GROUPS_X - 1);\n"),
     ];
     all_noticed("rows_broken", &plain_decodes(Dialect::Cuda), &breaks);

@@ -1,7 +1,9 @@
 //! Norm, rotation and the write of keys and values.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Dialect, HeadShape, Operand, Plan, PoolFormat, Rotary, RotaryAxes, RotaryNorm, RotaryOrder};
+use mlx::gpu::{
+    Dialect, HeadShape, Operand, Plan, PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, RotaryOrder,
+};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
 use crate::pools;
@@ -17,7 +19,7 @@ struct Case {
 fn case(rotary: Rotary, rows: usize) -> Case {
     let HeadShape { heads, kv_heads, head_dim } = rotary.shape;
     let mut numbers = Numbers(rows as u64 + head_dim as u64);
-    let all = heads + 2 * kv_heads;
+    let all = heads + rotary.projected.parts_of_keys() as i32 * kv_heads;
     let qkv = numbers.tensor(rotary.dtype, &[rows as i32, all * head_dim]);
     let norms = [numbers.tensor(F32, &[head_dim]), numbers.tensor(rotary.dtype, &[head_dim])];
     let pairs = (rotary.dims / 2).max(1);
@@ -65,9 +67,13 @@ fn reference(
         let [keys, values] = pools.each_ref().map(|pool| pools::floats(rotary.pool, pool, dim));
         (Vec::new(), keys, values)
     };
-    let of_row = (heads + 2 * kv_heads) * dim;
+    let of_row = (heads + rotary.projected.parts_of_keys() * kv_heads) * dim;
     for (row, x) in x.chunks_exact(of_row).enumerate() {
-        for (head, x) in x.chunks_exact(dim).enumerate() {
+        let keys_as_values = match rotary.projected {
+            Projected::QueriesAndKeys => &x[heads * dim..],
+            Projected::QueriesKeysValues | Projected::Queries => &[],
+        };
+        for (head, x) in x.chunks_exact(dim).chain(keys_as_values.chunks_exact(dim)).enumerate() {
             let mut y = x.to_vec();
             let weight = if head < heads { q_norm } else { k_norm }.to_f64();
             if let (RotaryNorm::Rms(eps), true) = (rotary.norm, head < heads + kv_heads) {
@@ -114,6 +120,7 @@ fn cases() -> Vec<Case> {
         dtype,
         pool: PoolFormat::Float(dtype),
         shape,
+        projected: Projected::QueriesKeysValues,
         dims,
         order: RotaryOrder::Halves,
         magnitude: 1.0,
@@ -150,7 +157,29 @@ fn cases() -> Vec<Case> {
             },
             2,
         ),
+        case(Rotary { norm: normed, value_norm: normed, ..as_values(rotary(Bf16, shape(6, 2, 128), 64)) }, 3),
+        case(
+            Rotary { value_norm: normed, pool: packed(4, 32), ..as_values(rotary(F32, shape(5, 1, 64), 64)) },
+            4,
+        ),
+        case_of_parts(Rotary { norm: normed, ..as_values(rotary(Bf16, shape(6, 3, 64), 64)) }, 3),
+        case(Rotary { norm: normed, ..of_queries(rotary(Bf16, shape(6, 2, 128), 128)) }, 3),
+        case(Rotary { pool: packed(8, 64), ..of_queries(rotary(F32, shape(10, 2, 64), 32)) }, 4),
+        case_of_parts(Rotary { norm: normed, ..of_queries(rotary(Bf16, shape(4, 4, 64), 64)) }, 3),
+        case(
+            Rotary { norm: normed, value_norm: normed, ..as_values(rotary(Bf16, shape(4, 1, 512), 128)) },
+            2,
+        ),
+        case(Rotary { pool: packed(8, 64), ..rotary(F32, shape(2, 1, 512), 512) }, 2),
     ]
+}
+
+fn as_values(rotary: Rotary) -> Rotary {
+    Rotary { projected: Projected::QueriesAndKeys, ..rotary }
+}
+
+fn of_queries(rotary: Rotary) -> Rotary {
+    Rotary { projected: Projected::Queries, ..rotary }
 }
 
 fn types(case: &Case) -> Vec<Dtype> {
@@ -184,11 +213,15 @@ fn rotation_and_write_equal_their_reference() {
 
 #[test]
 fn a_wrong_partner_slot_head_norm_or_axis_is_noticed() {
-    let breaks: [(usize, Break); 8] = [
+    let breaks: [(usize, Break); 12] = [
+        (14, Some(("h >= HQ + HK ? h - HK : h", "h >= HQ + HK ? h - HK - 1 : h"))),
+        (15, Some(("PROJECTED == 1 && h >= HQ + HK", "PROJECTED == 1 && h > HQ + HK"))),
+        (16, Some(("GK_GROUPS_Y * COLUMNS * D", "GK_GROUPS_Y * HQ * D"))),
+        (17, Some(("row * COLUMNS", "row / 2 * COLUMNS"))),
         (12, Some(("VALUE_NORM && h >= HQ + HK", "VALUE_NORM && h > HQ + HK"))),
         (13, Some(("GK_FLOAT(VALUE_EPS)", "GK_FLOAT(EPS)"))),
         (8, Some(("axis[p] * GK_GROUPS_Y", "axis[p] * 1"))),
-        (4, Some(("GK_GROUPS_Y * H * D", "1 * H * D"))),
+        (4, Some(("GK_GROUPS_Y * COLUMNS * D", "1 * COLUMNS * D"))),
         (2, Some(("2 * p + 1 : p + R / 2), parts", "2 * p + 1 : p + R / 2 - 1), parts"))),
         (5, Some(("h < HQ + HK ? (at * HK", "h < HQ + HK ? ((at + 1) * HK"))),
         (2, Some(("&& at >= 0", "&& true"))),

@@ -3,7 +3,7 @@
 use mlx::Dtype;
 use mlx::gpu::{
     AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, MatrixUnit, Operand, PagedAttention, Plan,
-    PoolFormat, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits,
+    PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits,
 };
 
 fn plans(dialect: Dialect) -> Vec<Plan> {
@@ -25,6 +25,7 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
         dtype,
         pool: PoolFormat::Float(dtype),
         shape,
+        projected: Projected::QueriesKeysValues,
         dims: 128,
         order: RotaryOrder::Halves,
         magnitude: 1.0,

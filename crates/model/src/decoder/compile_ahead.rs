@@ -83,9 +83,18 @@ mod tests {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
         let passes = [vec![40], vec![1; 8], vec![30, 1, 17, 1, 3]];
         let passes = passes.map(|sequences| PassShape { rows: 64, sequences });
-        for name in
-            ["qwen3", "qwen3_moe", "gemma3_text", "gpt_oss", "deepseek_v3", "qwen3_next", "mamba2", "lfm2"]
-        {
+        for name in [
+            "qwen3",
+            "qwen3_moe",
+            "gemma3_text",
+            "gemma3n",
+            "gemma4_text",
+            "gpt_oss",
+            "deepseek_v3",
+            "qwen3_next",
+            "mamba2",
+            "lfm2",
+        ] {
             let config = std::fs::read_to_string(fixtures.join(name).join("config.json")).unwrap();
             let random = RandomWeights::new(name, &config, None).unwrap();
             let model = Model::load(&Source::Random(random), Kernels::fastest()).unwrap();

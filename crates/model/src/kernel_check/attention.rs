@@ -9,7 +9,10 @@ use super::softmax::SoftmaxLayer;
 use super::{KernelCheck, KernelTimes, Measure, distance, time};
 use crate::forward::ForwardContext;
 use crate::ops::{AttentionNeeds, ByLength, Kernels, LayerContext, Ops};
-use crate::{Batch, Blueprint, KeyReads, KvCache, KvStorage, LayerSpec, Mixer, Segment, kv_format};
+use crate::{
+    Attention, Batch, Blueprint, KeyReads, KeySource, KvCache, KvStorage, LayerSpec, Mixer, Segment,
+    kv_format,
+};
 
 const BLOCK_SIZE: usize = 16;
 /// Packing in 4 bits itself costs about 8e-2.
@@ -57,7 +60,7 @@ pub(super) fn checks(
     let shape = shape + &stored;
     let probe = || {
         let probed = probed(layer, dtype).ok_or_else(|| mlx::Error::new("a layer with kernels"))??;
-        Ok::<_, mlx::Error>(Probe::new(blueprint, layer, probed, format))
+        Ok::<_, mlx::Error>(Probe::new(blueprint, &writer(layer), probed, format))
     };
     let mut check = KernelCheck::new("attention", shape.clone(), dtype, || Ok((probe()?.error()?, None)));
     if let KvFormat::Packed { bits: 4, .. } = format {
@@ -79,6 +82,17 @@ pub(super) fn checks(
         checks.push(KernelCheck::new("attention", format!("{shape}, {name}"), dtype, run));
     }
     checks
+}
+
+/// The layer, with keys of its own in place of another layer's: what a layer that reads them is checked with.
+fn writer(layer: &LayerSpec) -> LayerSpec {
+    match &layer.mixer {
+        Mixer::Attention(spec) if !spec.has_keys() => {
+            let own = Attention { keys: KeySource::Own, ..spec.clone() };
+            LayerSpec { mixer: own.into(), ..layer.clone() }
+        }
+        _ => layer.clone(),
+    }
 }
 
 impl<'a> Probe<'a> {
@@ -197,4 +211,42 @@ fn batch(pass: Pass, rows: usize, tables: &[BlockTable]) -> mlx::Result<Batch> {
     }
     let tokens = Array::from_slice(&vec![0i32; rows], &[rows as i32])?;
     Ok(Batch { tokens, segments, logits_at: Vec::new(), multimodal: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::families;
+
+    /// The GPU's checks with the CPU's kernels in their place.
+    #[test]
+    fn layers_of_every_key_source_are_checked() {
+        if !mlx::cpu::available() {
+            return;
+        }
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let mut seen = Vec::new();
+        for name in ["qwen3", "gemma3n", "gemma4_text.moe"] {
+            let config = std::fs::read_to_string(fixtures.join(name).join("config.json")).unwrap();
+            let blueprint = families::read(&serde_json::from_str(&config).unwrap()).unwrap();
+            for layer in &blueprint.layers {
+                let probed = probed(layer, Dtype::F32).unwrap().unwrap();
+                seen.push(probed.shape());
+                let format = KvFormat::Float(omnibus_kv::FloatType::F32);
+                let probe = Probe::new(&blueprint, &writer(layer), probed, format);
+                let passes: [Pass; 2] = [&[(0, 21), (0, 5)], &[(21, 1), (5, 9)]];
+                let [ours, mlx] =
+                    [Kernels::Cpu, Kernels::Mlx].map(|kernels| probe.outputs(&passes, kernels).unwrap());
+                for (ours, mlx) in ours.iter().zip(&mlx) {
+                    let apart = distance(ours, mlx).unwrap();
+                    assert!(apart < 1e-4, "{name}, {}: {apart}", probe.layer.shape());
+                }
+            }
+        }
+        for kind in ["full", "full, keys as values", "full, shared keys"] {
+            assert!(seen.iter().any(|shape| shape.ends_with(kind)), "{kind} in {seen:?}");
+        }
+    }
 }

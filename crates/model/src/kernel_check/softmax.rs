@@ -1,11 +1,12 @@
 //! Softmax attention as a layer that is checked.
 
+use mlx::cpu::Projected;
 use mlx::{Array, Dtype};
 
 use super::normal;
 use super::probed::{Probed, rotation};
 use crate::ops::{AttentionCall, AttentionNeeds, HeadNorm, LayerContext, Ops, Rotation};
-use crate::{Attention, QkNorm};
+use crate::{Attention, KeySource, QkNorm};
 
 /// Softmax attention with random norms and sinks.
 pub(super) struct SoftmaxLayer<'a> {
@@ -37,31 +38,59 @@ impl<'a> SoftmaxLayer<'a> {
 
 impl Probed for SoftmaxLayer<'_> {
     fn shape(&self) -> String {
-        let Attention { heads, kv_heads, head_dim, span, .. } = self.spec;
-        format!("{heads}/{kv_heads} heads of {head_dim}, {}", format!("{span:?}").to_lowercase())
+        let Attention { heads, kv_heads, head_dim, span, keys, .. } = self.spec;
+        let keys = match keys {
+            KeySource::Own => "",
+            KeySource::OwnAsValues => ", keys as values",
+            KeySource::Layer(_) => ", shared keys",
+        };
+        format!("{heads}/{kv_heads} heads of {head_dim}, {}{keys}", format!("{span:?}").to_lowercase())
     }
 
     fn projected(&self, rows: usize, seed: u64) -> mlx::Result<Vec<Array>> {
-        let Attention { heads, kv_heads, head_dim, v_head_dim, .. } = *self.spec;
-        let width = (heads + kv_heads) * head_dim + kv_heads * v_head_dim;
-        Ok(vec![normal(&[rows, width], self.dtype, seed)?])
+        let Attention { heads, kv_heads, head_dim, v_head_dim, keys, .. } = *self.spec;
+        let of_keys = match keys {
+            KeySource::Own | KeySource::Layer(_) => head_dim + v_head_dim,
+            KeySource::OwnAsValues => head_dim,
+        };
+        let of_layer = normal(&[rows, heads * head_dim + kv_heads * of_keys], self.dtype, seed)?;
+        let of_reader = normal(&[rows, heads * head_dim], self.dtype, seed + 1)?;
+        Ok(vec![of_layer, of_reader])
     }
 
     fn add_to<'a>(&'a self, needs: &mut AttentionNeeds<'a>) {
         needs.layers.push(self.spec);
     }
 
-    fn attend(&self, ops: &dyn Ops, projected: &[Array], layer: LayerContext) -> mlx::Result<Array> {
-        let [qkv] = projected else { return Err(mlx::Error::new("queries, keys and values")) };
+    fn attend(&self, ops: &dyn Ops, projected: &[Array], mut layer: LayerContext) -> mlx::Result<Array> {
+        let [qkv, queries] = projected else { return Err(mlx::Error::new("queries, keys and values")) };
         let head_norms = match (&self.norms, self.spec.qk_norm) {
             (Some([q, k]), Some(norm)) => {
                 Some([q, k].map(|weight| HeadNorm { weight, eps: norm.norm.eps() }))
             }
             _ => None,
         };
-        let (spec, rotation, sinks) = (self.spec, self.rotation.as_ref(), self.sinks.as_ref());
-        let value_norm = spec.value_norm;
-        ops.attend(AttentionCall { spec, qkv, head_norms, value_norm, rotation, sinks, filter: None, layer })
+        let attend = |qkv: &Array, projected: Projected, layer: LayerContext| {
+            ops.attend(AttentionCall {
+                spec: self.spec,
+                qkv,
+                projected,
+                head_norms,
+                value_norm: self.spec.value_norm,
+                rotation: self.rotation.as_ref(),
+                sinks: self.sinks.as_ref(),
+                filter: None,
+                layer,
+            })
+        };
+        match self.spec.keys {
+            KeySource::Own | KeySource::OwnAsValues => attend(qkv, self.spec.projected(), layer),
+            KeySource::Layer(_) => {
+                let written = attend(qkv, Projected::QueriesKeysValues, layer.part(0))?;
+                // As in a network, where queries follow from what the layer that wrote gave.
+                attend(&(queries + written), Projected::Queries, layer)
+            }
+        }
     }
 
     fn cached(&self) -> usize {

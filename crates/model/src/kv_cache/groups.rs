@@ -79,9 +79,7 @@ impl Blueprint {
     /// True if some layer's cache of this kind is reached by MLX's operations alone.
     pub(crate) fn needs_mlx(&self, is_kind: impl Fn(CacheKind) -> bool) -> bool {
         let mut mixers = self.layers.iter().map(|layer| &layer.mixer);
-        let needs = |mixer: &Mixer| {
-            mixer.spec().needs_mlx() || mixer.attentions().into_iter().any(Attention::needs_mlx)
-        };
+        let needs = |mixer: &Mixer| mixer.attentions().into_iter().any(Attention::needs_mlx);
         if is_kind(CacheKind::Full) && mixers.any(needs) {
             return true;
         }

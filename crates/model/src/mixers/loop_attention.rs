@@ -49,10 +49,6 @@ impl MixerSpec for LoopAttention {
     fn caches(&self) -> Vec<&dyn MixerCache> {
         vec![&self.attention]
     }
-
-    fn needs_mlx(&self) -> bool {
-        true
-    }
 }
 
 /// The attention, and the gate that mixes what its two looks see.
@@ -78,7 +74,7 @@ impl LoopAttentionBlock {
         let global = Attention { keys: KeySource::Layer(first), ..attention.clone() };
         let width = heads * attention.head_dim as i32;
         let raw = qkv.slice(&[0, 0], &[qkv.dim(0)?, width])?;
-        let queries = self.attention.prepared(&global, &raw, layer.ctx)?;
+        let queries = self.attention.prepared_queries(&global, &raw, layer.ctx)?;
         let local = self.attention.attended(&local, qkv, None, layer.part(0))?;
         let global = self.attention.attended(&global, raw, None, layer)?;
         let [rows, width] = local.dims()?;
@@ -102,5 +98,10 @@ impl MixerBlock for LoopAttentionBlock {
 
     fn arrays(&self) -> Vec<&Array> {
         self.attention.arrays().into_iter().chain(&self.gate).collect()
+    }
+
+    fn set_span(&mut self, span: AttentionSpan) {
+        self.spec.attention.span = span;
+        self.attention.set_span(span);
     }
 }

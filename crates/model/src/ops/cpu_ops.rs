@@ -268,7 +268,8 @@ fn paged(mut call: AttentionCall) -> mlx::Result<Array> {
     attended.ok_or_else(poisoned)
 }
 
-/// The rows that read one pool.
+/// The rows that read one pool. The kernel gives the pools back even where it only reads them, so that the next step's
+/// writes come after it.
 fn paged_in(
     call: &mut AttentionCall,
     at: usize,
@@ -290,11 +291,13 @@ fn paged_in(
     let [k_pool, v_pool] = pool.take()?;
     let cpu::AttentionOutput { out, k_pool, v_pool } = cpu::PagedAttention {
         qkv: call.qkv,
+        projected: call.projected,
         heads: spec.heads as i32,
         kv_heads: spec.kv_heads as i32,
         head_dim: spec.head_dim as i32,
         q_norm,
-        k_norm,
+        k_norm: k_norm.filter(|_| call.projected != cpu::Projected::Queries),
+        v_norm: call.value_norm,
         positions,
         rope: call.rotation.and_then(rope_of),
         scale: spec.scale,

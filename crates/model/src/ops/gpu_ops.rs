@@ -190,10 +190,6 @@ impl Ops for GpuOps {
         }
     }
 
-    fn norms_values(&self) -> bool {
-        true
-    }
-
     fn attend(&self, call: AttentionCall) -> mlx::Result<Array> {
         match call.layer.reads()? {
             AttentionPath::Items => attention::attend(call),

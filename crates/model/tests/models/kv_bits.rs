@@ -3,8 +3,8 @@
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable, FloatType, KvFormat};
 use omnibus_model::{
-    Batch, Blueprint, Kernels, KvCache, KvStorage, Model, Quantization, Segment, UnquantizedPrefix, Weights,
-    families,
+    Batch, Blueprint, Kernels, KeySource, KvCache, KvStorage, Mixer, Model, Quantization, Segment,
+    UnquantizedPrefix, Weights, families,
 };
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,16 @@ fn config(head_dim: usize, layers: usize) -> Map<String, Value> {
 
 fn blueprint(head_dim: usize) -> Blueprint {
     families::read(&config(head_dim, 3)).unwrap()
+}
+
+/// The same network with keys that are values, too, and a last layer that reads them.
+fn with_shared_keys(mut blueprint: Blueprint) -> Blueprint {
+    let keys = [KeySource::Own, KeySource::OwnAsValues, KeySource::Layer(1)];
+    for (layer, keys) in blueprint.layers.iter_mut().zip(keys) {
+        let Mixer::Attention(attention) = &mut layer.mixer else { panic!("a layer of attention") };
+        attention.keys = keys;
+    }
+    blueprint
 }
 
 fn weights(blueprint: &Blueprint) -> Weights {
@@ -75,10 +85,13 @@ fn apart(found: &[f32], want: &[f32]) -> f32 {
 
 #[test]
 fn fewer_bits_give_nearly_the_same_logits_by_every_kernel() {
-    for (head_dim, bits, group, near) in
-        [(64, 8, 64, 0.02), (64, 4, 32, 0.3), (96, 8, 32, 0.02), (128, 4, 64, 0.3)]
-    {
-        let blueprint = blueprint(head_dim);
+    for (blueprint, bits, group, near) in [
+        (blueprint(64), 8, 64, 0.02),
+        (blueprint(64), 4, 32, 0.3),
+        (blueprint(96), 8, 32, 0.02),
+        (blueprint(128), 4, 64, 0.3),
+        (with_shared_keys(blueprint(64)), 8, 64, 0.02),
+    ] {
         let format = blueprint.quantized_kv_format(bits, group).unwrap();
         assert_eq!(format, KvFormat::Packed { bits, group_size: group });
         let of = |kernels| {
@@ -103,8 +116,12 @@ fn fewer_bits_give_nearly_the_same_logits_by_every_kernel() {
 fn rows_of_the_unquantized_prefix_read_floats_and_later_rows_read_codes() {
     const TOKENS: usize = 23;
     // With one layer, keys and values do not depend on attention.
-    for (layers, start) in [(3, 1), (3, 9), (1, 9), (3, 17), (1, 18), (3, TOKENS)] {
-        let blueprint = families::read(&config(64, layers)).unwrap();
+    let of = |layers| families::read(&config(64, layers)).unwrap();
+    let mut cases =
+        [(3, 1), (3, 9), (1, 9), (3, 17), (1, 18), (3, TOKENS)].map(|(n, start)| (of(n), start)).to_vec();
+    cases.extend([1, 9, 18].map(|start| (with_shared_keys(of(3)), start)));
+    for (blueprint, start) in cases {
+        let layers = blueprint.layers.len();
         let format = blueprint.quantized_kv_format(4, 32).unwrap();
         let kernels = [Kernels::Mlx, Kernels::Cpu];
         for kernels in kernels.into_iter().take(if mlx::cpu::available() { 2 } else { 1 }) {

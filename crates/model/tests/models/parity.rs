@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::environment;
 use crate::golden::{Fixture, fixtures, ways};
+use expect_test::expect;
 use mlx::{Array, Dtype};
-use omnibus_model::{Kernels, families::FAMILIES};
+use omnibus_model::{Kernels, KvPath, families::FAMILIES};
 
 fn check(kernels: Kernels) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -37,6 +38,38 @@ fn the_cpu_primitives_give_the_golden_logits() {
     if mlx::cpu::available() {
         check(Kernels::Cpu);
     }
+}
+
+/// Rotations that depend on a sequence's length, chunks, and keys that are chosen by more than positions have no kernel.
+#[test]
+fn keys_of_few_families_are_gathered() {
+    if !mlx::cpu::available() {
+        return;
+    }
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let mut gathers = Vec::new();
+    for path in fixtures(&directory, &[]).unwrap() {
+        let fixture = Fixture::read(&path).unwrap();
+        let model = fixture.model(Kernels::Cpu).unwrap();
+        let is_converted = !fixture.name.ends_with(".hf");
+        if is_converted && model.kv_path(model.kv_float().into(), 16) == KvPath::Gather {
+            gathers.push(fixture.name);
+        }
+    }
+    let expected = expect![[r#"
+        deepseek_v32
+        deepseek_v32.dense
+        deepseek_v41
+        deepseek_v41_text
+        glm_moe_dsa
+        internlm2
+        internlm3
+        llama.dynamic
+        llama4
+        minimax_m3_vl
+        phi3small
+    "#]];
+    expected.assert_eq(&(gathers.join("\n") + "\n"));
 }
 
 /// On CUDA, MLX rounds operands of float32 products to TF32 unless `MLX_ENABLE_TF32=0`.

@@ -79,12 +79,31 @@ fn both_paths_attend_to_sinks_and_the_window() {
     without.limit_attention_span(TOKENS - SINKS, 0);
     let without = logits(&without, &tokens, &[tokens.len()]);
     assert!(apart(&bounded, &without) > 1e-2, "sinks are visible");
+    check("qwen3", &tokens, &bounded);
+}
+
+/// Layers that read another's keys, and a second pass that mixes its own window with all keys of the first.
+#[test]
+fn shared_keys_are_bounded_as_the_layer_that_wrote_them() {
+    for name in ["hunyuan", "iquestloopcoder"] {
+        let (fixture, mut reference) = model(name, Kernels::Mlx);
+        let tokens = [fixture.prompts[0].tokens.as_slice(), &fixture.prompts[0].decode].concat();
+        let whole = logits(&reference, &tokens, &[tokens.len()]);
+        reference.limit_attention_span(TOKENS, SINKS);
+        let bounded = logits(&reference, &tokens, &[tokens.len()]);
+        assert!(apart(&bounded, &whole) > 1e-3, "{name}: later ones are out of the window");
+        check(name, &tokens, &bounded);
+    }
+}
+
+/// The logits of a bounded model, by all kernels and in pieces.
+fn check(name: &str, tokens: &[i32], bounded: &[f32]) {
     for kernels in [Kernels::Mlx, Kernels::fastest()] {
-        let mut model = model("qwen3", kernels).1;
+        let mut model = model(name, kernels).1;
         model.limit_attention_span(TOKENS, SINKS);
         for sizes in [&[tokens.len()][..], &[5, 7, 1, 1, 3], &[1]] {
-            let off = apart(&logits(&model, &tokens, sizes), &bounded);
-            assert!(off < 1e-4, "{kernels:?} in {sizes:?}: {off}");
+            let off = apart(&logits(&model, tokens, sizes), bounded);
+            assert!(off < 1e-4, "{name} by {kernels:?} in {sizes:?}: {off}");
         }
     }
 }

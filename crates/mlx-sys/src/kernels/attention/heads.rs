@@ -1,7 +1,7 @@
 //! The first phase: angles of all rows, and their keys and values to their slots. Both phases read a head here.
 
-use super::{Attention, Call, Latent, Norm, Rope, RotaryPairing, scratch};
-use crate::kernels::element::{self, load1, read};
+use super::{Attention, Call, Latent, Norm, Projected, Rope, RotaryPairing, scratch};
+use crate::kernels::element::{self, Float, load1, read};
 use crate::kernels::pool;
 use crate::kernels::simd::{self, Simd, Work};
 
@@ -34,7 +34,7 @@ impl Call<'_> {
         let Attention { float, head_dim, .. } = *self.what;
         read::<S>(self.qkv, float, row * self.what.row_width() + at, out, head_dim);
         if let Some((norm, weight)) = norm {
-            normed::<S>(out, head_dim, (norm, weight), 1.0);
+            normed::<S>(out, head_dim, (norm.eps, 1.0), Some((norm.weight, weight)));
         }
         self.rotated(out, row);
     }
@@ -59,9 +59,14 @@ impl Call<'_> {
     }
 }
 
-/// RMS norm of `width` elements in place, times `scale`.
+/// RMS norm of `width` elements in place, times `scale` and, where there is one, a weight.
 #[inline(always)]
-unsafe fn normed<S: Simd>(x: *mut f32, width: usize, (norm, weight): (Norm, *const u8), scale: f32) {
+unsafe fn normed<S: Simd>(
+    x: *mut f32,
+    width: usize,
+    (eps, scale): (f32, f32),
+    weight: Option<(Float, *const u8)>,
+) {
     let mut squares = S::splat(0.0);
     let mut total = 0.0;
     let whole = width / S::LANES * S::LANES;
@@ -73,13 +78,22 @@ unsafe fn normed<S: Simd>(x: *mut f32, width: usize, (norm, weight): (Norm, *con
         total += *x.add(i) * *x.add(i);
     }
     let mean = (S::sum(squares) + total) / width as f32;
-    let factor = scale / (mean + norm.eps).sqrt();
+    let factor = scale / (mean + eps).sqrt();
+    let Some((float, weight)) = weight else {
+        for i in (0..whole).step_by(S::LANES) {
+            S::store(x.add(i), S::mul(S::load(x.add(i)), S::splat(factor)));
+        }
+        for i in whole..width {
+            *x.add(i) *= factor;
+        }
+        return;
+    };
     for i in (0..whole).step_by(S::LANES) {
-        let w = element::load::<S>(weight, norm.weight, i);
+        let w = element::load::<S>(weight, float, i);
         S::store(x.add(i), S::mul(S::mul(S::load(x.add(i)), S::splat(factor)), w));
     }
     for i in whole..width {
-        *x.add(i) = *x.add(i) * factor * load1(weight, norm.weight, i);
+        *x.add(i) = *x.add(i) * factor * load1(weight, float, i);
     }
 }
 
@@ -139,7 +153,8 @@ impl Work for WriteRow<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Self { call, row, angles } = self;
-        let Attention { rows, heads, kv_heads, head_dim, v_dim, float, pool, k_norm, rope, .. } = *call.what;
+        let Attention { rows, heads, kv_heads, head_dim, v_dim, projected, float, pool, .. } = *call.what;
+        let Attention { k_norm, v_norm, rope, .. } = *call.what;
         if let Some(rope) = rope {
             let turns = call.turns.add(row * rope.dims);
             let half = rope.dims / 2;
@@ -158,18 +173,27 @@ impl Work for WriteRow<'_> {
             let at = row * (v_dim + head_dim);
             let [_, latents, weight] = call.latent;
             read::<S>(latents, float, at, buffer, v_dim);
-            normed::<S>(buffer, v_dim, (latent.norm, weight), latent.scale);
+            let Norm { weight: stored, eps } = latent.norm;
+            normed::<S>(buffer, v_dim, (eps, latent.scale), Some((stored, weight)));
             pool.write::<S>(call.v_pool, slot, buffer, v_dim);
             read::<S>(latents, float, at + v_dim, buffer, head_dim);
             call.rotated(buffer, row);
             return pool.write::<S>(call.k_pool, slot, buffer, head_dim);
         }
+        let before_values = match projected {
+            Projected::QueriesKeysValues => (heads + kv_heads) * head_dim,
+            Projected::QueriesAndKeys => heads * head_dim,
+            Projected::Queries => return,
+        };
         for h in 0..kv_heads {
             let norm = k_norm.map(|norm| (norm, call.k_norm));
             call.head::<S>(buffer, row, (heads + h) * head_dim, norm);
             pool.write::<S>(call.k_pool, slot * kv_heads + h, buffer, head_dim);
-            let at = row * call.what.row_width() + (heads + kv_heads) * head_dim + h * v_dim;
+            let at = row * call.what.row_width() + before_values + h * v_dim;
             read::<S>(call.qkv, float, at, buffer, v_dim);
+            if let Some(eps) = v_norm {
+                normed::<S>(buffer, v_dim, (eps, 1.0), None);
+            }
             pool.write::<S>(call.v_pool, slot * kv_heads + h, buffer, v_dim);
         }
     }

@@ -154,38 +154,40 @@ template <typename TP, int GROUP, int D> struct gk_head<TP, 0, GROUP, D> {
 // is kept exactly, as MLX's affine quantization does.
 template <int BITS, int GROUP, int D> GK_FN void gk_pack(GK_DEV gk_uint* to, const GK_TGP float* from, int lane) {
   typedef gk_head<gk_uint, BITS, GROUP, D> Head;
-  const int e0 = lane * 8;
   const float most = (float)((1u << BITS) - 1);
-  float low = 3e38f, high = -3e38f;
-  GK_UNROLL for (int i = 0; i < 8; ++i) {
-    const float x = e0 < D ? from[e0 + i] : 0;
-    low = x < low ? x : low;
-    high = x > high ? x : high;
-  }
-  GK_UNROLL for (int o = 1; o < GROUP / 8; o <<= 1) {
-    const float l = gk_shfl_xor(low, o), h = gk_shfl_xor(high, o);
-    low = l < low ? l : low;
-    high = h > high ? h : high;
-  }
-  if (e0 >= D) return;
-  const bool from_low = (low < 0 ? -low : low) > (high < 0 ? -high : high);
-  float step = (high - low) / most;
-  step = step > 1e-7f ? step : 1e-7f;
-  step = from_low ? step : -step;
-  const float edge = from_low ? low : high, at_edge = gk_rint(edge / step);
-  const float scale = at_edge == 0 ? step : edge / at_edge, bias = at_edge == 0 ? 0 : edge;
-  gk_vec<gk_uint, Head::WORDS> words;
-  GK_UNROLL for (int i = 0; i < Head::WORDS; ++i) words.v[i] = 0;
-  GK_UNROLL for (int i = 0; i < 8; ++i) {
-    float code = gk_rint((from[e0 + i] - bias) / scale);
-    code = code < 0 ? 0 : code > most ? most : code;
-    words.v[i * BITS / 32] |= (gk_uint)code << (i * BITS % 32);
-  }
-  *reinterpret_cast<GK_DEV gk_vec<gk_uint, Head::WORDS>*>(to + e0 * BITS / 32) = words;
-  if (e0 % GROUP == 0) {
-    GK_DEV float* numbers = reinterpret_cast<GK_DEV float*>(to + Head::CODES);
-    numbers[e0 / GROUP] = scale;
-    numbers[Head::GROUPS + e0 / GROUP] = bias;
+  for (int first = 0; first < D; first += 256) {
+    const int e0 = first + lane * 8;
+    float low = 3e38f, high = -3e38f;
+    GK_UNROLL for (int i = 0; i < 8; ++i) {
+      const float x = e0 < D ? from[e0 + i] : 0;
+      low = x < low ? x : low;
+      high = x > high ? x : high;
+    }
+    GK_UNROLL for (int o = 1; o < GROUP / 8; o <<= 1) {
+      const float l = gk_shfl_xor(low, o), h = gk_shfl_xor(high, o);
+      low = l < low ? l : low;
+      high = h > high ? h : high;
+    }
+    if (e0 >= D) continue;
+    const bool from_low = (low < 0 ? -low : low) > (high < 0 ? -high : high);
+    float step = (high - low) / most;
+    step = step > 1e-7f ? step : 1e-7f;
+    step = from_low ? step : -step;
+    const float edge = from_low ? low : high, at_edge = gk_rint(edge / step);
+    const float scale = at_edge == 0 ? step : edge / at_edge, bias = at_edge == 0 ? 0 : edge;
+    gk_vec<gk_uint, Head::WORDS> words;
+    GK_UNROLL for (int i = 0; i < Head::WORDS; ++i) words.v[i] = 0;
+    GK_UNROLL for (int i = 0; i < 8; ++i) {
+      float code = gk_rint((from[e0 + i] - bias) / scale);
+      code = code < 0 ? 0 : code > most ? most : code;
+      words.v[i * BITS / 32] |= (gk_uint)code << (i * BITS % 32);
+    }
+    *reinterpret_cast<GK_DEV gk_vec<gk_uint, Head::WORDS>*>(to + e0 * BITS / 32) = words;
+    if (e0 % GROUP == 0) {
+      GK_DEV float* numbers = reinterpret_cast<GK_DEV float*>(to + Head::CODES);
+      numbers[e0 / GROUP] = scale;
+      numbers[Head::GROUPS + e0 / GROUP] = bias;
+    }
   }
 }
 template <int BITS, int GROUP, int D> struct gk_store_head {

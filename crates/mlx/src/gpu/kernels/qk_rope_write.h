@@ -1,19 +1,23 @@
 // Norm of each query and key head and, without weights, of each value head, rotation, and the write of keys and values into their blocks, in place.
-// in:  qkv [rows, (HQ + 2 HK) D] of T (gk_operand); qw, kw [D] floats (read if NORM; VALUE_NORM: of values); freq [R / 2] float, radians per position;
+// in:  qkv [rows, COLUMNS D] of T (gk_operand): queries, then keys if PROJECTED is 1, which are the values, too, before their norm
+//      and rotation, and keys and values if it is 2; if it is 0 nothing is written; qw, kw [D] floats (read if NORM; VALUE_NORM: of values); freq [R / 2] float, radians per position;
 //      axis [R / 2] int, the position that a pair turns by (read if AXES); pos [rows] int, or [3, rows] if AXES;
 //      slot [rows or more] int (block * block size + offset; below zero: not written);
 //      kpool, vpool [blocks, block size, HK, W] of TP (gk_head): WRITTEN although inputs
 // out: q [rows, HQ, D] of T: what reads the pools next must read q, too, which is the dependency;
 //      counter [rows * HK] uint: zeros, which the attention kernel counts with
-// One simd group per head of a row. groups ((HQ + 2 HK) / NS rounded up, rows), NS simd groups
-constexpr int H = HQ + 2 * HK, PAIRS = D / 2, PER = (PAIRS + 31) / 32;
-GK_SHARED(float, heads, BITS > 0 ? NS * D : 1);   // what is packed
+// One simd group per head of a row. groups (H / NS rounded up, rows), NS simd groups
+constexpr int H = PROJECTED > 0 ? HQ + 2 * HK : HQ, COLUMNS = HQ + PROJECTED * HK;
+constexpr int PAIRS = D / 2, PER = (PAIRS + 31) / 32;
+constexpr bool PACKS = BITS > 0 && PROJECTED > 0;
+GK_SHARED(float, heads, PACKS ? NS * D : 1);   // what is packed
 const int lane = GK_LANE, row = GK_GROUP_Y, h = GK_GROUP_X * NS + GK_SIMD;
 float a[PER], b[PER];                     // the two elements of a pair
 if (h < H) {
-  const auto x = qkv + ((gk_long)row * H + h) * D;
+  const int column = PROJECTED == 1 && h >= HQ + HK ? h - HK : h;
+  const auto x = qkv + ((gk_long)row * COLUMNS + column) * D;
   const int parts = qkv_shape[0];
-  const gk_long all = (gk_long)GK_GROUPS_Y * H * D;
+  const gk_long all = (gk_long)GK_GROUPS_Y * COLUMNS * D;
   GK_UNROLL for (int j = 0; j < PER; ++j) {
     const int p = lane + 32 * j;
     const bool near = INTERLEAVED || p >= R / 2;  // behind the rotated part pairs are neighbours in any case
@@ -69,12 +73,12 @@ GK_UNROLL for (int j = 0; j < PER; ++j) {
     pool[i0] = gk_to<TP>::of(a[j]);
     pool[i1] = gk_to<TP>::of(b[j]);
   } else if (p < PAIRS && writes) {
-    heads[BITS > 0 ? GK_SIMD * D + i0 : 0] = gk_round<T>(a[j]);
-    heads[BITS > 0 ? GK_SIMD * D + i1 : 0] = gk_round<T>(b[j]);
+    heads[PACKS ? GK_SIMD * D + i0 : 0] = gk_round<T>(a[j]);
+    heads[PACKS ? GK_SIMD * D + i1 : 0] = gk_round<T>(b[j]);
   }
 }
-if (BITS > 0) {
+if (PACKS) {
   GK_BARRIER();
-  if (writes) gk_store_head<BITS, GROUP, D>::packed(reinterpret_cast<GK_DEV gk_uint*>(pool), heads + (BITS > 0 ? GK_SIMD * D : 0), lane);
+  if (writes) gk_store_head<BITS, GROUP, D>::packed(reinterpret_cast<GK_DEV gk_uint*>(pool), heads + (PACKS ? GK_SIMD * D : 0), lane);
 }
 if (h < HK && lane == 0) counter[row * HK + h] = 0;

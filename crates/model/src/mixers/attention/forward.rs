@@ -86,39 +86,53 @@ impl AttentionBlock {
         filter: Option<&dyn KeyFilter>,
         layer: LayerContext,
     ) -> mlx::Result<Array> {
-        let (norm, rotation) = (self.qk_norm.as_ref(), self.rotation.as_ref());
-        let (mut head_norms, mut value_norm) = (None, None);
-        let in_kernels = spec.rotates_in_kernels(self.ops);
-        if spec.norms_in_kernels(self.ops) && in_kernels {
-            head_norms = norm.and_then(QkNormBlock::in_kernels);
-            value_norm = spec.value_norm;
+        let rotation = self.rotation.as_ref();
+        let (in_kernels, before) = match spec.rotates_in_kernels() {
+            true => (rotation, None),
+            false => (None, rotation),
+        };
+        let (mut head_norms, mut value_norm, mut projected) = (None, None, spec.projected());
+        if spec.norms_in_kernels() {
+            head_norms = self.qk_norm.as_ref().and_then(QkNormBlock::in_kernels);
+            value_norm = spec.value_norm.filter(|_| spec.has_keys());
         } else {
-            qkv = self.prepared(spec, &qkv, layer.ctx)?;
+            qkv = self.preparation(spec, before).apply(&qkv, layer.ctx)?;
+            projected = spec.prepared();
         }
-        let rotation = rotation.filter(|_| in_kernels);
         let layer = match spec.keys {
             KeySource::Layer(source) => layer.of_layer(source)?,
             KeySource::Own | KeySource::OwnAsValues => layer,
         };
-        let sinks = self.sinks.as_ref();
-        let qkv = &qkv;
-        let call = AttentionCall { spec, qkv, head_norms, value_norm, rotation, sinks, filter, layer };
-        let attended = self.ops.attend(call)?;
+        let attended = self.ops.attend(AttentionCall {
+            spec,
+            qkv: &qkv,
+            projected,
+            head_norms,
+            value_norm,
+            rotation: in_kernels,
+            sinks: self.sinks.as_ref(),
+            filter,
+            layer,
+        })?;
         // Scores weigh values, so that values and their sum scale alike.
         Ok(if spec.value_scale == 1.0 { attended } else { attended * spec.value_scale })
     }
 
-    /// The same projection, normed and rotated as far as kernels do not do it.
-    pub(in crate::mixers) fn prepared(
+    /// Queries as scores have them, normed and rotated. `queries`: as projected, `[T, heads · head_dim]`; `spec`: the layer's
+    /// with another layer's keys.
+    pub(in crate::mixers) fn prepared_queries(
         &self,
         spec: &Attention,
-        qkv: &Array,
+        queries: &Array,
         ctx: &ForwardContext,
     ) -> mlx::Result<Array> {
-        let rotation = self.rotation.as_ref().filter(|_| !spec.rotates_in_kernels(self.ops));
+        self.preparation(spec, self.rotation.as_ref()).apply(queries, ctx)
+    }
+
+    fn preparation<'a>(&'a self, spec: &'a Attention, rotation: Option<&'a Rotation>) -> Preparation<'a> {
         let norm = self.qk_norm.as_ref();
         let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_ref());
-        Preparation { spec, norm, rotation, rounding, gain }.apply(qkv, ctx)
+        Preparation { spec, norm, rotation, rounding, gain }
     }
 
     /// The layer's output, of `x` and what the heads saw.

@@ -55,7 +55,9 @@ impl QkNormBlock {
     /// As kernels take it.
     pub(super) fn in_kernels(&self) -> Option<[HeadNorm<'_>; 2]> {
         let eps = self.spec.in_kernels()?;
-        let [q, k] = [self.queries.weight.as_ref()?, self.keys.weight.as_ref()?];
+        let q = self.queries.weight.as_ref()?;
+        // A layer without keys reads the second of two weights nowhere.
+        let k = self.keys.weight.as_ref().unwrap_or(q);
         Some([q, k].map(|weight| HeadNorm { weight, eps }))
     }
 

@@ -6,22 +6,20 @@ use super::normed::QkNormBlock;
 use super::{Attention, KeySource, NormAt, Temperature};
 use crate::LoadError;
 use crate::forward::ForwardContext;
-use crate::ops::{Ops, Rotation};
+use crate::ops::Rotation;
 use crate::weights::Store;
 
 impl Attention {
     /// True where attention kernels norm queries and keys themselves, if they are normed at all.
-    pub(super) fn norms_in_kernels(&self, ops: &dyn Ops) -> bool {
-        self.rotates_in_kernels(ops) && self.qk_norm.is_none_or(|norm| norm.in_kernels().is_some())
+    pub(super) fn norms_in_kernels(&self) -> bool {
+        self.rotates_in_kernels() && self.qk_norm.is_none_or(|norm| norm.in_kernels().is_some())
     }
 
     /// True where attention kernels rotate queries and keys themselves: nothing comes between rotation and scores.
-    pub(super) fn rotates_in_kernels(&self, ops: &dyn Ops) -> bool {
+    pub(super) fn rotates_in_kernels(&self) -> bool {
         self.temperature.is_none()
             && self.qk_norm.is_none_or(|norm| norm.at == NormAt::BeforeRotation)
-            && self.keys == KeySource::Own
-            && (self.value_norm.is_none() || ops.norms_values())
-            && !self.rounds_keys
+            && !(self.rounds_keys && self.has_keys())
             && !self.query_gain
     }
 }

@@ -1,5 +1,7 @@
 //! Softmax attention over grouped heads: what a layer computes, and its rules.
 
+use mlx::cpu::Projected;
+
 use super::QkNorm;
 use crate::rules::Broken;
 use crate::spec::Rules;
@@ -150,11 +152,26 @@ impl Attention {
         !matches!(self.keys, KeySource::Layer(_))
     }
 
+    /// What its projections give.
+    pub(crate) fn projected(&self) -> Projected {
+        match self.keys {
+            KeySource::Own => Projected::QueriesKeysValues,
+            KeySource::OwnAsValues => Projected::QueriesAndKeys,
+            KeySource::Layer(_) => Projected::Queries,
+        }
+    }
+
+    /// What [preparation](super::prepare::Preparation) makes of that: values stand beside keys that are normed and rotated.
+    pub(super) fn prepared(&self) -> Projected {
+        match self.projected() {
+            Projected::QueriesKeysValues | Projected::QueriesAndKeys => Projected::QueriesKeysValues,
+            Projected::Queries => Projected::Queries,
+        }
+    }
+
     /// True where MLX's operations alone compute it.
     pub(crate) fn needs_mlx(&self) -> bool {
-        matches!(self.keys, KeySource::Layer(_))
-            || matches!(self.span, AttentionSpan::Chunk(_))
-            || self.block_sparse.is_some()
+        matches!(self.span, AttentionSpan::Chunk(_)) || self.block_sparse.is_some()
     }
 }
 

@@ -19,11 +19,13 @@ pub(super) fn each_other([q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Opti
     let ends = Array::from_slice(&vec![len; rows as usize], &[rows])?;
     let attended = cpu::PagedAttention {
         qkv: &mlx::concatenate(&[&q, &k, &v], 1)?,
+        projected: cpu::Projected::QueriesKeysValues,
         heads,
         kv_heads: heads,
         head_dim,
         q_norm: None,
         k_norm: None,
+        v_norm: None,
         positions: &places,
         rope: None,
         scale,

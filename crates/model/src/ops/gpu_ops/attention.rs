@@ -77,7 +77,8 @@ pub(super) fn attend(mut call: AttentionCall) -> mlx::Result<Array> {
     attended.ok_or_else(poisoned)
 }
 
-/// The rows that read one pool.
+/// The rows that read one pool. A layer that reads another's keys and values comes after their write: its queries are
+/// computed from a hidden state that the other layer's attention is part of.
 fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Items) -> mlx::Result<Array> {
     let dtype = call.qkv.dtype()?;
     let block_size = call.layer.cache.block_size as i32;
@@ -135,6 +136,7 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
         dtype,
         pool,
         shape: shape(call.spec),
+        projected: call.projected,
         dims: 0,
         order: RotaryOrder::Halves,
         magnitude: 1.0,

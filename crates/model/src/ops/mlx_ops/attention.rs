@@ -40,35 +40,36 @@ pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
     }
 }
 
-/// Queries, `[T, heads, head_dim]`, and the layer's own keys and values, `[T, kv_heads, _]` each, normed and rotated.
+/// Queries, `[T, heads, head_dim]`, and the layer's own keys and values, `[T, kv_heads, _]` each, if it has them, normed and
+/// rotated.
 fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
     let [rows, _] = call.qkv.dims()?;
     let (heads, kv_heads, dim) =
         (call.spec.heads as i32, call.spec.kv_heads as i32, call.spec.head_dim as i32);
-    if !call.spec.has_keys() {
-        return Ok((call.qkv.reshape(&[rows, heads, dim])?, None));
-    }
-    let parts = call.qkv.split(&[heads * dim, (heads + kv_heads) * dim], -1)?;
-    let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
-    let (q, k) = (q.reshape(&[rows, heads, dim])?, k.reshape(&[rows, kv_heads, dim])?);
+    let ends = [heads * dim, (heads + kv_heads) * dim];
+    let ends = ends.get(..call.projected.parts_of_keys()).unwrap_or(&ends);
+    let parts = call.qkv.split(ends, -1)?;
+    let turned = |x: &Array, heads: i32, norm: Option<HeadNorm>| -> mlx::Result<Array> {
+        let x = x.reshape(&[rows, heads, dim])?;
+        let x = match norm {
+            Some(norm) => fast::rms_norm(&x, Some(norm.weight), norm.eps)?,
+            None => x,
+        };
+        call.rotation.map_or(Ok(x.clone()), |rotation| rotation.apply_in(&x, call.layer.ctx))
+    };
+    let [q_norm, k_norm] = call.head_norms.map_or([None; 2], |norms| norms.map(Some));
+    let (q, k, v) = match parts.as_slice() {
+        [q] => return Ok((turned(q, heads, q_norm)?, None)),
+        [q, k] => (q, k, k),
+        [q, k, v] => (q, k, v),
+        _ => return Err(mlx::Error::new("queries, keys and values")),
+    };
     let v = v.reshape(&[rows, kv_heads, call.spec.v_head_dim as i32])?;
     let v = match call.value_norm {
         Some(eps) => fast::rms_norm(&v, None, eps)?,
         None => v,
     };
-    let norm = |x: &Array, norm: HeadNorm| fast::rms_norm(x, Some(norm.weight), norm.eps);
-    let (q, k) = match call.head_norms {
-        Some([q_norm, k_norm]) => (norm(&q, q_norm)?, norm(&k, k_norm)?),
-        None => (q, k),
-    };
-    let ctx = call.layer.ctx;
-    match call.rotation {
-        Some(rotation) => {
-            let rotate = |x: &Array| rotation.apply_in(x, ctx);
-            Ok((rotate(&q)?, Some([rotate(&k)?, v])))
-        }
-        None => Ok((q, Some([k, v]))),
-    }
+    Ok((turned(q, heads, q_norm)?, Some([turned(k, kv_heads, k_norm)?, v])))
 }
 
 /// Attention over gathered keys.
