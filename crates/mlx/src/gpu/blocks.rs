@@ -2,7 +2,7 @@
 
 use super::call::written_by;
 use super::elementwise::upload;
-use super::plan::{Plan, int, unused_output};
+use super::plan::{Plan, dtype, int, unused_output};
 use super::source::COPY_BLOCKS;
 use crate::{Array, Dtype, Error, Result};
 
@@ -18,10 +18,12 @@ pub struct BlockCopies {
     pub block_bytes: usize,
     /// How many pools, [`POOLS_MAX`] at most.
     pub pools: usize,
+    /// Of the pools.
+    pub dtype: Dtype,
 }
 
 impl BlockCopies {
-    /// Inputs: [`POOLS_MAX`] pools as words (u32), of which the first ones are written in place and the others are anything,
+    /// Inputs: [`POOLS_MAX`] pools, of which the first ones are written in place and the others are anything,
     /// and pairs of blocks, from and to, `[2 · count or more]` i32. `None` for blocks that are no multiple of 16 bytes, and for
     /// too many pools.
     pub fn plan(&self) -> Option<Plan> {
@@ -32,7 +34,7 @@ impl BlockCopies {
         }
         Some(Plan {
             kernel: &COPY_BLOCKS,
-            constants: vec![int("WORDS", words)],
+            constants: vec![dtype("T", self.dtype), int("WORDS", words)],
             groups: [(words + 255) / 256, self.count, self.pools as i32],
             threads: 256,
             outputs: vec![unused_output()],
@@ -44,15 +46,15 @@ impl BlockCopies {
 /// if there is no kernel for one of them.
 pub fn copy_blocks(pools: &[&Array], copies: &[(u32, u32)]) -> Result<Option<Vec<Array>>> {
     let count = copies.len() as i32;
-    let block_bytes = |pool: &&Array| Ok(pool.nbytes() / pool.dim(0)?.max(1) as usize);
-    let sizes = pools.iter().map(block_bytes).collect::<Result<Vec<usize>>>()?;
-    // Pools of one layer have blocks of one size, and often those of all layers.
+    let kind = |pool: &&Array| Ok((pool.nbytes() / pool.dim(0)?.max(1) as usize, pool.dtype()?));
+    let kinds = pools.iter().map(kind).collect::<Result<Vec<(usize, Dtype)>>>()?;
+    // Pools of one layer are alike, and often those of all layers.
     let mut launches: Vec<(Plan, &[&Array])> = Vec::new();
     let mut rest = pools;
-    for sizes in sizes.chunk_by(|size, next| size == next).flat_map(|alike| alike.chunks(POOLS_MAX)) {
-        let (pools, behind) = rest.split_at(sizes.len());
-        let block_bytes = sizes.first().copied().unwrap_or_default();
-        let Some(plan) = (BlockCopies { count, block_bytes, pools: pools.len() }).plan() else {
+    for alike in kinds.chunk_by(|kind, next| kind == next).flat_map(|alike| alike.chunks(POOLS_MAX)) {
+        let (pools, behind) = rest.split_at(alike.len());
+        let Some((block_bytes, dtype)) = alike.first().copied() else { continue };
+        let Some(plan) = (BlockCopies { count, block_bytes, pools: pools.len(), dtype }).plan() else {
             return Ok(None);
         };
         launches.push((plan, pools));
@@ -62,9 +64,7 @@ pub fn copy_blocks(pools: &[&Array], copies: &[(u32, u32)]) -> Result<Option<Vec
     let pairs = upload(&pairs)?;
     let mut copied = Vec::with_capacity(pools.len());
     for (plan, pools) in launches {
-        let words = pools.iter().map(|pool| pool.view(Dtype::U32)).collect::<Result<Vec<_>>>()?;
-        let padded = words.iter().chain(words.iter().cycle()).take(POOLS_MAX);
-        let inputs: Vec<&Array> = padded.chain([&pairs]).collect();
+        let inputs: Vec<&Array> = pools.iter().copied().cycle().take(POOLS_MAX).chain([&pairs]).collect();
         let done = plan.call(&inputs)?.pop().ok_or_else(|| Error::new("a copy"))?;
         copied.extend(written_by(pools, &done)?);
     }

@@ -1,5 +1,6 @@
 //! Attention in MLX's operations: scatter keys and values to blocks, gather sequences, fused attention.
 
+use mlx::device::{Backend, backend};
 use mlx::{Array, Dtype, fast};
 use omnibus_kv::KvFormat;
 
@@ -188,11 +189,45 @@ pub(crate) fn gathered(pool: &Array, gather: &Gather) -> mlx::Result<Array> {
     }
 }
 
-/// Writes rows `[T, kv_heads, _]`, as they are stored, to flat slots of a pool, in place.
+/// Slots of a pool that is written by [`chosen_rows`] on CUDA, where MLX compiles a scatter of each type for four seconds:
+/// the checks at load have such pools.
+const SMALL_POOL_SLOTS: i32 = 1 << 14;
+
+/// Writes rows `[T, kv_heads, _]`, as they are stored, to flat slots of a pool: in place, but for small pools on CUDA.
 pub(crate) fn write(pool: Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
     let shape = pool.shape().to_vec();
     let [blocks, size, kv_heads, dim] = pool.dims()?;
     let flat = pool.reshape(&[blocks * size, kv_heads, dim])?;
     drop(pool);
-    flat.scatter_rows(slots, rows)?.reshape(&shape)
+    let written = match blocks * size <= SMALL_POOL_SLOTS && backend() == Backend::Cuda {
+        true => chosen_rows(&flat, slots, rows)?,
+        false => flat.scatter_rows(slots, rows)?,
+    };
+    written.reshape(&shape)
+}
+
+/// A copy of a pool `[slots, kv_heads, _]` with rows `[T, kv_heads, _]` in the place of those at `slots`, `[T]` i32. Of rows
+/// with one slot it has the first.
+fn chosen_rows(flat: &Array, slots: &Array, rows: &Array) -> mlx::Result<Array> {
+    let all = Array::arange(0..flat.dim(0)?, Dtype::I32)?.expand_dims(&[1])?;
+    let is_row = all.equal(&slots.expand_dims(&[0])?)?.astype(Dtype::I32)?;
+    let is_written = is_row.any_keepdims(&[1])?.expand_dims(&[2])?;
+    let row = is_row.argmax(1)?.astype(Dtype::I32)?;
+    mlx::where_(&is_written, &take_rows(rows, &row)?, flat)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_as_a_scatter_writes_them() {
+        let flat = Array::arange(0..24, Dtype::I32).unwrap().reshape(&[6, 2, 2]).unwrap();
+        let rows = Array::arange(100..112, Dtype::I32).unwrap().reshape(&[3, 2, 2]).unwrap();
+        let slots = Array::from_slice(&[4, 0, 3], &[3]).unwrap();
+        let chosen = chosen_rows(&flat, &slots, &rows).unwrap().to_vec::<i32>().unwrap();
+        let scattered = flat.scatter_rows(&slots, &rows).unwrap().to_vec::<i32>().unwrap();
+        assert_eq!(chosen, scattered);
+        assert_eq!(chosen[..8], [104, 105, 106, 107, 4, 5, 6, 7]);
+    }
 }
