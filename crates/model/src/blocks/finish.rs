@@ -11,7 +11,7 @@ use crate::{Activation, Finish, LoadError, Norm};
 pub(crate) struct TokenInputs {
     /// What the first layer reads, `[T, hidden]`.
     pub(crate) embedded: Array,
-    /// Of each layer, `[T, layers, width]`.
+    /// Of each layer, `[layers, T, width]`.
     pub(crate) per_layer: Option<Array>,
 }
 
@@ -84,9 +84,9 @@ impl PerLayerBlock {
     pub(crate) fn forward(&self, x: &Array, inputs: &TokenInputs) -> mlx::Result<Array> {
         let of_layers =
             inputs.per_layer.as_ref().ok_or_else(|| mlx::Error::new("embeddings of each layer"))?;
-        let [rows, _, width] = of_layers.dims()?;
-        let of_layer = of_layers.slice(&[0, self.layer, 0], &[rows, self.layer + 1, width])?.squeeze(&[1])?;
-        let gated = self.ops.act(&self.gate.forward(x)?, self.act)? * of_layer;
+        let [_, rows, width] = of_layers.dims()?;
+        let of_layer = of_layers.slice(&[self.layer, 0, 0], &[self.layer + 1, rows, width])?.squeeze(&[0])?;
+        let gated = self.ops.gated_act_pair(&self.gate.forward(x)?, &of_layer, self.act)?;
         self.norm.forward(&self.projection.forward(&gated)?)
     }
 }

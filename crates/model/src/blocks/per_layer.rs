@@ -25,7 +25,8 @@ impl PerLayerEmbedding {
         })
     }
 
-    /// Of each layer, `[T, layers, width]`: half from the tokens `[T]`, half from `embedded`, `[T, hidden]`.
+    /// Of each layer, `[layers, T, width]`: half from the tokens `[T]`, half from `embedded`, `[T, hidden]`. Contiguous, so that
+    /// a layer's are a view.
     pub(crate) fn forward(&self, tokens: &Array, embedded: &Array) -> mlx::Result<Array> {
         let (width, dtype) = (self.spec.width as i32, embedded.dtype()?);
         let [rows, hidden] = embedded.dims()?;
@@ -35,7 +36,8 @@ impl PerLayerEmbedding {
         let projected = self.projection.forward(embedded)? * (hidden as f32).powf(-0.5);
         let projected = projected.reshape(&[rows, -1, width])?;
         let projected = fast::rms_norm(&projected, Some(&self.norm), self.spec.norm_eps)?;
-        Ok((projected + own.reshape(&[rows, -1, width])?) * 0.5f32.sqrt())
+        let of_rows = (projected + own.reshape(&[rows, -1, width])?) * 0.5f32.sqrt();
+        of_rows.transpose(&[1, 0, 2])?.contiguous()
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {

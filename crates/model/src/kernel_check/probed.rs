@@ -19,6 +19,11 @@ pub(super) trait Probed {
     /// `[T, _]`, of what [`Self::projected`] gave.
     fn attend(&self, ops: &dyn Ops, projected: &[Array], layer: LayerContext) -> mlx::Result<Array>;
 
+    /// Standard deviation of its scores, as far as it is known.
+    fn scores(&self) -> f64 {
+        1.0
+    }
+
     /// Numbers that are cached for a token.
     fn cached(&self) -> usize;
 }

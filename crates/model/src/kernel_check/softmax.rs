@@ -58,6 +58,10 @@ impl Probed for SoftmaxLayer<'_> {
         Ok(vec![of_layer, of_reader])
     }
 
+    fn scores(&self) -> f64 {
+        f64::from(self.spec.scale) * (self.spec.head_dim as f64).sqrt()
+    }
+
     fn add_to<'a>(&'a self, needs: &mut AttentionNeeds<'a>) {
         needs.layers.push(self.spec);
     }
