@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Transcriptions of a Whisper with random weights: seconds for one recording, again, and for eight at once.
+"""Transcriptions of a Whisper with random weights: seconds for one recording, again, with times of words, and for eight at once.
 
     OMNIBUS=target/release/omnibus python3 bench/speech.py [--shape tiny|base] [--rounds 3]
 
@@ -29,6 +29,8 @@ SHAPES = {"tiny": (384, 6, 4), "base": (512, 8, 6)}
 VOCAB, BANDS, POSITIONS, CONTEXT = 51865, 80, 1500, 448
 END, LANGUAGES = 50257, 99
 RATE, SECONDS, CLIENTS = 16000, 30, 8
+# As many as published models of these sizes have.
+ALIGNED_HEADS = 8
 
 
 def tensors(width, layers):
@@ -88,6 +90,8 @@ def ours(folder, shape, values):
         model=dict(type="WordLevel", vocab={word: i for i, word in enumerate(words)}, unk_token="t0"))
     extractor = dict(feature_extractor_type="WhisperFeatureExtractor", feature_size=BANDS, sampling_rate=RATE,
                      hop_length=160, chunk_length=30, n_fft=400)
+    half = [[layer, head] for layer in range(layers // 2, layers) for head in range(heads)]
+    generation = dict(eos_token_id=END, is_multilingual=True, alignment_heads=half[:ALIGNED_HEADS])
     header, at = {}, 0
     for name, value in values.items():
         header[name] = dict(dtype="F32", shape=list(value.shape), data_offsets=[at, at + value.nbytes])
@@ -98,7 +102,8 @@ def ours(folder, shape, values):
         file.write(struct.pack("<Q", len(text)) + text)
         for value in values.values():
             file.write(value.tobytes())
-    for name, body in (("config", config), ("tokenizer", tokenizer), ("preprocessor_config", extractor)):
+    for name, body in (("config", config), ("tokenizer", tokenizer), ("preprocessor_config", extractor),
+                       ("generation_config", generation)):
         (folder / f"{name}.json").write_text(json.dumps(body))
 
 
@@ -114,10 +119,14 @@ def wav(samples):
     return data.getvalue()
 
 
-def transcribe(url, file):
-    fields = dict(temperature="0.000001", language="en", response_format="verbose_json")
+SEGMENTS = [("timestamp_granularities[]", "segment")]
+WORDS = [*SEGMENTS, ("timestamp_granularities[]", "word")]
+
+
+def transcribe(url, file, times=SEGMENTS):
+    fields = [("temperature", "0.000001"), ("language", "en"), ("response_format", "verbose_json"), *times]
     body = b"".join(f'--x\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
-                    for name, value in fields.items())
+                    for name, value in fields)
     body += b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + file + b"\r\n--x--\r\n"
     request = urllib.request.Request(
         f"{url}/v1/audio/transcriptions", body, {"content-type": "multipart/form-data; boundary=x"})
@@ -146,18 +155,20 @@ def main():
         server = serving.omnibus(binary, work / "ours")
         with open(work / "log", "w") as log, serving.serving(server, log) as running:
             transcribe(running.url, wav(sound(1000)))
-            cold, again = [], []
+            cold, again, words = [], [], []
             for round in range(options.rounds):
                 file = wav(sound(round))
                 cold.append(transcribe(running.url, file))
                 again.append(transcribe(running.url, file))
+                words.append(transcribe(running.url, file, WORDS))
             files = [wav(sound(100 + client)) for client in range(CLIENTS)]
             began = time.monotonic()
             with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
                 together = list(pool.map(lambda file: transcribe(running.url, file), files))
             took = time.monotonic() - began
         windows = sum(result["windows"] for result in together)
-        print(f"one recording: {per_window(cold):.2f} s a window; heard before: {per_window(again):.2f} s")
+        print(f"one recording: {per_window(cold):.2f} s a window; heard before: {per_window(again):.2f} s; "
+              f"with times of words: {per_window(words):.2f} s")
         print(f"{CLIENTS} recordings at once: {took / windows:.2f} s a window ({windows} windows in {took:.1f} s)")
         print(f"tokens a window: {cold[0]['tokens'] / cold[0]['windows']:.0f}")
 

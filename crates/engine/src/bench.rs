@@ -198,6 +198,7 @@ impl BenchEngine {
             xtc_kept: Vec::new(),
             logprobs: None,
             prompt_logprobs: None,
+            alignment: None,
             grammar: None,
             media: Vec::new(),
             timeout_s: None,
@@ -239,7 +240,7 @@ impl BenchEngine {
                     JobUpdate::Token(_) => (*tokens, sampled) = (*tokens + 1, sampled + 1),
                     JobUpdate::Failed(failure) => return Err(failure.to_string()),
                     JobUpdate::Finished(_) => return Err(TOO_SHORT.to_owned()),
-                    JobUpdate::Started { .. } | JobUpdate::Prompt { .. } => {}
+                    JobUpdate::Started { .. } | JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) => {}
                 }
             }
             full_steps += usize::from(sampled == load.streams);
@@ -263,7 +264,10 @@ impl BenchEngine {
                 match job.update {
                     JobUpdate::Token(_) => return Ok(at),
                     JobUpdate::Failed(failure) => return Err(failure.to_string()),
-                    JobUpdate::Finished(_) | JobUpdate::Started { .. } | JobUpdate::Prompt { .. } => {}
+                    JobUpdate::Finished(_)
+                    | JobUpdate::Started { .. }
+                    | JobUpdate::Prompt { .. }
+                    | JobUpdate::Alignment(_) => {}
                 }
             }
         }

@@ -6,7 +6,7 @@
 pub use omnibus_text::CallEnding;
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::{AlignedTokens, Failure};
 
 /// One item of a request's stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,9 @@ pub enum Event {
     /// More tokens of the prompt, when their log-probabilities were requested: all of them, in order and
     /// in chunks, before the first delta.
     Prompt(Vec<TokenInfo>),
+    /// What tokens of the prompt attend to in a sound, where that was requested: in chunks, before the first delta. The
+    /// chunks of a sequence that was computed again come again.
+    Alignment(AlignedTokens),
     /// More of the generated message. The text may be empty when there are tokens: text is held back while
     /// it may be an incomplete character or the start of a stop string.
     Delta {

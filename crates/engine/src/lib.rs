@@ -11,6 +11,7 @@
 //! Invariant: no HTTP and no wire formats. A slow, disconnected or faulty client costs its own request: the loop never
 //! waits for a client.
 
+mod alignment;
 mod bench;
 pub mod conversion;
 mod device_memory;
@@ -43,6 +44,7 @@ mod supervisor;
 mod transcription;
 mod worker;
 
+pub use alignment::{AlignedTokens, Alignment};
 pub use bench::{
     Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, KernelShare,
     MemoryUse, ModelWork, PassProfile, Prefill, ProfiledPass, StepWork, measure_kernels, measure_limits,
@@ -85,8 +87,8 @@ pub use stats::{
 };
 pub use supervisor::Isolation;
 pub use transcription::{
-    Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, Transcription, TranscriptionEvent,
-    TranscriptionStream, WindowQuality,
+    Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, SpeechWord, Transcription,
+    TranscriptionEvent, TranscriptionStream, WindowQuality,
 };
 
 /// Every supported architecture, with a description for lists.

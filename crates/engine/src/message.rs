@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Disconnected;
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
-use crate::{Failure, FinishReason, MediaUsage, MemoryPlan, NamedAdapter, Sampling, SessionStats, Stats};
+use crate::{
+    AlignedTokens, Alignment, Failure, FinishReason, MediaUsage, MemoryPlan, NamedAdapter, Sampling,
+    SessionStats, Stats,
+};
 
 /// Identifies a job for as long as the front lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -39,6 +42,8 @@ pub struct Job {
     pub logprobs: Option<usize>,
     /// As in [`crate::Request::prompt_logprobs`].
     pub prompt_logprobs: Option<usize>,
+    /// As in [`crate::Request::alignment`].
+    pub alignment: Option<Alignment>,
     /// What its answer must match.
     pub grammar: Option<JobGrammar>,
     /// Pictures, videos and sounds of its prompt, in order.
@@ -179,6 +184,8 @@ pub enum JobUpdate {
         /// The tokens.
         tokens: Vec<TokenLogprobs>,
     },
+    /// What tokens of its prompt attend to, in chunks, and again when the sequence is recomputed.
+    Alignment(AlignedTokens),
     /// A token was sampled.
     Token(TokenLogprobs),
     /// It has finished.

@@ -10,7 +10,7 @@ use omnibus_text::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Failure, MediaItem, RequestOrigin};
+use crate::{Alignment, Failure, MediaItem, RequestOrigin};
 
 /// One generation. `n` answers are `n` requests with their own ids and seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,8 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// `Some(n)` reports the same for the tokens of the prompt.
     pub prompt_logprobs: Option<usize>,
+    /// Reports what the tokens of the prompt attend to in a sound.
+    pub alignment: Option<Alignment>,
     /// Higher runs first; 0 is the default.
     pub priority: i32,
     /// The client, for fairness and cache isolation. Empty is the anonymous tenant.
@@ -70,6 +72,7 @@ impl Request {
             structured: None,
             logprobs: None,
             prompt_logprobs: None,
+            alignment: None,
             priority: 0,
             tenant: String::new(),
             cache_salt: None,

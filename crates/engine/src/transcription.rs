@@ -5,6 +5,7 @@
 //!
 //! Invariant: windows of a sound are generated one after the other; requests of other clients go on beside them.
 
+mod alignment;
 mod chat;
 mod languages;
 mod quality;
@@ -14,6 +15,7 @@ mod sound;
 pub(crate) mod tokens;
 mod transcriber;
 mod windows;
+mod words;
 
 pub use languages::Language;
 pub(crate) use sound::Sound;
@@ -37,7 +39,7 @@ pub struct Transcription {
     pub prompt: Option<String>,
     /// 0 takes the most likely tokens, and tries again with higher ones where the result looks wrong.
     pub temperature: f32,
-    /// Whether segments must have times of the model's own.
+    /// What must have times of the model's own.
     pub times: SpeechTimes,
 }
 
@@ -50,16 +52,17 @@ pub enum SpeechTask {
     Translate,
 }
 
-/// Whether segments must have times.
+/// What must have times. A model that gives none is refused; the field of the API that needs them is for the error, as the
+/// API spells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
 pub enum SpeechTimes {
     /// Those of windows will do.
     Optional,
-    /// A model that gives none is refused; the field of the API that needs them, for the error.
-    Required {
-        /// As the API spells it.
-        field: &'static str,
-    },
+    /// Segments.
+    OfSegments { field: &'static str },
+    /// Segments and each of their words.
+    OfWords { field: &'static str },
 }
 
 /// One item of a transcription.
@@ -88,8 +91,21 @@ pub struct SpeechSegment {
     pub text: String,
     /// Of the text and its times.
     pub tokens: Vec<u32>,
+    /// With [`SpeechTimes::OfWords`].
+    pub words: Vec<SpeechWord>,
     /// Of its window, as generated.
     pub quality: WindowQuality,
+}
+
+/// A word, and when it is spoken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeechWord {
+    /// Without marks and spaces around it.
+    pub text: String,
+    /// In seconds from the beginning of the sound.
+    pub start_s: f64,
+    /// The same.
+    pub end_s: f64,
 }
 
 /// What a window's generation says about itself.

@@ -4,6 +4,7 @@
 //! failed steps are replayed, and a sequence that cannot run even alone ends with an event.
 
 mod adapters;
+mod alignment;
 mod capacity;
 mod catch_panic;
 mod encoders;
@@ -18,6 +19,7 @@ mod memory;
 mod model_runner;
 mod prompt_file;
 mod prompt_logprobs;
+mod prompt_output;
 mod proposer;
 mod runner;
 mod step_input;

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use mlx::Array;
 use omnibus_kv::BlockTable;
 
+use crate::CrossWeights;
+
 /// Tokens of several sequences, end to end, padded at the end to one of a few sizes, for compiled kernels.
 pub struct Batch {
     /// `[T]` i32: token ids, every one below the vocabulary's size. Rows past the last segment are
@@ -65,6 +67,8 @@ pub struct CrossRows {
     pub rows: Range<usize>,
     /// Keys and values of the pictures.
     pub states: CrossStates,
+    /// Collects what the rows attend to.
+    pub weights: Option<Rc<CrossWeights>>,
 }
 
 /// Keys and values of pictures' rows in each layer of cross attention, made by [`Model::cross_states`](crate::Model::cross_states).

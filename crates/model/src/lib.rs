@@ -63,11 +63,12 @@ pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use mixers::{
     Absent, Attention, AttentionSpan, Bidirectional, BlockSparse, Candidates, ChannelMix,
-    CompressedAttention, Compressor, ConvAttention, ConvGate, CrossAttention, Decay, DeltaAttention,
-    DeltaGate, EntryIndexer, EntryReads, GatedDelta, HeadGate, IndexedAttention, Indexer, KeyConv, KeyReads,
-    KeySource, LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt,
-    NormOver, OpenGroup, OutNorm, OutputGate, Parallel, PerPosition, QkNorm, RgLru, RowCache,
-    SelectiveMamba2, ShortConv, StepNorms, Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
+    CompressedAttention, Compressor, ConvAttention, ConvGate, CrossAttention, CrossHead, CrossWeights, Decay,
+    DeltaAttention, DeltaGate, EntryIndexer, EntryReads, GatedDelta, HeadGate, IndexedAttention, Indexer,
+    KeyConv, KeyReads, KeySource, LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer,
+    NgramEmbedding, NormAt, NormOver, OpenGroup, OutNorm, OutputGate, Parallel, PerPosition, QkNorm, RgLru,
+    RowCache, SelectiveMamba2, ShortConv, StepNorms, Temperature, TimeMix, TokenHistory, TokenShift,
+    WkvState,
 };
 pub use mlps::{
     Activation, DenseAndRouted, Expert, GatedMlp, Latent, LatentNorms, LinearMlp, Mlp, Moe, NormedMlp,

@@ -382,6 +382,11 @@ pub(crate) trait Ops: Sync {
         mlx::fast::sdpa(q, k, v, scale, mlx::fast::Mask::None, None)
     }
 
+    /// The same values, as [`attend_all`](Self::attend_all) reads them fastest in pass after pass.
+    fn lay_out_values(&self, values: &Array) -> mlx::Result<Array> {
+        values.contiguous()
+    }
+
     /// Attention of rows to all rows of their entry, `[count, heads, len, head_dim]` each and together, without scores in
     /// memory; `None` where there is no kernel for it.
     fn attend_each_other(&self, _qkv: [&Array; 3], _scale: f32) -> mlx::Result<Option<Array>> {

@@ -55,7 +55,7 @@ impl RequestMetrics {
     fn observe(&mut self, event: &Event) {
         match event {
             Event::Started { .. } => self.record("omnibus_queue_seconds", self.since.elapsed().as_secs_f64()),
-            Event::Prompt(_) => {}
+            Event::Prompt(_) | Event::Alignment(_) => {}
             Event::Delta { .. } if self.first.is_none() => {
                 self.first = Some(Instant::now());
                 self.record("omnibus_ttft_seconds", self.since.elapsed().as_secs_f64());

@@ -39,7 +39,7 @@ pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
                 return Ok(ExitCode::SUCCESS);
             }
             Event::Failed(failure) => return Err(Error::failed(failure)),
-            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
         }
     }
     Err(Error::failed("the engine stopped before the prompt was computed"))

@@ -410,7 +410,8 @@ impl Shared {
         });
         let messages = self.text.message_boundaries(&request.input, &tokenized);
         let (prompt, salt) = (tokenized.tokens.len(), salt(request, id));
-        let media = tokenized.media.of_job(salt);
+        // Features are shared even where blocks are not.
+        let media = tokenized.media.of_job(shared_salt(request));
         let marks = media.iter().map(|media| (media.first(), media.key.mark())).collect();
         let scheduled = core::Request {
             cache_salt: salt,
@@ -429,6 +430,7 @@ impl Shared {
             xtc_kept,
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
+            alignment: request.alignment.clone(),
             grammar,
             media,
             timeout_s: request.timeout_s.or(self.timeout_s),
@@ -447,12 +449,16 @@ fn scheduled(request: &Request, prompt: Vec<u32>, max_new_tokens: usize) -> core
     }
 }
 
-/// Requests of equal tenant and salt share blocks. A request with prompt log-probabilities shares none, because cached
-/// blocks have no logits.
+/// Requests of equal tenant and salt share blocks. A request with prompt log-probabilities or an alignment shares none,
+/// because cached blocks have neither.
 fn salt(request: &Request, id: JobId) -> u128 {
-    if request.prompt_logprobs.is_some() {
+    if request.prompt_logprobs.is_some() || request.alignment.is_some() {
         return digest(&[b"unshared", &id.0.to_le_bytes()]);
     }
+    shared_salt(request)
+}
+
+fn shared_salt(request: &Request) -> u128 {
     salt_of(&request.tenant, request.cache_salt.as_deref().unwrap_or_default())
 }
 

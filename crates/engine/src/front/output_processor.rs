@@ -131,6 +131,10 @@ impl RequestOutput {
                 self.handle_prompt(first, tokens);
                 OutputState::Active
             }
+            JobUpdate::Alignment(tokens) => {
+                self.send(Event::Alignment(tokens));
+                OutputState::Active
+            }
             JobUpdate::Token(_) if self.generation == Generation::PromptOnly => {
                 self.end(FinishReason::Length, None);
                 OutputState::Stopped

@@ -101,7 +101,9 @@ mod tests {
     use crate::message::{
         Answer, Job, JobId, JobReport, JobUpdate, QueryId, QueryReply, StatsReport, TokenLogprobs,
     };
-    use crate::{Failure, NamedAdapter, Sampling, SchedulerStats, SessionStats, Stats};
+    use crate::{
+        AlignedTokens, Alignment, Failure, NamedAdapter, Sampling, SchedulerStats, SessionStats, Stats,
+    };
 
     fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
         let mut bytes = Vec::new();
@@ -147,6 +149,7 @@ mod tests {
             xtc_kept: Vec::new(),
             logprobs: Some(2),
             prompt_logprobs: None,
+            alignment: Some(Alignment { heads: vec![(1, 2)], frames: 3 }),
             grammar: None,
             media: vec![media],
             timeout_s: Some(0.25),
@@ -170,6 +173,7 @@ mod tests {
                 history_changed_at: Some(7),
                 media: Default::default(),
             }),
+            report(JobUpdate::Alignment(AlignedTokens { first: 4, weights: vec![0.25, f32::MIN_POSITIVE] })),
             report(JobUpdate::Token(token)),
             report(JobUpdate::Failed(Failure::Busy { retry_after_s: 2 })),
         ];

@@ -83,8 +83,9 @@ impl JobJournal {
         let waited_s = now.saturating_duration_since(entry.arrived).as_secs_f64();
         job.timeout_s = job.timeout_s.map(|timeout_s| (timeout_s - waited_s).max(0.0));
         if job.request.prompt.len() > job.prompt {
-            // The prompt's log-probabilities precede the first token.
+            // What is reported of the prompt precedes the first token.
             job.prompt_logprobs = None;
+            job.alignment = None;
         }
         Some(job)
     }
@@ -115,7 +116,7 @@ impl JobJournal {
                     entry.state = JobState::Started;
                 }
             }
-            JobUpdate::Prompt { .. } => {}
+            JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) => {}
             JobUpdate::Token(token) => {
                 entry.job.request.prompt.push(token.token);
                 entry.job.request.max_new_tokens = entry.job.request.max_new_tokens.saturating_sub(1);

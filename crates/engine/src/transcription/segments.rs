@@ -71,6 +71,7 @@ mod tests {
             suppressed: Vec::new(),
             not_first: Vec::new(),
             latest_first_time: 70,
+            aligned_heads: Vec::new(),
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct SpeechTokens {
     pub(crate) not_first: Vec<u32>,
     /// The latest token of time that an answer may begin with.
     pub(crate) latest_first_time: u32,
+    /// Heads of cross attention that follow the sound: layer and head. Empty if the files do not say.
+    pub(crate) aligned_heads: Vec<(usize, usize)>,
 }
 
 impl SpeechTokens {
@@ -85,6 +87,7 @@ impl SpeechTokens {
             suppressed,
             not_first: listed("begin_suppress_tokens"),
             latest_first_time: no_times + 1 + latest,
+            aligned_heads: aligned_heads(config, generation),
         })
     }
 
@@ -102,4 +105,15 @@ impl SpeechTokens {
     pub(crate) fn is_text(&self, token: u32) -> bool {
         token < self.end
     }
+}
+
+/// `alignment_heads` of a checkpoint's generation settings, if the model has all of them.
+fn aligned_heads(config: &Map<String, Value>, generation: &Map<String, Value>) -> Vec<(usize, usize)> {
+    let pair = |pair: &Value| serde_json::from_value::<(usize, usize)>(pair.clone()).ok();
+    let listed = generation.get("alignment_heads").and_then(Value::as_array);
+    let heads: Option<Vec<_>> = listed.into_iter().flatten().map(pair).collect();
+    let size = |field: &str| config.get(field).and_then(Value::as_u64).unwrap_or(0) as usize;
+    let (layers, of_layer) = (size("decoder_layers"), size("decoder_attention_heads"));
+    let exist = |heads: &Vec<_>| heads.iter().all(|(layer, head)| *layer < layers && *head < of_layer);
+    heads.filter(exist).unwrap_or_default()
 }

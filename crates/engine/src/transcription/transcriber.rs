@@ -1,5 +1,7 @@
 //! Generates the windows of a sound, one after the other.
 
+mod word_times;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,13 +10,15 @@ use super::rules::SPEECH_RULES;
 use super::segments::{TokenSegment, WindowSegments, divide};
 use super::sound::Sound;
 use super::tokens::{SpeechTokens, TIME_STEP_S};
-use super::{Language, SpeechSegment, SpeechSummary, SpeechTask, TranscriptionEvent, WindowQuality};
+use super::{
+    Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, TranscriptionEvent, WindowQuality,
+};
 use super::{chat, quality, windows};
 use crate::front::SpeechWindow;
 use crate::registry::Admission;
 use crate::{
-    CallLimit, Delta, Event, EventStream, Failure, Handle, Input, OutputMode, Request, Sampling, TokenInfo,
-    Usage,
+    AlignedTokens, CallLimit, Delta, Event, EventStream, Failure, Handle, Input, OutputMode, Request,
+    Sampling, TokenInfo, Usage,
 };
 
 /// Added to the logits of tokens of which one must come.
@@ -76,6 +80,7 @@ pub(crate) struct Transcriber {
     pub(crate) done: usize,
     /// Segments so far.
     pub(crate) segments: usize,
+    pub(crate) times: SpeechTimes,
     /// In the queue, until the first window is there itself.
     pub(crate) place: Admission,
     pub(crate) usage: Usage,
@@ -85,6 +90,8 @@ pub(crate) struct Transcriber {
 struct Generated {
     tokens: Vec<TokenInfo>,
     text: String,
+    /// Of the prompt, where that was requested.
+    aligned: Vec<AlignedTokens>,
 }
 
 impl Transcriber {
@@ -125,7 +132,7 @@ impl Transcriber {
         let request = Request { output, logprobs: Some(0), ..self.window_request(input, sampling) };
         let (handle, place) = (self.handle.clone(), std::mem::take(&mut self.place));
         let stream = blocking(move || handle.submit_admitted(request, place)).await?;
-        let Generated { tokens, text } = self.collect(stream).await?;
+        let Generated { tokens, text, .. } = self.collect(stream).await?;
         let quality = quality_of(&tokens, &text, self.temperature, 0.0);
         self.done = range.end;
         // As Whisper writes it.
@@ -193,7 +200,20 @@ impl Transcriber {
             return Ok(Vec::new());
         }
         let tokens: Vec<u32> = tokens.iter().map(|token| token.id).collect();
-        self.divide(&range, &tokens, quality, speech)
+        let segments = self.divide(&range, &tokens, quality, speech)?;
+        match self.times {
+            SpeechTimes::OfWords { .. } => self.with_words(segments, &window, &range, speech).await,
+            SpeechTimes::OfSegments { .. } | SpeechTimes::Optional => Ok(segments),
+        }
+    }
+
+    /// Samples between two tokens of time, and of a row of the encoder.
+    fn samples_of_step(&self) -> f64 {
+        TIME_STEP_S * f64::from(self.sound.rate())
+    }
+
+    fn steps(&self, range: &Range<usize>) -> usize {
+        (range.len() as f64 / self.samples_of_step()).ceil() as usize
     }
 
     /// The segments of a window that was written down.
@@ -204,8 +224,7 @@ impl Transcriber {
         quality: WindowQuality,
         speech: &SpeechTokens,
     ) -> Result<Vec<SpeechSegment>, Failure> {
-        let step = TIME_STEP_S * f64::from(self.sound.rate());
-        let length = (range.len() as f64 / step).ceil() as u32;
+        let (step, length) = (self.samples_of_step(), self.steps(range) as u32);
         let WindowSegments { segments, done } = divide(tokens, length, speech);
         let at = |steps: u32| range.start + (f64::from(steps) * step).round() as usize;
         let mut found = Vec::with_capacity(segments.len());
@@ -234,7 +253,7 @@ impl Transcriber {
         let number = self.segments;
         self.segments += 1;
         let [window_s, start_s, end_s] = [window.start, start, end].map(|samples| self.seconds(samples));
-        SpeechSegment { number, window_s, start_s, end_s, text, tokens, quality }
+        SpeechSegment { number, window_s, start_s, end_s, text, tokens, words: Vec::new(), quality }
     }
 
     /// The text among tokens.
@@ -252,6 +271,11 @@ impl Transcriber {
             .filter(|_| !before.is_empty())
             .into_iter()
             .flat_map(|mark| std::iter::once(mark).chain(before.iter().copied()));
+        before.chain(self.start_tokens(speech)).collect()
+    }
+
+    /// The start, the language and the task.
+    fn start_tokens(&self, speech: &SpeechTokens) -> Vec<u32> {
         let code = self.language.as_ref().map(|language| language.code.as_str());
         let language = code.and_then(|code| speech.languages.get(code)).copied();
         let task = match self.task {
@@ -260,7 +284,7 @@ impl Transcriber {
         };
         // A model of English alone has no tasks.
         let task = task.filter(|_| !speech.languages.is_empty());
-        before.chain([speech.start]).chain(language).chain(task).collect()
+        std::iter::once(speech.start).chain(language).chain(task).collect()
     }
 
     /// The most likely of some tokens right behind the start, with its log-probability among all tokens.
@@ -295,7 +319,7 @@ impl Transcriber {
     }
 
     async fn collect(&mut self, mut stream: EventStream) -> Result<Generated, Failure> {
-        let mut generated = Generated { tokens: Vec::new(), text: String::new() };
+        let mut generated = Generated { tokens: Vec::new(), text: String::new(), aligned: Vec::new() };
         while let Some(event) = stream.next().await {
             match event {
                 Event::Delta { delta, tokens } => {
@@ -309,6 +333,7 @@ impl Transcriber {
                     return Ok(generated);
                 }
                 Event::Failed(failure) => return Err(failure),
+                Event::Alignment(aligned) => generated.aligned.push(aligned),
                 Event::Started { .. } | Event::Prompt(_) => {}
             }
         }

@@ -373,7 +373,8 @@ impl EngineLoop {
                 _ => Vec::new(),
             };
             input.push(work, &self.scheduler, request, &drafts, row_of);
-            input.push_media(work, &active.job.media, &active.spans, active.positions.as_ref());
+            let media = (&*active.job.media, active.job.alignment.as_ref());
+            input.push_media(work, media, &active.spans, active.positions.as_ref());
             if work.samples > 0 {
                 samples.push((work.sequence, drafts));
             }

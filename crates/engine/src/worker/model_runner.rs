@@ -11,10 +11,12 @@ use omnibus_model::{
     MultimodalRows, PromptCache, RotaryAxes, Segment, SpanRuns, take_rows,
 };
 
+use super::alignment::PendingAlignment;
 use super::capacity::Capacity;
 use super::kv_store::KvStore;
 use super::media_encoding::{EncodingParts, MediaEncoding, MediaHit};
 use super::prompt_logprobs::PromptLogprobs;
+use super::prompt_output::PromptOutput;
 use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{InputSegment, InputToken, StepInput};
 use super::vision::Vision;
@@ -345,15 +347,12 @@ impl Runner for ModelRunner {
         if let Some(problem) = self.model.take_launch_problem() {
             tracing::warn!("{problem}");
         }
-        let prompts = match &logits {
-            Some(logits) => input.prompts.iter().map(|rows| PromptLogprobs::new(logits, rows)).collect(),
-            None => Ok(Vec::new()),
-        };
-        Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts: prompts? })
+        let prompts = prompt_outputs(input, logits.as_ref(), batch.multimodal.as_ref())?;
+        Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts })
     }
 
     fn dispatch(&mut self, forward: &ForwardOutput) -> mlx::Result<()> {
-        let prompts = forward.prompts.iter().flat_map(PromptLogprobs::arrays);
+        let prompts = forward.prompts.iter().flat_map(PromptOutput::arrays);
         let arrays = forward.logits.iter().chain(prompts).chain(self.cache.arrays());
         dispatch(&mut self.dispatching, arrays)
     }
@@ -363,7 +362,7 @@ impl Runner for ModelRunner {
         let sample = self.build_sample(&forward)?;
         let prompts = forward.prompts;
         let arrays = sample.iter().flat_map(PendingSample::arrays);
-        let arrays = arrays.chain(prompts.iter().flat_map(PromptLogprobs::arrays)).chain(self.cache.arrays());
+        let arrays = arrays.chain(prompts.iter().flat_map(PromptOutput::arrays)).chain(self.cache.arrays());
         dispatch(&mut self.dispatching, arrays)?;
         Ok(StepOutput { sample, prompts, tail: self.cache.arrays().last().cloned() })
     }
@@ -376,7 +375,7 @@ impl Runner for ModelRunner {
                 Vec::new()
             }
         };
-        let prompts = output.prompts.iter().map(|prompt| Ok((prompt.sequence, prompt.read()?)));
+        let prompts = output.prompts.iter().map(PromptOutput::read);
         Ok(StepResult { sampled, prompts: prompts.collect::<mlx::Result<_>>()? })
     }
 
@@ -441,6 +440,22 @@ fn segment(segment: &InputSegment) -> Segment {
         adapter: (segment.adapter != 0).then_some(AdapterId(segment.adapter)),
         tables: segment.tables.clone(),
     }
+}
+
+/// What a step reports of prompts beside samples. `rows`: those of the pass, which is built.
+fn prompt_outputs(
+    input: &StepInput,
+    logits: Option<&Array>,
+    rows: Option<&MultimodalRows>,
+) -> mlx::Result<Vec<PromptOutput>> {
+    let logprobs = logits.into_iter().flat_map(|logits| {
+        input.prompts.iter().map(|rows| Ok(PromptOutput::Logprobs(PromptLogprobs::new(logits, rows)?)))
+    });
+    let crossed = input.crossed.iter().zip(rows.into_iter().flat_map(|rows| &rows.cross));
+    let aligned = crossed.filter_map(|(of, rows)| Some((of.aligned.as_ref()?, rows.weights.as_ref()?)));
+    let aligned =
+        aligned.map(|(rows, weights)| Ok(PromptOutput::Alignment(PendingAlignment::new(rows, weights)?)));
+    logprobs.chain(aligned).collect()
 }
 
 /// Dispatches a graph to MLX, and adds the time that takes to `time`.

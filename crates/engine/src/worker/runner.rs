@@ -13,7 +13,7 @@ use omnibus_model::SpanRuns;
 
 use super::kv_store::KvStore;
 use super::media_encoding::MediaEncoding;
-use super::prompt_logprobs::PromptLogprobs;
+use super::prompt_output::PromptOutput;
 use super::step_input::StepInput;
 use crate::LaunchStats;
 use crate::media::JobMedia;
@@ -83,14 +83,14 @@ pub(super) struct ForwardOutput {
     /// `[n, vocab]` f32: the rows of `logits_at`; `None` if there are none.
     pub(super) logits: Option<Array>,
     pub(super) samples: Vec<SampleRow>,
-    pub(super) prompts: Vec<PromptLogprobs>,
+    pub(super) prompts: Vec<PromptOutput>,
 }
 
 /// A step that computes.
 pub(super) struct StepOutput {
     /// `None` when nothing is sampled.
     pub(super) sample: Option<PendingSample>,
-    pub(super) prompts: Vec<PromptLogprobs>,
+    pub(super) prompts: Vec<PromptOutput>,
     /// An array of the KV cache; evaluated to learn of failures when nothing is sampled.
     pub(super) tail: Option<Array>,
 }
@@ -99,6 +99,6 @@ pub(super) struct StepOutput {
 pub(super) struct StepResult {
     /// One for each sampled row, in order; `None` for a row that failed.
     pub(super) sampled: Vec<Option<TokenLogprobs>>,
-    /// Log-probabilities of prompt tokens, by sequence.
+    /// What was requested of prompts, by sequence.
     pub(super) prompts: Vec<(SequenceId, JobUpdate)>,
 }

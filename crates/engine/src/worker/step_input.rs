@@ -9,6 +9,7 @@ use omnibus_model::mrope::MultimodalPositions;
 use omnibus_model::{SpanRuns, span_reach};
 use serde::{Deserialize, Serialize};
 
+use crate::Alignment;
 use crate::media::{JobMedia, MediaKey, crossed_in};
 use crate::sampler::{SampleRow, SamplingChanges};
 
@@ -58,6 +59,17 @@ pub(super) struct CrossedRows {
     pub(super) first: usize,
     /// How many rows.
     pub(super) len: usize,
+    /// What is reported of them.
+    pub(super) aligned: Option<AlignedRows>,
+}
+
+/// Rows of which it is reported what they attend to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AlignedRows {
+    pub(super) sequence: SequenceId,
+    /// Position of the first row.
+    pub(super) first: usize,
+    pub(super) alignment: Alignment,
 }
 
 /// A row's token.
@@ -156,7 +168,7 @@ impl StepInput {
     pub(super) fn push_media(
         &mut self,
         work: &ScheduledSequence,
-        media: &[JobMedia],
+        (media, alignment): (&[JobMedia], Option<&Alignment>),
         spans: &[SpanRuns],
         positions: Option<&MultimodalPositions>,
     ) {
@@ -169,8 +181,11 @@ impl StepInput {
         let rows = |span: &SpanRuns| span.iter().map(|run| row(run.start)..row(run.end)).collect();
         self.spans.extend(spans.iter().filter(is_within).map(rows));
         for (positions, keys) in crossed_in(media, &work.positions) {
-            let first = first + positions.start - work.positions.start;
-            self.crossed.push(CrossedRows { keys, first, len: positions.len() });
+            let (first, at) = (first + positions.start - work.positions.start, positions.start);
+            let aligned =
+                |of: &Alignment| AlignedRows { sequence: work.sequence, first: at, alignment: of.clone() };
+            let aligned = alignment.map(aligned);
+            self.crossed.push(CrossedRows { keys, first, len: positions.len(), aligned });
         }
         for of in media.iter().filter(|media| !media.is_crossed()) {
             let rows = of.rows_in(&work.positions).into_iter().map(|(at, from)| MediaRows {

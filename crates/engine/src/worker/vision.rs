@@ -4,12 +4,14 @@
 //! they are more than that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::time::Instant;
 
 use mlx::Array;
 use omnibus_model::encoders::Features;
 use omnibus_model::{CrossRows, CrossStates, FeatureRows, Kernels, Model, Source};
 
+use super::alignment;
 use super::capacity::MediaMemory;
 use super::encoders::Encoders;
 use super::feature_files::{FeatureFiles, FeatureRead};
@@ -264,7 +266,9 @@ impl Vision {
             let states = of.keys.iter().map(|key| self.features.get(key)?.cross.as_ref());
             let states = states.collect::<Option<Vec<_>>>();
             let states = states.ok_or_else(|| mlx::Error::new("features of a picture are missing"))?;
-            Ok(CrossRows { rows: of.first..of.first + of.len, states: CrossStates::joined(&states)? })
+            let weights = of.aligned.as_ref().map(|aligned| Rc::new(alignment::collector(aligned)));
+            let states = CrossStates::joined(&states)?;
+            Ok(CrossRows { rows: of.first..of.first + of.len, states, weights })
         };
         crossed.iter().map(of_rows).collect()
     }

@@ -6,6 +6,7 @@
 //! [`keys_and_values`]: crate::Model::cross_states
 
 mod forward;
+mod weights;
 
 use super::{MixerCache, MixerSpec};
 use crate::Norm;
@@ -14,6 +15,7 @@ use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 
 pub(crate) use forward::CrossAttentionBlock;
+pub use weights::{CrossHead, CrossWeights};
 
 /// Names of the norms of queries and keys.
 const NORMS: [&str; 2] = ["q_norm", "k_norm"];

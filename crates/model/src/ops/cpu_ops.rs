@@ -187,6 +187,11 @@ impl Ops for CpuOps {
         cpu::gather_mm(&weights, &of_row, &values)?.reshape(&[count, heads, queries, width])
     }
 
+    /// The second product reads its columns.
+    fn lay_out_values(&self, values: &Array) -> mlx::Result<Array> {
+        values.swapaxes(-1, -2)?.contiguous()?.swapaxes(-1, -2)
+    }
+
     fn convolve_map(&self, call: ConvolutionCall) -> mlx::Result<Array> {
         match call.groups {
             // MLX's product of large convolutions is slow on CPUs.

@@ -1,10 +1,15 @@
 //! Models that write down speech give the reference's features of a sound and its logits, in every way a sequence is computed.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use mlx::Array;
+use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::encoders::audio::{self, AudioEncoder, AudioInput};
-use omnibus_model::{Kernels, Model, Quantization, families};
+use omnibus_model::{
+    Batch, CrossHead, CrossRows, CrossWeights, Kernels, KvCache, Model, MultimodalRows, Quantization,
+    Segment, families,
+};
 
 use crate::golden::pictures::{PictureFixture, distance};
 use crate::golden::ways::distances_of;
@@ -64,6 +69,67 @@ fn check(kernels: Kernels) {
 #[test]
 fn mlx_gives_the_golden_logits_of_speech() {
     check(Kernels::Mlx);
+}
+
+/// What the heads of the reference attend to, of a text in chunks beside a sound.
+fn check_weights(kernels: Kernels) {
+    const HEADS: [(usize, usize); 3] = [(0, 1), (1, 2), (1, 3)];
+    const BLOCK_SIZE: usize = 8;
+    let fixture = fixture();
+    let encoder = encoder(&fixture, kernels);
+    let blueprint = families::read(&fixture.config).unwrap();
+    let model = Model::build(blueprint, Quantization::default(), fixture.weights(), kernels).unwrap();
+    for case in &fixture.cases {
+        let expected = fixture.array("weights", case).unwrap();
+        let [heads, count, keys] = expected.dims().unwrap();
+        let text: Vec<i32> = fixture.array("text", case).unwrap().to_vec().unwrap();
+        let blocks = text.len().div_ceil(BLOCK_SIZE);
+        let mut cache = KvCache::new(model.blueprint(), &[blocks + 1], BLOCK_SIZE, model.kv_float()).unwrap();
+        let mut table = BlockTable::new(cache.groups()[0].spec.kind, BLOCK_SIZE);
+        table.blocks.extend((0..blocks as u32).map(|block| BlockId(block + 1)));
+        let states = model.cross_states(&features(&fixture, &encoder, case)).unwrap().unwrap();
+        let mut parts = Vec::new();
+        for (context, tokens) in [(0, &text[..11]), (11, &text[11..])] {
+            let of_heads = HEADS.map(|(layer, head)| CrossHead { layer, head });
+            let weights = Rc::new(CrossWeights::new(of_heads.into(), keys as usize));
+            let segment = Segment {
+                first: 0,
+                len: tokens.len(),
+                context,
+                prompt: text.len(),
+                samples: 1,
+                adapter: None,
+                tables: vec![table.clone()],
+            };
+            let (rows, states) = (0..tokens.len(), states.clone());
+            let cross = vec![CrossRows { rows, states, weights: Some(Rc::clone(&weights)) }];
+            let batch = Batch {
+                tokens: Array::from_slice(tokens, &[tokens.len() as i32]).unwrap(),
+                segments: vec![segment],
+                logits_at: Vec::new(),
+                multimodal: Some(MultimodalRows { cross, ..MultimodalRows::default() }),
+            };
+            assert!(model.forward(&batch, &mut cache).unwrap().is_none());
+            parts.push(weights.take().unwrap());
+            assert!(weights.take().is_err(), "they are taken");
+        }
+        let found = mlx::concatenate(&parts.iter().collect::<Vec<_>>(), 1).unwrap();
+        assert_eq!(found.dims().unwrap(), [heads, count, keys]);
+        let off = distance(&found, expected);
+        assert!(off < fixture.features_bound, "weights of {case}: {off:e}");
+    }
+}
+
+#[test]
+fn mlx_gives_the_golden_weights_of_cross_attention() {
+    check_weights(Kernels::Mlx);
+}
+
+#[test]
+fn the_cpu_primitives_give_the_golden_weights_of_cross_attention() {
+    if mlx::cpu::available() {
+        check_weights(Kernels::Cpu);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use omnibus_engine::{
 };
 
 use super::Caller;
-use crate::wire::transcription::TranscriptionRequest;
+use crate::wire::transcription::{Timed, TranscriptionRequest};
 
 /// The engine's transcription of a request.
 pub fn lower(wire: TranscriptionRequest, task: SpeechTask, caller: &Caller) -> Transcription {
@@ -16,9 +16,10 @@ pub fn lower(wire: TranscriptionRequest, task: SpeechTask, caller: &Caller) -> T
         sampling: Sampling { seed: wire.seed, ..Sampling::default() },
         ..Request::new(caller.response_id.clone(), Input::Tokens(Vec::new()))
     };
-    let times = match wire.format.has_times() {
-        true => SpeechTimes::Required { field: "response_format" },
-        false => SpeechTimes::Optional,
+    let times = match (wire.format.has_times(), wire.timed.lists_words()) {
+        (true, true) => SpeechTimes::OfWords { field: Timed::FIELDS[0] },
+        (true, false) => SpeechTimes::OfSegments { field: "response_format" },
+        (false, _) => SpeechTimes::Optional,
     };
     Transcription {
         request,

@@ -78,7 +78,7 @@ async fn collect(mut events: ChoiceEvents, choices: Choices) -> Result<(Vec<Comp
         match event {
             Event::Failed(failure) => return Err(failure.into()),
             Event::Finished { usage, .. } => totals.add(choice, usage),
-            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
         }
         if let Some(completion) = completions.get_mut(choice) {
             completion.fold(event);
@@ -168,7 +168,7 @@ impl<F: Framer> SseStream<F> {
         match event {
             Event::Failed(failure) => return self.fail(&failure.into()),
             Event::Finished { usage, .. } => self.totals.add(choice, usage),
-            Event::Started { .. } | Event::Prompt(_) | Event::Delta { .. } => {}
+            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
         }
         self.framer.event(choice, event, &mut self.frames);
     }

@@ -22,7 +22,11 @@ pub const FIELDS: &[Field] = &[
     ),
     honoured("temperature", "0 to 1; with 0 doubtful results are tried again at higher temperatures"),
     honoured("seed", "the same seed gives the same text"),
-    honoured("timestamp_granularities[]", "only `segment`, with `verbose_json`"),
+    honoured(
+        "timestamp_granularities[]",
+        "`segment` (as if absent), `word`, or both, with `verbose_json`; words need `alignment_heads` in the checkpoint's \
+         generation_config.json",
+    ),
     honoured("timestamp_granularities", "the same"),
     honoured("stream", "true streams the text of each segment as it is written; with `json` or `text`"),
     honoured("priority", "higher runs first; 0 when absent"),
@@ -49,6 +53,8 @@ pub struct TranscriptionRequest {
     pub prompt: Option<String>,
     #[allow(missing_docs)]
     pub format: TranscriptFormat,
+    #[allow(missing_docs)]
+    pub timed: Timed,
     #[allow(missing_docs)]
     pub temperature: f32,
     #[allow(missing_docs)]
@@ -85,6 +91,55 @@ impl TranscriptFormat {
     }
 }
 
+/// What `verbose_json` lists with times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Timed {
+    Segments,
+    Words,
+    Both,
+}
+
+impl Timed {
+    /// The field that lists them, and its other spelling.
+    pub const FIELDS: [&str; 2] = ["timestamp_granularities[]", "timestamp_granularities"];
+
+    fn read(form: &mut FormFields, format: TranscriptFormat) -> Result<Self, ApiError> {
+        let (mut segments, mut words) = (false, false);
+        for field in Self::FIELDS {
+            for granularity in form.texts(field)? {
+                match granularity.as_str() {
+                    "segment" => segments = true,
+                    "word" => words = true,
+                    _ => {
+                        let message = format!("`{field}` must be `segment` or `word`");
+                        return Err(ApiError::invalid(field, message));
+                    }
+                }
+                if format != TranscriptFormat::VerboseJson {
+                    let message = format!("`{field}` needs `response_format` to be `verbose_json`");
+                    return Err(ApiError::invalid(field, message));
+                }
+            }
+        }
+        Ok(match (segments, words) {
+            (_, false) => Self::Segments,
+            (false, true) => Self::Words,
+            (true, true) => Self::Both,
+        })
+    }
+
+    /// Whether segments are listed.
+    pub fn lists_segments(self) -> bool {
+        matches!(self, Self::Segments | Self::Both)
+    }
+
+    /// Whether words are listed.
+    pub fn lists_words(self) -> bool {
+        matches!(self, Self::Words | Self::Both)
+    }
+}
+
 impl TranscriptionRequest {
     /// Reads a form.
     pub fn read(mut form: FormFields) -> Result<Self, ApiError> {
@@ -99,19 +154,7 @@ impl TranscriptionRequest {
                 })?
             }
         };
-        for field in ["timestamp_granularities[]", "timestamp_granularities"] {
-            for granularity in form.texts(field)? {
-                if granularity != "segment" {
-                    let message =
-                        format!("`{field}`: times of single words are not supported; use `segment`");
-                    return Err(ApiError::unsupported(field, message));
-                }
-                if format != TranscriptFormat::VerboseJson {
-                    let message = format!("`{field}` needs `response_format` to be `verbose_json`");
-                    return Err(ApiError::invalid(field, message));
-                }
-            }
-        }
+        let timed = Timed::read(&mut form, format)?;
         let stream = form.flag("stream")?.unwrap_or(false);
         if stream && format.has_times() {
             return Err(ApiError::unsupported(
@@ -135,6 +178,7 @@ impl TranscriptionRequest {
             language,
             prompt: form.text("prompt")?.filter(|prompt| !prompt.trim().is_empty()),
             format,
+            timed,
             temperature: temperature as f32,
             seed: form.whole("seed")?,
             priority: form.whole("priority")?.unwrap_or(0),
@@ -167,7 +211,10 @@ pub struct VerboseTranscript<'a> {
     pub language: Option<&'a str>,
     pub duration: f64,
     pub text: &'a str,
-    pub segments: Vec<Segment<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<Vec<Word<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Vec<Segment<'a>>>,
     pub usage: SpeechUsage,
 }
 
@@ -186,6 +233,15 @@ pub struct Segment<'a> {
     pub avg_logprob: f32,
     pub compression_ratio: f32,
     pub no_speech_prob: f32,
+}
+
+/// A word of `verbose_json`, without the marks around it.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Word<'a> {
+    pub word: &'a str,
+    pub start: f64,
+    pub end: f64,
 }
 
 /// A frame of a stream.

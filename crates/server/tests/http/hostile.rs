@@ -238,7 +238,7 @@ fn conversations() -> Vec<Case> {
             "messages[0].content[0].image_url.url",
         ),
         messages(
-            r#"[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"%%","format":"wav"}}]}]"#,
+            r#"[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":7,"format":"wav"}}]}]"#,
             "messages[0].content[0].input_audio.data",
         ),
         messages(r#"[{"role":"user","content":"hi","name":["x"]}]"#, "messages[0].name"),

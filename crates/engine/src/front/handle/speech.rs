@@ -22,10 +22,7 @@ impl Handle {
         let place = shared.admit(&request.tenant)?;
         let text = shared.text_of(request.model.as_deref())?;
         let speech = text.speech().cloned();
-        if let (SpeechTimes::Required { field }, None) = (times, &speech) {
-            let message = "this model gives no times; use `json` or `text`";
-            return Err(Failure::bad_request(field, message));
-        }
+        check_times(times, speech.as_deref())?;
         let language = spoken(language.as_deref(), task, speech.as_deref())?;
         let reader = text.media_reader(&audio.field)?;
         let sound = reader.sound(&audio)?;
@@ -52,6 +49,7 @@ impl Handle {
             context: shared.info.max_model_len,
             done: 0,
             segments: 0,
+            times,
             place,
             usage: Usage::default(),
         }))
@@ -83,6 +81,21 @@ impl Handle {
         shared.check_open()?;
         let id = shared.next_id();
         self.queue(id, request, prompt, place)
+    }
+}
+
+/// Refuses times that the model does not give.
+fn check_times(times: SpeechTimes, speech: Option<&SpeechTokens>) -> Result<(), Failure> {
+    match (times, speech) {
+        (SpeechTimes::OfSegments { field } | SpeechTimes::OfWords { field }, None) => {
+            Err(Failure::bad_request(field, "this model gives no times; use `json` or `text`"))
+        }
+        (SpeechTimes::OfWords { field }, Some(speech)) if speech.aligned_heads.is_empty() => {
+            let message = "this checkpoint's generation_config.json does not list its model's `alignment_heads`, by which \
+                           words are found; use `segment`";
+            Err(Failure::bad_request(field, message))
+        }
+        _ => Ok(()),
     }
 }
 

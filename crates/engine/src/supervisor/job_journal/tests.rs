@@ -20,6 +20,7 @@ fn job(id: u64) -> Job {
         xtc_kept: Vec::new(),
         logprobs: None,
         prompt_logprobs: Some(0),
+        alignment: None,
         grammar: None,
         media: Vec::new(),
         timeout_s: Some(10.0),

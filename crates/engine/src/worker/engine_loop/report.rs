@@ -91,7 +91,7 @@ impl EngineLoop {
     fn stats_due(&self) -> bool {
         let counts = |report: &JobReport| match report.update {
             JobUpdate::Started { .. } | JobUpdate::Finished(_) | JobUpdate::Failed(_) => true,
-            JobUpdate::Prompt { .. } | JobUpdate::Token(_) => false,
+            JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) | JobUpdate::Token(_) => false,
         };
         let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
         idle || self.stats.sent_at.is_none_or(|at| at.elapsed() >= STATS_INTERVAL)

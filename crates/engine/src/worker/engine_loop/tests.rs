@@ -170,6 +170,7 @@ fn job(id: u64, sampling: Sampling) -> Job {
         xtc_kept: Vec::new(),
         logprobs: Some(2),
         prompt_logprobs: None,
+        alignment: None,
         grammar: None,
         media: Vec::new(),
         timeout_s: None,

@@ -66,7 +66,7 @@ impl MixerBlock for CrossAttentionBlock {
         };
         let nothing = |from: i32, to: i32| Array::zeros(&[to - from, width], queries.dtype()?);
         let (mut parts, mut next) = (Vec::new(), 0);
-        for CrossRows { rows, states } in &cross.spans {
+        for CrossRows { rows, states, weights } in &cross.spans {
             let (start, end) = (rows.start as i32, rows.end as i32);
             if start > next {
                 parts.push(nothing(next, start)?);
@@ -74,6 +74,9 @@ impl MixerBlock for CrossAttentionBlock {
             let part =
                 queries.slice(&[start, 0, 0], &[end, self.spec.heads as i32, self.spec.head_dim as i32])?;
             let [keys, values] = states.of_layer(self.spec.number)?;
+            if let Some(weights) = weights {
+                weights.collect((&self.spec, self.ops), &part, keys)?;
+            }
             parts.push(self.seen(&part, [keys, values])?.astype(queries.dtype()?)?);
             next = end;
         }
@@ -92,8 +95,8 @@ impl MixerBlock for CrossAttentionBlock {
             None => keys,
         };
         let values = by_head(self.v.forward(rows)?)?;
-        let in_front = |x: Array| x.transpose(&[1, 0, 2])?.expand_dims(&[0])?.contiguous();
-        Ok(Some([in_front(keys)?, in_front(values)?]))
+        let in_front = |x: Array| x.transpose(&[1, 0, 2])?.expand_dims(&[0]);
+        Ok(Some([in_front(keys)?.contiguous()?, self.ops.lay_out_values(&in_front(values)?)?]))
     }
 
     fn attends_to_pictures(&self) -> bool {

@@ -235,7 +235,7 @@ fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Opti
         for (crossed, states) in &walk.crossed {
             let (start, end) = (crossed.start.max(places.start), crossed.end.min(places.end));
             if start < end {
-                cross.push(CrossRows { rows: row(start)..row(end), states: states.clone() });
+                cross.push(CrossRows { rows: row(start)..row(end), states: states.clone(), weights: None });
             }
         }
         let Some(media) = media else { continue };

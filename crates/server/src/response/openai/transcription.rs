@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use omnibus_engine::{SpeechSegment, SpeechSummary, SpeechTask};
+use omnibus_engine::{SpeechSegment, SpeechSummary, SpeechTask, SpeechWord};
 
 use crate::error::ApiError;
 use crate::response::{Frames, JsonBody};
 use crate::wire::transcription::{
-    Segment, SpeechUsage, Transcript, TranscriptFormat, TranscriptFrame, VerboseTranscript,
+    Segment, SpeechUsage, Timed, Transcript, TranscriptFormat, TranscriptFrame, VerboseTranscript, Word,
 };
 
 /// A body of one of the formats.
@@ -38,7 +38,7 @@ impl TranscriptSoFar {
     /// The whole body.
     pub fn body(
         &self,
-        format: TranscriptFormat,
+        (format, timed): (TranscriptFormat, Timed),
         task: SpeechTask,
         summary: &SpeechSummary,
     ) -> TranscriptBody {
@@ -58,10 +58,15 @@ impl TranscriptSoFar {
                 language: summary.language.as_ref().map(|language| language.name.as_str()),
                 duration: rounded(summary.duration_s),
                 text,
-                segments: self.segments.iter().map(segment).collect(),
+                words: timed.lists_words().then(|| self.words().map(word).collect()),
+                segments: timed.lists_segments().then(|| self.segments.iter().map(segment).collect()),
                 usage: usage(summary),
             })),
         }
+    }
+
+    fn words(&self) -> impl Iterator<Item = &SpeechWord> {
+        self.segments.iter().flat_map(|segment| &segment.words)
     }
 
     fn srt(&self) -> String {
@@ -118,6 +123,10 @@ fn segment(of: &SpeechSegment) -> Segment<'_> {
     }
 }
 
+fn word(of: &SpeechWord) -> Word<'_> {
+    Word { word: &of.text, start: rounded(of.start_s), end: rounded(of.end_s) }
+}
+
 /// To the millisecond.
 fn rounded(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
@@ -142,7 +151,8 @@ mod tests {
 
     fn segment(number: usize, start_s: f64, end_s: f64, text: &str) -> SpeechSegment {
         let (tokens, quality) = (Vec::new(), omnibus_engine::WindowQuality::default());
-        SpeechSegment { number, window_s: 0.0, start_s, end_s, text: text.to_owned(), tokens, quality }
+        let text = text.to_owned();
+        SpeechSegment { number, window_s: 0.0, start_s, end_s, text, tokens, words: Vec::new(), quality }
     }
 
     fn written() -> TranscriptSoFar {

@@ -146,6 +146,11 @@ fn confused() -> Vec<Hostile> {
         url("a path as URL", "/etc/passwd"),
         url("no URL", ""),
     ]);
+    all.push(Hostile {
+        name: "a sound of no base64".to_owned(),
+        part: json!({"type": "input_audio", "input_audio": {"data": "%%", "format": "wav"}}),
+        field: "input_audio.data",
+    });
     all
 }
 

@@ -1,7 +1,7 @@
 //! Transcriptions over HTTP: a tiny Whisper with a reference's weights writes what the reference writes; formats, streams,
 //! windows, what repetitions cost, refusals.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use omnibus_engine::Settings;
@@ -21,42 +21,50 @@ const FIRST_TIME: u32 = 138;
 /// Greedy, and kept however unlikely the result is.
 const GREEDY: (&str, &str) = ("temperature", "0.000001");
 const ENGLISH: (&str, &str) = ("language", "en");
+const WORDS: (&str, &str) = ("timestamp_granularities[]", "word");
 const VERBOSE: (&str, &str) = ("response_format", "verbose_json");
 
 /// The model's directory, made once.
 fn directory() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
-    let make = || {
-        let marks = [
-            "<|endoftext|>",
-            "<|startoftranscript|>",
-            "<|en|>",
-            "<|de|>",
-            "<|translate|>",
-            "<|transcribe|>",
-            "<|startoflm|>",
-            "<|startofprev|>",
-            "<|nospeech|>",
-            "<|notimestamps|>",
-        ];
-        let times =
-            (0..=50).map(|step| &*Box::leak(format!("<|{:.2}|>", f64::from(step) * 0.02).into_boxed_str()));
-        let words = Words(Box::leak(marks.into_iter().chain(times).collect::<Box<[&str]>>()));
-        let processor = json!({
-            "feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 16, "sampling_rate": 16_000,
-            "hop_length": 160, "chunk_length": 1, "n_fft": 400,
-        });
-        let generation =
-            json!({"max_initial_timestamp_index": 25, "eos_token_id": END, "is_multilingual": true});
-        let files = [("preprocessor_config.json", processor), ("generation_config.json", generation)];
-        model::made_of(FIXTURE, "writer", &words, "", &files)
-    };
-    MADE.get_or_init(make).clone()
+    MADE.get_or_init(|| made("writer", json!([[0, 1], [1, 2], [1, 3]]))).clone()
+}
+
+/// A directory of this name. `aligned`: heads that follow the sound.
+fn made(name: &str, aligned: Value) -> PathBuf {
+    let marks = [
+        "<|endoftext|>",
+        "<|startoftranscript|>",
+        "<|en|>",
+        "<|zh|>",
+        "<|translate|>",
+        "<|transcribe|>",
+        "<|startoflm|>",
+        "<|startofprev|>",
+        "<|nospeech|>",
+        "<|notimestamps|>",
+    ];
+    let times =
+        (0..=50).map(|step| &*Box::leak(format!("<|{:.2}|>", f64::from(step) * 0.02).into_boxed_str()));
+    let words = Words(Box::leak(marks.into_iter().chain(times).collect::<Box<[&str]>>()));
+    let processor = json!({
+        "feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 16, "sampling_rate": 16_000,
+        "hop_length": 160, "chunk_length": 1, "n_fft": 400,
+    });
+    let generation = json!({
+        "max_initial_timestamp_index": 25, "eos_token_id": END, "is_multilingual": true, "alignment_heads": aligned,
+    });
+    let files = [("preprocessor_config.json", processor), ("generation_config.json", generation)];
+    model::made_of(FIXTURE, name, &words, "", &files)
 }
 
 fn server() -> VisionServer {
+    server_of(&directory())
+}
+
+fn server_of(directory: &Path) -> VisionServer {
     let settings = Settings { block_size: 8, ..Settings::default() };
-    VisionServer::of(&directory(), settings, ServerSettings::default())
+    VisionServer::of(directory, settings, ServerSettings::default())
 }
 
 /// The bytes of a form.
@@ -127,11 +135,54 @@ fn a_window_is_written_as_the_reference_writes_it() {
 }
 
 #[test]
+fn words_have_the_times_that_the_reference_finds() {
+    let (server, golden, case) = (server(), Golden::of(FIXTURE), "continued");
+    let file = wav(&sound(12_000, 5));
+    let both = [GREEDY, ("language", "zh"), VERBOSE, WORDS, (WORDS.0, "segment")];
+    let reply = transcript(&server, &file, &both);
+    let written: Vec<u32> = golden.tokens("spoken", case).iter().map(|token| *token as u32).collect();
+    let text: Vec<u32> = expected(&written).iter().flat_map(|(_, _, tokens)| tokens.clone()).collect();
+    let text: Vec<u32> = text.into_iter().filter(|token| *token < END).collect();
+    assert!(text.len() > 2, "several words: {text:?}");
+    // One word for each token: the language has no spaces.
+    let seconds: Vec<f64> =
+        golden.tokens("spoken_frames", case).iter().map(|frame| f64::from(frame * 2) / 100.0).collect();
+    let of_token = |(token, times): (&u32, &[f64])| json!({"word": format!("w{}", token - 64), "start": times[0], "end": times[1]});
+    let expected: Vec<Value> = text.iter().zip(seconds.windows(2)).map(of_token).collect();
+    let all = reply.json()["words"].as_array().unwrap().clone();
+    assert_eq!(all[..expected.len()], expected, "{}", reply.body);
+    let texts: String =
+        segments(&reply).iter().map(|segment| segment["text"].as_str().unwrap().to_owned()).collect();
+    let words: Vec<&str> = all.iter().filter_map(|word| word["word"].as_str()).collect();
+    assert_eq!(words.concat(), texts.replace(' ', ""), "every text has its words");
+    let runs = server.media().encoder_runs_total;
+    let alone = transcript(&server, &file, &both[..4]).json();
+    assert_eq!((&alone["words"], alone.get("segments")), (&reply.json()["words"], None));
+    let without = transcript(&server, &file, &both[..3]).json();
+    assert_eq!((without.get("words"), &without["segments"]), (None, &reply.json()["segments"]));
+    assert_eq!(server.media().encoder_runs_total, runs, "its windows were heard before");
+}
+
+#[test]
+fn words_are_refused_where_no_heads_are_known() {
+    let file = wav(&sound(16_000, 31));
+    for (name, heads) in
+        [("writer_without_heads", json!(null)), ("writer_of_other_heads", json!([[0, 1], [2, 0]]))]
+    {
+        let server = server_of(&made(name, heads));
+        let reply = post(&server, TRANSCRIPTIONS, &form(&[GREEDY, VERBOSE, WORDS], Some(&file)));
+        assert_eq!((reply.status, reply.error()["param"].as_str()), (400, Some(WORDS.0)), "{}", reply.body);
+        assert!(reply.body.contains("alignment_heads"), "{}", reply.body);
+        transcript(&server, &file, &[GREEDY, VERBOSE]);
+    }
+}
+
+#[test]
 fn the_language_is_found_by_the_model() {
     let (server, golden) = (server(), Golden::of(FIXTURE));
     let reply = transcript(&server, &wav(&sound(15_999, 8)), &[GREEDY, VERBOSE]);
     let logprobs = golden.logprobs("start", 0);
-    let expected = if logprobs[130] > logprobs[131] { "english" } else { "german" };
+    let expected = if logprobs[130] > logprobs[131] { "english" } else { "chinese" };
     assert_eq!(reply.json()["language"], expected);
     let silence = f64::from(logprobs[136].exp());
     let found = segments(&reply)[0]["no_speech_prob"].as_f64().unwrap();
@@ -204,11 +255,11 @@ fn a_recording_that_was_heard_before_is_not_encoded_again() {
 fn a_translation_has_another_prompt() {
     let server = server();
     let file = wav(&sound(16_000, 31));
-    let reply = post(&server, TRANSLATIONS, &form(&[GREEDY, ("language", "de"), VERBOSE], Some(&file)));
+    let reply = post(&server, TRANSLATIONS, &form(&[GREEDY, ("language", "zh"), VERBOSE], Some(&file)));
     assert_eq!((reply.status, &reply.json()["task"]), (200, &"translate".into()), "{}", reply.body);
-    let other = transcript(&server, &file, &[GREEDY, ("language", "de"), VERBOSE]);
+    let other = transcript(&server, &file, &[GREEDY, ("language", "zh"), VERBOSE]);
     assert_ne!(segments(&reply)[0]["avg_logprob"], segments(&other)[0]["avg_logprob"]);
-    let prompted = transcript(&server, &file, &[GREEDY, ("language", "de"), VERBOSE, ("prompt", "w1 w2")]);
+    let prompted = transcript(&server, &file, &[GREEDY, ("language", "zh"), VERBOSE, ("prompt", "w1 w2")]);
     assert_ne!(segments(&prompted)[0]["avg_logprob"], segments(&other)[0]["avg_logprob"]);
 }
 
@@ -254,7 +305,8 @@ fn what_cannot_be_honoured_is_refused_by_name() {
         ("language", vec![("language", &long)], Some(&file)),
         ("temperature", vec![("temperature", "hot")], Some(&file)),
         ("temperature", vec![("temperature", "1.5")], Some(&file)),
-        ("timestamp_granularities[]", vec![VERBOSE, ("timestamp_granularities[]", "word")], Some(&file)),
+        (WORDS.0, vec![VERBOSE, (WORDS.0, "character")], Some(&file)),
+        (WORDS.0, vec![WORDS], Some(&file)),
         ("timestamp_granularities[]", vec![("timestamp_granularities[]", "segment")], Some(&file)),
         ("stream", vec![("stream", "true"), VERBOSE], Some(&file)),
         ("include[]", vec![("include[]", "logprobs")], Some(&file)),
