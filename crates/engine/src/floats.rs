@@ -1,17 +1,15 @@
-//! Numbers as the bytes of one string in a message, which is copied at once instead of number by number.
+//! Numbers as the bytes of one string in a message, which is written as it lies in memory.
 
 use std::fmt;
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};
 
+const _: () = assert!(cfg!(target_endian = "little"), "numbers are sent as they lie in memory");
+
 /// Serializes numbers, each as four bytes in little endian.
 pub(crate) fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
-    let mut bytes = vec![0; size_of_val(values)];
-    for (to, value) in bytes.chunks_exact_mut(4).zip(values) {
-        to.copy_from_slice(&value.to_le_bytes());
-    }
-    serializer.serialize_bytes(&bytes)
+    serializer.serialize_bytes(bytemuck::cast_slice(values))
 }
 
 /// Deserializes them.

@@ -1,8 +1,10 @@
 //! Messages on a socket: the length in four bytes, little-endian, then postcard.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 
+use postcard::ser_flavors::{Flavor, Size};
+use postcard::serialize_with_flavor;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -46,20 +48,47 @@ pub(crate) enum FromEngine {
     Report(Box<Report>),
 }
 
-/// Writes messages with one call.
+/// Small messages are written together; what is larger in a message, as pixels are, is written from where it lies.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// Writes messages.
 pub(crate) fn write<T: Serialize>(to: &mut impl Write, messages: &[T]) -> io::Result<()> {
-    let mut bytes = Vec::new();
+    let mut to = BufWriter::with_capacity(BUFFER_BYTES, to);
     for message in messages {
-        let head = bytes.len();
-        bytes.extend_from_slice(&[0; 4]);
-        bytes = postcard::to_extend(message, bytes).map_err(io::Error::other)?;
-        let length = u32::try_from(bytes.len() - head - 4).map_err(io::Error::other)?;
-        if length > BYTES_MAX {
-            return Err(io::Error::other(format!("a message of {length} bytes is over {BYTES_MAX}")));
-        }
-        bytes[head..head + 4].copy_from_slice(&length.to_le_bytes());
+        let length = serialize_with_flavor(message, Size::default()).map_err(io::Error::other)?;
+        let length = u32::try_from(length).ok().filter(|length| *length <= BYTES_MAX);
+        let length =
+            length.ok_or_else(|| io::Error::other(format!("a message is over {BYTES_MAX} bytes")))?;
+        to.write_all(&length.to_le_bytes())?;
+        let mut result = Ok(());
+        let written = serialize_with_flavor(message, Stream { to: &mut to, result: &mut result });
+        // What the socket said comes before what postcard makes of it.
+        result.and(written.map_err(io::Error::other))?;
     }
-    to.write_all(&bytes)
+    to.flush()
+}
+
+/// Writes what is serialized.
+struct Stream<'a, W> {
+    to: &'a mut W,
+    result: &'a mut io::Result<()>,
+}
+
+impl<W: Write> Flavor for Stream<'_, W> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.try_extend(&[byte])
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        *self.result = self.to.write_all(bytes);
+        self.result.as_ref().map_err(|_| postcard::Error::SerializeBufferFull).copied()
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads one message; `None` when the other side has closed the socket, even inside a message.
@@ -192,6 +221,25 @@ mod tests {
                 requested_pixels: vec![(JobId(7), key)],
             })),
         ]);
+    }
+
+    #[test]
+    fn what_the_socket_says_is_the_error() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        // One that is buffered, and one that is not.
+        for bytes in [1, 2 * BUFFER_BYTES] {
+            let error = write(&mut Closed, &[FromEngine::Refused("x".repeat(bytes))]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(super) struct HeadWeights {
 }
 
 impl HeadWeights {
+    /// Of at least one frame.
     pub(super) fn new(heads: usize, tokens: usize, frames: usize) -> Self {
         Self { heads, frames, tokens: vec![None; tokens] }
     }
