@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Transcriptions of a Whisper with random weights: seconds for one recording, again, with times of words, and for eight at once.
 
-    OMNIBUS=target/release/omnibus python3 bench/speech.py [--shape tiny|base] [--rounds 3] [--mlx-whisper PYTHON]
+    OMNIBUS=target/release/omnibus python3 bench/speech.py [--shape tiny|base] [--rounds 3]
 
 The weights are float32, so that a window's answer goes on to its longest, 224 tokens: times are those of full windows. A
-recording has 30 s. Needs numpy and the release binary. PYTHON is one with mlx-whisper, which gets the same weights and
-one of the recordings, with times of words.
+recording has 30 s. Needs numpy and the release binary.
 """
 
 import argparse
@@ -16,7 +15,6 @@ import os
 import pathlib
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -109,45 +107,6 @@ def ours(folder, shape, values):
         (folder / f"{name}.json").write_text(json.dumps(body))
 
 
-# From transformers' names to those of mlx-examples.
-RENAMED = (
-    ("model.", ""), ("encoder.layer_norm", "encoder.ln_post"), ("decoder.layer_norm", "decoder.ln"), ("layers", "blocks"),
-    ("self_attn_layer_norm", "attn_ln"), ("encoder_attn_layer_norm", "cross_attn_ln"), ("final_layer_norm", "mlp_ln"),
-    ("self_attn", "attn"), ("encoder_attn", "cross_attn"), ("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value"),
-    ("out_proj", "out"), ("fc", "mlp"), ("embed_tokens", "token_embedding"), ("embed_positions.weight", "positional_embedding"))
-
-
-def peers(folder, shape, values):
-    width, heads, layers = shape
-    config = dict(
-        n_mels=BANDS, n_audio_ctx=POSITIONS, n_audio_state=width, n_audio_head=heads, n_audio_layer=layers, n_vocab=VOCAB,
-        n_text_ctx=CONTEXT, n_text_state=width, n_text_head=heads, n_text_layer=layers)
-    renamed = {}
-    for name, value in values.items():
-        for one, other in RENAMED:
-            name = name.replace(one, other)
-        # Its encoder makes its own positions.
-        if name != "encoder.positional_embedding":
-            renamed[name] = value.transpose(0, 2, 1) if name.endswith("conv1.weight") or name.endswith("conv2.weight") else value
-    folder.mkdir()
-    np.savez(folder / "weights.npz", **renamed)
-    (folder / "config.json").write_text(json.dumps(config))
-
-
-def peer(folder):
-    """What mlx-whisper takes for a recording, as JSON."""
-    import mlx_whisper
-
-    began = time.monotonic()
-    found = mlx_whisper.transcribe(
-        sound(0), path_or_hf_repo=folder, temperature=0.0, language="en", fp16=False, word_timestamps=True,
-        compression_ratio_threshold=None, logprob_threshold=None, no_speech_threshold=None, verbose=None)
-    took = time.monotonic() - began
-    windows = len({segment["seek"] for segment in found["segments"]})
-    tokens = sum(len(segment["tokens"]) for segment in found["segments"])
-    print(json.dumps(dict(seconds=took, windows=windows, tokens=tokens)))
-
-
 def sound(seed):
     return np.random.default_rng(seed).uniform(-0.3, 0.3, RATE * SECONDS).astype(np.float32)
 
@@ -186,11 +145,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="base")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--mlx-whisper", metavar="PYTHON")
-    parser.add_argument("--peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.peer:
-        return peer(options.peer)
     binary = os.environ.get("OMNIBUS", "target/release/omnibus")
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
@@ -215,12 +170,6 @@ def main():
         print(f"one recording: {per_window(cold):.2f} s a window; heard before: {per_window(again):.2f} s; "
               f"with times of words: {per_window(words):.2f} s")
         print(f"{CLIENTS} recordings at once: {took / windows:.2f} s a window ({windows} windows in {took:.1f} s)")
-        if options.mlx_whisper:
-            peers(work / "peers", shape, values)
-            run = subprocess.run([options.mlx_whisper, __file__, "--peer", work / "peers"], stdout=subprocess.PIPE, check=True)
-            found = json.loads(run.stdout)
-            print(f"mlx-whisper, with times of words: {per_window([found]):.2f} s a window "
-                  f"({found['windows']} windows, {found['tokens']} tokens in segments)")
         print(f"tokens a window: {cold[0]['tokens'] / cold[0]['windows']:.0f}")
 
 

@@ -47,7 +47,7 @@ pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cud
 pub use recurrent::{
     CausalConv, ConvActivation, GatedHeads, RUN_FIELDS, Recurrence, RecurrenceRule, RunCount,
 };
-pub use route::{Correction, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
+pub use route::{Correction, ExpertFactors, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
 pub use step_graph::{KernelTime, OtherArrays, StepArrays, StepGraph};
 pub use take::TakeNumbers;

@@ -295,10 +295,11 @@ impl Model {
             (own, _) => own.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?,
         };
         let inputs = TokenInputs { embedded, per_layer };
+        let ops = self.kernels.ops();
         let mut stream = match (self.blueprint.hyper, self.blueprint.stream) {
-            (Some(hyper), _) => hyper.copies(&inputs.embedded)?,
-            (None, StreamDtype::Activations) => ResidualStream::new(inputs.embedded.clone()),
-            (None, StreamDtype::F32) => ResidualStream::in_float32(&inputs.embedded)?,
+            (Some(hyper), _) => hyper.copies(ops, &inputs.embedded)?,
+            (None, StreamDtype::Activations) => ResidualStream::new(ops, inputs.embedded.clone()),
+            (None, StreamDtype::F32) => ResidualStream::in_float32(ops, &inputs.embedded)?,
         };
         if let Some(copies) = &self.copies {
             stream.copies = copies.copies(&inputs.embedded)?;
@@ -308,7 +309,7 @@ impl Model {
         for spec in &self.blueprint.layers {
             let at = passed % self.layers.len();
             if let (Passes::Several { each_normed: true, .. }, true) = (passes, passed > 0 && at == 0) {
-                stream = ResidualStream::new(stream.norm(&self.norm)?);
+                stream = ResidualStream::new(ops, stream.norm(&self.norm)?);
             }
             self.layers[at].forward(&mut stream, &inputs, LayerContext { ctx, index, cache })?;
             if let Some(placed) = &ctx.features
@@ -323,10 +324,10 @@ impl Model {
         stream.take_rows(rows)?;
         self.adapters.take_rows(rows)?;
         if let Some(copies) = &self.copies {
-            stream = ResidualStream::new(copies.mean(&stream.copies)?);
+            stream = ResidualStream::new(ops, copies.mean(&stream.copies)?);
         }
         if let Some(shares) = &stream.read_shares {
-            stream = ResidualStream::new(stream.of_copies(shares)?);
+            stream = ResidualStream::new(ops, stream.of_copies(shares)?);
         }
         stream.round_next_read();
         let x = match &self.output_history {

@@ -278,6 +278,25 @@ impl ChosenExperts {
     }
 }
 
+/// A number of each expert of a router, `[experts]` floats.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ExpertVectors<'a> {
+    /// Added to the scores that choose.
+    pub(crate) correction: Option<&'a Array>,
+    /// The weights of chosen experts are multiplied by theirs.
+    pub(crate) factors: Option<&'a Array>,
+}
+
+impl ExpertVectors<'_> {
+    /// The weights `[T, top_k]` of chosen experts, times their factors.
+    fn scaled(&self, experts: &ChosenExperts, weights: Array) -> mlx::Result<Array> {
+        match self.factors {
+            Some(factors) => Ok(weights * factors.take(&experts.indices, 0)?),
+            None => Ok(weights),
+        }
+    }
+}
+
 /// One backend's operations. Rows are the first axis, `[T, …]`.
 pub(crate) trait Ops: Sync {
     /// The dtype that activations need, if any.
@@ -325,12 +344,11 @@ pub(crate) trait Ops: Sync {
     }
 
     /// The best `top_k` experts of each row by its logits `[T, experts]`, and their weights `[T, top_k]` in float32.
-    /// `correction`: `[experts]`, added to the scores that choose.
     fn route(
         &self,
         logits: &Array,
         router: &Router,
-        correction: Option<&Array>,
+        vectors: ExpertVectors<'_>,
         top_k: usize,
     ) -> mlx::Result<(ChosenExperts, Array)>;
 

@@ -37,6 +37,15 @@ pub enum Correction {
     PerExpert,
 }
 
+/// Whether each expert's weights have a factor of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpertFactors {
+    /// None.
+    Absent,
+    /// One for each expert.
+    PerExpert,
+}
+
 /// Groups of experts, of which a few take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertGroups {
@@ -76,10 +85,12 @@ pub struct Route {
     pub weights: RouteWeights,
     /// They are multiplied by this.
     pub factor: f32,
+    /// And by these.
+    pub factors: ExpertFactors,
 }
 
 impl Route {
-    /// Inputs: logits `[rows, experts]`; corrections `[experts]`, floats (any without). Outputs: experts `[rows, top_k]` u32,
+    /// Inputs: logits `[rows, experts]`; corrections and factors `[experts]`, floats (any without). Outputs: experts `[rows, top_k]` u32,
     /// the best first, and their weights `[rows, top_k]` f32. `None` for over 32 chosen experts or groups, or over 1,024
     /// experts in all.
     pub fn plan(&self) -> Option<Plan> {
@@ -106,6 +117,7 @@ impl Route {
                 bits("CAP", self.softcap.unwrap_or(0.0)),
                 bits("FACTOR", self.factor),
                 ("CORRECTED", TemplateValue::Bool(self.correction == Correction::PerExpert)),
+                ("SCALED", TemplateValue::Bool(self.factors == ExpertFactors::PerExpert)),
                 ("RENORM", TemplateValue::Bool(self.weights == RouteWeights::Renormalized)),
             ],
             groups: [(self.rows + simds - 1) / simds, 1, 1],

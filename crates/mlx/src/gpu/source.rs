@@ -138,7 +138,7 @@ pub(super) static WMM_EXPERTS: Kernel =
 pub(super) static EXPERT_ROWS: Kernel =
     kernel!("expert_rows", &["experts"], &["order", "starts"], TensorCores);
 pub(super) static ROUTE: Kernel =
-    kernel!("route", &["logits", "correction"], &["experts", "weights"], Dialect);
+    kernel!("route", &["logits", "correction", "factors"], &["experts", "weights"], Dialect);
 pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights"], &["y"], Dialect);
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_WIDE: Kernel = kernel!("wmm_wide", WEIGHTS, &["y"], Warpgroups);

@@ -1,7 +1,9 @@
 //! Choice of experts, and the weighted sum of what they computed, in both dialects.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Correction, Dialect, ExpertGroups, Plan, Route, RouteWeights, Scores, WeightedSum};
+use mlx::gpu::{
+    Correction, Dialect, ExpertFactors, ExpertGroups, Plan, Route, RouteWeights, Scores, WeightedSum,
+};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
 
@@ -16,11 +18,12 @@ const PLAIN: Route = Route {
     groups: ExpertGroups::ONE,
     weights: RouteWeights::Scores,
     factor: 1.0,
+    factors: ExpertFactors::Absent,
 };
 const RENORMALIZED: Route = Route { weights: RouteWeights::Renormalized, ..PLAIN };
 const CORRECTED: Route = Route { correction: Correction::PerExpert, scores: Scores::Sigmoid, ..RENORMALIZED };
 
-const ROUTES: [Route; 9] = [
+const ROUTES: [Route; 10] = [
     Route { dtype: Bf16, rows: 5, experts: 128, top_k: 8, ..RENORMALIZED },
     Route { rows: 3, experts: 20, ..PLAIN },
     Route { dtype: F16, top_k: 4, ..RENORMALIZED },
@@ -30,22 +33,35 @@ const ROUTES: [Route; 9] = [
     Route { dtype: Bf16, rows: 3, experts: 64, top_k: 6, ..CORRECTED },
     Route { rows: 3, experts: 40, top_k: 4, scores: Scores::SqrtSoftplus, ..CORRECTED },
     Route { rows: 2, experts: 32, top_k: 4, scores: Scores::ChosenSoftmax, ..PLAIN },
+    Route {
+        dtype: Bf16,
+        rows: 5,
+        experts: 128,
+        top_k: 8,
+        scores: Scores::ChosenSoftmax,
+        factors: ExpertFactors::PerExpert,
+        ..PLAIN
+    },
 ];
 
 const fn groups(count: i32, kept: i32, best: i32) -> ExpertGroups {
     ExpertGroups { count, kept, best }
 }
 
-/// Logits of a route, with equal ones among them, and corrections.
+/// Logits of a route, with equal ones among them, corrections and factors.
 fn inputs(route: &Route) -> Vec<Tensor> {
     let mut numbers = Numbers(route.experts as u64);
-    vec![numbers.tensor(route.dtype, &[route.rows, route.experts]), numbers.tensor(F32, &[route.experts])]
+    vec![
+        numbers.tensor(route.dtype, &[route.rows, route.experts]),
+        numbers.tensor(F32, &[route.experts]),
+        numbers.tensor(Bf16, &[route.experts]),
+    ]
 }
 
 /// Experts and weights of all rows.
 fn expected(route: &Route, inputs: &[Tensor]) -> (Vec<f64>, Vec<f64>) {
     let (mut experts, mut weights) = (Vec::new(), Vec::new());
-    let corrections = inputs[1].to_f64();
+    let (corrections, factors) = (inputs[1].to_f64(), inputs[2].to_f64());
     for row in inputs[0].to_f64().chunks_exact(route.experts as usize) {
         let capped = |logit: &f64| match route.softcap.map(f64::from) {
             Some(cap) => cap * (logit / cap).tanh(),
@@ -89,13 +105,17 @@ fn expected(route: &Route, inputs: &[Tensor]) -> (Vec<f64>, Vec<f64>) {
             (RouteWeights::Scores, _) => 1.0,
         };
         experts.extend(best.iter().map(|expert| *expert as f64));
-        weights.extend(best.iter().map(|expert| weight(expert) / whole * f64::from(route.factor)));
+        let factor = |expert: usize| match route.factors {
+            ExpertFactors::Absent => f64::from(route.factor),
+            ExpertFactors::PerExpert => f64::from(route.factor) * factors[expert],
+        };
+        weights.extend(best.iter().map(|expert| weight(expert) / whole * factor(*expert)));
     }
     (experts, weights)
 }
 
 fn types(route: &Route) -> Vec<Dtype> {
-    vec![route.dtype, F32]
+    vec![route.dtype, F32, Bf16]
 }
 
 fn route_program(name: &str, dialect: Dialect, broken: Break) -> Program {
@@ -126,7 +146,9 @@ fn logits_that_are_not_numbers_choose_experts_that_exist() {
     let program = route_program("route_nan", Dialect::Cuda, None);
     let route = &ROUTES[0];
     let logits = Tensor::garbage(&[route.rows, route.experts], route.dtype);
-    let made = program.run(0, &route.plan().unwrap(), &[logits, inputs(route).remove(1)], 1).unwrap();
+    let made = program
+        .run(0, &route.plan().unwrap(), &[vec![logits], inputs(route).split_off(1)].concat(), 1)
+        .unwrap();
     let experts = made[made.len() - 2].to_f64();
     assert!(experts.iter().all(|expert| (0.0..f64::from(route.experts)).contains(expert)), "{experts:?}");
 }
@@ -180,6 +202,7 @@ fn broken_routes_and_sums_are_noticed() {
         ("&& !takes_part", "&& false"),
         ("v[i] += gk_f(correction[e])", "s[i] += gk_f(correction[e])"),
         ("x = less; }", "break; }"),
+        ("gk_f(factors[expert])", "gk_f(factors[lane])"),
     ];
     for (at, (old, new)) in breaks.into_iter().enumerate() {
         let program = route_program(&format!("route_broken_{at}"), Dialect::Cuda, Some((old, new)));

@@ -5,6 +5,7 @@
 use mlx::{Array, Dtype, fast};
 
 use super::{Linear, ResidualStream};
+use crate::ops::Ops;
 use crate::weights::Store;
 use crate::{AlternatingUpdates, LoadError};
 
@@ -17,6 +18,7 @@ pub(crate) struct CopiesBlock {
 
 /// Prediction and correction of one layer.
 pub(crate) struct AlternatingBlock {
+    ops: &'static dyn Ops,
     spec: AlternatingUpdates,
     /// `[hidden]`
     norm: Array,
@@ -73,6 +75,7 @@ impl AlternatingBlock {
         };
         let (prediction, correction) = (limited("prediction_coefs")?, limited("correction_coefs")?);
         Ok(Self {
+            ops: store.ops(),
             spec,
             prediction,
             correction,
@@ -122,7 +125,7 @@ impl AlternatingBlock {
     /// Which copy a layer computes.
     pub(crate) fn active(&self, copies: &[Array]) -> mlx::Result<ResidualStream> {
         let active = copies.get(self.spec.active).ok_or_else(|| mlx::Error::new("the active copy"))?;
-        Ok(ResidualStream::new(active.clone()))
+        Ok(ResidualStream::new(self.ops, active.clone()))
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {

@@ -19,7 +19,7 @@ pub(crate) struct TokenInputs {
 pub(crate) enum FinishBlock {
     AddEmbeddings { gain: Array },
     PerLayerInput(Box<PerLayerBlock>),
-    Scale { ops: &'static dyn Ops, factor: Array },
+    Scale { factor: Array },
 }
 
 /// The gate on a layer's own embeddings.
@@ -44,7 +44,7 @@ impl FinishBlock {
         let at = |name: &str| format!("{path}.{name}");
         Ok(match *spec {
             Finish::AddEmbeddings => Self::AddEmbeddings { gain: store.vector(&at("embed_skip.weight"))? },
-            Finish::Scale => Self::Scale { ops: store.ops(), factor: store.vector(&at("layer_scalar"))? },
+            Finish::Scale => Self::Scale { factor: store.vector(&at("layer_scalar"))? },
             Finish::PerLayerInput { act, norm_eps, .. } => Self::PerLayerInput(Box::new(PerLayerBlock {
                 ops: store.ops(),
                 act,
@@ -59,18 +59,17 @@ impl FinishBlock {
     pub(crate) fn forward(&self, x: &mut ResidualStream, inputs: &TokenInputs) -> mlx::Result<()> {
         match self {
             Self::AddEmbeddings { gain } => x.add(&inputs.embedded * gain),
-            Self::Scale { ops, factor } => x.scale(*ops, factor)?,
+            Self::Scale { factor } => x.scale(factor),
             Self::PerLayerInput(block) => {
-                let term = block.forward(x.value(), inputs)?;
-                x.add(term);
+                let term = block.forward(x.value()?, inputs)?;
+                x.add(term)
             }
         }
-        Ok(())
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         match self {
-            Self::AddEmbeddings { gain: one } | Self::Scale { factor: one, .. } => vec![one],
+            Self::AddEmbeddings { gain: one } | Self::Scale { factor: one } => vec![one],
             Self::PerLayerInput(block) => {
                 let linears = block.gate.arrays().into_iter().chain(block.projection.arrays());
                 linears.chain(block.norm.arrays()).collect()

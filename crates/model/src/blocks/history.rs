@@ -22,7 +22,7 @@ impl HistoryBlock {
 
     /// `[T, hidden]`
     pub(crate) fn read(&self, x: &mut ResidualStream) -> mlx::Result<Array> {
-        let now = x.value().clone();
+        let now = x.value()?.clone();
         if x.history().is_empty() {
             return Ok(now);
         }

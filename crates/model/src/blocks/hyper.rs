@@ -6,6 +6,7 @@
 use mlx::{Array, Dtype, fast};
 
 use super::ResidualStream;
+use crate::ops::Ops;
 use crate::weights::Store;
 use crate::{HyperConnections, LoadError};
 
@@ -76,10 +77,10 @@ impl HyperBlock {
 
 impl HyperConnections {
     /// A stream of copies of `x`, `[T, hidden]`, of which the first part reads one.
-    pub(crate) fn copies(self, x: &Array) -> mlx::Result<ResidualStream> {
+    pub(crate) fn copies(self, ops: &'static dyn Ops, x: &Array) -> mlx::Result<ResidualStream> {
         let (rows, others) = (x.dim(0)?, self.copies as i32 - 1);
         let one = Array::ones(&[rows, 1], Dtype::F32)?;
-        let mut stream = ResidualStream::new(x.clone());
+        let mut stream = ResidualStream::new(ops, x.clone());
         stream.copies = vec![x.clone(); self.copies];
         stream.read_shares =
             Some(mlx::concatenate(&[&one, &Array::zeros(&[rows, others], Dtype::F32)?], -1)?);

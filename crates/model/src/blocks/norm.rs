@@ -74,6 +74,7 @@ impl NormBlock {
 /// The residual stream, `[T, hidden]`: a sum whose last term may still be outstanding, so that the
 /// addition and the norm that follows it can be one kernel.
 pub(crate) struct ResidualStream {
+    ops: &'static dyn Ops,
     sum: Array,
     pending: Option<Array>,
     /// A term that joins behind the next layer.
@@ -98,8 +99,9 @@ struct StreamReads {
 }
 
 impl ResidualStream {
-    pub(crate) fn new(x: Array) -> Self {
+    pub(crate) fn new(ops: &'static dyn Ops, x: Array) -> Self {
         Self {
+            ops,
             sum: x,
             pending: None,
             deferred: None,
@@ -111,9 +113,9 @@ impl ResidualStream {
     }
 
     /// A stream in float32, which parts read in the dtype of `x`; the first read is rounded to bfloat16.
-    pub(crate) fn in_float32(x: &Array) -> mlx::Result<Self> {
+    pub(crate) fn in_float32(ops: &'static dyn Ops, x: &Array) -> mlx::Result<Self> {
         let reads = Some(StreamReads { dtype: x.dtype()?, rounds_next: true });
-        Ok(Self { reads, ..Self::new(x.astype(Dtype::F32)?) })
+        Ok(Self { reads, ..Self::new(ops, x.astype(Dtype::F32)?) })
     }
 
     /// Of a stream in float32: the next read is rounded to bfloat16.
@@ -130,9 +132,9 @@ impl ResidualStream {
     }
 
     /// `x *= factor`, `[1]`
-    pub(crate) fn scale(&mut self, ops: &dyn Ops, factor: &Array) -> mlx::Result<()> {
+    pub(crate) fn scale(&mut self, factor: &Array) -> mlx::Result<()> {
         self.sum = match self.pending.take() {
-            Some(pending) => ops.add_scaled(&self.sum, &pending, factor)?,
+            Some(pending) => self.ops.add_scaled(&self.sum, &pending, factor)?,
             None => &self.sum * factor,
         };
         Ok(())
@@ -145,7 +147,7 @@ impl ResidualStream {
 
     /// Begins a block: what it is joins the history, and the sum begins with nothing.
     pub(crate) fn begin_block(&mut self) -> mlx::Result<()> {
-        let now = self.value().clone();
+        let now = self.value()?.clone();
         self.sum = Array::zeros(now.shape(), now.dtype()?)?;
         self.history.push(now);
         Ok(())
@@ -157,31 +159,30 @@ impl ResidualStream {
     }
 
     /// Adds what was deferred.
-    pub(crate) fn add_deferred(&mut self) {
-        if let Some(term) = self.deferred.take() {
-            self.add(term);
-        }
+    pub(crate) fn add_deferred(&mut self) -> mlx::Result<()> {
+        self.deferred.take().map_or(Ok(()), |term| self.add(term))
     }
 
     /// `x += term`, later.
-    pub(crate) fn add(&mut self, term: Array) {
+    pub(crate) fn add(&mut self, term: Array) -> mlx::Result<()> {
         if let Some(pending) = self.pending.replace(term) {
-            self.sum = &self.sum + pending;
+            self.sum = self.ops.add_term(&self.sum, &pending, None)?;
         }
+        Ok(())
     }
 
     /// `x += term` in these rows, `[n]` i32, each once.
     pub(crate) fn add_to_rows(&mut self, rows: &Array, term: &Array) -> mlx::Result<()> {
-        self.sum = self.value().clone().scatter_add_rows(rows, term)?;
+        self.sum = self.value()?.clone().scatter_add_rows(rows, term)?;
         Ok(())
     }
 
     /// `x`, with all that was added.
-    pub(crate) fn value(&mut self) -> &Array {
+    pub(crate) fn value(&mut self) -> mlx::Result<&Array> {
         if let Some(pending) = self.pending.take() {
-            self.sum = &self.sum + pending;
+            self.sum = self.ops.add_term(&self.sum, &pending, None)?;
         }
-        &self.sum
+        Ok(&self.sum)
     }
 
     /// `norm(x)`, with all that was added.

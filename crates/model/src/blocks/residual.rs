@@ -32,14 +32,15 @@ impl ResidualBlock {
     }
 
     /// Adds `term`, `[T, hidden]`, to `x`.
-    pub(crate) fn add(&self, x: &mut ResidualStream, term: Array) {
+    pub(crate) fn add(&self, x: &mut ResidualStream, term: Array) -> mlx::Result<()> {
         match self {
             Self::Scaled(1.0) => x.add(term),
             Self::Scaled(scale) => x.add(term * *scale),
             Self::Gate(gate) => x.add(term * gate),
             Self::Gated { stays, joins } => {
-                let kept = x.value() * stays;
+                let kept = x.value()? * stays;
                 x.set(kept + term * joins);
+                Ok(())
             }
         }
     }

@@ -7,12 +7,13 @@ use crate::blocks::{
     ResidualBlock, ResidualStream, TokenInputs,
 };
 use crate::blueprint::RESIDUAL_GATES;
-use crate::ops::LayerContext;
+use crate::ops::{LayerContext, Ops};
 use crate::weights::Store;
 use crate::{History, LayerSpec, LoadError, NormPlacement};
 
 /// One layer with its weights.
 pub(super) struct Layer {
+    ops: &'static dyn Ops,
     norm_placement: NormPlacement,
     /// Of the mixer and of the MLP.
     residual: [ResidualBlock; 2],
@@ -51,6 +52,7 @@ impl Layer {
             ResidualBlock::load(spec.residual, store, &format!("{path}.{}", RESIDUAL_GATES[part]))
         };
         Ok(Self {
+            ops: store.ops(),
             finish,
             history: match spec.history {
                 Some(History { begins_block }) => Some(LayerHistory {
@@ -92,7 +94,7 @@ impl Layer {
         }
         self.compute(x, layer)?;
         if self.shortcut.is_none() {
-            x.add_deferred();
+            x.add_deferred()?;
         }
         self.finish.iter().try_for_each(|finish| finish.forward(x, inputs))
     }
@@ -107,12 +109,12 @@ impl Layer {
         let normed = x.norm(before)?;
         let mask = crossing.mask.astype(normed.dtype()?)?;
         let mixed = self.mixer.forward(&normed, layer)?;
-        mixed_joins.add(x, mixed * &mask);
+        mixed_joins.add(x, mixed * &mask)?;
         match (rest, &self.mlp) {
             ([], None) => {}
             ([before_mlp], Some(mlp)) => {
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                transformed_joins.add(x, transformed * mask);
+                transformed_joins.add(x, transformed * mask)?;
             }
             _ => return Err(mlx::Error::new("a norm for the MLP of a layer of cross attention")),
         }
@@ -130,7 +132,7 @@ impl Layer {
         let predicted = alternating.predict(&x.copies)?;
         let mut active = alternating.active(&predicted)?;
         self.compute(&mut active, layer)?;
-        x.copies = alternating.correct(&predicted, active.value())?;
+        x.copies = alternating.correct(&predicted, active.value()?)?;
         let read = alternating.scaled(&x.copies)?;
         for finish in &self.finish {
             let FinishBlock::PerLayerInput(block) = finish else { continue };
@@ -152,10 +154,10 @@ impl Layer {
         if history.begins_block {
             x.begin_block()?;
         }
-        x.add(self.mixer.forward(&before.forward(&read)?, layer)?);
+        x.add(self.mixer.forward(&before.forward(&read)?, layer)?)?;
         let read = history.mlp.read(x)?;
         if let Some(mlp) = &self.mlp {
-            x.add(mlp.forward(&before_mlp.forward(&read)?)?);
+            x.add(mlp.forward(&before_mlp.forward(&read)?)?)?;
         }
         Ok(())
     }
@@ -192,60 +194,61 @@ impl Layer {
         }
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
             (NormPlacement::Bare, [], None) => {
-                let mixed = self.mixer.forward(x.value(), layer)?;
-                mixed_joins.add(x, mixed);
+                let mixed = self.mixer.forward(x.value()?, layer)?;
+                mixed_joins.add(x, mixed)?;
             }
             (NormPlacement::Alone { .. }, [before], None) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                mixed_joins.add(x, mixed);
+                mixed_joins.add(x, mixed)?;
             }
             (NormPlacement::MlpAlone { .. }, [before], Some(mlp)) => {
                 let transformed = mlp.forward(&x.norm(before)?)?;
-                transformed_joins.add(x, transformed);
+                transformed_joins.add(x, transformed)?;
             }
             (NormPlacement::Nothing, [], None) => {}
             (NormPlacement::Pre { .. }, [before, before_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                mixed_joins.add(x, mixed);
+                mixed_joins.add(x, mixed)?;
                 let normed = x.norm(before_mlp)?;
                 if let Some(shortcut) = &self.shortcut {
                     x.defer(shortcut.forward(&normed)?);
                 }
-                transformed_joins.add(x, mlp.forward(&normed)?);
+                transformed_joins.add(x, mlp.forward(&normed)?)?;
             }
             (NormPlacement::Parallel { .. }, [before], Some(mlp)) => {
                 let normed = x.norm(before)?;
-                let both = self.mixer.forward(&normed, layer)? + mlp.forward(&normed)?;
-                mixed_joins.add(x, both);
+                let (mixed, transformed) = (self.mixer.forward(&normed, layer)?, mlp.forward(&normed)?);
+                let both = self.ops.add_term(&mixed, &transformed, None)?;
+                mixed_joins.add(x, both)?;
             }
             (NormPlacement::ParallelPair { .. }, [before, before_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                mixed_joins.add(x, mixed + transformed);
+                mixed_joins.add(x, self.ops.add_term(&mixed, &transformed, None)?)?;
             }
             (NormPlacement::Post { .. }, [after, after_mlp], Some(mlp)) => {
-                let mixed = self.mixer.forward(x.value(), layer)?;
-                mixed_joins.add(x, after.forward(&mixed)?);
-                let transformed = mlp.forward(x.value())?;
-                transformed_joins.add(x, after_mlp.forward(&transformed)?);
+                let mixed = self.mixer.forward(x.value()?, layer)?;
+                mixed_joins.add(x, after.forward(&mixed)?)?;
+                let transformed = mlp.forward(x.value()?)?;
+                transformed_joins.add(x, after_mlp.forward(&transformed)?)?;
             }
             (NormPlacement::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
                 let normed = x.norm(before)?;
                 let mixed = self.mixer.forward(&normed, layer)?;
-                mixed_joins.add(x, after.forward(&mixed)?);
+                mixed_joins.add(x, after.forward(&mixed)?)?;
                 if let Some(laurel) = &self.laurel {
                     // The sum of two is as large as one.
-                    let both = (x.value() + laurel.forward(&normed)?) * 0.5f32.sqrt();
+                    let both = (x.value()? + laurel.forward(&normed)?) * 0.5f32.sqrt();
                     x.set(both);
                 }
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                transformed_joins.add(x, after_mlp.forward(&transformed)?);
+                transformed_joins.add(x, after_mlp.forward(&transformed)?)?;
             }
             (NormPlacement::OpenSandwich { .. }, [before, after, after_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                mixed_joins.add(x, after.forward(&mixed)?);
-                let transformed = mlp.forward(x.value())?;
-                transformed_joins.add(x, after_mlp.forward(&transformed)?);
+                mixed_joins.add(x, after.forward(&mixed)?)?;
+                let transformed = mlp.forward(x.value()?)?;
+                transformed_joins.add(x, after_mlp.forward(&transformed)?)?;
             }
             _ => return Err(mlx::Error::new("the norms and the MLP that the norm placement names")),
         }

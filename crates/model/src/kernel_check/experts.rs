@@ -4,7 +4,7 @@ use mlx::{Array, Dtype};
 
 use super::weights::CheckedWeights;
 use super::{KernelCheck, distance, normal};
-use crate::ops::{Kernels, Ops, Weight};
+use crate::ops::{ExpertVectors, Kernels, Ops, Weight};
 use crate::{Blueprint, Mlp, Moe, Router};
 
 /// Experts that take part: all of a large model would take gigabytes.
@@ -41,13 +41,13 @@ fn error(
 ) -> mlx::Result<f64> {
     let [weight, reference] = weights.random(&[experts, moe.expert.width(), hidden], dtype, 7)?;
     let (x, logits) = (normal(&[rows, hidden], dtype, 8)?, normal(&[rows, experts], dtype, 9)?);
-    let correction = match moe.router.correction_bias {
-        true => Some(normal(&[experts], Dtype::F32, 10)?),
-        false => None,
-    };
+    let numbers = |wanted: bool, seed| wanted.then(|| normal(&[experts], Dtype::F32, seed)).transpose();
+    let (correction, factors) =
+        (numbers(moe.router.correction_bias, 10)?, numbers(moe.router.expert_scales, 11)?);
+    let vectors = ExpertVectors { correction: correction.as_ref(), factors: factors.as_ref() };
     let run = |ops: &dyn Ops, weight: &Weight| -> mlx::Result<Array> {
         let router = Router { groups: moe.router.groups.filter(|_| experts == moe.experts), ..moe.router };
-        let (chosen, weights) = ops.route(&logits, &router, correction.as_ref(), moe.top_k.min(experts))?;
+        let (chosen, weights) = ops.route(&logits, &router, vectors, moe.top_k.min(experts))?;
         ops.weighted_sum(&ops.expert_linear(&x, &chosen, weight)?, &weights)
     };
     distance(&run(Kernels::Gpu.ops(), &weight)?, &run(Kernels::Mlx.ops(), &reference)?)

@@ -7,6 +7,7 @@ use super::moe::MoeBlock;
 use super::{GatedMlp, Moe};
 use crate::blocks::{MlpBlock, NormBlock};
 use crate::manifest::Scope;
+use crate::ops::Ops;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 use crate::weights::Store;
@@ -49,6 +50,7 @@ impl Footprint for DenseAndRouted {
 
 /// Both, with their weights.
 pub(super) struct DenseAndRoutedBlock {
+    ops: &'static dyn Ops,
     dense: GatedBlock,
     routed: MoeBlock,
     norms: [NormBlock; 5],
@@ -60,6 +62,7 @@ impl DenseAndRoutedBlock {
         let norms = NORMS.map(|name| store.norm(&format!("{path}.{name}"), spec.norm, hidden));
         let [before, after, routed, routed_after, router] = norms;
         Ok(Self {
+            ops: store.ops(),
             norms: [before?, after?, routed?, routed_after?, router?],
             dense: GatedBlock::load(&spec.dense, store, &format!("{path}.dense"))?,
             routed: MoeBlock::load(&spec.routed, store, path)?,
@@ -72,7 +75,7 @@ impl MlpBlock for DenseAndRoutedBlock {
         let [before, after, routed, routed_after, router] = &self.norms;
         let dense = after.forward(&self.dense.forward(&before.forward(x)?)?)?;
         let routed = self.routed.routed_by(&router.forward(x)?, &routed.forward(x)?)?;
-        Ok(dense + routed_after.forward(&routed)?)
+        self.ops.add_term(&dense, &routed_after.forward(&routed)?, None)
     }
 
     fn arrays(&self) -> Vec<&Array> {

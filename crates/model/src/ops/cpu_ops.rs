@@ -11,8 +11,8 @@ use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
 use super::{
-    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ConvolutionCall, HeadNorm, LatentCall,
-    LayerContext, LowRankLayout, LowRankStack, Ops, Rotation, Weight,
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ConvolutionCall, ExpertVectors, HeadNorm,
+    LatentCall, LayerContext, LowRankLayout, LowRankStack, Ops, Rotation, Weight,
 };
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
@@ -99,12 +99,15 @@ impl Ops for CpuOps {
         &self,
         logits: &Array,
         router: &Router,
-        correction: Option<&Array>,
+        vectors: ExpertVectors<'_>,
         top_k: usize,
     ) -> mlx::Result<(ChosenExperts, Array)> {
-        match route::route(logits, router, correction, top_k)? {
-            Some(chosen) => Ok(chosen),
-            None => MlxOps.route(logits, router, correction, top_k),
+        match route::route(logits, router, vectors.correction, top_k)? {
+            Some((experts, weights)) => {
+                let weights = vectors.scaled(&experts, weights)?;
+                Ok((experts, weights))
+            }
+            None => MlxOps.route(logits, router, vectors, top_k),
         }
     }
 

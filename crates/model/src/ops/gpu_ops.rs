@@ -12,7 +12,10 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
-use super::{AttentionCall, AttentionNeeds, ByLength, ChosenExperts, LatentCall, LayerContext, Ops, Weight};
+use super::{
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ExpertVectors, LatentCall, LayerContext, Ops,
+    Weight,
+};
 use crate::forward::{AttentionPath, StatePath};
 use crate::gpu_switches::{GpuKernel, is_on};
 use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
@@ -87,12 +90,12 @@ impl Ops for GpuOps {
         &self,
         logits: &Array,
         router: &Router,
-        correction: Option<&Array>,
+        vectors: ExpertVectors<'_>,
         top_k: usize,
     ) -> mlx::Result<(ChosenExperts, Array)> {
-        match experts::route(logits, router, correction, top_k)? {
+        match experts::route(logits, router, vectors, top_k)? {
             Some(chosen) => Ok(chosen),
-            None => MlxOps.route(logits, router, correction, top_k),
+            None => MlxOps.route(logits, router, vectors, top_k),
         }
     }
 

@@ -11,7 +11,7 @@ mod rwkv7;
 
 use mlx::{Array, Dtype, Quantized, fast};
 
-use super::{AttentionCall, AttentionNeeds, ChosenExperts, LayerContext, Ops, Weight};
+use super::{AttentionCall, AttentionNeeds, ChosenExperts, ExpertVectors, LayerContext, Ops, Weight};
 use crate::forward::{AttentionPath, StatePath};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, Mamba2, Mixer, Router};
@@ -81,10 +81,12 @@ impl Ops for MlxOps {
         &self,
         logits: &Array,
         router: &Router,
-        correction: Option<&Array>,
+        vectors: ExpertVectors<'_>,
         top_k: usize,
     ) -> mlx::Result<(ChosenExperts, Array)> {
-        route::route(logits, router, correction, top_k)
+        let (experts, weights) = route::route(logits, router, vectors.correction, top_k)?;
+        let weights = vectors.scaled(&experts, weights)?;
+        Ok((experts, weights))
     }
 
     fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {

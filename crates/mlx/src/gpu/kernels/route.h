@@ -1,8 +1,9 @@
 // The experts of each row: those with the TOPK largest scores, the largest first, equal ones by their number, and their weights.
 // SCORES 0: the softmax over a row's logits; 1: the same, but over the chosen ones alone; 2: the sigmoid of each; 3: the square
 // root of the softplus of each. CORRECTED scores choose with correction added. Of GROUPS groups of experts the KEPT with the
-// largest sums of their BEST scores take part; the scores of the others are zero.
-// in:  logits [rows, E] of T; correction [E], floats (read if CORRECTED)
+// largest sums of their BEST scores take part; the scores of the others are zero. SCALED weights are multiplied by their expert's
+// factor in the end.
+// in:  logits [rows, E] of T; correction [E], floats (read if CORRECTED); factors [E], floats (read if SCALED)
 // out: experts [rows, TOPK] uint; weights [rows, TOPK] float: their scores times FACTOR, divided by their sum if RENORM
 // groups (rows / NS rounded up), NS simd groups: one a row. TOPK and GROUPS up to 32
 constexpr int IT = (E + 31) / 32, SIZE = E / GROUPS;
@@ -82,5 +83,7 @@ for (int j = 0; j < TOPK; ++j) {
 const float chosen = gk_sum(weight), whole = RENORM || SCORES == 1 ? chosen : SCORES == 0 ? sum : 1;
 if (lane < TOPK && own <= last) {
   experts[(gk_long)row * TOPK + lane] = expert;
-  weights[(gk_long)row * TOPK + lane] = weight / whole * GK_FLOAT(FACTOR);
+  weight = weight / whole * GK_FLOAT(FACTOR);
+  if (SCALED) weight *= gk_f(factors[expert]);
+  weights[(gk_long)row * TOPK + lane] = weight;
 }

@@ -5,7 +5,7 @@ use mlx::Array;
 use super::Router;
 use crate::LoadError;
 use crate::blocks::Linear;
-use crate::ops::{ChosenExperts, Ops};
+use crate::ops::{ChosenExperts, ExpertVectors, Ops};
 use crate::weights::Store;
 
 /// A router with its projection to one logit an expert.
@@ -16,32 +16,28 @@ pub(crate) struct RouterBlock {
     gate: Linear,
     /// `[experts]` f32, both.
     correction: Option<Array>,
-    scales: Option<Array>,
+    factors: Option<Array>,
 }
 
 impl RouterBlock {
     pub(crate) fn load(kind: Router, top_k: usize, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let correction = format!("{path}.gate.e_score_correction_bias");
         let correction = kind.correction_bias.then(|| store.float(&correction)).transpose()?;
-        let scales = format!("{path}.gate.per_expert_scale");
-        let scales = kind.expert_scales.then(|| store.float(&scales)).transpose()?;
+        let factors = format!("{path}.gate.per_expert_scale");
+        let factors = kind.expert_scales.then(|| store.float(&factors)).transpose()?;
         let gate = store.linear(&format!("{path}.gate"))?;
-        Ok(Self { ops: store.ops(), kind, top_k, gate, correction, scales })
+        Ok(Self { ops: store.ops(), kind, top_k, gate, correction, factors })
     }
 
     /// The chosen experts of each row of `x`, `[T, hidden]`, and the weight of each in float32, `[T, top_k]`.
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<(ChosenExperts, Array)> {
         let logits = self.gate.forward(x)?;
         let logits = if self.kind.logit_scale == 1.0 { logits } else { logits * self.kind.logit_scale };
-        let (experts, weights) = self.ops.route(&logits, &self.kind, self.correction.as_ref(), self.top_k)?;
-        let weights = match &self.scales {
-            Some(scales) => weights * scales.take(&experts.indices, 0)?,
-            None => weights,
-        };
-        Ok((experts, weights))
+        let vectors = ExpertVectors { correction: self.correction.as_ref(), factors: self.factors.as_ref() };
+        self.ops.route(&logits, &self.kind, vectors, self.top_k)
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.gate.arrays().into_iter().chain(&self.correction).chain(&self.scales).collect()
+        self.gate.arrays().into_iter().chain(&self.correction).chain(&self.factors).collect()
     }
 }

@@ -2,13 +2,13 @@
 
 use mlx::device::{Backend, backend};
 use mlx::gpu::{
-    Correction, ExpertGroups, FewRowsWeight, Route, RouteWeights, Scores, WeightedSum, expert_product,
-    expert_rows,
+    Correction, ExpertFactors, ExpertGroups, FewRowsWeight, Route, RouteWeights, Scores, WeightedSum,
+    expert_product, expert_rows,
 };
 use mlx::{Array, Dtype, QuantMode, Sorted};
 
 use crate::gpu_switches::{GpuKernel, is_on};
-use crate::ops::{ChosenExperts, RowOrder, Weight};
+use crate::ops::{ChosenExperts, ExpertVectors, RowOrder, Weight};
 use crate::take_rows::take_rows;
 use crate::{RouteScores, Router};
 
@@ -90,7 +90,7 @@ fn sorted(x: &Array, experts: &ChosenExperts, weight: &Array) -> mlx::Result<Arr
 pub(super) fn route(
     logits: &Array,
     router: &Router,
-    correction: Option<&Array>,
+    ExpertVectors { correction, factors }: ExpertVectors<'_>,
     top_k: usize,
 ) -> mlx::Result<Option<(ChosenExperts, Array)>> {
     let scores = match router.scores {
@@ -117,9 +117,11 @@ pub(super) fn route(
         groups,
         weights: if router.renormalize { RouteWeights::Renormalized } else { RouteWeights::Scores },
         factor: router.scale,
+        factors: if factors.is_some() { ExpertFactors::PerExpert } else { ExpertFactors::Absent },
     };
     let Some(plan) = route.plan().filter(|_| rows > 0 && is_on(GpuKernel::Experts)) else { return Ok(None) };
-    let made: Result<[Array; 2], _> = plan.call(&[logits, correction.unwrap_or(logits)])?.try_into();
+    let made: Result<[Array; 2], _> =
+        plan.call(&[logits, correction.unwrap_or(logits), factors.unwrap_or(logits)])?.try_into();
     let [chosen, weights] = made.map_err(|_| mlx::Error::new("experts and their weights"))?;
     Ok(Some((ChosenExperts::new(chosen), weights)))
 }
