@@ -24,7 +24,14 @@ impl ConvolutionCall<'_> {
             true => (self.x.clone(), [above.0, left.0]),
             false => (self.padded()?, [0, 0]),
         };
-        x.conv2d(self.weight, [self.stride; 2], padding, [1, 1], self.groups)
+        match (x.dims()?, self.weight.dims()?, padding) {
+            // MLX has kernels for lines.
+            ([_, _, 1, _], [_, _, 1, _], [padding, 0]) => {
+                let weight = self.weight.squeeze(&[2])?;
+                x.squeeze(&[2])?.conv1d(&weight, self.stride, padding, 1, self.groups)?.expand_dims(&[2])
+            }
+            _ => x.conv2d(self.weight, [self.stride; 2], padding, [1, 1], self.groups),
+        }
     }
 
     /// As a product of the places that each output reads, laid end to end. Of one group.

@@ -56,11 +56,14 @@ impl StemBlock {
         const PADDING: i32 = (KERNEL / 2) as i32;
         match self {
             Self::Frames { ops, act, convolutions } => {
-                let mut x = spectrum.astype(dtype)?.expand_dims(&[0])?;
+                // A map of one column.
+                let mut x = spectrum.astype(dtype)?.expand_dims(&[0, 2])?;
                 for ((weight, bias), stride) in convolutions.iter().zip([1, 2]) {
-                    x = ops.act(&(x.conv1d(weight, stride, PADDING, 1, 1)? + bias), *act)?;
+                    let (weight, padding) = (&weight.expand_dims(&[2])?, [(PADDING, PADDING), (0, 0)]);
+                    let call = ConvolutionCall { x: &x, weight, stride, groups: 1, padding };
+                    x = ops.act(&(ops.convolve_map(call)? + bias), *act)?;
                 }
-                x.squeeze(&[0])
+                x.squeeze(&[0, 2])
             }
             Self::Planes { ops, padding, convolutions, linear } => {
                 let frames = match padding {
