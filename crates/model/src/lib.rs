@@ -16,6 +16,7 @@ mod blocks;
 mod blueprint;
 mod config;
 pub mod convert;
+mod cross_weights;
 mod decoder;
 mod dims;
 pub mod encoders;
@@ -53,6 +54,7 @@ pub use blueprint::{
     Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
+pub use cross_weights::{CrossHead, CrossWeights};
 pub use decoder::{LaunchStats, Model, PassShape, RowLogits};
 pub use dims::{DimFields, Dims};
 pub use error::Error;
@@ -63,12 +65,11 @@ pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::Manifest;
 pub use mixers::{
     Absent, Attention, AttentionSpan, Bidirectional, BlockSparse, Candidates, ChannelMix,
-    CompressedAttention, Compressor, ConvAttention, ConvGate, CrossAttention, CrossHead, CrossWeights, Decay,
-    DeltaAttention, DeltaGate, EntryIndexer, EntryReads, GatedDelta, HeadGate, IndexedAttention, Indexer,
-    KeyConv, KeyReads, KeySource, LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer,
-    NgramEmbedding, NormAt, NormOver, OpenGroup, OutNorm, OutputGate, Parallel, PerPosition, QkNorm, RgLru,
-    RowCache, SelectiveMamba2, ShortConv, StepNorms, Temperature, TimeMix, TokenHistory, TokenShift,
-    WkvState,
+    CompressedAttention, Compressor, ConvAttention, ConvGate, CrossAttention, Decay, DeltaAttention,
+    DeltaGate, EntryIndexer, EntryReads, GatedDelta, HeadGate, IndexedAttention, Indexer, KeyConv, KeyReads,
+    KeySource, LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt,
+    NormOver, OpenGroup, OutNorm, OutputGate, Parallel, PerPosition, QkNorm, RgLru, RowCache,
+    SelectiveMamba2, ShortConv, StepNorms, Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
 };
 pub use mlps::{
     Activation, DenseAndRouted, Expert, GatedMlp, Latent, LatentNorms, LinearMlp, Mlp, Moe, NormedMlp,

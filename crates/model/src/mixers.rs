@@ -42,7 +42,7 @@ pub use attention::{
 pub use compressed::{Candidates, CompressedAttention, Compressor, EntryIndexer, EntryReads, OpenGroup};
 pub use conv_attention::{ConvAttention, KeyConv};
 pub use conv_gate::ConvGate;
-pub use cross_attention::{CrossAttention, CrossHead, CrossWeights};
+pub use cross_attention::CrossAttention;
 pub use delta_attention::{Decay, DeltaAttention, DeltaGate};
 pub use gated_delta::GatedDelta;
 pub use indexed_attention::IndexedAttention;

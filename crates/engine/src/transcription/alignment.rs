@@ -10,6 +10,7 @@ use crate::AlignedTokens;
 
 /// Frames on each side of the median that smooths weights.
 const MEDIAN_REACH: usize = 3;
+const SMOOTHED: usize = 2 * MEDIAN_REACH + 1;
 
 /// Weights of all tokens of a prompt, as they arrive.
 pub(super) struct HeadWeights {
@@ -82,10 +83,10 @@ fn smoothed(row: &[f32]) -> Vec<f32> {
     let mirrored = (1..=MEDIAN_REACH).rev().chain(0..row.len());
     let mirrored = mirrored.chain((row.len() - 1 - MEDIAN_REACH..row.len() - 1).rev());
     let padded: Vec<f32> = mirrored.filter_map(|at| row.get(at).copied()).collect();
-    padded.array_windows().map(|window| median(*window)).collect()
+    padded.windows(SMOOTHED).filter_map(|window| window.try_into().ok().map(median)).collect()
 }
 
-fn median(mut window: [f32; 2 * MEDIAN_REACH + 1]) -> f32 {
+fn median(mut window: [f32; SMOOTHED]) -> f32 {
     window.sort_unstable_by(f32::total_cmp);
     window[MEDIAN_REACH]
 }

@@ -15,7 +15,6 @@ use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 
 pub(crate) use forward::CrossAttentionBlock;
-pub use weights::{CrossHead, CrossWeights};
 
 /// Names of the norms of queries and keys.
 const NORMS: [&str; 2] = ["q_norm", "k_norm"];

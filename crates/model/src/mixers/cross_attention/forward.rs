@@ -2,7 +2,7 @@
 
 use mlx::Array;
 
-use super::{CrossAttention, NORMS};
+use super::{CrossAttention, NORMS, weights};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::ops::{LayerContext, Ops};
 use crate::weights::Store;
@@ -66,7 +66,7 @@ impl MixerBlock for CrossAttentionBlock {
         };
         let nothing = |from: i32, to: i32| Array::zeros(&[to - from, width], queries.dtype()?);
         let (mut parts, mut next) = (Vec::new(), 0);
-        for CrossRows { rows, states, weights } in &cross.spans {
+        for CrossRows { rows, states, weights: collected } in &cross.spans {
             let (start, end) = (rows.start as i32, rows.end as i32);
             if start > next {
                 parts.push(nothing(next, start)?);
@@ -74,8 +74,9 @@ impl MixerBlock for CrossAttentionBlock {
             let part =
                 queries.slice(&[start, 0, 0], &[end, self.spec.heads as i32, self.spec.head_dim as i32])?;
             let [keys, values] = states.of_layer(self.spec.number)?;
-            if let Some(weights) = weights {
-                weights.collect((&self.spec, self.ops), &part, keys)?;
+            if let Some(collected) = collected {
+                let of_head = |head| weights::of_head(self.ops, [&part, keys], head, collected.keys);
+                collected.collect(self.spec.number, of_head)?;
             }
             parts.push(self.seen(&part, [keys, values])?.astype(queries.dtype()?)?);
             next = end;
