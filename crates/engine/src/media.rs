@@ -33,6 +33,30 @@ pub enum MediaSource {
     Base64(MediaBytes),
     /// At a URL, which the engine does not fetch: the request is refused.
     Url(String),
+    /// Images that are the frames of a video, so many in 1,000 seconds.
+    Frames {
+        /// None of them has frames itself.
+        files: Vec<MediaSource>,
+        #[allow(missing_docs)]
+        per_1000_s: u32,
+    },
+}
+
+/// The files of a part.
+pub(crate) enum MediaFiles<'a> {
+    One(Cow<'a, [u8]>),
+    /// Images that are the frames of a video, and how many a second.
+    Frames(Vec<Cow<'a, [u8]>>, f64),
+}
+
+impl MediaFiles<'_> {
+    /// The file, or that of the first frame.
+    pub(crate) fn first(&self) -> &[u8] {
+        match self {
+            Self::One(file) => file,
+            Self::Frames(files, _) => files.first().map_or(&[], |file| file),
+        }
+    }
 }
 
 impl MediaSource {
@@ -42,15 +66,37 @@ impl MediaSource {
             Self::Bytes(bytes) => Some(ContentKey::of_bytes(bytes.as_slice())),
             Self::Base64(text) => Some(ContentKey::of_base64(text.as_slice())),
             Self::Url(_) => None,
+            Self::Frames { files, per_1000_s } => {
+                let keys = files.iter().map(Self::key).collect::<Option<Vec<_>>>()?;
+                Some(ContentKey::of_frames(&keys, *per_1000_s))
+            }
         }
     }
 
-    /// The file; `None` for a URL.
-    pub(crate) fn file(&self) -> Result<Option<Cow<'_, [u8]>>, omnibus_media::Error> {
+    /// The files; an empty one for a URL, which [`key`](Self::key) tells from others.
+    pub(crate) fn files(&self) -> Result<MediaFiles<'_>, omnibus_media::Error> {
+        Ok(match self {
+            Self::Bytes(bytes) => MediaFiles::One(Cow::Borrowed(bytes.as_slice())),
+            Self::Base64(text) => MediaFiles::One(Cow::Owned(decode_base64(text.as_slice())?)),
+            Self::Url(_) => MediaFiles::One(Cow::default()),
+            Self::Frames { files, per_1000_s } => {
+                let mut frames = Vec::with_capacity(files.len());
+                for (frame, file) in files.iter().enumerate() {
+                    let of_frame = |error| omnibus_media::Error::Frame { frame, error: Box::new(error) };
+                    if let MediaFiles::One(file) = file.files().map_err(of_frame)? {
+                        frames.push(file);
+                    }
+                }
+                MediaFiles::Frames(frames, f64::from(*per_1000_s) / 1000.0)
+            }
+        })
+    }
+
+    /// The source itself, or each of its frames.
+    pub fn each_file(&mut self) -> impl Iterator<Item = &mut Self> {
         match self {
-            Self::Bytes(bytes) => Ok(Some(Cow::Borrowed(bytes.as_slice()))),
-            Self::Base64(text) => decode_base64(text.as_slice()).map(|bytes| Some(Cow::Owned(bytes))),
-            Self::Url(_) => Ok(None),
+            Self::Frames { files, .. } => files.iter_mut(),
+            one => std::slice::from_mut(one).iter_mut(),
         }
     }
 
@@ -60,6 +106,7 @@ impl MediaSource {
             Self::Bytes(bytes) => bytes.as_slice().len() as u64,
             Self::Base64(text) => text.as_slice().len() as u64 / 4 * 3 + 3,
             Self::Url(_) => 0,
+            Self::Frames { files, .. } => files.iter().map(Self::file_bytes).sum(),
         }
     }
 }

@@ -41,6 +41,17 @@ impl ContentKey {
         ContentKey(hash.finalize().into())
     }
 
+    /// The key of a video of images with these keys, so many in 1,000 seconds.
+    pub fn of_frames(images: &[ContentKey], per_1000_s: u32) -> ContentKey {
+        let mut hash = Hasher::new();
+        hash.update(b"frames");
+        hash.update(&per_1000_s.to_le_bytes());
+        for image in images {
+            hash.update(&image.0);
+        }
+        ContentKey(hash.finalize().into())
+    }
+
     /// The key of a sound's samples.
     pub fn of_audio(audio: &Audio) -> ContentKey {
         let mut hash = Hasher::new();

@@ -44,6 +44,14 @@ pub enum Error {
         /// The first thing that is wrong with it.
         detail: String,
     },
+    /// One of the images that are the frames of a video is wrong.
+    #[error("frame {frame}: {error}")]
+    Frame {
+        /// Which one, from 0.
+        frame: usize,
+        /// What is wrong with it.
+        error: Box<Error>,
+    },
     /// There is nothing in it: no frames, no samples, no pixels.
     #[error("the {what} has no {missing}")]
     Empty {

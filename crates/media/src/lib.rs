@@ -23,7 +23,9 @@ mod spectrum;
 pub use audio::Audio;
 pub use clip::{Clip, Frame, Sampling};
 pub use content::ContentKey;
-pub use decode::{Alpha, Ffmpeg, Format, decode_audio, decode_base64, decode_image, decode_video};
+pub use decode::{
+    Alpha, Ffmpeg, Format, decode_audio, decode_base64, decode_frames, decode_image, decode_video,
+};
 pub use error::Error;
 pub use features::{Canvas, Elements, Expansion, Features, Grid, Layout, Piece, Tensor};
 pub use image::Image;

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use omnibus_engine::{Admission, ByteBudget, Input, MediaSource, Reserved};
+use omnibus_engine::{Admission, ByteBudget, Input, MediaItem, MediaSource, Reserved};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
@@ -95,12 +95,16 @@ impl MediaUrls {
     /// from elsewhere stay; the engine refuses them.
     pub fn fetch(&self, input: &mut Input, engine: &dyn Engine, tenant: &str) -> Result<(), ApiError> {
         let Input::Chat(chat) = input else { return Ok(()) };
-        let has_urls = chat.media.iter().any(|item| matches!(item.source, MediaSource::Url(_)));
+        let is_url = |file: &mut MediaSource| matches!(file, MediaSource::Url(_));
+        let has_urls = chat.media.iter_mut().any(|item| item.source.each_file().any(is_url));
         let _place = if has_urls { engine.admit(tenant)? } else { Admission::default() };
         let (mut left, mut reserved) = (self.bytes_max, self.budget.nothing());
-        for item in &mut chat.media {
-            let MediaSource::Url(url) = &item.source else { continue };
-            let fail = |why: String| ApiError::invalid(&item.field, format!("`{}`: {why}", item.field));
+        let files = chat.media.iter_mut().flat_map(|MediaItem { field, source }| {
+            source.each_file().map(|file| (&*field, file)).collect::<Vec<_>>()
+        });
+        for (field, file) in files {
+            let MediaSource::Url(url) = &*file else { continue };
+            let fail = |why: String| ApiError::invalid(field, format!("`{field}`: {why}"));
             let url = Url::parse(url).map_err(|error| fail(format!("is no URL: {error}")))?;
             let bytes = match url.scheme() {
                 "file" if !self.directories.is_empty() => self.read(&url, left, &mut reserved),
@@ -112,7 +116,7 @@ impl MediaUrls {
                 FetchError::OverBudget => ApiError::busy("the server is fetching too many large files"),
             })?;
             left = left.saturating_sub(bytes.len() as u64);
-            item.source = MediaSource::Bytes(bytes.into());
+            *file = MediaSource::Bytes(bytes.into());
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use omnibus_media::{
     Alpha, Audio, AudioProcessor, ConfigFiles, ContentKey, Error, Features, Ffmpeg, Format, Limits,
-    Processor, decode_audio, decode_image, decode_video,
+    Processor, decode_audio, decode_frames, decode_image, decode_video,
 };
 use omnibus_model::{Source, encoders};
 use omnibus_text::{ContentPart, Message};
@@ -30,7 +30,7 @@ pub(super) use prepared::{Prepared, PreparedContent};
 pub(crate) use sounds::SpeechWindow;
 
 use crate::Failure;
-use crate::media::{ByteBudget, EncoderPixels, MediaItem};
+use crate::media::{ByteBudget, EncoderPixels, MediaFiles, MediaItem};
 use crate::message::Ready;
 use crate::request::Chat;
 
@@ -187,8 +187,8 @@ impl MediaReader {
             return Ok(found);
         }
         let decoder = self.decoders.acquire();
-        let file = item.source.file().map_err(|error| fail(error.to_string()))?.unwrap_or_default();
-        let prepared = self.prepared(kind, &file).map_err(|error| match error {
+        let files = item.source.files().map_err(|error| fail(error.to_string()))?;
+        let prepared = self.prepared(kind, &files).map_err(|error| match error {
             PartError::Unusable(message) => fail(message),
             PartError::Busy => Failure::Busy { retry_after_s: 1 },
         });
@@ -198,10 +198,10 @@ impl MediaReader {
         Ok(prepared)
     }
 
-    fn prepared(&self, kind: MediaKind, bytes: &[u8]) -> Result<Prepared, PartError> {
+    fn prepared(&self, kind: MediaKind, files: &MediaFiles) -> Result<Prepared, PartError> {
         match (kind, &self.pictures, &self.audio) {
             (MediaKind::Image | MediaKind::Video, Some(pictures), _) => {
-                let (key, features) = pictures.decode(kind, bytes, &self.limits)?;
+                let (key, features) = pictures.decode(kind, files, &self.limits)?;
                 let (expansion, grid) = (features.expansion.clone(), features.grid);
                 let pixels = views::pixels(features, pictures.patch)?;
                 let contents = match kind {
@@ -220,7 +220,7 @@ impl MediaReader {
                 Ok(Prepared { contents, expansion, grid })
             }
             (MediaKind::Audio, _, Some(processor)) => {
-                let audio = decode_audio(bytes, &self.limits, processor.rate())?;
+                let audio = decode_audio(files.first(), &self.limits, processor.rate())?;
                 self.window_of(processor, &audio)
             }
             (_, None, _) | (MediaKind::Audio, _, None) => {
@@ -255,12 +255,15 @@ impl Pictures {
     fn decode(
         &self,
         kind: MediaKind,
-        bytes: &[u8],
+        files: &MediaFiles,
         limits: &Limits,
     ) -> Result<(ContentKey, Features), Error> {
         let (key, features) = match (kind, self.processor.sampling()) {
             (MediaKind::Video, Some(sampling)) => {
-                let clip = decode_video(bytes, limits, &sampling, self.ffmpeg.as_ref())?;
+                let clip = match files {
+                    MediaFiles::One(file) => decode_video(file, limits, &sampling, self.ffmpeg.as_ref())?,
+                    MediaFiles::Frames(images, rate) => decode_frames(images, *rate, limits, &sampling)?,
+                };
                 (ContentKey::of_clip(&clip), self.processor.video(&clip)?)
             }
             (MediaKind::Video, None) => {
@@ -268,6 +271,7 @@ impl Pictures {
                 return Err(Error::Unsuitable { what: "video", detail });
             }
             (MediaKind::Image | MediaKind::Audio, _) => {
+                let bytes = files.first();
                 let image = match (decode_image(bytes, limits, Alpha::default()), &self.ffmpeg) {
                     (Err(Error::Unsupported { .. }), Some(ffmpeg)) if is_for_ffmpeg(bytes) => {
                         ffmpeg.decode_image(bytes, limits)?

@@ -42,16 +42,26 @@ impl Keeping {
         if self.decoded > self.limits.decoded_pixels {
             return over(self.decoded, self.limits.decoded_pixels, "pixels in all of its frames");
         }
-        let wanted = self.indices.contains(&self.next);
+        let wanted = self.keeps_next();
         if wanted {
             self.pixels += pixels;
             if self.pixels > self.limits.clip_pixels {
                 return over(self.pixels, self.limits.clip_pixels, "pixels in the frames that are kept");
             }
         } else {
-            self.next += 1;
+            self.pass();
         }
         Ok(wanted)
+    }
+
+    /// Whether the next frame is kept.
+    pub fn keeps_next(&self) -> bool {
+        self.indices.contains(&self.next)
+    }
+
+    /// Leaves the next frame out.
+    pub fn pass(&mut self) {
+        self.next += 1;
     }
 
     /// Keeps the frame that was wanted.

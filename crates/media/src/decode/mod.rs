@@ -8,6 +8,7 @@ mod audio;
 mod base64;
 mod ffmpeg;
 mod format;
+mod frames;
 mod h264;
 mod heif;
 mod image;
@@ -20,6 +21,7 @@ pub use self::audio::decode_audio;
 pub use self::base64::decode_base64;
 pub use self::ffmpeg::Ffmpeg;
 pub use self::format::Format;
+pub use self::frames::decode_frames;
 pub use self::image::{Alpha, decode_image};
 pub use self::video::decode_video;
 

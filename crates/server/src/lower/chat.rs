@@ -140,15 +140,21 @@ pub(super) fn result(call_id: String, parts: Vec<Part>, media: &mut Vec<MediaIte
 /// A media part, whose bytes are added to `media`.
 fn media_part(wire: MediaPart, media: &mut Vec<MediaItem>) -> ContentPart {
     let index = MediaIndex(media.len());
-    let source = match wire.source {
-        wire_media::MediaSource::Base64(text) => MediaSource::Base64(text.into()),
-        wire_media::MediaSource::Url(url) => MediaSource::Url(url),
-    };
-    media.push(MediaItem { field: wire.field, source });
+    media.push(MediaItem { field: wire.field, source: source(wire.source) });
     match wire.kind {
         MediaKind::Image => ContentPart::Image(index),
         MediaKind::Audio => ContentPart::Audio(index),
         MediaKind::Video => ContentPart::Video(index),
+    }
+}
+
+fn source(wire: wire_media::MediaSource) -> MediaSource {
+    match wire {
+        wire_media::MediaSource::Base64(text) => MediaSource::Base64(text.into()),
+        wire_media::MediaSource::Url(url) => MediaSource::Url(url),
+        wire_media::MediaSource::Frames { files, per_1000_s } => {
+            MediaSource::Frames { files: files.into_iter().map(source).collect(), per_1000_s }
+        }
     }
 }
 

@@ -53,7 +53,19 @@ pub enum MediaSource {
     Base64(Bytes),
     /// At a URL.
     Url(String),
+    /// Images that are the frames of a video, so many in 1,000 seconds.
+    Frames {
+        #[allow(missing_docs)]
+        files: Vec<MediaSource>,
+        #[allow(missing_docs)]
+        per_1000_s: u32,
+    },
 }
+
+/// Frames a second of a list of images, if the client does not say: Qwen's processors take as many of a video.
+const FRAMES_A_SECOND: f64 = 2.0;
+/// Most frames of a list.
+const FRAMES_MAX: usize = 4096;
 
 /// A part of the message's content.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,11 +76,14 @@ pub enum Part {
     Media(MediaPart),
 }
 
+/// The type of a part with the frames of a video, and the field of their list.
+const FRAMES: &str = "video";
+
 /// The kind of a part of this type, if it is media.
 pub fn kind_of(part_type: &str) -> Option<MediaKind> {
     match part_type {
         "image_url" => Some(MediaKind::Image),
-        "video_url" => Some(MediaKind::Video),
+        "video_url" | FRAMES => Some(MediaKind::Video),
         "input_audio" => Some(MediaKind::Audio),
         _ => None,
     }
@@ -85,6 +100,10 @@ pub fn of_chat(kind: MediaKind, name: &str, fields: &mut Fields) -> Result<Media
         return Ok(MediaPart { kind, source: MediaSource::Base64(data.into()), field });
     }
     match fields.value(name) {
+        Some(Value::Array(frames)) if name == FRAMES => {
+            let fps = fields.number("fps")?;
+            of_frames(frames, fps, &fields.at("fps"), at)
+        }
         Some(Value::String(url)) => of_url(kind, url, at),
         Some(object @ Value::Object(_)) => {
             let mut inner = Fields::open(object, &at, &[URL])?;
@@ -188,20 +207,68 @@ pub fn of_url(kind: MediaKind, url: String, field: String) -> Result<MediaPart, 
     let has_scheme =
         |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     if has_scheme("data:") {
-        // The type that the sender gives is not used: the first bytes say what it is.
-        let Some((head, _)) = url.split_once(',').filter(|(head, _)| is_base64(head)) else {
+        // The type that the sender gives is used for nothing but frames: the first bytes say what it is.
+        let Some((head, data)) = url.split_once(',').filter(|(head, _)| is_base64(head)) else {
             let message = format!("`{field}` must be a data URL in base64: `data:image/png;base64,…`");
             return Err(ApiError::invalid(&field, message));
         };
-        let data = head.len() + 1..;
-        let source = MediaSource::Base64(Bytes::from(url).slice(data));
-        return Ok(MediaPart { kind, source, field });
+        let mut start = head.len() + 1;
+        // As vLLM's clients send frames: each in base64, with commas between them.
+        let is_list =
+            data.contains(',') || head.get(5..15).is_some_and(|kind| kind.eq_ignore_ascii_case("video/jpeg"));
+        let lengths: Vec<usize> = match kind == MediaKind::Video && is_list {
+            true => data.split(',').map(str::len).collect(),
+            false => Vec::new(),
+        };
+        let all = Bytes::from(url);
+        if lengths.is_empty() {
+            return Ok(MediaPart { kind, source: MediaSource::Base64(all.slice(start..)), field });
+        }
+        let frame = |length: usize| {
+            let frame = all.slice(start..start + length);
+            start += length + 1;
+            MediaSource::Base64(frame)
+        };
+        let files = lengths.into_iter().map(frame).collect();
+        return frames(files, FRAMES_A_SECOND, field);
     }
     if ["https:", "http:", "file:"].into_iter().any(has_scheme) {
         return Ok(MediaPart { kind, source: MediaSource::Url(url), field });
     }
     let message = format!("`{field}` must be a URL that begins with `data:`, `https:`, `http:` or `file:`");
     Err(ApiError::invalid(&field, message))
+}
+
+/// A video of images, each a URL or an object with one.
+fn of_frames(list: Vec<Value>, fps: Option<f64>, fps_at: &str, at: String) -> Result<MediaPart, ApiError> {
+    let fps = fps.unwrap_or(FRAMES_A_SECOND);
+    if !(0.001..=1000.0).contains(&fps) {
+        return Err(ApiError::invalid(fps_at, format!("`{fps_at}` must be between 0.001 and 1000")));
+    }
+    let frame = |(index, value): (usize, Value)| {
+        let at = format!("{at}[{index}]");
+        let part = match value {
+            Value::String(url) => of_url(MediaKind::Image, url, at),
+            object @ Value::Object(_) => {
+                let mut fields = Fields::open(object, &at, &[URL])?;
+                let url = fields.text("url")?;
+                of_url(MediaKind::Image, fields.required("url", url)?, fields.at("url"))
+            }
+            other => Err(type_error(&at, "a URL", &other)),
+        };
+        part.map(|part| part.source)
+    };
+    let files = list.into_iter().enumerate().map(frame).collect::<Result<_, _>>()?;
+    frames(files, fps, at)
+}
+
+fn frames(files: Vec<MediaSource>, fps: f64, field: String) -> Result<MediaPart, ApiError> {
+    if files.is_empty() || files.len() > FRAMES_MAX {
+        let message = format!("`{field}` must have 1 to {FRAMES_MAX} frames, not {}", files.len());
+        return Err(ApiError::invalid(&field, message));
+    }
+    let per_1000_s = (fps * 1000.0).round() as u32;
+    Ok(MediaPart { kind: MediaKind::Video, source: MediaSource::Frames { files, per_1000_s }, field })
 }
 
 fn is_base64(head: &str) -> bool {

@@ -29,10 +29,12 @@ pub const FIELDS: &[Field] = &[
 
 /// Fields of a content part.
 pub const PARTS: &[Field] = &[
-    honoured("type", "`text`, `image_url`, `video_url` or `input_audio`"),
+    honoured("type", "`text`, `image_url`, `video_url`, `video` or `input_audio`"),
     honoured("text", "the text"),
     honoured("image_url", "an object with a `url`, for models that see images"),
     honoured("video_url", "the same for videos"),
+    honoured("video", "the frames of a video: a list of URLs of images, or objects with a `url`"),
+    honoured("fps", "how many of these frames a second has; 2 when absent"),
     honoured("input_audio", "an object with `data`, for models that hear"),
     harmless("cache_control", "every prompt is cached"),
     harmless("annotations", "sources; not part of the prompt"),
@@ -205,7 +207,7 @@ fn part(value: Value, at: &str) -> Result<Part, ApiError> {
     if kind != "text" && media.is_none() {
         let at = format!("{at}.type");
         let message = format!(
-            "`{at}` is `{kind}`: only `text`, `image_url`, `video_url` and `input_audio` parts are supported"
+            "`{at}` is `{kind}`: only `text`, `image_url`, `video_url`, `video` and `input_audio` parts are supported"
         );
         return Err(ApiError::unsupported(at, message));
     }

@@ -95,6 +95,63 @@ fn videos_are_seen_as_the_reference_sees_them() {
     assert_eq!(picture.exact(), server.answer(&json!([image(&frames[0]), text("w1")])).exact());
 }
 
+#[test]
+fn a_list_of_frames_is_the_video_that_it_is() {
+    let server = VisionServer::new(settings(24));
+    let frames: Vec<Picture> = (0..5).map(|frame| Picture::new(60, 40, 21 + frame)).collect();
+    let of = |part: Value| server.answer(&json!([part, text("w1")])).exact();
+    let whole =
+        of(json!({"type": "video_url", "video_url": {"url": data_url("video/apng", &animation(&frames))}}));
+    let urls: Vec<String> = frames.iter().map(|frame| data_url("image/png", &frame.png())).collect();
+    let bodies = urls.iter().filter_map(|url| Some(url.split_once(',')?.1.to_owned()));
+    let joined = format!("data:video/jpeg;base64,{}", bodies.collect::<Vec<_>>().join(","));
+    // Half a second each, as in the animation.
+    assert_eq!(of(json!({"type": "video", "video": urls})), whole);
+    assert_eq!(
+        of(
+            json!({"type": "video", "fps": 2, "video": urls.iter().map(|url| json!({"url": url})).collect::<Vec<_>>()})
+        ),
+        whole
+    );
+    assert_eq!(of(json!({"type": "video_url", "video_url": {"url": joined}})), whole);
+    assert_eq!(server.media().encoder_runs_total, 1, "their pixels and times are the same");
+    assert_ne!(of(json!({"type": "video", "fps": 1, "video": urls})), whole, "times are others");
+}
+
+#[test]
+fn wrong_lists_of_frames_are_refused_by_their_field() {
+    let server = VisionServer::new(settings(24));
+    let url = |side: u32| data_url("image/png", &Picture::new(side, 40, 1).png());
+    let cases = [
+        (json!({"type": "video", "video": []}), "video", "1 to 4096"),
+        (json!({"type": "video", "video": [url(60), 7]}), "video[1]", "a URL"),
+        (json!({"type": "video", "video": [url(60), "ftp://a/b"]}), "video[1]", "data:"),
+        (json!({"type": "video", "fps": 0, "video": [url(60)]}), "fps", "between"),
+        (json!({"type": "video", "video": [url(60), url(64), url(60), url(60)]}), "video", "different sizes"),
+        (
+            json!({"type": "video", "video": [url(60), "data:image/png;base64,AAAA", url(60), url(60)]}),
+            "video",
+            "frame 1: ",
+        ),
+        (
+            json!({"type": "video", "video": [url(60), "https://example.com/a.png"]}),
+            "video",
+            "--allow-media-domain",
+        ),
+    ];
+    for (part, field, why) in cases {
+        let reply = server.post(CHAT, &body(&json!([part, text("w1")]), 1));
+        let at = format!("messages[0].content[0].{field}");
+        assert_eq!(
+            (reply.status, reply.error()["param"].as_str()),
+            (400, Some(at.as_str())),
+            "{}",
+            reply.body
+        );
+        assert!(reply.body.contains(why), "{why}: {}", reply.body);
+    }
+}
+
 /// Runs where an ffmpeg is on the search path.
 #[test]
 fn a_video_without_a_library_is_seen_through_ffmpeg_alone() {

@@ -196,6 +196,13 @@ fn files_come_from_allowed_directories_only() {
     let url = |path: &str| format!("file://{}/{path}", inside.display());
     let expected = server.answer(&json!([text("w1"), image(&Picture::one())])).exact();
     assert_eq!(server.answer(&json!([text("w1"), part(&url("a%20b.png"))])).exact(), expected);
+    let frames = |urls: &[String]| json!([text("w1"), {"type": "video", "video": urls}]);
+    let here = super::files::data_url("image/png", &png);
+    let expected = server.answer(&frames(&[here.clone(), here.clone()])).exact();
+    assert_eq!(server.answer(&frames(&[url("a%20b.png"), here.clone()])).exact(), expected);
+    let reply = server.post(CHAT, &body(&frames(&[here, url("link.png")]), 1));
+    let refusal = (reply.status, reply.error()["param"].clone());
+    assert_eq!(refusal, (400, "messages[0].content[1].video".into()), "{}", reply.body);
     for path in ["../outside/c.png", "link.png", "none.png", "", "%2e%2e/outside/c.png"] {
         refused(&server, &url(path), "allowed directories");
     }
