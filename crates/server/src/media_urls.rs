@@ -14,6 +14,7 @@ use omnibus_engine::{Admission, ByteBudget, Input, MediaItem, MediaSource, Reser
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
+use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::error::ApiError;
@@ -99,24 +100,27 @@ impl MediaUrls {
         let has_urls = chat.media.iter_mut().any(|item| item.source.each_file().any(is_url));
         let _place = if has_urls { engine.admit(tenant)? } else { Admission::default() };
         let (mut left, mut reserved) = (self.bytes_max, self.budget.nothing());
-        let files = chat.media.iter_mut().flat_map(|MediaItem { field, source }| {
-            source.each_file().map(|file| (&*field, file)).collect::<Vec<_>>()
-        });
-        for (field, file) in files {
-            let MediaSource::Url(url) = &*file else { continue };
-            let fail = |why: String| ApiError::invalid(field, format!("`{field}`: {why}"));
-            let url = Url::parse(url).map_err(|error| fail(format!("is no URL: {error}")))?;
-            let bytes = match url.scheme() {
-                "file" if !self.directories.is_empty() => self.read(&url, left, &mut reserved),
-                "http" | "https" if !self.domains.is_empty() => self.download(url, left, &mut reserved),
-                _ => continue,
-            };
-            let bytes = bytes.map_err(|error| match error {
-                FetchError::Refused(why) => fail(why),
-                FetchError::OverBudget => ApiError::busy("the server is fetching too many large files"),
-            })?;
-            left = left.saturating_sub(bytes.len() as u64);
-            *file = MediaSource::Bytes(bytes.into());
+        for MediaItem { field, source } in &mut chat.media {
+            // Frames of a video have as long as one file.
+            let deadline = Instant::now() + self.timeout;
+            for file in source.each_file() {
+                let MediaSource::Url(url) = &*file else { continue };
+                let fail = |why: String| ApiError::invalid(&*field, format!("`{field}`: {why}"));
+                let url = Url::parse(url).map_err(|error| fail(format!("is no URL: {error}")))?;
+                let bytes = match url.scheme() {
+                    "file" if !self.directories.is_empty() => self.read(&url, left, &mut reserved),
+                    "http" | "https" if !self.domains.is_empty() => {
+                        self.download(url, deadline, left, &mut reserved)
+                    }
+                    _ => continue,
+                };
+                let bytes = bytes.map_err(|error| match error {
+                    FetchError::Refused(why) => fail(why),
+                    FetchError::OverBudget => ApiError::busy("the server is fetching too many large files"),
+                })?;
+                left = left.saturating_sub(bytes.len() as u64);
+                *file = MediaSource::Bytes(bytes.into());
+            }
         }
         Ok(())
     }
@@ -130,10 +134,16 @@ impl MediaUrls {
         read_file(&path, most, reserved)
     }
 
-    fn download(&self, url: Url, most: u64, reserved: &mut Reserved) -> Result<Vec<u8>, FetchError> {
+    fn download(
+        &self,
+        url: Url,
+        deadline: Instant,
+        most: u64,
+        reserved: &mut Reserved,
+    ) -> Result<Vec<u8>, FetchError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| "cannot be fetched here")?;
         let late = || format!("was not fetched within {} s", self.timeout.as_secs_f64());
-        let download = tokio::time::timeout(self.timeout, self.follow(url, most, reserved));
+        let download = tokio::time::timeout_at(deadline, self.follow(url, most, reserved));
         runtime.block_on(async { download.await.unwrap_or_else(|_| Err(late().into())) })
     }
 

@@ -115,5 +115,8 @@ fn aligned_heads(config: &Map<String, Value>, generation: &Map<String, Value>) -
     let size = |field: &str| config.get(field).and_then(Value::as_u64).unwrap_or(0) as usize;
     let (layers, of_layer) = (size("decoder_layers"), size("decoder_attention_heads"));
     let exist = |heads: &Vec<_>| heads.iter().all(|(layer, head)| *layer < layers && *head < of_layer);
-    heads.filter(exist).unwrap_or_default()
+    let mut heads = heads.filter(exist).unwrap_or_default();
+    heads.sort_unstable();
+    heads.dedup();
+    heads
 }

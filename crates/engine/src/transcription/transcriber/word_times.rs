@@ -10,6 +10,9 @@ use crate::transcription::words::{SegmentWords, TimedWord};
 use crate::transcription::{SpeechSegment, SpeechWord, words};
 use crate::{Alignment, Failure, Input, Request, Sampling};
 
+/// Most bytes of the weights of a window: one message has them. What of a text is behind these is spoken where they end.
+const WEIGHTS_BYTES_MAX: usize = 128 << 20;
+
 impl Transcriber {
     /// Adds the words of segments.
     pub(super) async fn with_words(
@@ -57,7 +60,9 @@ impl Transcriber {
         prompt.push(speech.no_times);
         // A row predicts the token behind it, so the first of the text has the row before it.
         let first = prompt.len() - 1;
-        let most = self.context.saturating_sub(prompt.len() + 2);
+        let of_token = speech.aligned_heads.len() * frames * size_of::<f32>();
+        let most = self.context.min(WEIGHTS_BYTES_MAX / of_token.max(1));
+        let most = most.saturating_sub(prompt.len() + 2);
         prompt.extend(text.iter().take(most));
         let rows = first..prompt.len();
         prompt.push(speech.end);

@@ -83,7 +83,10 @@ impl EngineLoop {
         if stats.is_none() && nothing {
             return Ok(());
         }
-        let (jobs, replies) = (std::mem::take(&mut self.reports), std::mem::take(&mut self.replies));
+        let (mut jobs, replies) = (std::mem::take(&mut self.reports), std::mem::take(&mut self.replies));
+        for jobs in split_behind_large(&mut jobs) {
+            (self.report_tx)(Report { jobs, ..Report::default() })?;
+        }
         let requested_pixels = std::mem::take(&mut self.requested_pixels);
         (self.report_tx)(Report { jobs, stats, replies, requested_pixels })
     }
@@ -122,4 +125,37 @@ impl EngineLoop {
 /// Microseconds as whole seconds for a retry.
 pub(super) fn seconds(ticks: Tick) -> u64 {
     ticks.div_ceil(1_000_000).clamp(1, RETRY_MAX_S)
+}
+
+/// Takes the updates up to each large one off `jobs`, which keeps those behind the last: a message has a limit, which the
+/// large updates of one step may exceed together.
+fn split_behind_large(jobs: &mut Vec<JobReport>) -> Vec<Vec<JobReport>> {
+    let is_large = |report: &JobReport| matches!(report.update, JobUpdate::Alignment(_));
+    let mut parts = Vec::new();
+    while let Some(large) = jobs.iter().position(is_large) {
+        let rest = jobs.split_off(large + 1);
+        parts.push(std::mem::replace(jobs, rest));
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::JobId;
+    use crate::{AlignedTokens, FinishReason};
+
+    #[test]
+    fn a_large_update_ends_its_message_and_the_order_stays() {
+        let report = |job, update| JobReport { job: JobId(job), update };
+        let large = || JobUpdate::Alignment(AlignedTokens { first: 0, weights: vec![0.5] });
+        let small = || JobUpdate::Finished(FinishReason::Stop);
+        let mut jobs = vec![report(1, small()), report(2, large()), report(3, large()), report(2, small())];
+        let all = jobs.clone();
+        let mut parts = split_behind_large(&mut jobs);
+        parts.push(jobs);
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1, 1]);
+        assert_eq!(parts.concat(), all);
+        assert!(split_behind_large(&mut vec![report(1, small())]).is_empty());
+    }
 }
