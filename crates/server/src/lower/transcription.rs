@@ -5,7 +5,7 @@ use omnibus_engine::{
 };
 
 use super::Caller;
-use crate::wire::transcription::{Timed, TranscriptionRequest};
+use crate::wire::transcription::{Timed, TranscriptFormat, TranscriptionRequest};
 
 /// The engine's transcription of a request.
 pub fn lower(wire: TranscriptionRequest, task: SpeechTask, caller: &Caller) -> Transcription {
@@ -16,10 +16,12 @@ pub fn lower(wire: TranscriptionRequest, task: SpeechTask, caller: &Caller) -> T
         sampling: Sampling { seed: wire.seed, ..Sampling::default() },
         ..Request::new(caller.response_id.clone(), Input::Tokens(Vec::new()))
     };
-    let times = match (wire.format.has_times(), wire.timed.lists_words()) {
-        (true, true) => SpeechTimes::OfWords { field: Timed::FIELDS[0] },
-        (true, false) => SpeechTimes::OfSegments { field: "response_format" },
-        (false, _) => SpeechTimes::Optional,
+    let times = match wire.format {
+        TranscriptFormat::VerboseJson(timed) if timed.lists_words() => {
+            SpeechTimes::OfWords { field: Timed::FIELDS[0] }
+        }
+        format if format.has_times() => SpeechTimes::OfSegments { field: "response_format" },
+        _ => SpeechTimes::Optional,
     };
     Transcription {
         request,

@@ -22,7 +22,7 @@ use crate::response::openai::transcription::{TranscriptBody, TranscriptSoFar, fa
 use crate::response::{Frame, Frames, json};
 use crate::sse;
 use crate::wire::form::FormFields;
-use crate::wire::transcription::{FIELDS, Timed, TranscriptFormat, TranscriptionRequest};
+use crate::wire::transcription::{FIELDS, TranscriptFormat, TranscriptionRequest};
 
 /// Writes down what is spoken.
 pub async fn transcriptions(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
@@ -37,11 +37,11 @@ pub async fn translations(State(app): State<Arc<App>>, request: Request) -> Resu
 async fn answer(app: Arc<App>, request: Request, task: SpeechTask) -> Result<Response, ApiError> {
     let api = api(task);
     let begun = begun(app, request, task).await;
-    let (form, streams, events) = begun.inspect_err(|error| count_refused(api, error))?;
+    let (format, streams, events) = begun.inspect_err(|error| count_refused(api, error))?;
     if streams {
         return Ok(sse::response(frames(events, api)));
     }
-    full(events, form, task).await.inspect_err(|error| count_refused(api, error))
+    full(events, format, task).await.inspect_err(|error| count_refused(api, error))
 }
 
 /// The value of the `api` label of metrics.
@@ -56,7 +56,7 @@ async fn begun(
     app: Arc<App>,
     request: Request,
     task: SpeechTask,
-) -> Result<((TranscriptFormat, Timed), bool, Transcripts), ApiError> {
+) -> Result<(TranscriptFormat, bool, Transcripts), ApiError> {
     let extensions = request.extensions();
     let RequestId(request_id) = extensions.get::<RequestId>().cloned().unwrap_or_default();
     let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
@@ -64,18 +64,18 @@ async fn begun(
     let wire = TranscriptionRequest::read(FormFields::read(body, boundary, FIELDS).await?)?;
     let response_id = format!("transcript-{}", Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);
-    let (form, streams) = ((wire.format, wire.timed), wire.stream);
+    let (format, streams) = (wire.format, wire.stream);
     let caller = Caller { response_id: response_id.clone(), tenant };
     let mut transcription = transcription::lower(wire, task, &caller);
     transcription.request.origin = RequestOrigin { response_id, request_id, index: 0 };
     let events = blocking(move || app.engine.transcribe(transcription).map_err(ApiError::from)).await?;
-    Ok((form, streams, events))
+    Ok((format, streams, events))
 }
 
 /// The whole answer.
 async fn full(
     mut events: Transcripts,
-    form: (TranscriptFormat, Timed),
+    format: TranscriptFormat,
     task: SpeechTask,
 ) -> Result<Response, ApiError> {
     let mut so_far = TranscriptSoFar::default();
@@ -85,7 +85,7 @@ async fn full(
             TranscriptionEvent::Failed(failure) => return Err(failure.into()),
             TranscriptionEvent::Finished(summary) => {
                 count_done(api(task), summary.duration_s);
-                return Ok(match so_far.body(form, task, &summary) {
+                return Ok(match so_far.body(format, task, &summary) {
                     TranscriptBody::Json(body) => json(body),
                     TranscriptBody::Text(kind, text) => ([(CONTENT_TYPE, kind)], text).into_response(),
                 });

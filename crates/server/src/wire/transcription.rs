@@ -54,8 +54,6 @@ pub struct TranscriptionRequest {
     #[allow(missing_docs)]
     pub format: TranscriptFormat,
     #[allow(missing_docs)]
-    pub timed: Timed,
-    #[allow(missing_docs)]
     pub temperature: f32,
     #[allow(missing_docs)]
     pub seed: Option<u64>,
@@ -72,7 +70,7 @@ pub enum TranscriptFormat {
     Json,
     Text,
     Srt,
-    VerboseJson,
+    VerboseJson(Timed),
     Vtt,
 }
 
@@ -81,13 +79,13 @@ impl TranscriptFormat {
         ("json", Self::Json),
         ("text", Self::Text),
         ("srt", Self::Srt),
-        ("verbose_json", Self::VerboseJson),
+        ("verbose_json", Self::VerboseJson(Timed::Segments)),
         ("vtt", Self::Vtt),
     ];
 
     /// Whether segments have times in it.
     pub fn has_times(self) -> bool {
-        matches!(self, Self::Srt | Self::VerboseJson | Self::Vtt)
+        matches!(self, Self::Srt | Self::VerboseJson(_) | Self::Vtt)
     }
 }
 
@@ -104,7 +102,8 @@ impl Timed {
     /// The field that lists them, and its other spelling.
     pub const FIELDS: [&str; 2] = ["timestamp_granularities[]", "timestamp_granularities"];
 
-    fn read(form: &mut FormFields, format: TranscriptFormat) -> Result<Self, ApiError> {
+    /// `None` if the form does not say.
+    fn read(form: &mut FormFields) -> Result<Option<Self>, ApiError> {
         let (mut segments, mut words) = (false, false);
         for field in Self::FIELDS {
             for granularity in form.texts(field)? {
@@ -116,16 +115,13 @@ impl Timed {
                         return Err(ApiError::invalid(field, message));
                     }
                 }
-                if format != TranscriptFormat::VerboseJson {
-                    let message = format!("`{field}` needs `response_format` to be `verbose_json`");
-                    return Err(ApiError::invalid(field, message));
-                }
             }
         }
         Ok(match (segments, words) {
-            (_, false) => Self::Segments,
-            (false, true) => Self::Words,
-            (true, true) => Self::Both,
+            (false, false) => None,
+            (true, false) => Some(Self::Segments),
+            (false, true) => Some(Self::Words),
+            (true, true) => Some(Self::Both),
         })
     }
 
@@ -154,7 +150,15 @@ impl TranscriptionRequest {
                 })?
             }
         };
-        let timed = Timed::read(&mut form, format)?;
+        let format = match (format, Timed::read(&mut form)?) {
+            (TranscriptFormat::VerboseJson(_), Some(timed)) => TranscriptFormat::VerboseJson(timed),
+            (format, None) => format,
+            (_, Some(_)) => {
+                let [field, _] = Timed::FIELDS;
+                let message = format!("`{field}` needs `response_format` to be `verbose_json`");
+                return Err(ApiError::invalid(field, message));
+            }
+        };
         let stream = form.flag("stream")?.unwrap_or(false);
         if stream && format.has_times() {
             return Err(ApiError::unsupported(
@@ -178,7 +182,6 @@ impl TranscriptionRequest {
             language,
             prompt: form.text("prompt")?.filter(|prompt| !prompt.trim().is_empty()),
             format,
-            timed,
             temperature: temperature as f32,
             seed: form.whole("seed")?,
             priority: form.whole("priority")?.unwrap_or(0),

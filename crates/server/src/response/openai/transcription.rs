@@ -7,7 +7,7 @@ use omnibus_engine::{SpeechSegment, SpeechSummary, SpeechTask, SpeechWord};
 use crate::error::ApiError;
 use crate::response::{Frames, JsonBody};
 use crate::wire::transcription::{
-    Segment, SpeechUsage, Timed, Transcript, TranscriptFormat, TranscriptFrame, VerboseTranscript, Word,
+    Segment, SpeechUsage, Transcript, TranscriptFormat, TranscriptFrame, VerboseTranscript, Word,
 };
 
 /// A body of one of the formats.
@@ -38,7 +38,7 @@ impl TranscriptSoFar {
     /// The whole body.
     pub fn body(
         &self,
-        (format, timed): (TranscriptFormat, Timed),
+        format: TranscriptFormat,
         task: SpeechTask,
         summary: &SpeechSummary,
     ) -> TranscriptBody {
@@ -50,7 +50,7 @@ impl TranscriptSoFar {
             TranscriptFormat::Text => TranscriptBody::Text("text/plain; charset=utf-8", format!("{text}\n")),
             TranscriptFormat::Srt => TranscriptBody::Text("application/x-subrip; charset=utf-8", self.srt()),
             TranscriptFormat::Vtt => TranscriptBody::Text("text/vtt; charset=utf-8", self.vtt()),
-            TranscriptFormat::VerboseJson => TranscriptBody::Json(JsonBody::of(&VerboseTranscript {
+            TranscriptFormat::VerboseJson(timed) => TranscriptBody::Json(JsonBody::of(&VerboseTranscript {
                 task: match task {
                     SpeechTask::Transcribe => "transcribe",
                     SpeechTask::Translate => "translate",
