@@ -1,156 +1,22 @@
-//! Media of requests and jobs: what clients send, and what an encoder takes of it.
+//! Media of requests and jobs: what clients send ([`source`]), what an encoder takes of it, and where in a prompt it stands.
 //!
 //! Invariant: plain serializable values that are cheap to clone, because jobs are kept for the next engine process and
 //! requests are copied for each of their answers.
 
-use std::borrow::Cow;
-use std::fmt;
+mod byte_budget;
+mod source;
+
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use omnibus_media::{ContentKey, Layout, decode_base64};
+use omnibus_media::Layout;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use byte_budget::{ByteBudget, Reserved};
+pub(crate) use source::MediaFiles;
+pub use source::{MediaBytes, MediaItem, MediaSource};
+
 use crate::digest::digest;
-
-/// A media part of a conversation, as the client sent it. What it is says the part that refers to it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MediaItem {
-    /// Its field in the API's body, for errors.
-    pub field: String,
-    /// Where its bytes are.
-    pub source: MediaSource,
-}
-
-/// Where the bytes of a part are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MediaSource {
-    /// Here: a file in any format that is read.
-    Bytes(MediaBytes),
-    /// Here, in base64, which is decoded where the file was not seen lately.
-    Base64(MediaBytes),
-    /// At a URL, which the engine does not fetch: the request is refused.
-    Url(String),
-    /// Images that are the frames of a video, so many in 1,000 seconds.
-    Frames {
-        /// None of them has frames itself.
-        files: Vec<MediaSource>,
-        #[allow(missing_docs)]
-        per_1000_s: u32,
-    },
-}
-
-/// The files of a part.
-pub(crate) enum MediaFiles<'a> {
-    One(Cow<'a, [u8]>),
-    /// Images that are the frames of a video, and how many a second.
-    Frames(Vec<Cow<'a, [u8]>>, f64),
-}
-
-impl MediaFiles<'_> {
-    /// The file, or that of the first frame.
-    pub(crate) fn first(&self) -> &[u8] {
-        match self {
-            Self::One(file) => file,
-            Self::Frames(files, _) => files.first().map_or(&[], |file| file),
-        }
-    }
-}
-
-impl MediaSource {
-    /// The key of the file as it was sent, which spares the decoding of one that was seen before; `None` for a URL.
-    pub(crate) fn key(&self) -> Option<ContentKey> {
-        match self {
-            Self::Bytes(bytes) => Some(ContentKey::of_bytes(bytes.as_slice())),
-            Self::Base64(text) => Some(ContentKey::of_base64(text.as_slice())),
-            Self::Url(_) => None,
-            Self::Frames { files, per_1000_s } => {
-                let keys = files.iter().map(Self::key).collect::<Option<Vec<_>>>()?;
-                Some(ContentKey::of_frames(&keys, *per_1000_s))
-            }
-        }
-    }
-
-    /// The files; an empty one for a URL, which [`key`](Self::key) tells from others.
-    pub(crate) fn files(&self) -> Result<MediaFiles<'_>, omnibus_media::Error> {
-        Ok(match self {
-            Self::Bytes(bytes) => MediaFiles::One(Cow::Borrowed(bytes.as_slice())),
-            Self::Base64(text) => MediaFiles::One(Cow::Owned(decode_base64(text.as_slice())?)),
-            Self::Url(_) => MediaFiles::One(Cow::default()),
-            Self::Frames { files, per_1000_s } => {
-                let mut frames = Vec::with_capacity(files.len());
-                for (frame, file) in files.iter().enumerate() {
-                    let of_frame = |error| omnibus_media::Error::Frame { frame, error: Box::new(error) };
-                    if let MediaFiles::One(file) = file.files().map_err(of_frame)? {
-                        frames.push(file);
-                    }
-                }
-                MediaFiles::Frames(frames, f64::from(*per_1000_s) / 1000.0)
-            }
-        })
-    }
-
-    /// The source itself, or each of its frames.
-    pub fn each_file(&mut self) -> impl Iterator<Item = &mut Self> {
-        match self {
-            Self::Frames { files, .. } => files.iter_mut(),
-            one => std::slice::from_mut(one).iter_mut(),
-        }
-    }
-
-    /// Bytes of the file, or some more.
-    pub(crate) fn file_bytes(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.as_slice().len() as u64,
-            Self::Base64(text) => text.as_slice().len() as u64 / 4 * 3 + 3,
-            Self::Url(_) => 0,
-            Self::Frames { files, .. } => files.iter().map(Self::file_bytes).sum(),
-        }
-    }
-}
-
-/// The bytes of a file. Clones share them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct MediaBytes(Bytes);
-
-impl MediaBytes {
-    /// The bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl From<Vec<u8>> for MediaBytes {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes.into())
-    }
-}
-
-impl From<Bytes> for MediaBytes {
-    fn from(bytes: Bytes) -> Self {
-        Self(bytes)
-    }
-}
-
-impl fmt::Debug for MediaBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.0.len())
-    }
-}
-
-impl Serialize for MediaBytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for MediaBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::<u8>::deserialize(deserializer).map(Self::from)
-    }
-}
 
 /// Identifies features: all 256 bits of a hash of the content, the processor's settings, the tenant and the salt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -383,53 +249,6 @@ impl From<Vec<ViewPixels>> for EncoderContent {
 impl From<Spectrum> for EncoderContent {
     fn from(spectrum: Spectrum) -> Self {
         Self::Spectrum(spectrum)
-    }
-}
-
-/// Memory for one kind of bytes of open requests: as many as are left.
-#[derive(Debug, Clone)]
-pub struct ByteBudget(Arc<AtomicU64>);
-
-impl ByteBudget {
-    /// This many bytes.
-    pub fn new(bytes: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(bytes)))
-    }
-
-    /// Takes bytes out of it; `None` if there are not as many left.
-    pub fn reserve(&self, bytes: u64) -> Option<Reserved> {
-        let mut reserved = self.nothing();
-        reserved.grow(bytes).then_some(reserved)
-    }
-
-    /// No bytes yet.
-    pub fn nothing(&self) -> Reserved {
-        Reserved { budget: self.clone(), bytes: 0 }
-    }
-}
-
-/// Bytes of a budget, given back when dropped.
-#[derive(Debug)]
-pub struct Reserved {
-    budget: ByteBudget,
-    bytes: u64,
-}
-
-impl Reserved {
-    /// Takes more bytes out of the budget; `false`, and none are taken, if there are not as many left.
-    pub fn grow(&mut self, bytes: u64) -> bool {
-        let take = |left: u64| left.checked_sub(bytes);
-        let taken = self.budget.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-        if taken {
-            self.bytes += bytes;
-        }
-        taken
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.budget.0.fetch_add(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -177,17 +177,18 @@ impl MediaReader {
     fn part(&self, kind: MediaKind, item: &MediaItem, salt: u128) -> Result<Prepared, Failure> {
         let fail =
             |message: String| Failure::bad_request(&item.field, format!("`{}`: {message}", item.field));
-        let Some(sent) = item.source.key() else {
+        let at_url = || {
             let message = "this server fetches no URLs from there; send the bytes as a `data:` URL, or start it \
                            with --allow-media-domain or --allow-media-dir";
-            return Err(fail(message.to_owned()));
+            fail(message.to_owned())
         };
+        let sent = item.source.key().ok_or_else(at_url)?;
         let alias = (sent, kind, salt);
         if let Some(found) = self.cache.find(&alias) {
             return Ok(found);
         }
         let decoder = self.decoders.acquire();
-        let files = item.source.files().map_err(|error| fail(error.to_string()))?;
+        let files = item.source.files().map_err(|error| fail(error.to_string()))?.ok_or_else(at_url)?;
         let prepared = self.prepared(kind, &files).map_err(|error| match error {
             PartError::Unusable(message) => fail(message),
             PartError::Busy => Failure::Busy { retry_after_s: 1 },

@@ -112,12 +112,12 @@ fn cheapest_path(costs: &[Vec<f32>]) -> Vec<usize> {
         let mut of_row = Vec::with_capacity(frames);
         for (cost, from) in row.iter().zip(above.windows(2)) {
             let &[both, token] = from else { continue };
-            let (step, cheapest) = if both < token && both < before {
-                (Step::Both, both)
-            } else if token < both && token < before {
-                (Step::Token, token)
-            } else {
+            let (step, cheapest) = if before <= both && before <= token {
                 (Step::Frame, before)
+            } else if both <= token {
+                (Step::Both, both)
+            } else {
+                (Step::Token, token)
             };
             before = cost + cheapest;
             totals.push(before);
@@ -176,7 +176,8 @@ mod tests {
         #[test]
         fn no_path_is_cheaper(
             costs in (1..5usize, 1..6usize).prop_flat_map(|(tokens, frames)| {
-                prop::collection::vec(prop::collection::vec(0..1000i32, frames), tokens)
+                // Small ones, so that many paths cost the same.
+                prop::collection::vec(prop::collection::vec(0..4i32, frames), tokens)
             })
         ) {
             let costs: Vec<Vec<f32>> =
