@@ -16,7 +16,7 @@ const COMPILER: &str = include_str!("cuda_kernels.py");
 /// Ampere, Hopper and Blackwell.
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90a", "sm_120a"];
 /// Kernels with warpgroups' instructions, which Hopper alone has.
-const OF_HOPPER: [&str; 2] = ["attn_chunk_wide", "wmm_wide"];
+const OF_HOPPER: [&str; 3] = ["attn_chunk_wide", "wmm_dense", "wmm_wide"];
 
 /// Gets the wheels, if they are not there, and compiles every text for every architecture that has it.
 pub fn run(arguments: &[String]) -> Result<(), String> {

@@ -213,7 +213,7 @@ pub struct PagedAttention {
     pub softcap: Option<f32>,
     /// Whether each head has the logit of a key without a value.
     pub sink_logits: SinkLogits,
-    /// What multiplies matrices of prompt chunks.
+    /// What multiplies matrices of prompt chunks. Where there are warpgroups, groups may have more threadgroup memory, too.
     pub unit: MatrixUnit,
 }
 
@@ -286,6 +286,8 @@ enum Way {
 const GROUPS_WANTED: i32 = 264;
 /// Threadgroup memory that a group of plain arithmetic takes at most, in floats; Metal has 8,192.
 const SHARED_FLOATS_MAX: i32 = 7_680;
+/// The same on CUDA, in bytes, where the launch gives none.
+const SHARED_BYTES_MAX: i32 = 47 << 10;
 
 impl PagedAttention {
     /// Whether there are kernels for it.
@@ -319,7 +321,7 @@ impl PagedAttention {
         let group = self.shape.group();
         let way = if self.decodes_on_tensor_cores(dialect) { Way::Tensor } else { Way::Rows };
         let (kernel, mut constants, simds) = match way {
-            Way::Tensor | Way::Wide => (&ATTN_MMA, self.constants(), 4),
+            Way::Tensor | Way::Wide => (&ATTN_MMA, self.constants(), self.decode_simds()),
             Way::Rows => {
                 let (constants, simds) = self.rows_constants(1);
                 (&ATTN_ROWS, constants, simds)
@@ -385,9 +387,14 @@ impl PagedAttention {
                 Plan { kernel: &ATTN_ROWS, constants, groups, threads: simds * 32, outputs }
             }
             Way::Tensor => {
+                let (slices, keys) = (self.chunk_slices(), self.chunk_keys());
+                let simds = CHUNK_SIMDS * slices;
+                // Keys and values twice, and scores that slices add up.
+                let shared = 4 * keys * (head_dim + 8) * 2 + simds * 32 * keys * 2;
                 let mut constants = self.constants();
-                constants.extend([int("NS", CHUNK_SIMDS), int("KT", self.chunk_keys())]);
-                let (groups, threads) = ([items, kv_heads, 1], CHUNK_SIMDS * 32);
+                constants.extend([int("NS", simds), int("KT", keys)]);
+                constants.push(int("SHARED", if slices > 1 { shared } else { 0 }));
+                let (groups, threads) = ([items, kv_heads, 1], simds * 32);
                 Plan { kernel: &ATTN_CHUNK_MMA, constants, groups, threads, outputs: vec![out] }
             }
             Way::Wide => {
@@ -428,11 +435,23 @@ impl PagedAttention {
     }
 
     fn decodes_on_tensor_cores(&self, dialect: Dialect) -> bool {
+        let (dim, is_packed) = (self.shape.head_dim, matches!(self.pool, PoolFormat::Packed { .. }));
         self.has_tensor_types(dialect)
-            && matches!(self.shape.head_dim, 64 | 128)
+            && (matches!(dim, 64 | 128) || matches!(dim, 256 | 512) && !is_packed)
             && !matches!(self.pool, PoolFormat::Packed { group: 32, .. })
             && self.shape.group() <= 16
             && self.block_size % 16 == 0
+    }
+
+    /// Simd groups of a row that decodes on tensor cores: those of 128 dimensions each, times as many with other keys as
+    /// 48 KB of threadgroup memory have room for.
+    fn decode_simds(&self) -> i32 {
+        let (dim, group) = (self.shape.head_dim, self.shape.group());
+        let slices = (dim / 128).max(1);
+        let halves = if group > 8 { 2 } else { 1 };
+        let scores = if slices > 1 { 2 * halves * slices * 32 * 16 } else { 0 };
+        let room = |keys: i32| keys * (group * (dim + 4) * 4 + scores) <= SHARED_BYTES_MAX;
+        slices * [4, 2].into_iter().find(|keys| room(*keys)).unwrap_or(1)
     }
 
     fn chunk_way(&self, dialect: Dialect) -> Way {
@@ -442,17 +461,24 @@ impl PagedAttention {
             Way::Rows
         } else if self.unit == MatrixUnit::Warpgroup && is_bf16 && matches!(dim, 64 | 128) {
             Way::Wide
-        } else if dim % 16 == 0 && dim <= 256 && self.shape.group() <= CHUNK_PAIRS {
+        } else if self.shape.group() > CHUNK_PAIRS {
+            Way::Rows
+        } else if dim % 16 == 0 && dim <= 256 || dim % 32 == 0 && self.unit == MatrixUnit::Warpgroup {
             Way::Tensor
         } else {
             Way::Rows
         }
     }
 
-    /// Keys of a prompt chunk that pass through shared memory at once: as many as a group may have without asking for more
-    /// than 48 KB.
+    /// Keys of a prompt chunk that pass through shared memory at once: up to heads of 256 as many as a group may have without
+    /// asking for more than 48 KB, above as many as registers have room for.
     fn chunk_keys(&self) -> i32 {
         if self.shape.head_dim <= 128 { 32 } else { 16 }
+    }
+
+    /// Slices of the dimensions of a prompt chunk on tensor cores, each of a simd group's.
+    fn chunk_slices(&self) -> i32 {
+        if self.shape.head_dim > 256 { 2 } else { 1 }
     }
 
     fn has_tensor_types(&self, dialect: Dialect) -> bool {

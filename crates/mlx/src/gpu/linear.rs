@@ -5,7 +5,7 @@ use mlx_sys as sys;
 use super::flow::{FlowProduct, TILE};
 use super::plan::{Plan, dtype, int};
 use super::program::{has_warpgroups, is_used};
-use super::source::{Dialect, WMM, WMM_FLOW, WMM_STAGED, WMM_SUM, WMM_WIDE};
+use super::source::{Dialect, WMM, WMM_DENSE, WMM_FLOW, WMM_STAGED, WMM_SUM, WMM_WIDE};
 use super::weight_format::WeightFormat;
 use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
@@ -57,6 +57,10 @@ const PRODUCERS: i32 = 4;
 /// Stages of a group's rows in the order of its products, and as they are.
 const WIDE_STAGES: i32 = 3;
 const WIDE_COPIES: i32 = 3;
+/// Warpgroups of a group that share its rows, with bf16 weights.
+const DENSE_WARPGROUPS: i32 = 2;
+/// Stages of a group's rows and weights.
+const DENSE_STAGES: i32 = 7;
 
 impl FewRows {
     /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
@@ -73,8 +77,9 @@ impl FewRows {
         let (plan, splits) = match (self.unit, self.format) {
             (MatrixUnit::Warpgroup, _) if self.rows <= 16 => self.flow().unwrap_or_else(|| self.narrow()),
             (MatrixUnit::SimdGroup, _) if self.rows <= 16 => self.narrow(),
-            (_, WeightFormat::Bf16) if self.is_even() => self.staged(),
-            (_, WeightFormat::Bf16) => self.narrow(),
+            (MatrixUnit::Warpgroup, WeightFormat::Bf16) => self.dense(),
+            (MatrixUnit::SimdGroup, WeightFormat::Bf16) if self.is_even() => self.staged(),
+            (MatrixUnit::SimdGroup, WeightFormat::Bf16) => self.narrow(),
             (MatrixUnit::Warpgroup, _) => self.wide(),
             (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 }) if self.is_even() => self.staged(),
             (MatrixUnit::SimdGroup, _) => self.narrow(),
@@ -159,7 +164,29 @@ impl FewRows {
         (Unfinished { kernel: &WMM_STAGED, format, whole, even, constants, blocks, splits, simds: 4 }, splits)
     }
 
-    /// 17 to 64 rows by warpgroups.
+    /// 17 to 64 rows with bf16 weights by warpgroups.
+    fn dense(&self) -> (Unfinished, i32) {
+        let warpgroups = DENSE_WARPGROUPS;
+        let blocks = (self.outputs + 64 * warpgroups - 1) / (64 * warpgroups);
+        let splits = self.splits((self.inputs / 64 / 4).min(WIDE_GROUPS_WANTED / blocks).min(10));
+        let tiles = if self.rows <= 32 { 4 } else { 8 };
+        let shared = DENSE_STAGES * (64 * warpgroups + 8 * tiles) * 128;
+        let constants = vec![
+            ("MT", tiles),
+            ("WN", warpgroups),
+            ("PRODUCERS", PRODUCERS),
+            ("ST", DENSE_STAGES),
+            ("LAG", DENSE_STAGES - 2),
+            ("SHARED", shared),
+        ];
+        let (format, whole, even) =
+            (self.format, whole(self.inputs), even(self.outputs % (64 * warpgroups) == 0));
+        let simds = 4 * warpgroups + PRODUCERS;
+        let blocks = blocks.min(WIDE_GROUPS_WANTED / splits).max(1);
+        (Unfinished { kernel: &WMM_DENSE, format, whole, even, constants, blocks, splits, simds }, splits)
+    }
+
+    /// 17 to 64 rows with packed weights by warpgroups.
     fn wide(&self) -> (Unfinished, i32) {
         let blocks = (self.outputs + 64 * WARPGROUPS - 1) / (64 * WARPGROUPS);
         let splits = self.splits((units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).min(10));

@@ -142,6 +142,7 @@ pub(super) static ROUTE: Kernel =
 pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights"], &["y"], Dialect);
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_WIDE: Kernel = kernel!("wmm_wide", WEIGHTS, &["y"], Warpgroups);
+pub(super) static WMM_DENSE: Kernel = kernel!("wmm_dense", WEIGHTS, &["y"], Warpgroups);
 pub(super) static WMM_HEADS: Kernel = kernel!("wmm_heads", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static CHOOSE: Kernel = kernel!("choose", &["logits", "numbers", "top_k"], &["tokens"], Dialect);

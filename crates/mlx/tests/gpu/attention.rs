@@ -280,7 +280,10 @@ fn all_noticed(name: &str, cases: &[Case], breaks: &[(usize, &'static str, &'sta
             Ok(arrays) => error(&arrays[case.inputs.len()].to_f64(), &case.expected) > tolerance(case.dtype),
             Err(_) => true,
         };
-        assert!((1..=4).chain(101..=104).any(fails), "{name}: `{old}` was replaced, and nothing noticed");
+        assert!(
+            (1..=4).chain(101..=104).chain(201..=204).any(fails),
+            "{name}: `{old}` was replaced, and nothing noticed"
+        );
     }
 }
 
@@ -333,7 +336,7 @@ fn plain_decodes(dialect: Dialect) -> Vec<Case> {
         decode(dialect, &world(attention(F32, [8, 2, 128], 16), &[0, 36, 99]), 3),
         decode(dialect, &world(attention(F32, [4, 2, 64], 32), &[76, 1]), 1),
         decode(dialect, &world(attention(F32, [6, 1, 80], 16), &[129]), 4),
-        decode(dialect, &world(attention(F16, [7, 1, 256], 16), &[32, 64]), 2),
+        decode(dialect, &world(attention(F16, [7, 1, 248], 16), &[32, 64]), 2),
         decode(dialect, &world(windowed(attention(F32, [4, 2, 128], 32), 41, 0), &[149, 8]), 2),
         decode(dialect, &world(windowed(attention(F32, [2, 2, 8], 4), 9, 5), &[60, 12, 3, 13]), 2),
         decode(
@@ -345,7 +348,7 @@ fn plain_decodes(dialect: Dialect) -> Vec<Case> {
         decode(dialect, &world(packed(attention(F32, [5, 1, 96], 16), 4, 32), &[51]), 1),
         decode(dialect, &world(capped(attention(F32, [4, 2, 256], 16), 1.5), &[40, 3]), 2),
         decode(dialect, &world(with_sinks(attention(F32, [6, 2, 64], 16)), &[0, 70]), 2),
-        decode(dialect, &world(attention(Bf16, [8, 1, 512], 16), &[33, 70]), 3),
+        decode(dialect, &world(attention(F32, [8, 1, 512], 16), &[33, 70]), 3),
         decode(dialect, &world(packed(windowed(attention(F32, [3, 1, 320], 8), 19, 0), 8, 64), &[40, 3]), 1),
         decode(dialect, &world(with_sinks(windowed(attention(F32, [4, 4, 64], 16), 17, 0)), &[44]), 1),
     ]
@@ -380,6 +383,10 @@ fn tensor_decodes() -> Vec<Case> {
         decode(Dialect::Cuda, &world(capped(attention(F16, [4, 2, 128], 16), 1.5), &[61]), 1),
         decode(Dialect::Cuda, &world(attention(Bf16, [4, 1, 128], 16), &[600, 17]), 19),
         decode(Dialect::Cuda, &world(attention(Bf16, [2, 1, 64], 16), &[700]), 40),
+        decode(Dialect::Cuda, &world(attention(Bf16, [8, 2, 256], 16), &[0, 36, 99]), 3),
+        decode(Dialect::Cuda, &world(attention(F16, [8, 1, 512], 32), &[76]), 1),
+        decode(Dialect::Cuda, &world(windowed(attention(Bf16, [24, 2, 256], 16), 41, 0), &[149, 8]), 2),
+        decode(Dialect::Cuda, &world(attention(Bf16, [2, 1, 256], 16), &[700]), 20),
     ]
 }
 
@@ -396,6 +403,9 @@ fn tensor_chunks() -> Vec<Case> {
         chunks(&World::new(packed(attention(F16, [4, 2, 64], 16), 4, 32), &[(50, 70)])),
         chunks(&World::new(with_sinks(attention(Bf16, [8, 2, 64], 16)), &[(0, 2), (9, 40)])),
         chunks(&World::new(capped(with_sinks(attention(F16, [4, 2, 256], 16)), 1.5), &[(9, 40)])),
+        chunks(&World::new(by_warpgroups(attention(Bf16, [8, 1, 512], 16)), &[(5, 9), (0, 2), (40, 30)])),
+        chunks(&World::new(by_warpgroups(windowed(attention(F16, [4, 2, 320], 32), 33, 0)), &[(7, 61)])),
+        chunks(&World::new(by_warpgroups(packed(attention(Bf16, [4, 2, 512], 16), 8, 64)), &[(0, 40)])),
     ]
 }
 
@@ -502,7 +512,7 @@ fn broken_tensor_decode_is_noticed() {
         (0, "p[i] = gk_turned(p[i]);", ""),
         (9, "gk_weighted<SINK_LOGITS>(x[k], w, top, sink)", "gk_weighted<false>(x[k], w, top, sink)"),
         (1, "k < n && (WINDOW", "k <= n && (WINDOW"),
-        (2, "g + 8 * o) * D + c * 32", "g) * D + c * 32"),
+        (2, "g + 8 * o) * D + d0 + c * 32", "g) * D + d0 + c * 32"),
         (11, "from < j1; from += BATCH", "from < j0 + 1; from += BATCH"),
         (12, "gk_shfl(a, i * SIDES + side)", "gk_shfl(a, i)"),
         (
@@ -511,6 +521,14 @@ fn broken_tensor_decode_is_noticed() {
             "(gk_uint)(GK_GROUPS_X - 1);\n  GK_FENCE();\n  }\n",
         ),
     ];
+    let of_wide_heads = [
+        (13, "gk_join<DS * 32>(1 + ks);", ""),
+        (14, "turn ^= 1;", ""),
+        (14, "s[e] += own[i * 32].v[e]", "s[e] = own[i * 32].v[e]"),
+        (15, "HALVES + o) * NS + ks", "HALVES) * NS + ks"),
+        (16, "piece % DS * DO + GK_LANE", "GK_LANE"),
+    ];
+    let breaks: Vec<_> = breaks.into_iter().chain(of_wide_heads).collect();
     all_noticed("mma_broken", &tensor_decodes(), &breaks);
 }
 
@@ -525,6 +543,9 @@ fn broken_tensor_chunks_are_noticed() {
         (2, "k < keys_seen", "k < hi"),
         (4, "gk_matrices_t", "gk_matrices"),
         (0, "row0 + i / (G * (D / 8))", "row0 + 1 + i / (G * (D / 8))"),
+        (10, "gk_join<DS * 32>(1 + simd);", ""),
+        (10, "s[j][i] += other.v[i]", "s[j][i] += s[j][i]"),
+        (11, "2 * TILE + d0", "2 * TILE"),
     ];
     all_noticed("chunk_mma_broken", &tensor_chunks(), &breaks);
 }

@@ -84,7 +84,7 @@ inline Fiber* cur;
 inline D3 group, groups;
 inline int threads, bar;
 inline int numbered[16];  // threads that came to each barrier with a number
-inline int slow;   // which simd groups rest: none, the last four, the others
+inline int slow;   // which simd groups rest: none, the last four, the others, every other one
 inline bool late;  // what is asynchronous happens as late as it may, or at once
 inline std::function<void()>* body;
 inline std::vector<std::pair<void*, size_t>> shared;
@@ -188,7 +188,7 @@ inline void prepare(Fiber& f, int i, int tx) {
   makecontext(&f.at, entry, 0);
 }
 // Runs fibers in turns until all are done. Simd groups rest at random, so that some are far ahead of others; above 100 a seed has
-// the last four, or the others, rest most of the time.
+// the last four, or the others, rest most of the time, above 200 every other one.
 inline void run_group(unsigned& seed) {
   std::vector<int> order(threads);
   for (int i = 0; i < threads; ++i) order[i] = i;
@@ -205,7 +205,7 @@ inline void run_group(unsigned& seed) {
       Fiber& b = fibers[i];
       if (b.done || (b.wait && *b.wait < b.target)) continue;
       const bool is_last = i / 32 >= threads / 32 - 4;
-      const bool is_slow = slow == 1 ? is_last : slow == 2 && !is_last;
+      const bool is_slow = slow == 3 ? i / 32 % 2 : slow == 1 ? is_last : slow == 2 && !is_last;
       if ((is_slow && !all_run) || resting >> (i / 32 % 16) & 1) { rest = true; continue; }
       b.wait = nullptr;
       cur = &b;
@@ -220,7 +220,7 @@ inline void run(const int* grid, int tx, unsigned seed, std::function<void()> f)
   body = &f;
   threads = tx;
   late = seed & 1;
-  slow = seed <= 100 ? 0 : seed & 2 ? 1 : 2;
+  slow = seed <= 100 ? 0 : seed > 200 ? 3 : seed & 2 ? 1 : 2;
   groups = {(unsigned)grid[0] / tx, (unsigned)grid[1], (unsigned)grid[2]};
   if (grid[0] % tx || threads % 32) fail("the grid is no multiple of the group");
   if ((int)fibers.size() < threads) { fibers.clear(); fibers.resize(threads); }
@@ -393,24 +393,40 @@ inline unsigned long long gk_swizzled(const void* first, int across) {
 inline unsigned long long gk_further(unsigned long long tiles, int bytes) { return tiles + bytes; }
 inline const char* emu_swizzled(const char* at) { return (const char*)((uintptr_t)at ^ ((uintptr_t)at >> 7 & 7) << 4); }
 template <int MT> struct gk_warpgroup {
-  static void start(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<false, false>(c, a, tiles); }
-  static void mma(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<true, false>(c, a, tiles); }
-  static void mma_t(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<true, true>(c, a, tiles); }
-  template <bool ADDS, bool TURNED> static void product(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) {
+  static void start(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<false, false>(c, shared_rows(a), tiles); }
+  static void mma(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<true, false>(c, shared_rows(a), tiles); }
+  static void mma_t(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<true, true>(c, shared_rows(a), tiles); }
+  static void mma_shared(float (&c)[MT][4], unsigned long long rows, unsigned long long tiles) {
+    const char* first = (const char*)(uintptr_t)(rows & 0xffffffffffffull);
+    const int row = emu::cur->index / 32 % 4 * 16 + (emu::cur->index & 31) / 4;
+    product<true, false>(c, [=](int row8, int k) { return number(emu_swizzled(first + (row + row8 * 8) * 128 + k * 2)); }, tiles);
+  }
+  static float number(const char* at) {
+    emu::bf16 x;
+    memcpy(&x.b, at, 2);
+    return (float)x;
+  }
+  // element k of a lane's first or second row
+  static auto shared_rows(const unsigned (&a)[4]) {
     struct Rows { unsigned word[4][4]; } rows;  // of the four lanes that share two rows
     auto t = emu::exchange(a, sizeof a);
-    const int lane = emu::cur->index & 31, g = lane >> 2, q = lane & 3;
-    for (int i = 0; i < 4; ++i) memcpy(rows.word[i], t[g * 4 + i], sizeof rows.word[i]);
+    for (int i = 0; i < 4; ++i) memcpy(rows.word[i], t[(emu::cur->index & 31) / 4 * 4 + i], sizeof rows.word[i]);
+    return [=](int row8, int k) {
+      emu::bf16 x;
+      x.b = rows.word[(k & 7) / 2][row8 + (k >= 8 ? 2 : 0)] >> (k & 1) * 16;
+      return (float)x;
+    };
+  }
+  template <bool ADDS, bool TURNED, typename Rows> static void product(float (&c)[MT][4], Rows rows, unsigned long long tiles) {
+    const int q = emu::cur->index & 3;
     const char* first = (const char*)(uintptr_t)(tiles & 0xffffffffffffull);
     const int across = (tiles >> 48 & 255) * 128, down = (tiles >> 56 & 255) * 128;
     emu::multiply([=, &c] {
       for (int n = 0; n < MT; ++n)
         for (int o = 0; o < 4; ++o) {
-          const int row8 = o >> 1, col = q * 2 + (o & 1);
+          const int col = q * 2 + (o & 1);
           float s = ADDS ? c[n][o] : 0;
           for (int k = 0; k < 16; ++k) {
-            emu::bf16 x, y;
-            x.b = rows.word[(k & 7) / 2][row8 + (k >= 8 ? 2 : 0)] >> (k & 1) * 16;
             const char* from;
             if (down == 0) {
               const int in_row = n * 8 + col;
@@ -418,8 +434,7 @@ template <int MT> struct gk_warpgroup {
             } else {
               from = first + (k >> 3) * across + n * down + (TURNED ? (k & 7) * 16 + col * 2 : col * 16 + (k & 7) * 2);
             }
-            memcpy(&y.b, from, 2);
-            s += (float)x * (float)y;
+            s += rows(o >> 1, k) * number(from);
           }
           c[n][o] = s;
         }
@@ -454,6 +469,7 @@ inline uint4 gk_kv4(const void* p) { return emu::get<uint4>(p); }
 inline unsigned gk_nibbles(unsigned w, unsigned mask, unsigned magic) { return (w & mask) | magic; }
 inline unsigned gk_opaque(unsigned x) { return x; }
 inline void gk_copy16(void* to, const void* from, bool some) { emu::copy(to, from, some); }
+inline void gk_copy16_on(void* to, const void* from) { emu::copy(to, from, true); }
 template <int BYTES> void gk_copy(void* to, const void* from) {
   if ((uintptr_t)to % BYTES || (uintptr_t)from % BYTES) emu::fail("misaligned copy");
   emu::Copy c{to, {}, BYTES};

@@ -134,6 +134,11 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::Bf16, 4, 448, 5),
         case(Warpgroup, WeightFormat::Bf16, 8, 1984, 80),
         case(Warpgroup, WeightFormat::Bf16, 16, 768, 96),
+        case(Warpgroup, WeightFormat::Bf16, 61, 1536, 320),
+        case(Warpgroup, WeightFormat::Bf16, 20, 704, 256),
+        case(Warpgroup, WeightFormat::Bf16, 37, 1088, 133),
+        case(Warpgroup, WeightFormat::Bf16, 20, 64, 17100),
+        case(Warpgroup, WeightFormat::Bf16, 33, 192, 512),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -185,6 +190,11 @@ fn wide_products_equal_their_reference() {
 }
 
 #[test]
+fn dense_products_equal_their_reference() {
+    check("wmm_dense");
+}
+
+#[test]
 fn broken_products_are_noticed() {
     let breaks = [
         ("wmm", 3, "acc[r][c][i];\n  GK_BARRIER();", "acc[r][c][i];"),
@@ -215,8 +225,14 @@ fn broken_products_are_noticed() {
         ("wmm_wide", 4, "t < 2 ? v : w", "v"),
         ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
         ("wmm_wide", 0, "(a & 1) + i * 2) ^ (m & 7)", "(a & 1) + i) ^ (m & 7)"),
+        ("wmm_dense", 2, "gk_join<ALL>(free(step));", ""),
+        ("wmm_dense", 2, "gk_join<ALL>(full(step));", ""),
+        ("wmm_dense", 2, "gk_wait<LAG>();", ""),
+        ("wmm_dense", 2, "gk_warpgroup_wait<1>();", ""),
+        ("wmm_dense", 2, "chunk ^ row % 8", "chunk"),
+        ("wmm_dense", 2, "m < M ? (gk_long)m * K : 0", "0"),
     ];
-    for kernel in ["wmm", "wmm_flow", "wmm_staged", "wmm_wide"] {
+    for kernel in ["wmm", "wmm_flow", "wmm_staged", "wmm_wide", "wmm_dense"] {
         let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
         let plan = |one: &&(&str, usize, &'static str, &'static str)| {
             (cases[one.1].plans[0].clone(), types(&cases[one.1]), Some((one.2, one.3)))
@@ -241,7 +257,7 @@ fn broken_products_are_noticed() {
                 Err(_) => true,
             };
             assert!(
-                (1..=4).chain(101..=104).any(fails),
+                (1..=4).chain(101..=104).chain(201..=204).any(fails),
                 "{kernel}: `{old}` was replaced, and nothing noticed"
             );
         }

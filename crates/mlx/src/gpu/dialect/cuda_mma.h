@@ -87,6 +87,10 @@ GK_FN uint4 gk_cached4(const void* p) {  // written by an earlier kernel, which 
 GK_FN void gk_copy16(void* to, const void* from, bool some) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from), "r"(some ? 16 : 0) : "memory");
 }
+// 16 bytes of a row that is read on: the 256 bytes around them come to L2.
+GK_FN void gk_copy16_on(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
 // 4, 8 or 16 bytes likewise, through L1
 template <int BYTES> GK_FN void gk_copy(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from), "n"(BYTES) : "memory");
@@ -95,6 +99,11 @@ GK_FN void gk_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> GK_FN void gk_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 GK_FN void gk_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #define GK_SIMD_BARRIER() __syncwarp()
+// Barriers with numbers from 1 to 15 among THREADS threads, of which some wait for all and others only arrive.
+template <int THREADS> GK_FN void gk_join(int barrier) { asm volatile("barrier.cta.sync %0, %1;" :: "r"(barrier), "n"(THREADS) : "memory"); }
+template <int THREADS> GK_FN void gk_arrive(int barrier) { asm volatile("barrier.cta.arrive %0, %1;" :: "r"(barrier), "n"(THREADS) : "memory"); }
+// Threadgroup memory whose size is an argument of the launch.
+#define GK_SHARED_LARGE(T, name, n) extern __shared__ __align__(1024) T name[]
 GK_FN gk_uint gk_bytes(gk_uint a, gk_uint b, gk_uint s) { return __byte_perm(a, b, s); }
 GK_FN float gk_bits(gk_uint x) { return __uint_as_float(x); }
 GK_FN gk_uint gk_word_of(float x) { return __float_as_uint(x); }

@@ -16,7 +16,7 @@ GK_FN gk_ulong gk_swizzled(const void* first, int across) {
 // The same so many bytes further.
 GK_FN gk_ulong gk_further(gk_ulong tiles, int bytes) { return tiles + (bytes >> 4); }
 // c [64, 8 MT] += a [64, 16] * b of bf16: b is [8 MT, 16]^T with k along rows (mma), or [16, 8 MT] with k across rows (mma_t); start
-// leaves the product alone in c. Simd group w has rows 16 w of a and c, as gk_tensor::mma does. From gk_warpgroup_begin to
+// leaves the product alone in c. With mma_shared a is in shared memory, too, in the order of gk_swizzled. Simd group w has rows 16 w of a and c, as gk_tensor::mma does. From gk_warpgroup_begin to
 // gk_warpgroup_wait nothing else may touch what it reads and writes.
 #define GK_C4(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
 #define GK_C16(i) GK_C4(i), GK_C4(i + 1), GK_C4(i + 2), GK_C4(i + 3)
@@ -30,11 +30,21 @@ GK_PRODUCT(4, "32", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "%1
 GK_PRODUCT(8, "64", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31", "%32,%33,%34,%35", "%36", "%37", "%38", GK_C16(0), GK_C16(4))
 GK_PRODUCT(16, "128", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63", "%64,%65,%66,%67", "%68", "%69", "%70", GK_C16(0), GK_C16(4), GK_C16(8), GK_C16(12))
 #undef GK_PRODUCT
+#define GK_PRODUCT(MT, N, C, ROWS, TILES, ...) \
+  GK_FN void gk_warpgroup_product(float (&c)[MT][4], gk_ulong rows, gk_ulong tiles) { \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0;\n" \
+        "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" C "}, " ROWS ", " TILES ", p, 1, 1, 0, 0; }\n" \
+        : __VA_ARGS__ : "l"(rows), "l"(tiles)); \
+  }
+GK_PRODUCT(4, "32", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "%16", "%17", GK_C16(0))
+GK_PRODUCT(8, "64", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31", "%32", "%33", GK_C16(0), GK_C16(4))
+#undef GK_PRODUCT
 #undef GK_C16
 #undef GK_C4
 template <int MT> struct gk_warpgroup {
   static GK_FN void start(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<false, false>(c, a, tiles); }
   static GK_FN void mma(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<true, false>(c, a, tiles); }
+  static GK_FN void mma_shared(float (&c)[MT][4], gk_ulong rows, gk_ulong tiles) { gk_warpgroup_product(c, rows, tiles); }
   static GK_FN void mma_t(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<true, true>(c, a, tiles); }
 };
 // Behind gk_warpgroup_wait: keeps a compiler from reading c before it.
@@ -50,14 +60,9 @@ GK_FN void gk_shared_written() { asm volatile("fence.proxy.async.shared::cta;" :
 GK_FN void gk_before_wait(float sum) {
   if (sum < 0) { asm volatile("nanosleep.u32 20;"); asm volatile("trap;"); }
 }
-// Barriers with numbers from 1 to 15 among THREADS threads, of which some wait for all and others only arrive.
-template <int THREADS> GK_FN void gk_join(int barrier) { asm volatile("barrier.cta.sync %0, %1;" :: "r"(barrier), "n"(THREADS) : "memory"); }
-template <int THREADS> GK_FN void gk_arrive(int barrier) { asm volatile("barrier.cta.arrive %0, %1;" :: "r"(barrier), "n"(THREADS) : "memory"); }
 // Registers that a warpgroup takes from others of its group, or leaves to them.
 template <int N> GK_FN void gk_more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 template <int N> GK_FN void gk_fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
-// Threadgroup memory whose size is an argument of the launch.
-#define GK_SHARED_LARGE(T, name, n) extern __shared__ __align__(1024) T name[]
 // Weights, which a compiler would load later than here.
 GK_FN uint4 gk_early4(const void* p) {
   uint4 r;

@@ -1,17 +1,25 @@
 // CUDA alone: attention of prompt chunks on tensor cores, for T bf16 or f16 and pools of T or packed, D a multiple of 16 up
-// to 256, up to 16 NS heads per key head. The rows of A are pairs of a row and one of the heads that share a key head, 16 NS
-// of them a group; keys and values pass through shared memory in tiles of KT, while the next tile is on its way.
+// to 256, or of 32 up to 512. The rows of A are pairs of a row and one of the heads that share a key head, 16 NS / DS of them a
+// group; keys and values pass through shared memory in tiles of KT, while the next tile is on its way. Above 256 two simd groups
+// share rows: each has half of the dimensions, and they add up their scores.
 // in:  q [rows, HQ, D] of T, kpool vpool [blocks, BS, HK, W] of TP (gk_head), items [items, 8] int (attn_item.h; the sixth is 1 for
 //      rows that are copied from `other`), table int, other [rows, HQ, D] of T: what another kernel computed;
 //      sinks as attn_rows.h
 // out: out [rows, HQ, D] of T
-// groups (items, HK), NS simd groups; an item has up to 16 NS HK / HQ rows
+// groups (items, HK), NS simd groups; an item has up to 16 NS HK / (HQ DS) rows. SHARED bytes of threadgroup memory where the
+// launch gives it, 0 where the kernel has its own, up to 48 KB
 // Source: arXiv 2307.08691 (the loop over keys with a running maximum).
-constexpr int G = HQ / HK, PITCH = D + 8, TILE = KT * PITCH, ND = D / 8, NT = NS * 32;
+constexpr int DS = D > 256 ? 2 : 1, DO = D / DS, ND = DO / 8;  // slices of the dimensions
+constexpr int G = HQ / HK, PITCH = D + 8, TILE = KT * PITCH, CHUNKS = D / 8, NT = NS * 32;
 typedef gk_head<TP, BITS, GROUP, D> Head;
-constexpr int PER = (KT * ND + NT - 1) / NT;  // pieces of 16 bytes of a tile's keys that a thread copies, and of its values
-GK_SHARED(uint4, stage, 4 * TILE / 8);   // [buffer][keys, values][KT][PITCH], the pitch keeps banks apart
-const int lane = GK_LANE, simd = GK_SIMD, hk = GK_GROUP_Y, g = lane >> 2, t = lane & 3;
+constexpr int PER = (KT * CHUNKS + NT - 1) / NT;  // pieces of 16 bytes of a tile's keys that a thread copies, and of its values
+// [buffer][keys, values][KT][PITCH], the pitch keeps banks apart; then scores of slices, [NS][32][KT / 2]
+constexpr int STAGES = 4 * TILE / 8, MEMORY = STAGES + (DS > 1 ? NS * 32 * KT / 8 : 0);
+static_assert(SHARED == 0 || MEMORY * 16 == SHARED, "threadgroup memory");
+GK_SHARED(uint4, own, SHARED > 0 ? 1 : MEMORY);
+GK_SHARED_LARGE(uint4, given, SHARED > 0 ? MEMORY : 1);
+uint4* const stage = SHARED > 0 ? given : own;
+const int lane = GK_LANE, simd = GK_SIMD / DS, d0 = GK_SIMD % DS * DO, hk = GK_GROUP_Y, g = lane >> 2, t = lane & 3;
 const int ITEM = GK_GROUPS_X - 1 - GK_GROUP_X;  // the last rows of a prompt see the most keys: they begin first
 //@include attn_item.h
 //@include attn_copy.h
@@ -22,39 +30,39 @@ int slots[PER];
 auto look_up = [&](int tile) {
   const int k0 = first_key(tile), end = tile < tiles ? (tile < sink_tiles ? SINK : hi) : 0;
   GK_UNROLL for (int j = 0; j < PER; ++j) {
-    const int i = GK_TID + j * NT, k = k0 + i / ND, b = k / BS;
-    slots[j] = i < KT * ND && k < end ? table[tab + (b < SB ? b : b - freed)] * BS + k % BS : -1;
+    const int i = GK_TID + j * NT, k = k0 + i / CHUNKS, b = k / BS;
+    slots[j] = i < KT * CHUNKS && k < end ? table[tab + (b < SB ? b : b - freed)] * BS + k % BS : -1;
   }
 };
 gk_stage<Head, T, BITS, PER> pieces;      // packed ones wait in registers while the tile before them is computed
 auto fetch = [&](int tile) {
   GK_UNROLL for (int j = 0; j < PER; ++j) {
     const int i = GK_TID + j * NT;
-    if (i < KT * ND) {
+    if (i < KT * CHUNKS) {
       const bool some = slots[j] >= 0;
       const gk_long from = some ? ((gk_long)slots[j] * HK + hk) * Head::WIDTH : 0;
-      T* const to = staged + (tile & 1) * 2 * TILE + i / ND * PITCH + i % ND * 8;
-      pieces.fetch(j, to, to + TILE, kpool + from, vpool + from, i % ND * 8, some);
+      T* const to = staged + (tile & 1) * 2 * TILE + i / CHUNKS * PITCH + i % CHUNKS * 8;
+      pieces.fetch(j, to, to + TILE, kpool + from, vpool + from, i % CHUNKS * 8, some);
     }
   }
 };
 auto store = [&](int tile) {
   GK_UNROLL for (int j = 0; j < PER; ++j) {
     const int i = GK_TID + j * NT;
-    T* const to = staged + (tile & 1) * 2 * TILE + i / ND * PITCH + i % ND * 8;
-    if (i < KT * ND) pieces.store(j, to, to + TILE);
+    T* const to = staged + (tile & 1) * 2 * TILE + i / CHUNKS * PITCH + i % CHUNKS * 8;
+    if (i < KT * CHUNKS) pieces.store(j, to, to + TILE);
   }
 };
 // A lane has rows g and g + 8 of its simd group's 16.
 int n[2];
 gk_long at[2];
-gk_uint qf[D / 16][4];
+gk_uint qf[DO / 16][4];
 GK_UNROLL for (int o = 0; o < 2; ++o) {
   const int r = simd * 16 + g + 8 * o;
   const bool live = r / G < rows;
   n[o] = live ? pos0 + r / G + 1 : 0;
-  at[o] = ((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D;
-  GK_UNROLL for (int c = 0; c < D / 16; ++c)
+  at[o] = ((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D + d0;
+  GK_UNROLL for (int c = 0; c < DO / 16; ++c)
     GK_UNROLL for (int h = 0; h < 2; ++h)
       qf[c][2 * h + o] = live ? *reinterpret_cast<const gk_uint*>(q + at[o] + c * 16 + h * 8 + 2 * t) : 0;
 }
@@ -80,16 +88,27 @@ for (int tile = 0; tile < tiles; ++tile) {
   GK_BARRIER();                           // this tile is there for all
   const int k0 = first_key(tile), end = tile < sink_tiles ? SINK : hi;
   if (k0 < most) {
-    const T* keys = staged + (tile & 1) * 2 * TILE;
+    const T* keys = staged + (tile & 1) * 2 * TILE + d0;
     const T* values = keys + TILE;
     float s[KT / 8][4];
     GK_UNROLL for (int j = 0; j < KT / 8; j += 2) {
       GK_UNROLL for (int i = 0; i < 4; ++i) { s[j][i] = 0; s[j + 1][i] = 0; }
-      GK_UNROLL for (int c = 0; c < D / 16; ++c) {
+      GK_UNROLL for (int c = 0; c < DO / 16; ++c) {
         gk_uint b[4];
         gk_matrices(b, keys + ((j + (lane >> 4)) * 8 + (lane & 7)) * PITCH + c * 16 + ((lane >> 3) & 1) * 8);
         gk_tensor<T>::mma(s[j], qf[c], b[0], b[1]);
         gk_tensor<T>::mma(s[j + 1], qf[c], b[2], b[3]);
+      }
+    }
+    if (DS > 1) {
+      // [simd group][piece][lane]
+      typedef gk_vec<float, 4> Four;
+      Four* const scores = reinterpret_cast<Four*>(stage + STAGES) + lane;
+      GK_UNROLL for (int j = 0; j < KT / 8; ++j) scores[(GK_SIMD * KT / 8 + j) * 32] = Four{{s[j][0], s[j][1], s[j][2], s[j][3]}};
+      gk_join<DS * 32>(1 + simd);
+      GK_UNROLL for (int j = 0; j < KT / 8; ++j) {
+        const Four other = scores[((GK_SIMD ^ 1) * KT / 8 + j) * 32];
+        GK_UNROLL for (int i = 0; i < 4; ++i) s[j][i] += other.v[i];
       }
     }
     if (CAP != 0) {

@@ -1,19 +1,25 @@
 // CUDA alone: attention of one row per item on tensor cores, for T bf16 or f16 and pools of T or packed in groups of 64 or
-// 128, up to 16 heads per key head, D 64 or 128, BS a multiple of 16. Arguments and results as attn_rows.h with QN = 1.
+// 128, up to 16 heads per key head, D 64 or 128, of pools of T also 256 or 512, BS a multiple of 16. Arguments and results as
+// attn_rows.h with QN = 1.
 // S^T = K Q^T with 16 keys as the rows of A and eight of the heads of a key head as columns, O^T = V^T P^T with dimensions as
 // rows: so half of a product is not wasted where there are no more than eight heads. P is turned in registers. A lane loads
 // eight elements of a key at a time: the order of dimensions inside an instruction is free.
 // Codes are multiplied as f16 (gk_eight): the scale of a key goes to its scores, that of a value to its weight, and what the
 // bias adds is the bias times the sum of the queries, or of the weights. What the keys' numbers are above their codes is taken
 // away by where the scores begin. Weights are 2^SHIFT larger, so that f16 holds small ones.
-constexpr int G = HQ / HK, R = G, KS = NS, RS = D + 4, NC = D / 32, NV = D / 64, HALVES = G > 8 ? 2 : 1;
-constexpr int NG = BITS > 0 ? D / GROUP : 1, OF_GROUP = D / NG;
+// Above 128 dimensions DS simd groups have the same keys, 128 dimensions each, and add up their scores.
+constexpr int DS = D > 128 ? D / 128 : 1, DO = D / DS;
+constexpr int G = HQ / HK, R = G, KS = NS / DS, RS = D + 4, NC = DO / 32, NV = DO / 64, HALVES = G > 8 ? 2 : 1;
+constexpr int NG = BITS > 0 ? D / GROUP : 1, OF_GROUP = DO / NG;
+static_assert(DS == 1 || BITS == 0, "scales of slices");
 typedef gk_head<TP, BITS, OF_GROUP, D> Head;
 typedef gk_eight<BITS> Eight;
 typedef typename Eight::template product<T>::type P;
 constexpr int SHIFT = BITS > 0 ? 8 : 0;
 GK_SHARED(float, red, KS * G * RS);
-const int lane = GK_LANE, ks = GK_SIMD, hk = GK_GROUP_Y, g = lane >> 2, t = lane & 3;
+typedef gk_vec<float, 4> Four;
+GK_SHARED(Four, scores, DS > 1 ? 2 * HALVES * NS * 32 : 1);   // of slices, those of two tiles in turns
+const int lane = GK_LANE, ks = GK_SIMD / DS, d0 = GK_SIMD % DS * DO, hk = GK_GROUP_Y, g = lane >> 2, t = lane & 3;
 const int ITEM = GK_GROUP_Z;
 //@include attn_item.h
 const int n = hi;
@@ -34,7 +40,7 @@ GK_UNROLL for (int o = 0; o < HALVES; ++o)
   GK_UNROLL for (int c = 0; c < NC; ++c) {
     GK_UNROLL for (int h = 0; h < 2; ++h) {
       uint2 v = {0, 0};
-      if (g + 8 * o < G) v = gk_cached2(q + ((gk_long)row0 * HQ + hk * G + g + 8 * o) * D + c * 32 + t * 8 + h * 4);
+      if (g + 8 * o < G) v = gk_cached2(q + ((gk_long)row0 * HQ + hk * G + g + 8 * o) * D + d0 + c * 32 + t * 8 + h * 4);
       qf[o][c][h] = v;
     }
     Eight::template queries<T>(qf[o][c]);
@@ -69,15 +75,16 @@ auto load = [&](Tile& x, int tile, int block) {
   GK_UNROLL for (int i = 0; i < 2; ++i) {
     const bool some = k0 + i * 8 + g < n;
     const gk_long key = at + (gk_long)(i * 8 + g) * HK * Head::WIDTH;
-    GK_UNROLL for (int c = 0; c < NC; ++c) x.k[i][c].read(kpool + key, c * 32 + t * 8, some);
+    GK_UNROLL for (int c = 0; c < NC; ++c) x.k[i][c].read(kpool + key, d0 + c * 32 + t * 8, some);
     Eight::template numbers<Head>(kpool + key, x.kscale[i], x.kbias[i], some);
     Eight::template numbers<Head>(vpool + key, x.vscale[i], x.vbias[i], some);
   }
   GK_UNROLL for (int i = 0; i < 2; ++i)
     GK_UNROLL for (int j = 0; j < 2; ++j)
       GK_UNROLL for (int h = 0; h < NV; ++h)
-        x.v[i][j][h].read(vpool + at + (gk_long)(i * 8 + 2 * t + j) * HK * Head::WIDTH, h * 64 + g * 8, k0 + i * 8 + 2 * t + j < n);
+        x.v[i][j][h].read(vpool + at + (gk_long)(i * 8 + 2 * t + j) * HK * Head::WIDTH, d0 + h * 64 + g * 8, k0 + i * 8 + 2 * t + j < n);
 };
+int turn = 0;
 auto attend = [&](const Tile& x, int k0) {
   GK_UNROLL for (int o = 0; o < HALVES; ++o) {
     float s[4] = {0, 0, 0, 0};                                // keys g and g + 8 of two heads
@@ -92,6 +99,14 @@ auto attend = [&](const Tile& x, int k0) {
         }
       GK_UNROLL for (int e = 0; e < 4; ++e)
         s[e] = BITS > 0 ? fmaf(part[e], x.kscale[e >> 1][w], fmaf(x.kbias[e >> 1][w], sums[o][w][e & 1], s[e])) : part[e];
+    }
+    if (DS > 1) {
+      Four* const own = scores + ((turn * HALVES + o) * NS + ks * DS) * 32 + lane;
+      own[GK_SIMD % DS * 32] = Four{{s[0], s[1], s[2], s[3]}};
+      gk_join<DS * 32>(1 + ks);
+      s[0] = s[1] = s[2] = s[3] = 0;
+      GK_UNROLL for (int i = 0; i < DS; ++i)
+        GK_UNROLL for (int e = 0; e < 4; ++e) s[e] += own[i * 32].v[e];
     }
     float a[2];
     GK_UNROLL for (int j = 0; j < 2; ++j) {
@@ -135,6 +150,7 @@ auto attend = [&](const Tile& x, int k0) {
         }
     }
   }
+  turn ^= 1;
 };
 int tile = per * GK_GROUP_X + ks;
 if (BITS > 0) {                                               // tiles are read one ahead: they are fewer bytes on their way
@@ -172,9 +188,9 @@ GK_UNROLL for (int o = 0; o < HALVES; ++o)
         GK_UNROLL for (int e = 0; e < 4; e += 2) {
           const float bias = biased[o][h * 64 / OF_GROUP][j];
           const gk_vec<float, 4> v = {{acc[o][h][e][j] + bias, acc[o][h][e][2 + j] + bias, acc[o][h][e + 1][j] + bias, acc[o][h][e + 1][2 + j] + bias}};
-          *reinterpret_cast<gk_vec<float, 4>*>(r + h * 64 + g * 8 + 2 * e) = v;
+          *reinterpret_cast<gk_vec<float, 4>*>(r + d0 + h * 64 + g * 8 + 2 * e) = v;
         }
-      if (g == 0) { r[D] = m[o][j] - SHIFT; r[D + 1] = l[o][j]; }
+      if (g == 0 && d0 == 0) { r[D] = m[o][j] - SHIFT; r[D + 1] = l[o][j]; }
     }
   }
 //@include attn_mma_tail.h

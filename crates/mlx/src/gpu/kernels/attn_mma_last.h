@@ -1,5 +1,5 @@
-// The results that groups left in part, added up by the last of them. A simd group has a row, or shares it with others; it
-// reads what sixteen groups left at once, with the largest scores and the weights.
+// The results that groups left in part, added up by the last of them. A simd group has up to 128 dimensions of a row, or shares
+// them with others; it reads what sixteen groups left at once, with the largest scores and the weights.
 #ifdef GK_FUSED
 if (GK_GROUPS_X > 1) {
   GK_SHARED(int, last, 1);
@@ -11,11 +11,13 @@ if (GK_GROUPS_X > 1) {
   }
   GK_BARRIER();
   if (last[0] == 1) {
-    constexpr int SHARE = NS >= 2 * R ? NS / R : 1, LANES = D / 4, SIDES = 32 / LANES, BATCH = 16;
-    const int at = GK_LANE % LANES * 4, side = GK_LANE / LANES, share = SHARE > 1 ? GK_SIMD / R : 0;
+    constexpr int PIECES = R * DS;                            // of rows
+    constexpr int SHARE = NS >= 2 * PIECES ? NS / PIECES : 1, LANES = DO / 4, SIDES = 32 / LANES, BATCH = 16;
+    const int side = GK_LANE / LANES, share = SHARE > 1 ? GK_SIMD / PIECES : 0;
     const float* p = part + ((gk_long)ITEM * HK + hk) * GK_GROUPS_X * R * RS;
     const int j0 = GK_GROUPS_X * share / SHARE, j1 = GK_GROUPS_X * (share + 1) / SHARE;
-    for (int r = SHARE > 1 ? GK_SIMD % R : GK_SIMD; r < R && share < SHARE; r += NS) {
+    for (int piece = SHARE > 1 ? GK_SIMD % PIECES : GK_SIMD; piece < PIECES && share < SHARE; piece += NS) {
+      const int r = piece / DS, at = piece % DS * DO + GK_LANE % LANES * 4;
       float top = -1e30f, w = 0, x[4] = {0, 0, 0, 0};
       for (int from = j0; from < j1; from += BATCH * SIDES) {
         gk_vec<float, 2> n = {{-1e30f, 0}};                   // a lane has those of one group

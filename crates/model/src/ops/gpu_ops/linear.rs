@@ -1,7 +1,7 @@
 //! Products with weights.
 
 use mlx::device::{Backend, backend};
-use mlx::gpu::{FEW_ROWS_MAX, FewRowsWeight, Narrow, few_rows};
+use mlx::gpu::{FEW_ROWS_MAX, FewRowsWeight, MatrixUnit, Narrow, few_rows};
 use mlx::{Array, Dtype, QuantMode};
 
 use crate::gpu_switches::{GpuKernel, is_on};
@@ -11,7 +11,8 @@ use crate::ops::Weight;
 /// 4,096 in 4 bits: 102 us packed at 128 rows and 570 at 2,048, against 30 and 100 dense. MLX compiles its packed product
 /// for half a minute at the first use from 8 rows on.
 const UNPACK_ROWS: usize = 8;
-/// Rows up to which our dense product of more than `SMALL_WEIGHTS` elements is as fast as MLX's, which takes longer to launch.
+/// Rows up to which our dense product of more than `SMALL_WEIGHTS` elements is as fast as MLX's, which takes longer to launch:
+/// where simd groups multiply. Warpgroups are as fast with all rows that kernels have.
 const DENSE_ROWS_MAX: usize = 32;
 const SMALL_WEIGHTS: usize = 1 << 23;
 
@@ -48,8 +49,8 @@ pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> 
     match weight {
         Weight::Dense(weight) if weight.dim(0)? <= Narrow::OUTPUTS_MAX => narrow(x, weight),
         Weight::Dense(weight) => {
-            let is_small = weight.size() <= SMALL_WEIGHTS;
-            let most = if is_small { FEW_ROWS_MAX as usize } else { DENSE_ROWS_MAX };
+            let is_fast = weight.size() <= SMALL_WEIGHTS || MatrixUnit::of_device() == MatrixUnit::Warpgroup;
+            let most = if is_fast { FEW_ROWS_MAX as usize } else { DENSE_ROWS_MAX };
             match (1..=most).contains(&rows) {
                 true => few_rows(x, FewRowsWeight::Dense(weight)),
                 false => Ok(None),
