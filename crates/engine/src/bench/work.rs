@@ -41,7 +41,7 @@ pub(super) enum CacheFormat {
 /// The sizes of a model that work depends on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelWork {
-    /// Bytes that every step reads, whatever its rows: all weights but experts and an embedding that is not the head.
+    /// Bytes that every step reads, whatever its rows: all weights but experts and embeddings that are not the head.
     dense_bytes: f64,
     /// Bytes of all routed experts.
     expert_bytes: f64,
@@ -89,14 +89,15 @@ impl ModelWork {
             attention: blueprint.layers.iter().filter_map(|layer| attention(&layer.mixer)).collect(),
         };
         let embedding = format!("{}.{}.weight", blueprint.names.root, blueprint.names.embed);
+        let per_layer = format!("{}.embed_tokens_per_layer.weight", blueprint.names.root);
         let manifest = blueprint.manifest().0;
         let is_tied = !manifest.contains_key("lm_head.weight");
         for (name, shape) in &manifest {
             let elements = shape.iter().product::<usize>() as f64;
             let bytes = scale * config.tensor_bytes(name, shape) as f64;
             match shape.as_slice() {
-                // A step reads a few of its rows.
-                _ if *name == embedding && !is_tied => {}
+                // A step reads a few of their rows.
+                _ if *name == per_layer || *name == embedding && !is_tied => {}
                 _ if *name == embedding || name == "lm_head.weight" => {
                     (work.head_elements, work.dense_bytes) = (elements, work.dense_bytes + bytes);
                 }
@@ -173,7 +174,11 @@ fn cached_bytes(spec: &KvCacheSpec, context: usize) -> f64 {
 fn expert_share(blueprint: &Blueprint) -> f64 {
     let mlps = blueprint.layers.iter().filter_map(|layer| layer.mlp.as_ref());
     let shares = mlps.filter_map(|mlp| {
-        let Mlp::Moe(moe) = mlp else { return None };
+        let moe = match mlp {
+            Mlp::Moe(moe) => moe,
+            Mlp::DenseAndRouted(both) => &both.routed,
+            Mlp::Gated(_) | Mlp::Plain(_) | Mlp::Linear(_) | Mlp::Normed(_) => return None,
+        };
         Some(moe.top_k as f64 / moe.experts.max(1) as f64)
     });
     shares.reduce(f64::max).unwrap_or(0.0)
@@ -229,6 +234,23 @@ mod tests {
     fn an_embedding_beside_a_head_is_not_read() {
         let own = DENSE.replace("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false");
         assert_eq!(work(&own).decode(1, 10), work(DENSE).decode(1, 10));
+    }
+
+    #[test]
+    fn embeddings_of_layers_are_not_read() {
+        let gemma = |per_layer: usize| {
+            let config = DENSE.replace("\"qwen3\"", "\"gemma4_text\"").replace(
+                "\"hidden_size\"",
+                &format!(
+                    "\"hidden_size_per_layer_input\": {per_layer}, \"vocab_size_per_layer_input\": 160, \
+                     \"num_kv_shared_layers\": 0, \"hidden_size\""
+                ),
+            );
+            work(&config).decode(1, 10).bytes
+        };
+        // Without the table of 160 rows: a projection for both layers, two matrices in each, and their norms.
+        let (two, one) = (gemma(16), gemma(8));
+        assert_eq!(two - one, 2.0 * (2.0 * 64.0 * 8.0 + 2.0 * 2.0 * 64.0 * 8.0 + 8.0));
     }
 
     #[test]

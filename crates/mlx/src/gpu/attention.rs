@@ -435,9 +435,8 @@ impl PagedAttention {
     }
 
     fn decodes_on_tensor_cores(&self, dialect: Dialect) -> bool {
-        let (dim, is_packed) = (self.shape.head_dim, matches!(self.pool, PoolFormat::Packed { .. }));
         self.has_tensor_types(dialect)
-            && (matches!(dim, 64 | 128) || matches!(dim, 256 | 512) && !is_packed)
+            && matches!(self.shape.head_dim, 64 | 128 | 256 | 512)
             && !matches!(self.pool, PoolFormat::Packed { group: 32, .. })
             && self.shape.group() <= 16
             && self.block_size % 16 == 0

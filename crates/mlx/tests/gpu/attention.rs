@@ -387,6 +387,9 @@ fn tensor_decodes() -> Vec<Case> {
         decode(Dialect::Cuda, &world(attention(F16, [8, 1, 512], 32), &[76]), 1),
         decode(Dialect::Cuda, &world(windowed(attention(Bf16, [24, 2, 256], 16), 41, 0), &[149, 8]), 2),
         decode(Dialect::Cuda, &world(attention(Bf16, [2, 1, 256], 16), &[700]), 20),
+        decode(Dialect::Cuda, &world(packed(attention(Bf16, [8, 2, 256], 16), 8, 64), &[0, 36, 99]), 3),
+        decode(Dialect::Cuda, &world(packed(attention(F16, [4, 1, 512], 16), 4, 128), &[61]), 2),
+        decode(Dialect::Cuda, &world(packed(attention(Bf16, [12, 1, 256], 16), 4, 128), &[177]), 1),
     ]
 }
 
@@ -527,6 +530,8 @@ fn broken_tensor_decode_is_noticed() {
         (14, "s[e] += own[i * 32].v[e]", "s[e] = own[i * 32].v[e]"),
         (15, "HALVES + o) * NS + ks", "HALVES) * NS + ks"),
         (16, "piece % DS * DO + GK_LANE", "GK_LANE"),
+        (17, "numbers<Head, NG * DS>(kpool + key, d0 / OF_GROUP", "numbers<Head, NG * DS>(kpool + key, 0"),
+        (18, "numbers<Head, NG * DS>(vpool + key, d0 / OF_GROUP", "numbers<Head, NG * DS>(vpool + key, 0"),
     ];
     let breaks: Vec<_> = breaks.into_iter().chain(of_wide_heads).collect();
     all_noticed("mma_broken", &tensor_decodes(), &breaks);

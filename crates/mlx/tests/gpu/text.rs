@@ -3,7 +3,7 @@
 use mlx::Dtype;
 use mlx::gpu::{
     AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, MatrixUnit, Operand, PagedAttention, Plan,
-    PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits,
+    PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits, cuda_program_text,
 };
 
 fn plans(dialect: Dialect) -> Vec<Plan> {
@@ -61,6 +61,15 @@ fn metal_texts_name_their_built_ins() {
         {
             assert!(source.body.contains(name), "{}: MLX declares what the body names", plan.kernel.name);
         }
+    }
+}
+
+#[test]
+fn attention_begins_when_its_keys_are_written() {
+    for plan in plans(Dialect::Cuda) {
+        let types = vec![Dtype::Bf16; plan.kernel.inputs.len()];
+        let starts_next = cuda_program_text(&plan, "kernel", &types).contains("launch_dependents");
+        assert_eq!(starts_next, plan.kernel.name != "qk_rope_write", "{}", plan.kernel.name);
     }
 }
 

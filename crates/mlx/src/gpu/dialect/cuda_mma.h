@@ -205,16 +205,23 @@ template <int BITS> struct gk_eight {
       w[0] = *p;
     }
   }
-  // scales and biases of the head's groups; zeros if there is no head
-  template <typename Head, int NG, typename TP> static GK_FN void numbers(const TP* head, float (&scale)[NG], float (&bias)[NG], bool some) {
-    static_assert(NG <= 2, "one load of scales and biases");
-    const TP* p = head + Head::CODES;
+  // scales and biases of NG of the head's ALL groups from `first` on; zeros if there is no head
+  template <typename Head, int ALL, int NG, typename TP> static GK_FN void numbers(const TP* head, int first, float (&scale)[NG], float (&bias)[NG], bool some) {
+    static_assert(NG <= 2, "one load of scales and biases, or one of each");
+    const TP* p = head + Head::CODES + first;
     uint4 x = {0, 0, 0, 0};
     if (some && NG == 2) {
-      x = gk_cached4(p);
-    } else if (some) {
+      if (ALL == 2) {
+        x = gk_cached4(p);
+      } else {
+        const uint2 scales = gk_kv2(p), biases = gk_kv2(p + ALL);
+        x = {scales.x, scales.y, biases.x, biases.y};
+      }
+    } else if (some && ALL == 1) {
       const uint2 both = gk_kv2(p);
       x = {both.x, 0, both.y, 0};
+    } else if (some) {
+      x = {p[0], 0, p[ALL], 0};
     }
     scale[0] = gk_bits(x.x);
     scale[NG - 1] = gk_bits(NG == 2 ? x.y : x.x);
@@ -252,7 +259,7 @@ template <> struct gk_eight<0> {
   template <typename T> struct product { typedef T type; };
   uint4 v;
   template <typename T> static GK_FN void queries(uint2 (&)[2]) {}
-  template <typename Head, int NG, typename TP> static GK_FN void numbers(const TP*, float (&)[NG], float (&)[NG], bool) {}
+  template <typename Head, int ALL, int NG, typename TP> static GK_FN void numbers(const TP*, int, float (&)[NG], float (&)[NG], bool) {}
   template <typename TP> GK_FN void read(const TP* head, int e0, bool some) {
     v = {0, 0, 0, 0};
     if (some) v = gk_kv4(head + e0);

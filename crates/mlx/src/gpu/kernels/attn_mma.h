@@ -1,6 +1,5 @@
 // CUDA alone: attention of one row per item on tensor cores, for T bf16 or f16 and pools of T or packed in groups of 64 or
-// 128, up to 16 heads per key head, D 64 or 128, of pools of T also 256 or 512, BS a multiple of 16. Arguments and results as
-// attn_rows.h with QN = 1.
+// 128, up to 16 heads per key head, D 64, 128, 256 or 512, BS a multiple of 16. Arguments and results as attn_rows.h with QN = 1.
 // S^T = K Q^T with 16 keys as the rows of A and eight of the heads of a key head as columns, O^T = V^T P^T with dimensions as
 // rows: so half of a product is not wasted where there are no more than eight heads. P is turned in registers. A lane loads
 // eight elements of a key at a time: the order of dimensions inside an instruction is free.
@@ -10,8 +9,7 @@
 // Above 128 dimensions DS simd groups have the same keys, 128 dimensions each, and add up their scores.
 constexpr int DS = D > 128 ? D / 128 : 1, DO = D / DS;
 constexpr int G = HQ / HK, R = G, KS = NS / DS, RS = D + 4, NC = DO / 32, NV = DO / 64, HALVES = G > 8 ? 2 : 1;
-constexpr int NG = BITS > 0 ? D / GROUP : 1, OF_GROUP = DO / NG;
-static_assert(DS == 1 || BITS == 0, "scales of slices");
+constexpr int NG = BITS > 0 ? DO / GROUP : 1, OF_GROUP = DO / NG;
 typedef gk_head<TP, BITS, OF_GROUP, D> Head;
 typedef gk_eight<BITS> Eight;
 typedef typename Eight::template product<T>::type P;
@@ -76,8 +74,8 @@ auto load = [&](Tile& x, int tile, int block) {
     const bool some = k0 + i * 8 + g < n;
     const gk_long key = at + (gk_long)(i * 8 + g) * HK * Head::WIDTH;
     GK_UNROLL for (int c = 0; c < NC; ++c) x.k[i][c].read(kpool + key, d0 + c * 32 + t * 8, some);
-    Eight::template numbers<Head>(kpool + key, x.kscale[i], x.kbias[i], some);
-    Eight::template numbers<Head>(vpool + key, x.vscale[i], x.vbias[i], some);
+    Eight::template numbers<Head, NG * DS>(kpool + key, d0 / OF_GROUP, x.kscale[i], x.kbias[i], some);
+    Eight::template numbers<Head, NG * DS>(vpool + key, d0 / OF_GROUP, x.vscale[i], x.vbias[i], some);
   }
   GK_UNROLL for (int i = 0; i < 2; ++i)
     GK_UNROLL for (int j = 0; j < 2; ++j)
