@@ -56,7 +56,7 @@ impl Ops for MlxOps {
     }
 
     fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
-        match weight {
+        match &*weight.for_mlx(x)? {
             Weight::Dense(weight) => x.matmul(&weight.t()?),
             Weight::Packed(packed) => x.quantized_matmul(packed),
         }
@@ -66,7 +66,7 @@ impl Ops for MlxOps {
         let experts = &experts.indices;
         // MLX gathers whole matrices: one row each, [T, (1 | top_k), 1, in].
         let x = if x.ndim() == 2 { x.expand_dims(&[1, 2])? } else { x.expand_dims(&[2])? };
-        let y = match weight {
+        let y = match &*weight.for_mlx(&x)? {
             Weight::Dense(weight) => {
                 x.gather_mm(&weight.swapaxes(-1, -2)?, None, Some(experts), mlx::Sorted::No)?
             }

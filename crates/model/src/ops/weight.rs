@@ -1,5 +1,8 @@
 //! A matrix of weights, as stored.
 
+use std::borrow::Cow;
+
+use mlx::device::{self, Backend, Device};
 use mlx::{Array, Dtype, QuantMode, Quantized, Transpose};
 
 /// `[out, in]`, or `[experts, out, in]`.
@@ -70,9 +73,24 @@ impl Weight {
         })
     }
 
+    /// What MLX multiplies `x` with. Of float32 rows and packed weights, MLX 0.32.4's products on CUDA are wrong, of less precision,
+    /// or not there: they are unpacked.
+    pub(crate) fn for_mlx(&self, x: &Array) -> mlx::Result<Cow<'_, Self>> {
+        match self {
+            Self::Packed(packed)
+                if device::backend() == Backend::Cuda
+                    && matches!(device::default(), Ok(Device::Gpu))
+                    && x.dtype()? == Dtype::F32 =>
+            {
+                Ok(Cow::Owned(Self::Dense(packed.dequantize(Dtype::F32)?)))
+            }
+            Self::Dense(_) | Self::Packed(_) => Ok(Cow::Borrowed(self)),
+        }
+    }
+
     /// Of weights `[heads, out, in]`: `[.., heads or 1, n, in]` → `[.., heads, n, out]`.
     pub(crate) fn of_heads(&self, x: &Array) -> mlx::Result<Array> {
-        match self {
+        match &*self.for_mlx(x)? {
             Self::Dense(weight) => x.matmul(&weight.swapaxes(-1, -2)?),
             Self::Packed(packed) => x.quantized_matmul_with(packed, Transpose::Yes),
         }
@@ -80,7 +98,7 @@ impl Weight {
 
     /// The transposed product, `[.., heads or 1, n, out]` → `[.., heads, n, in]`.
     pub(crate) fn of_heads_back(&self, x: &Array) -> mlx::Result<Array> {
-        match self {
+        match &*self.for_mlx(x)? {
             Self::Dense(weight) => x.matmul(weight),
             Self::Packed(packed) => x.quantized_matmul_with(packed, Transpose::No),
         }

@@ -8,7 +8,7 @@ use mlx::gpu::{
 use mlx::{Array, Dtype, QuantMode};
 use omnibus_kv::KvFormat;
 
-use super::linear;
+use super::linear::UNPACK_ROWS;
 use crate::forward::{AttentionReads, Gather, Items};
 use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
@@ -29,9 +29,7 @@ fn of_heads_back(weight: &Weight, x: &Array) -> mlx::Result<Array> {
 
 fn unpacked(weight: &Weight, x: &Array) -> mlx::Result<Option<Weight>> {
     match weight {
-        Weight::Packed(packed)
-            if packed.mode == QuantMode::Affine && linear::unpacks(x.dtype()?, x.dim(-2)? as usize) =>
-        {
+        Weight::Packed(packed) if packed.mode == QuantMode::Affine && x.dim(-2)? as usize >= UNPACK_ROWS => {
             Ok(Some(Weight::Dense(packed.dequantize(x.dtype()?)?)))
         }
         Weight::Packed(_) | Weight::Dense(_) => Ok(None),

@@ -2,7 +2,7 @@
 
 use mlx::device::{Backend, backend};
 use mlx::gpu::{FEW_ROWS_MAX, FewRowsWeight, MatrixUnit, Narrow, few_rows};
-use mlx::{Array, Dtype, QuantMode};
+use mlx::{Array, QuantMode};
 
 use crate::gpu_switches::{GpuKernel, is_on};
 use crate::ops::Weight;
@@ -10,16 +10,11 @@ use crate::ops::Weight;
 /// On CUDA, from so many rows on, packed weights are unpacked once and multiplied as floats. Measured on an H200, 4,096 x
 /// 4,096 in 4 bits: 102 us packed at 128 rows and 570 at 2,048, against 30 and 100 dense. MLX compiles its packed product
 /// for half a minute at the first use from 8 rows on.
-const UNPACK_ROWS: usize = 8;
+pub(super) const UNPACK_ROWS: usize = 8;
 /// Rows up to which our dense product of more than `SMALL_WEIGHTS` elements is as fast as MLX's, which takes longer to launch:
 /// where simd groups multiply. Warpgroups are as fast with all rows that kernels have.
 const DENSE_ROWS_MAX: usize = 32;
 const SMALL_WEIGHTS: usize = 1 << 23;
-
-/// MLX 0.32.4 gives wrong products of float32 rows with packed weights where there are several rows.
-pub(super) fn unpacks(dtype: Dtype, rows: usize) -> bool {
-    rows >= if dtype == Dtype::F32 { 2 } else { UNPACK_ROWS }
-}
 
 /// The product with a weight of few outputs.
 fn narrow(x: &Array, weight: &Array) -> mlx::Result<Option<Array>> {
@@ -58,7 +53,7 @@ pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> 
         }
         Weight::Packed(packed) => match few_rows(x, FewRowsWeight::Packed(packed))? {
             Some(product) => Ok(Some(product)),
-            None if unpacks(x.dtype()?, rows) && packed.mode == QuantMode::Affine => {
+            None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine => {
                 let dense = packed.dequantize(x.dtype()?)?;
                 x.matmul(&dense.t()?).map(Some)
             }
