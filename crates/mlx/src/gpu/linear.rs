@@ -37,7 +37,7 @@ pub struct FewRows {
     pub inputs: i32,
     /// Rows of `w`.
     pub outputs: i32,
-    /// For packed weights and more than 16 rows. Where there are warpgroups, groups have threadgroup memory for more stages, too.
+    /// For more than 16 rows. Where there are warpgroups, groups have threadgroup memory for more stages, too.
     pub unit: MatrixUnit,
 }
 

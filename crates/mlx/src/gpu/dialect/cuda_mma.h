@@ -87,7 +87,7 @@ GK_FN uint4 gk_cached4(const void* p) {  // written by an earlier kernel, which 
 GK_FN void gk_copy16(void* to, const void* from, bool some) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from), "r"(some ? 16 : 0) : "memory");
 }
-// 16 bytes of a row that is read on: the 256 bytes around them come to L2.
+// 16 bytes likewise, of a row of which more is read soon: the 256 bytes around them are fetched to L2.
 GK_FN void gk_copy16_on(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }

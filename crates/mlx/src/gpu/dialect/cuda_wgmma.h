@@ -16,7 +16,8 @@ GK_FN gk_ulong gk_swizzled(const void* first, int across) {
 // The same so many bytes further.
 GK_FN gk_ulong gk_further(gk_ulong tiles, int bytes) { return tiles + (bytes >> 4); }
 // c [64, 8 MT] += a [64, 16] * b of bf16: b is [8 MT, 16]^T with k along rows (mma), or [16, 8 MT] with k across rows (mma_t); start
-// leaves the product alone in c. With mma_shared a is in shared memory, too, in the order of gk_swizzled. Simd group w has rows 16 w of a and c, as gk_tensor::mma does. From gk_warpgroup_begin to
+// leaves the product alone in c. With mma_shared a is in shared memory, too, in the order of gk_swizzled.
+// Simd group w has rows 16 w of a and c, as gk_tensor::mma does. From gk_warpgroup_begin to
 // gk_warpgroup_wait nothing else may touch what it reads and writes.
 #define GK_C4(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
 #define GK_C16(i) GK_C4(i), GK_C4(i + 1), GK_C4(i + 2), GK_C4(i + 3)
