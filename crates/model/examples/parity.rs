@@ -1,7 +1,8 @@
 //! `cargo xtask parity`: how far every fixture's logits are from the reference's, as a table.
 //!
 //! `--fixtures DIR` reads another directory in the format of `tests/fixtures/README.md` or of `tests/pictures/README.md`,
-//! `--only NAME` (repeatable) picks fixtures, `--kernels reference|cpu` picks who computes.
+//! `--only NAME` (repeatable) picks fixtures, `--kernels reference|cpu` picks who computes. `--moved SEED` moves the weights of
+//! text fixtures by up to their last bit, which shows how far a rounding carries.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 use golden::pictures::PictureFixture;
 use golden::ways::Distance;
 use golden::{Fixture, fixtures, ways};
-use omnibus_model::Kernels;
+use mlx::{Dtype, random};
+use omnibus_model::{Kernels, Weights};
 use serde_json::{Map, Value};
 
 /// Of encoder and text model together, whose activations transformers computes with torch.
@@ -41,13 +43,16 @@ fn main() -> ExitCode {
 /// The table, and whether every distance is within its bound.
 fn run() -> Result<(String, bool), String> {
     let mut directory = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures"));
-    let (mut only, mut kernels) = (Vec::new(), None);
+    let (mut only, mut kernels, mut moved) = (Vec::new(), None, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let value = arguments.next().ok_or_else(|| format!("{argument} takes a value"))?;
         match (argument.as_str(), value.as_str()) {
             ("--fixtures", _) => directory = PathBuf::from(value),
             ("--only", _) => only.push(value),
+            ("--moved", _) => {
+                moved = Some(value.parse().map_err(|error| format!("--moved {value}: {error}"))?)
+            }
             ("--kernels", "reference") => kernels = Some(Kernels::Mlx),
             ("--kernels", "cpu") => kernels = Some(Kernels::Cpu),
             _ => return Err(format!("unknown argument {argument} {value}")),
@@ -62,7 +67,7 @@ fn run() -> Result<(String, bool), String> {
     for path in fixtures(&directory, &only)? {
         let row = match path.join("case.json").is_file() {
             true => of_pictures(&PictureFixture::read(&path), kernels),
-            false => of_text(&Fixture::read(&path)?, kernels)?,
+            false => of_text(&Fixture::read(&path)?, kernels, moved),
         };
         let (cells, is_near) = cells(&row);
         sound &= is_near;
@@ -91,14 +96,39 @@ impl Row {
     }
 }
 
-fn of_text(fixture: &Fixture, kernels: Kernels) -> Result<Row, String> {
+/// With weights that are moved by up to their last bit, if a seed says so.
+fn of_text(fixture: &Fixture, kernels: Kernels, moved: Option<u64>) -> Row {
     let row = Row::new(&fixture.name, &fixture.config, fixture.bound);
-    let found = match fixture.model(kernels) {
-        Ok(model) => Ok(ways::distances(fixture, &model).map_err(|error| error.to_string())?),
-        Err(error) => Err(error),
+    let model = || match moved {
+        Some(seed) => {
+            let weights = moved_weights(fixture.weights()?, seed).map_err(|error| error.to_string())?;
+            fixture.model_of(weights, kernels)
+        }
+        None => fixture.model(kernels),
     };
-    let bounded = |found: Vec<Distance>| found.into_iter().map(|found| (found, fixture.bound)).collect();
-    Ok(Row { found: found.map(bounded), ..row })
+    match model() {
+        Ok(model) => {
+            let bound = fixture.bound_of(&model);
+            let found = ways::distances(fixture, &model).map_err(|error| error.to_string());
+            let bounded = |found: Vec<Distance>| found.into_iter().map(|found| (found, bound)).collect();
+            Row { found: found.map(bounded), bound, ..row }
+        }
+        Err(error) => Row { found: Err(error), ..row },
+    }
+}
+
+/// Each float32 weight multiplied with 1 ± up to 2^-23.
+fn moved_weights(weights: Weights, seed: u64) -> mlx::Result<Weights> {
+    let moved = weights.into_iter().zip(0..).map(|((name, weight), index)| {
+        if weight.dtype()? != Dtype::F32 {
+            return Ok((name, weight));
+        }
+        let bit = f32::EPSILON;
+        let key = random::key(seed.wrapping_mul(1 << 16).wrapping_add(index))?;
+        let factor = random::uniform(weight.shape(), Dtype::F32, -bit..bit, &key)?;
+        Ok((name, &weight + &weight * factor))
+    });
+    moved.collect()
 }
 
 fn of_pictures(fixture: &PictureFixture, kernels: Kernels) -> Row {

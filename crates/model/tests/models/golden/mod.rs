@@ -13,17 +13,22 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use mlx::Array;
+use mlx::{Array, Dtype};
 use omnibus_model::mrope::MultimodalPositions;
 use omnibus_model::{AdapterId, Kernels, Model, Quantization, Weights, families};
 use serde_json::{Map, Value};
+
+/// Fixtures whose model rounds its own activations: when roundings turn over, the logits move further than the reference's one
+/// sample of its `sensitivity` says. `muse_spark` rounds what its head reads to bf16. With weights that are moved by their last
+/// bit (`cargo xtask parity --only muse_spark --moved SEED`), its logits move by 2e-7 to 3e-4.
+const ROUNDED: [(&str, f32); 1] = [("muse_spark", 1e-3)];
 
 /// One fixture, read.
 pub struct Fixture {
     pub name: String,
     pub config: Map<String, Value>,
     pub prompts: Vec<Prompt>,
-    /// Largest allowed distance, relative to the largest logit.
+    /// Largest allowed distance with activations in float32, relative to the largest logit.
     pub bound: f32,
     directory: PathBuf,
 }
@@ -96,8 +101,20 @@ impl Fixture {
             })
             .collect::<Result<Vec<_>, String>>()?;
         let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let bound = (20.0 * sensitivity).max(1e-4);
+        let rounded = ROUNDED.iter().find(|(rounded, _)| *rounded == name).map(|(_, bound)| *bound);
+        let bound = rounded.unwrap_or((20.0 * sensitivity).max(1e-4));
         Ok(Self { name, config, prompts, bound, directory: directory.to_owned() })
+    }
+
+    /// The largest allowed distance of this model's logits: half-width activations, which only GPUs have, round more than
+    /// the reference's float32.
+    pub fn bound_of(&self, model: &Model) -> f32 {
+        let unit_roundoff = match model.dtype() {
+            Dtype::F16 => 2f32.powi(-11),
+            Dtype::Bf16 => 2f32.powi(-8),
+            _ => 0.0,
+        };
+        self.bound.max(8.0 * unit_roundoff)
     }
 
     /// The fixture's model, with generated weights.
