@@ -6,8 +6,9 @@
 PRESET and BITS are those of `gpu.py`, whose requirements hold here, too. The model gets random weights and the embedded
 model's tokenizer. Clients are processes that read raw sockets, so that they cost little beside the server.
 
-Ready: seconds from the start of the process, with no compiled kernels on disk and with those of the first start. Throughput:
-tokens a second of all streams in the second after the last first token, beside `bench engine` on the same weights.
+Ready: seconds from the start of the process, the loading of the weights included, with no compiled kernels on disk and with
+those of the first start. Throughput: tokens a second of all streams in the second after the last first token, beside
+`bench engine` on the same weights and at the context that the streams had in the middle of that second.
 Burst: 16 prompts that arrive together while 8 streams decode, under `fair` and `fcfs`.
 """
 
@@ -33,8 +34,10 @@ import serving
 from gpu import say
 
 TOKENIZER = pathlib.Path(__file__).resolve().parent.parent / "crates/cli/models/omnibus-mini"
-CONTEXT = 512
+PROMPT = 512
 OUTPUT = 1500
+# Steps of `bench engine`, whose context is that of its first.
+STEPS = 64
 # Seconds in which tokens are counted.
 COUNTED_S = 1.0
 CLIENTS = 8
@@ -118,10 +121,10 @@ def started(options, folder, log, *flags):
 
 
 def throughput(options, server, running):
-    """Tokens a second while all streams decode."""
-    rng, best = random.Random(1), 0
+    """Tokens a second while all streams decode, and the mean context of the streams meanwhile."""
+    rng, best = random.Random(1), (0, PROMPT)
     for _ in range(2):
-        bodies = [request(server, rng, CONTEXT, OUTPUT) for _ in range(options.streams)]
+        bodies = [request(server, rng, PROMPT, OUTPUT) for _ in range(options.streams)]
         times = stream_all(running.url, bodies)()
         begin = max(one[0] for one in times)
         end = min(begin + COUNTED_S, *(one[-1] for one in times))
@@ -129,7 +132,9 @@ def throughput(options, server, running):
             sys.exit("a stream ended before the last one began: outputs are too short for this machine")
         # Some events hold several tokens.
         counted = sum(OUTPUT / len(one) * sum(begin < at <= end for at in one) for one in times)
-        best = max(best, counted / (end - begin))
+        before = sum(OUTPUT / len(one) * sum(at <= begin for at in one) for one in times)
+        context = PROMPT + (before + counted / 2) / options.streams
+        best = max(best, (counted / (end - begin), context))
     return best
 
 
@@ -150,9 +155,11 @@ def burst(server, running):
     return [statistics.median(values) for values in zip(*found)]
 
 
-def engine_rate(options, folder):
+def engine_rate(options, folder, context):
+    """Tokens a second of steps whose mean context is this."""
     command = [options.omnibus, "bench", "engine", "--json", "--model", folder, "--streams", str(options.streams)]
-    command += ["--context", str(CONTEXT), "--steps", "64", "--prefill", "0", *options.flags]
+    first = max(1, round(context) - STEPS // 2)
+    command += ["--context", str(first), "--steps", str(STEPS), "--prefill", "0", *options.flags]
     text = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300).stdout
     return 1e3 * options.streams / json.loads(text)["decode"][0]["step_ms"]
 
@@ -170,10 +177,11 @@ def measure(options, case, log):
             with started(options, folder, log) as (_, _, seconds):
                 ready.append(seconds)
         say(f"{case}: ready after {ready[0]:.1f} s without compiled kernels, {ready[1]:.1f} s with them")
-        engine = engine_rate(options, folder)
         with started(options, folder, log, "--max-num-seqs", options.streams) as (server, running, _):
-            served = throughput(options, server, running)
-        say(f"{case}: {options.streams} streams: served {served:.0f} tok/s, bench engine {engine:.0f}: {served / engine:.2f}")
+            served, context = throughput(options, server, running)
+        engine = engine_rate(options, folder, context)
+        say(f"{case}: {options.streams} streams of {context:.0f} tokens: served {served:.0f} tok/s, "
+            f"bench engine {engine:.0f}: {served / engine:.2f}")
         for schedule in ("fair", "fcfs"):
             with started(options, folder, log, "--schedule", schedule) as (server, running, _):
                 first, gap = burst(server, running)
