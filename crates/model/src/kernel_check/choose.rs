@@ -77,24 +77,28 @@ fn share(row: i32) -> f32 {
     (row as f32 + 0.5) / ROWS as f32
 }
 
-/// The first of the most likely tokens of each row, in the order of ids, that passes the share of their weight. `edit`: of a
-/// token's logit.
+/// The first of the most likely tokens of each row, in the order of ids, that passes the share of their weight. Of tokens that
+/// are equally likely the first ones are kept. `edit`: of a token's logit.
 fn on_host(logits: &[f32], vocab: usize, edit: impl Fn(usize, f32) -> f32) -> Vec<i32> {
     let choose = |(row, logits): (usize, &[f32])| {
         let edited: Vec<f64> =
             logits.iter().enumerate().map(|(token, logit)| f64::from(edit(token, *logit))).collect();
-        let mut descending = edited.clone();
-        descending.sort_by(|a, b| b.total_cmp(a));
-        let most = descending.first().copied().unwrap_or(0.0);
-        let least = descending.get(TOP_K as usize - 1).copied().unwrap_or(f64::NEG_INFINITY);
-        let weight = |logit: &f64| if *logit >= least { (logit - most).exp() } else { 0.0 };
-        let passed = edited.iter().map(weight).sum::<f64>() * f64::from(share(row as i32));
+        let mut descending: Vec<(usize, f64)> = edited.into_iter().enumerate().collect();
+        descending.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let most = descending.first().map_or(0.0, |(_, logit)| *logit);
+        let mut kept: Vec<(usize, f64)> = descending
+            .into_iter()
+            .take(TOP_K as usize)
+            .map(|(token, logit)| (token, (logit - most).exp()))
+            .collect();
+        kept.sort_by_key(|(token, _)| *token);
+        let passed = kept.iter().map(|(_, weight)| weight).sum::<f64>() * f64::from(share(row as i32));
         let mut sum = 0.0;
-        let passes = |logit: &f64| {
-            sum += weight(logit);
+        let chosen = kept.iter().find(|(_, weight)| {
+            sum += weight;
             sum > passed
-        };
-        edited.iter().position(passes).unwrap_or(vocab) as i32
+        });
+        chosen.map_or(vocab, |(token, _)| *token) as i32
     };
     logits.chunks(vocab.max(1)).enumerate().map(choose).collect()
 }
@@ -185,6 +189,13 @@ fn by_sorting(logits: &Array, shares: &[f32]) -> mlx::Result<Array> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_equally_likely_tokens_the_first_are_kept() {
+        const VOCAB: usize = 100;
+        let tokens = on_host(&[0.0; VOCAB * ROWS as usize], VOCAB, |_, logit| logit);
+        assert_eq!(tokens.iter().max(), Some(&(TOP_K - 1)), "{tokens:?}");
+    }
 
     #[test]
     fn the_host_and_mlx_choose_the_same_tokens() {
