@@ -45,7 +45,7 @@ pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, few_rows, par
 pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{
-    CausalConv, ConvActivation, GatedHeads, RUN_FIELDS, Recurrence, RecurrenceRule, RunCount,
+    CausalConv, ConvActivation, ConvGates, GatedHeads, RUN_FIELDS, Recurrence, RecurrenceRule, RunCount,
 };
 pub use route::{Correction, ExpertFactors, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
 pub use source::{Dialect, Kernel, Source};

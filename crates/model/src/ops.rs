@@ -297,6 +297,16 @@ impl ExpertVectors<'_> {
     }
 }
 
+/// Weights of a norm over the parts of a row, each on its own.
+pub(crate) struct PartWeights {
+    /// Of each row.
+    pub(crate) parts: i32,
+    /// Of all parts, `[parts · width]`.
+    pub(crate) weight: Array,
+    /// `[width]`: what kernels without weights for each part multiply with.
+    pub(crate) ones: Array,
+}
+
 /// One backend's operations. Rows are the first axis, `[T, …]`.
 pub(crate) trait Ops: Sync {
     /// The dtype that activations need, if any.
@@ -357,6 +367,18 @@ pub(crate) trait Ops: Sync {
 
     /// `x / √(mean(x²) + eps) · weight` over the last axis.
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array>;
+
+    /// The RMS norm of each row's parts, `[T, parts · width]`.
+    fn rms_norm_parts(&self, x: &Array, weights: &PartWeights, eps: f32) -> mlx::Result<Array> {
+        let [rows, _] = x.dims()?;
+        match weights.parts {
+            1 => self.rms_norm(x, &weights.weight, eps),
+            parts => {
+                let normed = self.rms_norm(&x.reshape(&[rows * parts, -1])?, &weights.ones, eps)?;
+                Ok(normed.reshape(x.shape())? * &weights.weight)
+            }
+        }
+    }
 
     /// `sum + term`, and its RMS norm.
     fn add_rms_norm(
@@ -429,6 +451,14 @@ pub(crate) trait Ops: Sync {
     /// The convolution of rows `[T, channels]`, without an activation.
     fn convolve(&self, conv: &CausalConv, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
         mlx_ops::convolve(conv, x, layer)
+    }
+
+    /// `c ·` the convolution of `b · x`, `[T, channels]`. `projected`: `b`, `c` and `x`.
+    fn short_conv(&self, conv: &CausalConv, projected: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        let width = projected.dim(-1)? / 3;
+        let parts = projected.split(&[width, 2 * width], -1)?;
+        let [b, c, x] = parts.as_slice() else { return Err(mlx::Error::new("three parts")) };
+        Ok(c * self.convolve(conv, &(b * x), layer)?)
     }
 
     /// Convolution and recurrence of a Mamba layer, `[T, inner]`. `select`: from convolved rows to steps, writes and reads.

@@ -26,9 +26,11 @@ impl AddNorm {
         self.plan_of(&ADD_NORM, 2)
     }
 
-    /// Without the sum and its term: inputs `x` and the weight, output the norm.
-    pub fn plan_without_sum(&self) -> Option<Plan> {
-        self.plan_of(&RMS_NORM, 1)
+    /// Without the sum and its term: inputs `x` and `weights` rows of weights, which rows take in turn; output the norm.
+    pub fn plan_without_sum(&self, weights: i32) -> Option<Plan> {
+        let mut plan = self.plan_of(&RMS_NORM, 1).filter(|_| weights > 0)?;
+        plan.constants.push(int("W", weights));
+        Some(plan)
     }
 
     fn plan_of(&self, kernel: &'static Kernel, outputs: usize) -> Option<Plan> {

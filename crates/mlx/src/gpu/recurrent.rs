@@ -53,6 +53,17 @@ pub struct CausalConv {
     pub has_bias: bool,
     /// What comes behind it.
     pub activation: ConvActivation,
+    /// What inputs and results are multiplied with.
+    pub gates: Option<ConvGates>,
+}
+
+/// Where in a row the channels begin that a convolution's inputs and results are multiplied with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvGates {
+    /// Those of the inputs.
+    pub inputs: i32,
+    /// Those of the results.
+    pub results: i32,
 }
 
 impl CausalConv {
@@ -65,6 +76,7 @@ impl CausalConv {
             return None;
         }
         let threads = 128;
+        let gates = self.gates.unwrap_or(ConvGates { inputs: 0, results: 0 });
         let tiles = (count.longest.max(1) + CONV_TILE - 1) / CONV_TILE;
         Some(Plan {
             kernel: &CAUSAL_CONV,
@@ -78,6 +90,9 @@ impl CausalConv {
                 int("NT", threads),
                 ("BIAS", TemplateValue::Bool(self.has_bias)),
                 ("SILU", TemplateValue::Bool(self.activation == ConvActivation::Silu)),
+                ("GATED", TemplateValue::Bool(self.gates.is_some())),
+                int("GATE_IN", gates.inputs),
+                int("GATE_OUT", gates.results),
             ],
             groups: [(self.channels + threads - 1) / threads, count.runs, tiles],
             threads,

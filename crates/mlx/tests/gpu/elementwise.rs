@@ -37,16 +37,19 @@ fn add_norm_of_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
     case
 }
 
-fn rms_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
+/// Rows take `weights` rows of weights in turn.
+fn rms_norm(dtype: Dtype, rows: i32, width: i32, weights: i32) -> Case {
     let mut numbers = Numbers(rows as u64 + width as u64);
-    let inputs = vec![numbers.tensor(dtype, &[rows, width]), numbers.tensor(dtype, &[width])];
+    let inputs = vec![numbers.tensor(dtype, &[rows, width]), numbers.tensor(dtype, &[weights, width])];
     let [x, w] = [0, 1].map(|i: usize| inputs[i].to_f64());
-    let normed = x.chunks_exact(width as usize).flat_map(|row| {
+    let weights_of_rows = w.chunks_exact(width as usize).cycle();
+    let normed = x.chunks_exact(width as usize).zip(weights_of_rows).flat_map(|(row, w)| {
         let mean = row.iter().map(|x| x * x).sum::<f64>() / f64::from(width);
-        row.iter().zip(&w).map(move |(x, w)| x / (mean + 1e-5).sqrt() * w).collect::<Vec<_>>()
+        row.iter().zip(w).map(move |(x, w)| x / (mean + 1e-5).sqrt() * w).collect::<Vec<_>>()
     });
     let expected = vec![normed.collect()];
-    let plan = AddNorm { dtype, rows, width, eps: 1e-5, term: Operand::Whole }.plan_without_sum().unwrap();
+    let plan =
+        AddNorm { dtype, rows, width, eps: 1e-5, term: Operand::Whole }.plan_without_sum(weights).unwrap();
     Case { plan, inputs, expected, dtype }
 }
 
@@ -157,7 +160,7 @@ fn add_norms() -> Vec<Case> {
 }
 
 fn norms() -> Vec<Case> {
-    vec![rms_norm(Bf16, 3, 1032), rms_norm(F32, 2, 64)]
+    vec![rms_norm(Bf16, 3, 1032, 1), rms_norm(F32, 2, 64, 1), rms_norm(Bf16, 7, 96, 3)]
 }
 
 fn gates() -> Vec<Case> {
@@ -218,6 +221,8 @@ fn gated_activations_equal_their_reference() {
 fn a_missing_barrier_or_a_wrong_index_is_noticed() {
     let broken = worst("add_norm_barrier", Dialect::Cuda, &add_norms(), Some(("GK_BARRIER();", "")));
     assert!(broken > 1.0, "add_norm without its barrier: {broken}");
+    let broken = worst("rms_norm_weights", Dialect::Metal, &norms(), Some(("row % W", "0")));
+    assert!(broken > 1.0, "a norm with another row's weights: {broken}");
     let parts = [add_norm_of_parts(Bf16, 3, 1032)];
     let broken = worst("add_norm_parts", Dialect::Metal, &parts, Some(("GK_GROUPS_Y * H", "1 * H")));
     assert!(broken > 1.0, "parts of other rows: {broken}");

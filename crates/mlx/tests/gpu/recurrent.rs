@@ -1,7 +1,9 @@
 //! Convolutions and recurrences over runs of rows: single rows, prompt chunks, runs that continue each other, padding.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{CausalConv, ConvActivation, Dialect, GatedHeads, Plan, Recurrence, RecurrenceRule, RunCount};
+use mlx::gpu::{
+    CausalConv, ConvActivation, ConvGates, Dialect, GatedHeads, Plan, Recurrence, RecurrenceRule, RunCount,
+};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
 
@@ -65,7 +67,9 @@ fn ints(runs: &[Run]) -> Tensor {
 fn conv(conv: CausalConv, runs: &[Run]) -> Case {
     let (channels, size) = (conv.channels as usize, conv.kernel_size as usize);
     let mut numbers = Numbers(conv.channels as u64);
-    let x = numbers.tensor(conv.dtype, &[conv.rows, conv.offset + conv.channels + 3]);
+    let ends = [conv.offset].into_iter().chain(conv.gates.into_iter().flat_map(|of| [of.inputs, of.results]));
+    let width = ends.max().unwrap_or(0) + conv.channels + 3;
+    let x = numbers.tensor(conv.dtype, &[conv.rows, width]);
     let weight = numbers.tensor(F32, &[conv.kernel_size, conv.channels]);
     let bias = numbers.tensor(F32, &[conv.channels]);
     let pool = numbers.tensor(F32, &[SLOTS, conv.kernel_size - 1, conv.channels]);
@@ -73,15 +77,24 @@ fn conv(conv: CausalConv, runs: &[Run]) -> Case {
     let stride = xs.len() / conv.rows as usize;
     let mut y = vec![0.0; conv.rows as usize * channels];
     let after = advance(runs, &pool.to_f64(), |row, state| {
-        let input = &xs[row * stride + conv.offset as usize..][..channels];
+        let part = |at: i32| &xs[row * stride + at as usize..][..channels];
+        let input: Vec<f64> = match conv.gates {
+            Some(gates) => {
+                let gated =
+                    part(gates.inputs).iter().zip(part(conv.offset)).map(|(gate, x)| (gate * x) as f32);
+                Tensor::floats(conv.dtype, &[conv.channels], &gated.collect::<Vec<_>>()).to_f64()
+            }
+            None => part(conv.offset).to_vec(),
+        };
         for c in 0..channels {
             let before: f64 = (0..size - 1).map(|j| ws[j * channels + c] * state[j * channels + c]).sum();
             let bias = if conv.has_bias { biases[c] } else { 0.0 };
             let sum = before + ws[(size - 1) * channels + c] * input[c] + bias;
-            y[row * channels + c] = if conv.activation == ConvActivation::Silu { silu(sum) } else { sum };
+            let mixed = if conv.activation == ConvActivation::Silu { silu(sum) } else { sum };
+            y[row * channels + c] = conv.gates.map_or(mixed, |gates| mixed * part(gates.results)[c]);
         }
         state.rotate_left(channels);
-        state[(size - 2) * channels..].copy_from_slice(input);
+        state[(size - 2) * channels..].copy_from_slice(&input);
     });
     let inputs = vec![x, weight, bias, ints(runs), pool];
     let plan = conv.plan(count(runs)).unwrap();
@@ -184,13 +197,25 @@ fn convs() -> Vec<Case> {
         kernel_size: 4,
         has_bias: false,
         activation: ConvActivation::Silu,
+        gates: None,
     };
+    let gates = Some(ConvGates { inputs: 1, results: 70 });
     vec![
         conv(CausalConv { offset: 5, has_bias: true, ..spec(Bf16, &RUNS, 131) }, &RUNS),
         conv(CausalConv { kernel_size: 3, ..spec(F32, &RUNS, 8) }, &RUNS),
         conv(
             CausalConv { activation: ConvActivation::Identity, output: F16, ..spec(F16, &SINGLES, 40) },
             &SINGLES,
+        ),
+        conv(
+            CausalConv {
+                activation: ConvActivation::Identity,
+                output: Bf16,
+                offset: 140,
+                gates,
+                ..spec(Bf16, &RUNS, 66)
+            },
+            &RUNS,
         ),
     ]
 }
@@ -263,7 +288,9 @@ fn gates_of_heads_equal_their_reference() {
 
 #[test]
 fn broken_recurrences_are_noticed() {
-    let breaks: [(Cases, &str, &str); 6] = [
+    let breaks: [(Cases, &str, &str); 8] = [
+        (convs, "X + GATE_IN + c", "X + c"),
+        (convs, "X + GATE_OUT + c", "X + GATE_IN + c"),
         (convs, "p == i - (K - 1)", "p == i - K"),
         (convs, "* X + OFFSET + c", "* X + c"),
         (recurrences, "value - decay * dot", "value - dot"),

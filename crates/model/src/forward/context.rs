@@ -203,6 +203,14 @@ impl ForwardContext {
         self.groups.iter().map(GroupMetadata::numbers_of_decode).collect()
     }
 
+    /// Whether the pass may be computed twice with the same result: it replaces no state that it starts from.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.groups.iter().all(|group| match group {
+            GroupMetadata::Attention(_) => true,
+            GroupMetadata::State(metadata) => metadata.device_runs().is_none_or(|runs| !runs.replaces()),
+        })
+    }
+
     /// The sizes of each group's reads.
     pub(crate) fn shapes_of_decode(&self) -> Vec<[i32; 3]> {
         let of = |group: &GroupMetadata| match group {

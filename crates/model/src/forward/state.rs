@@ -36,6 +36,8 @@ pub(crate) struct DeviceRuns {
     numbers: Numbers,
     /// Those of sequences, then one for each row of padding.
     count: RunCount,
+    /// Whether a sequence starts from a state, which the pass replaces.
+    replaces: bool,
 }
 
 impl DeviceRuns {
@@ -43,6 +45,8 @@ impl DeviceRuns {
     fn new(mut numbers: Vec<i32>, sequences: &[Vec<Advance>], rows: usize) -> mlx::Result<Self> {
         let of = |advances: &Vec<Advance>| advances.iter().map(|advance| advance.rows.len()).sum::<usize>();
         let longest = sequences.iter().map(of).max().unwrap_or(1).max(1);
+        let replaces =
+            sequences.iter().filter_map(|advances| advances.first()).any(|first| first.from.is_some());
         let mut is_padding = vec![true; rows];
         for Advance { rows, .. } in sequences.iter().flatten() {
             let range = is_padding.get_mut(rows.clone());
@@ -54,7 +58,7 @@ impl DeviceRuns {
         // Few lengths, so that a prebuilt graph fits many steps.
         let host = host_numbers(&numbers, numbers.len().next_power_of_two())?;
         let numbers = Numbers { device: copy_to_device(&host)?, host };
-        Ok(Self { numbers, count: RunCount { runs: runs as i32, longest: longest as i32 } })
+        Ok(Self { numbers, count: RunCount { runs: runs as i32, longest: longest as i32 }, replaces })
     }
 
     /// `[4 · runs or more]` i32.
@@ -70,6 +74,11 @@ impl DeviceRuns {
     /// [`shape`](Self::shape).
     pub(crate) fn numbers_of_decode(&self) -> Option<&Numbers> {
         (self.count.longest == 1).then_some(&self.numbers)
+    }
+
+    /// Whether the pass replaces a state that it starts from, so that computing it again would start from another one.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replaces
     }
 
     /// Sizes that launches depend on.

@@ -90,7 +90,7 @@ impl<'a> Probe<'a> {
                 (Weighted::GatedDelta(spec, weights), width)
             }
             Mixer::ShortConv(ShortConv { hidden, conv_kernel_size, .. }) => {
-                (Weighted::ShortConv(conv(*conv_kernel_size, *hidden)?), *hidden)
+                (Weighted::ShortConv(conv(*conv_kernel_size, *hidden)?), 3 * hidden)
             }
             _ => return Err(mlx::Error::new("a mixer with a state")),
         };
@@ -168,7 +168,7 @@ impl<'a> Probe<'a> {
         match &self.layer {
             Weighted::Mamba2(spec, weights) => ops.mamba2(spec, weights, projected, layer),
             Weighted::GatedDelta(spec, weights) => ops.gated_delta(spec, weights, projected, layer),
-            Weighted::ShortConv(conv) => ops.convolve(conv, projected, layer),
+            Weighted::ShortConv(conv) => ops.short_conv(conv, projected, layer),
         }
     }
 }

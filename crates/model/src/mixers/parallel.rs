@@ -5,7 +5,7 @@ use mlx::Array;
 use super::{Mixer, MixerCache, MixerSpec};
 use crate::blocks::MixerBlock;
 use crate::manifest::Scope;
-use crate::ops::LayerContext;
+use crate::ops::{LayerContext, Ops};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 use crate::weights::Store;
@@ -43,6 +43,7 @@ impl MixerSpec for Parallel {
 
 /// Mixers beside each other, with their weights.
 pub(super) struct ParallelBlock {
+    ops: &'static dyn Ops,
     /// Each with the number of its caches.
     parts: Vec<(Box<dyn MixerBlock>, usize)>,
 }
@@ -52,7 +53,8 @@ impl ParallelBlock {
         let load = |(name, mixer): &(&'static str, Mixer)| {
             Ok((mixer.load(store, &format!("{path}.{name}"))?, mixer.spec().caches().len()))
         };
-        Ok(Self { parts: spec.0.iter().map(load).collect::<Result<_, LoadError>>()? })
+        let parts = spec.0.iter().map(load).collect::<Result<_, LoadError>>()?;
+        Ok(Self { ops: store.ops(), parts })
     }
 }
 
@@ -62,7 +64,10 @@ impl MixerBlock for ParallelBlock {
         for (part, caches) in &self.parts {
             let mixed = part.forward(x, layer.part(first))?;
             first += caches;
-            sum = Some(sum.map_or(mixed.clone(), |sum| sum + mixed));
+            sum = Some(match sum {
+                Some(sum) => self.ops.add_term(&sum, &mixed, None)?,
+                None => mixed,
+            });
         }
         sum.ok_or_else(|| mlx::Error::new("at least one mixer"))
     }

@@ -14,7 +14,7 @@ use omnibus_kv::KvFormat;
 use super::mlx_ops::{self, MlxOps};
 use super::{
     AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ExpertVectors, LatentCall, LayerContext, Ops,
-    Weight,
+    PartWeights, Weight,
 };
 use crate::forward::{AttentionPath, StatePath};
 use crate::gpu_switches::{GpuKernel, is_on};
@@ -129,16 +129,16 @@ impl Ops for GpuOps {
     }
 
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
-        let (dtype, width) = (x.dtype()?, x.dim(-1)?);
-        let rows = x.size() as i32 / width.max(1);
-        let plan = AddNorm { dtype, rows, width, eps, term: Operand::Whole }.plan_without_sum();
-        let used = weight.dtype()? == dtype && rows > 0 && is_on(GpuKernel::AddNorm);
-        match plan.filter(|_| used) {
-            Some(plan) => {
-                let normed = plan.call(&[x, weight])?.pop().ok_or_else(|| mlx::Error::new("a norm"))?;
-                if x.ndim() == 2 { Ok(normed) } else { normed.reshape(x.shape()) }
-            }
+        match normed(x, weight, 1, eps)? {
+            Some(normed) => Ok(normed),
             None => MlxOps.rms_norm(x, weight, eps),
+        }
+    }
+
+    fn rms_norm_parts(&self, x: &Array, weights: &PartWeights, eps: f32) -> mlx::Result<Array> {
+        match normed(x, &weights.weight, weights.parts, eps)? {
+            Some(normed) => Ok(normed),
+            None => MlxOps.rms_norm_parts(x, weights, eps),
         }
     }
 
@@ -239,6 +239,24 @@ impl Ops for GpuOps {
             false => MlxOps.convolve(conv, x, layer),
         }
     }
+
+    fn short_conv(&self, conv: &CausalConv, projected: &Array, layer: LayerContext) -> mlx::Result<Array> {
+        match layer.has_device_runs()? {
+            true => recurrent::short_conv(conv, projected, layer),
+            false => MlxOps.short_conv(conv, projected, layer),
+        }
+    }
+}
+
+/// The RMS norm of each row's `parts` parts, in the shape of `x`; `None` if the kernel does not apply.
+fn normed(x: &Array, weight: &Array, parts: i32, eps: f32) -> mlx::Result<Option<Array>> {
+    let (dtype, width) = (x.dtype()?, x.dim(-1)? / parts.max(1));
+    let rows = x.size() as i32 / width.max(1);
+    let used = weight.dtype()? == dtype && rows > 0 && is_on(GpuKernel::AddNorm);
+    let norm = AddNorm { dtype, rows, width, eps, term: Operand::Whole };
+    let Some(plan) = norm.plan_without_sum(parts).filter(|_| used) else { return Ok(None) };
+    let normed = plan.call(&[x, weight])?.pop().ok_or_else(|| mlx::Error::new("a norm"))?;
+    if x.shape() == [rows, width] { Ok(Some(normed)) } else { normed.reshape(x.shape()).map(Some) }
 }
 
 /// `None` where no kernel has it.

@@ -2,7 +2,7 @@
 // One group of NS simd groups per row. groups (1, rows)
 GK_SHARED(float, red, NS);
 constexpr int V = H / 8, IT = (V + NS * 32 - 1) / (NS * 32);
-const gk_long row = GK_GROUP_Y;
+const gk_long row = GK_GROUP_Y, w_row = 0;
 gk_fv<8> z[IT];
 float s = 0;
 GK_UNROLL for (int j = 0; j < IT; ++j) {

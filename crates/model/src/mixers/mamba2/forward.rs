@@ -3,10 +3,10 @@
 use mlx::Array;
 
 use super::Mamba2;
-use crate::blocks::{Linear, MixerBlock, NormBlock};
-use crate::ops::{LayerContext, Mamba2Weights, Ops};
+use crate::LoadError;
+use crate::blocks::{Linear, MixerBlock};
+use crate::ops::{LayerContext, Mamba2Weights, Ops, PartWeights};
 use crate::weights::Store;
-use crate::{LoadError, Norm};
 
 /// One Mamba-2 layer.
 pub(crate) struct Mamba2Block {
@@ -15,8 +15,8 @@ pub(crate) struct Mamba2Block {
     /// The gate, the convolution's channels, then a step for each head.
     input: Linear,
     weights: Mamba2Weights,
-    /// Over each group's part, and the weights of all parts.
-    norm: Option<(NormBlock, Array)>,
+    /// Over each group's part, with this epsilon.
+    norm: Option<(PartWeights, f32)>,
     out: Linear,
 }
 
@@ -34,9 +34,10 @@ impl Mamba2Block {
             },
             norm: match spec.norm {
                 Some(norm) => {
-                    let part = Norm::RmsUnweighted { eps: norm.eps() };
-                    let block = store.norm(path, part, spec.inner() / spec.norm_groups)?;
-                    Some((block, store.vector(&format!("{path}.norm.weight"))?))
+                    let weight = store.vector(&format!("{path}.norm.weight"))?;
+                    let width = (spec.inner() / spec.norm_groups) as i32;
+                    let ones = Array::ones(&[width], weight.dtype()?)?;
+                    Some((PartWeights { parts: spec.norm_groups as i32, weight, ones }, norm.eps()))
                 }
                 None => None,
             },
@@ -49,11 +50,10 @@ impl MixerBlock for Mamba2Block {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
         let projected = self.input.forward(x)?;
         let y = self.ops.mamba2(&self.spec, &self.weights, &projected, layer)?;
-        let Some((norm, weight)) = &self.norm else { return self.out.forward(&y) };
-        let [rows, inner] = y.dims()?;
-        let parts = y.reshape(&[rows * self.spec.norm_groups as i32, -1])?;
-        let normed = norm.forward(&parts)?.reshape(&[rows, inner])?;
-        self.out.forward(&(normed * weight))
+        match &self.norm {
+            Some((weights, eps)) => self.out.forward(&self.ops.rms_norm_parts(&y, weights, *eps)?),
+            None => self.out.forward(&y),
+        }
     }
 
     fn arrays(&self) -> Vec<&Array> {
@@ -62,7 +62,7 @@ impl MixerBlock for Mamba2Block {
         linears
             .chain(self.weights.conv.arrays())
             .chain(own)
-            .chain(self.norm.iter().map(|(_, weight)| weight))
+            .chain(self.norm.iter().flat_map(|(weights, _)| [&weights.weight, &weights.ones]))
             .collect()
     }
 }

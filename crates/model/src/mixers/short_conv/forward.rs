@@ -31,11 +31,7 @@ impl ShortConvBlock {
 impl MixerBlock for ShortConvBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
         let projected = self.input.forward(x)?;
-        let width = projected.dim(-1)? / 3;
-        let parts = projected.split(&[width, 2 * width], -1)?;
-        let [b, c, x] = parts.as_slice() else { return Err(mlx::Error::new("three parts")) };
-        let mixed = self.ops.convolve(&self.conv, &(b * x), layer)?;
-        self.out.forward(&(c * mixed))
+        self.out.forward(&self.ops.short_conv(&self.conv, &projected, layer)?)
     }
 
     fn arrays(&self) -> Vec<&Array> {

@@ -1,7 +1,7 @@
 //! Convolutions and recurrences by our GPU kernels, which write states in place.
 
 use mlx::gpu::{
-    CausalConv, ConvActivation, GatedHeads, Plan, Recurrence, RecurrenceRule, RunCount, written_by,
+    CausalConv, ConvActivation, ConvGates, GatedHeads, Plan, Recurrence, RecurrenceRule, RunCount, written_by,
 };
 use mlx::{Array, Dtype};
 
@@ -18,7 +18,7 @@ pub(super) fn is_supported(mixer: &Mixer) -> bool {
         Mixer::Mamba2(spec) => planned(mamba2_layer(spec, dtype, rows)),
         Mixer::GatedDelta(spec) => planned(gated_delta_layer(spec, dtype, rows)),
         Mixer::ShortConv(ShortConv { hidden, conv_kernel_size, bias }) => {
-            let conv = short_conv([*hidden, *conv_kernel_size], *bias, dtype, rows);
+            let conv = plain_conv([*hidden, *conv_kernel_size], *bias, dtype, rows);
             conv.plan(count).is_some()
         }
         _ => false,
@@ -71,16 +71,38 @@ pub(super) fn gated_delta(
 pub(super) fn convolve(weights: &ops::CausalConv, x: &Array, context: LayerContext) -> mlx::Result<Array> {
     let [rows, channels] = x.dims()?;
     let sizes = [channels, weights.weight.dim(0)?].map(|size| size as usize);
-    let conv = short_conv(sizes, weights.bias.is_some(), x.dtype()?, rows);
+    advanced(&plain_conv(sizes, weights.bias.is_some(), x.dtype()?, rows), weights, x, context)
+}
+
+/// `c ·` the convolution of `b · x`, `[T, channels]`. `projected`: `b`, `c` and `x`.
+pub(super) fn short_conv(
+    weights: &ops::CausalConv,
+    projected: &Array,
+    context: LayerContext,
+) -> mlx::Result<Array> {
+    let [size, channels] = weights.weight.dims()?;
+    let sizes = [channels, size].map(|size| size as usize);
+    let conv = plain_conv(sizes, weights.bias.is_some(), projected.dtype()?, projected.dim(0)?);
+    let gates = Some(ConvGates { inputs: 0, results: channels });
+    advanced(&CausalConv { offset: 2 * channels, gates, ..conv }, weights, projected, context)
+}
+
+/// The convolution of a layer that has no other state.
+fn advanced(
+    conv: &CausalConv,
+    weights: &ops::CausalConv,
+    x: &Array,
+    context: LayerContext,
+) -> mlx::Result<Array> {
     let runs = device_runs(&context)?;
     let pool = context.cache.pools.get_mut(context.index).ok_or_else(poisoned)?;
     let [last, other] = pool.take()?;
-    let (y, last) = convolved(&conv, weights, x, runs, &last)?;
+    let (y, last) = convolved(conv, weights, x, runs, &last)?;
     pool.put([last, other]);
     Ok(y)
 }
 
-fn short_conv([channels, kernel_size]: [usize; 2], has_bias: bool, dtype: Dtype, rows: i32) -> CausalConv {
+fn plain_conv([channels, kernel_size]: [usize; 2], has_bias: bool, dtype: Dtype, rows: i32) -> CausalConv {
     CausalConv {
         dtype,
         output: dtype,
@@ -90,6 +112,7 @@ fn short_conv([channels, kernel_size]: [usize; 2], has_bias: bool, dtype: Dtype,
         kernel_size: kernel_size as i32,
         has_bias,
         activation: ConvActivation::Identity,
+        gates: None,
     }
 }
 
@@ -140,7 +163,7 @@ fn mixing_conv(
     rows: i32,
 ) -> CausalConv {
     let (output, activation) = (Dtype::F32, ConvActivation::Silu);
-    CausalConv { dtype, output, rows, channels, offset, kernel_size, has_bias, activation }
+    CausalConv { dtype, output, rows, channels, offset, kernel_size, has_bias, activation, gates: None }
 }
 
 impl Layer {
