@@ -406,6 +406,8 @@ std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays
   auto arena = mx::zeros({rows, static_cast<int>(row)}, mx::uint8);
   mx::eval({arena});
   auto made = std::make_unique<StepGraph>();
+  made->arena = arena;
+  made->arena_at = address_of(arena);
   std::unordered_map<uint32_t, driver::Address> given;
   for (size_t i = 0; i < borrowed.size(); i++) {
     if (borrowed[i].status() == mx::array::unscheduled)
@@ -443,7 +445,7 @@ std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays
 }
 
 bool StepGraph::fits(const Arrays& borrowed) const {
-  if (borrowed.size() != borrowed_at.size()) return false;
+  if (borrowed.size() != borrowed_at.size() || address_of(*arena) != arena_at) return false;
   for (size_t i = 0; i < borrowed.size(); i++) {
     if (borrowed[i].status() == mx::array::unscheduled || address_of(borrowed[i]) != borrowed_at[i]) return false;
   }

@@ -1,6 +1,7 @@
 // A lazy computation taken apart into nodes, and made again with our CUDA programs in prebuilt CUDA graphs.
 #pragma once
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "shim.h"
@@ -59,9 +60,12 @@ struct StepGraph {
   std::unique_ptr<Trace> of;
   std::vector<Part> parts;
   std::vector<size_t> borrowed_at;      // addresses
+  std::optional<Array> arena;           // of all segments
+  size_t arena_at = 0;
   std::vector<uint32_t> constants_read; // by MLX's operations
 
-  // False if a borrowed array is elsewhere: its address is in the graphs.
+  // False if a borrowed array or the arena is elsewhere: their addresses are in the graphs. MLX moves what the host reads, and
+  // results may lie in the arena.
   bool fits(const Arrays& borrowed) const;
   // `inputs` are as many as those of the trace, and of their shapes and types.
   ArraysPtr call(const Arrays& inputs) const;

@@ -89,7 +89,7 @@ impl StepGraph {
         Ok(Self { graph, inputs, launches, graphs, operations, names })
     }
 
-    /// Whether the borrowed arrays are where they were.
+    /// Whether the borrowed arrays, and the memory of its results, are where they were.
     pub fn fits(&self, borrowed: &[&Array]) -> Result<bool> {
         Ok(self.graph.fits(&*list(borrowed.iter().copied())?))
     }
