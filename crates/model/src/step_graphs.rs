@@ -2,13 +2,14 @@
 //! the numbers of its rows is in the graph, so the host launches it in a tenth of the time of its kernels.
 //!
 //! Invariant: a step's result does not depend on whether a graph computed it. The first graph's result is compared with
-//! that of the launches one by one, and no graph is used if they differ. The step is computed twice for that, so it is one
+//! that of the launches one by one. If they differ, kernels of graphs begin behind each other, and if that differs, too, no
+//! graph is used. The step is computed twice for that, so it is one
 //! that does not replace the states that it starts from; until then kernels are launched one by one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use mlx::gpu::{OtherArrays, StepArrays, StepGraph};
+use mlx::gpu::{KernelStart, OtherArrays, StepArrays, StepGraph};
 use mlx::{Array, Dtype};
 
 use crate::forward::{ForwardContext, Numbers};
@@ -32,7 +33,8 @@ pub(crate) struct StepGraphs {
 enum Trust {
     #[default]
     Unchecked,
-    Checked,
+    /// Yes, with kernels that begin so.
+    Checked(KernelStart),
     Refuted,
 }
 
@@ -61,7 +63,7 @@ impl StepGraphs {
     ) -> mlx::Result<Option<Array>> {
         let usable = match self.trust.get() {
             Trust::Unchecked => ctx.is_repeatable(),
-            Trust::Checked => true,
+            Trust::Checked(_) => true,
             Trust::Refuted => false,
         };
         let Some(numbers) = ctx.numbers_of_decode().filter(|_| usable) else { return Ok(None) };
@@ -105,10 +107,7 @@ impl StepGraphs {
             Err(error) => {
                 // What failed must not reach the next evaluation.
                 let _failures = mlx::recover();
-                if !self.reported.replace(true) {
-                    self.problem
-                        .replace(Some(format!("decode steps are not launched as one graph: {error}")));
-                }
+                self.report(format!("decode steps are not launched as one graph: {error}"));
                 None
             }
         };
@@ -120,34 +119,49 @@ impl StepGraphs {
         called.map(first).transpose()
     }
 
-    /// The graph of a computation; `None` if it has too many operations of MLX.
+    /// The graph of a computation that is not computed yet; `None` where graphs do not compute what their kernels compute.
     fn recorded(
         &self,
         computed: &Array,
         arrays: &StepArrays<'_>,
         inputs: &[&Array],
     ) -> mlx::Result<Option<StepGraph>> {
-        let graph = StepGraph::record(&[computed], arrays)?;
-        if graph.graphs() == 0 || graph.graphs() > SEGMENTS_MAX {
-            let between = most_common(graph.operations());
-            return Err(mlx::Error::new(format!("MLX's operations lie between its kernels: {between}")));
+        let recorded = |start| few_segments(StepGraph::record(&[computed], arrays, start)?);
+        match self.trust.get() {
+            Trust::Refuted => return Ok(None),
+            Trust::Checked(start) => return recorded(start).map(Some),
+            Trust::Unchecked => {}
         }
-        if self.trust.get() == Trust::Unchecked {
-            self.trust.set(Trust::Refuted);
-            // Both write the same keys and values.
+        // Once it is computed, nothing is left of a computation to record.
+        let [early, behind] = [recorded(KernelStart::Early)?, recorded(KernelStart::Behind)?];
+        self.trust.set(Trust::Refuted);
+        // All write the same keys, values and states.
+        let difference_of = |graph: &StepGraph| {
             let found = first(graph.call(inputs)?)?;
             mlx::eval([&found])?;
-            if let Some(difference) = difference(&found, computed)? {
-                return Err(mlx::Error::new(format!(
-                    "its logits differ from those of the kernels one by one {difference}"
-                )));
-            }
-            self.trust.set(Trust::Checked);
+            difference(&found, computed)
+        };
+        let Some(difference) = difference_of(&early)? else {
+            self.trust.set(Trust::Checked(KernelStart::Early));
+            return Ok(Some(early));
+        };
+        let problem = format!("its logits differ from those of the kernels one by one {difference}");
+        if difference_of(&behind)?.is_some() {
+            return Err(mlx::Error::new(problem));
         }
-        Ok(Some(graph))
+        self.trust.set(Trust::Checked(KernelStart::Behind));
+        self.report(format!("kernels of a decode step do not begin while those before them end: {problem}"));
+        Ok(Some(behind))
     }
 
-    /// Why there are no graphs, once.
+    /// Keeps the first problem.
+    fn report(&self, problem: String) {
+        if !self.reported.replace(true) {
+            self.problem.replace(Some(problem));
+        }
+    }
+
+    /// Why there are no graphs, or why their kernels do not begin early, once.
     pub(crate) fn take_problem(&self) -> Option<String> {
         self.problem.take()
     }
@@ -160,6 +174,17 @@ impl StepGraphs {
     /// Kernels and operations of the last decode step; 0 if it was not a graph.
     pub(crate) fn launches(&self) -> usize {
         self.launches.get()
+    }
+}
+
+/// The graph, if it is worth its launches.
+fn few_segments(graph: StepGraph) -> mlx::Result<StepGraph> {
+    match graph.graphs() {
+        1..=SEGMENTS_MAX => Ok(graph),
+        _ => {
+            let between = most_common(graph.operations());
+            Err(mlx::Error::new(format!("MLX's operations lie between its kernels: {between}")))
+        }
     }
 }
 
