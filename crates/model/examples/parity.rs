@@ -1,8 +1,8 @@
 //! `cargo xtask parity`: how far every fixture's logits are from the reference's, as a table.
 //!
 //! `--fixtures DIR` reads another directory in the format of `tests/fixtures/README.md` or of `tests/pictures/README.md`,
-//! `--only NAME` (repeatable) picks fixtures, `--kernels reference|cpu` picks who computes. `--moved SEED` moves the weights of
-//! text fixtures by up to their last bit, which shows how far a rounding carries.
+//! `--only NAME` (repeatable) picks fixtures, `--kernels reference|cpu` picks who computes. `--perturb SEED` moves the
+//! weights of text fixtures by up to their last bit, which shows how far a rounding carries.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -43,15 +43,15 @@ fn main() -> ExitCode {
 /// The table, and whether every distance is within its bound.
 fn run() -> Result<(String, bool), String> {
     let mut directory = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures"));
-    let (mut only, mut kernels, mut moved) = (Vec::new(), None, None);
+    let (mut only, mut kernels, mut perturb) = (Vec::new(), None, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let value = arguments.next().ok_or_else(|| format!("{argument} takes a value"))?;
         match (argument.as_str(), value.as_str()) {
             ("--fixtures", _) => directory = PathBuf::from(value),
             ("--only", _) => only.push(value),
-            ("--moved", _) => {
-                moved = Some(value.parse().map_err(|error| format!("--moved {value}: {error}"))?)
+            ("--perturb", _) => {
+                perturb = Some(value.parse().map_err(|error| format!("--perturb {value}: {error}"))?)
             }
             ("--kernels", "reference") => kernels = Some(Kernels::Mlx),
             ("--kernels", "cpu") => kernels = Some(Kernels::Cpu),
@@ -67,7 +67,7 @@ fn run() -> Result<(String, bool), String> {
     for path in fixtures(&directory, &only)? {
         let row = match path.join("case.json").is_file() {
             true => of_pictures(&PictureFixture::read(&path), kernels),
-            false => of_text(&Fixture::read(&path)?, kernels, moved),
+            false => of_text(&Fixture::read(&path)?, kernels, perturb),
         };
         let (cells, is_near) = cells(&row);
         sound &= is_near;
@@ -96,12 +96,12 @@ impl Row {
     }
 }
 
-/// With weights that are moved by up to their last bit, if a seed says so.
-fn of_text(fixture: &Fixture, kernels: Kernels, moved: Option<u64>) -> Row {
+/// With perturbed weights, if there is a seed.
+fn of_text(fixture: &Fixture, kernels: Kernels, perturb: Option<u64>) -> Row {
     let row = Row::new(&fixture.name, &fixture.config, fixture.bound);
-    let model = || match moved {
+    let model = || match perturb {
         Some(seed) => {
-            let weights = moved_weights(fixture.weights()?, seed).map_err(|error| error.to_string())?;
+            let weights = perturbed(fixture.weights()?, seed).map_err(|error| error.to_string())?;
             fixture.model_of(weights, kernels)
         }
         None => fixture.model(kernels),
@@ -118,7 +118,7 @@ fn of_text(fixture: &Fixture, kernels: Kernels, moved: Option<u64>) -> Row {
 }
 
 /// Each float32 weight multiplied with 1 ± up to 2^-23.
-fn moved_weights(weights: Weights, seed: u64) -> mlx::Result<Weights> {
+fn perturbed(weights: Weights, seed: u64) -> mlx::Result<Weights> {
     let moved = weights.into_iter().zip(0..).map(|((name, weight), index)| {
         if weight.dtype()? != Dtype::F32 {
             return Ok((name, weight));

@@ -200,12 +200,11 @@ fn groups(
     }
     let mut embed = elementwise::embed(blueprint.hidden, weights, dtype);
     embed.push(elementwise::take_numbers());
-    let recurrences =
-        states.into_iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
+    let recurrences = states.iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
     vec![
         (GpuKernel::Attention, of_attention(blueprint, dtype, measure, formats)),
         (GpuKernel::Embed, embed),
-        (GpuKernel::AddNorm, vec![elementwise::add_norm(blueprint.hidden, dtype, measure)]),
+        (GpuKernel::AddNorm, elementwise::norms(blueprint, &states, dtype, measure)),
         (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
         (GpuKernel::Linear, elementwise::linear(blueprint, weights, dtype, measure)),
         (GpuKernel::Experts, experts::checks(blueprint, weights, dtype)),

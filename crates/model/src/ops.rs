@@ -297,13 +297,13 @@ impl ExpertVectors<'_> {
     }
 }
 
-/// Weights of a norm over the parts of a row, each on its own.
-pub(crate) struct PartWeights {
+/// Weights of a norm over the groups of a row, each on its own.
+pub(crate) struct GroupNormWeights {
     /// Of each row.
-    pub(crate) parts: i32,
-    /// Of all parts, `[parts · width]`.
+    pub(crate) groups: i32,
+    /// Of all groups, `[groups · width]`.
     pub(crate) weight: Array,
-    /// `[width]`: what kernels without weights for each part multiply with.
+    /// `[width]`: what kernels without weights for each group multiply with.
     pub(crate) ones: Array,
 }
 
@@ -368,13 +368,13 @@ pub(crate) trait Ops: Sync {
     /// `x / √(mean(x²) + eps) · weight` over the last axis.
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array>;
 
-    /// The RMS norm of each row's parts, `[T, parts · width]`.
-    fn rms_norm_parts(&self, x: &Array, weights: &PartWeights, eps: f32) -> mlx::Result<Array> {
+    /// The RMS norm of each group of a row, `[T, groups · width]`.
+    fn grouped_rms_norm(&self, x: &Array, weights: &GroupNormWeights, eps: f32) -> mlx::Result<Array> {
         let [rows, _] = x.dims()?;
-        match weights.parts {
+        match weights.groups {
             1 => self.rms_norm(x, &weights.weight, eps),
-            parts => {
-                let normed = self.rms_norm(&x.reshape(&[rows * parts, -1])?, &weights.ones, eps)?;
+            groups => {
+                let normed = self.rms_norm(&x.reshape(&[rows * groups, -1])?, &weights.ones, eps)?;
                 Ok(normed.reshape(x.shape())? * &weights.weight)
             }
         }

@@ -2,14 +2,14 @@
 //! the numbers of its rows is in the graph, so the host launches it in a tenth of the time of its kernels.
 //!
 //! Invariant: a step's result does not depend on whether a graph computed it. The first graph's result is compared with
-//! that of the launches one by one. If they differ, kernels of graphs begin behind each other, and if that differs, too, no
-//! graph is used. The step is computed twice for that, so it is one
+//! that of the launches one by one. If they differ, kernels of graphs do not overlap, and if that differs, too, no graph is
+//! used. The step is computed twice for that, so it is one
 //! that does not replace the states that it starts from; until then kernels are launched one by one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use mlx::gpu::{KernelStart, OtherArrays, StepArrays, StepGraph};
+use mlx::gpu::{KernelOrder, OtherArrays, StepArrays, StepGraph};
 use mlx::{Array, Dtype};
 
 use crate::forward::{ForwardContext, Numbers};
@@ -33,8 +33,8 @@ pub(crate) struct StepGraphs {
 enum Trust {
     #[default]
     Unchecked,
-    /// Yes, with kernels that begin so.
-    Checked(KernelStart),
+    /// Yes, with kernels in this order.
+    Checked(KernelOrder),
     Refuted,
 }
 
@@ -126,14 +126,14 @@ impl StepGraphs {
         arrays: &StepArrays<'_>,
         inputs: &[&Array],
     ) -> mlx::Result<Option<StepGraph>> {
-        let recorded = |start| few_segments(StepGraph::record(&[computed], arrays, start)?);
+        let recorded = |order| few_segments(StepGraph::record(&[computed], arrays, order)?);
         match self.trust.get() {
             Trust::Refuted => return Ok(None),
-            Trust::Checked(start) => return recorded(start).map(Some),
+            Trust::Checked(order) => return recorded(order).map(Some),
             Trust::Unchecked => {}
         }
         // Once it is computed, nothing is left of a computation to record.
-        let [early, behind] = [recorded(KernelStart::Early)?, recorded(KernelStart::Behind)?];
+        let [overlapped, serial] = [recorded(KernelOrder::Overlapped)?, recorded(KernelOrder::Serial)?];
         self.trust.set(Trust::Refuted);
         // All write the same keys, values and states.
         let difference_of = |graph: &StepGraph| {
@@ -141,17 +141,17 @@ impl StepGraphs {
             mlx::eval([&found])?;
             difference(&found, computed)
         };
-        let Some(difference) = difference_of(&early)? else {
-            self.trust.set(Trust::Checked(KernelStart::Early));
-            return Ok(Some(early));
+        let Some(difference) = difference_of(&overlapped)? else {
+            self.trust.set(Trust::Checked(KernelOrder::Overlapped));
+            return Ok(Some(overlapped));
         };
         let problem = format!("its logits differ from those of the kernels one by one {difference}");
-        if difference_of(&behind)?.is_some() {
+        if difference_of(&serial)?.is_some() {
             return Err(mlx::Error::new(problem));
         }
-        self.trust.set(Trust::Checked(KernelStart::Behind));
-        self.report(format!("kernels of a decode step do not begin while those before them end: {problem}"));
-        Ok(Some(behind))
+        self.trust.set(Trust::Checked(KernelOrder::Serial));
+        self.report(format!("kernels of a decode step do not overlap: {problem}"));
+        Ok(Some(serial))
     }
 
     /// Keeps the first problem.
@@ -161,7 +161,7 @@ impl StepGraphs {
         }
     }
 
-    /// Why there are no graphs, or why their kernels do not begin early, once.
+    /// Why there are no graphs, or why their kernels do not overlap, once.
     pub(crate) fn take_problem(&self) -> Option<String> {
         self.problem.take()
     }

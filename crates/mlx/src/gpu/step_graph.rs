@@ -42,13 +42,14 @@ pub enum OtherArrays {
     Held,
 }
 
-/// When a kernel of a graph begins.
+/// How the kernels of a graph follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelStart {
-    /// While the one before it ends, where kernels wait for its results by themselves; else behind it.
-    Early,
-    /// Behind the one before it.
-    Behind,
+pub enum KernelOrder {
+    /// Each may begin while the one before it ends, where kernels wait for its results by themselves (programmatic dependent
+    /// launch, compute capability 9.0); else [`Serial`](Self::Serial).
+    Overlapped,
+    /// Each begins when the one before it has ended.
+    Serial,
 }
 
 /// What a computation reads.
@@ -67,7 +68,7 @@ pub struct StepArrays<'a> {
 impl StepGraph {
     /// From what a computation gave lazily. Fails if it reads an evaluated array of more than one element that is not
     /// named, without CUDA, and where a graph cannot be built.
-    pub fn record(outputs: &[&Array], arrays: &StepArrays<'_>, start: KernelStart) -> Result<Self> {
+    pub fn record(outputs: &[&Array], arrays: &StepArrays<'_>, order: KernelOrder) -> Result<Self> {
         let failed = |e: cxx::Exception| Error::op("step_graph", arrays.inputs.iter().copied(), e.what());
         let borrowed = list(arrays.borrowed.iter().copied())?;
         let trace = sys::trace(
@@ -87,7 +88,7 @@ impl StepGraph {
         let plan = StepPlan::new(&nodes, &trace.bytes(), &given, &trace.output_values());
         let parts: Vec<sys::GraphPart> = plan.parts.iter().map(part).collect();
         let places: Vec<sys::GraphPlace> = plan.places.iter().map(place).collect();
-        let overlaps = start == KernelStart::Early && waits_itself();
+        let overlaps = order == KernelOrder::Overlapped && waits_itself();
         let shape = sys::GraphShape { arena_bytes: plan.arena_bytes, overlaps };
         let launches = nodes.iter().filter(|node| node.kind != NodeKind::View).count();
         let graphs = parts.iter().filter(|part| !part.programs.is_empty()).count();

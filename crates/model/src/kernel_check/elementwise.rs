@@ -4,9 +4,9 @@ use mlx::{Array, Dtype};
 
 use super::weights::CheckedWeights;
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
-use crate::ops::{Kernels, Ops, Weight};
+use crate::ops::{GroupNormWeights, Kernels, Ops, Weight};
 use crate::take_rows::take_rows;
-use crate::{Activation, Blueprint, Mlp};
+use crate::{Activation, Blueprint, Mixer, Mlp};
 
 /// Rows of a decode step.
 const ROWS: usize = 16;
@@ -30,7 +30,38 @@ fn compare(
     Ok((error, Some(times)))
 }
 
-pub(super) fn add_norm(hidden: usize, dtype: Dtype, measure: Measure) -> KernelCheck {
+/// The norm of the stream with the sum before it, and those of groups behind recurrences.
+pub(super) fn norms(
+    blueprint: &Blueprint,
+    states: &[&Mixer],
+    dtype: Dtype,
+    measure: Measure,
+) -> Vec<KernelCheck> {
+    let grouped = normed_groups(states).into_iter().map(|shape| grouped_norm(shape, dtype, measure));
+    std::iter::once(add_norm(blueprint.hidden, dtype, measure)).chain(grouped).collect()
+}
+
+/// Groups of a row and elements of a group, each once.
+fn normed_groups(states: &[&Mixer]) -> Vec<[usize; 2]> {
+    let mut shapes = Vec::new();
+    for mixer in states {
+        let Mixer::Mamba2(spec) = mixer else { continue };
+        let shape = [spec.norm_groups, spec.inner() / spec.norm_groups.max(1)];
+        shapes.extend((spec.norm.is_some() && !shapes.contains(&shape)).then_some(shape));
+    }
+    shapes
+}
+
+fn grouped_norm([groups, width]: [usize; 2], dtype: Dtype, measure: Measure) -> KernelCheck {
+    KernelCheck::new("rms_norm", format!("{ROWS} x {groups} x {width}"), dtype, || {
+        let x = normal(&[ROWS, groups * width], dtype, 1)?;
+        let (weight, ones) = (normal(&[groups * width], dtype, 2)?, Array::ones(&[width as i32], dtype)?);
+        let weights = GroupNormWeights { groups: groups as i32, weight, ones };
+        compare(measure, 2 * x.nbytes(), |ops| Ok(vec![ops.grouped_rms_norm(&x, &weights, 1e-5)?]))
+    })
+}
+
+fn add_norm(hidden: usize, dtype: Dtype, measure: Measure) -> KernelCheck {
     KernelCheck::new("add_norm", format!("{ROWS} x {hidden}"), dtype, || {
         let (sum, term) = (normal(&[ROWS, hidden], dtype, 1)?, normal(&[ROWS, hidden], dtype, 2)?);
         let weight = normal(&[hidden], dtype, 3)?;
@@ -77,7 +108,7 @@ pub(super) fn take_numbers() -> KernelCheck {
     })
 }
 
-/// Gated activations of every width, and the sum with a shared expert.
+/// Gated activations of every width, and sums, plain and with a shared expert.
 pub(super) fn gated(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
     let mut shapes: Vec<(usize, Activation)> = Vec::new();
     for layer in &blueprint.layers {
@@ -93,7 +124,18 @@ pub(super) fn gated(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Ve
             compare(measure, gate_up.nbytes() * 3 / 2, |ops| Ok(vec![ops.gated_act(&gate_up, act)?]))
         })
     };
-    shapes.into_iter().map(check).chain(shared_expert(blueprint, dtype, measure)).collect()
+    let gates = shapes.into_iter().map(check);
+    gates
+        .chain([plain_sum(blueprint.hidden, dtype, measure)])
+        .chain(shared_expert(blueprint, dtype, measure))
+        .collect()
+}
+
+fn plain_sum(hidden: usize, dtype: Dtype, measure: Measure) -> KernelCheck {
+    KernelCheck::new("add_term", format!("{ROWS} x {hidden}, plain"), dtype, || {
+        let (sum, term) = (normal(&[ROWS, hidden], dtype, 5)?, normal(&[ROWS, hidden], dtype, 6)?);
+        compare(measure, 3 * sum.nbytes(), |ops| Ok(vec![ops.add_term(&sum, &term, None)?]))
+    })
 }
 
 /// The sum with a shared expert's output, and the gate's logit.
@@ -159,4 +201,27 @@ fn product(
         bytes: bytes as f64,
     };
     Ok((error, Some(times)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::families;
+
+    #[test]
+    fn norms_of_groups_are_checked_at_the_shapes_of_layers() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let shapes = |name: &str| {
+            let config = std::fs::read_to_string(fixtures.join(name).join("config.json")).unwrap();
+            let blueprint = families::read(&serde_json::from_str(&config).unwrap()).unwrap();
+            let states: Vec<&Mixer> =
+                blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
+            normed_groups(&states)
+        };
+        assert_eq!(shapes("mamba2"), [[1, 128]]);
+        assert_eq!(shapes("nemotron_h"), [[2, 64]]);
+        assert!(shapes("qwen3_next").is_empty());
+    }
 }

@@ -13,8 +13,8 @@ use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
 use super::{
-    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ExpertVectors, LatentCall, LayerContext, Ops,
-    PartWeights, Weight,
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ExpertVectors, GroupNormWeights, LatentCall,
+    LayerContext, Ops, Weight,
 };
 use crate::forward::{AttentionPath, StatePath};
 use crate::gpu_switches::{GpuKernel, is_on};
@@ -135,10 +135,10 @@ impl Ops for GpuOps {
         }
     }
 
-    fn rms_norm_parts(&self, x: &Array, weights: &PartWeights, eps: f32) -> mlx::Result<Array> {
-        match normed(x, &weights.weight, weights.parts, eps)? {
+    fn grouped_rms_norm(&self, x: &Array, weights: &GroupNormWeights, eps: f32) -> mlx::Result<Array> {
+        match normed(x, &weights.weight, weights.groups, eps)? {
             Some(normed) => Ok(normed),
-            None => MlxOps.rms_norm_parts(x, weights, eps),
+            None => MlxOps.grouped_rms_norm(x, weights, eps),
         }
     }
 
@@ -248,13 +248,13 @@ impl Ops for GpuOps {
     }
 }
 
-/// The RMS norm of each row's `parts` parts, in the shape of `x`; `None` if the kernel does not apply.
-fn normed(x: &Array, weight: &Array, parts: i32, eps: f32) -> mlx::Result<Option<Array>> {
-    let (dtype, width) = (x.dtype()?, x.dim(-1)? / parts.max(1));
+/// The RMS norm of each group of a row, in the shape of `x`; `None` if the kernel does not apply.
+fn normed(x: &Array, weight: &Array, groups: i32, eps: f32) -> mlx::Result<Option<Array>> {
+    let (dtype, width) = (x.dtype()?, x.dim(-1)? / groups.max(1));
     let rows = x.size() as i32 / width.max(1);
     let used = weight.dtype()? == dtype && rows > 0 && is_on(GpuKernel::AddNorm);
     let norm = AddNorm { dtype, rows, width, eps, term: Operand::Whole };
-    let Some(plan) = norm.plan_without_sum(parts).filter(|_| used) else { return Ok(None) };
+    let Some(plan) = norm.plan_without_sum(groups).filter(|_| used) else { return Ok(None) };
     let normed = plan.call(&[x, weight])?.pop().ok_or_else(|| mlx::Error::new("a norm"))?;
     if x.shape() == [rows, width] { Ok(Some(normed)) } else { normed.reshape(x.shape()).map(Some) }
 }

@@ -5,7 +5,7 @@ use mlx::Array;
 use super::Mamba2;
 use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock};
-use crate::ops::{LayerContext, Mamba2Weights, Ops, PartWeights};
+use crate::ops::{GroupNormWeights, LayerContext, Mamba2Weights, Ops};
 use crate::weights::Store;
 
 /// One Mamba-2 layer.
@@ -15,8 +15,8 @@ pub(crate) struct Mamba2Block {
     /// The gate, the convolution's channels, then a step for each head.
     input: Linear,
     weights: Mamba2Weights,
-    /// Over each group's part, with this epsilon.
-    norm: Option<(PartWeights, f32)>,
+    /// With its epsilon.
+    norm: Option<(GroupNormWeights, f32)>,
     out: Linear,
 }
 
@@ -37,7 +37,7 @@ impl Mamba2Block {
                     let weight = store.vector(&format!("{path}.norm.weight"))?;
                     let width = (spec.inner() / spec.norm_groups) as i32;
                     let ones = Array::ones(&[width], weight.dtype()?)?;
-                    Some((PartWeights { parts: spec.norm_groups as i32, weight, ones }, norm.eps()))
+                    Some((GroupNormWeights { groups: spec.norm_groups as i32, weight, ones }, norm.eps()))
                 }
                 None => None,
             },
@@ -51,7 +51,7 @@ impl MixerBlock for Mamba2Block {
         let projected = self.input.forward(x)?;
         let y = self.ops.mamba2(&self.spec, &self.weights, &projected, layer)?;
         match &self.norm {
-            Some((weights, eps)) => self.out.forward(&self.ops.rms_norm_parts(&y, weights, *eps)?),
+            Some((weights, eps)) => self.out.forward(&self.ops.grouped_rms_norm(&y, weights, *eps)?),
             None => self.out.forward(&y),
         }
     }

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 /// Fixtures whose model rounds its own activations: when roundings turn over, the logits move further than the reference's one
 /// sample of its `sensitivity` says. `muse_spark` rounds what its head reads to bf16. With weights that are moved by their last
-/// bit (`cargo xtask parity --only muse_spark --moved SEED`), its logits move by 2e-7 to 3e-4.
+/// bit (`cargo xtask parity --only muse_spark --perturb SEED`), its logits move by 2e-7 to 3e-4.
 const ROUNDED: [(&str, f32); 1] = [("muse_spark", 1e-3)];
 
 /// One fixture, read.
