@@ -384,9 +384,9 @@ rust::Vec<uint64_t> Trace::bytes() const {
   return made;
 }
 
-std::unique_ptr<Trace> trace(const Arrays& outputs, const Arrays& inputs, const Arrays& constants,
+std::shared_ptr<Trace> trace(const Arrays& outputs, const Arrays& inputs, const Arrays& constants,
     const Arrays& borrowed, Leaves leaves) {
-  auto made = std::make_unique<Trace>();
+  auto made = std::make_shared<Trace>();
   Tracer tracer(*made, inputs, constants, borrowed, leaves);
   for (auto& output : outputs) {
     tracer.visit(output);
@@ -395,7 +395,7 @@ std::unique_ptr<Trace> trace(const Arrays& outputs, const Arrays& inputs, const 
   return made;
 }
 
-std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays& borrowed,
+std::unique_ptr<StepGraph> step_graph(std::shared_ptr<Trace> trace, const Arrays& borrowed,
     rust::Slice<const GraphPart> parts, rust::Slice<const GraphPlace> places, const GraphShape& shape) {
   if (std::string(mx::version()) != known_version)
     throw std::runtime_error(std::string("graphs of steps need libmlx ") + known_version);

@@ -45,7 +45,7 @@ enum class Leaves : uint8_t;
 
 // What computes `outputs`. `inputs` are not looked into. `constants` and `borrowed` are evaluated; any other evaluated
 // array of more than one element may change from one call to the next, and makes this throw unless `leaves` allows it.
-std::unique_ptr<Trace> trace(const Arrays& outputs, const Arrays& inputs, const Arrays& constants,
+std::shared_ptr<Trace> trace(const Arrays& outputs, const Arrays& inputs, const Arrays& constants,
     const Arrays& borrowed, Leaves leaves);
 
 class GraphSegment;
@@ -57,7 +57,7 @@ struct StepGraph {
     std::vector<uint32_t> reads, writes;
     std::vector<uint32_t> programs; // of the trace, in the segment
   };
-  std::unique_ptr<Trace> of;
+  std::shared_ptr<const Trace> of;
   std::vector<Part> parts;
   std::vector<size_t> borrowed_at;      // addresses
   std::optional<Array> arena;           // of all segments
@@ -75,7 +75,7 @@ struct StepGraph {
 
 // Builds the graphs of a plan. Throws without CUDA, for a libmlx whose internals this shim does not know, and with what
 // the driver says.
-std::unique_ptr<StepGraph> step_graph(std::unique_ptr<Trace> trace, const Arrays& borrowed,
+std::unique_ptr<StepGraph> step_graph(std::shared_ptr<Trace> trace, const Arrays& borrowed,
     rust::Slice<const GraphPart> parts, rust::Slice<const GraphPlace> places, const GraphShape& shape);
 
 } // namespace mlx_shim

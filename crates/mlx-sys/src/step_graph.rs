@@ -95,7 +95,7 @@ mod ffi {
             constants: &CxxVector<Array>,
             borrowed: &CxxVector<Array>,
             leaves: Leaves,
-        ) -> Result<UniquePtr<Trace>>;
+        ) -> Result<SharedPtr<Trace>>;
         fn list(self: &Trace) -> Vec<TraceNode>;
         fn bytes(self: &Trace) -> Vec<u64>;
         fn input_values(self: &Trace) -> Vec<u32>;
@@ -103,7 +103,7 @@ mod ffi {
         fn output_values(self: &Trace) -> Vec<u32>;
         type StepGraph;
         fn step_graph(
-            trace: UniquePtr<Trace>,
+            trace: SharedPtr<Trace>,
             borrowed: &CxxVector<Array>,
             parts: &[GraphPart],
             places: &[GraphPlace],

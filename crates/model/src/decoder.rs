@@ -7,7 +7,7 @@ mod layer;
 
 use std::rc::Rc;
 
-use mlx::gpu::{FEW_ROWS_MAX, KernelOrder, KernelTime, OtherArrays, StepArrays, StepGraph};
+use mlx::gpu::{FEW_ROWS_MAX, KernelOrder, KernelTime, OtherArrays, StepArrays, StepTrace};
 use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
@@ -409,7 +409,7 @@ impl Model {
         let constants = self.arrays();
         let arrays =
             StepArrays { inputs: &[], constants: &constants, borrowed: &pools, others: OtherArrays::Held };
-        StepGraph::record(&[&logits], &arrays, KernelOrder::Overlapped)?.times(&[], &pools, runs)
+        StepTrace::new(&[&logits], &arrays)?.graph(KernelOrder::Overlapped)?.times(&[], &pools, runs)
     }
 
     /// Why decode steps are not launched as graphs, once.

@@ -73,7 +73,7 @@ impl Kernels {
     }
 
     /// Whether decode steps become prebuilt graphs. `OMNIBUS_KERNELS=launch` launches their kernels one by one.
-    pub(crate) fn uses_step_graphs(self) -> bool {
+    pub fn uses_step_graphs(self) -> bool {
         let is_cuda = mlx::device::backend() == mlx::device::Backend::Cuda;
         self == Self::Gpu && is_cuda && environment::kernels().is_none()
     }

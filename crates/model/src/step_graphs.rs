@@ -1,15 +1,17 @@
 //! Decode steps as prebuilt CUDA graphs, one for each shape of a step. Everything that a step takes but its tokens and
 //! the numbers of its rows is in the graph, so the host launches it in a tenth of the time of its kernels.
 //!
-//! Invariant: a step's result does not depend on whether a graph computed it. The first graph's result is compared with
-//! that of the launches one by one. If they differ, kernels of graphs do not overlap, and if that differs, too, no graph is
-//! used. The step is computed twice for that, so it is one
-//! that does not replace the states that it starts from; until then kernels are launched one by one.
+//! Invariant: a step's result does not depend on whether a graph computed it. The first graph of each number of rows is
+//! [compared](comparison) with the launches one by one. If they differ, kernels of graphs do not overlap, and if that
+//! differs, too, no graph is used.
+
+mod comparison;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mlx::gpu::{KernelOrder, OtherArrays, StepArrays, StepGraph};
+use comparison::{Comparison, GraphUse, difference};
+use mlx::gpu::{KernelOrder, OtherArrays, StepArrays, StepGraph, StepTrace};
 use mlx::{Array, Dtype};
 
 use crate::forward::{ForwardContext, Numbers};
@@ -20,22 +22,13 @@ use crate::{Batch, KvCache};
 pub(crate) struct StepGraphs {
     /// `None` for shapes without a graph.
     graphs: RefCell<BTreeMap<StepShape, Option<StepGraph>>>,
-    trust: Cell<Trust>,
+    comparison: RefCell<Comparison>,
     built: Cell<u64>,
     /// Of the last decode step; 0 if it was not a graph.
     launches: Cell<usize>,
     problem: RefCell<Option<String>>,
-    reported: Cell<bool>,
-}
-
-/// Whether graphs compute what their kernels compute.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    #[default]
-    Unchecked,
-    /// Yes, with kernels in this order.
-    Checked(KernelOrder),
-    Refuted,
+    /// All so far.
+    reported: RefCell<BTreeSet<String>>,
 }
 
 /// All that the launches of a decode step depend on.
@@ -61,14 +54,18 @@ impl StepGraphs {
         constants: impl FnOnce() -> Vec<Array>,
         compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Array>,
     ) -> mlx::Result<Option<Array>> {
-        let usable = match self.trust.get() {
-            Trust::Unchecked => ctx.is_repeatable(),
-            Trust::Checked(_) => true,
-            Trust::Refuted => false,
-        };
-        let Some(numbers) = ctx.numbers_of_decode().filter(|_| usable) else { return Ok(None) };
         let tokens = batch.tokens.view(Dtype::I32)?;
-        let shape = StepShape { rows: tokens.size() as i32, groups: ctx.shapes_of_decode() };
+        let rows = tokens.size() as i32;
+        let graph_use = match ctx.is_repeatable() {
+            true => self.comparison.borrow().in_repeatable_step(rows),
+            false => self.comparison.borrow().in_other_step(),
+        };
+        let numbers = ctx.numbers_of_decode().filter(|_| graph_use != GraphUse::None);
+        let Some(numbers) = numbers else {
+            self.launches.set(0);
+            return Ok(None);
+        };
+        let shape = StepShape { rows, groups: ctx.shapes_of_decode() };
         let inputs = |of: fn(&Numbers) -> &Array| -> Vec<&Array> {
             std::iter::once(&tokens).chain(numbers.iter().map(|numbers| of(numbers))).collect()
         };
@@ -89,6 +86,7 @@ impl StepGraphs {
             // Those of pools that are gone are useless, too.
             graphs.clear();
         }
+        drop(graphs);
         let pools: Vec<Array> = cache.arrays().cloned().collect();
         let pools: Vec<&Array> = pools.iter().collect();
         let constants = constants();
@@ -102,66 +100,63 @@ impl StepGraphs {
         let computed = compute(&tokens, cache);
         cache.restore(&pools);
         let computed = computed?;
-        let graph = match self.recorded(&computed, &arrays, &called) {
-            Ok(graph) => graph,
-            Err(error) => {
-                // What failed must not reach the next evaluation.
-                let _failures = mlx::recover();
-                self.report(format!("decode steps are not launched as one graph: {error}"));
-                None
-            }
-        };
+        let trace = StepTrace::new(&[&computed], &arrays);
+        let found = trace.and_then(|trace| match graph_use {
+            GraphUse::None => Ok(None),
+            GraphUse::Trusted(order) => few_segments(trace.graph(order)?).map(Some),
+            GraphUse::Compared(order) => self.compared(&trace, order, &called, &computed).map(Some),
+        });
+        let graph = found.unwrap_or_else(|error| {
+            // What failed must not reach the next evaluation.
+            let _failures = mlx::recover();
+            self.report(format!("decode steps are not launched as one graph: {error}"));
+            None
+        });
         self.built.set(self.built.get() + u64::from(graph.is_some()));
         self.launches.set(graph.as_ref().map_or(0, StepGraph::launches));
         let called = graph.as_ref().map(|graph| graph.call(&called)).transpose()?;
-        graphs.insert(shape, graph);
-        // Without a graph the step is built once more, because `computed` writes to pools that were put back.
+        self.graphs.borrow_mut().insert(shape, graph);
+        // Without a graph the step is built once more, because its arrays write to pools that were put back.
         called.map(first).transpose()
     }
 
-    /// The graph of a computation that is not computed yet; `None` where graphs do not compute what their kernels compute.
-    fn recorded(
+    /// A graph in this order, or in a stricter one, that computes what its kernels compute one by one.
+    fn compared(
         &self,
-        computed: &Array,
-        arrays: &StepArrays<'_>,
+        trace: &StepTrace,
+        order: KernelOrder,
         inputs: &[&Array],
-    ) -> mlx::Result<Option<StepGraph>> {
-        let recorded = |order| few_segments(StepGraph::record(&[computed], arrays, order)?);
-        match self.trust.get() {
-            Trust::Refuted => return Ok(None),
-            Trust::Checked(order) => return recorded(order).map(Some),
-            Trust::Unchecked => {}
-        }
-        // Once it is computed, nothing is left of a computation to record.
-        let [overlapped, serial] = [recorded(KernelOrder::Overlapped)?, recorded(KernelOrder::Serial)?];
-        self.trust.set(Trust::Refuted);
-        // All write the same keys, values and states.
-        let difference_of = |graph: &StepGraph| {
-            let found = first(graph.call(inputs)?)?;
-            mlx::eval([&found])?;
-            difference(&found, computed)
+        computed: &Array,
+    ) -> mlx::Result<StepGraph> {
+        let graph = few_segments(trace.graph(order)?)?;
+        let found = first(graph.call(inputs)?)?;
+        mlx::eval([&found])?;
+        // Both write the same keys, values and states.
+        let difference = difference(&found, computed)?;
+        let rows = computed.dim(0)?;
+        let Some(difference) = difference else {
+            self.comparison.borrow_mut().add_equal(rows);
+            return Ok(graph);
         };
-        let Some(difference) = difference_of(&overlapped)? else {
-            self.trust.set(Trust::Checked(KernelOrder::Overlapped));
-            return Ok(Some(overlapped));
-        };
-        let problem = format!("its logits differ from those of the kernels one by one {difference}");
-        if difference_of(&serial)?.is_some() {
+        // Others in this order are not trusted either.
+        self.graphs.borrow_mut().clear();
+        let problem =
+            format!("logits of {rows} rows differ from those of the kernels one by one {difference}");
+        let Some(stricter) = self.comparison.borrow_mut().add_difference() else {
             return Err(mlx::Error::new(problem));
-        }
-        self.trust.set(Trust::Checked(KernelOrder::Serial));
-        self.report(format!("kernels of a decode step do not overlap: {problem}"));
-        Ok(Some(serial))
+        };
+        let graph = self.compared(trace, stricter, inputs, computed)?;
+        self.report(format!("kernels of decode steps do not overlap: {problem}"));
+        Ok(graph)
     }
 
-    /// Keeps the first problem.
     fn report(&self, problem: String) {
-        if !self.reported.replace(true) {
+        if self.reported.borrow_mut().insert(problem.clone()) {
             self.problem.replace(Some(problem));
         }
     }
 
-    /// Why there are no graphs, or why their kernels do not overlap, once.
+    /// Why a shape has no graph, or why kernels of graphs do not overlap, once each.
     pub(crate) fn take_problem(&self) -> Option<String> {
         self.problem.take()
     }
@@ -188,22 +183,6 @@ fn few_segments(graph: StepGraph) -> mlx::Result<StepGraph> {
     }
 }
 
-/// How many elements of two float32 arrays differ, and by how much; `None` if their bits are equal. Compared on the device: what
-/// the host reads is moved in memory, and a graph writes to where its results were.
-fn difference(found: &Array, expected: &Array) -> mlx::Result<Option<String>> {
-    let axes: Vec<i32> = (0..found.ndim() as i32).collect();
-    let equal = found.view(Dtype::I32)?.equal(&expected.view(Dtype::I32)?)?;
-    let equal = equal.astype(Dtype::I32)?.sum(&axes)?.to_vec::<i32>()?;
-    let [equal] = equal[..] else { return Err(mlx::Error::new("one number")) };
-    let differ = found.size() as i32 - equal;
-    if differ == 0 {
-        return Ok(None);
-    }
-    let largest = (found - expected).abs()?.max(&axes)?.to_vec::<f32>()?;
-    let largest = largest.first().copied().unwrap_or(f32::NAN);
-    Ok(Some(format!("in {differ} of {}, by up to {largest:e}", found.size())))
-}
-
 /// The names that occur most, and how often.
 fn most_common(names: &[String]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -218,18 +197,4 @@ fn most_common(names: &[String]) -> String {
 
 fn first(arrays: Vec<Array>) -> mlx::Result<Array> {
     arrays.into_iter().next().ok_or_else(|| mlx::Error::new("logits"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrays_differ_by_their_bits() {
-        let array = |values: &[f32]| Array::from_slice(values, &[1, values.len() as i32]).unwrap();
-        let of = |found: &[f32], expected: &[f32]| difference(&array(found), &array(expected)).unwrap();
-        assert_eq!(of(&[1.0, f32::NAN], &[1.0, f32::NAN]), None);
-        assert_eq!(of(&[1.0, 2.0, 4.0], &[1.0, 2.5, 3.0]).unwrap(), "in 2 of 3, by up to 1e0");
-        assert_eq!(of(&[f32::NAN, 2.0], &[1.0, 2.5]).unwrap(), "in 2 of 2, by up to NaN");
-    }
 }

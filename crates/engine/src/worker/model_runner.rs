@@ -97,6 +97,11 @@ impl ModelRunner {
         !self.model.kernels().on_cpu()
     }
 
+    /// True where decode steps are launched as graphs.
+    pub(super) fn uses_step_graphs(&self) -> bool {
+        self.model.kernels().uses_step_graphs()
+    }
+
     /// What chooses tokens.
     pub(super) fn chooser(&self) -> Chooser {
         chooser(&self.model)

@@ -39,6 +39,10 @@ const STEPS: [&[usize]; 14] = [
     &[40, 1, 17, 1, 3, 1, 1, 24, 1],
 ];
 
+/// Steps that are run in any case where decode steps are launched as graphs. They start from no state, so they can be
+/// computed twice: decode steps of recurrent models trust graphs once the graph of such a step was compared with its kernels.
+const COMPARED_STEPS: [&[usize]; 1] = [&[1]];
+
 /// Compiles the kernels of the warm-up steps on all cores, before anything else needs them. A failure costs only time.
 pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Settings) {
     if settings.warm_up == WarmUp::Off {
@@ -67,17 +71,15 @@ pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Setti
 
 /// Runs warm-up steps, if the settings say so. A failure is no error: requests may fit where these steps do not.
 pub(super) fn warm_up(runner: &mut ModelRunner, settings: &Settings) -> mlx::Result<()> {
-    let enabled = match settings.warm_up {
-        WarmUp::Auto => runner.compiles(),
-        WarmUp::On => true,
-        WarmUp::Off => false,
+    let steps: &[&[usize]] = match settings.warm_up {
+        WarmUp::Auto if runner.compiles() => &STEPS,
+        WarmUp::On => &STEPS,
+        WarmUp::Off if runner.uses_step_graphs() => &COMPARED_STEPS,
+        WarmUp::Auto | WarmUp::Off => return Ok(()),
     };
-    if !enabled {
-        return Ok(());
-    }
     tracing::info!("warming up; on a GPU the first time takes a minute, while kernels are compiled");
     let started = Instant::now();
-    if let Err(error) = catch_panic(|| run_steps(runner, settings)) {
+    if let Err(error) = catch_panic(|| run_steps(runner, settings, steps)) {
         tracing::warn!(%error, "the warm-up failed");
         return runner.reset();
     }
@@ -85,10 +87,10 @@ pub(super) fn warm_up(runner: &mut ModelRunner, settings: &Settings) -> mlx::Res
     Ok(())
 }
 
-fn run_steps(runner: &mut ModelRunner, settings: &Settings) -> mlx::Result<()> {
+fn run_steps(runner: &mut ModelRunner, settings: &Settings, steps: &[&[usize]]) -> mlx::Result<()> {
     let blocks = runner.least_blocks();
     let context = runner.blueprint().context.unwrap_or(usize::MAX);
-    for step in STEPS {
+    for step in steps {
         let sequences = step.len().min(settings.max_num_seqs).min(blocks).max(1);
         // Each sequence has as many blocks, and no step is larger than the memory plan allows.
         let room = (blocks / sequences).max(1);

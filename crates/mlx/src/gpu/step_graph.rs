@@ -5,13 +5,20 @@
 
 mod plan;
 
-use cxx::UniquePtr;
+use cxx::{SharedPtr, UniquePtr};
 use mlx_sys as sys;
 
 use super::program::waits_itself;
 use crate::array::{list, unlist};
 use crate::{Array, Dtype, Error, Result};
 use plan::{Node, NodeKind, Part, Place, StepPlan};
+
+/// A computation that was taken apart, for graphs of it. Keeps what it borrows alive.
+pub struct StepTrace {
+    trace: SharedPtr<sys::Trace>,
+    borrowed: UniquePtr<cxx::CxxVector<sys::Array>>,
+    inputs: Vec<(Vec<i32>, Dtype)>,
+}
 
 /// A computation with its graphs. Belongs to the thread that made it.
 pub struct StepGraph {
@@ -65,11 +72,11 @@ pub struct StepArrays<'a> {
     pub others: OtherArrays,
 }
 
-impl StepGraph {
-    /// From what a computation gave lazily. Fails if it reads an evaluated array of more than one element that is not
-    /// named, without CUDA, and where a graph cannot be built.
-    pub fn record(outputs: &[&Array], arrays: &StepArrays<'_>, order: KernelOrder) -> Result<Self> {
-        let failed = |e: cxx::Exception| Error::op("step_graph", arrays.inputs.iter().copied(), e.what());
+impl StepTrace {
+    /// Of what a computation gave lazily. Computing that afterwards does not change it.
+    ///
+    /// Fails if it reads an evaluated array of more than one element that is not named.
+    pub fn new(outputs: &[&Array], arrays: &StepArrays<'_>) -> Result<Self> {
         let borrowed = list(arrays.borrowed.iter().copied())?;
         let trace = sys::trace(
             &*list(outputs.iter().copied())?,
@@ -81,11 +88,17 @@ impl StepGraph {
                 OtherArrays::Held => sys::Leaves::Any,
             },
         );
-        let trace = trace.map_err(failed)?;
-        let traced = trace.list();
+        let trace = trace.map_err(|e| Error::op("step_trace", arrays.inputs.iter().copied(), e.what()))?;
+        let inputs = arrays.inputs.iter().map(|input| kind(input)).collect::<Result<_>>()?;
+        Ok(Self { trace, borrowed, inputs })
+    }
+
+    /// Its graph. Fails without CUDA, and where a graph cannot be built.
+    pub fn graph(&self, order: KernelOrder) -> Result<StepGraph> {
+        let traced = self.trace.list();
         let nodes: Vec<Node> = traced.iter().map(node).collect();
-        let given = trace.input_values();
-        let plan = StepPlan::new(&nodes, &trace.bytes(), &given, &trace.output_values());
+        let given = self.trace.input_values();
+        let plan = StepPlan::new(&nodes, &self.trace.bytes(), &given, &self.trace.output_values());
         let parts: Vec<sys::GraphPart> = plan.parts.iter().map(part).collect();
         let places: Vec<sys::GraphPlace> = plan.places.iter().map(place).collect();
         let overlaps = order == KernelOrder::Overlapped && waits_itself();
@@ -95,11 +108,13 @@ impl StepGraph {
         let operations = traced.iter().filter(|node| node.kind == sys::NodeKind::Operation);
         let operations = operations.map(|node| node.name.clone()).collect();
         let names = traced.iter().map(|node| kernel_name(&node.name).to_owned()).collect();
-        let graph = sys::step_graph(trace, &borrowed, &parts, &places, &shape).map_err(failed)?;
-        let inputs = arrays.inputs.iter().map(|input| kind(input)).collect::<Result<_>>()?;
-        Ok(Self { graph, inputs, launches, graphs, operations, names })
+        let graph = sys::step_graph(self.trace.clone(), &self.borrowed, &parts, &places, &shape);
+        let graph = graph.map_err(|e| Error::new(format!("step_graph: {}", e.what())))?;
+        Ok(StepGraph { graph, inputs: self.inputs.clone(), launches, graphs, operations, names })
     }
+}
 
+impl StepGraph {
     /// Whether the borrowed arrays, and the memory of its results, are where they were.
     pub fn fits(&self, borrowed: &[&Array]) -> Result<bool> {
         Ok(self.graph.fits(&*list(borrowed.iter().copied())?))
@@ -144,6 +159,12 @@ impl StepGraph {
     /// Graphs of one call.
     pub fn graphs(&self) -> usize {
         self.graphs
+    }
+}
+
+impl std::fmt::Debug for StepTrace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StepTrace").field("inputs", &self.inputs).finish_non_exhaustive()
     }
 }
 
