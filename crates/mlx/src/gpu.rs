@@ -15,8 +15,10 @@ mod elementwise;
 mod embed;
 mod experts;
 mod flow;
+mod gated;
 mod latent;
 mod linear;
+mod norm;
 mod plan;
 mod program;
 mod recurrent;
@@ -27,21 +29,21 @@ mod take;
 mod weight_format;
 
 pub use attention::{
-    HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Projected, Rotary, RotaryAxes,
-    RotaryNorm, RotaryOrder, SinkLogits,
+    HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Projected, QueryTemperature, Rotary,
+    RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits,
 };
 pub use blocks::{BlockCopies, POOLS_MAX, copy_blocks};
 pub use call::written_by;
 pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
-pub use elementwise::{
-    AddNorm, AddTerm, Gate, GateLayout, Gated, Narrow, Term, copy_to_device, host_numbers, upload,
-};
+pub use elementwise::{AddChosen, AddTerm, Narrow, Term, copy_to_device, host_numbers, upload};
 pub use embed::{Embed, TableFormat};
 pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
+pub use gated::{Gate, GateLayout, Gated, HeadGate, HeadGateFunction, Xielu};
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, few_rows, parts_of};
+pub use norm::{AddNorm, LayerNorm, NormColumns};
 pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{

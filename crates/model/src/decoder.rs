@@ -335,7 +335,7 @@ impl Model {
             None => stream.norm(&self.norm)?,
         };
         let logits = self.head.as_ref().unwrap_or(&self.embed.0).forward(&x)?.astype(Dtype::F32)?;
-        let logits = scaled(logits, self.blueprint.logit_scale);
+        let logits = self.scaled(logits, self.blueprint.logit_scale)?;
         let logits = match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,
             None => logits,
@@ -419,9 +419,13 @@ impl Model {
 }
 
 impl Model {
+    fn scaled(&self, x: Array, factor: f32) -> mlx::Result<Array> {
+        if factor == 1.0 { Ok(x) } else { self.kernels.ops().scaled(&x, factor) }
+    }
+
     /// What the first layer reads, `[T, hidden]`.
     fn embedded(&self, tokens: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
-        let mut x = scaled(self.embed.forward(tokens, self.dtype)?, self.blueprint.embed_scale);
+        let mut x = self.scaled(self.embed.forward(tokens, self.dtype)?, self.blueprint.embed_scale)?;
         if let Some(vocabulary) = &self.media_vocabulary {
             x = vocabulary.replace(&x, tokens)?;
         }
@@ -439,10 +443,6 @@ impl Model {
             None => Ok(x),
         }
     }
-}
-
-fn scaled(x: Array, factor: f32) -> Array {
-    if factor == 1.0 { x } else { x * factor }
 }
 
 /// Makes weights resident, and frees what they were computed from.

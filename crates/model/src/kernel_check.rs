@@ -2,6 +2,7 @@
 //!
 //! Attention runs through everything that a pass has: metadata, block tables, pools and both kinds of rows.
 
+mod activations;
 mod attention;
 mod choose;
 mod elementwise;

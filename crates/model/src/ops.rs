@@ -23,7 +23,8 @@ use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run,
 use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
 use crate::{
-    Activation, Attention, GatedDelta, KvCache, KvStorage, LatentAttention, Mamba2, Mixer, Router, WkvState,
+    Activation, Attention, GatedDelta, HeadGate, KvCache, KvStorage, LatentAttention, Mamba2, Mixer, Router,
+    Temperature, WkvState,
 };
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
@@ -150,6 +151,13 @@ impl<'a> LayerContext<'a> {
         })
     }
 
+    /// Whether kernels multiply the layer's queries with their temperature: where they norm and rotate nothing but this layer's
+    /// rows, by one position each.
+    pub(crate) fn tempers_queries(&self, spec: &Attention, filter: Option<&dyn KeyFilter>) -> bool {
+        let plain = spec.qk_norm.is_none() && filter.is_none() && self.ctx.axes.is_none();
+        plain && matches!(self.reads(), Ok(AttentionPath::Items))
+    }
+
     /// Whether the GPU's kernels find the layer's states on the device.
     pub(crate) fn has_device_runs(&self) -> mlx::Result<bool> {
         Ok(self.ctx.state_of(self.cache, self.index)?.device_runs().is_some())
@@ -190,6 +198,8 @@ pub(crate) struct AttentionCall<'a> {
     /// What is added to the mean square of values' norm, which has no weight.
     pub(crate) value_norm: Option<f32>,
     pub(crate) rotation: Option<&'a Rotation>,
+    /// What rotated queries are multiplied with; not by the CPU's kernel.
+    pub(crate) temperature: Option<Temperature>,
     /// Of the layer's heads, `[heads]`: logits of a key without a value.
     pub(crate) sinks: Option<&'a Array>,
     /// Which of the visible keys a row reads; where there is one, MLX's operations compute the layer.
@@ -405,6 +415,25 @@ pub(crate) trait Ops: Sync {
     /// `(x − mean) / √(variance + eps) · weight + bias` over the last axis.
     fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array>;
 
+    /// `x · factor`
+    fn scaled(&self, x: &Array, factor: f32) -> mlx::Result<Array> {
+        Ok(x * factor)
+    }
+
+    /// The RMS norms of the first columns of rows, and of those behind them, each with its weights; the rest as it is.
+    fn norm_columns(&self, x: &Array, weights: [&Array; 2], eps: f32) -> mlx::Result<Array> {
+        let [first, second] = [weights[0].dim(0)?, weights[1].dim(0)?];
+        let parts = x.split(&[first, first + second], -1)?;
+        let [a, b, rest] = parts.as_slice() else { return Err(mlx::Error::new("three parts of a row")) };
+        let [a, b] = [self.rms_norm(a, weights[0], eps)?, self.rms_norm(b, weights[1], eps)?];
+        mlx::concatenate(&[&a, &b, rest], -1)
+    }
+
+    /// What experts computed, `[T, top_k, out]`, and the bias of each, `[experts, out]`.
+    fn add_expert_bias(&self, x: &Array, bias: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
+        Ok(x + bias.take(&experts.indices, 0)?)
+    }
+
     /// `act(x)`
     fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array>;
 
@@ -416,6 +445,30 @@ pub(crate) trait Ops: Sync {
 
     /// `sigmoid(gate) · x`, of equal shapes.
     fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array>;
+
+    /// Each head of `x`, `[T, heads · head_dim]`, times the gate's function of its logit, `[T, heads]`.
+    fn head_gate(&self, gate: &Array, x: &Array, function: HeadGate) -> mlx::Result<Array> {
+        let wide = gate.astype(Dtype::F32)?;
+        let gate = match function {
+            HeadGate::Sigmoid => wide.sigmoid()?,
+            HeadGate::Softplus => wide.softplus()?,
+        };
+        let ([rows, width], [_, heads]) = (x.dims()?, gate.dims()?);
+        let by_head = x.reshape(&[rows, heads, -1])?;
+        (by_head * gate.astype(x.dtype()?)?.expand_dims(&[-1])?).reshape(&[rows, width])
+    }
+
+    /// xIELU with its learned numbers αₚ, αₙ, β and ε, `[1]` f32 each. Source: arXiv 2411.13010 §3.
+    fn xielu(&self, x: &Array, [alpha_p, alpha_n, beta, eps]: [&Array; 4]) -> mlx::Result<Array> {
+        let (dtype, x) = (x.dtype()?, x.astype(Dtype::F32)?);
+        let alpha_p = alpha_p.softplus()?;
+        let alpha_n = beta + alpha_n.softplus()?;
+        let above = &alpha_p * x.square()? + beta * &x;
+        // Close to zero the difference of the exponential and one would lose its digits.
+        let below = (x.minimum(eps)?.expm1()? - &x) * &alpha_n + beta * &x;
+        let is_above = x.greater(&Array::scalar(0.0, Dtype::F32)?)?;
+        mlx::where_(&is_above, &above, &below)?.astype(dtype)
+    }
 
     /// Attention of all queries to all keys of the same entry, `[count, heads, len, head_dim]` each and together.
     fn attend_all(&self, [q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {

@@ -100,6 +100,17 @@ pub enum RotaryNorm {
     Rms(f32),
 }
 
+/// A factor of queries that grows with their position: `1 + beta · log(1 + ⌊(position + shift) / period⌋)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueryTemperature {
+    /// Of the logarithm.
+    pub beta: f32,
+    /// Positions with one factor.
+    pub period: i32,
+    /// Added to positions.
+    pub shift: i32,
+}
+
 /// Norm, rotation, and the write of keys and values into their blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotary {
@@ -123,6 +134,8 @@ pub struct Rotary {
     pub norm: RotaryNorm,
     /// That of values, without weights.
     pub value_norm: RotaryNorm,
+    /// What queries are multiplied with.
+    pub temperature: Option<QueryTemperature>,
     /// How the projected rows are stored.
     pub operand: Operand,
 }
@@ -166,6 +179,10 @@ impl Rotary {
             ("VALUE_NORM", TemplateValue::Bool(value_norm)),
             bits("VALUE_EPS", value_eps),
             bits("MAGNITUDE", self.magnitude),
+            ("TEMPERED", TemplateValue::Bool(self.temperature.is_some())),
+            bits("BETA", self.temperature.map_or(0.0, |temperature| temperature.beta)),
+            int("PERIOD", self.temperature.map_or(1, |temperature| temperature.period.max(1))),
+            int("SHIFT", self.temperature.map_or(0, |temperature| temperature.shift)),
             self.operand.constant(),
         ]);
         Some(Plan {

@@ -1,133 +1,8 @@
-//! Residual add with its norm, gated activations and sums, products with few outputs, and copies to the device's memory.
+//! Sums of rows, products with few outputs, and copies to the device's memory.
 
-use super::plan::{Operand, Plan, bits, dtype, int};
-use super::source::{ADD_NORM, ADD_TERM, GATED, Kernel, NARROW, RMS_NORM, UPLOAD};
+use super::plan::{Plan, dtype, int};
+use super::source::{ADD_CHOSEN, ADD_TERM, NARROW, UPLOAD};
 use crate::{Array, Dtype, Error, Result};
-
-/// The RMS norm of rows, and perhaps a sum before it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AddNorm {
-    /// Of the rows.
-    pub dtype: Dtype,
-    /// How many rows.
-    pub rows: i32,
-    /// Elements of a row.
-    pub width: i32,
-    /// Added to the mean square.
-    pub eps: f32,
-    /// How what joins the sum is stored.
-    pub term: Operand,
-}
-
-impl AddNorm {
-    /// Inputs `x` (the term), `r` `[rows, width]` and the weight `[width]`; outputs `sum = r + x` and its norm, `[rows, width]`.
-    /// `None` for widths that are no multiple of 8, and for those of over 65,536.
-    pub fn plan(&self) -> Option<Plan> {
-        self.plan_of(&ADD_NORM, 2)
-    }
-
-    /// Without the sum and its term: inputs `x` and `weights` rows of weights, which rows take in turn; output the norm.
-    pub fn plan_without_sum(&self, weights: i32) -> Option<Plan> {
-        let mut plan = self.plan_of(&RMS_NORM, 1).filter(|_| weights > 0)?;
-        plan.constants.push(int("W", weights));
-        Some(plan)
-    }
-
-    fn plan_of(&self, kernel: &'static Kernel, outputs: usize) -> Option<Plan> {
-        if self.width % 8 != 0 || self.width > 1 << 16 || !is_float(self.dtype) {
-            return None;
-        }
-        let simds = (self.width / 256).clamp(4, 16);
-        Some(Plan {
-            kernel,
-            constants: vec![
-                dtype("T", self.dtype),
-                int("H", self.width),
-                int("NS", simds),
-                bits("EPS", self.eps),
-                self.term.constant(),
-            ],
-            groups: [1, self.rows, 1],
-            threads: simds * 32,
-            outputs: vec![(vec![self.rows, self.width], self.dtype); outputs],
-        })
-    }
-}
-
-/// The function of a gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// `x · sigmoid(x)`.
-    Silu,
-    /// With the error function.
-    Gelu,
-    /// Gelu's approximation by `tanh`.
-    GeluTanh,
-    /// `sigmoid(x)`.
-    Sigmoid,
-}
-
-/// Where the two operands are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateLayout {
-    /// In one array of rows `[2 · width]`, the gate first; it is passed twice.
-    Joined,
-    /// In two arrays.
-    Apart,
-}
-
-/// `act(gate) · up` over rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gated {
-    /// Of the rows.
-    pub dtype: Dtype,
-    /// How many rows.
-    pub rows: i32,
-    /// Elements of a result's row.
-    pub width: i32,
-    /// The gate's function.
-    pub gate: Gate,
-    /// Where the operands are.
-    pub layout: GateLayout,
-    /// How they are stored.
-    pub operand: Operand,
-}
-
-impl Gated {
-    /// Inputs `gate` and `up`; output `y`, `[rows, width]`. `None` for widths that are no multiple of 8.
-    pub fn plan(&self) -> Option<Plan> {
-        if self.width % 8 != 0 || !is_float(self.dtype) {
-            return None;
-        }
-        let (stride, up) = match self.layout {
-            GateLayout::Joined => (2 * self.width, self.width),
-            GateLayout::Apart => (self.width, 0),
-        };
-        let act = match self.gate {
-            Gate::Silu => 0,
-            Gate::Gelu => 1,
-            Gate::GeluTanh => 2,
-            Gate::Sigmoid => 3,
-        };
-        let threads = 128;
-        let groups = (self.width / 8 + threads - 1) / threads;
-        Some(Plan {
-            kernel: &GATED,
-            constants: vec![
-                dtype("T", self.dtype),
-                int("F", self.width),
-                int("STRIDE", stride),
-                int("UP", up),
-                int("ACT", act),
-                int("NT", threads),
-                self.operand.constant(),
-            ],
-            groups: [groups, self.rows, 1],
-            threads,
-            outputs: vec![(vec![self.rows, self.width], self.dtype)],
-        })
-    }
-}
 
 /// How a term joins a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +48,35 @@ impl AddTerm {
                 int("SAME", i32::from(self.term == Term::Bias)),
                 int("NT", threads),
             ],
+            groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
+            threads,
+            outputs: vec![(vec![self.rows, self.width], self.dtype)],
+        })
+    }
+}
+
+/// A sum of rows and the row of a table that each chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddChosen {
+    /// Of the rows.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Elements of a row.
+    pub width: i32,
+}
+
+impl AddChosen {
+    /// Inputs: rows `[rows, width]`, what they chose `[rows]` u32, the table `[_, width]`; output `[rows, width]`. `None` for
+    /// widths that are no multiple of 8.
+    pub fn plan(&self) -> Option<Plan> {
+        if self.width % 8 != 0 || !is_float(self.dtype) {
+            return None;
+        }
+        let threads = 128;
+        Some(Plan {
+            kernel: &ADD_CHOSEN,
+            constants: vec![dtype("T", self.dtype), int("H", self.width), int("NT", threads)],
             groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],

@@ -123,9 +123,15 @@ pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "
 pub(super) static EMBED: Kernel = kernel!("embed", &["tokens", "table", "ss", "sb"], &["y"], Dialect);
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
 pub(super) static RMS_NORM: Kernel = kernel!("rms_norm", &["x", "w"], &["y"], Dialect);
+pub(super) static LAYER_NORM: Kernel = kernel!("layer_norm", &["x", "w", "b"], &["y"], Dialect);
+pub(super) static NORM_COLUMNS: Kernel = kernel!("norm_columns", &["x", "qw", "kw"], &["y"], Dialect);
+pub(super) static ADD_CHOSEN: Kernel = kernel!("add_chosen", &["x", "chosen", "bias"], &["y"], Dialect);
 pub(super) static ADD_TERM: Kernel = kernel!("add_term", &["r", "x", "z"], &["y"], Dialect);
 pub(super) static NARROW: Kernel = kernel!("narrow", &["x", "w"], &["y"], Dialect);
 pub(super) static GATED: Kernel = kernel!("gated", &["gate", "up"], &["y"], Dialect);
+pub(super) static HEAD_GATE: Kernel = kernel!("head_gate", &["gate", "x"], &["y"], Dialect);
+pub(super) static XIELU: Kernel =
+    kernel!("xielu", &["x", "alpha_p", "alpha_n", "beta", "eps"], &["y"], Dialect);
 
 /// Inputs of a product with weights.
 const WEIGHTS: &[&str] = &["x", "w", "ss", "sb"];

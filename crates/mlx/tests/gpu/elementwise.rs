@@ -1,15 +1,15 @@
-//! Residual add and norm, gated activations and sums, and products with few outputs.
+//! Norms, sums, and products with few outputs.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{AddNorm, AddTerm, Dialect, Gate, GateLayout, Gated, Narrow, Operand, Plan, Term};
+use mlx::gpu::{AddChosen, AddNorm, AddTerm, Dialect, LayerNorm, Narrow, NormColumns, Operand, Plan, Term};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
 
-struct Case {
-    plan: Plan,
-    inputs: Vec<Tensor>,
-    expected: Vec<Vec<f64>>,
-    dtype: Dtype,
+pub struct Case {
+    pub plan: Plan,
+    pub inputs: Vec<Tensor>,
+    pub expected: Vec<Vec<f64>>,
+    pub dtype: Dtype,
 }
 
 fn add_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
@@ -53,45 +53,70 @@ fn rms_norm(dtype: Dtype, rows: i32, width: i32, weights: i32) -> Case {
     Case { plan, inputs, expected, dtype }
 }
 
-fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) -> Case {
-    let mut numbers = Numbers(rows as u64 * width as u64);
-    let operand = Operand::Whole;
-    let plan = Gated { dtype, rows, width, gate, layout, operand }.plan().unwrap();
-    let w = width as usize;
-    let (inputs, gates, ups): (Vec<Tensor>, Vec<f64>, Vec<f64>) = match layout {
-        GateLayout::Joined => {
-            let both = numbers.tensor(dtype, &[rows, 2 * width]);
-            let values = both.to_f64();
-            let rows = || values.chunks_exact(2 * w);
-            let gates = rows().flat_map(|row| row[..w].to_vec()).collect();
-            let ups = rows().flat_map(|row| row[w..].to_vec()).collect();
-            (vec![both.clone(), both], gates, ups)
-        }
-        GateLayout::Apart => {
-            let [gate, up] = [numbers.tensor(dtype, &[rows, width]), numbers.tensor(dtype, &[rows, width])];
-            let (gates, ups) = (gate.to_f64(), up.to_f64());
-            (vec![gate, up], gates, ups)
-        }
-    };
-    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-    let act = |x: f64| match gate {
-        Gate::Silu => x * sigmoid(x),
-        Gate::Gelu => 0.5 * x * (1.0 + erf(x / 2f64.sqrt())),
-        Gate::GeluTanh => 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh()),
-        Gate::Sigmoid => sigmoid(x),
-    };
-    let expected = vec![gates.iter().zip(&ups).map(|(gate, up)| act(*gate) * up).collect()];
+fn layer_norm(dtype: Dtype, rows: i32, width: i32, has_bias: bool) -> Case {
+    let mut numbers = Numbers(rows as u64 + width as u64);
+    let row = [rows, width];
+    let inputs =
+        vec![numbers.tensor(dtype, &row), numbers.tensor(dtype, &[width]), numbers.tensor(dtype, &[width])];
+    let [x, w, b] = [0, 1, 2].map(|i: usize| inputs[i].to_f64());
+    let normed = x.chunks_exact(width as usize).flat_map(|row| {
+        let mean = row.iter().sum::<f64>() / f64::from(width);
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / f64::from(width);
+        let of = |((x, w), b): ((&f64, &f64), &f64)| {
+            (x - mean) / (variance + 0.25).sqrt() * w + if has_bias { *b } else { 0.0 }
+        };
+        row.iter().zip(&w).zip(&b).map(of).collect::<Vec<_>>()
+    });
+    let expected = vec![normed.collect()];
+    let plan = LayerNorm { dtype, rows, width, eps: 0.25, has_bias }.plan().unwrap();
     Case { plan, inputs, expected, dtype }
 }
 
-/// The same where both operands come in parts, of one product.
-fn gated_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
-    let (gate, layout) = (Gate::Silu, GateLayout::Joined);
-    let mut case = gated(dtype, rows, width, gate, layout);
-    case.plan = Gated { dtype, rows, width, gate, layout, operand: Operand::Parts }.plan().unwrap();
-    let parts = in_parts(&case.inputs[0], &mut Numbers(1));
-    case.inputs = vec![parts.clone(), parts];
+fn norm_columns(dtype: Dtype, rows: i32, width: i32, normed: [i32; 2]) -> Case {
+    let mut numbers = Numbers(rows as u64 + width as u64);
+    let [first, second] = normed;
+    let weights = [numbers.tensor(dtype, &[first]), numbers.tensor(dtype, &[second])];
+    let x = numbers.tensor(dtype, &[rows, width]);
+    let [a, b] = weights.each_ref().map(Tensor::to_f64);
+    let of = |part: &[f64], w: &[f64]| -> Vec<f64> {
+        let mean = part.iter().map(|x| x * x).sum::<f64>() / part.len() as f64;
+        part.iter().zip(w).map(|(x, w)| x / (mean + 0.25).sqrt() * w).collect()
+    };
+    let values = x.to_f64();
+    let expected = values.chunks_exact(width as usize).flat_map(|row| {
+        let (q, rest) = row.split_at(first as usize);
+        let (k, rest) = rest.split_at(second as usize);
+        [of(q, &a), of(k, &b), rest.to_vec()].concat()
+    });
+    let expected = vec![expected.collect()];
+    let operand = Operand::Whole;
+    let plan = NormColumns { dtype, rows, width, normed, eps: 0.25, operand }.plan().unwrap();
+    let [a, b] = weights;
+    Case { plan, inputs: vec![x, a, b], expected, dtype }
+}
+
+/// The same where the rows come in parts.
+fn norm_columns_of_parts(dtype: Dtype, rows: i32, width: i32, normed: [i32; 2]) -> Case {
+    let mut case = norm_columns(dtype, rows, width, normed);
+    let operand = Operand::Parts;
+    case.plan = NormColumns { dtype, rows, width, normed, eps: 0.25, operand }.plan().unwrap();
+    case.inputs[0] = in_parts(&case.inputs[0], &mut Numbers(1));
     case
+}
+
+fn add_chosen(dtype: Dtype, rows: i32, width: i32) -> Case {
+    let mut numbers = Numbers(rows as u64 + width as u64);
+    let (x, table) = (numbers.tensor(dtype, &[rows, width]), numbers.tensor(dtype, &[5, width]));
+    let chosen: Vec<i32> = (0..rows).map(|row| row * 3 % 5).collect();
+    let (values, added) = (x.to_f64(), table.to_f64());
+    let rows_of = values.chunks_exact(width as usize).zip(&chosen);
+    let expected = rows_of.flat_map(|(row, chosen)| {
+        let added = added.iter().skip((chosen * width) as usize);
+        row.iter().zip(added).map(|(x, y)| x + y).collect::<Vec<_>>()
+    });
+    let expected = vec![expected.collect()];
+    let plan = AddChosen { dtype, rows, width }.plan().unwrap();
+    Case { plan, inputs: vec![x, Tensor::ints(&chosen), table], expected, dtype }
 }
 
 fn add_term(dtype: Dtype, rows: i32, width: i32, term: Term) -> Case {
@@ -124,18 +149,8 @@ fn narrow(dtype: Dtype, rows: i32, inputs: i32, outputs: i32) -> Case {
     Case { plan, inputs: operands, expected: vec![expected], dtype }
 }
 
-/// By its series, which converges for the values here.
-fn erf(x: f64) -> f64 {
-    let (mut term, mut sum) = (x, x);
-    for n in 1..60 {
-        term *= -x * x / f64::from(n);
-        sum += term / f64::from(2 * n + 1);
-    }
-    sum * 2.0 / std::f64::consts::PI.sqrt()
-}
-
 /// The largest error of any case, as a share of what is tolerated.
-fn worst(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> f64 {
+pub fn worst(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> f64 {
     let types = |case: &Case| case.inputs.iter().map(|input| input.dtype).collect::<Vec<_>>();
     let plans: Vec<_> = cases.iter().map(|case| (case.plan.clone(), types(case), broken)).collect();
     let program = Program::new(name, dialect, &plans);
@@ -163,16 +178,6 @@ fn norms() -> Vec<Case> {
     vec![rms_norm(Bf16, 3, 1032, 1), rms_norm(F32, 2, 64, 1), rms_norm(Bf16, 7, 96, 3)]
 }
 
-fn gates() -> Vec<Case> {
-    vec![
-        gated(Bf16, 3, 1048, Gate::Silu, GateLayout::Joined),
-        gated(F32, 2, 24, Gate::Gelu, GateLayout::Joined),
-        gated(F16, 1, 64, Gate::GeluTanh, GateLayout::Apart),
-        gated(F32, 5, 40, Gate::Sigmoid, GateLayout::Apart),
-        gated_parts(Bf16, 3, 1048),
-    ]
-}
-
 fn terms() -> Vec<Case> {
     vec![
         add_term(Bf16, 3, 1048, Term::Gated),
@@ -181,6 +186,28 @@ fn terms() -> Vec<Case> {
         add_term(Bf16, 3, 1048, Term::Bias),
         add_term(Bf16, 2, 1048, Term::Scaled),
     ]
+}
+
+fn layer_norms() -> Vec<Case> {
+    vec![
+        layer_norm(Bf16, 3, 1032, true),
+        layer_norm(F32, 2, 64, false),
+        layer_norm(F16, 1, 520, true),
+        layer_norm(Bf16, 2, 4096, false),
+    ]
+}
+
+fn column_norms() -> Vec<Case> {
+    vec![
+        norm_columns(Bf16, 3, 1560, [1032, 264]),
+        norm_columns(F32, 2, 24, [8, 8]),
+        norm_columns(F16, 2, 3072, [1024, 1024]),
+        norm_columns_of_parts(Bf16, 3, 1560, [1032, 264]),
+    ]
+}
+
+fn chosen_sums() -> Vec<Case> {
+    vec![add_chosen(Bf16, 4, 1048), add_chosen(F32, 3, 24), add_chosen(F16, 1, 64)]
 }
 
 fn narrow_products() -> Vec<Case> {
@@ -200,6 +227,24 @@ fn products_with_few_outputs_equal_their_reference() {
 }
 
 #[test]
+fn layer_norms_equal_their_reference() {
+    assert!(worst("layer_norm_cuda", Dialect::Cuda, &layer_norms(), None) < 1.0);
+    assert!(worst("layer_norm_metal", Dialect::Metal, &layer_norms(), None) < 1.0);
+}
+
+#[test]
+fn norms_of_columns_equal_their_reference() {
+    assert!(worst("norm_columns_cuda", Dialect::Cuda, &column_norms(), None) < 1.0);
+    assert!(worst("norm_columns_metal", Dialect::Metal, &column_norms(), None) < 1.0);
+}
+
+#[test]
+fn sums_with_chosen_rows_equal_their_reference() {
+    assert!(worst("add_chosen_cuda", Dialect::Cuda, &chosen_sums(), None) < 1.0);
+    assert!(worst("add_chosen_metal", Dialect::Metal, &chosen_sums(), None) < 1.0);
+}
+
+#[test]
 fn add_norm_equals_its_reference() {
     assert!(worst("add_norm_cuda", Dialect::Cuda, &add_norms(), None) < 1.0);
     assert!(worst("add_norm_metal", Dialect::Metal, &add_norms(), None) < 1.0);
@@ -212,12 +257,6 @@ fn rms_norm_equals_its_reference() {
 }
 
 #[test]
-fn gated_activations_equal_their_reference() {
-    assert!(worst("gated_cuda", Dialect::Cuda, &gates(), None) < 1.0);
-    assert!(worst("gated_metal", Dialect::Metal, &gates(), None) < 1.0);
-}
-
-#[test]
 fn a_missing_barrier_or_a_wrong_index_is_noticed() {
     let broken = worst("add_norm_barrier", Dialect::Cuda, &add_norms(), Some(("GK_BARRIER();", "")));
     assert!(broken > 1.0, "add_norm without its barrier: {broken}");
@@ -226,10 +265,23 @@ fn a_missing_barrier_or_a_wrong_index_is_noticed() {
     let parts = [add_norm_of_parts(Bf16, 3, 1032)];
     let broken = worst("add_norm_parts", Dialect::Metal, &parts, Some(("GK_GROUPS_Y * H", "1 * H")));
     assert!(broken > 1.0, "parts of other rows: {broken}");
-    let broken = worst("gated_up", Dialect::Metal, &gates(), Some(("STRIDE + UP", "STRIDE")));
-    assert!(broken > 1.0, "gated with a wrong operand: {broken}");
     let broken = worst("add_term_row", Dialect::Metal, &terms(), Some(("z[row]", "z[0]")));
     assert!(broken > 1.0, "a term with another row's gate: {broken}");
     let broken = worst("narrow_output", Dialect::Cuda, &narrow_products(), Some(("(gk_long)o * K", "0")));
     assert!(broken > 1.0, "another output's weights: {broken}");
+    let broken = worst("layer_norm_mean", Dialect::Cuda, &layer_norms(), Some(("z[j].v[k] -= mean;", "")));
+    assert!(broken > 1.0, "a layer norm that keeps the mean: {broken}");
+    let broken = worst("layer_norm_red", Dialect::Cuda, &layer_norms(), Some(("red[NS + j]", "red[j]")));
+    assert!(broken > 1.0, "a layer norm with the sum in place of squares: {broken}");
+    let broken = worst(
+        "norm_columns_second",
+        Dialect::Cuda,
+        &column_norms(),
+        Some(("gk_load<8>(kw + i", "gk_load<8>(qw + i")),
+    );
+    assert!(broken > 1.0, "keys with the weights of queries: {broken}");
+    let broken = worst("norm_columns_rest", Dialect::Metal, &column_norms(), Some(("part < 2", "part < 3")));
+    assert!(broken > 1.0, "values that are normed: {broken}");
+    let broken = worst("add_chosen_row", Dialect::Metal, &chosen_sums(), Some(("chosen[row]", "row % 5")));
+    assert!(broken > 1.0, "a row that another chose: {broken}");
 }

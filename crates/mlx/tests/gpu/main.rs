@@ -11,6 +11,7 @@ mod embed;
 mod emulator;
 mod environment;
 mod experts;
+mod gated;
 mod latent;
 mod linear;
 mod pools;

@@ -2,7 +2,8 @@
 
 use mlx::Dtype::{self, Bf16, F16, F32};
 use mlx::gpu::{
-    Dialect, HeadShape, Operand, Plan, PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, RotaryOrder,
+    Dialect, HeadShape, Operand, Plan, PoolFormat, Projected, QueryTemperature, Rotary, RotaryAxes,
+    RotaryNorm, RotaryOrder,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
@@ -99,8 +100,12 @@ fn reference(
                     (y[i], y[j]) = (m * (a * cos - b * sin), m * (a * sin + b * cos));
                 }
             }
+            let factor = rotary.temperature.map_or(1.0, |QueryTemperature { beta, period, shift }| {
+                let periods = f64::from(positions[row] + shift) / f64::from(period);
+                1.0 + f64::from(beta) * periods.floor().ln_1p()
+            });
             match head.checked_sub(heads) {
-                None => queries.extend(y),
+                None => queries.extend(y.iter().map(|x| x * factor)),
                 Some(_) if slots[row] < 0 => {}
                 Some(head) => {
                     let (pool, head) =
@@ -127,8 +132,10 @@ fn cases() -> Vec<Case> {
         axes: RotaryAxes::One,
         norm: RotaryNorm::Absent,
         value_norm: RotaryNorm::Absent,
+        temperature: None,
         operand: Operand::Whole,
     };
+    let temperature = |beta, period, shift| Some(QueryTemperature { beta, period, shift });
     let normed = RotaryNorm::Rms(1e-6);
     let packed = |bits, group| PoolFormat::Packed { bits, group };
     let interleaved = RotaryOrder::Interleaved;
@@ -171,6 +178,8 @@ fn cases() -> Vec<Case> {
             2,
         ),
         case(Rotary { pool: packed(8, 64), ..rotary(F32, shape(2, 1, 512), 512) }, 2),
+        case(Rotary { temperature: temperature(0.1, 30, 0), ..rotary(Bf16, shape(4, 2, 128), 128) }, 5),
+        case(Rotary { temperature: temperature(0.5, 64, 40), ..rotary(F32, shape(3, 1, 64), 0) }, 6),
     ]
 }
 
@@ -213,7 +222,9 @@ fn rotation_and_write_equal_their_reference() {
 
 #[test]
 fn a_wrong_partner_slot_head_norm_or_axis_is_noticed() {
-    let breaks: [(usize, Break); 12] = [
+    let breaks: [(usize, Break); 14] = [
+        (22, Some(("TEMPERED && h < HQ", "TEMPERED && h <= HQ"))),
+        (23, Some(("(pos[row] + SHIFT) / PERIOD", "pos[row] / PERIOD"))),
         (14, Some(("h >= HQ + HK ? h - HK : h", "h >= HQ + HK ? h - HK - 1 : h"))),
         (15, Some(("PROJECTED == 1 && h >= HQ + HK", "PROJECTED == 1 && h > HQ + HK"))),
         (16, Some(("GK_GROUPS_Y * COLUMNS * D", "GK_GROUPS_Y * HQ * D"))),

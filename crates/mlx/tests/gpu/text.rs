@@ -32,6 +32,7 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
         axes: RotaryAxes::One,
         norm: RotaryNorm::Rms(1e-6),
         value_norm: RotaryNorm::Absent,
+        temperature: None,
         operand: Operand::Whole,
     };
     let mut plans = attention.decode_split(dialect, 4, 4, 2);

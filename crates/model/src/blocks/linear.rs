@@ -179,7 +179,7 @@ impl ExpertLinear {
     pub(crate) fn forward(&self, x: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
         let product = self.weight.expert_product(x, experts)?;
         match &self.bias {
-            Some(bias) => Ok(product + bias.take(&experts.indices, 0)?),
+            Some(bias) => self.weight.ops().add_expert_bias(&product, bias, experts),
             None => Ok(product),
         }
     }

@@ -54,7 +54,7 @@ impl NormBlock {
         match &self.kind {
             NormKind::Rms { weight } => self.ops.add_rms_norm(sum, term, weight, self.eps),
             NormKind::ScaledRms { .. } | NormKind::Layer { .. } | NormKind::Gain { .. } => {
-                let sum = sum + term;
+                let sum = self.ops.add_term(sum, term, None)?;
                 let normed = self.forward(&sum)?;
                 Ok((sum, normed))
             }
@@ -169,6 +169,12 @@ impl ResidualStream {
             self.sum = self.ops.add_term(&self.sum, &pending, None)?;
         }
         Ok(())
+    }
+
+    /// `x += factor · term`, later.
+    pub(crate) fn add_scaled(&mut self, term: &Array, factor: f32) -> mlx::Result<()> {
+        let term = self.ops.scaled(term, factor)?;
+        self.add(term)
     }
 
     /// `x += term` in these rows, `[n]` i32, each once.

@@ -35,7 +35,7 @@ impl ResidualBlock {
     pub(crate) fn add(&self, x: &mut ResidualStream, term: Array) -> mlx::Result<()> {
         match self {
             Self::Scaled(1.0) => x.add(term),
-            Self::Scaled(scale) => x.add(term * *scale),
+            Self::Scaled(scale) => x.add_scaled(&term, *scale),
             Self::Gate(gate) => x.add(term * gate),
             Self::Gated { stays, joins } => {
                 let kept = x.value()? * stays;

@@ -1,18 +1,18 @@
-//! Checks of residual add and norm, gated activations and sums, and products with weights.
+//! Checks of norms, sums, and products with weights.
 
 use mlx::{Array, Dtype};
 
 use super::weights::CheckedWeights;
-use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
+use super::{KernelCheck, KernelTimes, Measure, activations, distance, normal, time};
 use crate::ops::{GroupNormWeights, Kernels, Ops, Weight};
 use crate::take_rows::take_rows;
-use crate::{Activation, Blueprint, Mixer, Mlp};
+use crate::{Blueprint, KeySource, Mixer, Mlp, Norm, NormOver};
 
 /// Rows of a decode step.
-const ROWS: usize = 16;
+pub(super) const ROWS: usize = 16;
 
 /// Our results and MLX's, beside each other.
-fn compare(
+pub(super) fn compare(
     measure: Measure,
     bytes: usize,
     run: impl Fn(&dyn Ops) -> mlx::Result<Vec<Array>>,
@@ -37,8 +37,50 @@ pub(super) fn norms(
     dtype: Dtype,
     measure: Measure,
 ) -> Vec<KernelCheck> {
+    let hidden = blueprint.hidden;
     let grouped = normed_groups(states).into_iter().map(|shape| grouped_norm(shape, dtype, measure));
-    std::iter::once(add_norm(blueprint.hidden, dtype, measure)).chain(grouped).collect()
+    let layer = layer_norm_bias(blueprint).map(|has_bias| layer_norm(hidden, has_bias, dtype, measure));
+    let columns = normed_columns(blueprint).into_iter().map(|shape| norm_columns(shape, dtype, measure));
+    std::iter::once(add_norm(hidden, dtype, measure)).chain(grouped).chain(layer).chain(columns).collect()
+}
+
+/// Whether layer norms of the stream have a bias; `None` if there are none.
+fn layer_norm_bias(blueprint: &Blueprint) -> Option<bool> {
+    blueprint.layers.iter().find_map(|layer| match layer.norm {
+        Norm::Layer { bias, .. } => Some(bias),
+        _ => None,
+    })
+}
+
+fn layer_norm(width: usize, has_bias: bool, dtype: Dtype, measure: Measure) -> KernelCheck {
+    KernelCheck::new("layer_norm", format!("{ROWS} x {width}"), dtype, || {
+        let x = normal(&[ROWS, width], dtype, 1)?;
+        let (weight, bias) = (normal(&[width], dtype, 2)?, normal(&[width], dtype, 3)?);
+        let bias = has_bias.then_some(&bias);
+        compare(measure, 2 * x.nbytes(), |ops| Ok(vec![ops.layer_norm(&x, &weight, bias, 1e-5)?]))
+    })
+}
+
+/// Columns of queries, keys and values where all heads are normed together, each once.
+fn normed_columns(blueprint: &Blueprint) -> Vec<[usize; 3]> {
+    let mut shapes = Vec::new();
+    for spec in blueprint.layers.iter().flat_map(|layer| layer.mixer.attentions()) {
+        let is_normed = spec.qk_norm.is_some_and(|norm| norm.over == NormOver::AllHeads);
+        let shape =
+            [spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_head_dim];
+        shapes
+            .extend((is_normed && spec.keys == KeySource::Own && !shapes.contains(&shape)).then_some(shape));
+    }
+    shapes
+}
+
+fn norm_columns(shape: [usize; 3], dtype: Dtype, measure: Measure) -> KernelCheck {
+    let ([queries, keys, _], width) = (shape, shape.iter().sum::<usize>());
+    KernelCheck::new("norm_columns", format!("{ROWS} x {width}"), dtype, || {
+        let x = normal(&[ROWS, width], dtype, 1)?;
+        let (q, k) = (normal(&[queries], dtype, 2)?, normal(&[keys], dtype, 3)?);
+        compare(measure, 2 * x.nbytes(), |ops| Ok(vec![ops.norm_columns(&x, [&q, &k], 1e-5)?]))
+    })
 }
 
 /// Groups of a row and elements of a group, each once.
@@ -108,24 +150,10 @@ pub(super) fn take_numbers() -> KernelCheck {
     })
 }
 
-/// Gated activations of every width, and sums, plain and with a shared expert.
+/// Activations of every width, and sums, plain and with a shared expert.
 pub(super) fn gated(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
-    let mut shapes: Vec<(usize, Activation)> = Vec::new();
-    for layer in &blueprint.layers {
-        let of_mlp = match &layer.mlp {
-            Some(Mlp::Gated(mlp)) => Some((mlp.width, mlp.act)),
-            _ => None,
-        };
-        shapes.extend(of_mlp.filter(|shape| !shapes.contains(shape)));
-    }
-    let check = |(width, act): (usize, Activation)| {
-        KernelCheck::new("gated", format!("{ROWS} x {width}, {act:?}"), dtype, || {
-            let gate_up = normal(&[ROWS, 2 * width], dtype, 4)?;
-            compare(measure, gate_up.nbytes() * 3 / 2, |ops| Ok(vec![ops.gated_act(&gate_up, act)?]))
-        })
-    };
-    let gates = shapes.into_iter().map(check);
-    gates
+    activations::checks(blueprint, dtype, measure)
+        .into_iter()
         .chain([plain_sum(blueprint.hidden, dtype, measure)])
         .chain(shared_expert(blueprint, dtype, measure))
         .collect()

@@ -45,10 +45,16 @@ fn error(
     let (correction, factors) =
         (numbers(moe.router.correction_bias, 10)?, numbers(moe.router.expert_scales, 11)?);
     let vectors = ExpertVectors { correction: correction.as_ref(), factors: factors.as_ref() };
+    let bias = moe.expert.bias().then(|| normal(&[experts, moe.expert.width()], dtype, 12)).transpose()?;
     let run = |ops: &dyn Ops, weight: &Weight| -> mlx::Result<Array> {
         let router = Router { groups: moe.router.groups.filter(|_| experts == moe.experts), ..moe.router };
         let (chosen, weights) = ops.route(&logits, &router, vectors, moe.top_k.min(experts))?;
-        ops.weighted_sum(&ops.expert_linear(&x, &chosen, weight)?, &weights)
+        let product = ops.expert_linear(&x, &chosen, weight)?;
+        let product = match &bias {
+            Some(bias) => ops.add_expert_bias(&product, bias, &chosen)?,
+            None => product,
+        };
+        ops.weighted_sum(&product, &weights)
     };
     distance(&run(Kernels::Gpu.ops(), &weight)?, &run(Kernels::Mlx.ops(), &reference)?)
 }

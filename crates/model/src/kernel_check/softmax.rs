@@ -82,6 +82,7 @@ impl Probed for SoftmaxLayer<'_> {
                 head_norms,
                 value_norm: self.spec.value_norm,
                 rotation: self.rotation.as_ref(),
+                temperature: self.spec.temperature.filter(|_| layer.tempers_queries(self.spec, None)),
                 sinks: self.sinks.as_ref(),
                 filter: None,
                 layer,

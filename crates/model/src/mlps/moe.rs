@@ -89,7 +89,7 @@ impl Expert {
         }
     }
 
-    fn bias(self) -> bool {
+    pub(crate) fn bias(self) -> bool {
         match self {
             Self::Gated(GatedMlp { bias, .. }) | Self::Plain(PlainMlp { bias, .. }) => bias,
         }

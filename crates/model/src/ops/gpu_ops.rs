@@ -1,13 +1,15 @@
 //! Our GPU kernels, and MLX's operations for what has none: rotations that depend on a sequence's length, values of
 //! another width than keys, recurrences, odd sizes.
 
+mod activation;
 mod attention;
 mod experts;
 mod latent;
 mod linear;
+mod norm;
 mod recurrent;
 
-use mlx::gpu::{AddNorm, AddTerm, Embed, Gate, GateLayout, Gated, Operand, TableFormat, Term, parts_of};
+use mlx::gpu::{AddNorm, AddTerm, Embed, Gate, GateLayout, Operand, TableFormat, Term, parts_of};
 use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::KvFormat;
 
@@ -19,7 +21,7 @@ use super::{
 use crate::forward::{AttentionPath, StatePath};
 use crate::gpu_switches::{GpuKernel, is_on};
 use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, GatedDelta, LatentAttention, Mamba2, Mixer, Router, kv_format};
+use crate::{Activation, GatedDelta, HeadGate, LatentAttention, Mamba2, Mixer, Router, kv_format};
 pub(crate) use attention::has_warpgroups;
 
 /// GPU kernels.
@@ -129,14 +131,14 @@ impl Ops for GpuOps {
     }
 
     fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
-        match normed(x, weight, 1, eps)? {
+        match norm::rms(x, weight, 1, eps)? {
             Some(normed) => Ok(normed),
             None => MlxOps.rms_norm(x, weight, eps),
         }
     }
 
     fn grouped_rms_norm(&self, x: &Array, weights: &GroupNormWeights, eps: f32) -> mlx::Result<Array> {
-        match normed(x, &weights.weight, weights.groups, eps)? {
+        match norm::rms(x, &weights.weight, weights.groups, eps)? {
             Some(normed) => Ok(normed),
             None => MlxOps.grouped_rms_norm(x, weights, eps),
         }
@@ -165,29 +167,70 @@ impl Ops for GpuOps {
     }
 
     fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array> {
-        MlxOps.layer_norm(x, weight, bias, eps)
+        match norm::layer(x, weight, bias, eps)? {
+            Some(normed) => Ok(normed),
+            None => MlxOps.layer_norm(x, weight, bias, eps),
+        }
+    }
+
+    fn norm_columns(&self, x: &Array, weights: [&Array; 2], eps: f32) -> mlx::Result<Array> {
+        match norm::columns(x, weights, eps)? {
+            Some(normed) => Ok(normed),
+            None => MlxOps.norm_columns(x, weights, eps),
+        }
+    }
+
+    fn add_expert_bias(&self, x: &Array, bias: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
+        match experts::add_bias(x, bias, experts)? {
+            Some(sum) => Ok(sum),
+            None => MlxOps.add_expert_bias(x, bias, experts),
+        }
+    }
+
+    fn scaled(&self, x: &Array, factor: f32) -> mlx::Result<Array> {
+        match activation::gated([x, x], Some(Gate::Scaled { factor }), GateLayout::Alone)? {
+            Some(scaled) => Ok(scaled),
+            None => MlxOps.scaled(x, factor),
+        }
     }
 
     fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array> {
-        MlxOps.act(x, act)
+        match activation::gated([x, x], activation::of_one(act), GateLayout::Alone)? {
+            Some(y) => Ok(y),
+            None => MlxOps.act(x, act),
+        }
+    }
+
+    fn xielu(&self, x: &Array, learned: [&Array; 4]) -> mlx::Result<Array> {
+        match activation::xielu(x, learned)? {
+            Some(y) => Ok(y),
+            None => MlxOps.xielu(x, learned),
+        }
+    }
+
+    fn head_gate(&self, gate: &Array, x: &Array, function: HeadGate) -> mlx::Result<Array> {
+        match activation::head_gate(gate, x, function)? {
+            Some(product) => Ok(product),
+            None => MlxOps.head_gate(gate, x, function),
+        }
     }
 
     fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
-        match gated([gate_up, gate_up], gate_of(act), GateLayout::Joined)? {
+        match activation::gated([gate_up, gate_up], activation::of_gate(act), GateLayout::Joined)? {
             Some(product) => Ok(product),
             None => MlxOps.gated_act(gate_up, act),
         }
     }
 
     fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> mlx::Result<Array> {
-        match gated([gate, up], gate_of(act), GateLayout::Apart)? {
+        match activation::gated([gate, up], activation::of_gate(act), GateLayout::Apart)? {
             Some(product) => Ok(product),
             None => MlxOps.gated_act_pair(gate, up, act),
         }
     }
 
     fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array> {
-        match gated([gate, x], Some(Gate::Sigmoid), GateLayout::Apart)? {
+        match activation::gated([gate, x], Some(Gate::Sigmoid), GateLayout::Apart)? {
             Some(product) => Ok(product),
             None => MlxOps.sigmoid_gate(gate, x),
         }
@@ -248,35 +291,6 @@ impl Ops for GpuOps {
     }
 }
 
-/// The RMS norm of each group of a row, in the shape of `x`; `None` if the kernel does not apply.
-fn normed(x: &Array, weight: &Array, groups: i32, eps: f32) -> mlx::Result<Option<Array>> {
-    let (dtype, width) = (x.dtype()?, x.dim(-1)? / groups.max(1));
-    let rows = x.size() as i32 / width.max(1);
-    let used = weight.dtype()? == dtype && rows > 0 && is_on(GpuKernel::AddNorm);
-    let norm = AddNorm { dtype, rows, width, eps, term: Operand::Whole };
-    let Some(plan) = norm.plan_without_sum(groups).filter(|_| used) else { return Ok(None) };
-    let normed = plan.call(&[x, weight])?.pop().ok_or_else(|| mlx::Error::new("a norm"))?;
-    if x.shape() == [rows, width] { Ok(Some(normed)) } else { normed.reshape(x.shape()).map(Some) }
-}
-
-/// `None` where no kernel has it.
-pub(super) fn gate_of(act: Activation) -> Option<Gate> {
-    match act {
-        Activation::Silu => Some(Gate::Silu),
-        Activation::Gelu => Some(Gate::Gelu),
-        Activation::GeluTanh => Some(Gate::GeluTanh),
-        Activation::QuickGelu
-        | Activation::Relu
-        | Activation::Relu2
-        | Activation::ClippedSwiglu { .. }
-        | Activation::LimitedSilu { .. }
-        | Activation::ClampedSilu { .. }
-        | Activation::Situ { .. }
-        | Activation::SparseGelu { .. }
-        | Activation::Xielu => None,
-    }
-}
-
 /// Rows of an embedding by our kernel.
 fn embedded(tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Option<Array>> {
     let (format, [table, scales, biases], width) = match table {
@@ -305,31 +319,6 @@ fn operand_of(x: &Array) -> (Array, Operand) {
         Some(parts) => (parts, Operand::Parts),
         None => (x.clone(), Operand::Whole),
     }
-}
-
-/// `act(gate) · up` by our kernel, in the shape of the operands but for the last axis; `None` if it does not apply.
-fn gated([gate, up]: [&Array; 2], function: Option<Gate>, layout: GateLayout) -> mlx::Result<Option<Array>> {
-    let Some(function) = function else { return Ok(None) };
-    let dtype = gate.dtype()?;
-    let (Some(last), size) = (gate.shape().last().copied(), gate.size() as i32) else { return Ok(None) };
-    let width = if layout == GateLayout::Joined { last / 2 } else { last };
-    let alike = up.dtype()? == dtype && up.shape() == gate.shape();
-    if !alike || size == 0 || !is_on(GpuKernel::Gated) {
-        return Ok(None);
-    }
-    let joined = (layout == GateLayout::Joined).then(|| operand_of(gate));
-    let ([stored_gate, stored_up], operand) = match &joined {
-        Some((both, operand)) => ([both, both], *operand),
-        None => ([gate, up], Operand::Whole),
-    };
-    let kernel = Gated { dtype, rows: size / last, width, gate: function, layout, operand };
-    let Some(plan) = kernel.plan() else { return Ok(None) };
-    let product = plan.call(&[stored_gate, stored_up])?.pop().ok_or_else(|| mlx::Error::new("a product"))?;
-    let mut shape = gate.shape().to_vec();
-    if let Some(last) = shape.last_mut() {
-        *last = width;
-    }
-    if shape.len() == 2 { Ok(Some(product)) } else { product.reshape(&shape).map(Some) }
 }
 
 /// The sum of rows and a term by our kernel.

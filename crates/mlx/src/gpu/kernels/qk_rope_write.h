@@ -4,6 +4,7 @@
 //      axis [R / 2] int, the position that a pair turns by (read if AXES); pos [rows] int, or [3, rows] if AXES;
 //      slot [rows or more] int (block * block size + offset; below zero: not written);
 //      kpool, vpool [blocks, block size, HK, W] of TP (gk_head): WRITTEN although inputs
+//      with TEMPERED, queries are multiplied by 1 + BETA log(1 + (pos + SHIFT) / PERIOD rounded down)
 // out: q [rows, HQ, D] of T: what reads the pools next must read q, too, which is the dependency;
 //      counter [rows * HK] uint: zeros, which the attention kernel counts with
 // One simd group per head of a row. groups (H / NS rounded up, rows), NS simd groups
@@ -54,6 +55,10 @@ if (h < H) {
         a[j] = x0 * c - x1 * s;
         b[j] = x0 * s + x1 * c;
       }
+    }
+    if (TEMPERED && h < HQ) {
+      const float t = gk_round<T>(1.0f + GK_FLOAT(BETA) * gk_log(1.0f + (float)((pos[row] + SHIFT) / PERIOD)));
+      GK_UNROLL for (int j = 0; j < PER; ++j) { a[j] = gk_round<T>(a[j]) * t; b[j] = gk_round<T>(b[j]) * t; }
     }
   }
 }

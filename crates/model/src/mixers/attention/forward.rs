@@ -87,6 +87,14 @@ impl AttentionBlock {
         layer: LayerContext,
     ) -> mlx::Result<Array> {
         let rotation = self.rotation.as_ref();
+        let untempered;
+        let (spec, temperature) = match spec.temperature.filter(|_| layer.tempers_queries(spec, filter)) {
+            Some(temperature) => {
+                untempered = Attention { temperature: None, ..spec.clone() };
+                (&untempered, Some(temperature))
+            }
+            None => (spec, None),
+        };
         let (in_kernels, before) = match spec.rotates_in_kernels() {
             true => (rotation, None),
             false => (None, rotation),
@@ -110,12 +118,16 @@ impl AttentionBlock {
             head_norms,
             value_norm,
             rotation: in_kernels,
+            temperature,
             sinks: self.sinks.as_ref(),
             filter,
             layer,
         })?;
         // Scores weigh values, so that values and their sum scale alike.
-        Ok(if spec.value_scale == 1.0 { attended } else { attended * spec.value_scale })
+        match spec.value_scale {
+            1.0 => Ok(attended),
+            scale => self.ops.scaled(&attended, scale),
+        }
     }
 
     /// Queries as scores have them, normed and rotated. `queries`: as projected, `[T, heads · head_dim]`; `spec`: the layer's
@@ -132,7 +144,7 @@ impl AttentionBlock {
     fn preparation<'a>(&'a self, spec: &'a Attention, rotation: Option<&'a Rotation>) -> Preparation<'a> {
         let norm = self.qk_norm.as_ref();
         let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_ref());
-        Preparation { spec, norm, rotation, rounding, gain }
+        Preparation { spec, ops: self.ops, norm, rotation, rounding, gain }
     }
 
     /// The layer's output, of `x` and what the heads saw.
@@ -142,7 +154,7 @@ impl AttentionBlock {
             Some(OutNorm::AllHeads(_)) | None => attended,
         };
         let attended = match &self.gate {
-            Some(gate) => gate.forward(self.ops, x, &attended, self.spec.v_head_dim)?,
+            Some(gate) => gate.forward(self.ops, x, &attended)?,
             None => attended,
         };
         match &self.out_norm {

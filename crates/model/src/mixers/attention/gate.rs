@@ -1,8 +1,8 @@
 //! The gate on the heads' output.
 
-use mlx::{Array, Dtype};
+use mlx::Array;
 
-use super::{Attention, HeadGate, OutputGate};
+use super::{Attention, OutputGate};
 use crate::LoadError;
 use crate::blocks::Linear;
 use crate::ops::Ops;
@@ -47,19 +47,10 @@ impl GateBlock {
         ops: &dyn Ops,
         x: &Array,
         attended: &Array,
-        v_head_dim: usize,
     ) -> mlx::Result<Array> {
         let gate = self.projection.forward(x)?;
         let OutputGate::PerHead(act) = self.kind else { return ops.sigmoid_gate(&gate, attended) };
-        let wide = gate.astype(Dtype::F32)?;
-        let gate = match act {
-            HeadGate::Sigmoid => wide.sigmoid()?,
-            HeadGate::Softplus => wide.softplus()?,
-        };
-        let [rows, width] = attended.dims()?;
-        let by_head = attended.reshape(&[rows, -1, v_head_dim as i32])?;
-        let gate = gate.astype(attended.dtype()?)?.expand_dims(&[-1])?;
-        (by_head * gate).reshape(&[rows, width])
+        ops.head_gate(&gate, attended, act)
     }
 
     pub(in crate::mixers) fn arrays(&self) -> Vec<&Array> {

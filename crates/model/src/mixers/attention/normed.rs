@@ -61,6 +61,16 @@ impl QkNormBlock {
         Some([q, k].map(|weight| HeadNorm { weight, eps }))
     }
 
+    /// The weights of queries and keys where each are normed together, `[heads · head_dim]`, and the epsilon.
+    pub(super) fn of_all_heads(&self) -> Option<([&Array; 2], f32)> {
+        match self.spec {
+            QkNorm { norm: Norm::Rms { eps }, over: NormOver::AllHeads, .. } => {
+                Some(([self.queries.weight.as_ref()?, self.keys.weight.as_ref()?], eps))
+            }
+            _ => None,
+        }
+    }
+
     /// Queries, `[T, heads, head_dim]`, normed if this is when.
     pub(super) fn queries(&self, at: NormAt, q: Array) -> mlx::Result<Array> {
         if self.spec.at == at { self.norm(&q, &self.queries) } else { Ok(q) }

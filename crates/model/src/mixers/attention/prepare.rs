@@ -6,7 +6,7 @@ use super::normed::QkNormBlock;
 use super::{Attention, KeySource, NormAt, Temperature};
 use crate::LoadError;
 use crate::forward::ForwardContext;
-use crate::ops::Rotation;
+use crate::ops::{Ops, Rotation};
 use crate::weights::Store;
 
 impl Attention {
@@ -26,7 +26,7 @@ impl Attention {
 
 impl Temperature {
     /// Queries `[T, heads, _]` of the pass, each at its position.
-    pub(in crate::mixers) fn apply(self, queries: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
+    pub(crate) fn apply(self, queries: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let Self { beta, period, shift } = self;
         let positions = ctx.positions()?.astype(Dtype::F32)? + shift as f32;
         let periods = (positions / period.max(1) as f32).floor()?;
@@ -38,6 +38,7 @@ impl Temperature {
 /// What happens to queries, keys and values between their projection and attention.
 pub(super) struct Preparation<'a> {
     pub(super) spec: &'a Attention,
+    pub(super) ops: &'static dyn Ops,
     pub(super) norm: Option<&'a QkNormBlock>,
     pub(super) rotation: Option<&'a Rotation>,
     pub(super) rounding: Option<&'a Rounding>,
@@ -49,6 +50,9 @@ impl Preparation<'_> {
     /// Queries, keys and values as attention takes them, from a projection of those that the layer has.
     pub(super) fn apply(&self, projected: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let spec = self.spec;
+        if let Some((weights, eps)) = self.norm_alone() {
+            return self.ops.norm_columns(projected, weights, eps);
+        }
         let [rows, _] = projected.dims()?;
         let (heads, kv_heads, dim) = (spec.heads as i32, spec.kv_heads as i32, spec.head_dim as i32);
         let cuts = [heads * dim, (heads + kv_heads) * dim];
@@ -80,6 +84,14 @@ impl Preparation<'_> {
             [q, k, v] => mlx::concatenate(&[&queries(q)?, &keys(k)?, &self.values(v)?], -1),
             _ => Err(mlx::Error::new("queries, keys and values")),
         }
+    }
+
+    /// The norm of all heads together and its epsilon, if nothing else is left to do.
+    fn norm_alone(&self) -> Option<([&Array; 2], f32)> {
+        let Self { spec, rotation, rounding, gain, .. } = self;
+        let plain = rotation.is_none() && rounding.is_none() && gain.is_none();
+        let plain = plain && spec.temperature.is_none() && spec.value_norm.is_none();
+        self.norm?.of_all_heads().filter(|_| plain && spec.keys == KeySource::Own)
     }
 
     /// Heads of queries or keys, `[T, _, head_dim]`, normed before or after they are rotated.

@@ -131,7 +131,7 @@ impl MixerBlock for LatentBlock {
             choice.share(ctx, number);
         }
         match &self.gate {
-            Some(gate) => self.out.forward(&gate.forward(self.ops, x, &attended, self.spec.v_head_dim)?),
+            Some(gate) => self.out.forward(&gate.forward(self.ops, x, &attended)?),
             None => self.out.forward(&attended),
         }
     }

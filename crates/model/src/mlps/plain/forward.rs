@@ -1,6 +1,6 @@
 //! The forward pass of an MLP without a gate.
 
-use mlx::{Array, Dtype};
+use mlx::Array;
 
 use super::PlainMlp;
 use crate::blocks::{Linear, MlpBlock};
@@ -39,7 +39,7 @@ impl MlpBlock for PlainBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
         let up = self.up.forward(x)?;
         let activated = match self.learned.as_slice() {
-            [alpha_p, alpha_n, beta, eps] => xielu(&up, [alpha_p, alpha_n, beta, eps])?,
+            [alpha_p, alpha_n, beta, eps] => self.ops.xielu(&up, [alpha_p, alpha_n, beta, eps])?,
             _ => self.ops.act(&up, self.act)?,
         };
         self.down.forward(&activated)
@@ -48,16 +48,4 @@ impl MlpBlock for PlainBlock {
     fn arrays(&self) -> Vec<&Array> {
         self.up.arrays().into_iter().chain(self.down.arrays()).chain(&self.learned).collect()
     }
-}
-
-/// Source: arXiv 2411.13010 §3.
-fn xielu(x: &Array, [alpha_p, alpha_n, beta, eps]: [&Array; 4]) -> mlx::Result<Array> {
-    let (dtype, x) = (x.dtype()?, x.astype(Dtype::F32)?);
-    let alpha_p = alpha_p.softplus()?;
-    let alpha_n = beta + alpha_n.softplus()?;
-    let above = &alpha_p * x.square()? + beta * &x;
-    // Close to zero the difference of the exponential and one would lose its digits.
-    let below = (x.minimum(eps)?.expm1()? - &x) * &alpha_n + beta * &x;
-    let is_above = x.greater(&Array::scalar(0.0, Dtype::F32)?)?;
-    mlx::where_(&is_above, &above, &below)?.astype(dtype)
 }

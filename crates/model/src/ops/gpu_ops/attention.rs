@@ -1,8 +1,8 @@
 //! Attention of one layer over its pools, by our kernels.
 
 use mlx::gpu::{
-    HeadShape, MatrixUnit, Operand, PagedArrays, PagedAttention, PoolFormat, Rotary, RotaryAxes, RotaryNorm,
-    RotaryOrder, SinkLogits, written_by,
+    HeadShape, MatrixUnit, Operand, PagedArrays, PagedAttention, PoolFormat, QueryTemperature, Rotary,
+    RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits, written_by,
 };
 use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
@@ -143,6 +143,11 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
         axes: RotaryAxes::One,
         norm,
         value_norm,
+        temperature: call.temperature.map(|temperature| QueryTemperature {
+            beta: temperature.beta,
+            period: temperature.period as i32,
+            shift: temperature.shift as i32,
+        }),
         operand: Operand::Whole,
     };
     let Some(rotation) = call.rotation else { return absent };

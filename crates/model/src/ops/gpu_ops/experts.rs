@@ -2,8 +2,8 @@
 
 use mlx::device::{Backend, backend};
 use mlx::gpu::{
-    Correction, ExpertFactors, ExpertGroups, FewRowsWeight, Route, RouteWeights, Scores, WeightedSum,
-    expert_product, expert_rows,
+    AddChosen, Correction, ExpertFactors, ExpertGroups, FewRowsWeight, Route, RouteWeights, Scores,
+    WeightedSum, expert_product, expert_rows,
 };
 use mlx::{Array, Dtype, QuantMode, Sorted};
 
@@ -132,6 +132,17 @@ pub(super) fn weighted_sum(parts: &Array, weights: &Array) -> mlx::Result<Option
     let plan = WeightedSum { dtype: parts.dtype()?, rows, parts: count, width }.plan();
     let Some(plan) = plan.filter(|_| rows > 0 && is_on(GpuKernel::Experts)) else { return Ok(None) };
     plan.call(&[parts, weights])?.pop().map(Some).ok_or_else(|| mlx::Error::new("a sum"))
+}
+
+/// By our kernel, see [`Ops::add_expert_bias`](crate::ops::Ops::add_expert_bias).
+pub(super) fn add_bias(x: &Array, bias: &Array, experts: &ChosenExperts) -> mlx::Result<Option<Array>> {
+    let (dtype, [tokens, chosen, width]) = (x.dtype()?, x.dims()?);
+    let rows = tokens * chosen;
+    let plan = AddChosen { dtype, rows, width }.plan();
+    let used = bias.dtype()? == dtype && rows > 0 && is_on(GpuKernel::Experts);
+    let Some(plan) = plan.filter(|_| used) else { return Ok(None) };
+    let made = plan.call(&[&x.reshape(&[rows, width])?, &experts.indices.reshape(&[rows])?, bias])?.pop();
+    made.ok_or_else(|| mlx::Error::new("a sum"))?.reshape(x.shape()).map(Some)
 }
 
 #[cfg(test)]

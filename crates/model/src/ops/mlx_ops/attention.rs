@@ -59,8 +59,12 @@ fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
         call.rotation.map_or(Ok(x.clone()), |rotation| rotation.apply_in(&x, call.layer.ctx))
     };
     let [q_norm, k_norm] = call.head_norms.map_or([None; 2], |norms| norms.map(Some));
+    let queries = |q: &Array| -> mlx::Result<Array> {
+        let q = turned(q, heads, q_norm)?;
+        call.temperature.map_or(Ok(q.clone()), |temperature| temperature.apply(&q, call.layer.ctx))
+    };
     let (q, k, v) = match parts.as_slice() {
-        [q] => return Ok((turned(q, heads, q_norm)?, None)),
+        [q] => return Ok((queries(q)?, None)),
         [q, k] => (q, k, k),
         [q, k, v] => (q, k, v),
         _ => return Err(mlx::Error::new("queries, keys and values")),
@@ -70,7 +74,7 @@ fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
         Some(eps) => fast::rms_norm(&v, None, eps)?,
         None => v,
     };
-    Ok((turned(q, heads, q_norm)?, Some([turned(k, kv_heads, k_norm)?, v])))
+    Ok((queries(q)?, Some([turned(k, kv_heads, k_norm)?, v])))
 }
 
 /// Attention over gathered keys.
