@@ -43,7 +43,7 @@ pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, few_rows, parts_of};
-pub use norm::{AddNorm, LayerNorm, NormColumns};
+pub use norm::{AddNorm, JoinedTerm, LayerNorm, NormColumns, RmsNorm};
 pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{

@@ -201,12 +201,14 @@ fn groups(
     }
     let mut embed = elementwise::embed(blueprint.hidden, weights, dtype);
     embed.push(elementwise::take_numbers());
+    let mut gated = activations::checks(blueprint, dtype, measure);
+    gated.extend(elementwise::sums(blueprint, dtype, measure));
     let recurrences = states.iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
     vec![
         (GpuKernel::Attention, of_attention(blueprint, dtype, measure, formats)),
         (GpuKernel::Embed, embed),
         (GpuKernel::AddNorm, elementwise::norms(blueprint, &states, dtype, measure)),
-        (GpuKernel::Gated, elementwise::gated(blueprint, dtype, measure)),
+        (GpuKernel::Gated, gated),
         (GpuKernel::Linear, elementwise::linear(blueprint, weights, dtype, measure)),
         (GpuKernel::Experts, experts::checks(blueprint, weights, dtype)),
         (GpuKernel::Recurrence, recurrences.collect()),

@@ -11,6 +11,7 @@ mod low_rank;
 mod mlx_ops;
 mod recurrent;
 mod rotary;
+mod term;
 mod weight;
 
 use std::cell::OnceCell;
@@ -33,6 +34,7 @@ pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights, WkvRows, WkvWeights};
 pub(crate) use rotary::Rotation;
+pub(crate) use term::{Joined, Term};
 pub(crate) use weight::Weight;
 
 /// Which kernels compute.
@@ -391,13 +393,22 @@ pub(crate) trait Ops: Sync {
     }
 
     /// `sum + term`, and its RMS norm.
-    fn add_rms_norm(
-        &self,
-        sum: &Array,
-        term: &Array,
-        weight: &Array,
-        eps: f32,
-    ) -> mlx::Result<(Array, Array)>;
+    fn add_rms_norm(&self, sum: &Array, term: &Term, weight: &Array, eps: f32)
+    -> mlx::Result<(Array, Array)>;
+
+    /// `sum + term`, `[T, hidden]`.
+    fn add(&self, sum: &Array, term: &Term) -> mlx::Result<Array> {
+        self.add_term(sum, &self.joined(term)?, None)
+    }
+
+    /// What a term adds, `[T, hidden]`.
+    fn joined(&self, term: &Term) -> mlx::Result<Array> {
+        match &term.joined {
+            Joined::Plain => Ok(term.rows.clone()),
+            Joined::Scaled(factor) => self.scaled(&term.rows, *factor),
+            Joined::Normed { weight, eps } => self.rms_norm(&term.rows, weight, *eps),
+        }
+    }
 
     /// `sum + term`, or `sum + sigmoid(gate) · term` with one logit for each row, `[T, 1]`; all others `[T, hidden]`.
     fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array>;

@@ -66,10 +66,7 @@ impl StepGraphs {
             return Ok(None);
         };
         let shape = StepShape { rows, groups: ctx.shapes_of_decode() };
-        let inputs = |of: fn(&Numbers) -> &Array| -> Vec<&Array> {
-            std::iter::once(&tokens).chain(numbers.iter().map(|numbers| of(numbers))).collect()
-        };
-        let called = inputs(|numbers| &numbers.host);
+        let called = inputs(&tokens, &numbers, |numbers| &numbers.host);
         let mut graphs = self.graphs.borrow_mut();
         match graphs.get(&shape) {
             Some(Some(graph)) if graph.fits(&cache.arrays().collect::<Vec<_>>())? => {
@@ -87,19 +84,37 @@ impl StepGraphs {
             graphs.clear();
         }
         drop(graphs);
+        let graph = self.built_for(graph_use, (&tokens, &numbers), cache, constants, compute)?;
+        self.launches.set(graph.as_ref().map_or(0, StepGraph::launches));
+        let called = graph.as_ref().map(|graph| graph.call(&called)).transpose()?;
+        self.graphs.borrow_mut().insert(shape, graph);
+        // Without a graph the step is built once more, because its arrays write to pools that were put back.
+        called.map(first).transpose()
+    }
+
+    /// A new graph of a step; `None` if there is none.
+    fn built_for(
+        &self,
+        graph_use: GraphUse,
+        (tokens, numbers): (&Array, &[&Numbers]),
+        cache: &mut KvCache,
+        constants: impl FnOnce() -> Vec<Array>,
+        compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Array>,
+    ) -> mlx::Result<Option<StepGraph>> {
         let pools: Vec<Array> = cache.arrays().cloned().collect();
         let pools: Vec<&Array> = pools.iter().collect();
         let constants = constants();
-        let traced = inputs(|numbers| &numbers.device);
+        let traced = inputs(tokens, numbers, |numbers| &numbers.device);
         let arrays = StepArrays {
             inputs: &traced,
             constants: &constants.iter().collect::<Vec<_>>(),
             borrowed: &pools,
             others: OtherArrays::Refused,
         };
-        let computed = compute(&tokens, cache);
+        let computed = compute(tokens, cache);
         cache.restore(&pools);
         let computed = computed?;
+        let called = inputs(tokens, numbers, |numbers| &numbers.host);
         let trace = StepTrace::new(&[&computed], &arrays);
         let found = trace.and_then(|trace| match graph_use {
             GraphUse::None => Ok(None),
@@ -113,11 +128,7 @@ impl StepGraphs {
             None
         });
         self.built.set(self.built.get() + u64::from(graph.is_some()));
-        self.launches.set(graph.as_ref().map_or(0, StepGraph::launches));
-        let called = graph.as_ref().map(|graph| graph.call(&called)).transpose()?;
-        self.graphs.borrow_mut().insert(shape, graph);
-        // Without a graph the step is built once more, because its arrays write to pools that were put back.
-        called.map(first).transpose()
+        Ok(graph)
     }
 
     /// A graph in this order, or in a stricter one, that computes what its kernels compute one by one.
@@ -170,6 +181,11 @@ impl StepGraphs {
     pub(crate) fn launches(&self) -> usize {
         self.launches.get()
     }
+}
+
+/// What a step takes besides what its graph holds.
+fn inputs<'a>(tokens: &'a Array, numbers: &[&'a Numbers], of: fn(&Numbers) -> &Array) -> Vec<&'a Array> {
+    std::iter::once(tokens).chain(numbers.iter().map(|numbers| of(numbers))).collect()
 }
 
 /// The graph, if it is worth its launches.

@@ -2,14 +2,25 @@
 
 use super::elementwise::is_float;
 use super::plan::{Operand, Plan, bits, dtype, int};
-use super::source::{ADD_NORM, Kernel, LAYER_NORM, NORM_COLUMNS, RMS_NORM};
+use super::source::{ADD_NORM, ADD_NORMED, Kernel, LAYER_NORM, NORM_COLUMNS, RMS_NORM};
 use crate::Dtype;
 use crate::fast::TemplateValue;
 
 /// The widest rows that a group of threads keeps.
 const WIDTH_MAX: i32 = 1 << 16;
 
-/// The RMS norm of rows, and perhaps a sum before it.
+/// How a term joins a sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum JoinedTerm {
+    /// As it is.
+    Plain,
+    /// Times a factor, as the rows' dtype holds it.
+    Scaled(f32),
+    /// Its RMS norm with weights; what is added to the mean square.
+    Normed(f32),
+}
+
+/// A sum of rows and a term, and its RMS norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AddNorm {
     /// Of the rows.
@@ -21,42 +32,93 @@ pub struct AddNorm {
     /// Added to the mean square.
     pub eps: f32,
     /// How what joins the sum is stored.
-    pub term: Operand,
+    pub operand: Operand,
+    /// How it joins.
+    pub joined: JoinedTerm,
 }
 
 impl AddNorm {
-    /// Inputs `x` (the term), `r` `[rows, width]` and the weight `[width]`; outputs `sum = r + x` and its norm, `[rows, width]`.
-    /// `None` for widths that are no multiple of 8, and for those of over 65,536.
+    /// Inputs: the term and the sum before it, `[rows, width]`, the weight of the norm, and that of the term's norm `[width]` (any
+    /// floats without one); outputs: the sum and its norm, `[rows, width]`. `None` for widths that are no multiple of 8, and
+    /// for those of over 65,536.
     pub fn plan(&self) -> Option<Plan> {
-        self.plan_of(&ADD_NORM, 2)
-    }
-
-    /// Without the sum and its term: inputs `x` and `weights` rows of weights, which rows take in turn; output the norm.
-    pub fn plan_without_sum(&self, weights: i32) -> Option<Plan> {
-        let mut plan = self.plan_of(&RMS_NORM, 1).filter(|_| weights > 0)?;
-        plan.constants.push(int("W", weights));
+        let (factored, factor) = match self.joined {
+            JoinedTerm::Scaled(factor) => (true, factor),
+            JoinedTerm::Plain | JoinedTerm::Normed(_) => (false, 1.0),
+        };
+        let mut plan = normed_rows(&ADD_NORM, self.dtype, [self.rows, self.width], 2)?;
+        plan.constants.extend([
+            bits("EPS", self.eps),
+            self.operand.constant(),
+            ("NORMED", TemplateValue::Bool(matches!(self.joined, JoinedTerm::Normed(_)))),
+            bits("XEPS", self.term_eps().unwrap_or_default()),
+            ("FACTORED", TemplateValue::Bool(factored)),
+            bits("FACTOR", factor),
+        ]);
         Some(plan)
     }
 
-    fn plan_of(&self, kernel: &'static Kernel, outputs: usize) -> Option<Plan> {
-        if self.width % 8 != 0 || self.width > WIDTH_MAX || !is_float(self.dtype) {
-            return None;
-        }
-        let simds = simds_of(self.width);
-        Some(Plan {
-            kernel,
-            constants: vec![
-                dtype("T", self.dtype),
-                int("H", self.width),
-                int("NS", simds),
-                bits("EPS", self.eps),
-                self.term.constant(),
-            ],
-            groups: [1, self.rows, 1],
-            threads: simds * 32,
-            outputs: vec![(vec![self.rows, self.width], self.dtype); outputs],
-        })
+    /// The sum alone, of a term that is normed: inputs the term, the sum before it, and the weight of the term's norm; output the
+    /// sum. `None` for other terms, too.
+    pub fn plan_of_sum(&self) -> Option<Plan> {
+        let eps = self.term_eps()?;
+        let mut plan = normed_rows(&ADD_NORMED, self.dtype, [self.rows, self.width], 1)?;
+        plan.constants.extend([bits("XEPS", eps), self.operand.constant()]);
+        Some(plan)
     }
+
+    fn term_eps(&self) -> Option<f32> {
+        match self.joined {
+            JoinedTerm::Normed(eps) => Some(eps),
+            JoinedTerm::Plain | JoinedTerm::Scaled(_) => None,
+        }
+    }
+}
+
+/// The RMS norm of rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNorm {
+    /// Of the rows.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Elements of a row.
+    pub width: i32,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Rows of weights, which rows take in turn.
+    pub weights: i32,
+}
+
+impl RmsNorm {
+    /// Inputs: rows `[rows, width]` and weights `[weights, width]`; output `[rows, width]`. `None` for widths that are no multiple of
+    /// 8, and for those of over 65,536.
+    pub fn plan(&self) -> Option<Plan> {
+        let plan = normed_rows(&RMS_NORM, self.dtype, [self.rows, self.width], 1);
+        let mut plan = plan.filter(|_| self.weights > 0)?;
+        plan.constants.extend([bits("EPS", self.eps), int("W", self.weights)]);
+        Some(plan)
+    }
+}
+
+/// A group of threads for each row; the kernel's other constants are missing.
+fn normed_rows(
+    kernel: &'static Kernel,
+    element: Dtype,
+    [rows, width]: [i32; 2],
+    outputs: usize,
+) -> Option<Plan> {
+    if width % 8 != 0 || width > WIDTH_MAX || !is_float(element) {
+        return None;
+    }
+    let simds = simds_of(width);
+    Some(Plan {
+        kernel,
+        constants: vec![dtype("T", element), int("H", width), int("NS", simds)],
+        groups: [1, rows, 1],
+        threads: simds * 32,
+        outputs: vec![(vec![rows, width], element); outputs],
+    })
 }
 
 /// The layer norm of rows.
@@ -78,23 +140,9 @@ impl LayerNorm {
     /// Inputs: rows `[rows, width]`, weight and bias `[width]` (any floats without a bias); output `[rows, width]`. `None` for
     /// widths that are no multiple of 8, and for those of over 65,536.
     pub fn plan(&self) -> Option<Plan> {
-        if self.width % 8 != 0 || self.width > WIDTH_MAX || !is_float(self.dtype) {
-            return None;
-        }
-        let simds = simds_of(self.width);
-        Some(Plan {
-            kernel: &LAYER_NORM,
-            constants: vec![
-                dtype("T", self.dtype),
-                int("H", self.width),
-                int("NS", simds),
-                bits("EPS", self.eps),
-                ("BIAS", TemplateValue::Bool(self.has_bias)),
-            ],
-            groups: [1, self.rows, 1],
-            threads: simds * 32,
-            outputs: vec![(vec![self.rows, self.width], self.dtype)],
-        })
+        let mut plan = normed_rows(&LAYER_NORM, self.dtype, [self.rows, self.width], 1)?;
+        plan.constants.extend([bits("EPS", self.eps), ("BIAS", TemplateValue::Bool(self.has_bias))]);
+        Some(plan)
     }
 }
 

@@ -121,7 +121,8 @@ pub(super) static RECURRENCE: Kernel = kernel!(
 );
 pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "w"], &["y"], Dialect);
 pub(super) static EMBED: Kernel = kernel!("embed", &["tokens", "table", "ss", "sb"], &["y"], Dialect);
-pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w"], &["sum", "y"], Dialect);
+pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w", "xw"], &["sum", "y"], Dialect);
+pub(super) static ADD_NORMED: Kernel = kernel!("add_normed", &["x", "r", "xw"], &["sum"], Dialect);
 pub(super) static RMS_NORM: Kernel = kernel!("rms_norm", &["x", "w"], &["y"], Dialect);
 pub(super) static LAYER_NORM: Kernel = kernel!("layer_norm", &["x", "w", "b"], &["y"], Dialect);
 pub(super) static NORM_COLUMNS: Kernel = kernel!("norm_columns", &["x", "qw", "kw"], &["y"], Dialect);
@@ -180,6 +181,7 @@ const PARTS: &[(&str, &str)] = &[
     ("choose_body.h", include_str!("kernels/choose_body.h")),
     ("choose_row.h", include_str!("kernels/choose_row.h")),
     ("norm_tail.h", include_str!("kernels/norm_tail.h")),
+    ("norm_term.h", include_str!("kernels/norm_term.h")),
     ("runs.h", include_str!("kernels/runs.h")),
     ("wmm_body.h", include_str!("kernels/wmm_body.h")),
 ];

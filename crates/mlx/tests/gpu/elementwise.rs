@@ -1,7 +1,10 @@
 //! Norms, sums, and products with few outputs.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{AddChosen, AddNorm, AddTerm, Dialect, LayerNorm, Narrow, NormColumns, Operand, Plan, Term};
+use mlx::gpu::{
+    AddChosen, AddNorm, AddTerm, Dialect, JoinedTerm, LayerNorm, Narrow, NormColumns, Operand, Plan, RmsNorm,
+    Term,
+};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
 
@@ -12,29 +15,55 @@ pub struct Case {
     pub dtype: Dtype,
 }
 
-fn add_norm(dtype: Dtype, rows: i32, width: i32) -> Case {
+fn add_norm(dtype: Dtype, rows: i32, width: i32, joined: JoinedTerm) -> Case {
     let mut numbers = Numbers(rows as u64 + width as u64);
     let row = [rows, width];
-    let inputs =
-        [numbers.tensor(dtype, &row), numbers.tensor(dtype, &row), numbers.tensor(F32, &[width])].to_vec();
-    let [x, r, w] = [0, 1, 2].map(|i: usize| inputs[i].to_f64());
-    let sum: Vec<f32> = x.iter().zip(&r).map(|(x, r)| (x + r) as f32).collect();
-    let sum = Tensor::floats(dtype, &[rows, width], &sum).to_f64();
-    let normed = sum.chunks_exact(width as usize).flat_map(|row| {
-        let mean = row.iter().map(|x| x * x).sum::<f64>() / f64::from(width);
-        row.iter().zip(&w).map(move |(x, w)| x / (mean + 1e-5).sqrt() * w).collect::<Vec<_>>()
-    });
-    let expected = vec![sum.clone(), normed.collect()];
-    let plan = AddNorm { dtype, rows, width, eps: 1e-5, term: Operand::Whole }.plan().unwrap();
-    Case { plan, inputs, expected, dtype }
+    let [x, r] = [0; 2].map(|_| numbers.tensor(dtype, &row));
+    let [w, own] = [0; 2].map(|_| numbers.tensor(F32, &[width]));
+    let (sum, normed) = sum_and_norm(dtype, joined, [&x, &r, &w, &own]);
+    let plan = AddNorm { dtype, rows, width, eps: 0.25, operand: Operand::Whole, joined }.plan().unwrap();
+    Case { plan, inputs: vec![x, r, w, own], expected: vec![sum, normed], dtype }
+}
+
+/// The sum as `dtype` holds it, and its norm.
+fn sum_and_norm(dtype: Dtype, joined: JoinedTerm, [x, r, w, own]: [&Tensor; 4]) -> (Vec<f64>, Vec<f64>) {
+    let width = w.shape[0] as usize;
+    let normed = |row: &[f64], w: &[f64], eps: f64| -> Vec<f64> {
+        let mean = row.iter().map(|x| x * x).sum::<f64>() / width as f64;
+        row.iter().zip(w).map(|(x, w)| x / (mean + eps).sqrt() * w).collect()
+    };
+    let (values, w, own) = (x.to_f64(), w.to_f64(), own.to_f64());
+    let term: Vec<f64> = match joined {
+        JoinedTerm::Plain => values,
+        JoinedTerm::Scaled(factor) => values.iter().map(|x| x * f64::from(factor)).collect(),
+        JoinedTerm::Normed(eps) => {
+            values.chunks_exact(width).flat_map(|row| normed(row, &own, f64::from(eps))).collect()
+        }
+    };
+    let sum: Vec<f32> = term.iter().zip(&r.to_f64()).map(|(x, r)| (x + r) as f32).collect();
+    let sum = Tensor::floats(dtype, &r.shape, &sum).to_f64();
+    let of_sum = sum.chunks_exact(width).flat_map(|row| normed(row, &w, 0.25)).collect();
+    (sum, of_sum)
 }
 
 /// The same where the term comes in parts.
-fn add_norm_of_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
-    let mut case = add_norm(dtype, rows, width);
-    case.plan = AddNorm { dtype, rows, width, eps: 1e-5, term: Operand::Parts }.plan().unwrap();
+fn add_norm_of_parts(dtype: Dtype, rows: i32, width: i32, joined: JoinedTerm) -> Case {
+    let mut case = add_norm(dtype, rows, width, joined);
+    case.plan = AddNorm { dtype, rows, width, eps: 0.25, operand: Operand::Parts, joined }.plan().unwrap();
     case.inputs[0] = in_parts(&case.inputs[0], &mut Numbers(1));
     case
+}
+
+/// The sum alone.
+fn add_normed(dtype: Dtype, rows: i32, width: i32, operand: Operand) -> Case {
+    let joined = JoinedTerm::Normed(0.5);
+    let case = add_norm(dtype, rows, width, joined);
+    let [mut x, r, _, own] = <[Tensor; 4]>::try_from(case.inputs).unwrap();
+    if operand == Operand::Parts {
+        x = in_parts(&x, &mut Numbers(1));
+    }
+    let plan = AddNorm { dtype, rows, width, eps: 0.25, operand, joined }.plan_of_sum().unwrap();
+    Case { plan, inputs: vec![x, r, own], expected: case.expected[..1].to_vec(), dtype }
 }
 
 /// Rows take `weights` rows of weights in turn.
@@ -48,8 +77,7 @@ fn rms_norm(dtype: Dtype, rows: i32, width: i32, weights: i32) -> Case {
         row.iter().zip(w).map(move |(x, w)| x / (mean + 1e-5).sqrt() * w).collect::<Vec<_>>()
     });
     let expected = vec![normed.collect()];
-    let plan =
-        AddNorm { dtype, rows, width, eps: 1e-5, term: Operand::Whole }.plan_without_sum(weights).unwrap();
+    let plan = RmsNorm { dtype, rows, width, eps: 1e-5, weights }.plan().unwrap();
     Case { plan, inputs, expected, dtype }
 }
 
@@ -165,12 +193,26 @@ pub fn worst(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> f64
 }
 
 fn add_norms() -> Vec<Case> {
+    let normed = JoinedTerm::Normed(0.5);
     vec![
-        add_norm(Bf16, 3, 1032),
-        add_norm(F32, 2, 520),
-        add_norm(F16, 1, 64),
-        add_norm(Bf16, 2, 4096),
-        add_norm_of_parts(Bf16, 3, 1032),
+        add_norm(Bf16, 3, 1032, JoinedTerm::Plain),
+        add_norm(F32, 2, 520, JoinedTerm::Plain),
+        add_norm(F16, 1, 64, JoinedTerm::Plain),
+        add_norm(Bf16, 2, 4096, JoinedTerm::Plain),
+        add_norm_of_parts(Bf16, 3, 1032, JoinedTerm::Plain),
+        add_norm(Bf16, 2, 1032, JoinedTerm::Scaled(0.25)),
+        add_norm_of_parts(Bf16, 2, 520, JoinedTerm::Scaled(0.25)),
+        add_norm(Bf16, 3, 1032, normed),
+        add_norm(F32, 2, 64, normed),
+        add_norm_of_parts(Bf16, 2, 2560, normed),
+    ]
+}
+
+fn normed_sums() -> Vec<Case> {
+    vec![
+        add_normed(Bf16, 3, 1032, Operand::Whole),
+        add_normed(F32, 2, 64, Operand::Whole),
+        add_normed(Bf16, 2, 2560, Operand::Parts),
     ]
 }
 
@@ -251,6 +293,12 @@ fn add_norm_equals_its_reference() {
 }
 
 #[test]
+fn sums_with_normed_terms_equal_their_reference() {
+    assert!(worst("add_normed_cuda", Dialect::Cuda, &normed_sums(), None) < 1.0);
+    assert!(worst("add_normed_metal", Dialect::Metal, &normed_sums(), None) < 1.0);
+}
+
+#[test]
 fn rms_norm_equals_its_reference() {
     assert!(worst("rms_norm_cuda", Dialect::Cuda, &norms(), None) < 1.0);
     assert!(worst("rms_norm_metal", Dialect::Metal, &norms(), None) < 1.0);
@@ -262,9 +310,16 @@ fn a_missing_barrier_or_a_wrong_index_is_noticed() {
     assert!(broken > 1.0, "add_norm without its barrier: {broken}");
     let broken = worst("rms_norm_weights", Dialect::Metal, &norms(), Some(("row % W", "0")));
     assert!(broken > 1.0, "a norm with another row's weights: {broken}");
-    let parts = [add_norm_of_parts(Bf16, 3, 1032)];
+    let parts = [add_norm_of_parts(Bf16, 3, 1032, JoinedTerm::Plain)];
     let broken = worst("add_norm_parts", Dialect::Metal, &parts, Some(("GK_GROUPS_Y * H", "1 * H")));
     assert!(broken > 1.0, "parts of other rows: {broken}");
+    let scaled = [add_norm(Bf16, 2, 1032, JoinedTerm::Scaled(0.25))];
+    let broken = worst("add_norm_factor", Dialect::Cuda, &scaled, Some(("if (FACTORED)", "if (!FACTORED)")));
+    assert!(broken > 1.0, "a sum without its factor: {broken}");
+    let broken = worst("add_normed_sums", Dialect::Cuda, &normed_sums(), Some(("red[NS + j]", "red[j]")));
+    assert!(broken > 1.0, "a term with another sum of squares: {broken}");
+    let broken = worst("add_normed_eps", Dialect::Metal, &normed_sums(), Some(("GK_FLOAT(XEPS)", "0")));
+    assert!(broken > 1.0, "a term without its epsilon: {broken}");
     let broken = worst("add_term_row", Dialect::Metal, &terms(), Some(("z[row]", "z[0]")));
     assert!(broken > 1.0, "a term with another row's gate: {broken}");
     let broken = worst("narrow_output", Dialect::Cuda, &narrow_products(), Some(("(gk_long)o * K", "0")));

@@ -2,8 +2,8 @@
 
 use mlx::Dtype;
 use mlx::gpu::{
-    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, MatrixUnit, Operand, PagedAttention, Plan,
-    PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits, cuda_program_text,
+    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, JoinedTerm, MatrixUnit, Operand, PagedAttention,
+    Plan, PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits, cuda_program_text,
 };
 
 fn plans(dialect: Dialect) -> Vec<Plan> {
@@ -38,7 +38,10 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
     let mut plans = attention.decode_split(dialect, 4, 4, 2);
     plans.push(attention.chunks(dialect, 64, 2));
     plans.extend(rotary.plan(3));
-    plans.extend(AddNorm { dtype, rows: 2, width: 64, eps: 1e-6, term: Operand::Whole }.plan());
+    plans.extend(
+        AddNorm { dtype, rows: 2, width: 64, eps: 1e-6, operand: Operand::Whole, joined: JoinedTerm::Plain }
+            .plan(),
+    );
     plans.extend(
         Gated {
             dtype,

@@ -3,7 +3,7 @@
 use mlx::{Array, Dtype};
 
 use crate::forward::LogitRows;
-use crate::ops::Ops;
+use crate::ops::{Joined, Ops, Term};
 
 /// A norm over the last axis, with its weights.
 pub(crate) struct NormBlock {
@@ -49,12 +49,20 @@ impl NormBlock {
         }
     }
 
+    /// How its output joins the stream where kernels can do both at once.
+    fn joined(&self) -> Option<Joined> {
+        match &self.kind {
+            NormKind::Rms { weight } => Some(Joined::Normed { weight: weight.clone(), eps: self.eps }),
+            NormKind::ScaledRms { .. } | NormKind::Layer { .. } | NormKind::Gain { .. } => None,
+        }
+    }
+
     /// `sum + term`, and its norm.
-    fn forward_sum(&self, sum: &Array, term: &Array) -> mlx::Result<(Array, Array)> {
+    fn forward_sum(&self, sum: &Array, term: &Term) -> mlx::Result<(Array, Array)> {
         match &self.kind {
             NormKind::Rms { weight } => self.ops.add_rms_norm(sum, term, weight, self.eps),
             NormKind::ScaledRms { .. } | NormKind::Layer { .. } | NormKind::Gain { .. } => {
-                let sum = self.ops.add_term(sum, term, None)?;
+                let sum = self.ops.add(sum, term)?;
                 let normed = self.forward(&sum)?;
                 Ok((sum, normed))
             }
@@ -76,7 +84,7 @@ impl NormBlock {
 pub(crate) struct ResidualStream {
     ops: &'static dyn Ops,
     sum: Array,
-    pending: Option<Array>,
+    pending: Option<Term>,
     /// A term that joins behind the next layer.
     deferred: Option<Array>,
     /// What the sum was at the beginnings of blocks of layers.
@@ -134,7 +142,7 @@ impl ResidualStream {
     /// `x *= factor`, `[1]`
     pub(crate) fn scale(&mut self, factor: &Array) -> mlx::Result<()> {
         self.sum = match self.pending.take() {
-            Some(pending) => self.ops.add_scaled(&self.sum, &pending, factor)?,
+            Some(pending) => self.ops.add_scaled(&self.sum, &self.ops.joined(&pending)?, factor)?,
             None => &self.sum * factor,
         };
         Ok(())
@@ -165,16 +173,27 @@ impl ResidualStream {
 
     /// `x += term`, later.
     pub(crate) fn add(&mut self, term: Array) -> mlx::Result<()> {
-        if let Some(pending) = self.pending.replace(term) {
-            self.sum = self.ops.add_term(&self.sum, &pending, None)?;
-        }
-        Ok(())
+        self.add_later(Term::plain(term))
     }
 
     /// `x += factor · term`, later.
-    pub(crate) fn add_scaled(&mut self, term: &Array, factor: f32) -> mlx::Result<()> {
-        let term = self.ops.scaled(term, factor)?;
-        self.add(term)
+    pub(crate) fn add_scaled(&mut self, term: Array, factor: f32) -> mlx::Result<()> {
+        self.add_later(Term { rows: term, joined: Joined::Scaled(factor) })
+    }
+
+    /// `x += norm(term)`, later.
+    pub(crate) fn add_normed(&mut self, term: Array, norm: &NormBlock) -> mlx::Result<()> {
+        match norm.joined() {
+            Some(joined) => self.add_later(Term { rows: term, joined }),
+            None => self.add(norm.forward(&term)?),
+        }
+    }
+
+    fn add_later(&mut self, term: Term) -> mlx::Result<()> {
+        if let Some(pending) = self.pending.replace(term) {
+            self.sum = self.ops.add(&self.sum, &pending)?;
+        }
+        Ok(())
     }
 
     /// `x += term` in these rows, `[n]` i32, each once.
@@ -186,7 +205,7 @@ impl ResidualStream {
     /// `x`, with all that was added.
     pub(crate) fn value(&mut self) -> mlx::Result<&Array> {
         if let Some(pending) = self.pending.take() {
-            self.sum = self.ops.add_term(&self.sum, &pending, None)?;
+            self.sum = self.ops.add(&self.sum, &pending)?;
         }
         Ok(&self.sum)
     }
@@ -211,7 +230,9 @@ impl ResidualStream {
     /// Keeps only these rows of the stream.
     pub(crate) fn take_rows(&mut self, rows: &LogitRows) -> mlx::Result<()> {
         self.sum = rows.of(&self.sum)?;
-        self.pending = self.pending.take().map(|pending| rows.of(&pending)).transpose()?;
+        if let Some(pending) = &mut self.pending {
+            pending.rows = rows.of(&pending.rows)?;
+        }
         for array in self.history.iter_mut().chain(&mut self.copies).chain(&mut self.read_shares) {
             *array = rows.of(array)?;
         }

@@ -2,7 +2,7 @@
 
 use mlx::Array;
 
-use super::ResidualStream;
+use super::{NormBlock, ResidualStream};
 use crate::weights::Store;
 use crate::{LoadError, Residual};
 
@@ -35,13 +35,26 @@ impl ResidualBlock {
     pub(crate) fn add(&self, x: &mut ResidualStream, term: Array) -> mlx::Result<()> {
         match self {
             Self::Scaled(1.0) => x.add(term),
-            Self::Scaled(scale) => x.add_scaled(&term, *scale),
+            Self::Scaled(scale) => x.add_scaled(term, *scale),
             Self::Gate(gate) => x.add(term * gate),
             Self::Gated { stays, joins } => {
                 let kept = x.value()? * stays;
                 x.set(kept + term * joins);
                 Ok(())
             }
+        }
+    }
+
+    /// Adds `norm(term)`, `[T, hidden]`, to `x`.
+    pub(crate) fn add_normed(
+        &self,
+        x: &mut ResidualStream,
+        term: Array,
+        norm: &NormBlock,
+    ) -> mlx::Result<()> {
+        match self {
+            Self::Scaled(1.0) => x.add_normed(term, norm),
+            Self::Scaled(_) | Self::Gate(_) | Self::Gated { .. } => self.add(x, norm.forward(&term)?),
         }
     }
 

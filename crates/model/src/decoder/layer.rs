@@ -228,27 +228,27 @@ impl Layer {
             }
             (NormPlacement::Post { .. }, [after, after_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(x.value()?, layer)?;
-                mixed_joins.add(x, after.forward(&mixed)?)?;
+                mixed_joins.add_normed(x, mixed, after)?;
                 let transformed = mlp.forward(x.value()?)?;
-                transformed_joins.add(x, after_mlp.forward(&transformed)?)?;
+                transformed_joins.add_normed(x, transformed, after_mlp)?;
             }
             (NormPlacement::Sandwich { .. }, [before, after, before_mlp, after_mlp], Some(mlp)) => {
                 let normed = x.norm(before)?;
                 let mixed = self.mixer.forward(&normed, layer)?;
-                mixed_joins.add(x, after.forward(&mixed)?)?;
+                mixed_joins.add_normed(x, mixed, after)?;
                 if let Some(laurel) = &self.laurel {
                     // The sum of two is as large as one.
                     let both = (x.value()? + laurel.forward(&normed)?) * 0.5f32.sqrt();
                     x.set(both);
                 }
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
-                transformed_joins.add(x, after_mlp.forward(&transformed)?)?;
+                transformed_joins.add_normed(x, transformed, after_mlp)?;
             }
             (NormPlacement::OpenSandwich { .. }, [before, after, after_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;
-                mixed_joins.add(x, after.forward(&mixed)?)?;
+                mixed_joins.add_normed(x, mixed, after)?;
                 let transformed = mlp.forward(x.value()?)?;
-                transformed_joins.add(x, after_mlp.forward(&transformed)?)?;
+                transformed_joins.add_normed(x, transformed, after_mlp)?;
             }
             _ => return Err(mlx::Error::new("the norms and the MLP that the norm placement names")),
         }

@@ -3,10 +3,10 @@
 use mlx::{Array, Dtype};
 
 use super::weights::CheckedWeights;
-use super::{KernelCheck, KernelTimes, Measure, activations, distance, normal, time};
-use crate::ops::{GroupNormWeights, Kernels, Ops, Weight};
+use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
+use crate::ops::{GroupNormWeights, Joined, Kernels, Ops, Term, Weight};
 use crate::take_rows::take_rows;
-use crate::{Blueprint, KeySource, Mixer, Mlp, Norm, NormOver};
+use crate::{Blueprint, KeySource, Mixer, Mlp, Norm, NormOver, Residual};
 
 /// Rows of a decode step.
 pub(super) const ROWS: usize = 16;
@@ -41,7 +41,8 @@ pub(super) fn norms(
     let grouped = normed_groups(states).into_iter().map(|shape| grouped_norm(shape, dtype, measure));
     let layer = layer_norm_bias(blueprint).map(|has_bias| layer_norm(hidden, has_bias, dtype, measure));
     let columns = normed_columns(blueprint).into_iter().map(|shape| norm_columns(shape, dtype, measure));
-    std::iter::once(add_norm(hidden, dtype, measure)).chain(grouped).chain(layer).chain(columns).collect()
+    let sums = joins(blueprint).into_iter().map(|kind| add_norm(hidden, kind, dtype, measure));
+    sums.chain(grouped).chain(layer).chain(columns).collect()
 }
 
 /// Whether layer norms of the stream have a bias; `None` if there are none.
@@ -103,13 +104,37 @@ fn grouped_norm([groups, width]: [usize; 2], dtype: Dtype, measure: Measure) -> 
     })
 }
 
-fn add_norm(hidden: usize, dtype: Dtype, measure: Measure) -> KernelCheck {
-    KernelCheck::new("add_norm", format!("{ROWS} x {hidden}"), dtype, || {
-        let (sum, term) = (normal(&[ROWS, hidden], dtype, 1)?, normal(&[ROWS, hidden], dtype, 2)?);
-        let weight = normal(&[hidden], dtype, 3)?;
+/// How terms join a network's stream: as they are, and what else there is.
+fn joins(blueprint: &Blueprint) -> Vec<JoinKind> {
+    let is_normed = blueprint.layers.iter().any(|layer| layer.norm_placement.is_after().contains(&true));
+    let factor = blueprint.layers.iter().find_map(|layer| match layer.residual {
+        Residual::Scaled(factor) if factor != 1.0 => Some(JoinKind::Scaled(factor)),
+        _ => None,
+    });
+    [JoinKind::Plain].into_iter().chain(is_normed.then_some(JoinKind::Normed)).chain(factor).collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum JoinKind {
+    Plain,
+    Scaled(f32),
+    Normed,
+}
+
+fn add_norm(hidden: usize, kind: JoinKind, dtype: Dtype, measure: Measure) -> KernelCheck {
+    KernelCheck::new("add_norm", format!("{ROWS} x {hidden}, {kind:?}"), dtype, || {
+        let (sum, rows) = (normal(&[ROWS, hidden], dtype, 1)?, normal(&[ROWS, hidden], dtype, 2)?);
+        let (weight, own) = (normal(&[hidden], dtype, 3)?, normal(&[hidden], dtype, 4)?);
+        let joined = match kind {
+            JoinKind::Plain => Joined::Plain,
+            JoinKind::Scaled(factor) => Joined::Scaled(factor),
+            JoinKind::Normed => Joined::Normed { weight: own, eps: 1e-5 },
+        };
+        let term = Term { rows, joined };
         compare(measure, 4 * sum.nbytes(), |ops| {
+            let alone = ops.add(&sum, &term)?;
             let (sum, normed) = ops.add_rms_norm(&sum, &term, &weight, 1e-5)?;
-            Ok(vec![ops.rms_norm(&term, &weight, 1e-5)?, sum, normed])
+            Ok(vec![ops.rms_norm(&term.rows, &weight, 1e-5)?, sum, normed, alone])
         })
     })
 }
@@ -150,13 +175,10 @@ pub(super) fn take_numbers() -> KernelCheck {
     })
 }
 
-/// Activations of every width, and sums, plain and with a shared expert.
-pub(super) fn gated(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
-    activations::checks(blueprint, dtype, measure)
-        .into_iter()
-        .chain([plain_sum(blueprint.hidden, dtype, measure)])
-        .chain(shared_expert(blueprint, dtype, measure))
-        .collect()
+/// Sums, plain and with a shared expert.
+pub(super) fn sums(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
+    let plain = plain_sum(blueprint.hidden, dtype, measure);
+    [plain].into_iter().chain(shared_expert(blueprint, dtype, measure)).collect()
 }
 
 fn plain_sum(hidden: usize, dtype: Dtype, measure: Measure) -> KernelCheck {

@@ -12,7 +12,7 @@ use omnibus_kv::KvFormat;
 use super::mlx_ops::{self, MlxOps};
 use super::{
     AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ConvolutionCall, ExpertVectors, HeadNorm,
-    LatentCall, LayerContext, LowRankLayout, LowRankStack, Ops, Rotation, Weight,
+    LatentCall, LayerContext, LowRankLayout, LowRankStack, Ops, Rotation, Term, Weight,
 };
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
@@ -126,11 +126,11 @@ impl Ops for CpuOps {
     fn add_rms_norm(
         &self,
         sum: &Array,
-        term: &Array,
+        term: &Term,
         weight: &Array,
         eps: f32,
     ) -> mlx::Result<(Array, Array)> {
-        cpu::add_rms_norm(sum, term, weight, eps)
+        cpu::add_rms_norm(sum, &self.joined(term)?, weight, eps)
     }
 
     fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array> {

@@ -9,14 +9,14 @@ mod linear;
 mod norm;
 mod recurrent;
 
-use mlx::gpu::{AddNorm, AddTerm, Embed, Gate, GateLayout, Operand, TableFormat, Term, parts_of};
+use mlx::gpu::{AddTerm, Embed, Gate, GateLayout, Operand, TableFormat, Term as TermKind, parts_of};
 use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::KvFormat;
 
 use super::mlx_ops::{self, MlxOps};
 use super::{
     AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ExpertVectors, GroupNormWeights, LatentCall,
-    LayerContext, Ops, Weight,
+    LayerContext, Ops, Term, Weight,
 };
 use crate::forward::{AttentionPath, StatePath};
 use crate::gpu_switches::{GpuKernel, is_on};
@@ -109,7 +109,7 @@ impl Ops for GpuOps {
     }
 
     fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array> {
-        let kind = if gate.is_some() { Term::Gated } else { Term::Plain };
+        let kind = if gate.is_some() { TermKind::Gated } else { TermKind::Plain };
         match joined(sum, term, gate, kind)? {
             Some(joined) => Ok(joined),
             None => MlxOps.add_term(sum, term, gate),
@@ -117,14 +117,14 @@ impl Ops for GpuOps {
     }
 
     fn add_scaled(&self, sum: &Array, term: &Array, factor: &Array) -> mlx::Result<Array> {
-        match joined(sum, term, Some(factor), Term::Scaled)? {
+        match joined(sum, term, Some(factor), TermKind::Scaled)? {
             Some(scaled) => Ok(scaled),
             None => MlxOps.add_scaled(sum, term, factor),
         }
     }
 
     fn add_bias(&self, x: &Array, bias: &Array) -> mlx::Result<Array> {
-        match joined(x, bias, None, Term::Bias)? {
+        match joined(x, bias, None, TermKind::Bias)? {
             Some(joined) => Ok(joined),
             None => MlxOps.add_bias(x, bias),
         }
@@ -147,23 +147,21 @@ impl Ops for GpuOps {
     fn add_rms_norm(
         &self,
         sum: &Array,
-        term: &Array,
+        term: &Term,
         weight: &Array,
         eps: f32,
     ) -> mlx::Result<(Array, Array)> {
-        let dtype = sum.dtype()?;
-        let alike = term.dtype()? == dtype && weight.dtype()? == dtype && term.shape() == sum.shape();
-        let (stored, operand) = operand_of(term);
-        let plan = match *sum.shape() {
-            [rows, width] if alike && is_on(GpuKernel::AddNorm) => {
-                AddNorm { dtype, rows, width, eps, term: operand }.plan()
-            }
-            _ => None,
-        };
-        let Some(plan) = plan else { return MlxOps.add_rms_norm(sum, term, weight, eps) };
-        let made: Result<[Array; 2], _> = plan.call(&[&stored, sum, weight])?.try_into();
-        let [sum, normed] = made.map_err(|_| mlx::Error::new("a sum and its norm"))?;
-        Ok((sum, normed))
+        match norm::add(sum, term, weight, eps)? {
+            Some([sum, normed]) => Ok((sum, normed)),
+            None => MlxOps.add_rms_norm(sum, term, weight, eps),
+        }
+    }
+
+    fn add(&self, sum: &Array, term: &Term) -> mlx::Result<Array> {
+        match norm::add_normed(sum, term)? {
+            Some(sum) => Ok(sum),
+            None => self.add_term(sum, &self.joined(term)?, None),
+        }
     }
 
     fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array> {
@@ -322,7 +320,7 @@ fn operand_of(x: &Array) -> (Array, Operand) {
 }
 
 /// The sum of rows and a term by our kernel.
-fn joined(sum: &Array, term: &Array, gate: Option<&Array>, kind: Term) -> mlx::Result<Option<Array>> {
+fn joined(sum: &Array, term: &Array, gate: Option<&Array>, kind: TermKind) -> mlx::Result<Option<Array>> {
     let (dtype, width) = (sum.dtype()?, sum.dim(-1)?);
     let rows = sum.size() as i32 / width.max(1);
     let is_alike = term.dtype()? == dtype && gate.map_or(Ok(dtype), Array::dtype)? == dtype;

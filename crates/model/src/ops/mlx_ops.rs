@@ -11,7 +11,7 @@ mod rwkv7;
 
 use mlx::{Array, Dtype, Quantized, fast};
 
-use super::{AttentionCall, AttentionNeeds, ChosenExperts, ExpertVectors, LayerContext, Ops, Weight};
+use super::{AttentionCall, AttentionNeeds, ChosenExperts, ExpertVectors, LayerContext, Ops, Term, Weight};
 use crate::forward::{AttentionPath, StatePath};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights};
 use crate::{Activation, GatedDelta, Mamba2, Mixer, Router};
@@ -107,11 +107,11 @@ impl Ops for MlxOps {
     fn add_rms_norm(
         &self,
         sum: &Array,
-        term: &Array,
+        term: &Term,
         weight: &Array,
         eps: f32,
     ) -> mlx::Result<(Array, Array)> {
-        let sum = sum + term;
+        let sum = sum + self.joined(term)?;
         let normed = self.rms_norm(&sum, weight, eps)?;
         Ok((sum, normed))
     }
