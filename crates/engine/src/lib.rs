@@ -58,7 +58,7 @@ pub use event::{
 pub use fault::FaultPlan;
 pub use front::{EventStream, Generated, Handle};
 pub use info::{AdapterInfo, Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
-pub use kernel_table::{KernelRow, KernelTable, kernel_table};
+pub use kernel_table::{KernelModel, KernelRow, kernel_read_rate, kernel_rows};
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
@@ -68,6 +68,7 @@ pub use omnibus_core::random;
 pub use omnibus_core::{CacheMisses, GroupStats};
 pub use omnibus_grammar::{Grammar, GrammarLimits, Whitespace};
 pub use omnibus_model::RandomWeights;
+pub use omnibus_model::kernel_check::CheckExtent;
 pub use omnibus_text::{
     AddSpecial, ContentPart, MediaIndex, Message, Role, ToolArguments, ToolCall, ToolResult,
 };

@@ -73,6 +73,15 @@ impl Measure {
     }
 }
 
+/// Which kernels are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckExtent {
+    /// All.
+    All,
+    /// All but products with packed weights, which take the longest.
+    DenseProducts,
+}
+
 impl KernelCheck {
     /// Whether the kernel may be used.
     pub fn holds(&self) -> bool {
@@ -107,12 +116,16 @@ pub(crate) fn build_choices(blueprint: &Blueprint) -> mlx::Result<()> {
     take_rows(&tokens, &tokens).map(drop)
 }
 
-/// Every kernel at the shapes of a network whose activations are of `dtype`, with keys and values as floats and packed.
-pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
+/// Kernels at the shapes of a network whose activations are of `dtype`, with keys and values as floats and packed.
+pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure, extent: CheckExtent) -> Vec<KernelCheck> {
     let packed = [8, 4].into_iter().filter_map(|bits| blueprint.quantized_kv_format(bits, 64).ok());
     let formats: Vec<KvFormat> =
         [KvFormat::Float(kv_format::float_of(dtype))].into_iter().chain(packed).collect();
-    let groups = groups(blueprint, dtype, measure, (&CheckedWeights::of_table(), &formats));
+    let weights = match extent {
+        CheckExtent::All => CheckedWeights::of_table(),
+        CheckExtent::DenseProducts => vec![CheckedWeights::Dense],
+    };
+    let groups = groups(blueprint, dtype, measure, (&weights, &formats));
     groups.into_iter().flat_map(|(_, checks)| checks).collect()
 }
 

@@ -153,8 +153,8 @@ impl<'a> LayerContext<'a> {
         })
     }
 
-    /// Whether kernels multiply the layer's queries with their temperature: where they norm and rotate nothing but this layer's
-    /// rows, by one position each.
+    /// Whether kernels multiply the layer's queries with their temperature: where queries are not normed, and rows have one
+    /// position each.
     pub(crate) fn tempers_queries(&self, spec: &Attention, filter: Option<&dyn KeyFilter>) -> bool {
         let plain = spec.qk_norm.is_none() && filter.is_none() && self.ctx.axes.is_none();
         plain && matches!(self.reads(), Ok(AttentionPath::Items))

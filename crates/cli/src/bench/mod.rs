@@ -13,6 +13,7 @@ mod summary;
 
 pub use engine::run as measure_engine;
 pub use load::measure;
+pub use presets::PRESETS;
 pub use profile::{run as profile_kernels, tables as profile_tables};
 pub use sim::{Simulation, simulate};
 pub use summary::Summary;

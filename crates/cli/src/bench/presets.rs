@@ -11,6 +11,15 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("gemma-3-4b", include_str!("presets/gemma-3-4b.json")),
     ("deepseek-v2-lite", include_str!("presets/deepseek-v2-lite.json")),
     ("qwen1.5-moe-a2.7b", include_str!("presets/qwen1.5-moe-a2.7b.json")),
+    ("gpt-oss-20b", include_str!("presets/gpt-oss-20b.json")),
+    ("nemotron-3-nano", include_str!("presets/nemotron-3-nano.json")),
+    ("lfm2-1.2b", include_str!("presets/lfm2-1.2b.json")),
+    ("granite-3.3-8b", include_str!("presets/granite-3.3-8b.json")),
+    ("olmo-3-32b", include_str!("presets/olmo-3-32b.json")),
+    ("apertus-8b", include_str!("presets/apertus-8b.json")),
+    ("aya-23-8b", include_str!("presets/aya-23-8b.json")),
+    ("devstral-small-2-24b", include_str!("presets/devstral-small-2-24b.json")),
+    ("step-3.5-flash", include_str!("presets/step-3.5-flash.json")),
 ];
 
 /// The config of a preset.

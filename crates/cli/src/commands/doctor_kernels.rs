@@ -2,29 +2,47 @@
 
 use std::process::ExitCode;
 
-use omnibus_engine::KernelRow;
+use omnibus_engine::{CheckExtent, KernelModel, KernelRow};
 use serde_json::json;
 
+use crate::bench::PRESETS;
 use crate::error::Error;
 use crate::output;
 use crate::settings::Output;
 
-/// Prints a row for each kernel and shape. Exit code 1 when one differs from MLX or fails.
+/// Presets whose products are measured with packed weights, too.
+const PACKED: [&str; 5] = ["qwen3-0.6b", "qwen3-4b", "llama-3.1-8b", "qwen3-30b-a3b", "gemma-3-4b"];
+
+/// Prints a row for each kernel and shape of the presets. Exit code 1 when one differs from MLX or fails.
 pub fn run(format: Output) -> Result<ExitCode, Error> {
-    let table = omnibus_engine::kernel_table().map_err(Error::failed)?;
-    match format {
-        Output::Json => output::line(as_json(&table.rows, table.read_rate)),
-        Output::Text => {
-            output::line(format!("read rate {:.2} TB/s", table.read_rate / 1e12));
-            output::line(format!(
-                "{:<16} {:<10} {:<52} {:>9} {:>10} {:>10} {:>6}",
-                "model", "kernel", "shape", "error", "us", "MLX us", "share"
-            ));
-            table.rows.iter().for_each(show);
-        }
+    let read_rate = omnibus_engine::kernel_read_rate().map_err(Error::failed)?;
+    if format == Output::Text {
+        output::line(format!("read rate {:.2} TB/s", read_rate / 1e12));
+        output::line(format!(
+            "{:<20} {:<13} {:<52} {:>9} {:>10} {:>10} {:>6}",
+            "model", "kernel", "shape", "error", "us", "MLX us", "share"
+        ));
     }
-    let failing = table.rows.iter().any(|row| !row.check.holds());
+    let mut rows: Vec<KernelRow> = Vec::new();
+    for model in models() {
+        let found = omnibus_engine::kernel_rows(model, read_rate).map_err(Error::failed)?;
+        if format == Output::Text {
+            found.iter().for_each(show);
+        }
+        rows.extend(found);
+    }
+    if format == Output::Json {
+        output::line(as_json(&rows, read_rate));
+    }
+    let failing = rows.iter().any(|row| !row.check.holds());
     Ok(ExitCode::from(u8::from(failing)))
+}
+
+fn models() -> impl Iterator<Item = KernelModel> {
+    PRESETS.iter().map(|(name, config)| {
+        let extent = if PACKED.contains(name) { CheckExtent::All } else { CheckExtent::DenseProducts };
+        KernelModel { name, config, extent }
+    })
 }
 
 fn show(row: &KernelRow) {
@@ -36,7 +54,7 @@ fn show(row: &KernelRow) {
     let share = row.share.map(|share| format!("{share:.2}")).unwrap_or_default();
     let verdict = if check.holds() { "" } else { "  WRONG" };
     output::line(format!(
-        "{:<16} {:<10} {:<52} {:>9.1e} {ours:>10} {mlx:>10} {share:>6}{verdict}",
+        "{:<20} {:<13} {:<52} {:>9.1e} {ours:>10} {mlx:>10} {share:>6}{verdict}",
         row.model, check.kernel, check.shape, check.error
     ));
     if !check.problem.is_empty() {
@@ -63,4 +81,15 @@ fn as_json(rows: &[KernelRow], read_rate: f64) -> String {
         })
         .collect();
     json!({"read_bytes_per_second": read_rate, "kernels": rows}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_products_are_those_of_presets() {
+        let all = models().filter(|model| model.extent == CheckExtent::All);
+        assert_eq!(all.count(), PACKED.len());
+    }
 }

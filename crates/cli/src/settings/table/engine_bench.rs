@@ -13,7 +13,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine benchmark",
         commands: ENGINE_BENCH,
         scope: Scope::FlagOnly,
-        help: "Make random weights on the device instead of loading a model: a config.json, its directory, or a preset: qwen3-0.6b, qwen3-4b, llama-3.1-8b, qwen3-30b-a3b, qwen3-next, gemma-3-4b, deepseek-v2-lite, qwen1.5-moe-a2.7b.",
+        help: "Make random weights on the device instead of loading a model: a config.json, its directory, or a preset such as qwen3-0.6b (an unknown name lists all presets).",
         set: |config, value| {
             config.engine_bench.random_weights = Some(value.text());
             Ok(())
