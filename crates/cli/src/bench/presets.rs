@@ -51,7 +51,16 @@ mod tests {
             qwen3-next: 159.35 GB, in 4 bits 44.84 GB
             gemma-3-4b: 7.76 GB, in 4 bits 2.18 GB
             deepseek-v2-lite: 31.41 GB, in 4 bits 8.84 GB
-            qwen1.5-moe-a2.7b: 28.63 GB, in 4 bits 8.05 GB"#]]
+            qwen1.5-moe-a2.7b: 28.63 GB, in 4 bits 8.05 GB
+            gpt-oss-20b: 41.83 GB, in 4 bits 11.78 GB
+            nemotron-3-nano: 63.16 GB, in 4 bits 17.76 GB
+            lfm2-1.2b: 2.34 GB, in 4 bits 0.66 GB
+            granite-3.3-8b: 16.34 GB, in 4 bits 4.60 GB
+            olmo-3-32b: 64.47 GB, in 4 bits 18.13 GB
+            apertus-8b: 16.11 GB, in 4 bits 4.53 GB
+            aya-23-8b: 16.06 GB, in 4 bits 4.52 GB
+            devstral-small-2-24b: 47.14 GB, in 4 bits 13.26 GB
+            step-3.5-flash: 395.40 GB, in 4 bits 111.23 GB"#]]
         .assert_eq(&sizes.collect::<Vec<_>>().join("\n"));
     }
 }
