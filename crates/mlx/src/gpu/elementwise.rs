@@ -38,7 +38,7 @@ impl AddTerm {
             return None;
         }
         let threads = 128;
-        Some(Plan {
+        Plan {
             kernel: &ADD_TERM,
             constants: vec![
                 dtype("T", self.dtype),
@@ -51,7 +51,8 @@ impl AddTerm {
             groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
-        })
+        }
+        .within_grid()
     }
 }
 
@@ -74,13 +75,14 @@ impl AddChosen {
             return None;
         }
         let threads = 128;
-        Some(Plan {
+        Plan {
             kernel: &ADD_CHOSEN,
             constants: vec![dtype("T", self.dtype), int("H", self.width), int("NT", threads)],
             groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
-        })
+        }
+        .within_grid()
     }
 }
 
@@ -107,13 +109,14 @@ impl Narrow {
         if self.inputs % 8 != 0 || self.outputs > Self::OUTPUTS_MAX || !is_float(self.dtype) {
             return None;
         }
-        Some(Plan {
+        Plan {
             kernel: &NARROW,
             constants: vec![dtype("T", self.dtype), int("K", self.inputs), int("O", self.outputs)],
             groups: [self.outputs, self.rows, 1],
             threads: 32,
             outputs: vec![(vec![self.rows, self.outputs], self.dtype)],
-        })
+        }
+        .within_grid()
     }
 }
 

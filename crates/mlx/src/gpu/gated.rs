@@ -103,7 +103,7 @@ impl Gated {
         };
         let threads = 128;
         let groups = (self.width / 8 + threads - 1) / threads;
-        Some(Plan {
+        Plan {
             kernel: &GATED,
             constants: vec![
                 dtype("T", self.dtype),
@@ -120,7 +120,8 @@ impl Gated {
             groups: [groups, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
-        })
+        }
+        .within_grid()
     }
 }
 
@@ -157,7 +158,7 @@ impl HeadGate {
             return None;
         }
         let threads = 128;
-        Some(Plan {
+        Plan {
             kernel: &HEAD_GATE,
             constants: vec![
                 dtype("T", self.dtype),
@@ -169,7 +170,8 @@ impl HeadGate {
             groups: [(heads * head_dim / 8 + threads - 1) / threads, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, heads * head_dim], self.dtype)],
-        })
+        }
+        .within_grid()
     }
 }
 
@@ -194,7 +196,7 @@ impl Xielu {
             return None;
         }
         let threads = 128;
-        Some(Plan {
+        Plan {
             kernel: &XIELU,
             constants: vec![
                 dtype("T", self.dtype),
@@ -205,6 +207,7 @@ impl Xielu {
             groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
-        })
+        }
+        .within_grid()
     }
 }

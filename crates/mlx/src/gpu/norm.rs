@@ -112,13 +112,14 @@ fn normed_rows(
         return None;
     }
     let simds = simds_of(width);
-    Some(Plan {
+    let plan = Plan {
         kernel,
         constants: vec![dtype("T", element), int("H", width), int("NS", simds)],
         groups: [1, rows, 1],
         threads: simds * 32,
         outputs: vec![(vec![rows, width], element); outputs],
-    })
+    };
+    plan.within_grid()
 }
 
 /// The layer norm of rows.
@@ -174,7 +175,7 @@ impl NormColumns {
             return None;
         }
         let simds = simds_of(first.max(second));
-        Some(Plan {
+        Plan {
             kernel: &NORM_COLUMNS,
             constants: vec![
                 dtype("T", self.dtype),
@@ -188,7 +189,8 @@ impl NormColumns {
             groups: [3, self.rows, 1],
             threads: simds * 32,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
-        })
+        }
+        .within_grid()
     }
 }
 

@@ -19,7 +19,17 @@ pub struct Plan {
     pub outputs: Vec<(Vec<i32>, Dtype)>,
 }
 
+/// Groups that CUDA launches on any axis but the first.
+const GROUPS_MAX: i32 = 65_535;
+
 impl Plan {
+    /// The plan, unless it has more groups than CUDA launches. For plans with rows on the second axis, which may be rows of a
+    /// prompt times experts or heads, or the patches of a video; MLX's operations take any number.
+    pub(super) fn within_grid(self) -> Option<Self> {
+        let [_, second, third] = self.groups;
+        (second <= GROUPS_MAX && third <= GROUPS_MAX).then_some(self)
+    }
+
     /// Threads in all, per axis.
     pub fn grid(&self) -> [i32; 3] {
         let [x, y, z] = self.groups;

@@ -148,7 +148,7 @@ impl WeightedSum {
             return None;
         }
         let threads = 128;
-        Some(Plan {
+        Plan {
             kernel: &WEIGHTED_SUM,
             constants: vec![
                 dtype("T", self.dtype),
@@ -159,6 +159,7 @@ impl WeightedSum {
             groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
-        })
+        }
+        .within_grid()
     }
 }

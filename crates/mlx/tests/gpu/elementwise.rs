@@ -2,8 +2,8 @@
 
 use mlx::Dtype::{self, Bf16, F16, F32};
 use mlx::gpu::{
-    AddChosen, AddNorm, AddTerm, Dialect, JoinedTerm, LayerNorm, Narrow, NormColumns, Operand, Plan, RmsNorm,
-    Term,
+    AddChosen, AddNorm, AddTerm, Dialect, Gate, GateLayout, Gated, JoinedTerm, LayerNorm, Narrow,
+    NormColumns, Operand, Plan, RmsNorm, Term,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
@@ -302,6 +302,25 @@ fn sums_with_normed_terms_equal_their_reference() {
 fn rms_norm_equals_its_reference() {
     assert!(worst("rms_norm_cuda", Dialect::Cuda, &norms(), None) < 1.0);
     assert!(worst("rms_norm_metal", Dialect::Metal, &norms(), None) < 1.0);
+}
+
+#[test]
+fn more_rows_than_cuda_has_groups_are_left_to_mlx() {
+    let (dtype, width, eps, operand) = (Bf16, 64, 1e-6, Operand::Whole);
+    let plans = |rows| {
+        [
+            AddNorm { dtype, rows, width, eps, operand, joined: JoinedTerm::Plain }.plan(),
+            RmsNorm { dtype, rows, width, eps, weights: 1 }.plan(),
+            LayerNorm { dtype, rows, width, eps, has_bias: false }.plan(),
+            NormColumns { dtype, rows, width, normed: [16, 8], eps, operand }.plan(),
+            AddChosen { dtype, rows, width }.plan(),
+            AddTerm { dtype, rows, width, term: Term::Plain }.plan(),
+            Narrow { dtype, rows, inputs: width, outputs: 1 }.plan(),
+            Gated { dtype, rows, width, gate: Gate::Silu, layout: GateLayout::Alone, operand }.plan(),
+        ]
+    };
+    assert!(plans(65_535).iter().all(Option::is_some));
+    assert!(plans(65_536).iter().all(Option::is_none));
 }
 
 #[test]
