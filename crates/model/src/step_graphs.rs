@@ -84,7 +84,15 @@ impl StepGraphs {
             graphs.clear();
         }
         drop(graphs);
-        let graph = self.built_for(graph_use, (&tokens, &numbers), cache, constants, compute)?;
+        let graph = match self.built_for(graph_use, (&tokens, &numbers), cache, constants, compute) {
+            // What else is in flight may have failed with it, so the step fails; the next one has no graph of this shape.
+            Err(error) if error.is_eval() => {
+                self.report(format!("decode steps are not launched as one graph: {error}"));
+                self.graphs.borrow_mut().insert(shape, None);
+                return Err(error);
+            }
+            graph => graph?,
+        };
         self.launches.set(graph.as_ref().map_or(0, StepGraph::launches));
         let called = graph.as_ref().map(|graph| graph.call(&called)).transpose()?;
         self.graphs.borrow_mut().insert(shape, graph);
@@ -92,7 +100,8 @@ impl StepGraphs {
         called.map(first).transpose()
     }
 
-    /// A new graph of a step; `None` if there is none.
+    /// A new graph of a step; `None` if there is none. Fails where the step cannot be built, and where its comparison cannot be
+    /// evaluated.
     fn built_for(
         &self,
         graph_use: GraphUse,
@@ -121,12 +130,15 @@ impl StepGraphs {
             GraphUse::Trusted(order) => few_segments(trace.graph(order)?).map(Some),
             GraphUse::Compared(order) => self.compared(&trace, order, &called, &computed).map(Some),
         });
-        let graph = found.unwrap_or_else(|error| {
-            // What failed must not reach the next evaluation.
-            let _failures = mlx::recover();
-            self.report(format!("decode steps are not launched as one graph: {error}"));
-            None
-        });
+        let graph = match found {
+            Err(error) if !error.is_eval() => {
+                // What failed must not reach the next evaluation.
+                let _failures = mlx::recover();
+                self.report(format!("decode steps are not launched as one graph: {error}"));
+                None
+            }
+            found => found?,
+        };
         self.built.set(self.built.get() + u64::from(graph.is_some()));
         Ok(graph)
     }
