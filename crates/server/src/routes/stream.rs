@@ -7,13 +7,15 @@
 //! token limits bound. The end of the connection cancels what it started.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
-use futures::{SinkExt, StreamExt};
+use futures::stream::SplitStream;
+use futures::{SinkExt, Stream, StreamExt};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::AbortHandle;
@@ -80,7 +82,7 @@ async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
         }
     });
     let running = Running::default();
-    while let Some(Ok(message)) = from_client.next().await {
+    while let Some(message) = received(&mut from_client, &replies).await {
         let text: &[u8] = match &message {
             Message::Text(text) => text.as_bytes(),
             Message::Binary(bytes) => bytes,
@@ -89,11 +91,19 @@ async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
         };
         match app.bodies.message(text.len()) {
             Ok(_held) => handle(&app, &origin, &running, &replies, text).await,
-            Err(error) => reply(&replies, failure(None, &error)).await,
+            Err(error) => _ = reply(&replies, failure(None, &error)).await,
         }
     }
     running.change(|running| running.values().for_each(AbortHandle::abort));
     writer.abort();
+}
+
+/// The client's next message, `None` at the end of the connection in either direction.
+async fn received(from_client: &mut SplitStream<WebSocket>, replies: &Sender<Value>) -> Option<Message> {
+    tokio::select! {
+        message = from_client.next() => message?.ok(),
+        () = replies.closed() => None,
+    }
 }
 
 /// One message of the client.
@@ -104,7 +114,7 @@ async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Se
             let result = match cancelled {
                 Some(task) => {
                     task.abort();
-                    reply(replies, json!({"id": id, "done": true, "cancelled": true})).await;
+                    _ = reply(replies, json!({"id": id, "done": true, "cancelled": true})).await;
                     Ok(())
                 }
                 None => Err(ApiError::invalid("cancel", format!("no request has the id `{id}`"))),
@@ -117,7 +127,7 @@ async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Se
         Err(error) => (None, Err(error)),
     };
     if let Err(error) = result {
-        reply(replies, failure(id.as_deref(), &error)).await;
+        _ = reply(replies, failure(id.as_deref(), &error)).await;
     }
 }
 
@@ -163,28 +173,37 @@ async fn generate(
     let submitted = blocking(move || submit::<ChatApi>(&for_work, Value::Object(body), origin)).await;
     let Submitted { framer, events, choices, .. } =
         submitted.inspect_err(|error| count_refused(ChatApi::NAME, error))?;
-    let (ended, replies, own) = (running.clone(), replies.clone(), id.clone());
-    let mut frames = Box::pin(frames(framer, events, choices, keep_alive));
+    let (running_by_id, replies) = (running.clone(), replies.clone());
+    let frames = frames(framer, events, choices, keep_alive);
     // The task is listed before it can end.
     running.change(|running| {
-        let task = tokio::spawn(async move {
-            while let Some(frame) = frames.next().await {
-                let chunk = chunk(&own, &frame);
-                let is_last = chunk.get("done").is_some();
-                if is_last {
-                    // The client may use the id again as soon as it has read this.
-                    ended.change(|running| running.remove(&own));
-                }
-                reply(&replies, chunk).await;
-                if is_last {
-                    return;
-                }
-            }
-            ended.change(|running| running.remove(&own));
-        });
+        let task = tokio::spawn(send_frames(id.clone(), frames, running_by_id, replies));
         running.insert(id, task.abort_handle());
     });
     Ok(())
+}
+
+/// Sends a response to its end or that of the connection. Dropping the frames cancels what is left of it.
+async fn send_frames(
+    id: String,
+    frames: impl Stream<Item = Frame>,
+    running: Running,
+    replies: Sender<Value>,
+) {
+    let mut frames = pin!(frames);
+    while let Some(frame) = frames.next().await {
+        let chunk = chunk(&id, &frame);
+        let is_last = chunk.get("done").is_some();
+        if is_last {
+            // The client may use the id again as soon as it has read this.
+            running.change(|running| running.remove(&id));
+        }
+        let sent = reply(&replies, chunk).await;
+        if is_last || sent.is_err() {
+            return;
+        }
+    }
+    running.change(|running| running.remove(&id));
 }
 
 /// A frame as a message. The last frame is no JSON.
@@ -203,7 +222,32 @@ fn failure(id: Option<&str>, error: &ApiError) -> Value {
     json!({"id": id, "error": body.get("error"), "done": true})
 }
 
+/// The connection has ended.
+struct Closed;
+
 /// Waits while the client does not read.
-async fn reply(replies: &Sender<Value>, value: Value) {
-    let _connection_ended = replies.send(value).await;
+async fn reply(replies: &Sender<Value>, value: Value) -> Result<(), Closed> {
+    replies.send(value).await.map_err(|_| Closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_response_ends_with_its_connection() {
+        let read = Cell::new(0);
+        let frames = stream::iter(0..100).map(|_| {
+            read.set(read.get() + 1);
+            Frame { event: None, data: "{}".into() }
+        });
+        let (replies, outbox) = channel(REPLIES);
+        drop(outbox);
+        send_frames("a".into(), frames, Running::default(), replies).await;
+        assert_eq!(read.get(), 1);
+    }
 }
