@@ -127,9 +127,13 @@ pub fn made_of(
     std::fs::create_dir_all(&to).unwrap();
     let from = fixture(fixture_name);
     let weights = generate::weights(&json_of(&from.join("tensors.json"))).unwrap();
-    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
-    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
-    let write = |file: &str, value: &Value| std::fs::write(to.join(file), value.to_string()).unwrap();
+    replace(&to, "model.safetensors", |file| {
+        let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+        mlx::io::save_safetensors(file, named, []).unwrap();
+    });
+    let write = |name: &str, value: &Value| {
+        replace(&to, name, |file| std::fs::write(file, value.to_string()).unwrap());
+    };
     write("config.json", &json_of(&from.join("config.json")));
     write("tokenizer.json", &words.tokenizer());
     let tokenizer_config = json!({
@@ -138,6 +142,16 @@ pub fn made_of(
     write("tokenizer_config.json", &tokenizer_config);
     files.iter().for_each(|(file, value)| write(file, value));
     to
+}
+
+/// Replaces a file as a whole: another process of these tests may be reading the one that is there.
+fn replace(directory: &Path, name: &str, write: impl FnOnce(&Path)) {
+    let own = directory.join(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
+    std::fs::create_dir_all(&own).unwrap();
+    let file = own.join(name);
+    write(&file);
+    std::fs::rename(file, directory.join(name)).unwrap();
+    std::fs::remove_dir(own).unwrap();
 }
 
 /// A file of a fixture.
